@@ -15,8 +15,8 @@ namespace {
 using internal::KeepAnswer;
 using Steps = absl::Span<const StepInfo>;
 
-// The score of a step, of which the highest is the best: 0 without the metric,
-// 1 with NaN, 2 with a number, and then its value.
+// A step's score; the highest is the best: 0 without the metric, 1 for NaN, 2
+// for a number; then its value.
 using Score = std::pair<int, double>;
 
 Score ScoreOf(const Metrics& metrics, const KeepPolicy::BestOptions& options) {
@@ -26,7 +26,7 @@ Score ScoreOf(const Metrics& metrics, const KeepPolicy::BestOptions& options) {
   return {2, options.lower_is_better ? -found->second : found->second};
 }
 
-// Orders steps by a metric. The places of all are found when one is asked for.
+// Orders steps by a metric. Ranks are computed when the first is asked for.
 class Ranking {
  public:
   Ranking(Steps steps, const KeepPolicy::BestOptions& options)
@@ -40,8 +40,8 @@ class Ranking {
 
   bool HasMetric(size_t at) const { return scores_[at].first != 0; }
 
-  // Returns the places among the steps of the `count` best, in no order: each
-  // save asks for them, of all steps, and a full sort would take longer.
+  // Returns the indexes of the `count` best steps, unordered: each save needs
+  // them, and a full sort of all steps would take longer.
   absl::Span<const size_t> Best(uint64_t count) {
     const size_t end = std::min<uint64_t>(count, order_.size());
     std::nth_element(order_.begin(),
@@ -51,7 +51,7 @@ class Ranking {
   }
 
   // Returns 1 for the best. Only a reason needs it, and few reasons are asked
-  // for, so the sort is put off until then.
+  // for, so sorting is deferred until then.
   size_t PlaceOf(size_t at) {
     if (places_.empty()) {
       std::sort(order_.begin(), order_.end(),
@@ -73,7 +73,7 @@ class Ranking {
   std::vector<size_t> places_;
 };
 
-// Counts all steps but the last, which may get its metric later.
+// Ignores the last step, which may receive its metric later.
 std::string WarnOfNoMetric(const Ranking& ranking, size_t steps,
                            const KeepPolicy::BestOptions& options) {
   size_t without = 0;
@@ -81,15 +81,15 @@ std::string WarnOfNoMetric(const Ranking& ranking, size_t steps,
   if (without == 0) return "";
   const bool none = without + 1 == steps && !ranking.HasMetric(without);
   if (none && options.keep_without_metric) {
-    return absl::StrCat("BestN: none of ", steps, " steps has a metric \"",
-                        options.metric,
-                        "\", and all of them stay; give Step or AddMetrics the "
-                        "metric, name another one, or set keep_without_metric "
-                        "to false");
+    return absl::StrCat(
+        "BestN: none of ", steps, " steps has a metric \"", options.metric,
+        "\", so all of them are kept; pass the metric to Step or "
+        "AddMetrics, name another one, or set "
+        "keep_without_metric to false");
   }
   return absl::StrCat("BestN: ", without, " of ", steps,
-                      " steps have no metric \"", options.metric, "\", and ",
-                      options.keep_without_metric ? "stay" : "go");
+                      " steps have no metric \"", options.metric, "\" and are ",
+                      options.keep_without_metric ? "kept" : "removed");
 }
 
 KeepAnswer KeepBest(Steps steps, const KeepPolicy::BestOptions& options) {
@@ -99,8 +99,8 @@ KeepAnswer KeepBest(Steps steps, const KeepPolicy::BestOptions& options) {
   answer.keep.resize(steps.size());
   for (const size_t at : ranking->Best(count)) answer.keep[at] = true;
   for (size_t at = 0; at < steps.size(); ++at) {
-    // Where few steps have the metric, the best include some without it.
-    // Whether those stay is the option's to say.
+    // If few steps have the metric, the best include some without it;
+    // keep_without_metric decides about those.
     if (ranking->HasMetric(at)) continue;
     answer.keep[at] = options.keep_without_metric;
   }
@@ -140,7 +140,7 @@ absl::StatusOr<StepRecord> BestStep(absl::Span<const StepRecord> steps,
   Score highest = {0, 0};
   for (const StepRecord& step : steps) {
     const Score score = ScoreOf(step.metrics, options);
-    // Steps ascend, so of equal scores the later one wins here as well.
+    // Steps ascend, so the later one wins ties here as well.
     if (step.quarantined || score.first == 0 || score < highest) continue;
     best = &step;
     highest = score;

@@ -22,8 +22,8 @@ std::optional<CheckpointManager::StepExplanation> History::Find(
   return found->second;
 }
 
-// Makes room by dropping the lowest step, unless that is the one that is asked
-// for: a training that went back to an old step still notes it.
+// Drops the lowest step if full, unless that is `step`: a training that was
+// reset to an old step still records it.
 CheckpointManager::StepExplanation& History::At(int64_t step) {
   CheckpointManager::StepExplanation& explanation = explanations_[step];
   if (explanations_.size() > kMaxSteps) {

@@ -1,4 +1,4 @@
-// A history of why steps were saved, skipped, kept and removed; internal to
+// Records why steps were saved, skipped, kept and removed; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_POLICY_HISTORY_H_
 #define CKPTDB_MANAGER_POLICY_HISTORY_H_
@@ -14,7 +14,7 @@
 
 namespace ckptdb::internal {
 
-// Remembers the steps that were noted last, kMaxSteps at most. Thread-safe.
+// Keeps at most kMaxSteps steps, the highest. Thread-safe.
 class History {
  public:
   static constexpr size_t kMaxSteps = 10'000;

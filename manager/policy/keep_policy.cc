@@ -19,13 +19,12 @@ using internal::MakeKeep;
 using internal::Verdict;
 using Steps = absl::Span<const StepInfo>;
 
-std::string Said(const std::string& name, bool yes) {
-  return absl::StrCat(name, " said ", yes ? "yes" : "no");
+std::string Returned(const std::string& name, bool yes) {
+  return absl::StrCat(name, " returned ", yes ? "true" : "false");
 }
 
-// Makes a policy of functions that look at one step at a time. For a reason
-// `keeps` is called again, so a function of KeepIf may be asked twice about a
-// step.
+// Makes a policy from functions of a single step. Calls `keeps` again for a
+// reason, so a function of KeepIf may be called twice for a step.
 template <typename Keeps, typename Why>
 KeepPolicy MakeOfEach(absl::Status status, Keeps keeps, Why why) {
   return MakeKeep(std::move(status),
@@ -43,7 +42,7 @@ KeepPolicy MakeOfEach(absl::Status status, Keeps keeps, Why why) {
                   });
 }
 
-// Keeps the first step, and then each whose save began so many seconds after
+// Keeps the first step, and then each whose save began `seconds` or more after
 // that of the last one kept.
 KeepAnswer KeepSpaced(Steps steps, double seconds) {
   KeepAnswer answer;
@@ -67,7 +66,7 @@ KeepAnswer KeepSpaced(Steps steps, double seconds) {
   return answer;
 }
 
-// A step can only be the nearest to the first multiple at or after it, and to
+// A step can be the nearest only to the first multiple at or after it and to
 // the last at or before it.
 KeepAnswer KeepNearest(Steps steps, int64_t interval) {
   KeepAnswer answer;
@@ -93,8 +92,8 @@ KeepAnswer KeepNearest(Steps steps, int64_t interval) {
   return answer;
 }
 
-// Keeps only the latest `count` of the steps that a policy has kept. A step
-// that it has not kept has its reason from that policy.
+// Keeps only the latest `count` of the steps that `all` keeps. A step that
+// `all` does not keep has the reason from `all`.
 KeepAnswer KeepLatestOf(KeepAnswer all, int64_t count) {
   KeepAnswer latest;
   latest.keep.assign(all.keep.size(), false);
@@ -114,9 +113,8 @@ KeepAnswer KeepLatestOf(KeepAnswer all, int64_t count) {
   return latest;
 }
 
-// Keeps a step that one of two policies keeps (`any`), or that both keep. There
-// is room for one warning, so that of the second is shown only where the first
-// has none.
+// Keeps a step that one of two policies keeps (`any`), or that both keep. Only
+// one warning fits, so the second's is used only if the first has none.
 KeepAnswer CombineAnswers(KeepAnswer left, KeepAnswer right, bool any) {
   KeepAnswer answer;
   answer.keep.reserve(left.keep.size());
@@ -134,7 +132,7 @@ KeepAnswer CombineAnswers(KeepAnswer left, KeepAnswer right, bool any) {
   return answer;
 }
 
-// An operand with an error makes the composition one with that error.
+// An operand's error becomes the composition's.
 KeepPolicy ComposeKeep(absl::string_view name, const KeepPolicy& left,
                        const KeepPolicy& right, bool any) {
   return MakeKeep(internal::CheckOperands(name, left, right),
@@ -144,8 +142,8 @@ KeepPolicy ComposeKeep(absl::string_view name, const KeepPolicy& left,
                   });
 }
 
-// Completes the answer of a caller's function. One that answers for too few
-// steps must not remove the others.
+// Completes the answer of a caller's function: steps that it does not answer
+// for must not be removed.
 KeepAnswer AnswerOf(const std::string& name, std::vector<bool> keep,
                     size_t steps) {
   KeepAnswer answer;
@@ -158,13 +156,12 @@ KeepAnswer AnswerOf(const std::string& name, std::vector<bool> keep,
   answer.keep = std::move(keep);
   answer.keep.resize(steps, true);
   answer.reason = [name, answered, keep = answer.keep](size_t at) {
-    return at < answered ? Said(name, keep[at])
-                         : absl::StrCat(name, " said nothing");
+    return at < answered ? Returned(name, keep[at])
+                         : absl::StrCat(name, " returned no answer");
   };
   return answer;
 }
 
-// Keeps all steps.
 KeepAnswer KeepEach(Steps steps, const std::string& why) {
   KeepAnswer answer;
   answer.keep.assign(steps.size(), true);
@@ -186,8 +183,8 @@ KeepPolicy internal::MakeKeep(absl::Status status, KeepRule::Answer answer) {
 internal::KeepAnswer internal::Ask(const KeepPolicy& policy, Steps steps,
                                    int64_t now_micros) {
   if (!policy.has_value()) return KeepEach(steps, "all steps are kept");
-  // A policy with an error keeps everything: a step that was removed does not
-  // come back.
+  // A policy with an error keeps everything, because a removed step cannot be
+  // recovered.
   if (policy.status().ok()) return policy.rule()->answer(steps, now_micros);
   return KeepEach(steps, std::string(policy.status().message()));
 }
@@ -238,7 +235,7 @@ KeepPolicy KeepEveryNSteps(int64_t steps) {
       CheckAtLeast("KeepEveryNSteps", "interval", steps, 1),
       [steps](const StepInfo& step, int64_t) { return step.step % steps == 0; },
       [steps](const StepInfo&, int64_t, bool yes) {
-        return absl::StrCat(yes ? "a" : "no", " multiple of ", steps);
+        return absl::StrCat(yes ? "a" : "not a", " multiple of ", steps);
       });
 }
 
@@ -256,9 +253,9 @@ KeepPolicy KeepEveryNSeconds(double seconds) {
 
 KeepPolicy KeepForNSeconds(double seconds) {
   const auto age = [](const StepInfo& step, int64_t now) {
-    // The times are converted to double first, since the difference of two
-    // int64 may overflow. A clock that went back gives a negative age, which
-    // keeps the step.
+    // Converts the times to double first, because the difference of two int64
+    // may overflow. If the clock was set back, the age is negative, which keeps
+    // the step.
     return (static_cast<double>(now) - static_cast<double>(step.time_micros)) /
            internal::kMicrosPerSecond;
   };
@@ -283,7 +280,7 @@ KeepPolicy KeepIf(std::string name,
   return MakeOfEach(
       std::move(status), std::move(keeps),
       [name = std::move(name)](const StepInfo&, int64_t, bool yes) {
-        return Said(name, yes);
+        return Returned(name, yes);
       });
 }
 

@@ -14,16 +14,15 @@
 
 namespace ckptdb::internal {
 
-// Reasons are written when they are asked for: with ten thousand steps they
-// take longer than everything else.
+// Reasons are formatted on demand: for ten thousand steps they would take
+// longer than everything else.
 struct KeepAnswer {
-  // Says of each step whether it is kept; there are as many as steps.
+  // Whether each step is kept, in the order of the steps.
   std::vector<bool> keep;
-  // Returns why the step at this place is kept or not. Valid as long as the
-  // policy and the steps exist; not thread-safe.
+  // Returns why the step at this index is kept or not. Valid while the policy
+  // and the steps exist; not thread-safe.
   std::function<std::string(size_t at)> reason;
-  // A warning about the steps rather than about one of them, for a log; empty
-  // if there is none.
+  // A warning for the log about all the steps; empty without one.
   std::string warning = {};
 };
 
@@ -36,11 +35,12 @@ struct KeepRule {
   Answer answer;
 };
 
-// A policy of this rule, which has this error unless it is OK.
+// Returns a policy with this rule; `status` is its error unless OK.
 KeepPolicy MakeKeep(absl::Status status, KeepRule::Answer answer);
 
-// Asks about `steps`, which ascend, at a time since 1970, UTC. All of them are
-// kept when there is no policy, or one with an error, which is the reason.
+// Asks about `steps`, which ascend, at a time since 1970, UTC. Keeps all of
+// them without a policy, or with a policy that has an error, which becomes the
+// reason.
 KeepAnswer Ask(const KeepPolicy& policy, absl::Span<const StepInfo> steps,
                int64_t now_micros);
 

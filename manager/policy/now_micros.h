@@ -1,4 +1,4 @@
-// The time that policies are told and records have; internal to manager/.
+// The clock of policies and records; internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_NOW_MICROS_H_
 #define CKPTDB_MANAGER_POLICY_NOW_MICROS_H_
 
@@ -9,8 +9,8 @@
 
 namespace ckptdb::internal {
 
-// Microseconds since 1970, UTC, by ManagerOptions::now_micros or the machine's
-// clock. Throws what the caller's function throws.
+// Returns microseconds since 1970, UTC, from ManagerOptions::now_micros or the
+// system clock. Throws any exception of the caller's function.
 inline int64_t NowMicros(const ManagerOptions& options) {
   return options.now_micros ? options.now_micros()
                             : absl::ToUnixMicros(absl::Now());

@@ -1,4 +1,4 @@
-// Checks of the values that a policy is made from; internal to manager/.
+// Checks of policies' arguments; internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_POLICY_CHECKS_H_
 #define CKPTDB_MANAGER_POLICY_POLICY_CHECKS_H_
 
@@ -27,7 +27,7 @@ inline absl::Status CheckAtLeast(absl::string_view policy,
       policy, ": ", what, " is ", value, "; it must be at least ", least));
 }
 
-// Each of a list of steps is at least 0.
+// Checks that each step is at least 0.
 inline absl::Status CheckSteps(absl::string_view policy,
                                const std::vector<int64_t>& steps) {
   absl::Status status;
@@ -37,7 +37,7 @@ inline absl::Status CheckSteps(absl::string_view policy,
   return status;
 }
 
-// A number of seconds that a clock can count to.
+// Checks a number of seconds that a clock can represent.
 inline absl::Status CheckSeconds(absl::string_view policy, double seconds,
                                  bool may_be_zero) {
   constexpr double kMost = 1e11;
@@ -50,7 +50,7 @@ inline absl::Status CheckSeconds(absl::string_view policy, double seconds,
       may_be_zero ? "at least 0" : "above 0", " and at most ", kMost));
 }
 
-// A function of the caller's, and the name that reasons call it by.
+// Checks a caller's function, and its name in reasons.
 template <typename Function>
 absl::Status CheckFunction(absl::string_view policy, absl::string_view name,
                            const Function& function) {
@@ -63,8 +63,8 @@ absl::Status CheckFunction(absl::string_view policy, absl::string_view name,
       absl::StrCat(policy, ": function \"", name, "\" is null"));
 }
 
-// Returns what a function of the caller's returns. What it throws is thrown on
-// as a StatusException with the policy and its name, for the guard around the
+// Returns the result of a caller's function. Rethrows its exception as a
+// StatusException with the policy and its name, for the guard around the
 // decision.
 template <typename Function>
 auto CallNamed(absl::string_view policy, absl::string_view name,
@@ -78,24 +78,22 @@ inline absl::Status CheckBest(absl::string_view where,
                               const KeepPolicy::BestOptions& options) {
   if (options.metric.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        where,
-        ": metric is empty; name the metric that says which step is "
-        "best"));
+        where, ": metric is empty; name the metric that ranks the steps"));
   }
   return CheckAtLeast(where, "count", options.count, 0);
 }
 
-// A policy that another one is made of.
+// Checks a policy that another one is composed of.
 template <typename Policy>
 absl::Status CheckOperand(absl::string_view policy, const Policy& operand) {
   if (operand.has_value()) return operand.status();
   return absl::InvalidArgumentError(absl::StrCat(
       policy,
-      ": an operand is no policy; make it with one of the functions of "
+      ": an operand is not a policy; make it with one of the functions of "
       "manager/policies.h"));
 }
 
-// The first error of two operands.
+// Returns the first error of two operands.
 template <typename Policy>
 absl::Status CheckOperands(absl::string_view policy, const Policy& left,
                            const Policy& right) {
@@ -104,8 +102,8 @@ absl::Status CheckOperands(absl::string_view policy, const Policy& left,
   return status;
 }
 
-// Returns whether so many seconds have passed between the two; a clock that
-// went back counts as yes.
+// Returns whether `seconds` have passed between the two; true if the clock was
+// set back.
 inline bool HavePassed(int64_t from_micros, int64_t to_micros, double seconds) {
   const double passed =
       static_cast<double>(to_micros) - static_cast<double>(from_micros);

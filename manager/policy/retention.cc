@@ -15,17 +15,15 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns why a step stays whatever the policy says; empty when nothing holds
-// it.
+// Returns why a step is kept regardless of the policy; empty if it is not.
 std::string HeldBy(const RetentionOptions& options, const RetentionState& state,
                    const StepInfo& step) {
-  // A reason that is particular to this step comes before those that hold for
-  // many.
+  // A reason specific to this step takes precedence over general ones.
   if (step.step == state.newest) return "the newest";
   const auto held = state.held.find(step.step);
   if (held != state.held.end()) return held->second;
   if (options.removal == RetentionOptions::Removal::kNever)
-    return "none is removed";
+    return "no step is removed";
   if (options.removal == RetentionOptions::Removal::kEphemeralOnly &&
       !step.ephemeral) {
     return "only ephemeral steps are removed";
@@ -33,9 +31,8 @@ std::string HeldBy(const RetentionOptions& options, const RetentionState& state,
   return "";
 }
 
-// Decides about each of `steps`, which are those of the training or those of
-// other branches, and outlive the plan. Reasons are written when they are asked
-// for.
+// Decides about each of `steps`, which are the training's or those of other
+// branches, and outlive the plan. Reasons are formatted on demand.
 class Plan {
  public:
   Plan(const RetentionOptions& options, const RetentionState& state,
@@ -46,7 +43,7 @@ class Plan {
         ephemeral_(std::count_if(
             steps.begin(), steps.end(),
             [](const StepInfo& step) { return step.ephemeral; })) {
-    // A policy is asked about permanent steps alone. They are copied only where
+    // Policies decide only about permanent steps. These are copied only if
     // there are ephemeral ones as well, which most stores do not have.
     if (ephemeral_ > 0) {
       for (const StepInfo& step : steps) {
@@ -60,7 +57,7 @@ class Plan {
   Plan& operator=(const Plan&) = delete;
 
   // Calls visit(at, place) for each step in ascending order: `place` is its
-  // place among the permanent ones, or the number of ephemeral ones after it.
+  // index among the permanent ones, or the number of ephemeral ones after it.
   template <typename Visit>
   void ForEach(Visit visit) const {
     size_t permanent = 0;
@@ -76,14 +73,13 @@ class Plan {
 
   bool Stays(size_t at, size_t place) const {
     const StepInfo& step = steps_[at];
-    // Wanted is asked first, as HeldBy writes a text.
+    // Wanted is cheaper than HeldBy, which formats a text.
     return Wanted(step, place) || !HeldBy(options_, state_, step).empty();
   }
 
   RetentionDecision DecisionOf(size_t at, size_t place) const {
     const StepInfo& step = steps_[at];
-    // A step that is held stays whatever the policy answers, so that is its
-    // reason.
+    // A held step is kept regardless of the policy, so that is its reason.
     std::string held = HeldBy(options_, state_, step);
     if (!held.empty()) return {step.step, true, std::move(held)};
     const bool stays = Wanted(step, place);
@@ -114,8 +110,8 @@ class Plan {
   KeepAnswer answer_;
 };
 
-// Calls visit(plan) for the steps of the training, and then for those of other
-// branches. Steps are copied only where there are such branches.
+// Calls visit(plan) for the training's steps, and then for those of other
+// branches. Copies steps only if there are such branches.
 template <typename Visit>
 void ForEachPlan(const RetentionOptions& options, const RetentionState& state,
                  Visit visit) {
@@ -129,18 +125,18 @@ void ForEachPlan(const RetentionOptions& options, const RetentionState& state,
   visit(Plan(options, state, others));
 }
 
-// Returns the decisions about all steps, or about those alone that do not stay,
+// Returns the decisions about all steps, or only about those that are removed,
 // in the order of the steps.
 std::vector<RetentionDecision> DecideAll(const RetentionOptions& options,
                                          const RetentionState& state,
-                                         bool with_those_that_stay,
+                                         bool include_kept,
                                          std::string* warning) {
   std::vector<RetentionDecision> decisions;
-  if (with_those_that_stay) decisions.reserve(state.steps.size());
+  if (include_kept) decisions.reserve(state.steps.size());
   ForEachPlan(options, state, [&](const Plan& plan) {
     if (warning != nullptr && warning->empty()) *warning = plan.warning();
     plan.ForEach([&](size_t at, size_t place) {
-      if (!with_those_that_stay && plan.Stays(at, place)) return;
+      if (!include_kept && plan.Stays(at, place)) return;
       decisions.push_back(plan.DecisionOf(at, place));
     });
   });
@@ -163,14 +159,14 @@ absl::Status CheckRetention(const RetentionOptions& options) {
 
 std::vector<RetentionDecision> PlanRetention(const RetentionOptions& options,
                                              const RetentionState& state) {
-  return DecideAll(options, state, /*with_those_that_stay=*/true, nullptr);
+  return DecideAll(options, state, /*include_kept=*/true, nullptr);
 }
 
 std::vector<RetentionDecision> PlanRemoval(const RetentionOptions& options,
                                            const RetentionState& state,
                                            std::string* warning) {
   if (warning != nullptr) warning->clear();
-  return DecideAll(options, state, /*with_those_that_stay=*/false, warning);
+  return DecideAll(options, state, /*include_kept=*/false, warning);
 }
 
 std::optional<RetentionDecision> PlanStep(const RetentionOptions& options,

@@ -9,7 +9,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns the step that a commit is saved on top of; none in an empty store.
+// Returns the step that a commit is based on; nothing in an empty store.
 std::optional<StepRecord> ParentOf(const Store& store,
                                    const Retirement::Commit& commit) {
   std::optional<StepRecord> parent;
@@ -25,8 +25,8 @@ std::optional<StepRecord> ParentOf(const Store& store,
 
 }  // namespace
 
-// The state is that after the commit, which is taken to succeed. Where it
-// fails, the next plan reads the steps of `assumed_` from the store again.
+// The state after the commit, assuming that it succeeds. If it fails, the next
+// plan reads the steps of `assumed_` from the store again.
 std::vector<RetentionDecision> Retirement::Plan(const Store& store,
                                                 const Commit& commit) {
   const MutexLock lock(&mutex_);
@@ -38,8 +38,8 @@ std::vector<RetentionDecision> Retirement::Plan(const Store& store,
   Put(commit.saved);
   assumed_.insert(commit.saved.step);
   state_.others.clear();
-  // A lineage that began anew beside older steps descends from these, too:
-  // those with higher numbers are not of the training.
+  // A lineage that was started beside older steps also descends from these;
+  // steps with higher numbers do not belong to the training.
   for (const auto& [step, own] : branches_) {
     if (step > commit.saved.step ||
         (step < commit.saved.step && parent.has_value() &&
@@ -67,8 +67,8 @@ std::string Retirement::TakeWarning() {
 void Retirement::Refresh(const Store& store) {
   const Store::Changes changes = store.ChangedSteps(seen_);
   seen_ = changes.until;
-  // The store says so for the first plan, and when hundreds of records have
-  // changed since the plan before.
+  // The store returns this for the first plan, and when hundreds of records
+  // have changed since the previous plan.
   if (changes.all) {
     state_.steps.clear();
     pinned_.clear();
@@ -82,14 +82,14 @@ void Retirement::Refresh(const Store& store) {
   changed.insert(changes.steps.begin(), changes.steps.end());
   std::set<int64_t> gone;
   for (const int64_t step : changed) {
-    bool there = false;
+    bool found = false;
     // It may have been unpinned; Note adds it again if it is pinned.
     pinned_.erase(step);
     store.VisitStep(step, [&](const StepRecord& record)
                               ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                                there = Note(record);
+                                found = Note(record);
                               });
-    if (!there) gone.insert(step);
+    if (!found) gone.insert(step);
   }
   Remove(gone);
 }
@@ -103,8 +103,8 @@ bool Retirement::Note(const StepRecord& record) {
   return true;
 }
 
-// Steps stay in order, as policies are given them. A new one is mostly the
-// last, so the insertion moves little.
+// Keeps the steps in order, as policies require. A new one is usually the last,
+// so the insertion moves little.
 void Retirement::Put(StepInfo info) {
   const auto at = std::lower_bound(
       state_.steps.begin(), state_.steps.end(), info.step,

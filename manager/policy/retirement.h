@@ -1,4 +1,4 @@
-// Decides which steps of a store leave with a save, and why others stay;
+// Decides which steps a save removes from a store, and why others are kept;
 // internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_RETIREMENT_H_
 #define CKPTDB_MANAGER_POLICY_RETIREMENT_H_
@@ -26,28 +26,28 @@ class Retirement {
   struct Commit {
     StepInfo saved;
     int64_t now_micros = 0;
-    // The step that it is saved on top of; unset: the newest.
+    // The step that it is based on; unset: the newest.
     std::optional<Version> parent;
-    // Steps that leave whatever the policy says, unless they are pinned.
+    // Steps that are removed regardless of the policy, unless they are pinned.
     std::set<int64_t> abandoned;
     // The step that the training began from.
     std::optional<int64_t> source;
   };
-  // Returns the steps that leave when it is committed.
+  // Returns the decisions about the steps that the commit removes.
   std::vector<RetentionDecision> Plan(const Store& store, const Commit& commit);
 
-  // Returns what the last plan says of a step; none when it did not know it.
+  // Returns the last plan's decision about a step; nothing if the step was
+  // unknown.
   std::optional<RetentionDecision> DecisionOf(int64_t step) const;
 
-  // Returns the first warning of the policy; nothing after that, as it would be
-  // said again with each save.
+  // Returns the policy's first warning, once, as each save would repeat it.
   std::string TakeWarning();
 
  private:
-  // Reads what has changed in the store since the plan before, or all of it:
-  // with ten thousand steps, reading each takes longer than everything else.
+  // Reads the changes in the store since the previous plan, or all steps: with
+  // ten thousand steps, reading all takes longer than everything else.
   void Refresh(const Store& store) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns false for a step that retention has nothing to do with.
+  // Returns false for a step that retention ignores.
   bool Note(const StepRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Put(StepInfo info) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Remove(const std::set<int64_t>& steps)
@@ -57,11 +57,11 @@ class Retirement {
   mutable Mutex mutex_;
   RetentionState state_ ABSL_GUARDED_BY(mutex_);
   std::set<int64_t> pinned_ ABSL_GUARDED_BY(mutex_);
-  // The own branch of each step.
+  // Each step's own branch.
   std::map<int64_t, StepRecord::Branch> branches_ ABSL_GUARDED_BY(mutex_);
   // The position in the store's changes up to which the state is current.
   uint64_t seen_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Steps of which the plan before knew more than the store.
+  // Steps for which the previous plan assumed a successful commit.
   std::set<int64_t> assumed_ ABSL_GUARDED_BY(mutex_);
   std::string warning_ ABSL_GUARDED_BY(mutex_);
   bool warned_ ABSL_GUARDED_BY(mutex_) = false;

@@ -15,8 +15,7 @@ using internal::CheckSeconds;
 using internal::SaveRule;
 using internal::Verdict;
 
-// Makes a policy that asks `decide`, unless `status` is an error, which it then
-// carries.
+// Makes a policy that calls `decide`, or carries `status` if that is an error.
 SavePolicy MakeSave(absl::Status status,
                     std::function<Verdict(const SavePolicy::Context&)> decide) {
   return SavePolicy(std::make_shared<const SaveRule>(
@@ -33,8 +32,7 @@ Verdict NotSooner(const SavePolicy::Context& context, double seconds) {
                                " seconds after step ", context.last->step)};
 }
 
-// Both policies are asked, as the reason of either may become that of the
-// composition.
+// Evaluates both policies, as either's reason may become the composition's.
 SavePolicy ComposeSave(absl::string_view name, const SavePolicy& left,
                        const SavePolicy& right,
                        Verdict (*combine)(const Verdict&, const Verdict&)) {
@@ -53,9 +51,9 @@ absl::Status SavePolicy::status() const {
 
 Verdict internal::Decide(const SavePolicy& policy,
                          const SavePolicy::Context& context) {
-  // No policy saves nothing, and neither does one with an error, whose message
-  // is the reason; Open refuses the latter.
-  if (!policy.has_value()) return {false, "there is no policy"};
+  // Without a policy nothing is saved; nor with an error, which becomes the
+  // reason; Open refuses the latter.
+  if (!policy.has_value()) return {false, "no policy is set"};
   if (policy.status().ok()) return policy.rule()->decide(context);
   return {false, std::string(policy.status().message())};
 }
@@ -66,7 +64,7 @@ SavePolicy SaveEveryNSteps(int64_t steps) {
       [steps](const SavePolicy::Context& context) -> Verdict {
         const bool yes = context.step % steps == 0;
         return {yes, absl::StrCat("step ", context.step, " is ",
-                                  yes ? "a" : "no", " multiple of ", steps)};
+                                  yes ? "a" : "not a", " multiple of ", steps)};
       });
 }
 
@@ -74,8 +72,8 @@ SavePolicy SaveAtOrAfterEveryNSteps(int64_t steps) {
   return MakeSave(
       CheckAtLeast("SaveAtOrAfterEveryNSteps", "interval", steps, 1),
       [steps](const SavePolicy::Context& context) -> Verdict {
-        // Without an earlier step the count begins at 0. No multiple is greater
-        // than that at step 0, so step 0 is asked for by itself.
+        // Without an earlier step counting begins at 0. No multiple exceeds
+        // that at step 0, so step 0 is checked separately.
         const int64_t last = context.last.has_value() ? context.last->step : 0;
         const int64_t multiple = context.step / steps * steps;
         const bool yes =
@@ -110,8 +108,7 @@ SavePolicy SaveContinuously(double seconds) {
   return MakeSave(
       CheckSeconds("SaveContinuously", seconds, /*may_be_zero=*/true),
       [seconds](const SavePolicy::Context& context) -> Verdict {
-        // The interval alone could end while the save before is still in
-        // progress.
+        // The interval could end while the previous save is still in progress.
         if (context.saving) return {false, "a save is in progress"};
         return NotSooner(context, seconds);
       });
@@ -143,7 +140,7 @@ SavePolicy SaveIf(
           const SavePolicy::Context& context) -> Verdict {
         const bool yes = internal::CallNamed("SaveIf", name,
                                              [&] { return function(context); });
-        return {yes, absl::StrCat(name, " said ", yes ? "yes" : "no")};
+        return {yes, absl::StrCat(name, " returned ", yes ? "true" : "false")};
       });
 }
 

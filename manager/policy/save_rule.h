@@ -16,7 +16,8 @@ struct SaveRule {
   std::function<Verdict(const SavePolicy::Context& context)> decide;
 };
 
-// Says no when there is no policy, or one with an error, which is the reason.
+// Returns no without a policy, or with one that has an error, which becomes the
+// reason.
 Verdict Decide(const SavePolicy& policy, const SavePolicy::Context& context);
 
 }  // namespace ckptdb::internal

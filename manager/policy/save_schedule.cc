@@ -12,9 +12,8 @@ namespace ckptdb {
 namespace internal {
 namespace {
 
-// Returns why an ephemeral save that is wanted is not made; empty when it is.
-// The veto is code of the caller's, and is asked only about a save that would
-// be made.
+// Returns why a wanted ephemeral save is not made; empty if it is. The veto is
+// the caller's code, and is called only for a save that would be made.
 std::string Prevented(const SaveSchedule& schedule,
                       const SavePolicy::Context& context) {
   if (context.last.has_value() &&
@@ -25,8 +24,8 @@ std::string Prevented(const SaveSchedule& schedule,
   return schedule.veto_ephemeral ? schedule.veto_ephemeral(context.step) : "";
 }
 
-// Decides on a step that is not saved as a permanent one, for the reason
-// `not_permanent`, which becomes part of the explanation.
+// Decides whether a step is saved as ephemeral. `not_permanent`, the reason why
+// it is not saved as permanent, becomes part of the explanation.
 SavePolicy::Decision DecideEphemeral(const SaveSchedule& schedule,
                                      const SavePolicy::Context& context,
                                      std::string not_permanent) {
@@ -60,8 +59,8 @@ absl::Status CheckSchedule(const SaveSchedule& schedule) {
 
 SavePolicy::Decision Decide(const SaveSchedule& schedule,
                             const SavePolicy::Context& context) {
-  // A step that is not after the newest one is never saved by the schedule; an
-  // explicit Save can overwrite it.
+  // The schedule never saves a step that is not after the newest; an explicit
+  // Save can overwrite it.
   if (context.last.has_value() && context.step <= context.last->step) {
     return {SavePolicy::Kind::kNone,
             absl::StrCat("step ", context.step, " is not after step ",

@@ -6,7 +6,7 @@
 //   decision.kind;  // SavePolicy::Kind::kEphemeral
 //   decision.reason;   // "step 1100 is a multiple of 100"
 //
-// It is a pure function of its arguments, if the policies and the veto are.
+// A pure function of its arguments, if the policies and the veto are.
 #ifndef CKPTDB_MANAGER_POLICY_SAVE_SCHEDULE_H_
 #define CKPTDB_MANAGER_POLICY_SAVE_SCHEDULE_H_
 
@@ -15,12 +15,12 @@
 
 namespace ckptdb::internal {
 
-// Returns InvalidArgument with the error of a policy, or for a number below its
+// Returns InvalidArgument with a policy's error, or for a number below its
 // bound.
 absl::Status CheckSchedule(const SaveSchedule& schedule);
 
-// Never saves a step that is not after the newest one: the trainer was set
-// back, or has been asked about it before.
+// Never saves a step that is not after the newest one: the trainer was reset,
+// or asked about the step before.
 SavePolicy::Decision Decide(const SaveSchedule& schedule,
                             const SavePolicy::Context& context);
 

@@ -1,4 +1,4 @@
-// Tells policies about a step of a store; internal to manager/.
+// Describes a stored step to policies; internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_STEP_INFO_H_
 #define CKPTDB_MANAGER_POLICY_STEP_INFO_H_
 
@@ -9,7 +9,7 @@
 
 namespace ckptdb::internal {
 
-// The difference is unsigned, as a record may have any numbers.
+// The difference is unsigned, as a record may contain any numbers.
 inline StepInfo StepInfoOf(const StepRecord& record) {
   const auto begun_at =
       static_cast<int64_t>(static_cast<uint64_t>(record.committed_at_micros) -

@@ -7,8 +7,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// Combines two verdicts. If they agree, the result has both reasons; else it
-// has that of the `decisive` one.
+// Combines two verdicts. If they agree, the result has both reasons; otherwise
+// it has the `decisive` one's.
 Verdict Combine(const Verdict& left, const Verdict& right, bool decisive) {
   if (left.yes == right.yes) {
     return {left.yes, absl::StrCat(left.reason, "; ", right.reason)};

@@ -1,6 +1,6 @@
 // A yes or no and why; internal to manager/.
 //
-//   Verdict verdict = AnyOf({false, "step 7 is no multiple of 5"},
+//   Verdict verdict = AnyOf({false, "step 7 is not a multiple of 5"},
 //                           {true, "no step is saved yet"});
 //   verdict.yes;  // true
 //   verdict.reason;  // "no step is saved yet"
@@ -18,13 +18,13 @@ struct Verdict {
   bool operator==(const Verdict&) const = default;
 };
 
-// Yes when one says yes, for the reasons of those that do; no, for both
-// reasons, when neither does.
+// Returns yes if either is yes, with the reasons of those that are; otherwise
+// no, with both reasons.
 Verdict AnyOf(const Verdict& left, const Verdict& right);
-// Returns no if one says no, with the reasons of those that do, and yes with
-// both reasons if neither does.
+// Returns no if either is no, with the reasons of those that are; otherwise
+// yes, with both reasons.
 Verdict AllOf(const Verdict& left, const Verdict& right);
-// The opposite, for the same reason.
+// Returns the opposite, for the same reason.
 Verdict Negate(Verdict verdict);
 
 }  // namespace ckptdb::internal

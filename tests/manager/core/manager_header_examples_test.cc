@@ -28,7 +28,7 @@ using ::testing::ElementsAre;
 TEST(HeaderExamples, Verdict) {
   using internal::AnyOf;
   using internal::Verdict;
-  Verdict verdict = AnyOf({false, "step 7 is no multiple of 5"},
+  Verdict verdict = AnyOf({false, "step 7 is not a multiple of 5"},
                           {true, "no step is saved yet"});
   EXPECT_TRUE(verdict.yes);
   EXPECT_EQ(verdict.reason, "no step is saved yet");

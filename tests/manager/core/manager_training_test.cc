@@ -203,7 +203,7 @@ TEST_F(TrainingTest, WarnsOnceOfStepsWithoutTheMetricOfTheBest) {
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(warnings_,
               ElementsAre(HasSubstr("BestN: none of 2 steps has a metric "
-                                    "\"auc\", and all of them stay; ")));
+                                    "\"auc\", so all of them are kept; ")));
 }
 
 TEST_F(TrainingTest, WarnsOfASaveThatWaited) {

@@ -62,8 +62,8 @@ TEST_F(ShouldSaveTest, KnowsMetricsAndTheSaveThatHasEnded) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome first,
                        TrainStep({{"auc", 0.6}}));
   ASSERT_OK(first.save->WaitCommitted().status());
-  EXPECT_EQ(Ask(2, {{"auc", 0.5}}).reason, "better said no");
-  EXPECT_EQ(Ask(2, {{"auc", 0.7}}).reason, "better said yes");
+  EXPECT_EQ(Ask(2, {{"auc", 0.5}}).reason, "better returned false");
+  EXPECT_EQ(Ask(2, {{"auc", 0.7}}).reason, "better returned true");
   EXPECT_THAT(Ask(1, {{"auc", 0.7}}).reason, HasSubstr("not after step 1"));
 }
 

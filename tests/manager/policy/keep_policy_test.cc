@@ -108,13 +108,13 @@ TEST(KeepPolicy, LatestOf) {
   EXPECT_THAT(
       Kept(LatestOf(grid, std::numeric_limits<int64_t>::max()), Steps(7)),
       ElementsAre(20, 40, 60));
-  EXPECT_EQ(Why(LatestOf(grid, 2), Steps(7), 0), "no multiple of 20");
+  EXPECT_EQ(Why(LatestOf(grid, 2), Steps(7), 0), "not a multiple of 20");
   EXPECT_EQ(Why(LatestOf(grid, 2), Steps(7), 1),
             "not among the latest 2 of these: a multiple of 20");
   EXPECT_EQ(Why(LatestOf(grid, 2), Steps(7), 3),
             "among the latest 2 of these: a multiple of 20");
   ExpectInvalid(LatestOf(grid, -1), "LatestOf: count is -1");
-  ExpectInvalid(LatestOf({}, 1), "LatestOf: an operand is no policy");
+  ExpectInvalid(LatestOf({}, 1), "LatestOf: an operand is not a policy");
 }
 
 TEST(KeepPolicy, LatestOfWarnsAsItsPolicyDoes) {
@@ -135,7 +135,7 @@ TEST(KeepPolicy, KeepEveryNSteps) {
   EXPECT_THAT(Kept(KeepEveryNSteps(1), Steps(2)), ElementsAre(10, 20));
   EXPECT_THAT(Kept(KeepEveryNSteps(7), {{0, kStart, false, {}}}),
               ElementsAre(0));
-  EXPECT_EQ(Why(KeepEveryNSteps(20), Steps(2), 0), "no multiple of 20");
+  EXPECT_EQ(Why(KeepEveryNSteps(20), Steps(2), 0), "not a multiple of 20");
   ExpectInvalid(KeepEveryNSteps(0), "KeepEveryNSteps: interval is 0");
 }
 
@@ -280,13 +280,13 @@ TEST(KeepPolicy, BestNWarnsOfStepsWithoutTheMetric) {
   EXPECT_EQ(WarningOf(BestN(best), {}), "");
   steps[0].metrics.clear();
   const std::string stays =
-      "BestN: 1 of 3 steps have no metric \"auc\", and stay";
+      "BestN: 1 of 3 steps have no metric \"auc\" and are kept";
   EXPECT_EQ(WarningOf(BestN(best), steps), stays);
   EXPECT_EQ(WarningOf(LatestN(1) | BestN(best), steps), stays);
   EXPECT_EQ(WarningOf(BestN(best) & LatestN(1), steps), stays);
   EXPECT_EQ(WarningOf(!BestN(best), steps), stays);
   best.keep_without_metric = false;
-  EXPECT_THAT(WarningOf(BestN(best), steps), HasSubstr("and go"));
+  EXPECT_THAT(WarningOf(BestN(best), steps), HasSubstr("and are removed"));
 }
 
 // Then the disk fills up, whatever the count.
@@ -295,13 +295,13 @@ TEST(KeepPolicy, BestNWarnsWhenNoStepHasTheMetric) {
   KeepPolicy::BestOptions best{.metric = "auc"};
   EXPECT_EQ(
       WarningOf(BestN(best), steps),
-      "BestN: none of 3 steps has a metric \"auc\", and all of them stay; "
-      "give Step or AddMetrics the metric, name another one, or set "
+      "BestN: none of 3 steps has a metric \"auc\", so all of them are kept; "
+      "pass the metric to Step or AddMetrics, name another one, or set "
       "keep_without_metric to false");
   EXPECT_EQ(WarningOf(BestN(best), Steps(1)), "") << "it may come";
   best.keep_without_metric = false;
   EXPECT_EQ(WarningOf(BestN(best), steps),
-            "BestN: 2 of 3 steps have no metric \"auc\", and go");
+            "BestN: 2 of 3 steps have no metric \"auc\" and are removed");
 }
 
 StepRecord Listed(int64_t step, double auc) {
@@ -374,7 +374,7 @@ TEST(KeepPolicy, KeepIf) {
   const auto policy =
       KeepIf("by thirty", [](const StepInfo& step) { return step.step == 30; });
   EXPECT_THAT(Kept(policy, Steps(4)), ElementsAre(30));
-  EXPECT_EQ(Why(policy, Steps(4), 0), "by thirty said no");
+  EXPECT_EQ(Why(policy, Steps(4), 0), "by thirty returned false");
   ExpectInvalid(KeepIf("", [](const StepInfo&) { return true; }),
                 "KeepIf: the name is empty");
   ExpectInvalid(KeepIf("none", nullptr), "KeepIf: function \"none\" is null");
@@ -395,7 +395,7 @@ TEST(KeepPolicy, KeepFunction) {
         return std::vector<bool>{false};
       });
   EXPECT_THAT(Kept(short_one, Steps(3)), ElementsAre(20, 30));
-  EXPECT_EQ(Why(short_one, Steps(3), 2), "short said nothing");
+  EXPECT_EQ(Why(short_one, Steps(3), 2), "short returned no answer");
   EXPECT_EQ(WarningOf(short_one, Steps(3)),
             "KeepFunction \"short\" answered for 1 of 3 steps; steps without "
             "an answer are kept");
@@ -414,19 +414,21 @@ TEST(KeepPolicy, Compositions) {
   EXPECT_EQ(Why(latest | grid, Steps(5), 3),
             "among the latest 2; a multiple of 20");
   EXPECT_EQ(Why(latest | grid, Steps(5), 0),
-            "not among the latest 2; no multiple of 20");
+            "not among the latest 2; not a multiple of 20");
 }
 
 TEST(KeepPolicy, CompositionsOfThree) {
   const KeepPolicy any = LatestN(1) | KeepEveryNSteps(20) | KeepSteps({10});
   EXPECT_THAT(Kept(any, Steps(5)), ElementsAre(10, 20, 40, 50));
-  EXPECT_EQ(Why(any, Steps(5), 2),
-            "not among the latest 1; no multiple of 20; not one of the listed "
-            "steps");
+  EXPECT_EQ(
+      Why(any, Steps(5), 2),
+      "not among the latest 1; not a multiple of 20; not one of the listed "
+      "steps");
   EXPECT_EQ(Why(any, Steps(4), 3), "among the latest 1; a multiple of 20");
   const KeepPolicy all = LatestN(4) & KeepEveryNSteps(20) & LatestN(2);
   EXPECT_THAT(Kept(all, Steps(5)), ElementsAre(40));
-  EXPECT_EQ(Why(all, Steps(5), 2), "no multiple of 20; not among the latest 2");
+  EXPECT_EQ(Why(all, Steps(5), 2),
+            "not a multiple of 20; not among the latest 2");
 }
 
 TEST(KeepPolicy, CompositionsCarryTheFirstError) {
@@ -442,10 +444,10 @@ TEST(KeepPolicy, CompositionsCarryTheFirstError) {
 
 TEST(KeepPolicy, CompositionsRejectOperandsThatAreNoPolicies) {
   ExpectInvalid(LatestN(1) | KeepPolicy(),
-                "operator|: an operand is no policy");
+                "operator|: an operand is not a policy");
   ExpectInvalid(KeepPolicy() & LatestN(1),
-                "operator&: an operand is no policy");
-  ExpectInvalid(!KeepPolicy(), "operator!: an operand is no policy");
+                "operator&: an operand is not a policy");
+  ExpectInvalid(!KeepPolicy(), "operator!: an operand is not a policy");
 }
 
 }  // namespace

@@ -63,7 +63,8 @@ TEST(SavePolicy, SaveEveryNSteps) {
     EXPECT_EQ(internal::Decide(policy, At(each.step)).yes, each.yes)
         << each.step << " by " << each.interval;
   }
-  ExpectVerdict(SaveEveryNSteps(5), At(6), false, "step 6 is no multiple of 5");
+  ExpectVerdict(SaveEveryNSteps(5), At(6), false,
+                "step 6 is not a multiple of 5");
   ExpectVerdict(SaveEveryNSteps(5), At(10), true, "step 10 is a multiple of 5");
 }
 
@@ -165,8 +166,8 @@ TEST(SavePolicy, SaveIf) {
   const auto odd = [](const SavePolicy::Context& context) {
     return context.step % 2 == 1;
   };
-  ExpectVerdict(SaveIf("odd", odd), At(7), true, "odd said yes");
-  ExpectVerdict(SaveIf("odd", odd), At(8), false, "odd said no");
+  ExpectVerdict(SaveIf("odd", odd), At(7), true, "odd returned true");
+  ExpectVerdict(SaveIf("odd", odd), At(8), false, "odd returned false");
   ExpectError(SaveIf("", odd), "SaveIf: the name is empty");
   ExpectError(SaveIf("none", nullptr), "SaveIf: function \"none\" is null");
 }
@@ -177,7 +178,7 @@ TEST(SaveComposition, Any) {
                 "step 6 is a multiple of 2; step 6 is a multiple of 3");
   ExpectVerdict(policy, At(4), true, "step 4 is a multiple of 2");
   ExpectVerdict(policy, At(5), false,
-                "step 5 is no multiple of 2; step 5 is no multiple of 3");
+                "step 5 is not a multiple of 2; step 5 is not a multiple of 3");
 }
 
 TEST(SaveComposition, AnyOfThree) {
@@ -188,22 +189,23 @@ TEST(SaveComposition, AnyOfThree) {
   ExpectVerdict(policy, At(9), true,
                 "step 9 is a multiple of 3; step 9 is one of the listed "
                 "steps");
-  ExpectVerdict(policy, At(7), false,
-                "step 7 is no multiple of 2; step 7 is no multiple of 3; step "
-                "7 is not one of the listed steps");
+  ExpectVerdict(
+      policy, At(7), false,
+      "step 7 is not a multiple of 2; step 7 is not a multiple of 3; step "
+      "7 is not one of the listed steps");
 }
 
 TEST(SaveComposition, All) {
   const SavePolicy policy = SaveEveryNSteps(2) & SaveEveryNSteps(3);
   ExpectVerdict(policy, At(6), true,
                 "step 6 is a multiple of 2; step 6 is a multiple of 3");
-  ExpectVerdict(policy, At(4), false, "step 4 is no multiple of 3");
+  ExpectVerdict(policy, At(4), false, "step 4 is not a multiple of 3");
 }
 
 TEST(SaveComposition, NegationInAConjunction) {
   const SavePolicy policy = SaveEveryNSteps(2) & !SaveEveryNSteps(4);
   ExpectVerdict(policy, At(6), true,
-                "step 6 is a multiple of 2; step 6 is no multiple of 4");
+                "step 6 is a multiple of 2; step 6 is not a multiple of 4");
   ExpectVerdict(policy, At(8), false, "step 8 is a multiple of 4");
 }
 
@@ -220,15 +222,15 @@ TEST(SaveComposition, CarriesTheFirstError) {
 
 TEST(SaveComposition, RejectsOperandsThatAreNoPolicies) {
   const SavePolicy every = SaveEveryNSteps(1);
-  ExpectError(every | SavePolicy(), "operator|: an operand is no policy");
-  ExpectError(SavePolicy() & every, "operator&: an operand is no policy");
-  ExpectError(!SavePolicy(), "operator!: an operand is no policy");
+  ExpectError(every | SavePolicy(), "operator|: an operand is not a policy");
+  ExpectError(SavePolicy() & every, "operator&: an operand is not a policy");
+  ExpectError(!SavePolicy(), "operator!: an operand is not a policy");
 }
 
 TEST(SavePolicy, NoPolicySavesNothing) {
   EXPECT_FALSE(SavePolicy().has_value());
   EXPECT_TRUE(SaveInitially().has_value());
-  ExpectVerdict({}, At(0), false, "there is no policy");
+  ExpectVerdict({}, At(0), false, "no policy is set");
 }
 
 }  // namespace

@@ -42,10 +42,11 @@ TEST_F(SaveScheduleTest, OneSaveAStepPermanentFirst) {
   EXPECT_EQ(At(111).kind, SavePolicy::Kind::kNone);
   EXPECT_EQ(At(10).reason, "step 10 is a multiple of 10");
   EXPECT_EQ(At(7).reason, "step 7 is one of the listed steps");
-  EXPECT_EQ(At(8).reason,
-            "not permanent: step 8 is no multiple of 100; step 8 is not one of "
-            "the listed steps; not ephemeral: step 8 is no multiple "
-            "of 10");
+  EXPECT_EQ(
+      At(8).reason,
+      "not permanent: step 8 is not a multiple of 100; step 8 is not one of "
+      "the listed steps; not ephemeral: step 8 is not a multiple "
+      "of 10");
 }
 
 TEST_F(SaveScheduleTest, EitherPolicyMayBeLeftOut) {
