@@ -46,7 +46,7 @@ absl::Status CapacityCheck::Run() const {
   }
   return absl::ResourceExhaustedError(
       absl::StrCat(place, ": the step has ", checker.rows(),
-                   " rows of this rank, and the table has room for ",
+                   " rows for this rank, but the table has room for ",
                    capacity.rows, "; make it larger"));
 }
 

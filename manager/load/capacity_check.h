@@ -1,5 +1,4 @@
-// Checks that the rows of a step have a place in a table of fixed size;
-// internal to manager/.
+// Checks that a step's rows fit in a table of fixed size; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_CAPACITY_CHECK_H_
 #define CKPTDB_MANAGER_LOAD_CAPACITY_CHECK_H_
 
@@ -13,20 +12,19 @@
 
 namespace ckptdb::internal {
 
-// The table of a step that is to be restored, of which this rank has the rows
-// that `filter` lets through.
+// A table to restore, of which this rank loads the rows that pass `filter`.
 struct CapacityCheck {
   const StepReader* step;  // outlives the check
-  std::string source;      // the name of the table in the step
+  std::string source;      // the table's name in the step
   LiveTable::RestoreMode mode;
-  ScanOptions scan;  // as of the restore
+  ScanOptions scan;  // of the restore
   std::shared_ptr<RowFilter> filter;
   TableState::Capacity capacity;
 
-  // Reads the ids of the rows and nothing else, and changes nothing. Returns
-  // the first error of Capacity::check_id, or ResourceExhausted with both
-  // numbers when this rank has more rows than places; that is not checked in
-  // RestoreMode::kMerge, as rows may be there already.
+  // Reads only the ids of the rows, and changes nothing. Returns the first
+  // error of Capacity::check_id, or ResourceExhausted with both numbers if this
+  // rank has more rows than the table has room for; the latter is not checked
+  // in RestoreMode::kMerge, as rows may exist already.
   absl::Status Run() const;
 };
 

@@ -37,8 +37,8 @@ absl::Status EvolvedTable::Consume(int worker, const RowSink::Batch& batch) {
   return live_->Consume(worker, {batch.ids, own.slots});
 }
 
-// The memory of a worker only grows, so most batches allocate nothing, and
-// elements that fill a slot are written once.
+// A worker's memory only grows, so most batches allocate nothing, and elements
+// that fill a slot are written once.
 absl::Status EvolvedTable::Make(const SlotSource& slot,
                                 const RowSink::Batch& batch,
                                 std::string* values) const {

@@ -1,5 +1,4 @@
-// Hands the rows of a step on to a table with other slots; internal to
-// manager/.
+// Passes a step's rows to a table with other slots; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_EVOLVED_TABLE_H_
 #define CKPTDB_MANAGER_LOAD_EVOLVED_TABLE_H_
 
@@ -14,19 +13,20 @@
 
 namespace ckptdb::internal {
 
-// Casts, converts and fills the slots of each batch. Each worker has memory of
-// its own, so it is as thread-safe as the trainer's table and functions are.
+// Casts, converts and fills the slots of each batch. Each worker has its own
+// memory, so it is as thread-safe as the trainer's table and functions.
 class EvolvedTable : public LiveTable {
  public:
-  // `slots` are a plan without a misfit, and a scan gives their inputs in that
-  // order. It serves a scan of at most `threads` workers. `live` outlives it.
+  // `slots` come from a plan without a misfit, and the scan's batches have
+  // their inputs in that order. At most `threads` workers scan. `live` outlives
+  // it.
   EvolvedTable(std::string name, std::vector<SlotSource> slots, int threads,
                LiveTable* live);
 
   absl::Status Clear() override { return live_->Clear(); }
-  // Returns OutOfRange naming the table, the row, the slot and the number of a
-  // cast, or the error of a function with the table and the slot; then nothing
-  // of the batch is handed on.
+  // Returns OutOfRange naming the table, the row, the slot and the value of a
+  // failed cast, or a function's error with the table and the slot; then
+  // nothing of the batch is passed on.
   absl::Status Consume(int worker, const RowSink::Batch& batch) override;
   absl::Status Erase(int worker, absl::Span<const int64_t> ids) override {
     return live_->Erase(worker, ids);
@@ -34,7 +34,7 @@ class EvolvedTable : public LiveTable {
 
  private:
   struct Worker {
-    std::vector<std::string> values;  // of each slot that is not as it is
+    std::vector<std::string> values;  // by slot; empty if passed as is
     std::vector<const char*> slots;
   };
   absl::Status Make(const SlotSource& slot, const RowSink::Batch& batch,

@@ -12,10 +12,10 @@
 namespace ckptdb::internal {
 namespace {
 
-// The bytes of a tensor that a thread has in memory before they are cast.
+// The bytes of a tensor that a thread holds in memory before casting them.
 constexpr uint64_t kPieceBytes = uint64_t{8} << 20;
 
-// Returns where an element of this rank's part lies in the global tensor.
+// Returns the indices, in the global tensor, of an element of this rank's part.
 Shape IndicesOf(uint64_t element, const TensorState& state) {
   Shape indices(state.shape.size());
   for (size_t i = indices.size(); i-- > 0;) {
@@ -42,7 +42,7 @@ class TensorCast {
   absl::Status Run() {
     const int threads = read_.threads;
     buffers_.resize(static_cast<size_t>(threads));
-    // Several threads read each piece of a tensor that has only a few.
+    // Several threads read each piece if there are only a few.
     read_.threads = static_cast<int>(std::max<uint64_t>(
         1, static_cast<uint64_t>(threads) / pieces_.count()));
     return ParallelFor(threads, pieces_.count(), [&](int worker, uint64_t i) {
@@ -51,9 +51,9 @@ class TensorCast {
   }
 
  private:
-  // Reads a piece into the buffer, and casts it to its place in the tensor. The
-  // numbers before one that is out of range are cast, so the tensor is partly
-  // loaded after the error.
+  // Reads a piece into the buffer, and casts it into the tensor. Casts the
+  // values before the first that is out of range, so the tensor is partly
+  // loaded after an error.
   absl::Status LoadPiece(uint64_t piece, std::string* buffer) {
     uint64_t first = 0;
     Box box = pieces_.At(piece, &first);
@@ -84,14 +84,14 @@ class TensorCast {
   const DType from_;
   const TensorState& state_;
   const TensorPieces pieces_;
-  std::vector<std::string> buffers_;  // of each worker
+  std::vector<std::string> buffers_;  // by worker
 };
 
 }  // namespace
 
-// A piece has as many of the inner dimensions as fit as a whole; the next one
-// outwards is cut, and the piece has one index of those before it. So it is one
-// stretch of the tensor in memory, and a box of the tensor in the step.
+// A piece spans as many whole inner dimensions as fit; the next dimension
+// outwards is cut, and of those before it the piece has one index. So it is
+// contiguous in memory, and a box of the tensor in the step.
 TensorPieces::TensorPieces(const Shape& shape, uint64_t most_elements)
     : shape_(shape) {
   if (shape_.empty()) return;

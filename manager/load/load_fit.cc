@@ -14,8 +14,8 @@ std::string NameInStep(const LoadedItem& item) {
   return StepItem{item.category, item.source}.ToString();
 }
 
-// Returns the unexpected item of the same category whose name is nearest, with
-// a question, or nothing when none is similar, as the item is probably new.
+// Returns, as a question, the unexpected item of the same category with the
+// nearest name; empty if none is similar, as the item is probably new.
 std::string NearestTo(const LoadedItem& item,
                       const std::vector<StepItem>& unexpected) {
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// Says how a step differs from what is registered; internal to manager/.
+// Reports how a step differs from the registered model; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOAD_FIT_H_
 #define CKPTDB_MANAGER_LOAD_LOAD_FIT_H_
 
@@ -13,11 +13,11 @@
 
 namespace ckptdb::internal {
 
-// Returns FailedPrecondition for a step that lacks `missing` items, has
-// `misfits` of another type, or both, so that a user mends all of them at once.
-// The error has for each missing item the nearest of the `unexpected` ones, by
-// which it may have been renamed, and ends with `remedy`. Returns OK if both
-// lists are empty. A list names at most 20 items, and counts the others.
+// Returns FailedPrecondition if the step lacks `missing` items, contains
+// `misfits` of another type, or both, so that a user can fix them all at once.
+// For each missing item the error names the nearest of the `unexpected` ones,
+// as which it may have been saved, and ends with `remedy`. Returns OK if both
+// lists are empty. A list names at most 20 items, and counts the rest.
 absl::Status CheckFit(int64_t step,
                       const std::vector<const LoadedItem*>& missing,
                       const std::vector<const LoadedItem*>& misfits,

@@ -27,7 +27,7 @@ std::vector<std::string> SlotNames(const TableState& table) {
   return names;
 }
 
-// Collects what matches nothing.
+// Collects patterns and keys that match nothing.
 class Unmatched {
  public:
   explicit Unmatched(const ModelState& model)
@@ -73,8 +73,8 @@ class Unmatched {
 
 }  // namespace
 
-// Goes back to the last star alone, as an earlier one could only take what that
-// one takes as well. So it takes no longer than pattern times name.
+// Backtracks only to the last star, because an earlier star could only match
+// what that one matches as well. So the time is bounded by pattern times name.
 bool GlobMatches(absl::string_view pattern, absl::string_view name) {
   // The position to resume at when "*" must stand for one more character.
   size_t star = absl::string_view::npos;
@@ -136,7 +136,7 @@ std::string UnmatchedText(const UnmatchedPattern& pattern) {
           ? ""
           : absl::StrCat("; did you mean \"", pattern.nearest, "\"?");
   return absl::StrCat(pattern.kind, " \"", pattern.pattern,
-                      "\" matches nothing that is registered", meant);
+                      "\" matches nothing registered", meant);
 }
 
 }  // namespace ckptdb::internal

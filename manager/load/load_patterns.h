@@ -1,4 +1,4 @@
-// The patterns of a load rule, which choose what it loads: names with
+// The patterns of a load rule, which select items to load: names with
 // wildcards, and categories; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOAD_PATTERNS_H_
 #define CKPTDB_MANAGER_LOAD_LOAD_PATTERNS_H_
@@ -13,23 +13,23 @@
 
 namespace ckptdb::internal {
 
-// Returns whether `name` matches the pattern, in which "*" stands for any
-// characters and "?" for any one.
+// Returns whether `name` matches the pattern, in which "*" matches any
+// characters and "?" any single one.
 bool GlobMatches(absl::string_view pattern, absl::string_view name);
 
-// Returns whether a pattern is the name of the category, or matches the name.
+// Returns whether any pattern is the name of the category, or matches the name.
 bool Matches(const std::vector<std::string>& patterns,
              absl::string_view category, absl::string_view name);
 
-// UnmatchedPattern::kind of patterns that LoadRule::strict is about.
+// UnmatchedPattern::kind of the patterns that LoadRule::strict applies to.
 inline constexpr char kLoadPattern[] = "load pattern";
 
-// Returns the patterns and keys that match nothing that is registered. A
-// category never is one of them: a model may have nothing of it.
+// Returns the patterns and keys that match nothing registered. A category
+// always matches: a model may have no such items.
 std::vector<UnmatchedPattern> FindUnmatched(const LoadRule& rule,
                                             const ModelState& model);
 
-// Returns `load pattern "usr" matches nothing that is registered; did you mean
+// Returns `load pattern "usr" matches nothing registered; did you mean
 // "user"?`.
 std::string UnmatchedText(const UnmatchedPattern& pattern);
 

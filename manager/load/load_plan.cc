@@ -16,8 +16,8 @@ namespace {
 
 using ItemOutcome = LoadedItem::Outcome;
 
-// A caller takes NotFound for "the store has no step". So NotFound from the
-// trainer's own code, such as that of a file which an io state opens, becomes
+// Callers interpret NotFound as "the store has no step". So NotFound from the
+// trainer's own code, such as a file that an io state opens, becomes
 // FailedPrecondition.
 absl::Status WithoutNotFound(absl::string_view what,
                              const absl::Status& status) {
@@ -48,7 +48,7 @@ absl::Status LoadPlan::Check(Demand demand, absl::string_view remedy) const {
   std::vector<const LoadedItem*> missing;
   std::vector<const LoadedItem*> misfits;
   const bool all_needed =
-      demand == Demand::kAll || (demand == Demand::kToFit && IsOfOtherModel());
+      demand == Demand::kAll || (demand == Demand::kFit && AllMissing());
   for (const PlannedItem& planned : items_) {
     const LoadedItem& item = planned.item;
     if (item.outcome == ItemOutcome::kMissing && all_needed) {
@@ -61,7 +61,7 @@ absl::Status LoadPlan::Check(Demand demand, absl::string_view remedy) const {
   return CheckFit(step_, missing, misfits, unexpected_, remedy);
 }
 
-bool LoadPlan::IsOfOtherModel() const {
+bool LoadPlan::AllMissing() const {
   return !items_.empty() &&
          std::all_of(items_.begin(), items_.end(), [](const PlannedItem& each) {
            return each.item.outcome == ItemOutcome::kMissing;
@@ -79,14 +79,14 @@ absl::Status LoadPlan::CheckCapacities() const {
   return absl::OkStatus();
 }
 
-void LoadPlan::SetNotLoaded() {
+void LoadPlan::MarkNotLoaded() {
   for (PlannedItem& planned : items_) {
     if (planned.load != nullptr) planned.item.outcome = ItemOutcome::kNotLoaded;
   }
 }
 
-// An error leaves the item it came from partly loaded, and those after it as
-// they are.
+// After an error, the item that failed is partly loaded, and those after it are
+// unchanged.
 absl::Status LoadPlan::RunOnly(
     const std::function<bool(const PlannedItem&)>& chosen) {
   for (PlannedItem& planned : items_) {
@@ -101,11 +101,11 @@ absl::Status LoadPlan::RunOnly(
   return absl::OkStatus();
 }
 
-// What ranks load together comes after the objects, which may refuse the step,
-// and before what may fail on one rank alone: no rank waits for one that has
-// failed.
+// Items that ranks load together come after the objects, which may refuse the
+// step, and before items that may fail on one rank alone: no rank waits for a
+// failed one.
 absl::Status LoadPlan::Run() {
-  // Other managers that save the tables have to know.
+  // Notifies other managers that save the tables.
   for (const PlannedItem& planned : items_) {
     RestoreCounts::Global().Add(planned.tracker);
   }
@@ -137,12 +137,12 @@ LoadedRule LoadPlan::Describe() const {
   return rule;
 }
 
-BaseReasons LoadPlan::OtherTables(const ModelState& model) const {
+BaseReasons LoadPlan::DifferingTables(const ModelState& model) const {
   BaseReasons reasons;
   for (const ModelState::Table& table : model.tables()) {
     reasons[table.name] =
         absl::StrCat("the restore of step ", step_,
-                     " has not loaded it as it is in that step");
+                     " did not load it exactly as in that step");
   }
   for (const PlannedItem& planned : items_) {
     if (planned.as_in_step) reasons.erase(planned.item.name);

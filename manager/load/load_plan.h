@@ -1,4 +1,4 @@
-// What a load rule takes from a step, and loading it; internal to manager/.
+// The plan of what a load rule loads from a step; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOAD_PLAN_H_
 #define CKPTDB_MANAGER_LOAD_LOAD_PLAN_H_
 
@@ -22,40 +22,40 @@ namespace ckptdb::internal {
 
 class LoadPlan {
  public:
-  // What a step must have before anything is loaded.
+  // What a step must contain before anything is loaded.
   enum class Demand {
-    kAll,    // all chosen items, as they are registered
-    kToFit,  // at least one, and those that the step has must fit
-    kAny,    // it may have other items, or none
+    kAll,  // all chosen items, as registered
+    kFit,  // at least one item, and those it contains must fit
+    kAny,  // nothing in particular
   };
 
-  // Plans what `rule` chooses of the model, which is not touched.
+  // Plans the items of the model that `rule` chooses. Does not touch the model.
   static absl::StatusOr<LoadPlan> Make(const LoadInputs& inputs,
                                        const LoadRule& rule);
 
   // Returns InvalidArgument for a pattern or key that matches nothing
   // registered, except a pattern of LoadRule::load under kAny. Returns
-  // FailedPrecondition naming all items that are missing or do not fit, which
-  // ends with `remedy`.
+  // FailedPrecondition naming all items that are missing or do not fit, and
+  // ending with `remedy`.
   absl::Status Check(Demand demand, absl::string_view remedy) const;
   // Reads the ids of rows for tables of fixed size. Returns the first error of
-  // TableState::Capacity, with the model as it was.
+  // TableState::Capacity; the model is unchanged.
   absl::Status CheckCapacities() const;
-  // Says of all items that they are not loaded, until Run loads them. Without
-  // it they are described as Run would leave them.
-  void SetNotLoaded();
-  // Loads what the step has and what fits. All ranks call it. It never returns
-  // NotFound, which means to callers that the store has no step.
+  // Marks all items as not loaded, until Run loads them. Without this call
+  // Describe predicts the outcome of Run.
+  void MarkNotLoaded();
+  // Loads the items that the step contains and that fit. All ranks call it.
+  // Never returns NotFound, which callers interpret as a store without steps.
   absl::Status Run();
 
   LoadedRule Describe() const;
-  // Returns the tables that the model does not have as the step has them once
-  // the plan has run, so that no changes since the step can be saved.
-  BaseReasons OtherTables(const ModelState& model) const;
+  // Returns the tables that differ from the step once the plan has run, so that
+  // they cannot be saved as changes since that step.
+  BaseReasons DifferingTables(const ModelState& model) const;
 
  private:
-  // Returns whether the step has none of the items.
-  bool IsOfOtherModel() const;
+  // Returns whether the step contains none of the items.
+  bool AllMissing() const;
   absl::Status RunOnly(const std::function<bool(const PlannedItem&)>& chosen);
 
   Coordinator* ranks_ = nullptr;

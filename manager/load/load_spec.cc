@@ -15,8 +15,8 @@ using internal::JsonText;
 
 constexpr char kPlace[] = "load specification";
 
-// Reads one rule. Keys that are not there keep the defaults of LoadRule; an
-// unknown one is an error that names the nearest.
+// Reads one rule. Missing keys keep the defaults of LoadRule; an unknown key is
+// an error that names the nearest.
 absl::StatusOr<LoadRule> ReadRule(size_t number, const Json& json) {
   LoadRule rule;
   internal::ObjectReader reader(absl::StrCat(kPlace, ", rule ", number), json);
@@ -48,7 +48,8 @@ absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json) {
   }
   std::vector<LoadRule> rules;
   for (size_t i = 0; i < list.size(); ++i) {
-    // An error is located while its value exists: it is found by its address.
+    // Errors are located while their value exists, because its address
+    // identifies it.
     absl::StatusOr<LoadRule> rule = ReadRule(i, list[i]);
     if (!rule.ok()) return text.Locate(rule.status());
     rules.push_back(*std::move(rule));

@@ -32,14 +32,14 @@ absl::string_view OutcomeName(LoadedItem::Outcome outcome) {
   return "unknown";
 }
 
-// Returns `cast "embedding" f32 to bf16`, and no slot for a tensor.
+// Returns `cast "embedding" f32 to bf16`, without a slot for a tensor.
 std::string CastText(const DTypeCast& cast) {
   return absl::StrCat(
       "cast ", cast.slot.empty() ? "" : absl::StrCat("\"", cast.slot, "\" "),
       DTypeName(cast.from), " to ", DTypeName(cast.to));
 }
 
-// Adds up the items that are loaded. Those that do not fit have a size as well,
+// Sums over the loaded items only: items that do not fit also have a size,
 // which a dry run prints.
 uint64_t SumLoaded(const LoadedRule& rule, uint64_t LoadedItem::*field) {
   uint64_t sum = 0;
@@ -105,8 +105,8 @@ uint64_t LoadSummary::bytes() const {
 }
 uint64_t LoadSummary::rows() const { return SumAll(rules, &LoadedRule::rows); }
 
-// One line for each item, below the line of its rule: what was or would be
-// loaded comes before what no rule has chosen.
+// One line for each item, below its rule: first what was or would be loaded,
+// then what no rule has chosen.
 std::string LoadSummary::ToString() const {
   std::string text;
   for (const LoadedRule& rule : rules) {

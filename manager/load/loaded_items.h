@@ -1,4 +1,4 @@
-// Short names of what LoadSummary consists of; internal to manager/.
+// Short names of the types in LoadSummary; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOADED_ITEMS_H_
 #define CKPTDB_MANAGER_LOAD_LOADED_ITEMS_H_
 

@@ -31,9 +31,9 @@ std::string TypeOf(DType dtype, const Shape& shape) {
   return absl::StrCat(DTypeName(dtype), " ", ToString(shape));
 }
 
-// Returns what is wrong when the step was sharded by another function than the
-// model declares. Any other sharding can be checked by the ids alone.
-std::string DividedOtherwise(const StepReader::TableSpec& table,
+// Returns the error if the step was sharded by another function than the model
+// declares, or empty. With any other sharding the ids suffice to find the rows.
+std::string ShardingMismatch(const StepReader::TableSpec& table,
                              const TableSharding& sharding) {
   if (table.sharding != Item::Sharding::kCustom ||
       sharding.kind() != Item::Sharding::kCustom ||
@@ -42,7 +42,7 @@ std::string DividedOtherwise(const StepReader::TableSpec& table,
   }
   return absl::StrCat("its rows were divided among ranks by the function \"",
                       absl::Utf8SafeCHexEscape(table.sharding_name),
-                      "\", and the model declares \"",
+                      "\", but the model declares \"",
                       absl::Utf8SafeCHexEscape(sharding.name()), "\"");
 }
 
@@ -65,16 +65,16 @@ struct TableLoad {
   std::shared_ptr<LiveTable> live;
 };
 
-// Brings a table up to date by its changes where there are any, and else reads
-// all of it. A row for which the sharding's function names no rank is only left
-// out while rows are filtered, so that error comes after the scan.
+// Applies the changes to the table if there are any; otherwise reads all of it.
+// The filter only skips a row for which the sharding's function returns no
+// rank, so that error is checked after the scan.
 absl::Status LoadTable(const TableLoad& load) {
   absl::Status status =
       absl::FailedPreconditionError("there are no changes to the step");
   if (load.changes != nullptr) {
     status = load.changes->ScanTable(load.source, load.scan, load.live.get());
   }
-  // There are no changes, or the table was saved in full on the way.
+  // There are no changes, or one of the steps between saved the table in full.
   if (absl::IsFailedPrecondition(status)) {
     status = load.step->RestoreTable(load.source, load.mode, load.scan,
                                      load.live.get());
@@ -89,7 +89,7 @@ LiveTable::RestoreMode ModeOf(const LoadRule& rule) {
                               : LiveTable::RestoreMode::kMerge;
 }
 
-// Returns the blob of one rank of the step; null when it has none.
+// Returns a rank's blob in the step; null if it has none.
 const Item* FindBlob(const StepReader& step, uint32_t rank,
                      absl::string_view name) {
   for (const Item& item : step.ranks()[rank].items) {
@@ -104,7 +104,7 @@ std::vector<std::string> NamesOf(const std::vector<Slot>& slots) {
   return names;
 }
 
-// Adds to a plan what a rule chooses, one item after the other.
+// Adds the items that a rule chooses to a plan.
 class ItemPlanner {
  public:
   ItemPlanner(const LoadInputs& inputs, const LoadRule& rule)
@@ -121,8 +121,8 @@ class ItemPlanner {
     const std::string source = planned->item.source;
     const auto found = step_.FindTensor(source);
     if (!found.ok()) return Missing(found.status(), planned);
-    // The size is set before the item is checked: a dry run shows it for what
-    // does not fit, too.
+    // Sets the size before checking the item, because a dry run shows it for
+    // items that do not fit, too.
     planned->item.bytes = found->raw_bytes;
     const Shape& shape = GlobalShape(tensor.state);
     const DType from = found->dtype;
@@ -135,8 +135,8 @@ class ItemPlanner {
     }
     TensorLoad load = {&step_,       options_.read,     source,           from,
                        tensor.state, /*ranks=*/nullptr, options_.deadline};
-    // A tensor that is cast is read in pieces by each rank for itself, and so
-    // is not broadcast.
+    // Each rank reads a cast tensor in pieces for itself, so it is not
+    // broadcast.
     if (from != to) {
       planned->item.casts.push_back({"", from, to});
     } else if (Broadcasts(tensor.state)) {
@@ -163,14 +163,15 @@ class ItemPlanner {
                    rule_.cast});
     NoteSize(*found, plan.inputs, &planned->item);
     planned->item.slot_changes = plan.changes;
-    const std::string otherwise = DividedOtherwise(*found, sharding);
-    if (!otherwise.empty()) return DoesNotFit(otherwise, planned);
+    const std::string mismatch = ShardingMismatch(*found, sharding);
+    if (!mismatch.empty()) return DoesNotFit(mismatch, planned);
     if (!plan.misfit.empty()) return DoesNotFit(plan.misfit, planned);
-    // The table is asked last, as it makes the object that takes the rows.
+    // Called last, because it constructs the receiver of the rows.
     LiveTable* const own = table.state->Live(NamesOf(slots));
     if (own == nullptr) {
       return DoesNotFit(
-          absl::StrCat("TableState::Live takes no rows of ", ColumnsOf(slots)),
+          absl::StrCat("TableState::Live does not accept rows of ",
+                       SlotList(slots)),
           planned);
     }
     planned->tracker = table.state->tracker();
@@ -187,7 +188,7 @@ class ItemPlanner {
     return absl::OkStatus();
   }
 
-  // Returns what receives the rows of the step: the table's own receiver, which
+  // Returns the receiver of the step's rows: the table's own receiver, which
   // the table owns, or one that makes the slots for it.
   std::shared_ptr<LiveTable> ReceiverOf(const std::string& source,
                                         SlotPlan plan, LiveTable* own) const {
@@ -196,7 +197,7 @@ class ItemPlanner {
                                           options_.read.threads, own);
   }
 
-  // Plans how the rows of a table that fits come to `live`.
+  // Plans how a fitting table's rows reach `live`.
   void Plan(const ModelState::Table& table, const StepReader::TableSpec& found,
             const TableSharding& sharding, ScanOptions scan,
             const std::shared_ptr<LiveTable>& live,
@@ -212,7 +213,7 @@ class ItemPlanner {
                        live] { return RestoreByExchange(exchange); };
       return;
     }
-    // The scan calls the filter, so the plan holds both.
+    // The scan uses the filter, so the plan owns both.
     const auto filter = std::make_shared<RowFilter>(sharding, hash, shard_.rank,
                                                     shard_.world_size);
     filter->Apply(found, &scan);
@@ -222,7 +223,8 @@ class ItemPlanner {
     };
   }
 
-  // Changes lead to the step from one whose rows the table has already.
+  // Restores by changes are not checked: the table already holds the earlier
+  // rows.
   void PlanCheck(const ModelState::Table& table,
                  const StepReader::TableSpec& found,
                  const TableSharding& sharding, const ScanOptions& scan,
@@ -241,8 +243,7 @@ class ItemPlanner {
     PlannedItem* const planned = Choose(kExtra, extra.name);
     if (planned == nullptr) return absl::OkStatus();
     const std::string blob = ExtraBlob(planned->item.source);
-    // Objects are saved by the owner alone, and every rank reads the owner's
-    // blob.
+    // Only the owner saves objects, and every rank reads the owner's blob.
     const Item* const found = FindBlob(step_, kOwnerRank, blob);
     if (found == nullptr) return Missing(NoBlob(kOwnerRank, blob), planned);
     planned->item.bytes = found->raw_bytes;
@@ -255,7 +256,8 @@ class ItemPlanner {
     return absl::OkStatus();
   }
 
-  // Returns whose io states this rank loads of a step that `saved` ranks saved.
+  // Returns the ranks whose io states this rank loads from a step that `saved`
+  // ranks saved.
   std::vector<uint32_t> RanksToRead(
       uint32_t saved, ManagerOptions::IoStateResize resize) const {
     if (saved == shard_.world_size) return {shard_.rank};
@@ -279,10 +281,10 @@ class ItemPlanner {
       return DoesNotFit(
           absl::StrCat(Misfit(absl::StrCat("world size ", shard_.world_size),
                               absl::StrCat("world size ", saved)),
-                       "; ManagerOptions::io_state_resize says what to do"),
+                       "; set ManagerOptions::io_state_resize"),
           planned);
     }
-    // All blobs are looked for now: one that is missing is found before the
+    // Looks up all blobs now, so that a missing one is detected before the
     // model changes.
     const std::vector<uint32_t> ranks = RanksToRead(saved, resize);
     const std::string blob = IoStateBlob(planned->item.source);
@@ -301,7 +303,7 @@ class ItemPlanner {
         CKPTDB_ASSIGN_OR_RETURN(parts.emplace_back(),
                                 this_step->ReadBlob(rank, blob, read));
       }
-      if (parts.empty()) return absl::OkStatus();  // it stays as it is
+      if (parts.empty()) return absl::OkStatus();  // unchanged
       return Annotate(all ? state->Redistribute(parts) : state->Load(parts[0]),
                       absl::StrCat("io state \"", name, "\""));
     };
@@ -311,8 +313,8 @@ class ItemPlanner {
   std::vector<PlannedItem> TakeItems() { return std::move(items_); }
 
  private:
-  // These two need all ranks to load together. One that restores alone, by
-  // ManagerOptions::shard, has a coordinator of one rank and reads for itself.
+  // These two need all ranks to load together. A rank that restores alone, with
+  // ManagerOptions::shard, has a single-rank coordinator and reads for itself.
   bool Broadcasts(const TensorState& tensor) const {
     return options_.replication.broadcast && !tensor.sharded() &&
            shard_.world_size > 1 && ranks_->world_size() == shard_.world_size;
@@ -329,14 +331,14 @@ class ItemPlanner {
     planned.item.source = SourceOf(rule_.oname, name);
     return &planned;
   }
-  // Returns a new item of the plan; null when the rule does not choose it.
+  // Returns a new item of the plan; null if the rule does not choose it.
   PlannedItem* Choose(absl::string_view category, const std::string& name) {
     const bool chosen = Matches(rule_.load, category, name) &&
                         !Matches(rule_.exclude, category, name);
     return chosen ? Append(category, name) : nullptr;
   }
-  // A rule chooses a table slot by slot: "sparse" without "sparse_opt" leaves
-  // the optimizer's slots as they are, and does not read them.
+  // A rule chooses slots rather than tables: "sparse" without "sparse_opt"
+  // neither reads nor changes the optimizer's slots.
   std::vector<Slot> ChosenSlots(const ModelState::Table& table,
                                 const std::vector<Slot>& registered) const {
     const std::vector<std::string> optimizer = table.state->optimizer_slots();
@@ -355,7 +357,7 @@ class ItemPlanner {
 
   static absl::Status NoBlob(uint32_t rank, absl::string_view blob) {
     return absl::NotFoundError(
-        absl::StrCat("no blob \"", blob, "\" of rank ", rank));
+        absl::StrCat("rank ", rank, " has no blob \"", blob, "\""));
   }
   // Only an item that cannot be read at all is an error here.
   static absl::Status Missing(const absl::Status& status,
@@ -364,8 +366,8 @@ class ItemPlanner {
     planned->item.outcome = LoadedItem::Outcome::kMissing;
     return absl::OkStatus();
   }
-  // An item that does not fit is no error of the plan: CheckAll names all of
-  // them at once, and a rule that is not strict leaves them out.
+  // A misfit is not an error of the plan: Check names all of them at once, and
+  // a rule that is not strict skips them.
   static absl::Status DoesNotFit(std::string detail, PlannedItem* planned) {
     planned->item.outcome = LoadedItem::Outcome::kMisfit;
     planned->item.detail = std::move(detail);
@@ -389,8 +391,8 @@ absl::StatusOr<std::vector<PlannedItem>> PlanItems(const LoadInputs& inputs,
   const absl::Span<const TableSharding> shardings = inputs.shardings;
   if (shardings.size() != model.tables().size()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the model has ", model.tables().size(), " tables, expected the ",
-        shardings.size(), " that it had when its manager was opened"));
+        "the model has ", model.tables().size(), " tables, expected ",
+        shardings.size(), ", as when its manager was opened"));
   }
   ItemPlanner planner(inputs, rule);
   // Objects first: they may refuse the step of another trainer.

@@ -1,4 +1,4 @@
-// Plans what a load rule takes from a step, item by item; internal to manager/.
+// Plans what a load rule loads from a step, item by item; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_PLANNED_ITEMS_H_
 #define CKPTDB_MANAGER_LOAD_PLANNED_ITEMS_H_
 
@@ -16,36 +16,36 @@
 
 namespace ckptdb::internal {
 
-// One item to load, of which each rank loads its part.
+// One item to load; each rank loads its part.
 struct PlannedItem {
   LoadedItem item;
-  // Returns an error for rows that a table has no place for; null: it grows.
+  // Returns an error if rows do not fit in the table; null if the table grows.
   std::function<absl::Status()> check;
-  // Loads it; null when the step does not have it, or it does not fit.
+  // Loads the item; null if the step does not contain it, or it does not fit.
   std::function<absl::Status()> load;
   // All ranks call `load` together, and it returns the same status on each.
   bool together = false;
-  // A table that is loaded with all its slots, each as it is in the step.
+  // True for a table that is loaded with all its slots exactly as in the step.
   bool as_in_step = false;
-  const ChangeTracker* tracker = nullptr;  // of a table that has one
+  const ChangeTracker* tracker = nullptr;  // null without one
 };
 
-// What a plan is made of. All of it outlives the plan.
+// The inputs of a plan, which outlive it.
 struct LoadInputs {
   const StepReader& step;
-  // Lead to the step from what the model holds, or null: tables are loaded by
-  // them alone where that is possible.
+  // The changes from the model's state to the step, or null: tables are loaded
+  // from these alone if possible.
   const ChangeReader* changes;
   const ModelState& model;
   const ManagerOptions& options;
-  absl::Span<const TableSharding> shardings;  // of ResolveShardings
+  absl::Span<const TableSharding> shardings;  // from ResolveShardings
   ModelState::Shard shard;
   Coordinator* ranks;
 };
 
-// Plans the items that `rule` chooses of the model, which is not touched. Those
-// that the step does not have or that do not fit are in the plan, too, with
-// that outcome.
+// Plans the items of the model that `rule` chooses. Does not touch the model.
+// Items that the step does not contain or that do not fit are in the plan, too,
+// with that outcome.
 absl::StatusOr<std::vector<PlannedItem>> PlanItems(const LoadInputs& inputs,
                                                    const LoadRule& rule);
 

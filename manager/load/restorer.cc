@@ -18,16 +18,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The interval at which AwaitNewer checks whether it is cancelled.
-// SetPreempted may be called by a signal handler, which cannot notify a
-// condition: the wait looks for it so often.
+// The interval at which AwaitNewer checks whether it is cancelled. A signal
+// handler may call SetPreempted and cannot notify a condition variable, so the
+// wait polls.
 constexpr std::chrono::milliseconds kNoticeEvery(100);
 
-// What to do about a step that does not fit.
+// Remedies for a step that does not fit.
 constexpr char kRestoreRemedy[] =
-    "register the items as the step has them, or set RestoreRequest::evolve, "
-    "which renames items, fills and converts slots, and leaves new items as "
-    "they are";
+    "register the items as they are in the step, or set "
+    "RestoreRequest::evolve, which renames items, fills and converts slots, "
+    "and leaves new items unchanged";
 constexpr char kEvolvedRemedy[] =
     "set how to restore them in EvolvePolicy: oname, exclude, cast or tables";
 constexpr char kLoadRemedy[] =
@@ -38,12 +38,12 @@ std::string DescribeLatest(const absl::StatusOr<StepRecord>& latest) {
   return absl::StrCat("the newest is step ", latest->version.step);
 }
 
-// Returns the request of the step that a rule loads from.
+// Returns the request for the step that a rule loads from.
 absl::StatusOr<RestoreRequest> SourceOf(const LoadRule& rule) {
   if (rule.step.has_value() && rule.best.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "load rule: \"step\" is ", *rule.step, " and \"best\" is by \"",
-        rule.best->metric, "\"; a rule names its step by one of the two"));
+        rule.best->metric, "\"; set only one of the two"));
   }
   RestoreRequest request;
   request.path = rule.path;
@@ -52,7 +52,7 @@ absl::StatusOr<RestoreRequest> SourceOf(const LoadRule& rule) {
   return request;
 }
 
-// Describes a step that was restored. The report has the store.
+// Describes a restored step. The report contains the store already.
 void DescribeRestore(const OpenedStep& opened, const LoadPlan& plan,
                      CheckpointManager::RestoreReport* report) {
   report->record = opened.get().record();
@@ -64,15 +64,15 @@ void DescribeRestore(const OpenedStep& opened, const LoadPlan& plan,
   report->loaded_rows = report->loaded.rows();
 }
 
-// The error of the newest step, as it is the one that the caller lost first.
-absl::Status NoneLeft(const absl::Status& first_damage, size_t damaged) {
+// Returns the newest step's error, as that step was lost first.
+absl::Status NoStepLeft(const absl::Status& first_damage, size_t damaged) {
   return absl::DataLossError(absl::StrCat(
-      first_damage.message(), "; no step is left that is whole: ", damaged,
-      " were quarantined by this restore"));
+      first_damage.message(),
+      "; no undamaged step is left: this restore quarantined ", damaged));
 }
 
-// Waits until `end`. Returns Cancelled if `cancelled` returns true before that;
-// it may not notify anybody.
+// Waits until `end`. Returns Cancelled if `cancelled` returns true before that,
+// which need not notify anyone.
 absl::Status WaitUntil(Clock::time_point end,
                        const std::function<bool()>& cancelled) {
   Mutex mutex;
@@ -104,14 +104,14 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::Restore(
   absl::StatusOr<CheckpointManager::RestoreReport> report =
       RestoreOrFallBack(request);
   if (report.ok()) return report;
-  return OnlyEmptyIsNotFound(report.status());
+  return NotFoundOnlyIfEmpty(report.status());
 }
 
-// A trainer may take NotFound for a fresh start. It comes from many places: a
-// folder that one rank does not see, a step that was removed meanwhile, code of
-// the trainer that loads an object.
-absl::Status Restorer::OnlyEmptyIsNotFound(const absl::Status& status) const {
-  return internal::OnlyEmptyIsNotFound(status, opener_.found_empty());
+// A trainer may interpret NotFound as a fresh start. But there are other
+// causes: a folder that one rank does not see, a step that was removed
+// meanwhile, the trainer's code that loads an object.
+absl::Status Restorer::NotFoundOnlyIfEmpty(const absl::Status& status) const {
+  return internal::NotFoundOnlyIfEmpty(status, opener_.found_empty());
 }
 
 absl::StatusOr<std::optional<RestoreRequest>> Restorer::RequestAtStart(
@@ -120,7 +120,7 @@ absl::StatusOr<std::optional<RestoreRequest>> Restorer::RequestAtStart(
   CKPTDB_ASSIGN_OR_RETURN(const RestoreTarget own, FindOwnStep());
   if (!absl::IsNotFound(own.error)) {
     if (!elsewhere) return request;
-    // The request names the step that the first run began with, and this is a
+    // The request names the step that the first run began with, but this is a
     // later run.
     RestoreRequest newest;
     newest.mode = request.mode;
@@ -133,14 +133,14 @@ absl::StatusOr<std::optional<RestoreRequest>> Restorer::RequestAtStart(
   if (!request.step.has_value()) return std::nullopt;
   return absl::FailedPreconditionError(
       absl::StrCat("RestoreOrStart: store \"", parts_.options.path,
-                   "\" has no step, and step ", *request.step,
-                   " was asked for; leave RestoreRequest::step unset for a "
+                   "\" has no step, but step ", *request.step,
+                   " was requested; leave RestoreRequest::step unset for a "
                    "fresh start, or check the folder"));
 }
 
 absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOrFallBack(
     const RestoreRequest& request) {
-  awaited_.reset();  // it need not be the step that is asked for
+  awaited_.reset();  // may be another step than the requested one
   std::vector<int64_t> damaged;
   absl::Status first_damage;
   while (true) {
@@ -153,10 +153,10 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOrFallBack(
     const std::optional<Version>& picked = opener_.picked();
     if (!picked.has_value() && !damaged.empty() &&
         absl::IsDataLoss(report.status())) {
-      return NoneLeft(first_damage, damaged.size());
+      return NoStepLeft(first_damage, damaged.size());
     }
-    // A step that was asked for by its number is never replaced by another one,
-    // and a step of another store cannot be quarantined.
+    // A step requested by number is never replaced by another, and steps of
+    // another store cannot be quarantined.
     const bool next = !parts_.options.read_only && request.fall_back &&
                       !request.step.has_value() &&
                       opener_.IsOwn(request.path) && picked.has_value() &&
@@ -170,18 +170,18 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOrFallBack(
   }
 }
 
-std::optional<Version> Restorer::Held() const {
+std::optional<Version> Restorer::HeldVersion() const {
   const SaveLineage& lineage = *parts_.lineage;
-  // A model that is not exactly a step, as after a load, cannot be brought up
-  // to date by changes, and neither can one that another policy restored.
-  const bool as_a_step =
+  // Changes cannot be applied to a model that does not equal a step, as after a
+  // load, nor to one that another policy restored.
+  const bool equals_step =
       lineage.base_due_reason().empty() && !evolved_by_request_;
-  return as_a_step ? lineage.parent() : std::nullopt;
+  return equals_step ? lineage.parent() : std::nullopt;
 }
 
 absl::StatusOr<Version> Restorer::OpenNewest() {
   awaited_.reset();
-  const std::optional<Version> from = Held();
+  const std::optional<Version> from = HeldVersion();
   CKPTDB_ASSIGN_OR_RETURN(OpenedStep opened, opener_.Open({}, from));
   awaited_.emplace(Awaited{std::move(opened), from});
   return awaited_->opened.get().record().version;
@@ -189,9 +189,9 @@ absl::StatusOr<Version> Restorer::OpenNewest() {
 
 absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreNewest() {
   absl::StatusOr<CheckpointManager::RestoreReport> report =
-      RestoreOnce({}, Held());
+      RestoreOnce({}, HeldVersion());
   if (report.ok()) return report;
-  return OnlyEmptyIsNotFound(report.status());
+  return NotFoundOnlyIfEmpty(report.status());
 }
 
 absl::StatusOr<OpenedStep> Restorer::Open(const RestoreRequest& request,
@@ -215,15 +215,15 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   const StepReader& step = opened.get();
   absl::StatusOr<LoadPlan> plan = PlanRestore(opened, request);
   absl::Status status = plan.status();
-  // Verification reads everything, so one rank does it for all.
+  // Verification reads everything, so only the owner does it.
   if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
     status = step.Verify(parts_.options.read);
   }
-  // No model is changed if one rank cannot load the step.
+  // No rank changes its model unless all ranks can load the step.
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
   report.check_micros = lap();
   // From here on the model changes. If the restore fails, the next save must
-  // not be based on a step that the model is not.
+  // not be based on a step that differs from the model.
   parts_.lineage->RequireBase("a restore has failed");
   const std::string restoring =
       absl::StrCat("the restore of step ", step.record().version.step);
@@ -243,7 +243,7 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   return report;
 }
 
-// Plans a restore of all that is registered, and checks that it fits.
+// Plans a restore of everything registered, and checks that it fits.
 absl::StatusOr<LoadPlan> Restorer::PlanRestore(
     const OpenedStep& opened, const RestoreRequest& request) const {
   const std::optional<EvolvePolicy>& evolve =
@@ -253,7 +253,7 @@ absl::StatusOr<LoadPlan> Restorer::PlanRestore(
   all.hashtable_clear = request.mode == LiveTable::RestoreMode::kClear;
   CKPTDB_ASSIGN_OR_RETURN(LoadPlan plan, PlanFor(opened, all));
   CKPTDB_RETURN_IF_ERROR(
-      evolve.has_value() ? plan.Check(LoadPlan::Demand::kToFit, kEvolvedRemedy)
+      evolve.has_value() ? plan.Check(LoadPlan::Demand::kFit, kEvolvedRemedy)
                          : plan.Check(LoadPlan::Demand::kAll, kRestoreRemedy));
   CKPTDB_RETURN_IF_ERROR(plan.CheckCapacities());
   return plan;
@@ -273,18 +273,18 @@ absl::Status Restorer::NoteRestored(const StepReader& step,
                                     const LoadPlan& plan,
                                     const std::string& path, bool merged) {
   SaveLineage* const lineage = parts_.lineage;
-  // A step of another store is no parent of a step of this one.
+  // A step of another store cannot be the parent of a step in this one.
   if (path != parts_.options.path) {
     lineage->ClearParent(absl::StrCat("the model was loaded from ", path));
     return absl::OkStatus();
   }
-  lineage->SetParent(step.record(), plan.OtherTables(parts_.model),
+  lineage->SetParent(step.record(), plan.DifferingTables(parts_.model),
                      parts_.store);
   if (parts_.feed != nullptr) {
     // Earlier marks are in the step.
     CKPTDB_RETURN_IF_ERROR(parts_.feed->Take().status());
   }
-  // Rows that were there besides are not in the step.
+  // Rows that the model had before are not in the step.
   if (merged) lineage->RequireBase("a restore was merged into the model");
   return absl::OkStatus();
 }
@@ -300,7 +300,7 @@ absl::StatusOr<CheckpointManager::LoadSummary> Restorer::Load(
       continue;
     }
     const absl::Status status =
-        OnlyEmptyIsNotFound(LoadByRule(rule, dry_run, &loaded));
+        NotFoundOnlyIfEmpty(LoadByRule(rule, dry_run, &loaded));
     if (status.ok()) continue;
     if (!rule.ignore_error) return status;
     loaded.note = absl::StrCat("error ignored: ", status.ToString());
@@ -308,12 +308,13 @@ absl::StatusOr<CheckpointManager::LoadSummary> Restorer::Load(
   return summary;
 }
 
-// The newest step of the manager's own store, or the error of finding it.
+// Returns the newest step of the manager's own store, or the error of finding
+// it.
 absl::StatusOr<RestoreTarget> Restorer::FindOwnStep() {
   RestoreTarget own;
   if (is_owner()) {
-    // Only the owner has opened the store, and what it finds counts for all
-    // ranks: the store may change between two looks.
+    // Only the owner has opened the store. Its result applies to all ranks,
+    // because the store may change between two lookups.
     const absl::StatusOr<StepRecord> latest = opener_.LatestOwn();
     own.error = latest.status();
     if (latest.ok()) own.version = latest->version;
@@ -330,8 +331,8 @@ absl::Status Restorer::LoadByRule(const LoadRule& rule, bool dry_run,
   if (!rule.is_dynamic) {
     CKPTDB_ASSIGN_OR_RETURN(const RestoreTarget own, FindOwnStep());
     if (own.error.ok()) {
-      loaded->note =
-          absl::StrCat("not loaded, as the store has step ", own.version.step);
+      loaded->note = absl::StrCat("not loaded, because the store has step ",
+                                  own.version.step);
       return absl::OkStatus();
     }
     if (!absl::IsNotFound(own.error)) return own.error;
@@ -351,7 +352,7 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
     *loaded = std::move(described);
   };
   if (plan.ok()) {
-    if (!dry_run) plan->SetNotLoaded();
+    if (!dry_run) plan->MarkNotLoaded();
     describe();
     if (!dry_run) {
       status = plan->Check(
@@ -362,7 +363,7 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
   }
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
   if (dry_run) return absl::OkStatus();
-  // Its changes are not marked, and are in no step.
+  // The load's changes are not marked and in no step.
   parts_.lineage->RequireBase(
       absl::StrCat("the model was loaded from ", loaded->path));
   parts_.lineage->BeginWriting(absl::StrCat("a load from step ",
@@ -371,13 +372,13 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
   status = plan->Run();
   describe();
   status = AgreeOn("load the step", status);
-  // With ignore_error the caller keeps a model that is partly written.
+  // With ignore_error the caller accepts a partly written model.
   if (status.ok() || rule.ignore_error) parts_.lineage->EndWriting();
   return status;
 }
 
-// Compares attempts, which only grow, as training may have gone back to an
-// older step.
+// Compares attempts, which only grow, because the training may have been reset
+// to an older step.
 bool Restorer::HasNewer() const {
   const absl::StatusOr<StepRecord> latest = parts_.reader->Latest();
   return latest.ok() &&
@@ -387,14 +388,14 @@ bool Restorer::HasNewer() const {
 
 absl::Status Restorer::AwaitNewer(absl::Duration timeout,
                                   const std::function<bool()>& cancelled) {
-  const absl::Duration longest = absl::Hours(24) * 365;  // for the clock
+  const absl::Duration longest = absl::Hours(24) * 365;  // clocks overflow
   const Clock::time_point end =
       Clock::now() + absl::ToChronoNanoseconds(std::min(timeout, longest));
   const auto poll_every =
       absl::ToChronoNanoseconds(std::min(parts_.options.poll_every, longest));
   while (true) {
     const absl::Status refreshed = parts_.reader->Refresh();
-    // A trainer that saves all the time: the next look is soon.
+    // The trainer saves continuously: retry soon.
     if (!absl::IsUnavailable(refreshed)) CKPTDB_RETURN_IF_ERROR(refreshed);
     if (HasNewer()) return absl::OkStatus();
     const Clock::time_point now = Clock::now();

@@ -1,4 +1,4 @@
-// Puts steps into the model; internal to manager/.
+// Restores steps into the model; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_RESTORER_H_
 #define CKPTDB_MANAGER_LOAD_RESTORER_H_
 
@@ -23,9 +23,9 @@
 
 namespace ckptdb::internal {
 
-// Restores and loads: the owner picks a step, and all ranks load their part of
-// it. What a restore means for the next save it tells the lineage. The training
-// thread uses it, any thread BestStep().
+// Restores and loads: the owner picks a step, and each rank loads its part.
+// Updates the lineage with the consequences for the next save. Used by the
+// training thread; BestStep() by any thread.
 class Restorer {
  public:
   // All parts outlive the restorer.
@@ -35,8 +35,8 @@ class Restorer {
     const std::vector<TableSharding>& shardings;
     ModelState::Shard shard;
     Coordinator* ranks;
-    Store* store;      // of the owner, unless it only reads
-    Reader* reader;    // of a manager that is read-only
+    Store* store;      // null unless the owner of a writing manager
+    Reader* reader;    // null unless read-only
     ChangeFeed* feed;  // null without ManagerOptions::deltas
     SaveLineage* lineage;
   };
@@ -45,51 +45,51 @@ class Restorer {
   Restorer(const Restorer&) = delete;
   Restorer& operator=(const Restorer&) = delete;
 
-  // Does what CheckpointManager::Restore does, but reports nothing.
+  // Implements CheckpointManager::Restore, without reporting.
   absl::StatusOr<CheckpointManager::RestoreReport> Restore(
       const RestoreRequest& request);
-  // Returns what a training that begins restores, as
-  // CheckpointManager::RestoreOrStart says; nothing for a fresh start.
+  // Returns what a starting training restores, as documented at
+  // CheckpointManager::RestoreOrStart; nothing for a fresh start.
   absl::StatusOr<std::optional<RestoreRequest>> RequestAtStart(
       const RestoreRequest& request);
-  // Does what CheckpointManager::Load does.
+  // Implements CheckpointManager::Load.
   absl::StatusOr<CheckpointManager::LoadSummary> Load(
       const std::vector<LoadRule>& rules, bool dry_run);
 
-  // Blocks, in a read-only manager, until the store has a step that was saved
-  // after the one in the model. Returns Cancelled if `cancelled` returns true;
-  // it is called often, as a signal handler may set it.
+  // In a read-only manager, blocks until the store contains a step that was
+  // saved after the model's. Returns Cancelled if `cancelled`, which it polls,
+  // returns true.
   absl::Status AwaitNewer(absl::Duration timeout,
                           const std::function<bool()>& cancelled);
-  // Opens the newest step for RestoreNewest: by what has changed since the one
-  // that the model holds, where the model is as a step was. Does not use the
-  // model.
+  // Opens the newest step for RestoreNewest: as changes since the model's step,
+  // if the model equals a step. Does not access the model.
   absl::StatusOr<Version> OpenNewest();
-  // Puts the step that OpenNewest has opened into the model. Opens the newest
-  // one if none is open, or if the model has changed since.
+  // Restores the step that OpenNewest opened. Opens the newest one if none is
+  // open, or if the model has changed since.
   absl::StatusOr<CheckpointManager::RestoreReport> RestoreNewest();
-  // Closes what is open. It comes before the end of Parts::reader.
+  // Closes the open step. Must be called before Parts::reader is destroyed.
   void Close() { awaited_.reset(); }
 
   absl::StatusOr<StepRecord> BestStep() const { return opener_.BestStep(); }
 
  private:
   bool is_owner() const { return parts_.ranks->rank() == kOwnerRank; }
-  // A step that was opened ahead, and the version that the model held then.
+  // A step that was opened in advance, and the version that the model held
+  // then.
   struct Awaited {
     OpenedStep opened;
     std::optional<Version> from;
   };
-  // Returns the version that the model is exactly; none after a load, for
-  // example, when it cannot be brought up to date by changes.
-  std::optional<Version> Held() const;
-  // Opens the step of the request, unless it was opened ahead.
+  // Returns the version that the model equals; nothing if changes cannot be
+  // applied, such as after a load.
+  std::optional<Version> HeldVersion() const;
+  // Opens the requested step, unless it was opened in advance.
   absl::StatusOr<OpenedStep> Open(const RestoreRequest& request,
                                   const std::optional<Version>& from);
   absl::Status AgreeOn(absl::string_view tag, const absl::Status& status);
   absl::StatusOr<CheckpointManager::RestoreReport> RestoreOrFallBack(
       const RestoreRequest& request);
-  absl::Status OnlyEmptyIsNotFound(const absl::Status& status) const;
+  absl::Status NotFoundOnlyIfEmpty(const absl::Status& status) const;
   absl::StatusOr<CheckpointManager::RestoreReport> RestoreOnce(
       const RestoreRequest& request, const std::optional<Version>& from);
   absl::StatusOr<LoadPlan> PlanRestore(const OpenedStep& opened,
@@ -107,7 +107,8 @@ class Restorer {
 
   const Parts parts_;
   StepOpener opener_;
-  // Whether RestoreRequest::evolve restored the model, and not the options.
+  // Whether the model was restored with RestoreRequest::evolve rather than the
+  // options.
   bool evolved_by_request_ = false;
   std::optional<Awaited> awaited_;
 };

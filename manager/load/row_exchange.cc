@@ -20,19 +20,19 @@
 namespace ckptdb::internal {
 namespace {
 
-// The rows that LiveTable::Consume is given at once.
+// The number of rows passed to one LiveTable::Consume call.
 constexpr uint64_t kBatchRows = 8192;
-// The first byte of what a rank sends: rows follow, or else its error.
+// The first byte of a message between ranks: rows follow, or an error.
 constexpr char kRows = 0;
 constexpr char kError = 1;
 
-// What goes to each rank, by rank: kRows, and for each batch the number of its
-// rows, the ids, and the values of slot after slot.
+// The message to each rank, by rank: kRows, then for each batch the number of
+// its rows, the ids, and the values of slot after slot.
 using Outgoing = std::vector<std::string>;
 
-// Sorts the rows of a scan by the ranks that have them. The workers of the scan
-// share the buckets. Each sorts its batch without a lock first, so that it
-// holds the lock of a bucket for the copy alone, once a batch.
+// Sorts a scan's rows by their ranks. The scan's workers share the buckets.
+// Each sorts its batch without a lock first, so that it locks a bucket only for
+// the copy, once per batch.
 class RowSorter : public RowSink {
  public:
   RowSorter(const RowExchange& exchange, std::vector<uint64_t> row_bytes,
@@ -46,7 +46,7 @@ class RowSorter : public RowSink {
         buckets_(world_size_) {
     for (Bucket& bucket : buckets_) {
       const MutexLock lock(&bucket.mutex);
-      // An even share, and an eighth more, as ids are never spread evenly.
+      // An even share and an eighth more, as ids are never spread evenly.
       bucket.bytes.reserve(round_bytes / world_size_ * 9 / 8);
       bucket.bytes.push_back(kRows);
     }
@@ -57,7 +57,7 @@ class RowSorter : public RowSink {
     for (uint32_t r = 0; r < batch.ids.size(); ++r) {
       const uint32_t rank = RankOf(batch.ids[r]);
       if (rank >= world_size_) {
-        // No rank would have the row, so it would be lost.
+        // No rank would receive the row, and it would be lost.
         return absl::InvalidArgumentError(own_.DescribeNoRank(batch.ids[r]));
       }
       rows[rank].push_back(r);
@@ -114,7 +114,7 @@ class RowSorter : public RowSink {
   std::vector<Bucket> buckets_;
 };
 
-// Hands the rows that another rank has sent to the table.
+// Passes rows received from another rank to the table.
 absl::Status Consume(absl::string_view bytes, int worker,
                      const std::vector<uint64_t>& row_bytes, LiveTable* live) {
   std::vector<int64_t> ids;
@@ -127,7 +127,7 @@ absl::Status Consume(absl::string_view bytes, int worker,
       std::memcpy(&count, bytes.data(), sizeof(count));
       bytes.remove_prefix(sizeof(count));
     }
-    // This divides, as the product with a damaged count could overflow.
+    // Divides, because the product with a corrupt count could overflow.
     if (count == 0 || bytes.size() / all_bytes < count) {
       return absl::InternalError(absl::StrCat(
           "cannot decode ", bytes.size(), " bytes of rows from another rank"));
@@ -150,10 +150,10 @@ absl::Status Consume(absl::string_view bytes, int worker,
   return absl::OkStatus();
 }
 
-// One restore, as one rank sees it. A rank that has failed comes to the next
-// round all the same, and sends its error in the place of rows: so the others
-// do not wait for it, and all return the same error. What fails after the last
-// round goes into Agree.
+// One rank's part of the exchange. A rank that has failed still joins the next
+// round and sends its error instead of rows, so that the others do not wait for
+// it and all return the same error. Agree handles failures after the last
+// round.
 class Exchanger {
  public:
   Exchanger(const RowExchange& exchange, std::vector<uint64_t> row_bytes,
@@ -192,8 +192,8 @@ class Exchanger {
     return CallGuarded("LiveTable::Clear",
                        [&] { return exchange_.live->Clear(); });
   }
-  // Each round reads the pages at both its ends once more. So rounds are large:
-  // in rounds of 32 MiB instead of 128 the exchange of docs/performance.md read
+  // Each round reads the pages at both its ends again, so rounds are large: in
+  // rounds of 32 MiB instead of 128 the exchange of docs/performance.md read
   // 444 MB instead of 379.
   Outgoing Read(uint32_t round, absl::Status* status) const {
     const size_t part = exchange_.ranks->rank() * size_t{rounds_} + round;
@@ -203,13 +203,13 @@ class Exchanger {
     *status = exchange_.step->ScanTable(exchange_.table, scan, &sorter);
     return sorter.Take();
   }
-  // Every rank gets the errors of all, and so returns the same one.
+  // Every rank receives all errors, and so returns the same one.
   static absl::Status FirstError(const std::vector<std::string>& incoming) {
     for (size_t rank = 0; rank < incoming.size(); ++rank) {
       if (!incoming[rank].empty() && incoming[rank][0] == kRows) continue;
       const absl::Status error =
           incoming[rank].empty()
-              ? absl::InternalError("it has sent no bytes")
+              ? absl::InternalError("it sent no bytes")
               : DecodeStatus(absl::string_view(incoming[rank]).substr(1));
       return Annotate(error, absl::StrCat("rank ", rank));
     }
@@ -241,7 +241,8 @@ bool ShouldExchange(const StepReader::TableSpec& table, uint32_t saved_ranks,
   const bool by_modulo = sharding.kind() == Item::Sharding::kByModulo;
   if (!by_modulo && sharding.kind() != Item::Sharding::kCustom) return false;
   if (world_size == 1 || !ranks.HasDirectAllToAll()) return false;
-  // Where each rank that saved has rows of one rank now, no page is of two.
+  // If each saving rank has rows of a single current rank, no page contains
+  // rows of two.
   const bool alike = table.sharding == sharding.kind() &&
                      table.sharding_name == sharding.name();
   if (alike && saved_ranks == world_size) return false;
@@ -263,8 +264,8 @@ absl::Status RestoreByExchange(const RowExchange& exchange) {
     row_bytes.push_back(slot->row_bytes());
     bytes += slot->row_bytes();
   }
-  // All ranks come to the same number of rounds, as they have the same record.
-  // A round has a slice of each rank at least.
+  // All ranks compute the same number of rounds, as they have the same record.
+  // A round has at least a slice for each rank.
   const uint32_t world_size = exchange.ranks->world_size();
   const uint64_t rank_bytes = table.rows * bytes / world_size;
   const uint64_t rounds = std::clamp<uint64_t>(

@@ -1,4 +1,4 @@
-// A restore of a table in which each page is read by one rank; internal to
+// Restores a table so that each page is read by a single rank; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_LOAD_ROW_EXCHANGE_H_
 #define CKPTDB_MANAGER_LOAD_ROW_EXCHANGE_H_
@@ -24,22 +24,21 @@ struct RowExchange {
   LiveTable* live = nullptr;
   Coordinator* ranks = nullptr;
   absl::Duration deadline;
-  // About the bytes of rows that a rank reads in a round.
+  // The approximate bytes of rows that a rank reads in a round.
   uint64_t round_bytes = uint64_t{128} << 20;
 };
 
-// Returns whether the ranks read less if they exchange rows than if each reads
-// all pages that have rows of its own. That is so if the ids of a rank are
-// spread over what several ranks saved, by the remainder or by a function, and
-// the coordinator sends each value to its rank alone. All ranks come to the
-// same result.
+// Returns whether exchanging rows reads less than each rank reading all pages
+// with rows of its own. This holds if the ids of a rank are spread over several
+// ranks' saves, by modulo or by a function, and the coordinator sends each
+// value only to its rank. All ranks return the same.
 bool ShouldExchange(const StepReader::TableSpec& table, uint32_t saved_ranks,
                     const TableSharding& sharding, const Coordinator& ranks);
 
 // Restores the table, on all ranks together. Each reads an even share of the
-// slices, and sends each row to the rank that has it now, in rounds, so that a
-// rank holds about 128 MiB of rows to send and as much of received ones. All
-// ranks return the same status.
+// slices, and sends each row to the rank that now owns it, in rounds, so that a
+// rank holds about 128 MiB of rows to send and as many received. All ranks
+// return the same status.
 absl::Status RestoreByExchange(const RowExchange& exchange);
 
 }  // namespace ckptdb::internal

@@ -22,29 +22,29 @@ std::optional<Slot> FindSlot(const std::vector<Slot>& slots,
   return found == slots.end() ? std::nullopt : std::optional(*found);
 }
 
-// Returns the slot of the step that a registered one is loaded from: that of
-// its name, or else the one that it is mapped to.
+// Returns the step's slot that a registered one is loaded from: that of the
+// same name, or else the one that it is mapped to.
 std::optional<Slot> FindSource(const SlotInputs& inputs,
                                const std::string& name) {
-  std::optional<Slot> same = FindSlot(inputs.there, name);
+  std::optional<Slot> same = FindSlot(inputs.in_step, name);
   const auto old = inputs.evolution.oname.find(name);
   if (same.has_value() || old == inputs.evolution.oname.end()) return same;
-  return FindSlot(inputs.there, old->second);
+  return FindSlot(inputs.in_step, old->second);
 }
 
-// Returns an element of the dtype with this value; nothing if it cannot have
-// it.
+// Returns an element of the dtype with this value; nothing if the dtype cannot
+// represent it.
 std::optional<std::string> ElementOf(double value, DType dtype) {
   std::string element(DTypeBytes(dtype), '\0');
   if (CanCast(DType::kF64, dtype)) {
     CastWhileInRange(DType::kF64, &value, dtype, element.data(), 1);
     double stored = 0;
     CastWhileInRange(dtype, element.data(), DType::kF64, &stored, 1);
-    // A finite number that is too large would become an infinity.
+    // A finite number that is too large would become infinite.
     if (std::isfinite(stored) != std::isfinite(value)) return std::nullopt;
     return element;
   }
-  constexpr double kMost = 9007199254740992;  // 2^53: all integers up to it
+  constexpr double kMost = 9007199254740992;  // 2^53: exact up to here
   if (std::trunc(value) != value || std::abs(value) > kMost) {
     return std::nullopt;
   }
@@ -55,7 +55,6 @@ std::optional<std::string> ElementOf(double value, DType dtype) {
   return std::nullopt;
 }
 
-// Plans one slot after the other.
 class Planner {
  public:
   explicit Planner(const SlotInputs& inputs) : inputs_(inputs) {}
@@ -74,7 +73,7 @@ class Planner {
     const bool can_cast = wrong_.empty();
     if (!can_cast || (!plan_.casts.empty() && !inputs_.cast)) {
       plan_.misfit =
-          Misfit(ColumnsOf(inputs_.chosen), ColumnsOf(inputs_.there), can_cast);
+          Misfit(SlotList(inputs_.chosen), SlotList(inputs_.in_step), can_cast);
     }
     for (const std::string& each : wrong_) {
       absl::StrAppend(&plan_.misfit, "; ", each);
@@ -131,21 +130,21 @@ class Planner {
     plan_.slots.push_back(std::move(source));
   }
 
-  // Slots of the step that no registered slot is loaded from.
+  // Adds the step's slots that no registered slot is loaded from.
   void AddDropped() {
     std::set<std::string> taken;
     for (const Slot& slot : inputs_.registered) {
       const std::optional<Slot> from = FindSource(inputs_, slot.name);
       if (from.has_value()) taken.insert(from->name);
     }
-    for (const Slot& slot : inputs_.there) {
+    for (const Slot& slot : inputs_.in_step) {
       if (!taken.contains(slot.name)) {
         Change(SlotKind::kDropped, "", slot.name);
       }
     }
   }
 
-  // Returns the place of a slot among those that are read.
+  // Returns the index of a slot in the inputs.
   size_t InputOf(const Slot& slot) {
     size_t i = 0;
     while (i < plan_.inputs.size() && plan_.inputs[i].name != slot.name) ++i;
@@ -178,7 +177,7 @@ std::string Misfit(absl::string_view expected, absl::string_view got,
       can_cast ? "; a load rule with \"cast\" converts it" : "");
 }
 
-std::string ColumnsOf(const std::vector<Slot>& slots) {
+std::string SlotList(const std::vector<Slot>& slots) {
   const auto print = [](std::string* out, const Slot& slot) {
     absl::StrAppend(out, slot.name, " ", DTypeName(slot.dtype), " x ",
                     slot.elements);

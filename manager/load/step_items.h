@@ -1,5 +1,4 @@
-// The items of a step, and what the model has registered of them; internal to
-// manager/.
+// The items of a step, and those registered in the model; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_STEP_ITEMS_H_
 #define CKPTDB_MANAGER_LOAD_STEP_ITEMS_H_
 
@@ -15,10 +14,10 @@
 
 namespace ckptdb::internal {
 
-// An item of a step as people know it.
+// An item of a step by its user-visible name.
 struct StepItem {
-  std::string category;  // "blob" for one that no manager has written
-  std::string name;      // of a blob without the prefix of its category
+  std::string category;  // "blob" if no manager wrote it
+  std::string name;      // without the category's prefix
 
   bool operator<(const StepItem& other) const {
     return std::tie(category, name) < std::tie(other.category, other.name);
@@ -29,11 +28,11 @@ struct StepItem {
   std::string ToString() const;
 };
 
-// Returns the items that the ranks of a step have saved.
+// Returns the items that a step's ranks have saved.
 std::set<StepItem> ItemsOf(const StepReader& step);
 
-// Returns the items from which no registered item is loaded, in ascending
-// order. `oname` maps registered names to names in the step, as in LoadRule.
+// Returns the items that no registered item is loaded from, in ascending order.
+// `oname` maps registered names to names in the step, as in LoadRule.
 std::vector<StepItem> UnexpectedItems(
     const StepReader& step, const ModelState& model,
     const std::map<std::string, std::string>& oname);
@@ -42,8 +41,8 @@ std::vector<StepItem> UnexpectedItems(
 const std::string& SourceOf(const std::map<std::string, std::string>& oname,
                             const std::string& name);
 
-// Returns the rule by which a policy restores a step. Names that the step has
-// as they are registered are not mapped.
+// Returns the rule with which a policy restores a step. Names that exist in the
+// step are not mapped.
 LoadRule RuleOf(const EvolvePolicy& policy, const StepReader& step,
                 const ModelState& model);
 

@@ -16,14 +16,14 @@ std::vector<StepRecord> StepsOf(const Reader* reader, const Store* store) {
 
 }  // namespace
 
-absl::Status OnlyEmptyIsNotFound(const absl::Status& status, bool empty) {
+absl::Status NotFoundOnlyIfEmpty(const absl::Status& status, bool empty) {
   if (!absl::IsNotFound(status) || empty) return status;
   return absl::FailedPreconditionError(status.message());
 }
 
 bool StepOpener::IsOwn(const std::string& path) const {
   if (path.empty() || path == options_.path) return true;
-  // It may be spelled another way.
+  // The path may be spelled differently.
   const absl::StatusOr<std::string> resolved =
       Store::ResolvePath(path, options_.store);
   return resolved.ok() && *resolved == options_.path;
@@ -45,18 +45,18 @@ absl::StatusOr<StepRecord> StepOpener::BestStep() const {
   return BestOf(reader_->Steps(), options_.best);
 }
 
-// FailedPrecondition and not NotFound: there may be steps, and it is the option
-// that is missing.
+// FailedPrecondition rather than NotFound: steps may exist, but the option is
+// missing.
 absl::StatusOr<StepRecord> StepOpener::BestOf(
     const std::vector<StepRecord>& steps,
     const std::optional<KeepPolicy::BestOptions>& best) {
   if (best.has_value()) return ckptdb::BestStep(steps, *best);
   return absl::FailedPreconditionError(
-      "ManagerOptions::best is not set; it says by which metric a step is the "
-      "best");
+      "ManagerOptions::best is not set; set it to the metric that ranks the "
+      "steps");
 }
 
-// Picks a step, on the owner. `other` is null for its own store.
+// Picks a step, on the owner. `other` is null for the manager's own store.
 absl::StatusOr<StepRecord> StepOpener::PickStep(const RestoreRequest& request,
                                                 Reader* other) const {
   const bool own = IsOwn(request.path);
@@ -73,11 +73,11 @@ absl::StatusOr<StepRecord> StepOpener::PickStep(const RestoreRequest& request,
   }
   if (picked.ok()) return picked;
   const bool empty = own && StepsOf(other, store_).empty();
-  return OnlyEmptyIsNotFound(picked.status(), empty);
+  return NotFoundOnlyIfEmpty(picked.status(), empty);
 }
 
-// The newest and the best step are never quarantined ones; one that was named
-// can be, and no other one is taken in its place.
+// The newest and the best step are never quarantined. A named step may be, and
+// is not replaced by another.
 absl::StatusOr<StepRecord> StepOpener::PickNamed(int64_t step,
                                                  const std::string& path,
                                                  Reader* other) const {
@@ -87,16 +87,16 @@ absl::StatusOr<StepRecord> StepOpener::PickNamed(int64_t step,
   if (!record.quarantined) return record;
   return absl::FailedPreconditionError(
       absl::StrCat("step ", step, " of store \"", path,
-                   "\" is quarantined, as it was found damaged; restore "
-                   "another step"));
+                   "\" is quarantined because it is damaged; restore another "
+                   "step"));
 }
 
-// The writer of the store may retire the step that was picked, or write over
-// it, before it is open: then the owner picks again. A writer that keeps a
-// single step and saves all the time wins about one in four.
+// The store's writer may retire or overwrite the picked step before it is open;
+// then the owner picks again. A writer that keeps a single step and saves
+// continuously wins about one time in four.
 absl::StatusOr<OpenedStep> StepOpener::Open(
     const RestoreRequest& request, const std::optional<Version>& from) {
-  constexpr int kTries = 50;  // a number, so that all ranks end together
+  constexpr int kTries = 50;  // a count, so that all ranks stop together
   for (int i = 1;; ++i) {
     picked_.reset();
     found_empty_ = false;
@@ -108,8 +108,8 @@ absl::StatusOr<OpenedStep> StepOpener::Open(
   }
 }
 
-// Returns the reader of the store, which *opened owns unless it is the
-// manager's own; null for the owner, which reads its own store by itself.
+// Returns the store's reader, which *opened owns unless it is the manager's
+// own; null for the owner, which reads its store directly.
 absl::StatusOr<Reader*> StepOpener::OpenReader(const RestoreRequest& request,
                                                OpenedStep* opened) const {
   const bool own = IsOwn(request.path);
@@ -148,14 +148,14 @@ absl::StatusOr<OpenedStep> StepOpener::OpenOnce(
   return opened;
 }
 
-// Opens what the owner picked, and nothing that was written over it since.
+// Opens the version that the owner picked, unless it was overwritten since.
 absl::Status StepOpener::OpenAt(const RestoreTarget& target, Reader* reader,
                                 const std::optional<Version>& from,
                                 OpenedStep* opened) const {
   const int64_t step = target.version.step;
   if (from.has_value()) {
     auto changes = reader->OpenChanges(*from, step);
-    // After an error all of the step is read, and its damage is found there.
+    // After an error the whole step is read, which detects its damage.
     if (changes.ok()) opened->changes = *std::move(changes);
   }
   if (opened->changes == nullptr) {

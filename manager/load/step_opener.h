@@ -18,8 +18,8 @@
 
 namespace ckptdb::internal {
 
-// A step, or the changes that lead to it, and the reader that has opened them
-// where that is not the manager's own.
+// A step, or the changes that lead to it, and the reader that opened them
+// unless that is the manager's own.
 struct OpenedStep {
   std::unique_ptr<Reader> reader;
   std::unique_ptr<ChangeReader> changes;
@@ -30,43 +30,43 @@ struct OpenedStep {
   }
 };
 
-// Returns the error of a restore: NotFound stays only if the manager's own
-// store is empty, as a trainer may take it for a fresh start.
-absl::Status OnlyEmptyIsNotFound(const absl::Status& status, bool empty);
+// Returns the error of a restore: NotFound is kept only if the manager's own
+// store is empty, as a trainer may interpret it as a fresh start; otherwise it
+// becomes FailedPrecondition.
+absl::Status NotFoundOnlyIfEmpty(const absl::Status& status, bool empty);
 
-// The owner picks a step, of the manager's own store or of another one, and
-// every rank opens it. What fails on one rank fails on all. It owns which step
-// was picked. The training thread uses it, any thread BestStep().
+// The owner picks a step, in the manager's own store or another, and every rank
+// opens it. If one rank fails, all fail. It remembers the picked step. Used by
+// the training thread; BestStep() by any thread.
 class StepOpener {
  public:
-  // All arguments outlive it. `store` is null on ranks without one, `reader`
-  // unless the manager is read-only.
+  // All arguments outlive it. `store` is null on ranks other than the owner,
+  // `reader` unless the manager is read-only.
   StepOpener(const ManagerOptions& options, Coordinator* ranks, Store* store,
              Reader* reader)
       : options_(options), ranks_(ranks), store_(store), reader_(reader) {}
   StepOpener(const StepOpener&) = delete;
   StepOpener& operator=(const StepOpener&) = delete;
 
-  // Opens the step of `request`. With `from`, which only a manager that is
-  // read-only has, the changes since that version are opened where the store
-  // knows them.
+  // Opens the requested step. With `from`, which only a read-only manager
+  // passes, opens the changes since that version if the store knows them.
   absl::StatusOr<OpenedStep> Open(
       const RestoreRequest& request,
       const std::optional<Version>& from = std::nullopt);
-  // The step that Open picked last; none when it came to none.
+  // The step that Open picked last; unset if it failed before that.
   const std::optional<Version>& picked() const { return picked_; }
-  // Returns whether the manager's own store has no step at all, so that Open
-  // returned NotFound. Open also returns NotFound for other reasons.
+  // Returns whether Open returned NotFound because the manager's own store is
+  // empty; NotFound may have other causes.
   bool found_empty() const { return found_empty_; }
 
-  // Returns whether a path is that of the manager's own store, as an empty one
-  // is.
+  // Returns whether a path is the manager's own store; an empty path is.
   bool IsOwn(const std::string& path) const;
-  // The newest step of the manager's own store, on the owner. Returns NotFound
-  // only if the store has no step at all, and DataLoss if all are quarantined.
+  // Returns the newest step of the manager's own store, on the owner. Returns
+  // NotFound only if the store is empty, and DataLoss if all steps are
+  // quarantined.
   absl::StatusOr<StepRecord> LatestOwn() const;
-  // The best one by ManagerOptions::best. On the owner, or of a manager that is
-  // read-only.
+  // Returns the best step according to ManagerOptions::best, on the owner or in
+  // a read-only manager.
   absl::StatusOr<StepRecord> BestStep() const;
 
  private:

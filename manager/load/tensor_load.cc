@@ -17,7 +17,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// The part of a tensor that is in host memory on its way to a device.
+// The part of a tensor that is staged in host memory on its way to a device.
 constexpr uint64_t kWindowBytes = uint64_t{64} << 20;
 
 absl::StatusOr<uint64_t> BytesOf(const TensorState& state) {
@@ -27,10 +27,9 @@ absl::StatusOr<uint64_t> BytesOf(const TensorState& state) {
   return static_cast<uint64_t>(elements) * element_bytes;
 }
 
-// Reads a tensor on the owner, and broadcasts it in pieces. All of it is read
-// before the first piece is sent: an error of reading is then that of all
-// ranks, and none waits for a piece that does not come. All ranks return the
-// same status.
+// Reads a tensor on the owner and broadcasts it in pieces. Reads all of it
+// before it sends the first piece, so that a read error fails all ranks and
+// none waits for a piece that is never sent. All ranks return the same status.
 absl::Status BroadcastTensor(const std::string& name,
                              const std::function<absl::Status()>& read,
                              absl::Span<char> tensor, Coordinator* ranks,
@@ -49,13 +48,13 @@ absl::Status BroadcastTensor(const std::string& name,
         ranks->Broadcast(
             tag, is_owner ? std::string(piece.data(), piece.size()) : "",
             deadline));
-    // A piece of another size does not end the loop: the other ranks come to
-    // the next broadcast, and would wait for this one.
+    // A piece of another size does not end the loop: the other ranks continue
+    // with the next broadcast, and would wait for this one.
     if (bytes.size() == piece.size()) {
       std::copy(bytes.begin(), bytes.end(), piece.begin());
     } else {
       status.Update(absl::InternalError(
-          absl::StrCat(tag, ": the broadcast gave ", bytes.size(),
+          absl::StrCat(tag, ": the broadcast returned ", bytes.size(),
                        " bytes, expected ", piece.size())));
     }
   }
@@ -84,7 +83,7 @@ absl::Status LoadToHost(const TensorLoad& load, const TensorState& state) {
                          load.deadline);
 }
 
-// Returns a box of a tensor, in host memory, as a shard of it.
+// Returns a box of a tensor, in host memory, as a shard of the tensor.
 TensorState PartOf(const TensorState& state, const Box& box, char* memory) {
   TensorState part;
   part.dtype = state.dtype;
@@ -98,8 +97,8 @@ TensorState PartOf(const TensorState& state, const Box& box, char* memory) {
   return part;
 }
 
-// Loads a tensor to a device, part by part. Where ranks load together, one
-// whose device fails goes on with the others to the end.
+// Loads a tensor to a device, part by part. If ranks load together, one whose
+// device fails continues with the others.
 absl::Status LoadToDevice(const TensorLoad& load, uint64_t bytes) {
   const TensorState& state = load.state;
   absl::StatusOr<std::unique_ptr<TensorState::Device::Upload>> upload =

@@ -1,4 +1,4 @@
-// Loads a tensor, wherever the model has it; internal to manager/.
+// Loads a tensor to host or device memory; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_TENSOR_LOAD_H_
 #define CKPTDB_MANAGER_LOAD_TENSOR_LOAD_H_
 
@@ -25,9 +25,9 @@ struct TensorLoad {
   absl::Duration deadline;
 };
 
-// Loads the model's part of a tensor; casts it if its dtype in the step is
-// another one. A tensor of a device is loaded by way of 64 MiB of host memory,
-// or of a row where that is larger. Then all ranks have it on a device, or
+// Loads the model's part of a tensor, and casts it if its dtype in the step
+// differs. A device tensor passes through 64 MiB of host memory, or a row if
+// that is larger. With `ranks`, it must be a device tensor on all of them or on
 // none.
 absl::Status LoadTensor(const TensorLoad& load);
 

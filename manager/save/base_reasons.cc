@@ -34,7 +34,8 @@ absl::StatusOr<BaseReasons> OwnBases(const BaseInputs& inputs, bool is_owner) {
   }
   StepRecord::Rank parent_tables;
   if (inputs.has_parent) {
-    bases.insert(inputs.other_tables.begin(), inputs.other_tables.end());
+    bases.insert(inputs.differing_tables.begin(),
+                 inputs.differing_tables.end());
     CKPTDB_RETURN_IF_ERROR(inputs.ticket.status());
     CKPTDB_ASSIGN_OR_RETURN(
         parent_tables, DecodeRankRecord(inputs.ticket->record().parent_tables));

@@ -21,7 +21,7 @@ struct BaseInputs {
   const std::vector<TableSharding>& shardings;
   const ChangeSets& changes;
   const absl::StatusOr<Ticket>& ticket;  // for this rank's part of the save
-  const BaseReasons& other_tables;       // from SaveLineage
+  const BaseReasons& differing_tables;   // from SaveLineage
   bool has_parent = false;
   const std::string& reason;  // for all tables; may be empty
 };

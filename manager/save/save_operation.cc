@@ -97,7 +97,7 @@ absl::StatusOr<BaseReasons> SaveOperation::ChooseBases(
                              environment_.shardings,
                              changes_,
                              ticket_,
-                             lineage.other_tables(),
+                             lineage.differing_tables(),
                              /*has_parent=*/!announced_.whole,
                              announced_.base_reason};
   return AgreeOnBases(inputs, environment_.ranks, announced_.version.attempt,

@@ -52,7 +52,7 @@ SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,
 void SaveLineage::OnCommitted(const SaveResult& result, const Store* store) {
   parent_ = result.version;
   parent_attempt_ = result.version.attempt;
-  other_tables_.clear();
+  differing_tables_.clear();
   leaving_.clear();
   deltas_ = result.deltas;
   base_due_reason_ = result.base_due_reason;
@@ -65,14 +65,14 @@ void SaveLineage::OnCommitted(const SaveResult& result, const Store* store) {
   source_.reset();
 }
 
-void SaveLineage::SetParent(const StepRecord& record, BaseReasons other_tables,
+void SaveLineage::SetParent(const StepRecord& record, BaseReasons differing_tables,
                             const Store* store) {
   parent_ = record.version;
   parent_attempt_ = StateOf(record).attempt;
   deltas_ = record.chain.size() - 1;
   base_due_reason_.clear();
   source_ = record.version.step;
-  other_tables_ = std::move(other_tables);
+  differing_tables_ = std::move(differing_tables);
   abandoned_.clear();
   leaving_.clear();
   if (store == nullptr) return;

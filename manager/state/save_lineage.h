@@ -28,7 +28,7 @@ class SaveLineage {
   uint32_t parent_attempt() const { return parent_attempt_; }
   // The tables that the model does not have as the parent has them, with the
   // reason, so that the next save writes them in full.
-  const BaseReasons& other_tables() const { return other_tables_; }
+  const BaseReasons& differing_tables() const { return differing_tables_; }
   bool IsParent(int64_t step) const {
     return parent_.has_value() && parent_->step == step;
   }
@@ -71,9 +71,9 @@ class SaveLineage {
   // A save was committed. `store` is null on ranks without one.
   void OnCommitted(const SaveResult& result, const Store* store);
   // The model was restored from this step of the manager's own store, except
-  // that it does not have `other_tables` as the step has them. `store` is null
+  // that it does not have `differing_tables` as the step has them. `store` is null
   // on ranks without one.
-  void SetParent(const StepRecord& record, BaseReasons other_tables,
+  void SetParent(const StepRecord& record, BaseReasons differing_tables,
                  const Store* store);
   // The model came from elsewhere: the next save has no parent.
   void ClearParent(std::string reason);
@@ -85,7 +85,7 @@ class SaveLineage {
   std::optional<int64_t> newest_at_open_;
   std::optional<Version> parent_;
   uint32_t parent_attempt_ = 0;
-  BaseReasons other_tables_;
+  BaseReasons differing_tables_;
   uint64_t deltas_ = 0;  // in the chain of the parent
   std::string base_due_reason_;
   std::string writing_;  // what writes the model, or has failed to

@@ -159,7 +159,7 @@ TEST_F(BetweenRuns, FallingBackFromAllStepsReturnsTheFirstDamage) {
   EXPECT_THAT(manager_->RestoreOrStart({.fall_back = true}),
               StatusIs(absl::StatusCode::kDataLoss,
                        AllOf(HasSubstr("step 2"),
-                             HasSubstr("no step is left that is whole"))));
+                             HasSubstr("no undamaged step is left"))));
 }
 
 TEST_F(BetweenRuns, ADamagedBaseIsAnErrorOfItsDeltas) {

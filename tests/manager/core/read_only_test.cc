@@ -167,7 +167,7 @@ TEST_F(ReadOnlyTest, RestoresAndLoadsWhatIsAskedFor) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
                        follower_->Load({dense, first}));
   EXPECT_EQ(copy_->weights[0], 2);
-  EXPECT_EQ(summary.rules[1].note, "not loaded, as the store has step 6");
+  EXPECT_EQ(summary.rules[1].note, "not loaded, because the store has step 6");
 }
 
 TEST_F(ReadOnlyTest, FollowsByChanges) {

@@ -144,8 +144,8 @@ TEST_F(FixedSizeTest, RestoreChangesNothing_WhenThereAreMoreRowsThanPlaces) {
                        CheckpointManager::Open(Options(), &model));
   EXPECT_THAT(manager->Restore(),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("table \"item\": the step has 3 rows of this "
-                                 "rank, and the table has room for 2")));
+                       HasSubstr("table \"item\": the step has 3 rows for this "
+                                 "rank, but the table has room for 2")));
   EXPECT_THAT(weights_, Each(9));
   EXPECT_EQ(few.rows().size(), 1U);
 }

@@ -217,7 +217,7 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
   users.Set(2, {2, 2, 2});
   ASSERT_OK(next.manager->Step());
   EXPECT_THAT(BaseReason(&next, 4),
-              HasSubstr("the restore of step 3 has not loaded it"));
+              HasSubstr("the restore of step 3 did not load it"));
   users.Set(3, {3, 3, 3});
   ASSERT_OK(next.manager->Step());
   EXPECT_EQ(BaseReason(&next, 5), "");
@@ -400,12 +400,12 @@ TEST_F(EvolveTest, KeyThatMatchesNothingIsNamedWithTheNearest) {
   ASSERT_NO_FATAL_FAILURE(Open(&next));
   const std::pair<EvolvePolicy, const char*> cases[] = {
       {{.oname = {{"usr", "member"}}},
-       "oname key \"usr\" matches nothing that is registered; did you mean "
+       "oname key \"usr\" matches nothing registered; did you mean "
        "\"user\"?"},
       {{.exclude = {"usr"}}, "exclude pattern \"usr\""},
       {{.tables = {{"usr", {}}}}, "tables key \"usr\""},
       {{.tables = {{"user", {.fill = {{"adagrad", {}}}}}}},
-       "slot of table \"user\" \"adagrad\" matches nothing that is "
+       "slot of table \"user\" \"adagrad\" matches nothing "
        "registered; did you mean \"adagrad_sum\"?"},
   };
   for (const auto& [policy, what] : cases) {

@@ -225,7 +225,7 @@ TEST_F(LoadTest, APatternThatChoosesNothingIsAnErrorUnlessAllowed) {
   rule.load = {"user", "wv"};
   EXPECT_THAT(manager_->Load({rule}).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("load pattern \"wv\" matches nothing that is "
+                       HasSubstr("load pattern \"wv\" matches nothing "
                                  "registered; did you mean \"w\"?")));
   EXPECT_THAT(model_.users.rows(), IsEmpty());
   // A category with a letter too few is a name.
@@ -236,7 +236,7 @@ TEST_F(LoadTest, APatternThatChoosesNothingIsAnErrorUnlessAllowed) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
                        manager_->Load({rule}, /*dry_run=*/true));
   EXPECT_THAT(dry.ToString(),
-              HasSubstr("  load pattern \"spars\" matches nothing that is "
+              HasSubstr("  load pattern \"spars\" matches nothing "
                         "registered; did you mean \"sparse\"?\n"));
   rule.load = {"user", "wv"};
   rule.strict = false;
@@ -255,10 +255,10 @@ TEST_F(LoadTest, ExcludeOrOnameThatMatchesNothingIsAnErrorInAnyCase) {
   oname.oname = {{"usr", "w"}};
   const std::pair<LoadRule, const char*> cases[] = {
       {exclude,
-       "exclude pattern \"usr\" matches nothing that is registered; "
+       "exclude pattern \"usr\" matches nothing registered; "
        "did you mean \"user\"?"},
       {oname,
-       "oname key \"usr\" matches nothing that is registered; did you "
+       "oname key \"usr\" matches nothing registered; did you "
        "mean \"user\"?"},
   };
   for (auto [rule, what] : cases) {
@@ -437,7 +437,7 @@ TEST_F(LoadTest, SomeRulesAreForTheFirstStartAlone) {
   skipped.skip = true;
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
                        manager_->Load({rule, skipped}));
-  EXPECT_EQ(summary.rules[0].note, "not loaded, as the store has step 4");
+  EXPECT_EQ(summary.rules[0].note, "not loaded, because the store has step 4");
   EXPECT_EQ(summary.rules[1].note, "skipped");
   EXPECT_THAT(model_.users.rows(), IsEmpty());
   rule.is_dynamic = true;

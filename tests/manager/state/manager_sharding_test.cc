@@ -270,7 +270,7 @@ TEST_F(ManagerShardingTest, AFunctionOfAnotherNameDoesNotRestore) {
           absl::StatusCode::kFailedPrecondition,
           AllOf(HasSubstr("sparse \"user\""),
                 HasSubstr("divided among ranks by the function \"hash_v1\", "
-                          "and the model declares \"hash_v2\"")))));
+                          "but the model declares \"hash_v2\"")))));
   EXPECT_THAT(Run(2, ByHash("hash_v1"),
                   [](Rank* rank) { return RestoreAndTrain(rank, 2, 3); }),
               Each(IsOk()));
