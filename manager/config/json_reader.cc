@@ -10,9 +10,9 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns nothing for a value that is no integer from 0 to 2^63 - 1. The JSON
-// library stores an integer that it has read as an unsigned one, unless it is
-// negative; one that was put in by code may be signed.
+// Returns nothing unless the value is an integer from 0 to 2^63 - 1. The JSON
+// library parses integers as unsigned, unless they are negative; integers set
+// by code may be signed.
 std::optional<int64_t> CountIn(const Json& json) {
   constexpr auto kMax =
       static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
@@ -26,7 +26,7 @@ std::optional<int64_t> CountIn(const Json& json) {
 
 }  // namespace
 
-// The distance of Levenshtein, of whose table one row is kept.
+// The Levenshtein distance, keeping one row of the table.
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -87,7 +87,7 @@ void ObjectReader::Read(const char* key, bool* value) {
 }
 
 void ObjectReader::Read(const char* key, int* value) {
-  // The range of the type is checked here, as FindCount allows 63 bits.
+  // Checks the range of int here, as FindCount allows 63 bits.
   const std::optional<int64_t> count = FindCount(key);
   if (!count.has_value()) return;
   if (*count <= std::numeric_limits<int>::max()) {
@@ -156,8 +156,7 @@ void ObjectReader::Read(const char* key,
   constexpr char kWhat[] = "an object of strings";
   const Json* found = Find(key, Json::value_t::object, kWhat);
   if (found == nullptr) return;
-  // Unlike a list, which takes the place of what was there, an object adds to
-  // it.
+  // Unlike a list, which replaces the previous value, an object adds to it.
   for (const auto& [name, value] : found->items()) {
     if (!value.is_string()) return Fail(key, *found, kWhat);
     (*values)[name] = value.get<std::string>();
@@ -165,8 +164,7 @@ void ObjectReader::Read(const char* key,
 }
 
 const Json* ObjectReader::Find(const char* key) {
-  // A key that is not there is noted as well: it may be what a misspelt one was
-  // meant to be.
+  // Notes missing keys as well: a misspelt key may have meant one of them.
   known_.emplace_back(key);
   if (!json_.is_object()) return nullptr;
   const auto found = json_.find(key);
@@ -177,8 +175,8 @@ std::string ObjectReader::PlaceOf(absl::string_view key) const {
   return absl::StrCat(place_, ".", key);
 }
 
-// A key that nobody has asked for is an error: an option that was misspelt must
-// not be ignored.
+// A key that was not read is an error, because a misspelt option must not be
+// ignored.
 absl::Status ObjectReader::Finish() {
   if (!json_.is_object()) return status_;
   for (const auto& [key, value] : json_.items()) {

@@ -1,13 +1,12 @@
-// Reads the values of a JSON object by their keys, and says what is wrong with
-// them; internal to manager/.
+// Reads the values of a JSON object by key; internal to manager/.
 //
 //   ObjectReader reader("options", json);
 //   reader.Read("count", &count);
 //   reader.Read("name", &name);
 //   CKPTDB_RETURN_IF_ERROR(reader.Finish());
 //
-// A key that is not there leaves its value as it is, unless it is required. The
-// first error stays: it is InvalidArgument with the place, the key and the
+// A missing key leaves its value unchanged, unless it is required. Finish
+// returns the first error: InvalidArgument with the place, the key and the
 // value, which JsonText::Locate finds.
 #ifndef CKPTDB_MANAGER_CONFIG_JSON_READER_H_
 #define CKPTDB_MANAGER_CONFIG_JSON_READER_H_
@@ -28,22 +27,20 @@
 
 namespace ckptdb::internal {
 
-// Returns how many letters must be changed, added or left out to make one name
-// of the other.
+// Returns the number of letters to change, add or delete to turn one name into
+// the other.
 size_t EditDistance(absl::string_view a, absl::string_view b);
 
-// Returns the one of `names`, which are not empty, that is spelled most like
-// `name`.
+// Returns the closest of `names`, which must not be empty.
 absl::string_view Nearest(absl::string_view name,
                           const std::vector<std::string>& names);
 
-// Returns InvalidArgument that notes `value`: "SUBJECT is VALUE; expected
-// WHAT".
+// Returns InvalidArgument about `value`: "SUBJECT is VALUE; expected WHAT".
 absl::Status Unexpected(absl::string_view subject, const Json& value,
                         absl::string_view what);
 
-// Returns the index in `names` of a value that is one of them, or else an
-// Unexpected with the nearest.
+// Returns the index in `names` of the value, or an Unexpected error that names
+// the nearest.
 absl::StatusOr<size_t> IndexOfName(absl::string_view subject, const Json& value,
                                    const std::vector<std::string>& names);
 
@@ -52,24 +49,25 @@ class ObjectReader {
   // `json` outlives the reader.
   ObjectReader(std::string place, const Json& json);
 
-  // Makes it an error of Finish if a key, which is read as well, is not there.
+  // Makes Finish return an error if `key` is missing. The key must be read as
+  // well.
   void Require(const char* key) { required_.emplace_back(key); }
 
   void Read(const char* key, std::string* value);
   void Read(const char* key, bool* value);
   void Read(const char* key, int* value);
-  // Integers are from 0 to 2^63 - 1. A null leaves the optional as it is.
+  // Integers must be from 0 to 2^63 - 1. A null leaves an optional unchanged.
   void Read(const char* key, int64_t* value);
   void Read(const char* key, uint64_t* value);
   void Read(const char* key, std::optional<int64_t>* value);
   void Read(const char* key, double* value);
-  // The value is in seconds, at least 0.
+  // Reads seconds, at least 0.
   void Read(const char* key, absl::Duration* value);
   void Read(const char* key, std::vector<std::string>* values);
   void Read(const char* key, std::vector<int64_t>* values);
   void Read(const char* key, std::map<std::string, std::string>* values);
 
-  // The value is one of several names.
+  // Reads one of several names.
   template <typename Value>
   void Read(const char* key,
             const std::vector<std::pair<std::string, Value>>& names,
@@ -80,15 +78,15 @@ class ObjectReader {
     if (found.has_value()) *value = names[*found].second;
   }
 
-  // Returns the value of a key, of any type; null when it is not there.
+  // Returns the value of a key, of any type; null if it is missing.
   const Json* Find(const char* key);
-  // Returns where the value of a key is: "options.count".
+  // Returns the place of a key's value: "options.count".
   std::string PlaceOf(absl::string_view key) const;
-  // Takes note of an error of a value that the caller has read.
+  // Records an error in a value that the caller has read.
   void Update(const absl::Status& status) { status_.Update(status); }
 
-  // Returns the first error. A key that was not asked for is an error, too, and
-  // so is a required one that is missing.
+  // Returns the first error. A key that was not read is an error, and so is a
+  // missing required key.
   absl::Status Finish();
 
  private:

@@ -18,7 +18,7 @@ constexpr char kValuePayload[] = "ckptdb/json-value";
 constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr char kSpace[] = " \t\r\n";
 
-// Returns a text that tells one value from another.
+// Returns a text that identifies a value.
 std::string IdOf(const Json* value) {
   return absl::StrCat(absl::Hex(reinterpret_cast<uintptr_t>(value)));
 }
@@ -52,14 +52,14 @@ bool IsTooDeep(absl::string_view text) {
   return false;
 }
 
-// A key that an object has twice, and where both are in the text.
+// A key that occurs twice in an object, and the positions of both.
 struct DuplicateKey {
   std::string key;
   size_t first;
   size_t second;
 };
 
-// Walks through a text that is valid JSON, once.
+// Walks once through a text that is valid JSON.
 class TextWalk {
  public:
   explicit TextWalk(absl::string_view text) : text_(text) {
@@ -71,8 +71,8 @@ class TextWalk {
     return duplicate_;
   }
 
-  // Finds a value with this id. `root` was parsed from the text, which has no
-  // duplicate key.
+  // Finds the value with this id. `root` was parsed from the text, which has no
+  // duplicate keys.
   std::optional<size_t> FindValue(const Json& root, absl::string_view id) {
     id_ = std::string(id);
     Value(&root);
@@ -80,7 +80,7 @@ class TextWalk {
   }
 
  private:
-  // `json` is what was parsed from the text that is here, or null.
+  // Walks over a value. `json` was parsed from it, or is null.
   void Value(const Json* json) {
     SkipSpace();
     if (json != nullptr && IdOf(json) == id_) value_ = at_;
@@ -109,7 +109,7 @@ class TextWalk {
     }
   }
 
-  // Moves past a key and its colon.
+  // Moves past a key and its colon, and returns the key.
   std::string Key() {
     const size_t begin = at_;
     SkipString();
@@ -125,8 +125,8 @@ class TextWalk {
     }
   }
 
-  // Moves past what opens an object or an array, or past a comma; returns false
-  // at its end.
+  // Moves past an opening bracket or a comma; returns false at the end of the
+  // object or array.
   bool EnterNext(char end) {
     SkipSpace();
     const bool ends = text_[at_++] == end;
@@ -156,8 +156,8 @@ class TextWalk {
 
 }  // namespace
 
-// A reader of values knows a value, not its place in the text. So its address
-// travels in a payload of the error, and Locate looks for it.
+// Readers know a value but not its place in the text, so a payload of the error
+// carries the value's address, which Locate looks for.
 absl::Status AboutValue(const Json& value, absl::Status error) {
   if (!error.ok() && !error.GetPayload(kValuePayload).has_value()) {
     error.SetPayload(kValuePayload, absl::Cord(IdOf(&value)));
@@ -176,7 +176,7 @@ absl::StatusOr<JsonText> JsonText::Parse(absl::string_view place,
         absl::StrCat(place, ": values are nested more than ", kMaxJsonDepth,
                      " deep, which is the limit"));
   }
-  // The json library throws; nothing of it leaves this file.
+  // The JSON library throws; no exception leaves this file.
   try {
     Json json = Json::parse(text.begin(), text.end());
     const auto duplicate = TextWalk(text).FindDuplicate();
@@ -188,7 +188,7 @@ absl::StatusOr<JsonText> JsonText::Parse(absl::string_view place,
         LineAndColumn(text, duplicate->first), "; give each key once",
         LineAndColumn(text, duplicate->second)));
   } catch (const Json::parse_error& error) {
-    // It counts the bytes up to the one that is wrong.
+    // error.byte counts the bytes up to and including the wrong one.
     const size_t at = std::max<size_t>(error.byte, 1) - 1;
     return absl::InvalidArgumentError(
         absl::StrCat(place, ": invalid JSON", LineAndColumn(text, at)));

@@ -1,4 +1,4 @@
-// A JSON text, and where in it each value is; internal to manager/.
+// A JSON text and the places of its values; internal to manager/.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(const JsonText text, JsonText::Parse("o", json));
 //   return text.Locate(ReadOptions(text.json(), &options));
@@ -17,30 +17,30 @@ namespace ckptdb::internal {
 
 using Json = nlohmann::json;
 
-// The deepest nesting of values. The JSON library recurses when it prints one.
+// The maximum nesting of values. The JSON library prints values recursively.
 inline constexpr int kMaxJsonDepth = 2000;
 
-// Returns the JSON of a value in one line, as ASCII: for messages.
+// Returns a value's JSON on one line, in ASCII, for messages.
 std::string JsonString(const Json& value);
 
-// Notes in an error which value of a JsonText it is about, unless a value is
-// noted already.
+// Records in an error the value of a JsonText that it is about, unless the
+// error has one already.
 absl::Status AboutValue(const Json& value, absl::Status error);
 
-// An object of this class must not move while errors of its values are made and
-// located.
+// Must not move while errors about its values are created and located.
 class JsonText {
  public:
-  // Returns InvalidArgument at `place`, with line and column, if it is not JSON
-  // or an object has a key twice, and if it is more than kMaxJsonDepth deep.
+  // Returns InvalidArgument at `place`, with line and column, if the text is
+  // not JSON, an object has a duplicate key, or the nesting exceeds
+  // kMaxJsonDepth.
   static absl::StatusOr<JsonText> Parse(absl::string_view place,
                                         absl::string_view text);
 
   const Json& json() const { return json_; }
 
-  // Appends the place of the value that an error is about to its words:
-  // " (line 3, column 7)". Both count from 1, columns in bytes. An error that
-  // is about no value stays as it is. The note of AboutValue is removed.
+  // Appends " (line 3, column 7)", the place of the value that an error is
+  // about, to its message. Both count from 1, columns in bytes. Returns other
+  // errors unchanged. Removes the payload of AboutValue.
   absl::Status Locate(const absl::Status& error) const;
 
  private:

@@ -8,7 +8,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Reads the numbers that fill slots.
+// Reads fill values by slot.
 void ReadFill(ObjectReader* reader, const char* key,
               std::map<std::string, EvolvePolicy::Table::Fill>* fill) {
   const Json* const found = reader->Find(key);

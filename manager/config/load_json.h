@@ -1,5 +1,5 @@
-// Reads JSON values that configurations of managers and specifications of loads
-// share; internal to manager/.
+// Reads JSON values that occur in both manager configurations and load
+// specifications; internal to manager/.
 #ifndef CKPTDB_MANAGER_CONFIG_LOAD_JSON_H_
 #define CKPTDB_MANAGER_CONFIG_LOAD_JSON_H_
 
@@ -13,10 +13,10 @@
 
 namespace ckptdb::internal {
 
-// Returns the value of `best` and `best_n`: {"metric": "auc"}.
+// Reads the value of `best` and `best_n`: {"metric": "auc"}.
 absl::StatusOr<KeepPolicy::BestOptions> ReadBest(const std::string& place,
                                                  const Json& json);
-// Reads such a value of a key, if the key is there.
+// Reads such a value of a key, if present.
 void ReadBestOf(ObjectReader* reader, const char* key,
                 std::optional<KeepPolicy::BestOptions>* best);
 
@@ -25,7 +25,7 @@ void ReadBestOf(ObjectReader* reader, const char* key,
 void ReadEvolutions(ObjectReader* reader, const char* key,
                     std::map<std::string, EvolvePolicy::Table>* tables);
 
-// Reads a policy of a restore.
+// Reads an EvolvePolicy.
 void ReadEvolve(ObjectReader* reader, const char* key,
                 std::optional<EvolvePolicy>* evolve);
 

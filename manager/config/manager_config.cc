@@ -23,7 +23,7 @@ using internal::JsonText;
 using internal::ObjectReader;
 
 constexpr char kManager[] = "manager";
-// The deepest nesting of policies.
+// The maximum nesting of policies.
 constexpr int kMaxDepth = 32;
 
 absl::Status Error(const std::string& place, const Json& json,
@@ -32,9 +32,9 @@ absl::Status Error(const std::string& place, const Json& json,
       json, absl::InvalidArgumentError(absl::StrCat(place, ": ", what)));
 }
 
-// Returns the policy, or its error with the place of `json`. A policy carries
-// the error of its arguments, which is asked for here so that the message has a
-// line and a column.
+// Returns the policy, or its error at the place of `json`. A policy carries the
+// error of its arguments, which is checked here so that the message has a line
+// and a column.
 template <typename Policy>
 absl::StatusOr<Policy> AtPlace(const std::string& place, const Json& json,
                                Policy policy) {
@@ -42,10 +42,10 @@ absl::StatusOr<Policy> AtPlace(const std::string& place, const Json& json,
   return AboutValue(json, internal::Annotate(policy.status(), place));
 }
 
-// The functions that read policies of one kind.
+// Reads policies of one kind.
 template <typename Policy>
 struct PolicyKind {
-  // Policies without a value, by their names.
+  // Policies without a value, by name.
   std::vector<std::pair<std::string, Policy>> named;
   // Reads a policy with one key; `depth` is the nesting of policies so far.
   std::function<absl::StatusOr<Policy>(ObjectReader* reader, int depth)> keyed;
@@ -68,8 +68,8 @@ Policy Compose(absl::Span<const Policy> policies, bool any) {
 }
 
 template <typename Policy>
-// Reads the list of "any" or "all". An empty list is refused, as it says
-// neither yes nor no.
+// Reads the list of "any" or "all". Refuses an empty list, which is neither yes
+// nor no.
 absl::StatusOr<Policy> ReadPolicies(const PolicyKind<Policy>& kind, bool any,
                                     const std::string& place, const Json& json,
                                     int depth) {
@@ -87,7 +87,7 @@ absl::StatusOr<Policy> ReadPolicies(const PolicyKind<Policy>& kind, bool any,
 }
 
 template <typename Policy>
-// Reads a policy that is a name alone, such as "save_initially".
+// Reads a policy that is just a name, such as "save_initially".
 absl::StatusOr<Policy> ReadNamed(const PolicyKind<Policy>& kind,
                                  const std::string& place, const Json& json) {
   std::vector<std::string> names;
@@ -115,8 +115,8 @@ absl::StatusOr<Policy> ReadPolicy(const PolicyKind<Policy>& kind,
                               " keys; expected one; \"any\" and \"all\" "
                               "combine policies"));
   }
-  // These keys are looked for first, in policies of both kinds. Looking also
-  // makes them known to the reader, which names them where a key is misspelt.
+  // Checks these keys first, in policies of both kinds. This also makes them
+  // known to the reader, which suggests them for a misspelt key.
   for (const char* const composition : {"any", "all"}) {
     const Json* const found = reader.Find(composition);
     if (found == nullptr) continue;
@@ -131,14 +131,14 @@ absl::StatusOr<Policy> ReadPolicy(const PolicyKind<Policy>& kind,
     return !negated;
   }
   absl::StatusOr<Policy> read = kind.keyed(&reader, depth + 1);
-  // An error of the value says more than one of the policy made without it.
+  // The value's error is more specific than that of the policy made without it.
   CKPTDB_RETURN_IF_ERROR(reader.Finish());
   CKPTDB_RETURN_IF_ERROR(read.status());
   return AtPlace(place, json, *std::move(read));
 }
 
-// Makes a policy of the value of a key, when it is there. It is not made of the
-// default value, which is out of bounds for most policies.
+// Makes a policy from the value of a key, if present; not from the default
+// value, which most policies reject.
 template <typename Argument, typename Policy>
 void ReadKeyed(ObjectReader* reader, const char* key, Policy (*make)(Argument),
                Policy* policy) {
@@ -164,7 +164,7 @@ PolicyKind<SavePolicy> SavePolicies() {
           ReadSaveKeyed};
 }
 
-// Declared here, as a policy of "latest_of" contains another one.
+// Declared here because a "latest_of" policy contains another one.
 PolicyKind<KeepPolicy> KeepPolicies();
 
 absl::StatusOr<KeepPolicy> ReadLatestOf(const std::string& place,
@@ -306,8 +306,7 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
 absl::Status ReadManagerConfig(absl::string_view json,
                                ManagerOptions* options) {
   CKPTDB_ASSIGN_OR_RETURN(const JsonText text, JsonText::Parse(kManager, json));
-  // The options are read into a copy, so that an error leaves those of the
-  // caller as they were.
+  // Reads into a copy, so that an error leaves the caller's options unchanged.
   ManagerOptions read = *options;
   ObjectReader reader(kManager, text.json());
   ReadDeciding(&reader, &read);

@@ -25,7 +25,7 @@ std::string OneLine(const JsonLine& json) {
                                  JsonLine::error_handler_t::replace));
 }
 
-// JSON has no NaN and no infinities, so these are strings.
+// JSON has neither NaN nor infinities, so these become strings.
 JsonLine NumberJson(double number) {
   if (std::isfinite(number)) return number;
   if (std::isnan(number)) return "nan";
@@ -44,8 +44,8 @@ std::string HostName() {
   return name.data();
 }
 
-// The fields that a line of any event begins with. Lines of several runs, and
-// of several processes, may be in one file.
+// The first fields of each line. A file may contain lines of several runs and
+// processes.
 JsonLine BeginLine(absl::string_view event) {
   constexpr char kFormat[] = "%Y-%m-%dT%H:%M:%E6SZ";
   return {{"event", std::string(event)},
@@ -56,15 +56,15 @@ JsonLine BeginLine(absl::string_view event) {
 
 // O_NONBLOCK keeps a pipe without a reader from blocking a save.
 int OpenToAppend(const std::string& path) {
-  constexpr mode_t kMode = 0666;  // less the umask
+  constexpr mode_t kMode = 0666;  // minus the umask
   return ::open(path.c_str(),
                 O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, kMode);
 }
 
 }  // namespace
 
-// The fields are those of docs/json.md. What only a committed step has is left
-// out of a save that failed.
+// docs/json.md documents the fields. A failed save lacks those of a committed
+// step.
 std::string StatisticsLine(const CheckpointManager::SaveReport& report) {
   const SaveResult& result = report.result;
   JsonLine line = BeginLine("save");
@@ -115,28 +115,28 @@ std::string StatisticsLine(const CheckpointManager::RestoreReport& report) {
   return OneLine(line);
 }
 
-// A line is appended by one write, so that those of several processes do not
-// mix. One that was written in part is not completed: it is ended, so that the
-// next one is a line of its own, and an error says that it is lost.
+// Appends the line with one write, so that lines of several processes do not
+// mix. A partly written line is not completed but ended with a newline, so that
+// the next one starts on a new line, and the error reports that it is lost.
 absl::Status AppendLine(const std::string& path, std::string line) {
   line += '\n';
   const int fd = OpenToAppend(path);
   const ssize_t written = fd < 0 ? -1 : ::write(fd, line.data(), line.size());
   const std::string reason =
       written < 0 ? std::strerror(errno)
-                  : absl::StrCat(written, " of its ", line.size(),
+                  : absl::StrCat(written, " of ", line.size(),
                                  " bytes were written; the disk may be full");
-  const bool whole = written == static_cast<ssize_t>(line.size());
-  const bool ended = whole || written <= 0 || ::write(fd, "\n", 1) == 1;
+  const bool complete = written == static_cast<ssize_t>(line.size());
+  const bool ended = complete || written <= 0 || ::write(fd, "\n", 1) == 1;
   if (fd >= 0) ::close(fd);
-  if (whole) return absl::OkStatus();
+  if (complete) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
-      "statistics_path \"", path, "\": cannot append a line, which is lost",
-      ended ? "" : " and is joined to the next one", ": ", reason));
+      "statistics_path \"", path, "\": cannot append a line: it is lost",
+      ended ? "" : " and joined to the next one", ": ", reason));
 }
 
-// The file is created when the manager is opened, so that a path that cannot be
-// written is an error then, and not a warning days later.
+// Creates the file when the manager is opened, so that an unwritable path is an
+// error then, rather than a warning days later.
 absl::Status CheckStatisticsPath(const std::string& path) {
   const int fd = OpenToAppend(path);
   if (fd < 0) {

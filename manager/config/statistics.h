@@ -1,4 +1,4 @@
-// The log of what saves and restores cost; internal to manager/.
+// The log of the costs of saves and restores; internal to manager/.
 #ifndef CKPTDB_MANAGER_CONFIG_STATISTICS_H_
 #define CKPTDB_MANAGER_CONFIG_STATISTICS_H_
 
@@ -10,15 +10,15 @@
 namespace ckptdb::internal {
 
 // Returns one line of JSON about a save or a restore, without the newline.
-// docs/json.md names the fields, and a test compares them with it.
+// docs/json.md names the fields, which a test compares.
 std::string StatisticsLine(const CheckpointManager::SaveReport& report);
 std::string StatisticsLine(const CheckpointManager::RestoreReport& report);
 
-// Returns InvalidArgument when nothing can be appended to the file.
+// Returns InvalidArgument if the file cannot be appended to.
 absl::Status CheckStatisticsPath(const std::string& path);
 
-// Returns Unavailable, naming the file, when the line could not be written as a
-// whole. A pipe without a reader does not block the call.
+// Returns Unavailable, naming the file, if the line could not be written
+// completely. A pipe without a reader does not block the call.
 absl::Status AppendLine(const std::string& path, std::string line);
 
 // Appends a line unless `path` is empty. The caller reports an error as a

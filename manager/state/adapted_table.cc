@@ -20,15 +20,15 @@ absl::Status CheckOptions(const std::vector<Slot>& slots,
     if (known) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("TableOptions::optimizer_slots has \"", name,
-                     "\", which is no slot of the table"));
+                     "\", which is not a slot of the table"));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-// A constructor returns no status, so the first error is kept: AddTable returns
-// it.
+// A constructor returns no status, so the first error is stored for AddTable to
+// return.
 AdaptedTable::AdaptedTable(absl::Status made, std::vector<Slot> slots,
                            TableOptions options)
     : slots_(std::move(slots)),

@@ -1,4 +1,4 @@
-// The categories of what a model has registered; internal to manager/.
+// The categories of registered state; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_CATEGORIES_H_
 #define CKPTDB_MANAGER_STATE_CATEGORIES_H_
 

@@ -33,7 +33,7 @@ absl::Status ChangeFeed::Join(const std::string& name, ChangeTracker* tracker,
     return absl::AlreadyExistsError(absl::StrCat(
         "table \"", name, "\": a manager of store \"", store_path_,
         "\" tracks its changes already; close the other manager of this "
-        "store, or register the table under one name alone"));
+        "store, or register the table under a single name"));
   }
   CKPTDB_RETURN_IF_ERROR(
       Annotate(consumer.status(), absl::StrCat("table \"", name, "\"")));
@@ -59,13 +59,14 @@ absl::StatusOr<ChangeSets> ChangeFeed::Take() {
   for (size_t t = 0; t < joined_.size(); ++t) {
     if (!joined_[t].has_value()) continue;
     Joined& joined = *joined_[t];
-    // Before the set: a restore that comes between the two is in the next one.
+    // Read before taking the changes: a restore in between counts for the next
+    // set.
     const uint64_t restores = RestoreCounts::Global().Count(joined.tracker);
     absl::StatusOr<ChangeTracker::Changes> taken =
         joined.tracker->Take(joined.consumer);
     if (!taken.ok()) {
-      // What was taken of other tables goes back, or the next save would lack
-      // it.
+      // Returns the changes of the other tables, which the next save would
+      // otherwise lack.
       CKPTDB_RETURN_IF_ERROR(Return(std::move(sets)));
       return taken.status();
     }
@@ -77,14 +78,13 @@ absl::StatusOr<ChangeSets> ChangeFeed::Take() {
   return sets;
 }
 
-// An error of one table does not stop the marks of the other tables from going
-// back.
+// Returns the other tables' marks even if one table fails.
 absl::Status ChangeFeed::Return(ChangeSets sets) {
   absl::Status all;
   for (size_t t = 0; t < sets.size(); ++t) {
     if (!sets[t].has_value()) continue;
-    // The next set is not complete either: any other count than the present
-    // one says so.
+    // Makes the next set incomplete, too, by storing a count that differs from
+    // the current one.
     if (sets[t]->reason == kRestored) --joined_[t]->restores;
     all.Update(
         joined_[t]->tracker->Return(joined_[t]->consumer, *std::move(sets[t])));

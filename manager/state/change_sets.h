@@ -1,4 +1,4 @@
-// The changes of all tables of a rank since its last save; internal to
+// The changes of all of a rank's tables since its last save; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_STATE_CHANGE_SETS_H_
 #define CKPTDB_MANAGER_STATE_CHANGE_SETS_H_
@@ -17,41 +17,40 @@
 
 namespace ckptdb::internal {
 
-// The changes of each table, in the order of the model; none for a table
-// without a tracker.
+// The changes of each table, in the model's order; unset for a table without a
+// tracker.
 using ChangeSets = std::vector<std::optional<ChangeTracker::Changes>>;
 
-// The reasons to save tables whole, by the name of the table.
+// The reasons to save tables in full, by table name.
 using BaseReasons = std::map<std::string, std::string>;
 
-// Consumes the trackers of a model, which outlives the feed. Managers of other
-// stores may have feeds of the same trackers: each sees all marks.
+// Consumes the trackers of a model, which outlives the feed. Feeds of managers
+// of other stores may share the trackers: each receives all marks.
 class ChangeFeed {
  public:
-  // `store_path` is that of the manager.
+  // `store_path` is the manager's.
   ChangeFeed(const ModelState& model, std::string store_path)
       : model_(model), store_path_(std::move(store_path)) {}
   ~ChangeFeed();
   ChangeFeed(const ChangeFeed&) = delete;
   ChangeFeed& operator=(const ChangeFeed&) = delete;
 
-  // Joins all trackers. Returns AlreadyExists if another feed of the same store
-  // has a tracker, or the model has a table under two names.
+  // Joins all trackers. Returns AlreadyExists if a tracker has another feed of
+  // the same store, or the model contains a table under two names.
   absl::Status Join();
 
   // Returns the changes since the last Take. If a manager has restored a table
-  // since then, its set is not complete; its lists are as the tracker gave
-  // them.
+  // since then, its set is marked incomplete; its lists are the tracker's.
   absl::StatusOr<ChangeSets> Take();
-  // Gives back the changes of a save that failed: all of them, whatever happens
-  // to one.
+  // Returns the changes of a failed save to all trackers, even if one of them
+  // fails.
   absl::Status Return(ChangeSets sets);
 
  private:
   struct Joined {
     ChangeTracker* tracker = nullptr;
     ChangeTracker::Consumer consumer;
-    uint64_t restores = 0;  // that the sets taken so far account for
+    uint64_t restores = 0;  // as of the last Take
   };
   absl::Status Join(const std::string& name, ChangeTracker* tracker,
                     std::optional<Joined>* joined) const;

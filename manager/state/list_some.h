@@ -1,4 +1,4 @@
-// Lists of names in messages, of which a model may have thousands; internal to
+// Formats lists of names in messages; a model may have thousands; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_STATE_LIST_SOME_H_
 #define CKPTDB_MANAGER_STATE_LIST_SOME_H_
@@ -15,8 +15,8 @@ namespace ckptdb::internal {
 
 inline constexpr size_t kMostListed = 20;
 
-// Joins what `print` returns for the first kMostListed items, and counts the
-// others: "a, b, and 3 more".
+// Joins the first kMostListed items, formatted with `print`, and counts the
+// rest: "a, b, and 3 more".
 template <typename Each, typename Print>
 std::string ListSome(const std::vector<Each>& all, absl::string_view separator,
                      Print print) {

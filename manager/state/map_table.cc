@@ -1,5 +1,4 @@
-// Rows in a map of the trainer's: where a save finds them, and how a restore
-// puts them there.
+// Rows in the trainer's map: a save finds them and a restore inserts them.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -15,7 +14,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// A thread looks for so many rows at a time.
+// The number of rows that a thread looks up at a time.
 constexpr size_t kIdsPerTask = 4096;
 
 std::vector<Slot> SlotsOf(const std::vector<AnyField>& fields) {
@@ -24,7 +23,7 @@ std::vector<Slot> SlotsOf(const std::vector<AnyField>& fields) {
   return slots;
 }
 
-// Returns the first error of what the table is made of.
+// Returns the first error in the constructor's arguments.
 absl::Status CheckMap(const RowMap* map, const std::vector<AnyField>& fields) {
   if (map == nullptr) return absl::InvalidArgumentError("the map is null");
   for (const AnyField& field : fields) {
@@ -35,9 +34,9 @@ absl::Status CheckMap(const RowMap* map, const std::vector<AnyField>& fields) {
 
 }  // namespace
 
-// Makes a field of a type with so many elements, or 0 for a std::vector, whose
-// number of elements only `options.dim` tells. A field carries its error, as
-// its constructor returns none.
+// Makes a field whose type has `type_elements` elements, or 0 for a
+// std::vector, whose number of elements is `options.dim`. A field carries its
+// error, as its constructor cannot return one.
 AnyField NewField(std::string name, DType dtype, size_t type_elements,
                   const TableOptions::Field& options, bool is_null) {
   constexpr size_t kMost = std::numeric_limits<uint32_t>::max();
@@ -48,13 +47,13 @@ AnyField NewField(std::string name, DType dtype, size_t type_elements,
   } else if (type_elements == 0 && options.dim == 0) {
     field.status = absl::InvalidArgumentError(absl::StrCat(
         "field \"", name,
-        "\" is a std::vector; its TableOptions::Field::dim says how many "
-        "elements it has, at least 1"));
+        "\" is a std::vector; set its TableOptions::Field::dim to the number "
+        "of elements, at least 1"));
   } else if (type_elements != 0 && options.dim != 0 &&
              options.dim != type_elements) {
     field.status = absl::InvalidArgumentError(absl::StrCat(
         "field \"", name, "\" has TableOptions::Field::dim ", options.dim,
-        ", and a type of ", type_elements, " elements"));
+        " but a type of ", type_elements, " elements"));
   }
   const size_t elements = type_elements == 0 ? options.dim : type_elements;
   field.slot = {std::move(name), dtype,
@@ -63,8 +62,8 @@ AnyField NewField(std::string name, DType dtype, size_t type_elements,
   return field;
 }
 
-// Has is asked for each node of a walk. A bit that is not set answers it, so
-// the sorted list is looked through rarely.
+// Has is called for each node of a walk. An unset filter bit answers it, so the
+// sorted list is rarely searched.
 void Cuts::Add(const void* address) {
   filter_[Bit(address) / kWordBits] |= uint64_t{1} << Bit(address) % kWordBits;
   sorted_.push_back(address);
@@ -76,7 +75,7 @@ bool Cuts::IsThere(const void* address) const {
   return std::binary_search(sorted_.begin(), sorted_.end(), address);
 }
 
-// Rows where the map has them, in one block for each task that found some.
+// The rows in place, with one block for each task that found some.
 class AnyMapTable::Rows : public RowSource {
  public:
   explicit Rows(const AnyMapTable& table) : table_(table) {}
@@ -102,8 +101,8 @@ class AnyMapTable::Rows : public RowSource {
       if (missing == rows.end()) return Locate(part);
       return absl::InternalError(absl::StrCat(
           "row ", part->ids[static_cast<size_t>(missing - rows.begin())],
-          " was marked as upserted, and is not in the map; call MarkErased for "
-          "each row that goes"));
+          " was marked as upserted but is not in the map; call MarkErased for "
+          "each row that is removed"));
     });
   }
 
@@ -134,9 +133,9 @@ class AnyMapTable::Rows : public RowSource {
     part->vectors.reserve(table_.fields_.size());
     for (const AnyField& field : table_.fields_) {
       RowBlock::Column& slot = part->slots.emplace_back();
-      // A field that is part of the row lies at the same offset in all of them,
-      // so the addresses of the rows serve all such fields. A vector has memory
-      // of its own for each row.
+      // A field inside the row has the same offset in all rows, so the rows'
+      // addresses serve all such fields. A vector allocates separate memory for
+      // each row.
       if (field.in_row) {
         const auto* const row = static_cast<const char*>(rows[0]);
         slot.offset_bytes = static_cast<uint64_t>(
@@ -152,7 +151,7 @@ class AnyMapTable::Rows : public RowSource {
   }
 
   // Returns the address of the vector's elements in each row. A vector of
-  // another size than was declared cannot be stored as a column.
+  // another size than declared cannot be stored in a slot.
   static absl::StatusOr<std::vector<const void*>> FindVectors(
       const AnyField& field, const Part& part) {
     std::vector<const void*> values;
@@ -172,11 +171,11 @@ class AnyMapTable::Rows : public RowSource {
   std::vector<Part> parts_;
 };
 
-// Puts the rows of a restore into the map. The workers take turns, as the map
-// is the trainer's and may not be changed by two threads.
+// Inserts restored rows into the map. The workers take turns, because the map
+// is the trainer's and need not be thread-safe.
 class AnyMapTable::LiveRows : public LiveTable {
  public:
-  // `vectors` are fields that are not restored, and need a size in new rows.
+  // `vectors` are fields that are not restored but must be sized in new rows.
   LiveRows(RowMap* map, std::vector<const AnyField*> fields,
            std::vector<const AnyField*> vectors)
       : map_(map), fields_(std::move(fields)), vectors_(std::move(vectors)) {}
@@ -251,8 +250,8 @@ LiveTable* AnyMapTable::Live(absl::Span<const std::string> slots) {
   if (!chosen.has_value()) return nullptr;
   std::vector<const AnyField*> fields;
   for (const size_t slot : *chosen) fields.push_back(&fields_[slot]);
-  // A row that a restore adds has empty vectors in the fields that it does not
-  // load; they get their size, or the next save would fail.
+  // A row that a restore inserts has empty vectors in the fields that are not
+  // loaded; they are sized, because the next save would fail otherwise.
   std::vector<const AnyField*> vectors;
   for (const AnyField& field : fields_) {
     const bool is_chosen =

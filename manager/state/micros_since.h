@@ -1,4 +1,4 @@
-// Measures how long something took, for reports; internal to manager/.
+// Measures elapsed time for reports; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_MICROS_SINCE_H_
 #define CKPTDB_MANAGER_STATE_MICROS_SINCE_H_
 

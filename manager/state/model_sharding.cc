@@ -10,9 +10,9 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns what a table declares, or else what all tables do. Bounds that were
-// left open become even shares, so that ranks can compare them and a step can
-// record them.
+// Returns the sharding that a table declares, or else that of all tables.
+// Bounds that were left open become even shares, so that ranks can compare them
+// and a step can record them.
 absl::StatusOr<TableSharding> Resolve(const ModelState::Table& table,
                                       const TableSharding& of_all,
                                       uint32_t world_size) {
@@ -26,10 +26,10 @@ absl::StatusOr<TableSharding> Resolve(const ModelState::Table& table,
   if (sharding.declared()) {
     return absl::InvalidArgumentError(
         absl::StrCat("TableSharding::Unchecked() is for stores without a "
-                     "manager, which could not restore it; use one of ",
+                     "manager; a manager cannot restore it; use one of ",
                      kShardingChoices));
   }
-  // One rank has all rows, so nothing has to be declared.
+  // A single rank has all rows and needs no declaration.
   if (world_size == 1) return sharding;
   return absl::InvalidArgumentError(absl::StrCat(
       "it declares no sharding among ", world_size,
@@ -42,7 +42,7 @@ absl::StatusOr<TableSharding> Resolve(const ModelState::Table& table,
 absl::StatusOr<std::vector<TableSharding>> ResolveShardings(
     const ModelState& model, const TableSharding& of_all, uint32_t world_size) {
   std::vector<TableSharding> shardings;
-  const std::string* first = nullptr;  // of those by slices
+  const std::string* first = nullptr;  // name of the first by slices
   std::vector<uint32_t> bounds;
   for (const ModelState::Table& table : model.tables()) {
     const std::string place = absl::StrCat("table \"", table.name, "\"");
@@ -57,8 +57,8 @@ absl::StatusOr<std::vector<TableSharding>> ResolveShardings(
     } else if (bounds != sharding.bounds()) {
       return absl::InvalidArgumentError(absl::StrCat(
           place, ": its slice bounds [", absl::StrJoin(sharding.bounds(), ", "),
-          "] are not the [", absl::StrJoin(bounds, ", "), "] of table \"",
-          *first, "\"; a step has one set of them"));
+          "] differ from [", absl::StrJoin(bounds, ", "), "] of table \"",
+          *first, "\"; a step has a single set of bounds"));
     }
   }
   return shardings;
@@ -79,8 +79,8 @@ std::string DescribeShardings(const ModelState& model,
   return absl::StrJoin(tables, "; ");
 }
 
-// The first table by slices stands for all: ResolveShardings refuses a model
-// whose tables have different bounds.
+// Any table by slices will do, because ResolveShardings refuses a model with
+// different bounds.
 std::vector<uint32_t> SliceBoundsOf(
     const std::vector<TableSharding>& shardings) {
   for (const TableSharding& sharding : shardings) {
@@ -103,8 +103,7 @@ void RowFilter::Apply(const StepReader::TableSpec& table, ScanOptions* scan) {
     case Item::Sharding::kReplicated:
       return;
     case Item::Sharding::kBySlices:
-      // The slices of the step are those of the model only if the slice hashes
-      // are equal.
+      // The step's slices equal the model's only if the slice hashes do.
       if (table.slice_hash == hash_) {
         scan->slices = {sharding_.bounds()[rank_],
                         sharding_.bounds()[rank_ + size_t{1}]};
@@ -124,7 +123,8 @@ bool RowFilter::Wants(int64_t id) {
   }
   const uint32_t rank = sharding_.rank_of()(id, world_size_);
   if (rank >= world_size_) {
-    // The function names no rank of this world, so no rank would have the row.
+    // The function returned no rank of this world, so no rank would load the
+    // row.
     const MutexLock lock(&mutex_);
     if (no_rank_.empty()) no_rank_ = own_.DescribeNoRank(id);
   }

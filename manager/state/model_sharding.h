@@ -1,4 +1,4 @@
-// The declared sharding of the tables of a model; internal to manager/.
+// The declared sharding of a model's tables; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_MODEL_SHARDING_H_
 #define CKPTDB_MANAGER_STATE_MODEL_SHARDING_H_
 
@@ -18,36 +18,36 @@
 
 namespace ckptdb::internal {
 
-// Returns for each table, in the order of the model, what the table declares,
-// or else `of_all`, with even slice bounds where it is by slices and says no
-// others. InvalidArgument, which names the table, when it declares nothing and
-// there are several ranks, when it is unchecked, when its bounds are not those
-// of another table, and when CheckSharding refuses it.
+// Returns each table's sharding, in the model's order: the declared one, or
+// else `of_all`, with even slice bounds if it is by slices without bounds.
+// Returns InvalidArgument naming the table if none is declared and there are
+// several ranks, if it is unchecked, if its bounds differ from another table's,
+// or if CheckSharding refuses it.
 absl::StatusOr<std::vector<TableSharding>> ResolveShardings(
     const ModelState& model, const TableSharding& of_all, uint32_t world_size);
 
-// Returns in words what ranks must declare alike: `table "user" by modulo;
-// ...`.
+// Describes the declarations that must match on all ranks: `table "user" by
+// modulo; ...`.
 std::string DescribeShardings(const ModelState& model,
                               const std::vector<TableSharding>& shardings);
 
-// Returns the bounds of the tables by slices; empty when there are none.
+// Returns the bounds of the tables by slices; empty without such a table.
 std::vector<uint32_t> SliceBoundsOf(
     const std::vector<TableSharding>& shardings);
 
-// Picks the rows of a table in a step that are those of one rank.
+// Selects the rows of a step's table that belong to one rank.
 class RowFilter {
  public:
-  // `hash` is the slice hash of the table in the model.
+  // `hash` is the slice hash of the model's table.
   RowFilter(const TableSharding& sharding, SliceHash hash, uint32_t rank,
             uint32_t world_size);
 
-  // Restricts a scan of the step's `table` to those rows. The filter outlives
-  // the scan.
+  // Restricts a scan of the step's `table` to those rows. The filter must
+  // outlive the scan.
   void Apply(const StepReader::TableSpec& table, ScanOptions* scan);
 
-  // Returns, after the scan, InvalidArgument when a function gave an id to no
-  // rank.
+  // Returns, after the scan, InvalidArgument if the function returned no rank
+  // for an id.
   absl::Status status() const;
 
  private:
@@ -59,8 +59,8 @@ class RowFilter {
   const uint32_t world_size_;
   const OwnRows own_;
   mutable Mutex mutex_;
-  // The first id that a function gave to no rank, in words; empty when there is
-  // none.
+  // Describes the first id that the function returned no rank for; may be
+  // empty.
   std::string no_rank_ ABSL_GUARDED_BY(mutex_);
 };
 

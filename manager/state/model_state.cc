@@ -26,7 +26,7 @@ std::string BytesOf(const T& value) {
 }
 
 template <typename T>
-// Sets a value to the bytes that BytesOf has given.
+// Sets a value from the result of BytesOf.
 absl::Status Assign(absl::string_view bytes, T* value) {
   if (bytes.size() != sizeof(T)) {
     return absl::DataLossError(absl::StrCat(
@@ -36,7 +36,7 @@ absl::Status Assign(absl::string_view bytes, T* value) {
   return absl::OkStatus();
 }
 
-// Checks where a tensor is.
+// Checks the memory of a tensor.
 absl::Status CheckPlace(const TensorState& tensor) {
   if (tensor.device != nullptr) return tensor.device->Check(tensor);
   if (tensor.stride_bytes == 0 && tensor.stream == nullptr &&
@@ -44,22 +44,22 @@ absl::Status CheckPlace(const TensorState& tensor) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      "TensorState::stream, event and stride_bytes are of a tensor in the "
-      "memory of a device, and TensorState::device is null");
+      "TensorState::stream, event and stride_bytes apply only to device "
+      "tensors, but TensorState::device is null");
 }
 
 }  // namespace
 
-// Null: the rows are in host memory, and the save copies them itself.
+// Returns null: the rows are in host memory, and the save copies them itself.
 absl::StatusOr<std::unique_ptr<TableState::Captured>> TableState::Capture(
     const absl::Span<const int64_t>* /*ids*/) const {
   return std::unique_ptr<Captured>();
 }
 
 absl::Status IoState::Redistribute(absl::Span<const std::string> parts) {
-  // A state that knows how its parts fit together overrides this.
+  // A state that can combine parts overrides this.
   return absl::UnimplementedError(absl::StrCat(
-      "this io state cannot be put together from ", parts.size(), " parts"));
+      "this io state cannot be combined from ", parts.size(), " parts"));
 }
 
 absl::Status ModelState::Register(const std::string& name, bool is_null) {
@@ -74,8 +74,8 @@ absl::Status ModelState::Register(const std::string& name, bool is_null) {
   if (internal::IsCategory(name)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "state \"", name,
-        "\": the name is that of a category of load rules, which would choose "
-        "all of that category; choose another one"));
+        "\": the name is a category in load rules, where it would match "
+        "everything in that category; choose another one"));
   }
   if (is_null) {
     return absl::InvalidArgumentError(
@@ -84,12 +84,12 @@ absl::Status ModelState::Register(const std::string& name, bool is_null) {
   if (names_.insert(name).second) return absl::OkStatus();
   return absl::AlreadyExistsError(absl::StrCat(
       "state \"", name,
-      "\" is registered already; each name can be registered once"));
+      "\" is already registered; each name can be registered once"));
 }
 
-// The name is registered last, here and below, so that a state that is refused
-// can be added again once it is mended. A rank may have no element of a tensor,
-// and then needs no memory.
+// Registers the name last, here and below, so that a state that was refused can
+// be added again once it is fixed. A rank that has no element of a tensor needs
+// no memory for it.
 absl::Status ModelState::AddTensor(std::string name, TensorState tensor) {
   const absl::StatusOr<int64_t> elements =
       ElementCount(tensor.shape, DTypeBytes(tensor.dtype));
@@ -97,7 +97,7 @@ absl::Status ModelState::AddTensor(std::string name, TensorState tensor) {
       elements.status(), absl::StrCat("state \"", name, "\"")));
   CKPTDB_RETURN_IF_ERROR(internal::Annotate(
       CheckPlace(tensor), absl::StrCat("state \"", name, "\"")));
-  // A save would refuse it as well, but the first one may be hours away.
+  // A save would also refuse it, but the first save may be hours away.
   CKPTDB_RETURN_IF_ERROR(internal::Annotate(
       internal::CheckEnums(tensor.dtype, tensor.codec, kInt8BlockElements),
       absl::StrCat("state \"", name, "\"")));

@@ -7,8 +7,8 @@
 
 namespace ckptdb::internal {
 
-// The options of a Reader of the manager's own store, or of another one that is
-// restored from: as those of its Store.
+// Returns the options for a Reader of the manager's own store, or of another
+// store to restore from: those of its Store.
 inline ReaderOptions ReaderOptionsOf(const ManagerOptions& options) {
   ReaderOptions reader;
   reader.direct_reads = options.store.direct_reads;

@@ -13,10 +13,9 @@
 
 namespace ckptdb::internal {
 
-// The largest tensors go first, each to the rank that has the least by then. So
-// the rank that saves the most has at most 4/3 of what the best assignment
-// would give it. Equal sizes go by name, so that all ranks come to the same
-// result.
+// Assigns the largest tensors first, each to the rank with the least bytes so
+// far, so that no rank saves more than 4/3 of the best assignment's maximum.
+// Equal sizes are ordered by name, so that all ranks compute the same result.
 absl::StatusOr<std::vector<uint32_t>> AssignSavers(
     const ModelState& model, ModelState::Replication::Saver saver,
     uint32_t world_size) {
@@ -49,9 +48,8 @@ absl::StatusOr<std::vector<uint32_t>> AssignSavers(
   return savers;
 }
 
-// The lines are sorted, as ranks may register their tensors in any order. The
-// options are part of them: ranks that differ in those would wait for one
-// another.
+// Sorts the lines, because ranks may register their tensors in any order.
+// Includes the options: ranks that differ in these would wait for each other.
 std::string DescribeReplicas(const ModelState& model,
                              const ModelState::Replication& replication) {
   std::vector<std::string> lines;
@@ -76,7 +74,7 @@ absl::Status CompareReplicas(absl::string_view owners, size_t rank,
   if (owners == other) return absl::OkStatus();
   const std::vector<std::string> expected = absl::StrSplit(owners, '\n');
   const std::vector<std::string> got = absl::StrSplit(other, '\n');
-  // The first line that differs is enough to find the mistake.
+  // The first differing line suffices to find the mistake.
   const auto [a, b] =
       std::mismatch(expected.begin(), expected.end(), got.begin(), got.end());
   const auto name = [](const auto& at, const auto& lines) {

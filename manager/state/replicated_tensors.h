@@ -1,4 +1,4 @@
-// The tensors that all ranks have alike; internal to manager/.
+// The tensors that are equal on all ranks; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_REPLICATED_TENSORS_H_
 #define CKPTDB_MANAGER_STATE_REPLICATED_TENSORS_H_
 
@@ -13,21 +13,22 @@
 
 namespace ckptdb::internal {
 
-// Returns the rank that saves each tensor of the model, in its order; of a
-// sharded tensor, which each rank saves its shard of, the number says nothing.
-// It depends on the names and sizes of the replicated tensors alone, so that
-// all ranks come to the same result, and a tensor that does not change is saved
-// by the same rank as before and refers to the bytes that are stored already.
+// Returns the rank that saves each tensor, in the model's order; meaningless
+// for a sharded tensor, of which each rank saves its shard. It depends only on
+// the names and sizes of the replicated tensors, so that all ranks compute the
+// same result, and an unchanged tensor is saved by the same rank as before and
+// refers to bytes that are already stored.
 absl::StatusOr<std::vector<uint32_t>> AssignSavers(
     const ModelState& model, ModelState::Replication::Saver saver,
     uint32_t world_size);
 
-// Describes what ranks must have alike, a line for each replicated tensor.
+// Describes the replicated tensors, which must match on all ranks, a line for
+// each.
 std::string DescribeReplicas(const ModelState& model,
                              const ModelState::Replication& replication);
 
 // Returns InvalidArgument naming the first difference if the descriptions of
-// rank 0 and of another rank differ: a tensor would be saved by no rank.
+// rank 0 and another rank differ: no rank would save that tensor.
 absl::Status CompareReplicas(absl::string_view owners, size_t rank,
                              absl::string_view other);
 

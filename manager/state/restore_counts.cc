@@ -2,7 +2,7 @@
 
 namespace ckptdb::internal {
 
-// It is never destroyed: a manager in a global variable may outlive it.
+// Never destroyed, because a manager in a global variable may outlive it.
 RestoreCounts& RestoreCounts::Global() {
   static auto* const kCounts = new RestoreCounts();
   return *kCounts;

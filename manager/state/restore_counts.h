@@ -11,21 +11,21 @@
 
 namespace ckptdb::internal {
 
-// A restore changes rows and marks none, as they are then those of a step. To
-// another manager that saves the same tables to a store of its own they have
-// changed all the same, and it finds that by these counts. Thread-safe.
+// A restore changes rows without marking them, because they then equal a step.
+// But for another manager that saves the same tables to its own store they have
+// changed, which it detects with these counts. Thread-safe.
 class RestoreCounts {
  public:
-  // Returns those of the process.
+  // Returns the process-wide counts.
   static RestoreCounts& Global();
 
-  // Begins and ends to count the restores of a table, which has this tracker.
+  // Starts and stops counting the restores of the table with this tracker.
   void Watch(const ChangeTracker* tracker);
   void Unwatch(const ChangeTracker* tracker);
 
-  // A restore or a load is about to change a table.
+  // Called before a restore or load changes a table.
   void Add(const ChangeTracker* tracker);
-  // Returns the restores of a table that is watched.
+  // Returns the number of restores of a watched table.
   uint64_t Count(const ChangeTracker* tracker) const;
 
  private:

@@ -1,4 +1,4 @@
-// Rows of a table that are read where they are; internal to manager/.
+// Rows of a table that are read in place; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_ROW_PARTS_H_
 #define CKPTDB_MANAGER_STATE_ROW_PARTS_H_
 
@@ -24,8 +24,8 @@ class RowParts : public RowSource {
   struct Part {
     absl::Span<const int64_t> ids;
     std::vector<RowBlock::Column> slots;
-    std::vector<uint32_t> rows;    // of the part; empty: the first ones
-    std::vector<int64_t> own_ids;  // where no array has the ids side by side
+    std::vector<uint32_t> rows;    // in the part; empty: the first ones
+    std::vector<int64_t> own_ids;  // if no array stores the ids contiguously
   };
 
   std::vector<Part> parts_;

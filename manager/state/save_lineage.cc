@@ -8,9 +8,9 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns whether `other` is `restored`, or is a step that it descends from. A
-// lineage that began anew beside older steps descends from those, too, which
-// may have higher numbers.
+// Returns whether `other` is `restored` or one of its ancestors. A lineage that
+// was started beside older steps also descends from these, which may have
+// higher numbers.
 bool IsBefore(const StepRecord& other, const StepRecord& restored) {
   return other.version.step <= restored.version.step &&
          IsOnLineage(other.branches.back(), restored.branches);
@@ -18,8 +18,8 @@ bool IsBefore(const StepRecord& other, const StepRecord& restored) {
 
 }  // namespace
 
-// A reason that the last save or a restore has left comes before the number of
-// deltas.
+// A reason left by the last save or a restore takes precedence over the number
+// of deltas.
 std::string SaveLineage::BaseReason(int64_t base_every) const {
   if (!base_due_reason_.empty()) return base_due_reason_;
   const auto every = static_cast<uint64_t>(base_every);
@@ -33,8 +33,8 @@ SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,
                                bool overwrite) const {
   SaveSpec spec;
   spec.step = step;
-  // A parent that was deleted, replaced or quarantined meanwhile is no parent,
-  // and the save is a full one.
+  // If the parent was deleted, replaced or quarantined meanwhile, the save has
+  // no parent and is full.
   bool usable = false;
   const auto look = [&](const StepRecord& record) {
     usable = !record.quarantined && StateOf(record).attempt == parent_attempt_;
@@ -56,8 +56,8 @@ void SaveLineage::OnCommitted(const SaveResult& result, const Store* store) {
   leaving_.clear();
   deltas_ = result.deltas;
   base_due_reason_ = result.base_due_reason;
-  // Those that stay, because of kKeep or a pin, stay in the list: policies that
-  // ask for all steps do not see them, and a later save may overwrite them.
+  // Steps kept because of kKeep or a pin remain in the list: policies do not
+  // see them, and a later save may overwrite them.
   std::erase_if(abandoned_, [&](int64_t step) {
     return step == result.version.step ||
            !store->VisitStep(step, [](const StepRecord&) {});
@@ -65,8 +65,8 @@ void SaveLineage::OnCommitted(const SaveResult& result, const Store* store) {
   source_.reset();
 }
 
-void SaveLineage::SetParent(const StepRecord& record, BaseReasons differing_tables,
-                            const Store* store) {
+void SaveLineage::SetParent(const StepRecord& record,
+                            BaseReasons differing_tables, const Store* store) {
   parent_ = record.version;
   parent_attempt_ = StateOf(record).attempt;
   deltas_ = record.chain.size() - 1;
@@ -77,7 +77,7 @@ void SaveLineage::SetParent(const StepRecord& record, BaseReasons differing_tabl
   leaving_.clear();
   if (store == nullptr) return;
   store->VisitSteps([&](const StepRecord& other) {
-    // Quarantined steps are of no branch that could be given up.
+    // Quarantined steps belong to no branch that could be abandoned.
     if (other.quarantined || IsBefore(other, record)) return;
     abandoned_.insert(other.version.step);
     if (DescendsFrom(other, record)) leaving_.insert(other.version.step);
@@ -92,7 +92,7 @@ absl::Status SaveLineage::CheckWritten() const {
 }
 
 void SaveLineage::AbandonAll(const Store* store) {
-  ClearParent("the steps before were abandoned");
+  ClearParent("the previous steps were abandoned");
   newest_at_open_.reset();
   abandoned_.clear();
   if (store == nullptr) return;

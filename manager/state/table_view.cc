@@ -10,8 +10,8 @@
 namespace ckptdb {
 namespace {
 
-// Rows of another source, with some of its slots. The columns of all blocks are
-// chosen at once, as several threads ask for a block.
+// Rows of another source, with some of its slots. Chooses the columns of all
+// blocks in advance, because several threads read blocks.
 class ViewedRows : public RowSource {
  public:
   static absl::StatusOr<std::unique_ptr<RowSource>> Of(
@@ -21,7 +21,7 @@ class ViewedRows : public RowSource {
     for (uint64_t b = 0; b < blocks; ++b) {
       CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, rows->Block(b));
       std::vector<RowBlock::Column>& columns = viewed->columns_.emplace_back();
-      if (block.ids.empty()) continue;  // it need not have columns
+      if (block.ids.empty()) continue;  // may have no columns
       for (const size_t place : places) {
         if (place >= block.slots.size()) {
           return absl::InvalidArgumentError(
@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<RowSource>> TableView::RowsOf(
   return View(std::move(rows));
 }
 
-// A table that returns null is an error of the save, which names it.
+// A save reports a table that returns null, and names it.
 absl::StatusOr<std::unique_ptr<RowSource>> TableView::View(
     std::unique_ptr<RowSource> rows) const {
   if (rows == nullptr) return rows;

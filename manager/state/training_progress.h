@@ -1,4 +1,4 @@
-// The step that a training has come to; internal to manager/.
+// The step that a training has reached; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_TRAINING_PROGRESS_H_
 #define CKPTDB_MANAGER_STATE_TRAINING_PROGRESS_H_
 
@@ -10,7 +10,7 @@
 
 namespace ckptdb::internal {
 
-// global_step() is thread-safe; everything else is the training thread's.
+// global_step() is thread-safe; the rest belongs to the training thread.
 class TrainingProgress {
  public:
   // The step that was counted or restored last.
@@ -19,18 +19,18 @@ class TrainingProgress {
   bool trained() const { return trained_ || global_step_ > 0; }
   bool restored() const { return restored_; }
 
-  // Counts a step that was trained. Returns InvalidArgument for one that is not
-  // after global_step(); the very first step may be 0.
+  // Counts a trained step. Returns InvalidArgument unless it is after
+  // global_step(); the very first step may be 0.
   absl::Status Count(int64_t step);
-  // A save has begun: the first step is no longer to come.
+  // Called when a save has begun, so that step 0 can no longer follow.
   void OnSaved() { before_first_step_ = false; }
-  // A step was put into the model. `step` is none for a step of another store,
-  // whose number says nothing about this training.
+  // Called when a step was restored. `step` is unset for a step of another
+  // store, whose number is unrelated to this training.
   void OnRestored(std::optional<int64_t> step);
 
  private:
   std::atomic<int64_t> global_step_ = 0;
-  // No step was counted, saved or restored: the first one may be step 0.
+  // No step was counted, saved or restored yet: the first may be step 0.
   bool before_first_step_ = true;
   bool trained_ = false;
   bool restored_ = false;

@@ -1,4 +1,4 @@
-// Rows in arrays of the trainer's, by their numbers.
+// Rows in the trainer's arrays, by index.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -15,11 +15,11 @@ namespace {
 
 using internal::AnyArray;
 
-// The number of rows of the arrays in a block.
+// The number of rows in a block.
 constexpr uint64_t kArrayRows = uint64_t{1} << 20;
 
-// Returns InvalidArgument for arrays that cannot have these rows. A table
-// without rows may have null arrays.
+// Returns InvalidArgument if the arrays cannot hold these rows. A table without
+// rows may have null arrays.
 absl::Status CheckArrays(uint64_t rows, const std::vector<AnyArray>& arrays) {
   if (rows > kMaxBitmapRows) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -40,7 +40,7 @@ absl::Status CheckArrays(uint64_t rows, const std::vector<AnyArray>& arrays) {
   return absl::OkStatus();
 }
 
-// The arrays are the trainer's and cannot grow.
+// The arrays belong to the trainer and cannot grow.
 absl::Status CheckRow(int64_t id, uint64_t rows) {
   if (static_cast<uint64_t>(id) < rows) return absl::OkStatus();
   return absl::OutOfRangeError(
@@ -60,8 +60,7 @@ class VectorTable::Rows : public internal::RowParts {
  public:
   explicit Rows(const VectorTable& table) : table_(table) {}
 
-  // A block has the rows of one part of the arrays, whose ids are their
-  // numbers.
+  // Each block covers one part of the arrays; row ids are indexes.
   absl::Status FindAll() {
     parts_.resize((table_.rows_ + kArrayRows - 1) / kArrayRows);
     return internal::ParallelFor(
@@ -78,7 +77,7 @@ class VectorTable::Rows : public internal::RowParts {
         });
   }
 
-  // Ids in ascending order are few blocks.
+  // Ascending ids yield few blocks.
   absl::Status Find(absl::Span<const int64_t> ids) {
     size_t begin = 0;
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -86,7 +85,7 @@ class VectorTable::Rows : public internal::RowParts {
       if (row >= table_.rows_) {
         return absl::InternalError(
             absl::StrCat("row ", ids[i],
-                         " was marked as upserted, and the "
+                         " was marked as upserted, but the "
                          "table has ",
                          table_.rows_, " rows"));
       }
@@ -104,7 +103,7 @@ class VectorTable::Rows : public internal::RowParts {
   }
 
  private:
-  // Leaves the rows that the rank holds.
+  // Keeps only the rows that this rank holds.
   void Choose(uint64_t first, Part* part) const {
     std::erase_if(part->own_ids,
                   [&](int64_t id) { return !table_.holds_(id); });
@@ -114,8 +113,8 @@ class VectorTable::Rows : public internal::RowParts {
     }
   }
 
-  // Returns where the slots of this row are; those of the rows after it follow
-  // at the stride of each array.
+  // Returns the addresses of this row's slots; the following rows are at each
+  // array's stride.
   std::vector<RowBlock::Column> SlotsFrom(uint64_t row) const {
     std::vector<RowBlock::Column> slots;
     for (const AnyArray& array : table_.arrays_) {
@@ -128,8 +127,8 @@ class VectorTable::Rows : public internal::RowParts {
   const VectorTable& table_;
 };
 
-// Writes the rows of a restore to their places, on all threads at once and
-// without a lock, as each id has a place of its own.
+// Writes restored rows into the arrays, on all threads concurrently and without
+// a lock, because each id has a separate place.
 class VectorTable::LiveRows : public LiveTable {
  public:
   LiveRows(const VectorTable& table, std::vector<size_t> slots)
@@ -195,14 +194,14 @@ VectorTable::VectorTable(uint64_t rows, std::vector<AnyArray> arrays,
 
 VectorTable::~VectorTable() = default;
 
-// With a function that tells which rows this rank holds, the marks of the other
-// rows are left out, so that ranks can be given the same ids.
+// With a function that returns which rows this rank holds, drops marks of other
+// rows, so that all ranks can be passed the same ids.
 absl::Status VectorTable::MarkUpserted(absl::Span<const int64_t> ids) {
   if (marks_ == nullptr) return status();
   if (!holds_) return marks_->MarkUpserted(ids);
   std::vector<int64_t> held;
   for (const int64_t id : ids) {
-    // An id that is no row is an error, whichever rank holds it.
+    // An invalid id is an error on every rank.
     if (static_cast<uint64_t>(id) >= rows_ || holds_(id)) held.push_back(id);
   }
   return marks_->MarkUpserted(held);

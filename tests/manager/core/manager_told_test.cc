@@ -78,10 +78,9 @@ TEST_F(ManagerToldTest, StatisticsThatCannotBeWrittenAreToldOnce) {
   TrainTo(3);
   ASSERT_OK(manager_->WaitUntilFinished());
   ASSERT_OK(manager_->Close());
-  EXPECT_THAT(
-      warnings_,
-      ElementsAre(AllOf(HasSubstr("\"/dev/full\""),
-                        HasSubstr("cannot append a line, which is lost"))));
+  EXPECT_THAT(warnings_, ElementsAre(AllOf(
+                             HasSubstr("\"/dev/full\""),
+                             HasSubstr("cannot append a line: it is lost"))));
 }
 
 // A policy of the user's own that forgets steps removes none.

@@ -329,10 +329,11 @@ TEST_F(ManagerTest, APolicyWithoutMemoryIsResourceExhausted) {
 TEST_F(ManagerTest, ATableIsRegisteredOnce) {
   model_ = std::make_unique<TestModel>();
   ASSERT_OK(model_->state.AddTable("again", &model_->users));
-  EXPECT_THAT(CheckpointManager::Open(options_, &model_->state).status(),
-              StatusIs(absl::StatusCode::kAlreadyExists,
-                       AllOf(HasSubstr("table \"again\""),
-                             HasSubstr("register the table under one name"))));
+  EXPECT_THAT(
+      CheckpointManager::Open(options_, &model_->state).status(),
+      StatusIs(absl::StatusCode::kAlreadyExists,
+               AllOf(HasSubstr("table \"again\""),
+                     HasSubstr("register the table under a single name"))));
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ TEST_F(ManagerShardingTest, TablesOfSeveralRanksDeclareIt) {
   EXPECT_THAT(Run(1, {}, nothing), Each(IsOk()));
   EXPECT_THAT(Run(2, TableSharding::Unchecked(), nothing),
               Each(StatusIs(absl::StatusCode::kInvalidArgument,
-                            HasSubstr("a manager, which could not restore"))));
+                            HasSubstr("a manager; a manager cannot restore"))));
   options_.read_only = true;
   EXPECT_THAT(Run(2, {}, nothing),
               Each(StatusIs(absl::StatusCode::kInvalidArgument,
@@ -152,7 +152,7 @@ TEST_F(ManagerShardingTest, OneSetOfSliceBoundsForAllTables) {
       statuses,
       Each(StatusIs(absl::StatusCode::kInvalidArgument,
                     HasSubstr("table \"c\": its slice bounds [0, 32768, "
-                              "65536] are not the [0, 9, 65536] of "
+                              "65536] differ from [0, 9, 65536] of "
                               "table \"b\""))));
 }
 

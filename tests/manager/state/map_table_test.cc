@@ -219,12 +219,12 @@ TEST(MapTableTest, WhatIsWrongIsToldWhenItIsAdded) {
       {{Field("a", &MapRow::history)}, {}, "field \"a\" is a std::vector"},
       {{Field("a", &MapRow::embedding, {.dim = 4})},
        {},
-       "field \"a\" has TableOptions::Field::dim 4, and a type of 3 elements"},
+       "field \"a\" has TableOptions::Field::dim 4 but a type of 3 elements"},
       {{Field("a", &MapRow::history, {.dim = 16385})},
        {},
        "slot \"a\" of 16385 x f32 has 65540 bytes per row; expected 1 to "
        "65536"},
-      {{field}, {.optimizer_slots = {"b"}}, "has \"b\", which is no slot"},
+      {{field}, {.optimizer_slots = {"b"}}, "has \"b\", which is not a slot"},
       {{field},
        {.threads = 0},
        "TableOptions::threads is 0; it must be at least 1"},
@@ -263,7 +263,7 @@ TEST(MapTableTest, AMarkedRowThatIsNotThere) {
   MapTable table(&map, MapRowFields());
   EXPECT_THAT(table.RowsOf({1, -9}).status(),
               StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("row -9 was marked as upserted, and is not")));
+                       HasSubstr("row -9 was marked as upserted but is not")));
 }
 
 TEST(MapTableTest, AVectorOfAnotherSize) {

@@ -18,11 +18,10 @@ TEST(ModelStateTest, RefusesNamesOfCategories) {
   ModelState model;
   for (const char* const name :
        {"sparse", "sparse_opt", "dense", "extra", "io_state"}) {
-    EXPECT_THAT(
-        model.AddTensor(name, TensorState::Of(&weight, {})),
-        StatusIs(absl::StatusCode::kInvalidArgument,
-                 ::testing::HasSubstr(absl::StrCat(
-                     "state \"", name, "\": the name is that of a category"))));
+    EXPECT_THAT(model.AddTensor(name, TensorState::Of(&weight, {})),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         ::testing::HasSubstr(absl::StrCat(
+                             "state \"", name, "\": the name is a category"))));
   }
   EXPECT_OK(model.AddTensor("dense2", TensorState::Of(&weight, {})));
 }
@@ -30,7 +29,7 @@ TEST(ModelStateTest, RefusesNamesOfCategories) {
 TEST(ModelStateTest, ANameIsThereOnce) {
   TestModel model;
   const auto taken = StatusIs(absl::StatusCode::kAlreadyExists,
-                              HasSubstr("state \"w\" is registered already"));
+                              HasSubstr("state \"w\" is already registered"));
   EXPECT_THAT(
       model.state.AddTensor("w", TensorState::Of(model.weights.data(), {6})),
       taken);

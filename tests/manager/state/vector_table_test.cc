@@ -139,7 +139,7 @@ TEST(VectorTableTest, RowsThatAreNotThere) {
               StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("2")));
   EXPECT_THAT(table.RowsOf({-1}).status(),
               StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("row -1 was marked as upserted, and the table "
+                       HasSubstr("row -1 was marked as upserted, but the table "
                                  "has 2 rows")));
   LiveTable* const live = table.Live({"a"});
   const std::array<int64_t, 1> ids = {2};
