@@ -1,11 +1,11 @@
-// Tensors in the memory of a GPU: saved and restored without stopping the
+// CudaDevice: saves and restores tensors in GPU memory without stopping the
 // trainer.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<CudaDevice> gpu,
 //                           CudaDevice::Open());
 //   TensorState weights = TensorState::Of(weights_on_device, {256, 64});
 //   weights.device = gpu.get();
-//   weights.stream = stream;  // cudaStream_t, on which the trainer works
+//   weights.stream = stream;  // the trainer's cudaStream_t
 //   CKPTDB_RETURN_IF_ERROR(model.AddTensor("mlp.0.weight", weights));
 //   CKPTDB_ASSIGN_OR_RETURN(auto manager,
 //                           CheckpointManager::Open(options, &model));
@@ -13,52 +13,54 @@
 //   train(stream);  // queues the work of a step
 //   CKPTDB_RETURN_IF_ERROR(manager->Step().status());
 //
-// It is in a library of its own, ckptdb::cuda, of find_package(ckptdb
-// COMPONENTS cuda): ckptdb::ckptdb links no CUDA. It is there when ckptdb was
-// configured where nvcc was found (CKPTDB_CUDA). It links the runtime
-// statically and no driver, so that a program with it starts on any machine.
+// CudaDevice is in a separate library, ckptdb::cuda (find_package(ckptdb
+// COMPONENTS cuda)); ckptdb::ckptdb does not link CUDA. The library exists if
+// nvcc was found when ckptdb was configured (CKPTDB_CUDA). It links the CUDA
+// runtime statically and does not link the driver, so a program that uses it
+// starts on any machine.
 //
 // A save
-// 1. takes each tensor as the work that is queued on its stream leaves it. On a
-//    stream of the lowest priority the tensors are packed into staging memory
-//    of the device; work that the trainer queues later waits for that, and for
-//    nothing else: neither for the host, nor for the bus, nor for the disk. The
-//    call of the manager does not wait for the device.
+// 1. captures each tensor as the work already queued on its stream leaves it.
+//    The tensors are packed into staging memory on the device, on a stream of
+//    the lowest priority. Work that the trainer queues later waits only for
+//    this packing: not for the host, the bus or the disk. The manager's call
+//    does not wait for the device.
 // 2. copies the packed tensors to the manager's memory (arena_bytes) in chunks,
-//    a few at a time, on the thread of saves. The manager pins that memory when
-//    it has tensors of a device; where the system refuses that, the chunks take
-//    a way over a ring of pinned buffers.
-// 3. compares digests of what was packed with those of what has arrived. Bytes
-//    that have changed on the way are DataLoss naming the tensor.
+//    a few at a time, on the save thread. The manager pins that memory if the
+//    model has tensors on a device; if the system refuses, the chunks pass
+//    through a ring of pinned buffers.
+// 3. compares digests of the packed bytes with digests of the bytes that
+//    arrived. A mismatch is DataLoss and names the tensor.
 //
-// Tensors that do not fit into the staging memory, one after the other as they
-// were added, pass through a window of ring_slots * chunk_bytes while the call
-// of the manager waits: they are saved as well, and nothing more is allocated,
-// but the trainer waits for the bus. All tensors of devices have to fit into
-// arena_bytes: else the save is ResourceExhausted with both numbers.
+// Tensors are staged in the order in which they were added. Those that do not
+// fit in staging memory pass through a window of ring_slots * chunk_bytes while
+// the manager's call waits: nothing more is allocated, but the trainer waits
+// for the bus. All device tensors must fit in arena_bytes; otherwise the save
+// fails with ResourceExhausted and both numbers.
 //
-// A restore writes each tensor behind the work that is queued on its stream, by
-// way of such a ring, checks it in the same way, and returns when it is there.
+// A restore writes each tensor through such a ring, after the work already
+// queued on its stream, checks it in the same way, and returns when it is on
+// the device.
 //
-// Streams. TensorState::stream is a stream of the device. Null is the legacy
-// default stream; a trainer compiled with per-thread default streams gives
-// cudaStreamPerThread, of the thread that calls the manager. A stream stays as
-// long as the managers of its tensors.
+// Streams. TensorState::stream is a stream of this device. Null is the legacy
+// default stream; a trainer compiled with per-thread default streams passes
+// cudaStreamPerThread, which is that of the thread that calls the manager. A
+// stream must outlive the managers of its tensors.
 //
-// Graphs. While the stream of a tensor is captured into a CUDA graph, a save or
-// restore of it is FailedPrecondition. Other streams may be captured meanwhile,
-// also in the global mode; but no blocking stream while the stream of a tensor
-// is the legacy default stream. TensorState::event is one that is not recorded
-// in a capture: a save that waits for it would become part of the graph, and
-// nothing tells it before.
+// Graphs. Saving or restoring a tensor fails with FailedPrecondition while its
+// stream is being captured into a CUDA graph. Other streams may be captured at
+// the same time, also in global mode, except that no blocking stream may be
+// captured while a tensor uses the legacy default stream. TensorState::event
+// must not be recorded in a capture: a save that waits for it would become part
+// of the graph, and this cannot be detected.
 //
-// Threads. Calls may come from any thread, whatever device is its own, which is
-// put back. A thread that has used no device has none afterwards: the process
-// gets no context on another device than this one.
+// Threads. Any thread may call. The thread's current device is restored. A
+// thread that has not used a device still has none afterwards: the process gets
+// no context on any device but this one.
 //
-// Memory of the device: staging_bytes at most, from the first save that needs
-// it; and during a restore, or for what passes through, a ring. Host memory:
-// two rings at most for each save or restore under way.
+// Device memory: at most staging_bytes, allocated by the first save that needs
+// it, and a ring during a restore or for tensors that pass through. Host
+// memory: at most two rings for each save or restore in progress.
 #ifndef CKPTDB_CUDA_CUDA_DEVICE_H_
 #define CKPTDB_CUDA_CUDA_DEVICE_H_
 
@@ -77,43 +79,43 @@ namespace internal {
 class DeviceContext;
 }  // namespace internal
 
-// Thread-safe. It outlives the managers of its tensors.
+// Thread-safe. Must outlive the managers of its tensors.
 class CudaDevice : public TensorState::Device {
  public:
   struct Options {
-    // The number of the device, as the runtime counts them.
+    // The device's ordinal in the CUDA runtime.
     int device = 0;
-    // The memory of the device for what is set aside. Give it as much as the
-    // tensors of a save have: what does not fit makes the trainer wait.
-    // Default: 256 MiB.
+    // Device memory for captured state. Choose at least the size of a save's
+    // tensors, because the trainer waits for those that do not fit. Default:
+    // 256 MiB.
     uint64_t staging_bytes = uint64_t{256} << 20;
-    // The bytes of a copy, 1 MiB to 1 GiB, a multiple of 64. Small ones cost
-    // the time of a call each; large ones cost memory. Default: 16 MiB.
+    // Bytes of one copy: 1 MiB to 1 GiB, a multiple of 64. Smaller chunks cost
+    // more calls; larger ones cost more memory. Default: 16 MiB.
     uint64_t chunk_bytes = uint64_t{16} << 20;
-    // The copies that are under way at once, 2 to 4. Default: 3.
+    // Copies in flight at once, 2 to 4. Default: 3.
     int ring_slots = 3;
-    // Makes it an error that there is no device. If false, host memory takes
-    // its place.
+    // If true, a missing device is an error. If false, host memory replaces
+    // device memory.
     bool required = false;
-    // Is told, in one line, that there is no device. Default: standard error.
+    // Receives one line if there is no device. Default: standard error.
     std::function<void(absl::string_view line)> log = {};
   };
 
-  // Opens a device. If the machine has no driver or no device, it returns one
-  // whose memory is host memory, so that the rest of a trainer is the same; or
-  // Unavailable with Options::required. Returns InvalidArgument for an option
-  // out of its range, and for a number that no device has; Unavailable for a
-  // driver that is too old; FailedPrecondition for a device that the kernels
-  // were not compiled for: its compute capability is at least 8.0, unless
-  // ckptdb was configured with others (CMAKE_CUDA_ARCHITECTURES). Devices that
-  // are there and do not work are an error, what the runtime says of them.
+  // Opens a device. If the machine has no driver or no device, returns a
+  // CudaDevice that works in host memory, so that the rest of the trainer need
+  // not change, or Unavailable if Options::required is set. Returns
+  // InvalidArgument for an option out of range or a nonexistent ordinal;
+  // Unavailable for a driver that is too old; FailedPrecondition for a device
+  // that the kernels were not compiled for (compute capability below 8.0,
+  // unless ckptdb was configured with other CMAKE_CUDA_ARCHITECTURES). If
+  // devices exist but do not work, returns the runtime's error.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(
       const Options& options);
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open();
 
-  // Returns "cuda:0", or "host" if host memory takes the device's place.
+  // Returns "cuda:0" for device 0, or "host" for host memory.
   virtual std::string name() const = 0;
-  // For the library alone: null if host memory takes the device's place.
+  // Internal. Returns null for host memory.
   virtual internal::DeviceContext* context() = 0;
 };
 

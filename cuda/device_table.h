@@ -1,10 +1,10 @@
-// DeviceTable: a TableState of rows in the memory of a GPU. manager/tables.h
-// says what all adapters have in common.
+// DeviceTable: a TableState whose rows are in GPU memory. manager/tables.h
+// describes what all adapters have in common.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<CudaDevice> gpu,
 //                           CudaDevice::Open({.required = true}));
 //   DeviceTable::Options options;
-//   options.stream = stream;  // cudaStream_t, on which the trainer works
+//   options.stream = stream;  // the trainer's cudaStream_t
 //   CKPTDB_ASSIGN_OR_RETURN(
 //       const std::unique_ptr<DeviceTable> items,
 //       DeviceTable::Make(gpu.get(), rows,
@@ -17,44 +17,45 @@
 //   CKPTDB_RETURN_IF_ERROR(items->MarkUpserted(rows_on_device, count));
 //   CKPTDB_RETURN_IF_ERROR(manager->Step().status());
 //
-// The arrays are the trainer's, one for each slot, by row number, in device
-// memory: an embedding table and its optimizer state, or views into the one
-// array in which a trainer keeps several of them.
+// The trainer owns the arrays: one for each slot, indexed by row number, in
+// device memory. They may be an embedding table and its optimizer state, or
+// views into one array that stores several slots.
 //
 // Ids
-// 1. Without Options::ids the id of a row is first_id + row * id_step, all rows
-//    exist, and none is erased: as of a VectorTable.
-// 2. With Options::ids it is in an array in device memory, and rows whose id is
-//    free_id hold nothing: as of a hash table, whose keys these are. The table
-//    keeps no index from ids to rows. A restore writes `ids` and gives rows
-//    that hold nothing to new ids, in no order; the trainer builds its index
-//    anew then. No other row has the id free_id, and no two the same id, which
-//    a save refuses.
+// 1. Without Options::ids, a row's id is first_id + row * id_step. All rows
+//    exist and none is erased, as in a VectorTable.
+// 2. With Options::ids, row ids are in an array in device memory, such as the
+//    keys of a hash table, and rows whose id is free_id are empty. The
+//    DeviceTable has no index from ids to rows. A restore writes `ids` and
+//    assigns new ids to empty rows in no particular order; the trainer then
+//    rebuilds its index. Ids other than free_id must be unique; a save fails
+//    otherwise.
 //
 // A save
-// 1. takes the rows as the work that is queued on the stream leaves them. The
-//    call of the manager waits for that work, as it needs the ids of the rows.
-// 2. gathers the rows that changed into staging memory of the device. Work that
-//    is queued on the stream later waits for that, and for nothing else.
-// 3. copies them to host memory on the thread of saves, while the trainer goes
-//    on, and compares digests of what was gathered with those of what has
-//    arrived: bytes that have changed on the way are DataLoss.
+// 1. captures the rows as the work already queued on the stream leaves them.
+//    The manager's call waits for that work, because it needs the ids of the
+//    rows.
+// 2. gathers the changed rows into staging memory on the device. Work queued on
+//    the stream later waits only for this gather.
+// 3. copies them to host memory on the save thread while the trainer continues,
+//    and compares digests of the gathered bytes with digests of the bytes that
+//    arrived. A mismatch is DataLoss.
 //
-// A slot whose codec is bf16 or int8 is encoded by the gather, and its codes
-// alone are staged and copied; what is stored are the bytes of a table in host
-// memory with the same rows. The call of the manager then waits for the gather
-// as well: if a number has no code, such as a NaN under int8, the slot is
-// gathered as it is. A restore writes f32, widened on the host.
+// The gather encodes slots whose codec is bf16 or int8, and only their codes
+// are staged and copied. The stored bytes are the same as for a host table with
+// the same rows. The manager's call then waits for the gather too: if a value
+// cannot be encoded, such as a NaN with int8, the slot is gathered unencoded. A
+// restore writes f32, widened on the host.
 //
-// Rows that do not fit into CudaDevice::Options::staging_bytes pass through a
-// window while the call of the manager waits, as tensors do.
+// Rows that do not fit in CudaDevice::Options::staging_bytes pass through a
+// window while the manager's call waits, as tensors do.
 //
-// Device memory: an eighth of a byte a row for the marks and for each consumer
-// of them; during a save as much again, 4 bytes for each row of it, 8 while
-// their ids are read, and the staging memory. Host memory during a save: the
-// rows of it, each slot or its codes padded to a multiple of 16 bytes, 8 bytes
-// for each row of a slot under int8, and 8 bytes for each id; during a restore
-// of a table with ids about 20 bytes for each of its rows.
+// Device memory: one bit per row for the marks and for each of their consumers;
+// during a save, the same amount again, 4 bytes for each saved row (8 while
+// their ids are read), and the staging memory. Host memory during a save: the
+// saved rows, each slot or its codes padded to a multiple of 16 bytes, 8 bytes
+// per row for an int8 slot, and 8 bytes per id; during a restore of a table
+// with ids, about 20 bytes for each of its rows.
 #ifndef CKPTDB_CUDA_DEVICE_TABLE_H_
 #define CKPTDB_CUDA_DEVICE_TABLE_H_
 
@@ -73,43 +74,44 @@
 
 namespace ckptdb {
 
-// Calls that a manager makes are its own thread's; marks may be made at any
-// time, from any thread. It outlives the manager, and the device outlives it.
+// The manager calls it on the manager's own thread; any thread may mark rows at
+// any time. Must outlive the manager; the device must outlive the table.
 class DeviceTable : public internal::AdaptedTable {
  public:
-  // The most rows, 2^32 - 1.
+  // The maximum number of rows, 2^32 - 1.
   static constexpr uint64_t kMaxRows = (uint64_t{1} << 32) - 1;
 
   // The values of one slot.
   struct Array {
     Slot slot;
     void* data = nullptr;  // device memory
-    // The bytes from one row to the next. If 0, the rows are adjacent. Rows and
-    // arrays that begin at multiples of 16 bytes are copied fastest.
+    // Bytes from one row to the next. 0: rows are adjacent. Rows and arrays
+    // aligned to 16 bytes are copied fastest.
     uint64_t stride_bytes = 0;
   };
 
   struct Options {
-    // See TableOptions; `threads` is ignored, and `tracker` is of erased ids.
+    // See TableOptions. `threads` is ignored; `tracker` applies to erased ids.
     TableOptions table = {};
-    // The stream on which the trainer writes the rows, a cudaStream_t, which
-    // outlives the table; cuda_device.h says what null is. The end of the table
-    // waits for it, and is no part of a capture.
+    // The cudaStream_t on which the trainer writes the rows; null is described
+    // in cuda_device.h. It must outlive the table. The destructor waits for it,
+    // and must not run during a capture.
     void* stream = nullptr;
-    // The ids of the rows in device memory. If null, they follow from the row
+    // The ids of the rows, in device memory. If null, they follow from the row
     // numbers.
     int64_t* ids = nullptr;
-    // The id of rows that hold nothing, if there are ids. Default: -1.
+    // The id of empty rows, if `ids` is set. Default: -1.
     int64_t free_id = -1;
-    // The id of row 0 and from one row to the next, if there are no ids: a rank
-    // that has every n-th row has the others between. id_step is at least 1.
+    // Without `ids`: the id of row 0, and the difference between the ids of
+    // consecutive rows, at least 1. A rank that owns every n-th row sets
+    // id_step to n.
     int64_t first_id = 0;
     int64_t id_step = 1;
   };
 
-  // Returns FailedPrecondition if host memory takes the place of the device
-  // (CudaDevice::Open), InvalidArgument for what is wrong with rows, arrays or
-  // options, and ResourceExhausted if the device has no memory for the marks.
+  // Returns FailedPrecondition if `device` works in host memory (see
+  // CudaDevice::Open), InvalidArgument for invalid rows, arrays or options, and
+  // ResourceExhausted if the device has no memory for the marks.
   static absl::StatusOr<std::unique_ptr<DeviceTable>> Make(
       CudaDevice* device, uint64_t rows, const std::vector<Array>& arrays,
       Options options);
@@ -117,24 +119,24 @@ class DeviceTable : public internal::AdaptedTable {
       CudaDevice* device, uint64_t rows, const std::vector<Array>& arrays);
   ~DeviceTable() override;
 
-  // Mark the rows of a batch, whose numbers are in device memory, on the stream
-  // of the table: behind the work that changes them, if it was queued before.
-  // A row may be there any number of times. `rows` stays until the stream has
-  // come so far. A number that is no row is reported by the next save, which
-  // fails with OutOfRange; the save after that is whole. After an error of the
-  // call the next save is whole, too.
+  // Mark the rows of a batch as changed. `rows` holds their numbers in device
+  // memory. The marks are queued on the table's stream, so call this after
+  // queueing the work that changes the rows. Duplicates are allowed. `rows`
+  // must stay valid until the stream has run the marks. A row number out of
+  // range makes the next save fail with OutOfRange, and the save after that is
+  // full. If the call itself fails, the next save is full too.
   //
-  // In a CUDA graph: if the stream is captured, each launch of the graph marks
-  // the rows whose numbers `rows` has at that time; `rows` and the table
-  // outlive the graph. The graph is captured and launched on Options::stream.
-  // Marks of a graph that was captured on another stream, as torch.cuda.graph
-  // does by default, are made once, during the capture, and not by its
-  // launches: mark after each launch then.
+  // In a CUDA graph: if the stream is being captured, each launch of the graph
+  // marks the rows that `rows` holds at that time; `rows` and the table must
+  // outlive the graph. Capture and launch the graph on Options::stream. If it
+  // is captured on another stream, as torch.cuda.graph does by default, the
+  // marks are made once, during the capture, and not by its launches: then call
+  // MarkUpserted after each launch.
   absl::Status MarkUpserted(const int32_t* rows, uint64_t count);
   absl::Status MarkUpserted(const int64_t* rows, uint64_t count);
-  // Marks ids as erased, which are in host memory. Their rows hold nothing from
-  // then on, or something else, and an id that comes back is marked in its new
-  // row. Returns FailedPrecondition for a table without ids.
+  // Marks ids as erased; `ids` is in host memory. Their rows are empty from
+  // then on, or hold other ids. An id that is inserted again is marked by its
+  // new row. Returns FailedPrecondition for a table without Options::ids.
   absl::Status MarkErased(absl::Span<const int64_t> ids);
 
   ChangeTracker* tracker() override;

@@ -1,5 +1,5 @@
-// HashTable: a TableState of a hash table in the memory of a GPU that another
-// library keeps, such as HierarchicalKV or dynamicemb. manager/tables.h says
+// HashTable: a TableState for a hash table in GPU memory that another library
+// manages, such as HierarchicalKV or dynamicemb. manager/tables.h describes
 // what all adapters have in common.
 //
 //   class Users : public HashTable::Source {
@@ -12,7 +12,7 @@
 //     ...
 //   };
 //   HashTable::Options options;
-//   options.stream = stream;  // cudaStream_t, on which the trainer works
+//   options.stream = stream;  // the trainer's cudaStream_t
 //   options.erasures = HashTable::Erasures::kCompare;
 //   CKPTDB_ASSIGN_OR_RETURN(
 //       const std::unique_ptr<HashTable> table,
@@ -21,24 +21,24 @@
 //                       options));
 //   CKPTDB_RETURN_IF_ERROR(model.AddTable("user", table.get()));
 //
-// A value of the hash table is what all slots have, one after the other. Each
-// row has a score besides, which grows as rows are used or written: the step of
-// the training, or a clock. It is saved in a slot of its own, kU64, which comes
-// last: Options::score_slot.
+// A value in the hash table is the concatenation of all slots. Each row also
+// has a score, which grows when the row is used or written, such as the
+// training step or a clock. The score is saved in a separate kU64 slot, the
+// last one: Options::score_slot.
 //
-// Changes are what the scores tell: those rows whose score is at least the
-// highest of the save before. A save needs no marks, then, and no memory for
-// them. The rows that had the highest score are saved once more, as others may
-// have got it since. A row whose values change without its score is left out.
+// Changed rows are found by their scores: a save writes the rows whose score is
+// at least the highest score of the previous save. So no marks are needed. Rows
+// with exactly that score are saved again, because more rows may have reached
+// it since. A row whose values change without its score is missed.
 //
-// Erasures are not in the scores, and a hash table evicts rows by itself. See
+// Scores do not show erasures, and a hash table evicts rows on its own. See
 // Options::erasures.
 //
-// The call of the manager that begins a save waits until the rows of it are in
-// host memory: the table may change then. Slots with a lossy codec are encoded
-// on the device, as those of a DeviceTable. Batches of `batch_rows` places are
-// exported, checked by a digest when they have arrived, and the next one takes
-// their place, so that device memory for two batches is enough.
+// The manager's call that begins a save returns when the save's rows are in
+// host memory; the table may change after that. Slots with a lossy codec are
+// encoded on the device, as in a DeviceTable. Batches of `batch_rows` places
+// are exported one after another into the same device memory, and each is
+// checked by a digest when it has arrived.
 #ifndef CKPTDB_CUDA_HASH_TABLE_H_
 #define CKPTDB_CUDA_HASH_TABLE_H_
 
@@ -56,49 +56,49 @@
 
 namespace ckptdb {
 
-// Calls that a manager makes are its own thread's. It outlives the manager, and
-// the device and the source outlive it.
+// The manager calls it on the manager's own thread. Must outlive the manager;
+// the device and the source must outlive the table.
 class HashTable : public internal::AdaptedTable {
  public:
-  // Says how a save finds out which ids are gone.
+  // How a save finds the ids that were erased or evicted.
   enum class Erasures {
-    // It does not. A step that is restored then has rows, with old values, that
-    // the table had evicted: for a table that evicts nothing.
+    // It does not. A restored step may then contain rows, with old values, that
+    // the table had evicted. Use it for a table that evicts nothing.
     kNone,
-    // It reads all ids and scores, 16 bytes a row, and compares the ids with
-    // those of the save before, which take 8 bytes each in host memory.
+    // It reads all ids and scores, 16 bytes per row, and compares the ids with
+    // those of the previous save, which take 8 bytes each in host memory.
     kCompare,
   };
 
-  // The hash table, as a trainer wraps it. All memory is of the device, and all
-  // work goes to the stream that is given. An error ends the save or restore,
-  // which returns it.
+  // The hash table, wrapped by the trainer. All pointers are to device memory,
+  // and all work must be queued on the given stream. An error ends the save or
+  // restore, which returns it.
   class Source {
    public:
-    // Rows, one after the other. A null array is not wanted.
+    // Adjacent rows. Arrays that are not needed are null.
     struct Batch {
       int64_t* keys = nullptr;
       char* values = nullptr;
       uint64_t* scores = nullptr;
-      uint64_t* count = nullptr;  // how many there are; to be set by Export
+      uint64_t* count = nullptr;  // the number of rows; set by Export
       void* stream = nullptr;     // a cudaStream_t
     };
     struct ExportSpec {
-      uint64_t first = 0;  // of the places of the table
-      uint64_t places = 0;
-      uint64_t least_score = 0;  // rows with a lower one are left out
+      uint64_t first = 0;        // the first place
+      uint64_t places = 0;       // the number of places
+      uint64_t least_score = 0;  // skip rows with a lower score
     };
 
     virtual ~Source() = default;
-    // Returns the number of places that Export goes through.
+    // Returns the number of places, over which Export iterates.
     virtual uint64_t capacity() const = 0;
-    // Writes the rows that these places have, in any order.
+    // Writes the rows in the given places, in any order.
     virtual absl::Status Export(const ExportSpec& spec, const Batch& to) = 0;
-    // Looks up `rows` keys. Writes values and score of each that is there, and
-    // leaves those of others as they were; found[i] is set for all.
+    // Looks up `rows` keys. Sets found[i] for each, writes the value and score
+    // of each key that was found, and leaves the others unchanged.
     virtual absl::Status Find(uint64_t rows, const Batch& of,
                               uint8_t* found) = 0;
-    // Inserts rows, or writes over them. Null scores: the table chooses them.
+    // Inserts or overwrites rows. If scores are null, the table chooses them.
     virtual absl::Status Insert(uint64_t rows, const Batch& from) = 0;
     virtual absl::Status Erase(uint64_t rows, const int64_t* keys,
                                void* stream) = 0;
@@ -108,20 +108,20 @@ class HashTable : public internal::AdaptedTable {
   struct Options {
     // See TableOptions; `threads` and `tracker` are ignored.
     TableOptions table = {};
-    // The stream on which the trainer changes the table, a cudaStream_t, which
-    // outlives the table; cuda_device.h says what null is.
+    // The cudaStream_t on which the trainer changes the table; null is
+    // described in cuda_device.h. It must outlive the table.
     void* stream = nullptr;
-    // The slot of the scores. If it is empty, they are not saved, and the table
-    // chooses them when it is restored. Default: "score".
+    // The slot of the scores. If empty, scores are not saved, and the table
+    // chooses new ones in a restore. Default: "score".
     std::string score_slot = "score";
     Erasures erasures = Erasures::kCompare;
-    // The places that are exported at once, 1 to 2^24. More of them take more
-    // memory of the device, fewer more calls. Default: 65,536.
+    // Places exported at once, 1 to 2^24. More places take more device memory;
+    // fewer take more calls. Default: 65,536.
     uint64_t batch_rows = 65'536;
   };
 
-  // Returns FailedPrecondition if host memory takes the place of the device,
-  // and InvalidArgument for what is wrong with slots or options.
+  // Returns FailedPrecondition if `device` works in host memory, and
+  // InvalidArgument for invalid slots or options.
   static absl::StatusOr<std::unique_ptr<HashTable>> Make(
       CudaDevice* device, Source* source, std::vector<Slot> slots,
       Options options);

@@ -29,7 +29,7 @@ constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 30;
 constexpr int kMinRingSlots = 2;
 constexpr int kMaxRingSlots = 4;
 
-// A device that is there.
+// A CUDA device that exists.
 class Gpu final : public CudaDevice {
  public:
   explicit Gpu(std::unique_ptr<DeviceContext> context)
@@ -108,9 +108,10 @@ absl::Status CheckOptions(const CudaDevice::Options& options) {
   return absl::OkStatus();
 }
 
-// Whether a count of devices failed because the machine has none, and not
-// because they do not work: then a trainer may hold memory of theirs. A driver
-// that is there and too old has a version.
+// Returns whether counting the devices failed because the machine has none. If
+// devices exist but do not work, a trainer may own memory on them, and host
+// memory must not replace it. A driver that is installed but too old reports a
+// version.
 bool IsWithoutDevice(cudaError_t error) {
   int version = 0;
   if (error == cudaErrorInsufficientDriver) {
@@ -121,7 +122,7 @@ bool IsWithoutDevice(cudaError_t error) {
   return error == cudaErrorNoDevice || error == cudaErrorStubLibrary;
 }
 
-// Returns a device whose memory is host memory, and says so.
+// Logs that there is no device, and returns one that works in host memory.
 absl::StatusOr<std::unique_ptr<CudaDevice>> WithoutDevice(
     const CudaDevice::Options& options, absl::string_view why) {
   if (options.required) {
@@ -140,13 +141,13 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> WithoutDevice(
   return internal::NewHostBackend();
 }
 
-// A first save then waits for no kernel to be loaded, and a device for which
-// none was compiled is an error at once.
+// Loads the kernels when the device is opened, so that the first save does not
+// wait for this, and a device that they were not compiled for is an error here.
 absl::Status LoadKernels(const DeviceContext& context) {
   CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, context.Enter());
   const std::string what =
       absl::StrCat("loading the kernels for cuda:", context.device(),
-                   ", which are those of CMAKE_CUDA_ARCHITECTURES");
+                   ", compiled for CMAKE_CUDA_ARCHITECTURES");
   CKPTDB_RETURN_IF_ERROR(CudaStatus(internal::LoadRowKernels(), what));
   return CudaStatus(internal::LoadTensorKernels(), what);
 }
@@ -160,7 +161,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open() {
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(
     const Options& options) {
   CKPTDB_RETURN_IF_ERROR(CheckOptions(options));
-  int count = 0;  // stays as it is without a driver
+  int count = 0;  // remains 0 without a driver
   const cudaError_t error = cudaGetDeviceCount(&count);
   const absl::Status counted = CudaStatus(error, "cudaGetDeviceCount");
   if (IsWithoutDevice(error)) return WithoutDevice(options, counted.message());

@@ -1,4 +1,4 @@
-// The launch and the loading of kernels; internal to cuda/.
+// Launching and loading kernels; internal to cuda/.
 //
 //   return Launch(ScaleRows, blocks, kThreads, stream, rows, count, 0.5F);
 #ifndef CKPTDB_CUDA_KERNELS_LAUNCH_H_
@@ -11,9 +11,9 @@
 
 namespace ckptdb::internal {
 
-// Puts a kernel on a stream. Returns the error of this launch alone: what the
-// brackets of a launch leave for cudaGetLastError may be an error of a call of
-// the trainer's before, such as cudaErrorNotReady of an event.
+// Launches a kernel on a stream. Returns the error of this launch only: after a
+// <<<>>> launch, cudaGetLastError may return an error of an earlier call of the
+// trainer, such as cudaErrorNotReady from querying an event.
 template <typename... Parameters>
 cudaError_t Launch(void (*kernel)(Parameters...), uint32_t blocks,
                    uint32_t threads, cudaStream_t stream,
@@ -23,9 +23,9 @@ cudaError_t Launch(void (*kernel)(Parameters...), uint32_t blocks,
                           stream);
 }
 
-// Loads kernels, which the runtime does at their first launch otherwise, and
-// may then wait for the device. Returns cudaErrorNoKernelImageForDevice if they
-// were compiled for other devices.
+// Loads kernels. Otherwise the runtime loads each at its first launch, and may
+// then wait for the device. Returns cudaErrorNoKernelImageForDevice if they
+// were not compiled for the current device.
 template <typename... Kernels>
 cudaError_t Load(Kernels*... kernels) {
   cudaError_t error = cudaSuccess;

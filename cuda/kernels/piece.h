@@ -1,6 +1,6 @@
-// Pieces of tensors, how they are packed one after the other and put back, and
-// their digests; internal to cuda/. A kernel gives each piece to a block of
-// threads and each lane of it to one of them.
+// Pieces of tensors: packing and unpacking them, and their digests; internal to
+// cuda/. A kernel assigns each piece to a thread block and each lane to a
+// thread.
 #ifndef CKPTDB_CUDA_KERNELS_PIECE_H_
 #define CKPTDB_CUDA_KERNELS_PIECE_H_
 
@@ -11,20 +11,20 @@
 
 namespace ckptdb::internal {
 
-// It is large enough to keep a block of threads busy, and small enough for a
-// tensor to have work for many blocks.
+// Large enough to keep a thread block busy, small enough for a tensor to fill
+// many blocks.
 inline constexpr uint64_t kMaxPieceBytes = uint64_t{1} << 20;
 
-// A stretch of the bytes of a tensor, in row-major order, and its place in a
-// packed buffer, which is a multiple of kLaneBytes. There it has whole lanes,
-// of which the last one ends with zeros.
+// A range of a tensor's bytes in row-major order, and its place in a packed
+// buffer, a multiple of kLaneBytes. In the buffer it has whole lanes, and the
+// last one is padded with zeros.
 struct TensorPiece {
   char* tensor = nullptr;
   uint64_t first = 0;
   uint64_t bytes = 0;  // at least 1, at most kMaxPieceBytes
   uint64_t packed = 0;
-  // Rows that lie apart: their bytes, and those from one to the next. If
-  // stride_bytes is 0, the tensor is contiguous.
+  // For rows that are not adjacent: the bytes of a row, and from one row to the
+  // next. stride_bytes 0: the tensor is contiguous.
   uint64_t row_bytes = 0;
   uint64_t stride_bytes = 0;
 };
@@ -33,8 +33,8 @@ CKPTDB_HOST_DEVICE inline uint64_t LanesOf(const TensorPiece& piece) {
   return (piece.bytes + kLaneBytes - 1) / kLaneBytes;
 }
 
-// Returns the most bytes, up to 16, that can be moved at once: what divides
-// every address, and of rows that lie apart every length as well.
+// Returns the most bytes, up to 16, that can be moved at once: they divide
+// every address and, for rows that are not adjacent, every length.
 CKPTDB_HOST_DEVICE inline uint32_t UnitOf(const TensorPiece& piece) {
   uint64_t all =
       reinterpret_cast<uintptr_t>(piece.tensor) | piece.first | kLaneBytes;
@@ -44,7 +44,7 @@ CKPTDB_HOST_DEVICE inline uint32_t UnitOf(const TensorPiece& piece) {
   return static_cast<uint32_t>(all & (~all + 1));
 }
 
-// Returns where a byte of the tensor is.
+// Returns the address of a byte of the tensor.
 CKPTDB_HOST_DEVICE inline char* AddressOf(const TensorPiece& piece,
                                           uint64_t byte) {
   if (piece.stride_bytes == 0) return piece.tensor + byte;
@@ -52,15 +52,15 @@ CKPTDB_HOST_DEVICE inline char* AddressOf(const TensorPiece& piece,
          byte % piece.row_bytes;
 }
 
-// Returns how many bytes of a piece are in its lane `lane`.
+// Returns the number of bytes of a piece in its lane `lane`.
 CKPTDB_HOST_DEVICE inline uint32_t BytesOfLane(const TensorPiece& piece,
                                                uint64_t lane) {
   const uint64_t left = piece.bytes - lane * kLaneBytes;
   return static_cast<uint32_t>(left < kLaneBytes ? left : kLaneBytes);
 }
 
-// Reads a lane of a tensor; kUnit is UnitOf the piece. Rows that lie apart have
-// whole units, and a contiguous piece may end within one.
+// Reads a lane of a tensor; kUnit is UnitOf the piece. Rows that are not
+// adjacent consist of whole units; a contiguous piece may end within one.
 template <uint32_t kUnit>
 CKPTDB_HOST_DEVICE inline Lane ReadLane(const TensorPiece& piece,
                                         uint64_t lane) {
@@ -91,14 +91,14 @@ CKPTDB_HOST_DEVICE inline void WriteLane(const TensorPiece& piece,
   }
 }
 
-// The digest of a piece is the sum of its lanes, each mixed with its place in
-// the buffer.
+// A piece's digest is the sum of its lanes, each mixed with its place in the
+// buffer.
 CKPTDB_HOST_DEVICE inline uint64_t MixLane(const TensorPiece& piece,
                                            uint64_t lane, const Lane& value) {
   return MixLane(piece.packed / kLaneBytes + lane, value);
 }
 
-// Packs a piece. What is beyond it in its last lane is zero.
+// Packs a piece, and pads its last lane with zeros.
 struct PackPiece {
   using Buffer = char*;
 
@@ -109,7 +109,7 @@ struct PackPiece {
   CKPTDB_HOST_DEVICE Lane Read(uint64_t lane) const {
     return ReadLane<kUnit>(piece, lane);
   }
-  // Returns what the lane adds to the digest.
+  // Returns the lane's term of the digest.
   template <uint32_t kUnit>
   CKPTDB_HOST_DEVICE uint64_t Write(uint64_t lane, const Lane& value) const {
     WritePiece(value, packed + piece.packed + lane * kLaneBytes);
@@ -117,7 +117,7 @@ struct PackPiece {
   }
 };
 
-// Puts a piece back. What is beyond it in its last lane is taken for zero.
+// Unpacks a piece. The padding of its last lane counts as zeros.
 struct UnpackPiece {
   using Buffer = const char*;
 
@@ -156,8 +156,7 @@ CKPTDB_HOST_DEVICE inline void WithUnit(const TensorPiece& piece,
   }
 }
 
-// Returns the digest of a piece whose bytes are in host memory, one after the
-// other.
+// Returns the digest of a piece whose bytes are contiguous in host memory.
 uint64_t DigestOf(const TensorPiece& piece, const char* bytes);
 
 }  // namespace ckptdb::internal

@@ -9,8 +9,8 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarpThreads = 32;
-// Marking is short, and stands in the trainer's own stream: it may take all of
-// the device.
+// Marking is short and runs on the trainer's stream, so it may use the whole
+// device.
 constexpr uint64_t kMarkBlocks = 4096;
 
 __device__ uint64_t ThreadNumber() {
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) CopyLanes(Copy copy) {
       copy.digest);
 }
 
-// Adds up what all threads of a warp have found, and adds it to `found`.
+// Adds up the findings of all threads of a warp, and adds the sum to `found`.
 __device__ void AddFound(CodesFound mine, CodesFound* found) {
   for (uint32_t half = kWarpThreads / 2; half > 0; half /= 2) {
     mine.Add({__shfl_down_sync(~0U, mine.error, half),
@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(kThreads) EncodeBf16Lanes(EncodeBf16Rows to) {
   AddFound(found, to.found);
 }
 
-// A row has `parts` threads of one warp, which exchange its range. All threads
-// of a warp go through the loop equally often, as all take part in that.
+// `parts` threads of one warp share a row and exchange its range. All threads
+// of a warp run the loop equally often, because all take part in the exchange.
 template <uint32_t kAlignment>
 __global__ void __launch_bounds__(kThreads)
     EncodeInt8Groups(EncodeInt8Rows to, uint32_t parts) {
@@ -130,7 +130,7 @@ cudaError_t LaunchCopy(const Copy& copy, uint64_t most_lanes,
   });
 }
 
-// One block a tile, one thread a word.
+// One block per tile, one thread per word.
 template <typename Take>
 __global__ void __launch_bounds__(kTileWords)
     TakeTiles(Take take, uint64_t words, uint32_t* tiles) {
@@ -144,8 +144,8 @@ __global__ void __launch_bounds__(kTileWords)
   if (threadIdx.x == 0) tiles[blockIdx.x] = rows;
 }
 
-// Turns the number of each thread of a block into the sum of it and those of
-// the threads before it. All threads of the block call it.
+// Returns the sum of this thread's number and those of the threads before it in
+// the block. All threads of the block call it.
 __device__ uint32_t SumBefore(uint32_t mine, uint32_t (*sums)[kTileWords]) {
   uint32_t now = 0;
   sums[now][threadIdx.x] = mine;
@@ -158,7 +158,7 @@ __device__ uint32_t SumBefore(uint32_t mine, uint32_t (*sums)[kTileWords]) {
   return sums[now][threadIdx.x];
 }
 
-// Turns the counts of the tiles into where each begins. One block does it.
+// Turns the counts of the tiles into offsets. Runs as one block.
 __global__ void __launch_bounds__(kTileWords)
     PlaceTiles(uint32_t* tiles, uint64_t tile_count, uint64_t* total) {
   __shared__ uint32_t sums[2][kTileWords];

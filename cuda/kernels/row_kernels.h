@@ -1,6 +1,6 @@
-// The kernels on rows in device memory; internal to cuda/. Each call puts work
-// on a stream and returns at once, with cudaSuccess or the error of the launch.
-// What a pointer points to is in device memory and stays until the work has
+// Kernels on rows in device memory; internal to cuda/. Each call queues work on
+// a stream and returns at once, with cudaSuccess or the launch's error. All
+// pointers are to device memory, which must stay valid until the work has
 // ended.
 #ifndef CKPTDB_CUDA_KERNELS_ROW_KERNELS_H_
 #define CKPTDB_CUDA_KERNELS_ROW_KERNELS_H_
@@ -14,21 +14,21 @@
 
 namespace ckptdb::internal {
 
-// Loads all of them, for the current device.
+// Loads all row kernels for the current device.
 cudaError_t LoadRowKernels();
 
 cudaError_t LaunchMarkRows(const MarkRows<int32_t>& marks, cudaStream_t stream);
 cudaError_t LaunchMarkRows(const MarkRows<int64_t>& marks, cudaStream_t stream);
 
-// Makes the set of the rows that were marked, or of all. `tiles` has
-// MarkTiles(rows) numbers, for LaunchListRows, and `count` is set to the number
-// of rows.
+// Make the set of the marked rows, or of all rows. `tiles` holds
+// MarkTiles(rows) numbers for LaunchListRows; `count` is set to the number of
+// rows.
 cudaError_t LaunchTakeMarks(const TakeMarks& marks, uint32_t* tiles,
                             uint64_t* count, cudaStream_t stream);
 cudaError_t LaunchTakeAll(const TakeAll& all, uint32_t* tiles, uint64_t* count,
                           cudaStream_t stream);
-// Writes the rows of a set that was taken to `rows`, in ascending order, once
-// the host knows how many there are and has memory for them.
+// Writes the rows of a set to `rows`, in ascending order. Called when the host
+// has read their count and allocated memory for them.
 cudaError_t LaunchListRows(const uint32_t* taken, uint64_t table_rows,
                            const uint32_t* tiles, uint32_t* rows,
                            cudaStream_t stream);

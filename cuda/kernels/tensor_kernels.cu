@@ -7,13 +7,13 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 
-// Adds up what the threads of a block have. Thread 0 returns the sum.
+// Adds up the values of a block's threads. Thread 0 returns the sum.
 __device__ uint64_t SumOfBlock(uint64_t value) {
   __shared__ uint64_t warps[kThreads / 32];
   for (int other = 16; other > 0; other /= 2) {
     value += __shfl_down_sync(0xffffffff, value, other);
   }
-  __syncthreads();  // the sum before has been read
+  __syncthreads();  // all have read the previous sum
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
   __syncthreads();
   uint64_t sum = 0;
@@ -23,7 +23,7 @@ __device__ uint64_t SumOfBlock(uint64_t value) {
   return sum;
 }
 
-// A block takes every so many pieces. Move is PackPiece or UnpackPiece.
+// Blocks take pieces in turn. Move is PackPiece or UnpackPiece.
 template <typename Move>
 __global__ void __launch_bounds__(kThreads)
     MovePieces(const TensorPiece* pieces, uint64_t count,

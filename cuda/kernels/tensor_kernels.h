@@ -12,12 +12,12 @@
 
 namespace ckptdb::internal {
 
-// Loads both, for the current device.
+// Loads both kernels for the current device.
 cudaError_t LoadTensorKernels();
 
 // Queue on `stream` the packing of `count` pieces, at least 1, into `packed`,
-// and the opposite; digests[i] is that of pieces[i], of what went to the buffer
-// and of what came from it. All memory is the device's.
+// or their unpacking. digests[i] is set to the digest of pieces[i], computed
+// from the packed bytes. All memory is on the device.
 cudaError_t LaunchPack(const TensorPiece* pieces, uint64_t count, char* packed,
                        uint64_t* digests, cudaStream_t stream);
 cudaError_t LaunchUnpack(const TensorPiece* pieces, uint64_t count,

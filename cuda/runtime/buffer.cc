@@ -54,7 +54,7 @@ absl::StatusOr<uint64_t> BytesOfRows(absl::string_view what, uint64_t rows,
       (rows > 1 && (kMost - row_bytes) / (rows - 1) < stride_bytes)) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, " has ", rows, " rows with stride_bytes ",
-                     stride_bytes, ", which go beyond ", kMost, " bytes"));
+                     stride_bytes, ", which extend beyond ", kMost, " bytes"));
   }
   return (rows - 1) * stride_bytes + row_bytes;
 }

@@ -1,7 +1,7 @@
-// Memory of a device, and host memory that it copies to, which ends with its
-// owner; internal to cuda/.
+// Device memory, and host memory that it copies to, freed with its owner;
+// internal to cuda/.
 //
-// What is in flight to or from a buffer is waited for before it goes.
+// Wait for all copies to or from a buffer before destroying it.
 #ifndef CKPTDB_CUDA_RUNTIME_BUFFER_H_
 #define CKPTDB_CUDA_RUNTIME_BUFFER_H_
 
@@ -17,8 +17,8 @@
 
 namespace ckptdb::internal {
 
-// Memory of the current context's device. `what` names it in errors:
-// ResourceExhausted has the bytes that were asked for.
+// Memory on the current context's device. `what` names it in errors;
+// ResourceExhausted includes the requested bytes.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -36,7 +36,7 @@ class DeviceBuffer {
   std::unique_ptr<char, DestroyIn<cudaFree>> memory_;
 };
 
-// Host memory that stays where it is for copies of any device.
+// Pinned host memory for copies to and from any device.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
@@ -54,21 +54,22 @@ class PinnedBuffer {
   std::unique_ptr<char, DestroyIn<cudaFreeHost>> memory_;
 };
 
-// Returns whether the bytes of `memory` at both ends are host memory that
-// copies reach directly.
+// Returns whether the first and the last byte of `memory` are pinned, so that
+// copies can reach it directly.
 bool IsPinned(const char* memory, uint64_t bytes);
 
-// Returns the bytes from the first to the last of rows, which are at least one
-// and lie `stride_bytes` apart; InvalidArgument if rows overlap or the bytes go
-// beyond 2^63 - 1. `what` names the rows in errors.
+// Returns the number of bytes from the start of the first row to the end of the
+// last. There is at least one row, and rows are `stride_bytes` apart. Returns
+// InvalidArgument if rows overlap or extend beyond 2^63 - 1 bytes. `what` names
+// the rows in errors.
 absl::StatusOr<uint64_t> BytesOfRows(absl::string_view what, uint64_t rows,
                                      uint64_t row_bytes, uint64_t stride_bytes);
-// Returns InvalidArgument unless `memory` is the device's at both ends, or has
-// no bytes. Called on the device.
+// Returns InvalidArgument unless the first and the last byte of `memory` are on
+// `device`, or it is empty. Call it with `device` current.
 absl::Status CheckMemory(absl::string_view what, const void* memory,
                          uint64_t bytes, int device);
 
-// Queue a copy of `bytes` on `stream`. Host memory is pinned.
+// Queue a copy of `bytes` on `stream`. Host memory must be pinned.
 absl::Status CopyToHost(char* to, const char* from, uint64_t bytes,
                         cudaStream_t stream);
 absl::Status CopyToDevice(char* to, const char* from, uint64_t bytes,

@@ -1,9 +1,8 @@
-// Buffers that are used again; internal to cuda/.
+// A pool of reusable buffers; internal to cuda/.
 //
-// To allocate memory of a device, or host memory for its copies, makes the
-// device wait for all that is queued. So the first saves allocate, and later
-// ones find what those have given back. A buffer has up to an eighth more than
-// was asked for.
+// Allocating device memory, or pinned host memory, makes the device wait for
+// all queued work. So the first saves allocate, and later saves reuse their
+// buffers. A buffer may be up to an eighth larger than requested.
 #ifndef CKPTDB_CUDA_RUNTIME_BUFFER_POOL_H_
 #define CKPTDB_CUDA_RUNTIME_BUFFER_POOL_H_
 
@@ -22,12 +21,12 @@
 
 namespace ckptdb::internal {
 
-// A pool of DeviceBuffer or PinnedBuffer. Thread-safe. It outlives its loans.
+// A pool of DeviceBuffer or PinnedBuffer. Thread-safe. Must outlive its loans.
 template <typename Buffer>
 class BufferPool {
  public:
-  // A buffer that goes back to its pool. Nothing that is queued refers to it
-  // then.
+  // A buffer that returns to its pool when destroyed. No queued work may refer
+  // to it then.
   class Loan {
    public:
     Loan() = default;
@@ -53,23 +52,22 @@ class BufferPool {
     Buffer buffer_;
   };
 
-  // `what` names the buffers in errors. All of them together have at most
-  // `max_bytes`.
+  // `what` names the buffers in errors. Together they have at most `max_bytes`.
   BufferPool(const char* what, uint64_t max_bytes)
       : what_(what), max_bytes_(max_bytes) {}
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
   uint64_t max_bytes() const { return max_bytes_; }
-  // Returns how many bytes could be lent now, in one buffer.
+  // Returns the size of the largest buffer that could be lent now.
   uint64_t free_bytes() const {
     const MutexLock lock(&mutex_);
     return max_bytes_ - lent_bytes_;
   }
 
-  // Returns a buffer of at least so many bytes, not set. Returns
-  // ResourceExhausted if the pool would have more than max_bytes, or the device
-  // has no such memory. Called on the device of the pool.
+  // Returns an uninitialized buffer of at least `bytes`. Returns
+  // ResourceExhausted if the pool would exceed max_bytes or the device is out
+  // of memory. Call it with the pool's device current.
   absl::StatusOr<Loan> Take(uint64_t bytes) {
     const MutexLock lock(&mutex_);
     const auto fits = std::find_if(
@@ -85,16 +83,17 @@ class BufferPool {
     const uint64_t left = max_bytes_ - lent_bytes_;
     if (RoundUp(bytes, kGrain) > left) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(what_, ": ", bytes, " bytes are needed, and ", left,
-                       " of at most ", max_bytes_, " are left"));
+          absl::StrCat(what_, ": needs ", bytes, " bytes, but only ", left,
+                       " of ", max_bytes_, " are free"));
     }
-    // What grows a little from save to save still finds room in what is kept.
+    // Round up, so that a request that grows a little from save to save still
+    // fits in a kept buffer.
     const uint64_t whole =
         std::min(RoundUp(bytes, std::max(kGrain, std::bit_floor(bytes) / 8)),
                  left / kGrain * kGrain);
-    // What is kept is too small. The largest one makes way, so that there are
-    // never more buffers than were lent at once, and all where they are in the
-    // way.
+    // All kept buffers are too small. Free the largest, so that there are never
+    // more buffers than were lent at once, and free all if they would exceed
+    // the limit.
     if (!kept_.empty()) {
       kept_bytes_ -= kept_.back().bytes();
       kept_.pop_back();
@@ -115,7 +114,7 @@ class BufferPool {
     return (bytes + step - 1) / step * step;
   }
 
-  // The smallest is found first.
+  // Keeps buffers sorted, so that Take finds the smallest that fits.
   void Return(Buffer buffer) {
     const MutexLock lock(&mutex_);
     lent_bytes_ -= buffer.bytes();
@@ -131,7 +130,7 @@ class BufferPool {
   mutable Mutex mutex_;
   uint64_t lent_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t kept_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<Buffer> kept_ ABSL_GUARDED_BY(mutex_);  // by size
+  std::vector<Buffer> kept_ ABSL_GUARDED_BY(mutex_);  // sorted by size
 };
 
 }  // namespace ckptdb::internal

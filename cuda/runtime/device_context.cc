@@ -8,8 +8,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// A ring for each call under way, of which a process has few, and at least what
-// a restore of a table takes with many threads.
+// One ring for each concurrent call, of which a process has few; enough for a
+// table's restore with many threads.
 constexpr uint64_t kMaxRings = 8;
 constexpr uint64_t kLeastWindows = uint64_t{256} << 20;
 
@@ -35,7 +35,7 @@ DeviceContext::DeviceContext(int device, const DeviceLimits& limits,
       primary_(std::move(primary)),
       side_(std::move(side)),
       copies_(std::move(copies)),
-      staging_("state that is set aside (CudaDevice::Options::staging_bytes)",
+      staging_("captured state (CudaDevice::Options::staging_bytes)",
                limits.staging_bytes),
       windows_(
           "state that passes through the device (CudaDevice::Options::"

@@ -1,4 +1,4 @@
-// What all saves and restores of one device share; internal to cuda/.
+// State shared by all saves and restores of one device; internal to cuda/.
 #ifndef CKPTDB_CUDA_RUNTIME_DEVICE_CONTEXT_H_
 #define CKPTDB_CUDA_RUNTIME_DEVICE_CONTEXT_H_
 
@@ -19,9 +19,9 @@ using DevicePool = BufferPool<DeviceBuffer>;
 using PinnedPool = BufferPool<PinnedBuffer>;
 
 struct DeviceLimits {
-  // The memory of the device in which state is set aside.
+  // The device memory for captured state.
   uint64_t staging_bytes = 0;
-  // A copy between device and host, and how many of them are under way.
+  // The size of a copy between device and host, and how many are in flight.
   uint64_t chunk_bytes = 0;
   int ring_slots = 0;
 
@@ -30,8 +30,8 @@ struct DeviceLimits {
   }
 };
 
-// Made and destroyed by the owner of the device; its streams and pools may be
-// used by any thread. It goes after all that was taken from its pools.
+// Created and destroyed by the device's owner; any thread may use its streams
+// and pools. Must outlive all loans from its pools.
 class DeviceContext {
  public:
   static absl::StatusOr<std::unique_ptr<DeviceContext>> Create(
@@ -43,21 +43,21 @@ class DeviceContext {
   int device() const { return device_; }
   const DeviceLimits& limits() const { return limits_; }
 
-  // Makes the device that of the calling thread.
+  // Makes the device current on the calling thread.
   absl::StatusOr<DeviceScope> Enter() const {
     return DeviceScope::Enter(primary_.get());
   }
-  // The stream on which state is set aside, behind the trainer's, and the one
-  // on which it is copied to and from the host.
+  // The stream on which state is captured, after the trainer's work, and the
+  // stream of copies to and from the host.
   cudaStream_t side() const { return side_.get(); }
   cudaStream_t copies() const { return copies_.get(); }
-  // Waits for both, on any thread.
+  // Waits for both streams. Any thread may call it.
   absl::Status Synchronize() const;
 
-  // What is set aside for saves that are under way.
+  // State captured for saves in progress.
   DevicePool& staging() { return staging_; }
-  // What passes through: of restores, and of saves of what does not fit into
-  // staging. A ring at a time, for each call that is under way.
+  // State that passes through: in restores, and in saves when it does not fit
+  // in staging. One ring for each call in progress.
   DevicePool& windows() { return windows_; }
   PinnedPool& pinned() { return pinned_; }
 
@@ -75,8 +75,8 @@ class DeviceContext {
   PinnedPool pinned_;
 };
 
-// Waits for a stream before what is queued on it loses its memory, on any way
-// out.
+// On destruction, waits for a stream, so that the memory of its queued work can
+// be freed on every path out of a function.
 class WaitForStream {
  public:
   explicit WaitForStream(cudaStream_t stream) : stream_(stream) {}
@@ -87,7 +87,7 @@ class WaitForStream {
     CudaStatus(cudaStreamSynchronize(stream_), "cudaStreamSynchronize")
         .IgnoreError();
   }
-  // There is nothing to wait for any more.
+  // Cancels the wait: nothing is queued any more.
   void Dismiss() { waits_ = false; }
 
  private:

@@ -18,7 +18,7 @@ struct Driver {
   decltype(&cuCtxPopCurrent) pop = nullptr;
 };
 
-// The calls are what they were when CUDA 12.0 had them.
+// The driver calls as CUDA 12.0 defines them.
 template <typename Call>
 absl::Status Find(const char* name, Call* call) {
   constexpr unsigned int kVersion = 12000;
@@ -29,8 +29,9 @@ absl::Status Find(const char* name, Call* call) {
                                                   cudaEnableDefault, &result),
                  absl::StrCat("cudaGetDriverEntryPointByVersion of ", name)));
   if (found == nullptr || result != cudaDriverEntryPointSuccess) {
-    return absl::UnavailableError(absl::StrCat("the CUDA driver has no ", name,
-                                               " of version ", kVersion));
+    return absl::UnavailableError(absl::StrCat("the CUDA driver lacks ", name,
+                                               " of version ", kVersion,
+                                               "; install a newer driver"));
   }
   *call = reinterpret_cast<Call>(found);
   return absl::OkStatus();
@@ -47,14 +48,14 @@ absl::StatusOr<Driver> FindDriver() {
   return driver;
 }
 
-// The driver of the process; null before the first context was retained.
+// The process's driver; null until the first context is retained.
 std::atomic<const Driver*>& LoadedDriver() {
   static std::atomic<const Driver*> driver = nullptr;
   return driver;
 }
 
-// Finds the driver the first time. It stays for the process, as scopes may end
-// at any time.
+// Finds the driver on the first call. It is never unloaded, because scopes may
+// end at any time.
 absl::StatusOr<const Driver*> LoadDriver() {
   std::atomic<const Driver*>& loaded = LoadedDriver();
   if (loaded == nullptr) {

@@ -1,18 +1,18 @@
-// The context of a device in which a thread works; internal to cuda/.
+// The device context in which a thread works; internal to cuda/.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(PrimaryContext context, PrimaryContext::Retain(3));
 //   CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope,
 //                           DeviceScope::Enter(context.get()));
-//   ...  // calls of the runtime are of device 3
+//   ...  // runtime calls use device 3
 //
-// The runtime takes a thread that has never used a device for one of device 0,
-// and makes a context there with almost any call: some hundred MiB, once for
-// each rank of a host. To go back by cudaSetDevice would do so, too. So a scope
-// puts a context on the stack that the driver keeps for each thread, which the
-// runtime then uses, and takes it off again.
+// A thread that has never used a device is on device 0, and almost any runtime
+// call creates a context there: a few hundred MiB, for each rank on a host.
+// Restoring the device with cudaSetDevice would do the same. So a scope pushes
+// a context on the driver's stack of contexts for the thread, which the runtime
+// then uses, and pops it when it ends.
 //
-// The calls of the driver are found through the runtime, as ckptdb::cuda does
-// not link it: a program starts on machines that have none.
+// The driver calls are looked up through the runtime, because ckptdb::cuda does
+// not link the driver: programs also start on machines without one.
 #ifndef CKPTDB_CUDA_RUNTIME_DEVICE_SCOPE_H_
 #define CKPTDB_CUDA_RUNTIME_DEVICE_SCOPE_H_
 
@@ -27,12 +27,12 @@
 
 namespace ckptdb::internal {
 
-// The context of a device that the runtime uses. It stays as long as somebody
+// A device's primary context, which the runtime uses. It exists while anyone
 // retains it. Thread-safe.
 class PrimaryContext {
  public:
-  // Makes the context if there is none. Returns Unavailable if the driver lacks
-  // a call that this needs.
+  // Creates the context if necessary. Returns Unavailable if the driver lacks a
+  // required call.
   static absl::StatusOr<PrimaryContext> Retain(int device);
   PrimaryContext(PrimaryContext&& other) noexcept
       : device_(other.device_), context_(std::exchange(other.context_, {})) {}
@@ -49,17 +49,16 @@ class PrimaryContext {
   CUcontext context_ = nullptr;
 };
 
-// Returns the context of the calling thread; null: it has none.
+// Returns the calling thread's context, or null if it has none.
 CUcontext CurrentContext();
 
-// Makes a context that of the calling thread as long as it lives. Meanwhile
-// another thread may capture a stream into a graph: allocations and the like
-// are allowed here and do not end its capture. Scopes of a thread end in the
-// opposite order.
+// Makes a context current on the calling thread while the scope lives.
+// Meanwhile another thread may be capturing a stream into a graph: allocations
+// and the like are allowed in a scope and do not invalidate its capture. The
+// scopes of a thread must end in reverse order.
 class DeviceScope {
  public:
-  // A context that is the thread's already is not pushed. Null: nothing is
-  // done.
+  // Does not push a context that is current already. Does nothing for null.
   static absl::StatusOr<DeviceScope> Enter(CUcontext context);
   DeviceScope(DeviceScope&& other) noexcept
       : pushed_(std::exchange(other.pushed_, false)),
@@ -71,13 +70,13 @@ class DeviceScope {
   DeviceScope() = default;
 
   bool pushed_ = false;
-  // How the thread took captures of others before; none: that is unchanged.
+  // The thread's previous capture mode; nullopt if it was not changed.
   std::optional<cudaStreamCaptureMode> before_;
 };
 
-// Ends what a call of the runtime has made, such as kCall = cudaFree, in the
-// context in which it was made, whatever the thread is in. An error is not left
-// for the trainer to find.
+// Destroys a runtime object with kCall, such as cudaFree, in the context in
+// which it was created, whatever the thread's current context is. Clears the
+// error, so that the trainer does not see it.
 template <auto kCall>
 struct DestroyIn {
   CUcontext context = nullptr;
@@ -85,7 +84,7 @@ struct DestroyIn {
   template <typename Made>
   void operator()(Made* made) const {
     const absl::StatusOr<DeviceScope> scope = DeviceScope::Enter(context);
-    CudaStatus(kCall(made), "the end of what was made").IgnoreError();
+    CudaStatus(kCall(made), "destroying a CUDA object").IgnoreError();
   }
 };
 

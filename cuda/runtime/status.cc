@@ -38,7 +38,7 @@ absl::StatusCode CodeOf(cudaError_t error) {
 }  // namespace
 
 absl::Status CudaStatus(cudaError_t error, absl::string_view call) {
-  if (error != cudaSuccess) cudaGetLastError();  // a trainer's check finds none
+  if (error != cudaSuccess) cudaGetLastError();  // hide it from the trainer
   return DriverStatus(error, call);
 }
 

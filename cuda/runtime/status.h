@@ -12,17 +12,17 @@
 
 namespace ckptdb::internal {
 
-// Returns OK for cudaSuccess; ResourceExhausted if the device or the host has
-// no such memory; Unavailable if there is no device or driver; InvalidArgument
-// for a value that the runtime refuses; FailedPrecondition for what is not
-// allowed while a stream is captured into a graph, and for kernels that were
-// not compiled for the device; and else Internal, as after an error of a
-// kernel, which no later call of the process overcomes. `call` names the call,
-// with what it was asked for. An error is reported once: it is not left for a
-// trainer that asks the runtime for its last one.
+// Returns OK for cudaSuccess; ResourceExhausted if the device or the host is
+// out of memory; Unavailable if there is no device or driver; InvalidArgument
+// for a value that the runtime rejects; FailedPrecondition for a call that is
+// not allowed during a stream capture, and for kernels that were not compiled
+// for the device; otherwise Internal, such as for a kernel fault, after which
+// every CUDA call of the process fails. `call` names the call and its
+// arguments. The error is cleared, so that the trainer's cudaGetLastError does
+// not return it.
 absl::Status CudaStatus(cudaError_t error, absl::string_view call);
-// Does so with an error of the driver, whose errors have the numbers of the
-// runtime's and are not kept.
+// The same for the driver's errors, which have the runtime's numbers and are
+// not sticky.
 absl::Status DriverStatus(cudaError_t error, absl::string_view call);
 
 }  // namespace ckptdb::internal

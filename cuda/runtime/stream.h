@@ -1,12 +1,12 @@
-// Streams and events of CUDA that end with their owner; internal to cuda/.
+// CUDA streams and events, destroyed with their owner; internal to cuda/.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(CudaStream side, CudaStream::Create());
 //   CKPTDB_ASSIGN_OR_RETURN(CudaEvent ready, CudaEvent::Create());
 //   CKPTDB_RETURN_IF_ERROR(ready.Record(trainer));
 //   CKPTDB_RETURN_IF_ERROR(ready.Await(side.get()));
 //
-// A destructor tells nobody of errors: without a driver, or in a process that
-// ends, each call of the runtime is one.
+// Destructors ignore errors: without a driver, or while the process exits,
+// every runtime call fails.
 #ifndef CKPTDB_CUDA_RUNTIME_STREAM_H_
 #define CKPTDB_CUDA_RUNTIME_STREAM_H_
 
@@ -21,16 +21,16 @@
 
 namespace ckptdb::internal {
 
-// A stream of the current context. It waits for no other stream, the default
-// one included. It has the lowest priority: of the blocks of kernels that wait
-// for room on the device, those of a trainer's streams go first where theirs is
-// higher. A stream has the lowest by default.
+// A stream in the current context. It does not synchronize with other streams,
+// including the default stream. It has the lowest priority, so blocks from the
+// trainer's streams are scheduled first if those have a higher priority.
+// Streams have the lowest priority by default.
 class CudaStream {
  public:
   static absl::StatusOr<CudaStream> Create();
 
   cudaStream_t get() const { return stream_.get(); }
-  // Waits for all that was queued.
+  // Waits for all queued work.
   absl::Status Synchronize() const;
 
  private:
@@ -42,20 +42,19 @@ class CudaStream {
       stream_;
 };
 
-// An event of the current context, without a time. A thread that waits for it
-// takes no processor.
+// An event in the current context, without timing. A thread that waits for it
+// blocks instead of spinning.
 class CudaEvent {
  public:
   static absl::StatusOr<CudaEvent> Create();
 
   cudaEvent_t get() const { return event_.get(); }
-  // Marks the place behind what is queued on `stream`, instead of the one
-  // before.
+  // Records the work queued on `stream` so far. Replaces an earlier record.
   absl::Status Record(cudaStream_t stream) const;
-  // Work that is queued on `stream` from now on begins when what was recorded
-  // is done. Does nothing if nothing was recorded.
+  // Makes work queued on `stream` from now on wait for the recorded work. Does
+  // nothing if nothing was recorded.
   absl::Status Await(cudaStream_t stream) const;
-  // Waits until what was recorded is done, on the calling thread.
+  // Blocks the calling thread until the recorded work is done.
   absl::Status Synchronize() const;
 
  private:
@@ -66,12 +65,11 @@ class CudaEvent {
       event_;
 };
 
-// Work that is queued on `waiting` from now on begins when `event`, which is
-// the trainer's own, has come, or what is queued on the trainer's `stream` now
-// is done: `event` is recorded there. They are of the current device.
-// AwaitStream returns FailedPrecondition if the stream is being captured into a
-// graph, which then would have the save in it; of an event that cannot be
-// asked.
+// Make work that is queued on `waiting` from now on wait for the trainer's
+// `event`, or for the work queued on the trainer's `stream` so far, by
+// recording `event` there. All belong to the current device. AwaitStream
+// returns FailedPrecondition if the stream is being captured into a graph,
+// which would then contain the save. AwaitEvent cannot detect this.
 absl::Status AwaitEvent(cudaStream_t waiting, cudaEvent_t event);
 absl::Status AwaitStream(cudaStream_t waiting, cudaStream_t stream,
                          const CudaEvent& event);

@@ -18,7 +18,7 @@ absl::Status Zero(const DeviceBuffer& buffer, uint64_t bytes,
                     "cudaMemsetAsync of the marks of a table");
 }
 
-// An id that was erased and is there again is only upserted.
+// An id that was erased and then inserted again is reported only as upserted.
 void DropUpserted(ChangeTracker::Changes* changes) {
   if (changes->erased.empty()) return;
   const absl::flat_hash_set<int64_t> erased(changes->erased.begin(),
@@ -46,7 +46,8 @@ absl::StatusOr<std::unique_ptr<DeviceMarks>> DeviceMarks::Make(
                           RowLister::Make(context, table));
   CKPTDB_ASSIGN_OR_RETURN(CudaEvent ready, CudaEvent::Create());
   CKPTDB_RETURN_IF_ERROR(Zero(marked, bytes, context->side()));
-  // The first mark comes on the trainer's stream, which waits for nothing.
+  // The first mark runs on the trainer's stream, which does not wait for the
+  // side stream.
   CKPTDB_RETURN_IF_ERROR(context->Synchronize());
   return std::unique_ptr<DeviceMarks>(
       new DeviceMarks(context, table, erased, std::move(marked),
@@ -65,8 +66,8 @@ DeviceMarks::DeviceMarks(DeviceContext* context, const TableRows* table,
       ready_(std::move(ready)) {}
 
 DeviceMarks::~DeviceMarks() {
-  // Marks may be queued on the trainer's stream, and what is behind them on
-  // that of the context.
+  // Marks may still be queued on the trainer's stream, and work after them on
+  // the context's streams.
   const absl::StatusOr<DeviceScope> scope = context_->Enter();
   const WaitForStream wait(table_.stream);
   context_->Synchronize().IgnoreError();
@@ -80,7 +81,7 @@ MarkWordsView DeviceMarks::view() const {
   return {reinterpret_cast<uint32_t*>(marked_.get()), table_.rows};
 }
 
-// It waits for no save that takes the marks meanwhile.
+// Takes no lock, so it does not wait for a save that is taking the marks.
 template <typename Row>
 absl::Status DeviceMarks::Mark(const Row* rows, uint64_t count) {
   const auto launch = [&]() -> absl::Status {
@@ -92,7 +93,7 @@ absl::Status DeviceMarks::Mark(const Row* rows, uint64_t count) {
   absl::Status launched = launch();
   if (launched.ok()) return launched;
   const MutexLock lock(&mutex_);
-  LoseAll("marks of rows could not be made");
+  LoseAll("marking rows failed");
   return launched;
 }
 
@@ -129,7 +130,7 @@ absl::StatusOr<ChangeTracker::Consumer> DeviceMarks::AddConsumer(
 absl::Status DeviceMarks::RemoveConsumer(Consumer consumer) {
   const MutexLock lock(&mutex_);
   CKPTDB_RETURN_IF_ERROR(erased_.RemoveConsumer(consumer));
-  // Its memory may be in use by what another one has queued.
+  // Another consumer's queued work may still use its memory.
   context_->Synchronize().IgnoreError();
   waiting_.erase(consumer.value);
   return absl::OkStatus();
@@ -145,8 +146,8 @@ absl::StatusOr<ChangeTracker::Changes> DeviceMarks::Take(Consumer consumer) {
   return taken;
 }
 
-// What was queued on the trainer's stream before comes before what is queued on
-// the side stream from now on.
+// Makes work queued on the side stream from now on wait for the work queued on
+// the trainer's stream so far.
 absl::Status DeviceMarks::AwaitTrainerLocked() {
   return AwaitStream(context_->side(), table_.stream, ready_);
 }
@@ -205,15 +206,13 @@ absl::Status DeviceMarks::ListTaken(Waiting* waiting, Taken* taken,
 absl::Status DeviceMarks::CheckReport() {
   const MarkReport report = lister_->reported();
   if (report.out_of_range == 0) return absl::OkStatus();
-  LoseAll("rows were marked that the table does not have");
+  LoseAll("row numbers out of range were marked");
   CKPTDB_RETURN_IF_ERROR(lister_->ClearReport());
   return absl::OutOfRangeError(absl::StrCat(
-      report.out_of_range,
-      " marks are of rows that the table does not have, "
-      "such as row ",
-      static_cast<int64_t>(report.example), "; it has ", table_.rows,
-      " rows. What they were meant for is not known, so the next save of the "
-      "table is whole"));
+      report.out_of_range, " marked row numbers are out of range, such as ",
+      static_cast<int64_t>(report.example), "; the table has ", table_.rows,
+      " rows. Rows that were meant may be unmarked, so the next save of the "
+      "table is full"));
 }
 
 void DeviceMarks::GiveBack(const RowLister::Set& set, Waiting* waiting) {
@@ -224,15 +223,14 @@ void DeviceMarks::GiveBack(const RowLister::Set& set, Waiting* waiting) {
       CudaStatus(LaunchReturnMarks(marks, context_->side()),
                  "the kernel that returns marks");
   if (given.ok()) return;
-  waiting->lost =
-      absl::StrCat("marks could not be given back: ", given.ToString());
+  waiting->lost = absl::StrCat("returning marks failed: ", given.ToString());
 }
 
 void DeviceMarks::LoseAll(absl::string_view reason) {
   for (auto& [id, waiting] : waiting_) waiting.lost = std::string(reason);
 }
 
-// A set that is gone was saved.
+// A set whose key has expired was saved.
 void DeviceMarks::ForgetSaved() {
   std::erase_if(taken_, [](const Taken& each) { return each.key.expired(); });
 }
@@ -244,7 +242,7 @@ absl::Status DeviceMarks::Return(Consumer consumer, Changes&& changes) {
   changes.upserted.clear();
   absl::Status returned = erased_.Return(consumer, std::move(changes));
   if (!returned.ok()) {
-    // What is refused stays with its caller.
+    // A rejected set stays with the caller.
     changes.upserted = std::move(upserted);  // NOLINT(bugprone-use-after-move)
     return returned;
   }
@@ -257,7 +255,7 @@ absl::Status DeviceMarks::Return(Consumer consumer, Changes&& changes) {
   if (scope.ok()) {
     GiveBack(taken->set, &waiting);
   } else {
-    waiting.lost = "marks could not be given back";
+    waiting.lost = "returning marks failed";
   }
   if (!taken->lost.empty()) waiting.lost = taken->lost;
   taken_.erase(taken);

@@ -1,12 +1,13 @@
-// A tracker of the changed rows of a table in device memory; internal to cuda/.
+// Tracks the changed rows of a table in device memory; internal to cuda/.
 //
-// Marks are bits in device memory, which kernels of the trainer's stream set.
-// A Take moves them, on the side stream, to a set of each consumer, empties
-// that of its own, and brings the ids of its rows to the host. Erased ids are
-// marked on the host, in a RowTracker, whose sets these add to.
+// Marks are bits in device memory, set by kernels on the trainer's stream. Take
+// moves them, on the side stream, to one pending set for each consumer, empties
+// the set of the calling consumer, and copies the ids of its rows to the host.
+// Erased ids are tracked on the host by a RowTracker and merged into the
+// result.
 //
-// No mark is lost: what fails after marks were taken gives them back, and if
-// that fails too, the next set says that it is not complete.
+// No mark is lost: if a step fails after marks were taken, they are returned;
+// if that fails too, the next set is reported as incomplete.
 #ifndef CKPTDB_CUDA_TABLES_DEVICE_MARKS_H_
 #define CKPTDB_CUDA_TABLES_DEVICE_MARKS_H_
 
@@ -37,7 +38,7 @@ class DeviceMarks : public ChangeTracker {
  public:
   static constexpr size_t kMaxConsumers = TakeMarks::kMaxOthers + 1;
 
-  // The context and the table outlive it.
+  // The context and the table must outlive it.
   static absl::StatusOr<std::unique_ptr<DeviceMarks>> Make(
       DeviceContext* context, const TableRows* table,
       const RowTracker::Options& erased);
@@ -45,25 +46,27 @@ class DeviceMarks : public ChangeTracker {
   DeviceMarks(const DeviceMarks&) = delete;
   DeviceMarks& operator=(const DeviceMarks&) = delete;
 
-  // Queue marks of rows on the stream of the table; `rows` is device memory.
-  // After an error the next sets are not complete.
+  // Queue marks of rows on the table's stream; `rows` is in device memory.
+  // After
+  // an error the next sets are incomplete.
   absl::Status MarkUpserted(const int32_t* rows, uint64_t count);
   absl::Status MarkUpserted(const int64_t* rows, uint64_t count);
   void MarkErased(absl::Span<const int64_t> ids) { erased_.MarkErased(ids); }
 
   absl::StatusOr<Consumer> AddConsumer(absl::string_view name) override;
   absl::Status RemoveConsumer(Consumer consumer) override;
-  // Waits for what is queued on the stream of the table. Returns OutOfRange
-  // once for marks of rows that there are not: what they were meant for is not
-  // known, so the next set is not complete. `upserted` is in the order of rows.
+  // Waits for the work queued on the table's stream. Returns OutOfRange once if
+  // row numbers out of range were marked; because the intended rows are
+  // unknown, the next set is incomplete. `upserted` is in row order.
   [[nodiscard]] absl::StatusOr<Changes> Take(Consumer consumer) override;
   absl::Status Return(Consumer consumer, Changes&& changes) override;
 
-  // Returns the rows of these ids, if `ids` is the list of a set that was taken
-  // and is still there, as it was then.
+  // If `ids` is the list of a set that was taken and still exists, returns the
+  // set's rows.
   std::optional<RowList> FindTaken(absl::Span<const int64_t> ids);
-  // Makes what is queued on the side stream from now on come after what was
-  // queued on the stream of the table.
+  // Makes work queued on the side stream from now on wait for the work queued
+  // on
+  // the table's stream so far.
   absl::Status AwaitTrainer();
   // Make lists of rows, on the side stream.
   absl::StatusOr<RowList> ListAll(std::vector<int64_t>* ids);
@@ -73,15 +76,15 @@ class DeviceMarks : public ChangeTracker {
  private:
   struct Waiting {
     DeviceBuffer rows;  // MarkWords of them
-    // The reason why the next set is not complete; empty: it is.
+    // Why the next set is incomplete; empty if it is complete.
     std::string lost;
   };
-  // A set that was taken and is neither saved nor returned.
+  // A set that was taken and not yet saved or returned.
   struct Taken {
     std::weak_ptr<const TakenSet> key;
     RowLister::Set set;
     RowList list;
-    const int64_t* ids = nullptr;  // as the changes have them
+    const int64_t* ids = nullptr;  // Changes::upserted
     uint64_t ids_digest = 0;
     std::string lost;
   };

@@ -45,12 +45,12 @@ absl::Status CheckArray(const DeviceTable::Array& array, uint64_t rows,
   return internal::CheckMemory(what, array.data, bytes, device);
 }
 
-// The ids that follow from row numbers are in the range of ids.
+// Checks that all ids computed from row numbers fit in int64_t.
 absl::Status CheckNumbers(uint64_t rows, const DeviceTable::Options& options) {
   if (options.id_step < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("DeviceTable::Options::id_step is ", options.id_step,
-                     ", and at least 1"));
+                     ", expected at least 1"));
   }
   const uint64_t room =
       static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) -
@@ -60,7 +60,7 @@ absl::Status CheckNumbers(uint64_t rows, const DeviceTable::Options& options) {
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "the ids of ", rows, " rows from first_id ", options.first_id,
-      " on with id_step ", options.id_step, " go beyond 2^63 - 1"));
+      " on with id_step ", options.id_step, " exceed 2^63 - 1"));
 }
 
 absl::Status CheckTable(CudaDevice* device, uint64_t rows,
@@ -124,20 +124,20 @@ TableRows RowsOfTable(uint64_t rows,
 absl::Status NoSuchRow(int64_t id) {
   return absl::InternalError(absl::StrCat(
       "row ", id,
-      " was marked as upserted, and the table in device memory has no such "
+      " was marked as upserted, but the table in device memory has no such "
       "row"));
 }
 
 }  // namespace
 
-// Its members go in the opposite order: what uses others goes first.
+// Members are destroyed in reverse order: users before what they use.
 struct DeviceTable::Parts {
   internal::DeviceContext* context = nullptr;
   TableRows rows;
   std::unique_ptr<internal::DeviceMarks> marks;
   std::unique_ptr<internal::RowWriter> live;
 
-  // Returns the rows of ids that are not those of a set that was taken.
+  // Returns the rows of ids that do not come from a taken set.
   absl::StatusOr<std::vector<uint32_t>> FindRows(
       absl::Span<const int64_t> ids) const {
     std::vector<uint32_t> found(ids.size());
@@ -234,8 +234,8 @@ absl::Status DeviceTable::MarkUpserted(const int64_t* rows, uint64_t count) {
 absl::Status DeviceTable::MarkErased(absl::Span<const int64_t> ids) {
   if (parts_->rows.ids == nullptr) {
     return absl::FailedPreconditionError(
-        "rows of a DeviceTable without Options::ids exist at all times, and "
-        "are not erased");
+        "DeviceTable::MarkErased: a table without Options::ids cannot erase "
+        "rows; set Options::ids");
   }
   parts_->marks->MarkErased(ids);
   return absl::OkStatus();

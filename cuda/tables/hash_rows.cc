@@ -18,7 +18,7 @@ constexpr uint64_t kNumberBytes = sizeof(uint64_t);
 
 }  // namespace
 
-// Keys, scores, what was found, the count, and the values at the end.
+// Lays out keys, scores, found flags, the count, and last the values.
 absl::StatusOr<std::unique_ptr<HashWindow>> HashWindow::Make(
     const HashLayout* layout) {
   const uint64_t rows = layout->batch_rows;
@@ -61,7 +61,7 @@ uint8_t* HashWindow::found() const {
                                     2 * AlignLane(rows() * kNumberBytes));
 }
 
-// Copies bytes of the window to the host, and waits for them.
+// Copies bytes of the window to the host, and waits for the copy.
 absl::Status HashWindow::Read(const void* from, uint64_t bytes) {
   CKPTDB_RETURN_IF_ERROR(CopyToHost(host_.get(), static_cast<const char*>(from),
                                     bytes, layout_.context->side()));
@@ -112,8 +112,8 @@ absl::Status HashWindow::Find(absl::Span<const int64_t> keys) {
   if (missing == nullptr) return absl::OkStatus();
   const auto at = static_cast<const char*>(missing) - host_.get();
   return absl::InternalError(absl::StrCat(
-      "row ", keys[static_cast<size_t>(at)],
-      " is among the changes of the hash table, which does not have it"));
+      "id ", keys[static_cast<size_t>(at)],
+      " is among the changed rows, but the hash table does not contain it"));
 }
 
 TableRows HashWindow::AsTable(uint64_t rows) const {
@@ -136,8 +136,8 @@ TableRows HashWindow::AsTable(uint64_t rows) const {
   return table;
 }
 
-// All batches have a slot encoded, or none: if one of them cannot, all are
-// copied anew.
+// A slot is encoded in all batches or in none: if one batch cannot encode it,
+// all are copied again.
 absl::StatusOr<std::unique_ptr<HashRows>> HashRows::Copy(
     const HashLayout* layout, const absl::Span<const int64_t>* ids,
     RowForm form) {
@@ -176,7 +176,7 @@ absl::Status HashRows::CopyBatches(const HashLayout& layout, HashWindow* window,
   return absl::OkStatus();
 }
 
-// The window is used again when the rows are in host memory.
+// Returns when the rows are in host memory, so the window can be reused.
 absl::Status HashRows::Add(const HashLayout& layout, const HashWindow& window,
                            RowIds ids) {
   if (ids.empty()) return absl::OkStatus();

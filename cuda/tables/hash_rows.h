@@ -1,4 +1,4 @@
-// Rows of a hash table in device memory, batch by batch; internal to cuda/.
+// Reads rows of a hash table in device memory in batches; internal to cuda/.
 #ifndef CKPTDB_CUDA_TABLES_HASH_ROWS_H_
 #define CKPTDB_CUDA_TABLES_HASH_ROWS_H_
 
@@ -21,39 +21,39 @@
 
 namespace ckptdb::internal {
 
-// What the parts of a HashTable know of it.
+// A HashTable's source and layout, shared by its parts.
 struct HashLayout {
   DeviceContext* context = nullptr;
   HashTable::Source* source = nullptr;
   cudaStream_t stream = nullptr;
-  std::vector<Slot> slots;  // that of the scores last, if there is one
+  std::vector<Slot> slots;  // the scores' slot last, if there is one
   bool has_scores = false;
-  uint64_t value_bytes = 0;  // of a row, without its score
+  uint64_t value_bytes = 0;  // per row, without its score
   uint64_t batch_rows = 0;
 
   size_t value_slots() const { return slots.size() - (has_scores ? 1 : 0); }
 };
 
-// Memory for a batch on the device. Used by one thread at a time. What is
-// queued for it is on the side stream of the context.
+// Device memory for one batch. Its work is queued on the context's side stream.
+// Used by one thread at a time.
 class HashWindow {
  public:
-  // Waits with the side stream for what the trainer has queued.
+  // Makes the side stream wait for the work that the trainer has queued.
   static absl::StatusOr<std::unique_ptr<HashWindow>> Make(
       const HashLayout* layout);
-  // Waits for what is queued.
+  // Waits for the queued work.
   ~HashWindow();
 
   uint64_t rows() const { return layout_.batch_rows; }
   HashTable::Source::Batch batch() const;
   uint8_t* found() const;
 
-  // Exports some places, with or without values, and returns the keys.
+  // Exports places, with or without values, and returns the keys.
   absl::StatusOr<std::vector<int64_t>> Export(
       const HashTable::Source::ExportSpec& spec, bool with_values);
-  // Returns the scores of the rows that were exported last.
+  // Returns the scores of the last exported rows.
   absl::StatusOr<std::vector<uint64_t>> ReadScores(uint64_t rows);
-  // Looks up keys. Returns Internal naming the first that is not there.
+  // Looks up keys. Returns Internal naming the first that is missing.
   absl::Status Find(absl::Span<const int64_t> keys);
   // Returns the first `rows` rows of the window, as a table.
   TableRows AsTable(uint64_t rows) const;
@@ -72,8 +72,8 @@ class HashWindow {
 // Rows of a hash table in host memory.
 class HashRows : public TableState::Captured {
  public:
-  // Copies all rows of the table, or those of `ids` unless it is null, which
-  // stay as long as it does.
+  // Copies all rows of the table, or the rows of `ids` if it is not null. `ids`
+  // must outlive the result.
   static absl::StatusOr<std::unique_ptr<HashRows>> Copy(
       const HashLayout* layout, const absl::Span<const int64_t>* ids,
       RowForm form);
@@ -96,8 +96,8 @@ class HashRows : public TableState::Captured {
   absl::Status Add(const HashLayout& layout, const HashWindow& window,
                    RowIds ids);
 
-  std::vector<Slot> slots_;  // with the codecs under which they are encoded
-  bool refused_ = false;     // one of them, whose codec is gone now
+  std::vector<Slot> slots_;  // with the codecs that encode them
+  bool refused_ = false;  // a slot could not be encoded; its codec is removed
   std::vector<std::unique_ptr<Part>> parts_;
 };
 

@@ -40,7 +40,7 @@ absl::Status HashWriter::Consume(int /*worker*/, const RowSink::Batch& batch) {
   CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, layout_.context->Enter());
   const MutexLock lock(&mutex_);
   CKPTDB_RETURN_IF_ERROR(Begin());
-  // What an error leaves behind is waited for.
+  // After an error, waits for the work that is queued.
   WaitForStream wait(layout_.context->side());
   const uint64_t most = layout_.batch_rows;
   for (uint64_t first = 0; first < batch.ids.size(); first += most) {
@@ -51,8 +51,8 @@ absl::Status HashWriter::Consume(int /*worker*/, const RowSink::Batch& batch) {
   return absl::OkStatus();
 }
 
-// The rows are put together in the window. What a restore leaves out is what
-// the table has, or zero.
+// Assembles the rows in the window. Slots that the restore does not contain
+// keep their values in the table, or are zero for new rows.
 absl::Status HashWriter::Write(const RowSink::Batch& batch, uint64_t first,
                                uint64_t count) {
   upload_->Restart();
@@ -90,7 +90,7 @@ absl::Status HashWriter::Write(const RowSink::Batch& batch, uint64_t first,
   if (same) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("the copy of ", count, " rows to the device, from id ",
-                   batch.ids[first], " on, has changed their bytes"));
+                   batch.ids[first], " on, changed their bytes"));
 }
 
 absl::Status HashWriter::Erase(int /*worker*/, absl::Span<const int64_t> ids) {

@@ -1,5 +1,4 @@
-// Writes the rows of a restore to a hash table in device memory; internal to
-// cuda/.
+// Restores rows into a hash table in device memory; internal to cuda/.
 #ifndef CKPTDB_CUDA_TABLES_HASH_WRITER_H_
 #define CKPTDB_CUDA_TABLES_HASH_WRITER_H_
 
@@ -19,12 +18,12 @@
 
 namespace ckptdb::internal {
 
-// A call returns when its rows are in the table. One batch of one worker is on
-// its way at a time, as the hash table is not known to take several.
+// A call returns when its rows are in the table. Only one batch is in flight at
+// a time, because the hash table may not support concurrent calls.
 class HashWriter : public LiveTable {
  public:
-  // `slots` are the numbers of the slots that batches have, in their order. The
-  // others outlive it.
+  // `slots` are the numbers of the slots in each batch, in their order. The
+  // layout and the tracker must outlive it.
   HashWriter(const HashLayout* layout, ScoreTracker* tracker,
              std::vector<size_t> slots)
       : layout_(*layout), tracker_(tracker), slots_(std::move(slots)) {}

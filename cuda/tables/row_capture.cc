@@ -26,7 +26,7 @@ uint64_t CopyAndDigest(const char* from, uint64_t bytes, char* to) {
   return digest;
 }
 
-// Copies bounds, which come behind so many lanes, and returns their digest.
+// Copies bounds, which follow `lanes` lanes, and returns their digest.
 uint64_t CopyBounds(const char* from, uint64_t bytes, uint64_t lanes,
                     char* to) {
   uint64_t digest = 0;
@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<RowCapture>> RowCapture::Begin(
   std::unique_ptr<RowCapture> capture(
       new RowCapture(context, table, std::move(list), std::move(ids),
                      std::move(gathered), form));
-  // Each round but the last has made a slot raw.
+  // Each round but the last switches a slot to raw.
   do {
     CKPTDB_RETURN_IF_ERROR(capture->TakeRows());
   } while (capture->refused_);
@@ -75,7 +75,7 @@ RowCapture::~RowCapture() {
   if (queued_) context_->Synchronize().IgnoreError();
 }
 
-// All rows of a slot lie together, as a block of rows has them.
+// All rows of a slot are adjacent, as in a RowBlock.
 void RowCapture::CutChunks() {
   chunks_.clear();
   host_at_.clear();
@@ -107,7 +107,7 @@ RowCapture::Staged RowCapture::StagedAt(size_t chunk) const {
           staging_.get() + bytes_ + chunk * sizeof(uint64_t)};
 }
 
-// Gathers the rows, unless a slot is refused.
+// Gathers the rows. Stops if a slot cannot be encoded.
 absl::Status RowCapture::TakeRows() {
   refused_ = host_waited_ = false;
   CutChunks();
@@ -124,7 +124,7 @@ absl::Status RowCapture::TakeRows() {
   return absl::OkStatus();
 }
 
-// Nothing is found out yet.
+// Clears the findings.
 absl::Status RowCapture::BeginFound(char* found) {
   if (found_bytes() == 0) return absl::OkStatus();
   found_ = reinterpret_cast<CodesFound*>(found);
@@ -133,8 +133,8 @@ absl::Status RowCapture::BeginFound(char* found) {
                     "cudaMemsetAsync of what is found out about rows");
 }
 
-// Waits for the gathers and reads what they have found out: twice, as no digest
-// covers it.
+// Waits for the gathers and reads their findings: twice, because no digest
+// covers them.
 absl::Status RowCapture::ReadFound() {
   const uint64_t bytes = found_bytes();
   CKPTDB_ASSIGN_OR_RETURN(const PinnedPool::Loan copy,
@@ -152,8 +152,8 @@ absl::Status RowCapture::ReadFound() {
   host_waited_ = true;
   if (std::memcmp(copy.get(), copy.get() + bytes, bytes) != 0) {
     return absl::DataLossError(
-        "what the device has found out about rows under a lossy codec differs "
-        "between two copies of it");
+        "two copies of the encoder's findings about rows under a lossy codec "
+        "differ");
   }
   for (size_t slot = 0; slot < forms_.size(); ++slot) {
     if (!forms_[slot].encoded()) continue;
@@ -207,9 +207,8 @@ absl::Status RowCapture::Gather(const Chunk& chunk, const Staged& to) {
   return Launch(chunk, to);
 }
 
-// Work that is queued on the trainer's stream from now on may write the table
-// when the rows were gathered. If the host has waited for that, no stream needs
-// to.
+// Makes the trainer's stream wait until the rows are gathered, unless the host
+// has already waited for that.
 absl::Status RowCapture::SetAside() {
   CKPTDB_RETURN_IF_ERROR(BeginFound(staging_.get() + bytes_ + digests_bytes()));
   for (size_t c = 0; c < chunks_.size(); ++c) {
@@ -220,7 +219,7 @@ absl::Status RowCapture::SetAside() {
   return gathered_.Await(table_.stream);
 }
 
-// The bytes of the largest chunk and its digest, in whole lanes.
+// The largest chunk and its digest, in whole lanes.
 uint64_t RowCapture::PlaceBytes() const {
   uint64_t most = 0;
   for (const Chunk& chunk : chunks_) most = std::max(most, chunk.bytes);
@@ -248,7 +247,7 @@ absl::Status RowCapture::AllocateHost() {
                    " rows of a table in device memory"));
 }
 
-// The digest goes behind the rows.
+// The digest follows the rows.
 absl::Status RowCapture::StartCopy(const Chunk& chunk, const Staged& from,
                                    Place* place) {
   queued_ = true;
@@ -277,12 +276,12 @@ absl::Status RowCapture::FinishCopy(Place* place) {
           bounds_at / kLaneBytes,
           to + form.BoundsAt(ids_.size()) + chunk.first * form.bounds_bytes());
   if (digest == expected) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
-      "slot \"", table_.slots[chunk.slot].name, "\": the copy of ", chunk.rows,
-      " rows from the device has changed their bytes"));
+  return absl::DataLossError(
+      absl::StrCat("slot \"", table_.slots[chunk.slot].name, "\": the copy of ",
+                   chunk.rows, " rows from the device changed their bytes"));
 }
 
-// Finishes what is on its way, in the order in which it was started.
+// Finishes the copies in flight, in the order in which they were started.
 absl::Status RowCapture::FinishRing(std::vector<Place>* ring) {
   for (size_t c = 0; c < ring->size(); ++c) {
     Place& place = (*ring)[(chunks_.size() + c) % ring->size()];
@@ -291,7 +290,7 @@ absl::Status RowCapture::FinishRing(std::vector<Place>* ring) {
   return absl::OkStatus();
 }
 
-// Copies what is set aside.
+// Copies the staged rows.
 absl::Status RowCapture::CopyStaged() {
   CKPTDB_ASSIGN_OR_RETURN(std::vector<Place> ring, MakeRing());
   WaitForStream wait(context_->copies());
@@ -309,7 +308,7 @@ absl::Status RowCapture::CopyStaged() {
   return absl::OkStatus();
 }
 
-// The trainer's stream has nothing to wait for: the host does.
+// The trainer's stream need not wait, because the host does.
 absl::Status RowCapture::PassThrough() {
   CKPTDB_RETURN_IF_ERROR(AllocateHost());
   CKPTDB_ASSIGN_OR_RETURN(std::vector<Place> ring, MakeRing());
@@ -323,7 +322,7 @@ absl::Status RowCapture::PassThrough() {
   for (size_t c = 0; c < chunks_.size(); ++c) {
     const size_t number = c % ring.size();
     Place& place = ring[number];
-    // The window is free when the chunk before has left it.
+    // The window is free when the previous chunk has been copied from it.
     if (place.chunk != nullptr) CKPTDB_RETURN_IF_ERROR(FinishCopy(&place));
     char* const rows = windows.get() + number * window;
     const Staged staged = {rows, rows + chunks_[c].bytes};

@@ -1,20 +1,20 @@
-// Rows of a table in device memory that are set aside for a save; internal to
-// cuda/.
+// Captures rows of a table in device memory for a save; internal to cuda/.
 //
 //   side stream     has waited for the trainer's; gathers the rows, `gathered`
 //   trainer's       waits for `gathered`
-//   copy stream     waits for `gathered`; a chunk a slot of the ring, `done`
-//   host            waits for the `done` of a slot, checks the digest of the
-//                   chunk and copies it on, and only then uses the slot again
+//   copy stream     waits for `gathered`; one chunk per ring slot, `done`
+//   host            waits for a slot's `done`, checks the chunk's digest,
+//   copies
+//                   it to its destination, and only then reuses the slot
 //
-// Where the rows do not fit into the staging memory, each chunk is gathered
-// into a window when the chunk that was there before has left it, and the host
-// waits for the last one.
+// If the rows do not fit in staging memory, each chunk is gathered into a
+// window after the previous chunk has left it, and the host waits for the last
+// one.
 //
-// A slot with a lossy codec is encoded as it is gathered. The host then waits
-// for the gathers as well: what the kernels have found out says whether each
-// number has a code. A slot with one that has none is gathered anew as it is,
-// while its table still is what it was.
+// A slot with a lossy codec is encoded as it is gathered. The host then also
+// waits for the gathers, whose findings show whether each number can be
+// encoded. If one cannot, the slot is gathered again unencoded, while the table
+// is still unchanged.
 #ifndef CKPTDB_CUDA_TABLES_ROW_CAPTURE_H_
 #define CKPTDB_CUDA_TABLES_ROW_CAPTURE_H_
 
@@ -37,19 +37,19 @@ namespace ckptdb::internal {
 
 // How rows leave the device.
 enum class RowForm {
-  kRaw,      // as they are
-  kEncoded,  // slots with a lossy codec under it, for the stager alone
+  kRaw,      // unencoded
+  kEncoded,  // slots with a lossy codec are encoded; only for the stager
 };
 
 class RowCapture : public TableState::Captured {
  public:
-  // Sets the rows of the list aside, whose ids are `ids`, as what is queued on
-  // the side stream leaves them, which has waited for the trainer's. The
-  // context, the table and ids that the caller keeps outlive it.
+  // Captures the rows of the list, whose ids are `ids`, as the work queued on
+  // the side stream leaves them; that stream has waited for the trainer's. The
+  // context, the table, and ids that the caller owns must outlive it.
   static absl::StatusOr<std::unique_ptr<RowCapture>> Begin(
       DeviceContext* context, const TableRows* table, RowList list, RowIds ids,
       RowForm form);
-  // Waits for what is queued.
+  // Waits for the queued work.
   ~RowCapture() override;
   RowCapture(const RowCapture&) = delete;
   RowCapture& operator=(const RowCapture&) = delete;
@@ -62,7 +62,7 @@ class RowCapture : public TableState::Captured {
   bool IsEncoded(size_t slot) const { return forms_[slot].encoded(); }
 
  private:
-  // Rows of one slot, which are copied at once.
+  // Rows of one slot, copied at once.
   struct Chunk {
     size_t slot = 0;
     uint64_t first = 0;
@@ -70,13 +70,13 @@ class RowCapture : public TableState::Captured {
     uint64_t bytes = 0;  // in whole lanes
     uint64_t at = 0;     // in staging memory
   };
-  // A place of the ring.
+  // A slot of the ring.
   struct Place {
     PinnedPool::Loan buffer;
     CudaEvent done;
-    const Chunk* chunk = nullptr;  // on its way
+    const Chunk* chunk = nullptr;  // in flight
   };
-  // Where a chunk is gathered to.
+  // The device memory into which a chunk is gathered.
   struct Staged {
     char* rows = nullptr;
     char* digest = nullptr;
@@ -89,7 +89,7 @@ class RowCapture : public TableState::Captured {
   uint64_t digests_bytes() const {
     return AlignLane(chunks_.size() * sizeof(uint64_t));
   }
-  // What is found out about the slots; none if none is encoded.
+  // Bytes of the encoder's findings; 0 if no slot is encoded.
   uint64_t found_bytes() const;
   Staged StagedAt(size_t chunk) const;
   absl::Status TakeRows();
@@ -114,7 +114,7 @@ class RowCapture : public TableState::Captured {
   const RowIds ids_;
   const CudaEvent gathered_;
   std::vector<SlotForm> forms_;  // of the slots
-  bool refused_ = false;         // a slot, whose form has become raw
+  bool refused_ = false;         // a slot could not be encoded and is now raw
   std::vector<Chunk> chunks_;
   uint64_t bytes_ = 0;             // of all chunks
   std::vector<uint64_t> host_at_;  // of each slot, in host memory
@@ -125,7 +125,7 @@ class RowCapture : public TableState::Captured {
   LargeArray<char> host_;
   std::vector<RowBlock::Column> columns_;
   bool host_waited_ = false;  // for the gathers
-  bool queued_ = false;       // something that has not been waited for
+  bool queued_ = false;       // queued work that nobody has waited for
   bool fetched_ = false;      // the rows are in host memory
 };
 

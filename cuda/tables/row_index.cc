@@ -5,7 +5,7 @@
 
 namespace ckptdb::internal {
 
-// Differences are those of uint64_t, as ids may be anywhere in int64_t.
+// Subtracts as uint64_t, because the difference of two ids may exceed int64_t.
 std::optional<uint32_t> RowOfId(const TableRows& table, int64_t id) {
   if (id < table.first_id) return std::nullopt;
   const uint64_t distance =
@@ -20,15 +20,15 @@ std::optional<uint32_t> RowOfId(const TableRows& table, int64_t id) {
 absl::Status CheckHasPlace(const TableRows& table, int64_t id) {
   if (table.ids == nullptr) {
     if (RowOfId(table, id).has_value()) return absl::OkStatus();
-    return absl::OutOfRangeError(
-        absl::StrCat("row ", id, " of the step is not among the ", table.rows,
-                     " rows of the table in device memory, whose ids begin at ",
-                     table.first_id, " with a step of ", table.id_step));
+    return absl::OutOfRangeError(absl::StrCat(
+        "id ", id, " of the step does not belong to the ", table.rows,
+        " rows of the table in device memory, whose ids begin at ",
+        table.first_id, " with a step of ", table.id_step));
   }
   if (id != table.free_id) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(
-      "the step has a row ", id,
-      ", which is DeviceTable::Options::free_id of the table; choose an id "
+      "the step contains id ", id,
+      ", which is DeviceTable::Options::free_id of the table; choose a free_id "
       "that no row has"));
 }
 
@@ -64,7 +64,7 @@ absl::StatusOr<RowIndex::Found> RowIndex::Insert(int64_t id) {
   if (free_.empty() && next_ == table_.rows) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the table in device memory has ", table_.rows,
-                     " rows, and the step has more; make it larger"));
+                     " rows, and the step has more; make the table larger"));
   }
   uint32_t row = 0;
   if (free_.empty()) {

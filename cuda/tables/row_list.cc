@@ -14,9 +14,9 @@
 namespace ckptdb::internal {
 namespace {
 
-// A copy of ids or rows to or from the host.
+// The size of one copy of ids or rows to or from the host.
 constexpr uint64_t kCopyBytes = uint64_t{8} << 20;
-// Lists have no bound of their own: that of a table of 2^32 rows has 16 GiB.
+// Lists are not limited: the list of a table with 2^32 rows has 16 GiB.
 constexpr uint64_t kMaxListBytes = std::numeric_limits<int64_t>::max();
 
 }  // namespace
@@ -127,14 +127,14 @@ absl::StatusOr<RowList> RowLister::List(const Set& set,
   return list;
 }
 
-// Ids come in parts, so that their pinned memory is bounded.
+// Copies ids in parts to limit pinned memory.
 absl::Status RowLister::CopyIds(const int64_t* from, uint64_t count,
                                 std::vector<int64_t>* ids) {
   constexpr uint64_t kMost = kCopyBytes / sizeof(int64_t);
   CKPTDB_ASSIGN_OR_RETURN(
       const PinnedPool::Loan buffer,
       context_->pinned().Take(std::min(count, kMost) * sizeof(int64_t)));
-  // The buffer goes back only when nothing writes it.
+  // Returns the buffer only when no copy writes to it.
   WaitForStream wait(context_->side());
   ids->reserve(count);
   for (uint64_t first = 0; first < count; first += kMost) {

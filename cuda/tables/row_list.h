@@ -1,5 +1,5 @@
-// Sets of rows in device memory and what is made of them: a list of rows there,
-// and their ids on the host; internal to cuda/.
+// Sets of rows in device memory, their lists of row numbers there, and their
+// ids on the host; internal to cuda/.
 #ifndef CKPTDB_CUDA_TABLES_ROW_LIST_H_
 #define CKPTDB_CUDA_TABLES_ROW_LIST_H_
 
@@ -18,9 +18,9 @@
 
 namespace ckptdb::internal {
 
-// Rows in device memory, uint32_t each, in ascending order. Copies share them.
+// Row numbers in device memory, uint32_t, ascending. Copies share the memory.
 struct RowList {
-  std::shared_ptr<DevicePool::Loan> rows;  // null: those from 0 on
+  std::shared_ptr<DevicePool::Loan> rows;  // null: rows 0 to count - 1
   uint64_t count = 0;
 
   const uint32_t* get() const {
@@ -29,13 +29,13 @@ struct RowList {
   }
 };
 
-// The ids of rows, which the caller of a save keeps, or which are its own.
+// The ids of rows: owned, or owned by the caller of a save.
 class RowIds {
  public:
   explicit RowIds(absl::Span<const int64_t> kept) : all_(kept) {}
   explicit RowIds(std::vector<int64_t> own)
       : own_(std::move(own)), all_(own_) {}
-  RowIds(RowIds&&) = default;  // the ids of a vector stay where they are
+  RowIds(RowIds&&) = default;  // moving a vector does not move its ids
   RowIds& operator=(RowIds&&) = delete;
 
   uint64_t size() const { return all_.size(); }
@@ -47,44 +47,43 @@ class RowIds {
   absl::Span<const int64_t> all_;
 };
 
-// Returns a number that other ids, or the same ones in another order, do not
-// have.
+// Returns a digest of the ids and their order.
 uint64_t DigestOfIds(absl::Span<const int64_t> ids);
 
-// Makes lists, on the side stream of the context. What it queues has ended, or
-// is before all that is queued there later. Used by one thread at a time.
+// Makes lists on the context's side stream. Its queued work has ended, or runs
+// before all that is queued there later. Used by one thread at a time.
 class RowLister {
  public:
-  // A set of rows and how it is divided into tiles.
+  // A set of rows.
   struct Set {
-    DevicePool::Loan words;  // MarkWords of them
+    DevicePool::Loan words;  // MarkWords of the table
     uint64_t count = 0;
   };
 
-  // The context and the table outlive it.
+  // The context and the table must outlive it.
   static absl::StatusOr<std::unique_ptr<RowLister>> Make(
       DeviceContext* context, const TableRows* table);
-  // Waits for what is queued.
+  // Waits for the queued work.
   ~RowLister();
   RowLister(const RowLister&) = delete;
   RowLister& operator=(const RowLister&) = delete;
 
-  // Makes a set that is empty.
+  // Makes an empty set.
   absl::StatusOr<Set> NewSet();
-  // Moves the marks of the table to the sets that wait for other consumers, and
-  // those that waited for this one to `set`. What it queued may run although it
-  // has failed.
+  // Moves the table's marks to the pending sets of the other consumers, and to
+  // `set` together with this consumer's pending rows. Queued work may run even
+  // if the call fails.
   absl::Status Take(TakeMarks marks, Set* set);
-  // Returns the rows of the set that was taken last, and their ids.
+  // Returns the rows and ids of the set that was taken last.
   absl::StatusOr<RowList> List(const Set& set, std::vector<int64_t>* ids);
-  // Returns a list of all rows that hold something, and their ids.
+  // Returns all rows that are not empty, and their ids.
   absl::StatusOr<RowList> ListAll(std::vector<int64_t>* ids);
-  // Returns a list of these rows, which are on the host.
+  // Copies row numbers from the host to a list.
   absl::StatusOr<RowList> Upload(absl::Span<const uint32_t> rows);
   // Reads the ids of all rows.
   absl::Status ReadIds(std::vector<int64_t>* ids);
 
-  // Where marks that are no rows are reported, in device memory.
+  // Returns where kernels report marks out of range, in device memory.
   MarkReport* report() const;
   // Returns the report as the last Take found it.
   const MarkReport& reported() const;
@@ -92,7 +91,7 @@ class RowLister {
   absl::Status ClearReport();
 
  private:
-  // In device memory and in a copy in host memory.
+  // In device memory, with a copy in host memory.
   struct Control {
     uint64_t count = 0;
     MarkReport report;
@@ -116,7 +115,7 @@ class RowLister {
   const DeviceBuffer device_control_;
   const PinnedBuffer control_;
   const DeviceBuffer tiles_;
-  // Sets, lists and ids, which come and go with each save.
+  // Sets, lists and ids, which exist only during a save.
   DevicePool lists_;
 };
 

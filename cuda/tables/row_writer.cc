@@ -14,7 +14,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// About the bytes of one upload; batches are smaller.
+// The approximate size of one upload; batches are smaller.
 constexpr uint64_t kUploadBytes = uint64_t{2} << 20;
 
 }  // namespace
@@ -35,7 +35,7 @@ RowWriter::RowWriter(DeviceContext* context, const TableRows* table,
 
 RowWriter::~RowWriter() { context_->Synchronize().IgnoreError(); }
 
-// What the trainer has queued comes before the first row.
+// The trainer's queued work runs before the first row is written.
 absl::Status RowWriter::Begin() {
   if (begun_) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(marks_->AwaitTrainer());
@@ -89,8 +89,8 @@ absl::Status RowWriter::Assign(absl::Span<const int64_t> ids,
   return absl::OkStatus();
 }
 
-// The bytes of a row in an upload: its number, also as a fresh one, its id and
-// its values, and what aligns the parts at the end.
+// An upload holds, for each row, its number (twice if it is fresh), its id and
+// its values, and the padding between the parts.
 uint64_t RowWriter::RowsPerUpload() const {
   uint64_t bytes = 2 * sizeof(uint32_t) + sizeof(int64_t);
   for (const size_t slot : slots_) bytes += table_.values[slot].row_bytes;
@@ -123,7 +123,7 @@ void RowWriter::ReturnUpload(std::unique_ptr<Upload> upload) {
 absl::Status RowWriter::Consume(int /*worker*/, const RowSink::Batch& batch) {
   CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, context_->Enter());
   CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Upload> upload, TakeUpload());
-  // What an error leaves behind is waited for before the memory goes.
+  // After an error, waits for the queued work before its memory is freed.
   WaitForStream wait(context_->side());
   const uint64_t most = RowsPerUpload();
   for (uint64_t first = 0; first < batch.ids.size(); first += most) {
@@ -175,7 +175,7 @@ absl::Status RowWriter::Write(const RowSink::Batch& batch, uint64_t first,
   if (same) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("the copy of ", count, " rows to the device, from id ",
-                   ids.front(), " on, has changed their bytes"));
+                   ids.front(), " on, changed their bytes"));
 }
 
 absl::Status RowWriter::Erase(int /*worker*/, absl::Span<const int64_t> ids) {

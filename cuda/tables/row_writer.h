@@ -1,10 +1,10 @@
-// Writes the rows of a restore to a table in device memory; internal to cuda/.
+// Restores rows into a table in device memory; internal to cuda/.
 //
-// Each batch goes to the device in one copy, and from there to the rows; the
-// digests that the device computes of what has arrived are compared with those
-// of what was sent. A call returns when its rows are in the table, so that
-// there is nothing to wait for after the last one. Calls of several workers are
-// on their way at once.
+// Each batch is copied to the device at once and scattered to its rows there.
+// Digests that the device computes of the received bytes are compared with
+// those of the sent bytes. A call returns when its rows are in the table, so
+// nothing is pending after the last call. Calls of several workers run
+// concurrently.
 #ifndef CKPTDB_CUDA_TABLES_ROW_WRITER_H_
 #define CKPTDB_CUDA_TABLES_ROW_WRITER_H_
 
@@ -28,11 +28,11 @@ namespace ckptdb::internal {
 
 class RowWriter : public LiveTable {
  public:
-  // `slots` are the numbers of the slots that batches have, in their order. The
-  // others outlive it.
+  // `slots` are the numbers of the slots in each batch, in their order. The
+  // context, the table and the marks must outlive it.
   RowWriter(DeviceContext* context, const TableRows* table, DeviceMarks* marks,
             std::vector<size_t> slots);
-  // Waits for what is queued.
+  // Waits for the queued work.
   ~RowWriter() override;
 
   absl::Status Clear() override;
@@ -40,10 +40,10 @@ class RowWriter : public LiveTable {
   absl::Status Erase(int worker, absl::Span<const int64_t> ids) override;
 
  private:
-  // The rows that some ids get.
+  // The rows assigned to some ids.
   struct Assigned {
     std::vector<uint32_t> rows;
-    std::vector<uint32_t> fresh;  // those that held nothing
+    std::vector<uint32_t> fresh;  // those that were empty
   };
 
   absl::Status Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

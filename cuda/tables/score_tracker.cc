@@ -24,8 +24,8 @@ absl::Status ScoreTracker::RemoveConsumer(Consumer consumer) {
   return absl::OkStatus();
 }
 
-// Goes through the table. Without erasures rows of a lower score stay on the
-// device.
+// Exports the whole table. Without erasures, the device skips rows with a lower
+// score.
 absl::StatusOr<ScoreTracker::Seen> ScoreTracker::Scan(const Seen& before,
                                                       Changes* changes) const {
   const bool compares = erasures_ == HashTable::Erasures::kCompare;
@@ -92,7 +92,7 @@ absl::Status ScoreTracker::Return(Consumer consumer, Changes&& changes) {
   changes.erased.clear();
   absl::Status returned = consumers_.Return(consumer, std::move(changes));
   if (!returned.ok()) {
-    // What is refused stays with its caller.
+    // A rejected set stays with the caller.
     changes.upserted = std::move(upserted);  // NOLINT(bugprone-use-after-move)
     changes.erased = std::move(erased);
     return returned;
@@ -101,8 +101,8 @@ absl::Status ScoreTracker::Return(Consumer consumer, Changes&& changes) {
       std::find_if(taken_.begin(), taken_.end(),
                    [&](const Taken& each) { return each.key.lock() == key; });
   if (taken == taken_.end()) return absl::OkStatus();
-  // The next set goes on from what was seen before this one, unless an older
-  // one was returned already.
+  // The next set starts from the state before this one, unless an older set was
+  // returned already.
   Seen& seen = seen_.at(consumer.value);
   if (taken->before.number < seen.number) {
     const uint64_t least = std::min(seen.score, taken->before.score);

@@ -1,5 +1,4 @@
-// The changes of a hash table, as the scores of its rows tell them; internal to
-// cuda/.
+// Finds the changed rows of a hash table by their scores; internal to cuda/.
 #ifndef CKPTDB_CUDA_TABLES_SCORE_TRACKER_H_
 #define CKPTDB_CUDA_TABLES_SCORE_TRACKER_H_
 
@@ -18,10 +17,10 @@
 
 namespace ckptdb::internal {
 
-// Thread-safe. A Take reads keys and scores of the table.
+// Thread-safe. Take reads the keys and scores of the table.
 class ScoreTracker : public ChangeTracker {
  public:
-  // The layout outlives it.
+  // The layout must outlive it.
   ScoreTracker(const HashLayout* layout, HashTable::Erasures erasures)
       : layout_(*layout), erasures_(erasures) {}
 
@@ -30,18 +29,18 @@ class ScoreTracker : public ChangeTracker {
   [[nodiscard]] absl::StatusOr<Changes> Take(Consumer consumer) override;
   absl::Status Return(Consumer consumer, Changes&& changes) override;
 
-  // The table is being restored: its scores may be lower from now on.
+  // Call it when the table is being restored: scores may decrease.
   void Restart();
 
  private:
   using Ids = std::shared_ptr<const std::vector<int64_t>>;
-  // What a consumer has seen of the table.
+  // The state of the table at a consumer's last Take.
   struct Seen {
     uint64_t score = 0;   // the highest
-    uint64_t number = 0;  // of the Take, which rises
-    Ids ids;              // in ascending order, for Erasures::kCompare
+    uint64_t number = 0;  // counts the Takes
+    Ids ids;              // ascending, for Erasures::kCompare
   };
-  // A set that was taken and is neither saved nor returned.
+  // A set that was taken and not yet saved or returned.
   struct Taken {
     std::weak_ptr<const TakenSet> key;
     Seen before;
@@ -53,7 +52,7 @@ class ScoreTracker : public ChangeTracker {
   const HashTable::Erasures erasures_;
 
   Mutex mutex_;
-  // Knows the consumers and their sets, and has no marks.
+  // Keeps the consumers and their sets; it has no marks.
   RowTracker consumers_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, Seen> seen_ ABSL_GUARDED_BY(mutex_);
   std::vector<Taken> taken_ ABSL_GUARDED_BY(mutex_);

@@ -1,5 +1,4 @@
-// What the parts of a table in device memory know of its rows; internal to
-// cuda/.
+// The rows of a table in device memory, shared by its parts; internal to cuda/.
 #ifndef CKPTDB_CUDA_TABLES_TABLE_ROWS_H_
 #define CKPTDB_CUDA_TABLES_TABLE_ROWS_H_
 
@@ -16,9 +15,9 @@ namespace ckptdb::internal {
 
 struct TableRows {
   uint64_t rows = 0;
-  // The ids in device memory; null: that of a row is first_id + row * id_step.
+  // In device memory. If null, a row's id is first_id + row * id_step.
   int64_t* ids = nullptr;
-  int64_t free_id = 0;  // of rows that hold nothing, if there are ids
+  int64_t free_id = 0;  // of empty rows, if there are ids
   int64_t first_id = 0;
   int64_t id_step = 1;
   std::vector<Slot> slots;

@@ -1,4 +1,4 @@
-// Memory for rows on their way to the device; internal to cuda/.
+// Memory for uploading rows to the device; internal to cuda/.
 #ifndef CKPTDB_CUDA_TABLES_UPLOAD_H_
 #define CKPTDB_CUDA_TABLES_UPLOAD_H_
 
@@ -19,29 +19,28 @@ inline uint64_t AlignLane(uint64_t bytes) {
   return (bytes + kLaneBytes - 1) / kLaneBytes * kLaneBytes;
 }
 
-// The same on both sides: what is appended on the host is at the same place on
-// the device when it was sent. Used by one thread at a time. Nothing of it is
-// on its way when it goes.
+// A buffer in host memory and one on the device with the same layout. Used by
+// one thread at a time. Finish must have returned before it is destroyed.
 class Upload {
  public:
-  // `bytes` is what is appended at most, each part in whole lanes, with rows of
-  // `slots` slots.
+  // `bytes` is the most that is appended, each part rounded up to whole lanes,
+  // in rows of `slots` slots.
   static absl::StatusOr<std::unique_ptr<Upload>> Make(DeviceContext* context,
                                                       uint64_t bytes,
                                                       size_t slots);
 
   void Restart();
-  // Appends bytes, and returns where they will be on the device.
+  // Appends bytes, and returns their address on the device.
   char* Append(const void* bytes, uint64_t count);
-  // Appends rows of a slot, whose digest is to be checked. Returns where they
-  // will be, and sets *digest to where the device is to add up theirs.
+  // Appends rows of a slot. Returns their address on the device, and sets
+  // *digest to the address where the device must add up their digest.
   SlotView AppendRows(const char* rows, uint64_t count, uint32_t row_bytes,
                       uint64_t** digest);
 
   // Queues the copy to the device, on the side stream.
   absl::Status Send();
-  // Waits for all that was queued, and returns whether the digests are those
-  // of what was sent.
+  // Waits for all queued work, and returns whether the device's digests match
+  // those of the sent rows.
   absl::StatusOr<bool> Finish();
 
  private:
@@ -49,7 +48,7 @@ class Upload {
          DevicePool::Loan device, CudaEvent done);
 
   DeviceContext* const context_;
-  const uint64_t bytes_;  // without the digests, which are behind them
+  const uint64_t bytes_;  // without the digests, which follow
   const PinnedPool::Loan host_;
   const DevicePool::Loan device_;
   const CudaEvent done_;

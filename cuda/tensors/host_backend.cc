@@ -16,12 +16,12 @@ namespace {
 
 using Device = TensorState::Device;
 
-// The bytes of a tensor that one thread copies, as in a copy of host memory.
+// The bytes of a tensor that one task copies.
 constexpr uint64_t kTaskBytes = uint64_t{4} << 20;
 constexpr int kThreads = 4;
 
-// Calls move(byte of the tensor, place of it, how many bytes lie together) for
-// all stretches of the bytes [first, first + bytes).
+// Calls move(offset in the tensor, address, bytes) for each contiguous range of
+// the bytes [first, first + bytes).
 template <typename Move>
 void ForStretches(const TensorPlace& place, uint64_t first, uint64_t bytes,
                   Move move) {
@@ -35,7 +35,7 @@ void ForStretches(const TensorPlace& place, uint64_t first, uint64_t bytes,
   }
 }
 
-// It was copied when it was made.
+// The tensors were copied when the capture was made.
 class HostCapture : public Device::Capture {
  public:
   absl::Status Fetch() override { return absl::OkStatus(); }

@@ -1,5 +1,4 @@
-// A device whose memory is host memory, for a machine without a GPU; internal
-// to cuda/.
+// A CudaDevice in host memory, for machines without a GPU; internal to cuda/.
 #ifndef CKPTDB_CUDA_TENSORS_HOST_BACKEND_H_
 #define CKPTDB_CUDA_TENSORS_HOST_BACKEND_H_
 
@@ -9,8 +8,8 @@
 
 namespace ckptdb::internal {
 
-// Streams and events of its tensors are not looked at: what the trainer has
-// done is done. What is set aside is copied at once. Calls no CUDA.
+// Ignores the streams and events of its tensors: the trainer's work is done
+// when it returns. SetAside copies at once. Calls no CUDA.
 std::unique_ptr<CudaDevice> NewHostBackend();
 
 }  // namespace ckptdb::internal

@@ -13,7 +13,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Digests take a processor several times as long as the bus takes the bytes.
+// On one core, digests take several times as long as the bus takes to copy.
 constexpr int kDigestThreads = 8;
 
 }  // namespace
@@ -44,7 +44,7 @@ PackedBatch::PackedBatch(DeviceContext* context, Packing packing,
       device_(std::move(device)),
       control_(std::move(control)) {}
 
-// Copy has waited for its own copies, also when it has failed.
+// Copy waits for its own copies, even if it fails.
 PackedBatch::~PackedBatch() {
   if (!queued_) return;
   const absl::StatusOr<DeviceScope> scope = context_->Enter();
@@ -91,8 +91,8 @@ absl::Status PackedBatch::Copy(char* memory) {
   return absl::OkStatus();
 }
 
-// After an error the copies that are under way are waited for, as the ring goes
-// and the caller may free the memory.
+// After an error, waits for the copies in flight, because the ring is destroyed
+// and the caller may free `memory`.
 absl::Status PackedBatch::CopyChunks(char* memory) {
   const std::vector<Packing::Chunk> chunks =
       packing_.Cut(context_->limits().chunk_bytes);
@@ -166,8 +166,8 @@ absl::Status PackedBatch::Check(const char* memory) const {
         if (digest == expected) return absl::OkStatus();
         return absl::DataLossError(absl::StrCat(
             packing_.Describe(p),
-            " were changed on their way from the device: digest ",
-            absl::Hex(digest), ", expected ", absl::Hex(expected)));
+            " changed on their way from the device: digest ", absl::Hex(digest),
+            ", expected ", absl::Hex(expected)));
       });
 }
 

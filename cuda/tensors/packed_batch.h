@@ -1,5 +1,5 @@
-// Tensors that are packed in device memory, and their copy to the host;
-// internal to cuda/.
+// Tensors packed in device memory, and their copy to the host; internal to
+// cuda/.
 #ifndef CKPTDB_CUDA_TENSORS_PACKED_BATCH_H_
 #define CKPTDB_CUDA_TENSORS_PACKED_BATCH_H_
 
@@ -15,51 +15,52 @@
 
 namespace ckptdb::internal {
 
-// The way of the bytes, and what waits for what:
+// The path of the bytes, and the order of the work:
 //
 //   side stream     list of pieces to the device, packing, `packed`
-//   copy stream     waits for `packed`; digests, then a chunk for each slot of
+//   copy stream     waits for `packed`; digests, then one chunk for each slot
+//   of
 //                   the ring, and its `done`
-//   host            waits for the `done` of a slot before it uses it again;
-//                   checks all digests when all chunks are there
+//   host            waits for a slot's `done` before reusing the slot; checks
+//                   all digests when all chunks have arrived
 //
-// Host memory that is pinned is copied to directly, and other memory by way of
-// a pinned buffer in each slot.
+// Pinned host memory is copied to directly, other memory through a pinned
+// buffer in each slot.
 //
 // Used by one thread at a time.
 class PackedBatch {
  public:
-  // Queues the packing, behind what is queued on the side stream. The packed
-  // buffer is from `pool`. Returns ResourceExhausted if there is no such
-  // memory; then nothing was queued.
+  // Queues the packing after the work queued on the side stream. The packed
+  // buffer comes from `pool`. Returns ResourceExhausted if the pool or the
+  // device has too little memory; then nothing is queued.
   static absl::StatusOr<std::unique_ptr<PackedBatch>> Begin(
       DeviceContext* context, DevicePool* pool, Packing packing);
-  // Waits for what is queued.
+  // Waits for the queued work.
   ~PackedBatch();
   PackedBatch(const PackedBatch&) = delete;
   PackedBatch& operator=(const PackedBatch&) = delete;
 
-  // The tensors may change on the streams that wait for it.
+  // Streams that wait for it may change the tensors.
   const CudaEvent& packed() const { return packed_; }
 
-  // Copies the tensors to their places in `memory`, and checks their digests:
-  // Copy and then Check. Each is called once.
+  // Copies the tensors to their places in `memory`, and checks their digests.
+  // Fetch is Copy followed by Check. Call each at most once.
   absl::Status Fetch(char* memory);
   absl::Status Copy(char* memory);
   absl::Status Check(const char* memory) const;
 
  private:
-  // A place of the ring.
+  // A slot of the ring.
   struct Slot {
     CudaEvent done;
-    PinnedPool::Loan buffer;  // none: memory is copied to directly
+    PinnedPool::Loan buffer;  // empty: copies go to the memory directly
   };
 
   PackedBatch(DeviceContext* context, Packing packing, CudaEvent packed,
               DevicePool::Loan device, PinnedPool::Loan control);
 
-  // Where the list of pieces and their digests are, behind the packed buffer
-  // and in host memory.
+  // The places of the list of pieces and of their digests, after the packed
+  // buffer and in host memory.
   uint64_t list_bytes() const;
   char* device_list() const;
   uint64_t digests_bytes() const;
@@ -78,7 +79,7 @@ class PackedBatch {
   const CudaEvent packed_;
   DevicePool::Loan device_;
   PinnedPool::Loan control_;
-  bool queued_ = false;  // something that has not been waited for
+  bool queued_ = false;  // queued work that nobody has waited for
 };
 
 }  // namespace ckptdb::internal

@@ -1,5 +1,5 @@
-// How tensors are cut into pieces and packed, and the packed pieces into
-// copies; internal to cuda/.
+// Cuts tensors into pieces, packs them, and cuts the packed buffer into copies;
+// internal to cuda/.
 #ifndef CKPTDB_CUDA_TENSORS_PACKING_H_
 #define CKPTDB_CUDA_TENSORS_PACKING_H_
 
@@ -14,26 +14,26 @@
 
 namespace ckptdb::internal {
 
-// Cuts `bytes` bytes of a tensor from `first` on into pieces, which lie in a
-// packed buffer from `packed` on.
+// Cuts the bytes [first, first + bytes) of a tensor into pieces, which are
+// placed in a packed buffer from `packed` on.
 void AppendPieces(const TensorPlace& place, uint64_t first, uint64_t bytes,
                   uint64_t packed, std::vector<TensorPiece>* pieces);
 
-// Tensors as they lie in a packed buffer, and where they go in host memory.
+// The layout of tensors in a packed buffer, and their places in host memory.
 class Packing {
  public:
-  // A copy to the host: some pieces, one after the other on both sides.
+  // A copy to the host: pieces that are adjacent on both sides.
   struct Chunk {
     uint64_t packed = 0;
     uint64_t bytes = 0;
     uint64_t at = 0;  // in host memory
   };
 
-  // Adds a stretch of a tensor, which goes to `at` of the host memory.
+  // Adds a range of a tensor, whose place in host memory is `at`.
   void Add(const TensorState::Device::Item& item, uint64_t first,
            uint64_t bytes, uint64_t at);
 
-  // Returns what adding so many bytes of a tensor takes, at most.
+  // Returns the most device memory that adding `bytes` of a tensor takes.
   static uint64_t DeviceBytesOf(uint64_t bytes);
 
   bool empty() const { return pieces_.empty(); }
@@ -42,7 +42,7 @@ class Packing {
   const std::vector<TensorPiece>& pieces() const { return pieces_; }
   // The place of a piece in host memory.
   uint64_t AtOf(size_t piece) const { return places_[piece].at; }
-  // Says which bytes of which tensor a piece is.
+  // Returns the piece's tensor and byte range, for errors.
   std::string Describe(size_t piece) const;
   // Cuts the packed buffer into chunks of at most `most_bytes`, which is at
   // least kMaxPieceBytes.

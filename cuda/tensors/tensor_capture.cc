@@ -19,20 +19,20 @@ cudaStream_t StreamOf(const TensorState& tensor) {
   return static_cast<cudaStream_t>(tensor.stream);
 }
 
-// The tensors of one save: set aside, or copied already.
+// The captured tensors of one save: in staging memory, or already copied.
 class TensorCapture : public Capture {
  public:
   TensorCapture(std::unique_ptr<PackedBatch> batch, char* memory)
       : batch_(std::move(batch)), memory_(memory) {}
 
-  // Gives the device memory back as soon as it is copied.
+  // Returns the device memory to its pool as soon as it is copied.
   absl::Status Fetch() override {
     const std::unique_ptr<PackedBatch> batch = std::move(batch_);
     return batch == nullptr ? absl::OkStatus() : batch->Fetch(memory_);
   }
 
  private:
-  std::unique_ptr<PackedBatch> batch_;  // null: there is nothing to fetch
+  std::unique_ptr<PackedBatch> batch_;  // null: nothing to fetch
   char* const memory_;
 };
 
@@ -65,7 +65,7 @@ std::vector<cudaStream_t> StreamsOf(const std::vector<const Item*>& items) {
   return streams;
 }
 
-// Lets the side stream wait until the tensors are valid.
+// Makes the side stream wait until the tensors are valid.
 absl::Status AwaitTensors(const DeviceContext& context,
                           const std::vector<const Item*>& items) {
   for (const cudaStream_t stream : StreamsOf(items)) {
@@ -86,8 +86,7 @@ absl::Status FetchWindow(DeviceContext* context, Packing window, char* memory) {
   return batch->Fetch(memory);
 }
 
-// Copies tensors by way of a window, which is packed and fetched as often as
-// need be.
+// Copies tensors through a window, which is packed and fetched repeatedly.
 absl::Status PassThrough(DeviceContext* context,
                          const std::vector<const Item*>& items, char* memory) {
   const uint64_t most = context->limits().ring_bytes();
@@ -125,7 +124,7 @@ absl::StatusOr<std::unique_ptr<Capture>> CaptureTensors(
     if (begun.ok()) {
       batch = *std::move(begun);
     } else if (absl::IsResourceExhausted(begun.status())) {
-      // The trainer has taken the memory, or another save has.
+      // The trainer or another save has taken the memory.
       passing.insert(passing.end(), staged.begin(), staged.end());
       staged.clear();
     } else {

@@ -1,4 +1,4 @@
-// Tensors of a device that are set aside for a save; internal to cuda/.
+// Captures tensors of a device for a save; internal to cuda/.
 #ifndef CKPTDB_CUDA_TENSORS_TENSOR_CAPTURE_H_
 #define CKPTDB_CUDA_TENSORS_TENSOR_CAPTURE_H_
 
@@ -12,9 +12,9 @@
 
 namespace ckptdb::internal {
 
-// Implements TensorState::Device::SetAside. Tensors are set aside in the order
-// of `items`, each as a whole, as long as the staging memory has room for them.
-// What remains passes through a window of the size of the ring.
+// Implements TensorState::Device::SetAside. Captures whole tensors in the order
+// of `items` while the staging memory has room. The others pass through a
+// window the size of the ring.
 absl::StatusOr<std::unique_ptr<TensorState::Device::Capture>> CaptureTensors(
     DeviceContext* context, absl::Span<const TensorState::Device::Item> items,
     char* memory);

@@ -1,4 +1,4 @@
-// Where the bytes of a tensor are in the memory of a device; internal to cuda/.
+// The layout of a tensor in device memory; internal to cuda/.
 #ifndef CKPTDB_CUDA_TENSORS_TENSOR_PLACE_H_
 #define CKPTDB_CUDA_TENSORS_TENSOR_PLACE_H_
 
@@ -11,20 +11,20 @@ namespace ckptdb::internal {
 
 struct TensorPlace {
   char* data = nullptr;
-  // The bytes of the rows, the indices of the first dimension, and those from
-  // one row to the next. If stride_bytes is 0, the tensor is contiguous.
+  // Bytes of a row, an index of the first dimension, and from one row to the
+  // next. stride_bytes 0: the tensor is contiguous.
   uint64_t row_bytes = 0;
   uint64_t stride_bytes = 0;
 
-  // `bytes` is what all of its elements have.
+  // `bytes` is the size of all elements.
   static TensorPlace Of(const TensorState& tensor, uint64_t bytes);
 };
 
-// Returns the bytes of all elements. Returns InvalidArgument if the tensor has
-// no memory, or rows that overlap or go beyond all addresses.
+// Returns the size of all elements. Returns InvalidArgument if `data` is null,
+// or if rows overlap or exceed the address space.
 absl::StatusOr<uint64_t> CheckTensorPlace(const TensorState& tensor);
-// Returns the bytes from its first to its last; `bytes`, which its elements
-// have, is not 0.
+// Returns the bytes from the tensor's first to its last. `bytes` is the size of
+// its elements, which is not 0.
 absl::StatusOr<uint64_t> SpanOfTensor(const TensorState& tensor,
                                       uint64_t bytes);
 

@@ -64,7 +64,7 @@ absl::Status TensorUpload::Finish() {
   return absl::OkStatus();
 }
 
-// A small tensor needs one slot alone.
+// A small tensor uses a single slot.
 absl::Status TensorUpload::AddSlot() {
   const uint64_t chunk = std::min(context_->limits().chunk_bytes, bytes_);
   const uint64_t whole =
@@ -117,7 +117,7 @@ absl::Status TensorUpload::QueueChunk(const Slot& slot, uint64_t bytes) const {
   return slot.done.Record(copies);
 }
 
-// Waits for the chunk that is under way, if there is one, and checks it.
+// Waits for the slot's chunk, if one is in flight, and checks it.
 absl::Status TensorUpload::FinishSlot(Slot* slot) const {
   if (slot->pieces.empty()) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(slot->done.Synchronize());
@@ -134,7 +134,7 @@ absl::Status TensorUpload::FinishSlot(Slot* slot) const {
     return absl::DataLossError(
         absl::StrCat("tensor \"", absl::Utf8SafeCHexEscape(name_), "\": bytes ",
                      pieces[p].first, " to ", pieces[p].first + pieces[p].bytes,
-                     " were changed on their way to the device: digest ",
+                     " changed on their way to the device: digest ",
                      absl::Hex(digest), ", expected ", absl::Hex(expected[p])));
   }
   return absl::OkStatus();

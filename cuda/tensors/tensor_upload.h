@@ -1,4 +1,4 @@
-// Writes a tensor in device memory; internal to cuda/.
+// Restores a tensor into device memory; internal to cuda/.
 #ifndef CKPTDB_CUDA_TENSORS_TENSOR_UPLOAD_H_
 #define CKPTDB_CUDA_TENSORS_TENSOR_UPLOAD_H_
 
@@ -19,14 +19,12 @@
 
 namespace ckptdb::internal {
 
-// Everything is queued on the copy stream, in this order: a wait for the stream
-// of the tensor; then for each chunk its bytes and pieces to the device,
-// unpacking, digests to the host, and the `done` of its slot. The host waits
-// for the `done` of a slot before it uses it again, and checks the digests
-// then.
+// All work is queued on the copy stream: a wait for the tensor's stream; then
+// for each chunk its bytes and pieces to the device, the unpacking, the digests
+// to the host, and the slot's `done`. The host waits for a slot's `done` before
+// reusing the slot, and checks the digests then.
 //
-// The device lends it a window of the size of the ring, and the host as much
-// pinned memory.
+// Uses a window the size of the ring on the device, and as much pinned memory.
 class TensorUpload : public TensorState::Device::Upload {
  public:
   static absl::StatusOr<std::unique_ptr<TensorUpload>> Begin(
@@ -40,13 +38,13 @@ class TensorUpload : public TensorState::Device::Upload {
   absl::Status Finish() override;
 
  private:
-  // A place of the ring. A buffer has the bytes of a chunk, then its pieces,
-  // then their digests.
+  // A slot of the ring. A buffer holds a chunk's bytes, then its pieces, then
+  // their digests.
   struct Slot {
     CudaEvent done;
     PinnedPool::Loan host;
     DevicePool::Loan device;
-    std::vector<TensorPiece> pieces;  // of a chunk that is under way
+    std::vector<TensorPiece> pieces;  // of the chunk in flight
     std::vector<uint64_t> expected;   // their digests
   };
 

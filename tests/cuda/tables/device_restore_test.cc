@@ -132,9 +132,10 @@ TEST_P(DeviceRestoreTest, ARestoreSaysWhatDoesNotFit) {
   for (const int64_t id : {99, 101, 112}) {
     rows.clear();
     rows[id] = {std::vector<float>(5), 1};
-    const auto is_no_row = StatusIs(
-        absl::StatusCode::kOutOfRange,
-        HasSubstr(absl::StrCat("row ", id, " of the step is not among the 3")));
+    const auto is_no_row =
+        StatusIs(absl::StatusCode::kOutOfRange,
+                 HasSubstr(absl::StrCat(
+                     "id ", id, " of the step does not belong to the 3")));
     EXPECT_THAT(Batches(rows).Into(table_->Live({"embedding", "step"})),
                 is_no_row);
     EXPECT_THAT(table_->capacity()->check_id(id), is_no_row);
@@ -156,7 +157,7 @@ TEST_P(DeviceRestoreTest, AnUploadThatChangesBytesIsDataLoss) {
   CudaStandin::FlipCopy(1, 33);
   EXPECT_THAT(Batches(rows).Into(live),
               StatusIs(absl::StatusCode::kDataLoss,
-                       HasSubstr("from id 1 on, has changed their bytes")));
+                       HasSubstr("from id 1 on, changed their bytes")));
 }
 
 TEST_P(DeviceRestoreTest, NoFailingCallOfARestoreCrashes) {

@@ -216,11 +216,11 @@ TEST_P(DeviceTableTest, MarksOfNoRowsFailTheNextTakeAndTheNextSetIsWhole) {
   ASSERT_OK(trainer_->Mark({300, -5, 0}));
   EXPECT_THAT(Take().status(),
               StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("2 marks are of rows that the table does not "
-                                 "have, such as row -5; it has 300 rows")));
+                       HasSubstr("2 marked row numbers are out of range, "
+                                 "such as -5; the table has 300 rows")));
   ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes, Take());
   EXPECT_FALSE(changes.complete);
-  EXPECT_THAT(changes.reason, HasSubstr("rows were marked"));
+  EXPECT_THAT(changes.reason, HasSubstr("out of range were marked"));
   ASSERT_OK(trainer_->Upsert({2}, 1));
   ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes next, Take());
   EXPECT_TRUE(next.complete);
@@ -374,11 +374,11 @@ TEST_P(DeviceTableTest, WhatIsWrongIsSaidWhenItIsMade) {
        {array},
        {},
        "a DeviceTable of 4294967296 rows; the limit is 4294967295"},
-      {4, {array}, {.id_step = 0}, "id_step is 0, and at least 1"},
+      {4, {array}, {.id_step = 0}, "id_step is 0, expected at least 1"},
       {4,
        {array},
        {.first_id = std::numeric_limits<int64_t>::max() - 2},
-       "go beyond 2^63 - 1"},
+       "exceed 2^63 - 1"},
       {4,
        {array},
        {.ids = reinterpret_cast<int64_t*>(host.data())},
@@ -406,7 +406,7 @@ TEST_P(DeviceTableTest, WhatIsWrongIsSaidWhenItIsMade) {
                        DeviceTable::Make(device_.get(), 4, {array}));
   EXPECT_THAT(table->MarkErased({1}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("are not erased")));
+                       HasSubstr("cannot erase rows")));
   EXPECT_EQ(table->Live({"b"}), nullptr);
 }
 

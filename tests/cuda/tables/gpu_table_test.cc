@@ -164,7 +164,7 @@ TEST_F(GpuTableTest, MarksAreTakenInOrderAndReturned) {
   Mark(table.get(), {static_cast<int64_t>(rows_), -1});
   EXPECT_THAT(table->tracker()->Take(consumer).status(),
               StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("2 marks are of rows")));
+                       HasSubstr("2 marked row numbers")));
 }
 
 TEST_F(GpuTableTest, StepsAreRestoredAsTheyWere) {
