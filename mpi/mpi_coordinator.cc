@@ -18,14 +18,14 @@ namespace {
 
 using Message = Coordinator::Transport::Message;
 
-// One tag is enough on a communicator that nothing else uses.
+// One tag suffices, because the communicator is not shared.
 constexpr int kTag = 0;
-// MPI counts the bytes of a message in an int.
+// MPI passes the size of a message as an int.
 constexpr size_t kMaxMessageBytes = std::numeric_limits<int>::max();
-// How long ranks that wait for others look for each other, to name the others.
+// How long waiting ranks collect messages from each other, to find the missing.
 constexpr absl::Duration kRollCall = absl::Seconds(1);
 
-// `call` names the function of MPI: "MPI_Isend".
+// `call` is the name of the MPI function, such as "MPI_Isend".
 absl::Status StatusOf(int code, absl::string_view call) {
   if (code == MPI_SUCCESS) return absl::OkStatus();
   char text[MPI_MAX_ERROR_STRING] = {};
@@ -64,28 +64,28 @@ absl::Status CheckInitialized() {
   if (provided >= MPI_THREAD_MULTIPLE) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "MpiCoordinator: MPI provides ", NameOf(provided),
-      ", and a save beside the training needs MPI_THREAD_MULTIPLE; call "
+      ", but saving during training needs MPI_THREAD_MULTIPLE; call "
       "MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided) instead "
-      "of MPI_Init, with an MPI that was built for it"));
+      "of MPI_Init, with an MPI library that was built for it"));
 }
 
 absl::Status CheckCommunicator(MPI_Comm comm) {
   if (comm == MPI_COMM_NULL) {
     return absl::InvalidArgumentError(
-        "MpiCoordinator: the communicator is MPI_COMM_NULL; give it "
-        "MPI_COMM_WORLD or one of the ranks that train");
+        "MpiCoordinator: the communicator is MPI_COMM_NULL; pass "
+        "MPI_COMM_WORLD or a communicator of the ranks that train");
   }
   int is_inter = 0;
   CKPTDB_RETURN_IF_ERROR(
       StatusOf(MPI_Comm_test_inter(comm, &is_inter), "MPI_Comm_test_inter"));
   if (is_inter == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "MpiCoordinator: the communicator joins two groups; merge them with "
-      "MPI_Intercomm_merge first");
+      "MpiCoordinator: the communicator is an intercommunicator; merge its "
+      "groups with MPI_Intercomm_merge first");
 }
 
-// Lets other processes of a busy machine go on: MPI itself would wait by
-// polling.
+// Sleeps, so that other processes on a busy machine can run: MPI itself would
+// wait by polling.
 void Pause() {
   std::mutex mutex;
   std::condition_variable never;
@@ -93,7 +93,7 @@ void Pause() {
   never.wait_for(lock, std::chrono::microseconds(200));
 }
 
-// Returns whether `request` is complete before `end`.
+// Returns whether `request` completed before `end`.
 absl::StatusOr<bool> WaitFor(MPI_Request* request, absl::Time end) {
   while (true) {
     int done = 0;
@@ -105,10 +105,10 @@ absl::StatusOr<bool> WaitFor(MPI_Request* request, absl::Time end) {
   }
 }
 
-// Sends and receives on a communicator of its own.
+// Sends and receives on its own communicator.
 class MpiTransport : public Coordinator::Transport {
  public:
-  // Takes the communicator over.
+  // Takes ownership of the communicator.
   explicit MpiTransport(MPI_Comm comm) : comm_(comm) {
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
@@ -127,8 +127,8 @@ class MpiTransport : public Coordinator::Transport {
                                                 absl::Time give_up) override;
 
  private:
-  // MPI keeps the addresses of a transfer until it is complete, so transfers
-  // are in lists, whose elements stay where they are.
+  // MPI keeps pointers to a transfer until it is complete, so transfers are in
+  // lists, which do not move their elements.
   struct Transfer {
     uint32_t rank = 0;
     std::shared_ptr<const std::string> sent;
@@ -143,7 +143,7 @@ class MpiTransport : public Coordinator::Transport {
 
   absl::Status Send(Message message);
   absl::Status BeginReceives();
-  // Removes what is complete from `transfers`, and returns it.
+  // Removes the completed transfers from `transfers`, and returns them.
   static absl::StatusOr<std::list<Transfer>> TakeComplete(
       std::list<Transfer>* transfers);
 
@@ -153,8 +153,8 @@ class MpiTransport : public Coordinator::Transport {
   std::unique_ptr<UnderWay> under_way_ = std::make_unique<UnderWay>();
 };
 
-// A send to a rank that is gone never completes, and MPI may look at its bytes
-// as long as the process lives; so they stay.
+// A send to a dead rank never completes, and MPI may read its buffer as long as
+// the process lives; so the buffer is leaked.
 MpiTransport::~MpiTransport() {
   int finalized = 0;
   MPI_Finalized(&finalized);
@@ -165,10 +165,10 @@ MpiTransport::~MpiTransport() {
   }
 }
 
-// Waits for nothing, so it needs no time to give up at: the hub calls it again.
+// Never waits, so it ignores the deadline: the hub calls it repeatedly.
 absl::StatusOr<std::vector<Message>> MpiTransport::Exchange(
     std::vector<Message> outgoing, absl::Time /*give_up*/) {
-  // A manager may be destroyed, and say so to the others, after MPI_Finalize.
+  // A manager may be destroyed, and notify the others, after MPI_Finalize.
   CKPTDB_RETURN_IF_ERROR(CheckInitialized());
   for (Message& message : outgoing) {
     CKPTDB_RETURN_IF_ERROR(Send(std::move(message)));
@@ -188,8 +188,8 @@ absl::StatusOr<std::vector<Message>> MpiTransport::Exchange(
 absl::Status MpiTransport::Send(Message message) {
   if (message.bytes->size() > kMaxMessageBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a message for rank ", message.rank, " has ",
-                     message.bytes->size(), " bytes; the limit of MPI is ",
+        absl::StrCat("a message to rank ", message.rank, " has ",
+                     message.bytes->size(), " bytes; MPI's limit is ",
                      kMaxMessageBytes, "; divide the state among more ranks"));
   }
   Transfer& transfer = under_way_->sends.emplace_back();
@@ -202,9 +202,9 @@ absl::Status MpiTransport::Send(Message message) {
       "MPI_Isend");
 }
 
-// Begins to receive all messages that have arrived. MPI_Improbe tells the size
-// of a message and takes it out of the queue in one step, so that memory of
-// that size is there for this message and no other.
+// Begins to receive all messages that have arrived. MPI_Improbe returns a
+// message's size and dequeues it in one step, so a buffer of that size is used
+// for this message and no other.
 absl::Status MpiTransport::BeginReceives() {
   while (true) {
     int found = 0;
@@ -239,16 +239,16 @@ absl::StatusOr<std::list<MpiTransport::Transfer>> MpiTransport::TakeComplete(
   return complete;
 }
 
-// Returns a tag that a trainer hardly uses.
+// Returns a tag that the trainer is unlikely to use.
 int HighestTag(MPI_Comm comm) {
   int* highest = nullptr;
   int found = 0;
   MPI_Comm_get_attr(comm, MPI_TAG_UB, static_cast<void*>(&highest), &found);
-  // Every MPI allows tags up to 32767.
+  // Every MPI library allows tags up to 32767.
   return found != 0 ? *highest : std::numeric_limits<int16_t>::max();
 }
 
-// Notes which ranks have sent an empty message, until `end`.
+// Collects the ranks that send an empty message, until `end`.
 absl::Status HearRanks(MPI_Comm comm, int tag, absl::Time end,
                        std::vector<bool>* here) {
   while (absl::Now() < end) {
@@ -267,9 +267,9 @@ absl::Status HearRanks(MPI_Comm comm, int tag, absl::Time end,
   return absl::OkStatus();
 }
 
-// The error of a communicator that not all ranks have come to make: those that
-// have tell each other so, on `comm`, and name the rest. The job is about to
-// end, so messages that nobody takes do no harm.
+// Returns the error for a communicator that some ranks did not help to create.
+// The ranks that called notify each other on `comm` and name the others. The
+// job is about to end, so unreceived messages do no harm.
 absl::Status NameMissing(MPI_Comm comm, absl::Duration deadline) {
   int rank = 0;
   int size = 1;
@@ -281,7 +281,7 @@ absl::Status NameMissing(MPI_Comm comm, absl::Duration deadline) {
     MPI_Request request = MPI_REQUEST_NULL;
     CKPTDB_RETURN_IF_ERROR(StatusOf(
         MPI_Isend(nullptr, 0, MPI_BYTE, to, tag, comm, &request), "MPI_Isend"));
-    // The messages are empty, so MPI needs no memory of this process for them.
+    // The messages are empty, so MPI does not read memory of this process.
     MPI_Request_free(&request);
   }
   std::vector<bool> here(static_cast<size_t>(size), false);
@@ -291,10 +291,9 @@ absl::Status NameMissing(MPI_Comm comm, absl::Duration deadline) {
   for (int r = 0; r < size; ++r) {
     if (!here[static_cast<size_t>(r)]) missing.push_back(r);
   }
-  return absl::DeadlineExceededError(
-      absl::StrCat("ranks ", absl::StrJoin(missing, ", "), " of ", size,
-                   " did not come to MpiCoordinator within ",
-                   absl::FormatDuration(deadline)));
+  return absl::DeadlineExceededError(absl::StrCat(
+      "ranks ", absl::StrJoin(missing, ", "), " of ", size,
+      " did not call MpiCoordinator within ", absl::FormatDuration(deadline)));
 }
 
 }  // namespace
@@ -303,9 +302,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> MpiCoordinator(
     MPI_Comm comm, absl::Duration deadline) {
   CKPTDB_RETURN_IF_ERROR(CheckInitialized());
   CKPTDB_RETURN_IF_ERROR(CheckCommunicator(comm));
-  // MPI writes to it when the duplication is complete, also after the deadline,
-  // so it is given up then instead of freed. MPI_Comm_dup would wait for a
-  // missing rank forever.
+  // MPI writes to `own` when the duplication completes, which may be after the
+  // deadline; then it is leaked. MPI_Comm_dup would wait for a missing rank
+  // forever.
   auto own = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
   MPI_Request request = MPI_REQUEST_NULL;
   CKPTDB_RETURN_IF_ERROR(

@@ -1,5 +1,6 @@
-// A coordinator over MPI: the ranks of a training job are processes, on one
-// host or on many.
+// A coordinator over MPI, for a training job whose ranks are processes on one
+// or
+// more hosts.
 //
 //   int provided = 0;
 //   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
@@ -9,23 +10,23 @@
 //       auto manager, CheckpointManager::Open(options, &model,
 //                                             std::move(ranks)));
 //
-// It is in a library of its own, ckptdb::mpi, of find_package(ckptdb COMPONENTS
-// mpi): ckptdb::ckptdb links no MPI. It is there when ckptdb was configured
-// where MPI was found (CKPTDB_MPI).
+// It is in a separate library, ckptdb::mpi (find_package(ckptdb COMPONENTS
+// mpi)); ckptdb::ckptdb does not link MPI. The library exists if MPI was found
+// when ckptdb was configured (CKPTDB_MPI).
 //
-// A rank that does not come, or has died, is DeadlineExceeded naming it, and
-// never a hang: every call of MPI is a nonblocking one, which is looked at
-// until the deadline has passed. Whether the job goes on when a process dies is
-// up to MPI: by default mpirun ends it.
+// A rank that is missing or has died causes DeadlineExceeded, which names it,
+// and never a hang: all MPI calls are nonblocking and polled until the
+// deadline. Whether the job survives the death of a process depends on MPI: by
+// default mpirun ends the job.
 #ifndef CKPTDB_MPI_MPI_COORDINATOR_H_
 #define CKPTDB_MPI_MPI_COORDINATOR_H_
 
-// ckptdb needs the C interface alone.
+// ckptdb needs only the C interface.
 #ifndef OMPI_SKIP_MPICXX
-#define OMPI_SKIP_MPICXX  // NOLINT(readability-identifier-naming): of MPI
+#define OMPI_SKIP_MPICXX  // NOLINT(readability-identifier-naming): MPI's name
 #endif
 #ifndef MPICH_SKIP_MPICXX
-#define MPICH_SKIP_MPICXX  // NOLINT(readability-identifier-naming): of MPI
+#define MPICH_SKIP_MPICXX  // NOLINT(readability-identifier-naming): MPI's name
 #endif
 #include <mpi.h>
 
@@ -37,18 +38,19 @@
 
 namespace ckptdb {
 
-// Returns a coordinator of the ranks of `comm`, which all call it; no other
-// collective call on `comm` is under way meanwhile. It has a communicator of
-// its own, so its messages never meet those of the trainer.
+// Returns a coordinator for the ranks of `comm`. All ranks must call it, with
+// no other collective call on `comm` in progress. It duplicates the
+// communicator, so its messages are separate from the trainer's.
 //
-// Destroy it before MPI_Finalize. Where ranks have died, MPI_Finalize may never
-// return; a survivor ends by _exit().
+// Destroy it before MPI_Finalize. If ranks have died, MPI_Finalize may never
+// return; survivors should then exit with _exit().
 //
-// Returns FailedPrecondition when MPI is not initialized, is finalized already,
-// or was initialized with less than MPI_THREAD_MULTIPLE: the manager calls MPI
-// from its own thread while the training does from another. Returns
-// DeadlineExceeded, naming the ranks that have not called it, after `deadline`,
-// and InvalidArgument for an intercommunicator and for MPI_COMM_NULL.
+// Returns FailedPrecondition if MPI is not initialized, is already finalized,
+// or provides less than MPI_THREAD_MULTIPLE, which is needed because the
+// manager calls MPI from its own thread while the training calls it from
+// another. Returns DeadlineExceeded after `deadline`, naming the ranks that
+// have not called it, and InvalidArgument for an intercommunicator or
+// MPI_COMM_NULL.
 absl::StatusOr<std::unique_ptr<Coordinator>> MpiCoordinator(
     MPI_Comm comm, absl::Duration deadline);
 

@@ -94,7 +94,7 @@ TEST_F(MpiTest, ARankThatMakesNoCoordinatorIsNamed) {
   for (const size_t rank : {0U, 1U, 2U}) {
     EXPECT_THAT(came_to[rank],
                 AllOf(HasSubstr("DEADLINE_EXCEEDED"),
-                      HasSubstr("ranks 3 of 4 did not come to MpiCoordinator "
+                      HasSubstr("ranks 3 of 4 did not call MpiCoordinator "
                                 "within 2s")))
         << log();
   }
