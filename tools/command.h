@@ -1,5 +1,5 @@
-// The interface of the subcommands of ckptdb. Each is in a file of its own name
-// and is created by a function below.
+// The interface of ckptdb's subcommands. Each is in its own file and is created
+// by one of the functions below.
 #ifndef CKPTDB_TOOLS_COMMAND_H_
 #define CKPTDB_TOOLS_COMMAND_H_
 
@@ -17,16 +17,16 @@ class App;
 
 namespace ckptdb::tool {
 
-// The arguments of every command.
+// The arguments common to all commands.
 struct Context {
   std::string command;       // its name
   std::string store;         // the store's folder
-  bool store_given = false;  // by flag or environment, not by default
-  bool json = false;         // one document on `out`, else a table
+  bool store_given = false;  // by flag or environment variable
+  bool json = false;         // print one JSON document instead of tables
   int64_t now_micros = 0;    // since 1970
   std::ostream* out = nullptr;
   std::ostream* err = nullptr;
-  std::ostream* terminal = nullptr;  // for progress; null when there is none
+  std::ostream* terminal = nullptr;  // for progress; may be null
 
   // Writes "ckptdb: <command>: <message>" to `err`.
   void PrintError(const absl::Status& status) const;
@@ -38,16 +38,16 @@ class Command {
 
   virtual std::string name() const = 0;
   virtual std::string summary() const = 0;  // one line
-  // Returns further text of --help: lines of at most 80 columns.
+  // Returns additional lines for --help, at most 80 columns wide.
   virtual std::string notes() const { return {}; }
-  // Returns the example command lines of --help.
+  // Returns example command lines for --help.
   virtual std::string examples() const = 0;
 
-  // Adds the command's own arguments; they are read before Run.
+  // Adds the command's arguments; they are parsed before Run.
   virtual void AddArguments(CLI::App* app) = 0;
 
-  // Prints to context.out. The caller prints the returned status, which decides
-  // the exit code.
+  // Prints to context.out. The caller prints an error, which determines the
+  // exit code.
   virtual absl::Status Run(const Context& context) = 0;
 };
 
@@ -69,7 +69,7 @@ std::unique_ptr<Command> NewUnpin();
 std::unique_ptr<Command> NewMetrics();
 std::unique_ptr<Command> NewDoctor();
 
-// Returns all commands in the order of the help.
+// Returns all commands in the order of --help.
 std::vector<std::unique_ptr<Command>> AllCommands();
 
 }  // namespace ckptdb::tool

@@ -17,7 +17,7 @@
 namespace ckptdb::tool {
 namespace {
 
-// The values of the flags before or after the command.
+// Flags that may be given before or after the command.
 struct Flags {
   std::string store;
   bool json = false;
@@ -36,15 +36,14 @@ void AddFlags(CLI::App* app, Flags* flags) {
   app->add_flag("--json", flags->json, "print one JSON document");
 }
 
-// A command and its part of the command line.
+// A command and its parser.
 struct Entry {
   std::unique_ptr<Command> command;
   CLI::App* app = nullptr;
   Flags flags;
 };
 
-// CLI11 keeps the addresses of the values, so each entry has a place of its own
-// in memory.
+// CLI11 keeps pointers to the values, so each entry is allocated separately.
 std::vector<std::unique_ptr<Entry>> AddCommands(CLI::App* app) {
   std::vector<std::unique_ptr<Entry>> entries;
   for (std::unique_ptr<Command>& command : AllCommands()) {
@@ -53,7 +52,7 @@ std::vector<std::unique_ptr<Entry>> AddCommands(CLI::App* app) {
     entry->app =
         app->add_subcommand(entry->command->name(), entry->command->summary());
     entry->command->AddArguments(entry->app);
-    // The flags stand before or after the command, so both have them.
+    // The flags may be before or after the command, so both parsers have them.
     AddFlags(entry->app, &entry->flags);
     const std::string notes = entry->command->notes();
     entry->app->footer(absl::StrCat(notes, notes.empty() ? "" : "\n",
@@ -69,7 +68,7 @@ void DescribeApp(CLI::App* app, Flags* flags) {
   app->get_formatter()->column_width(28);
   app->set_version_flag("--version", absl::StrCat("ckptdb ", CKPTDB_VERSION),
                         "Print the version and exit");
-  // A missing command is reported below, with a text of our own.
+  // A missing command is reported below, with our own message.
   app->require_subcommand(0, 1);
   AddFlags(app, flags);
   app->footer(
@@ -77,7 +76,7 @@ void DescribeApp(CLI::App* app, Flags* flags) {
                    "  ckptdb ls --store /checkpoints/ctr\n"
                    "  ckptdb show latest --store /checkpoints/ctr --json\n"
                    "  CKPTDB_STORE=/checkpoints/ctr ckptdb verify\n"
-                   "\n\"ckptdb COMMAND --help\" says more about a command.\n\n",
+                   "\n\"ckptdb COMMAND --help\" describes a command.\n\n",
                    kExitCodeHelp));
 }
 
@@ -91,8 +90,8 @@ Context MakeContext(const Entry& entry, const Flags& global,
   context.err = streams.err;
   context.terminal = streams.terminal;
   const char* variable = std::getenv(kStoreVariable);
-  // What is nearer to the command counts: its own flag, the global one, the
-  // environment.
+  // The command's own flag overrides the global one, which overrides the
+  // environment variable.
   for (const std::string& store :
        {entry.flags.store, global.store,
         std::string(variable == nullptr ? "" : variable)}) {
@@ -103,7 +102,7 @@ Context MakeContext(const Entry& entry, const Flags& global,
   return context;
 }
 
-// CLI11 also throws for --help and --version, which are no errors.
+// CLI11 also throws for --help and --version, which are not errors.
 ExitCode ReportParse(const CLI::App& app,
                      const std::vector<std::unique_ptr<Entry>>& entries,
                      const CLI::ParseError& error, const Streams& streams) {
@@ -125,8 +124,8 @@ ExitCode RunEntry(const Entry& entry, const Flags& global,
                   const Streams& streams) {
   const Context context = MakeContext(entry, global, streams);
   absl::Status status = entry.command->Run(context);
-  // A full disk behind a pipe or a redirection shows only when the buffer is
-  // written, and must not end with code 0.
+  // If standard output is a file on a full disk, writing fails only when the
+  // buffer is flushed; the exit code must not be 0 then.
   streams.out->flush();
   if (status.ok() && !streams.out->good()) {
     status = absl::InternalError("cannot write to standard output");

@@ -8,14 +8,14 @@
 
 namespace ckptdb::tool {
 
-// The folder of the store is that of -s or --store, else that of this
-// environment variable, else the current one.
+// The environment variable that names the store's folder if -s and --store are
+// missing. Without it, the current folder is used.
 inline constexpr char kStoreVariable[] = "CKPTDB_STORE";
 
 struct Streams {
   std::ostream* out = nullptr;
   std::ostream* err = nullptr;
-  std::ostream* terminal = nullptr;  // for progress; null when there is none
+  std::ostream* terminal = nullptr;  // for progress; may be null
 };
 
 ExitCode RunCommandLine(int argc, const char* const* argv,

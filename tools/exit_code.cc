@@ -2,8 +2,8 @@
 
 namespace ckptdb::tool {
 
-// Unavailable stands for a busy store alone, as ReadingStatus has turned the
-// I/O errors of that code into Internal.
+// Unavailable means a busy store: ReadingStatus has converted I/O errors with
+// that code to Internal.
 ExitCode ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:

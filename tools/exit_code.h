@@ -1,4 +1,4 @@
-// The exit codes of the command, and the errors that they stand for.
+// The exit codes of the command.
 #ifndef CKPTDB_TOOLS_EXIT_CODE_H_
 #define CKPTDB_TOOLS_EXIT_CODE_H_
 
@@ -8,7 +8,7 @@ namespace ckptdb::tool {
 
 enum class ExitCode : int {
   kOk = 0,
-  kUsage = 1,     // a flag or an argument is wrong
+  kUsage = 1,     // a flag or an argument is invalid
   kNotFound = 2,  // no such store, step, rank, table or row
   kDamaged = 3,   // stored bytes are not what was saved
   kBusy = 4,      // another process has the store open for writing
@@ -17,11 +17,11 @@ enum class ExitCode : int {
 
 ExitCode ExitCodeOf(const absl::Status& status);
 
-// The lines of --help about exit codes.
+// The --help text about exit codes.
 inline constexpr char kExitCodeHelp[] =
     "Exit codes:\n"
-    "  0  all went well\n"
-    "  1  a flag or an argument is wrong\n"
+    "  0  success\n"
+    "  1  a flag or an argument is invalid\n"
     "  2  no such store, step, rank, table or row\n"
     "  3  damage: stored bytes are not what was saved\n"
     "  4  busy: another process has the store open for writing\n"

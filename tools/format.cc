@@ -46,15 +46,15 @@ std::string FormatIsoUtc(int64_t micros) {
 std::string FormatDuration(int64_t micros) {
   const auto value = static_cast<double>(micros);
   if (micros < 1000) return absl::StrCat(micros, " us");
-  // The bound keeps rounding from printing 1000.0 ms.
+  // The bound prevents rounding up to 1000.0 ms.
   if (value < 999.95e3) return absl::StrFormat("%.1f ms", value / 1e3);
   if (value < 119.95e6) return absl::StrFormat("%.1f s", value / 1e6);
   return absl::StrFormat("%.1f min", value / 60e6);
 }
 
 std::string FormatAge(int64_t then_micros, int64_t now_micros) {
-  // The clock of another host may be ahead. The subtraction below is one of
-  // unsigned numbers, which cannot overflow.
+  // The other host's clock may be ahead. The subtraction below is unsigned, so
+  // it cannot overflow.
   if (now_micros <= then_micros) return "0 s";
   const uint64_t seconds =
       (static_cast<uint64_t>(now_micros) - static_cast<uint64_t>(then_micros)) /
@@ -67,7 +67,7 @@ std::string FormatAge(int64_t then_micros, int64_t now_micros) {
 
 std::string FormatHash(uint64_t hash) { return absl::StrFormat("%016x", hash); }
 
-// Counts the characters of UTF-8: all bytes but those that continue one.
+// Counts UTF-8 characters: all bytes except continuation bytes.
 size_t DisplayWidth(absl::string_view text) {
   return static_cast<size_t>(std::count_if(
       text.begin(), text.end(),

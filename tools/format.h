@@ -33,7 +33,7 @@ std::string FormatAge(int64_t then_micros, int64_t now_micros);
 // Returns "0123456789abcdef".
 std::string FormatHash(uint64_t hash);
 
-// Returns how many columns a valid UTF-8 text has: its number of code points.
+// Returns the width of a valid UTF-8 text: its number of code points.
 size_t DisplayWidth(absl::string_view text);
 
 }  // namespace ckptdb::tool

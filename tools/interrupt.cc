@@ -8,18 +8,17 @@ namespace {
 std::atomic<bool> is_asked = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-// A signal handler may do no more than this; the commands look at it between
-// two pieces of work.
+// All that a signal handler may do; commands poll it between units of work.
 void Ask(int /*signal*/) { is_asked = true; }
 
 void Catch(int signal, struct sigaction* old) {
   sigaction(signal, nullptr, old);
-  // A signal that was ignored when the command started, as under nohup, stays
+  // A signal that was ignored when the command started, as under nohup, remains
   // ignored.
   if (old->sa_handler == SIG_IGN) return;
   struct sigaction action = {};
   action.sa_handler = Ask;
-  // The next signal has its usual effect.
+  // The next signal has its default effect.
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   sigemptyset(&action.sa_mask);
   sigaction(signal, &action, nullptr);

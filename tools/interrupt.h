@@ -16,17 +16,17 @@ namespace ckptdb::tool {
 
 class Interrupt {
  public:
-  // There may be one at a time. A signal that is ignored stays ignored.
+  // Only one may exist at a time. An ignored signal remains ignored.
   Interrupt();
-  // Restores what the signals did before.
+  // Restores the previous signal handlers.
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  // Returns, on any thread, whether a signal came since the last Interrupt was
-  // made.
+  // Returns whether a signal arrived since the last Interrupt was created. Any
+  // thread may call it.
   static bool asked();
-  // Returns Cancelled then.
+  // Returns Cancelled if a signal arrived, otherwise OK.
   static absl::Status Check();
 
  private:

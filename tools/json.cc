@@ -9,7 +9,7 @@
 namespace ckptdb::tool {
 namespace {
 
-// Adds the errors of a lossy codec, or null for what none had to do with.
+// Adds the errors of a lossy codec, or null where no lossy codec was used.
 void SetError(const Item& item, size_t index, Json* json) {
   const bool known = index < item.errors.size();
   (*json)["max_error"] = known ? Json(item.errors[index].max) : Json();
@@ -76,8 +76,8 @@ Json ToJson(const Totals& totals) {
           {"borrowed_bytes", totals.borrowed_bytes}};
 }
 
-// The names of fields are stable (docs/json.md): which of them an item has
-// depends on its kind alone.
+// Field names are stable (docs/json.md). An item's fields depend only on its
+// kind.
 Json ToJson(const Item& item, const Version& version) {
   Json json = {
       {"kind", Str(ItemKindName(item.kind))},
@@ -153,15 +153,15 @@ Json ReasonJson(const std::string& reason) {
   return reason.empty() ? Json() : Json(reason);
 }
 
-// JSON has no NaN and no infinities, so these are strings.
+// JSON has no NaN or infinity, so these become strings.
 Json NumberJson(double number) {
   if (std::isfinite(number)) return number;
   if (std::isnan(number)) return "nan";
   return number > 0 ? "inf" : "-inf";
 }
 
-// Bytes that are not UTF-8 are replaced, as names may have any bytes and JSON
-// may not.
+// Names may contain any bytes, but JSON must be UTF-8: other bytes are
+// replaced.
 void PrintJson(const Json& document, std::ostream* out) {
   *out << PrintableJson(
               document.dump(2, ' ', false, Json::error_handler_t::replace))

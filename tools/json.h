@@ -1,5 +1,5 @@
 // Converts records to JSON with the field names of docs/json.md. Names are
-// stable: a field may be added, and none is removed or changes its meaning.
+// stable: fields may be added, but none is removed or changes its meaning.
 #ifndef CKPTDB_TOOLS_JSON_H_
 #define CKPTDB_TOOLS_JSON_H_
 
@@ -14,28 +14,29 @@
 
 namespace ckptdb::tool {
 
-// An object whose fields stay in the order in which they are set.
+// An object that keeps its fields in insertion order.
 using Json = nlohmann::ordered_json;
 
 Json ToJson(const Version& version);
 Json ToJson(const Totals& totals);
 Json ToJson(const Item& item, const Version& version);
-// Sets "sharding" and "sharding_name" of a table, which is null without a name.
+// Sets a table's "sharding" and "sharding_name", which is null if unnamed.
 void SetSharding(Item::Sharding kind, const std::string& name, Json* json);
-// Returns an object of strings.
+// Returns an object whose values are strings if they are not finite.
 Json MetricsJson(const Metrics& metrics);
-// Adds what is posted for a step and is not taken in yet.
+// Adds the posts for a step that are not applied yet.
 void SetPosted(const Reader::Posted& posted, Json* json);
 Json MetadataJson(const UserMetadata& metadata);
-// Returns what every list of steps tells of each.
+// Returns the fields that every list of steps contains.
 Json SummaryJson(const StepRecord& record);
-// Returns all of a step record but its rank digests.
+// Returns all fields of a step record except its rank digests.
 Json ToJson(const StepRecord& record);
 
-// Returns null for an empty reason, and else the text.
+// Returns null for an empty reason, otherwise the text.
 Json ReasonJson(const std::string& reason);
 
-// Returns a number, or "nan", "inf" or "-inf", which JSON has no numbers for.
+// Returns a number, or "nan", "inf" or "-inf", which JSON numbers cannot
+// express.
 Json NumberJson(double number);
 
 // Prints one document and a newline. Bytes that are not UTF-8 become U+FFFD.

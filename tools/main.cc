@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
     return static_cast<int>(ckptdb::tool::RunCommandLine(
         argc, argv, {&std::cout, &std::cerr, terminal}));
   } catch (const std::exception& error) {
-    // The library throws nothing, so this can only be a lack of memory.
+    // The library does not throw, so this can only be out of memory.
     std::cerr << "ckptdb: " << error.what() << '\n';
     return static_cast<int>(ExitCode::kFailed);
   }

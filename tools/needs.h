@@ -1,5 +1,4 @@
-// Finds the steps that need the data of an older version, which is kept for
-// them after its step was removed.
+// Finds the steps that need the data of a removed step's version.
 #ifndef CKPTDB_TOOLS_NEEDS_H_
 #define CKPTDB_TOOLS_NEEDS_H_
 
@@ -15,8 +14,8 @@ namespace ckptdb::tool {
 
 // The steps that need a version, in order.
 struct Needs {
-  std::vector<int64_t> in_chain_of;    // it is in their chains
-  std::vector<int64_t> referenced_by;  // they refer to its tensors or blobs
+  std::vector<int64_t> in_chain_of;    // their chains contain it
+  std::vector<int64_t> referenced_by;  // they use its tensors or blobs
   std::vector<int64_t> folded_into;    // they were folded from it
 
   bool none() const {
@@ -24,13 +23,13 @@ struct Needs {
   }
 };
 
-// Returns which of `steps` need `version`, apart from the step of the version.
+// Returns which of `steps` need `version`, other than the version's own step.
 Needs NeedsOf(const Version& version, absl::Span<const StepRecord> steps);
 
 // Returns "step 7", "steps 7, 8, 9 and 47 more".
 std::string StepsText(const std::vector<int64_t>& steps);
 
-// Returns "runs of steps 300, 400; tensors of step 400", or "-" for none.
+// Returns "runs of steps 300, 400; tensors of step 400", or "-" if none do.
 std::string NeedsText(const Needs& needs);
 
 // Sets "in_chain_of", "referenced_by" and "folded_into".

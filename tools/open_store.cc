@@ -15,8 +15,8 @@
 namespace ckptdb::tool {
 namespace {
 
-// A user who has named no store has most likely forgotten to, so the error says
-// how.
+// A user who named no store has probably forgotten to, so the error says how to
+// name one.
 absl::Status OpenError(const Context& context, const absl::Status& status) {
   absl::Status placed = WithPlace(status, context.store);
   if (context.store_given || !absl::IsNotFound(status)) return placed;
@@ -24,8 +24,8 @@ absl::Status OpenError(const Context& context, const absl::Status& status) {
       absl::StrCat(placed.message(), "; set --store or CKPTDB_STORE"));
 }
 
-// Keeps the modes of the store, which its trainer may have opened to other
-// users.
+// Uses the existing modes of the store, which its trainer may have opened to
+// other users.
 void KeepModes(const std::string& store, StoreOptions* options) {
   constexpr mode_t kModeBits = 07777;
   struct stat found {};
@@ -37,7 +37,7 @@ void KeepModes(const std::string& store, StoreOptions* options) {
   }
 }
 
-// Warns of damaged files: the store can be used without them, but the user
+// Warns about damaged files. The store can be used without them, but the user
 // should know.
 void WarnOf(const std::vector<std::string>& bad_files, const Context& context) {
   for (const std::string& file : bad_files) {
@@ -64,16 +64,16 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context) {
                               absl::StrCat(context.command, ": opening"));
   StoreOptions options;
   options.create_if_missing = false;
-  // A command that changes one thing must not remove others beside it; those
-  // that free space sweep by themselves.
+  // A command that changes one thing must not remove others; commands that free
+  // space call Sweep.
   options.background_sweep = false;
   KeepModes(context.store, &options);
   auto store = Store::Open(context.store, options);
   if (!store.ok()) {
-    // Unavailable is also the code of an I/O error. Only with a holder the
-    // store is busy, and the exit code 4.
+    // Unavailable is also the code of some I/O errors. The store is busy (exit
+    // code 4) only if the status names a holder.
     const bool held = store.status().GetPayload(kHolderPayload).has_value();
-    // The library names an option, which a command does not have.
+    // The library's message names an option that a command does not have.
     if (absl::IsNotFound(store.status())) {
       return OpenError(context, absl::NotFoundError(absl::StrCat(
                                     "no store at \"", context.store, "\"")));
@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(const Context& context,
     if (!record.ok()) return WithPlace(record.status(), context.store);
     const int64_t number = record->version.step;
     auto opened = reader->OpenStep(number);
-    // RetryLatest takes Aborted as the sign to try again.
+    // RetryLatest retries after Aborted.
     if (latest && IsGone(opened.status())) {
       return absl::AbortedError(opened.status().message());
     }
@@ -122,8 +122,8 @@ absl::Status RetryLatest(bool latest, absl::FunctionRef<absl::Status()> read) {
   for (int i = 1; latest && absl::IsAborted(status); ++i) {
     if (i == kTries) {
       return absl::AbortedError(absl::StrCat(
-          "the latest step was retired each of the ", kTries,
-          " times that it was read; run the command again; the last error: ",
+          "the latest step was retired while it was read, ", kTries,
+          " times in a row; run the command again; the last error: ",
           status.message()));
     }
     status = read();

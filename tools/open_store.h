@@ -1,4 +1,4 @@
-// Opens the store that the command line names.
+// Opens the store named on the command line.
 #ifndef CKPTDB_TOOLS_OPEN_STORE_H_
 #define CKPTDB_TOOLS_OPEN_STORE_H_
 
@@ -15,13 +15,13 @@
 
 namespace ckptdb::tool {
 
-// Opens the store for commands that change nothing, also while a trainer owns
-// it. The reader has seen what the trainer committed.
+// Opens the store for commands that change nothing, even while a trainer owns
+// it. The reader sees what the trainer has committed.
 absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context);
 
-// Opens the store for commands that change it. Nothing is swept in the
-// background, and new files have the modes of the existing ones. Returns
-// Unavailable, naming the process, when another process has the store open.
+// Opens the store for commands that change it. There is no background sweep,
+// and new files get the modes of existing ones. Returns Unavailable, naming the
+// owner, if another process has the store open.
 absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context);
 
 // Opens the step that `text` names: a number, or "latest". `reader` must
@@ -30,23 +30,21 @@ absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(const Context& context,
                                                      Reader* reader,
                                                      const std::string& text);
 
-// Returns whether the error says that a step was retired before it was open, or
-// while it was read without a lease.
+// Returns whether the error says that a step was retired before it was opened,
+// or while it was read without a lease.
 bool IsGone(const absl::Status& status);
 
 // Calls `read`, which resolves the steps that it reads, until it returns
-// anything but Aborted, and once unless `latest`: a trainer may retire the step
-// that "latest" stood for, and then there is a later one. Returns Aborted with
-// the number of tries after the last.
+// anything but Aborted: a trainer may retire the latest step, and then there is
+// a later one. Calls it once if `latest` is false. Returns Aborted with the
+// number of tries after the last.
 absl::Status RetryLatest(bool latest, absl::FunctionRef<absl::Status()> read);
 
-// Returns the status with `place` before its message, unless it is in it
-// already.
+// Prepends `place` to the status's message, unless the message contains it.
 absl::Status WithPlace(const absl::Status& status, absl::string_view place);
 
-// Store::Open returns Unavailable for a busy store and for I/O errors alike.
-// Only the first stays Unavailable, the rest become Internal, so that exit
-// codes tell them apart.
+// Store::Open returns Unavailable both for a busy store and for I/O errors.
+// Converts the latter to Internal, so that their exit codes differ.
 absl::Status ReadingStatus(const absl::Status& status);
 
 // Returns "step 1000".

@@ -19,12 +19,12 @@ absl::Status Change(Reader* reader, int64_t step, bool pin) {
   return pin ? reader->RequestPin(step) : reader->RequestUnpin(step);
 }
 
-// Returns the steps that were changed.
+// Returns the changed steps.
 template <typename StoreOrReader>
 absl::StatusOr<std::vector<int64_t>> ChangeAll(
     const Context& context, StoreOrReader* store,
     const std::vector<std::string>& texts, bool pin) {
-  // All steps are looked up before the first is changed.
+  // Resolves all steps before changing the first.
   auto records = ResolveSteps(*store, texts);
   if (!records.ok()) return WithPlace(records.status(), context.store);
   std::vector<int64_t> steps;
@@ -37,7 +37,7 @@ absl::StatusOr<std::vector<int64_t>> ChangeAll(
   return steps;
 }
 
-// Posts the requests to the process that owns the store.
+// Posts the requests to the store's owner.
 absl::StatusOr<std::vector<int64_t>> PostAll(
     const Context& context, const std::vector<std::string>& texts, bool pin) {
   CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<int64_t>> PostAll(
 absl::Status PinSteps(const Context& context,
                       const std::vector<std::string>& texts, bool pin) {
   absl::StatusOr<std::unique_ptr<Store>> store = OpenOwner(context);
-  // OpenOwner returns Unavailable for a busy store alone.
+  // OpenOwner returns Unavailable only for a busy store.
   const bool posted = absl::IsUnavailable(store.status());
   if (!posted) CKPTDB_RETURN_IF_ERROR(store.status());
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
@@ -70,8 +70,8 @@ absl::Status PinSteps(const Context& context,
                  << '\n';
   }
   if (posted) {
-    *context.out << "another process has the store open, and does it with its "
-                    "next save\n";
+    *context.out << "another process has the store open and will do it with "
+                    "its next save\n";
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// The common part of pin and unpin.
+// The code shared by pin and unpin.
 #ifndef CKPTDB_TOOLS_PIN_STEPS_H_
 #define CKPTDB_TOOLS_PIN_STEPS_H_
 
@@ -10,12 +10,12 @@
 
 namespace ckptdb::tool {
 
-// Pins or unpins the steps, or posts that to the process that has the store
-// open, and prints which. Nothing is changed when one of them does not exist.
+// Pins or unpins the steps, or posts the request if another process has the
+// store open, and prints which. Changes nothing if one of them does not exist.
 absl::Status PinSteps(const Context& context,
                       const std::vector<std::string>& texts, bool pin);
 
-// The notes of both commands.
+// The --help notes of both commands.
 inline std::string PinNotes() {
   return "While another process has the store open, the request is posted, and "
          "that process\ncarries it out with its next save.\n";

@@ -33,8 +33,7 @@ ProgressLine::ProgressLine(std::ostream* terminal, std::string label,
       label_(std::move(label)),
       start_(std::chrono::steady_clock::now()),
       delay_(delay) {
-  // A thread of its own, as the work may take long between two updates, and the
-  // seconds go on.
+  // A separate thread keeps counting seconds between two updates.
   if (terminal_ != nullptr) drawer_ = std::thread([this] { Draw(); });
 }
 
@@ -57,7 +56,7 @@ void ProgressLine::Update(uint64_t done_bytes, uint64_t all_bytes) {
 void ProgressLine::Draw() {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto has_ended = [this] { return ended_; };
-  // A command that ends soon shows nothing.
+  // A short command shows nothing.
   if (ended_cond_.wait_for(lock, delay_, has_ended)) return;
   do {
     const auto elapsed = std::chrono::duration_cast<std::chrono::seconds>(

@@ -1,5 +1,5 @@
 // Shows the progress of a long call in a line on a terminal. The line appears
-// when the call has taken a second, and is cleared with the object.
+// after one second, and is cleared when the object is destroyed.
 //
 //   ProgressLine progress(context.terminal, "verify: step 1000");
 //   step->Verify({}, [&](uint64_t done_bytes, uint64_t all_bytes) {
@@ -18,14 +18,14 @@
 
 namespace ckptdb::tool {
 
-// Returns "verify: step 1000: 1.0 GiB of 4.0 GiB, 25 %, 3 s", without bytes
-// while `all_bytes` is 0.
+// Returns "verify: step 1000: 1.0 GiB of 4.0 GiB, 25 %, 3 s", or no bytes while
+// `all_bytes` is 0.
 std::string ProgressText(const std::string& label, uint64_t done_bytes,
                          uint64_t all_bytes, int64_t elapsed_seconds);
 
 class ProgressLine {
  public:
-  // A null `terminal` shows nothing.
+  // If `terminal` is null, shows nothing.
   ProgressLine(std::ostream* terminal, std::string label,
                std::chrono::milliseconds delay = std::chrono::seconds(1));
   ~ProgressLine();
@@ -42,8 +42,8 @@ class ProgressLine {
   const std::string label_;
   const std::chrono::steady_clock::time_point start_;
   const std::chrono::milliseconds delay_;
-  // The tools include public headers alone, and so not the annotated mutex of
-  // db/base/mutex.h: see tests/layering_test.cc. This one guards `ended_`,
+  // Tools include only public headers, which excludes the annotated mutex of
+  // db/base/mutex.h: see tests/layering_test.cc. It guards `ended_`,
   // `done_bytes_` and `all_bytes_`.
   std::mutex mutex_;
   std::condition_variable ended_cond_;

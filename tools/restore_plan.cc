@@ -22,13 +22,13 @@ void AddEstimate(const StepReader::ScanEstimate& more,
   sum->stored_bytes += more.stored_bytes;
 }
 
-// The parts of a tensor by their place; replicas are counted once.
+// The parts of a tensor by their place. Replicas count once.
 struct TensorParts {
   std::map<std::pair<Shape, Shape>, uint64_t> bytes;
   std::map<uint32_t, uint64_t> of_rank;
 };
 
-// Adds up the tensors and blobs that are read.
+// Adds up the tensors and blobs to read.
 class DenseItems {
  public:
   // Reads only the items in `changed`, or all if it is null.
@@ -56,12 +56,12 @@ class DenseItems {
     }
   }
 
-  // `rank` is set when as many ranks restore as saved.
+  // `rank` is set if as many ranks restore as saved.
   PlannedItems TensorsOf(std::optional<uint32_t> rank) const {
     PlannedItems planned;
     for (const auto& [name, tensor] : tensors_) {
-      // A tensor of several parts, by as many ranks as saved: each reads its
-      // own part. Otherwise a rank reads all parts, of which replicas are one.
+      // If as many ranks restore as saved, each reads its own part of a tensor
+      // with several parts. Otherwise a rank reads each part once.
       if (rank.has_value() && tensor.bytes.size() > 1) {
         const auto part = tensor.of_rank.find(*rank);
         if (part != tensor.of_rank.end()) Add(part->second, &planned);
@@ -102,7 +102,7 @@ class DenseItems {
 };
 
 SliceAssignment AssignmentOf(const StepRecord& step, uint32_t world_size) {
-  // A step of one rank has no bounds although slices can divide it.
+  // A step of one rank has no bounds, but slices can divide it.
   if (step.slice_bounds.empty()) {
     return step.world_size > 1 ? SliceAssignment::kNone
                                : SliceAssignment::kEven;
@@ -111,16 +111,16 @@ SliceAssignment AssignmentOf(const StepRecord& step, uint32_t world_size) {
                                        : SliceAssignment::kEven;
 }
 
-// Returns whether a rank reads slices of the table. A table without a
-// declaration that one rank saved can be divided by slices as well.
+// Returns whether a rank reads slices of the table. An undeclared table saved
+// by a single rank can be divided by slices, too.
 bool IsBySlices(const StepRecord& step, const StepReader::TableSpec& table) {
   return table.sharding == Item::Sharding::kBySlices ||
          (table.sharding == Item::Sharding::kUndeclared &&
           (step.world_size == 1 || !step.slice_bounds.empty()));
 }
 
-// Returns the slices of each rank; without an assignment by slices, all slices
-// for each.
+// Returns the slices of each rank, or all slices for each if slices are not
+// assigned.
 std::vector<SliceRange> SlicesOf(const StepRecord& step, uint32_t world_size,
                                  SliceAssignment assignment) {
   std::vector<SliceRange> slices(world_size);
@@ -162,7 +162,7 @@ SliceAssignment AssignmentOf(const StepRecord& step, const Tables& tables,
   return all_replicated ? SliceAssignment::kReplicated : SliceAssignment::kNone;
 }
 
-// Plans to read all rows, unless `changes` lead to them.
+// Plans to read all rows, or only the changed rows if `changes` lead to them.
 absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
                                        const ChangeReader* changes,
                                        const std::string& name,
@@ -175,14 +175,14 @@ absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
   table.slices = slices;
   if (changes != nullptr) {
     const auto estimate = changes->EstimateScan(name, slices);
-    // FailedPrecondition says that the table was saved whole on the way, so it
-    // is read in full.
+    // FailedPrecondition means that the table was saved in full in between, so
+    // it is read in full.
     if (!absl::IsFailedPrecondition(estimate.status())) {
       CKPTDB_RETURN_IF_ERROR(estimate.status());
       table.read = *estimate;
-      // Backwards, the ids that changed are looked up in the step, in which
-      // runs the records do not tell. So all runs of the step count, and the
-      // sum is an upper bound.
+      // Backwards, the changed ids are looked up in the step. The records do
+      // not say in which runs, so all runs count, and the sum is an upper
+      // bound.
       if (changes->forwards() || estimate->delta_runs == 0) return table;
       CKPTDB_ASSIGN_OR_RETURN(const StepReader::ScanEstimate all,
                               step.EstimateScan(name, slices));
@@ -197,8 +197,8 @@ absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
   return table;
 }
 
-// Plans for each rank by itself. Tables that are not divided by slices are read
-// whole by each, as far as the records tell.
+// Plans each rank separately. As far as the records show, each rank reads all
+// of a table that is not divided by slices.
 absl::StatusOr<RestorePlan> Plan(const StepReader& step,
                                  const ChangeReader* changes,
                                  uint32_t world_size) {

@@ -1,15 +1,15 @@
-// Plans what a restore of a step would read. It reads the records of the step
-// and none of its data.
+// Plans what a restore of a step would read. Reads the step's records and none
+// of its data.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(const RestorePlan plan,
 //                           PlanRestore(*step, /*world_size=*/8));
 //
-// Each rank reads the rows of its slices of a table that the saving ranks
-// divided by slices; of one that they divided in another way the ids of all
-// rows, and the pages that have any of its own, or all when it is replicated. A
-// tensor is read whole, unless as many ranks as saved it restore, and each its
-// own part. Of blobs a rank reads those that it saved, or all when other ranks
-// did.
+// If the saving ranks divided a table by slices, each rank reads the rows of
+// its slices. If they divided it in another way, it reads the ids of all rows
+// and the pages that contain any of its own, or all pages if the table is
+// replicated. It reads whole tensors, or its own parts if as many ranks restore
+// as saved. It reads the blobs that it saved, or all blobs if the number of
+// ranks differs.
 #ifndef CKPTDB_TOOLS_RESTORE_PLAN_H_
 #define CKPTDB_TOOLS_RESTORE_PLAN_H_
 
@@ -28,15 +28,14 @@ struct PlannedTable {
   // The sharding that the step recorded.
   Item::Sharding sharding = Item::Sharding::kUndeclared;
   std::string sharding_name;
-  // The slices that the rank reads; all when the table is not divided by
-  // slices.
+  // The slices that the rank reads: all if the table is not divided by slices.
   SliceRange slices;
   StepReader::ScanEstimate read;
-  // Reason why an incremental restore reads all rows; empty when it does not.
+  // Why an incremental restore reads all rows. Empty if it does not.
   std::string full_read_reason;
 };
 
-// The tensors, or the blobs, that are read.
+// The tensors, or the blobs, to read.
 struct PlannedItems {
   uint64_t items = 0;
   uint64_t bytes = 0;  // as stored
@@ -52,12 +51,12 @@ struct PlannedRank {
   StepReader::ScanEstimate all_tables() const;
 };
 
-// Says which slices each rank reads of the tables that are divided by slices.
+// Which slices each rank reads of tables that are divided by slices.
 enum class SliceAssignment {
   kAsSaved,
   kEven,
   // No table is divided by slices. Each rank reads the ids of all rows, and the
-  // pages that have any of its own.
+  // pages that contain any of its own.
   kNone,
   // All tables are replicated, and each rank reads all rows.
   kReplicated,
@@ -72,9 +71,8 @@ struct RestorePlan {
 absl::StatusOr<RestorePlan> PlanRestore(const StepReader& step,
                                         uint32_t world_size);
 
-// Plans an incremental restore from the step where `changes` begin. When they
-// go backwards, the bytes of a table are those of all runs that are looked
-// into.
+// Plans an incremental restore from the step where `changes` begin. If they go
+// backwards, a table's bytes include all runs in which rows are looked up.
 absl::StatusOr<RestorePlan> PlanRestore(const ChangeReader& changes,
                                         uint32_t world_size);
 

@@ -7,8 +7,8 @@
 namespace ckptdb::tool {
 namespace {
 
-// A trainer with ids of uint64, such as hashes, casts them to the store's
-// int64, so those above 2^63 - 1 stand for the negative id of the same bits.
+// A trainer casts uint64 ids, such as hashes, to the store's int64, so an id
+// above 2^63 - 1 denotes the negative id with the same bits.
 bool ParseId(const std::string& text, int64_t* id) {
   if (absl::SimpleAtoi(text, id)) return true;
   uint64_t bits = 0;
@@ -17,13 +17,13 @@ bool ParseId(const std::string& text, int64_t* id) {
   return true;
 }
 
-// Returns what is wrong with the text, or an empty text, as CLI11 expects it.
+// Returns the problem with the text, or "" if it is valid, as CLI11 expects.
 std::string Complaint(const std::string& text) {
   int64_t id = 0;
   if (ParseId(text, &id)) return "";
   return absl::StrCat("invalid id \"", text,
                       "\"; expected -2^63 to 2^64 - 1; above 2^63 - 1 it "
-                      "stands for the negative id of the same bits");
+                      "denotes the negative id with the same bits");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace ckptdb::tool {
 
 struct RowArgument {
   std::string table;
-  std::string id_text;  // checked when the command line is read
+  std::string id_text;  // validated when the command line is parsed
 
   int64_t id() const;
 };

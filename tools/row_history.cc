@@ -10,7 +10,7 @@
 namespace ckptdb::tool {
 namespace {
 
-// Takes the one row that is looked for, from a single worker.
+// Receives a single row, from a single worker.
 class OneRow : public LiveTable {
  public:
   OneRow(int64_t id, std::vector<Slot> slots)
@@ -50,12 +50,12 @@ ScanOptions OneRowOptions(int64_t id, SliceHash hash) {
   options.slices = {slice, slice + 1};
   options.wanted = [id](int64_t other) { return other == id; };
   options.read.threads = 1;
-  // A few pages are read, so that nothing is read ahead.
+  // Only a few pages are read, so reading ahead would waste time.
   options.read.readahead_bytes = 0;
   return options;
 }
 
-// Finds a slot of the same type. Codecs are ignored, as they do not change
+// Finds a slot of the same type. Ignores codecs, because they do not change
 // values.
 const std::string* FindValue(const Row& row, const Slot& slot) {
   for (size_t i = 0; i < row.slots.size(); ++i) {
@@ -78,7 +78,7 @@ std::vector<std::string> ChangedSlots(const Row& before, const Row& after) {
   }
   for (const Slot& slot : before.slots) {
     if (FindValue(after, slot) != nullptr) continue;
-    // A slot that changed its type is in the list already.
+    // A slot whose type changed is in the list already.
     if (std::find(changed.begin(), changed.end(), slot.name) == changed.end()) {
       changed.push_back(slot.name);
     }
@@ -109,13 +109,13 @@ absl::Status RowHistory::Add(const StepRecord& step) {
   const int64_t number = step.version.step;
   absl::StatusOr<State> state =
       absl::FailedPreconditionError("there is no step to come from");
-  // The changes since the step before are few pages. Where none lead here, the
+  // The changes since the previous step are a few pages. If there are none, the
   // row is looked up.
   if (before_.has_value() && state_.has_table) state = Follow(number);
   if (absl::IsFailedPrecondition(state.status())) state = LookUp(number);
   if (absl::IsNotFound(state.status())) {
-    // `before_` stays the step before this one, so the next one is compared
-    // with what was read last.
+    // Keeps `before_`, so that the next step is compared with the last one that
+    // was read.
     ++gone_;
     return absl::OkStatus();
   }
@@ -126,7 +126,7 @@ absl::Status RowHistory::Add(const StepRecord& step) {
   return absl::OkStatus();
 }
 
-// Returns FailedPrecondition when no changes lead there.
+// Returns FailedPrecondition if no changes lead to the step.
 absl::StatusOr<RowHistory::State> RowHistory::Follow(int64_t step) {
   CKPTDB_ASSIGN_OR_RETURN(const auto changes,
                           reader_->OpenChanges(*before_, step));
@@ -137,7 +137,7 @@ absl::StatusOr<RowHistory::State> RowHistory::Follow(int64_t step) {
   CKPTDB_RETURN_IF_ERROR(
       changes->ScanTable(table_, OneRowOptions(id_, spec->slice_hash), &sink));
   State state = state_;
-  // A row that was erased and came again is in both, and is there.
+  // A row that was erased and inserted again is in both lists, and exists.
   if (sink.erased()) state.row.reset();
   if (sink.row().has_value()) state.row = sink.row();
   return state;
@@ -157,8 +157,8 @@ absl::StatusOr<RowHistory::State> RowHistory::LookUp(int64_t step) {
   return state;
 }
 
-// Adds an event if the row differs from that in the step before, and makes this
-// the step before.
+// Adds an event if the row differs from the previous step's, and makes this the
+// previous step.
 void RowHistory::Note(const StepRecord& step, State state) {
   RowEvent event;
   event.step = step;

@@ -1,4 +1,4 @@
-// Follows a row from step to step.
+// Follows one row through the steps.
 //
 //   RowHistory history(reader.get(), "user", -3);
 //   for (const StepRecord& step : reader->Steps()) {
@@ -25,7 +25,7 @@ enum class RowChange {
   kAppeared,
   kChanged,
   kErased,
-  kDropped,  // the step has no such table
+  kDropped,  // the step does not have the table
 };
 absl::string_view RowChangeName(RowChange change);
 
@@ -39,8 +39,7 @@ struct RowEvent {
   StepRecord step;
   RowChange change = RowChange::kChanged;
   Row row;  // for kAppeared and kChanged
-  // Set for kChanged: the slots that are new, have other values, or were
-  // removed.
+  // For kChanged: the slots that were added, changed or removed.
   std::vector<std::string> changed_slots;
 };
 
@@ -49,19 +48,19 @@ class RowHistory {
   // `reader` must outlive it.
   RowHistory(Reader* reader, std::string table, int64_t id);
 
-  // Compares the row in this step with the row in the step added before. Only
-  // delta runs are read when they lead from that step to this one; otherwise
-  // the row is looked up. A step that was removed meanwhile is skipped.
+  // Compares the row in this step with the row in the step added before. Reads
+  // only delta runs if they lead from that step to this one; otherwise looks up
+  // the row. Skips a step that was removed in the meantime.
   absl::Status Add(const StepRecord& step);
 
   const std::vector<RowEvent>& events() const { return events_; }
-  // Returns how many steps were skipped because they were removed.
+  // Returns the number of steps skipped because they were removed.
   int64_t gone() const { return gone_; }
   // Returns whether any step had the table.
   bool found_table() const { return found_table_; }
 
  private:
-  // The row in a step; `row` is not set if the step has no such row.
+  // The row in a step; `row` is nullopt if the step does not have it.
   struct State {
     bool has_table = false;
     std::optional<Row> row;

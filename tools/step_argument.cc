@@ -7,7 +7,7 @@
 namespace ckptdb::tool {
 namespace {
 
-// Digits alone: SimpleAtoi would also take spaces and a sign.
+// Accepts only digits: SimpleAtoi would also accept spaces and a sign.
 bool ParseStep(const std::string& text, int64_t* step) {
   for (char c : text) {
     if (c < '0' || '9' < c) return false;
@@ -15,7 +15,7 @@ bool ParseStep(const std::string& text, int64_t* step) {
   return absl::SimpleAtoi(text, step);
 }
 
-// Returns what is wrong with the text, or an empty text, as CLI11 expects it.
+// Returns the problem with the text, or "" if it is valid, as CLI11 expects.
 std::string StepComplaint(const std::string& text) {
   return std::string(CheckStepText(text).message());
 }

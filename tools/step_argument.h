@@ -16,7 +16,7 @@ class App;
 
 namespace ckptdb::tool {
 
-// These arguments are checked when the command line is parsed, so that an
+// These arguments are validated when the command line is parsed, so that an
 // invalid step is a usage error.
 void AddStep(CLI::App* app, std::string* step);
 void AddNamedStep(CLI::App* app, const std::string& name, std::string* step);
@@ -28,7 +28,7 @@ void AddSteps(CLI::App* app, std::vector<std::string>* steps);  // at least one
 // Returns InvalidArgument unless `text` is "latest" or a step: 0 to 2^63 - 1.
 absl::Status CheckStepText(const std::string& text);
 
-// Returns the number in a checked text that is not "latest".
+// Returns the number in a validated text other than "latest".
 int64_t StepNumber(const std::string& text);
 
 inline constexpr absl::string_view kLatest = "latest";
@@ -41,8 +41,8 @@ absl::StatusOr<StepRecord> ResolveStep(const StoreOrReader& store,
   return store.FindStep(StepNumber(text));
 }
 
-// Returns each step once, in the order of the first mention, or an error when
-// any of them does not exist.
+// Returns each step once, in the order of first mention, or an error if any of
+// them does not exist.
 template <typename StoreOrReader>
 absl::StatusOr<std::vector<StepRecord>> ResolveSteps(
     const StoreOrReader& store, const std::vector<std::string>& texts) {

@@ -6,12 +6,12 @@
 namespace ckptdb::tool {
 namespace {
 
-// Loads a version whose step was removed. The changes from it to the step have
-// its record.
+// Loads a version whose step was removed. The changes from it to the step
+// contain its record.
 ChainLink LoadKept(Reader* reader, const Version& version, int64_t step) {
   ChainLink link;
   link.version = version;
-  // An error is no error of the command: what is not known is printed as "-".
+  // On error the command continues, and prints unknown values as "-".
   const auto changes = reader->OpenChanges(version, step);
   if (changes.ok()) link.record = (*changes)->from();
   return link;
@@ -21,13 +21,13 @@ ChainLink LinkOf(const StepReader& step) {
   return {step.record().version, /*is_step=*/true, step.record(), step.ranks()};
 }
 
-// Loads a version of the chain: as a step if it still is one, and otherwise
-// what the records tell of it.
+// Loads a version of the chain as a step if it still is one, and otherwise from
+// the remaining records.
 ChainLink LoadLink(Reader* reader, const Version& version, int64_t step) {
   const auto found = reader->FindStep(version.step);
   if (found.ok() && found->version == version) {
     const auto opened = reader->OpenStep(version.step);
-    // The step may have been overwritten since.
+    // The step may have been overwritten in the meantime.
     if (opened.ok() && (*opened)->record().version == version) {
       return LinkOf(**opened);
     }
@@ -44,9 +44,9 @@ const Item* FindTable(const ChainLink& link, const std::string& name) {
   return nullptr;
 }
 
-// Goes back from the step to the base run of the table. Of a removed version
-// only the step record is there, not those of its ranks, so the search ends at
-// one: the base may be in it or before it.
+// Searches backwards from the step to the table's base run. A removed version
+// has a step record but no rank records, so the search ends there: the base may
+// be that version or an earlier one.
 TableStart StartOf(const StepChain& chain, const std::string& table) {
   TableStart start;
   start.table = table;
@@ -54,8 +54,8 @@ TableStart StartOf(const StepChain& chain, const std::string& table) {
     const ChainLink& link = chain.links[i - 1];
     const Item* const item = FindTable(link, table);
     start.base = link.version;
-    // A chain is no longer than its tables need, so a table that begins nowhere
-    // else begins in the first version.
+    // A chain is only as long as its tables need, so a table whose base was not
+    // found begins in the first version.
     start.base_known =
         i == 1 || (item != nullptr && item->run == Item::Run::kBase);
     if (start.base_known && item != nullptr) {

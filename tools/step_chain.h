@@ -1,4 +1,4 @@
-// Loads the versions that a step is restored from.
+// Loads the versions from which a step is restored.
 #ifndef CKPTDB_TOOLS_STEP_CHAIN_H_
 #define CKPTDB_TOOLS_STEP_CHAIN_H_
 
@@ -15,9 +15,9 @@ namespace ckptdb::tool {
 
 struct ChainLink {
   Version version;
-  // False when the version is kept for other steps only.
+  // False if the version is only kept for other steps.
   bool is_step = false;
-  std::optional<StepRecord> record;     // unless it is gone
+  std::optional<StepRecord> record;     // unless it was removed
   std::vector<StepRecord::Rank> ranks;  // if it is a step
 
   // Returns the totals of its tables, if it is a step.
@@ -25,23 +25,24 @@ struct ChainLink {
 };
 
 struct StepChain {
-  std::vector<ChainLink> links;  // base first, the step itself last
-  // The version that a folded step was folded from; its record is missing when
-  // it is gone.
+  std::vector<ChainLink> links;  // from the base to the step itself
+  // The version from which a folded step was folded. Without a record if it was
+  // removed.
   std::optional<ChainLink> increment;
 };
 
-// `reader` is the one that opened the step.
+// `reader` must be the one that opened the step.
 StepChain LoadChain(Reader* reader, const StepReader& step);
 
 // The version where the rows of a table begin.
 struct TableStart {
   std::string table;
   Version base;
-  // When false, it may be before `base`, which is kept for other steps only.
+  // If false, the base may be before `base`, which is only kept for other
+  // steps.
   bool base_known = false;
-  // Reason why it was saved whole although changes were given, if it is known;
-  // empty when none were given.
+  // Why the table was saved in full although changed rows were given, if known;
+  // empty if none were given.
   std::optional<std::string> base_reason;
   // Number of runs after `base`.
   uint64_t deltas = 0;

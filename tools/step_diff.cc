@@ -17,13 +17,13 @@
 namespace ckptdb::tool {
 namespace {
 
-// Tensors that are read are compared in boxes of at most so many bytes, and no
-// further than to the first that differs.
+// Tensors are read and compared in boxes of at most this size, up to the first
+// box that differs.
 constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
 
 using PartsByName = std::map<std::string, std::vector<const Item*>>;
 
-// The items of a step by name, and their parts by rank.
+// A step's items by name, with their parts by rank.
 struct ItemIndex {
   explicit ItemIndex(const StepReader& step) {
     for (const StepRecord::Rank& rank : step.ranks()) {
@@ -58,7 +58,7 @@ const typename Map::mapped_type* FindIn(const Map& map,
   return found == map.end() ? nullptr : &found->second;
 }
 
-// NaN is equal to itself here: it has not changed.
+// NaN equals itself here, because it has not changed.
 bool SameNumber(double a, double b) {
   return a == b || (std::isnan(a) && std::isnan(b));
 }
@@ -100,7 +100,7 @@ std::vector<BlobDiff> CompareBlobs(const ItemIndex& from, const ItemIndex& to) {
 
 enum class Answer { kSame, kDiffer, kUnknown };
 
-// The digest of each part by its offset and shape; replicas have the same.
+// The digest of each part by offset and shape; replicas have the same digest.
 using PartDigests = std::map<std::pair<Shape, Shape>, uint64_t>;
 
 PartDigests DigestsOf(const std::vector<const Item*>& parts) {
@@ -111,8 +111,8 @@ PartDigests DigestsOf(const std::vector<const Item*>& parts) {
   return digests;
 }
 
-// Parts of the same place can be compared. Where some have no counterpart and
-// none differs, only the data can tell.
+// Compares parts at the same place. If some parts have no counterpart and no
+// digest differs, the data must be read.
 Answer CompareDigests(const PartDigests& from, const PartDigests& to) {
   bool all = from.size() == to.size();
   for (const auto& [box, digest] : from) {
@@ -129,7 +129,7 @@ struct Box {
   Shape shape;
 };
 
-// Pushes the halves of a box of more than one element, the first half last, so
+// Splits a box of more than one element, and pushes the first half last, so
 // that it is popped first.
 void PushHalves(const Box& box, std::vector<Box>* boxes) {
   const auto first = std::find_if(box.shape.begin(), box.shape.end(),
@@ -164,7 +164,7 @@ class Comparer {
 
   const StepReader& from_;
   const StepReader& to_;
-  const ChangeReader* const changes_;  // null: none lead there
+  const ChangeReader* const changes_;  // null: no delta runs connect the steps
   StepDiff* const diff_;
 };
 
@@ -195,7 +195,7 @@ absl::Status Comparer::CompareTensor(const std::vector<const Item*>& from,
                                      TensorDiff* diff) {
   if (diff->from->dtype != diff->to->dtype) diff->differs.emplace_back("dtype");
   if (diff->from->shape != diff->to->shape) diff->differs.emplace_back("shape");
-  // With another dtype or shape the contents cannot be compared.
+  // Contents with different dtypes or shapes cannot be compared.
   if (!diff->differs.empty()) return absl::OkStatus();
   Answer answer = CompareDigests(DigestsOf(from), DigestsOf(to));
   if (answer == Answer::kUnknown) {
@@ -206,7 +206,7 @@ absl::Status Comparer::CompareTensor(const std::vector<const Item*>& from,
   return absl::OkStatus();
 }
 
-// Reads both tensors up to the first piece that differs.
+// Reads both tensors up to the first box that differs.
 absl::StatusOr<bool> Comparer::ReadSame(const std::string& name,
                                         const StepReader::TensorSpec& spec) {
   ++diff_->tensors_read;
@@ -247,7 +247,7 @@ const Slot* FindSlot(const std::vector<Slot>& slots, const std::string& name) {
   return found == slots.end() ? nullptr : &*found;
 }
 
-// Returns the slots at another place, when nothing else differs.
+// Returns the slots whose position changed, if nothing else differs.
 std::vector<SlotDiff> MovedSlots(const std::vector<Slot>& from,
                                  const std::vector<Slot>& to) {
   std::vector<SlotDiff> diffs;
@@ -277,8 +277,8 @@ std::vector<SlotDiff> CompareSlots(const std::vector<Slot>& from,
   return diffs.empty() ? MovedSlots(from, to) : diffs;
 }
 
-// Returns whether the digests of whole tables show that they have the same
-// rows. Different digests show nothing, as pages may begin at other rows.
+// Returns whether the digests show that both full tables have the same rows.
+// Different digests prove nothing, because pages may begin at different rows.
 bool SameRuns(const std::vector<const Item*>& from,
               const std::vector<const Item*>& to) {
   return std::equal(from.begin(), from.end(), to.begin(), to.end(),
@@ -347,8 +347,7 @@ class RowCounter : public LiveTable {
 absl::Status Comparer::CompareRows(const std::vector<const Item*>& from,
                                    const std::vector<const Item*>& to,
                                    TableDiff* diff) {
-  // Equal digests of whole tables show that the rows are the same, without
-  // reading an id.
+  // Equal digests of full tables prove equal rows, so no ids need to be read.
   if (!diff->layout_differs() && SameRuns(from, to)) {
     diff->rows = RowCounts();
     return absl::OkStatus();
@@ -357,11 +356,11 @@ absl::Status Comparer::CompareRows(const std::vector<const Item*>& from,
   if (changes_ == nullptr) return absl::OkStatus();
   RowCounter counter;
   ScanOptions options;
-  // Counting needs no values.
+  // Counting does not need values.
   options.ids_only = true;
   const absl::Status status =
       changes_->ScanTable(diff->name, options, &counter);
-  // The table was saved whole on the way: its rows are not counted, and the
+  // The table was saved in full in between: its rows are not counted, and the
   // reason is printed.
   if (absl::IsFailedPrecondition(status)) {
     diff->not_counted_reason = Str(status.message());
@@ -373,7 +372,8 @@ absl::Status Comparer::CompareRows(const std::vector<const Item*>& from,
   return absl::OkStatus();
 }
 
-// Returns null, and sets the reason in the diff, when no delta runs lead there.
+// Returns null, and sets the reason in the diff, if no delta runs connect the
+// steps.
 absl::StatusOr<std::unique_ptr<ChangeReader>> OpenWay(Reader* reader,
                                                       StepDiff* diff) {
   const Version& to = diff->to.version;
@@ -390,13 +390,13 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> OpenWay(Reader* reader,
   CKPTDB_RETURN_IF_ERROR(changes.status());
   if ((*changes)->to().record().version == to) return changes;
   return absl::AbortedError(absl::StrCat(
-      ToString(to), " was written over by ",
+      ToString(to), " was overwritten by ",
       ToString((*changes)->to().record().version), " while it was compared"));
 }
 
 }  // namespace
 
-// One difference answers it. A table of which nothing is known leaves it open
+// One difference decides. A table whose difference is unknown leaves it open
 // only if nothing else differs.
 std::optional<bool> StepDiff::same() const {
   const auto unknown = [](const TableDiff& diff) { return diff.unknown(); };

@@ -3,10 +3,10 @@
 //   CKPTDB_ASSIGN_OR_RETURN(const StepDiff diff,
 //                           CompareSteps(reader.get(), *from, *to));
 //
-// Tensors and blobs are compared by the digests of the records. A tensor that
-// the steps divide into different parts, as after a save by more ranks, is read
-// in both when all parts that can be compared are the same. For a table, the
-// ids of the runs between the steps are read and counted.
+// Tensors and blobs are compared by the digests in the records. If the steps
+// divide a tensor into different parts, such as after a save with more ranks,
+// and all comparable parts are equal, the tensor is read in both. For a table,
+// the ids in the runs between the steps are read and counted.
 #ifndef CKPTDB_TOOLS_STEP_DIFF_H_
 #define CKPTDB_TOOLS_STEP_DIFF_H_
 
@@ -28,12 +28,12 @@ struct MetricDiff {
   std::optional<double> to;
 };
 
-// For a tensor of one step, only that side is set.
+// If only one step has the tensor, only that side is set.
 struct TensorDiff {
   std::string name;
   std::optional<StepReader::TensorSpec> from;
   std::optional<StepReader::TensorSpec> to;
-  // Some of "dtype" and "shape", or "content" when both are the same.
+  // "dtype" and/or "shape", or "content" if both are equal.
   std::vector<std::string> differs;
 };
 
@@ -44,7 +44,7 @@ struct BlobDiff {
   std::optional<uint64_t> to_bytes;
 };
 
-// When both are set and equal, the slot has another place in the row.
+// If both are set and equal, the slot has moved within the row.
 struct SlotDiff {
   std::string name;
   std::optional<Slot> from;
@@ -52,9 +52,9 @@ struct SlotDiff {
 };
 
 struct RowCounts {
-  // Rows that were written between the steps, also with the same values.
+  // Rows written between the steps, possibly with the same values.
   uint64_t upserted = 0;
-  // Rows that were erased between the steps, also ones added between them.
+  // Rows erased between the steps, including rows added between them.
   uint64_t erased = 0;
 };
 
@@ -64,15 +64,15 @@ struct TableDiff {
   bool in_to = false;
   std::vector<SlotDiff> slots;
   bool slice_hash_differs = false;
-  // Set for a table of both steps when delta runs lead from one to the other.
+  // Set if both steps have the table and delta runs connect them.
   std::optional<RowCounts> rows;
-  std::string not_counted_reason;  // else
-  // Set when the step has all rows of the table in base runs.
+  std::string not_counted_reason;  // if `rows` is not set
+  // Set if all of the step's rows of the table are in base runs.
   std::optional<uint64_t> from_rows;
   std::optional<uint64_t> to_rows;
 
   bool layout_differs() const { return !slots.empty() || slice_hash_differs; }
-  // Returns whether it is not known if the table differs.
+  // Returns whether it is unknown if the table differs.
   bool unknown() const {
     return in_from && in_to && !layout_differs() && !rows.has_value() &&
            !(from_rows && to_rows && *from_rows != *to_rows);
@@ -86,24 +86,23 @@ struct StepDiff {
   std::vector<TensorDiff> tensors;
   std::vector<TableDiff> tables;
   std::vector<BlobDiff> blobs;  // by name and rank
-  // Reason why no delta runs lead from one step to the other; empty when they
-  // do.
+  // Why no delta runs connect the steps. Empty if they do.
   std::string not_incremental_reason;
   uint64_t tensors_read = 0;
-  uint64_t tensor_read_bytes = 0;  // of both
-  uint64_t tables_counted = 0;     // from run to run, by their ids
+  uint64_t tensor_read_bytes = 0;  // of both steps
+  uint64_t tables_counted = 0;     // tables whose ids were read
 
-  // Returns false when anything differs, and nullopt when that is not known.
+  // Returns whether the steps are equal, or nullopt if that is unknown.
   std::optional<bool> same() const;
 };
 
-// `reader` is the one that opened both. Returns Aborted when `to` was
-// overwritten meanwhile.
+// `reader` must be the one that opened both. Returns Aborted if `to` was
+// overwritten in the meantime.
 absl::StatusOr<StepDiff> CompareSteps(Reader* reader, const StepReader& from,
                                       const StepReader& to);
 
-// Returns "added" when only the second step has it, "removed" when only the
-// first has it, and else "changed".
+// Returns "added" if only the second step has it, "removed" if only the first
+// has it, and otherwise "changed".
 absl::string_view ChangeName(bool in_from, bool in_to);
 
 }  // namespace ckptdb::tool

@@ -18,14 +18,14 @@ struct Totals {
   uint64_t rows = 0;
   uint64_t erased = 0;
   uint64_t raw_bytes = 0;
-  uint64_t stored_bytes = 0;    // own and borrowed
-  uint64_t borrowed_bytes = 0;  // data that other versions wrote
+  uint64_t stored_bytes = 0;    // including borrowed bytes
+  uint64_t borrowed_bytes = 0;  // stored by other versions
 
   void Add(const Item& item, const Version& version);
   void Add(const Totals& other);
 };
 
-// The kinds of items, in the order in which they are shown.
+// The kinds of items, in display order.
 inline constexpr std::array<Item::Kind, 3> kItemKinds = {
     Item::Kind::kTensor, Item::Kind::kRows, Item::Kind::kBlob};
 
@@ -33,9 +33,9 @@ Totals TotalsOf(const StepRecord::Rank& rank);
 Totals TotalsOf(absl::Span<const StepRecord::Rank> ranks);
 Totals TotalsOfKind(absl::Span<const StepRecord::Rank> ranks, Item::Kind kind);
 
-// Returns the flags that are set, such as "pinned ephemeral", or "-" for none.
-// One that is posted, and that the owner has not taken in, has an asterisk:
-// "pinned*", or "unpinned*".
+// Returns the flags that are set, such as "pinned ephemeral", or "-" if none
+// are. A posted flag that the owner has not applied has an asterisk: "pinned*"
+// or "unpinned*".
 std::string FlagsText(const StepRecord& record,
                       const Reader::Posted& posted = {});
 

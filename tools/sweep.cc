@@ -17,8 +17,8 @@ absl::StatusOr<Store::SweepResult> Sweep(const Context& context, Store* store) {
   return WithPlace(ReadingStatus(swept.status()), context.store);
 }
 
-// Inline bytes have a number of their own, as they are in the database's files
-// and not in those that were removed.
+// Inline bytes are reported separately, because they are in the database's
+// files and not in removed files.
 void PrintSwept(const Store::SweepResult& swept, uint64_t inline_bytes,
                 std::ostream* out) {
   for (const Version& version : swept.swept_versions) {
@@ -31,14 +31,14 @@ void PrintSwept(const Store::SweepResult& swept, uint64_t inline_bytes,
   *out << '\n';
   for (const Version& version : swept.quarantined_versions) {
     *out << "quarantined " << ToString(version)
-         << ": its data is there, but its record is lost\n";
+         << ": its data exists, but its record is lost\n";
   }
   if (!swept.inline_retained_reason.empty()) {
     *out << "the space of small saves cannot be freed: "
          << Printable(swept.inline_retained_reason) << '\n';
   }
   if (!swept.inline_postponed_reason.empty()) {
-    *out << "the space of small saves is freed by a later sweep: "
+    *out << "the space of small saves will be freed by a later sweep: "
          << Printable(swept.inline_postponed_reason) << '\n';
   }
   PrintUnswept(swept.unswept, out);
@@ -52,8 +52,8 @@ void PrintUnswept(const std::vector<Usage::Unswept>& unswept,
   }
 }
 
-// Entries that do not belong to the store stay, and are no failure. Only an
-// entry of the store's own that stays makes `ckptdb gc` fail.
+// Foreign entries stay, which is not an error. `ckptdb gc` fails only if an
+// entry that belongs to the store cannot be removed.
 absl::Status UnsweptStatus(const std::string& store,
                            const std::vector<Usage::Unswept>& unswept) {
   const auto own =
@@ -62,7 +62,7 @@ absl::Status UnsweptStatus(const std::string& store,
   if (own == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       store, ": ", own,
-      " of its entries cannot be removed; see \"not removed\" above"));
+      " of its entries could not be removed; see \"not removed\" above"));
 }
 
 void SetUnswept(const std::vector<Usage::Unswept>& unswept, Json* json) {

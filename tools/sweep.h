@@ -1,4 +1,4 @@
-// The sweep of rm, gc and fold, and its output.
+// The sweep at the end of rm, gc and fold, and its output.
 #ifndef CKPTDB_TOOLS_SWEEP_H_
 #define CKPTDB_TOOLS_SWEEP_H_
 
@@ -17,12 +17,12 @@ namespace ckptdb::tool {
 absl::StatusOr<Store::SweepResult> Sweep(const Context& context, Store* store);
 
 // Prints "swept step 7 attempt 3" for each version, "freed 1.0 GiB of data
-// files", the quarantined versions and the damage. `inline_bytes` are the swept
-// bytes that are known to have been stored inline.
+// files", the quarantined versions, and skipped entries. `inline_bytes` are the
+// swept bytes that were stored inline, as far as known.
 void PrintSwept(const Store::SweepResult& swept, uint64_t inline_bytes,
                 std::ostream* out);
 
-// Sets the fields of a sweep of docs/json.md: "swept_versions" to "unswept".
+// Sets the sweep fields of docs/json.md: "swept_versions" to "unswept".
 void SetSwept(const Store::SweepResult& swept, Json* json);
 
 // Prints a line for each entry.

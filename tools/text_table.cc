@@ -22,8 +22,7 @@ void TextTable::AddRow(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-// Columns without titles are those of a list of names and values, which has no
-// line of titles.
+// Columns without titles are a list of names and values, without a title line.
 std::string TextTable::ToString() const {
   std::string text;
   std::vector<std::string> titles;
@@ -47,7 +46,7 @@ void TextTable::AppendLine(const std::vector<std::string>& cells,
     line.append(cells[i]);
     if (!right) line.append(padding, ' ');
   }
-  // An empty last cell leaves no spaces at the end of a line.
+  // An empty last cell must not leave trailing spaces.
   line.erase(line.find_last_not_of(' ') + 1);
   text->append(line).append(1, '\n');
 }

@@ -1,5 +1,5 @@
-// Formats a table for people: columns are as wide as their widest cell, with
-// two spaces between them and none at the end of a line.
+// Formats a table for people. Columns are as wide as their widest cell, with
+// two spaces between them and no trailing spaces.
 //
 //   TextTable table({{"STEP", TextTable::kRight}, {"KIND"}});
 //   table.AddRow({"1000", "full"});
@@ -21,12 +21,12 @@ class TextTable {
     Alignment alignment = kLeft;
   };
 
-  // A table without titles has no line of titles. Every line starts with
-  // `indent` spaces.
+  // If no column has a title, the title line is omitted. Every line is indented
+  // by `indent` spaces.
   explicit TextTable(std::vector<Column> columns, size_t indent = 0);
 
-  // Adds one cell for each column. Missing cells are empty, and cells beyond
-  // the last column are dropped.
+  // Adds a row with one cell per column. Missing cells are empty, and extra
+  // cells are dropped.
   void AddRow(std::vector<std::string> cells);
 
   std::string ToString() const;

@@ -12,7 +12,7 @@
 namespace ckptdb::tool {
 namespace {
 
-// Casts one element to a dtype that has all values of its own.
+// Casts an element to a dtype that can represent all its values.
 template <typename T>
 T Widened(DType dtype, absl::string_view bytes, DType to) {
   T number = {};
@@ -20,8 +20,8 @@ T Widened(DType dtype, absl::string_view bytes, DType to) {
   return cast.ok() ? number : T();
 }
 
-// Calls `take` with the element as a number of a type that has its dtype's
-// values.
+// Calls `take` with the element, converted to a type that can represent all
+// values of its dtype.
 template <typename Take>
 auto WithElement(DType dtype, absl::string_view bytes, const Take& take) {
   switch (dtype) {
@@ -50,8 +50,8 @@ auto WithElement(DType dtype, absl::string_view bytes, const Take& take) {
 }
 
 template <typename T>
-// The shortest text that reads back as this number, of the type that has it: an
-// f32 as a double would have digits that nobody wrote.
+// Returns the shortest text that reads back as this number in its own type: as
+// a double, an f32 would have too many digits.
 std::string FloatText(T number) {
   std::array<char, 64> text = {};
   const auto end =

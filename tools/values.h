@@ -1,4 +1,4 @@
-// Converts elements of slots to numbers by their dtype.
+// Converts a slot's elements to numbers by their dtype.
 //
 //   ElementText(DType::kBf16, bytes)  == "0.100097656"
 //   ElementsJson(DType::kF32, bytes)  == [0.25, 1.25, "nan"]
@@ -16,11 +16,11 @@
 
 namespace ckptdb::tool {
 
-// Returns the element at the start of `bytes`. A bool is true or false; a
-// number that is not finite is "nan", "inf" or "-inf".
+// Returns the element at the start of `bytes`: true or false for a bool, and
+// "nan", "inf" or "-inf" for a number that is not finite.
 Json ElementJson(DType dtype, absl::string_view bytes);
-// Returns the element with as many digits as distinguish it from every other
-// number of its dtype; floats of fewer than 32 bits have the digits of an f32.
+// Returns the element with the fewest digits that distinguish it from all other
+// numbers of its dtype; floats of fewer than 32 bits are formatted as f32.
 std::string ElementText(DType dtype, absl::string_view bytes);
 
 // Returns all elements in `bytes` as an array.

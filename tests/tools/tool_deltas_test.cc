@@ -98,7 +98,7 @@ TEST_F(ToolDeltas, DuSaysWhatIsKeptForOthersOnly) {
   const std::string text = Run({"du"}).out;
   EXPECT_THAT(text,
               ContainsRegex("\n +200 .* referenced  runs of steps 300, 400\n"));
-  EXPECT_THAT(text, ContainsRegex("\nkept for steps +[0-9.]+ "));
+  EXPECT_THAT(text, ContainsRegex("\nkept for other steps +[0-9.]+ "));
 }
 
 TEST_F(ToolDeltas, VerifyReadsAChainOnce) {
@@ -136,7 +136,7 @@ TEST_F(ToolDeltas, RmSaysThatRunsStay) {
   EXPECT_EQ(rm.err, "");
   EXPECT_THAT(rm.out, ContainsRegex(
                           "^removed step 200 attempt [0-9]+\n"
-                          "  its runs are kept until no step needs them: they "
+                          "  its runs are kept while steps need them: they "
                           "are in the chain of steps 300, 400\n"
                           "freed 0 B of data files\n$"));
   EXPECT_EQ(Run({"row", "user", "50", "--step", "300"}).code, 2);

@@ -49,7 +49,7 @@ TEST_F(ToolDoctor, TriesAFolderAndLeavesItAsItWas) {
   const ToolResult result = Run({"--speed-mib", "1"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("A store can be put here"));
-  EXPECT_THAT(result.out, HasSubstr("This was tried from one host"));
+  EXPECT_THAT(result.out, HasSubstr("Checked from one host"));
   EXPECT_THAT(result.out, HasSubstr("write and fsync 1.0 MiB"));
   ExpectUntouched();
 }

@@ -95,7 +95,7 @@ TEST_F(ToolFold, AStepWithoutAChainIsUnchanged) {
   const ToolResult fold = Run({"fold", "100"});
   EXPECT_EQ(fold.code, 0);
   EXPECT_EQ(fold.err, "");
-  EXPECT_EQ(fold.out, "step 100 has no chain to fold, and is unchanged\n");
+  EXPECT_EQ(fold.out, "step 100 has no chain to fold and is unchanged\n");
   const Json json = RunJson({"fold", "100"});
   EXPECT_EQ(json["folded"], false);
   EXPECT_EQ(json["before"], json["after"]);

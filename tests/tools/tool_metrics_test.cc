@@ -44,8 +44,8 @@ TEST_F(ToolMetrics, PostsThemWhileAnotherHasTheStoreOpen) {
   EXPECT_EQ(posted.code, 0) << posted.err;
   EXPECT_EQ(posted.out,
             "posted tool/auc 0.75 for step " + step +
-                "\nanother process has the store open, and adds them with its "
-                "next save\n");
+                "\nanother process has the store open and will add them with "
+                "its next save\n");
   EXPECT_EQ(RunJson({"metrics", step, "tool/loss=2"})["posted"], true);
   nlohmann::json show = RunJson({"show", step});
   EXPECT_EQ(show["metrics"]["tool/auc"], 0.75);
@@ -82,8 +82,8 @@ TEST_F(ToolMetrics, PinAndUnpinArePostedWhileAnotherHasTheStoreOpen) {
   EXPECT_EQ(posted.code, 0) << posted.err;
   EXPECT_EQ(posted.out,
             "posted: pin step " + step +
-                "\nanother process has the store open, and does it with its "
-                "next save\n");
+                "\nanother process has the store open and will do it with "
+                "its next save\n");
   EXPECT_EQ(RunJson({"ls"})["steps"][0]["posted_pin"], true);
   EXPECT_THAT(Run({"ls"}).out, HasSubstr("pinned*"));
   ASSERT_OK(store_->TakePosts());

@@ -115,7 +115,7 @@ TEST_F(ToolDeltaPlan, BackIsAtMostTheRunsOfBoth) {
   EXPECT_EQ(user["stored_bytes"],
             TableBytes("100", "user") + TableBytes("200", "user"));
   EXPECT_THAT(Run({"plan", "100", "--from", "200"}).out,
-              HasSubstr(", incremental and backwards: rows that changed"));
+              HasSubstr(", incremental and backwards: changed rows"));
 }
 
 TEST_F(ToolDeltaPlan, FromTheStepItselfReadsNoRows) {

@@ -51,7 +51,7 @@ TEST_F(ToolUnswept, DuAccountsForEachByte) {
   const ToolResult text = Run({"du"});
   EXPECT_EQ(text.code, 0);
   EXPECT_THAT(text.out,
-              AllOf(ContainsRegex("\nRocksDB's own +[0-9.]+ [KM]iB\n"),
+              AllOf(ContainsRegex("\nRocksDB overhead +[0-9.]+ [KM]iB\n"),
                     ContainsRegex("\nnot the store's +1.2 KiB\n"),
                     ContainsRegex("\navailable +[0-9.]+ [GTP]iB\n"),
                     HasSubstr("\nnot the store's: README: "),
@@ -82,7 +82,7 @@ TEST_F(ToolUnswept, GcFailsForWhatItCannotRemove) {
   EXPECT_EQ(gc.code, 5);
   EXPECT_THAT(gc.out, AllOf(HasSubstr("freed "),
                             HasSubstr("not removed: staging/1: ")));
-  EXPECT_THAT(gc.err, HasSubstr("1 of its entries cannot be removed"));
+  EXPECT_THAT(gc.err, HasSubstr("1 of its entries could not be removed"));
   EXPECT_THAT(du.out, HasSubstr("not removed: staging/1: "));
   EXPECT_EQ(Run({"gc"}).code, 0);
 }

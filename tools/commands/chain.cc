@@ -1,4 +1,4 @@
-// ckptdb chain: the versions that a step is restored from.
+// ckptdb chain: the versions from which a step is restored.
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,8 +21,8 @@
 namespace ckptdb::tool {
 namespace {
 
-// Returns what the version is now: it may be a step, or be kept because this
-// step needs it.
+// Returns whether the version is a step, or is only kept because this step
+// needs it.
 std::string StateText(const ChainLink& link, const StepRecord& step) {
   if (link.version == step.version) return "this step";
   return link.is_step ? "a step" : "kept for others";
@@ -64,8 +64,8 @@ std::string LinksText(const StepChain& chain, const StepRecord& step) {
   return table.ToString();
 }
 
-// Compares the chain with the default limits. The limits of the trainer are in
-// its options, and not in the store.
+// Compares the chain with the default limits. The trainer's limits are in its
+// options, and not in the store.
 std::string BoundsText(const StepRecord& step) {
   const StoreOptions::ChainBounds bounds;
   const std::string due = BaseDue(step, bounds);
@@ -92,8 +92,8 @@ std::string TablesText(const StepChain& chain) {
   TextTable table(
       {{"TABLE"}, {"BASE"}, {"DELTAS", TextTable::kRight}, {"BASE REASON"}});
   for (const TableStart& start : TableStarts(chain)) {
-    // An unknown reason and no reason are different: the record of a removed
-    // version's rank is gone, or the table had no changes to be saved as.
+    // The reason is unknown if the rank records of a removed version are gone.
+    // It is empty if the save was given no changed rows.
     std::string why = "unknown";
     if (start.base_reason.has_value()) why = Printable(*start.base_reason);
     table.AddRow({Printable(start.table), BaseText(start),
@@ -106,7 +106,7 @@ std::string TablesText(const StepChain& chain) {
 Json LinkJson(const ChainLink& link) {
   Json json = ToJson(link.version);
   const std::optional<Totals> tables = link.tables();
-  // The record of a version may be gone: then its fields are null.
+  // The version's record may be gone: then its fields are null.
   const auto of_record = [&](const auto& field) {
     return link.record ? Json(field(*link.record)) : Json();
   };
@@ -157,7 +157,7 @@ class Chain : public Command {
  public:
   std::string name() const override { return "chain"; }
   std::string summary() const override {
-    return "Show the versions that a step is restored from";
+    return "Show the versions from which a step is restored";
   }
   std::string examples() const override {
     return "  ckptdb chain 1000 --store /checkpoints/ctr\n"
@@ -167,7 +167,7 @@ class Chain : public Command {
   void AddArguments(CLI::App* app) override {
     AddStep(app, &step_);
     app->add_flag("-t,--tables", with_tables_,
-                  "also where the rows of each table begin, and why");
+                  "also show where each table begins, and why");
   }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));

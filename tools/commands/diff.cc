@@ -1,4 +1,4 @@
-// ckptdb diff: what differs between two steps.
+// ckptdb diff: the differences between two steps.
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +22,7 @@
 namespace ckptdb::tool {
 namespace {
 
-// Returns "-" when there is no value.
+// Returns "-" if there is no value.
 template <typename T, typename Format>
 std::string TextOrDash(const std::optional<T>& value, const Format& format) {
   return value.has_value() ? format(*value) : "-";
@@ -52,8 +52,8 @@ std::string SlotChange(const SlotDiff& diff) {
   return Str(ChangeName(diff.from.has_value(), diff.to.has_value()));
 }
 
-// Returns "unknown" where neither the digests nor the numbers of rows tell, and
-// nothing was counted.
+// Returns "unknown" if neither digests nor row counts show a difference, and
+// the rows were not counted.
 std::string TableChange(const TableDiff& diff) {
   return diff.unknown() ? "unknown" : Str(ChangeName(diff.in_from, diff.in_to));
 }
@@ -73,8 +73,8 @@ std::string SlotsText(const TableDiff& diff) {
   return parts.empty() ? "-" : absl::StrJoin(parts, ", ");
 }
 
-// Returns "1,000 to 1,200", with "?" for a step that does not have all rows in
-// base runs.
+// Returns "1,000 to 1,200", with "?" for a step whose rows of the table are not
+// all in base runs.
 std::string RowsText(const TableDiff& diff) {
   const auto text = [](bool there, const std::optional<uint64_t>& rows) {
     if (!there) return std::string("-");
@@ -85,7 +85,7 @@ std::string RowsText(const TableDiff& diff) {
   return from == to ? from : absl::StrCat(from, " to ", to);
 }
 
-// A reason that all tables share is in the header and is shortened here.
+// Shortens a reason that all tables share, which the header prints.
 std::string NotCountedText(const StepDiff& diff, const TableDiff& table) {
   if (table.rows.has_value() || !table.in_from || !table.in_to) return "-";
   if (table.not_counted_reason == diff.not_incremental_reason) {
@@ -99,13 +99,13 @@ std::string VersionText(const StepRecord& record) {
                       FormatUtc(record.committed_at_micros), " UTC");
 }
 
-// Says how much was read, as reading is what may take long.
+// Reports how much was read, because reading may take long.
 std::string ReadText(const StepDiff& diff) {
   if (diff.tensors_read == 0) return "no data of tensors and blobs";
   return absl::StrCat(
       FormatBytes(diff.tensor_read_bytes), " of ", diff.tensors_read,
       diff.tensors_read == 1 ? " tensor that is" : " tensors that are",
-      " divided into other parts");
+      " divided differently");
 }
 
 std::string HeaderText(const StepDiff& diff) {
@@ -266,19 +266,16 @@ class Diff : public Command {
  public:
   std::string name() const override { return "diff"; }
   std::string summary() const override {
-    return "Show what differs between two steps";
+    return "Show the differences between two steps";
   }
   std::string notes() const override {
-    return "Tensors and blobs are compared by their digests. A tensor is read "
-           "only when the two\n"
-           "steps divide it into different parts. For tables, the ids in the "
-           "delta runs between\n"
-           "the steps are read: UPSERTED rows were written, possibly with the "
-           "same values, and\n"
-           "ERASED rows are gone. A table is \"unknown\" when it was saved "
-           "whole "
-           "and no delta runs\n"
-           "lead to it. The exit code is 0 whether or not anything differs.\n";
+    return "Tensors and blobs are compared by their digests. A tensor is\n"
+           "read only if the two steps divide it into different parts. For\n"
+           "tables, the ids in the delta runs between the steps are read:\n"
+           "UPSERTED rows were written, possibly with the same values, and\n"
+           "ERASED rows were removed. A table is \"unknown\" if it was saved\n"
+           "in full between the steps, or no delta runs connect them. The\n"
+           "exit code is 0 whether or not the steps differ.\n";
   }
   std::string examples() const override {
     return "  ckptdb diff 1000 1100 --store /checkpoints/ctr\n"
@@ -292,8 +289,8 @@ class Diff : public Command {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     StepDiff diff;
     const bool latest = from_ == kLatest || to_ == kLatest;
-    // Both steps are opened anew each time: after a try that failed, "latest"
-    // is another step.
+    // Opens both steps again after a failed try, because "latest" may be
+    // another step by then.
     CKPTDB_RETURN_IF_ERROR(RetryLatest(latest, [&]() -> absl::Status {
       CKPTDB_ASSIGN_OR_RETURN(auto from,
                               OpenStep(context, reader.get(), from_));

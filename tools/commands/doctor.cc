@@ -1,4 +1,4 @@
-// ckptdb doctor: tries what a store needs of a file system.
+// ckptdb doctor: checks whether a file system meets a store's requirements.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -29,15 +29,16 @@ class Doctor : public Command {
  public:
   std::string name() const override { return "doctor"; }
   std::string summary() const override {
-    return "Try what a store needs of a file system, and how fast it is";
+    return "Check that a file system meets a store's requirements, and measure "
+           "its speed";
   }
   std::string notes() const override {
-    return "It works in a folder of its own in DIR, which it removes, and "
-           "touches nothing else.\nTo try a file system between hosts, start "
-           "the command on all of them with the same\n--hosts and --session; "
-           "the first one prints what was found.\n"
-           "missing: the store does without. unsafe: a store there may lose "
-           "steps, or its saves\nfail; the exit code is then 5.\n";
+    return "The checks run in a temporary folder in DIR and touch nothing\n"
+           "else. To check a file system that several hosts share, run the\n"
+           "command on all of them with the same --hosts and --session; the\n"
+           "first host prints the results.\n"
+           "missing: the store works without it. unsafe: a store there may\n"
+           "lose steps, or its saves may fail; the exit code is then 5.\n";
   }
   std::string examples() const override {
     return "  ckptdb doctor /checkpoints\n"
@@ -67,24 +68,25 @@ void Doctor::AddArguments(CLI::App* app) {
   constexpr uint32_t kMaxHosts = 64;
   constexpr uint64_t kMaxSpeedMib = uint64_t{1} << 20;
   app->add_option("dir", folder_,
-                  "folder on the file system; default: that of --store")
+                  "folder on the file system; default: the --store folder")
       ->type_name("DIR");
   app->add_option("--hosts", hosts_,
                   "number of hosts that run the command; default: 1")
       ->check(CLI::Range(uint32_t{1}, kMaxHosts));
   app->add_option("--session", session_,
-                  "name by which the hosts find each other; needed with "
-                  "--hosts, and new each time")
+                  "name by which the hosts find each other; required with "
+                  "--hosts, and different for each run")
       ->type_name("NAME")
       ->check(CheckSession);
-  app->add_option("--speed-mib", speed_mib_,
-                  "MiB to write and read for the speed; 0: none; default: 64")
+  app->add_option(
+         "--speed-mib", speed_mib_,
+         "MiB to write and read to measure speed; 0: none; default: 64")
       ->check(CLI::Range(uint64_t{0}, kMaxSpeedMib));
 }
 
-// Makes the checks of one process first, then those with a second process, then
-// those with each host: a failure of the first explains those of the others.
-// The speed is measured last.
+// Runs the checks of one process first, then those with a second process, then
+// those with each host, because a failure of the first explains failures of the
+// others. Measures the speed last.
 absl::Status Doctor::Try(FileCalls* files, const Peers& peers,
                          Report* report) const {
   CKPTDB_RETURN_IF_ERROR(RunChecks({.files = files}, &report->checks));
@@ -109,11 +111,11 @@ absl::Status Doctor::Lead(const Context& context, PrivateFolder* folder,
                           Report* report) const {
   Peers peers;
   if (hosts_ > 1) {
-    // This goes to standard error at once, as the user has to start the command
-    // on the other hosts now.
+    // Flushed at once, because the user must now start the command on the other
+    // hosts.
     *context.err << "ckptdb: doctor: waiting for " << hosts_ - 1
-                 << " more to run with --hosts " << hosts_ << " --session "
-                 << session_ << std::endl;
+                 << " more hosts to run with --hosts " << hosts_
+                 << " --session " << session_ << std::endl;
     CKPTDB_ASSIGN_OR_RETURN(peers,
                             WaitForHosts(folder->files(), hosts_ - 1, {}));
   }
@@ -121,8 +123,8 @@ absl::Status Doctor::Lead(const Context& context, PrivateFolder* folder,
   return Try(folder->files(), peers, report);
 }
 
-// Returns FailedPrecondition, and so exit code 5, when a check is unsafe. A
-// host that does not lead has no outcomes, and ends with 0.
+// Returns FailedPrecondition, which is exit code 5, if a check is unsafe. A
+// host that does not lead has no results, and ends with 0.
 absl::Status Judge(const std::string& folder, const Report& report) {
   const auto unsafe = ChecksOf(report, CheckResult::kUnsafe);
   if (unsafe.empty()) return absl::OkStatus();
@@ -131,7 +133,7 @@ absl::Status Judge(const std::string& folder, const Report& report) {
       report.checks.size(), " checks failed: ", absl::StrJoin(unsafe, ", ")));
 }
 
-// Hosts find each other by the session, which one host has no use for.
+// Several hosts need a session to find each other; one host does not.
 absl::Status CheckHosts(uint32_t hosts, const std::string& session) {
   if (hosts > 1 && session.empty()) {
     return absl::InvalidArgumentError(
@@ -151,7 +153,7 @@ absl::Status CheckHosts(uint32_t hosts, const std::string& session) {
 
 absl::Status Doctor::Run(const Context& context) {
   CKPTDB_RETURN_IF_ERROR(CheckHosts(hosts_, session_));
-  // From here on a signal ends the checks, and the folder is removed.
+  // From here on a signal stops the checks, and the folder is removed.
   const Interrupt interrupt;
   Report report;
   report.folder = folder_.empty() ? context.store : folder_;
@@ -159,15 +161,14 @@ absl::Status Doctor::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(const std::string host,
                           PeerService(nullptr).Do("host"));
   report.hosts.push_back(host);
-  // The host that makes the folder leads; mkdir tells exactly one of them that
-  // it has.
+  // The host whose mkdir succeeds leads.
   auto folder = PrivateFolder::Make(report.folder,
                                     session_.empty() ? NewSession() : session_);
   absl::Status status = folder.status();
   if (folder.ok()) {
     status = Lead(context, folder->get(), &report);
-    // The folder is removed after an error, too. The error of a check comes
-    // before that of removing it.
+    // Removes the folder after an error, too. The checks' error takes
+    // precedence over an error of the removal.
     status.Update((*folder)->Remove());
   } else if (hosts_ > 1 && absl::IsAlreadyExists(status)) {
     report.leads = false;

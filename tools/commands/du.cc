@@ -1,4 +1,4 @@
-// ckptdb du: where the bytes of a store are.
+// ckptdb du: how the bytes of a store are used.
 #include <memory>
 #include <string>
 #include <vector>
@@ -101,8 +101,8 @@ uint64_t ExclusiveBytes(const Usage& usage) {
   return bytes;
 }
 
-// The lines of the text, from "steps" to "not the store's", add up to "on
-// disk". So each byte is in one of these sums.
+// The lines from "steps" to "not the store's" add up to "on disk", so each byte
+// is counted once.
 uint64_t HeldBytes(const Usage& usage) {
   uint64_t bytes = 0;
   for (const Usage::Held& other : usage.held_versions)
@@ -110,7 +110,7 @@ uint64_t HeldBytes(const Usage& usage) {
   return bytes;
 }
 
-// Returns the bytes of versions that are kept because a step needs them.
+// Returns the bytes of versions that are kept because other steps need them.
 uint64_t ReferencedBytes(const Usage& usage) {
   uint64_t bytes = 0;
   for (const Usage::Held& other : usage.held_versions) {
@@ -128,12 +128,12 @@ void PrintText(const Usage& usage, const std::vector<StepRecord>& steps,
   const uint64_t referenced = ReferencedBytes(usage);
   TextTable table({{""}, {"", TextTable::kRight}});
   table.AddRow({"steps", FormatBytes(ExclusiveBytes(usage))});
-  table.AddRow({"kept for steps", FormatBytes(referenced)});
+  table.AddRow({"kept for other steps", FormatBytes(referenced)});
   table.AddRow({"others", FormatBytes(HeldBytes(usage) - referenced)});
-  table.AddRow({"RocksDB's own", FormatBytes(usage.overhead_bytes())});
+  table.AddRow({"RocksDB overhead", FormatBytes(usage.overhead_bytes())});
   table.AddRow({"staging", FormatBytes(usage.staging_bytes)});
   table.AddRow({"leases and notes", FormatBytes(usage.control_bytes)});
-  table.AddRow({"set aside", FormatBytes(usage.spare_bytes)});
+  table.AddRow({"reserved", FormatBytes(usage.spare_bytes)});
   table.AddRow({"not the store's", FormatBytes(usage.foreign_bytes)});
   table.AddRow({"on disk", FormatBytes(usage.disk_bytes)});
   table.AddRow({"available", FormatBytes(usage.available_bytes)});
@@ -154,7 +154,7 @@ Json NameJson(const Usage::Name& name) {
 // Sets "tables", "tensors" and "blobs".
 void SetNames(const Usage& usage, Json* json) {
   (*json)["tables"] = Json::array();
-  // A store without tensors or blobs has these fields as well, at 0.
+  // These fields are also set, to 0, for a store without tensors or blobs.
   Usage::Name tensors;
   tensors.kind = Item::Kind::kTensor;
   Usage::Name blobs;
@@ -206,7 +206,7 @@ class Du : public Command {
  public:
   std::string name() const override { return "du"; }
   std::string summary() const override {
-    return "Show where the bytes of a store are";
+    return "Show how the bytes of a store are used";
   }
   std::string examples() const override {
     return "  ckptdb du --store /checkpoints/ctr\n"
@@ -214,18 +214,16 @@ class Du : public Command {
            "  ckptdb du -s /checkpoints/ctr --json\n";
   }
   std::string notes() const override {
-    return "BORROWED is what a step uses of other versions: runs of its chain, "
-           "tensors, blobs.\n"
-           "\"kept for steps\" is data of removed steps that another step "
-           "needs; it is removed\n"
-           "with the last of these. --tables shows the same bytes by table: "
-           "STEPS is how many\n"
-           "steps stored some of it, OWN is what they stored.\n";
+    return "BORROWED is the data of other versions that a step uses: runs\n"
+           "of its chain, tensors, blobs. \"kept for other steps\" is data of\n"
+           "removed steps that other steps need; it is removed with the\n"
+           "last of them. \"reserved\" is space for a full disk. --tables\n"
+           "shows the same bytes by table: STEPS is the number of steps\n"
+           "that stored some of them, OWN the bytes that they stored.\n";
   }
   void AddArguments(CLI::App* app) override {
-    app->add_flag(
-        "-t,--tables", with_tables_,
-        "also by table, over all steps, and for all tensors and all blobs");
+    app->add_flag("-t,--tables", with_tables_,
+                  "also by table, and for all tensors and all blobs");
   }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));

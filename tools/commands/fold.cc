@@ -1,4 +1,4 @@
-// ckptdb fold: merges the chain of a step into base runs of its own.
+// ckptdb fold: merges a step's chain into base runs of the step.
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -29,8 +29,8 @@ struct Outcome {
   int64_t micros = 0;
 };
 
-// An interrupt is no failure of the fold: its parts are kept, and the error
-// tells how to go on.
+// An interrupted fold keeps its finished parts, and the error says how to
+// resume it.
 absl::Status FoldError(const absl::Status& status, int64_t step) {
   if (!absl::IsCancelled(status)) {
     return WithPlace(ReadingStatus(status), StepName(step));
@@ -105,19 +105,15 @@ class FoldCommand : public Command {
  public:
   std::string name() const override { return "fold"; }
   std::string summary() const override {
-    return "Merge the chain of a step into a full step";
+    return "Merge a step's chain, which makes it a full step";
   }
   std::string notes() const override {
-    return "The step keeps its rows, tensors and blobs, and its rows no longer "
-           "need the versions\n"
-           "of its chain. Those are removed when no other step needs them, so "
-           "a "
-           "fold frees space\n"
-           "once the older steps are gone. The fold reads the chain and writes "
-           "all rows. Ctrl-C\n"
-           "interrupts it and leaves the step unchanged; running it again "
-           "resumes "
-           "it.\n";
+    return "The step keeps its rows, tensors and blobs, but no longer needs\n"
+           "the versions of its chain, which are removed when no other step\n"
+           "needs them. So a fold frees space once the older steps are\n"
+           "removed. It reads the chain and writes all rows. Ctrl-C\n"
+           "interrupts it and leaves the step unchanged; run it again to\n"
+           "resume.\n";
   }
   std::string examples() const override {
     return "  ckptdb fold 1000 --store /checkpoints/ctr\n"
@@ -130,8 +126,8 @@ class FoldCommand : public Command {
   std::string step_;
 };
 
-// A step without a chain is no error. The document has the same fields as one
-// of a fold.
+// A step without a chain is not an error. The JSON has the same fields as for a
+// fold.
 void PrintNotFolded(const Context& context, const StepRecord& record) {
   if (context.json) {
     Json document = OutcomeJson(context.store, {record, {}, record, 0});
@@ -139,7 +135,7 @@ void PrintNotFolded(const Context& context, const StepRecord& record) {
     PrintJson(document, context.out);
   } else {
     *context.out << StepName(record.version.step)
-                 << " has no chain to fold, and is unchanged\n";
+                 << " has no chain to fold and is unchanged\n";
   }
 }
 
@@ -147,21 +143,21 @@ absl::Status FoldCommand::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
   const auto record = ResolveStep(*store, step_);
   if (!record.ok()) return WithPlace(record.status(), context.store);
-  // Ctrl-C is caught from here on. Until the store is open it ends the command,
-  // which has changed nothing.
+  // Catches Ctrl-C from here on. Before the store is open, Ctrl-C ends the
+  // command, which has changed nothing.
   const Interrupt interrupt;
   Outcome outcome;
   outcome.before = *record;
   const bool has_chain = DeltasOf(*record) > 0;
-  // Printed before the fold, which may take long.
+  // Printed before the fold, which may take minutes.
   if (has_chain && !context.json) PrintBefore(*record, context.out);
   CKPTDB_RETURN_IF_ERROR(Fold(context, store.get(), &outcome));
   if (!outcome.fold.folded) {
     PrintNotFolded(context, *record);
     return absl::OkStatus();
   }
-  // The fold is committed. A sweep that fails is reported, and does not undo
-  // it.
+  // The fold is committed. If the sweep fails, the error is reported, but the
+  // fold stands.
   auto swept = Sweep(context, store.get());
   const Store::SweepResult result = swept.ok() ? *swept : Store::SweepResult();
   if (context.json) {

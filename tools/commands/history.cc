@@ -73,15 +73,12 @@ class History : public Command {
     return "List the steps in which a row appeared, changed or was erased";
   }
   std::string notes() const override {
-    return "All committed steps are read, oldest first. For a step that was "
-           "saved as changes,\n"
-           "the pages of its delta runs that could have the id are read. For "
-           "one that was saved\n"
-           "whole, and for the first, the row is looked up and compared with "
-           "the step before.\n"
-           "That is some reads of up to 256 KiB per step and the records of "
-           "its chain, also for\n"
-           "a row that never changed.\n";
+    return "Reads all committed steps, oldest first. For a delta step it\n"
+           "reads the pages of the delta runs that may contain the id. For\n"
+           "a full step, and for the first step, it looks up the row and\n"
+           "compares it with the previous step. This takes some reads of up\n"
+           "to 256 KiB and the records of the chain per step, even for a\n"
+           "row that never changed.\n";
   }
   std::string examples() const override {
     return "  ckptdb history user 4711 --store /checkpoints/ctr\n"
@@ -104,8 +101,8 @@ absl::Status ReadAll(const Context& context, const Reader& reader,
   return absl::OkStatus();
 }
 
-// Tells a row that no step has from a table that no step has, as the latter is
-// mostly a misspelt name.
+// Distinguishes a missing row from a missing table, which is usually a misspelt
+// name.
 absl::Status History::NotFound(const Context& context, bool found_table) const {
   const std::string table = absl::StrCat("table \"", row_.table, "\"");
   return absl::NotFoundError(
@@ -119,13 +116,13 @@ absl::Status History::Run(const Context& context) {
   RowHistory history(reader.get(), row_.table, row_.id());
   absl::Status status = ReadAll(context, *reader, &history);
   if (status.ok() && history.gone() > 0) {
-    // Code 5: the other steps are printed, but the history has gaps.
+    // Exit code 5: the remaining steps are printed, but the history has gaps.
     status = absl::AbortedError(absl::StrCat(
         context.store, ": ", history.gone(),
-        " steps were removed while they were read, and are missing here"));
+        " steps were removed while they were being read, and are missing"));
   }
-  // What was found is printed before an error ends the command: a step that
-  // cannot be read does not hide the earlier ones.
+  // Prints the events even after an error: an unreadable step does not hide the
+  // earlier ones.
   if (history.events().empty()) {
     return status.ok() ? NotFound(context, history.found_table()) : status;
   }

@@ -50,7 +50,7 @@ std::string SlotsText(const std::vector<Slot>& slots) {
   });
 }
 
-// Returns the codecs of the slots for a table, each once.
+// Returns the codecs of a table's slots, each once, or the item's codec.
 std::string CodecText(const Item& item) {
   if (item.kind != Item::Kind::kRows) return Str(CodecName(item.codec));
   std::set<std::string> names;
@@ -75,7 +75,7 @@ std::string RunText(const Item& item) {
   return item.run == Item::Run::kBase ? "base" : "delta";
 }
 
-// Rows of a delta run are marked with a plus sign, as they are upserted.
+// Upserted rows of a delta run have a plus sign.
 std::string RowsText(const Item& item) {
   if (item.kind != Item::Kind::kRows) return "-";
   return absl::StrCat(item.run == Item::Run::kBase ? "" : "+",
@@ -149,26 +149,24 @@ class Items : public Command {
            "  ckptdb items latest 'mlp.*' --rank 0 --json\n";
   }
   std::string notes() const override {
-    return "RUN is \"base\" for a table with all its rows, and \"delta\" for "
-           "one with the rows\n"
-           "that changed and the ids that were erased. BASE REASON is why all "
-           "rows were saved\n"
-           "although changes were given.\n";
+    return "RUN is \"base\" for a table with all its rows, and \"delta\" for\n"
+           "changed rows and erased ids. BASE REASON is why all rows were\n"
+           "saved although changed rows were given.\n";
   }
   void AddArguments(CLI::App* app) override {
     AddStep(app, &step_);
     app->add_option("GLOB", filter_.glob,
                     "only items whose name matches; * ? [...] as in a shell")
         ->type_name("");
-    app->add_option("-r,--rank", filter_.rank, "only items of this rank")
+    app->add_option("-r,--rank", filter_.rank, "only this rank's items")
         ->type_name("RANK");
   }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
     const uint32_t world_size = step->record().world_size;
-    // A rank or a name that is not there is NotFound, so that a script does not
-    // take a misspelt one for an empty step.
+    // A missing rank or name is NotFound, so that a script does not mistake a
+    // misspelt name for an empty step.
     if (filter_.rank && *filter_.rank >= world_size) {
       return absl::NotFoundError(
           absl::StrCat(StepName(step->record().version.step), " has no rank ",

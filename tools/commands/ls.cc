@@ -21,17 +21,16 @@
 namespace ckptdb::tool {
 namespace {
 
-// A step as it is listed.
+// A step and its line.
 struct Listed {
   StepRecord record;
   Reader::Posted posted;
-  // The rows that its delta runs erase; none if the records of its ranks are
+  // The rows that its delta runs erase; nullopt if its rank records are
   // damaged.
   std::optional<uint64_t> erased;
 };
 
-// Only delta steps erase rows, so that the records of other ranks need not be
-// read.
+// Only delta steps erase rows, so the rank records of other steps are not read.
 std::optional<uint64_t> ErasedOf(const Reader& reader,
                                  const StepRecord& record) {
   if (record.kind == StepRecord::Kind::kFull) return 0;
@@ -87,7 +86,7 @@ std::string MetricsText(const Listed& listed) {
   return texts.empty() ? "-" : absl::StrJoin(texts, ", ");
 }
 
-// Rows of a delta step are those that changed, and are marked with a plus sign.
+// The changed rows of a delta step have a plus sign.
 std::string RowsText(const StepRecord& step) {
   const bool delta = step.kind == StepRecord::Kind::kDelta;
   return absl::StrCat(delta ? "+" : "", FormatCount(step.rows));
@@ -133,13 +132,12 @@ class Ls : public Command {
   }
   void AddArguments(CLI::App*) override {}
   std::string notes() const override {
-    return "CHAIN is the number of versions that the step is restored from, "
-           "its own included.\n"
-           "ROWS and BYTES of a delta step count only what changed; ERASED "
-           "counts the rows that\nit removes.\n"
-           "METRICS and FLAGS with an asterisk are posted, and the owner of "
-           "the "
-           "store takes them\nin with its next save.\n";
+    return "CHAIN is the number of versions from which the step is\n"
+           "restored, including itself.\n"
+           "ROWS and BYTES of a delta step count only its changed rows;\n"
+           "ERASED counts the rows that it removes.\n"
+           "METRICS and FLAGS with an asterisk were posted; the store's\n"
+           "owner applies them with its next save.\n";
   }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));

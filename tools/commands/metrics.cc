@@ -30,7 +30,7 @@ bool ParseMetric(const std::string& text, std::string* name, double* value) {
   *name = text.substr(0, equals);
   const std::string number = text.substr(equals + 1);
   if (!absl::SimpleAtod(number, value)) return false;
-  // A number that is too large is no infinity, unless it is written as one.
+  // Overflow is an error; infinity must be written as such.
   return std::isfinite(*value) ||
          !std::any_of(number.begin(), number.end(), [](char c) {
            return absl::ascii_isdigit(static_cast<unsigned char>(c));
@@ -42,19 +42,19 @@ std::string CheckMetric(const std::string& text) {
   double value = 0;
   if (ParseMetric(text, &name, &value)) return "";
   return absl::StrCat("invalid metric \"", text, "\"; expected ", kForm,
-                      " with a name that is not empty and a number of 64 bits");
+                      " with a nonempty name and a 64-bit number");
 }
 
 class MetricsCommand : public Command {
  public:
   std::string name() const override { return "metrics"; }
   std::string summary() const override {
-    return "Add metrics to a step, also while its trainer runs";
+    return "Add metrics to a step, even while its trainer runs";
   }
   std::string notes() const override {
-    return "A metric of the same name is replaced. While another process has "
-           "the store\nopen, metrics are posted, and that process adds them "
-           "with its next save.\n";
+    return "Replaces metrics of the same name. While another process has\n"
+           "the store open, the metrics are posted, and that process adds\n"
+           "them with its next save.\n";
   }
   std::string examples() const override {
     return "  ckptdb metrics 1000 auc=0.731 --store /checkpoints/ctr\n"
@@ -76,8 +76,7 @@ class MetricsCommand : public Command {
   std::vector<std::string> metrics_;
 };
 
-// A metric that is given twice is an error: which of the values counts could
-// only be guessed.
+// Duplicate names are an error, because it is unclear which value was meant.
 absl::StatusOr<Metrics> MetricsCommand::Parse() const {
   Metrics metrics;
   for (const std::string& text : metrics_) {
@@ -94,7 +93,7 @@ absl::StatusOr<Metrics> MetricsCommand::Parse() const {
   return metrics;
 }
 
-// Adds the metrics at once; this process owns the store.
+// Adds the metrics; this process owns the store.
 absl::StatusOr<StepRecord> Add(const Context& context, Store* store,
                                const std::string& step,
                                const Metrics& metrics) {
@@ -105,8 +104,8 @@ absl::StatusOr<StepRecord> Add(const Context& context, Store* store,
   return WithPlace(ReadingStatus(added), StepName(record->version.step));
 }
 
-// Posts the metrics to the process that owns the store. They are durable when
-// this returns.
+// Posts the metrics to the owner of the store. They are durable when this
+// returns.
 absl::StatusOr<StepRecord> PostTo(const Context& context,
                                   const std::string& step,
                                   const Metrics& metrics) {
@@ -122,8 +121,8 @@ absl::StatusOr<StepRecord> PostTo(const Context& context,
 absl::Status MetricsCommand::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(const Metrics metrics, Parse());
   absl::StatusOr<std::unique_ptr<Store>> store = OpenOwner(context);
-  // OpenOwner returns Unavailable for a busy store alone. The trainer that has
-  // it open reads posts before its retention decides.
+  // OpenOwner returns Unavailable only for a busy store. The trainer that has
+  // it open applies posts before its retention decides.
   const bool posted = absl::IsUnavailable(store.status());
   if (!posted) CKPTDB_RETURN_IF_ERROR(store.status());
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
@@ -144,7 +143,7 @@ absl::Status MetricsCommand::Run(const Context& context) {
                  << "step " << step << '\n';
   }
   if (posted) {
-    *context.out << "another process has the store open, and adds them with "
+    *context.out << "another process has the store open and will add them with "
                     "its next save\n";
   }
   return absl::OkStatus();

@@ -19,7 +19,7 @@ bool Has(const std::vector<Version>& versions, const Version& version) {
 Needs NeedsOf(const Version& version, absl::Span<const StepRecord> steps) {
   Needs needs;
   for (const StepRecord& step : steps) {
-    // A step is in its own chain, and does not keep itself.
+    // A step does not keep itself alive, although it is in its own chain.
     if (step.version == version) continue;
     const int64_t number = step.version.step;
     if (Has(step.chain, version)) needs.in_chain_of.push_back(number);
@@ -32,7 +32,7 @@ Needs NeedsOf(const Version& version, absl::Span<const StepRecord> steps) {
 }
 
 std::string StepsText(const std::vector<int64_t>& steps) {
-  // A single further step takes no more room than "and 1 more".
+  // One more name is as short as "and 1 more".
   const size_t named =
       steps.size() > kNamedSteps + 1 ? kNamedSteps : steps.size();
   const std::string names =

@@ -21,11 +21,11 @@
 namespace ckptdb::tool {
 namespace {
 
-// The plan and the steps that it is for.
+// A plan and its steps.
 struct Planned {
   StepRecord step;
   std::optional<Version> from;
-  std::string not_incremental_reason;  // empty: delta runs lead to the step
+  std::string not_incremental_reason;  // empty: delta runs connect the steps
   bool forwards = true;
   RestorePlan plan;
 
@@ -61,7 +61,7 @@ std::string AssignmentText(SliceAssignment assignment) {
     case SliceAssignment::kNone:
       return "without slices: each rank reads the ids of all rows";
     case SliceAssignment::kReplicated:
-      return "each of which reads all rows";
+      return "each reads all rows";
   }
   return "unknown";
 }
@@ -75,8 +75,8 @@ std::string FromText(const Planned& planned) {
   if (planned.forwards) return absl::StrCat(from, ", incremental");
   return absl::StrCat(
       from,
-      ", incremental and backwards: rows that changed are looked up, and the "
-      "bytes are an upper bound");
+      ", incremental and backwards: changed rows are looked up, and the bytes "
+      "are an upper bound");
 }
 
 std::string PlanHeaderText(const Planned& planned) {
@@ -206,15 +206,12 @@ class PlanCommand : public Command {
     return "Show what a restore of a step would read";
   }
   std::string notes() const override {
-    return "Only the records are read, and no data. ROWS and bytes of a run "
-           "that has rows of\n"
-           "other ranks too are an even share; AT MOST counts all rows of such "
-           "runs. A row that\n"
-           "was written in several runs counts in each. Each rank reads all of "
-           "a tensor, or its\n"
-           "own part when as many ranks restore as saved. It reads the blobs "
-           "that it saved, or\n"
-           "all blobs when another number of ranks restores.\n";
+    return "Reads only records, no data. If a run also contains rows of\n"
+           "other ranks, ROWS and bytes are an even share of it, and AT\n"
+           "MOST counts all its rows. A row that was written in several\n"
+           "runs counts in each. Each rank reads whole tensors, or its own\n"
+           "part if as many ranks restore as saved. It reads the blobs that\n"
+           "it saved, or all blobs if the number of ranks differs.\n";
   }
   std::string examples() const override {
     return "  ckptdb plan 1000 --store /checkpoints/ctr\n"
@@ -238,15 +235,15 @@ class PlanCommand : public Command {
 void PlanCommand::AddArguments(CLI::App* app) {
   AddStep(app, &step_);
   app->add_option("-w,--world", world_size_,
-                  "ranks that restore; default: as many as saved")
+                  "number of ranks that restore; default: as many as saved")
       ->type_name("N")
       ->check(CLI::Range(uint32_t{1}, kMaxWorldSize));
   AddFromOption(app, &from_);
-  app->add_flag("-t,--tables", with_tables_, "also by table");
+  app->add_flag("-t,--tables", with_tables_, "also show each table");
 }
 
-// Sets the plan when delta runs lead from the one step to the other, and else
-// the reason why they do not.
+// Sets the plan if delta runs connect the two steps, and otherwise the reason
+// why they do not.
 absl::Status PlanCommand::PlanFrom(Reader* reader, Planned* planned) const {
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord from, ResolveStep(*reader, from_));
   planned->from = from.version;
@@ -256,7 +253,7 @@ absl::Status PlanCommand::PlanFrom(Reader* reader, Planned* planned) const {
     planned->not_incremental_reason = Str(changes.status().message());
     return absl::OkStatus();
   }
-  // RetryLatest tries again after Aborted, if the step was "latest".
+  // For "latest", RetryLatest retries after Aborted.
   if (absl::IsNotFound(changes.status())) {
     return absl::AbortedError(
         absl::StrCat(ToString(planned->step.version),
@@ -264,8 +261,8 @@ absl::Status PlanCommand::PlanFrom(Reader* reader, Planned* planned) const {
                      changes.status().message()));
   }
   CKPTDB_RETURN_IF_ERROR(changes.status());
-  // The step may have been overwritten since it was opened, so the plan is of
-  // the one that the changes lead to.
+  // The step may have been overwritten since it was opened, so the plan is for
+  // the step to which the changes lead.
   planned->step = (*changes)->to().record();
   planned->forwards = (*changes)->forwards();
   CKPTDB_ASSIGN_OR_RETURN(
@@ -282,8 +279,8 @@ absl::StatusOr<Planned> PlanCommand::MakePlan(const Context& context,
   if (!from_.empty()) {
     const absl::Status status = PlanFrom(reader, &planned);
     if (!status.ok()) return WithPlace(ReadingStatus(status), context.store);
-    // Where no delta runs lead to the step, a full restore is planned, and the
-    // reason is printed with it.
+    // If no delta runs lead to the step, plans a full restore, and prints the
+    // reason.
     if (planned.incremental()) return planned;
   }
   CKPTDB_ASSIGN_OR_RETURN(

@@ -46,8 +46,8 @@ absl::Status CheckRemovable(const std::vector<StepRecord>& records) {
   return absl::OkStatus();
 }
 
-// Returns the bytes that the step itself stored inline, or 0 when its records
-// are damaged.
+// Returns the bytes that the step itself stored inline, or 0 if its records are
+// damaged.
 uint64_t InlineBytes(const Store& store, int64_t step) {
   const auto reader = store.OpenStep(step);
   if (!reader.ok()) return 0;
@@ -68,12 +68,12 @@ struct Removed {
   uint64_t inline_bytes = 0;
 };
 
-// Removes steps up to the first error, and appends what was removed.
+// Removes steps until the first error, and appends the removed ones.
 absl::Status Remove(const std::vector<StepRecord>& records, Store* store,
                     std::vector<Removed>* removed) {
   for (const StepRecord& record : records) {
     const int64_t step = record.version.step;
-    // Asked before the deletion, after which the step cannot be opened.
+    // Called before the deletion, because the step cannot be opened after it.
     const uint64_t inline_bytes = InlineBytes(*store, step);
     const absl::Status deleted = store->Delete(step);
     if (!deleted.ok()) return WithPlace(ReadingStatus(deleted), StepName(step));
@@ -82,7 +82,7 @@ absl::Status Remove(const std::vector<StepRecord>& records, Store* store,
   return absl::OkStatus();
 }
 
-// Returns the inline bytes of the versions that were swept.
+// Returns the inline bytes of the swept versions.
 uint64_t FreedInlineBytes(const std::vector<Removed>& removed,
                           const Store::SweepResult& swept) {
   uint64_t bytes = 0;
@@ -98,15 +98,14 @@ void PrintRemoved(const Version& version, const Needs& needs,
                   std::ostream* out) {
   *out << "removed " << ToString(version) << '\n';
   if (!needs.in_chain_of.empty()) {
-    *out << "  its runs are kept until no step needs them: they are in the "
-            "chain of "
+    *out << "  its runs are kept while steps need them: they are in the chain "
+            "of "
          << StepsText(needs.in_chain_of) << '\n';
   }
   if (!needs.referenced_by.empty()) {
-    *out
-        << "  its tensors or blobs are kept until no step needs them: they are "
-           "used by "
-        << StepsText(needs.referenced_by) << '\n';
+    *out << "  its tensors or blobs are kept while steps need them: they are "
+            "used by "
+         << StepsText(needs.referenced_by) << '\n';
   }
 }
 
@@ -141,8 +140,7 @@ absl::Status Rm::Run(const Context& context) {
   CKPTDB_RETURN_IF_ERROR(CheckRemovable(*records));
   std::vector<Removed> removed;
   absl::Status status = Remove(*records, store.get(), &removed);
-  // An error after the first deletion does not keep the others from being
-  // reported and swept.
+  // After an error the steps removed so far are still reported and swept.
   if (removed.empty()) return status;
   const auto swept = Sweep(context, store.get());
   const Store::SweepResult result = swept.ok() ? *swept : Store::SweepResult();

@@ -19,7 +19,7 @@
 namespace ckptdb::tool {
 namespace {
 
-// Elements of a slot that a line shows.
+// The number of elements per slot that a line shows.
 constexpr size_t kShownElements = 8;
 
 void PrintText(const Version& version, const RowArgument& argument,

@@ -1,4 +1,4 @@
-// ckptdb show: everything in the record of a step.
+// ckptdb show: the contents of a step's record.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -39,8 +39,7 @@ std::string DeltasText(const StepRecord& record) {
                                   : absl::StrCat("a base is due: ", due));
 }
 
-// A step with its record as it will be when the owner has taken in what is
-// posted.
+// A step, with its record as it will be when the owner has applied the posts.
 struct Shown {
   const StepReader& step;
   StepRecord record;
@@ -50,7 +49,7 @@ struct Shown {
 Shown ShownOf(const Reader& reader, const StepReader& step) {
   const StepRecord& read = step.record();
   const auto found = reader.FindStep(read.version.step);
-  // The step that is open may be gone by now.
+  // The opened step may have been removed or overwritten.
   if (!found.ok() || found->version != read.version) return {step, read, {}};
   return {step, *found, reader.FindPosted(read.version.step)};
 }
@@ -140,11 +139,11 @@ std::string TablesText(const std::map<std::string, const Item*>& tables) {
   return table.ToString();
 }
 
-// Numbers that a lossy codec had to do with, over all ranks.
+// Numbers that a lossy codec encoded, over all ranks.
 struct LossyNumbers {
   Item::Kind kind = Item::Kind::kTensor;
   std::string name;
-  std::string slot;  // of tables
+  std::string slot;  // only for tables
   std::set<std::string> codecs;
   Item::Error error;
 };
@@ -154,7 +153,7 @@ void AddLossy(const Item& item, std::vector<LossyNumbers>* all) {
     const bool table = item.kind == Item::Kind::kRows;
     const std::string slot = table ? item.slots[i].name : "";
     const Codec codec = table ? item.slots[i].codec : item.codec;
-    // A slot without an error and without a lossy codec is left out.
+    // Skips slots without errors and without a lossy codec.
     if (item.errors[i] == Item::Error() && codec < Codec::kBf16) continue;
     auto found =
         std::find_if(all->begin(), all->end(), [&](const LossyNumbers& other) {
@@ -300,11 +299,11 @@ class Show : public Command {
   }
   void AddArguments(CLI::App* app) override { AddStep(app, &step_); }
   std::string notes() const override {
-    return "The contents are those of the step itself; a delta step has the "
-           "rows that changed.\n"
-           "\"ckptdb chain\" shows the other versions that it is restored "
-           "from.\n"
-           "Posted metrics are those that the owner of the store takes in with "
+    return "Shows only the contents of the step itself: for a delta step,\n"
+           "the changed rows.\n"
+           "\"ckptdb chain\" shows the other versions from which it is\n"
+           "restored.\n"
+           "Posted metrics are those that the store's owner will add with\n"
            "its next save.\n";
   }
   absl::Status Run(const Context& context) override {

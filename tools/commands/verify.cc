@@ -1,4 +1,4 @@
-// ckptdb verify: reads every byte of one step or of all, and checks it.
+// ckptdb verify: reads every byte of a step, or of all steps, and checks it.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -25,27 +25,27 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// Stands for the latest step, which is resolved when it is read.
+// Denotes the latest step, which is resolved when it is read.
 constexpr int64_t kLatestStep = -1;
 
 struct Verdict {
   int64_t step = 0;
   absl::Status status;
-  uint64_t bytes = 0;  // stored bytes of all that the step needs
+  uint64_t bytes = 0;  // stored bytes of everything that the step needs
   uint64_t chain_length = 0;
-  uint64_t previously_verified = 0;  // versions verified with a step before
+  uint64_t previously_verified = 0;  // versions verified with an earlier step
   int64_t micros = 0;
 };
 
-// Returns "ok", "damaged", "removed" (while the command ran) or "failed".
+// Returns "ok", "damaged", "removed" (during the command) or "failed".
 std::string ResultText(const absl::Status& status) {
   if (status.ok()) return "ok";
   if (absl::IsDataLoss(status)) return "damaged";
   return IsGone(status) ? "removed" : "failed";
 }
 
-// Returns the stored bytes of its tensors and blobs and of the runs of its
-// chain.
+// Returns the stored bytes of the step's tensors and blobs and of the runs in
+// its chain.
 uint64_t NeededBytes(const StepReader& step) {
   const StepRecord& record = step.record();
   return TotalsOfKind(step.ranks(), Item::Kind::kTensor).stored_bytes +
@@ -72,8 +72,8 @@ absl::Status VerifyStep(const Context& context, Reader* reader,
       verified);
 }
 
-// Verifies one step. Its error is part of the verdict, as the other steps are
-// verified all the same.
+// Verifies one step. An error is part of the verdict, because the other steps
+// are still verified.
 Verdict Judge(const Context& context, Reader* reader, int64_t step,
               std::set<Version>* verified) {
   Verdict verdict;
@@ -100,7 +100,7 @@ void PrintLine(const Verdict& verdict, std::ostream* out) {
       *out << ", " << verdict.previously_verified << " of them verified before";
     }
   }
-  // Flushed line by line, as the next step may take minutes.
+  // Flushed after each line, because the next step may take minutes.
   *out << std::endl;
 }
 
@@ -131,14 +131,14 @@ class Verify : public Command {
  private:
   absl::StatusOr<std::vector<int64_t>> StepsToVerify(const Context& context,
                                                      const Reader& reader);
-  std::string step_;  // empty: all
+  std::string step_;  // empty: all steps
 };
 
 absl::StatusOr<std::vector<int64_t>> Verify::StepsToVerify(
     const Context& context, const Reader& reader) {
   std::vector<int64_t> steps;
-  // "latest" is resolved when it is read, and again after the trainer has
-  // retired that step.
+  // "latest" is resolved when it is read, and again if the trainer has retired
+  // that step.
   if (step_ == kLatest) return std::vector<int64_t>{kLatestStep};
   if (step_.empty()) {
     for (const StepRecord& record : reader.Steps()) {
@@ -152,7 +152,7 @@ absl::StatusOr<std::vector<int64_t>> Verify::StepsToVerify(
   return steps;
 }
 
-// Verifies the latest step, and again when a trainer retires it before it is
+// Verifies the latest step. Tries again if a trainer retires it before it is
 // open.
 absl::StatusOr<Verdict> JudgeLatest(const Context& context, Reader* reader,
                                     std::set<Version>* verified) {
@@ -168,7 +168,7 @@ absl::StatusOr<Verdict> JudgeLatest(const Context& context, Reader* reader,
   return verdict;
 }
 
-// Returns the more severe of two errors: damage before anything else.
+// Returns the more severe of two errors; damage is the most severe.
 absl::Status Worse(const absl::Status& a, const absl::Status& b) {
   if (a.ok()) return b;
   return absl::IsDataLoss(b) && !absl::IsDataLoss(a) ? b : a;
@@ -179,7 +179,7 @@ absl::Status Verify::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
                           StepsToVerify(context, *reader));
   Json verdicts = Json::array();
-  std::set<Version> verified;  // so that a chain is read once
+  std::set<Version> verified;  // each version of a chain is read once
   absl::Status worst;
   for (int64_t step : steps) {
     Verdict verdict;
@@ -191,7 +191,8 @@ absl::Status Verify::Run(const Context& context) {
     }
     verdicts.push_back(VerdictJson(verdict));
     if (!context.json) PrintLine(verdict, context.out);
-    // A step that was retired meanwhile is no error unless it was asked for.
+    // A step that was retired during the command is an error only if the user
+    // named it.
     const bool gone = IsGone(verdict.status) && step_.empty();
     if (verdict.status.ok() || gone) continue;
     if (steps.size() > 1) context.PrintError(verdict.status);

@@ -4,8 +4,8 @@
 #include "ckptdb/tools/interrupt.h"
 
 namespace ckptdb::tool {
-// Aborted says that the peer is gone, Cancelled that a signal came: neither
-// tells anything of the file system.
+// Aborted means that the peer is gone, Cancelled that a signal arrived: neither
+// says anything about the file system.
 bool EndsAllChecks(const absl::Status& status) {
   return absl::IsAborted(status) || absl::IsCancelled(status);
 }
@@ -37,8 +37,8 @@ absl::StatusOr<CheckOutcome> RunCheck(const Check& check,
     return outcome;
   }
   outcome.observed = std::string(seen.status().message());
-  // The store does without some calls that a file system may not have. One that
-  // does something else is judged by `otherwise`.
+  // The store works without some calls that a file system may lack. A call that
+  // misbehaves is judged by `otherwise`.
   if (absl::IsUnimplemented(seen.status()) && !check.without.empty()) {
     outcome.result = CheckResult::kMissing;
     outcome.consequence = check.without;
@@ -54,7 +54,7 @@ absl::Status RunChecks(const CheckContext& context,
   const auto& checks = context.peer == nullptr ? LocalChecks() : PeerChecks();
   for (const Check& check : checks) {
     CKPTDB_RETURN_IF_ERROR(Interrupt::Check());
-    // A process of another host cannot be killed from here.
+    // A process on another host cannot be killed from here.
     if (check.kills_peer && !context.peer->can_be_killed()) continue;
     CKPTDB_ASSIGN_OR_RETURN(CheckOutcome outcome, RunCheck(check, context));
     outcomes->push_back(std::move(outcome));

@@ -1,4 +1,4 @@
-// What a store needs of a file system, each as a check that tries it; see
+// A store's requirements on a file system, each as a check; see
 // docs/file-systems.md.
 #ifndef CKPTDB_TOOLS_DOCTOR_CHECKS_H_
 #define CKPTDB_TOOLS_DOCTOR_CHECKS_H_
@@ -17,30 +17,30 @@ namespace ckptdb::tool {
 
 enum class CheckResult {
   kOk,
-  kMissing,  // the store does without, and `consequence` says what that costs
-  kUnsafe,   // a store there may lose steps, or its saves fail
+  kMissing,  // the store works without it; `consequence` says at what cost
+  kUnsafe,   // a store there may lose steps, or its saves may fail
 };
 std::string CheckResultText(CheckResult result);
 
-// What a check needs to try.
+// The inputs of a check.
 struct CheckContext {
   FileCalls* files = nullptr;
   Peer* peer = nullptr;  // null in a check of one process
-  // How long a file that is old is looked at again, to measure that.
+  // How long to wait for a stale file to be refreshed, to measure the delay.
   absl::Duration patience = absl::Seconds(5);
 };
 
 struct Check {
   std::string name;
-  // Returns what was seen. Unimplemented: the file system does not have it.
-  // Aborted and Cancelled end all checks. Any other error: it does something
-  // else.
+  // Returns what was observed. Unimplemented: the file system lacks the call.
+  // Aborted and Cancelled end all checks. Any other error: the call misbehaves.
   absl::StatusOr<std::string> (*run)(const CheckContext& context) = nullptr;
   CheckResult otherwise = CheckResult::kUnsafe;
-  std::string consequence;  // unless it is ok
-  // Where the store does without what is Unimplemented; else as `consequence`.
+  std::string consequence;  // if the result is not kOk
+  // The consequence if the call is Unimplemented and the store works without
+  // it.
   std::string without = {};
-  bool kills_peer = false;  // skipped with a peer that cannot be killed
+  bool kills_peer = false;  // skipped if the peer cannot be killed
 };
 
 struct CheckOutcome {
@@ -48,20 +48,20 @@ struct CheckOutcome {
   std::string host;  // of the peer; empty in a check of one process
   CheckResult result = CheckResult::kOk;
   std::string observed;
-  std::string consequence;  // empty when it is ok
+  std::string consequence;  // empty for kOk
 };
 
-// Returns whether an error says that the peer is gone, or of an interrupt.
+// Returns whether an error means that the peer is gone or the user interrupted.
 bool EndsAllChecks(const absl::Status& status);
 
-// The error of a call that succeeded and did something else.
+// The error for a call that succeeded but misbehaved.
 absl::Status UnexpectedError(absl::string_view what);
 
-// The checks of one process, and those with another one.
+// The checks of one process, and those with a peer.
 const std::vector<Check>& LocalChecks();
 const std::vector<Check>& PeerChecks();
 
-// Runs one check. Returns an error only when no further one can be run.
+// Runs one check. Returns an error only if no further check can run.
 absl::StatusOr<CheckOutcome> RunCheck(const Check& check,
                                       const CheckContext& context);
 

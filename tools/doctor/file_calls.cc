@@ -16,8 +16,8 @@ namespace {
 
 constexpr mode_t kFileMode = 0600;
 
-// ESTALE and ECANCELED are answers of a file system like others, and not
-// Aborted and Cancelled, which end all checks.
+// ESTALE and ECANCELED are ordinary errors of a file system. They must not
+// become Aborted and Cancelled, which end all checks.
 absl::Status Failure(absl::string_view what) {
   absl::Status status = absl::ErrnoToStatus(errno, what);
   if (!absl::IsAborted(status) && !absl::IsCancelled(status)) return status;
@@ -100,8 +100,8 @@ absl::StatusOr<std::vector<std::string>> FileCalls::List() {
     return Failure("list the folder");
   }
   std::vector<std::string> names;
-  // readdir returns null at the end and after an error, and only errno tells
-  // them apart.
+  // readdir returns null both at the end and after an error; only errno
+  // distinguishes them.
   errno = 0;
   while (const dirent* entry = ::readdir(entries)) {
     const std::string name = entry->d_name;
@@ -113,10 +113,9 @@ absl::StatusOr<std::vector<std::string>> FileCalls::List() {
   return names;
 }
 
-// Takes a lock of the open file description, as the store does: a lock of the
-// process would be granted to it twice, and would end when any descriptor of
-// the file is closed. The errno of a lock that another one has is either of the
-// two.
+// Locks the open file description, as the store does: a process would be
+// granted its own lock twice, and would lose it when any descriptor of the file
+// is closed. A lock held by another description fails with either errno.
 absl::StatusOr<bool> FileCalls::Lock(int file) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
@@ -172,7 +171,7 @@ absl::Status ReplaceFile(FileCalls* files, const std::string& name,
   const std::string temporary = absl::StrCat(name, ".new");
   CKPTDB_RETURN_IF_ERROR(WriteFile(files, temporary, bytes, /*sync=*/true));
   CKPTDB_RETURN_IF_ERROR(files->Rename(temporary, name));
-  // The new name is durable when the folder is.
+  // The new name is durable once the folder is synced.
   return files->SyncFolder();
 }
 

@@ -1,5 +1,5 @@
-// The calls of a file system that the checks of `ckptdb doctor` make, on names
-// in one folder. Tests replace single calls by ones that fail or lie.
+// The file system calls that the checks of `ckptdb doctor` make, on names in
+// one folder. Tests replace single calls with ones that fail or misbehave.
 #ifndef CKPTDB_TOOLS_DOCTOR_FILE_CALLS_H_
 #define CKPTDB_TOOLS_DOCTOR_FILE_CALLS_H_
 
@@ -19,18 +19,18 @@ namespace ckptdb::tool {
 
 class FileCalls {
  public:
-  // `folder` is the descriptor of an open folder, and stays the caller's.
+  // `folder` is the descriptor of an open folder, which the caller owns.
   explicit FileCalls(int folder) : folder_(folder) {}
   virtual ~FileCalls() = default;
   FileCalls(const FileCalls&) = delete;
   FileCalls& operator=(const FileCalls&) = delete;
 
-  // Errors name the call and carry the code of errno: Unimplemented for what
-  // the file system does not have.
+  // Errors name the call and have the code for errno: Unimplemented if the file
+  // system lacks it.
   virtual absl::StatusOr<int> Open(const std::string& name, int flags);
   virtual void Close(int file);
   virtual absl::Status Write(int file, absl::string_view bytes);
-  // Returns fewer bytes at the end of the file only.
+  // Returns fewer bytes only at the end of the file.
   virtual absl::StatusOr<std::string> ReadAt(int file, uint64_t offset,
                                              size_t bytes);
   virtual absl::Status Sync(int file);
@@ -39,8 +39,8 @@ class FileCalls {
   virtual absl::Status Rename(const std::string& from, const std::string& to);
   virtual absl::Status Unlink(const std::string& name);
   virtual absl::StatusOr<std::vector<std::string>> List();
-  // Takes a lock of the open file description on the whole file. Returns false
-  // when another one has it. It is released when the file is closed.
+  // Locks the whole file for the open file description. Returns false if
+  // another description holds the lock. Closing the file releases it.
   virtual absl::StatusOr<bool> Lock(int file);
   virtual absl::Status Allocate(int file, uint64_t bytes);
 
@@ -58,14 +58,14 @@ class FileCalls {
   };
   virtual absl::StatusOr<Space> GetSpace();
 
-  // Drops the file's pages from this host's cache, where that can be done.
+  // Drops the file's pages from this host's cache, if possible.
   virtual void DropCache(int file);
 
  private:
   const int folder_;
 };
 
-// A file that is closed with the object.
+// Closes its file when destroyed.
 class OpenFile {
  public:
   OpenFile() = default;
@@ -93,16 +93,16 @@ class OpenFile {
 absl::StatusOr<OpenFile> Open(FileCalls* files, const std::string& name,
                               int flags);
 
-// Makes a file, or empties it, and writes it. It is synced with `sync`.
+// Creates or truncates a file, and writes it. Syncs it if `sync` is true.
 absl::Status WriteFile(FileCalls* files, const std::string& name,
                        absl::string_view bytes, bool sync);
 
-// Replaces a file as the store does: a temporary file is written, synced and
-// renamed, and the folder is synced.
+// Replaces a file as the store does: writes, syncs and renames a temporary
+// file, and syncs the folder.
 absl::Status ReplaceFile(FileCalls* files, const std::string& name,
                          absl::string_view bytes);
 
-// Returns all bytes of an open file, or of the file of a name.
+// Returns all bytes of an open file, or of a named file.
 absl::StatusOr<std::string> ReadAll(FileCalls* files, int file);
 absl::StatusOr<std::string> ReadFile(FileCalls* files, const std::string& name);
 

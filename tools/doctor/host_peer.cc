@@ -19,8 +19,8 @@ namespace {
 constexpr char kJoined[] = "joined-";
 constexpr char kEnd[] = "end";
 
-// A message ends with a newline, so that one that a host sees in part is known
-// for what it is.
+// A message ends with a newline, so that a host that sees only a part of it
+// can tell.
 absl::Status WriteMessage(FileCalls* files, const std::string& name,
                           const std::string& text) {
   return ReplaceFile(files, name, absl::StrCat(text, "\n"));
@@ -30,8 +30,8 @@ bool Has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Returns Aborted when `witness`, a file that stays as long as the folder, is
-// gone. Listing the folder also makes a host look anew for a name that it has
+// Returns Aborted if `witness`, a file that exists as long as the folder, is
+// gone. Listing the folder also makes the host look up names again that it has
 // not found before.
 absl::Status CheckFolder(FileCalls* files, const std::string& witness) {
   const auto names = files->List();
@@ -39,7 +39,7 @@ absl::Status CheckFolder(FileCalls* files, const std::string& witness) {
   return absl::AbortedError("its folder is gone");
 }
 
-// No event tells of a file that another host makes, so it is looked for.
+// There is no event for a file that another host creates, so this polls.
 void Pause() {
   constexpr int kMilliseconds = 2;
   ::poll(nullptr, 0, kMilliseconds);
@@ -48,16 +48,15 @@ void Pause() {
 absl::StatusOr<std::string> Await(FileCalls* files, const std::string& name,
                                   const std::string& witness,
                                   absl::Duration patience) {
-  // A listing may renew what the host has cached of all files, and hide that
-  // it reads old ones, so it is made when the message is late only.
+  // A listing may refresh the host's cache of all files, and hide stale reads,
+  // so it is made only if the message is late.
   constexpr absl::Duration kLate = absl::Milliseconds(500);
   const absl::Time end = absl::Now() + patience;
   absl::Time listing = absl::Now() + kLate;
   while (absl::Now() < end) {
     CKPTDB_RETURN_IF_ERROR(Interrupt::Check());
     const auto message = ReadFile(files, name);
-    // A file that is not there yet, cannot be read, or is seen in part is
-    // looked at again.
+    // Retries if the file does not exist yet, cannot be read, or is incomplete.
     if (message.ok() && absl::EndsWith(*message, "\n")) {
       return message->substr(0, message->size() - 1);
     }
@@ -87,8 +86,8 @@ class HostPeer : public Peer {
     if (gone_) return absl::AbortedError(absl::StrCat(host_, " is gone"));
     const absl::StatusOr<std::string> answer = Exchange(request);
     if (answer.ok()) return DecodeAnswer(*answer);
-    // A peer that did not answer once is not asked again: each check would wait
-    // for the whole of its patience.
+    // Do not ask a peer again that did not answer once: each check would wait
+    // for its whole patience.
     gone_ = true;
     if (absl::IsCancelled(answer.status())) return answer.status();
     return absl::AbortedError(
@@ -97,8 +96,8 @@ class HostPeer : public Peer {
 
  private:
   absl::StatusOr<std::string> Exchange(const std::string& request) {
-    // Each request has a name of its own, so that a file that a host has cached
-    // is never taken for a new one.
+    // Each request has a new name, so that a cached file is never mistaken for
+    // a new one.
     const std::string number = absl::StrCat(id_, "-", ++asked_);
     CKPTDB_RETURN_IF_ERROR(
         WriteMessage(files_, absl::StrCat("ask-", number), request));
@@ -114,7 +113,7 @@ class HostPeer : public Peer {
   bool gone_ = false;
 };
 
-// Returns the ids of the processes that have joined, in order.
+// Returns the ids of the processes that have joined, sorted.
 absl::StatusOr<std::vector<std::string>> JoinedIds(FileCalls* files) {
   CKPTDB_ASSIGN_OR_RETURN(std::vector<std::string> names, files->List());
   std::vector<std::string> ids;
@@ -137,7 +136,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Peer>>> WaitForHosts(
     CKPTDB_RETURN_IF_ERROR(Interrupt::Check());
     if (absl::Now() >= end) {
       return absl::DeadlineExceededError(absl::StrCat(
-          ids.size() + 1, " of ", count + 1, " hosts came within ",
+          ids.size() + 1, " of ", count + 1, " hosts joined within ",
           absl::FormatDuration(patience.to_join),
           "; start the command on all hosts with the same --hosts, --session "
           "and folder, which must be on the same file system"));
@@ -152,7 +151,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Peer>>> WaitForHosts(
                                 absl::StrCat(kJoined, id), patience.to_answer));
     peers.push_back(std::make_unique<HostPeer>(files, id, std::move(host),
                                                patience.to_answer));
-    // So each host soon knows that there is a process that leads.
+    // Tells each host early that a process leads.
     CKPTDB_RETURN_IF_ERROR(peers.back()->Ask("host").status());
   }
   return peers;
@@ -165,8 +164,8 @@ absl::Status ServeAsHost(FileCalls* files, const Patience& patience) {
   CKPTDB_RETURN_IF_ERROR(WriteMessage(files, absl::StrCat(kJoined, id), host));
   for (int number = 1;; ++number) {
     const std::string name = absl::StrCat(id, "-", number);
-    // The first request comes when all hosts have joined. None comes in a
-    // folder that a process which was killed has left behind.
+    // The first request arrives when all hosts have joined. In a folder left
+    // behind by a killed process it never arrives.
     const bool first = number == 1;
     const auto request = Await(
         files, absl::StrCat("ask-", name), absl::StrCat(kJoined, id),
@@ -187,7 +186,7 @@ absl::Status ServeAsHost(FileCalls* files, const Patience& patience) {
     const absl::Status answered =
         WriteMessage(files, absl::StrCat("answer-", name),
                      EncodeAnswer(service.Do(*request)));
-    // The folder may be gone before the last answer is durable.
+    // The folder may be removed before the last answer is durable.
     if (*request == kEnd) return absl::OkStatus();
     CKPTDB_RETURN_IF_ERROR(answered);
   }

@@ -1,7 +1,6 @@
-// Peers on other hosts, which are told what to do by files in a folder that all
-// of them see. Each file is written under a temporary name, synced and renamed,
-// and none is written twice, so that old files which a host is shown harm
-// nothing.
+// Peers on other hosts, which receive requests through files in a folder that
+// all of them see. Each file is written under a temporary name, synced and
+// renamed, and none is written twice, so stale files do no harm.
 #ifndef CKPTDB_TOOLS_DOCTOR_HOST_PEER_H_
 #define CKPTDB_TOOLS_DOCTOR_HOST_PEER_H_
 
@@ -17,21 +16,21 @@
 
 namespace ckptdb::tool {
 
-// How long a process waits for a file of another one.
+// How long a process waits for a file from another one.
 struct Patience {
   absl::Duration to_join = absl::Minutes(1);
   absl::Duration to_answer = absl::Minutes(1);
-  // A host waits for its turn while the others are asked.
+  // The time in which the other hosts are asked.
   absl::Duration for_a_turn = absl::Minutes(10);
 };
 
 // Waits until `count` other processes have joined. Returns DeadlineExceeded
-// with the number of those that came.
+// with the number that did.
 absl::StatusOr<std::vector<std::unique_ptr<Peer>>> WaitForHosts(
     FileCalls* files, size_t count, const Patience& patience);
 
-// Joins, and does what the process that leads asks until that asks to end.
-// Returns Aborted when the folder is gone before.
+// Joins, and serves the requests of the leading process until it asks to end.
+// Returns Aborted if the folder is removed before.
 absl::Status ServeAsHost(FileCalls* files, const Patience& patience);
 
 }  // namespace ckptdb::tool

@@ -1,4 +1,4 @@
-// The checks of one process.
+// The checks that need one process.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -18,8 +18,8 @@ using Seen = absl::StatusOr<std::string>;
 
 std::string Bytes(char fill) { return std::string(kSome, fill); }
 
-// Each check reads back what it has written: a call that succeeds and does
-// something else is what makes a store unsafe.
+// Each check reads back what it has written: a store is unsafe on a file system
+// where calls succeed but misbehave.
 absl::Status ExpectBytes(FileCalls* files, const std::string& name,
                          const std::string& bytes) {
   CKPTDB_ASSIGN_OR_RETURN(const std::string found, ReadFile(files, name));
@@ -39,13 +39,13 @@ Seen ExclusiveCreate(const CheckContext& context) {
   return "a second create with O_EXCL is refused";
 }
 
-// A save moves its data files into the database by links, and removes the names
-// in staging/ then: so the second name must keep the file.
+// A save hard-links its data files into the database and then removes the names
+// in staging/, so the second name must keep the file.
 Seen HardLink(const CheckContext& context) {
   FileCalls* const files = context.files;
   CKPTDB_RETURN_IF_ERROR(WriteFile(files, "linked", Bytes('l'), true));
   absl::Status linked = files->Link("linked", "link");
-  // Some file systems without links say so.
+  // Some file systems without hard links return EPERM.
   if (absl::IsPermissionDenied(linked)) {
     linked = absl::UnimplementedError(linked.message());
   }
@@ -89,8 +89,8 @@ Seen RenameOverOpen(const CheckContext& context) {
   return "an open file keeps its bytes";
 }
 
-// The owner removes files of steps that it has retired, and a reader without a
-// lease may have them open.
+// The owner removes files of retired steps, which a reader without a lease may
+// have open.
 Seen UnlinkOpen(const CheckContext& context) {
   FileCalls* const files = context.files;
   CKPTDB_RETURN_IF_ERROR(WriteFile(files, "unlinked", Bytes('u'), true));
@@ -115,7 +115,7 @@ Seen SyncFolder(const CheckContext& context) {
 
 Seen FileNames(const CheckContext& context) {
   FileCalls* const files = context.files;
-  // As long as the longest that the store makes, and such as RocksDB makes.
+  // As long as the store's longest names, and some like RocksDB's.
   const std::vector<std::string> names = {
       std::string(64, 'n'), "MANIFEST-000005", "manifest-000005", "000017.sst"};
   for (const std::string& name : names) {
@@ -134,7 +134,7 @@ Seen FileNames(const CheckContext& context) {
   if (std::count(left.begin(), left.end(), names[0]) != 0) {
     return UnexpectedError("a removed file is still listed");
   }
-  return "file names are kept and listed as they were given";
+  return "file names are kept and listed unchanged";
 }
 
 Seen FileModes(const CheckContext& context) {
@@ -146,8 +146,8 @@ Seen FileModes(const CheckContext& context) {
       absl::StrFormat("a file made with mode 600 has mode %o", entry.mode));
 }
 
-// The store checks free space before a save, so numbers that cannot be right
-// are found here.
+// The store checks free space before a save, so implausible numbers are found
+// here.
 Seen FreeSpace(const CheckContext& context) {
   CKPTDB_ASSIGN_OR_RETURN(const auto space, context.files->GetSpace());
   const std::string text =
@@ -159,7 +159,7 @@ Seen FreeSpace(const CheckContext& context) {
   return UnexpectedError(text);
 }
 
-// A shorter file over a longer one shows whether O_TRUNC has emptied it.
+// Overwrites a longer file with a shorter one to check that O_TRUNC empties it.
 Seen Truncate(const CheckContext& context) {
   FileCalls* const files = context.files;
   CKPTDB_RETURN_IF_ERROR(WriteFile(files, "cut", Bytes('1'), true));
@@ -168,15 +168,15 @@ Seen Truncate(const CheckContext& context) {
   return "O_TRUNC empties a file";
 }
 
-// An error of O_DIRECT is Unimplemented, as the store then writes through the
-// page cache. Bytes that differ are another matter, and unsafe.
+// An error of O_DIRECT is Unimplemented, because the store then writes through
+// the page cache. Bytes that differ are unsafe.
 Seen DirectIo(const CheckContext& context) {
   constexpr size_t kBlock = 4096;
   auto file = Open(context.files, "direct", O_WRONLY | O_CREAT | O_DIRECT);
   if (!file.ok()) return absl::UnimplementedError(file.status().message());
   std::string memory(2 * kBlock, 'd');
   const auto address = reinterpret_cast<uintptr_t>(memory.data());
-  // O_DIRECT needs memory that begins at a multiple of a block.
+  // O_DIRECT needs memory that is aligned to a block.
   const size_t shift = (kBlock - address % kBlock) % kBlock;
   const absl::Status status = context.files->Write(
       file->get(), absl::string_view(memory).substr(shift, kBlock));
@@ -193,7 +193,7 @@ Seen Allocate(const CheckContext& context) {
   return "fallocate succeeds";
 }
 
-// A store raises the soft limit as well.
+// A store raises the soft limit, too.
 void RaiseOpenFileLimit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -201,7 +201,7 @@ void RaiseOpenFileLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// What a process has besides leaves about as many of a limit of 256.
+// With a limit of 256, about this many remain for a process.
 Seen OpenFiles(const CheckContext& context) {
   constexpr int kFiles = 200;
   RaiseOpenFileLimit();
@@ -219,41 +219,41 @@ Seen OpenFiles(const CheckContext& context) {
 const std::vector<Check>& LocalChecks() {
   static const auto* const kChecks = new std::vector<Check>{
       {"exclusive_create", ExclusiveCreate, CheckResult::kUnsafe,
-       "two processes may write to one temporary file, and damage a step"},
+       "two processes may write to one temporary file and damage a step"},
       {"hard_link", HardLink, CheckResult::kUnsafe,
-       "a save of more than 512 KiB fails when its files are moved into the "
+       "a save of more than 512 KiB fails when its files are linked into the "
        "database",
        "the files of a save are copied into the database, so a large save "
-       "takes twice the time and the space until it is committed"},
+       "takes twice the time, and twice the space until it is committed"},
       {"rename_replaces", RenameReplaces, CheckResult::kUnsafe,
-       "the database cannot be opened again, or is opened as it was before"},
+       "the database cannot be opened again, or opens in an older state"},
       {"rename_over_open", RenameOverOpen, CheckResult::kMissing,
-       "a reader may meet an error while the owner replaces a small file"},
+       "a reader may fail while the owner replaces a small file"},
       {"unlink_while_open", UnlinkOpen, CheckResult::kMissing,
        "a reader fails when the owner removes a file that it has open"},
       {"sync_file", SyncFile, CheckResult::kUnsafe,
-       "saves fail, as no step can be made durable"},
+       "saves fail, because steps cannot be made durable"},
       {"sync_folder", SyncFolder, CheckResult::kUnsafe,
-       "saves fail, as no name of a file can be made durable"},
+       "saves fail, because file names cannot be made durable"},
       {"truncate", Truncate, CheckResult::kUnsafe,
-       "the database is damaged when it is written to"},
+       "writing damages the database"},
       {"file_names", FileNames, CheckResult::kUnsafe,
        "files of the database are not found, or overwrite one another"},
       {"free_space", FreeSpace, CheckResult::kUnsafe,
-       "saves are refused, as there seems to be no space for them"},
+       "saves are refused, because there seems to be no space for them"},
       {"file_modes", FileModes, CheckResult::kMissing,
-       "other users of the machine may read the store; restrict them by the "
-       "options of the mount"},
+       "other users of the machine may read the store; restrict access with "
+       "mount options"},
       {"direct_io", DirectIo, CheckResult::kUnsafe,
-       "data files that are written with O_DIRECT contain other bytes than "
-       "were written",
-       "data files go through the page cache, which costs CPU and drives out "
-       "what the trainer has there"},
+       "data files written with O_DIRECT contain other bytes than were "
+       "written",
+       "data files go through the page cache, which costs CPU time and evicts "
+       "the trainer's data from it"},
       {"fallocate", Allocate, CheckResult::kMissing,
-       "the space for a full disk cannot be set aside",
-       "the 8 MiB set aside for a full disk are written byte by byte"},
+       "no space can be reserved for a full disk",
+       "the 8 MiB reserved for a full disk are written byte by byte"},
       {"open_files", OpenFiles, CheckResult::kMissing,
-       "opening a store fails where the process can open fewer than 64 more "
+       "opening a store fails if the process can open fewer than 64 more "
        "files; raise the limit, for example with `ulimit -n 1024`"},
   };
   return *kChecks;

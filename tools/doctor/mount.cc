@@ -17,7 +17,7 @@ bool IsBelow(const std::string& path, const std::string& folder) {
          absl::StartsWith(path, absl::StrCat(folder, "/"));
 }
 
-// A space is "\\040" there.
+// Spaces are written as "\\040" there.
 std::string Unescape(const std::string& text) {
   std::string plain;
   return absl::CUnescape(text, &plain) ? plain : text;
@@ -25,7 +25,8 @@ std::string Unescape(const std::string& text) {
 
 }  // namespace
 
-// A line: "36 35 98:0 /root /mount options shared:1 - type source options".
+// A line has the form "36 35 98:0 /root /mount options shared:1 - type source
+// options".
 Mount FindMount(const std::string& path, std::istream* table) {
   Mount found;
   size_t longest = 0;
@@ -37,7 +38,7 @@ Mount FindMount(const std::string& path, std::istream* table) {
     const std::vector<std::string> right = absl::StrSplit(halves[1], ' ');
     constexpr size_t kFolder = 4;
     if (left.size() <= kFolder || right.size() < 2) continue;
-    // Of two mounts at one place the later one hides the other.
+    // Of two mounts at one place, the later hides the earlier.
     const std::string folder = Unescape(left[kFolder]);
     if (folder.size() < longest || !IsBelow(path, folder)) continue;
     longest = folder.size();
@@ -48,8 +49,8 @@ Mount FindMount(const std::string& path, std::istream* table) {
 
 Mount MountOf(const std::string& folder) {
   char* const path = ::realpath(folder.c_str(), nullptr);
-  // A folder that is not there leaves the fields empty; making the private
-  // folder in it tells why.
+  // If the folder does not exist, leaves the fields empty; creating the private
+  // folder in it then reports why.
   if (path == nullptr) return {};
   std::ifstream table("/proc/self/mountinfo");
   Mount mount = FindMount(path, &table);

@@ -1,4 +1,4 @@
-// The file system that a folder is on.
+// Finds the file system that contains a folder.
 #ifndef CKPTDB_TOOLS_DOCTOR_MOUNT_H_
 #define CKPTDB_TOOLS_DOCTOR_MOUNT_H_
 
@@ -12,11 +12,11 @@ struct Mount {
   std::string source;  // "/dev/sda1", "server:/export"
 };
 
-// Returns the mount of an absolute path without links, of a table as in
-// /proc/self/mountinfo. Its fields are empty when it is not found.
+// Returns the mount of an absolute path without symbolic links, from a table in
+// the format of /proc/self/mountinfo. The fields are empty if it is not found.
 Mount FindMount(const std::string& path, std::istream* table);
 
-// The same of a folder of this machine.
+// The same for a folder of this machine.
 Mount MountOf(const std::string& folder);
 
 }  // namespace ckptdb::tool

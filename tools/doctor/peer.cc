@@ -20,8 +20,8 @@
 namespace ckptdb::tool {
 namespace {
 
-// The bytes that `open` reads, so that its host has begun to read the file and
-// most of it is still to come.
+// The bytes that `open` reads: enough for the host to begin reading the file,
+// with most of it still to be read.
 constexpr size_t kFirstBytes = 4096;
 
 std::string HostName() {
@@ -45,8 +45,8 @@ absl::StatusOr<std::string> PeerService::Do(const std::string& request) {
   const std::pair<std::string, std::string> words =
       absl::StrSplit(request, absl::MaxSplits(' ', 1));
   const auto& [word, name] = words;
-  // Another user may have made the folder, whose name can be guessed, and asks
-  // for nothing outside it.
+  // The folder's name can be guessed, so another user may have created it;
+  // requests must not reach outside it.
   if (absl::StrContains(name, '/')) {
     return absl::InvalidArgumentError(absl::StrCat(
         "request \"", request, "\" has a path; expected the name of a file"));
@@ -113,7 +113,7 @@ absl::StatusOr<std::string> PeerService::Time(const std::string& name) {
   const absl::Time start = absl::Now();
   CKPTDB_ASSIGN_OR_RETURN(const OpenFile file,
                           tool::Open(files_, name, O_RDONLY));
-  // The bytes are to come from the file system, and not from this host's cache.
+  // The bytes must come from the file system, and not from this host's cache.
   files_->DropCache(file.get());
   constexpr size_t kBlock = size_t{1} << 20;
   uint64_t bytes = 0;
@@ -138,7 +138,7 @@ absl::StatusOr<std::string> DecodeAnswer(const std::string& line) {
       absl::StrSplit(line, absl::MaxSplits(' ', 1));
   int code = 0;
   if (!absl::SimpleAtoi(parts.first, &code)) {
-    // An answer that cannot be decoded tells nothing about the file system, so
+    // An answer that cannot be decoded says nothing about the file system, so
     // it ends the checks.
     return absl::AbortedError(absl::StrCat("invalid answer \"", line, "\""));
   }

@@ -1,5 +1,5 @@
-// Another process that makes calls on the same folder when it is asked, on this
-// host or on another one.
+// Another process, on this or another host, that makes calls on the same folder
+// on request.
 #ifndef CKPTDB_TOOLS_DOCTOR_PEER_H_
 #define CKPTDB_TOOLS_DOCTOR_PEER_H_
 
@@ -12,19 +12,19 @@
 
 namespace ckptdb::tool {
 
-// What a peer does. A request is a word, and the name of a file for most:
+// The requests of a peer: a word, usually followed by a file name.
 //
 //   host          -> name of the host
 //   clock         -> microseconds since 1970
 //   create NAME   -> "made", or "exists": with O_EXCL
-//   read NAME     -> what Digest returns of the file's bytes
+//   read NAME     -> Digest of the file's bytes
 //   open NAME     -> opens it and reads its first bytes, for `reread`
 //   reread        -> the digest of the file that `open` opened, now closed
 //   lock NAME     -> "locked", or "refused"
 //   unlock        -> closes the file that `lock` locked
 //   listed NAME   -> "yes" or "no"
-//   time NAME     -> bytes and microseconds of reading it
-//   end           -> the peer is done
+//   time NAME     -> the file's size, and the microseconds to read it
+//   end           -> the peer exits
 class PeerService {
  public:
   explicit PeerService(FileCalls* files) : files_(files) {}
@@ -44,10 +44,10 @@ class PeerService {
   OpenFile locked_;
 };
 
-// Returns the number of bytes and a hash of them.
+// Returns the number of bytes and their hash.
 std::string Digest(absl::string_view bytes);
 
-// A status or an answer as one line, and back.
+// Encode a status or an answer as one line, and decode it.
 std::string EncodeAnswer(const absl::StatusOr<std::string>& answer);
 absl::StatusOr<std::string> DecodeAnswer(const std::string& line);
 
@@ -55,12 +55,12 @@ class Peer {
  public:
   virtual ~Peer() = default;
 
-  // The host that it is on.
+  // The peer's host.
   virtual const std::string& host() const = 0;
-  // Returns what PeerService::Do returns there. An error that is no answer,
-  // such as that the peer has gone, is Aborted.
+  // Returns the peer's PeerService::Do result. Returns Aborted if the peer does
+  // not answer, for example because it has exited.
   virtual absl::StatusOr<std::string> Ask(const std::string& request) = 0;
-  // Ends the process with SIGKILL, where it can be ended from here.
+  // Kills the process with SIGKILL, if it is on this host.
   virtual bool can_be_killed() const { return false; }
   virtual void Kill() {}
 };

@@ -1,4 +1,4 @@
-// The checks with another process, on this host or on another one.
+// The checks that need another process, on this or another host.
 #include <algorithm>
 
 #include "absl/strings/numbers.h"
@@ -12,14 +12,13 @@
 namespace ckptdb::tool {
 namespace {
 
-// A cache shows old bytes only some of the time, so these checks are made in
-// rounds.
+// A cache returns stale bytes only some of the time, so these checks repeat.
 constexpr int kRounds = 20;
 
 using Seen = absl::StatusOr<std::string>;
 
-// Returns UnexpectedError with the text `otherwise` unless the peer answers
-// what is expected.
+// Returns UnexpectedError with the text `otherwise` unless the peer's answer is
+// the expected one.
 absl::Status ExpectAnswer(const CheckContext& context,
                           const std::string& request,
                           const std::string& expected,
@@ -71,7 +70,7 @@ Seen Lock(const CheckContext& context) {
   return "a lock that one process holds is refused to the other";
 }
 
-// Ends the peer, so it is the last check.
+// Kills the peer, so it is the last check.
 Seen LockOfTheDead(const CheckContext& context) {
   CKPTDB_RETURN_IF_ERROR(
       ExpectAnswer(context, "lock dead", "locked",
@@ -86,7 +85,7 @@ Seen LockOfTheDead(const CheckContext& context) {
   return "a lock ends with its process";
 }
 
-// A database is read by other hosts while the owner has its MANIFEST open.
+// Other hosts read the database while the owner has its MANIFEST open.
 Seen SyncedBytes(const CheckContext& context) {
   FileCalls* const files = context.files;
   CKPTDB_ASSIGN_OR_RETURN(
@@ -109,8 +108,8 @@ Seen SyncedBytes(const CheckContext& context) {
                    " of ", kRounds, " openings"));
 }
 
-// Writes without fsync, as ranks on other hosts rely on close-to-open. Two
-// names take turns, so that each is read again after it was read once.
+// Writes without fsync, because ranks on other hosts rely on close-to-open. Two
+// names take turns, so that each is read again after a first read.
 Seen ClosedBytes(const CheckContext& context) {
   int stale = 0;
   for (int round = 0; round < kRounds; ++round) {
@@ -131,7 +130,8 @@ Seen ClosedBytes(const CheckContext& context) {
                    kRounds, " openings"));
 }
 
-// Asks until a digest is answered, or in vain. Returns how long that took.
+// Asks until the digest is answered or the patience ends. Returns how long it
+// took.
 absl::StatusOr<absl::Duration> UntilRead(const CheckContext& context,
                                          const std::string& request,
                                          const std::string& digest) {
@@ -152,10 +152,10 @@ std::string StaleText(int stale, absl::Duration longest,
                       longest < patience ? "" : " and more");
 }
 
-// The owner replaces CURRENT, OWNER and WATERMARK so. An error of reading
-// counts as old: a host may have a stale handle.
+// The owner replaces CURRENT, OWNER and WATERMARK in this way. A read error
+// counts as stale: a host may have a stale handle.
 Seen ReplacedFile(const CheckContext& context) {
-  constexpr int kMeasured = 2;  // each may take all of the patience
+  constexpr int kMeasured = 2;  // each may take the whole patience
   int stale = 0;
   absl::Duration longest;
   for (int round = 0; round < kRounds; ++round) {
@@ -186,7 +186,7 @@ Seen NewFile(const CheckContext& context) {
   return "a new file is listed at once";
 }
 
-// The peer reads the file first, so that its host has it in its cache.
+// The peer reads the file first, so that its host has cached it.
 Seen RemovedFile(const CheckContext& context) {
   for (int round = 0; round < kRounds; ++round) {
     CKPTDB_RETURN_IF_ERROR(WriteFile(context.files, "removed", "r", true));
@@ -202,7 +202,7 @@ Seen RemovedFile(const CheckContext& context) {
   return "a removed file is gone at once";
 }
 
-// More than the peer reads, and than is read ahead.
+// More than the peer reads and the kernel reads ahead.
 std::string ManyBytes() { return std::string(size_t{4} << 20, 'm'); }
 
 Seen OpenFileReplaced(const CheckContext& context) {
@@ -228,9 +228,8 @@ Seen OpenFileRemoved(const CheckContext& context) {
          "open";
 }
 
-// A lease lasts 60 s, and the owner and the reader each look at a clock of
-// their own. The time that the answer takes is not held against the other
-// clock.
+// A lease lasts 60 s, and the owner and the reader use the clocks of their
+// hosts. The time that the answer takes does not count as a difference.
 Seen Clock(const CheckContext& context) {
   constexpr absl::Duration kLimit = absl::Seconds(10);
   const absl::Time start = absl::Now();
@@ -254,35 +253,35 @@ Seen Clock(const CheckContext& context) {
 const std::vector<Check>& PeerChecks() {
   static const auto* const kChecks = new std::vector<Check>{
       {"lock", Lock, CheckResult::kUnsafe,
-       "two owners may open the store at once, and steps can be lost; mount "
-       "with locks, or make sure that there is one owner"},
+       "two owners may open the store at once and lose steps; mount with "
+       "locks, or make sure that there is only one owner"},
       {"exclusive_create_by_others", ExclusiveCreateByOthers,
        CheckResult::kUnsafe,
-       "two processes may write to one temporary file, and damage a step"},
+       "two processes may write to one temporary file and damage a step"},
       {"synced_bytes", SyncedBytes, CheckResult::kUnsafe,
-       "readers see old steps or fail, and an owner that takes over may go on "
-       "from an old state"},
+       "readers see old steps or fail, and an owner that takes over may "
+       "continue from an old state"},
       {"closed_bytes", ClosedBytes, CheckResult::kUnsafe,
-       "the owner may publish data files of other hosts that it reads "
-       "wrongly"},
+       "the owner may publish data files of other hosts after misreading "
+       "them"},
       {"replaced_file", ReplacedFile, CheckResult::kUnsafe,
-       "readers see old steps or try again, and an owner that takes over in "
-       "that time may go on from an old state and lose steps; mount without "
-       "caches of names and attributes"},
+       "readers see old steps or retry, and an owner that takes over in that "
+       "time may continue from an old state and lose steps; disable caching of "
+       "names and attributes in the mount options"},
       {"new_file", NewFile, CheckResult::kMissing,
        "the owner may overlook the lease of a reader that has just opened a "
-       "step, whose reading then fails"},
+       "step, whose reads then fail"},
       {"removed_file", RemovedFile, CheckResult::kMissing,
-       "readers may have to open the store several times after the owner has "
+       "readers may have to retry opening the store after the owner has "
        "removed a file"},
       {"open_file_replaced", OpenFileReplaced, CheckResult::kMissing,
-       "a reader may meet an error while the owner replaces a small file"},
+       "a reader may fail while the owner replaces a small file"},
       {"open_file_removed", OpenFileRemoved, CheckResult::kMissing,
-       "a reader fails when the owner removes a file that it has open, such "
-       "as one of a step that it reads without a lease"},
+       "a reader fails when the owner removes a file that the reader has open, "
+       "such as a file of a step that it reads without a lease"},
       {"clock", Clock, CheckResult::kUnsafe,
-       "the owner takes leases for expired and removes data that a reader "
-       "reads; synchronize the clocks, by NTP say"},
+       "the owner considers leases expired and removes data that a reader "
+       "uses; synchronize the clocks, with NTP for example"},
       {"lock_of_the_dead", LockOfTheDead, CheckResult::kUnsafe,
        "a store stays locked after its owner was killed", "",
        /*kills_peer=*/true},

@@ -28,7 +28,7 @@ std::string NameOf(const std::string& session) {
   return absl::StrCat(kPrivatePrefix, session);
 }
 
-// Opens the folder that the user has named, through links if it is one.
+// Opens the folder that the user named, following symbolic links.
 absl::StatusOr<int> OpenParent(const std::string& parent) {
   const int folder = ::open(parent.c_str(), kFolderFlags);
   if (folder >= 0) return folder;
@@ -66,8 +66,8 @@ absl::StatusOr<std::unique_ptr<PrivateFolder>> PrivateFolder::Make(
   CKPTDB_ASSIGN_OR_RETURN(const int outer, OpenParent(parent));
   const std::string name = NameOf(session);
   const std::string path = absl::StrCat(parent, "/", name);
-  // Nobody else is in a folder that mkdir has made, so what is removed later is
-  // this program's own.
+  // Nobody else uses a folder that mkdir has created, so everything removed
+  // from it later belongs to this program.
   int inner = -1;
   if (::mkdirat(outer, name.c_str(), kFolderMode) == 0) {
     inner = ::openat(outer, name.c_str(), kFolderFlags | O_NOFOLLOW);
@@ -95,8 +95,8 @@ absl::StatusOr<std::unique_ptr<PrivateFolder>> PrivateFolder::Join(
   auto joined = std::unique_ptr<PrivateFolder>(
       new PrivateFolder(path, outer, inner, /*made=*/false));
   struct stat found {};
-  // The name can be guessed, so another user may have made the folder. One that
-  // others can write to is not used.
+  // The name can be guessed, so another user may have created the folder.
+  // Rejects it if others can write to it.
   constexpr mode_t kOthersWrite = 022;
   if (::fstat(inner, &found) != 0 || (found.st_mode & kOthersWrite) != 0) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -110,12 +110,12 @@ absl::StatusOr<std::unique_ptr<PrivateFolder>> PrivateFolder::Join(
 absl::Status PrivateFolder::Remove() {
   if (!made_) return absl::OkStatus();
   const std::string name = path_.substr(path_.rfind('/') + 1);
-  constexpr int kTries = 20;  // a host that was told to end may still write
+  constexpr int kTries = 20;  // a host that was asked to end may still write
   for (int i = 0; i < kTries && made_; ++i) {
     FileCalls files(folder_);
     CKPTDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List());
-    // Folders are never made in it. A name that stays keeps the folder from
-    // being removed, which is the error.
+    // It contains no folders. A file that cannot be removed keeps the folder
+    // from being removed, which is reported.
     for (const std::string& each : names) files.Unlink(each).IgnoreError();
     if (::unlinkat(parent_, name.c_str(), AT_REMOVEDIR) == 0) made_ = false;
   }

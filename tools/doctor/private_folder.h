@@ -1,5 +1,5 @@
-// A folder of its own that `ckptdb doctor` works in, so that it touches nothing
-// else of the folder that it is given.
+// The temporary folder in which `ckptdb doctor` works, so that it touches
+// nothing else in the user's folder.
 #ifndef CKPTDB_TOOLS_DOCTOR_PRIVATE_FOLDER_H_
 #define CKPTDB_TOOLS_DOCTOR_PRIVATE_FOLDER_H_
 
@@ -12,24 +12,23 @@
 
 namespace ckptdb::tool {
 
-// The name of the folder of a session is this and the session's name.
+// A session's folder is named with this prefix and the session's name.
 inline constexpr char kPrivatePrefix[] = ".ckptdb-doctor-";
 
-// Returns a name that nobody can know before.
+// Returns an unpredictable name.
 std::string NewSession();
 
-// Returns whether the name may be that of a session: 1 to 64 letters, digits
-// and "-".
+// Returns whether `name` is a valid session name: 1 to 64 letters, digits and
+// "-".
 bool IsSessionName(absl::string_view name);
 
 class PrivateFolder {
  public:
-  // Makes the folder in `parent`. Returns AlreadyExists when it is there,
-  // NotFound without the parent. It is removed with the object, and all that is
-  // in it.
+  // Creates the folder in `parent`. Returns AlreadyExists if it exists, and
+  // NotFound without the parent. The destructor removes it and its contents.
   static absl::StatusOr<std::unique_ptr<PrivateFolder>> Make(
       const std::string& parent, const std::string& session);
-  // Opens the folder that another process has made, which also removes it.
+  // Opens the folder that another process has created and will remove.
   static absl::StatusOr<std::unique_ptr<PrivateFolder>> Join(
       const std::string& parent, const std::string& session);
 
@@ -40,7 +39,7 @@ class PrivateFolder {
   int folder() const { return folder_; }
   FileCalls* files() { return &files_; }
 
-  // Removes the folder now. Returns an error that names it if it stays.
+  // Removes the folder now. If that fails, returns an error that names it.
   absl::Status Remove();
 
  private:

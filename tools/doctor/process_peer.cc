@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxMessage = size_t{64} << 10;
 
-// Returns an empty message when the other side has gone.
+// Returns an empty message if the other side has closed its socket.
 std::string Receive(int socket) {
   std::string message(kMaxMessage, '\0');
   ssize_t bytes = -1;
@@ -33,8 +33,8 @@ bool Send(int socket, const std::string& message) {
          static_cast<ssize_t>(message.size());
 }
 
-// The child ends by _exit, so that it runs nothing that the parent has
-// registered for its end.
+// The child exits with _exit, so that it does not run the parent's exit
+// handlers.
 [[noreturn]] void Serve(int socket, FileCalls* files) {
   PeerService service(files);
   while (true) {
@@ -48,7 +48,7 @@ class ProcessPeer : public Peer {
  public:
   ProcessPeer(pid_t process, int socket)
       : process_(process), socket_(socket), host_("second process") {}
-  // The child ends when its socket is closed.
+  // The child exits when its socket is closed.
   ~ProcessPeer() override {
     ::close(socket_);
     Wait();
@@ -90,7 +90,7 @@ class ProcessPeer : public Peer {
 
 absl::StatusOr<std::unique_ptr<Peer>> StartProcessPeer(FileCalls* files) {
   std::array<int, 2> ends{};
-  // A socket of packets keeps messages apart, without a length before each.
+  // A packet socket keeps messages apart without length prefixes.
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) !=
       0) {
     return absl::ErrnoToStatus(errno, "socketpair");

@@ -1,4 +1,4 @@
-// A peer in a process of its own on this host.
+// A peer in a separate process on this host.
 #ifndef CKPTDB_TOOLS_DOCTOR_PROCESS_PEER_H_
 #define CKPTDB_TOOLS_DOCTOR_PROCESS_PEER_H_
 
@@ -9,8 +9,8 @@
 
 namespace ckptdb::tool {
 
-// Forks: to be called by a process of one thread. The process ends with the
-// peer.
+// Forks, so the calling process must have only one thread. The child exits when
+// the peer is destroyed.
 absl::StatusOr<std::unique_ptr<Peer>> StartProcessPeer(FileCalls* files);
 
 }  // namespace ckptdb::tool

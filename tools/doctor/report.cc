@@ -22,7 +22,7 @@ std::string Rate(double bytes_per_second) {
   return absl::StrFormat("%.0f MB/s", bytes_per_second / 1e6);
 }
 
-// Below the table of all checks, as these texts are long and few.
+// Printed below the table of all checks, because these texts are long and few.
 void PrintConsequences(const Report& report, std::ostream* out) {
   for (const CheckOutcome& check : report.checks) {
     if (check.result == CheckResult::kOk) continue;
@@ -52,7 +52,7 @@ void PrintSpeed(const Speed& speed, std::ostream* out) {
   *out << '\n' << table.ToString();
 }
 
-// docs/json.md has null for what is not there.
+// docs/json.md specifies null for missing texts.
 Json TextOrNull(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
@@ -106,7 +106,7 @@ Json ReportJson(const Report& report) {
 
 void PrintReport(const Report& report, std::ostream* out) {
   *out << Printable(report.folder) << ": " << Printable(report.mount.type)
-       << " of " << Printable(report.mount.source) << ", tried from "
+       << " of " << Printable(report.mount.source) << ", checked from "
        << Printable(absl::StrJoin(report.hosts, ", ")) << "\n\n";
   TextTable table({{"CHECK"}, {"WITH"}, {"RESULT"}, {"OBSERVED"}});
   for (const CheckOutcome& check : report.checks) {
@@ -121,7 +121,7 @@ void PrintReport(const Report& report, std::ostream* out) {
     *out << "A store can be put here: these checks found nothing unsafe.\n";
   }
   if (report.hosts.size() == 1) {
-    *out << "This was tried from one host. For a store of several hosts, run "
+    *out << "Checked from one host. If several hosts will use the store, run "
             "the command on\neach of them with the same --hosts and "
             "--session.\n";
   }

@@ -1,4 +1,4 @@
-// What `ckptdb doctor` has found, and how it is printed.
+// The results of `ckptdb doctor`, and their output.
 #ifndef CKPTDB_TOOLS_DOCTOR_REPORT_H_
 #define CKPTDB_TOOLS_DOCTOR_REPORT_H_
 
@@ -15,15 +15,15 @@
 namespace ckptdb::tool {
 
 struct Report {
-  std::string folder;  // as it was given
+  std::string folder;  // as given by the user
   Mount mount;
-  bool leads = true;               // false: another host has the outcomes
+  bool leads = true;               // false: another host has the results
   std::vector<std::string> hosts;  // this one first
   std::vector<CheckOutcome> checks;
   std::optional<Speed> speed;
 };
 
-// Returns the checks with a result, by name and peer: "lock with host2".
+// Returns the checks with `result`, by name and peer: "lock with host2".
 std::vector<std::string> ChecksOf(const Report& report, CheckResult result);
 
 Json ReportJson(const Report& report);

@@ -25,10 +25,10 @@ double PerSecond(uint64_t bytes, absl::Duration time) {
          std::max(absl::ToDoubleSeconds(time), 1e-9);
 }
 
-// Bytes that no file system can compress.
+// Incompressible bytes.
 std::string RandomBytes(size_t bytes) {
   std::string block(bytes, '\0');
-  // The seed is fixed: the bytes need not be secret, only hard to compress.
+  // A fixed seed suffices: the bytes need not be secret.
   std::mt19937_64 random(bytes);
   for (char& c : block) c = static_cast<char>(random());
   return block;
@@ -44,12 +44,12 @@ absl::StatusOr<double> WriteSpeed(FileCalls* files, uint64_t bytes) {
     CKPTDB_RETURN_IF_ERROR(files->Write(
         file.get(), absl::string_view(block).substr(0, bytes - done)));
   }
-  // The fsync is part of the measured time, as a save waits for it.
+  // A save waits for the fsync, so it is measured, too.
   CKPTDB_RETURN_IF_ERROR(files->Sync(file.get()));
   return PerSecond(bytes, absl::Now() - start);
 }
 
-// Sets two quantiles of how long `call` takes.
+// Sets two quantiles of the duration of `call`.
 absl::Status Quantiles(absl::FunctionRef<absl::Status()> call, int64_t* p50,
                        int64_t* p99) {
   constexpr int kCalls = 200;
@@ -84,8 +84,8 @@ absl::Status MeasureSyncs(FileCalls* files, Speed* speed) {
                    &speed->replace_p99_micros);
 }
 
-// Has a peer read the file that WriteSpeed has written, and returns how fast it
-// was.
+// Makes a peer read the file that WriteSpeed has written, and returns its
+// speed.
 absl::StatusOr<Speed::Read> ReadSpeed(Peer* peer, const std::string& host) {
   CKPTDB_ASSIGN_OR_RETURN(const std::string answer,
                           peer->Ask(absl::StrCat("time ", kName)));
@@ -100,7 +100,7 @@ absl::StatusOr<Speed::Read> ReadSpeed(Peer* peer, const std::string& host) {
   return Speed::Read{host, PerSecond(bytes, absl::Microseconds(micros))};
 }
 
-// This process as its own peer.
+// Makes this process its own peer.
 class OwnPeer : public Peer {
  public:
   explicit OwnPeer(FileCalls* files) : service_(files) {}
@@ -116,12 +116,12 @@ class OwnPeer : public Peer {
 
 absl::Status CheckSpace(FileCalls* files, uint64_t bytes) {
   CKPTDB_ASSIGN_OR_RETURN(const auto space, files->GetSpace());
-  // Measuring must not fill a disk that others use.
+  // Measuring must not fill a shared disk.
   if (space.available_bytes / 4 >= bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat(FormatBytes(space.available_bytes),
-                   " are available, and four times ", FormatBytes(bytes),
-                   " are needed to measure the speed; set --speed-mib lower"));
+                   " are available, but measuring the speed needs four times ",
+                   FormatBytes(bytes), "; set --speed-mib lower"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How fast writes, fsyncs and reads of a folder are.
+// Measures the speed of writes, fsyncs and reads in a folder.
 #ifndef CKPTDB_TOOLS_DOCTOR_SPEED_H_
 #define CKPTDB_TOOLS_DOCTOR_SPEED_H_
 
@@ -13,24 +13,24 @@
 namespace ckptdb::tool {
 
 struct Speed {
-  uint64_t bytes = 0;                 // of the file that was written and read
-  double write_bytes_per_second = 0;  // with the fsync at the end
-  // Of appending 4 KiB and syncing them.
+  uint64_t bytes = 0;                 // size of the file written and read
+  double write_bytes_per_second = 0;  // including the final fsync
+  // Appending and syncing 4 KiB.
   int64_t sync_p50_micros = 0;
   int64_t sync_p99_micros = 0;
-  // Of replacing a small file durably, as the end of a save does.
+  // Replacing a small file durably, as at the end of a save.
   int64_t replace_p50_micros = 0;
   int64_t replace_p99_micros = 0;
 
   struct Read {
-    std::string host;  // empty for this one
+    std::string host;  // empty for this host
     double bytes_per_second = 0;
   };
-  // By this host, which has dropped what it had cached, and by each peer.
+  // First this host, which has dropped its cache, then each peer.
   std::vector<Read> reads;
 };
 
-// Returns Cancelled after an interrupt, ResourceExhausted when less than four
+// Returns Cancelled after an interrupt, and ResourceExhausted if less than four
 // times `bytes` are free.
 absl::StatusOr<Speed> MeasureSpeed(FileCalls* files, uint64_t bytes,
                                    const std::vector<Peer*>& peers);
