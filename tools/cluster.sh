@@ -1,32 +1,32 @@
 #!/bin/bash
-# Hosts on one machine that share a distributed file system, to try a store
-# between hosts. Each host is a network, mount and UTS namespace with a name and
-# an address of its own, and mounts the file system at the same path.
+# Simulates hosts that share a distributed file system on one machine, to test a
+# store between hosts. Each host is a network, mount and UTS namespace with its
+# own name and address, and mounts the file system at the same path.
 #
 #   tools/cluster.sh up N [--fs moosefs|glusterfs] [--coherent]
 #                        [--mount-option OPTION]... [--mount-option-of HOST OPTION]...
 #   tools/cluster.sh exec HOST -- COMMAND...       on one host: host1, host2, ...
 #   tools/cluster.sh run [-n RANKS] [-H HOST,...] -- COMMAND...
 #                                                  under mpirun, on all hosts
-#   tools/cluster.sh cut HOST                      unplugs its network
-#   tools/cluster.sh join HOST                     plugs it in again
-#   tools/cluster.sh stop HOST                     ends its storage server
-#   tools/cluster.sh start HOST                    starts that again
+#   tools/cluster.sh cut HOST                      cuts its network
+#   tools/cluster.sh join HOST                     restores its network
+#   tools/cluster.sh stop HOST                     stops its storage server
+#   tools/cluster.sh start HOST                    starts its storage server
 #   tools/cluster.sh path                          prints the shared folder
 #   tools/cluster.sh status
 #   tools/cluster.sh down
 #
-# GlusterFS keeps all files on host1. With its default options it shows old files
-# between hosts; --coherent sets those with which it does not. --mount-option goes
-# to mfsmount or glusterfs on all hosts, --mount-option-of on one host.
+# GlusterFS keeps all files on host1. With its default options, hosts may see
+# stale files; --coherent disables the caches that cause this. --mount-option is
+# passed to mfsmount or glusterfs on all hosts, --mount-option-of on one host.
 #
-# Everything runs in one PID namespace, which `down` ends, and is in the folder
-# CKPTDB_CLUSTER, by default ckptdb-cluster in TMPDIR or /tmp. Nothing of the
-# machine's own network and mounts is changed. tools/cluster-packages.txt lists
-# the Debian packages: tools/setup.sh tools/cluster-packages.txt
+# Everything runs in one PID namespace, which `down` kills, in the folder
+# CKPTDB_CLUSTER, by default ckptdb-cluster in TMPDIR or /tmp. The machine's own
+# network and mounts are not changed. tools/cluster-packages.txt lists the
+# required Debian packages: tools/setup.sh tools/cluster-packages.txt
 #
-# Exit code: that of COMMAND, 0 for success, 1 for a wrong argument or a failure,
-# 77 where namespaces, FUSE or a program are not to be had.
+# Exit code: COMMAND's, or 0 for success, 1 for an invalid argument or a
+# failure, 77 if namespaces, FUSE or a program are not available.
 set -euo pipefail
 
 readonly state=${CKPTDB_CLUSTER:-${TMPDIR:-/tmp}/ckptdb-cluster}
@@ -54,7 +54,7 @@ usage() {
   exit 1
 }
 
-# --- What the machine must have
+# --- Requirements
 
 check_programs() {
   local program missing=()
@@ -62,23 +62,23 @@ check_programs() {
     command -v "${program}" > /dev/null || missing+=("${program}")
   done
   [[ ${#missing[@]} -eq 0 ]] ||
-    skip "no ${missing[*]} here; install what it is in by" \
+    skip "${missing[*]} not found; install the packages with" \
       "tools/setup.sh tools/cluster-packages.txt"
 }
 
 check_machine() {
   [[ ${EUID} -eq 0 ]] || skip "namespaces and FUSE mounts need root"
   unshare --net --mount --uts --pid --fork true 2> /dev/null ||
-    skip "this machine makes no namespaces (unshare --net --mount --uts --pid)"
-  # The device may be there and not open, where the kernel has no FUSE.
+    skip "this machine does not allow namespaces (unshare --net --mount --uts --pid)"
+  # The device may exist but fail to open, if the kernel lacks FUSE.
   if [[ $(stat -c %t:%T /dev/fuse 2> /dev/null) != a:e5 ]] ||
     ! (: <> /dev/fuse) 2> /dev/null; then
     skip "/dev/fuse cannot be opened"
   fi
   unshare --net ip link add probe type bridge 2> /dev/null ||
-    skip "this machine makes no network bridges (ip link add type bridge)"
+    skip "this machine does not allow network bridges (ip link add type bridge)"
   unshare --net ip link add probe type veth peer name probe2 2> /dev/null ||
-    skip "this machine makes no veth pairs (ip link add type veth)"
+    skip "this machine does not allow veth pairs (ip link add type veth)"
   check_programs nsenter setpriv ip
   case $1 in
     moosefs) check_programs mfsmaster mfschunkserver mfsmount ;;
@@ -86,10 +86,9 @@ check_machine() {
   esac
 }
 
-# --- Who is there
+# --- The state of the cluster
 
-# Prints when a process was started, so that a number that came back is not
-# taken for it.
+# Prints the start time of a process, to detect a reused process id.
 start_of() {
   local text
   text=$(cat "/proc/$1/stat" 2> /dev/null) || return 1
@@ -97,7 +96,7 @@ start_of() {
   cut -d ' ' -f 20 <<< "${text}"
 }
 
-# Sets init to the process that all others end with.
+# Sets `init` to the process whose death kills all others.
 find_init() {
   local start
   init=
@@ -108,7 +107,7 @@ find_init() {
 
 need_cluster() {
   find_init ||
-    fail "no cluster is up in ${state}; start one by: tools/cluster.sh up 3"
+    fail "no cluster is up in ${state}; start one with: tools/cluster.sh up 3"
 }
 
 # Prints the number of hosts.
@@ -116,11 +115,11 @@ count_hosts() { cat "${state}/count"; }
 
 check_host() {
   [[ -n $1 && -f ${state}/hosts/$1 ]] ||
-    fail "no host \"$1\"; there are host1 to host$(count_hosts)"
+    fail "no host \"$1\"; the hosts are host1 to host$(count_hosts)"
 }
 
-# Runs a command beside the hosts: in the namespaces of the hub. It ends when its
-# caller is killed. With `replace` set to exec it takes the place of this script.
+# Runs a command in the hub's namespaces, outside all hosts. It ends when its
+# caller is killed. If `replace` is "exec", it replaces this script.
 in_hub() {
   ${replace} nsenter --target "${init}" --pid --mount --net --wdns="${PWD}" -- \
     setpriv --pdeathsig TERM -- "$@"
@@ -154,10 +153,10 @@ wait_for() {
 
 # --- The hosts
 
-# The process with number 1: takes in what loses its parent.
+# Process 1 of the PID namespace, which reaps orphans.
 # shellcheck disable=SC2016 # expanded there
 readonly init_program='
-  # /proc is still that of the machine.
+  # /proc still belongs to the machine.
   read -r pid _ < /proc/self/stat
   echo "${pid}" > "$1/init.pid"
   mount -t proc proc /proc
@@ -177,7 +176,7 @@ start_hub() {
   in_hub ip link set hub up
 }
 
-# A host lives as long as a process that sleeps.
+# A host exists as long as its sleeping process.
 start_host() {
   local host=$1 n=$2 pid
   # shellcheck disable=SC2016 # expanded on the host
@@ -192,7 +191,7 @@ start_host() {
   on_host "${host}" ip address add "${net}.${n}/24" dev eth0
   on_host "${host}" ip link set eth0 up
   on_host "${host}" mount --bind "${state}/etc-hosts" /etc/hosts
-  # Names that Open MPI gives to shared memory are the same in another cluster.
+  # Open MPI uses the same names for shared memory in every cluster.
   on_host "${host}" mount -t tmpfs tmpfs /dev/shm
 }
 
@@ -205,7 +204,7 @@ write_names() {
   } > "${state}/etc-hosts"
 }
 
-# What mpirun starts its daemons by, in the place of ssh: AGENT HOST COMMAND...
+# The launch agent that mpirun uses instead of ssh: AGENT HOST COMMAND...
 write_agent() {
   cat > "${state}/agent" << END
 #!/bin/bash
@@ -217,7 +216,7 @@ END
   chmod +x "${state}/agent"
 }
 
-# --- MooseFS: the master beside the hosts, a chunk server on each
+# --- MooseFS: the master in the hub, a chunk server on each host
 
 start_moosefs_master() {
   local folder=${state}/master
@@ -225,7 +224,8 @@ start_moosefs_master() {
   printf 'MFSM NEW' > "${folder}/metadata.mfs"
   echo "${net}.0/24 / rw,alldirs,admin,maproot=0" > "${folder}/exports"
   : > "${folder}/topology"
-  # A host that is cut off keeps its locks for a minute, and not for a day.
+  # Releases the locks of a host that is cut off after a minute instead of a
+  # day.
   cat > "${folder}/config" << END
 WORKING_USER = root
 WORKING_GROUP = root
@@ -283,7 +283,7 @@ start_glusterd() {
   wait_for "glusterd on ${host}" on_host "${host}" gluster peer status
 }
 
-# gluster ARGUMENT...: on the first host, without questions.
+# gluster ARGUMENT...: on the first host, noninteractively.
 volume() {
   on_host host1 gluster --mode=script volume "$@" >> "${state}/log/volume" 2>&1
 }
@@ -293,7 +293,7 @@ probe_peer() {
     >> "${state}/log/volume" 2>&1
 }
 
-# A volume starts when all daemons know each other.
+# A volume can start once all daemons know each other.
 knows_peers() {
   [[ $(on_host "$1" gluster peer status |
     grep -c 'Peer in Cluster (Connected)') -eq $((hosts - 1)) ]]
@@ -329,7 +329,7 @@ up_glusterfs() {
 
 # --- Commands
 
-# Sets options to those that a host mounts with.
+# Sets `options` to a host's mount options.
 options_of() {
   local i
   options=("${mount_options[@]}")
@@ -338,8 +338,8 @@ options_of() {
   done
 }
 
-# Nothing of the caller stays open in what goes on after this script: it may wait
-# for the end of a pipe, or hold a lock.
+# Closes inherited descriptors, because processes that outlive this script would
+# otherwise keep the caller's pipes open and its locks held.
 close_inherited() {
   local fd
   exec < /dev/null
@@ -349,7 +349,7 @@ close_inherited() {
   done
 }
 
-# A file system whose servers have just come has no space at first.
+# A file system whose servers have just started has no space at first.
 has_space() { [[ $(on_host "$1" stat -f -c %a "${shared}") -gt 0 ]]; }
 
 write_probe() {
@@ -426,7 +426,7 @@ down() {
   fi
   [[ -e ${marker} ]] ||
     fail "${state} was not made by cluster.sh; it is left as it is"
-  # All in the PID namespace ends with its first process.
+  # Killing the first process kills the whole PID namespace.
   if find_init; then
     kill -KILL "${init}" || true
     wait_for "the end of process ${init}" not_there "${init}"
@@ -468,8 +468,8 @@ run() {
   [[ -n ${ranks} ]] || ranks=$(wc -w <<< "${names//,/ }")
   [[ ${ranks} =~ ^[1-9][0-9]*$ ]] || usage "invalid number of ranks \"${ranks}\""
   replace='exec'
-  # Ranks that wait let others go on: there are more of them than cores. mpirun
-  # is beside the hosts, so that it goes on when one of them is cut off.
+  # Waiting ranks yield, because there are more ranks than cores. mpirun runs in
+  # the hub, so that it survives when a host is cut off.
   in_hub mpirun --allow-run-as-root -np "${ranks}" \
     --host "${names//,/:${ranks},}:${ranks}" --map-by node \
     --mca plm_rsh_agent "${state}/agent" \

@@ -1,40 +1,40 @@
 #!/bin/bash
-# Faults between hosts: trains on the hosts of a cluster that tools/cluster.sh
-# makes for it, strikes, and looks at what is left.
+# Injects faults between hosts: trains on the hosts of a cluster started with
+# tools/cluster.sh, injects a fault, and checks the store afterwards.
 #
 #   tools/cluster_faults.sh [--fs moosefs|glusterfs] [--coherent] [--hosts N]
 #                           [--bin DIR] [--rounds N] [--seed N] [--keep]
 #                           [--only RANK:POINT] FAULT...
 #
-#   calm      nothing is struck
-#   kill      SIGKILL of one rank, --rounds times (20): at each point of
-#             db/options.h that the rank passes, between two saves ("train"), and
-#             at a drawn time ("time"); --only has one of them in all rounds
-#   pause     the network of a host is cut for 5 s, and the ranks wait for longer
-#   cut       it is cut for longer than they wait
-#   cut-owner the same, of the owner's host
-#   takeover  the owner's host is cut off in mid-training, and the other hosts go
-#             on with the store; then the first one is back
-#   server    a storage server ends and comes back: on a host of ranks
-#   full      the file system is full, by a quota (MooseFS)
-#   follow    a reader on another host goes from step to step beside saves,
-#             --rounds times
-#   ctr       train_ctr, --rounds times: one rank is killed at a point or between
-#             two saves, of whole, delta, synchronous or asynchronous ones; it is
-#             resumed on 3 and on 8 ranks
+#   calm      no fault
+#   kill      SIGKILL of one rank, --rounds times (20): at each crash point of
+#             db/options.h that the rank reaches, between two saves
+#             ("train"), and at a random time ("time"); --only repeats one of them
+#   pause     cuts a host's network for 5 s; the ranks wait longer
+#   cut       cuts a host's network for longer than the ranks wait
+#   cut-owner the same for the owner's host
+#   takeover  cuts off the owner's host during training, lets the other hosts
+#             continue with the store, and then reconnects the first owner
+#   server    stops the storage server on a host with ranks, and restarts it
+#   full      fills the file system, by a quota (MooseFS)
+#   follow    a reader on another host follows the saves, --rounds times
+#   ctr       train_ctr, --rounds times: kills one rank at a crash point or
+#             between two saves, which are full or delta, synchronous or
+#             asynchronous, and resumes on 3 and on 8 ranks
 #   ctr-calm  train_ctr: a follower on another host; SIGTERM of one rank
 #
-# After each: steps that were acknowledged to any rank are in the store, as seen
-# by a host that has not written it, unless `keep` newer ones are; all steps
-# verify; ranks that live have ended in time, with an error that names the rank
-# that was struck; a job on another number of ranks goes on, and has what a job
-# has that nothing has struck, of which the trainer knows each value.
+# After each round: every step that was acknowledged to any rank is in the
+# store, as seen by a host that has not written it, unless `keep` newer steps
+# are; all steps verify; the surviving ranks have ended in time, with an error
+# that names the struck rank; and a job with another number of ranks continues
+# and restores the values of a job without faults, which the trainer can
+# compute.
 #
-# DIR has ckptdb and cluster_trainer (tests/cluster), by default
-# build/release/bin. A line for each round goes to stdout, and the last one is
-# "N passed, N failed". --keep leaves the cluster and the folder of the run.
+# DIR contains ckptdb and cluster_trainer (tests/cluster), by default
+# build/release/bin. Prints one line per round; the last line is "N passed, N
+# failed". --keep keeps the cluster and the folder of the run.
 #
-# Exit code: 0 when all passed, 1 when not, 77 where there can be no cluster.
+# Exit code: 0 if all passed, 1 if not, 77 if a cluster cannot be started.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -66,7 +66,7 @@ while [[ $# -gt 0 ]]; do
   esac
   shift || fail "the last flag has no value"
 done
-[[ ${#faults[@]} -gt 0 ]] || fail "no fault is named; see the head of this file"
+[[ ${#faults[@]} -gt 0 ]] || fail "a fault is required; see the head of this file"
 [[ ${hosts} -ge 3 ]] || fail "${hosts} hosts are too few; expected 3 or more"
 for program in ckptdb cluster_trainer; do
   [[ -x ${bin}/${program} ]] || fail "no ${bin}/${program}; build it first"
@@ -79,7 +79,7 @@ command -v mpirun > /dev/null || {
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/cluster-faults.XXXXXX")
 export CKPTDB_CLUSTER=${work}/cluster
-# Ranks that live go on when one has died, and when one has ended with an error.
+# Surviving ranks continue after one has died or has ended with an error.
 export OMPI_MCA_orte_enable_recovery=1
 export OMPI_MCA_orte_abort_on_non_zero_status=0
 readonly point_names=(begin:recorded stage:writing stage:done publish:checked
@@ -117,7 +117,8 @@ calm() {
   end_round "calm"
 }
 
-# The time from the moment that a rank was killed to the end of the last one.
+# note_time START: sets `took` to the time from the kill to the end of the last
+# rank.
 note_time() {
   local from=$1 rank last
   last=$(find "${out}" -name '*.end' -exec stat -c %.3Y {} + | sort -n | tail -n 1)
@@ -125,7 +126,7 @@ note_time() {
     'BEGIN { printf "%.1f", (last > from) ? last - from : 0 }')
 }
 
-# A rank kills itself at a point, or is killed at a drawn time.
+# Kills a rank at a crash point or at a random time.
 kill_round() {
   local rank=$1 point=$2 deltas async step struck
   begin_round
@@ -152,8 +153,9 @@ kill_round() {
     2> /dev/null) || complain "the point was not passed"
   expect_named 3 "${rank}"
   note_time "${struck:-0}"
-  # A gathering that cannot leave a rank and what the owner tells: five deadlines
-  # and their graces; the rest is for a machine that is busy.
+  # Five deadlines with their grace periods: of an exchange that a missing rank
+  # blocks, and of the owner's notifications. The rest allows for a busy
+  # machine.
   awk -v took="${took}" -v most="$((5 * patience + 20))" \
     'BEGIN { exit took > most }' || complain "it took ${took} s"
   note_saved
@@ -178,7 +180,7 @@ kill_rounds() {
   done
 }
 
-# The job waits for longer than the network is away, and goes on.
+# The job waits for longer than the outage, and continues.
 pause_host() {
   begin_round
   start_job 3 "" steps=20 pace=50 deadline=90
@@ -195,7 +197,7 @@ pause_host() {
 
 files_are_back() {
   wait_until 90 "${cluster}" exec "${looks}" -- ls "${store}" > /dev/null 2>&1 ||
-    complain "the file system does not come back"
+    complain "the file system does not recover"
 }
 
 # Waits until ranks of the last job have ended: ranks_end SECONDS RANK...
@@ -207,9 +209,9 @@ ranks_end() {
     complain "ranks $* have not ended in ${seconds} s"
 }
 
-# cut_host HOST RANK: the ranks of other hosts give up; that of the host does
-# when it is back. What needs a file waits until the file system does without
-# the host, so it may take longer than the deadline.
+# cut_host HOST RANK: the ranks on other hosts give up, and the rank on HOST
+# when it is reconnected. File operations wait until the file system continues
+# without the host, so this may take longer than the deadline.
 cut_host() {
   local host=$1 rank=$2 others=(0 1 2) struck
   begin_round
@@ -221,12 +223,12 @@ cut_host() {
   struck=$(date +%s.%3N)
   ranks_end 180 "${others[@]}"
   note_time "${struck}"
-  # The owner is late where the file system waits for the server of the host.
+  # The owner is late if the file system waits for the host's server.
   expect_named 3 "${rank}" 0
   "${cluster}" join "${host}"
   ranks_end 180 "${rank}"
   [[ $(cat "${out}/${rank}.end" 2> /dev/null) != OK ]] ||
-    complain "the rank that was cut off takes its training for complete"
+    complain "the rank that was cut off reports a completed training"
   end_job 5
   files_are_back
   note_saved
@@ -234,7 +236,7 @@ cut_host() {
   end_round "cut ${host}: named after ${took} s"
 }
 
-# Starts a job until it does not find the store locked.
+# Starts a job until the store is no longer locked.
 take_over() {
   local end=$((SECONDS + 240))
   while true; do
@@ -252,7 +254,7 @@ take_over() {
 }
 ended_or_saves() { [[ -e ${out}/0.end ]] || has_saved 3; }
 
-# The first owner comes back, and must change nothing.
+# The first owner is reconnected, and must change nothing.
 takeover() {
   local first first_job first_ranks second second_job
   begin_round
@@ -269,11 +271,11 @@ takeover() {
   out=${first} job=${first_job} ranks=${first_ranks}
   ranks_end 90 0 1 2
   [[ $(cat "${out}/0.end" 2> /dev/null) != OK ]] ||
-    complain "the first owner takes its training for complete"
+    complain "the first owner reports a completed training"
   echo "        first owner: $(cat "${first}/0.end" 2> /dev/null)"
   end_job 5
   note_saved
-  # The second one goes on saving for a while after that.
+  # The second owner continues saving for a while.
   out=${second} job=${second_job} ranks=2
   local saves=0
   [[ ! -r ${out}/0.saved ]] || saves=$(wc -l < "${out}/0.saved")
@@ -285,7 +287,7 @@ takeover() {
   end_round "takeover after ${took} s"
 }
 
-# The storage server of a host ends, and is started again after 5 s.
+# Stops a host's storage server, and restarts it after 5 s.
 server() {
   local host=$1
   begin_round
@@ -302,7 +304,7 @@ server() {
   end_round "server of ${host} away for 5 s"
 }
 
-# A quota that the job runs into; then it is lifted.
+# The job reaches a quota, which is then lifted.
 full() {
   local limit=$1
   begin_round
@@ -313,7 +315,7 @@ full() {
   end_job 120
   note_saved
   grep -l -q -E 'RESOURCE_EXHAUSTED|No space|quota' "${out}"/*.end ||
-    complain "no rank says that it is full: $(cat "${out}"/*.end)"
+    complain "no rank reports a full disk: $(cat "${out}"/*.end)"
   echo "        rank 0: $(cat "${out}/0.end" 2> /dev/null || echo "did not end")"
   check_store
   "${cluster}" exec host1 -- mfsdelquota -L "${store}" > "${work}/quota"
@@ -321,7 +323,7 @@ full() {
   end_round "full at ${limit}"
 }
 
-# A reader on a host of its own.
+# A reader on a separate host.
 follow() {
   local reader trainer
   begin_round
@@ -358,7 +360,7 @@ start_ctr() {
   job=$!
 }
 
-# Runs it to its end, and sets `digest`.
+# run_ctr: runs train_ctr to its end, and sets `digest`.
 run_ctr() {
   start_ctr "$@"
   wait_until 200 not_running || complain "train_ctr $* did not end in 200 s"
@@ -374,7 +376,7 @@ expect_digest() {
 
 ctr_saves() { grep -q "^step 10 saved" "${out}/log"; }
 
-# Kills a rank of three, and resumes copies of the store on 3 and 8 ranks.
+# Kills one of three ranks, and resumes copies of the store on 3 and 8 ranks.
 ctr_round() {
   local rank=$1 point=$2 mode=() step where count
   begin_round
@@ -466,7 +468,7 @@ for fault in "${faults[@]}"; do
     takeover) takeover ;;
     server)
       server host1
-      # GlusterFS has all files on host1.
+      # GlusterFS keeps all files on host1.
       [[ ${fs[1]} != moosefs ]] || server host2
       ;;
     full) for limit in 4MiB 8MiB 30MiB; do full "${limit}"; done ;;

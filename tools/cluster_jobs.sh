@@ -1,14 +1,14 @@
-# What tools/cluster_faults.sh has of jobs on a cluster, and of what they leave. It
-# is read by that script, which sets cluster, bin, work, hosts and seed.
-# shellcheck shell=bash disable=SC2154,SC2034 # set there, and used there
+# Jobs on a cluster, and the checks after them, for tools/cluster_faults.sh,
+# which sources this file and sets cluster, bin, work, hosts and seed.
+# shellcheck shell=bash disable=SC2154,SC2034 # shared with that script
 
 # --- Jobs
 
-# Sets `number` to a drawn one from 0 to below $1. Not in a subshell, where the
-# same would be drawn again and again.
+# Sets `number` to a random number below $1. Do not call it in a subshell, which
+# would draw the same number again and again.
 draw() { number=$((RANDOM % $1)); }
 
-# Ranks of a job write what they came to on the machine's own disk.
+# The ranks of a job write their results to the machine's own disk.
 new_job() {
   out=${work}/job$((++jobs))
   mkdir "${out}"
@@ -27,7 +27,7 @@ start_job() {
   job=$!
 }
 
-# Waits for so many seconds until a command succeeds.
+# wait_until SECONDS COMMAND...: waits until a command succeeds.
 wait_until() {
   local end=$((SECONDS + $1))
   shift
@@ -43,7 +43,7 @@ all_exist() {
 }
 not_running() { ! kill -0 "${job}" 2> /dev/null; }
 
-# All ranks of the last job have come to their end, or were killed.
+# Whether all ranks of the last job have ended or were killed.
 all_ended() {
   local ended
   not_running && return
@@ -51,7 +51,7 @@ all_ended() {
   [[ ${ended} -ge ${ranks} ]]
 }
 
-# end_rank PID FILE: notes where it is, and ends it.
+# end_rank PID FILE: writes the rank's stack to FILE and kills it.
 end_rank() {
   if command -v gdb > /dev/null; then
     "${cluster}" exec host2 -- timeout 20 gdb -p "$1" -batch \
@@ -60,8 +60,8 @@ end_rank() {
   "${cluster}" exec host2 -- kill -KILL "$1" 2> /dev/null || true
 }
 
-# Waits for a job, for so many seconds, and ends what is left of it: mpirun may
-# wait for a rank or a host that is gone.
+# end_job SECONDS: waits for the job, and then kills the rest of it: mpirun may
+# wait for a dead rank or host.
 end_job() {
   local file
   wait_until "$1" all_ended || true
@@ -78,13 +78,13 @@ end_job() {
 
 has_saved() { [[ -e ${out}/0.saved && $(wc -l < "${out}/0.saved") -ge $1 ]]; }
 
-# --- What is left
+# --- Checks
 
 complain() {
   problems+=("$*")
 }
 
-# The ranks of the last job are all OK.
+# expect_ok RANKS JOB: all ranks of the last job have ended with OK.
 expect_ok() {
   local rank text
   for ((rank = 0; rank < $1; ++rank)); do
@@ -93,8 +93,8 @@ expect_ok() {
   done
 }
 
-# expect_named RANKS STRUCK [LATE]: all others have ended, all right or naming it,
-# or the one that may be late as well.
+# expect_named RANKS STRUCK [LATE]: all other ranks have ended, with OK or an
+# error that names STRUCK, or LATE, a rank that may be late because of it.
 expect_named() {
   local rank text
   for ((rank = 0; rank < $1; ++rank)); do
@@ -106,12 +106,12 @@ expect_named() {
   done
 }
 
-# Appends what the last job was told of to what was acknowledged.
+# Adds the steps acknowledged by the last job to all acknowledged steps.
 note_saved() {
   cat "${out}"/*.saved >> "${work}/acknowledged" 2> /dev/null || true
 }
 
-# The steps, as another host sees them.
+# Lists the steps as another host sees them.
 list_steps() {
   "${cluster}" exec "${looks}" -- "${bin}/ckptdb" -s "${store}" ls 2> "${work}/ls" |
     awk 'NR > 1 { print $1 }'
@@ -124,7 +124,7 @@ check_store() {
     newer=$(awk -v s="${step}" '$1 > s' "${work}/steps" | wc -l)
     lost=$(grep -c -x "${step}" "${work}/steps" || true)
     [[ ${lost} -gt 0 || ${newer} -ge ${kept} ]] ||
-      complain "step ${step} was acknowledged and is not there:" \
+      complain "step ${step} was acknowledged but is missing from:" \
         "$(tr '\n' ' ' < "${work}/steps")"
   done < <(sort -n -u "${work}/acknowledged" 2> /dev/null)
   [[ ! -s ${work}/steps ]] ||
@@ -132,7 +132,7 @@ check_store() {
       > "${work}/verify" 2>&1 || complain "verify: $(tail -n 2 "${work}/verify")"
 }
 
-# A job on another number of ranks goes on for some steps.
+# A job with another number of ranks continues for some steps.
 resume() {
   local last
   check_store

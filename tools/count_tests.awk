@@ -1,14 +1,14 @@
-# Counts the test cases in a log of CTest: for a program of GoogleTest by its own
-# counts, as it has many cases in one test of CTest, and one for any other test.
-# Names those that failed.
+# Counts the test cases in a CTest log. A GoogleTest program contains many cases
+# in one CTest test, so its own counts are used; any other test counts as one.
+# Names the failed cases.
 #
 #   awk -f tools/count_tests.awk build/release/Testing/Temporary/LastTest.log
 #
-# The last line printed is "N passed, N failed". A skipped case is in neither. If
-# a program crashes or runs out of time, the case that it was in has failed, and
-# those after it, which did not run, are in neither.
+# The last line printed is "N passed, N failed". Skipped cases are in neither
+# number. If a program crashes or times out, the case that was running has
+# failed, and the cases after it did not run and are in neither number.
 
-# Counts of the test of CTest that is being read.
+# The counts of the CTest test being read.
 function begin_test(name) {
   test = name
   cases = done = ok = bad = left_out = 0
@@ -41,12 +41,12 @@ function end_test(test_passed,    i, name) {
   if (test != "") end_test(0)
   begin_test($3)
 }
-# CTest has found no such program, and calls that passed.
+# CTest did not find the program, and reports the test as passed.
 /^Command: ""$/ { cases = -1 }
 /^\[==========\] Running [0-9]+ tests? from / { cases = $3 }
 /^\[ RUN      \] / { current = $4 }
 
-# Lines of single cases, which count unless the program's own counts follow.
+# Lines of single cases, used only if the program prints no summary.
 /\[       OK \] [^ ]+ .*ms\)$/ { ++ok; ++done; current = "" }
 /\[  SKIPPED \] [^ ]+ .*ms\)$/ { ++left_out; ++done; current = "" }
 /\[  FAILED  \] [^ ]+ .*ms\)$/ {
@@ -67,7 +67,7 @@ function end_test(test_passed,    i, name) {
 /^\[  FAILED  \] / && listing { sub(/,$/, "", $4); failures[++bad] = $4 }
 
 /^Test (Passed|Failed)\.$/ { end_test($2 == "Passed.") }
-# What follows is why a test without an error is skipped, or has failed.
+# The reason why a test without an error was skipped or failed follows.
 /^Test Pass Reason:$/ {
   if (cases == 0) {
     ++skipped

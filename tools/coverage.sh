@@ -1,13 +1,13 @@
 #!/bin/bash
-# Builds with counters in each line, runs all tests, and says which lines of
-# schema/, db/ and manager/ none of them has run.
+# Builds with coverage counters, runs all tests, and reports the lines of
+# schema/, db/ and manager/ that no test runs.
 #
 #   tools/coverage.sh [CTEST ARGUMENT...]
 #
-# A process that is killed, as the tests of crashes do, leaves no counts. Prints
-# a line a file and a line a folder: lines run, lines, percent. The lines that
-# were not run are in build/coverage/uncovered.txt, as FILE:LINE. The last line
-# printed is "N passed, N failed" of the tests.
+# A process that is killed, as in the crash tests, leaves no counts. Prints one
+# line per file and per folder: lines run, lines, percent. The uncovered lines
+# are in build/coverage/uncovered.txt, as FILE:LINE. The last line printed is
+# the tests' "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$(pwd -P)
@@ -21,7 +21,7 @@ if [[ -d ${build} ]]; then find "${build}" -name '*.gcda' -delete; fi
 code=0
 tools/test.sh coverage "$@" 2>&1 | tee "${log}" || code=$?
 
-# "FILE LINE COUNT", once for each place where a line was compiled.
+# Prints "FILE LINE COUNT" for each place where a line was compiled.
 count_lines() {
   find "${build}" -path "${build}/tests" -prune -o -name '*.gcda' -print |
     while read -r counts; do

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Sets up, builds, and shows what ckptdb is for, in about a minute: a trainer
-# that saves what changed is killed in the middle of a save, resumes from its
-# newest checkpoint, and ends with the same state as one that was never killed;
-# so does a second process that follows it from save to save.
+# Sets up, builds, and demonstrates ckptdb in about a minute: a trainer that
+# saves changed rows is killed in the middle of a save, resumes from its newest
+# checkpoint, and ends with the same state as one that was never killed. A
+# second process that follows it from save to save ends with the same state,
+# too.
 #
 #   tools/demo.sh [FILE criteo|movielens]
 #
@@ -66,24 +67,24 @@ train() {
     "${data[@]}" "$@"
 }
 
-# The digest of all state at the end of a run, from its JSON.
+# Prints the digest of the final state from a run's JSON.
 digest_of() {
   sed -n -E 's/.*"digest": *"?([0-9a-zA-Z]+)"?.*/\1/p' "$1" | tail -n 1
 }
 
-say "A run of ${steps} steps that nothing disturbs, and that saves what changed"
+say "A run of ${steps} steps without faults, which saves changed rows"
 train calm --json "${work}/calm.json"
 
 say "The same run, killed in the save of step ${crash_step}," \
   "at ${crash_point}"
 code=0
-# In a shell of its own, whose report of the kill is part of the show.
+# A subshell reports the kill on the terminal.
 (train crashed --crash-at "${crash_step}:${crash_point}") || code=$?
 [[ ${code} -eq ${killed} ]] ||
   fail "the trainer ended with code ${code}, not ${killed} (SIGKILL)"
 echo "Killed by SIGKILL: exit code ${code}"
 
-say "What is there: step ${crash_step} is not, its save did not commit"
+say "Step ${crash_step} is missing from the store: its save did not commit"
 run "${bin}/ckptdb" ls --store "${work}/crashed"
 
 say "It resumes from the newest checkpoint, and a second process follows it"
@@ -95,10 +96,10 @@ train crashed --resume --json "${work}/crashed.json"
 wait "${follower}" || fail "the follower: $(<"${work}/follower.log")"
 follower=
 
-say "What the second process read"
+say "The follower's log"
 cat "${work}/follower.log"
 
-say "What is there now"
+say "The steps in the store"
 run "${bin}/ckptdb" ls --store "${work}/crashed"
 run "${bin}/ckptdb" show "${steps}" --store "${work}/crashed"
 run "${bin}/ckptdb" verify --store "${work}/crashed"
@@ -106,9 +107,9 @@ run "${bin}/ckptdb" verify --store "${work}/crashed"
 calm=$(digest_of "${work}/calm.json")
 crashed=$(digest_of "${work}/crashed.json")
 copy=$(digest_of "${work}/follower.json")
-say "Digest of all state at step ${steps}"
+say "Digest of the state at step ${steps}"
 echo "never killed:       ${calm}"
 echo "killed and resumed: ${crashed}"
-echo "of the follower:    ${copy}"
+echo "follower:           ${copy}"
 [[ -n ${calm} && ${calm} == "${crashed}" && ${calm} == "${copy}" ]] ||
   fail "the digests differ"

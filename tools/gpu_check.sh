@@ -1,26 +1,26 @@
 #!/bin/bash
-# Runs on a machine with a GPU all that needs one: the tests with the label
-# `gpu`, again under compute-sanitizer where it is installed, and the bench,
-# whose table goes to docs/gpu.md.
+# Runs everything that needs a GPU: the tests with the label `gpu`, the same
+# tests under compute-sanitizer if it is installed, and the benchmarks, whose
+# results go to docs/gpu.md.
 #
-#   tools/gpu_check.sh [BUILD]    BUILD: a build that is there, of this tree or
-#                                 carried from another machine; without it,
-#                                 build/release is built
+#   tools/gpu_check.sh [BUILD]    BUILD: an existing build folder, of this tree
+#                                 or copied from another machine; without it,
+#                                 builds build/release
 #
-# A bench fails if it misses a bar, which it names. Exits with 77 where there is
-# no GPU, and says so. The last line printed is "N passed, N failed".
+# A benchmark fails if it misses a threshold, which it names. Exits with 77 if
+# there is no GPU. The last line printed is "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 targets=(gpu_tests train_ctr_gpu_tests train_ctr cuda_bench cuda_row_bench)
 build=${1:-}
 if [[ ${build} == -* ]]; then
-  echo "gpu_check.sh: \"${build}\" is no folder of a build" >&2
+  echo "gpu_check.sh: \"${build}\" is not a build folder" >&2
   exit 2
 fi
-# The driver's device, of Linux and of WSL.
+# The driver's device files on Linux and WSL.
 if [[ ! -e /dev/nvidiactl && ! -e /dev/dxg ]]; then
-  echo "gpu_check.sh: there is no GPU here, so nothing was run"
+  echo "gpu_check.sh: no GPU found; nothing was run"
   exit 77
 fi
 if [[ -z ${build} ]]; then
@@ -31,19 +31,19 @@ if [[ -z ${build} ]]; then
 fi
 for program in "${targets[@]}"; do
   if [[ ! -x ${build}/bin/${program} ]]; then
-    echo "gpu_check.sh: ${build}/bin/${program} is not there; configure with" \
+    echo "gpu_check.sh: ${build}/bin/${program} does not exist; configure with" \
       "CKPTDB_CUDA=ON and build the targets ${targets[*]}" >&2
     exit 1
   fi
 done
-# It opens the GPU and names it.
+# Opens the GPU and prints its name.
 code=0
 "${build}/bin/cuda_bench" 0 || code=$?
 if [[ ${code} -eq 77 ]]; then
-  echo "gpu_check.sh: there is no GPU here, so nothing was run"
+  echo "gpu_check.sh: no GPU found; nothing was run"
   exit 77
 elif [[ ${code} -ne 0 ]]; then
-  echo "gpu_check.sh: the GPU of this machine does not work" >&2
+  echo "gpu_check.sh: this machine's GPU does not work" >&2
   exit 1
 fi
 
@@ -60,17 +60,17 @@ run() {
 }
 
 export CKPTDB_REQUIRE_GPU=1
-# The toolkit has compute-sanitizer beside nvcc, which is often not in PATH.
+# compute-sanitizer is next to nvcc, which is often not in PATH.
 PATH=${PATH}:/usr/local/cuda/bin
 mapfile -t programs < <(find "${build}/bin" -maxdepth 1 -type f -executable \
   -name '*gpu*_tests' | sort)
 for program in "${programs[@]}"; do
   run "${program}"
   if command -v compute-sanitizer > /dev/null; then
-    # Errors of calls are the tests' own to expect: one asks for more memory
-    # than there is.
+    # Tests check the errors of calls themselves: one requests more memory than
+    # the device has.
     for tool in "memcheck --report-api-errors no" racecheck synccheck; do
-      # Not the programs that a test starts: some of them it kills.
+      # Excludes the programs that a test starts, because it kills some of them.
       # shellcheck disable=SC2086
       run compute-sanitizer --tool ${tool} --error-exitcode 1 \
         --target-processes application-only "${program}"
