@@ -1,4 +1,5 @@
-# Compiler settings of everything built here; none of them reach a user.
+# Compiler settings for everything built here; users of the package do not
+# inherit them.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -29,14 +30,14 @@ file(CREATE_LINK ${PROJECT_SOURCE_DIR}/manager/ckptdb.h
 add_library(ckptdb_compile INTERFACE)
 target_include_directories(ckptdb_compile INTERFACE
                            ${PROJECT_BINARY_DIR}/include)
-# nvcc has warnings of its own, and hands those of its host compiler no further.
+# nvcc has its own warnings, and does not pass on those of its host compiler.
 target_compile_options(
   ckptdb_compile
   INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor;-Werror>"
 )
-# GCC takes a source that is compiled with others for a header; and GCC 12 takes
-# a string to which a literal is assigned for one that overlaps it
+# GCC treats a source that is compiled in a unity build as a header. GCC 12 also
+# warns that a string overlaps the literal assigned to it
 # (https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105329).
 target_compile_options(
   ckptdb_compile INTERFACE
@@ -49,8 +50,8 @@ if(CKPTDB_SANITIZE)
     "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CKPTDB_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>"
   )
   if(CKPTDB_SANITIZE MATCHES "undefined")
-    # These two take a tenth of the compile time. A null pointer ends a program
-    # under the address sanitizer anyhow, and downcasts are few.
+    # These two checks take a tenth of the compile time. The address sanitizer
+    # reports null pointers anyway, and downcasts are few.
     add_compile_options(
       "$<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null,vptr>")
   endif()

@@ -1,8 +1,8 @@
-# Whether ckptdb::cuda is built: where nvcc is found, always, or never.
+# Decides whether ckptdb::cuda is built: if nvcc is found, always, or never.
 #
-# The sources in C++ are compiled by the compiler of all others, so that they
-# have its warnings and sanitizers, and can be tested with a stand-in for the
-# runtime. Only cuda/kernels/*.cu go through nvcc.
+# The C++ sources are compiled by the same compiler as all others, so that they
+# get its warnings and sanitizers and can be tested with a stand-in for the CUDA
+# runtime. Only cuda/kernels/*.cu are compiled by nvcc.
 set(CKPTDB_CUDA AUTO CACHE STRING "Build the library for tensors and tables in GPU memory")
 set_property(CACHE CKPTDB_CUDA PROPERTY STRINGS AUTO ON OFF)
 if(NOT CKPTDB_CUDA MATCHES "^(AUTO|ON|OFF)$")
@@ -17,14 +17,14 @@ include(CheckLanguage)
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)
   if(CKPTDB_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "CKPTDB_CUDA is ON, and no nvcc is found; put it on PATH "
-                        "or give CMAKE_CUDA_COMPILER")
+    message(FATAL_ERROR "CKPTDB_CUDA is ON, but nvcc was not found; add it to PATH "
+                        "or set CMAKE_CUDA_COMPILER")
   endif()
-  message(STATUS "nvcc is not found, so ckptdb::cuda is not built")
+  message(STATUS "nvcc was not found, so ckptdb::cuda is not built")
   return()
 endif()
 
-# Code for data-center GPUs since 2020, and PTX for what comes after them.
+# Machine code for data-center GPUs since 2020, and PTX for later ones.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
 endif()
@@ -32,7 +32,7 @@ if(CKPTDB_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CKPTDB_CCACHE})
 endif()
 enable_language(CUDA)
-# CMake 3.25 does not know of C++20 in nvcc.
+# CMake 3.25 does not know nvcc's C++20 option.
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")

@@ -1,4 +1,4 @@
-# Debian's packages, found where they are; nothing is downloaded.
+# The dependencies, from Debian's packages; nothing is downloaded.
 find_package(Threads REQUIRED)
 find_package(absl CONFIG REQUIRED)
 find_package(FlatBuffers CONFIG REQUIRED)

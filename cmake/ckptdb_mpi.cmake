@@ -1,4 +1,4 @@
-# Whether ckptdb::mpi is built: where MPI is found, always, or never.
+# Decides whether ckptdb::mpi is built: if MPI is found, always, or never.
 set(CKPTDB_MPI AUTO CACHE STRING "Build the coordinator over MPI")
 set_property(CACHE CKPTDB_MPI PROPERTY STRINGS AUTO ON OFF)
 if(NOT CKPTDB_MPI MATCHES "^(AUTO|ON|OFF)$")
@@ -10,6 +10,6 @@ elseif(CKPTDB_MPI STREQUAL "AUTO")
   find_package(MPI QUIET COMPONENTS CXX)
 endif()
 if(NOT CKPTDB_MPI STREQUAL "OFF" AND NOT MPI_CXX_FOUND)
-  message(STATUS "MPI is not found, so ckptdb::mpi is not built; on Debian it "
-                 "needs libopenmpi-dev and openmpi-bin")
+  message(STATUS "MPI was not found, so ckptdb::mpi is not built; on Debian, "
+                 "install libopenmpi-dev and openmpi-bin")
 endif()

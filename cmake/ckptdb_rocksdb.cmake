@@ -1,10 +1,10 @@
-# Compares the version of RocksDB with the one that docs/rocksdb.md speaks of:
-# the library rests on some of its inner workings, which no release promises.
+# Compares RocksDB's version with the tested one, because the library depends on
+# internals that no release guarantees: docs/rocksdb.md lists them.
 set(CKPTDB_OTHER_ROCKSDB WARN
-    CACHE STRING "What another version of RocksDB than 7.8.3 is met with")
+    CACHE STRING "Response to a RocksDB version other than 7.8.3")
 set_property(CACHE CKPTDB_OTHER_ROCKSDB PROPERTY STRINGS WARN ERROR IGNORE)
 
-# ckptdb_check_rocksdb(version): says so, unless the version is the tested one.
+# ckptdb_check_rocksdb(version): reports a version other than the tested one.
 function(ckptdb_check_rocksdb version)
   set(tested 7.8.3)
   set(mode_of_WARN WARNING)
@@ -20,8 +20,8 @@ function(ckptdb_check_rocksdb version)
   endif()
   message(
     ${mode}
-    "Found RocksDB ${version}; ckptdb is tested with RocksDB ${tested}. It rests "
-    "on inner workings of that version: docs/rocksdb.md lists them, each with "
-    "its tests. Run these before you use the build: ctest -L rocksdb. "
-    "CKPTDB_OTHER_ROCKSDB=ERROR refuses other versions, IGNORE says nothing.")
+    "Found RocksDB ${version}; ckptdb is tested with RocksDB ${tested} and "
+    "depends on internals of that version: docs/rocksdb.md lists them with "
+    "their tests. Run these tests before you use the build: ctest -L rocksdb. "
+    "CKPTDB_OTHER_ROCKSDB=ERROR rejects other versions, IGNORE is silent.")
 endfunction()
