@@ -1,6 +1,5 @@
 // A coordinator over MPI, for a training job whose ranks are processes on one
-// or
-// more hosts.
+// or more hosts.
 //
 //   int provided = 0;
 //   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);

@@ -47,8 +47,7 @@ class DeviceMarks : public ChangeTracker {
   DeviceMarks& operator=(const DeviceMarks&) = delete;
 
   // Queue marks of rows on the table's stream; `rows` is in device memory.
-  // After
-  // an error the next sets are incomplete.
+  // After an error the next sets are incomplete.
   absl::Status MarkUpserted(const int32_t* rows, uint64_t count);
   absl::Status MarkUpserted(const int64_t* rows, uint64_t count);
   void MarkErased(absl::Span<const int64_t> ids) { erased_.MarkErased(ids); }
@@ -65,8 +64,7 @@ class DeviceMarks : public ChangeTracker {
   // set's rows.
   std::optional<RowList> FindTaken(absl::Span<const int64_t> ids);
   // Makes work queued on the side stream from now on wait for the work queued
-  // on
-  // the table's stream so far.
+  // on the table's stream so far.
   absl::Status AwaitTrainer();
   // Make lists of rows, on the side stream.
   absl::StatusOr<RowList> ListAll(std::vector<int64_t>* ids);

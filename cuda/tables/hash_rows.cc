@@ -112,7 +112,7 @@ absl::Status HashWindow::Find(absl::Span<const int64_t> keys) {
   if (missing == nullptr) return absl::OkStatus();
   const auto at = static_cast<const char*>(missing) - host_.get();
   return absl::InternalError(absl::StrCat(
-      "id ", keys[static_cast<size_t>(at)],
+      "row ", keys[static_cast<size_t>(at)],
       " is among the changed rows, but the hash table does not contain it"));
 }
 

@@ -84,7 +84,7 @@ TEST(RetryLatest, EndsAndSaysHowOften) {
   };
   EXPECT_THAT(tool::RetryLatest(true, gone),
               StatusIs(absl::StatusCode::kAborted,
-                       AllOf(HasSubstr("each of the 100 times"),
+                       AllOf(HasSubstr("100 times in a row"),
                              HasSubstr("step 100 is gone"))));
   EXPECT_EQ(calls, 100);
 }

@@ -261,7 +261,7 @@ TEST_F(ToolRows, WorkBesideAnOwner) {
 
 TEST_F(ToolRows, HelpSaysWhatAHistoryCosts) {
   EXPECT_THAT(RunTool({"history", "--help"}).out,
-              AllOf(HasSubstr("All committed steps are read"),
+              AllOf(HasSubstr("Reads all committed steps"),
                     HasSubstr("ckptdb history user 4711")));
 }
 

@@ -114,7 +114,7 @@ TEST_P(DeviceRestoreTest, ARestoreSaysWhatDoesNotFit) {
   rows[DeviceTrainer::kFree] = {std::vector<float>(5), 1};
   const auto is_free_id =
       StatusIs(absl::StatusCode::kOutOfRange,
-               HasSubstr("the step has a row -1, which is"));
+               HasSubstr("the step contains id -1, which is"));
   EXPECT_THAT(Batches(rows).Into(table_->Live({"embedding", "step"})),
               is_free_id);
   // A restore asks before it changes anything.
