@@ -16,7 +16,7 @@ StepRecord Step(size_t deltas, uint64_t base_bytes, uint64_t delta_bytes) {
   return record;
 }
 
-TEST(ChainText, SaysBytes) {
+TEST(ChainText, ReportsBytes) {
   EXPECT_EQ(ChainText(Step(0, 10, 0)), "no deltas");
   EXPECT_EQ(ChainText(Step(1, 2048, 10)),
             "1 delta of 10 B over a base of 2.0 KiB");
@@ -30,7 +30,7 @@ TEST(DeltaRatio, ComparesDeltasWithTheBase) {
   EXPECT_EQ(NumberJson(DeltaRatio(Step(1, 0, 25))), "inf");
 }
 
-TEST(BaseDue, AtTheBoundOfDeltas) {
+TEST(BaseDue, ReportsTheDeltaLimit) {
   const StoreOptions::ChainBounds bounds = {.max_deltas = 3,
                                             .max_delta_ratio = 1.0};
   EXPECT_EQ(BaseDue(Step(2, 100, 1), bounds), "");
@@ -38,7 +38,7 @@ TEST(BaseDue, AtTheBoundOfDeltas) {
             "the chain has 3 deltas; the limit is 3");
 }
 
-TEST(BaseDue, AboveTheBoundOfBytes) {
+TEST(BaseDue, ReportsTheByteLimit) {
   const StoreOptions::ChainBounds bounds = {.max_deltas = 3,
                                             .max_delta_ratio = 0.5};
   EXPECT_EQ(BaseDue(Step(1, 100, 50), bounds), "");

@@ -50,7 +50,7 @@ TEST(ExitCodeOf, MapsEveryStatus) {
   EXPECT_EQ(ExitCodeOf(absl::InternalError("")), ExitCode::kFailed);
 }
 
-TEST(ExitCodes, HaveTheNumbersOfTheHelp) {
+TEST(ExitCodes, MatchTheHelpText) {
   EXPECT_EQ(static_cast<int>(ExitCode::kOk), 0);
   EXPECT_EQ(static_cast<int>(ExitCode::kUsage), 1);
   EXPECT_EQ(static_cast<int>(ExitCode::kNotFound), 2);
@@ -80,7 +80,7 @@ TEST(StepText, AcceptsANumberOrLatest) {
   EXPECT_EQ(StepNumber("9223372036854775807"), 9223372036854775807);
 }
 
-TEST(StepText, RejectsUnknownStepText) {
+TEST(StepText, RejectsInvalidText) {
   for (const char* text :
        {"", "-1", "+1", " 1", "1x", "0x1", "newest", "9223372036854775808"}) {
     EXPECT_THAT(CheckStepText(text),
@@ -96,7 +96,7 @@ TEST(NumberJson, SpellsOutNumbersThatJsonLacks) {
   EXPECT_EQ(NumberJson(std::stod("-inf")).dump(), "\"-inf\"");
 }
 
-TEST(PrintJson, ReplacesWhatIsNotUtf8) {
+TEST(PrintJson, ReplacesInvalidUtf8) {
   std::ostringstream out;
   PrintJson({{"key", "a\xff"}}, &out);
   EXPECT_EQ(out.str(), "{\n  \"key\": \"a\xef\xbf\xbd\"\n}\n");

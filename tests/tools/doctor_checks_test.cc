@@ -403,17 +403,17 @@ class DoctorChecks : public ::testing::Test {
   const int folder_;
 };
 
-TEST_F(DoctorChecks, EachFaultOfOneProcessIsTold) {
+TEST_F(DoctorChecks, ReportFaultsOfOneProcess) {
   std::vector<Fault> faults = FilesFaults();
   for (Fault& fault : DiskFaults()) faults.push_back(std::move(fault));
   ExpectAllTold(LocalChecks(), faults, /*with_peer=*/false);
 }
 
-TEST_F(DoctorChecks, EachFaultBetweenProcessesIsTold) {
+TEST_F(DoctorChecks, ReportFaultsBetweenProcesses) {
   ExpectAllTold(PeerChecks(), PeerFaults(), /*with_peer=*/true);
 }
 
-TEST_F(DoctorChecks, AllAreOkWithASecondProcess) {
+TEST_F(DoctorChecks, PassWithASecondProcess) {
   FileCalls files(folder_);
   ASSERT_OK_AND_ASSIGN(const auto peer, StartProcessPeer(&files));
   std::vector<CheckOutcome> outcomes;
@@ -425,7 +425,7 @@ TEST_F(DoctorChecks, AllAreOkWithASecondProcess) {
               StatusIs(absl::StatusCode::kAborted, HasSubstr("")));
 }
 
-TEST(DoctorPeer, AnswersTravelAsTheyAre) {
+TEST(DoctorPeer, AnswersRoundTrip) {
   for (const std::string text : {"", "two words", "12:34"}) {
     EXPECT_EQ(DecodeAnswer(EncodeAnswer(text)).value(), text);
   }
@@ -460,7 +460,7 @@ TEST(DoctorFolder, IsCreatedOnceAndRemovedWithItsContents) {
 }
 
 // Somebody else could have put it there.
-TEST(DoctorFolder, IsNotJoinedThroughALinkOrWhereOthersWrite) {
+TEST(DoctorFolder, JoinRejectsSymlinksAndWritableFolders) {
   const TempDir dir;
   const std::string path = dir.path() + "/" + kPrivatePrefix;
   fs::create_directory(dir.path() + "/target");
@@ -473,7 +473,7 @@ TEST(DoctorFolder, IsNotJoinedThroughALinkOrWhereOthersWrite) {
                        HasSubstr("other users")));
 }
 
-TEST(DoctorMount, LongestPathWinsThenTheLastMount) {
+TEST(DoctorMount, LongestPathWinsThenLastMount) {
   const auto find = [](const std::string& path) {
     std::istringstream table(
         "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"

@@ -36,7 +36,7 @@ TEST(FormatCount, GroupsThousands) {
             "18,446,744,073,709,551,615");
 }
 
-TEST(FormatUtc, IsUtcWhateverTheTimeZone) {
+TEST(FormatUtc, IgnoresTheTimeZone) {
   EXPECT_EQ(FormatUtc(0), "1970-01-01 00:00:00");
   EXPECT_EQ(FormatUtc(1'700'000'000 * kSecond), "2023-11-14 22:13:20");
   EXPECT_EQ(FormatIsoUtc(1'700'000'000 * kSecond + 123456),

@@ -26,7 +26,7 @@ TEST(InterruptDeathTest, TheSecondSignalEndsTheProcess) {
       ::testing::KilledBySignal(SIGINT), "");
 }
 
-TEST(InterruptDeathTest, AfterwardsASignalDoesWhatItDid) {
+TEST(InterruptDeathTest, RestoresTheSignalHandler) {
   EXPECT_EXIT(
       {
         { const Interrupt interrupt; }

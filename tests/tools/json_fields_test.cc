@@ -237,7 +237,7 @@ TEST(JsonDocsTest, StatisticsOfSaves) {
                             Json::parse(internal::StatisticsLine(failed))});
 }
 
-TEST(JsonDocsTest, StatisticsSayWhichProcessWroteThemAndWhen) {
+TEST(JsonDocsTest, StatisticsNameProcessAndTime) {
   CheckpointManager::SaveReport report;
   report.metrics = {{"auc", 0.75},
                     {"loss", std::numeric_limits<double>::infinity()}};
@@ -258,7 +258,7 @@ TEST(JsonDocsTest, StatisticsOfRestores) {
   ExpectDocumented("restore", {Json::parse(internal::StatisticsLine(report))});
 }
 
-TEST(JsonDocsTest, ReportsWhatIsNotAsDocumented) {
+TEST(JsonDocsTest, ReportsUndocumentedFields) {
   const JsonDocs docs = {
       {"point", {{.path = "x", .type = "integer", .always = true}}},
       {"root",

@@ -18,7 +18,7 @@ StepRecord Step(Version version, std::vector<Version> chain) {
   return record;
 }
 
-TEST(NeedsOf, SaysWhichStepsAndWhat) {
+TEST(NeedsOf, ReturnsStepsAndWhatTheyNeed) {
   const Version old = {100, 1};
   StepRecord chained = Step({200, 2}, {old, {200, 2}});
   chained.references = {old};
@@ -35,14 +35,14 @@ TEST(NeedsOf, SaysWhichStepsAndWhat) {
             "runs of step 200; tensors of step 200; increment of step 100");
 }
 
-TEST(NeedsOf, LeavesOutTheStepItself) {
+TEST(NeedsOf, ExcludesTheStepItself) {
   const std::vector<StepRecord> steps = {Step({100, 1}, {{100, 1}})};
   const Needs needs = NeedsOf({100, 1}, steps);
   EXPECT_THAT(needs.in_chain_of, IsEmpty());
   EXPECT_EQ(NeedsText(needs), "-");
 }
 
-TEST(StepsText, NamesAFew) {
+TEST(StepsText, AbbreviatesLongLists) {
   EXPECT_EQ(StepsText({7}), "step 7");
   EXPECT_EQ(StepsText({1, 2, 3, 4, 5}), "steps 1, 2, 3, 4, 5");
   EXPECT_EQ(StepsText({1, 2, 3, 4, 5, 6}), "steps 1, 2, 3, 4 and 2 more");

@@ -32,13 +32,13 @@ class DrawnBuffer : public std::stringbuf {
   std::promise<void> drawn_;
 };
 
-TEST(ProgressText, SaysBytesAndSeconds) {
+TEST(ProgressText, ShowsBytesAndSeconds) {
   EXPECT_EQ(
       ProgressText("verify: step 7", uint64_t{1} << 30, uint64_t{4} << 30, 3),
       "verify: step 7: 1.0 GiB of 4.0 GiB, 25 %, 3 s");
 }
 
-TEST(ProgressText, SaysSecondsWhereBytesAreUnknown) {
+TEST(ProgressText, ShowsSecondsIfBytesAreUnknown) {
   EXPECT_EQ(ProgressText("gc: sweeping", 0, 0, 12), "gc: sweeping: 12 s");
 }
 

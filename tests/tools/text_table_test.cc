@@ -20,7 +20,7 @@ TEST(TextTable, PrintsTitlesOfAnEmptyTable) {
             "STEP  KIND\n");
 }
 
-TEST(TextTable, PrintsNoTitlesWhereThereAreNone) {
+TEST(TextTable, OmitsEmptyTitles) {
   TextTable table({{""}, {"", TextTable::kRight}}, 2);
   table.AddRow({"own", "1.0 KiB"});
   table.AddRow({"borrowed", "0 B"});
@@ -39,7 +39,7 @@ TEST(TextTable, AlignsByCodePoints) {
             "abcdef  2\n");
 }
 
-TEST(TextTable, FillsAndDropsCells) {
+TEST(TextTable, PadsAndTruncatesRows) {
   TextTable table({{"A"}, {"B"}});
   table.AddRow({"1"});
   table.AddRow({"1", "2", "3"});

@@ -56,7 +56,7 @@ TEST_F(ToolChain, TableBytesAddUp) {
   EXPECT_LT(chain["base_bytes"], chain["versions"][0]["table_bytes"]);
 }
 
-TEST_F(ToolChain, SaysWhereTablesBegin) {
+TEST_F(ToolChain, ShowsWhereTablesBegin) {
   const Json tables = RunJson({"chain", "latest", "--tables"})["tables"];
   ASSERT_EQ(tables.size(), 2u);
   EXPECT_EQ(tables[0]["name"], "item");
@@ -87,7 +87,7 @@ TEST_F(ToolChain, AsTable) {
                     ContainsRegex("\nuser +step 100 attempt [0-9]+ +3  -\n")));
 }
 
-TEST_F(ToolChain, AFullStepHasOneVersion) {
+TEST_F(ToolChain, FullStepHasOneVersion) {
   const Json chain = RunJson({"chain", "100"});
   EXPECT_EQ(chain["kind"], "full");
   EXPECT_EQ(chain["deltas"], 0);
@@ -96,7 +96,7 @@ TEST_F(ToolChain, AFullStepHasOneVersion) {
   ASSERT_EQ(chain["versions"].size(), 1u);
 }
 
-TEST_F(ToolChain, SaysWhatIsKeptForOthersOnly) {
+TEST_F(ToolChain, ShowsVersionsKeptForOtherSteps) {
   ASSERT_EQ(Run({"rm", "200"}).code, 0);
   const Json chain = RunJson({"chain", "400", "--tables"});
   ASSERT_EQ(chain["versions"].size(), 4u);
@@ -111,7 +111,7 @@ TEST_F(ToolChain, SaysWhatIsKeptForOthersOnly) {
               ContainsRegex("\n 200 .* delta +\\+2 .* kept for others\n"));
 }
 
-TEST_F(ToolChain, SaysWhereItCannotTellWhereATableBegins) {
+TEST_F(ToolChain, ShowsThatATableMayBeginEarlier) {
   ASSERT_EQ(Run({"rm", "200"}).code, 0);
   const Json tables = RunJson({"chain", "400", "--tables"})["tables"];
   EXPECT_EQ(tables[0]["base"]["step"], 300);
@@ -123,7 +123,7 @@ TEST_F(ToolChain, SaysWhereItCannotTellWhereATableBegins) {
                             "unknown\n"));
 }
 
-TEST_F(ToolChain, ATableOfNoOtherBeginsInTheFirst) {
+TEST_F(ToolChain, TableWithoutAKnownBaseBeginsInTheFirstVersion) {
   ASSERT_EQ(Run({"rm", "100"}).code, 0);
   const Json user = RunJson({"chain", "400", "--tables"})["tables"][1];
   EXPECT_EQ(user["base"]["step"], 100);
@@ -131,7 +131,7 @@ TEST_F(ToolChain, ATableOfNoOtherBeginsInTheFirst) {
   EXPECT_EQ(user["deltas"], 3);
 }
 
-TEST_F(ToolChain, AMissingStepIsAnError) {
+TEST_F(ToolChain, FailsIfTheStepIsMissing) {
   const ToolResult chain = Run({"chain", "150"});
   EXPECT_EQ(chain.code, 2);
   EXPECT_EQ(chain.out, "");

@@ -44,7 +44,7 @@ TEST_F(ToolChanges, RmRemovesSeveralStepsAndFreesThem) {
   EXPECT_THAT(Steps(), ElementsAre(300));
 }
 
-TEST_F(ToolChanges, RmKeepsWhatOtherStepsUse) {
+TEST_F(ToolChanges, RmKeepsDataThatOtherStepsUse) {
   const Json rm = RunJson({"rm", "100"});
   ASSERT_EQ(rm["removed_versions"].size(), 1u);
   EXPECT_EQ(rm["removed_versions"][0]["referenced_by"], Json{200});
@@ -91,7 +91,7 @@ TEST_F(ToolChanges, PinOfAMissingStepPinsNothing) {
   EXPECT_EQ(RunJson({"show", "100"})["pinned"], false);
 }
 
-TEST_F(ToolChanges, GcRemovesWhatNothingNeeds) {
+TEST_F(ToolChanges, GcRemovesUnneededData) {
   Own();
   ASSERT_OK(store_->Unpin(200));
   ASSERT_OK(store_->Delete(200));
@@ -108,7 +108,7 @@ TEST_F(ToolChanges, GcRemovesWhatNothingNeeds) {
   EXPECT_EQ(again.out, "freed 0 B of data files\n");
 }
 
-TEST_F(ToolChanges, ABusyStoreIsLeftAlone) {
+TEST_F(ToolChanges, BusyStoreIsNotChanged) {
   Own();
   for (const std::vector<std::string>& command :
        std::vector<std::vector<std::string>>{
@@ -125,7 +125,7 @@ TEST_F(ToolChanges, ABusyStoreIsLeftAlone) {
 }
 
 // Nobody holds it: the code is another one than a busy store's.
-TEST_F(ToolChanges, AStoreThatCannotBeLockedIsNotBusy) {
+TEST_F(ToolChanges, StoreThatCannotBeLockedIsNotBusy) {
   std::filesystem::remove(path() + "/LOCK");
   std::filesystem::create_directory(path() + "/LOCK");
   const ToolResult result = Run({"gc"});

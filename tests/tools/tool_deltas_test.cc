@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 
 class ToolDeltas : public DeltaFixture {};
 
-TEST_F(ToolDeltas, LsHasKindAndChain) {
+TEST_F(ToolDeltas, LsShowsKindAndChain) {
   const Json steps = RunJson({"ls"})["steps"];
   ASSERT_EQ(steps.size(), 4u);
   EXPECT_EQ(steps[0]["kind"], "full");
@@ -42,7 +42,7 @@ TEST_F(ToolDeltas, LsHasKindAndChain) {
                     ContainsRegex("\n 400  delta +4  - +1 +\\+2 +[0-9]+ ")));
 }
 
-TEST_F(ToolDeltas, ShowHasParentAndChain) {
+TEST_F(ToolDeltas, ShowPrintsParentAndChain) {
   const Json show = RunJson({"show", "300"});
   EXPECT_EQ(show["kind"], "delta");
   EXPECT_EQ(show["parent"]["step"], 200);
@@ -62,7 +62,7 @@ TEST_F(ToolDeltas, ShowHasParentAndChain) {
   EXPECT_THAT(Run({"show", "100"}).out, ContainsRegex("\ndeltas +-\n"));
 }
 
-TEST_F(ToolDeltas, ItemsHaveRunsAndReasons) {
+TEST_F(ToolDeltas, ItemsShowRunsAndReasons) {
   const Json items = RunJson({"items", "300", "[iu]*"})["items"];
   ASSERT_EQ(items.size(), 2u);
   EXPECT_EQ(items[0]["name"], "item");
@@ -81,7 +81,7 @@ TEST_F(ToolDeltas, ItemsHaveRunsAndReasons) {
                     ContainsRegex(" user .* delta +\\+1 +1 ")));
 }
 
-TEST_F(ToolDeltas, DuSaysWhatIsKeptForOthersOnly) {
+TEST_F(ToolDeltas, DuShowsVersionsKeptForOtherSteps) {
   ASSERT_EQ(Run({"rm", "200"}).code, 0);
   const Json du = RunJson({"du"});
   ASSERT_EQ(du["held_versions"].size(), 1u);
@@ -122,7 +122,7 @@ TEST_F(ToolDeltas, VerifyReadsAChainOnce) {
 
 // Of steps 100 and 200 not all tables are of these chains, so they do not count
 // as read.
-TEST_F(ToolDeltas, VerifyReadsWhatIsKeptForOthers) {
+TEST_F(ToolDeltas, VerifyReadsVersionsKeptForOtherSteps) {
   ASSERT_EQ(Run({"rm", "100", "200"}).code, 0);
   EXPECT_THAT(Run({"verify"}).out,
               ContainsRegex("^step 300: ok, .*, a chain of 3\n"
@@ -130,20 +130,20 @@ TEST_F(ToolDeltas, VerifyReadsWhatIsKeptForOthers) {
                             "verified before\n$"));
 }
 
-TEST_F(ToolDeltas, RmSaysThatRunsStay) {
+TEST_F(ToolDeltas, RmReportsRunsThatStay) {
   const ToolResult rm = Run({"rm", "200"});
   EXPECT_EQ(rm.code, 0);
   EXPECT_EQ(rm.err, "");
-  EXPECT_THAT(rm.out, ContainsRegex(
-                          "^removed step 200 attempt [0-9]+\n"
-                          "  its runs are kept while steps need them: they "
-                          "are in the chain of steps 300, 400\n"
-                          "freed 0 B of data files\n$"));
+  EXPECT_THAT(rm.out,
+              ContainsRegex("^removed step 200 attempt [0-9]+\n"
+                            "  its runs are kept while steps need them: they "
+                            "are in the chain of steps 300, 400\n"
+                            "freed 0 B of data files\n$"));
   EXPECT_EQ(Run({"row", "user", "50", "--step", "300"}).code, 2);
   EXPECT_EQ(RunJson({"row", "user", "1"})["slots"][1]["values"], Json{2});
 }
 
-TEST_F(ToolDeltas, RmOfTheLastOfAChainFreesIt) {
+TEST_F(ToolDeltas, RmOfTheLastStepFreesTheChain) {
   ASSERT_EQ(Run({"rm", "300"}).code, 0);
   const ToolResult rm = Run({"rm", "400"});
   EXPECT_EQ(rm.code, 0);

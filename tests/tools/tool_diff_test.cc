@@ -67,7 +67,7 @@ class ToolDiff : public ToolFixture {
 
 class ToolDeltaDiff : public DeltaFixture {};
 
-TEST_F(ToolDeltaDiff, CountsRowsThatIncrementsChanged) {
+TEST_F(ToolDeltaDiff, CountsChangedRows) {
   const Json diff = RunJson({"diff", "100", "300"});
   EXPECT_EQ(diff["store"], path());
   EXPECT_EQ(diff["from"]["step"], 100);
@@ -99,7 +99,7 @@ TEST_F(ToolDeltaDiff, CountsRowsThatIncrementsChanged) {
   EXPECT_EQ(tables["types"]["change"], "removed");
 }
 
-TEST_F(ToolDeltaDiff, PassesOverTablesWithoutChanges) {
+TEST_F(ToolDeltaDiff, SkipsTablesWithoutChanges) {
   const Json diff = RunJson({"diff", "100", "200"});
   ASSERT_EQ(diff["tables"].size(), 2u);
   EXPECT_EQ(diff["tables"][0]["name"], "types");
@@ -135,7 +135,7 @@ TEST_F(ToolDeltaDiff, AsText) {
 }
 
 // One that no delta runs lead to may have the same rows, and digests say so.
-TEST_F(ToolDeltaDiff, AFoldedStepIsItself) {
+TEST_F(ToolDeltaDiff, FoldedStepEqualsTheOriginal) {
   Own();
   ASSERT_OK(store_->Fold(200).status());
   Disown();
@@ -152,7 +152,7 @@ TEST_F(ToolDiff, FindsNoDifferenceBetweenAStepAndItself) {
   EXPECT_THAT(text.out, HasSubstr("\nnothing differs\n"));
 }
 
-TEST_F(ToolDiff, ComparesStepsThatWereSavedWhole) {
+TEST_F(ToolDiff, ComparesFullSteps) {
   const Json diff = RunJson({"diff", "100", "200"});
   EXPECT_EQ(diff["same"], false);
   EXPECT_EQ(diff["incremental"], false);
@@ -203,7 +203,7 @@ TEST_F(ToolDiff, ComparesShapesAndBlobs) {
                     ContainsRegex("\nreader +0 +removed +11 B +-\n")));
 }
 
-TEST_F(ToolDiff, ReadsTensorsThatAreCutInAnotherWay) {
+TEST_F(ToolDiff, ReadsTensorsThatAreDividedDifferently) {
   Own();
   SaveWhole(400, 0, "one");
   SaveWhole(500, 1, "two");
@@ -294,7 +294,7 @@ TEST_F(ToolDiff, NamesSlotsThatDiffer) {
               HasSubstr("embedding f32x8 to f16x8, sum removed, n added"));
 }
 
-TEST_F(ToolDiff, KnowsWholeTablesByTheirDigests) {
+TEST_F(ToolDiff, ComparesFullTablesByDigest) {
   Own();
   const Slot key = {"key", DType::kU8, 4};
   const Slot sum = {"sum", DType::kF32, 1};
@@ -337,7 +337,7 @@ TEST_F(ToolDiff, RejectsMissingAndInvalidSteps) {
   EXPECT_THAT(Run({"diff", "100", "x7"}).err, HasSubstr("\"x7\""));
 }
 
-TEST_F(ToolDiff, ReadsNoTensorWhoseDigestsCompare) {
+TEST_F(ToolDiff, ComparesTensorsByDigestWithoutReading) {
   DamageLargestFile();  // it has the tensor "big" of step 200
   ASSERT_EQ(Run({"verify", "200"}).code, 3);
   EXPECT_EQ(Run({"diff", "100", "200"}).code, 0);

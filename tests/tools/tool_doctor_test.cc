@@ -45,7 +45,7 @@ class ToolDoctor : public ::testing::Test {
   TempDir dir_;
 };
 
-TEST_F(ToolDoctor, TriesAFolderAndLeavesItAsItWas) {
+TEST_F(ToolDoctor, ChecksAFolderAndLeavesItUnchanged) {
   const ToolResult result = Run({"--speed-mib", "1"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("A store can be put here"));
@@ -54,7 +54,7 @@ TEST_F(ToolDoctor, TriesAFolderAndLeavesItAsItWas) {
   ExpectUntouched();
 }
 
-TEST_F(ToolDoctor, TriesBetweenProcessesOfOneSession) {
+TEST_F(ToolDoctor, ChecksBetweenProcessesOfASession) {
   const std::vector<std::string> arguments = {
       "--hosts", "3", "--session", "t1", "--speed-mib", "1", "--json"};
   const auto run = [&] { return Run(arguments); };

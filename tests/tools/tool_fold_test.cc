@@ -24,7 +24,7 @@ using Json = nlohmann::json;
 
 class ToolFold : public DeltaFixture {};
 
-TEST_F(ToolFold, MakesAFullStepOfTheSameRows) {
+TEST_F(ToolFold, MakesAFullStepWithTheSameRows) {
   const Json before = RunJson({"row", "user", "-2"})["slots"];
   const ToolResult fold = Run({"fold", "400"});
   EXPECT_EQ(fold.code, 0) << fold.err;
@@ -60,7 +60,7 @@ TEST_F(ToolFold, AsJson) {
   EXPECT_THAT(fold["quarantined_versions"], IsEmpty());
 }
 
-TEST_F(ToolFold, KeepsWhatLeadsToTheStep) {
+TEST_F(ToolFold, KeepsDeltaRunsThatLeadToTheStep) {
   const int64_t attempt = RunJson({"show", "400"})["attempt"];
   ASSERT_EQ(Run({"fold", "400"}).code, 0);
   const Json chain = RunJson({"chain", "400"});
@@ -91,7 +91,7 @@ TEST_F(ToolFold, FreesTheChain) {
   EXPECT_EQ(RunJson({"row", "user", "1"})["slots"][1]["values"], Json{2});
 }
 
-TEST_F(ToolFold, AStepWithoutAChainIsUnchanged) {
+TEST_F(ToolFold, StepWithoutAChainIsUnchanged) {
   const ToolResult fold = Run({"fold", "100"});
   EXPECT_EQ(fold.code, 0);
   EXPECT_EQ(fold.err, "");
@@ -102,7 +102,7 @@ TEST_F(ToolFold, AStepWithoutAChainIsUnchanged) {
   EXPECT_THAT(json["swept_versions"], IsEmpty());
 }
 
-TEST_F(ToolFold, AMissingStepIsAnError) {
+TEST_F(ToolFold, FailsIfTheStepIsMissing) {
   const ToolResult fold = Run({"fold", "150"});
   EXPECT_EQ(fold.code, 2);
   EXPECT_EQ(fold.out, "");
@@ -130,7 +130,7 @@ class InterruptingBuffer : public std::stringbuf {
 
 class BigToolFold : public BigDeltaFixture {};
 
-TEST_F(BigToolFold, InterruptedGoesOnWhenItIsRunAgain) {
+TEST_F(BigToolFold, ResumesAfterAnInterrupt) {
   InterruptingBuffer buffer;
   std::ostream out(&buffer);
   std::ostringstream err;

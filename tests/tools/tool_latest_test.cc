@@ -77,7 +77,7 @@ TEST_F(ToolLatest, ShowWhileATrainerRuns) {
   RunBesideATrainer({"show", "latest"}, 20);
 }
 
-TEST(RetryLatest, EndsAndSaysHowOften) {
+TEST(RetryLatest, StopsAndReportsTheNumberOfTries) {
   int calls = 0;
   const auto gone = [&] {
     return absl::AbortedError(absl::StrCat("step ", ++calls, " is gone"));

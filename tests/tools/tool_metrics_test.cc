@@ -21,7 +21,7 @@ class ToolMetrics : public ToolFixture {
   }
 };
 
-TEST_F(ToolMetrics, AddsThemToAStep) {
+TEST_F(ToolMetrics, AddsMetricsToAStep) {
   const ToolResult added =
       Run({"metrics", Text(), "tool/auc=0.75", "a=b=-1e3"});
   EXPECT_EQ(added.code, 0) << added.err;
@@ -37,7 +37,7 @@ TEST_F(ToolMetrics, AddsThemToAStep) {
   EXPECT_EQ(MetricsOf(Text())["a=b"], -1000);
 }
 
-TEST_F(ToolMetrics, PostsThemWhileAnotherHasTheStoreOpen) {
+TEST_F(ToolMetrics, PostsMetricsWhileTheStoreIsOpen) {
   const std::string step = Text();
   Own();
   const ToolResult posted = Run({"metrics", step, "tool/auc=0.75"});
@@ -75,7 +75,7 @@ TEST_F(ToolMetrics, ShowsPostsWithoutAnOwner) {
   EXPECT_EQ(steps[0]["posted_pin"], nlohmann::json());
 }
 
-TEST_F(ToolMetrics, PinAndUnpinArePostedWhileAnotherHasTheStoreOpen) {
+TEST_F(ToolMetrics, PinAndUnpinArePostedWhileTheStoreIsOpen) {
   const std::string step = Text();
   Own();
   const ToolResult posted = Run({"pin", step});
@@ -98,7 +98,7 @@ TEST_F(ToolMetrics, PinAndUnpinArePostedWhileAnotherHasTheStoreOpen) {
 }
 
 // Whatever command has the store to itself takes in what was posted.
-TEST_F(ToolMetrics, ACommandAddsPostsThatTheOwnerHasNot) {
+TEST_F(ToolMetrics, OwnerCommandAppliesPosts) {
   const std::string step = Text();
   Own();
   EXPECT_EQ(Run({"metrics", step, "tool/auc=0.75"}).code, 0);

@@ -103,7 +103,7 @@ TEST_F(ToolDeltaPlan, FromAnotherStepReadsTheDeltasBetween) {
   EXPECT_EQ(rank["blobs"]["stored_bytes"], 0);
 }
 
-TEST_F(ToolDeltaPlan, BackIsAtMostTheRunsOfBoth) {
+TEST_F(ToolDeltaPlan, BackwardsCountsTheRunsOfBothSteps) {
   const Json plan = RunJson({"plan", "100", "--from", "200"});
   EXPECT_EQ(plan["incremental"], true);
   EXPECT_EQ(plan["forward"], false);
@@ -224,7 +224,7 @@ TEST_F(ToolPlan, OntoRanksWithoutSlices) {
               HasSubstr("without slices: each rank reads"));
 }
 
-TEST_F(ToolPlan, SaysWhichStepBreaksThePath) {
+TEST_F(ToolPlan, NamesTheStepThatBreaksThePath) {
   const Json plan = RunJson({"plan", "200", "--from", "100"});
   EXPECT_EQ(plan["incremental"], false);
   EXPECT_EQ(plan["forward"], Json());

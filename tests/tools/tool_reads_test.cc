@@ -87,7 +87,7 @@ TEST_F(ToolReads, ShowAsJson) {
   EXPECT_EQ(show["ranks"][0]["digest"].get<std::string>().size(), 16u);
 }
 
-TEST_F(ToolReads, ShowSaysWhichSlicesRanksOwn) {
+TEST_F(ToolReads, ShowPrintsTheSlicesOfRanks) {
   const Json show = RunJson({"show", "300"});
   EXPECT_EQ(show["slice_bounds"], (Json{0, 32768, 65536}));
   ASSERT_EQ(show["ranks"].size(), 2u);
@@ -161,7 +161,7 @@ TEST_F(ToolReads, ItemsOfShards) {
               HasSubstr("f32[3, 4] at [3, 0] of [6, 4]"));
 }
 
-TEST_F(ToolReads, ItemsSayWhoseBytesTheyUse) {
+TEST_F(ToolReads, ItemsNameTheVersionOfTheirData) {
   const Json items = RunJson({"items", "200", "mlp.weight"});
   ASSERT_EQ(items["items"].size(), 1u);
   const Json& weight = items["items"][0];
@@ -194,7 +194,7 @@ TEST_F(ToolReads, ItemsAsTable) {
               ContainsRegex("\n   0  blob +reader +- +- +- +- +- +11 B "));
 }
 
-TEST_F(ToolReads, VerifyOfAWholeStore) {
+TEST_F(ToolReads, VerifyReadsAllSteps) {
   const ToolResult verify = Run({"verify"});
   EXPECT_EQ(verify.code, 0);
   EXPECT_EQ(verify.err, "");
@@ -209,7 +209,7 @@ TEST_F(ToolReads, VerifyOfAWholeStore) {
   EXPECT_EQ(json["steps"][0]["error"], Json());
 }
 
-TEST_F(ToolReads, VerifyFindsDamageAndGoesOn) {
+TEST_F(ToolReads, VerifyFindsDamageAndContinues) {
   DamageLargestFile();
   const ToolResult verify = Run({"verify"});
   EXPECT_EQ(verify.code, 3);
@@ -292,7 +292,7 @@ TEST_F(ToolReads, Du) {
   EXPECT_THAT(text.out, ContainsRegex("\non disk +[0-9.]+ MiB\n"));
 }
 
-TEST_F(ToolReads, DuSaysWhatIsKeptAndWhy) {
+TEST_F(ToolReads, DuShowsKeptVersionsAndReasons) {
   Own();
   ASSERT_OK(store_->Delete(100));  // step 200 uses its tensors
   ASSERT_OK(store_->Unpin(200));
@@ -305,7 +305,7 @@ TEST_F(ToolReads, DuSaysWhatIsKeptAndWhy) {
               ContainsRegex("\n +100 .* referenced  tensors of step 200\n"));
 }
 
-TEST_F(ToolReads, ALiveStore) {
+TEST_F(ToolReads, ReadsALiveStore) {
   Own();
   EXPECT_EQ(Steps(), (std::vector<int64_t>{100, 200, 300}));
   ASSERT_OK(store_->Delete(300));

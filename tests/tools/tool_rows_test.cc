@@ -122,7 +122,7 @@ TEST_F(ToolRows, NamesAMissingTableOrStep) {
 }
 
 // A trainer casts its ids of uint64 to int64.
-TEST_F(ToolRows, IdsWithoutASignAreTakenByTheirBits) {
+TEST_F(ToolRows, UnsignedIdsAreReadByTheirBits) {
   const std::vector<int64_t> ids = {-1, std::numeric_limits<int64_t>::min()};
   const std::vector<float> values = {0.5F, 0.25F};
   const RowSource::Arrays rows(ids, {{values.data(), sizeof(float)}});
@@ -151,14 +151,14 @@ TEST_F(ToolRows, RejectsAnInvalidId) {
   }
 }
 
-TEST_F(ToolRows, HistoryHasTheStepsInWhichTheValuesChanged) {
+TEST_F(ToolRows, HistoryListsStepsThatChangedValues) {
   // Step 400 has it again, as it was.
   EXPECT_THAT(History("user", "1"),
               ElementsAre(Pair(100, "appeared"), Pair(200, "changed")));
   EXPECT_THAT(History("user", "7"), ElementsAre(Pair(100, "appeared")));
 }
 
-TEST_F(ToolRows, HistoryHasErasures) {
+TEST_F(ToolRows, HistoryListsErasures) {
   EXPECT_THAT(History("user", "-2"),
               ElementsAre(Pair(100, "appeared"), Pair(200, "erased"),
                           Pair(300, "appeared")));
@@ -166,19 +166,19 @@ TEST_F(ToolRows, HistoryHasErasures) {
               ElementsAre(Pair(200, "appeared"), Pair(300, "erased")));
 }
 
-TEST_F(ToolRows, HistoryComparesWhereATableWasSavedWhole) {
+TEST_F(ToolRows, HistoryComparesFullSavesOfATable) {
   EXPECT_THAT(History("item", "3"),
               ElementsAre(Pair(100, "appeared"), Pair(300, "changed")));
   EXPECT_THAT(History("item", "2"),
               ElementsAre(Pair(100, "appeared"), Pair(400, "changed")));
 }
 
-TEST_F(ToolRows, HistoryHasTheEndOfATable) {
+TEST_F(ToolRows, HistoryShowsADroppedTable) {
   EXPECT_THAT(History("types", "7"),
               ElementsAre(Pair(100, "appeared"), Pair(200, "dropped")));
 }
 
-TEST_F(ToolRows, HistoryWorksOverRemovedSteps) {
+TEST_F(ToolRows, HistorySkipsRemovedSteps) {
   ASSERT_EQ(Run({"rm", "200"}).code, 0);
   EXPECT_THAT(History("user", "1"),
               ElementsAre(Pair(100, "appeared"), Pair(300, "changed")));
@@ -214,7 +214,7 @@ TEST_F(ToolRows, HistoryAsTable) {
                             " 200 .* changed +embedding freq\n$"));
 }
 
-TEST_F(ToolRows, HistoryOfAMissingRowOrTableIsAnError) {
+TEST_F(ToolRows, HistoryFailsIfTheRowOrTableIsMissing) {
   ToolResult history = Run({"history", "user", "9999"});
   EXPECT_EQ(history.code, 2);
   EXPECT_EQ(history.out, "");
@@ -237,7 +237,7 @@ TEST_F(BigToolRows, RowShowsTheFirstElements) {
 }
 
 // Of step 100 the damaged page has the row.
-TEST_F(BigToolRows, HistoryEndsAtDamage) {
+TEST_F(BigToolRows, HistoryStopsAtDamage) {
   DamageLargestFile();
   const ToolResult history = Run({"history", "t", "9900", "--json"});
   EXPECT_EQ(history.code, 3);
@@ -252,14 +252,14 @@ TEST_F(BigToolRows, HistoryEndsAtDamage) {
   EXPECT_EQ(row.out, "");
 }
 
-TEST_F(ToolRows, WorkBesideAnOwner) {
+TEST_F(ToolRows, ReadALiveStore) {
   Own();
   EXPECT_EQ(Run({"row", "user", "1"}).code, 0);
   EXPECT_EQ(Run({"history", "user", "1"}).code, 0);
   EXPECT_EQ(Run({"chain", "latest"}).code, 0);
 }
 
-TEST_F(ToolRows, HelpSaysWhatAHistoryCosts) {
+TEST_F(ToolRows, HelpDescribesTheCostOfHistory) {
   EXPECT_THAT(RunTool({"history", "--help"}).out,
               AllOf(HasSubstr("Reads all committed steps"),
                     HasSubstr("ckptdb history user 4711")));

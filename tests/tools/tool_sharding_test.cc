@@ -33,7 +33,7 @@ class ToolSharding : public ToolFixture {
   }
 };
 
-TEST_F(ToolSharding, ShowAndItemsNameIt) {
+TEST_F(ToolSharding, ShowAndItemsPrintTheSharding) {
   Save({{1, 3}, {2}},
        TableSharding::ByFunction("hash_v2", [](int64_t id, uint32_t) {
          return static_cast<uint32_t>(id % 2 == 0);

@@ -61,7 +61,7 @@ TEST_F(ToolTablesUsage, AddsUpToTheSteps) {
   EXPECT_LT(du["tables"][2]["delta_bytes"], du["tables"][2]["exclusive_bytes"]);
 }
 
-TEST_F(ToolTablesUsage, SaysWhatIsKept) {
+TEST_F(ToolTablesUsage, ShowsKeptBytes) {
   const Json before = RunJson({"du", "--tables"});
   const Json base = RunJson({"items", "100", "user"})["items"][0];
   const Json weights = RunJson({"items", "100", "w"})["items"][0];
@@ -107,7 +107,7 @@ TEST_F(ToolTablesUsage, ReadsALiveStore) {
   EXPECT_EQ(RunJson({"du", "-t"})["tables"][2]["step_count"], 3);
 }
 
-TEST_F(ToolTablesUsage, AnEmptyStoreHasNone) {
+TEST_F(ToolTablesUsage, EmptyStoreHasNoTables) {
   const std::string path = dir_.path() + "/empty";
   ASSERT_OK_AND_ASSIGN(store_, Store::Open(path));
   const ToolResult du = RunTool({"du", "--tables", "--json", "-s", path});
@@ -116,7 +116,7 @@ TEST_F(ToolTablesUsage, AnEmptyStoreHasNone) {
   EXPECT_EQ(du.Json()["tensors"]["exclusive_bytes"], 0);
 }
 
-TEST_F(ToolTablesUsage, AMissingStoreIsAnError) {
+TEST_F(ToolTablesUsage, FailsIfTheStoreIsMissing) {
   const ToolResult du = RunTool({"du", "--tables", "-s", dir_.path() + "/no"});
   EXPECT_EQ(du.code, 2);
   EXPECT_EQ(du.out, "");

@@ -70,7 +70,7 @@ TEST_F(ToolUnswept, GcNamesForeignFiles) {
   EXPECT_TRUE(fs::exists(path() + "/leases/notes.txt"));
 }
 
-TEST_F(ToolUnswept, GcFailsForWhatItCannotRemove) {
+TEST_F(ToolUnswept, GcFailsIfAnEntryCannotBeRemoved) {
   const std::string at = path() + "/staging/1";
   fs::create_directories(at);
   if (mount(dir_.path().c_str(), at.c_str(), nullptr, MS_BIND, nullptr) != 0) {
@@ -87,7 +87,7 @@ TEST_F(ToolUnswept, GcFailsForWhatItCannotRemove) {
   EXPECT_EQ(Run({"gc"}).code, 0);
 }
 
-TEST_F(ToolUnswept, AFifoAmongLeasesBlocksNoCommand) {
+TEST_F(ToolUnswept, FifoAmongLeasesDoesNotBlock) {
   ASSERT_EQ(mkfifo((path() + "/leases/fifo").c_str(), 0644), 0);
   for (const char* command : {"ls", "du", "gc"}) {
     EXPECT_EQ(Run({command}).code, 0) << command;
@@ -95,7 +95,7 @@ TEST_F(ToolUnswept, AFifoAmongLeasesBlocksNoCommand) {
 }
 
 // By its name alone one of these could be taken for another.
-TEST_F(ToolUnswept, NamesThatCannotBeSeenAreEscaped) {
+TEST_F(ToolUnswept, InvisibleNamesAreEscaped) {
   constexpr char kUnseen[] = "\xe2\x80\x8b";
   constexpr char kMark[] = "\xef\xbb\xbf";
   const float value = 1;

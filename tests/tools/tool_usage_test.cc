@@ -14,7 +14,7 @@ using ::testing::StartsWith;
 
 class ToolUsage : public ToolFixture {};
 
-TEST_F(ToolUsage, TheStoreIsWhatTheFlagSays) {
+TEST_F(ToolUsage, FlagNamesTheStore) {
   const TempDir other;
   ToolSetting elsewhere;
   elsewhere.folder = other.path();
@@ -24,7 +24,7 @@ TEST_F(ToolUsage, TheStoreIsWhatTheFlagSays) {
   EXPECT_EQ(RunTool({"ls"}, elsewhere).code, 2);
 }
 
-TEST_F(ToolUsage, TheStoreIsWhatTheEnvironmentSays) {
+TEST_F(ToolUsage, EnvironmentNamesTheStore) {
   const TempDir other;
   ToolSetting elsewhere;
   elsewhere.folder = other.path();
@@ -32,13 +32,13 @@ TEST_F(ToolUsage, TheStoreIsWhatTheEnvironmentSays) {
   EXPECT_EQ(RunTool({"show", "100"}, elsewhere).code, 0);
 }
 
-TEST_F(ToolUsage, TheStoreIsTheCurrentFolder) {
+TEST_F(ToolUsage, DefaultStoreIsTheCurrentFolder) {
   ToolSetting inside;
   inside.folder = path();
   EXPECT_EQ(RunTool({"show", "100"}, inside).code, 0);
 }
 
-TEST_F(ToolUsage, JsonMayComeBeforeTheCommand) {
+TEST_F(ToolUsage, JsonFlagMayPrecedeTheCommand) {
   EXPECT_EQ(RunTool({"--json", "ls", "-s", path()}).Json()["store"], path());
 }
 
@@ -55,7 +55,7 @@ TEST_F(ToolUsage, NamesAFolderWithoutAStore) {
   EXPECT_TRUE(std::filesystem::is_empty(empty.path()));
 }
 
-TEST_F(ToolUsage, WithoutAStoreItSaysHowToNameOne) {
+TEST_F(ToolUsage, ErrorSaysHowToNameAStore) {
   const TempDir empty;
   ToolSetting inside;
   inside.folder = empty.path();
