@@ -40,7 +40,7 @@ int CurrentDevice() {
   return device;
 }
 
-TEST(DeviceScopeTest, PutsTheContextOfTheThreadBack) {
+TEST(DeviceScopeTest, RestoresTheThreadsContext) {
   CudaStandin::Reset({.devices = 3});
   ASSERT_OK_AND_ASSIGN(const PrimaryContext second, PrimaryContext::Retain(2));
   ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
@@ -62,7 +62,7 @@ TEST(DeviceScopeTest, PutsTheContextOfTheThreadBack) {
   EXPECT_THAT(CudaStandin::violations(), IsEmpty());
 }
 
-TEST(DeviceScopeTest, AThreadThatUsedNoDeviceStillHasNone) {
+TEST(DeviceScopeTest, ThreadWithoutADeviceStaysWithoutOne) {
   CudaStandin::Reset({.devices = 3});
   OnNewThread([] {
     ASSERT_OK_AND_ASSIGN(const PrimaryContext second,
@@ -90,7 +90,7 @@ TEST(DeviceScopeTest, AThreadThatUsedNoDeviceStillHasNone) {
   EXPECT_THAT(CudaStandin::violations(), IsEmpty());
 }
 
-TEST(DeviceScopeTest, AContextThatCannotBeHadIsAnError) {
+TEST(DeviceScopeTest, FailsIfTheContextIsUnavailable) {
   CudaStandin::Reset({});
   for (int64_t call = 1;; ++call) {
     CudaStandin::FailCall(CudaStandin::calls() + call,
@@ -119,7 +119,7 @@ TEST(DeviceScopeTest, AContextThatCannotBeHadIsAnError) {
 
 // A manager of a model in the memory of the second device, whose threads have
 // used none, nor has any that calls it.
-TEST(ContextsTest, ARankOfTheSecondDeviceMakesNoContextOnTheFirst) {
+TEST(ContextsTest, RankOnTheSecondDeviceMakesNoContextOnTheFirst) {
   for (const Order order : {Order::kLazy, Order::kEager, Order::kRandom}) {
     const TempDir dir;
     CudaDevice::Options options = DeviceFixture::SmallRing(64 << 20);
@@ -161,7 +161,7 @@ TEST(ContextsTest, ARankOfTheSecondDeviceMakesNoContextOnTheFirst) {
   }
 }
 
-TEST(ContextsTest, WhatIsGivenUpOnThreadsWithoutADeviceMakesNoContext) {
+TEST(ContextsTest, DestroyingOnThreadsWithoutADeviceMakesNoContext) {
   CudaDevice::Options options = DeviceFixture::SmallRing(64 << 20);
   options.device = 1;
   DeviceFixture fixture(Order::kLazy, options);
@@ -192,7 +192,7 @@ void AllowAllocations() {
 }
 
 // A save that is part of a graph would run again with each launch.
-TEST(CapturedStreamsTest, ASaveOfACapturedStreamIsRefused) {
+TEST(CapturedStreamsTest, SaveOfACapturedStreamFails) {
   DeviceFixture fixture(Order::kRandom);
   const OnDevice weights = fixture.Make(1, 1000);
   DeviceSave save(&fixture, /*pinned=*/false);
@@ -230,7 +230,7 @@ TEST(CapturedStreamsTest, ChangesOfACapturedStreamAreKept) {
   EXPECT_THAT(changes.upserted, ElementsAre(1, 2, 3));
 }
 
-TEST(TrainersErrorsTest, AnErrorOfASaveIsNotLeftForTheTrainer) {
+TEST(TrainersErrorsTest, SaveErrorsAreHiddenFromTheTrainer) {
   DeviceFixture fixture(Order::kLazy);
   DeviceSave save(&fixture, /*pinned=*/false);
   save.Add(fixture.Make(1, 1000));
@@ -240,7 +240,7 @@ TEST(TrainersErrorsTest, AnErrorOfASaveIsNotLeftForTheTrainer) {
 }
 
 // A trainer that asks whether an event has come leaves cudaErrorNotReady.
-TEST(TrainersErrorsTest, AnErrorOfTheTrainerFailsNoSaveAndStays) {
+TEST(TrainersErrorsTest, TrainerErrorsDoNotFailSavesAndStay) {
   DeviceFixture fixture(Order::kRandom);
   const OnDevice weights = fixture.Make(1, 1000);
   DeviceTrainer trainer(fixture.device(), {});
@@ -259,7 +259,7 @@ TEST(TrainersErrorsTest, AnErrorOfTheTrainerFailsNoSaveAndStays) {
 
 // The stream of another part of the trainer: allocations and frees of a save or
 // restore would end its capture.
-TEST(CapturedStreamsTest, AnotherStreamMayBeCapturedMeanwhile) {
+TEST(CapturedStreamsTest, AnotherStreamMayBeCapturedDuringASave) {
   DeviceFixture fixture(Order::kRandom);
   const OnDevice weights = fixture.Make(2, 3 * kMiB);
   cudaStream_t other = nullptr;

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-TEST(CudaDeviceTest, WithoutADriverTheHostTakesItsPlaceAndALineSaysSo) {
+TEST(CudaDeviceTest, FallsBackToHostMemoryWithoutADriver) {
   CudaStandin::Reset({.devices = 0});
   std::vector<std::string> lines;
   CudaDevice::Options options;
@@ -58,7 +58,7 @@ TEST(CudaDeviceTest, WithoutADriverTheHostTakesItsPlaceAndALineSaysSo) {
   EXPECT_EQ(CudaStandin::calls(), calls);
 }
 
-TEST(CudaDeviceTest, ADeviceThatIsRequiredIsUnavailable) {
+TEST(CudaDeviceTest, RequiredDeviceIsUnavailable) {
   CudaStandin::Reset({.devices = 0});
   CudaDevice::Options options;
   options.required = true;
@@ -114,7 +114,7 @@ TEST(CudaDeviceTest, OptionsHaveLimits) {
   }
 }
 
-TEST(CudaDeviceTest, EachCallOfOpenMayFail) {
+TEST(CudaDeviceTest, OpenFailsIfAnyCallFails) {
   CudaStandin::Reset({});
   CudaDevice::Options options;
   options.log = [](absl::string_view) {};
@@ -130,7 +130,7 @@ TEST(CudaDeviceTest, EachCallOfOpenMayFail) {
 
 // A device that does not work is not one that is not there: a trainer may have
 // memory of it.
-TEST(CudaDeviceTest, OnlyWithoutADeviceHostMemoryTakesItsPlace) {
+TEST(CudaDeviceTest, FallsBackToHostMemoryOnlyIfNoDeviceExists) {
   CudaDevice::Options options;
   options.log = [](absl::string_view) {};
   for (const auto& [error, host] :
@@ -149,7 +149,7 @@ TEST(CudaDeviceTest, OnlyWithoutADeviceHostMemoryTakesItsPlace) {
   }
 }
 
-TEST(CudaDeviceTest, ADeviceWithoutKernelsIsRefusedAtOnce) {
+TEST(CudaDeviceTest, OpenFailsWithoutKernelsForTheDevice) {
   CudaStandin::Reset({});
   ASSERT_OK(CudaDevice::Open());
   const int64_t calls = CudaStandin::calls();
@@ -170,13 +170,13 @@ TEST(CudaDeviceTest, ADeviceWithoutKernelsIsRefusedAtOnce) {
 }
 
 // Its devices are there, and a trainer of an older runtime has memory of them.
-TEST(CudaDeviceTest, ADriverThatIsTooOldIsAnError) {
+TEST(CudaDeviceTest, OpenFailsIfTheDriverIsTooOld) {
   CudaStandin::Reset({.devices = 0, .driver_version = 12040});
   EXPECT_EQ(CudaDevice::Open().status().code(), absl::StatusCode::kUnavailable);
 }
 
 // A kernel that reads beyond the memory ends the trainer's work, too.
-TEST(CudaDeviceTest, RowsBeyondTheMemoryAreRefused) {
+TEST(CudaDeviceTest, RejectsRowsBeyondTheirMemory) {
   DeviceFixture fixture(CudaStandin::Order::kLazy);
   TensorState state = fixture.StateOf(fixture.Make(4, 8, 8));
   ModelState model;
@@ -202,7 +202,7 @@ TEST(CudaDeviceTest, RowsBeyondTheMemoryAreRefused) {
               Not(HasSubstr("last byte")));
 }
 
-TEST(CudaDeviceTest, ATensorIsInTheMemoryOfItsDevice) {
+TEST(CudaDeviceTest, RejectsTensorsOutsideDeviceMemory) {
   DeviceFixture fixture(CudaStandin::Order::kLazy);
   const OnDevice tensor = fixture.Make(4, 8, 8);
   ModelState model;
@@ -230,7 +230,7 @@ TEST(CudaDeviceTest, ATensorIsInTheMemoryOfItsDevice) {
               HasSubstr("TensorState::device is null"));
 }
 
-TEST(CudaDeviceTest, MemoryOfAnotherDeviceIsRefused) {
+TEST(CudaDeviceTest, RejectsMemoryOfAnotherDevice) {
   CudaStandin::Reset({.devices = 2});
   ASSERT_OK_AND_ASSIGN(const auto device, CudaDevice::Open());
   void* memory = nullptr;

@@ -46,7 +46,7 @@ class CudaStandinTest : public ::testing::Test {
   void* host_ = nullptr;
 };
 
-TEST_F(CudaStandinTest, ALazyDeviceDoesWhatIsWaitedForAlone) {
+TEST_F(CudaStandinTest, LazyDeviceRunsOnlyAwaitedWork) {
   Start(Order::kLazy);
   Write(a_, "trai");
   Copy(b_);
@@ -61,7 +61,7 @@ TEST_F(CudaStandinTest, ALazyDeviceDoesWhatIsWaitedForAlone) {
   EXPECT_THAT(CudaStandin::violations(), IsEmpty());
 }
 
-TEST_F(CudaStandinTest, AnEventIsTheWorkBeforeItsRecord) {
+TEST_F(CudaStandinTest, EventCoversTheWorkBeforeItsRecord) {
   Start(Order::kLazy);
   Write(a_, "old_");
   Copy(a_);
@@ -76,14 +76,14 @@ TEST_F(CudaStandinTest, AnEventIsTheWorkBeforeItsRecord) {
   EXPECT_EQ(Host(), "new_");
 }
 
-TEST_F(CudaStandinTest, AnEagerDeviceDoesEverythingAtOnce) {
+TEST_F(CudaStandinTest, EagerDeviceRunsWorkAtOnce) {
   Start(Order::kEager);
   Write(a_, "soon");
   Copy(a_);
   EXPECT_EQ(Host(), "soon");
 }
 
-TEST_F(CudaStandinTest, CallsFailByTheirNumber) {
+TEST_F(CudaStandinTest, FailsTheNumberedCall) {
   Start(Order::kLazy);
   CudaStandin::FailCall(CudaStandin::calls() + 2, cudaErrorLaunchFailure);
   Write(a_, "once");
@@ -95,7 +95,7 @@ TEST_F(CudaStandinTest, CallsFailByTheirNumber) {
   EXPECT_EQ(cudaStreamDestroy(a_), cudaSuccess);
 }
 
-TEST_F(CudaStandinTest, ACopyLosesABit) {
+TEST_F(CudaStandinTest, FlipsABitOfACopy) {
   Start(Order::kEager);
   Write(a_, "good");
   CudaStandin::FlipCopy(2, 1);
@@ -105,7 +105,7 @@ TEST_F(CudaStandinTest, ACopyLosesABit) {
   EXPECT_NE(Host(), "good");
 }
 
-TEST_F(CudaStandinTest, WhatADeviceMayPunishIsNoted) {
+TEST_F(CudaStandinTest, ReportsUndefinedBehavior) {
   Start(Order::kLazy);
   char stack[4] = {};
   EXPECT_NE(cudaMemcpyAsync(stack, device_, 4, cudaMemcpyDeviceToHost, a_),
@@ -124,7 +124,7 @@ TEST_F(CudaStandinTest, WhatADeviceMayPunishIsNoted) {
                   "a stream that is not there is used"));
 }
 
-TEST_F(CudaStandinTest, AnErrorIsKeptUntilSomebodyAsksForIt) {
+TEST_F(CudaStandinTest, KeepsAnErrorUntilItIsRead) {
   Start(Order::kLazy);
   CudaStandin::FailCall(CudaStandin::calls() + 1, cudaErrorLaunchFailure);
   EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorLaunchFailure);
@@ -133,7 +133,7 @@ TEST_F(CudaStandinTest, AnErrorIsKeptUntilSomebodyAsksForIt) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
-TEST_F(CudaStandinTest, WithoutADriverTheCountStaysAsItIs) {
+TEST_F(CudaStandinTest, DeviceCountIsUnchangedWithoutADriver) {
   CudaStandin::Reset({.devices = 0});
   int count = 7;
   EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorInsufficientDriver);

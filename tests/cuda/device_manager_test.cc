@@ -121,7 +121,7 @@ class DeviceManagerTest : public ::testing::TestWithParam<SaveWay> {
   TempDir dir_;
 };
 
-TEST_P(DeviceManagerTest, SavesBesideTheTrainingAndRestoresEachStep) {
+TEST_P(DeviceManagerTest, SavesDuringTrainingAndRestoresEachStep) {
   const ManagerOptions options = Options();
   {
     DeviceFixture fixture(GetParam().order,
@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& given) { return absl::StrCat("Way", given.index); });
 
 // In the order in which the device does nothing that nobody waits for.
-TEST(DeviceManager, AStepWaitsForNothingOfTheDevice) {
+TEST(DeviceManager, StepDoesNotWaitForTheDevice) {
   const TempDir dir;
   DeviceFixture fixture(Order::kLazy);
   DeviceModel model(&fixture);
@@ -188,7 +188,7 @@ TEST(DeviceManager, AStepWaitsForNothingOfTheDevice) {
   ASSERT_OK(manager->Close());
 }
 
-TEST(DeviceManager, WhatDidNotChangeIsBorrowed) {
+TEST(DeviceManager, UnchangedTensorsAreBorrowed) {
   const TempDir dir;
   ManagerOptions options = OptionsIn(dir.path());
   options.deltas = true;
@@ -213,7 +213,7 @@ TEST(DeviceManager, WhatDidNotChangeIsBorrowed) {
   ExpectStepHolds(options.path, 4);
 }
 
-TEST(DeviceManager, AnArenaThatIsTooSmallIsNamedWithBothNumbers) {
+TEST(DeviceManager, SaveFailsIfTheArenaIsTooSmall) {
   const TempDir dir;
   DeviceFixture fixture(Order::kLazy);
   DeviceModel model(&fixture);
@@ -232,7 +232,7 @@ TEST(DeviceManager, AnArenaThatIsTooSmallIsNamedWithBothNumbers) {
   ASSERT_OK(manager->Close());
 }
 
-TEST(DeviceManager, ADamagedCopyFailsTheSaveAndNotTheNext) {
+TEST(DeviceManager, DamagedCopyFailsOnlyThatSave) {
   const TempDir dir;
   const ManagerOptions options = OptionsIn(dir.path());
   {
@@ -258,7 +258,7 @@ TEST(DeviceManager, ADamagedCopyFailsTheSaveAndNotTheNext) {
 }
 
 // A dtype of the step that is another one, and parts of a tensor.
-TEST(DeviceManager, LoadsCastWhatTheyLoad) {
+TEST(DeviceManager, LoadsCastTensors) {
   const TempDir dir;
   DeviceFixture fixture(Order::kRandom);
   std::vector<float> floats(3000);
@@ -380,7 +380,7 @@ TEST(DeviceManager, EachCallMayFail) {
 }
 
 // Copies take a way over pinned buffers then.
-TEST(DeviceManager, MemoryThatCannotBePinnedIsToldOnceAndDoes) {
+TEST(DeviceManager, UnpinnableMemoryWarnsOnceAndWorks) {
   const TempDir dir;
   ManagerOptions options = OptionsIn(dir.path());
   std::vector<std::string> warnings;
@@ -436,7 +436,7 @@ void DieAt(absl::string_view point) {
 
 class DeviceCrashTest : public ::testing::TestWithParam<int> {};
 
-TEST_P(DeviceCrashTest, AStepIsThereOrNot) {
+TEST_P(DeviceCrashTest, CrashLeavesAWholeStepOrNone) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const TempDir dir;
   // The process that dies runs this test as well, up to there.
@@ -511,7 +511,7 @@ class CapturingTable : public TestTable {
   mutable std::thread::id fetched_by_;
 };
 
-TEST(DeviceManager, TablesSetTheirRowsAsideToo) {
+TEST(DeviceManager, TablesAreCapturedToo) {
   const TempDir dir;
   for (const uint64_t arena_bytes : {64 * kMiB, uint64_t{0}}) {
     ManagerOptions options =

@@ -82,7 +82,7 @@ class GpuContexts : public ::testing::Test {
   ChangeTracker::Consumer consumer_;
 };
 
-TEST_F(GpuContexts, AThreadThatUsedNoDeviceStillHasNone) {
+TEST_F(GpuContexts, ThreadWithoutADeviceStaysWithoutOne) {
   OnNewThread([this] {
     ASSERT_EQ(internal::CurrentContext(), nullptr);
     ASSERT_OK(table_->MarkUpserted(marked_->data(), 2));
@@ -96,7 +96,7 @@ TEST_F(GpuContexts, AThreadThatUsedNoDeviceStillHasNone) {
   });
 }
 
-TEST_F(GpuContexts, ASaveOfACapturedStreamIsRefusedAndTheCaptureGoesOn) {
+TEST_F(GpuContexts, SaveOfACapturedStreamFailsAndTheCaptureContinues) {
   ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal),
             cudaSuccess);
   EXPECT_EQ(Take().status().code(), absl::StatusCode::kFailedPrecondition);
@@ -109,7 +109,7 @@ TEST_F(GpuContexts, ASaveOfACapturedStreamIsRefusedAndTheCaptureGoesOn) {
 }
 
 // The rows that are marked are those of the launch, not of the capture.
-TEST_F(GpuContexts, MarksOfAGraphAreMadeByEachLaunch) {
+TEST_F(GpuContexts, EachLaunchOfAGraphMarksRows) {
   ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal),
             cudaSuccess);
   ASSERT_OK(table_->MarkUpserted(marked_->data(), 2));

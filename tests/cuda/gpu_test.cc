@@ -29,7 +29,7 @@ std::string BytesOf(int step, uint64_t bytes) {
   return text;
 }
 
-TEST(WithoutGpu, TheHostTakesItsPlaceAndSavesAndRestores) {
+TEST(WithoutGpu, SavesAndRestoresInHostMemory) {
   int count = 0;
   if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) {
     GTEST_SKIP() << "there is a GPU";
@@ -122,7 +122,7 @@ class GpuTest : public ::testing::Test {
 };
 
 // Contiguous and with rows apart, of all alignments, small and of many chunks.
-TEST_F(GpuTest, SavesWhatItsStreamHasLeftAndRestoresIt) {
+TEST_F(GpuTest, SavesAfterQueuedWorkAndRestores) {
   const TempDir dir;
   const std::vector<TensorState> tensors = {
       Make(5, (1 << 20) + 3, 0),

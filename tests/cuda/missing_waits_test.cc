@@ -121,19 +121,19 @@ void ExpectEachIsNoticed(const Scenario& scenario, uint64_t staging_bytes,
   EXPECT_GE(tried, least);
 }
 
-TEST(MissingWaits, OfASaveAreNoticed) {
+TEST(MissingWaits, AreDetectedInASave) {
   ExpectEachIsNoticed(Saves, 64 * kMiB, 15);
 }
 
-TEST(MissingWaits, OfASaveThatPassesThroughAreNoticed) {
+TEST(MissingWaits, AreDetectedInASaveThatPassesThrough) {
   ExpectEachIsNoticed(Saves, 0, 15);
 }
 
-TEST(MissingWaits, OfADirectCopyAreNoticed) {
+TEST(MissingWaits, AreDetectedInADirectCopy) {
   ExpectEachIsNoticed(SavesDirectly, 64 * kMiB, 7);
 }
 
-TEST(MissingWaits, OfASaveThatIsGivenUpAreNoticed) {
+TEST(MissingWaits, AreDetectedInAnAbandonedSave) {
 #if defined(__SANITIZE_ADDRESS__)
   // Without the wait the device reads memory that is gone. The sanitizer
   // notices that first, and ends the process.
@@ -142,7 +142,7 @@ TEST(MissingWaits, OfASaveThatIsGivenUpAreNoticed) {
   ExpectEachIsNoticed(GivesUp, 64 * kMiB, 1, "cudaStreamSynchronize");
 }
 
-TEST(MissingWaits, OfARestoreAreNoticed) {
+TEST(MissingWaits, AreDetectedInARestore) {
   ExpectEachIsNoticed(Uploads, 64 * kMiB, 10);
 }
 

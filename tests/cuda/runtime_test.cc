@@ -19,7 +19,7 @@ using testing::CudaStandin;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(CudaRuntime, ErrorsSayTheCallTheNameAndTheNumber) {
+TEST(CudaRuntime, ErrorsIncludeCallNameAndNumber) {
   EXPECT_OK(CudaStatus(cudaSuccess, "cudaMalloc"));
   const absl::Status full =
       CudaStatus(cudaErrorMemoryAllocation, "cudaMalloc of 7 bytes for x");
@@ -35,7 +35,7 @@ TEST(CudaRuntime, ErrorsSayTheCallTheNameAndTheNumber) {
             absl::StatusCode::kInternal);
 }
 
-TEST(CudaRuntime, WhatIsMadeIsGivenBackOnceAndOnTheWayOfMoves) {
+TEST(CudaRuntime, ObjectsAreDestroyedOnceAfterMoves) {
   CudaStandin::Reset({});
   {
     ASSERT_OK_AND_ASSIGN(CudaStream stream, CudaStream::Create());
@@ -59,7 +59,7 @@ TEST(CudaRuntime, WhatIsMadeIsGivenBackOnceAndOnTheWayOfMoves) {
 }
 
 // Lists of changed rows grow a little from save to save.
-TEST(CudaRuntime, APoolOfBuffersThatGrowKeepsOneAndAllocatesSeldom) {
+TEST(CudaRuntime, PoolReusesBuffersOfGrowingSizes) {
   constexpr uint64_t kMiB = uint64_t{1} << 20;
   CudaStandin::Reset({});
   {
@@ -82,7 +82,7 @@ TEST(CudaRuntime, APoolOfBuffersThatGrowKeepsOneAndAllocatesSeldom) {
   EXPECT_EQ(CudaStandin::allocations(), 0);
 }
 
-TEST(CudaRuntime, MemoryThatIsNotThereIsNamed) {
+TEST(CudaRuntime, FailedAllocationNamesTheBuffer) {
   CudaStandin::Reset({.device_bytes = 1000});
   const auto buffer = DeviceBuffer::Allocate(1001, "staging");
   EXPECT_EQ(buffer.status().code(), absl::StatusCode::kResourceExhausted);
@@ -90,7 +90,7 @@ TEST(CudaRuntime, MemoryThatIsNotThereIsNamed) {
               HasSubstr("1001 bytes for staging"));
 }
 
-TEST(CudaRuntime, PinnedMemoryIsKnown) {
+TEST(CudaRuntime, DetectsPinnedMemory) {
   CudaStandin::Reset({});
   char stack[8] = {};
   EXPECT_FALSE(IsPinned(stack, sizeof(stack)));

@@ -70,7 +70,7 @@ void SumBefore(uint32_t* to) {
   to[Number()] = sums[now][threadIdx.x];
 }
 
-TEST_F(SimtTest, SharedMemoryIsOfABlockAndWaitsOrderIt) {
+TEST_F(SimtTest, SharedMemoryBelongsToABlockAndWaitsOrderIt) {
   const std::vector<uint32_t> sums = Run(SumBefore<true>, 5);
   for (uint32_t i = 0; i < sums.size(); ++i) {
     const uint32_t t = i % kThreads;
@@ -91,7 +91,7 @@ void CountThreads(uint32_t* to) {
   to[Number()] = count;
 }
 
-TEST_F(SimtTest, SharedMemoryHoldsAnyBytesAtFirst) {
+TEST_F(SimtTest, SharedMemoryStartsUninitialized) {
   const std::vector<uint32_t> all(16 * kThreads, kThreads);
   EXPECT_EQ(Run(CountThreads<true>, 16), all);
   EXPECT_NE(Run(CountThreads<false>, 16), all);
@@ -113,7 +113,7 @@ void Rounds(uint32_t* to) {
   to[Number()] = wrong;
 }
 
-TEST_F(SimtTest, AWriteThatComesBeforeTheReadIsFound) {
+TEST_F(SimtTest, DetectsAWriteBeforeTheRead) {
   const std::vector<uint32_t> none(16 * kThreads, 0);
   EXPECT_EQ(Run(Rounds<true>, 16), none);
   EXPECT_NE(Run(Rounds<false>, 16), none);
@@ -146,7 +146,7 @@ void ShiftDown(uint32_t* to) {
   to[Number()] = __shfl_down_sync(~0U, threadIdx.x, 8U);
 }
 
-TEST_F(SimtTest, AnExchangeBeyondTheWarpIsWithTheThreadItself) {
+TEST_F(SimtTest, ExchangeBeyondTheWarpReturnsTheOwnValue) {
   const std::vector<uint32_t> shifted = Run(ShiftDown, 1);
   for (uint32_t t = 0; t < kThreads; ++t) {
     EXPECT_EQ(shifted[t], t % 32 < 24 ? t + 8 : t);
@@ -158,7 +158,7 @@ void LeaveBeforeAnExchange(uint32_t* to) {
   to[Number()] = __shfl_xor_sync(~0U, threadIdx.x, 1U);
 }
 
-TEST_F(SimtTest, AnExchangeWithAThreadThatHasLeftIsNoted) {
+TEST_F(SimtTest, ReportsAnExchangeWithAThreadThatExited) {
   Run(LeaveBeforeAnExchange, 1);
   EXPECT_THAT(violations(), Contains(HasSubstr("wait for others for ever")));
 }
@@ -172,7 +172,7 @@ void WaitInOneBranch(uint32_t* to) {
   }
 }
 
-TEST_F(SimtTest, WaitsAtDifferentPlacesAreNoted) {
+TEST_F(SimtTest, ReportsWaitsAtDifferentPlaces) {
   Run(WaitInOneBranch, 1);
   EXPECT_THAT(violations(), Contains(HasSubstr("at different places")));
 }
@@ -185,7 +185,7 @@ void ExchangeInOneBranch(uint32_t* to) {
   }
 }
 
-TEST_F(SimtTest, ExchangesAtDifferentPlacesAreNoted) {
+TEST_F(SimtTest, ReportsExchangesAtDifferentPlaces) {
   Run(ExchangeInOneBranch, 1);
   EXPECT_THAT(violations(), Contains(HasSubstr("at different places")));
 }
@@ -194,7 +194,7 @@ void ExchangeOutsideOfTheMask(uint32_t* to) {
   to[Number()] = __shfl_xor_sync(0xffffU, threadIdx.x, 16U);
 }
 
-TEST_F(SimtTest, AnExchangeOutsideOfItsMaskIsNoted) {
+TEST_F(SimtTest, ReportsAnExchangeOutsideItsMask) {
   Run(ExchangeOutsideOfTheMask, 1);
   EXPECT_THAT(violations(), Contains(HasSubstr("not of the mask")));
 }

@@ -41,7 +41,7 @@ class TensorCaptureTest : public ::testing::TestWithParam<CaptureWay> {
   }
 };
 
-TEST_P(TensorCaptureTest, TensorsAreAsTheirStreamHasLeftThem) {
+TEST_P(TensorCaptureTest, CapturesTensorsAfterQueuedWork) {
   DeviceFixture fixture(GetParam().order);
   DeviceSave save(&fixture, GetParam().pinned);
   const std::vector<OnDevice> tensors = MakeAll(&fixture);
@@ -61,7 +61,7 @@ TEST_P(TensorCaptureTest, TensorsAreAsTheirStreamHasLeftThem) {
 }
 
 // The staging memory has room for some of them, or for none.
-TEST_P(TensorCaptureTest, WhatDoesNotFitPassesThrough) {
+TEST_P(TensorCaptureTest, TensorsThatDoNotFitPassThrough) {
   for (const uint64_t staging : {uint64_t{0}, uint64_t{4096}, 3 * kMiB}) {
     SCOPED_TRACE(staging);
     DeviceFixture fixture(GetParam().order, DeviceFixture::SmallRing(staging));
@@ -84,7 +84,7 @@ TEST_P(TensorCaptureTest, WhatDoesNotFitPassesThrough) {
 }
 
 // A stream of another tensor, and an event of a third stream, are waited for.
-TEST_P(TensorCaptureTest, EachStreamAndEventIsWaitedFor) {
+TEST_P(TensorCaptureTest, WaitsForEachStreamAndEvent) {
   DeviceFixture fixture(GetParam().order);
   DeviceSave save(&fixture, GetParam().pinned);
   cudaStream_t other = nullptr;
@@ -114,7 +114,7 @@ TEST_P(TensorCaptureTest, EachStreamAndEventIsWaitedFor) {
   EXPECT_EQ(cudaStreamDestroy(third), cudaSuccess);
 }
 
-TEST_P(TensorCaptureTest, SaveAfterSaveUsesTheSameMemory) {
+TEST_P(TensorCaptureTest, SavesReuseMemory) {
   DeviceFixture fixture(GetParam().order);
   DeviceSave save(&fixture, GetParam().pinned);
   const OnDevice tensor = fixture.Make(5, kMiB);
@@ -153,7 +153,7 @@ TEST_P(TensorCaptureTest, TwoSavesShareADevice) {
   second.ExpectAllAfter(2);
 }
 
-TEST_P(TensorCaptureTest, ASaveThatIsGivenUpIsWaitedFor) {
+TEST_P(TensorCaptureTest, AbandonedSaveIsWaitedFor) {
   DeviceFixture fixture(GetParam().order);
   DeviceSave save(&fixture, GetParam().pinned);
   const OnDevice tensor = fixture.Make(3, kMiB);
@@ -164,7 +164,7 @@ TEST_P(TensorCaptureTest, ASaveThatIsGivenUpIsWaitedFor) {
 }
 
 // Copies: the list of pieces, the digests, then the chunks.
-TEST_P(TensorCaptureTest, ACopyThatChangesABitIsDataLossNamingTheTensor) {
+TEST_P(TensorCaptureTest, ChangedCopyIsDataLossNamingTheTensor) {
   for (const int copy : {3, 4, 5}) {
     SCOPED_TRACE(copy);
     DeviceFixture fixture(GetParam().order);
@@ -250,7 +250,7 @@ TEST_P(TensorCaptureTest, EachCallMayFail) {
   }
 }
 
-TEST_P(TensorCaptureTest, ADeviceThatIsLostIsAnErrorOfEachSave) {
+TEST_P(TensorCaptureTest, LostDeviceFailsEachSave) {
   DeviceFixture fixture(GetParam().order);
   DeviceSave save(&fixture, /*pinned=*/false);
   const OnDevice tensor = fixture.Make(3, kMiB);
@@ -263,7 +263,7 @@ TEST_P(TensorCaptureTest, ADeviceThatIsLostIsAnErrorOfEachSave) {
   CudaStandin::FailCall(0, cudaSuccess);
 }
 
-TEST_P(TensorCaptureTest, MemoryThatIsShortMakesTheSaveWait) {
+TEST_P(TensorCaptureTest, SavePassesThroughIfMemoryIsShort) {
   DeviceFixture fixture(GetParam().order);
   DeviceSave save(&fixture, GetParam().pinned);
   const OnDevice tensor = fixture.Make(3, kMiB);

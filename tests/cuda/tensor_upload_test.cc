@@ -36,7 +36,7 @@ absl::Status Upload(const DeviceFixture& fixture, const OnDevice& tensor,
 
 class TensorUploadTest : public ::testing::TestWithParam<Order> {};
 
-TEST_P(TensorUploadTest, TensorsAreWrittenBehindTheirStream) {
+TEST_P(TensorUploadTest, WritesTensorsAfterQueuedWork) {
   DeviceFixture fixture(GetParam());
   for (const OnDevice& tensor :
        {fixture.Make(5, kMiB + 3), fixture.Make(1, 1), fixture.Make(3, 4),
@@ -55,7 +55,7 @@ TEST_P(TensorUploadTest, TensorsAreWrittenBehindTheirStream) {
   }
 }
 
-TEST_P(TensorUploadTest, TheEventIsWaitedFor) {
+TEST_P(TensorUploadTest, WaitsForTheEvent) {
   DeviceFixture fixture(GetParam());
   const OnDevice tensor = fixture.Make(1, 100);
   cudaStream_t other = nullptr;
@@ -73,7 +73,7 @@ TEST_P(TensorUploadTest, TheEventIsWaitedFor) {
 }
 
 // Between the rows nothing is written.
-TEST_P(TensorUploadTest, WhatLiesBetweenRowsStays) {
+TEST_P(TensorUploadTest, BytesBetweenRowsAreUnchanged) {
   DeviceFixture fixture(GetParam());
   const OnDevice tensor = fixture.Make(50, 6, 3);
   std::fill(tensor.memory, tensor.memory + 50 * 9, '\x22');
@@ -83,7 +83,7 @@ TEST_P(TensorUploadTest, WhatLiesBetweenRowsStays) {
   }
 }
 
-TEST_P(TensorUploadTest, ACopyThatChangesABitIsDataLossNamingTheTensor) {
+TEST_P(TensorUploadTest, ChangedCopyIsDataLossNamingTheTensor) {
   for (const int copy : {1, 3, 5}) {  // each chunk is a copy there and one back
     SCOPED_TRACE(copy);
     DeviceFixture fixture(GetParam());
@@ -98,7 +98,7 @@ TEST_P(TensorUploadTest, ACopyThatChangesABitIsDataLossNamingTheTensor) {
   }
 }
 
-TEST_P(TensorUploadTest, BytesBeyondTheTensorAreRefused) {
+TEST_P(TensorUploadTest, RejectsBytesBeyondTheTensor) {
   DeviceFixture fixture(GetParam());
   const OnDevice tensor = fixture.Make(1, 10);
   ASSERT_OK_AND_ASSIGN(

@@ -236,7 +236,7 @@ std::vector<Numbers> RandomRows(uint64_t count, uint32_t elements,
   return rows;
 }
 
-TEST(RowCodes, AreWhatTheModelAndTheHostMakeOfTheRows) {
+TEST(RowCodes, MatchTheModelAndTheHost) {
   std::mt19937_64 random(TestSeed());
   for (const uint32_t elements :
        {1, 2, 3, 4, 5, 6, 7, 8, 15, 16, 17, 31, 33, 64, 67, 128, 500, 1030}) {
@@ -258,7 +258,7 @@ TEST(RowCodes, AreWhatTheModelAndTheHostMakeOfTheRows) {
   }
 }
 
-TEST(RowCodes, OfAListAreThoseOfItsRows) {
+TEST(RowCodes, OfAListMatchItsRows) {
   std::mt19937_64 random(TestSeed());
   CodeSlot slot(RandomRows(40, 21, &random), 4, 8);
   const std::vector<uint32_t> list = {0, 3, 4, 17, 39};
@@ -272,7 +272,7 @@ TEST(RowCodes, OfAListAreThoseOfItsRows) {
 }
 
 // However many threads a row has.
-TEST(RowCodes, OfInt8AreTheSameWhateverTheParts) {
+TEST(RowCodes, OfInt8DoNotDependOnTheParts) {
   std::mt19937_64 random(TestSeed());
   for (const uint32_t elements : {5, 64, 300, 1030}) {
     CodeSlot slot(RandomRows(8, elements, &random), 0, 0);
@@ -303,7 +303,7 @@ TEST(RowCodes, OfInt8AreTheSameWhateverTheParts) {
   }
 }
 
-TEST(RowCodes, ThreadsOfARowArePowersOfTwoWithALaneEach) {
+TEST(RowCodes, ThreadsPerRowArePowersOfTwo) {
   const auto parts = [](uint32_t elements) {
     EncodeInt8Rows rows;
     rows.from.slot.row_bytes = elements * 4;
@@ -319,7 +319,7 @@ TEST(RowCodes, ThreadsOfARowArePowersOfTwoWithALaneEach) {
 }
 
 // One number among many that has no code.
-TEST(RowCodes, ANumberWithoutACodeIsRefused) {
+TEST(RowCodes, RejectNumbersWithoutACode) {
   std::mt19937_64 random(TestSeed());
   constexpr float kInfinite = std::numeric_limits<float>::infinity();
   constexpr float kMost = std::numeric_limits<float>::max();
@@ -359,7 +359,7 @@ TEST(RowCodes, ANumberWithoutACodeIsRefused) {
 
 // NaN is kept with its sign and the upper bits of its payload, without an
 // error.
-TEST(RowCodes, NanAndInfinitiesAreKeptUnderBf16) {
+TEST(RowCodes, Bf16KeepsNanAndInfinities) {
   const Numbers row = {testing::NanWithPayload(), FloatOf(0x7f800001),
                        -std::numeric_limits<float>::infinity(), -0.0F, 1};
   CodeSlot slot({row}, 0, 0);

@@ -73,7 +73,7 @@ void RunMarks(Marks* marks, const std::vector<Row>& rows, MarkReport* report) {
   for (uint64_t i = 0; i < rows.size(); ++i) mark.Run(i);
 }
 
-TEST(RowMarks, OfRandomBatchesAreTheListOfTheirRowsInOrder) {
+TEST(RowMarks, ListRandomBatchesInOrder) {
   std::mt19937_64 random(TestSeed());
   for (const uint64_t rows : {1, 31, 32, 33, 1000, 32 * 1024, 70'001}) {
     Marks marks(rows);
@@ -103,7 +103,7 @@ TEST(RowMarks, OfRandomBatchesAreTheListOfTheirRowsInOrder) {
   }
 }
 
-TEST(RowMarks, OfRowsThatAreNoneWriteNothingAndAreCounted) {
+TEST(RowMarks, OutOfRangeAreCountedAndWriteNothing) {
   constexpr uint64_t kRows = 40;
   Marks marks(kRows);
   MarkReport report;
@@ -125,7 +125,7 @@ TEST(RowMarks, OfRowsThatAreNoneWriteNothingAndAreCounted) {
   EXPECT_THAT(List(take, LaunchTakeMarks), ElementsAre(0, 5, 39));
 }
 
-TEST(RowMarks, ThatAreGivenBackAreTakenAgainWithNewerOnes) {
+TEST(RowMarks, ReturnedAreTakenAgainWithNewerOnes) {
   Marks marks(100);
   std::vector<uint32_t> pending(MarkWords(100), 0);
   std::vector<uint32_t> taken(MarkWords(100));
@@ -143,7 +143,7 @@ TEST(RowMarks, ThatAreGivenBackAreTakenAgainWithNewerOnes) {
   EXPECT_THAT(List(take, LaunchTakeMarks), IsEmpty());
 }
 
-TEST(RowMarks, LeaveOutRowsThatHoldNothing) {
+TEST(RowMarks, SkipEmptyRows) {
   constexpr int64_t kFree = -7;
   const std::vector<int64_t> ids = {10, kFree, 30, kFree, 50};
   Marks marks(ids.size());
@@ -163,7 +163,7 @@ TEST(RowMarks, LeaveOutRowsThatHoldNothing) {
 }
 
 // More tiles than one block adds up at once.
-TEST(RowMarks, OfMoreTilesThanABlockAreListedInOrder) {
+TEST(RowMarks, ListMoreTilesThanABlockInOrder) {
   constexpr uint64_t kTileRows = uint64_t{kTileWords} * kMarkWordBits;
   constexpr uint64_t kRows = kTileRows * (kTileWords + 3) + 5;
   Marks marks(kRows);
@@ -219,7 +219,7 @@ TEST(RowMarks, OfManyThreadsAreAllTaken) {
 
 // Widths, strides and addresses of all alignments: what is gathered is padded
 // with zeros, and scattered it is where it came from.
-TEST(RowLanes, AreCopiedFromAnyPlaceAndBack) {
+TEST(RowLanes, GatherAndScatterAnyAlignment) {
   std::mt19937_64 random(TestSeed());
   constexpr uint64_t kRows = 50;
   for (int round = 0; round < 400; ++round) {
@@ -287,7 +287,7 @@ TEST(RowLanes, AreCopiedFromAnyPlaceAndBack) {
   }
 }
 
-TEST(RowLanes, AGatherStopsAtTheCountThatTheDeviceKnows) {
+TEST(RowLanes, GatherStopsAtTheDevicesCount) {
   std::vector<uint32_t> table = {1, 2, 3, 4, 5};
   const SlotView slot = {reinterpret_cast<char*>(table.data()), 4, 4};
   const std::vector<uint32_t> rows = {0, 2, 4, kGuard};
@@ -309,7 +309,7 @@ TEST(RowLanes, AGatherStopsAtTheCountThatTheDeviceKnows) {
   EXPECT_EQ(batch[2].low, 9);
 }
 
-TEST(RowLanes, ADigestFindsOneBitAndLanesThatChangedPlaces) {
+TEST(RowLanes, DigestDetectsFlippedBitsAndSwappedLanes) {
   std::mt19937_64 random(TestSeed());
   const auto sum = [](const std::vector<Lane>& lanes) {
     uint64_t all = 0;

@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 using CapturedRows = DeviceTrainer::Rows;
 
 // A capture that nobody fetches, and one whose table goes on.
-TEST_P(DeviceTableTest, ACaptureThatIsDroppedLeavesNothingBehind) {
+TEST_P(DeviceTableTest, DroppedCaptureLeavesNothingBehind) {
   Make();
   ASSERT_OK(trainer_->Upsert({1, 2}, 1));
   {
@@ -30,7 +30,7 @@ TEST_P(DeviceTableTest, ACaptureThatIsDroppedLeavesNothingBehind) {
 
 // A dropped capture has waited for its gather before its memory goes back: a
 // larger capture frees that memory, as there is no room for both.
-TEST_P(DeviceTableTest, MemoryOfACaptureThatIsDroppedMayGo) {
+TEST_P(DeviceTableTest, DroppedCaptureWaitsBeforeItsMemoryIsFreed) {
   for (const bool fetched : {false, true}) {
     Open(SmallRing(/*staging_bytes=*/16 << 10));
     DeviceTrainerOptions options;
@@ -54,7 +54,7 @@ TEST_P(DeviceTableTest, MemoryOfACaptureThatIsDroppedMayGo) {
 
 // While the capture is still there, its buffers are others' already: a tensor
 // that is restored goes through them.
-TEST_P(DeviceTableTest, AFetchThatFailsLeavesNoCopyBehind) {
+TEST_P(DeviceTableTest, FailedFetchLeavesNoCopyInFlight) {
   DeviceTrainerOptions options;
   options.with_ids = false;
   options.rows = 3000;
@@ -82,7 +82,7 @@ TEST_P(DeviceTableTest, AFetchThatFailsLeavesNoCopyBehind) {
 }
 
 // A set whose ids its holder has changed is no longer the one that was taken.
-TEST_P(DeviceTableTest, RowsOfATakenSetThatWasChangedAreThoseOfItsIds) {
+TEST_P(DeviceTableTest, ModifiedTakenSetIsLookedUpByIds) {
   Make();
   ASSERT_OK(trainer_->Upsert({1, 2, 3, 7}, 1));
   ASSERT_OK(Take());

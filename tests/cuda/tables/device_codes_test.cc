@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(Orders, DeviceCodesTest,
                                                               : "Eager";
                          });
 
-TEST_P(DeviceCodesTest, TheBytesOfAHostTableAreStored) {
+TEST_P(DeviceCodesTest, StoresTheBytesOfAHostTable) {
   for (const uint32_t dim : {5, 8, 16, 31, 64, 130}) {
     SCOPED_TRACE(dim);
     CodeTables tables(device_.get(), 220, dim);
@@ -160,7 +160,7 @@ TEST_P(DeviceCodesTest, TheBytesOfAHostTableAreStored) {
   }
 }
 
-TEST_P(DeviceCodesTest, RowsOfOneKindAreStoredAsOfAHostTable) {
+TEST_P(DeviceCodesTest, StoresEachKindOfRowLikeAHostTable) {
   for (int kind = 0; kind < kRowKinds; ++kind) {
     SCOPED_TRACE(kind);
     CodeTables tables(device_.get(), 101, 12);
@@ -170,7 +170,7 @@ TEST_P(DeviceCodesTest, RowsOfOneKindAreStoredAsOfAHostTable) {
 }
 
 // The chunks lie in staging memory, or pass through a window.
-TEST_P(DeviceCodesTest, ManyChunksAreStoredAsOfAHostTable) {
+TEST_P(DeviceCodesTest, StoresManyChunksLikeAHostTable) {
   for (const uint64_t staging_bytes : {64 << 20, 64}) {
     SCOPED_TRACE(staging_bytes);
     Open(staging_bytes);
@@ -182,14 +182,14 @@ TEST_P(DeviceCodesTest, ManyChunksAreStoredAsOfAHostTable) {
 
 // A page of one row of 4 numbers is smaller as f32 than as int8, so the device
 // leaves such rows to the host.
-TEST_P(DeviceCodesTest, RowsTooShortForAPageOfTheirOwnAreEncodedOnTheHost) {
+TEST_P(DeviceCodesTest, ShortRowsAreEncodedOnTheHost) {
   CodeTables tables(device_.get(), 103, 4);
   tables.Fill(&random_, static_cast<int>(RowKind::kNormal));
   tables.ExpectSameBytes({true, false, false});
 }
 
 // A slot with such a number leaves the device as it is, and others do not.
-TEST_P(DeviceCodesTest, ANumberWithoutACodeIsStoredAsOfAHostTable) {
+TEST_P(DeviceCodesTest, StoresNumbersWithoutACodeLikeAHostTable) {
   constexpr float kMost = std::numeric_limits<float>::max();
   for (const uint64_t staging_bytes : {64 << 20, 64}) {
     Open(staging_bytes);
@@ -210,7 +210,7 @@ TEST_P(DeviceCodesTest, ANumberWithoutACodeIsStoredAsOfAHostTable) {
 }
 
 // Only codes cross the bus: their bytes, and what is rounded up to lanes.
-TEST_P(DeviceCodesTest, OnlyTheCodesCrossTheBus) {
+TEST_P(DeviceCodesTest, OnlyCodesCrossTheBus) {
   constexpr uint64_t kRows = 5000;
   CodeTables tables(device_.get(), kRows, 64);
   tables.Fill(&random_, static_cast<int>(RowKind::kNormal));
@@ -227,7 +227,7 @@ TEST_P(DeviceCodesTest, OnlyTheCodesCrossTheBus) {
   }
 }
 
-TEST_P(DeviceCodesTest, ACopyThatChangesBytesIsDataLoss) {
+TEST_P(DeviceCodesTest, ChangedCopyIsDataLoss) {
   for (const uint64_t staging_bytes : {64 << 20, 64}) {
     Open(staging_bytes);
     CodeTables tables(device_.get(), 100, 64);
@@ -257,7 +257,7 @@ TEST_P(DeviceCodesTest, ACopyThatChangesBytesIsDataLoss) {
 
 // What is no capture of a device has no encoded rows, and blocks of a source
 // are alike.
-TEST_P(DeviceCodesTest, EncodedRowsAreTakenWhereTheyFitAlone) {
+TEST_P(DeviceCodesTest, StagerAcceptsOnlyMatchingEncodedRows) {
   CodeTables tables(device_.get(), 20, 16);
   tables.Fill(&random_);
   ASSERT_OK_AND_ASSIGN(const auto captured, tables.device()->Capture(nullptr));
@@ -292,7 +292,7 @@ Item TableOf(CheckpointManager* manager, int64_t step) {
 
 // Steps of two managers, one with the table of the device and one with that of
 // the host, under audit; and the restore of the device's.
-TEST_P(DeviceCodesTest, StepsAreThoseOfAHostTable) {
+TEST_P(DeviceCodesTest, StepsMatchAHostTable) {
   const TempDir dir;
   CodeTables tables(device_.get(), 500, 24);
   tables.Fill(&random_);

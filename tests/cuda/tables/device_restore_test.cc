@@ -50,7 +50,7 @@ class Batches {
   std::string steps_;
 };
 
-TEST_P(DeviceRestoreTest, ARestoreComesBehindTheTrainersWork) {
+TEST_P(DeviceRestoreTest, RestoreRunsAfterTheTrainersWork) {
   for (const bool with_ids : {true, false}) {
     for (const bool clear : {true, false}) {
       SCOPED_TRACE(absl::StrCat(with_ids, clear));
@@ -85,7 +85,7 @@ TEST_P(DeviceRestoreTest, ARestoreComesBehindTheTrainersWork) {
   }
 }
 
-TEST_P(DeviceRestoreTest, SlotsThatARestoreLeavesOutAreZeroInNewRows) {
+TEST_P(DeviceRestoreTest, MissingSlotsAreZeroInNewRows) {
   Make();
   ASSERT_OK(trainer_->Upsert({1, 2}, 5));
   ASSERT_OK(trainer_->Erase({2}));
@@ -103,7 +103,7 @@ TEST_P(DeviceRestoreTest, SlotsThatARestoreLeavesOutAreZeroInNewRows) {
   EXPECT_EQ(rows.at(7).embedding, std::vector<float>(5));
 }
 
-TEST_P(DeviceRestoreTest, ARestoreSaysWhatDoesNotFit) {
+TEST_P(DeviceRestoreTest, RestoreNamesRowsThatDoNotFit) {
   Make({.rows = 3});
   Rows rows;
   for (int64_t id = 10; id < 14; ++id) rows[id] = {std::vector<float>(5), 1};
@@ -147,7 +147,7 @@ TEST_P(DeviceRestoreTest, ARestoreSaysWhatDoesNotFit) {
   EXPECT_EQ(trainer_->Read().at(108), rows.at(108));
 }
 
-TEST_P(DeviceRestoreTest, AnUploadThatChangesBytesIsDataLoss) {
+TEST_P(DeviceRestoreTest, ChangedUploadIsDataLoss) {
   Make();
   LiveTable* const live = table_->Live({"embedding", "step"});
   Rows rows;
@@ -160,7 +160,7 @@ TEST_P(DeviceRestoreTest, AnUploadThatChangesBytesIsDataLoss) {
                        HasSubstr("from id 1 on, changed their bytes")));
 }
 
-TEST_P(DeviceRestoreTest, NoFailingCallOfARestoreCrashes) {
+TEST_P(DeviceRestoreTest, FailingCallsDoNotCrashARestore) {
   int64_t failed = 0;
   for (int64_t call = 1; call <= 50; ++call) {
     SCOPED_TRACE(call);

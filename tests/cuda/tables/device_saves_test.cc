@@ -105,7 +105,7 @@ class DeviceSaves : public ::testing::Test {
   std::unique_ptr<CudaDevice> device_;
 };
 
-TEST_F(DeviceSaves, StepsOfARandomTrainingAreRestoredAsTheyWere) {
+TEST_F(DeviceSaves, RestoresStepsOfARandomTraining) {
   std::mt19937_64 random(TestSeed());
   constexpr int64_t kSteps = 9;
   int64_t number = 0;
@@ -147,7 +147,7 @@ TEST_F(DeviceSaves, StepsOfARandomTrainingAreRestoredAsTheyWere) {
 }
 
 // Training goes on from a restore, and a delta goes on from it.
-TEST_F(DeviceSaves, TrainingGoesOnFromARestoreWithDeltas) {
+TEST_F(DeviceSaves, ContinuesWithDeltasAfterARestore) {
   std::mt19937_64 random(TestSeed());
   DeviceTrainerOptions trainer;
   Rows expected;
@@ -178,7 +178,7 @@ TEST_F(DeviceSaves, TrainingGoesOnFromARestoreWithDeltas) {
   EXPECT_EQ(step, 3);
 }
 
-TEST_F(DeviceSaves, AFollowerGoesFromStepToStepByTheChanges) {
+TEST_F(DeviceSaves, FollowerAppliesChangesFromStepToStep) {
   std::mt19937_64 random(TestSeed());
   for (const bool with_ids : {true, false}) {
     SCOPED_TRACE(with_ids);
@@ -211,7 +211,7 @@ TEST_F(DeviceSaves, AFollowerGoesFromStepToStepByTheChanges) {
 
 // Each call of the runtime fails in turn, of a step and of the save beside the
 // training. The save fails or succeeds; the one after it has all changes.
-TEST_F(DeviceSaves, NoFailingCallCrashesOrLosesChanges) {
+TEST_F(DeviceSaves, FailingCallsNeitherCrashNorLoseChanges) {
   std::mt19937_64 random(TestSeed());
   DeviceTrainerOptions trainer;
   ManagerOptions options = Options();
@@ -245,7 +245,7 @@ TEST_F(DeviceSaves, NoFailingCallCrashesOrLosesChanges) {
 
 // The process ends at each point of a save. The next one has the step or the
 // one before, whole.
-TEST_F(DeviceSaves, AProcessThatEndsInASaveLeavesAWholeStep) {
+TEST_F(DeviceSaves, CrashDuringASaveLeavesAWholeStep) {
   std::mt19937_64 random(TestSeed());
   for (const absl::string_view point : kCrashPoints) {
     if (absl::string_view::npos != point.find("sweep")) continue;
@@ -283,7 +283,7 @@ TEST_F(DeviceSaves, AProcessThatEndsInASaveLeavesAWholeStep) {
 }
 
 // A save that fails is made up for by the next one of the same process.
-TEST_F(DeviceSaves, ASaveThatFailedIsInTheNextOne) {
+TEST_F(DeviceSaves, NextSaveIncludesTheRowsOfAFailedSave) {
   std::mt19937_64 random(TestSeed());
   DeviceTrainerOptions trainer;
   ManagerOptions options = Options();
@@ -305,7 +305,7 @@ TEST_F(DeviceSaves, ASaveThatFailedIsInTheNextOne) {
   }
 }
 
-TEST_F(DeviceSaves, BytesThatChangeOnTheWayFailTheSaveAlone) {
+TEST_F(DeviceSaves, ChangedCopyFailsOnlyThatSave) {
   std::mt19937_64 random(TestSeed());
   DeviceTrainerOptions trainer;
   ManagerOptions options = Options();
@@ -365,7 +365,7 @@ class DeviceWorlds : public DeviceSaves {
   }
 };
 
-TEST_F(DeviceWorlds, OfOtherSizesRestoreTheirRows) {
+TEST_F(DeviceWorlds, OtherWorldSizesRestoreTheirRows) {
   for (const bool with_ids : {true, false}) {
     SCOPED_TRACE(with_ids);
     ManagerOptions options = Options();

@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Orders, DeviceTableTest,
                                       : "Random";
                          });
 
-TEST_P(DeviceTableTest, TakesTheRowsThatWereMarkedBehindTheTrainersWork) {
+TEST_P(DeviceTableTest, TakesRowsMarkedAfterTheTrainersWork) {
   Make();
   ASSERT_OK(trainer_->Upsert({7, 5, 9}, 1));
   ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes, Take());
@@ -54,7 +54,7 @@ TEST_P(DeviceTableTest, TakesTheRowsThatWereMarkedBehindTheTrainersWork) {
   EXPECT_EQ(no_rows->block_count(), 0);
 }
 
-TEST_P(DeviceTableTest, WhatIsSetAsideIsOfTheTimeOfTheCall) {
+TEST_P(DeviceTableTest, CaptureHasTheValuesAtTheTimeOfTheCall) {
   for (const bool with_ids : {true, false}) {
     SCOPED_TRACE(with_ids);
     Open(SmallRing());
@@ -80,7 +80,7 @@ TEST_P(DeviceTableTest, WhatIsSetAsideIsOfTheTimeOfTheCall) {
 }
 
 // The same for a set that was taken before values changed once more.
-TEST_P(DeviceTableTest, ASetHasTheValuesOfTheTimeOfItsCapture) {
+TEST_P(DeviceTableTest, TakenSetHasTheValuesAtTheTimeOfItsCapture) {
   DeviceTrainerOptions options;
   options.with_ids = false;
   Make(options);
@@ -100,7 +100,7 @@ TEST_P(DeviceTableTest, ASetHasTheValuesOfTheTimeOfItsCapture) {
 }
 
 // Many chunks, in staging memory, and through a window that holds two.
-TEST_P(DeviceTableTest, RowsOfManyChunksArriveWhole) {
+TEST_P(DeviceTableTest, CapturesRowsOfManyChunks) {
   for (const uint64_t staging_bytes : {64 << 20, 1 << 20}) {
     SCOPED_TRACE(staging_bytes);
     Open(SmallRing(staging_bytes));
@@ -123,7 +123,7 @@ TEST_P(DeviceTableTest, RowsOfManyChunksArriveWhole) {
   }
 }
 
-TEST_P(DeviceTableTest, ACopyThatChangesBytesIsDataLoss) {
+TEST_P(DeviceTableTest, ChangedCopyIsDataLoss) {
   DeviceTrainerOptions options;
   options.with_ids = false;
   for (const uint64_t staging_bytes : {64 << 20, 16}) {
@@ -142,7 +142,7 @@ TEST_P(DeviceTableTest, ACopyThatChangesBytesIsDataLoss) {
   }
 }
 
-TEST_P(DeviceTableTest, AnIdIsErasedOrUpsertedAsItWasLast) {
+TEST_P(DeviceTableTest, LastMarkOfAnIdWins) {
   Make();
   ASSERT_OK(trainer_->Upsert({1, 2, 3, 4}, 1));
   ASSERT_OK(trainer_->Erase({2, 3}));
@@ -154,7 +154,7 @@ TEST_P(DeviceTableTest, AnIdIsErasedOrUpsertedAsItWasLast) {
   EXPECT_EQ(trainer_->RowsOf(*rows), trainer_->rows());
 }
 
-TEST_P(DeviceTableTest, ASetThatIsReturnedComesAgainWithNewerMarks) {
+TEST_P(DeviceTableTest, ReturnedSetIsTakenAgainWithNewerMarks) {
   Make();
   ASSERT_OK(trainer_->Upsert({1, 2, 3}, 1));
   ASSERT_OK(trainer_->Erase({3}));
@@ -172,7 +172,7 @@ TEST_P(DeviceTableTest, ASetThatIsReturnedComesAgainWithNewerMarks) {
   EXPECT_THAT(changes.erased, IsEmpty());
 }
 
-TEST_P(DeviceTableTest, ConsumersTakeNothingFromOneAnother) {
+TEST_P(DeviceTableTest, ConsumersAreIndependent) {
   Make();
   ChangeTracker* const tracker = table_->tracker();
   ASSERT_OK_AND_ASSIGN(const auto feed, tracker->AddConsumer("feed"));
@@ -210,7 +210,7 @@ TEST_P(DeviceTableTest, ConsumersTakeNothingFromOneAnother) {
                        HasSubstr("\"too many\" is one too many")));
 }
 
-TEST_P(DeviceTableTest, MarksOfNoRowsFailTheNextTakeAndTheNextSetIsWhole) {
+TEST_P(DeviceTableTest, OutOfRangeMarksFailTheNextTake) {
   Make();
   ASSERT_OK(trainer_->Upsert({1}, 1));
   ASSERT_OK(trainer_->Mark({300, -5, 0}));
@@ -228,7 +228,7 @@ TEST_P(DeviceTableTest, MarksOfNoRowsFailTheNextTakeAndTheNextSetIsWhole) {
 }
 
 // A set that is not complete, and is returned, is not complete again.
-TEST_P(DeviceTableTest, AnIncompleteSetThatIsReturnedIsIncompleteAgain) {
+TEST_P(DeviceTableTest, ReturnedIncompleteSetStaysIncomplete) {
   Make();
   ASSERT_OK(trainer_->Mark({300}));
   EXPECT_FALSE(Take().ok());
@@ -242,7 +242,7 @@ TEST_P(DeviceTableTest, AnIncompleteSetThatIsReturnedIsIncompleteAgain) {
 }
 
 // Ids that were not taken just now, such as those of another tracker.
-TEST_P(DeviceTableTest, RowsOfAnyIdsAreFound) {
+TEST_P(DeviceTableTest, FindsRowsOfAnyIds) {
   Make();
   ASSERT_OK(trainer_->Upsert({1, 2, 3}, 1));
   const std::vector<int64_t> ids = {3, 1};
@@ -259,7 +259,7 @@ TEST_P(DeviceTableTest, RowsOfAnyIdsAreFound) {
 
 // Fails each call of the runtime in turn. What was taken is given back, so that
 // the next set has all marks, or says that it has not.
-TEST_P(DeviceTableTest, NoFailingCallLosesMarks) {
+TEST_P(DeviceTableTest, FailingCallsLoseNoMarks) {
   for (const Codec codec : {Codec::kNone, Codec::kInt8}) {
     Open(SmallRing());
     DeviceTrainerOptions options;
@@ -299,7 +299,7 @@ TEST_P(DeviceTableTest, NoFailingCallLosesMarks) {
 }
 
 // Calls fail from one on, as after an error of a kernel.
-TEST_P(DeviceTableTest, WhenAllCallsFailMarksAreIncompleteAndNothingCrashes) {
+TEST_P(DeviceTableTest, SetIsIncompleteIfAllCallsFail) {
   for (int64_t call = 1; call < 40; ++call) {
     SCOPED_TRACE(call);
     Open(SmallRing());
@@ -327,7 +327,7 @@ TEST_P(DeviceTableTest, WhenAllCallsFailMarksAreIncompleteAndNothingCrashes) {
   }
 }
 
-TEST_P(DeviceTableTest, AMarkThatCannotBeMadeMakesTheNextSetIncomplete) {
+TEST_P(DeviceTableTest, FailedMarkMakesTheNextSetIncomplete) {
   Make();
   const DeviceMemory rows(sizeof(int64_t));
   *rows.get<int64_t>() = 7;
@@ -345,7 +345,7 @@ TEST_P(DeviceTableTest, AMarkThatCannotBeMadeMakesTheNextSetIncomplete) {
   }
 }
 
-TEST_P(DeviceTableTest, WhatIsWrongIsSaidWhenItIsMade) {
+TEST_P(DeviceTableTest, MakeRejectsInvalidArguments) {
   const DeviceMemory memory(4096);
   std::vector<float> host(16);
   const DeviceTable::Array array = {{"a", DType::kF32, 4}, memory.get()};
@@ -435,7 +435,7 @@ absl::Status ExampleOfDeviceTable(const std::string& path, cudaStream_t stream,
   return manager->Save().status();
 }
 
-TEST(DeviceTable, TheExampleOfTheHeader) {
+TEST(DeviceTable, HeaderExampleWorks) {
   CudaStandin::Reset({});
   const TempDir dir;
   cudaStream_t stream = nullptr;
@@ -486,7 +486,7 @@ TEST_P(DeviceTableTest, SlotsAreViewsIntoOneArray) {
   EXPECT_THAT(row, ElementsAre(27, 28, 29, 30, 31, -1, -2, -3, 35));
 }
 
-TEST(DeviceTable, WithoutADeviceItSaysWhatToUse) {
+TEST(DeviceTable, ErrorWithoutADeviceNamesAlternatives) {
   CudaStandin::Reset({.devices = 0});
   CudaDevice::Options options;
   options.log = [](absl::string_view) {};

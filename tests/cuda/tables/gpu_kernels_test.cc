@@ -145,7 +145,7 @@ TEST_F(GpuKernels, MarksAreListedInAscendingOrder) {
   }
 }
 
-TEST_F(GpuKernels, MarksOfNoRowsAreReportedAndWriteNothing) {
+TEST_F(GpuKernels, OutOfRangeMarksAreReportedAndWriteNothing) {
   constexpr uint64_t kRows = 1000;
   GpuArray<uint32_t> marks(MarkWords(kRows));
   GpuArray<MarkReport> report(1);
@@ -164,7 +164,7 @@ TEST_F(GpuKernels, MarksOfNoRowsAreReportedAndWriteNothing) {
   EXPECT_EQ(report.Read()[0].out_of_range, 3U);
 }
 
-TEST_F(GpuKernels, RowsThatHoldNothingAreLeftOut) {
+TEST_F(GpuKernels, EmptyRowsAreSkipped) {
   // The last are more than a grid has threads.
   for (const uint64_t rows :
        {uint64_t{5}, uint64_t{70'001}, uint64_t{1'100'003}}) {
@@ -318,7 +318,7 @@ TEST_F(GpuKernels, RowsAreGatheredAndScattered) {
 
 // What the threads of a launch make together is what one thread makes of each
 // row. Rows have 1, 2, 4, 8, 16 and 32 threads under int8.
-TEST_F(GpuKernels, CodesOfAllWidthsAreThoseOfOneThread) {
+TEST_F(GpuKernels, CodesOfAllWidthsMatchOneThread) {
   for (const uint32_t numbers : {5, 16, 33, 64, 67, 130, 256, 500, 1030}) {
     // The last are more than the grid has threads for.
     const uint64_t rows = numbers > 1000 || !GpuIsEmulated() ? 5'003 : 203;
@@ -394,7 +394,7 @@ TEST_F(GpuKernels, CodesOfAllWidthsAreThoseOfOneThread) {
   }
 }
 
-TEST_F(GpuKernels, ANumberWithoutACodeIsReportedOfAnyRow) {
+TEST_F(GpuKernels, NumbersWithoutACodeAreReported) {
   constexpr uint32_t kNumbers = 64;
   constexpr uint64_t kRows = 100;
   for (const uint64_t row : {0, 37, 99}) {
@@ -419,7 +419,7 @@ TEST_F(GpuKernels, ANumberWithoutACodeIsReportedOfAnyRow) {
   }
 }
 
-TEST_F(GpuKernels, PiecesArePackedAndPutBack) {
+TEST_F(GpuKernels, PiecesArePackedAndUnpacked) {
   struct Shape {
     uint64_t bytes;
     uint64_t row_bytes;  // 0: contiguous

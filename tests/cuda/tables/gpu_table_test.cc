@@ -167,7 +167,7 @@ TEST_F(GpuTableTest, MarksAreTakenInOrderAndReturned) {
                        HasSubstr("2 marked row numbers")));
 }
 
-TEST_F(GpuTableTest, StepsAreRestoredAsTheyWere) {
+TEST_F(GpuTableTest, RestoresSavedSteps) {
   const auto table = Make();
   ASSERT_NE(table, nullptr);
   std::mt19937_64 random(TestSeed());
@@ -210,7 +210,7 @@ TEST_F(GpuTableTest, StepsAreRestoredAsTheyWere) {
 // What the kernels encode is stored as the bytes that the host makes of the
 // same rows, with their errors: rows of all kinds, at addresses of all
 // alignments, of widths that a lane and a warp do and do not divide.
-TEST_F(GpuTableTest, CodesAreThoseOfTheHost) {
+TEST_F(GpuTableTest, CodesMatchTheHost) {
   const uint64_t code_rows = GpuIsEmulated() ? 101 : 4'001;
   std::mt19937_64 random(TestSeed());
   for (const uint32_t dim : {5, 8, 31, 64, 67, 256, 1030}) {

@@ -219,7 +219,7 @@ INSTANTIATE_TEST_SUITE_P(Orders, HashTableTest,
                                                               : "Eager";
                          });
 
-TEST_P(HashTableTest, ScoresTellWhatChangedAndIdsWhatIsGone) {
+TEST_P(HashTableTest, ScoresFindChangedRowsAndIdsFindErasedOnes) {
   FakeHashTable source;
   const auto table = Make(&source);
   ChangeTracker* const tracker = table->tracker();
@@ -266,7 +266,7 @@ TEST_P(HashTableTest, WithoutErasuresLowerScoresStayOnTheDevice) {
 
 // Batches are encoded alike: one row that has no code makes all leave the
 // device as they are.
-TEST_P(HashTableTest, ALossySlotLeavesTheDeviceEncodedInAllBatchesOrInNone) {
+TEST_P(HashTableTest, LossySlotIsEncodedInAllBatchesOrNone) {
   FakeHashTable source;
   const auto table = Make(&source, {}, Codec::kBf16);
   Values rows;
@@ -303,7 +303,7 @@ TEST_P(HashTableTest, ALossySlotLeavesTheDeviceEncodedInAllBatchesOrInNone) {
   }
 }
 
-TEST_P(HashTableTest, AnExportOfMoreRowsThanPlacesIsRefused) {
+TEST_P(HashTableTest, RejectsExportOfMoreRowsThanPlaces) {
   FakeHashTable source;
   const auto table = Make(&source);
   source.excess = 51;
@@ -312,7 +312,7 @@ TEST_P(HashTableTest, AnExportOfMoreRowsThanPlacesIsRefused) {
                        HasSubstr("has returned 51 rows of 50 places")));
 }
 
-TEST_P(HashTableTest, WhatIsWrongIsSaidWhenItIsMade) {
+TEST_P(HashTableTest, MakeRejectsInvalidArguments) {
   FakeHashTable source;
   const auto make = [&](HashTable::Options options, Source* of) {
     return HashTable::Make(device_.get(), of, {{"score", DType::kF32, 1}},
@@ -333,7 +333,7 @@ TEST_P(HashTableTest, WhatIsWrongIsSaidWhenItIsMade) {
 }
 
 // Saves of a random training, restores of it, and of parts of its slots.
-TEST_P(HashTableTest, StepsOfATrainingAreRestoredAsTheyWere) {
+TEST_P(HashTableTest, RestoresStepsOfATraining) {
   std::mt19937_64 random(TestSeed());
   const TempDir dir;
   ManagerOptions options;
@@ -397,7 +397,7 @@ TEST_P(HashTableTest, StepsOfATrainingAreRestoredAsTheyWere) {
   EXPECT_EQ(other.rows(), source.rows());
 }
 
-TEST_P(HashTableTest, SlotsThatARestoreLeavesOutStayOrAreZero) {
+TEST_P(HashTableTest, MissingSlotsStayOrAreZero) {
   FakeHashTable source;
   const auto table = Make(&source);
   source.Train({{1, Of(1, 5)}}, {}, stream_);
@@ -421,7 +421,7 @@ TEST_P(HashTableTest, SlotsThatARestoreLeavesOutStayOrAreZero) {
                        HasSubstr("2 rows to the device, from id 1 on")));
 }
 
-TEST_P(HashTableTest, NoFailingCallLosesChanges) {
+TEST_P(HashTableTest, FailingCallsLoseNoChanges) {
   FakeHashTable source;
   const auto table = Make(&source);
   ChangeTracker* const tracker = table->tracker();

@@ -190,21 +190,21 @@ DeviceTrainerOptions FewRows() {
   return options;
 }
 
-TEST(TableWaits, OfASaveOfChangesAreNoticed) {
+TEST(TableWaits, AreDetectedInADeltaSave) {
   ExpectEachWaitIsNoticed(SavesChanges, FewRows(), 64 << 20, 13);
 }
 
-TEST(TableWaits, OfAWholeSaveAreNoticed) {
+TEST(TableWaits, AreDetectedInAFullSave) {
   ExpectEachWaitIsNoticed(SavesAll, ManyChunks(), 64 << 20, 13);
 }
 
-TEST(TableWaits, OfASaveThatPassesThroughAreNoticed) {
+TEST(TableWaits, AreDetectedInASaveThatPassesThrough) {
   ExpectEachWaitIsNoticed(SavesAll, ManyChunks(), 0, 18);
 }
 
 // For encoded rows the host waits for the gathers, and no stream does. There
 // are fewer chunks.
-TEST(TableWaits, OfSavesUnderALossyCodecAreNoticed) {
+TEST(TableWaits, AreDetectedInSavesWithALossyCodec) {
   for (const Codec codec : {Codec::kBf16, Codec::kInt8}) {
     DeviceTrainerOptions few = FewRows();
     few.codec = codec;
@@ -216,7 +216,7 @@ TEST(TableWaits, OfSavesUnderALossyCodecAreNoticed) {
   }
 }
 
-TEST(TableWaits, OfARestoreAreNoticed) {
+TEST(TableWaits, AreDetectedInARestore) {
   ExpectEachWaitIsNoticed(Clears, FewRows(), 64 << 20, 3);
   ExpectEachWaitIsNoticed(Consumes, FewRows(), 64 << 20, 4);
   ExpectEachWaitIsNoticed(Erases, FewRows(), 64 << 20, 4);
