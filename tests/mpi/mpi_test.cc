@@ -64,17 +64,17 @@ TEST_F(MpiTest, SavesOnFourRanksAndRestoresOnOthers) {
 }
 
 // Their rows go from rank to rank: the coordinator has a direct all-to-all.
-TEST_F(MpiTest, RestoresWhatIsDividedByTheRemainderOnOtherRanks) {
+TEST_F(MpiTest, RestoresModuloShardingOnOtherRanks) {
   EXPECT_THAT(Run(4, {"save", store(), "4", "modulo"}), Each(kOk)) << log();
   EXPECT_THAT(Run(3, {"restore", store(), "4", "modulo"}), Each(kOk)) << log();
   EXPECT_THAT(Run(5, {"restore", store(), "4", "modulo"}), Each(kOk)) << log();
 }
 
-TEST_F(MpiTest, CarriesLargeValuesAndNone) {
+TEST_F(MpiTest, ExchangesLargeAndEmptyValues) {
   EXPECT_THAT(Run(4, {"exchange"}), Each(kOk)) << log();
 }
 
-TEST_F(MpiTest, ALateRankIsNamedToAll) {
+TEST_F(MpiTest, AllRanksNameALateRank) {
   EXPECT_THAT(Run(4, {"late"}),
               Each(AllOf(HasSubstr("DEADLINE_EXCEEDED"),
                          HasSubstr("ranks 3 of 4 did not come to \"barrier "
@@ -82,14 +82,14 @@ TEST_F(MpiTest, ALateRankIsNamedToAll) {
       << log();
 }
 
-TEST_F(MpiTest, RanksThatDisagreeAllHearOfIt) {
+TEST_F(MpiTest, AllRanksFailIfTheyDisagree) {
   EXPECT_THAT(Run(3, {"disagree"}),
               Each(AllOf(HasSubstr("ABORTED"), HasSubstr("\"barrier save\""),
                          HasSubstr("rank 2 "))))
       << log();
 }
 
-TEST_F(MpiTest, ARankThatMakesNoCoordinatorIsNamed) {
+TEST_F(MpiTest, NamesARankWithoutACoordinator) {
   const std::vector<std::string> came_to = Run(4, {"never"});
   for (const size_t rank : {0U, 1U, 2U}) {
     EXPECT_THAT(came_to[rank],
@@ -100,7 +100,7 @@ TEST_F(MpiTest, ARankThatMakesNoCoordinatorIsNamed) {
   }
 }
 
-TEST_F(MpiTest, AKilledRankIsNamedToTheOthers) {
+TEST_F(MpiTest, OtherRanksNameAKilledRank) {
   for (const int killed : {2, 0}) {
     SCOPED_TRACE(killed);
     const std::string path = absl::StrCat(store(), killed);
@@ -121,7 +121,7 @@ TEST_F(MpiTest, AKilledRankIsNamedToTheOthers) {
   }
 }
 
-TEST_F(MpiTest, ARankKilledWhileItExchangesIsNamedToTheOthers) {
+TEST_F(MpiTest, OtherRanksNameARankKilledInAnExchange) {
   for (const int killed : {2, 0}) {
     SCOPED_TRACE(killed);
     const std::vector<std::string> came_to =
@@ -138,7 +138,7 @@ TEST_F(MpiTest, ARankKilledWhileItExchangesIsNamedToTheOthers) {
   }
 }
 
-TEST_F(MpiTest, FewerThreadsThanNeededAreRefused) {
+TEST_F(MpiTest, RejectsAnInsufficientThreadLevel) {
   EXPECT_THAT(Run(2, {"refused"}),
               Each(AllOf(HasSubstr("FAILED_PRECONDITION"),
                          HasSubstr("MPI provides MPI_THREAD_FUNNELED"),
@@ -146,7 +146,7 @@ TEST_F(MpiTest, FewerThreadsThanNeededAreRefused) {
       << log();
 }
 
-TEST(MpiCoordinator, WithoutInitializationIsRefused) {
+TEST(MpiCoordinator, FailsIfMpiIsNotInitialized) {
   EXPECT_THAT(MpiCoordinator(MPI_COMM_WORLD, absl::Seconds(1)).status(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("MPI is not initialized")));

@@ -109,7 +109,7 @@ class TrainCtrMpiTest : public MpirunTest {
   }
 };
 
-TEST_F(TrainCtrMpiTest, EndsTheSameOnAnyRanks) {
+TEST_F(TrainCtrMpiTest, ResultDoesNotDependOnRanks) {
   const std::string expected = TrainAlone("alone");
   EXPECT_EQ(Train(1, "one"), expected) << log();
   EXPECT_EQ(Train(4, "four"), expected) << log();
@@ -148,7 +148,7 @@ std::vector<Crash> Crashes() {
   return crashes;
 }
 
-TEST_F(TrainCtrMpiTest, KilledAndResumedOnOtherRanksItEndsTheSame) {
+TEST_F(TrainCtrMpiTest, ResumesOnOtherRanksAfterAKill) {
   const std::string expected = TrainAlone("alone");
   int ranks = 0;
   for (const Crash& crash : Crashes()) {
@@ -163,7 +163,7 @@ TEST_F(TrainCtrMpiTest, KilledAndResumedOnOtherRanksItEndsTheSame) {
   }
 }
 
-TEST_F(TrainCtrMpiTest, OtherShardingIsResumed) {
+TEST_F(TrainCtrMpiTest, ResumesWithOtherSharding) {
   const std::string expected = TrainAlone("alone");
   Train(3, "store", "", 9);
   EXPECT_EQ(Train(2, "store", "--resume --sharding modulo"), expected) << log();
@@ -173,7 +173,7 @@ TEST_F(TrainCtrMpiTest, OtherShardingIsResumed) {
   EXPECT_EQ(Train(4, "store", "--resume", 24), longer) << log();
 }
 
-TEST_F(TrainCtrMpiTest, TheOthersNameARankThatWasKilled) {
+TEST_F(TrainCtrMpiTest, OtherRanksNameAKilledRank) {
   const std::string expected = TrainAlone("alone");
   const std::vector<Crash> crashes = {
       {2, "11"}, {1, "12:stage:writing"}, {0, "12:publish:committed"}};
@@ -196,7 +196,7 @@ TEST_F(TrainCtrMpiTest, TheOthersNameARankThatWasKilled) {
 }
 
 // The process of each rank writes its id to a file.
-TEST_F(TrainCtrMpiTest, SigtermToOneRankSavesOneStepOfAll) {
+TEST_F(TrainCtrMpiTest, SigtermToOneRankSavesAStepOnAllRanks) {
   const std::string script = absl::StrCat(dir_.path(), "/rank.sh");
   std::ofstream(script) << "echo $$ > " << dir_.path()
                         << "/pid.$OMPI_COMM_WORLD_RANK\nexec "
@@ -216,7 +216,7 @@ TEST_F(TrainCtrMpiTest, SigtermToOneRankSavesOneStepOfAll) {
       << log();
 }
 
-TEST_F(TrainCtrMpiTest, FollowerAndCommandBesideIt) {
+TEST_F(TrainCtrMpiTest, FollowerAndCommandReadDuringTraining) {
   RunningCommand follower(
       absl::StrCat(CKPTDB_TRAIN_CTR " --store ", Store("store"),
                    " --follow --poll-ms 5 --until-step 60"));
@@ -235,7 +235,7 @@ TEST_F(TrainCtrMpiTest, FollowerAndCommandBesideIt) {
   EXPECT_EQ(After("digest ", follower.output()), digest) << follower.output();
 }
 
-TEST_F(TrainCtrMpiTest, AnEvaluationCutOffEndsOnOtherRanks) {
+TEST_F(TrainCtrMpiTest, InterruptedEvaluationResumesOnOtherRanks) {
   const std::string expected = TrainAlone("alone");
   const std::string evaluations =
       "--eval-every 6 --eval-save-every 2 --crash-at 12:evaluation";
@@ -252,7 +252,7 @@ TEST_F(TrainCtrMpiTest, TrainsOnRealData) {
   EXPECT_EQ(Train(3, "ranks", real), TrainAlone("alone", real));
 }
 
-TEST_F(TrainCtrMpiTest, WrongFlagsEndAllRanks) {
+TEST_F(TrainCtrMpiTest, InvalidFlagsEndAllRanks) {
   EXPECT_NE(Mpirun(2, "", Program("store", "--crash-at 3 --crash-rank 2")), 0);
   EXPECT_THAT(log(),
               HasSubstr("--crash-rank 2: there are 2 ranks, numbered from 0"));

@@ -41,7 +41,7 @@ class TwoTowerMpiTest : public MpirunTest {
   }
 };
 
-TEST_F(TwoTowerMpiTest, KilledAndResumedItEndsAsThreads) {
+TEST_F(TwoTowerMpiTest, ResumedRunMatchesThreads) {
   const std::string expected = TrainThreads("threads", 120, 3);
   const std::string kill = absl::StrCat(SIGKILL, " 71");
   ASSERT_NE(Mpirun(3, "", Program("ranks", 120, 3, kill)), 0) << log();
@@ -51,14 +51,14 @@ TEST_F(TwoTowerMpiTest, KilledAndResumedItEndsAsThreads) {
   EXPECT_EQ(TrainThreads("ranks", 140, 4), Train("threads", 140, 1));
 }
 
-TEST_F(TwoTowerMpiTest, SigtermToOneRankSavesOneStepOfAll) {
+TEST_F(TwoTowerMpiTest, SigtermToOneRankSavesAStepOnAllRanks) {
   const std::string preempt = absl::StrCat(SIGTERM, " 50");
   EXPECT_EQ(Mpirun(3, "", Program("ranks", 120, 3, preempt)), 0) << log();
   const std::string preempted = Digest();
   EXPECT_EQ(TrainThreads("ranks", 51, 1), preempted);
 }
 
-TEST_F(TwoTowerMpiTest, AnotherNumberOfRanksThanStartedIsRefused) {
+TEST_F(TwoTowerMpiTest, RejectsAWrongNumberOfRanks) {
   EXPECT_NE(Mpirun(2, "", Program("ranks", 120, 3)), 0);
   EXPECT_THAT(log(), HasSubstr("the number of ranks is given as 3, but mpirun "
                                "has started 2"));
