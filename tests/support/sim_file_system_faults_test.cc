@@ -122,7 +122,7 @@ TEST(SimFileSystemFaultsTest, EveryKindOfCallFailsOnceAndDoesNothing) {
   }
 }
 
-TEST(SimFileSystemFaultsTest, AStickyFaultFailsLaterChangesOnly) {
+TEST(SimFileSystemFaultsTest, StickyFaultFailsOnlyLaterChanges) {
   for (const NamedCall& named : kCalls) {
     SCOPED_TRACE(named.name);
     World world;
@@ -136,7 +136,7 @@ TEST(SimFileSystemFaultsTest, AStickyFaultFailsLaterChangesOnly) {
   }
 }
 
-TEST(SimFileSystemFaultsTest, AWriteOfAFileFailsWhicheverCallItIs) {
+TEST(SimFileSystemFaultsTest, AnyWriteOfAFileCanFail) {
   for (const bool sticky : {false, true}) {
     SimFileSystem fs;
     auto one = CreateWith(fs, "/one", "x");
@@ -154,7 +154,7 @@ TEST(SimFileSystemFaultsTest, AWriteOfAFileFailsWhicheverCallItIs) {
   }
 }
 
-TEST(SimFileSystemFaultsTest, TheErrorKeepsItsCodeAndFlags) {
+TEST(SimFileSystemFaultsTest, ErrorKeepsItsCodeAndFlags) {
   SimFileSystem fs;
   auto file = Create(fs, "/a");
   IOStatus error = IOStatus::NoSpace("injected");
@@ -165,7 +165,7 @@ TEST(SimFileSystemFaultsTest, TheErrorKeepsItsCodeAndFlags) {
   EXPECT_TRUE(status.GetRetryable());
 }
 
-TEST(SimFileSystemFaultsTest, AFullDiskTakesWhatFits) {
+TEST(SimFileSystemFaultsTest, FullDiskWritesWhatFits) {
   SimFileSystem fs;
   auto file = CreateWith(fs, "/a", "12345");
   fs.SetCapacity(8);
@@ -189,7 +189,7 @@ TEST(SimFileSystemFaultsTest, AFullDiskTakesWhatFits) {
   EXPECT_TRUE(Append(*Create(fs, "/c"), "9").ok());
 }
 
-TEST(SimFileSystemFaultsTest, ReportedFreeSpaceMayLie) {
+TEST(SimFileSystemFaultsTest, ReportedFreeSpaceCanBeSet) {
   SimFileSystem fs;
   fs.SetCapacity(4);
   fs.SetReportedFreeSpace(1000);
@@ -202,7 +202,7 @@ TEST(SimFileSystemFaultsTest, ReportedFreeSpaceMayLie) {
   EXPECT_EQ(free, 0u);
 }
 
-TEST(SimFileSystemFaultsTest, TheHookSeesEveryOperation) {
+TEST(SimFileSystemFaultsTest, HookSeesEveryOperation) {
   SimFileSystem fs;
   std::vector<size_t> seen;
   fs.SetOperationHook([&](size_t k) {

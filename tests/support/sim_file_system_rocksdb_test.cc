@@ -132,7 +132,7 @@ int CountSst(const SimFileSystem& fs) {
   });
 }
 
-TEST(SimFileSystemRocksDbTest, RunsAllTheStoreUses) {
+TEST(SimFileSystemRocksDbTest, SupportsAllCallsOfTheStore) {
   auto fs = std::make_shared<SimFileSystem>();
   MakeFolder(*fs, "/staging");
   Database db(fs);
@@ -277,7 +277,7 @@ TEST(SimFileSystemRocksDbTest, RocksDbSurvivesPowerLossAtEveryOperation) {
   std::cout << fs->operations() << " operations, " << images << " images\n";
 }
 
-TEST(SimFileSystemRocksDbTest, AnUnsyncedPutIsLost) {
+TEST(SimFileSystemRocksDbTest, UnsyncedPutIsLost) {
   auto fs = std::make_shared<SimFileSystem>();
   Database db(fs);
   ASSERT_DB_OK(db.Open());

@@ -110,7 +110,7 @@ TEST(SimFileSystemTest, LinksShareOneInode) {
   EXPECT_EQ(fs.TotalBytes(), 4u);
 }
 
-TEST(SimFileSystemTest, AnOpenFileOutlivesItsName) {
+TEST(SimFileSystemTest, OpenFileOutlivesItsName) {
   SimFileSystem fs;
   ASSERT_TRUE(fs.WriteAll("/a", "abc"));
   std::unique_ptr<rocksdb::FSRandomAccessFile> file;
@@ -184,7 +184,7 @@ TEST(SimFileSystemTest, LocksExcludeUntilUnlocked) {
   EXPECT_TRUE(fs.UnlockFile(second, kIo, nullptr).ok());
 }
 
-TEST(SimFileSystemTest, DirectAccessChangesBytesForGood) {
+TEST(SimFileSystemTest, DirectAccessIsDurable) {
   SimFileSystem fs;
   ASSERT_TRUE(fs.WriteAll("/a", "abc"));
   ASSERT_TRUE(fs.FlipBit("/a", 1, 0));
@@ -275,7 +275,7 @@ TEST(SimFileSystemTest, DropUnsyncedNamesUndoesCreation) {
               Optional(std::string("abc")));
 }
 
-TEST(SimFileSystemTest, DropUnsyncedNamesUndoesRenameWithTheOldTargetBack) {
+TEST(SimFileSystemTest, DropUnsyncedNamesUndoesRenameAndRestoresTheTarget) {
   SimFileSystem fs;
   ASSERT_TRUE(fs.WriteAll("/CURRENT", "old"));
   auto file = CreateWith(fs, "/tmp", "new");
@@ -292,7 +292,7 @@ TEST(SimFileSystemTest, DropUnsyncedNamesUndoesRenameWithTheOldTargetBack) {
   EXPECT_EQ(image->ReadAll("/tmp"), std::nullopt);
 }
 
-TEST(SimFileSystemTest, DropUnsyncedNamesBringsDeletedNamesBack) {
+TEST(SimFileSystemTest, DropUnsyncedNamesRestoresDeletedNames) {
   SimFileSystem fs;
   ASSERT_TRUE(fs.WriteAll("/a", "abc"));
   std::unique_ptr<rocksdb::FSWritableFile> file;
@@ -308,7 +308,7 @@ TEST(SimFileSystemTest, DropUnsyncedNamesBringsDeletedNamesBack) {
             std::nullopt);
 }
 
-TEST(SimFileSystemTest, DropUnsyncedNamesBringsAFolderBackWithItsFiles) {
+TEST(SimFileSystemTest, DropUnsyncedNamesRestoresAFolderWithItsFiles) {
   SimFileSystem fs;
   MakeFolder(fs, "/d");
   ASSERT_TRUE(fs.WriteAll("/d/a", "abc"));
@@ -332,7 +332,7 @@ TEST(SimFileSystemTest, UnsyncedFolderIsLostWithoutDurableMkdir) {
               ElementsAre("/d/a"));
 }
 
-TEST(SimFileSystemTest, ALinkIsAsDurableAsItsFolder) {
+TEST(SimFileSystemTest, LinkIsAsDurableAsItsFolder) {
   SimFileSystem fs;
   MakeFolder(fs, "/staging");
   MakeFolder(fs, "/db");
@@ -417,7 +417,7 @@ TEST(SimFileSystemTest, ImagesAreIndependentAndDurable) {
               Optional(std::string("abc")));
 }
 
-TEST(SimFileSystemTest, DigestIsOfPathsAndBytesOnly) {
+TEST(SimFileSystemTest, DigestCoversOnlyPathsAndBytes) {
   SimFileSystem one;
   SimFileSystem two;
   auto file = CreateWith(one, "/a", "ab");
