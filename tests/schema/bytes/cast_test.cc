@@ -117,7 +117,7 @@ TEST(CanCast, RejectsFloatsToIntegers) {
 }
 
 // All bits of all small floats, to each wider dtype and back.
-TEST(CastElements, SmallFloatsComeBackFromWiderOnes) {
+TEST(CastElements, SmallFloatsRoundTripThroughWiderOnes) {
   for (const DType dtype : kSmall) {
     const uint32_t all = DTypeBytes(dtype) == 2 ? 0x10000 : 0x100;
     for (uint32_t bits = 0; bits < all; ++bits) {
@@ -258,7 +258,7 @@ TEST(CastElements, SubnormalNumbers) {
 }
 
 // Each integer dtype's least and greatest numbers to each other one.
-TEST(CastElements, IntegersAtTheirEdges) {
+TEST(CastElements, IntegersAtTheirLimits) {
   constexpr auto kLeast = std::numeric_limits<int64_t>::min();
   constexpr auto kMost = std::numeric_limits<uint64_t>::max();
   struct Bound {
@@ -322,7 +322,7 @@ TEST(CastElements, IntegersAtTheirEdges) {
   }
 }
 
-TEST(CastElements, NamesTheFirstThatIsOutOfRange) {
+TEST(CastElements, NamesTheFirstElementOutOfRange) {
   const std::vector<int32_t> in = {1, 2, -3, 400};
   std::vector<uint8_t> out(4, 9);
   EXPECT_THAT(CastElements(DType::kI32, in.data(), DType::kU8, out.data(), 4),
@@ -332,7 +332,7 @@ TEST(CastElements, NamesTheFirstThatIsOutOfRange) {
   EXPECT_THAT(out, ElementsAre(1, 2, 9, 9));
 }
 
-TEST(CastElements, ABoolIsZeroOrOne) {
+TEST(CastElements, BoolIsZeroOrOne) {
   const std::vector<uint8_t> stored = {0, 1, 2};
   EXPECT_THAT(Cast<int64_t>(DType::kBool, stored, DType::kI64),
               ElementsAre(0, 1, 1));
@@ -374,7 +374,7 @@ TEST(CastElements, IntegersAreRoundedOnce) {
                       DType::kBf16, BitsOf(std::ldexp(129, 56), DType::kBf16)));
 }
 
-TEST(CastElements, TheSameDTypeIsCopied) {
+TEST(CastElements, SameDTypeIsCopied) {
   // A NaN with bits of its own.
   const std::vector<uint32_t> in = {0x7fc12345, 0x80000000};
   EXPECT_EQ(Cast<uint32_t>(DType::kF32, in, DType::kF32), in);

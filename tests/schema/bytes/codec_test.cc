@@ -84,7 +84,7 @@ TEST(Codec, RoundTripOfAllSizesAndElements) {
   }
 }
 
-TEST(Codec, ShuffleHelpsWhereElementsAreAlike) {
+TEST(Codec, ShuffleHelpsForSimilarElements) {
   std::mt19937_64 random(testing::TestSeed());
   const std::string raw = Counters(10000, 8, &random);
   std::string plain;
@@ -150,7 +150,7 @@ TEST(ChooseCodec, KeepsNoneUnlessItSavesFivePercent) {
 }
 
 // At the very edge: the largest sample part that LZ4 brings to 95 % or less.
-TEST(ChooseCodec, TheEdgeIsFivePercentOfTheSample) {
+TEST(ChooseCodec, ThresholdIsFivePercentOfTheSample) {
   std::mt19937_64 random(testing::TestSeed());
   const std::string noise = RandomBytes(95000, &random);
   int kept = 0;

@@ -124,7 +124,7 @@ TEST(Int8, RandomRowsOfAnyWidth) {
 
 // The bound of docs/manager.md, where half a step alone is less than the error:
 // a step is about the distance of two floats.
-TEST(Int8, NarrowRowsAreOffByTheRoundingToo) {
+TEST(Int8, ErrorBoundOfNarrowRowsIncludesRounding) {
   std::mt19937_64 random(TestSeed());
   double largest_of_half_steps = 0;
   for (int round = 0; round < 2000; ++round) {
@@ -157,7 +157,7 @@ TEST(Int8, NarrowRowsAreOffByTheRoundingToo) {
 
 // What was decoded comes back as it was: in the same bytes where a step is more
 // than the distance of two floats, and else verbatim where need be.
-TEST(Int8, IsStableOnceItHasRounded) {
+TEST(Int8, ReencodingIsStable) {
   std::mt19937_64 random(TestSeed());
   constexpr uint32_t kWidth = 64;
   size_t verbatim = 0;
@@ -300,7 +300,7 @@ Floats RowsOfATable(size_t numbers, uint32_t width, std::mt19937_64* random) {
 
 // Rows are encoded in groups: here one that is not full, with verbatim rows
 // between others, and a last row that is shorter.
-TEST(Int8, GroupsOfRowsAreEncodedAsRowsOneByOne) {
+TEST(Int8, GroupsAreEncodedLikeSingleRows) {
   std::mt19937_64 random(TestSeed());
   size_t taken = 0;
   for (const uint32_t width :
@@ -332,7 +332,7 @@ TEST(Int8, GroupsOfRowsAreEncodedAsRowsOneByOne) {
 }
 
 // With FMA the bound of these rows has another last bit.
-TEST(Int8, TheBoundOfErrorsIsTheSameWithoutFma) {
+TEST(Int8, ErrorBoundDoesNotDependOnFma) {
   Floats numbers;
   for (int row = 0; row < 40; ++row) {
     for (const float number :
@@ -384,7 +384,7 @@ TEST(Int8, RejectsDamage) {
   }
 }
 
-TEST(Int8, NoNumbersAreStoredAsTheyAre) {
+TEST(Int8, EmptyInputIsNotEncoded) {
   EXPECT_FALSE(EncodeLossy(Codec::kInt8, "", 16).taken);
   EXPECT_FALSE(EncodeLossy(Codec::kInt8, BytesOf(Floats(64, 1)), 0).taken);
 }

@@ -68,7 +68,7 @@ TEST(Keys, BytesOfEachKind) {
   EXPECT_EQ(RootKey(), "m");
 }
 
-TEST(Keys, DescribeSaysWhatItIs) {
+TEST(Keys, DescribeNamesTheKey) {
   EXPECT_EQ(DescribeDataKey(ChunkKey({7, 3}, 0, Item::Kind::kTensor, "w", 5)),
             "step 7 attempt 3 rank 0 tensor \"w\" chunk 5");
   EXPECT_EQ(DescribeDataKey(PageKey({7, 3}, 1, "t", Item::Run::kBase, 2,
@@ -153,7 +153,7 @@ class Draw {
   std::mt19937_64 random_;
 };
 
-TEST(Keys, SortAsTheirFields) {
+TEST(Keys, SortLikeTheirFields) {
   Draw draw(testing::TestSeed());
   for (int i = 0; i < 20000; ++i) {
     const Fields a = draw.All();
@@ -165,7 +165,7 @@ TEST(Keys, SortAsTheirFields) {
   }
 }
 
-TEST(Keys, ParseGivesTheFieldsBack) {
+TEST(Keys, ParseReturnsTheFields) {
   Draw draw(testing::TestSeed());
   for (int i = 0; i < 5000; ++i) {
     const Fields fields = draw.All();
@@ -263,7 +263,7 @@ TEST(Keys, PrefixEndIsTheFirstKeyAfterThePrefix) {
   EXPECT_LT(last, VersionEnd({kMaxStep, kMax32}));
 }
 
-TEST(MetaKeys, ParseGivesTheFieldsBack) {
+TEST(MetaKeys, ParseReturnsTheFields) {
   ASSERT_OK_AND_ASSIGN(const MetaKey step, ParseMetaKey(StepKey(kMaxStep)));
   EXPECT_EQ(step.kind, MetaKind::kStep);
   EXPECT_EQ(step.version.step, kMaxStep);
@@ -288,7 +288,7 @@ TEST(MetaKeys, ParseGivesTheFieldsBack) {
   EXPECT_EQ(root.kind, MetaKind::kRoot);
 }
 
-TEST(MetaKeys, SortAsTheirFields) {
+TEST(MetaKeys, SortLikeTheirFields) {
   Draw draw(testing::TestSeed());
   for (int i = 0; i < 5000; ++i) {
     const Fields a = draw.All();

@@ -50,7 +50,7 @@ using testing::kQuietNan;
 using testing::StatusIs;
 using testing::TestSeed;
 
-TEST(Bf16, RoundsEveryUpperHalfAsTheReferenceDoes) {
+TEST(Bf16, RoundsLikeTheReference) {
   const std::vector<uint32_t> lower = {0,      1,      0x3fff, 0x4000, 0x7fff,
                                        0x8000, 0x8001, 0xbfff, 0xc000, 0xffff};
   Floats numbers;
@@ -94,7 +94,7 @@ TEST(Bf16, RoundsEveryUpperHalfAsTheReferenceDoes) {
 
 // The bound of docs/manager.md, where numbers are so small that bf16 has as few
 // bits for them as f32 would have for 2^-149.
-TEST(Bf16, SmallNumbersAreOffByTheConstant) {
+TEST(Bf16, ErrorBoundOfSmallNumbersIsConstant) {
   EXPECT_EQ(FloatOf(DecodeBf16(EncodeBf16(FloatBits(4.9e-42F)))), 0);
   float largest_share = 0;
   for (uint32_t bits = 1; bits < 0x1000000; bits += 97) {
@@ -108,7 +108,7 @@ TEST(Bf16, SmallNumbersAreOffByTheConstant) {
   EXPECT_GT(largest_share, 0.99F);  // the bound is not wider than it must be
 }
 
-TEST(Bf16, MakesNoInfinityOfAFiniteNumber) {
+TEST(Bf16, FiniteNumbersStayFinite) {
   const float largest = FloatOf(0x7f7f7fff);  // rounds to the largest bf16
   EXPECT_TRUE(EncodeLossy(Codec::kBf16, BytesOf({1, largest, 1}), 1).taken);
   EXPECT_FALSE(
@@ -118,7 +118,7 @@ TEST(Bf16, MakesNoInfinityOfAFiniteNumber) {
       EncodeLossy(Codec::kBf16, BytesOf({kInfinity, -kInfinity}), 1).taken);
 }
 
-TEST(Bf16, WithoutRoundingTakesExactNumbersAlone) {
+TEST(Bf16, ExactModeAcceptsOnlyExactNumbers) {
   EXPECT_TRUE(
       EncodeLossy(Codec::kBf16, BytesOf({1, -2.5f}), 1, Rounding::kNone).taken);
   EXPECT_FALSE(
@@ -127,7 +127,7 @@ TEST(Bf16, WithoutRoundingTakesExactNumbersAlone) {
 }
 
 // A flipped bit of a page, of a bound of a row say, is damage.
-TEST(Lossy, EveryFlippedBitOfAPageIsFound) {
+TEST(Lossy, DetectsEveryFlippedBitOfAPage) {
   std::mt19937_64 random(TestSeed());
   for (const Codec codec : {Codec::kBf16, Codec::kInt8}) {
     Floats numbers;
@@ -156,7 +156,7 @@ TEST(Lossy, EveryFlippedBitOfAPageIsFound) {
   }
 }
 
-TEST(Lossy, PagesAreOfF32Alone) {
+TEST(Lossy, PagesRequireF32) {
   const std::string raw = BytesOf({1, 2, 3, 4, 5, 6, 7, 8});
   PageBuilder page;
   raw.copy(page.Reset(raw.size()), raw.size());
@@ -173,7 +173,7 @@ TEST(Lossy, PagesAreOfF32Alone) {
 }
 
 // The bytes do not depend on how the thread of a trainer calculates.
-TEST(Lossy, TheThreadMayFlushRoundAndTrap) {
+TEST(Lossy, ResultDoesNotDependOnFloatingPointModes) {
   std::mt19937_64 random(TestSeed());
   Floats numbers;
   for (int i = 0; i < 1024; ++i) {
@@ -217,7 +217,7 @@ TEST(Lossy, TheThreadMayFlushRoundAndTrap) {
   }
 }
 
-TEST(Lossy, SaysWhatItTakes) {
+TEST(Lossy, ErrorsNameTheRequirements) {
   EXPECT_OK(CheckLossy(Codec::kLz4, DType::kI64, 1));
   EXPECT_OK(CheckLossy(Codec::kBf16, DType::kF32, 1));
   EXPECT_OK(CheckLossy(Codec::kInt8, DType::kF32, kLeastInt8Elements));

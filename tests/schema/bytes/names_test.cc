@@ -27,7 +27,7 @@ TEST(CheckName, Lengths) {
               IsBadName("...\" has 513 bytes; the limit is 512"));
 }
 
-TEST(CheckName, NulIsNamedWithItsPlace) {
+TEST(CheckName, ReportsThePlaceOfANul) {
   EXPECT_THAT(CheckName("item name", std::string("ab\0c", 4)),
               IsBadName("has a NUL at byte 2"));
 }

@@ -160,7 +160,7 @@ TEST(Page, NamesTheWrongHeaderField) {
   EXPECT_THAT(ParsePage(unhashed), IsBadHeader("hash "));
 }
 
-TEST(Page, DetectsTheWrongShuffleByTheHash) {
+TEST(Page, HashDetectsTheWrongShuffle) {
   std::string raw(1000, '\0');
   for (size_t i = 0; i < raw.size(); i += 4) raw[i] = static_cast<char>(i);
   const std::string entry = MakePage(raw, Codec::kShuffleLz4, 250, 4);

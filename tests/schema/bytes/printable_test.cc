@@ -16,7 +16,7 @@ TEST(Printable, LeavesTextAlone) {
             "größe 表 \xf0\x9f\x98\x80");
 }
 
-TEST(Printable, EscapesWhatSteersATerminal) {
+TEST(Printable, EscapesControlCharacters) {
   EXPECT_EQ(Printable("a\nb\tc"), "a\\nb\\tc");
   EXPECT_EQ(Printable("\x1b[2J\x7f"), "\\x1b[2J\\x7f");
   EXPECT_EQ(Printable("\xc2\x9b"), "\\xc2\\x9b");           // U+009B
@@ -25,7 +25,7 @@ TEST(Printable, EscapesWhatSteersATerminal) {
   EXPECT_EQ(Printable("\\n"), "\\\\n");
 }
 
-TEST(Printable, EscapesWhatCannotBeSeen) {
+TEST(Printable, EscapesInvisibleCharacters) {
   const std::vector<std::pair<std::string, std::string>> unseen = {
       {"U+00AD", "\xc2\xad"},          {"U+034F", "\xcd\x8f"},
       {"U+061C", "\xd8\x9c"},          {"U+115F", "\xe1\x85\x9f"},
@@ -46,7 +46,7 @@ TEST(Printable, EscapesWhatCannotBeSeen) {
 }
 
 // Beside those that are escaped.
-TEST(Printable, LeavesWhatCanBeSeen) {
+TEST(Printable, LeavesVisibleCharacters) {
   for (const std::string& seen :
        {std::string(" "), std::string("~"), std::string("\xc2\xa0"),
         std::string("\xc2\xac"), std::string("\xc2\xae"),
@@ -58,7 +58,7 @@ TEST(Printable, LeavesWhatCanBeSeen) {
   }
 }
 
-TEST(Printable, EscapesWhatIsNotUtf8) {
+TEST(Printable, EscapesInvalidUtf8) {
   EXPECT_EQ(Printable("a\xff"), "a\\xff");
   EXPECT_EQ(Printable("\xc3"), "\\xc3");           // cut short
   EXPECT_EQ(Printable("\xc3x"), "\\xc3x");         // no continuation
@@ -67,7 +67,7 @@ TEST(Printable, EscapesWhatIsNotUtf8) {
   EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
 }
 
-TEST(PrintableJson, HasTheSameMeaning) {
+TEST(PrintableJson, KeepsTheMeaning) {
   EXPECT_EQ(PrintableJson("{\n  \"größe\": \"\\u001b\"\n}"),
             "{\n  \"größe\": \"\\u001b\"\n}");
   EXPECT_EQ(PrintableJson("\"a\xe2\x80\x8b\""), "\"a\\u200b\"");

@@ -80,7 +80,7 @@ TEST(CheckBoxWithin, AtAndOverEachEdge) {
               IsBadShape("not within [-1]"));
 }
 
-TEST(Intersect, FindsWhatBothCover) {
+TEST(Intersect, ReturnsTheCommonBox) {
   Box both;
   ASSERT_TRUE(Intersect({{0, 2}, {4, 4}}, {{2, 0}, {4, 3}}, &both));
   EXPECT_EQ(both, (Box{{2, 2}, {2, 1}}));
@@ -90,7 +90,7 @@ TEST(Intersect, FindsWhatBothCover) {
   EXPECT_EQ(both, Box{});
 }
 
-TEST(Intersect, EqualsAComparisonByElement) {
+TEST(Intersect, MatchesAComparisonByElement) {
   std::mt19937_64 random(testing::TestSeed());
   for (int i = 0; i < 2000; ++i) {
     const auto draw = [&](int64_t n) {

@@ -48,7 +48,7 @@ TEST(CheckVersion, ChecksTheLowerLimits) {
               IsBad("place has attempt 0"));
 }
 
-TEST(CheckSliceBounds, RanksMayOwnNothing) {
+TEST(CheckSliceBounds, RanksMayHaveNoSlices) {
   EXPECT_OK(CheckSliceBounds(kKind, {}, 3));
   EXPECT_OK(CheckSliceBounds(kKind, {0, kSlices}, 1));
   EXPECT_OK(CheckSliceBounds(kKind, {0, 0, 7, kSlices, kSlices}, 4));

@@ -214,7 +214,7 @@ void Write(const std::filesystem::path& folder, const Corpus& corpus) {
   }
 }
 
-TEST(Corpus, EqualsWhatTheCodecsWrite) {
+TEST(Corpus, MatchesTheEncoders) {
   const std::filesystem::path root = CKPTDB_CORPUS;
   for (const auto& [target, corpus] : Corpora()) {
     if (std::getenv("CKPTDB_WRITE_CORPUS") != nullptr) {

@@ -400,7 +400,7 @@ Item RandomItem(std::mt19937_64* random) {
 }
 
 // A library that knows no lossy codec reads records of format version 1 alone.
-TEST(RankRecord, TheFormatVersionTellsWhetherACodecIsLossy) {
+TEST(RankRecord, FormatVersionDependsOnLossyCodecs) {
   const auto version_of = [](const StepRecord::Rank& record) {
     const absl::StatusOr<std::string> bytes = EncodeRankRecord(record);
     EXPECT_OK(bytes);

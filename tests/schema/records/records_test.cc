@@ -55,7 +55,7 @@ TEST(StepRecord, RoundTripOfAllFields) {
   ExpectGood([](StepRecord*) {});
 }
 
-TEST(StepRecord, RoundTripOfTheLeast) {
+TEST(StepRecord, RoundTripOfTheMinimalRecord) {
   StepRecord record;
   record.store_uuid = testing::kSampleUuid;
   record.version = record.chain.emplace_back(Version{0, 1});
@@ -230,7 +230,7 @@ TEST(StepRecord, StoreUuid) {
   ExpectBad([](StepRecord* r) { r->store_uuid = ""; }, "uuid \"\"");
 }
 
-TEST(StepRecord, LineageDigestTellsVersionsApart) {
+TEST(StepRecord, LineageDigestDistinguishesVersions) {
   const uint64_t digest = LineageDigest(SampleStep());
   const auto changed = [&](const std::function<void(StepRecord*)>& change) {
     StepRecord record = SampleStep();
