@@ -30,10 +30,11 @@ endforeach()
 
 # The header that includes all others stands above them: <ckptdb/ckptdb.h>.
 install(FILES ${PROJECT_SOURCE_DIR}/manager/ckptdb.h
+              ${PROJECT_BINARY_DIR}/include/ckptdb/version.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckptdb)
 
 set_target_properties(ckptdb PROPERTIES VERSION ${PROJECT_VERSION}
-                                        SOVERSION ${PROJECT_VERSION_MAJOR})
+                                        SOVERSION ${CKPTDB_SOVERSION})
 install(TARGETS ckptdb EXPORT ckptdb_targets)
 if(TARGET ckptdb_tool)
   # Finds a shared library where the package put it.
@@ -49,7 +50,7 @@ if(TARGET ckptdb_mpi)
   set(CKPTDB_HAS_MPI TRUE)
   set_target_properties(
     ckptdb_mpi PROPERTIES EXPORT_NAME mpi VERSION ${PROJECT_VERSION}
-                          SOVERSION ${PROJECT_VERSION_MAJOR})
+                          SOVERSION ${CKPTDB_SOVERSION})
   install(TARGETS ckptdb_mpi EXPORT ckptdb_mpi_targets)
   foreach(header IN LISTS CKPTDB_MPI_HEADERS)
     install(FILES ${PROJECT_SOURCE_DIR}/${header}
@@ -67,7 +68,7 @@ if(TARGET ckptdb_cuda)
   set(CKPTDB_INSTALLS_CUDA TRUE)
   set_target_properties(
     ckptdb_cuda PROPERTIES EXPORT_NAME cuda VERSION ${PROJECT_VERSION}
-                           SOVERSION ${PROJECT_VERSION_MAJOR})
+                           SOVERSION ${CKPTDB_SOVERSION})
   install(TARGETS ckptdb_cuda EXPORT ckptdb_cuda_targets)
   foreach(header IN LISTS CKPTDB_CUDA_HEADERS)
     install(FILES ${PROJECT_SOURCE_DIR}/${header}
@@ -97,3 +98,6 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/ckptdbConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/ckptdbConfig.cmake
               ${PROJECT_BINARY_DIR}/ckptdbConfigVersion.cmake
         DESTINATION ${CKPTDB_INSTALL_CMAKEDIR})
+include(ckptdb_pkgconfig)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -43,6 +43,7 @@
 #include "ckptdb/manager/tables.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
+#include "ckptdb/version.h"
 // IWYU pragma: end_exports
 
 #endif  // CKPTDB_MANAGER_CKPTDB_H_

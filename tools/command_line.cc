@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "ckptdb/schema/types.h"
 #include "ckptdb/tools/command.h"
+#include "ckptdb/version.h"
 
 namespace ckptdb::tool {
 namespace {
@@ -66,7 +67,7 @@ std::vector<std::unique_ptr<Entry>> AddCommands(CLI::App* app) {
 void DescribeApp(CLI::App* app, Flags* flags) {
   app->name("ckptdb");
   app->get_formatter()->column_width(28);
-  app->set_version_flag("--version", absl::StrCat("ckptdb ", CKPTDB_VERSION),
+  app->set_version_flag("--version", absl::StrCat("ckptdb ", LibraryVersion()),
                         "Print the version and exit");
   // A missing command is reported below, with our own message.
   app->require_subcommand(0, 1);

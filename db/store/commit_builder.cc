@@ -21,10 +21,7 @@
 #include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
-
-#ifndef CKPTDB_VERSION
-#error "the build names the library's version"
-#endif
+#include "ckptdb/version.h"
 
 namespace ckptdb::internal {
 namespace {

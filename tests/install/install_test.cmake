@@ -24,6 +24,22 @@ run(${CMAKE_COMMAND}
 run(${CMAKE_COMMAND} --build ${build})
 run(${build}/consumer ${CKPTDB_WORK}/store)
 
+# The same program with pkg-config alone, and how the command finds the library.
+file(GLOB_RECURSE pc_file ${prefix}/ckptdb.pc)
+cmake_path(GET pc_file PARENT_PATH pc_folder)
+set(ENV{PKG_CONFIG_PATH} ${pc_folder})
+execute_process(
+  COMMAND ${CKPTDB_PKG_CONFIG} --cflags --libs ckptdb
+  OUTPUT_VARIABLE pc_flags
+  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+separate_arguments(pc_flags UNIX_COMMAND "${pc_flags}")
+run(${CKPTDB_COMPILER} -std=c++20 ${flags} ${CKPTDB_CONSUMER}/consumer.cc
+    -o ${CKPTDB_WORK}/by_pkg_config ${pc_flags} -Wl,-rpath,${pc_folder}/..)
+run(${CKPTDB_WORK}/by_pkg_config ${CKPTDB_WORK}/store)
+if(EXISTS ${prefix}/bin/ckptdb)
+  run(${prefix}/bin/ckptdb --version)
+endif()
+
 # An older standard ends with an error that says which one is needed.
 file(WRITE ${CKPTDB_WORK}/older.cc "#include <ckptdb/ckptdb.h>\n")
 execute_process(

@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: consumer STORE\n";
     return 1;
   }
+  std::cout << "ckptdb " << ckptdb::LibraryVersion() << "\n";
   absl::Status status = SaveAndRestore(argv[1]);
   if (status.ok()) status = OpenDevice();
   if (!status.ok()) std::cerr << "consumer: " << status << "\n";

@@ -1,0 +1,7 @@
+#include "ckptdb/version.h"
+
+namespace ckptdb {
+
+const char* LibraryVersion() { return CKPTDB_VERSION; }
+
+}  // namespace ckptdb
