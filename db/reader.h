@@ -290,15 +290,15 @@ struct Usage {
     uint64_t referenced_bytes = 0;
   };
 
-  // Something in the store's folder that no sweep removes.
-  struct Unswept {
+  // An entry of the store's folder that a sweep or TakePosts skips.
+  struct SkippedEntry {
     std::string path;    // below the store: "staging/12"
     std::string reason;  // a text
     // True if the store gives no such name, so that the entry is not its own.
     // False if it is the store's and cannot be removed.
     bool foreign = false;
 
-    bool operator==(const Unswept&) const = default;
+    bool operator==(const SkippedEntry&) const = default;
   };
 
   struct Options {
@@ -324,7 +324,7 @@ struct Usage {
   uint64_t foreign_bytes = 0;   // under names that the store does not give
   // Entries that are not the store's, that were left by saves that are over, or
   // that cannot be read, by path.
-  std::vector<Unswept> unswept;
+  std::vector<SkippedEntry> unswept;
   // The space that a user without privileges may still write to the store's
   // file system.
   uint64_t available_bytes = 0;

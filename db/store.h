@@ -120,7 +120,7 @@ class Store {
     std::string inline_postponed_reason;
     // Entries that are left in the folders that are swept, by path: see
     // Store::unswept.
-    std::vector<Usage::Unswept> unswept;
+    std::vector<Usage::SkippedEntry> unswept;
   };
 
   // Returns the path that Open uses for `path`: absolute, without symbolic
@@ -267,7 +267,7 @@ class Store {
   absl::Status TakePosts();
   // Returns the last 100 posts that were skipped since the store was opened,
   // with the path below the store, "posts/UUID", and the reason.
-  std::vector<Usage::Unswept> posts_passed_over() const;
+  std::vector<Usage::SkippedEntry> skipped_posts() const;
 
   // Sets the metadata of the store itself, such as the run that it belongs to,
   // and replaces all that was set before. It is empty at first. Returns
@@ -307,7 +307,7 @@ class Store {
   // which stay, and entries that could not be removed, which the next sweep
   // tries again. They do not make a sweep fail, and sweep_status does not have
   // them.
-  std::vector<Usage::Unswept> unswept() const;
+  std::vector<Usage::SkippedEntry> unswept() const;
 
   // Returns the usage at the moment of the call: steps that are deleted
   // meanwhile are in it.

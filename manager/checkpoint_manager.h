@@ -587,7 +587,7 @@ struct ManagerOptions {
   // owner Open warns of a schedule that has no policy, and of each of
   // Store::BadFiles. The owner also warns, once each, of what the policy of
   // retention warns of, of sweeps that fail, and of each of Store::unswept and
-  // Store::posts_passed_over, after the save during which that came up.
+  // Store::skipped_posts, after the save during which that came up.
   // Default: warnings go to `store.logger`; without one, each is a line on
   // stderr, where the library writes nothing else.
   std::function<void(const std::string& warning)> on_warning = {};

@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context) {
                      held ? store.status() : ReadingStatus(store.status()));
   }
   WarnOf((*store)->BadFiles(), context);
-  for (const Usage::Unswept& post : (*store)->posts_passed_over()) {
+  for (const Usage::SkippedEntry& post : (*store)->skipped_posts()) {
     context.PrintError(absl::NotFoundError(
         absl::StrCat(post.path, " was ignored: ", post.reason)));
   }

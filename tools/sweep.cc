@@ -44,9 +44,9 @@ void PrintSwept(const Store::SweepResult& swept, uint64_t inline_bytes,
   PrintUnswept(swept.unswept, out);
 }
 
-void PrintUnswept(const std::vector<Usage::Unswept>& unswept,
+void PrintUnswept(const std::vector<Usage::SkippedEntry>& unswept,
                   std::ostream* out) {
-  for (const Usage::Unswept& entry : unswept) {
+  for (const Usage::SkippedEntry& entry : unswept) {
     *out << (entry.foreign ? "not the store's: " : "not removed: ")
          << Printable(entry.path) << ": " << Printable(entry.reason) << '\n';
   }
@@ -55,19 +55,19 @@ void PrintUnswept(const std::vector<Usage::Unswept>& unswept,
 // Foreign entries stay, which is not an error. `ckptdb gc` fails only if an
 // entry that belongs to the store cannot be removed.
 absl::Status UnsweptStatus(const std::string& store,
-                           const std::vector<Usage::Unswept>& unswept) {
-  const auto own =
-      std::count_if(unswept.begin(), unswept.end(),
-                    [](const Usage::Unswept& entry) { return !entry.foreign; });
+                           const std::vector<Usage::SkippedEntry>& unswept) {
+  const auto own = std::count_if(
+      unswept.begin(), unswept.end(),
+      [](const Usage::SkippedEntry& entry) { return !entry.foreign; });
   if (own == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       store, ": ", own,
       " of its entries could not be removed; see \"not removed\" above"));
 }
 
-void SetUnswept(const std::vector<Usage::Unswept>& unswept, Json* json) {
+void SetUnswept(const std::vector<Usage::SkippedEntry>& unswept, Json* json) {
   (*json)["unswept"] = Json::array();
-  for (const Usage::Unswept& entry : unswept) {
+  for (const Usage::SkippedEntry& entry : unswept) {
     (*json)["unswept"].push_back({{"path", entry.path},
                                   {"reason", entry.reason},
                                   {"foreign", entry.foreign}});

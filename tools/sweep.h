@@ -26,13 +26,13 @@ void PrintSwept(const Store::SweepResult& swept, uint64_t inline_bytes,
 void SetSwept(const Store::SweepResult& swept, Json* json);
 
 // Prints a line for each entry.
-void PrintUnswept(const std::vector<Usage::Unswept>& unswept,
+void PrintUnswept(const std::vector<Usage::SkippedEntry>& unswept,
                   std::ostream* out);
 // Sets "unswept".
-void SetUnswept(const std::vector<Usage::Unswept>& unswept, Json* json);
+void SetUnswept(const std::vector<Usage::SkippedEntry>& unswept, Json* json);
 // Returns FailedPrecondition with the number of entries that are the store's.
 absl::Status UnsweptStatus(const std::string& store,
-                           const std::vector<Usage::Unswept>& unswept);
+                           const std::vector<Usage::SkippedEntry>& unswept);
 
 }  // namespace ckptdb::tool
 

@@ -130,7 +130,7 @@ bool IsLeaseName(absl::string_view name) {
 
 absl::StatusOr<std::vector<Lease>> ReadLeases(
     rocksdb::FileSystem* files, const std::string& store, int64_t now_micros,
-    bool remove_expired, std::vector<Usage::Unswept>* unswept) {
+    bool remove_expired, std::vector<Usage::SkippedEntry>* unswept) {
   std::vector<Lease> leases;
   CKPTDB_ASSIGN_OR_RETURN(const auto names,
                           ListFolder(files, LeasesPath(store)));

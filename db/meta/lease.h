@@ -40,7 +40,7 @@ bool IsLeaseName(absl::string_view name);
 // what could not be removed and what else is in the folder.
 absl::StatusOr<std::vector<Lease>> ReadLeases(
     rocksdb::FileSystem* files, const std::string& store, int64_t now_micros,
-    bool remove_expired, std::vector<Usage::Unswept>* unswept = nullptr);
+    bool remove_expired, std::vector<Usage::SkippedEntry>* unswept = nullptr);
 
 }  // namespace ckptdb::internal
 

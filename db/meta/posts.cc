@@ -166,7 +166,7 @@ absl::Status SyncPosts(rocksdb::FileSystem* files, const std::string& store) {
 }
 
 void CleanPosts(rocksdb::FileSystem* files, const std::string& store,
-                int64_t now_micros, std::vector<Usage::Unswept>* unswept) {
+                int64_t now_micros, std::vector<Usage::SkippedEntry>* unswept) {
   const auto names = ListFolder(files, PostsPath(store));
   if (!names.ok()) {
     unswept->push_back({"posts", std::string(names.status().message())});

@@ -68,7 +68,7 @@ absl::Status SyncPosts(rocksdb::FileSystem* files, const std::string& store);
 // Removes links, and temporary files that were abandoned. `unswept` gets what
 // else is in the folder that is not a post, and what could not be removed.
 void CleanPosts(rocksdb::FileSystem* files, const std::string& store,
-                int64_t now_micros, std::vector<Usage::Unswept>* unswept);
+                int64_t now_micros, std::vector<Usage::SkippedEntry>* unswept);
 
 }  // namespace ckptdb::internal
 

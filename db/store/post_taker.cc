@@ -21,22 +21,22 @@ bool MayPass(const absl::Status& error) {
 
 }  // namespace
 
-std::vector<Usage::Unswept> PostTaker::passed_over() const {
+std::vector<Usage::SkippedEntry> PostTaker::skipped() const {
   const MutexLock lock(&mutex_);
-  return passed_over_;
+  return skipped_;
 }
 
 absl::Status PostTaker::TakePosts() {
   const MutexLock lock(&mutex_);
   const absl::StatusOr<std::vector<std::string>> names =
       ListPosts(folder_->files(), folder_->path());
-  if (!names.ok()) PassOver("posts", names.status().message());
+  if (!names.ok()) Skip("posts", names.status().message());
   CKPTDB_RETURN_IF_ERROR(names.status());
   if (names->empty()) return absl::OkStatus();
   MakeTakenPosts(folder_->files(), folder_->path());
   absl::Status taken =
       Take(TakeReadable(ReadPosts(folder_->files(), folder_->path(), *names)));
-  if (!taken.ok()) PassOver("posts", taken.message());
+  if (!taken.ok()) Skip("posts", taken.message());
   return taken;
 }
 
@@ -65,7 +65,7 @@ std::vector<Post> PostTaker::TakeReadable(std::vector<FoundPost> found) {
     if (each.post.ok()) {
       posts.push_back(*std::move(each.post));
     } else if (MayPass(each.post.status())) {
-      PassOver(absl::StrCat("posts/", each.name), each.post.status().message());
+      Skip(absl::StrCat("posts/", each.name), each.post.status().message());
     } else {
       Discard(each.name, each.post.status());
     }
@@ -90,10 +90,10 @@ void PostTaker::DropUseless(std::vector<Post>* posts) {
 
 void PostTaker::Discard(const std::string& name, const absl::Status& reason) {
   const std::string path = absl::StrCat("posts/", name);
-  PassOver(path, reason.message());
+  Skip(path, reason.message());
   const absl::Status removed =
       RemovePost(folder_->files(), folder_->path(), name);
-  if (!removed.ok()) PassOver(path, removed.message());
+  if (!removed.ok()) Skip(path, removed.message());
 }
 
 absl::Status PostTaker::Remove(const std::vector<Post>& posts,
@@ -113,16 +113,14 @@ absl::Status PostTaker::Remove(const std::vector<Post>& posts,
   return absl::OkStatus();
 }
 
-void PostTaker::PassOver(const std::string& path, absl::string_view reason) {
-  for (const Usage::Unswept& other : passed_over_) {
+void PostTaker::Skip(const std::string& path, absl::string_view reason) {
+  for (const Usage::SkippedEntry& other : skipped_) {
     if (other.path == path && other.reason == reason) return;
   }
   // The oldest goes, so that a folder full of foreign files takes a bounded
   // amount of memory.
-  if (passed_over_.size() == kMaxPassedOver) {
-    passed_over_.erase(passed_over_.begin());
-  }
-  passed_over_.push_back({path, std::string(reason)});
+  if (skipped_.size() == kMaxSkipped) skipped_.erase(skipped_.begin());
+  skipped_.push_back({path, std::string(reason)});
 }
 
 }  // namespace ckptdb::internal

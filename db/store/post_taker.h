@@ -21,7 +21,7 @@
 namespace ckptdb::internal {
 
 // Takes posts in, one look at the folder at a time, and remembers what it has
-// passed over. Any thread may call it. The mutex is held over I/O, and taken
+// skipped. Any thread may call it. The mutex is held over I/O, and taken
 // before that of Committer.
 class PostTaker {
  public:
@@ -32,11 +32,11 @@ class PostTaker {
 
   // See Store::TakePosts.
   absl::Status TakePosts();
-  // The newest kMaxPassedOver posts that were passed over.
-  std::vector<Usage::Unswept> passed_over() const;
+  // The newest kMaxSkipped posts that were skipped.
+  std::vector<Usage::SkippedEntry> skipped() const;
 
  private:
-  static constexpr size_t kMaxPassedOver = 100;
+  static constexpr size_t kMaxSkipped = 100;
 
   // Returns those of the posts that can be read, and discards those that never
   // will be.
@@ -57,14 +57,14 @@ class PostTaker {
   // Removes a post that is of no use.
   void Discard(const std::string& name, const absl::Status& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PassOver(const std::string& path, absl::string_view reason)
+  void Skip(const std::string& path, absl::string_view reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   StoreFolder* const folder_;
   StepCatalog* const catalog_;
   Committer* const committer_;
   mutable Mutex mutex_;
-  std::vector<Usage::Unswept> passed_over_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Usage::SkippedEntry> skipped_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptdb::internal

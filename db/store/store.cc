@@ -197,9 +197,9 @@ absl::Status Store::TakePosts() {
   return EnterStore(impl_.get(), "Store::TakePosts",
                     [&] { return impl_->posts().TakePosts(); });
 }
-std::vector<Usage::Unswept> Store::posts_passed_over() const {
+std::vector<Usage::SkippedEntry> Store::skipped_posts() const {
   return EnterStoreOr(impl_.get(), {},
-                      [&] { return impl_->posts().passed_over(); });
+                      [&] { return impl_->posts().skipped(); });
 }
 
 absl::Status Store::SetUserMetadata(const UserMetadata& metadata) {
@@ -247,7 +247,7 @@ absl::Status Store::sweep_status() const {
   // after Close, too.
   return impl_->sweeper().status();
 }
-std::vector<Usage::Unswept> Store::unswept() const {
+std::vector<Usage::SkippedEntry> Store::unswept() const {
   if (!internal::CallGate::Call(&impl_->gate()).admitted()) return {};
   return impl_->sweeper().unswept();
 }

@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
   CKPTDB_ASSIGN_OR_RETURN(internal::StoreFolder::Opened opened,
                           internal::StoreFolder::Open(resolved, options));
   std::unique_ptr<Impl> impl(new Impl(std::move(opened)));
-  // Errors are in posts_passed_over, and the posts are tried again.
+  // Errors are in skipped_posts, and the posts are tried again.
   impl->posts_.TakePosts().IgnoreError();
   if (options.background_sweep) {
     CKPTDB_RETURN_IF_ERROR(impl->background_.Start());

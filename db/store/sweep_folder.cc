@@ -33,7 +33,8 @@ absl::Status RemoveAbandoned(rocksdb::FileSystem* files,
 // `folder` is relative to the store.
 void CleanFolder(rocksdb::FileSystem* files, const std::string& store,
                  const std::string& folder, bool (*is_own)(absl::string_view),
-                 int64_t now_micros, std::vector<Usage::Unswept>* unswept) {
+                 int64_t now_micros,
+                 std::vector<Usage::SkippedEntry>* unswept) {
   const std::string below = folder.empty() ? "" : folder + "/";
   const auto names = ListFolder(
       files, folder.empty() ? store : absl::StrCat(store, "/", folder));
@@ -54,7 +55,7 @@ void CleanFolder(rocksdb::FileSystem* files, const std::string& store,
 
 void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
                   absl::FunctionRef<bool(uint32_t attempt)> may_stage,
-                  std::vector<Usage::Unswept>* unswept) {
+                  std::vector<Usage::SkippedEntry>* unswept) {
   const std::string staging = StagingPath(store);
   const auto names = ListFolder(files, staging);
   if (!names.ok()) {
@@ -63,7 +64,7 @@ void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
   }
   for (const std::string& name : *names) {
     const std::string path = absl::StrCat(staging, "/", name);
-    Usage::Unswept entry{absl::StrCat("staging/", name), ""};
+    Usage::SkippedEntry entry{absl::StrCat("staging/", name), ""};
     uint32_t attempt = 0;
     // New attempts are higher than all in the catalog, and are in it before
     // their folder is made.
@@ -91,7 +92,7 @@ void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
 
 void CleanTemporaries(rocksdb::FileSystem* files, const std::string& store,
                       int64_t now_micros,
-                      std::vector<Usage::Unswept>* unswept) {
+                      std::vector<Usage::SkippedEntry>* unswept) {
   CleanFolder(files, store, "", IsTemporaryNote, now_micros, unswept);
   CleanFolder(files, store, "db", Database::IsLeftover, now_micros, unswept);
 }

@@ -19,12 +19,13 @@ namespace ckptdb::internal {
 // Removes the folders of attempts for which `may_stage` is false, and links.
 void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
                   absl::FunctionRef<bool(uint32_t attempt)> may_stage,
-                  std::vector<Usage::Unswept>* unswept);
+                  std::vector<Usage::SkippedEntry>* unswept);
 
 // Removes the temporary files that an owner has left behind in its folder and
 // in that of the database.
 void CleanTemporaries(rocksdb::FileSystem* files, const std::string& store,
-                      int64_t now_micros, std::vector<Usage::Unswept>* unswept);
+                      int64_t now_micros,
+                      std::vector<Usage::SkippedEntry>* unswept);
 
 }  // namespace ckptdb::internal
 

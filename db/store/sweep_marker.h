@@ -30,7 +30,7 @@ struct Garbage {
   // refers to.
   KeyRanges gaps;
   bool leased = false;  // some of it waits for a lease to end
-  std::vector<Usage::Unswept> unswept;
+  std::vector<Usage::SkippedEntry> unswept;
 };
 
 // Finds the garbage. Used by one sweep at a time.

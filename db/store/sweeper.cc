@@ -115,7 +115,7 @@ absl::Status Sweeper::Free(const Garbage& garbage) {
   return database.DeleteLeftovers(ranges);
 }
 
-void Sweeper::CleanFolders(std::vector<Usage::Unswept>* unswept) {
+void Sweeper::CleanFolders(std::vector<Usage::SkippedEntry>* unswept) {
   rocksdb::FileSystem* const files = folder_->files();
   const std::string& store = folder_->path();
   CleanStaging(
@@ -169,7 +169,7 @@ absl::Status Sweeper::CompactAway(const std::vector<Version>& versions,
   return absl::OkStatus();
 }
 
-std::vector<Usage::Unswept> Sweeper::unswept() const {
+std::vector<Usage::SkippedEntry> Sweeper::unswept() const {
   const MutexLock lock(&outcome_mutex_);
   return unswept_;
 }

@@ -44,7 +44,7 @@ class Sweeper {
   absl::StatusOr<Store::SweepResult> Sweep(Depth depth);
 
   // Returns the entries that the last sweep has left.
-  std::vector<Usage::Unswept> unswept() const;
+  std::vector<Usage::SkippedEntry> unswept() const;
   // Returns the status of the last sweep, and of the work that followed it in
   // the background.
   absl::Status status() const;
@@ -55,7 +55,7 @@ class Sweeper {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
   absl::Status Free(const Garbage& garbage)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
-  void CleanFolders(std::vector<Usage::Unswept>* unswept)
+  void CleanFolders(std::vector<Usage::SkippedEntry>* unswept)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
   absl::Status Forget(const std::vector<Version>& versions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
@@ -73,7 +73,7 @@ class Sweeper {
 
   mutable Mutex outcome_mutex_;
   absl::Status status_ ABSL_GUARDED_BY(outcome_mutex_);
-  std::vector<Usage::Unswept> unswept_ ABSL_GUARDED_BY(outcome_mutex_);
+  std::vector<Usage::SkippedEntry> unswept_ ABSL_GUARDED_BY(outcome_mutex_);
 };
 
 }  // namespace ckptdb::internal

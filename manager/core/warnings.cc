@@ -132,7 +132,7 @@ void Warnings::WarnOfMetadata() {
 
 // The reason is part of the key: if an entry stays for a new reason, it is
 // reported once more.
-bool Warnings::IsNew(const Usage::Unswept& entry,
+bool Warnings::IsNew(const Usage::SkippedEntry& entry,
                      std::set<std::string>* warned) {
   return warned->insert(entry.path + "\n" + entry.reason).second;
 }
@@ -146,7 +146,7 @@ void Warnings::WarnOfSweeps(const Store& store) {
         StoreName(),
         " cannot free space, because its sweep fails: ", status.ToString()));
   }
-  for (const Usage::Unswept& entry : store.unswept()) {
+  for (const Usage::SkippedEntry& entry : store.unswept()) {
     if (!IsNew(entry, &warned_of_sweeps_)) continue;
     Warn(absl::StrCat(StoreName(), ": ", entry.path,
                       entry.foreign
@@ -157,7 +157,7 @@ void Warnings::WarnOfSweeps(const Store& store) {
 }
 
 void Warnings::WarnOfPosts(const Store& store) {
-  for (const Usage::Unswept& post : store.posts_passed_over()) {
+  for (const Usage::SkippedEntry& post : store.skipped_posts()) {
     if (!IsNew(post, &warned_of_posts_)) continue;
     Warn(absl::StrCat(StoreName(), ": ", post.path,
                       " was ignored: ", post.reason));

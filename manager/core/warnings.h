@@ -52,7 +52,8 @@ class Warnings {
 
  private:
   // Adds `entry` to `warned`, and returns whether it is new.
-  static bool IsNew(const Usage::Unswept& entry, std::set<std::string>* warned);
+  static bool IsNew(const Usage::SkippedEntry& entry,
+                    std::set<std::string>* warned);
   // Returns "store \"/a\"", with the manager's path.
   std::string StoreName() const;
 

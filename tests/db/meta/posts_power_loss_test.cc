@@ -60,7 +60,7 @@ TEST(PostsPowerLossTest, WhatWasAcknowledgedComesIn) {
       if (k >= pinned) {
         EXPECT_TRUE(step.pinned);
       }
-      for (const Usage::Unswept& entry : after.store()->posts_passed_over()) {
+      for (const Usage::SkippedEntry& entry : after.store()->skipped_posts()) {
         ADD_FAILURE() << entry.path << ": " << entry.reason;
       }
     }

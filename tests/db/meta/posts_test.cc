@@ -75,10 +75,10 @@ class PostsTest : public StoreFixture {
   // Nothing of this entry reaches a step, and the owner says so.
   void ExpectPassedOver(const std::string& name, const std::string& reason) {
     ASSERT_OK(store_->TakePosts());
-    EXPECT_THAT(
-        store_->posts_passed_over(),
-        ElementsAre(AllOf(Field(&Usage::Unswept::path, "posts/" + name),
-                          Field(&Usage::Unswept::reason, HasSubstr(reason)))));
+    EXPECT_THAT(store_->skipped_posts(),
+                ElementsAre(AllOf(
+                    Field(&Usage::SkippedEntry::path, "posts/" + name),
+                    Field(&Usage::SkippedEntry::reason, HasSubstr(reason)))));
     EXPECT_THAT(Record(1).metrics, IsEmpty());
     EXPECT_FALSE(Record(1).pinned);
   }
@@ -96,7 +96,7 @@ TEST_F(PostsTest, MetricsComeInWithTheNextSave) {
       Record(1).metrics,
       ElementsAre(Pair("auc", 0.75), Pair("loss", 0.25), Pair("old", 7)));
   EXPECT_THAT(Names(), IsEmpty());
-  EXPECT_THAT(store_->posts_passed_over(), IsEmpty());
+  EXPECT_THAT(store_->skipped_posts(), IsEmpty());
   ASSERT_OK(reader_->Refresh());
   ASSERT_OK_AND_ASSIGN(const StepRecord seen, reader_->FindStep(1));
   EXPECT_EQ(seen.metrics.at("auc"), 0.75);
@@ -281,8 +281,8 @@ TEST_F(PostsTest, AnOverwriteIsAnotherStep) {
   ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.25}}));
   ASSERT_OK(store_->TakePosts());
   EXPECT_THAT(Record(2).metrics, IsEmpty());
-  EXPECT_THAT(store_->posts_passed_over(),
-              ElementsAre(Field(&Usage::Unswept::reason,
+  EXPECT_THAT(store_->skipped_posts(),
+              ElementsAre(Field(&Usage::SkippedEntry::reason,
                                 HasSubstr("step 2 was overwritten"))));
   EXPECT_THAT(Names(), IsEmpty());
 }
@@ -291,10 +291,11 @@ TEST_F(PostsTest, AStepThatIsGoneIsToldOf) {
   ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.5}}));
   ASSERT_OK(store_->Delete(2));
   ASSERT_OK(store_->TakePosts());
-  EXPECT_THAT(store_->posts_passed_over(),
-              ElementsAre(AllOf(
-                  Field(&Usage::Unswept::path, HasSubstr("posts/")),
-                  Field(&Usage::Unswept::reason, HasSubstr("no step 2")))));
+  EXPECT_THAT(
+      store_->skipped_posts(),
+      ElementsAre(
+          AllOf(Field(&Usage::SkippedEntry::path, HasSubstr("posts/")),
+                Field(&Usage::SkippedEntry::reason, HasSubstr("no step 2")))));
   EXPECT_THAT(Names(), IsEmpty());
 }
 
@@ -334,8 +335,8 @@ TEST_F(PostsTest, TooManyForTheStepAreToldOf) {
   ASSERT_OK(reader_->PostMetrics(1, {{"more", 1}}));
   ASSERT_OK(store_->TakePosts());
   EXPECT_THAT(Record(1).metrics, SizeIs(kMaxMetrics));
-  EXPECT_THAT(store_->posts_passed_over(),
-              ElementsAre(Field(&Usage::Unswept::reason,
+  EXPECT_THAT(store_->skipped_posts(),
+              ElementsAre(Field(&Usage::SkippedEntry::reason,
                                 HasSubstr("4097 metrics; the limit is"))));
   EXPECT_THAT(Names(), IsEmpty());
 }
@@ -364,7 +365,7 @@ TEST_F(PostsTest, DamagedOnesArePassedOver) {
     ASSERT_OK(store_->TakePosts());
     EXPECT_THAT(Record(1).metrics, IsEmpty()) << "cut at " << at;
   }
-  EXPECT_FALSE(store_->posts_passed_over().empty());
+  EXPECT_FALSE(store_->skipped_posts().empty());
   Put(name, bytes);
   ASSERT_OK(store_->TakePosts());
   EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
@@ -421,7 +422,7 @@ TEST_F(PostsTest, LinksFifosAndHugeFilesArePassedOver) {
   Reopen();
   fs::create_directory(Posts() + "/" + kPostName);
   ASSERT_OK(store_->TakePosts());
-  EXPECT_FALSE(store_->posts_passed_over().empty());
+  EXPECT_FALSE(store_->skipped_posts().empty());
   EXPECT_THAT(Names(), SizeIs(1));
   // None of them keeps others away.
   ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
@@ -443,8 +444,8 @@ TEST_F(PostsTest, AFolderThatIsALinkIsAnErrorThatNamesIt) {
   EXPECT_TRUE(fs::is_empty(outside));
   // A save does without.
   ASSERT_OK(Save(3, SmallContent(3)));
-  EXPECT_THAT(store_->posts_passed_over(),
-              ElementsAre(Field(&Usage::Unswept::path, "posts")));
+  EXPECT_THAT(store_->skipped_posts(),
+              ElementsAre(Field(&Usage::SkippedEntry::path, "posts")));
   store_.reset();
   EXPECT_THAT(
       Store::Open(path(), options_).status(),
@@ -457,9 +458,10 @@ TEST_F(PostsTest, SweepsTellWhatIsNoPost) {
   fs::create_symlink(dir_.path(), Posts() + "/link");
   ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult result, store_->Sweep());
-  EXPECT_THAT(result.unswept,
-              ElementsAre(AllOf(Field(&Usage::Unswept::path, "posts/notes.txt"),
-                                Field(&Usage::Unswept::foreign, true))));
+  EXPECT_THAT(
+      result.unswept,
+      ElementsAre(AllOf(Field(&Usage::SkippedEntry::path, "posts/notes.txt"),
+                        Field(&Usage::SkippedEntry::foreign, true))));
   EXPECT_FALSE(fs::is_symlink(Posts() + "/link"));
   EXPECT_THAT(Names(), SizeIs(3)) << "the post waits for a save";
   const auto old = fs::file_time_type::clock::now() - std::chrono::hours(2);
