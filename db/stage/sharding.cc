@@ -81,8 +81,8 @@ absl::Status CheckSharding(const TableSharding& sharding, uint32_t world_size) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "slice bounds [", absl::StrJoin(bounds, ", "), "] do not rise from 0 to ",
-      kSlices, " in ", world_size, " ranges"));
+      "slice bounds [", absl::StrJoin(bounds, ", "),
+      "] do not ascend from 0 to ", kSlices, " in ", world_size, " ranges"));
 }
 
 OwnRows::OwnRows(TableSharding sharding, SliceHash hash, uint32_t rank,

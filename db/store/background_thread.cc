@@ -5,10 +5,10 @@
 namespace ckptdb::internal {
 
 absl::Status BackgroundThread::Start() {
-  // The first sweep comes at once: it removes what the owner before left
+  // The first sweep runs immediately and removes what the previous owner left
   // behind.
   requests_->Request();
-  return CallGuarded("starting the thread that sweeps", [&] {
+  return CallGuarded("starting the sweep thread", [&] {
     const MutexLock lock(&mutex_);
     thread_ = std::thread([this] { Run(); });
   });
@@ -17,7 +17,8 @@ absl::Status BackgroundThread::Start() {
 void BackgroundThread::Stop() {
   requests_->Stop();
   const MutexLock lock(&mutex_);
-  // The thread does not take this mutex, so it may be waited for under it.
+  // The thread does not take this mutex, so waiting for it here cannot
+  // deadlock.
   if (thread_.joinable()) thread_.join();
 }
 

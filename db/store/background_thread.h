@@ -13,8 +13,8 @@
 
 namespace ckptdb::internal {
 
-// Sweeps whenever it is asked to, and folds the newest step after it if the
-// store is to. Owns the thread, which holds no lock while it waits.
+// Sweeps on each request and then, if `fold` is set, folds the newest step.
+// Owns the thread, which holds no lock while it waits.
 class BackgroundThread {
  public:
   BackgroundThread(SweepRequests* requests, Sweeper* sweeper, Folds* folds,
@@ -24,11 +24,11 @@ class BackgroundThread {
   BackgroundThread(const BackgroundThread&) = delete;
   BackgroundThread& operator=(const BackgroundThread&) = delete;
 
-  // Starts the thread, with a sweep. Returns ResourceExhausted if the machine
-  // has none.
+  // Starts the thread, which sweeps first. Returns ResourceExhausted if the
+  // system cannot create a thread.
   absl::Status Start();
-  // Waits for the sweep or the fold in progress, which is cancelled. Any
-  // thread but this one may call it, and again.
+  // Cancels the sweep or fold in progress and waits for it. Any thread but this
+  // one may call it, more than once.
   void Stop();
 
  private:

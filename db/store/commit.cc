@@ -13,8 +13,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// Adds the state of a version. Its begin is not known here and is only of use
-// while a save is in progress, so it is 0.
+// Adds the state of a version. Only a save in progress needs the time at which
+// it began, which is not known here, so it is 0.
 absl::Status AddAttempt(const Version& version, AttemptState state,
                         Commit* commit) {
   CKPTDB_ASSIGN_OR_RETURN(std::string bytes,
@@ -23,8 +23,7 @@ absl::Status AddAttempt(const Version& version, AttemptState state,
   return absl::OkStatus();
 }
 
-// Adds a step record under the key of a step, or under that of a retired
-// version.
+// Adds a step record under the key of a step or of a retired version.
 absl::Status AddStep(std::string key, const StepRecord& step, Commit* commit) {
   CKPTDB_ASSIGN_OR_RETURN(std::string bytes, EncodeStepRecord(step));
   commit->records.emplace_back(std::move(key), std::move(bytes));
@@ -44,8 +43,8 @@ void SumRanks(Commit* commit) {
       step.raw_bytes += item.raw_bytes;
       if (item.data_version == step.version)
         step.exclusive_bytes += item.stored_bytes;
-      // A borrowed item counts for the step in rows and raw bytes, but was
-      // stored by another version, which becomes a reference.
+      // The step counts the rows and raw bytes of a borrowed item, but another
+      // version stored it and becomes a reference.
       if (item.data_version != step.version)
         references.insert(item.data_version);
     }
@@ -54,10 +53,10 @@ void SumRanks(Commit* commit) {
 }
 
 absl::Status EncodeRecords(Commit* commit) {
-  // The record of a retired step is moved and not dropped, as chains may go
-  // through it. Its state and the state of the new version go into the same
-  // batch as the step records, so that a lost record can be told from a deleted
-  // step.
+  // The record of a retired step moves to another key instead of being deleted,
+  // because chains may pass through it. Its state and the new version's state
+  // are in the same batch as the step records, so that a lost record can be
+  // told from a deleted step.
   for (const StepRecord& retired : commit->retired) {
     CKPTDB_RETURN_IF_ERROR(
         AddAttempt(retired.version, AttemptState::kRetired, commit));
@@ -69,8 +68,8 @@ absl::Status EncodeRecords(Commit* commit) {
   return AddStep(StepKey(version.step), commit->step, commit);
 }
 
-// The keys of records are left out: the caller takes this number three times
-// and adds a fixed overhead.
+// Ignores the keys of records: the caller triples this number and adds a fixed
+// overhead.
 uint64_t BatchBytes(const Commit& commit) {
   uint64_t bytes = commit.inline_bytes;
   for (const std::string& rank : commit.rank_bytes) bytes += rank.size();
@@ -97,8 +96,8 @@ std::string BaseDue(const StepRecord& step,
   }
   const double limit =
       bounds.max_delta_ratio * static_cast<double>(step.base_bytes);
-  // A base of no bytes makes the limit 0: then the first delta with bytes makes
-  // a base due.
+  // A base of 0 bytes makes the limit 0, so the first delta with bytes makes a
+  // new base due.
   if (deltas == 0 || static_cast<double>(step.delta_bytes) <= limit) return "";
   return absl::StrCat("deltas have ", step.delta_bytes,
                       " bytes over a base of ", step.base_bytes,

@@ -16,36 +16,36 @@ namespace ckptdb::internal {
 
 struct Commit {
   StepRecord step;
-  StepRecord parent;  // a version of attempt 0: none
+  StepRecord parent;  // attempt 0 if there is no parent
   std::vector<StepRecord::Rank> ranks;
   std::vector<std::string> rank_bytes;  // `ranks` encoded
   std::vector<std::string> files;       // absolute paths, of all ranks
   std::vector<const internal::StagedRecord*> staged;
   uint64_t inline_bytes = 0;  // of the inline entries of `staged`
-  // Steps that leave in the same batch, and the numbers of those that `step`
-  // does not take the place of.
+  // Steps that the batch retires, and the numbers of those that `step` does not
+  // replace.
   std::vector<StepRecord> retired;
   std::vector<int64_t> removed_steps;
   // Keys and values of the other records: see EncodeRecords.
   std::vector<std::pair<std::string, std::string>> records;
 };
 
-// Fills in what the ranks of the step add up to: its digests, counts and
-// references.
+// Fills in the digests, counts and references that are sums over the step's
+// ranks.
 void SumRanks(Commit* commit);
 
-// Encodes the step record, the states of all attempts concerned and the records
-// that retired steps leave behind. A record that cannot be read again is an
-// error here, before anything is ingested.
+// Encodes the step record, the states of all affected attempts and the records
+// that retired steps leave behind. A record that would not decode again is an
+// error here, before any file is ingested.
 absl::Status EncodeRecords(Commit* commit);
 
-// Returns about how many bytes the entries of the write batch have.
+// Returns the approximate size of the write batch's entries in bytes.
 uint64_t BatchBytes(const Commit& commit);
 
 // Returns the bytes of the items that the step borrows.
 uint64_t ReusedBytes(const Commit& commit);
 
-// Returns why a new base, or a fold, is due; empty when none is.
+// Returns why a new base, or a fold, is due; empty if neither is.
 std::string BaseDue(const StepRecord& step,
                     const StoreOptions::ChainBounds& bounds);
 

@@ -1,5 +1,4 @@
-// The commit of a save and of a fold, and smaller changes of records:
-// docs/design.md, "Save".
+// Commits saves and folds, and changes single records: docs/design.md, "Save".
 #include "ckptdb/db/store/committer.h"
 
 #include <cstddef>
@@ -20,8 +19,8 @@
 namespace ckptdb::internal {
 
 absl::Status Committer::WriteAttempt(const BegunAttempt& begun, bool sync) {
-  // The counter of attempts goes with the attempt in one batch: a crash leaves
-  // both or neither, so that no number is given twice.
+  // The attempt and the attempt counter are in one batch: a crash leaves both
+  // or neither, so no number is used twice.
   CKPTDB_ASSIGN_OR_RETURN(const std::string root, EncodeRootRecord(begun.root));
   CKPTDB_ASSIGN_OR_RETURN(const std::string attempt,
                           EncodeAttemptRecord(begun.attempt));
@@ -37,13 +36,14 @@ absl::Status Committer::WriteAttempt(const BegunAttempt& begun, bool sync) {
 }
 
 absl::Status Committer::CheckDiskSpace(const Commit& commit) const {
-  // An entry goes to the log, to the memory table's file, and to a compaction.
+  // Each entry is written to the log, to the memtable's file and by a
+  // compaction.
   constexpr uint64_t kCopies = 3;
   return folder_->CheckSaveSpace(BatchBytes(commit) * kCopies + kBatchOverhead);
 }
 
-// An exception after the commit point would leave the step on disk and not in
-// memory, so it puts the database out of use.
+// An exception after the commit point would leave the step on disk but not in
+// memory, so it makes the database unusable.
 absl::Status Committer::CommitStep(Commit commit) {
   CKPTDB_RETURN_IF_ERROR(WriteOut(commit));
   return folder_->database().FailOn(CallGuarded(
@@ -52,35 +52,35 @@ absl::Status Committer::CommitStep(Commit commit) {
 
 absl::Status Committer::WriteOut(const Commit& commit) {
   Database& database = folder_->database();
-  // 3b. Ingest: the files of all ranks are in the database, and durable.
+  // 3b. Ingest: the files of all ranks move into the database and are durable.
   if (!commit.files.empty()) {
     // The attempt record may be in the log without a sync (Saves::Save). It
-    // must be durable before the files are: data without an attempt record is
-    // never swept.
+    // must be durable before the files are, because data without an attempt
+    // record is never swept.
     CKPTDB_RETURN_IF_ERROR(database.SyncLog());
     CKPTDB_RETURN_IF_ERROR(database.Ingest(commit.files));
   }
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kIngested));
-  // 3c. The commit point: before it nothing of the step is visible, after it
+  // 3c. The commit point: before it no part of the step is visible, after it
   // all of it is.
   CKPTDB_RETURN_IF_ERROR(WriteCommit(commit));
-  // Memory and disk differ from here until the end.
+  // From here until Acknowledge, memory and disk differ.
   CKPTDB_RETURN_IF_ERROR(
       database.FailOn(folder_->HitCrashPoint(point::kCommitted)));
-  // 3d. Flush: a byte that flips in the log must not take it back.
+  // 3d. Flush: a flipped byte in the log must not undo the commit.
   std::vector<Family> families = {Family::kMeta};
   if (commit.inline_bytes > 0) families.push_back(Family::kInline);
   CKPTDB_RETURN_IF_ERROR(database.Flush(families));
   CKPTDB_RETURN_IF_ERROR(
       database.FailOn(folder_->HitCrashPoint(point::kFlushed)));
-  // The note comes after the flush, as it names the MANIFEST that the flush has
+  // The note follows the flush because it names the MANIFEST that the flush has
   // extended.
   database.NoteWatermark();
   return absl::OkStatus();
 }
 
-// Makes the one batch of the commit and writes it with a sync. RocksDB applies
-// a batch as a whole, so a crash leaves all of it or nothing.
+// Builds the commit's one batch and writes it with a sync. RocksDB applies a
+// batch atomically, so a crash leaves all of it or none.
 absl::Status Committer::WriteCommit(const Commit& commit) {
   constexpr uint64_t kRecordBytes = uint64_t{16} << 10;
   Database& database = folder_->database();
@@ -111,22 +111,22 @@ absl::Status Committer::WriteCommit(const Commit& commit) {
 
 void Committer::Acknowledge(Commit commit) {
   const Version version = commit.step.version;
-  // The next save on top of this one then need not load the records of all
-  // ranks again.
+  // Saves the next save on top of this one from loading all ranks' records
+  // again.
   summaries_->Add(version, commit.ranks);
   catalog_->ApplyCommit(std::move(commit));
-  // The folder is empty by now, as the files were moved; if this fails the
-  // sweep removes it.
+  // The folder is empty because its files were moved; if this fails, the sweep
+  // removes it.
   RemoveTree(folder_->files(), folder_->StagingFolder(version.attempt))
       .IgnoreError();
   folder_->SetSpareAside();
   requests_->Request();
 }
 
-// The three changes go in one batch: the version is a step, or it is retired
-// and has its record under the other key. The batch is synced and not flushed:
-// its data is still there, so a log that loses the batch only brings the step
-// back. The sweep flushes before it removes data.
+// One batch holds the three changes: the version is no longer a step, is
+// retired, and has its record under the other key. It is synced but not
+// flushed: the data still exists, so a log that loses the batch only restores
+// the step. The sweep flushes before it removes data.
 absl::Status Committer::Delete(const StepRecord& record) {
   AttemptRecord attempt;
   attempt.version = record.version;
@@ -145,8 +145,7 @@ absl::Status Committer::Delete(const StepRecord& record) {
   }
   if (status.ok()) status = batch.Delete(meta, StepKey(record.version.step));
   CKPTDB_RETURN_IF_ERROR(FromRocks(status, "retiring a step"));
-  // A deletion must be possible on a full disk, so it may use the space that
-  // was set aside.
+  // Deleting must work on a full disk, so it may use the spare space.
   CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch, Spare::kUse));
   CKPTDB_RETURN_IF_ERROR(folder_->database().Write(&batch, /*sync=*/true));
   catalog_->ApplyDeletion(record);
@@ -154,8 +153,8 @@ absl::Status Committer::Delete(const StepRecord& record) {
   return absl::OkStatus();
 }
 
-// Unlike a deletion this is flushed before it is acknowledged: nothing else
-// would have the flags and metrics if the log lost them.
+// Unlike a deletion this is flushed before it is acknowledged: if the log lost
+// the flags and metrics, no other copy would exist.
 absl::Status Committer::Replace(std::vector<StepRecord> records, Spare spare) {
   rocksdb::ColumnFamilyHandle* const meta =
       folder_->database().family(Family::kMeta);
@@ -172,9 +171,8 @@ absl::Status Committer::Replace(std::vector<StepRecord> records, Spare spare) {
 }
 
 absl::Status Committer::SetUserMetadata(const UserMetadata& metadata) {
-  // The root is taken from the catalog, whose counter of attempts is the
-  // newest. The caller has the turn, so no attempt begins between this and the
-  // write.
+  // The catalog's root has the newest attempt counter. The caller holds
+  // changes(), so no attempt begins between this read and the write.
   RootRecord root =
       catalog_->Read([](const Catalog& records) { return records.root; });
   root.user_metadata = metadata;

@@ -17,12 +17,13 @@
 
 namespace ckptdb::internal {
 
-// Owns the turn to change records: what a change is based on in StepCatalog
-// stays true until the change is there, durably and in memory. A sweep takes no
-// turn; it removes what no record needs.
+// Serializes changes of records. While a caller holds changes(), the state in
+// StepCatalog that its change is based on stays as it is until the change is
+// durable and in memory. A sweep does not take this mutex; it removes only what
+// no record needs.
 //
-// Any thread may call it. The mutex is held over I/O; it is taken after those
-// of PostTaker and Folds, and before that of StepCatalog.
+// Any thread may call it. The mutex is held over I/O; it is acquired after
+// those of PostTaker and Folds, and before that of StepCatalog.
 class Committer {
  public:
   Committer(StoreFolder* folder, StepCatalog* catalog,
@@ -34,26 +35,26 @@ class Committer {
   Committer(const Committer&) = delete;
   Committer& operator=(const Committer&) = delete;
 
-  // The turn. Whoever has it makes one change.
+  // Serializes changes: the holder makes one change.
   Mutex* changes() ABSL_LOCK_RETURNED(changes_) { return &changes_; }
 
   // Writes the records of an attempt that has begun in the catalog.
   absl::Status WriteAttempt(const BegunAttempt& begun, bool sync)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
 
-  // Returns ResourceExhausted unless there is room for CommitStep().
+  // Returns ResourceExhausted unless CommitStep() has enough disk space.
   absl::Status CheckDiskSpace(const Commit& commit) const;
-  // Steps 3b to 3d of a save, and what follows in memory. Before the commit
-  // point an error leaves everything as it was. After it an error puts the
-  // database out of use, as memory and disk differ.
+  // Steps 3b to 3d of a save, then the update of memory. An error before the
+  // commit point leaves everything unchanged. An error after it makes the
+  // database unusable, because memory and disk differ.
   absl::Status CommitStep(Commit commit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
 
-  // Deletes a step; its record stays for the chains that it is in, until the
-  // sweep.
+  // Deletes a step. Its record stays until the sweep, for the chains that
+  // contain it.
   absl::Status Delete(const StepRecord& record)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
-  // Writes the records of steps in place of those that they have, in one batch.
+  // Replaces the records of steps, in one batch.
   absl::Status Replace(std::vector<StepRecord> records, Spare spare)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
   absl::Status SetUserMetadata(const UserMetadata& metadata)

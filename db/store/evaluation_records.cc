@@ -11,7 +11,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Describes a record by its key, which the record itself must repeat.
+// Describes a record by its key, whose fields the record repeats.
 std::string Place(const Version& version, absl::string_view evaluation,
                   uint32_t rank) {
   return absl::StrCat("evaluation \"", evaluation, "\" of ", ToString(version),
@@ -23,8 +23,8 @@ std::string Place(const Version& version, absl::string_view evaluation,
 absl::StatusOr<std::optional<StepRecord::Evaluation>> LoadEvaluation(
     const Database& database, const StepRecord& step,
     absl::string_view evaluation, uint32_t rank) {
-  // The record is of the version that made the state. A fold has another
-  // version and the same state, and keeps the evaluations.
+  // Evaluations are stored under the version that made the state. A fold
+  // changes the version but not the state, and so keeps them.
   const Version& version = StateOf(step);
   const std::string place = Place(version, evaluation, rank);
   const absl::StatusOr<std::string> bytes =
@@ -34,8 +34,8 @@ absl::StatusOr<std::optional<StepRecord::Evaluation>> LoadEvaluation(
   const absl::StatusOr<StepRecord::Evaluation> record =
       DecodeEvaluationRecord(*bytes);
   CKPTDB_RETURN_IF_ERROR(Annotate(record.status(), place));
-  // A valid record under the key of another one would let an evaluation go on
-  // from the wrong place.
+  // A valid record under another record's key would resume an evaluation at the
+  // wrong position.
   const std::string got =
       Place(record->version, record->evaluation, record->rank);
   if (got == place) return *record;
@@ -49,8 +49,8 @@ absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
   CKPTDB_RETURN_IF_ERROR(database.ForEach(
       Family::kMeta, EvaluationKeyPrefix(StateOf(step)),
       [&](absl::string_view key, absl::string_view) -> absl::Status {
-        // The key has the name and the rank, so the values, which may have 8
-        // MiB each, are not decoded.
+        // The key holds the name and the rank, so the values, up to 8 MiB each,
+        // are not decoded.
         CKPTDB_ASSIGN_OR_RETURN(const MetaKey parsed, ParseMetaKey(key));
         stored.push_back({std::string(parsed.name), parsed.rank});
         return absl::OkStatus();

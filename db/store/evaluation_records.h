@@ -1,9 +1,9 @@
 // The records of evaluations in progress, for owners and readers; internal to
 // db/.
 //
-// Their keys have the version that made the state of their step. A fold makes
-// no new state, so they stay; whatever else removes the version removes them,
-// too.
+// Their keys contain the version that made the step's state. A fold makes no
+// new state, so it keeps them; anything else that removes the version removes
+// them, too.
 #ifndef CKPTDB_DB_STORE_EVALUATION_RECORDS_H_
 #define CKPTDB_DB_STORE_EVALUATION_RECORDS_H_
 
@@ -18,8 +18,8 @@
 
 namespace ckptdb::internal {
 
-// Returns nothing when there is no such record. Returns DataLoss for a record
-// that is damaged or does not match its key.
+// Returns nothing if the record does not exist, and DataLoss if it is damaged
+// or does not match its key.
 absl::StatusOr<std::optional<StepRecord::Evaluation>> LoadEvaluation(
     const Database& database, const StepRecord& step,
     absl::string_view evaluation, uint32_t rank);

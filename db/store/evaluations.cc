@@ -14,8 +14,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// Checks the number of ranks and the sizes of their parts, before the turn is
-// taken.
+// Checks the number of ranks and the sizes of their parts before taking
+// Committer::changes().
 absl::Status CheckParts(absl::Span<const StepRecord::Evaluation::Part> ranks) {
   if (ranks.empty() || ranks.size() > kMaxWorldSize) {
     return absl::InvalidArgumentError(
@@ -33,15 +33,15 @@ absl::Status CheckParts(absl::Span<const StepRecord::Evaluation::Part> ranks) {
   return absl::OkStatus();
 }
 
-// Adds the records of all ranks to the batch, in place of those that are there,
-// which may be of more ranks.
+// Adds the records of all ranks to the batch. They replace the existing ones,
+// which may be for more ranks.
 absl::Status PutRecords(rocksdb::ColumnFamilyHandle* meta,
                         StepRecord::Evaluation record,
                         absl::Span<const StepRecord::Evaluation::Part> ranks,
                         ChangeBatch* batch) {
   const std::string all =
       EvaluationKeyPrefix(record.version, record.evaluation);
-  // Within a batch later entries win, so the records that follow survive this
+  // Later entries of a batch win, so the records that follow survive this
   // removal.
   rocksdb::Status status = batch->DeleteRange(meta, all, PrefixEnd(all));
   for (uint32_t rank = 0; rank < record.world_size; ++rank) {
@@ -64,8 +64,9 @@ absl::Status Evaluations::Save(
   CKPTDB_RETURN_IF_ERROR(CheckName("evaluation", evaluation));
   CKPTDB_RETURN_IF_ERROR(CheckName("metrics group", group));
   CKPTDB_RETURN_IF_ERROR(CheckParts(ranks));
-  // The turn keeps the step from being overwritten between the look-up and the
-  // write: the records would belong to a version that is no step.
+  // Holding changes() keeps the step from being overwritten between the lookup
+  // and the write, which would attach the records to a version that is not a
+  // step.
   const MutexLock turn(committer_->changes());
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord found, catalog_->FindStep(step));
   StepRecord::Evaluation record;
@@ -76,18 +77,18 @@ absl::Status Evaluations::Save(
   ChangeBatch batch;
   CKPTDB_RETURN_IF_ERROR(PutRecords(folder_->database().family(Family::kMeta),
                                     std::move(record), ranks, &batch));
-  // Written twice: to the write-ahead log and to an SST file.
+  // Each byte is written twice: to the write-ahead log and to an SST file.
   CKPTDB_RETURN_IF_ERROR(
       folder_->CheckSaveSpace(2 * batch.bytes() + kBatchOverhead));
-  // One batch for all ranks, flushed before it is acknowledged: an evaluation
-  // goes on from one moment on all ranks, and a damaged log does not lose it.
+  // All ranks are in one batch, flushed before it is acknowledged: an
+  // evaluation resumes at the same position on all ranks, and a damaged log
+  // does not lose it.
   return folder_->WriteDurably(&batch);
 }
 
 absl::StatusOr<std::optional<StepRecord::Evaluation>> Evaluations::Find(
     int64_t step, absl::string_view evaluation, uint32_t rank) {
-  // The record is read without a lock; the hold keeps a sweep from removing it
-  // meanwhile.
+  // The record is read without a lock; the hold keeps a sweep from removing it.
   CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, catalog_->HoldStep(step));
   return LoadEvaluation(folder_->database(), held.record, evaluation, rank);
 }
@@ -104,7 +105,7 @@ absl::Status Evaluations::Delete(absl::Span<const int64_t> steps) {
   ChangeBatch batch;
   for (const int64_t step : steps) {
     const absl::StatusOr<StepRecord> record = catalog_->FindStep(step);
-    if (!record.ok()) continue;  // they went with it
+    if (!record.ok()) continue;  // deleted with the step
     CKPTDB_ASSIGN_OR_RETURN(const auto stored,
                             ListEvaluations(database, *record));
     if (stored.empty()) continue;

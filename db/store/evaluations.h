@@ -1,4 +1,4 @@
-// Evaluations of steps, as the owner changes them; internal to db/.
+// Saves, reads and deletes evaluations of steps for the owner; internal to db/.
 #ifndef CKPTDB_DB_STORE_EVALUATIONS_H_
 #define CKPTDB_DB_STORE_EVALUATIONS_H_
 
@@ -17,9 +17,9 @@
 
 namespace ckptdb::internal {
 
-// The calls of Store of the same names, which say what they return. Changes
-// take the turn of Committer, so that their step stays meanwhile; the others
-// hold it. Has no state; any thread may call it.
+// Implements the Store calls of the same names; see their contracts there.
+// Calls that change records take Committer::changes(), so that their step
+// stays; the others hold the step. Stateless; any thread may call it.
 class Evaluations {
  public:
   Evaluations(StoreFolder* folder, StepCatalog* catalog, Committer* committer)

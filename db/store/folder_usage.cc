@@ -16,8 +16,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// The small files in the store's own folder, with those of them that
-// ReplaceFile had not renamed when the process died.
+// The small files in the store's top folder, and temporary ones that a process
+// left when it died in ReplaceFile.
 bool IsNote(absl::string_view name) {
   return name == "LOCK" || name == "OWNER" || name == "WATERMARK" ||
          (IsTemporaryName(name) && (absl::StartsWith(name, "OWNER.") ||
@@ -30,8 +30,8 @@ class FolderMeasurer {
                  Usage* usage)
       : is_in_progress_(is_in_progress), usage_(usage) {}
 
-  // Adds an entry to the sum and to one category. An entry that cannot be
-  // looked at is reported and has no bytes.
+  // Adds an entry to the total and to one category. An entry that cannot be
+  // read is reported and counts no bytes.
   void Add(const std::string& path, const absl::StatusOr<Entry>& entry) {
     if (!entry.ok()) {
       usage_->unswept.push_back(
@@ -39,7 +39,7 @@ class FolderMeasurer {
       return;
     }
     uint64_t bytes = entry->kind == EntryKind::kFile ? entry->bytes : 0;
-    // A file that is moved into the database has both names for a while.
+    // A file has two names while it is moved into the database.
     if (entry->links > 1 &&
         !counted_.emplace(entry->device, entry->inode).second) {
       bytes = 0;
@@ -49,7 +49,8 @@ class FolderMeasurer {
   }
 
  private:
-  // Paths come folder by folder. What is below a foreign folder is foreign too.
+  // Paths arrive folder by folder. Everything below a foreign folder is
+  // foreign.
   uint64_t* Category(const std::string& path, const Entry& entry) {
     if (!foreign_.empty() && absl::StartsWith(path, foreign_)) {
       return &usage_->foreign_bytes;

@@ -12,8 +12,8 @@
 
 namespace ckptdb::internal {
 
-// Fills in Usage::disk_bytes, what it consists of, and Usage::unswept.
-// `is_in_progress` tells whether a save or a fold still needs the staging
+// Fills in Usage::disk_bytes, its breakdown and Usage::unswept.
+// `is_in_progress` returns whether a save or a fold still needs the staging
 // folder of an attempt.
 void MeasureFolder(rocksdb::FileSystem* files, const std::string& store,
                    const std::function<bool(uint32_t attempt)>& is_in_progress,

@@ -19,7 +19,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Makes the step that was folded of the step as it was: the same one, under
+// Turns the original step record into the folded one: the same step under
 // `version`, with base runs for all its tables.
 absl::Status FillFolded(const Version& version, Commit* commit) {
   StepRecord& step = commit->step;
@@ -48,8 +48,8 @@ absl::Status FillFolded(const Version& version, Commit* commit) {
 absl::StatusOr<Store::FoldResult> Folds::Fold(int64_t step,
                                               const FoldOptions& options) {
   CKPTDB_RETURN_IF_ERROR(CheckThreads("FoldOptions::threads", options.threads));
-  // One fold at a time, as StepCatalog keeps one attempt of a fold from the
-  // sweep.
+  // One fold at a time, because StepCatalog protects only one folding attempt
+  // from the sweep.
   const MutexLock lock(&mutex_);
   CKPTDB_ASSIGN_OR_RETURN(HeldChain held,
                           catalog_->HoldChain(step, HeldBy::kCall));
@@ -58,7 +58,7 @@ absl::StatusOr<Store::FoldResult> Folds::Fold(int64_t step,
       const auto reader,
       StepReader::Impl::Load(&folder_->database(), std::move(held.chain),
                              std::move(held.hold), &opened));
-  // A full step has base runs only, so there is nothing to fold.
+  // A full step has only base runs, so nothing remains to fold.
   if (opened->record().kind == StepRecord::Kind::kFull) {
     Store::FoldResult result;
     result.version = opened->record().version;
@@ -66,15 +66,15 @@ absl::StatusOr<Store::FoldResult> Folds::Fold(int64_t step,
   }
   absl::StatusOr<Store::FoldResult> result = FoldOpened(*opened, options);
   if (result.ok() || absl::IsCancelled(result.status())) return result;
-  // The error may come from the deletion or the overwriting of the step. What
-  // was staged is garbage then, so a sweep is asked for.
+  // The error may be due to the step's deletion or overwriting. The staged
+  // files are then garbage, so a sweep is requested.
   const absl::Status still = CheckStillStep(opened->record().version);
   if (still.ok()) return result;
   requests_->Request();
   return still;
 }
 
-// Returns Aborted if it is no longer a step, which explains any other error.
+// Returns Aborted if the step no longer exists, which explains any other error.
 absl::Status Folds::CheckStillStep(const Version& version) const {
   const bool still = catalog_->Read([&](const Catalog& records) {
     const auto now = records.steps.find(version.step);
@@ -88,8 +88,7 @@ absl::Status Folds::CheckStillStep(const Version& version) const {
 
 absl::StatusOr<Store::FoldResult> Folds::FoldOpened(
     const StepReader::Impl& step, const FoldOptions& options) {
-  // Its files are not swept before it has stopped writing, even if its step is
-  // deleted meanwhile.
+  // The files are not swept while the fold writes, even if the step is deleted.
   const std::shared_ptr<void> writing(nullptr,
                                       [this](void*) { catalog_->EndFold(); });
   CKPTDB_ASSIGN_OR_RETURN(const Version version, BeginFold(step.record()));
@@ -103,28 +102,27 @@ absl::StatusOr<Store::FoldResult> Folds::FoldOpened(
   return PublishFold(step.record().version, version, parts);
 }
 
-// Takes the attempt of the fold: that of an interrupted one, or a new one,
-// whose record is durable before its first file. Files that may be in the
-// database already are read before the catalog is asked which attempt can be
-// resumed.
+// Takes the attempt of an interrupted fold, or a new one, whose record is
+// durable before its first file. The versions with ingested files are read
+// before the catalog decides which attempt can be resumed.
 absl::StatusOr<Version> Folds::BeginFold(const StepRecord& step) {
   const MutexLock turn(committer_->changes());
   CKPTDB_RETURN_IF_ERROR(folder_->database().status());
-  // The result has at most the rows of all runs of the chain.
+  // The result has at most as many rows as all runs of the chain.
   CKPTDB_RETURN_IF_ERROR(folder_->CheckSaveSpace(
       step.base_bytes + step.delta_bytes + kBatchOverhead));
   const std::map<Version, uint64_t> ingested = BulkBytes(folder_->database());
   const BegunAttempt begun =
       catalog_->BeginFold(step, folder_->NowMicros(), ingested);
-  // The record is written also where an interrupted fold goes on: its attempt
-  // was listed before the record was written, and that may have failed.
+  // The record is written also when resuming: the attempt was listed before its
+  // record was written, and that write may have failed.
   CKPTDB_RETURN_IF_ERROR(committer_->WriteAttempt(begun, /*sync=*/true));
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kBegun));
   return begun.attempt.version;
 }
 
-// Direct writes are tried out in the staging folder itself, as only the file
-// system knows whether it takes them.
+// Direct writes are tried in the staging folder, because only its file system
+// knows whether it supports them.
 absl::StatusOr<FoldTarget> Folds::MakeTarget(const Version& version) const {
   FoldTarget target;
   target.version = version;
@@ -143,16 +141,15 @@ absl::StatusOr<FoldTarget> Folds::MakeTarget(const Version& version) const {
 absl::StatusOr<Store::FoldResult> Folds::PublishFold(const Version& from,
                                                      const Version& to,
                                                      const FoldParts& parts) {
-  // The turn was given up while the rows were merged, so that saves go on
-  // beside a fold.
+  // The merge did not hold changes(), so that saves could proceed.
   const MutexLock turn(committer_->changes());
   CKPTDB_RETURN_IF_ERROR(folder_->database().status());
   // The step may have been deleted or overwritten since the merge began. From
-  // here on the turn keeps it as it is.
+  // here on changes() keeps it as it is.
   CKPTDB_RETURN_IF_ERROR(CheckStillStep(from));
   Commit commit;
-  // The record is read anew, as flags and metrics may have changed while the
-  // rows were merged.
+  // The record is read again, because flags and metrics may have changed during
+  // the merge.
   CKPTDB_ASSIGN_OR_RETURN(commit.step, catalog_->FindStep(from.step));
   commit.retired.push_back(commit.step);
   commit.ranks = parts.Ranks();
@@ -173,7 +170,7 @@ absl::StatusOr<Store::FoldResult> Folds::PublishFold(const Version& from,
 }
 
 absl::Status Folds::FoldNewest(const std::function<bool()>& cancelled) {
-  // Only the newest step is folded: each later save extends its chain.
+  // Only the newest step is folded, because each later save extends its chain.
   const StoreOptions::ChainBounds& bounds = folder_->options().fold_bounds;
   const std::optional<int64_t> due =
       catalog_->Read([&](const Catalog& records) -> std::optional<int64_t> {
@@ -185,8 +182,7 @@ absl::Status Folds::FoldNewest(const std::function<bool()>& cancelled) {
   FoldOptions options;
   options.cancelled = cancelled;
   absl::Status status = Fold(*due, options).status();
-  // The step was deleted meanwhile, or the store is closing: the next fold goes
-  // on.
+  // The step was deleted, or the store is closing; the next fold resumes.
   if (absl::IsAborted(status) || absl::IsCancelled(status) ||
       absl::IsNotFound(status)) {
     return absl::OkStatus();

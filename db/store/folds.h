@@ -1,5 +1,5 @@
-// Folding: the chain of a step becomes base runs of the same step, under an
-// attempt of its own: see "Folding" in docs/design.md. Internal to db/.
+// Folding rewrites the chain of a step as base runs of the same step, under a
+// separate attempt: see "Folding" in docs/design.md. Internal to db/.
 #ifndef CKPTDB_DB_STORE_FOLDS_H_
 #define CKPTDB_DB_STORE_FOLDS_H_
 
@@ -21,9 +21,9 @@
 
 namespace ckptdb::internal {
 
-// Folds one step at a time, while saves go on. Any thread may call it; the
-// background thread folds the newest step. The mutex is held as long as a fold
-// takes, and taken before all others of the store.
+// Folds one step at a time while saves proceed. Any thread may call it; the
+// background thread folds the newest step. The mutex is held for the whole fold
+// and acquired before all others of the store.
 class Folds {
  public:
   Folds(StoreFolder* folder, StepCatalog* catalog, Committer* committer,
@@ -39,8 +39,8 @@ class Folds {
   absl::StatusOr<Store::FoldResult> Fold(int64_t step,
                                          const FoldOptions& options);
 
-  // Folds the newest step if its chain is over StoreOptions::fold_bounds. What
-  // ends the fold because of other calls is no error.
+  // Folds the newest step if its chain exceeds StoreOptions::fold_bounds. A
+  // fold that another call ends is not an error.
   absl::Status FoldNewest(const std::function<bool()>& cancelled);
 
  private:

@@ -17,8 +17,8 @@ namespace {
 
 using Reason = Usage::Held::Reason;
 
-// Small saves share files, so that their bytes can only be estimated from the
-// index of these files and from the memtables.
+// Small saves share files, so their bytes are estimated from the indexes of
+// these files and from the memtables.
 uint64_t InlineBytes(const Database& database, const Version& version) {
   const std::string begin = VersionPrefix(version);
   const std::string end = VersionEnd(version);
@@ -27,7 +27,7 @@ uint64_t InlineBytes(const Database& database, const Version& version) {
   rocksdb::SizeApproximationOptions options;
   options.include_memtables = true;
   options.include_files = true;
-  // An estimate that cannot be made is an estimate of nothing.
+  // If RocksDB cannot estimate, this returns 0.
   database
       .Guarded([&] {
         return database.rocks()->GetApproximateSizes(
@@ -37,11 +37,11 @@ uint64_t InlineBytes(const Database& database, const Version& version) {
   return bytes;
 }
 
-// Adds up by name. Steps are added first, then what they borrow.
+// Sums usage by item name. Add steps first, then the items they borrow.
 class NameUsages {
  public:
   void AddStep(const std::vector<StepRecord::Rank>& ranks) {
-    // A name counts once for each step that stored it, on however many ranks.
+    // A name counts once for each step that stored it, on any number of ranks.
     std::set<Usage::Name*> stored;
     for (const StepRecord::Rank& rank : ranks) {
       for (const Item& item : rank.items) {
@@ -56,7 +56,8 @@ class NameUsages {
     }
     for (Usage::Name* const usage : stored) ++usage->step_count;
   }
-  // Adds an item of a version that is not a step, once for all that borrow it.
+  // Adds an item of a version that is not a step, once for all steps that
+  // borrow it.
   void AddKept(const BorrowedItem& item) {
     if (!kept_.insert(item.prefix).second) return;
     Find(item.kind, item.name)->referenced_bytes += item.stored_bytes;
@@ -95,9 +96,9 @@ class Measurer {
         in_progress_(in_progress),
         options_(options) {}
 
-  // The steps come first: what they refer to decides how the other versions are
-  // held. The folder is measured last, outside of all locks; files may come and
-  // go meanwhile.
+  // Steps are measured first, because their references decide how the other
+  // versions are held. The folder is measured last, without locks; files may
+  // appear and disappear meanwhile.
   absl::StatusOr<Usage> Run(int64_t now_micros) {
     CKPTDB_RETURN_IF_ERROR(AddSteps());
     CKPTDB_ASSIGN_OR_RETURN(
@@ -120,8 +121,8 @@ class Measurer {
  private:
   absl::Status AddSteps() {
     for (const auto& [step, record] : catalog_.steps) {
-      // All steps are known before the first is added, as a trainer that went
-      // back may borrow from a step with a higher number.
+      // All steps must be known before the first is added: after a rollback a
+      // step may borrow from a step with a higher number.
       own_.insert(record.version);
     }
     for (const auto& [step, record] : catalog_.steps) {
@@ -137,8 +138,8 @@ class Measurer {
     const std::vector<Version> needed = VersionsOf(record);
     referenced_.insert(needed.begin(), needed.end());
     if (options_.by_name) CKPTDB_RETURN_IF_ERROR(AddNames(record));
-    // A step that needs itself alone borrows nothing, and its rank records need
-    // not be read.
+    // A step that needs only its own version borrows nothing, so its rank
+    // records need not be read.
     if (needed.size() == 1) return absl::OkStatus();
     CKPTDB_ASSIGN_OR_RETURN(const Borrower borrower,
                             FindBorrower(catalog_, record));
@@ -165,7 +166,8 @@ class Measurer {
     return absl::OkStatus();
   }
 
-  // Keeps the records, as every step of a chain asks for those of the chain.
+  // Caches the records, because every step of a chain needs those of the whole
+  // chain.
   absl::StatusOr<RankRecords> FindRanks(const StepRecord& step) {
     RankRecords& ranks = ranks_[step.version];
     if (ranks == nullptr) {
@@ -184,18 +186,18 @@ class Measurer {
       const uint64_t bytes = bulk[version];
       bulk.erase(version);
       if (own_.contains(version)) continue;
-      // A version that is no step still has its bytes, and a reason why they
+      // A version that is not a step still holds bytes, and a reason why they
       // are not free yet.
       usage_.held_versions.push_back(
           {version, ReasonOf(record), bytes + InlineBytes(database_, version)});
     }
     for (const auto& [version, bytes] : bulk) {
-      // What is left has no attempt record.
+      // The rest have no attempt record.
       usage_.held_versions.push_back({version, Reason::kQuarantined, bytes});
     }
   }
 
-  // A save that was begun after the catalog was taken is in progress as well.
+  // A save that began after the catalog was copied is in progress, too.
   bool IsInProgress(uint32_t attempt) const {
     if (attempt >= catalog_.root.next_attempt) return true;
     const auto found = catalog_.attempts.find(attempt);
@@ -203,8 +205,8 @@ class Measurer {
            ReasonOf(found->second) == Reason::kInProgress;
   }
 
-  // What is referenced or leased stays whatever its state, and a committed
-  // attempt that nothing reaches is kept for a person to look at.
+  // Referenced and leased versions stay regardless of their state. A committed
+  // attempt that nothing references is kept for manual inspection.
   Reason ReasonOf(const AttemptRecord& record) const {
     if (referenced_.contains(record.version)) return Reason::kReferenced;
     if (leased_.contains(record.version)) return Reason::kLeased;
@@ -232,8 +234,7 @@ class Measurer {
 
 std::map<Version, uint64_t> BulkBytes(const Database& database) {
   std::map<Version, uint64_t> bytes;
-  // No file has data of two versions, so the first key of a file tells whose it
-  // is.
+  // A file holds data of one version only, so its first key names the version.
   for (const rocksdb::LiveFileMetaData& file :
        database.FilesOf(Family::kBulk)) {
     const absl::StatusOr<Version> version =

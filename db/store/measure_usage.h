@@ -15,14 +15,14 @@
 
 namespace ckptdb::internal {
 
-// Returns the bytes of the data files of each version that has some. They are
-// known to RocksDB: nothing is read.
+// Returns the bytes of data files by version. RocksDB knows them: this reads no
+// files.
 std::map<Version, uint64_t> BulkBytes(const Database& database);
 
 // Measures the folder and the database of a store, whose records are `catalog`.
-// `in_progress` has the attempts of saves and folds in progress. It is null for
-// a reader, which does not know: every attempt that has begun counts as one
-// then.
+// `in_progress` lists the attempts of saves and folds in progress. A reader
+// does not know them and passes null: every attempt that has begun then counts
+// as in progress.
 absl::StatusOr<Usage> MeasureUsage(const Database& database,
                                    const std::string& store,
                                    const Catalog& catalog, int64_t now_micros,

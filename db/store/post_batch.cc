@@ -6,7 +6,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Posts can only make the metrics of a record grow.
+// Posts can only grow the metrics of a record.
 uint64_t MetricBytes(const Metrics& metrics) {
   uint64_t bytes = 0;
   for (const auto& [name, value] : metrics) {

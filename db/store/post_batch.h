@@ -1,5 +1,5 @@
-// The changes of records that posts ask for, to be written at once; internal to
-// db/.
+// Collects the record changes that posts request, to write them at once;
+// internal to db/.
 #ifndef CKPTDB_DB_STORE_POST_BATCH_H_
 #define CKPTDB_DB_STORE_POST_BATCH_H_
 
@@ -17,8 +17,8 @@
 
 namespace ckptdb::internal {
 
-// Used by one thread, which has the turn of Committer: the records in the
-// catalog stay as they are.
+// Used by one thread, which holds Committer::changes(), so the records in the
+// catalog do not change meanwhile.
 class PostBatch {
  public:
   PostBatch(std::string store_uuid, const StepCatalog& catalog)
@@ -26,13 +26,13 @@ class PostBatch {
   PostBatch(const PostBatch&) = delete;
   PostBatch& operator=(const PostBatch&) = delete;
 
-  // Applies a post after those before it. Returns NotFound and InvalidArgument
+  // Applies a post after those before it. Returns NotFound or InvalidArgument
   // for a post that can never be applied.
   absl::Status Apply(const Post& post);
-  // Returns whether the records are so large that the others should wait.
+  // Returns whether the records are so large that further posts should wait.
   bool full() const;
-  // Returns the records that are not as they were. Posts that are applied again
-  // after a crash change nothing.
+  // Returns the changed records. Posts that are applied again after a crash
+  // change nothing.
   std::vector<StepRecord> TakeChanged();
 
  private:

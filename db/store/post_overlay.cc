@@ -8,7 +8,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// A NaN is no other value than a NaN.
+// Two NaNs count as equal.
 bool IsSame(double a, double b) {
   return a == b || (std::isnan(a) && std::isnan(b));
 }
@@ -51,7 +51,7 @@ std::map<int64_t, OverlaidStep> OverlayPosts(const std::vector<Post>& posts,
     StepRecord* const record =
         &overlaid.try_emplace(step->first, OverlaidStep{step->second, {}})
              .first->second.record;
-    // The owner skips what cannot be applied.
+    // The owner skips posts that cannot be applied.
     ApplyPost(post, store_uuid, record).IgnoreError();
   }
   for (auto& [step, one] : overlaid) {

@@ -1,5 +1,4 @@
-// Posts that the owner has not taken in yet, as a reader shows them; internal
-// to db/.
+// Shows a reader the posts that the owner has not taken yet; internal to db/.
 #ifndef CKPTDB_DB_STORE_POST_OVERLAY_H_
 #define CKPTDB_DB_STORE_POST_OVERLAY_H_
 
@@ -18,12 +17,12 @@
 
 namespace ckptdb::internal {
 
-// The posts in a store's folder, of which each is read once. Used by one thread
-// at a time.
+// The posts in a store's folder. Reads each once. Used by one thread at a time.
 class WaitingPosts {
  public:
-  // Lists the folder again, and returns whether other posts are in it. A folder
-  // that cannot be listed has none, as many readers may not.
+  // Lists the folder again, and returns whether its posts have changed. A
+  // folder that cannot be listed counts as empty, because many readers lack the
+  // permission.
   bool Refresh(rocksdb::FileSystem* files, const std::string& store);
   // Sorted by the time of posting.
   const std::vector<Post>& posts() const { return posts_; }
@@ -33,14 +32,14 @@ class WaitingPosts {
   std::vector<Post> posts_;
 };
 
-// A step as it will be when the owner has taken in what waits.
+// A step as it will be once the owner has taken the waiting posts.
 struct OverlaidStep {
   StepRecord record;
   Reader::Posted posted;
 };
 
-// Returns the steps that the posts change. Posts that the owner will skip
-// change none.
+// Returns the steps that the posts change, without the posts that the owner
+// will skip.
 std::map<int64_t, OverlaidStep> OverlayPosts(const std::vector<Post>& posts,
                                              absl::string_view store_uuid,
                                              const Catalog& catalog);

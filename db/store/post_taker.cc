@@ -11,10 +11,10 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns whether a file that could not be read may be a post all the same. The
-// damaged, the foreign and the too large will not become readable. What could
-// not be read for another reason stays for the next look.
-bool MayPass(const absl::Status& error) {
+// Returns whether a file that could not be read may still be a valid post.
+// Damaged, foreign and oversized files never become readable. Files that failed
+// for another reason stay for the next call.
+bool MayBecomeReadable(const absl::Status& error) {
   return !absl::IsDataLoss(error) && !absl::IsFailedPrecondition(error) &&
          !absl::IsPermissionDenied(error);
 }
@@ -40,8 +40,8 @@ absl::Status PostTaker::TakePosts() {
   return taken;
 }
 
-// Posts are removed after the changes are durable. A crash between the two
-// leaves posts to be applied again, which changes nothing.
+// Posts are removed once the changes are durable. After a crash between the two
+// they are applied again, which changes nothing.
 absl::Status PostTaker::Take(std::vector<Post> posts) {
   std::vector<size_t> rounds;
   {
@@ -64,7 +64,7 @@ std::vector<Post> PostTaker::TakeReadable(std::vector<FoundPost> found) {
   for (FoundPost& each : found) {
     if (each.post.ok()) {
       posts.push_back(*std::move(each.post));
-    } else if (MayPass(each.post.status())) {
+    } else if (MayBecomeReadable(each.post.status())) {
       Skip(absl::StrCat("posts/", each.name), each.post.status().message());
     } else {
       Discard(each.name, each.post.status());
@@ -105,7 +105,7 @@ absl::Status PostTaker::Remove(const std::vector<Post>& posts,
       if (rounds[i] != round) continue;
       const absl::Status removed =
           RemovePost(folder_->files(), folder_->path(), posts[i].uuid);
-      // Posts of later rounds stay until this one is gone.
+      // Posts of later rounds stay until this one is removed.
       CKPTDB_RETURN_IF_ERROR(removed);
     }
     CKPTDB_RETURN_IF_ERROR(SyncPosts(folder_->files(), folder_->path()));
@@ -117,8 +117,8 @@ void PostTaker::Skip(const std::string& path, absl::string_view reason) {
   for (const Usage::SkippedEntry& other : skipped_) {
     if (other.path == path && other.reason == reason) return;
   }
-  // The oldest goes, so that a folder full of foreign files takes a bounded
-  // amount of memory.
+  // Drops the oldest entry to bound the memory for a folder full of foreign
+  // files.
   if (skipped_.size() == kMaxSkipped) skipped_.erase(skipped_.begin());
   skipped_.push_back({path, std::string(reason)});
 }

@@ -1,5 +1,5 @@
-// Takes the posts of readers into the owner's store: see "Posts" in
-// docs/design.md. Internal to db/.
+// Takes readers' posts into the owner's store: see "Posts" in docs/design.md.
+// Internal to db/.
 #ifndef CKPTDB_DB_STORE_POST_TAKER_H_
 #define CKPTDB_DB_STORE_POST_TAKER_H_
 
@@ -20,9 +20,9 @@
 
 namespace ckptdb::internal {
 
-// Takes posts in, one look at the folder at a time, and remembers what it has
-// skipped. Any thread may call it. The mutex is held over I/O, and taken
-// before that of Committer.
+// Takes the posts in the folder and remembers those that it has skipped. Any
+// thread may call it. The mutex is held over I/O, and acquired before that of
+// Committer.
 class PostTaker {
  public:
   PostTaker(StoreFolder* folder, StepCatalog* catalog, Committer* committer)
@@ -32,29 +32,28 @@ class PostTaker {
 
   // See Store::TakePosts.
   absl::Status TakePosts();
-  // The newest kMaxSkipped posts that were skipped.
+  // Returns the newest kMaxSkipped posts that were skipped.
   std::vector<Usage::SkippedEntry> skipped() const;
 
  private:
   static constexpr size_t kMaxSkipped = 100;
 
-  // Returns those of the posts that can be read, and discards those that never
-  // will be.
+  // Returns the readable posts, and discards those that can never be read.
   std::vector<Post> TakeReadable(std::vector<FoundPost> found)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Writes what the posts ask for, in one batch, and removes their files. Those
-  // beyond the limits of a look stay.
+  // Writes the changes that the posts request, in one batch, and removes their
+  // files. Posts beyond the limits of one call stay.
   absl::Status Take(std::vector<Post> posts)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Discards posts that can never be applied: their step is gone or was
+  // Discards posts that can never be applied: their step was deleted or
   // overwritten, or would have too many metrics.
   void DropUseless(std::vector<Post>* posts)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Removes the files of the posts, those of the highest round first.
+  // Removes the posts' files, those of the highest round first.
   absl::Status Remove(const std::vector<Post>& posts,
                       const std::vector<size_t>& rounds)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Removes a post that is of no use.
+  // Removes a useless post.
   void Discard(const std::string& name, const absl::Status& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Skip(const std::string& path, absl::string_view reason)

@@ -38,7 +38,7 @@ namespace {
 
 using internal::Annotate;
 
-// The number of tries to open a step that the owner overwrites meanwhile.
+// Attempts to open a step that the owner keeps overwriting.
 constexpr int kSecureTries = 5;
 
 }  // namespace
@@ -52,12 +52,12 @@ class Reader::Impl {
   const std::string& uuid() const { return uuid_; }
   const internal::HomeProcess& home() const { return home_; }
 
-  // Does what Refresh does, and waits while the store is being created.
+  // Like Refresh, but waits while the store is being created.
   absl::Status OpenFirst();
   absl::StatusOr<bool> IsBegun() const;
   absl::Status Refresh();
-  // The pointer is copied under the lock and used after it: a refresh replaces
-  // the database, and calls that have the old one keep it open.
+  // Copies the pointer under the lock for use without it: a refresh replaces
+  // the database, and calls that use the old one keep it open.
   std::vector<std::string> BadFiles() const {
     const auto opened = database();
     return {opened->corrupt_tables().begin(), opened->corrupt_tables().end()};
@@ -121,7 +121,7 @@ class Reader::Impl {
     return database_;
   }
 
-  // Puts what is posted for a step into its record.
+  // Applies the waiting posts for a step to its record.
   void Overlay(StepRecord* record) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto found = overlaid_.find(record->version.step);
     if (found != overlaid_.end()) *record = found->second.record;
@@ -135,12 +135,12 @@ class Reader::Impl {
       const std::shared_ptr<const internal::Database>& before,
       internal::Catalog* catalog) ABSL_EXCLUSIVE_LOCKS_REQUIRED(refresh_mutex_);
 
-  // A step and the database that its record is of: a refresh changes both.
+  // A step and the database that contains its record: a refresh replaces both.
   struct FoundStep {
     StepRecord record;
     std::shared_ptr<const internal::Database> database;
   };
-  // Both are taken under one lock, so that the record is one of that database.
+  // Both are read under one lock, so that the record is from that database.
   absl::StatusOr<FoundStep> FindWithDatabase(int64_t step) const {
     const internal::MutexLock lock(&mutex_);
     CKPTDB_ASSIGN_OR_RETURN(StepRecord record,
@@ -175,13 +175,13 @@ class Reader::Impl {
   const std::shared_ptr<internal::Environment> environment_;
   std::string uuid_;
 
-  // This is held while the next database is opened, and taken before `mutex_`.
+  // Held while the next database is opened; acquired before `mutex_`.
   internal::Mutex refresh_mutex_;
   internal::WaitingPosts waiting_ ABSL_GUARDED_BY(refresh_mutex_);
   mutable internal::Mutex mutex_;
   std::shared_ptr<const internal::Database> database_ ABSL_GUARDED_BY(mutex_);
   internal::Catalog catalog_ ABSL_GUARDED_BY(mutex_);
-  // The steps for which something is posted.
+  // The steps that have waiting posts.
   std::map<int64_t, internal::OverlaidStep> overlaid_ ABSL_GUARDED_BY(mutex_);
   int64_t last_post_micros_ ABSL_GUARDED_BY(mutex_) = 0;
 
@@ -198,12 +198,13 @@ absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
                                 ReaderOptions::LeaseMode::kNone));
   if (options.lease_ms <= 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("lease of ", options.lease_ms, " ms is not above 0"));
+        absl::StrCat("ReaderOptions::lease_ms is ", options.lease_ms,
+                     "; it must be above 0"));
   }
   if (options.lease_ms > kMaxLeaseMs) {
     return absl::InvalidArgumentError(
-        absl::StrCat("lease of ", options.lease_ms,
-                     " ms is too long; the limit is ", kMaxLeaseMs, " ms"));
+        absl::StrCat("ReaderOptions::lease_ms is ", options.lease_ms,
+                     "; the limit is ", kMaxLeaseMs));
   }
   std::unique_ptr<Impl> impl(new Impl(resolved, options));
   CKPTDB_RETURN_IF_ERROR(impl->OpenFirst());
@@ -211,8 +212,8 @@ absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
   return impl;
 }
 
-// Returns whether a store is being created: LOCK is its first file. A folder of
-// RocksDB has a LOCK, too, and a CURRENT beside it.
+// Returns whether a store is being created: LOCK is its first file. A RocksDB
+// folder has a LOCK, too, but also a CURRENT.
 absl::StatusOr<bool> Reader::Impl::IsBegun() const {
   rocksdb::FileSystem* const files = environment_->file_system().get();
   CKPTDB_ASSIGN_OR_RETURN(const bool lock,
@@ -223,8 +224,8 @@ absl::StatusOr<bool> Reader::Impl::IsBegun() const {
   return !current;
 }
 
-// A store is created within some tens of milliseconds. Until it is complete, it
-// is not found.
+// Creating a store takes some tens of milliseconds. Until it is complete,
+// opening returns NotFound.
 absl::Status Reader::Impl::OpenFirst() {
   constexpr int kTries = 200;
   constexpr auto kPause = std::chrono::milliseconds(10);
@@ -248,14 +249,14 @@ absl::Status Reader::Impl::OpenFirst() {
 
 absl::Status Reader::Impl::Refresh() {
   const internal::MutexLock refresh(&refresh_mutex_);
-  // The posts are read first: one that the owner takes in meanwhile is then
-  // seen twice, and not missed.
+  // Posts are read first: a post that the owner takes meanwhile is then seen
+  // twice instead of never.
   const bool posted = waiting_.Refresh(leases_.files(), path_);
-  // Opening takes a while, so it is done under the mutex of refreshes alone;
-  // calls go on with the database before.
+  // Opening takes a while, so it holds only the mutex of refreshes; calls
+  // proceed with the old database.
   const std::shared_ptr<const internal::Database> before = database();
-  // An error of this look is no reason to fail: the opening that follows says
-  // what is wrong.
+  // An error here is no reason to fail: if something is wrong, opening the
+  // database below reports it.
   const bool current = before != nullptr && before->IsCurrent().value_or(false);
   if (current && !posted) return absl::OkStatus();
   std::shared_ptr<const internal::Database> newer = before;
@@ -270,15 +271,15 @@ absl::Status Reader::Impl::Refresh() {
   return absl::OkStatus();
 }
 
-// Opens the database as the owner has it now, and reads its records.
+// Opens the owner's current database and reads its records.
 absl::StatusOr<std::shared_ptr<const internal::Database>>
 Reader::Impl::OpenNewer(const std::shared_ptr<const internal::Database>& before,
                         internal::Catalog* catalog) {
   absl::StatusOr<std::shared_ptr<const internal::Database>> opened =
       internal::Database::OpenFollower(path_, *environment_,
                                        options_.direct_reads);
-  // The first opening returns NotFound; for a store that was there before it
-  // means that it was removed.
+  // The first open returns NotFound. Later, NotFound means that the store was
+  // removed.
   const bool gone = before != nullptr && absl::IsNotFound(opened.status());
   if (!gone) CKPTDB_RETURN_IF_ERROR(opened.status());
   if (!gone) {
@@ -301,24 +302,24 @@ absl::StatusOr<Usage> Reader::Impl::GetUsage(
   {
     const internal::MutexLock lock(&mutex_);
     database = database_;
-    // The copies are of one moment, and the measuring, which reads files, does
-    // not hold up other calls.
+    // The copies are from one moment. Measuring, which reads files, does not
+    // block other calls.
     catalog = catalog_;
   }
   return internal::MeasureUsage(*database, path_, catalog,
                                 environment_->NowMicros(), nullptr, options);
 }
 
-// The plan of what a reader is about to read, as of one moment.
+// The plan of a read, at one moment.
 template <typename Plan>
 struct Reader::Impl::Planned {
-  Version version;  // of the step, which tells whether it is still the same
+  Version version;  // the step's, to check that it is still the same
   std::vector<Version> versions;
   Plan plan;
   std::shared_ptr<const internal::Database> database;
 };
 
-// The plan of what is to be read, and the lease that keeps it from the sweep.
+// The plan of a read, and the lease that protects its data from the sweep.
 template <typename Plan>
 struct Reader::Impl::Secured {
   Plan plan;
@@ -330,24 +331,24 @@ template <typename Plan>
 auto Reader::Impl::PlanNow(const MakePlan<Plan>& make_plan) const
     -> absl::StatusOr<Planned<Plan>> {
   const internal::MutexLock lock(&mutex_);
-  // The catalog and the database are of the same refresh.
+  // The catalog and the database are from the same refresh.
   absl::StatusOr<Planned<Plan>> made = Annotate(make_plan(catalog_), path_);
   if (made.ok()) made->database = database_;
   return made;
 }
 
-// The lease first, then a look whether the step is still there: the owner
-// reads the leases after the commit that retires a step. Either it sees the
-// lease, or this sees the step gone.
+// Takes the lease, then checks that the step still exists: the owner reads the
+// leases after the commit that retires a step. So either the owner sees the
+// lease, or this sees that the step is gone.
 template <typename Plan>
 auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
     -> absl::StatusOr<Secured<Plan>> {
-  // A step that is not known yet may have been committed since the last
+  // A step that is not in the catalog may have been committed since the last
   // refresh.
   if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
   absl::StatusOr<Planned<Plan>> planned = PlanNow(make_plan);
   if (!planned.ok()) {
-    // The error is as of the last refresh; the next one may not have it.
+    // The error is as of the last refresh; after another one it may be gone.
     CKPTDB_RETURN_IF_ERROR(Refresh());
     planned = PlanNow(make_plan);
   }
@@ -371,7 +372,7 @@ auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
       };
     }
     const internal::Database* const database = planned->database.get();
-    // The lease goes before the database.
+    // The lease is released before the database.
     auto hold =
         std::make_shared<std::pair<std::shared_ptr<const internal::Database>,
                                    std::shared_ptr<void>>>(
@@ -384,21 +385,20 @@ auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
                                              " times while it was opened"));
 }
 
-// An error of reading without a lease: of a step that the owner has removed
-// meanwhile, it tells nothing else.
+// Explains an error of a read without a lease: if the owner has removed the
+// step meanwhile, that is the cause.
 template <typename Plan>
 absl::Status Reader::Impl::ExplainRemoval(int64_t step,
                                           const MakePlan<Plan>& make_plan,
                                           const std::vector<Version>& versions,
                                           const absl::Status& no_lease,
                                           const absl::Status& status) {
-  // The removal of files shows as one of these two: a missing entry or file, or
-  // a read that failed.
+  // Removed files cause either a missing entry or file, or a failed read.
   if (!absl::IsDataLoss(status) && !absl::IsUnavailable(status)) return status;
-  if (!Refresh().ok()) return status;  // it cannot be told
+  if (!Refresh().ok()) return status;  // the cause remains unknown
   const absl::StatusOr<Planned<Plan>> now = PlanNow(make_plan);
-  // The step needs the same versions as before, so it was not removed and the
-  // error is its own.
+  // The step needs the same versions as before, so nothing was removed and the
+  // error is genuine.
   if (now.ok() && now->versions == versions) return status;
   return absl::AbortedError(absl::StrCat(
       path_, ": step ", step, " was removed while it was read without a lease",
@@ -459,7 +459,7 @@ absl::Status Reader::Impl::RequestPin(int64_t step, bool pin) {
   return WritePost(step, std::move(post));
 }
 
-// The later of two posts has the later time, whatever the clock says.
+// The later of two posts has the later time, whatever the clock reads.
 int64_t Reader::Impl::NextPostMicros() {
   const internal::MutexLock lock(&mutex_);
   last_post_micros_ =
@@ -473,15 +473,15 @@ absl::Status Reader::Impl::WritePost(int64_t step, Post post) {
   post.posted_at_micros = NextPostMicros();
   post.uuid = internal::NewTimeUuid(post.posted_at_micros);
   post.store_uuid = uuid_;
-  // The version of the state, so that a fold by the owner does not make the
-  // post useless.
+  // The state's version, so that the post remains valid when the owner folds
+  // the step.
   post.version = StateOf(record);
   return internal::WritePost(leases_.files(), path_, post);
 }
 
 namespace {
 
-// Calls `function`, and returns what it throws as a status. Not in a forked
+// Calls `function` and converts exceptions to a status. Fails in a forked
 // child.
 template <typename Impl, typename Function>
 auto CallReader(const Impl& impl, absl::string_view what, Function&& function)

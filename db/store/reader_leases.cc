@@ -11,7 +11,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// An owner of another user must be able to read leases, whatever the umask.
+// An owner that runs as another user must be able to read leases, whatever the
+// umask.
 constexpr uint32_t kLeaseFolderMode = 0755;
 constexpr uint32_t kLeaseMode = 0644;
 
@@ -45,8 +46,8 @@ absl::StatusOr<ReaderLeases::Taken> ReaderLeases::Take(
   lease.versions = versions;
   lease.expires_at_micros = NextExpiry();
   const absl::Status written = WriteLease(files_.get(), store_, lease);
-  // Where the disk or its permissions allow no lease, a step may be read
-  // without one. Any other error is returned.
+  // If the disk or its permissions allow no lease, the options may permit a
+  // read without one. Any other error is returned.
   const bool impossible =
       absl::IsPermissionDenied(written) || absl::IsResourceExhausted(written);
   if (impossible && mode_ == ReaderOptions::LeaseMode::kWherePossible) {
@@ -57,25 +58,25 @@ absl::StatusOr<ReaderLeases::Taken> ReaderLeases::Take(
         absl::StrCat("no lease on step ", lease.step, ": ", written.message()));
   }
   const std::string uuid = lease.uuid;
-  // It drops the lease also when what follows fails. It points at this object,
-  // as null stands for no lease.
+  // Drops the lease also if a later statement fails. It points at this object
+  // because a null pointer stands for no lease.
   std::shared_ptr<void> taken(this, [this, uuid](void*) { Drop(uuid); });
   const MutexLock lock(&mutex_);
-  // It is written before it is listed: the thread renews only leases that are
-  // there.
+  // The lease is written before it is listed, because the thread renews only
+  // files that exist.
   leases_[uuid] = std::move(lease);
   CKPTDB_RETURN_IF_ERROR(StartRenewing());
   return Taken{std::move(taken), absl::OkStatus()};
 }
 
-// The thread is started with the first lease, so that a reader that only lists
-// steps has none.
+// The first lease starts the thread, so that a reader that only lists steps has
+// none.
 absl::Status ReaderLeases::StartRenewing() {
   if (renewer_.joinable() || stop_) return absl::OkStatus();
   std::thread renewer;
-  CKPTDB_RETURN_IF_ERROR(
-      CallGuarded("starting the thread that renews leases",
-                  [&] { renewer = std::thread([this] { Renew(); }); }));
+  CKPTDB_RETURN_IF_ERROR(CallGuarded("starting the lease renewal thread", [&] {
+    renewer = std::thread([this] { Renew(); });
+  }));
   renewer_ = std::move(renewer);
   return absl::OkStatus();
 }
@@ -92,14 +93,14 @@ void ReaderLeases::StopRenewing() {
 }
 
 void ReaderLeases::Renew() {
-  // Each lease is renewed three times in its length, so it outlasts two
-  // renewals that fail.
+  // Each lease is renewed three times within its duration, so it survives two
+  // failed renewals.
   const std::chrono::milliseconds pause(std::max<int64_t>(lease_ms_ / 3, 1));
   const MutexLock lock(&mutex_);
   while (WaitToRenew(pause)) {
     for (auto& [uuid, lease] : leases_) {
       lease.expires_at_micros = NextExpiry();
-      // The next turn tries again, twice before the lease ends.
+      // The next iteration tries again, twice before the lease ends.
       WriteLease(files_.get(), store_, lease).IgnoreError();
     }
   }
@@ -114,8 +115,8 @@ bool ReaderLeases::WaitToRenew(std::chrono::milliseconds pause) {
 
 void ReaderLeases::Drop(const std::string& uuid) {
   const MutexLock lock(&mutex_);
-  // The mutex is held over the removal. A renewal that came after it would
-  // write the file again, and the lease would stay until it expires.
+  // The mutex is held over the removal. A later renewal would write the file
+  // again, and the lease would stay until it expires.
   leases_.erase(uuid);
   // A lease that cannot be removed expires.
   RemoveLease(files_.get(), store_, uuid).IgnoreError();

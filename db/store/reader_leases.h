@@ -1,5 +1,5 @@
-// The leases of a reader in another process than the owner's: it takes them,
-// renews them by a thread, and drops them; internal to db/.
+// Takes, renews and drops the leases of a reader outside the owner's process;
+// internal to db/.
 #ifndef CKPTDB_DB_STORE_READER_LEASES_H_
 #define CKPTDB_DB_STORE_READER_LEASES_H_
 
@@ -24,11 +24,11 @@
 
 namespace ckptdb::internal {
 
-// Thread-safe. It outlives the leases that are taken from it.
+// Thread-safe. Must outlive the leases taken from it.
 class ReaderLeases {
  public:
-  // A lease, or the reason why none could be written. It is dropped with the
-  // last copy of `lease`, which is null where the step is read without one.
+  // A lease, or the reason why none could be written. The last copy of `lease`
+  // drops it; it is null if the step is read without one.
   struct Taken {
     std::shared_ptr<void> lease;
     absl::Status no_lease;
@@ -40,26 +40,26 @@ class ReaderLeases {
   ReaderLeases& operator=(const ReaderLeases&) = delete;
   ~ReaderLeases();
 
-  // Ends the thread when the process exits. Called once, after the first
-  // database of the process was opened: see ExitTask.
+  // Stops the thread when the process exits. Called once, after the process has
+  // opened its first database: see ExitTask.
   void StopAtExit();
 
-  // Takes a lease on these versions for `step`. Returns PermissionDenied if it
-  // cannot be written and the options require one.
+  // Takes a lease on these versions for `step`. Returns PermissionDenied if the
+  // lease cannot be written and the options require one.
   absl::StatusOr<Taken> Take(int64_t step,
                              const std::vector<Version>& versions);
 
-  // Returns the file system that writes with the modes of leases, which an
-  // owner of another user can read.
+  // Returns the file system that writes with the modes of leases, so that an
+  // owner that runs as another user can read them.
   rocksdb::FileSystem* files() const { return files_.get(); }
 
  private:
   absl::Status StartRenewing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Stops the thread. Leases that are taken later are not renewed.
+  // Stops the thread. Leases taken later are not renewed.
   void StopRenewing();
   void Renew();
-  // Returns whether leases are to be renewed after this pause: until they are
-  // not any more.
+  // Pauses, then returns whether leases are to be renewed: false after
+  // StopRenewing.
   bool WaitToRenew(std::chrono::milliseconds pause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drop(const std::string& uuid);

@@ -19,14 +19,16 @@ namespace {
 absl::Status CheckBounds(const SaveSpec& spec) {
   const std::vector<uint32_t>& bounds = spec.slice_bounds;
   if (bounds.empty()) return absl::OkStatus();
-  // One range for each rank, together all slices; a range may be empty.
+  // Each rank has one range, which may be empty; together they cover all
+  // slices.
   const bool right = bounds.size() == spec.world_size + size_t{1} &&
                      bounds.front() == 0 && bounds.back() == kSlices &&
                      std::is_sorted(bounds.begin(), bounds.end());
   if (right) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "slice bounds [", absl::StrJoin(bounds, ", "), "] do not rise from 0 to ",
-      kSlices, " in ", spec.world_size, " ranges; see EvenSliceBounds"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("slice bounds [", absl::StrJoin(bounds, ", "),
+                   "] do not ascend from 0 to ", kSlices, " in ",
+                   spec.world_size, " ranges; see EvenSliceBounds"));
 }
 
 // Rejects a time before 1970.
@@ -54,7 +56,7 @@ absl::Status CheckMetrics(const Metrics& metrics) {
   return absl::OkStatus();
 }
 
-// The comparison is false for a NaN, which is rejected too.
+// The comparison is false for a NaN, so a NaN is rejected, too.
 absl::Status CheckChainBounds(const StoreOptions::ChainBounds& bounds) {
   if (bounds.max_delta_ratio >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -1,5 +1,5 @@
-// The checks of what a caller asks a save for; internal to db/. Each returns
-// InvalidArgument with what is wrong and what is allowed.
+// Checks the arguments of a save; internal to db/. Each check returns
+// InvalidArgument with the value and the limit.
 #ifndef CKPTDB_DB_STORE_SAVE_CHECKS_H_
 #define CKPTDB_DB_STORE_SAVE_CHECKS_H_
 
@@ -9,12 +9,12 @@
 
 namespace ckptdb::internal {
 
-// Returns the error of a call that would remove or replace a pinned step.
+// Returns the error for a call that would remove or replace a pinned step.
 absl::Status PinnedError(const StepRecord& record);
 
 absl::Status CheckMetrics(const Metrics& metrics);
 
-// Checks what can be checked without looking at the store.
+// Checks the arguments that do not depend on the store.
 absl::Status CheckSaveSpec(const SaveSpec& spec);
 absl::Status CheckPublishSpec(const PublishSpec& spec);
 

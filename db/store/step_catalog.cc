@@ -12,9 +12,9 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns whether the attempt is a fold of the step's version that has not been
-// committed. A step that was overwritten or folded has another attempt, and
-// what was staged for the old one is garbage.
+// Returns whether the attempt is an uncommitted fold of the step's version. A
+// step that was overwritten or folded has another attempt, and the files staged
+// for the old one are garbage.
 bool IsFoldOf(const AttemptRecord& attempt, const StepRecord& step) {
   return attempt.state == AttemptState::kBegun &&
          attempt.version.step == step.version.step &&
@@ -33,8 +33,8 @@ absl::StatusOr<StepRecord> StepCatalog::Latest() const {
   return Annotate(records_.Latest(), path_);
 }
 
-// The hold is taken under the same lock as the record is read, so no sweep can
-// come in between.
+// The hold is taken under the lock that the record is read under, so no sweep
+// can intervene.
 absl::StatusOr<HeldStep> StepCatalog::HoldStep(int64_t step) {
   HeldStep held;
   CKPTDB_ASSIGN_OR_RETURN(
@@ -61,8 +61,8 @@ absl::StatusOr<HeldChain> StepCatalog::HoldChain(int64_t step, HeldBy by) {
   return held;
 }
 
-// The versions are found and held under one lock. A sweep that marks afterwards
-// sees the hold; one that marked before has seen the step.
+// The versions are found and held under one lock. A sweep that marks later sees
+// the hold; one that marked earlier has seen the step.
 absl::StatusOr<std::shared_ptr<void>> StepCatalog::Hold(HeldBy by,
                                                         PlanVersions plan) {
   const MutexLock lock(&mutex_);
@@ -75,8 +75,8 @@ HeldCatalog StepCatalog::HoldAll() {
   HeldCatalog held;
   const MutexLock lock(&mutex_);
   held.records = records_;
-  // Records of versions that steps need are read after the lock is released,
-  // and the hold keeps them until then.
+  // The caller reads the records of needed versions after the lock is released;
+  // the hold keeps them until then.
   std::set<Version> needed;
   for (const auto& [step, record] : records_.steps) {
     const std::vector<Version> versions = VersionsOf(record);
@@ -94,12 +94,12 @@ absl::Status StepCatalog::CheckStepAvailable(const SaveSpec& spec) const {
   const MutexLock lock(&mutex_);
   const auto found = records_.steps.find(spec.step);
   if (found == records_.steps.end()) return absl::OkStatus();
-  // A pin protects a step that can be read. A quarantined one is replaced, and
-  // the step that replaces it is pinned.
+  // A pin protects only a readable step. A quarantined step can be replaced,
+  // and its replacement is pinned.
   if (spec.overwrite && found->second.pinned && !found->second.quarantined) {
     return Annotate(PinnedError(found->second), path_);
   }
-  // An overwritten step is retired by the commit.
+  // The commit retires an overwritten step.
   if (spec.overwrite) return absl::OkStatus();
   return absl::AlreadyExistsError(
       absl::StrCat(path_, ": step ", spec.step, " exists, as attempt ",
@@ -107,16 +107,16 @@ absl::Status StepCatalog::CheckStepAvailable(const SaveSpec& spec) const {
                    "; set SaveSpec::overwrite to replace it"));
 }
 
-// A number is used in memory first: one that may be in the write-ahead log is
-// never used again.
+// A number is used in memory first: a number that may be in the write-ahead log
+// is never used again.
 AttemptRecord StepCatalog::TakeAttempt(int64_t step, int64_t begun_at_micros,
                                        uint32_t folds) {
   AttemptRecord attempt;
   attempt.version = {step, records_.root.next_attempt++};
   attempt.begun_at_micros = begun_at_micros;
   attempt.folds = folds;
-  // The attempt is listed before its record is written, so no data file comes
-  // to lie in the store without an attempt in the catalog.
+  // The attempt is listed before its record is written, so that the store never
+  // holds a data file without an attempt in the catalog.
   records_.attempts[attempt.version.attempt] = attempt;
   return attempt;
 }
@@ -127,16 +127,16 @@ absl::StatusOr<BegunAttempt> StepCatalog::BeginSave(const SaveSpec& spec,
   const MutexLock lock(&mutex_);
   CKPTDB_ASSIGN_OR_RETURN(begun.parent,
                           Annotate(FindParent(records_, spec), path_));
-  // The save is in progress before its record is written: a sweep that runs now
-  // must not take its folder for garbage.
+  // The save is in progress before its record is written, so that a concurrent
+  // sweep does not remove its folder.
   begun.attempt = TakeAttempt(spec.step, begun_at_micros, /*folds=*/0);
   begun.root = records_.root;
   SaveInProgress& save = saves_[begun.attempt.version.attempt];
   save.spec = spec;
   save.begun_at_micros = begun_at_micros;
   if (begun.parent.version.attempt != 0) {
-    // Stagers borrow from the parent. Retention may remove it meanwhile, but
-    // not its data.
+    // Stagers borrow from the parent. Retention may remove the parent
+    // meanwhile, but not its data.
     save.parent_hold = holds_->Hold(VersionsOf(begun.parent));
     save.parent = begun.parent;
   }
@@ -184,11 +184,11 @@ BegunAttempt StepCatalog::BeginFold(
   BegunAttempt begun;
   const MutexLock lock(&mutex_);
   for (const auto& [number, record] : records_.attempts) {
-    // An interrupted fold of the same version is resumed, unless its files were
-    // ingested already.
+    // An interrupted fold of the same version is resumed, unless its files are
+    // already ingested.
     if (!IsFoldOf(record, step) || ingested.contains(record.version)) continue;
-    // The step may be deleted while it is folded; until EndFold this keeps what
-    // the fold writes.
+    // The step may be deleted during the fold; until EndFold this protects the
+    // fold's files.
     folding_ = record.version;
     begun.attempt = record;
     begun.root = records_.root;
@@ -206,7 +206,7 @@ void StepCatalog::EndFold() {
   folding_.reset();
 }
 
-// The record goes to the retired versions, where chains find it, until a sweep
+// The record moves to the retired versions, where chains find it, until a sweep
 // forgets it.
 void StepCatalog::Retire(StepRecord record) {
   const Version version = record.version;
@@ -220,8 +220,8 @@ void StepCatalog::ApplyCommit(Commit commit) {
   const MutexLock lock(&mutex_);
   for (const int64_t step : commit.removed_steps) records_.EraseStep(step);
   for (StepRecord& retired : commit.retired) Retire(std::move(retired));
-  // In memory the commit happens at once, as it did on disk: nobody sees the
-  // new step beside a step that it retired.
+  // Memory changes at once, as the disk did: no reader sees the new step beside
+  // a step that it retired.
   records_.attempts[version.attempt] = {version, AttemptState::kCommitted, 0};
   records_.PutStep(std::move(commit.step));
   const auto save = saves_.find(version.attempt);
@@ -239,8 +239,8 @@ void StepCatalog::ApplyDeletion(const StepRecord& record) {
   const MutexLock lock(&mutex_);
   records_.EraseStep(record.version.step);
   Retire(record);
-  // It is set under the lock of the retirement: a sweep that finds the version
-  // retired also finds that it has to flush.
+  // Set under the same lock as the retirement: a sweep that finds the version
+  // retired also finds that it must flush.
   unflushed_ = true;
 }
 
@@ -249,8 +249,8 @@ void StepCatalog::ApplyUserMetadata(const UserMetadata& metadata) {
   records_.root.user_metadata = metadata;
 }
 
-// The flag is taken before the flush, so a deletion that comes during the flush
-// sets it again.
+// The flag is cleared before the flush, so a deletion during the flush sets it
+// again.
 bool StepCatalog::TakeUnflushed() {
   const MutexLock lock(&mutex_);
   return std::exchange(unflushed_, false);
@@ -279,9 +279,9 @@ CatalogMarks StepCatalog::Mark() const {
   for (const auto& [attempt, record] : records_.attempts) {
     if (CanFold(record)) marks.whole.insert(record.version);
   }
-  // The holds are read under the lock of the records. A hold that is taken
-  // later is of what a step needs, and that is marked, or newer than all of
-  // these attempts.
+  // The holds are read under the lock of the records. A hold taken later is on
+  // versions that a step needs, which are marked, or on versions newer than all
+  // of these attempts.
   marks.held = holds_->versions();
   marks.attempts = records_.attempts;
   for (const auto& [step, record] : records_.steps) {
@@ -289,8 +289,8 @@ CatalogMarks StepCatalog::Mark() const {
     const auto whole = [&](const Version& version) {
       return marks.whole.contains(version);
     };
-    // A full step needs only itself. Others need parts of versions, which the
-    // sweep looks up by their records.
+    // A full step needs only itself. Other steps need parts of versions, which
+    // the sweep finds from their records.
     if (!std::all_of(needed.begin(), needed.end(), whole)) {
       marks.borrowers.push_back(record);
     }

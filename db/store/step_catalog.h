@@ -1,4 +1,4 @@
-// The records of an open store in memory, with what only memory knows of them;
+// The in-memory records of an open store, with state that is not on disk;
 // internal to db/.
 #ifndef CKPTDB_DB_STORE_STEP_CATALOG_H_
 #define CKPTDB_DB_STORE_STEP_CATALOG_H_
@@ -30,18 +30,18 @@ namespace ckptdb::internal {
 struct SaveInProgress {
   SaveSpec spec;
   int64_t begun_at_micros = 0;
-  StepRecord parent;                  // a version of attempt 0: none
-  std::shared_ptr<void> parent_hold;  // keeps what stagers may refer to
+  StepRecord parent;                  // attempt 0 if there is no parent
+  std::shared_ptr<void> parent_hold;  // keeps the data that stagers refer to
 };
 
 // An attempt of a save or a fold, and the root record to be written with it.
 struct BegunAttempt {
   AttemptRecord attempt;
   RootRecord root;
-  StepRecord parent;  // of a save; a version of attempt 0: none
+  StepRecord parent;  // of a save; attempt 0 if there is no parent
 };
 
-// A step as it was found, and what keeps all that it needs.
+// A step's record, and the hold on all versions that it needs.
 struct HeldStep {
   StepRecord record;
   std::shared_ptr<void> hold;
@@ -51,33 +51,31 @@ struct HeldChain {
   std::shared_ptr<void> hold;
 };
 
-// All records as of one moment, and the hold that keeps all that the steps
-// need.
+// All records at one moment, and a hold on all versions that the steps need.
 struct HeldCatalog {
   Catalog records;
   std::set<uint32_t> in_progress;  // attempts of saves and folds
   std::shared_ptr<void> hold;
 };
 
-// The state of the catalog that a sweep has to know, as of one moment.
+// The part of the catalog that a sweep needs, at one moment.
 struct CatalogMarks {
   std::map<uint32_t, AttemptRecord> attempts;  // all
   // Versions that are needed as a whole: steps, saves and folds in progress,
-  // folds that were cut short and can go on.
+  // and interrupted folds that can be resumed.
   std::set<Version> whole;
   std::set<Version> held;  // by calls and readers of this process
-  // Steps that need something of versions that are not in `whole`.
+  // Steps that need parts of versions that are not in `whole`.
   std::vector<StepRecord> borrowers;
 };
 
-// Owns the records: the steps, what they were before, the attempts, and which
-// of those are in progress. Records are changed by Committer, one change at a
-// time, when they are durable, and by Sweeper, which forgets what nothing
-// needs; any thread reads them.
+// Owns the records: the steps, the retired versions, the attempts, and which
+// attempts are in progress. Committer applies one change at a time, when it is
+// durable; Sweeper forgets versions that nothing needs; any thread reads.
 //
-// Thread-safe. The mutex is taken after that of Committer and before that of
-// VersionHolds. It is held for moments, and never over I/O. Errors begin with
-// the path of the store.
+// Thread-safe. The mutex is acquired after that of Committer and before that of
+// VersionHolds. It is held briefly, and never over I/O. Errors begin with the
+// store's path.
 class StepCatalog {
  public:
   StepCatalog(std::string path, Catalog records, VersionHolds* holds)
@@ -85,8 +83,8 @@ class StepCatalog {
   StepCatalog(const StepCatalog&) = delete;
   StepCatalog& operator=(const StepCatalog&) = delete;
 
-  // Returns what `read` makes of the records while nothing changes them. `read`
-  // may neither call this object nor wait.
+  // Returns read(records), while no record changes. `read` must neither call
+  // this object nor block.
   template <typename Function>
   auto Read(Function&& read) const {
     const MutexLock lock(&mutex_);
@@ -95,7 +93,7 @@ class StepCatalog {
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   absl::StatusOr<StepRecord> Latest() const;
 
-  // Finds a step and holds all versions that it needs, in one go.
+  // Finds a step and holds all versions that it needs, atomically.
   absl::StatusOr<HeldStep> HoldStep(int64_t step);
   absl::StatusOr<HeldChain> HoldChain(int64_t step, HeldBy by);
   // The same for the versions that `plan` returns.
@@ -104,42 +102,40 @@ class StepCatalog {
   absl::StatusOr<std::shared_ptr<void>> Hold(HeldBy by, PlanVersions plan);
   HeldCatalog HoldAll();
 
-  // Returns AlreadyExists when the step is there, and is not to be overwritten.
+  // Returns AlreadyExists if the step exists and must not be overwritten.
   absl::Status CheckStepAvailable(const SaveSpec& spec) const;
-  // Takes the next attempt for a save. Errors as SaveSpec::parent says.
+  // Takes the next attempt for a save. Returns the errors of SaveSpec::parent.
   absl::StatusOr<BegunAttempt> BeginSave(const SaveSpec& spec,
                                          int64_t begun_at_micros);
-  // Returns NotFound when no save in progress is of this version.
+  // Returns NotFound if no save of this version is in progress.
   absl::StatusOr<SaveInProgress> FindSave(const Version& version) const;
   absl::Status EndSave(const Version& version);
   void EndAllSaves();
 
-  // Takes the attempt of a fold of this step that was cut short, or a new one.
-  // One that is in `ingested` is not taken again: its staged files are those of
-  // the database, and a part that was written again would write over them.
-  // Until EndFold it is not swept, even when its step is deleted. One fold at a
-  // time.
+  // Takes the attempt of an interrupted fold of this step, or a new one. Does
+  // not reuse an attempt in `ingested`: its staged files are already the
+  // database's, and writing a part again would overwrite them. Until EndFold
+  // the attempt is not swept, even if its step is deleted. One fold at a time.
   BegunAttempt BeginFold(const StepRecord& step, int64_t begun_at_micros,
                          const std::map<Version, uint64_t>& ingested);
   void EndFold();
 
-  // The changes, each of which is durable when it is made here. A commit ends
-  // its save.
+  // Apply changes that are already durable. A commit ends its save.
   void ApplyCommit(Commit commit);
   void ApplyRecord(StepRecord record);
-  // Deletes a step; its retirement is in the write-ahead log alone.
+  // Deletes a step whose retirement is only in the write-ahead log.
   void ApplyDeletion(const StepRecord& record);
   void ApplyUserMetadata(const UserMetadata& metadata);
 
-  // Returns whether a deletion is in the write-ahead log alone. Returns true
-  // once: the caller flushes, or gives it back.
+  // Returns whether a deletion is only in the write-ahead log, and resets that:
+  // the caller flushes, or gives it back.
   bool TakeUnflushed();
   void GiveBackUnflushed();
   CatalogMarks Mark() const;
-  // Returns whether a save or a fold in progress, or one that can go on, has
+  // Returns whether a save or fold that is in progress or can be resumed has
   // its files in the staging folder of this attempt.
   bool MayStage(uint32_t attempt) const;
-  // Removes the records of versions that a sweep has removed.
+  // Removes the records of versions that a sweep has deleted.
   void Forget(const std::vector<Version>& versions);
 
  private:
@@ -147,8 +143,8 @@ class StepCatalog {
   AttemptRecord TakeAttempt(int64_t step, int64_t begun_at_micros,
                             uint32_t folds)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns whether the attempt is a fold that can go on, as its step is the
-  // same.
+  // Returns whether the attempt is a fold that can be resumed, because its step
+  // has not changed.
   bool CanFold(const AttemptRecord& attempt) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status NotInProgress(const Version& version) const;

@@ -12,8 +12,8 @@ namespace ckptdb::internal {
 absl::Status StepEditor::Delete(int64_t step) {
   const MutexLock turn(committer_->changes());
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, catalog_->FindStep(step));
-  // The pin is looked at with the turn, so that it cannot be set before the
-  // step is gone.
+  // The pin is checked while holding changes(), so that it cannot be set before
+  // the step is deleted.
   if (record.pinned) return Annotate(PinnedError(record), store_);
   return committer_->Delete(record);
 }
@@ -24,7 +24,7 @@ absl::Status StepEditor::ChangeRecord(int64_t step, Change change,
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord before, catalog_->FindStep(step));
   StepRecord record = before;
   CKPTDB_RETURN_IF_ERROR(change(&record));
-  // A change that changes nothing costs no sync.
+  // A change without effect costs no sync.
   if (record == before) return absl::OkStatus();
   std::vector<StepRecord> changed;
   changed.push_back(std::move(record));

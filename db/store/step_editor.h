@@ -1,5 +1,4 @@
-// Changes of steps that are there, and of the store's metadata; internal to
-// db/.
+// Changes existing steps and the store's metadata; internal to db/.
 #ifndef CKPTDB_DB_STORE_STEP_EDITOR_H_
 #define CKPTDB_DB_STORE_STEP_EDITOR_H_
 
@@ -15,8 +14,8 @@
 
 namespace ckptdb::internal {
 
-// The calls of Store that change a record, each in a turn of Committer. Has no
-// state; any thread may call it.
+// Implements the calls of Store that change a record; each holds
+// Committer::changes(). Stateless; any thread may call it.
 class StepEditor {
  public:
   // `store` is the path of the store, for errors.
@@ -25,9 +24,9 @@ class StepEditor {
 
   absl::Status Delete(int64_t step);
 
-  // Writes what `change` makes of the step's record, durably. `change` sees the
-  // record as no other change can alter it, and may refuse; what LineageDigest
-  // covers must stay.
+  // Writes the step's record as `change` leaves it, durably. No other change
+  // can alter the record while `change` runs. `change` may return an error; it
+  // must not change the fields that LineageDigest covers.
   using Change = absl::FunctionRef<absl::Status(StepRecord*)>;
   absl::Status ChangeRecord(int64_t step, Change change,
                             Spare spare = Spare::kKeep);

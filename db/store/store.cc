@@ -1,5 +1,5 @@
-// The calls of the public class: each enters the store and asks the part of
-// it that the call is of.
+// The public calls of Store: each enters the store's gate and calls the
+// responsible part.
 #include "ckptdb/db/store.h"
 
 #include <type_traits>
@@ -14,8 +14,8 @@
 namespace ckptdb {
 namespace {
 
-// Makes a call of the user's: none is made once the store is closed, and
-// nothing is thrown out of it.
+// Makes a public call: fails if the store is closed, and converts exceptions to
+// a status.
 template <typename Impl, typename Function>
 auto EnterStore(Impl* impl, absl::string_view what, Function&& function)
     -> std::invoke_result_t<Function> {
@@ -27,8 +27,8 @@ auto EnterStore(Impl* impl, absl::string_view what, Function&& function)
       what, absl::StrCat("the store \"", impl->folder().path(), "\""));
 }
 
-// The same for a result that is no status; `closed` is the result of a closed
-// store.
+// The same for a result that is not a status; returns `closed` if the store is
+// closed.
 template <typename Impl, typename Function>
 auto EnterStoreOr(Impl* impl, std::invoke_result_t<Function> closed,
                   Function&& function) -> std::invoke_result_t<Function> {
@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(
       });
 }
 
-// This does not enter the gate: it waits for all calls that have.
+// Does not enter the gate, because it waits for all calls that did.
 absl::Status Store::Close() {
   CKPTDB_RETURN_IF_ERROR(impl_->gate().home().Check("Store::Close"));
   return impl_->Close();
@@ -107,8 +107,7 @@ std::vector<StepRecord> Store::Steps() const {
         [](const internal::Catalog& records) { return records.Steps(); });
   });
 }
-// The visitor runs under the lock of the records, so that they need not be
-// copied.
+// The visitor runs under the lock of the records, which avoids a copy.
 void Store::VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const {
   const internal::CallGate::Call call(&impl_->gate());
   if (!call.admitted()) return;
@@ -172,7 +171,7 @@ absl::Status Store::Pin(int64_t step) {
   });
 }
 absl::Status Store::Unpin(int64_t step) {
-  // A pinned step is freed by two calls.
+  // Freeing a pinned step takes two calls.
   return EnterStore(impl_.get(), "Store::Unpin", [&] {
     return impl_->editor().SetFlag(step, &StepRecord::pinned, false,
                                    internal::Spare::kUse);
@@ -243,7 +242,7 @@ absl::StatusOr<Store::SweepResult> Store::Sweep() {
 }
 absl::Status Store::sweep_status() const {
   CKPTDB_RETURN_IF_ERROR(impl_->gate().home().Check("Store::sweep_status"));
-  // This does not enter the gate, so the outcome of the last sweep can be read
+  // Does not enter the gate, so that the outcome of the last sweep can be read
   // after Close, too.
   return impl_->sweeper().status();
 }

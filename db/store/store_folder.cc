@@ -25,7 +25,7 @@ StoreFolder::StoreFolder(absl::string_view path, const StoreOptions& options)
       environment_(options.environment != nullptr
                        ? options.environment
                        : internal::Environment::Default()),
-      // A file system that is not the machine's has no spare space.
+      // Only the machine's own file system supports spare space.
       spare_(absl::StrCat(path_, "/", kSpareName),
              environment_->on_disk() ? options.spare_bytes : 0,
              options.file_mode) {}
@@ -41,7 +41,7 @@ absl::StatusOr<StoreFolder::Opened> StoreFolder::Open(
 
 absl::Status StoreFolder::Close() {
   absl::Status closed;
-  // The lock goes last, so that the next owner finds a closed database.
+  // The lock is released last, so that the next owner finds a closed database.
   if (database_ != nullptr) closed = database_->Close();
   database_.reset();
   if (lock_ != nullptr) lock_->Release();
@@ -57,7 +57,7 @@ absl::Status StoreFolder::OpenFolder() {
       environment_->file_system(),
       FileModes{options_.directory_mode, options_.file_mode,
                 environment_->on_disk()});
-  // This comes before anything is made, so that a mistyped path makes no
+  // Checked before anything is created, so that a mistyped path creates no
   // folders unless a store may be created.
   CKPTDB_ASSIGN_OR_RETURN(const bool found, FindDatabase(files, path_));
   if (!found && !options_.create_if_missing) {
@@ -66,9 +66,9 @@ absl::Status StoreFolder::OpenFolder() {
                      "\"; set StoreOptions::create_if_missing to create one"));
   }
   CKPTDB_RETURN_IF_ERROR(MakeFolders(files.get(), path_));
-  // The lock is taken before the space is checked, which may free the space
-  // that was set aside. OWNER is written after both: it fences off another
-  // owner, which an opening that finds no space must not do.
+  // The lock precedes the space check, which may free the spare space. OWNER is
+  // written after both because it fences off another owner, which an open that
+  // lacks space must not do.
   CKPTDB_ASSIGN_OR_RETURN(lock_, OwnerLock::Acquire(files, path_));
   CKPTDB_RETURN_IF_ERROR(CheckSpaceToOpen(files.get()));
   CKPTDB_RETURN_IF_ERROR(lock_->Announce());
@@ -79,14 +79,14 @@ absl::Status StoreFolder::OpenFolder() {
   return absl::OkStatus();
 }
 
-// An opening that ends for want of space has not begun.
+// An open that fails for lack of space changes nothing.
 absl::Status StoreFolder::CheckSpaceToOpen(rocksdb::FileSystem* files) const {
   CKPTDB_ASSIGN_OR_RETURN(const OpeningBytes needed,
                           BytesToOpen(files, DatabasePath(path_)));
   const auto check = [&] {
     return internal::CheckDiskSpace(files, path_, needed.bytes, /*reserve=*/0);
   };
-  // No reserve is kept here: an opening that fits is how a full disk is freed.
+  // Keeps no reserve: opening the store is how a full disk is freed.
   absl::Status status = check();
   if (absl::IsResourceExhausted(status) && spare_.Release(needed.bytes)) {
     status = check();
@@ -94,16 +94,15 @@ absl::Status StoreFolder::CheckSpaceToOpen(rocksdb::FileSystem* files) const {
   if (!absl::IsResourceExhausted(status) || needed.largest_file.empty()) {
     return status;
   }
-  return absl::ResourceExhaustedError(
-      absl::StrCat(status.message(),
-                   "; opening it writes the content of its logs and its "
-                   "MANIFEST anew, of which \"",
-                   needed.largest_file, "\" is the largest, ",
-                   needed.largest_bytes, " bytes"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      status.message(),
+      "; opening it rewrites its logs and its MANIFEST, the "
+      "largest of which is \"",
+      needed.largest_file, "\" with ", needed.largest_bytes, " bytes"));
 }
 
-// RocksDB's background work may come upon damage while the store is opened, and
-// what is written then fails for it.
+// RocksDB's background work may find damage during the open; later writes then
+// fail with that error.
 absl::Status StoreFolder::WhyNotOpen(const absl::Status& status) const {
   if (database_ == nullptr) return status;
   const absl::Status failure = database_->failure();
@@ -118,14 +117,14 @@ absl::StatusOr<Catalog> StoreFolder::ReadRecords(CorruptTables* corrupt) const {
   return Annotate(LoadCatalog(*found), absl::StrCat("\"", path_, "\""));
 }
 
-// Opens the database, and reads all records before it writes anything: a store
-// that cannot be used stays as it is.
+// Opens the database after reading all records: a store that cannot be used is
+// not modified.
 absl::StatusOr<Catalog> StoreFolder::OpenDatabase() {
   CorruptTables corrupt;
   absl::StatusOr<Catalog> records = ReadRecords(&corrupt);
-  // NotFound is a new store, or one whose creation was interrupted. RocksDB
-  // changes the folder with each opening for writing (line 14 of
-  // docs/rocksdb.md), so any other error ends the opening here.
+  // NotFound means a new store, or one whose creation was interrupted. RocksDB
+  // changes the folder whenever it opens it for writing (line 14 of
+  // docs/rocksdb.md), so any other error returns here.
   const bool none = absl::IsNotFound(records.status());
   if (!none) CKPTDB_RETURN_IF_ERROR(records.status());
   CKPTDB_ASSIGN_OR_RETURN(
@@ -142,23 +141,23 @@ absl::StatusOr<Catalog> StoreFolder::OpenDatabase() {
   return records;
 }
 
-// The database was made just now, or its maker died before it had a root.
+// The database is new, or its creator died before writing a root.
 absl::StatusOr<Catalog> StoreFolder::MakeRecords() {
   absl::StatusOr<Catalog> records = LoadCatalog(*database_);
-  // An interrupted creation may have come as far as the root.
+  // An interrupted creation may already have written the root.
   if (!absl::IsNotFound(records.status())) return records;
   CKPTDB_RETURN_IF_ERROR(CheckDiskSpace(kRecordOverhead));
   RootRecord root;
   root.uuid = NewUuid();
   root.created_at_micros = environment_->NowMicros();
   CKPTDB_RETURN_IF_ERROR(WriteRoot(root));
-  // The root has the uuid that leases, posts and step records will name, so it
-  // must not be in the log alone.
+  // The root holds the UUID that leases, posts and step records will name, so
+  // it must not exist only in the log.
   CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
   return LoadCatalog(*database_);
 }
 
-// Attempts are counted on above all of which there is any trace.
+// New attempt numbers begin above every number found in the store.
 absl::Status StoreFolder::BeginOwnership(Catalog* records) {
   uint32_t& next = records->root.next_attempt;
   for (const auto& [attempt, record] : records->attempts) {
@@ -168,8 +167,8 @@ absl::Status StoreFolder::BeginOwnership(Catalog* records) {
     next = std::max(next, version.attempt + 1);
   }
   ++records->root.owner_epoch;
-  // It is not flushed: if the log loses it, the next opening counts the
-  // attempts again from all that is there.
+  // Not flushed: if the log loses it, the next open computes the attempt
+  // counter again from the records and files.
   return WriteRoot(records->root);
 }
 
@@ -182,15 +181,15 @@ absl::Status StoreFolder::WriteRoot(const RootRecord& root) {
   return database_->Write(&batch, /*sync=*/true);
 }
 
-// A write-ahead log that hits a full disk takes the process with it at the
-// next write: never write without room.
+// RocksDB ends the process when its write-ahead log hits a full disk, so check
+// the space before each write.
 absl::Status StoreFolder::CheckDiskSpace(uint64_t needed, Spare spare) const {
   absl::Status status =
       internal::CheckDiskSpace(files(), path_, needed, /*reserve=*/0);
   if (spare == Spare::kKeep || !absl::IsResourceExhausted(status)) {
     return status;
   }
-  // Space that another owner has set aside is not this one's to use.
+  // Another owner's spare space is not available to this one.
   CKPTDB_RETURN_IF_ERROR(lock_->Check());
   if (!spare_.Release(needed)) return status;
   return internal::CheckDiskSpace(files(), path_, needed, /*reserve=*/0);
@@ -198,28 +197,27 @@ absl::Status StoreFolder::CheckDiskSpace(uint64_t needed, Spare spare) const {
 
 absl::Status StoreFolder::CheckDiskSpaceFor(const ChangeBatch& batch,
                                             Spare spare) const {
-  // Records are written twice: to the write-ahead log and to an SST file.
+  // Each record is written twice: to the write-ahead log and to an SST file.
   constexpr uint64_t kCopies = 2;
   return CheckDiskSpace(kRecordOverhead + kCopies * batch.bytes(), spare);
 }
 
-// A save keeps the reserve, and never uses the space that was set aside: that
-// is for calls that free space.
+// A save keeps the reserve and never uses the spare space, which is for calls
+// that free space.
 absl::Status StoreFolder::CheckSaveSpace(uint64_t needed) const {
   return internal::CheckDiskSpace(files(), path_, needed,
                                   options_.reserve_bytes);
 }
 
 void StoreFolder::SetSpareAside() const {
-  // A fenced owner must not write to the folder of the next one.
+  // A fenced owner must not write to the next owner's folder.
   if (spare_.IsSetAside() || !lock_->Check().ok()) return;
   const absl::StatusOr<uint64_t> free = FreeBytes(files(), path_);
   if (free.ok()) spare_.SetAside(*free);
 }
 
-// The batch is synced, and then flushed from the log to a file, as a flipped
-// byte in the log would take it back without an error (line 19 of
-// docs/rocksdb.md).
+// The batch is synced, and then flushed from the log to a file, because a
+// flipped byte in the log would silently undo it (line 19 of docs/rocksdb.md).
 absl::Status StoreFolder::WriteDurably(ChangeBatch* batch) const {
   CKPTDB_RETURN_IF_ERROR(database_->Write(batch, /*sync=*/true));
   CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));

@@ -1,4 +1,4 @@
-// The folder of a store, as its owner has it open; internal to db/.
+// The folder of a store that its owner has open; internal to db/.
 #ifndef CKPTDB_DB_STORE_STORE_FOLDER_H_
 #define CKPTDB_DB_STORE_STORE_FOLDER_H_
 
@@ -22,40 +22,40 @@
 
 namespace ckptdb::internal {
 
-// Disk space that a change of records takes besides what is in its batch: the
-// MANIFEST, new files, the blocks that they end in.
+// Disk space that changing records takes beyond the batch: the MANIFEST, new
+// files, and their partly used last blocks.
 inline constexpr uint64_t kRecordOverhead = uint64_t{256} << 10;
-// Disk space that a save takes besides its files and the entries of its batch.
+// Disk space that a save takes beyond its files and the batch's entries.
 inline constexpr uint64_t kBatchOverhead = uint64_t{1} << 20;
 
-// Says whether a change may use the disk space that is set aside for changes
-// that free some.
+// Whether a change may use the spare space, which is set aside for changes that
+// free space.
 enum class Spare { kKeep, kUse };
 
-// Owns the lock of the owner, the database and the space that is set aside,
-// from Open to Close. Nothing in it changes between the two but on disk, so it
-// has no mutex, and any thread may call it.
+// Owns the owner lock, the database and the spare space, from Open to Close.
+// Between the two only the disk changes, so it has no mutex, and any thread may
+// call it.
 class StoreFolder {
  public:
-  // A folder, and the records that were in it when it was opened.
+  // A folder, and the records it had when it was opened.
   struct Opened {
     std::unique_ptr<StoreFolder> folder;
     Catalog records;
   };
 
-  // Opens the store at `path`, which is absolute, or makes it: takes the lock,
-  // and opens the database for writing when all records of it can be read.
-  // Errors as those of Store::Open.
+  // Opens the store at `path`, which is absolute, or creates it: takes the
+  // lock, reads all records and then opens the database for writing. Returns
+  // the errors of Store::Open.
   static absl::StatusOr<Opened> Open(absl::string_view path,
                                      const StoreOptions& options);
 
-  // Closes the folder as Close does, and drops the error.
+  // Closes the folder and ignores the error.
   ~StoreFolder() = default;
   StoreFolder(const StoreFolder&) = delete;
   StoreFolder& operator=(const StoreFolder&) = delete;
 
-  // Closes the database, and lets go of the lock. Only path(), uuid(),
-  // options() and Close, which does nothing then, may be called after it.
+  // Closes the database and releases the lock. Afterwards only path(), uuid(),
+  // options() and Close, which is then a no-op, may be called.
   absl::Status Close();
 
   const std::string& path() const { return path_; }
@@ -67,27 +67,27 @@ class StoreFolder {
   int64_t NowMicros() const { return environment_->NowMicros(); }
   Database& database() const { return *database_; }
   rocksdb::FileSystem* files() const { return database_->files().get(); }
-  // The folder that an attempt is staged in.
+  // Returns the staging folder of an attempt.
   std::string StagingFolder(uint32_t attempt) const;
 
   // Returns ResourceExhausted, with both numbers, unless `needed` bytes are
-  // free. What is written without having asked may end the process: see "A
-  // full disk can be freed" in docs/design.md.
+  // free. Writing without this check may end the process: see "A full disk can
+  // be freed" in docs/design.md.
   absl::Status CheckDiskSpace(uint64_t needed,
                               Spare spare = Spare::kKeep) const;
   // The same for a batch of records.
   absl::Status CheckDiskSpaceFor(const ChangeBatch& batch,
                                  Spare spare = Spare::kKeep) const;
-  // The same for what is saved, which leaves StoreOptions::reserve_bytes free.
+  // The same for saves, which leave StoreOptions::reserve_bytes free.
   absl::Status CheckSaveSpace(uint64_t needed) const;
-  // Sets space aside again when there is room for it. Best effort.
+  // Sets the spare space aside again if it fits. Best effort.
   void SetSpareAside() const;
 
-  // Writes a change of records. It is durable on return, also if the
-  // write-ahead log is damaged later.
+  // Writes a change of records. On return it survives later damage to the
+  // write-ahead log.
   absl::Status WriteDurably(ChangeBatch* batch) const;
 
-  // Tells StoreOptions::on_point; Internal when it throws.
+  // Calls StoreOptions::on_point; returns Internal if it throws.
   absl::Status HitCrashPoint(absl::string_view point) const;
 
  private:
@@ -95,9 +95,9 @@ class StoreFolder {
 
   absl::Status OpenFolder();
   absl::Status CheckSpaceToOpen(rocksdb::FileSystem* files) const;
-  // Reads the records as the last owner left them, without writing; Returns
-  // NotFound if there are none. `corrupt` is set to the tables that the
-  // database is to be opened without.
+  // Reads the records as the last owner left them, without writing. Returns
+  // NotFound if there are none. Sets `corrupt` to the tables without which the
+  // database must be opened.
   absl::StatusOr<Catalog> ReadRecords(CorruptTables* corrupt) const;
   absl::StatusOr<Catalog> OpenDatabase();
   absl::StatusOr<Catalog> MakeRecords();
@@ -109,8 +109,8 @@ class StoreFolder {
   const StoreOptions options_;
   const std::shared_ptr<internal::Environment> environment_;
   const SpareSpace spare_;
-  std::shared_ptr<OwnerLock> lock_;     // let go of after the database
-  std::unique_ptr<Database> database_;  // null when it is closed
+  std::shared_ptr<OwnerLock> lock_;     // released after the database
+  std::unique_ptr<Database> database_;  // null after Close
   std::string uuid_;
 };
 

@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
   CKPTDB_ASSIGN_OR_RETURN(internal::StoreFolder::Opened opened,
                           internal::StoreFolder::Open(resolved, options));
   std::unique_ptr<Impl> impl(new Impl(std::move(opened)));
-  // Errors are in skipped_posts, and the posts are tried again.
+  // Failed posts are listed in skipped_posts and tried again.
   impl->posts_.TakePosts().IgnoreError();
   if (options.background_sweep) {
     CKPTDB_RETURN_IF_ERROR(impl->background_.Start());
@@ -56,15 +56,15 @@ Store::Impl::~Impl() {
 }
 
 absl::Status Store::Impl::Close() {
-  // Waiting for the call that this is part of would never end.
+  // Close from within a call would wait for that call forever.
   if (gate_.InCall()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "Store::Close: the store \"", folder_->path(),
-        "\" cannot be closed by code that one of its calls has called"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("Store::Close: the store \"", folder_->path(),
+                     "\" cannot be closed from within one of its own calls"));
   }
   if (!gate_.Close()) return absl::OkStatus();
-  // The gate is closed first, so that no reader comes after this look. It is
-  // opened again when the store stays.
+  // The gate is closed first, so that no reader is opened after this check. It
+  // is opened again if the close is refused.
   if (const size_t readers = holds_.readers(); readers > 0) {
     gate_.Open();
     return absl::FailedPreconditionError(absl::StrCat(
@@ -74,8 +74,8 @@ absl::Status Store::Impl::Close() {
   return ShutDown();
 }
 
-// Exit does not wait for calls that it is itself part of, nor closes what
-// readers use.
+// At exit this neither waits for a call that is itself running exit, nor closes
+// a database that readers use.
 void Store::Impl::CloseAtExit() {
   if (gate_.InCall()) return;
   if (gate_.Close() && holds_.readers() == 0) {
@@ -86,11 +86,10 @@ void Store::Impl::CloseAtExit() {
 }
 
 absl::Status Store::Impl::ShutDown() {
-  // A fold in the background ends at its next look at `stopped`, and can be
-  // resumed.
+  // A background fold ends at its next check of `stopped`, and can be resumed.
   background_.Stop();
-  // Saves in progress give up their holds; what they staged is swept at the
-  // next opening.
+  // Saves in progress release their holds; the next open sweeps their staged
+  // files.
   catalog_.EndAllSaves();
   return folder_->Close();
 }
@@ -110,8 +109,8 @@ absl::StatusOr<std::unique_ptr<StepReader>> Store::Impl::OpenStep(
 
 absl::StatusOr<std::unique_ptr<ChangeReader>> Store::Impl::OpenChanges(
     const Version& from, int64_t to) {
-  // The plan is made under the lock of the catalog, where its versions are held
-  // at once.
+  // The plan is made under the catalog's lock, under which its versions are
+  // also held.
   ChangePlan plan;
   CKPTDB_ASSIGN_OR_RETURN(
       std::shared_ptr<void> hold,
@@ -133,7 +132,7 @@ absl::StatusOr<Store::SweepResult> Store::Impl::Sweep() {
   return result;
 }
 
-// Holds all that the steps need, as it reads their records.
+// Holds all versions that the steps need while it reads their records.
 absl::StatusOr<Usage> Store::Impl::GetUsage() {
   const internal::HeldCatalog held = catalog_.HoldAll();
   return internal::MeasureUsage(folder_->database(), folder_->path(),

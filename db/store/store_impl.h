@@ -1,5 +1,4 @@
-// An open store: the parts that it consists of, in the order in which they
-// depend on each other; internal to db/store/.
+// An open store: its parts in dependency order; internal to db/store/.
 #ifndef CKPTDB_DB_STORE_STORE_IMPL_H_
 #define CKPTDB_DB_STORE_STORE_IMPL_H_
 
@@ -30,8 +29,8 @@
 
 namespace ckptdb {
 
-// Puts the parts together, opens and closes them. A call of Store enters the
-// gate, and asks the part that it is of.
+// Creates, opens and closes the parts. A call of Store enters the gate and
+// calls the responsible part.
 class Store::Impl {
  public:
   static absl::StatusOr<std::unique_ptr<Impl>> Open(
@@ -60,11 +59,13 @@ class Store::Impl {
  private:
   explicit Impl(internal::StoreFolder::Opened opened);
 
-  // Shuts down with the gate closed. Only the destructor may follow.
+  // Shuts down with the gate closed. Only the destructor may be called
+  // afterwards.
   absl::Status ShutDown();
   void CloseAtExit();
 
-  // Each takes those before it. Holds of saves in progress go before holds_.
+  // Each uses those before it. Holds of saves in progress are released before
+  // holds_ is destroyed.
   const std::unique_ptr<internal::StoreFolder> folder_;
   internal::SweepRequests requests_;
   internal::VersionHolds holds_;

@@ -13,14 +13,14 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns whether ReplaceFile left this file of OWNER or WATERMARK when the
-// process died in it.
+// Returns whether this is a temporary file of OWNER or WATERMARK that a process
+// left when it died in ReplaceFile.
 bool IsTemporaryNote(absl::string_view name) {
   return IsTemporaryName(name) && (absl::StartsWith(name, "OWNER.") ||
                                    absl::StartsWith(name, "WATERMARK."));
 }
 
-// Removes a temporary file when nobody has written to it for an hour.
+// Removes a temporary file that was last written over an hour ago.
 absl::Status RemoveAbandoned(rocksdb::FileSystem* files,
                              const std::string& path, int64_t now_micros) {
   const absl::StatusOr<Entry> entry = LookAt(files, path);
@@ -66,23 +66,23 @@ void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
     const std::string path = absl::StrCat(staging, "/", name);
     Usage::SkippedEntry entry{absl::StrCat("staging/", name), ""};
     uint32_t attempt = 0;
-    // New attempts are higher than all in the catalog, and are in it before
-    // their folder is made.
+    // New attempts are higher than all in the catalog, and are listed in it
+    // before their folder is created.
     const bool own =
         absl::SimpleAtoi(name, &attempt) && absl::StrCat(attempt) == name;
     if (own && may_stage(attempt)) continue;
     const auto found = LookAt(files, path);
     const bool link = found.ok() && found->kind == EntryKind::kLink;
-    // Only what the store could have made itself is removed. A link is removed
-    // all the same, and not followed: no link belongs to a store.
+    // Only entries that the store could have created are removed. Links are
+    // removed, too, and not followed: a store creates none.
     if (!own && !link) {
       entry.reason = "it is not the staging folder of a save";
       entry.foreign = true;
       unswept->push_back(std::move(entry));
       continue;
     }
-    // What cannot be removed is reported and left to the next sweep, so that
-    // one folder does not end the sweep.
+    // An entry that cannot be removed is reported and left to the next sweep,
+    // so that one folder does not fail the sweep.
     const absl::Status removed = RemoveTree(files, path);
     if (removed.ok()) continue;
     entry.reason = std::string(removed.message());

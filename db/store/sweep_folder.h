@@ -1,4 +1,4 @@
-// Removes what a sweep removes beside the database; internal to db/.
+// Removes garbage outside the database for a sweep; internal to db/.
 #ifndef CKPTDB_DB_STORE_SWEEP_FOLDER_H_
 #define CKPTDB_DB_STORE_SWEEP_FOLDER_H_
 
@@ -13,16 +13,16 @@
 
 namespace ckptdb::internal {
 
-// Entries that cannot be removed and those that are not the store's stay:
-// `unswept` gets both, with the reason.
+// Foreign entries and entries that cannot be removed stay: `unswept` receives
+// both, with the reason.
 
 // Removes the folders of attempts for which `may_stage` is false, and links.
 void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
                   absl::FunctionRef<bool(uint32_t attempt)> may_stage,
                   std::vector<Usage::SkippedEntry>* unswept);
 
-// Removes the temporary files that an owner has left behind in its folder and
-// in that of the database.
+// Removes temporary files that an owner left in the store's and the database's
+// folders.
 void CleanTemporaries(rocksdb::FileSystem* files, const std::string& store,
                       int64_t now_micros,
                       std::vector<Usage::SkippedEntry>* unswept);

@@ -13,14 +13,14 @@
 namespace ckptdb::internal {
 namespace {
 
-// Appends the parts of a version between the items that must stay.
+// Appends the key ranges of a version between the items that must stay.
 void AppendGaps(const Version& version,
                 const std::map<std::string, Item::Placement>& kept,
                 KeyRanges* gaps) {
   std::string begin = VersionPrefix(version);
   for (const auto& [prefix, placement] : kept) {
     if (begin < prefix) gaps->emplace_back(begin, prefix);
-    // The prefix of an item ends with NUL, so it has an end.
+    // An item's prefix ends with NUL, so PrefixEnd exists.
     begin = PrefixEnd(prefix);
   }
   gaps->emplace_back(begin, VersionEnd(version));
@@ -29,21 +29,20 @@ void AppendGaps(const Version& version,
 }  // namespace
 
 absl::StatusOr<Garbage> SweepMarker::Mark() {
-  // The bytes are read before the catalog, which then has the attempts of all
-  // of them.
+  // The bytes are read before the catalog, so that the catalog has the attempts
+  // of all of them.
   const std::map<Version, uint64_t> bulk = BulkBytes(folder_->database());
   CatalogMarks marks = catalog_->Mark();
   KeptItems kept;
   MarkBorrowed(&marks, &kept);
-  // Marked, flushed, leases read: in this order a reader that wrote its lease
-  // before the leases are read is seen, and one that writes it later finds the
-  // step retired.
+  // Mark, flush, then read the leases: in this order, a lease written before
+  // the leases are read is seen, and a reader that writes its lease later finds
+  // the step retired.
   CKPTDB_RETURN_IF_ERROR(FlushRetirements());
   Garbage garbage;
   CKPTDB_ASSIGN_OR_RETURN(const std::set<Version> leased, ReadLeased(&garbage));
   Collect(marks, kept, leased, &garbage);
-  // Data of a version without an attempt record is kept for a person to look
-  // at.
+  // Data of a version without an attempt record is kept for manual inspection.
   for (const auto& [version, bytes] : bulk) {
     if (!marks.attempts.contains(version.attempt) &&
         !marks.whole.contains(version)) {
@@ -53,12 +52,12 @@ absl::StatusOr<Garbage> SweepMarker::Mark() {
   return garbage;
 }
 
-// A step that needs a tensor or a run of an older version keeps that, not what
-// else the version holds.
+// A step that needs a tensor or a run of an older version keeps only that, not
+// the version's other data.
 void SweepMarker::MarkBorrowed(CatalogMarks* marks, KeptItems* kept) {
   std::map<Version, std::vector<BorrowedItem>> before;
-  // Lists of the last sweep are taken over for steps that are still there;
-  // those of others go with `before`.
+  // The lists of the last sweep are reused for steps that still exist; the
+  // others are dropped with `before`.
   before.swap(borrowed_);
   for (const StepRecord& step : marks->borrowers) {
     const std::vector<Version> needed = VersionsOf(step);
@@ -67,14 +66,14 @@ void SweepMarker::MarkBorrowed(CatalogMarks* marks, KeptItems* kept) {
     } else {
       absl::StatusOr<std::vector<BorrowedItem>> loaded = LoadBorrowed(step);
       if (!loaded.ok()) {
-        // The list of the items that it needs is lost: all of those versions
-        // stay.
+        // The list of needed items is lost, so all of those versions stay.
         marks->whole.insert(needed.begin(), needed.end());
         continue;
       }
       borrowed_[step.version] = *std::move(loaded);
     }
-    // The records of all of them, whether they have any of the items or not.
+    // The records of all these versions stay, whether or not they hold any of
+    // the items.
     for (const Version& version : needed) (*kept)[version];
     for (const BorrowedItem& item : borrowed_[step.version]) {
       (*kept)[item.version].emplace(item.prefix, item.placement);
@@ -82,7 +81,7 @@ void SweepMarker::MarkBorrowed(CatalogMarks* marks, KeptItems* kept) {
   }
 }
 
-// Reads the rank records of a step without a lock. They stay, as only this
+// Reads a step's rank records without a lock. They stay, because only this
 // sweep could remove them.
 absl::StatusOr<std::vector<BorrowedItem>> SweepMarker::LoadBorrowed(
     const StepRecord& step) const {
@@ -99,9 +98,9 @@ absl::StatusOr<std::vector<BorrowedItem>> SweepMarker::LoadBorrowed(
       });
 }
 
-// A retirement that only the log knows may be lost with it; the data may not be
-// gone by then. One that is written after this look is of the next sweep: its
-// step was marked.
+// A retirement that is only in the log may be lost with it, so it is flushed
+// before data is removed. A retirement written after this check is left to the
+// next sweep: its step was marked.
 absl::Status SweepMarker::FlushRetirements() {
   if (!catalog_->TakeUnflushed()) return absl::OkStatus();
   absl::Status status = folder_->CheckDiskSpace(kRecordOverhead, Spare::kUse);
@@ -115,7 +114,7 @@ absl::Status SweepMarker::FlushRetirements() {
 }
 
 // Leases are read after the retirements were written: a reader writes its lease
-// first, and looks for the step then.
+// first and then looks for the step.
 absl::StatusOr<std::set<Version>> SweepMarker::ReadLeased(
     Garbage* garbage) const {
   CKPTDB_ASSIGN_OR_RETURN(
@@ -135,8 +134,8 @@ void SweepMarker::Collect(const CatalogMarks& marks, const KeptItems& kept,
   std::vector<Version> held;
   for (const auto& [attempt, record] : marks.attempts) {
     const Version& version = record.version;
-    // The order decides what is reported. A version that is held or leased
-    // waits, whatever its state.
+    // The order decides what is reported. A held or leased version waits,
+    // whatever its state.
     if (marks.whole.contains(version)) continue;
     if (marks.held.contains(version)) {
       held.push_back(version);
@@ -146,7 +145,7 @@ void SweepMarker::Collect(const CatalogMarks& marks, const KeptItems& kept,
       garbage->leased = true;
       continue;
     }
-    // A committed version that is a step is in `whole`. One that is only
+    // A committed version that is a step is in `whole`; one that is only
     // borrowed from was retired. So this one has lost its step record.
     if (record.state == AttemptState::kCommitted) {
       garbage->quarantined.push_back(version);
@@ -159,7 +158,7 @@ void SweepMarker::Collect(const CatalogMarks& marks, const KeptItems& kept,
       AppendGaps(version, partly->second, &garbage->gaps);
     }
   }
-  // The last of their holds to go asks for another sweep.
+  // Releasing the last of these holds requests another sweep.
   holds_->NoteGarbage(held);
 }
 

@@ -1,5 +1,5 @@
-// Finds what a sweep may remove: step 1 of "Sweep" in docs/design.md. Internal
-// to db/.
+// Finds the data that a sweep may remove: step 1 of "Sweep" in docs/design.md.
+// Internal to db/.
 #ifndef CKPTDB_DB_STORE_SWEEP_MARKER_H_
 #define CKPTDB_DB_STORE_SWEEP_MARKER_H_
 
@@ -20,16 +20,16 @@
 
 namespace ckptdb::internal {
 
-// The data that nothing needs.
+// Data that nothing needs.
 struct Garbage {
   std::vector<Version> versions;
-  // Versions that were committed, and whose records are lost: they stay for a
-  // person to look at.
+  // Committed versions whose step records are lost. They stay, for manual
+  // inspection.
   std::vector<Version> quarantined;
-  // Key ranges of bulk that nothing refers to, in versions that something else
-  // refers to.
+  // Key ranges of bulk that nothing refers to, in versions of which other parts
+  // are needed.
   KeyRanges gaps;
-  bool leased = false;  // some of it waits for a lease to end
+  bool leased = false;  // a lease keeps some of it
   std::vector<Usage::SkippedEntry> unswept;
 };
 
@@ -43,8 +43,7 @@ class SweepMarker {
   absl::StatusOr<Garbage> Mark();
 
  private:
-  // Items that are needed of versions that are not needed as a whole, by the
-  // prefix of their keys.
+  // Needed items of versions that are not needed as a whole, by key prefix.
   using KeptItems = std::map<Version, std::map<std::string, Item::Placement>>;
 
   void MarkBorrowed(CatalogMarks* marks, KeptItems* kept);
@@ -58,7 +57,7 @@ class SweepMarker {
   StoreFolder* const folder_;
   StepCatalog* const catalog_;
   VersionHolds* const holds_;
-  // The items that the borrowers of the last sweep borrow, which stay the same
+  // The items that the borrowers of the last sweep borrow. They do not change
   // as long as a version is a step.
   std::map<Version, std::vector<BorrowedItem>> borrowed_;
 };

@@ -5,7 +5,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// The time for which garbage that a lease keeps waits for the next sweep.
+// Time until the next sweep for garbage that a lease keeps.
 constexpr std::chrono::seconds kLeasePause(5);
 
 }  // namespace
@@ -33,8 +33,8 @@ bool SweepRequests::Wait() {
       break;
     }
   }
-  // A request that comes while the sweep runs sets it again, as the sweep may
-  // have marked already.
+  // A request during the sweep sets it again, because the sweep may have marked
+  // already.
   requested_ = false;
   return !stopped_;
 }

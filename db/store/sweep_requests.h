@@ -1,5 +1,4 @@
-// Requests of a sweep that calls of a store make to its background thread;
-// internal to db/.
+// Passes sweep requests to a store's background thread; internal to db/.
 #ifndef CKPTDB_DB_STORE_SWEEP_REQUESTS_H_
 #define CKPTDB_DB_STORE_SWEEP_REQUESTS_H_
 
@@ -8,20 +7,19 @@
 
 namespace ckptdb::internal {
 
-// Thread-safe. Its mutex is the last of the store's: whoever holds it calls
-// nothing else.
+// Thread-safe. Its mutex is the last in the store's locking order: its holder
+// acquires no other.
 class SweepRequests {
  public:
-  // Asks for a sweep; whether one is under way or not, another one follows.
+  // Requests a sweep. One follows even if another is in progress.
   void Request();
 
-  // Sets whether a sweep has left garbage for leases alone. As the end of a
-  // lease is not signalled, Wait() then returns after five seconds at the
-  // latest.
+  // Sets whether the last sweep left garbage only because of leases. The end of
+  // a lease is not signalled, so Wait() then returns within five seconds.
   void SetLeasedGarbage(bool leased);
 
-  // Waits until a sweep is due, and returns true, or until Stop() was called,
-  // and returns false.
+  // Blocks until a sweep is due, and returns true, or until Stop(), and returns
+  // false.
   bool Wait();
 
   void Stop();

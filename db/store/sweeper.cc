@@ -27,7 +27,8 @@ KeyRanges RangesOf(const std::vector<Version>& versions) {
 }
 
 // Adds the removal of all records and inline entries of a version. The attempt
-// record goes last: a crash before it leaves all to be done again.
+// record is removed last: after a crash before that, the next sweep repeats
+// everything.
 rocksdb::Status RemoveRecords(const Database& database, const Version& version,
                               ChangeBatch* batch) {
   rocksdb::ColumnFamilyHandle* const meta = database.family(Family::kMeta);
@@ -48,8 +49,8 @@ rocksdb::Status RemoveRecords(const Database& database, const Version& version,
 }  // namespace
 
 absl::StatusOr<Store::SweepResult> Sweeper::Sweep(Depth depth) {
-  // One sweep at a time, and without the turn of Committer: saves and deletions
-  // go on beside it.
+  // One sweep at a time, without Committer::changes(), so that saves and
+  // deletions proceed.
   const MutexLock sweep(&sweep_mutex_);
   Database& database = folder_->database();
   CKPTDB_RETURN_IF_ERROR(database.status());
@@ -58,8 +59,8 @@ absl::StatusOr<Store::SweepResult> Sweeper::Sweep(Depth depth) {
   const std::map<Version, uint64_t> before = BulkBytes(database);
   Store::SweepResult result;
   CKPTDB_RETURN_IF_ERROR(Remove(depth, &garbage, &result));
-  // What a deletion or this sweep has taken of the space set aside is reserved
-  // again, where there is room now.
+  // Reserves again the spare space that a deletion or this sweep used, if it
+  // fits now.
   folder_->SetSpareAside();
   CKPTDB_RETURN_IF_ERROR(database.ResumeCompactions());
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kSweepDone));
@@ -81,8 +82,8 @@ absl::StatusOr<Store::SweepResult> Sweeper::Sweep(Depth depth) {
 // Steps 2 and 3: files first, then the records.
 absl::Status Sweeper::Remove(Depth depth, Garbage* garbage,
                              Store::SweepResult* result) {
-  // A crash in between leaves the attempt records, and the next sweep does all
-  // of it again.
+  // A crash in between leaves the attempt records, and the next sweep repeats
+  // everything.
   CKPTDB_RETURN_IF_ERROR(Free(*garbage));
   CleanFolders(&garbage->unswept);
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kSweepFreed));
@@ -96,21 +97,21 @@ absl::Status Sweeper::Free(const Garbage& garbage) {
   Database& database = folder_->database();
   KeyRanges ranges = RangesOf(garbage.versions);
   const std::map<Version, uint64_t> bulk = BulkBytes(database);
-  // Small saves have no files in bulk. A range for each of them would make
-  // RocksDB look through all files for nothing.
+  // Small saves have no files in bulk. A range for each would make RocksDB
+  // search all files in vain.
   std::erase_if(ranges, [&](const auto& range) {
     const absl::StatusOr<Version> version = ParseVersionPrefix(range.first);
     return version.ok() && !bulk.contains(*version);
   });
   KeyRanges all = ranges;
   all.insert(all.end(), garbage.gaps.begin(), garbage.gaps.end());
-  // The MANIFEST grows before files go.
+  // Deleting files makes the MANIFEST grow first.
   if (!all.empty()) {
     CKPTDB_RETURN_IF_ERROR(
         folder_->CheckDiskSpace(kRecordOverhead, Spare::kUse));
   }
-  // Gaps are left out of the second call: a file that reaches from a gap into
-  // what is kept stays, with its entries in the gap.
+  // The second call excludes gaps: a file that reaches from a gap into needed
+  // data stays, with its entries in the gap.
   CKPTDB_RETURN_IF_ERROR(database.DeleteFiles(all));
   return database.DeleteLeftovers(ranges);
 }
@@ -133,24 +134,24 @@ absl::Status Sweeper::Forget(const std::vector<Version>& versions) {
         RemoveRecords(folder_->database(), version, &batch), "sweep batch"));
   }
   CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch, Spare::kUse));
-  // No sync: if a crash loses the batch the next sweep makes it again.
+  // No sync: if a crash loses the batch, the next sweep writes it again.
   CKPTDB_RETURN_IF_ERROR(folder_->database().Write(&batch, /*sync=*/false));
-  // The memory follows the disk. A version that is forgotten is in no chain, so
-  // no call looks for it.
+  // Memory follows the disk. A forgotten version is in no chain, so no call
+  // looks for it.
   catalog_->Forget(versions);
   summaries_->Remove(versions);
   return absl::OkStatus();
 }
 
-// Damage, and a disk that is too full to rewrite what stays, are in the result.
+// The result reports damage, and a disk that is too full to rewrite the rest.
 absl::Status Sweeper::CompactAway(const std::vector<Version>& versions,
                                   Store::SweepResult* result) {
   Database& database = folder_->database();
-  // The batch of Forget has removed entries of both families.
+  // Forget's batch has removed entries of both families.
   CKPTDB_RETURN_IF_ERROR(database.Flush({Family::kMeta, Family::kInline}));
-  // One range from the first to the last version: the files of small saves hold
-  // many versions, so a range for each would rewrite the same files again and
-  // again.
+  // One range from the first to the last version: files of small saves hold
+  // many versions, so a range per version would rewrite the same files
+  // repeatedly.
   const auto [first, last] =
       std::minmax_element(versions.begin(), versions.end());
   absl::Status compacted = folder_->CheckDiskSpace(

@@ -1,5 +1,5 @@
-// The sweep: what no step, reader, lease or save in progress needs goes,
-// whatever left it there. See "Sweep" in docs/design.md. Internal to db/.
+// Sweeps: removes all data that no step, reader, lease or save in progress
+// needs. See "Sweep" in docs/design.md. Internal to db/.
 #ifndef CKPTDB_DB_STORE_SWEEPER_H_
 #define CKPTDB_DB_STORE_SWEEPER_H_
 
@@ -20,15 +20,16 @@
 
 namespace ckptdb::internal {
 
-// Sweeps, one sweep at a time, and remembers how the last one ended. Any thread
-// may call it; saves and deletions go on meanwhile, as it takes no turn of
-// Committer. Of the two mutexes the one of the sweep is held over I/O, and
-// taken before that of StepCatalog; the one of the outcome is held for moments,
-// with no other after it.
+// Runs one sweep at a time and remembers how the last one ended. Any thread may
+// call it; saves and deletions proceed meanwhile, because it does not take
+// Committer::changes(). sweep_mutex_ is held over I/O and acquired before that
+// of StepCatalog; outcome_mutex_ is held briefly, and no other is acquired
+// under it.
 class Sweeper {
  public:
-  // A thorough sweep rewrites the small saves that stay, so that the space of
-  // the others is free on return. Without it compactions free it later.
+  // A thorough sweep rewrites the remaining small saves, so that the space of
+  // the removed ones is free on return. After a quick sweep, compactions free
+  // it later.
   enum class Depth { kQuick, kThorough };
 
   Sweeper(StoreFolder* folder, StepCatalog* catalog, VersionHolds* holds,
@@ -43,10 +44,10 @@ class Sweeper {
 
   absl::StatusOr<Store::SweepResult> Sweep(Depth depth);
 
-  // Returns the entries that the last sweep has left.
+  // Returns the entries that the last sweep skipped.
   std::vector<Usage::SkippedEntry> unswept() const;
-  // Returns the status of the last sweep, and of the work that followed it in
-  // the background.
+  // Returns the status of the last sweep, and of the background fold that
+  // followed it.
   absl::Status status() const;
   void SetStatus(const absl::Status& status);
 

@@ -12,8 +12,8 @@ TableSummaries SummarizeTables(const std::vector<StepRecord::Rank>& ranks) {
   for (const StepRecord::Rank& rank : ranks) {
     for (const Item& item : rank.items) {
       if (item.kind != Item::Kind::kRows) continue;
-      // The item of the first rank stands for those of the others: the ranks
-      // agree on its slots, its slice hash and the kind of its run.
+      // The first rank's item represents the others: the ranks agree on its
+      // slots, its slice hash and the kind of its run.
       TableSummary& table =
           summaries.emplace(item.name, TableSummary{item, 0, {}}).first->second;
       table.stored_bytes += item.stored_bytes;
@@ -26,8 +26,8 @@ TableSummaries SummarizeTables(const std::vector<StepRecord::Rank>& ranks) {
 absl::StatusOr<std::shared_ptr<const TableSummaries>> TableSummaryCache::Load(
     const Database& database, const StepRecord& record) {
   if (auto found = Find(record.version)) return found;
-  // The records are read without the lock. Two calls that miss at once both
-  // read them, and keep the same.
+  // The records are read without the lock. Two concurrent misses both read them
+  // and store the same summaries.
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepRecord::Rank> ranks,
                           LoadRanks(database, record));
   auto summaries =

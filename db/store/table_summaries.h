@@ -17,19 +17,19 @@
 
 namespace ckptdb::internal {
 
-// The part of a table that a version holds, over all its ranks.
+// The part of a table that one version holds, over all its ranks.
 struct TableSummary {
-  Item item;  // as one of the ranks has it
+  Item item;  // one rank's
   uint64_t stored_bytes = 0;
-  std::set<Version> data;  // the versions that have the bytes
+  std::set<Version> data;  // the versions that hold the bytes
 };
 using TableSummaries = std::map<std::string, TableSummary>;
 
 TableSummaries SummarizeTables(const std::vector<StepRecord::Rank>& ranks);
 
-// Keeps the summaries of the versions of chains, so that a save of changes
-// reads no rank records. Thread-safe: saves and folds load and add, sweeps
-// remove. The mutex is held for moments, with no other after it.
+// Caches the summaries of versions in chains, so that a delta save reads no
+// rank records. Thread-safe: saves and folds load and add, sweeps remove. The
+// mutex is held briefly, and no other is acquired under it.
 class TableSummaryCache {
  public:
   // Returns the summaries of a version, read from the database the first time.

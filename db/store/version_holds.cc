@@ -36,8 +36,8 @@ void VersionHolds::NoteGarbage(const std::vector<Version>& versions) {
       if (holds_.contains(version)) {
         garbage_.insert(version);
       } else {
-        // The hold ended after the sweep had read the holds, and nobody has
-        // asked for a sweep since.
+        // The hold ended after the sweep had read the holds, and no sweep was
+        // requested since.
         free = true;
       }
     }
@@ -46,7 +46,7 @@ void VersionHolds::NoteGarbage(const std::vector<Version>& versions) {
 }
 
 void VersionHolds::Release(const std::vector<Version>& versions, HeldBy by) {
-  // The lock is held to the end: once the last reader is gone the store may be.
+  // Held to the end: once the last reader is gone, the store may be destroyed.
   const MutexLock lock(&mutex_);
   if (by == HeldBy::kReader) --readers_;
   if (RemoveHolds(versions)) requests_->Request();
@@ -55,7 +55,7 @@ void VersionHolds::Release(const std::vector<Version>& versions, HeldBy by) {
 bool VersionHolds::RemoveHolds(const std::vector<Version>& versions) {
   bool garbage = false;
   for (const Version& version : versions) {
-    // This erases one hold of the version and not all of them.
+    // Erases one hold of the version, not all of them.
     holds_.erase(holds_.find(version));
     if (holds_.contains(version)) continue;
     garbage = garbage_.erase(version) > 0 || garbage;

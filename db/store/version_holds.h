@@ -1,5 +1,5 @@
-// The versions that calls and readers of the owner's process use; internal to
-// db/.
+// Counts the versions that calls and readers of the owner's process use;
+// internal to db/.
 #ifndef CKPTDB_DB_STORE_VERSION_HOLDS_H_
 #define CKPTDB_DB_STORE_VERSION_HOLDS_H_
 
@@ -15,37 +15,36 @@
 
 namespace ckptdb::internal {
 
-// Closing a store waits for the end of a call, and is refused as long as a
-// reader is there.
+// Close waits for the end of a call, and is refused while a reader exists.
 enum class HeldBy { kCall, kReader };
 
-// Counts the holds. No sweep removes what is held, whether it is of a step
-// or not. Thread-safe: holds are taken by calls, let go of by any thread, and
-// read by sweeps. The mutex is taken after that of StepCatalog, which holds
-// versions while it looks at their records, and before that of SweepRequests.
+// No sweep removes a held version, whether or not it is a step. Thread-safe:
+// calls take holds, any thread releases them, sweeps read them. The mutex is
+// acquired after that of StepCatalog, which holds versions while it reads their
+// records, and before that of SweepRequests.
 class VersionHolds {
  public:
   explicit VersionHolds(SweepRequests* requests) : requests_(requests) {}
   VersionHolds(const VersionHolds&) = delete;
   VersionHolds& operator=(const VersionHolds&) = delete;
 
-  // Holds these versions until the result is gone, which must be before this
-  // object is.
+  // Holds these versions until the result is destroyed, which must happen
+  // before this object is.
   std::shared_ptr<void> Hold(std::vector<Version> versions,
                              HeldBy by = HeldBy::kCall);
 
   std::set<Version> versions() const;
-  // StepReader and ChangeReader objects that have a hold.
+  // Returns the number of StepReader and ChangeReader objects with a hold.
   size_t readers() const;
 
-  // A sweep has left these versions for their holds alone: the last hold of one
-  // to go requests another sweep. It is requested now when one is not held any
-  // more.
+  // Reports that a sweep left these versions only because they are held.
+  // Releasing the last hold on one of them requests another sweep; this call
+  // requests one if some are already free.
   void NoteGarbage(const std::vector<Version>& versions);
 
  private:
   void Release(const std::vector<Version>& versions, HeldBy by);
-  // Returns whether garbage is not held any more.
+  // Returns whether this frees garbage.
   bool RemoveHolds(const std::vector<Version>& versions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

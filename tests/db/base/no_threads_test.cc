@@ -64,7 +64,7 @@ TEST_F(NoThreadsTest, AReaderGivesBackALeaseThatNobodyRenews) {
     const NoThreads none;
     EXPECT_THAT(reader->OpenStep(1),
                 StatusIs(absl::StatusCode::kResourceExhausted,
-                         HasSubstr("thread that renews leases")));
+                         HasSubstr("lease renewal thread")));
   }
   EXPECT_EQ(Leases(), 0U);
   ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));

@@ -175,7 +175,7 @@ TEST_F(ShardingTest, RejectsAnIdOfAnotherRankBySlices) {
       IsInvalid("its slice bounds [0, 9, 20, 65536] differ from "
                 "SaveSpec::slice_bounds"));
   EXPECT_THAT(StageOnRank1({10}, TableSharding::BySlices({0, kSlices}), bounds),
-              IsInvalid("do not rise from 0 to 65536 in 3 ranges"));
+              IsInvalid("do not ascend from 0 to 65536 in 3 ranges"));
   EXPECT_THAT(StageOnRank1({10}, TableSharding::Unchecked(), bounds),
               IsInvalid("is TableSharding::Unchecked() in a save that has "
                         "SaveSpec::slice_bounds"));

@@ -124,7 +124,7 @@ TEST_F(CloseTest, AHookCannotCloseTheStoreThatCallsIt) {
   ASSERT_OK(Save(1, SmallContent(1)));
   ASSERT_TRUE(closed.has_value());
   EXPECT_THAT(*closed, StatusIs(absl::StatusCode::kFailedPrecondition,
-                                HasSubstr("cannot be closed by code")));
+                                HasSubstr("cannot be closed from within")));
   ExpectStep(1, {SmallContent(1)});
 }
 

@@ -582,7 +582,7 @@ TEST_F(ManagerTest, OptionsAreChecked) {
   options = options_;
   options.sharding = TableSharding::BySlices({0, 5, kSlices});
   expect(options,
-         "table \"user\": slice bounds [0, 5, 65536] do not rise from "
+         "table \"user\": slice bounds [0, 5, 65536] do not ascend from "
          "0 to 65536 in 1 ranges");
   options = options_;
   options.warn_waiting = absl::Seconds(-1);
