@@ -32,7 +32,8 @@ std::set<std::string> DeltaTables(const std::vector<StepRecord::Rank>& ranks) {
   return tables;
 }
 
-// Appends the runs of these tables; those that have a base run are done.
+// Appends the runs of these tables, and drops from `tables` those with a base
+// run.
 void BorrowRuns(const std::vector<StepRecord::Rank>& ranks,
                 std::set<std::string>* tables,
                 std::vector<BorrowedItem>* borrowed) {
@@ -66,7 +67,7 @@ absl::StatusOr<Borrower> FindBorrower(const Catalog& catalog,
   borrower.step = step;
   CKPTDB_ASSIGN_OR_RETURN(borrower.chain, ChainOf(catalog, step));
   // A folded step also needs the delta runs of its increment, which lead to it
-  // from its parent. Without the record of the increment they cannot be found.
+  // from its parent. Without the increment's record they cannot be found.
   if (step.folded) {
     const StepRecord* const increment = catalog.FindVersion(step.folded_from);
     if (increment != nullptr) borrower.increment = *increment;
@@ -84,8 +85,8 @@ absl::StatusOr<std::vector<BorrowedItem>> LoadBorrowedItems(
     }
   }
   std::set<std::string> tables = DeltaTables(*own);
-  // Newest first, until the base run of each table is found: older runs of it
-  // are not needed.
+  // Newest first, until each table's base run is found; older runs are not
+  // needed.
   for (size_t i = borrower.chain.size() - 1; i > 0 && !tables.empty(); --i) {
     CKPTDB_ASSIGN_OR_RETURN(const RankRecords ranks,
                             load_ranks(borrower.chain[i - 1]));

@@ -1,6 +1,5 @@
-// The data that a step needs of other versions: tensors and blobs that it
-// refers to, the runs of its chain, the increment of a folded step. Internal to
-// db/.
+// Finds the data of other versions that a step needs: tensors and blobs that it
+// refers to, the runs of its chain, a folded step's increment. Internal to db/.
 #ifndef CKPTDB_DB_META_BORROWED_H_
 #define CKPTDB_DB_META_BORROWED_H_
 
@@ -30,14 +29,14 @@ struct BorrowedItem {
 // Returns the items of other versions that the items of one rank refer to.
 std::vector<BorrowedItem> BorrowedItems(const StepRecord::Rank& rank);
 
-// A step and the records that say what it needs.
+// A step and the records that determine its needs.
 struct Borrower {
   StepRecord step;
   std::vector<StepRecord> chain;  // see ChainOf
   std::optional<StepRecord> increment;
 };
-// Finds them. Returns DataLoss when a record of the chain is wrong or missing.
-// An increment whose record is missing is left out.
+// Finds these records. Returns DataLoss if a record of the chain is wrong or
+// missing. An increment without a record is left out.
 absl::StatusOr<Borrower> FindBorrower(const Catalog& catalog,
                                       const StepRecord& step);
 
@@ -45,8 +44,8 @@ using RankRecords = std::shared_ptr<const std::vector<StepRecord::Rank>>;
 using LoadRanksFunction =
     std::function<absl::StatusOr<RankRecords>(const StepRecord&)>;
 
-// Returns all that the step needs of other versions. `load_ranks` gives the
-// rank records of a step; its errors are returned.
+// Returns all items of other versions that the step needs. `load_ranks` returns
+// a step's rank records; its errors are returned.
 absl::StatusOr<std::vector<BorrowedItem>> LoadBorrowedItems(
     const Borrower& borrower, const LoadRanksFunction& load_ranks);
 

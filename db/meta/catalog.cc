@@ -14,8 +14,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// Decodes all records of a kind, in the order of their keys. One that cannot be
-// decoded fails the opening: a step must not be missing silently.
+// Decodes all records of a kind, in key order. A record that does not decode
+// fails the open, because a step must not disappear silently.
 template <typename Record>
 absl::Status LoadRecords(
     const Database& database, char kind,
@@ -34,12 +34,12 @@ absl::Status LoadRecords(
       });
 }
 
-// A record names its own version. One under the key of another was moved by
-// damage or by hand, and would stand for a step that it is not.
+// A record names its own version. A record under another version's key was
+// moved by damage or by hand, and would pass for the wrong step.
 absl::Status Misplaced(const Version& version, const MetaKey& key) {
-  return absl::DataLossError(absl::StrCat(
-      "key of ", ToString(key.version),
-      " does not match its record, which is of ", ToString(version)));
+  return absl::DataLossError(absl::StrCat("the key of ", ToString(key.version),
+                                          " holds the record of ",
+                                          ToString(version)));
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ absl::StatusOr<StepRecord> Catalog::FindStep(int64_t step) const {
 absl::StatusOr<StepRecord> Catalog::Latest() const {
   if (const StepRecord* const newest = Newest()) return *newest;
   if (steps.empty()) return absl::NotFoundError("no step is committed");
-  // A caller may take NotFound for a store that nothing was saved to.
+  // Not NotFound, which a caller may take for an empty store.
   return absl::DataLossError(absl::StrCat(
       "all ", steps.size(),
       " steps are quarantined, as they were found damaged; \"ckptdb verify "
@@ -90,7 +90,7 @@ const StepRecord* Catalog::Newest() const {
   const StepRecord* newest = nullptr;
   for (const auto& [step, record] : steps) {
     if (record.quarantined) continue;
-    // By the attempt and not by the step: a trainer that went back saves lower
+    // Compares attempts, not steps: after a rollback a trainer saves lower
     // steps later. A fold does not make a step newer.
     if (newest == nullptr ||
         StateOf(*newest).attempt < StateOf(record).attempt) {
@@ -105,15 +105,15 @@ const StepRecord* Catalog::FindVersion(const Version& version) const {
   if (step != steps.end() && step->second.version == version) {
     return &step->second;
   }
-  // Chains go through versions whose step was removed.
+  // Chains pass through versions whose step was removed.
   const auto old = retired.find(version);
   return old == retired.end() ? nullptr : &old->second;
 }
 
 absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
   Catalog catalog;
-  // The kinds of records are the first bytes of their keys: root, attempts,
-  // steps, retired versions.
+  // The first byte of a key is the kind of record: root, attempts, steps,
+  // retired versions.
   CKPTDB_ASSIGN_OR_RETURN(const std::string root,
                           database.Get(Family::kMeta, RootKey()));
   CKPTDB_ASSIGN_OR_RETURN(catalog.root, DecodeRootRecord(root));
@@ -123,7 +123,7 @@ absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
         if (record.version.attempt != key.version.attempt) {
           return Misplaced(record.version, key);
         }
-        // Records come in key order, so each insertion at the end is cheap.
+        // Records arrive in key order, so inserting at the end is cheap.
         catalog.attempts.emplace_hint(catalog.attempts.end(),
                                       record.version.attempt, record);
         return absl::OkStatus();
@@ -135,7 +135,7 @@ absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
           return Misplaced(record.version, key);
         }
         const int64_t step = record.version.step;
-        // PutStep would note a change, which this is not.
+        // Not PutStep, which would journal a change.
         catalog.steps.emplace_hint(catalog.steps.end(), step,
                                    std::move(record));
         return absl::OkStatus();
@@ -161,12 +161,12 @@ absl::StatusOr<StepRecord::Rank> LoadRank(const Database& database,
   absl::StatusOr<std::string> bytes =
       database.Get(Family::kMeta, RankKey(step.version, rank));
   if (absl::IsNotFound(bytes.status())) {
-    // The step record says that it is there, so this is no NotFound.
+    // The step record lists it, so this is not NotFound.
     return absl::DataLossError(absl::StrCat(place, ": its record is missing"));
   }
   CKPTDB_RETURN_IF_ERROR(Annotate(bytes.status(), place));
-  // The step record has the digest of each rank record, which finds a valid
-  // record of another version.
+  // The digest in the step record also detects a valid record of another
+  // version.
   if (HashBytes(*bytes) != step.rank_digests[rank]) {
     return absl::DataLossError(
         absl::StrCat(place, ": record hash ", absl::Hex(HashBytes(*bytes)),
@@ -176,9 +176,9 @@ absl::StatusOr<StepRecord::Rank> LoadRank(const Database& database,
   absl::StatusOr<StepRecord::Rank> record = DecodeRankRecord(*bytes);
   CKPTDB_RETURN_IF_ERROR(Annotate(record.status(), place));
   if (record->version == step.version && record->rank == rank) return record;
-  return absl::DataLossError(absl::StrCat(place, ": its key has the record of ",
-                                          ToString(record->version), " rank ",
-                                          record->rank));
+  return absl::DataLossError(
+      absl::StrCat(place, ": its key holds the record of ",
+                   ToString(record->version), " rank ", record->rank));
 }
 
 absl::StatusOr<std::vector<StepRecord::Rank>> LoadRanks(
@@ -195,7 +195,7 @@ std::vector<Version> VersionsOf(const StepRecord& step) {
   versions.insert(versions.end(), step.references.begin(),
                   step.references.end());
   if (step.folded) versions.push_back(step.folded_from);
-  // A folded step may refer to its increment, too.
+  // A folded step may also refer to its increment.
   std::sort(versions.begin(), versions.end());
   versions.erase(std::unique(versions.begin(), versions.end()), versions.end());
   return versions;

@@ -22,11 +22,11 @@ namespace {
 using InlineEntry = std::pair<std::string, std::string>;
 using EntrySpan = absl::Span<const InlineEntry* const>;
 
-// Rounds up without a sum that could overflow, as the counts come from another
-// process.
+// Rounds up without a sum, which could overflow because the counts come from
+// another process.
 uint64_t DivideUp(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
-// Returns how many pages or chunks an item has.
+// Returns the number of pages or chunks of an item.
 uint64_t EntriesOf(const Item& item) {
   if (item.kind != Item::Kind::kRows) return item.chunk_hashes.size();
   return DivideUp(item.rows, item.rows_per_page) * (1 + item.slots.size()) +
@@ -46,8 +46,9 @@ bool KeyLess(const InlineEntry* a, const InlineEntry* b) {
   return a->first < b->first;
 }
 
-// Returns whether the entry of number `i` of a table has this key. `first_rows`
-// are the positions of the pages of ids, which all slots have as well.
+// Returns whether entry `i` of a table has this key. `first_rows` are the
+// positions of the pages of ids; the pages of all slots have the same
+// positions.
 bool IsPageKey(const Item& table, uint64_t i, const DataKey& key,
                std::vector<RowPosition>* first_rows) {
   const uint64_t pages = DivideUp(table.rows, table.rows_per_page);
@@ -58,8 +59,8 @@ bool IsPageKey(const Item& table, uint64_t i, const DataKey& key,
   return erased || key.position == (*first_rows)[i % pages];
 }
 
-// An entry under another key of the item would not be found, or be taken for
-// another one. `entries` are those of the item, in the order of their keys.
+// An entry under another key of the item would be missed, or taken for another
+// entry. `entries` are the item's, in key order.
 absl::Status CheckInlineKeys(const Item& item, EntrySpan entries) {
   std::vector<RowPosition> first_rows;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -76,7 +77,7 @@ absl::Status CheckInlineKeys(const Item& item, EntrySpan entries) {
   return absl::OkStatus();
 }
 
-// `entries` are those of the item, in the order of their keys.
+// `entries` are the item's, in key order.
 absl::Status CheckInlineItem(const Item& item, EntrySpan entries) {
   if (entries.size() != EntriesOf(item)) {
     return Missing(item,
@@ -95,16 +96,15 @@ absl::Status CheckInlineItem(const Item& item, EntrySpan entries) {
   return Missing(item, "the hash of its entries does not match its digest");
 }
 
-// Checks that each item placed inline has all of its entries, with the bytes of
-// its digest, and that there are no others.
+// Checks that each inline item has exactly its entries, and that they match its
+// digest.
 absl::Status CheckInline(const internal::StagedRecord& staged,
                          const StepRecord::Rank& record) {
   std::vector<const InlineEntry*> entries;
   entries.reserve(staged.inline_entries.size());
   for (const InlineEntry& entry : staged.inline_entries)
     entries.push_back(&entry);
-  // Sorted, the entries of an item lie side by side, and in the order of its
-  // digest.
+  // In key order an item's entries are adjacent and in the order of its digest.
   std::sort(entries.begin(), entries.end(), KeyLess);
   size_t used = 0;
   for (const Item& item : record.items) {
@@ -126,16 +126,16 @@ absl::Status CheckInline(const internal::StagedRecord& staged,
                                    static_cast<size_t>(end - begin))));
     used += static_cast<size_t>(end - begin);
   }
-  // Entries of no item would stay in the store until the version goes, and be
-  // read by nobody.
+  // Entries without an item would occupy the store, unread, until the version
+  // is swept.
   if (used == entries.size()) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat(entries.size(), " inline entries, of which ",
                    entries.size() - used, " belong to no item"));
 }
 
-// Returns the item that the entry of this number belongs to, counted over all
-// files of a rank; null when there is none.
+// Returns the item that contains this entry, counted over all files of a rank;
+// null if none does.
 const Item* ItemAt(const std::vector<const Item*>& items, uint64_t number) {
   for (const Item* item : items) {
     if (number < EntriesOf(*item)) return item;
@@ -144,8 +144,8 @@ const Item* ItemAt(const std::vector<const Item*>& items, uint64_t number) {
   return nullptr;
 }
 
-// The files of a rank have its entries in the order of their keys, which is
-// that of its items.
+// A rank's files hold its entries in key order, which is the order of its
+// items.
 absl::Status CheckFiles(const internal::StagedRecord& staged,
                         const StepRecord::Rank& record) {
   std::vector<const Item*> items;
@@ -165,7 +165,7 @@ absl::Status CheckFiles(const internal::StagedRecord& staged,
   });
   uint64_t next = 0;
   for (const internal::StagedFile* file : files) {
-    // The first gap or overlap is where a file is missing or is there twice.
+    // The first gap or overlap shows which file is missing or duplicated.
     if (file->first_entry != next) break;
     next += file->entries;
   }

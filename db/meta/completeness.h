@@ -9,10 +9,9 @@
 
 namespace ckptdb::internal {
 
-// `record` is the decoded record of `staged`. Inline entries are compared with
-// the digest of their item; entries in files are counted. Returns DataLoss
-// naming an item that lacks entries, or the number of entries that belong to no
-// item.
+// `record` is the decoded record of `staged`. Compares inline entries with
+// their item's digest, and counts entries in files. Returns DataLoss naming an
+// item that lacks entries, or the number of entries that belong to no item.
 absl::Status CheckComplete(const internal::StagedRecord& staged,
                            const StepRecord::Rank& record);
 

@@ -29,8 +29,8 @@ absl::Status Disagree(const Held& a, const Held& b, absl::string_view why) {
                    "\" of ranks ", a.rank, " and ", b.rank, ": ", why));
 }
 
-// Each pair is compared with the first: what all share with one they share with
-// each other.
+// Compares each rank only with the first: ranks that agree with one rank agree
+// with each other.
 absl::Status CheckTensors(const Held& a, const Held& b) {
   if (a.item->dtype != b.item->dtype) {
     return Disagree(a, b,
@@ -43,9 +43,9 @@ absl::Status CheckTensors(const Held& a, const Held& b) {
                                " and ", ToString(b.item->global_shape)));
 }
 
-// Tables must agree on what a reader takes from the first rank alone, and on
-// the kind of run: a base run of one rank and a delta run of another would
-// begin the table's chain at two places.
+// Tables must agree on the properties that a reader takes from the first rank
+// only, and on the kind of run: with a base run on one rank and a delta run on
+// another, the table's chain would begin at two versions.
 absl::Status CheckTables(const Held& a, const Held& b) {
   if (!SameSchema(*a.item, b.item->slots, b.item->slice_hash)) {
     return Disagree(a, b, "their slots or slice hashes differ");
@@ -69,7 +69,7 @@ absl::Status CheckTables(const Held& a, const Held& b) {
                                                   : base.item->base_reason));
 }
 
-// The rows of a replicated table are those of rank 0, and of no other.
+// Only rank 0 saves the rows of a replicated table.
 absl::Status CheckReplicated(const Held& held, bool is_first) {
   const Item& item = *held.item;
   if (item.sharding != Item::Sharding::kReplicated || held.rank == 0) {
@@ -88,8 +88,8 @@ absl::Status CheckReplicated(const Held& held, bool is_first) {
       " rows and ", item.erased_rows, " erased ids of it"));
 }
 
-// Every rank of a table sharded by modulo or by slices owns some ids. A rank
-// without the table forgot to add it, and its rows would be missing silently.
+// With sharding by modulo or by slices each rank owns some ids. If a rank
+// forgets to add the table, its rows would be missing silently.
 absl::Status CheckOnAllRanks(const std::vector<Held>& tables,
                              absl::Span<const StepRecord::Rank> ranks) {
   const Item& item = *tables.front().item;
@@ -107,13 +107,12 @@ absl::Status CheckOnAllRanks(const std::vector<Held>& tables,
         "table \"", item.name, "\" of rank ", tables.front().rank,
         " is sharded by ", DescribeSharding(item.sharding, item.sharding_name),
         ", and rank ", rank.rank,
-        " has no such table; add it on every rank, without rows where there "
-        "are none"));
+        " has no such table; add it on every rank, even without rows"));
   }
   return absl::OkStatus();
 }
 
-// Returns the dimension in which the shards have the most different offsets.
+// Returns the dimension in which the shards have the most distinct offsets.
 size_t MostCutDimension(const std::vector<Held>& shards) {
   size_t most_cut = 0;
   size_t most_offsets = 0;
@@ -127,11 +126,11 @@ size_t MostCutDimension(const std::vector<Held>& shards) {
   return most_cut;
 }
 
-// Shards that are alike are replicas. By the offset in the dimension that is
-// cut most, those that can overlap are next to each other.
+// Identical shards are replicas. Sorted by offset in the dimension with the
+// most cuts, shards that can overlap are adjacent.
 absl::Status CheckDisjoint(std::vector<Held> shards) {
   const size_t cut = MostCutDimension(shards);
-  // With many ranks a comparison of all pairs would take too long.
+  // Comparing all pairs takes too long with many ranks.
   std::sort(shards.begin(), shards.end(), [&](const Held& a, const Held& b) {
     const Item& x = *a.item;
     const Item& y = *b.item;
@@ -145,11 +144,11 @@ absl::Status CheckDisjoint(std::vector<Held> shards) {
     const Item& a = *shards[i].item;
     for (size_t j = i + 1; j < shards.size(); ++j) {
       const Item& b = *shards[j].item;
-      // All that follow begin behind this shard.
+      // All later shards begin beyond this one.
       if (!a.shape.empty() && b.offset[cut] >= a.offset[cut] + a.shape[cut]) {
         break;
       }
-      // A replica: it is compared with the others in its own turn.
+      // A replica, which is compared with the others in a later iteration.
       if (a.offset == b.offset && a.shape == b.shape) break;
       if (Intersect({a.offset, a.shape}, {b.offset, b.shape}, &both)) {
         return Disagree(shards[i], shards[j],
@@ -161,9 +160,9 @@ absl::Status CheckDisjoint(std::vector<Held> shards) {
   return absl::OkStatus();
 }
 
-// Finds the first element, in row-major order, that no shard has. `at` has the
-// coordinates of the first `at->size()` dimensions, and `shards` those of the
-// shards that reach across them. Each dimension is cut where a shard ends.
+// Finds the first element, in row-major order, that no shard covers. `at` holds
+// the coordinates of the first `at->size()` dimensions, and `shards` those
+// shards that cover them. Each dimension is cut where a shard ends.
 bool FindGap(const std::vector<const Item*>& shards, const Shape& global,
              Shape* at) {
   const size_t d = at->size();
@@ -189,8 +188,8 @@ absl::StatusOr<int64_t> ElementsOf(const Item& item, const Shape& shape) {
   return ElementCount(shape, DTypeBytes(item.dtype));
 }
 
-// Shards that do not overlap leave a gap if they have fewer elements than the
-// tensor. Shards that are alike count once.
+// Disjoint shards leave a gap if they have fewer elements than the tensor.
+// Identical shards count once.
 absl::Status CheckNoGap(const std::vector<Held>& shards) {
   const Item& any = *shards.front().item;
   std::set<std::pair<Shape, Shape>> boxes;
@@ -203,8 +202,7 @@ absl::Status CheckNoGap(const std::vector<Held>& shards) {
     elements += more;
     if (more > 0) distinct.push_back(held.item);
   }
-  // The counts decide, which is fast. The place of the gap is looked for only
-  // when there is one.
+  // Comparing the counts is fast. The gap is located only if they differ.
   CKPTDB_ASSIGN_OR_RETURN(const int64_t all, ElementsOf(any, any.global_shape));
   Shape at;
   if (elements == all || !FindGap(distinct, any.global_shape, &at)) {
@@ -213,8 +211,8 @@ absl::Status CheckNoGap(const std::vector<Held>& shards) {
   return absl::InvalidArgumentError(absl::StrCat(
       ItemKindName(any.kind), " \"", any.name, "\": the shards have ", elements,
       " of the ", all, " elements of ", ToString(any.global_shape),
-      ", and none has the one at ", ToString(at),
-      "; the shards of all ranks must cover the global shape"));
+      "; missing element at ", ToString(at),
+      "; together, the ranks' shards must cover the global shape"));
 }
 
 }  // namespace
@@ -241,7 +239,8 @@ absl::Status CheckRanksAgree(absl::Span<const StepRecord::Rank> ranks) {
       }
     }
   }
-  // Overlaps first: only without them does the count of elements tell a gap.
+  // Checks overlaps first: only disjoint shards reveal a gap by their number of
+  // elements.
   for (const auto& [name, shards] : tensors) {
     CKPTDB_RETURN_IF_ERROR(CheckDisjoint(shards));
     CKPTDB_RETURN_IF_ERROR(CheckNoGap(shards));

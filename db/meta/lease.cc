@@ -21,28 +21,28 @@ std::string LeasePath(const std::string& store, const std::string& uuid) {
   return absl::StrCat(LeasesPath(store), "/", uuid);
 }
 
-// The use of an entry of the folder.
+// What the entry of the folder is.
 enum class Use {
-  kHolds,    // it is a lease that lasts
-  kNothing,  // it stays, and is not reported
-  kRemoved,  // it holds nothing, and may be removed
-  kForeign,  // it is not the store's
+  kHolds,    // a valid lease
+  kNothing,  // stays, and is not reported
+  kRemoved,  // holds nothing, and may be removed
+  kForeign,  // does not belong to the store
 };
 
-// A temporary file is a lease that is being written, or was abandoned.
+// A temporary file is a lease being written, or an abandoned one.
 Use UseOfTemporary(const Entry& entry, int64_t now_micros) {
   return IsAbandoned(entry, now_micros) ? Use::kRemoved : Use::kNothing;
 }
 
 constexpr int64_t kLongestMicros = (kMaxLeaseMs + kMaxClockSkewMs) * 1000;
 
-// Bounded so that the product does not overflow, whatever time a file has.
+// Clamped so that the product does not overflow for any file time.
 int64_t WrittenMicros(const Entry& entry) {
   constexpr int64_t kMicros = 1'000'000;
   return std::min(entry.modified_s, INT64_MAX / kMicros / 2) * kMicros;
 }
 
-// Returns whether a lease holds. One that would last longer than any lease,
+// Returns whether a lease holds. A lease that would outlast every valid lease,
 // counted from its file's time or from now, comes from a wrong clock.
 bool Lasts(const Lease& lease, const Entry& entry, int64_t now_micros) {
   const int64_t latest = std::max(WrittenMicros(entry), now_micros);
@@ -56,16 +56,16 @@ absl::StatusOr<Use> UseOfLease(rocksdb::FileSystem* files,
   if (entry.kind != EntryKind::kFile) return Use::kRemoved;
   const absl::StatusOr<std::string> bytes = ReadFile(files, path);
   if (absl::IsNotFound(bytes.status())) return Use::kNothing;
-  // It is larger than any lease is.
+  // Larger than any valid lease.
   if (absl::IsFailedPrecondition(bytes.status())) return Use::kRemoved;
-  // Whatever it says, it was not renewed for longer than any lease lasts.
+  // Whatever it holds, it has not been renewed for longer than any lease lasts.
   if (absl::IsPermissionDenied(bytes.status()) &&
       now_micros - kLongestMicros > WrittenMicros(entry)) {
     return Use::kRemoved;
   }
   CKPTDB_RETURN_IF_ERROR(bytes.status());
-  // Leases are renamed into place, so a lease that does not decode is none that
-  // is being written.
+  // Leases are renamed into place, so a file that does not decode is not a
+  // lease that is being written.
   absl::StatusOr<Lease> decoded = DecodeLease(*bytes);
   if (!decoded.ok() || !Lasts(*decoded, entry, now_micros)) {
     return Use::kRemoved;
@@ -101,17 +101,17 @@ absl::Status WriteLease(rocksdb::FileSystem* files, const std::string& store,
   CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeLease(lease));
   if (bytes.size() > kMaxSmallFileBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "a lease on ", lease.versions.size(), " versions has ", bytes.size(),
+        "a lease on ", lease.versions.size(), " versions takes ", bytes.size(),
         " bytes; the limit is ", kMaxSmallFileBytes));
   }
-  // A lease is not synced: after a crash of the machine the reader is gone too.
+  // Not synced: a machine crash also ends the reader.
   absl::Status status = ReplaceFile(files, path, bytes, /*sync=*/false);
   if (!absl::IsNotFound(status)) return status;
-  // Copies of a store may be without the folder, as it was empty. No folder is
-  // made where the store itself is gone.
+  // Copies of a store may lack the folder because it was empty. It is not
+  // created if the store itself is gone.
   CKPTDB_RETURN_IF_ERROR(FromRocks(
       files->CreateDir(LeasesPath(store), rocksdb::IOOptions(), nullptr),
-      "making the folder of leases"));
+      "creating the leases folder"));
   return ReplaceFile(files, path, bytes, /*sync=*/false);
 }
 

@@ -17,9 +17,9 @@ absl::Status BadParent(const Version& parent, absl::string_view why) {
       absl::StrCat("parent ", ToString(parent), " ", why));
 }
 
-// Checks that a save may be added to this parent: it is not quarantined, not a
-// later step, and the newest one unless the caller says what becomes of those
-// after it.
+// Checks that a save may continue this parent: it is not quarantined, not a
+// later step, and is the newest step unless SaveSpec::abandoned decides about
+// the steps after it.
 absl::Status CheckParent(const Catalog& catalog, const SaveSpec& spec,
                          const StepRecord& parent) {
   if (parent.quarantined) return BadParent(*spec.parent, "is quarantined");
@@ -51,9 +51,9 @@ absl::Status CheckMember(const StepRecord& step, const StepRecord& member,
                                 member.store_uuid, ", expected ", uuid));
 }
 
-// Checks that `next` was saved on top of `member`. The digest covers all that
-// the member consists of, so a version of another store or run is found,
-// whatever its numbers are.
+// Checks that `next` was saved on top of `member`. The digest covers the
+// member's whole content, so it detects a version of another store or run with
+// the same numbers.
 absl::Status CheckLink(const StepRecord& step, const StepRecord& member,
                        const StepRecord& next) {
   if (!next.has_parent || next.parent != member.version) {
@@ -73,13 +73,13 @@ absl::Status CheckLink(const StepRecord& step, const StepRecord& member,
                          ToString(next.version)));
 }
 
-// A state and those before it, back to where the way ends: at a record that
-// was saved whole, or that is gone.
+// A state and its ancestors, back to where the path ends: at a record that was
+// saved in full, or that is gone.
 struct Ancestry {
   std::vector<StepRecord> increments;  // newest first; those with delta runs
   std::vector<Version> states;         // increments[i] led to states[i]
-  Version end;                         // the version at which it ends
-  absl::Status why;                    // the reason why it ends there
+  Version end;                         // the version where the path ends
+  absl::Status why;                    // why it ends there
 };
 
 absl::Status Ends(const Version& version, absl::string_view why) {
@@ -87,7 +87,7 @@ absl::Status Ends(const Version& version, absl::string_view why) {
       absl::StrCat(ToString(version), " ", why));
 }
 
-// Goes back from a state along its increments as far as delta runs lead.
+// Follows a state's increments back as far as delta runs lead.
 Ancestry AncestryOf(const Catalog& catalog, const StepRecord& start) {
   Ancestry ancestry;
   const auto end_at = [&](const Version& version, absl::string_view why) {
@@ -98,15 +98,15 @@ Ancestry AncestryOf(const Catalog& catalog, const StepRecord& start) {
   ancestry.states.push_back(StateOf(start));
   const StepRecord* record = &start;
   while (true) {
-    // The delta runs that lead to a folded step are those of the version that
-    // it was folded from.
+    // The delta runs that lead to a folded step belong to the version that it
+    // was folded from.
     if (record->folded) {
       const Version folded = record->folded_from;
       record = catalog.FindVersion(folded);
       if (record == nullptr) return end_at(folded, "is gone");
     }
     if (record->kind == StepRecord::Kind::kFull) {
-      return end_at(record->version, "was saved whole");
+      return end_at(record->version, "was saved in full");
     }
     ancestry.increments.push_back(*record);
     const Version before = record->parent;
@@ -119,8 +119,8 @@ Ancestry AncestryOf(const Catalog& catalog, const StepRecord& start) {
   }
 }
 
-// Returns the reason to report: damage first, else that of the newer end.
-const absl::Status& WhyNoWay(const Ancestry& a, const Ancestry& b) {
+// Returns the reason to report: damage first, otherwise the newer end's.
+const absl::Status& WhyNoPath(const Ancestry& a, const Ancestry& b) {
   if (absl::IsDataLoss(a.why) != absl::IsDataLoss(b.why)) {
     return absl::IsDataLoss(a.why) ? a.why : b.why;
   }
@@ -132,15 +132,15 @@ bool IsStep(const Catalog& catalog, const Version& version) {
   return step != catalog.steps.end() && step->second.version == version;
 }
 
-// Returns whether nothing of a version is swept as long as the steps stay.
+// Returns whether nothing of a version is swept while the steps exist.
 bool IsWhole(const Catalog& catalog, const Version& version) {
   const auto step = catalog.steps.find(version.step);
   return step != catalog.steps.end() && IsState(step->second, version);
 }
 
-// Of versions that are neither steps nor increments the sweep keeps only what
-// some chain needs, which may be other tables: this checks what it kept. `head`
-// is the step that the versions lead to.
+// Of versions that are neither steps nor increments, the sweep keeps only the
+// parts that some chain needs, which may be other tables. This checks that it
+// kept these. `head` is the step that the versions lead to.
 absl::Status CheckKept(const Catalog& catalog, const StepRecord& head,
                        const std::vector<StepRecord>& members) {
   const bool is_step = IsStep(catalog, head.version);
@@ -155,16 +155,16 @@ absl::Status CheckKept(const Catalog& catalog, const StepRecord& head,
   return absl::OkStatus();
 }
 
-absl::Status NoWay(const Version& from, const Version& to,
-                   const absl::Status& why) {
+absl::Status NoPath(const Version& from, const Version& to,
+                    const absl::Status& why) {
   return absl::Status(
       why.code(), absl::StrCat("no changes lead from ", ToString(from), " to ",
                                ToString(to), ": ", why.message()));
 }
 
-// Returns whether a version was saved on top of this one already, be it a step
-// or retired. The next one begins another branch then.
-bool IsGoneOnFrom(const Catalog& catalog, const StepRecord& parent) {
+// Returns whether a version, step or retired, was already saved on top of this
+// one. The next save then begins another branch.
+bool HasSuccessor(const Catalog& catalog, const StepRecord& parent) {
   const auto comes_from_it = [&](const auto& entry) {
     return DescendsFrom(entry.second, parent);
   };
@@ -247,7 +247,7 @@ const StepRecord* FindState(const Catalog& catalog, const Version& version) {
   if (step != catalog.steps.end() && IsState(step->second, version)) {
     return &step->second;
   }
-  // The version may be the increment of a fold that was retired since.
+  // The version may be the increment of a fold that was since retired.
   for (const auto& [retired, folded] : catalog.retired) {
     if (IsState(folded, version)) return &folded;
   }
@@ -258,12 +258,12 @@ absl::StatusOr<Path> FindPath(const Catalog& catalog, const Version& from,
                               const StepRecord& to) {
   const StepRecord* const start = FindState(catalog, from);
   if (start == nullptr) {
-    return NoWay(from, to.version, Ends(from, "is gone"));
+    return NoPath(from, to.version, Ends(from, "is gone"));
   }
   const Ancestry old_states = AncestryOf(catalog, *start);
   const Ancestry new_states = AncestryOf(catalog, to);
   for (size_t i = 0; i < new_states.states.size(); ++i) {
-    // The newest state that both have in common makes the shortest way.
+    // The newest common state gives the shortest path.
     const auto common =
         std::find(old_states.states.begin(), old_states.states.end(),
                   new_states.states[i]);
@@ -273,10 +273,10 @@ absl::StatusOr<Path> FindPath(const Catalog& catalog, const Version& from,
               First(new_states.increments, i)};
     absl::Status kept = CheckKept(catalog, *start, path.undo);
     kept.Update(CheckKept(catalog, to, path.redo));
-    if (!kept.ok()) return NoWay(from, to.version, kept);
+    if (!kept.ok()) return NoPath(from, to.version, kept);
     return path;
   }
-  return NoWay(from, to.version, WhyNoWay(old_states, new_states));
+  return NoPath(from, to.version, WhyNoPath(old_states, new_states));
 }
 
 }  // namespace ckptdb::internal

@@ -10,8 +10,8 @@
 namespace ckptdb::internal {
 
 std::vector<size_t> RemovalRounds(const std::vector<Post>& posts) {
-  // The round of the last post that sets a value of a step: a metric, or, by an
-  // empty name, the pin.
+  // The round of the last post that sets a value of a step: a metric, or the
+  // pin under an empty name.
   std::map<std::pair<int64_t, absl::string_view>, size_t> last;
   std::vector<size_t> rounds(posts.size());
   for (size_t i = posts.size(); i-- > 0;) {
@@ -24,7 +24,7 @@ std::vector<size_t> RemovalRounds(const std::vector<Post>& posts) {
       if (winner == last.end()) continue;
       rounds[i] = std::max(rounds[i], winner->second + 1);
     }
-    // What is in `last` stays, as that post is the later one.
+    // Keeps existing entries of `last`, because those posts are later.
     for (const absl::string_view name : names) {
       last.try_emplace({post.version.step, name}, rounds[i]);
     }
@@ -39,7 +39,7 @@ std::vector<size_t> LimitRemovalRounds(std::vector<Post>* posts) {
                     [](size_t round) { return round < kMaxRemovalRounds; })) {
       return rounds;
     }
-    // A post is a round at most, so that this ends.
+    // Each post takes at most one round, so this terminates.
     posts->resize(posts->size() / 2);
   }
 }

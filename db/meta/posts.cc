@@ -20,12 +20,12 @@ std::string PostPath(const std::string& store, const std::string& name) {
   return absl::StrCat(PostsPath(store), "/", name);
 }
 
-// Attempt 0 is no save's, so that every sweep removes its folder.
+// No save has attempt 0, so every sweep removes its folder.
 std::string TakenPath(const std::string& store) {
   return absl::StrCat(store, "/", StagingOf(0));
 }
 
-// Reads a post and checks that it has the name of its file, by which it is
+// Reads a post and checks that its uuid is its file's name, under which it is
 // removed. A file that is too large is not read.
 absl::StatusOr<Post> ReadPost(rocksdb::FileSystem* files,
                               const std::string& path, const std::string& name,
@@ -41,7 +41,7 @@ absl::StatusOr<Post> ReadPost(rocksdb::FileSystem* files,
       absl::StrCat("post: uuid ", post.uuid, " does not match its file name"));
 }
 
-// Posts that cannot be used come last, as they tell no time.
+// Unusable posts come last, because they have no time.
 bool IsBefore(const FoundPost& a, const FoundPost& b) {
   if (!a.post.ok() || !b.post.ok()) return a.post.ok() && !b.post.ok();
   return std::tie(a.post->posted_at_micros, a.name) <
@@ -55,23 +55,23 @@ absl::Status WritePost(rocksdb::FileSystem* files, const std::string& store,
   CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodePost(post));
   if (bytes.size() > kMaxSmallFileBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "a post of ", post.metrics.size(), " metrics has ", bytes.size(),
+        "a post with ", post.metrics.size(), " metrics takes ", bytes.size(),
         " bytes; the limit is ", kMaxSmallFileBytes));
   }
   const std::string path = PostPath(store, post.uuid);
   absl::Status status = ReplaceFile(files, path, bytes, /*sync=*/true);
   if (absl::IsNotFound(status)) {
-    // An owner of an older version has made no folder, and a copy of a store
-    // may be without it. None is made where the store itself is gone.
+    // An owner of an older version creates no folder, and a copy of a store may
+    // lack it. It is not created if the store itself is gone.
     CKPTDB_RETURN_IF_ERROR(
         FromRocks(files->CreateDirIfMissing(PostsPath(store),
                                             rocksdb::IOOptions(), nullptr),
-                  "making the folder of posts"));
+                  "creating the posts folder"));
     status = ReplaceFile(files, path, bytes, /*sync=*/true);
   }
   CKPTDB_RETURN_IF_ERROR(status);
-  // The folder of posts may have been made just now, so its name is made
-  // durable, too: the call promises that the post is not lost.
+  // The folder may be new, so its name is made durable, too: on return the post
+  // must not be lost.
   return SyncFolder(files, store);
 }
 
@@ -83,7 +83,7 @@ absl::StatusOr<std::vector<std::string>> ListPosts(rocksdb::FileSystem* files,
       auto names, ListFolder(files, PostsPath(store), kMaxPostNamesAtOnce));
   std::erase_if(names,
                 [](const std::string& name) { return !IsPostName(name); });
-  // Random names come after those that tell the time.
+  // Random names follow the names that contain a time.
   std::stable_partition(names.begin(), names.end(), IsTimeUuid);
   if (names.size() > kMaxPostsAtOnce) names.resize(kMaxPostsAtOnce);
   return names;
@@ -120,8 +120,8 @@ absl::Status ApplyPost(const Post& post, absl::string_view store_uuid,
                                             post.store_uuid, ", expected ",
                                             store_uuid));
   }
-  // A fold keeps the state and is no obstacle; an overwritten step is another
-  // state, whose metrics these are not.
+  // A fold keeps the state, so the post still applies. An overwritten step is
+  // another state, which these metrics do not describe.
   if (StateOf(*record) != post.version) {
     return absl::NotFoundError(
         absl::StrCat("step ", post.version.step,
@@ -173,15 +173,15 @@ void CleanPosts(rocksdb::FileSystem* files, const std::string& store,
     return;
   }
   for (const std::string& name : *names) {
-    if (IsPostName(name)) continue;  // the owner's next look is for it
+    if (IsPostName(name)) continue;  // left to the owner's next TakePosts
     const std::string path = PostPath(store, name);
     const std::string below = absl::StrCat("posts/", name);
     const absl::StatusOr<Entry> entry = LookAt(files, path);
     if (absl::IsNotFound(entry.status())) continue;
     absl::Status removed = entry.status();
     if (entry.ok()) {
-      // A temporary file may be a post that is being written. It is left alone
-      // for an hour.
+      // A temporary file may be a post that is being written, so it stays for
+      // an hour.
       const bool temporary =
           IsTemporaryName(name) && IsPostName(name.substr(0, name.find('.')));
       if (temporary && !IsAbandoned(*entry, now_micros)) continue;

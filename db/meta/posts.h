@@ -1,4 +1,4 @@
-// Posts: small files by which readers tell the owner of metrics and pins;
+// Posts: small files with which readers send metrics and pins to the owner;
 // internal to db/.
 #ifndef CKPTDB_DB_META_POSTS_H_
 #define CKPTDB_DB_META_POSTS_H_
@@ -18,55 +18,54 @@
 namespace ckptdb::internal {
 
 // The limits of one look at the folder of posts, so that neither their number
-// nor their size holds up a save. Other posts wait for the next look.
+// nor their size delays a save. Other posts wait for the next look.
 inline constexpr size_t kMaxPostsAtOnce = 1024;
 inline constexpr uint64_t kMaxPostBytesAtOnce = uint64_t{8} << 20;
 inline constexpr size_t kMaxPostNamesAtOnce = 65'536;
 
-// Writes a post, which is durable on return, with its name. Returns
-// InvalidArgument when it would be larger than kMaxSmallFileBytes.
+// Writes a post under its name; it is durable on return. Returns
+// InvalidArgument if its file would exceed kMaxSmallFileBytes.
 absl::Status WritePost(rocksdb::FileSystem* files, const std::string& store,
                        const Post& post);
 
-// Returns whether this is the name of a post's file, which is a UUID.
+// Returns whether this is the name of a post's file, a UUID.
 bool IsPostName(absl::string_view name);
 
-// A file of a post's name.
+// A file with the name of a post.
 struct FoundPost {
   std::string name;
   absl::StatusOr<Post> post;  // or the reason why it cannot be used
 };
-// Returns the names of the posts that were posted first, within the limits
-// above, in that order. Names of IsTimeUuid tell which are first; of posts by
-// older readers, which have random names, any may be among them.
+// Returns the names of the first posts, within the limits above, in the order
+// of posting. IsTimeUuid names contain that order; posts by older readers have
+// random names, of which any may be returned.
 absl::StatusOr<std::vector<std::string>> ListPosts(rocksdb::FileSystem* files,
                                                    const std::string& store);
-// Returns the first of these posts, within the limits above, in the order in
-// which they were posted; after them those that cannot be used. Links are not
-// followed: what is not a regular file cannot be used.
+// Returns the first of these posts, within the limits above, in the order of
+// posting, followed by those that cannot be used. Links are not followed: only
+// regular files can be used.
 std::vector<FoundPost> ReadPosts(rocksdb::FileSystem* files,
                                  const std::string& store,
                                  const std::vector<std::string>& names);
 
-// Changes the record of its step as a post asks. Returns NotFound for a post of
+// Changes the step's record as a post requests. Returns NotFound for a post of
 // another store or of another state of the step, and InvalidArgument if the
-// step would have more than kMaxMetrics; the record is unchanged then.
+// step would exceed kMaxMetrics; then the record is unchanged.
 absl::Status ApplyPost(const Post& post, absl::string_view store_uuid,
                        StepRecord* record);
 
-// Removes a post, and leaves a folder of that name alone. It may come back with
-// a loss of power until SyncPosts. The file is moved to a folder of
-// staging/, as some file systems take a millisecond to free its space; the next
-// sweep does that.
+// Removes a post, but not a folder of that name. A power loss before SyncPosts
+// may restore it. The file is moved to a folder in staging/, because some file
+// systems take a millisecond to free its space; the next sweep does that.
 absl::Status RemovePost(rocksdb::FileSystem* files, const std::string& store,
                         const std::string& name);
-// Makes the folder to which posts are moved. Without it they are removed where
-// they are.
+// Creates the folder that posts are moved to. Without it they are removed in
+// place.
 void MakeTakenPosts(rocksdb::FileSystem* files, const std::string& store);
 absl::Status SyncPosts(rocksdb::FileSystem* files, const std::string& store);
 
-// Removes links, and temporary files that were abandoned. `unswept` gets what
-// else is in the folder that is not a post, and what could not be removed.
+// Removes links and abandoned temporary files. `unswept` receives foreign
+// entries and those that could not be removed.
 void CleanPosts(rocksdb::FileSystem* files, const std::string& store,
                 int64_t now_micros, std::vector<Usage::SkippedEntry>* unswept);
 

@@ -1,4 +1,4 @@
-// A journal of the steps of a store that changed lately; internal to db/.
+// A journal of the most recently changed steps of a store; internal to db/.
 #ifndef CKPTDB_DB_META_STEP_JOURNAL_H_
 #define CKPTDB_DB_META_STEP_JOURNAL_H_
 
@@ -35,7 +35,7 @@ class StepJournal {
 
  private:
   std::deque<int64_t> steps_;
-  uint64_t until_ = 1;  // 0 stands for a look before the first one
+  uint64_t until_ = 1;  // 0 means "never looked"
 };
 
 }  // namespace ckptdb::internal

@@ -218,7 +218,7 @@ absl::StatusOr<std::vector<RankItem>> ChangeReader::Impl::DeltaRuns(
       if (item.run == Item::Run::kDelta) continue;
       return NotByChanges(
           table, version,
-          absl::StrCat("it was saved whole",
+          absl::StrCat("it was saved in full",
                        item.base_reason.empty() ? "" : ", because ",
                        item.base_reason));
     }

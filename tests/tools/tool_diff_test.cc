@@ -94,7 +94,7 @@ TEST_F(ToolDeltaDiff, CountsChangedRows) {
   EXPECT_EQ(tables["item"]["upserted_rows"], Json());
   EXPECT_EQ(tables["item"]["to_rows"], 4);
   EXPECT_THAT(tables["item"]["not_counted_reason"].get<std::string>(),
-              AllOf(HasSubstr("step 300"), HasSubstr("saved whole"),
+              AllOf(HasSubstr("step 300"), HasSubstr("saved in full"),
                     HasSubstr(kWhyItemIsWhole)));
   EXPECT_EQ(tables["types"]["change"], "removed");
 }
@@ -157,7 +157,7 @@ TEST_F(ToolDiff, ComparesFullSteps) {
   EXPECT_EQ(diff["same"], false);
   EXPECT_EQ(diff["incremental"], false);
   EXPECT_THAT(diff["not_incremental_reason"].get<std::string>(),
-              HasSubstr("was saved whole"));
+              HasSubstr("was saved in full"));
   const Json metrics = ByName(diff["metrics"]);
   EXPECT_EQ(metrics["auc"]["from"], 0.75);
   EXPECT_EQ(metrics["auc"]["to"], Json());
@@ -175,9 +175,9 @@ TEST_F(ToolDiff, ComparesFullSteps) {
   EXPECT_EQ(diff["tables"][0]["to_rows"], 1200);
   EXPECT_EQ(diff["tables"][0]["upserted_rows"], Json());
   EXPECT_THAT(diff["tables"][0]["not_counted_reason"].get<std::string>(),
-              HasSubstr("was saved whole"));
+              HasSubstr("was saved in full"));
   EXPECT_THAT(Run({"diff", "100", "200"}).out,
-              AllOf(ContainsRegex("\nincrements +.*was saved whole\n"),
+              AllOf(ContainsRegex("\nincrements +.*was saved in full\n"),
                     ContainsRegex("\nauc +0\\.75 +-\n"),
                     ContainsRegex("\nbig +added +- +- +f32\\[2359296\\]\n"),
                     ContainsRegex("\nuser +changed +- +1,000 to 1,200 +- +-  "

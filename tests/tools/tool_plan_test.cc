@@ -88,7 +88,7 @@ TEST_F(ToolDeltaPlan, FromAnotherStepReadsTheDeltasBetween) {
   const Json& item = rank["tables"][0];
   EXPECT_EQ(item["base_runs"], 1);
   EXPECT_THAT(item["full_read_reason"].get<std::string>(),
-              AllOf(HasSubstr("step 300"), HasSubstr("saved whole"),
+              AllOf(HasSubstr("step 300"), HasSubstr("saved in full"),
                     HasSubstr(kWhyItemIsWhole)));
   const Json& user = rank["tables"][1];
   EXPECT_EQ(user["base_runs"], 0);
@@ -229,11 +229,11 @@ TEST_F(ToolPlan, NamesTheStepThatBreaksThePath) {
   EXPECT_EQ(plan["incremental"], false);
   EXPECT_EQ(plan["forward"], Json());
   EXPECT_THAT(plan["not_incremental_reason"].get<std::string>(),
-              AllOf(HasSubstr("step 200"), HasSubstr("was saved whole")));
+              AllOf(HasSubstr("step 200"), HasSubstr("was saved in full")));
   EXPECT_EQ(plan["ranks"][0]["tables"][0]["rows"], 1200);
   EXPECT_THAT(Run({"plan", "200", "--from", "100"}).out,
               ContainsRegex("\nfrom +step 100 attempt [0-9]+, not "
-                            "incremental: .*was saved whole\n"));
+                            "incremental: .*was saved in full\n"));
 }
 
 TEST_F(ToolPlan, ReadsNoData) {

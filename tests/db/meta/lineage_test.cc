@@ -340,10 +340,10 @@ TEST_F(LineageTest, PathsEndAtAWholeStep) {
   Delta(2, 2, one);
   const StepRecord three = Full(3, 3);
   Delta(4, 4, three);
-  ExpectNoPath({1, 1}, 4, {3, 3}, "was saved whole");
-  ExpectNoPath({2, 2}, 3, {3, 3}, "was saved whole");
-  ExpectNoPath({2, 2}, 4, {3, 3}, "was saved whole");
-  ExpectNoPath({4, 4}, 2, {3, 3}, "was saved whole");
+  ExpectNoPath({1, 1}, 4, {3, 3}, "was saved in full");
+  ExpectNoPath({2, 2}, 3, {3, 3}, "was saved in full");
+  ExpectNoPath({2, 2}, 4, {3, 3}, "was saved in full");
+  ExpectNoPath({4, 4}, 2, {3, 3}, "was saved in full");
   ExpectPath({3, 3}, 4, {}, {{4, 4}});
 }
 

@@ -158,9 +158,9 @@ TEST_F(ChangeTest, RejectsPathsWithoutChanges) {
   const Version never{3, 99};
   ExpectNoWay(never, 4, never, "is gone");
   ASSERT_OK_AND_ASSIGN(const SaveResult whole, Save(5, content_));
-  ExpectNoWay(versions_[4], 5, whole.version, "was saved whole");
-  ExpectNoWay(versions_[1], 5, whole.version, "was saved whole");
-  ExpectNoWay(whole.version, 4, whole.version, "was saved whole");
+  ExpectNoWay(versions_[4], 5, whole.version, "was saved in full");
+  ExpectNoWay(versions_[1], 5, whole.version, "was saved in full");
+  ExpectNoWay(whole.version, 4, whole.version, "was saved in full");
   for (const int64_t step : {1, 2, 3, 4}) ASSERT_OK(store_->Delete(step));
   ASSERT_OK(store_->Sweep());
   ExpectNoWay(versions_[4], 5, versions_[4], "is gone");
@@ -320,9 +320,9 @@ TEST_F(ChangeTablesTest, SavedWholeOnTheWay) {
   SaveTables(3, {"item", "user"});
   Follow(1, 3);
   Follow(3, 1);
-  ExpectCannot(1, 3, "item", versions_[2], "it was saved whole");
-  ExpectCannot(3, 1, "item", versions_[2], "it was saved whole");
-  ExpectCannot(1, 2, "item", versions_[2], "it was saved whole");
+  ExpectCannot(1, 3, "item", versions_[2], "it was saved in full");
+  ExpectCannot(3, 1, "item", versions_[2], "it was saved in full");
+  ExpectCannot(1, 2, "item", versions_[2], "it was saved in full");
   ASSERT_OK_AND_ASSIGN(const auto after, store_->OpenChanges(versions_[2], 3));
   LiveRows live(UserTable({}).slots);
   EXPECT_OK(after->ScanTable("item", {}, &live));
@@ -339,8 +339,9 @@ TEST_F(ChangeTablesTest, ErrorHasTheReason) {
                "its schema (slots or slice hash) differs between the steps");
   content_.tables["item"].slots[0].name = "embedding";
   SaveTables(4, {"item", "user"});
-  ExpectCannot(1, 4, "item", versions_[4],
-               "it was saved whole, because its schema (slots or slice hash)");
+  ExpectCannot(
+      1, 4, "item", versions_[4],
+      "it was saved in full, because its schema (slots or slice hash)");
 }
 
 TEST_F(ChangeTablesTest, RejectsTablesThatAStepLacks) {
@@ -353,7 +354,7 @@ TEST_F(ChangeTablesTest, RejectsTablesThatAStepLacks) {
   content_.tables["item"] = UserTable({1});
   SaveTables(4, {"user"});
   ExpectCannot(1, 2, "item", versions_[1], "it has no such table");
-  ExpectCannot(2, 4, "item", versions_[4], "it was saved whole");
+  ExpectCannot(2, 4, "item", versions_[4], "it was saved in full");
   ASSERT_OK_AND_ASSIGN(const auto changes,
                        store_->OpenChanges(versions_[2], 3));
   LiveRows live(UserTable({}).slots);

@@ -166,8 +166,8 @@ TEST_F(ShardTest, RejectsGaps) {
   whole_ = {DType::kI16, {10, 2}, std::string(40, 'x'), {}, {}, {}};
   const std::vector<std::pair<std::vector<Box>, std::string>> gaps = {
       {{{{0, 0}, {4, 2}}, {{5, 0}, {5, 2}}},
-       "the shards have 18 of the 20 elements of [10, 2], and none has the one "
-       "at [4, 0]"},
+       "the shards have 18 of the 20 elements of [10, 2]; missing element at "
+       "[4, 0]"},
       {{{{0, 0}, {10, 1}}}, "at [0, 1]"},
       {{{{0, 0}, {9, 2}}, {{0, 0}, {9, 2}}}, "at [9, 0]"},
       {{{{0, 0}, {9, 2}}, {{9, 1}, {1, 1}}, {{9, 0}, {1, 0}}}, "at [9, 0]"},
@@ -198,7 +198,7 @@ TEST_F(ShardTest, NamesTheFirstElementThatNoShardHas) {
     } else {
       EXPECT_THAT(status,
                   StatusIs(absl::StatusCode::kInvalidArgument,
-                           HasSubstr(absl::StrCat("none has the one at ",
+                           HasSubstr(absl::StrCat("missing element at ",
                                                   ToString(gone.offset), ";"))))
           << ToString(shape) << " " << ToString(gone.shape);
     }

@@ -219,7 +219,7 @@ TEST_F(ChainDamageTest, TheRecordOfAnotherAttempt) {
     meta.Put(RetiredKey(versions_[2]), meta.Get(RetiredKey(versions_[3])));
   }
   ExpectStoreDoesNotOpen(
-      {"key of " + Name(2) + " does not match its record", Name(3)});
+      {"key of " + Name(2) + " holds the record of " + Name(3)});
 }
 
 TEST_F(ChainDamageTest, AMemberOfAnotherStore) {

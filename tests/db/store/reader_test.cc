@@ -429,8 +429,9 @@ TEST_F(LeaseTest, AnUnreadableLeaseStopsTheSweep) {
 TEST_F(LeaseTest, LengthIsChecked) {
   ReaderOptions options;
   options.lease_ms = 0;
-  EXPECT_THAT(Reader::Open(path(), options),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 ms")));
+  EXPECT_THAT(
+      Reader::Open(path(), options),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("lease_ms is 0")));
 }
 
 TEST_F(LeaseTest, OpenRefusesAModeThatIsNoEnumerator) {

@@ -145,7 +145,7 @@ TEST_F(FollowTest, ReadsAllWhenABaseIsInBetween) {
   EXPECT_THAT(Kinds(result), ElementsAre("full", "full", "changes", "full"));
   for (const size_t full : {1, 3}) {
     const auto& restore = result.json["restores"][full];
-    EXPECT_THAT(restore["reason"], HasSubstr("was saved whole"));
+    EXPECT_THAT(restore["reason"], HasSubstr("was saved in full"));
     EXPECT_THAT(restore["whole_tables"],
                 ElementsAre("context", "item", "user"));
   }
