@@ -43,8 +43,8 @@ absl::StatusOr<ChangePlan> PlanChanges(const internal::Catalog& catalog,
 
 namespace {
 
-// Loads the rank records of versions that are on the way; each is checked
-// against the digest in its step record.
+// Loads the rank records of versions on the path; each is checked against the
+// digest in its step record.
 absl::StatusOr<std::vector<ChainMember>> LoadMembers(
     const internal::Database& database, std::vector<StepRecord> records) {
   std::vector<ChainMember> members;
@@ -56,8 +56,8 @@ absl::StatusOr<std::vector<ChainMember>> LoadMembers(
   return members;
 }
 
-// Returns the item of the first rank that has it: the ranks agree on what a
-// table is.
+// Returns the item of the first rank that has it: the ranks agree on a table's
+// schema.
 const Item* FindItem(const std::vector<StepRecord::Rank>& ranks,
                      Item::Kind kind, absl::string_view name) {
   for (const StepRecord::Rank& rank : ranks) {
@@ -68,12 +68,12 @@ const Item* FindItem(const std::vector<StepRecord::Rank>& ranks,
   return nullptr;
 }
 
-// The caller reads the whole table then. The code is not DataLoss, as nothing
-// is damaged.
-absl::Status NotByChanges(absl::string_view table, const Version& version,
+// Not DataLoss, because nothing is damaged: the caller then reads the whole
+// table.
+absl::Status CannotFollow(absl::string_view table, const Version& version,
                           absl::string_view why) {
   return absl::FailedPreconditionError(
-      absl::StrCat("table \"", table, "\" cannot be followed over ",
+      absl::StrCat("table \"", table, "\" cannot be followed across ",
                    ToString(version), ": ", why));
 }
 
@@ -86,7 +86,7 @@ std::vector<uint64_t> RowBytes(const Item& table,
   return bytes;
 }
 
-// Collects the ids of runs, whether upserted or erased, in order of position.
+// Collects the upserted and erased ids of runs, in order of position.
 class IdCollector : public internal::MergeSink {
  public:
   absl::Status Rows(const RowSink::Batch& batch) override {
@@ -100,21 +100,20 @@ class IdCollector : public internal::MergeSink {
   std::vector<int64_t> ids;
 };
 
-// Tells which ids, which come in order, are among those that were touched, and
-// remembers which of these never came as rows.
+// Filters ascending ids by whether they were touched, and remembers the touched
+// ids for which no row arrived.
 class TouchedIds {
  public:
   TouchedIds(std::vector<int64_t> ids, SliceHash hash)
       : ids_(std::move(ids)), hash_(hash), there_(ids_.size()) {}
 
-  // Both sequences ascend, so one pass over them is enough and no set of ids is
-  // built.
+  // Both sequences ascend, so one pass suffices and no set of ids is built.
   bool Contains(int64_t id) {
     const auto position = PositionOf(id);
     while (next_ < ids_.size() && PositionOf(ids_[next_]) < position) ++next_;
     return next_ < ids_.size() && ids_[next_] == id;
   }
-  // Rows come in order, too, and each of them is one of the ids.
+  // Rows ascend, too, and each is one of the ids.
   void NoteRows(absl::Span<const int64_t> rows) {
     for (const int64_t id : rows) {
       while (noted_ < ids_.size() && ids_[noted_] != id) ++noted_;
@@ -141,7 +140,7 @@ class TouchedIds {
   size_t noted_ = 0;
 };
 
-// Passes on the rows of the target that were touched.
+// Passes on the touched rows of the target.
 class TouchedSink : public internal::MergeSink {
  public:
   TouchedSink(internal::RowBatcher* batcher, TouchedIds* touched)
@@ -164,15 +163,15 @@ class TouchedSink : public internal::MergeSink {
 absl::StatusOr<std::unique_ptr<ChangeReader>> ChangeReader::Impl::Load(
     const internal::Database* database, ChangePlan plan, ReadHold hold) {
   std::unique_ptr<Impl> impl(new Impl());
-  CKPTDB_RETURN_IF_ERROR(hold.Explain(impl->LoadWay(*database, &plan)));
+  CKPTDB_RETURN_IF_ERROR(hold.Explain(impl->LoadPath(*database, &plan)));
   CKPTDB_ASSIGN_OR_RETURN(
       impl->to_, StepReader::Impl::Load(database, std::move(plan.to_chain),
                                         std::move(hold), &impl->to_impl_));
   return std::make_unique<ChangeReader>(std::move(impl));
 }
 
-absl::Status ChangeReader::Impl::LoadWay(const internal::Database& database,
-                                         ChangePlan* plan) {
+absl::Status ChangeReader::Impl::LoadPath(const internal::Database& database,
+                                          ChangePlan* plan) {
   CKPTDB_ASSIGN_OR_RETURN(auto from,
                           LoadMembers(database, {std::move(plan->from)}));
   from_ = std::move(from.front());
@@ -184,25 +183,25 @@ absl::Status ChangeReader::Impl::LoadWay(const internal::Database& database,
 }
 
 // Checks that both steps have the table with the same slots, so that a row of
-// one can take the place of a row of the other.
+// one can replace a row of the other.
 absl::Status ChangeReader::Impl::CheckTable(absl::string_view table) const {
   CKPTDB_ASSIGN_OR_RETURN(const auto parts,
                           to_impl_->Find(Item::Kind::kRows, table));
   const Item* const old = FindItem(from_.ranks, Item::Kind::kRows, table);
   if (old == nullptr) {
-    return NotByChanges(table, from_.record.version, "it has no such table");
+    return CannotFollow(table, from_.record.version, "it has no such table");
   }
   if (internal::SameSchema(*old, parts[0].item->slots,
                            parts[0].item->slice_hash)) {
     return absl::OkStatus();
   }
-  return NotByChanges(
+  return CannotFollow(
       table, from_.record.version,
       "its schema (slots or slice hash) differs between the steps");
 }
 
-// Returns the delta runs on the way. A version that saved the table whole says
-// nothing of what changed.
+// Returns the delta runs on the path. A version that saved the table in full
+// does not record which rows changed.
 absl::StatusOr<std::vector<RankItem>> ChangeReader::Impl::DeltaRuns(
     absl::string_view table) const {
   std::vector<RankItem> runs;
@@ -212,11 +211,11 @@ absl::StatusOr<std::vector<RankItem>> ChangeReader::Impl::DeltaRuns(
       internal::AppendRuns(member, table, &runs);
       const Version& version = member.record.version;
       if (runs.size() == before) {
-        return NotByChanges(table, version, "it has no such table");
+        return CannotFollow(table, version, "it has no such table");
       }
       const Item& item = *runs.back().item;
       if (item.run == Item::Run::kDelta) continue;
-      return NotByChanges(
+      return CannotFollow(
           table, version,
           absl::StrCat("it was saved in full",
                        item.base_reason.empty() ? "" : ", because ",
@@ -234,10 +233,10 @@ absl::Status ChangeReader::Impl::ScanTable(absl::string_view table,
       internal::CheckThreads("ReadOptions::threads", options.read.threads));
   CKPTDB_RETURN_IF_ERROR(CheckTable(table));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs, DeltaRuns(table));
-  // The two steps are the same state: one may be a fold of the other.
+  // The two steps have the same state: one may be a fold of the other.
   if (runs.empty()) return absl::OkStatus();
-  // Forwards the delta runs have all that is to be applied. Backwards they only
-  // tell which ids changed, and the rows are those of the target.
+  // Forwards, the delta runs contain all changes. Backwards, they only name the
+  // changed ids; the rows are the target's.
   return forwards() ? Forwards(runs, options, live)
                     : LookUp(table, runs, options, live);
 }
@@ -250,7 +249,7 @@ absl::StatusOr<StepReader::ScanEstimate> ChangeReader::Impl::EstimateScan(
   return internal::EstimateRuns(runs, slices);
 }
 
-// Merges the delta runs and applies upserts and erasures as they come.
+// Merges the delta runs and applies each upsert and erasure.
 absl::Status ChangeReader::Impl::Forwards(const std::vector<RankItem>& runs,
                                           const ScanOptions& options,
                                           LiveTable* live) const {
@@ -266,7 +265,8 @@ absl::Status ChangeReader::Impl::Forwards(const std::vector<RankItem>& runs,
   });
 }
 
-// Applies, for each id that changed on the way, what the target has of it.
+// Applies the target's row, or an erasure, for each id that changed on the
+// path.
 absl::Status ChangeReader::Impl::LookUp(absl::string_view table,
                                         const std::vector<RankItem>& touched,
                                         const ScanOptions& options,
@@ -276,15 +276,15 @@ absl::Status ChangeReader::Impl::LookUp(absl::string_view table,
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<size_t> slots,
                           internal::SlotIndexes(runs[0], options));
   const auto touched_groups = internal::GroupRuns(touched, options.slices);
-  // The runs on the way are read for their ids alone.
+  // Only the ids of the runs on the path are read.
   const std::vector<size_t> no_slots;
   internal::MergeScan scan(*to_impl_, touched, touched_groups, no_slots,
                            options);
   return scan.Run(
       [&](int worker, uint64_t task, RunMerge* merge) -> absl::Status {
-        // First the ids that changed on the way, in this range of slices, then
-        // one pass over the rows of the target that keeps these ids. Rows that
-        // the target does not have are erased.
+        // First collects the changed ids in this range of slices, then passes
+        // once over the target's rows and keeps these ids. Ids without a row in
+        // the target are erased.
         IdCollector collected;
         CKPTDB_RETURN_IF_ERROR(merge->Run(&collected));
         if (collected.ids.empty()) return absl::OkStatus();
@@ -347,11 +347,10 @@ std::vector<ChangeReader::ItemName> ChangeReader::ChangedItems() const {
   std::vector<ChangeReader::ItemName> changed;
   for (const StepRecord::Rank& rank : to().ranks()) {
     for (const Item& item : rank.items) {
-      // ScanTable tells what changed in a table.
+      // ScanTable returns the changes of a table.
       if (item.kind == Item::Kind::kRows) continue;
       const auto found = old.find({rank.rank, item.kind, item.name});
-      // The digest covers the bytes of all chunks, so that no chunk has to be
-      // read.
+      // The digest covers the bytes of all chunks, so no chunk is read.
       const bool same = found != old.end() &&
                         found->second->digest == item.digest &&
                         found->second->raw_bytes == item.raw_bytes &&

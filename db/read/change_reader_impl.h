@@ -1,5 +1,4 @@
-// The path of changes from one step to another, open for reading; internal to
-// db/.
+// Reads the changes from one step to another; internal to db/.
 #ifndef CKPTDB_DB_READ_CHANGE_READER_IMPL_H_
 #define CKPTDB_DB_READ_CHANGE_READER_IMPL_H_
 
@@ -13,7 +12,7 @@
 
 namespace ckptdb {
 
-// The records of the two steps and of those between them.
+// The records of the two steps and of the versions between them.
 struct ChangePlan {
   StepRecord from;
   std::vector<StepRecord> to_chain;  // see internal::ChainOf
@@ -22,8 +21,8 @@ struct ChangePlan {
   // Returns all versions that must be kept while the path is read.
   std::vector<Version> versions() const;
 };
-// Returns the errors of internal::FindPath, and NotFound when there is no step
-// `to`.
+// Returns the errors of internal::FindPath, and NotFound if step `to` does not
+// exist.
 absl::StatusOr<ChangePlan> PlanChanges(const internal::Catalog& catalog,
                                        const Version& from, int64_t to);
 
@@ -46,9 +45,9 @@ class ChangeReader::Impl {
  private:
   Impl() = default;
 
-  // Loads the members before and between; their records are moved out of the
+  // Loads `from` and the members of the path; moves their records out of the
   // plan.
-  absl::Status LoadWay(const internal::Database& database, ChangePlan* plan);
+  absl::Status LoadPath(const internal::Database& database, ChangePlan* plan);
   absl::Status CheckTable(absl::string_view table) const;
   absl::StatusOr<std::vector<RankItem>> DeltaRuns(
       absl::string_view table) const;

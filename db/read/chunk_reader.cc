@@ -19,10 +19,10 @@ namespace {
 
 // Upper bound of a chunk with its header, key and trailer.
 constexpr uint64_t kEntryBytes = kChunkBytes + (uint64_t{2} << 10);
-// Bytes that a read wastes at its ends, which lie within blocks of the disk.
+// Bytes that a read wastes at its two ends, which lie within disk blocks.
 constexpr uint64_t kAlignmentLoss = uint64_t{8} << 10;
 
-// Returns how many chunks a read of so many bytes has.
+// Returns the number of chunks in a read of this size.
 uint64_t ChunksOf(uint64_t bytes) {
   return bytes > kAlignmentLoss ? (bytes - kAlignmentLoss) / kEntryBytes : 0;
 }
@@ -60,14 +60,14 @@ ChunkCursor::ChunkCursor(const StepReader::Impl& step, const RankItem& part,
       begin_key_(ToSlice(prefix_)),
       end_key_(ToSlice(prefix_end_)) {}
 
-// Moves to the entry of a chunk. The next one is nearly always next in the
-// file, so a seek is made only where chunks were passed over.
+// Moves to the entry of a chunk, which is nearly always the next one in the
+// file; seeks only if chunks were skipped.
 absl::Status ChunkCursor::SeekTo(uint32_t chunk, const std::string& key,
                                  const std::string& place) {
   if (entries_ == nullptr) {
     const Database& database = step_.database();
-    // The iterator is made at the first read: what is read ahead is what is
-    // left from there to the end.
+    // The iterator is created at the first read, so that its readahead covers
+    // exactly the bytes from there to the end.
     const uint64_t left_bytes =
         IsReadAhead(*part_.item) ? (end_ - chunk) * kEntryBytes : 0;
     entries_ = std::make_unique<AheadIterator>(
@@ -109,8 +109,8 @@ absl::Status ForChunks(
     const ReadOptions& options,
     const std::function<absl::Status(ChunkCursor*, uint32_t)>& visit) {
   const auto chunks = static_cast<uint32_t>(part.item->chunk_hashes.size());
-  // A task has as many chunks as one read ahead, so that workers do not read
-  // the same bytes.
+  // A task has as many chunks as one readahead, so that workers do not read the
+  // same bytes.
   const auto together = static_cast<uint32_t>(std::clamp<uint64_t>(
       ChunksOf(options.readahead_bytes), 1, std::max(chunks, 1u)));
   return ParallelFor(options.threads, (chunks + together - 1) / together,

@@ -1,4 +1,4 @@
-// Reads chunks of tensors and blobs, several in one read; internal to db/.
+// Reads chunks of tensors and blobs, several per read; internal to db/.
 #ifndef CKPTDB_DB_READ_CHUNK_READER_H_
 #define CKPTDB_DB_READ_CHUNK_READER_H_
 
@@ -19,7 +19,7 @@ namespace ckptdb::internal {
 
 uint64_t ChunkRawBytes(const Item& item, uint32_t chunk);
 
-// Reads chunks of [0, end) in ascending order, and ahead to the end.
+// Reads chunks of [0, end) in ascending order, with readahead up to the end.
 class ChunkCursor {
  public:
   ChunkCursor(const StepReader::Impl& step, const RankItem& part, uint32_t end);
@@ -44,7 +44,7 @@ class ChunkCursor {
 };
 
 // Calls `visit` for each chunk of an item on several threads. Each thread has
-// consecutive chunks and a cursor for them.
+// consecutive chunks and one cursor.
 absl::Status ForChunks(
     const StepReader::Impl& step, const RankItem& part,
     const ReadOptions& options,

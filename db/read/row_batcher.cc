@@ -12,7 +12,7 @@ namespace {
 // Below this number of rows, copying costs less than a call.
 constexpr size_t kShort = 16;
 constexpr size_t kShortBytes = size_t{2} << 10;
-// Short stretches are handed on as one batch when they come to so many rows.
+// Short stretches are passed on as one batch once they reach this many rows.
 constexpr size_t kGathered = 256;
 constexpr size_t kErasedGathered = 4096;
 
@@ -31,9 +31,8 @@ RowBatcher::RowBatcher(int worker, std::vector<uint64_t> row_bytes,
 
 absl::Status RowBatcher::Rows(const RowSink::Batch& batch) {
   const size_t count = batch.ids.size();
-  // A longer stretch is handed on from where it lies in the page. It may come
-  // before rows that were gathered: each id comes once, so their order does not
-  // matter.
+  // A longer stretch is passed on directly from its page, possibly before
+  // gathered rows: each id appears once, so the order does not matter.
   if (count > kShort || count * all_row_bytes_ > kShortBytes) {
     return Consume(batch);
   }
@@ -44,7 +43,7 @@ absl::Status RowBatcher::Rows(const RowSink::Batch& batch) {
   return ids_.size() < kGathered ? absl::OkStatus() : FlushRows();
 }
 
-// Only a ChangeReader passes a LiveTable, which is told of erased ids.
+// Only a ChangeReader passes a LiveTable, which receives erased ids.
 absl::Status RowBatcher::Erased(absl::Span<const int64_t> ids) {
   if (live_ == nullptr) return absl::OkStatus();
   erased_.insert(erased_.end(), ids.begin(), ids.end());

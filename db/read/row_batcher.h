@@ -1,4 +1,5 @@
-// Passes rows to a sink in batches that are worth a call; internal to db/.
+// Passes rows to a sink in batches large enough to be worth a call; internal to
+// db/.
 #ifndef CKPTDB_DB_READ_ROW_BATCHER_H_
 #define CKPTDB_DB_READ_ROW_BATCHER_H_
 
@@ -13,18 +14,18 @@
 
 namespace ckptdb::internal {
 
-// Long stretches of rows go to the sink without a copy; short ones, which a
-// merge of many runs produces, are gathered first. Not thread-safe.
+// Passes long stretches of rows to the sink without a copy, and gathers short
+// ones, which a merge of many runs produces. Not thread-safe.
 class RowBatcher : public MergeSink {
  public:
-  // `row_bytes` has the bytes of a row for each slot. `live` receives erased
-  // ids; they are dropped when it is null.
+  // `row_bytes` holds the bytes of a row for each slot. `live` receives erased
+  // ids; if it is null, they are dropped.
   RowBatcher(int worker, std::vector<uint64_t> row_bytes, RowSink* sink,
              LiveTable* live);
 
   absl::Status Rows(const RowSink::Batch& batch) override;
   absl::Status Erased(absl::Span<const int64_t> ids) override;
-  // Passes on what was gathered. It is the last call.
+  // Passes on the gathered rows. Must be the last call.
   absl::Status Flush();
 
  private:

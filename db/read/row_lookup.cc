@@ -1,5 +1,5 @@
-// Looks up one row: it seeks backwards in the ids of each run, newest first,
-// and then reads once for each slot.
+// Looks up one row: seeks in the ids of each run, newest first, and then reads
+// once for each slot.
 #include <algorithm>
 #include <cstring>
 
@@ -19,7 +19,7 @@ ReadOptions OneRead() {
   return options;
 }
 
-// Returns the index of `position` in the page of ids, or rows() when it is not
+// Returns the index of `position` in the page of ids, or rows() if it is not
 // there.
 size_t IndexOf(const StreamCursor& ids, const RowPosition& position,
                SliceHash hash) {
@@ -41,8 +41,8 @@ size_t IndexOf(const StreamCursor& ids, const RowPosition& position,
   return low < ids.rows() && at(low) == position ? low : ids.rows();
 }
 
-// Returns whether a run, or its erased ids, have the id, and sets where it is
-// in the page loaded in *ids.
+// Returns whether a run, or its erased ids, contain the id; *ids then holds the
+// page with it, and the index is set.
 absl::StatusOr<bool> Find(const RankItem& run, const RowPosition& position,
                           StreamCursor* ids, size_t* index) {
   ids->SeekToRow(position);
@@ -72,8 +72,7 @@ absl::StatusOr<StepReader::Row> LookupIn(const StepReader::Impl& step,
   return row;
 }
 
-// Returns whether a run erases the id. A run without erased ids is not read for
-// that.
+// Returns whether a run erases the id. Runs without erased ids are not read.
 absl::StatusOr<bool> ErasedIn(const StepReader::Impl& step, const RankItem& run,
                               const RowPosition& position) {
   if (run.item->erased_rows == 0) return false;
@@ -92,7 +91,7 @@ absl::StatusOr<StepReader::Row> LookupRow(const StepReader::Impl& step,
                              static_cast<uint64_t>(id)};
   const StepRecord* erased_in = nullptr;
   for (const RankItem& run : runs) {
-    // A rank that had other slices cannot have the row.
+    // A rank with other slices cannot have the row.
     if (!run.slices().Contains(position.slice)) continue;
     // A row that moved to another rank was upserted there and erased here, so
     // the upsert wins.
@@ -104,7 +103,7 @@ absl::StatusOr<StepReader::Row> LookupRow(const StepReader::Impl& step,
   }
   return absl::NotFoundError(absl::StrCat("step ", step.record().version.step,
                                           " table \"", table,
-                                          "\" has no row of id ", id));
+                                          "\" has no row with id ", id));
 }
 
 }  // namespace ckptdb::internal

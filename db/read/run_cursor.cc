@@ -45,8 +45,8 @@ StreamCursor::StreamCursor(const StepReader::Impl& step, const RankItem& part,
       prefix_(ItemPrefix(part.item->data_version, part.rank, Item::Kind::kRows,
                          part.item->name)) {
   AppendStream(part.item->run, slot, &prefix_);
-  // The bound keeps the iterator, and what it reads ahead, from going past the
-  // slices. Behind the last slice the stream itself ends.
+  // The bound stops the iterator and its readahead at the end of the slices.
+  // After the last slice the stream ends.
   end_ = slices.end < kSlices ? KeyAt({static_cast<uint16_t>(slices.end), 0})
                               : PrefixEnd(prefix_);
   lower_ = ToSlice(prefix_);
@@ -80,10 +80,10 @@ void StreamCursor::SeekToSlices() {
 }
 
 void StreamCursor::SeekToRow(const RowPosition& position) {
-  // The row may lie in the page before: the key of a page is the position of
-  // its first row.
+  // The row may lie in the previous page, because a page's key is the position
+  // of its first row.
   entries_->SeekForPrev(KeyAt(position));
-  // No page begins before the row: the first page of the stream may still have
+  // No page begins before the row, but the stream's first page may contain
   // later rows of the range.
   if (!entries_->Valid() && entries_->status().ok()) {
     entries_->Seek(lower_);
@@ -91,7 +91,7 @@ void StreamCursor::SeekToRow(const RowPosition& position) {
 }
 
 // Moves to the page of a slot that begins at the same row as a page of ids. The
-// ids say that it is there, so its absence is damage.
+// ids imply that it exists, so its absence is damage.
 absl::Status StreamCursor::SeekToPage(const RowPosition& position) {
   const std::string key = KeyAt(position);
   entries_->Seek(key);
@@ -105,15 +105,15 @@ absl::Status StreamCursor::SeekToPage(const RowPosition& position) {
 
 absl::Status StreamCursor::Follow(const StreamCursor& ids) {
   const std::string key = KeyAt(ids.position());
-  // The next page of a slot is nearly always the one that is wanted. A seek is
-  // only needed where pages of ids were passed over.
+  // The next page of a slot is nearly always the right one. A seek is needed
+  // only if pages of ids were skipped.
   if (entries_->Valid()) entries_->Next();
   if (!entries_->Valid() || entries_->key() != rocksdb::Slice(key)) {
     CKPTDB_RETURN_IF_ERROR(SeekToPage(ids.position()));
   }
   CKPTDB_RETURN_IF_ERROR(Annotate(LoadPage(), Place()));
-  // Pages of all slots are cut at the same rows, so rows are found in them by
-  // their index.
+  // Pages of all slots are cut at the same rows, so rows are found by their
+  // index in a page.
   if (rows() == ids.rows()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(Place(), ": page has ", rows(),
                                           " rows; the page of the ids has ",
@@ -129,15 +129,14 @@ absl::StatusOr<bool> StreamCursor::Load() {
   return true;
 }
 
-// Loads the entry that the iterator is at, and checks its header against the
-// item.
+// Loads the entry at the iterator and checks its header against the item.
 absl::Status StreamCursor::LoadPage() {
   CKPTDB_ASSIGN_OR_RETURN(const DataKey key,
                           ParseDataKey(FromSlice(entries_->key())));
   position_ = key.position;
   CKPTDB_ASSIGN_OR_RETURN(page_, ParsePage(FromSlice(entries_->value())));
-  // The hash of the page is right, but it may be the page of another table or a
-  // forged one: what follows relies on these numbers.
+  // The page's hash is right, but it may be another table's page or a forged
+  // one, and the code below relies on these numbers.
   if (page_.count == 0 || page_.count > rows_per_page_ ||
       page_.raw_bytes != page_.count * row_bytes_) {
     return absl::DataLossError(
@@ -167,8 +166,8 @@ absl::StatusOr<bool> RunCursor::Next() {
   if (started_) id_stream_.Next();
   if (!started_) id_stream_.SeekToSlices();
   started_ = true;
-  // Slots are loaded when the first row of a page is wanted: a page whose rows
-  // nobody wants is not read.
+  // Slots are loaded when the first wanted row of a page is reached, so a page
+  // without wanted rows is not read.
   slots_loaded_ = false;
   while (true) {
     CKPTDB_ASSIGN_OR_RETURN(const bool more, id_stream_.Load());
@@ -179,8 +178,8 @@ absl::StatusOr<bool> RunCursor::Next() {
   }
 }
 
-// Loads the ids of a page and checks that they are in order and that the first
-// one matches the key.
+// Loads the ids of a page, and checks that they ascend and that the first one
+// matches the key.
 absl::Status RunCursor::LoadIds() {
   const size_t rows = id_stream_.rows();
   page_ids_.resize(rows);
@@ -201,7 +200,7 @@ absl::Status RunCursor::LoadIds() {
 
 // Keeps the rows of the page that are in the slices.
 bool RunCursor::Trim() {
-  // Only the first and the last page of a range have rows of other slices.
+  // Only the first and the last page of a range contain rows of other slices.
   const auto begin = std::partition_point(
       page_positions_.begin(), page_positions_.end(),
       [&](const RowPosition& at) { return at.slice < slices_.begin; });
@@ -215,8 +214,8 @@ bool RunCursor::Trim() {
   return count > 0;
 }
 
-// The pages of all slots begin at the same rows, so the ids tell which page to
-// load.
+// The pages of all slots begin at the same rows, so the ids determine the page
+// to load.
 absl::Status RunCursor::LoadSlots() {
   if (slots_loaded_) return absl::OkStatus();
   const auto skipped = static_cast<size_t>(ids_.data() - page_ids_.data());

@@ -21,32 +21,31 @@
 namespace ckptdb::internal {
 
 // Reads one stream of a run: the ids, the erased ids, or the values of a slot.
-// It checks the hash of each page.
+// Checks the hash of each page.
 class StreamCursor {
  public:
-  // `slot` is the one of the keys: kIdSlot, the number of a slot from 1, or
-  // kErasedSlot.
+  // `slot` is the slot number in keys: kIdSlot, kErasedSlot, or the number of a
+  // slot, from 1.
   StreamCursor(const StepReader::Impl& step, const RankItem& part,
                uint16_t slot, const SliceRange& slices,
                const ReadOptions& options);
 
-  // Seeks to the page that has the first row of the slices, or to one before
-  // it.
+  // Seeks to the page with the first row of the slices, or to an earlier one.
   void SeekToSlices();
-  // Seeks to the page that may have this row, for a lookup.
+  // Seeks to the page that may contain this row, for a lookup.
   void SeekToRow(const RowPosition& position);
-  // Seeks to the page that starts with exactly this row. Returns DataLoss when
-  // there is none.
+  // Seeks to the page that starts with exactly this row. Returns DataLoss if it
+  // is missing.
   absl::Status SeekToPage(const RowPosition& position);
   void Next() { entries_->Next(); }
-  // Loads the page of the same rows as the one loaded in `ids`. Most often that
-  // is the next page.
+  // Loads the page with the same rows as the page loaded in `ids`, usually the
+  // next one.
   absl::Status Follow(const StreamCursor& ids);
 
-  // Loads the page at the cursor. Returns false at the end, DataLoss for a
+  // Loads the page at the cursor. Returns false at the end, and DataLoss for a
   // damaged entry.
   absl::StatusOr<bool> Load();
-  // The following are of the loaded page.
+  // The following describe the loaded page.
   const RowPosition& position() const { return position_; }
   uint32_t rows() const { return page_.count; }
   uint64_t raw_hash() const { return page_.raw_hash; }
@@ -80,7 +79,7 @@ class StreamCursor {
 // thread-safe.
 class RunCursor {
  public:
-  // `slots` are indexes into the slots of the table; none for erased ids.
+  // `slots` are indexes into the table's slots; empty for erased ids.
   RunCursor(const StepReader::Impl& step, const RankItem& part,
             absl::Span<const size_t> slots, const SliceRange& slices,
             const ReadOptions& options, uint16_t id_slot = kIdSlot);
@@ -91,8 +90,8 @@ class RunCursor {
   absl::Span<const int64_t> ids() const { return ids_; }
   absl::Span<const RowPosition> positions() const { return positions_; }
 
-  // Loads the values of these rows: slots()[i] points to those of slot i. Pages
-  // of rows for which this is not called are not read.
+  // Loads the values of these rows: slots()[i] points to slot i's. Pages for
+  // which this is not called are not read.
   absl::Status LoadSlots();
   absl::Span<const char* const> slots() const { return values_; }
   uint64_t row_bytes(size_t slot) const {
@@ -110,7 +109,8 @@ class RunCursor {
   StreamCursor id_stream_;
   std::vector<size_t> slot_indexes_;
   std::vector<std::unique_ptr<StreamCursor>> slot_streams_;
-  // These have the whole page, aligned; the spans are the rows in the slices.
+  // These hold the whole page, aligned; the spans below are the rows in the
+  // slices.
   std::vector<int64_t> page_ids_;
   std::vector<RowPosition> page_positions_;
   absl::Span<const int64_t> ids_;

@@ -11,10 +11,11 @@
 namespace ckptdb::internal {
 namespace {
 
-// A base run has most of the bytes; of many others each gets a page or so.
+// A base run holds most of the bytes; with many other runs each gets about a
+// page.
 uint64_t ReadaheadOf(const Item& item, size_t runs,
                      const ReadOptions& options) {
-  // With up to this many runs each has the whole window.
+  // Up to this many runs, each has the whole window.
   constexpr size_t kFull = 3;
   if (runs <= kFull || item.run == Item::Run::kBase) {
     return options.readahead_bytes;
@@ -22,8 +23,8 @@ uint64_t ReadaheadOf(const Item& item, size_t runs,
   return std::min<uint64_t>(options.readahead_bytes, kHugePartBytes);
 }
 
-// Returns the first of [begin, end) that is not before `limit`. That is most
-// often near, so it searches in steps that double, and then by bisection.
+// Returns the first of [begin, end) that is not before `limit`. It is usually
+// near, so this searches in doubling steps and then by bisection.
 size_t Gallop(absl::Span<const RowPosition> positions, size_t begin,
               const RowPosition& limit) {
   size_t step = 1;
@@ -51,8 +52,8 @@ RunMerge::RunMerge(const StepReader::Impl& step,
   for (size_t i = 0; i < group.runs.size(); ++i) {
     const RankItem& run = runs[group.runs[i]];
     each.readahead_bytes = ReadaheadOf(*run.item, group.runs.size(), options);
-    // An upsert precedes an erasure of the same version, which comes from
-    // another rank.
+    // Within a version, an upsert precedes an erasure, which another rank
+    // wrote.
     sources_.push_back(std::make_unique<Source>(step, run, slots, group.slices,
                                                 each, kIdSlot, i));
     if (run.item->erased_rows == 0) continue;
@@ -63,10 +64,10 @@ RunMerge::RunMerge(const StepReader::Impl& step,
   OrderSources(runs, group);
 }
 
-// Orders sources by version, newest first, and in one version rows before
+// Orders sources by version, newest first, and within a version rows before
 // erased ids: a row that moved to another rank was upserted there and erased
-// here. The runs come in that order. Attempts need not, as the fold of a step
-// can begin after a save on top of it.
+// here. The runs are already in version order. Attempt numbers may not be,
+// because a step's fold can begin after a save on top of it.
 void RunMerge::OrderSources(const std::vector<RankItem>& runs,
                             const RunGroup& group) {
   std::vector<size_t> age(group.runs.size());
@@ -138,7 +139,7 @@ const RunMerge::Head* RunMerge::Second() const {
   return After(heap_[1], heap_[2]) ? &heap_[2] : &heap_[1];
 }
 
-// Skips what other sources have of an id that `newest` has.
+// Skips the entries of other sources for an id that `newest` has.
 absl::Status RunMerge::SkipOlder(const RowPosition& position,
                                  const Source& newest) {
   while (!heap_.empty() && heap_.front().position == position) {
@@ -153,8 +154,8 @@ absl::Status RunMerge::SkipOlder(const RowPosition& position,
   return absl::OkStatus();
 }
 
-// Passes on rows [begin, end) of a page as one batch, from where they lie.
-// Slots are loaded only now.
+// Passes rows [begin, end) of a page on as one batch, without a copy. Slots are
+// only loaded here.
 absl::Status RunMerge::EmitPart(Source* source, size_t begin, size_t end,
                                 MergeSink* sink) {
   const auto ids = source->cursor.ids().subspan(begin, end - begin);
@@ -167,7 +168,7 @@ absl::Status RunMerge::EmitPart(Source* source, size_t begin, size_t end,
   return sink->Rows({ids, values_});
 }
 
-// Emits those of the next `count` rows that are wanted.
+// Emits the wanted rows among the next `count`.
 absl::Status RunMerge::Emit(Source* source, size_t count, MergeSink* sink) {
   const size_t end = source->at + count;
   if (!wanted_) return EmitPart(source, source->at, end, sink);
@@ -178,7 +179,7 @@ absl::Status RunMerge::Emit(Source* source, size_t count, MergeSink* sink) {
       while (to < end && wanted_(ids[to])) ++to;
     }));
     if (to > begin) CKPTDB_RETURN_IF_ERROR(EmitPart(source, begin, to, sink));
-    // The row at `to` is not wanted, or is behind the end.
+    // The row at `to` is unwanted or past the end.
     begin = to + 1;
   }
   return absl::OkStatus();
@@ -197,8 +198,8 @@ absl::Status RunMerge::Run(MergeSink* sink) {
     const bool tie =
         second != nullptr && second->position == heap_.front().position;
     size_t count = positions.size() - first->at;
-    // Several sources have this id: one row of the newest is emitted, and the
-    // others are skipped.
+    // Several sources have this id: the newest one's row is emitted, the others
+    // are skipped.
     if (tie) {
       count = 1;
     } else if (second != nullptr) {

@@ -1,5 +1,5 @@
-// Merges several runs of a table: each id once, as the newest run has it.
-// Internal to db/.
+// Merges several runs of a table; each id is emitted once, from the newest run
+// that contains it. Internal to db/.
 #ifndef CKPTDB_DB_READ_RUN_MERGE_H_
 #define CKPTDB_DB_READ_RUN_MERGE_H_
 
@@ -19,30 +19,29 @@
 
 namespace ckptdb::internal {
 
-// Takes the result of a merge, in order of position.
+// Receives the result of a merge, in order of position.
 class MergeSink {
  public:
   virtual ~MergeSink() = default;
-  // Takes rows of one page, which are contiguous in memory.
+  // Receives rows of one page, which are contiguous in memory.
   virtual absl::Status Rows(const RowSink::Batch& batch) = 0;
-  // Takes ids that are erased in the newest run that has them.
+  // Receives ids that are erased in the newest run that contains them.
   virtual absl::Status Erased(absl::Span<const int64_t> ids) = 0;
 };
 
-// A k-way merge over the pages of a group of runs. It keeps a heap of their
-// heads and takes all rows of the smallest before the next head at once. It has
-// a page of each slot of each run in memory. Not thread-safe.
+// A k-way merge over the pages of a group of runs. Keeps a heap of their heads,
+// and takes all rows of the smallest up to the next head at once. Holds one
+// page per slot and run in memory. Not thread-safe.
 class RunMerge {
  public:
-  // `runs` come from RunsOf. `slots` are indexes into the slots of the newest
-  // run.
+  // `runs` come from RunsOf. `slots` are indexes into the newest run's slots.
   RunMerge(const StepReader::Impl& step, const std::vector<RankItem>& runs,
            const RunGroup& group, absl::Span<const size_t> slots,
            const ReadOptions& options,
            const std::function<bool(int64_t)>& wanted);
 
   // Called for an id that two runs of one version upsert and no newer version
-  // has; an error ends the merge. It is set before Run. Default: one of the
+  // contains; an error ends the merge. Set it before Run. Default: one of the
   // rows is emitted.
   using OnShared = std::function<absl::Status(int64_t id, const RankItem& a,
                                               const RankItem& b)>;
@@ -50,7 +49,8 @@ class RunMerge {
 
   absl::Status Run(MergeSink* sink);
 
-  // Rows and erased ids that were read of each run, by its index in the group.
+  // Rows and erased ids that were read from each run, by its index in the
+  // group.
   struct Count {
     uint64_t rows = 0;
     uint64_t erased = 0;

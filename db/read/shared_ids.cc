@@ -29,7 +29,7 @@ std::string Describe(int64_t id, const RankItem& a, const RankItem& b) {
 }
 
 // Describes an id that two ranks share in the state that `runs` merge to; empty
-// when there is none.
+// if none do.
 absl::StatusOr<std::string> FindShared(const StepReader::Impl& step,
                                        const std::vector<RankItem>& runs,
                                        const ReadOptions& read) {
@@ -37,7 +37,7 @@ absl::StatusOr<std::string> FindShared(const StepReader::Impl& step,
   const bool any =
       std::any_of(groups.begin(), groups.end(),
                   [](const RunGroup& group) { return group.runs.size() > 1; });
-  // Where no two runs have slices in common, no id can be in two of them.
+  // If no two runs share slices, no id can be in two of them.
   if (!any) return std::string();
   Mutex mutex;
   std::string found;
@@ -80,14 +80,14 @@ absl::Status CheckNoSharedIds(
     CKPTDB_ASSIGN_OR_RETURN(std::string shared,
                             FindShared(step, of_version, options));
     if (shared.empty()) continue;
-    // A newer version may have upserted or erased the id, so only the merge of
-    // all runs tells whether it is shared.
+    // A newer version may have upserted or erased the id, so only merging all
+    // runs shows whether it is shared.
     if (begin > 0) {
       CKPTDB_ASSIGN_OR_RETURN(shared, FindShared(step, runs, options));
     }
     if (!shared.empty()) return absl::DataLossError(shared);
-    // The version has a shared id that this step hides. It is not taken for
-    // verified, as another step may show it.
+    // The version has a shared id that this step hides. It does not count as
+    // verified, because another step may expose it.
     hidden->insert(runs[begin].step->version);
   }
   return absl::OkStatus();

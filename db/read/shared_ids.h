@@ -1,4 +1,4 @@
-// Finds ids that two ranks have at once; internal to db/.
+// Finds ids that two ranks saved in one version; internal to db/.
 #ifndef CKPTDB_DB_READ_SHARED_IDS_H_
 #define CKPTDB_DB_READ_SHARED_IDS_H_
 
@@ -13,15 +13,15 @@
 
 namespace ckptdb::internal {
 
-// Returns DataLoss with the table, the id and both ranks when two ranks upsert
-// an id in one version and no newer version upserts or erases it; a scan would
+// Returns DataLoss with the table, the id and both ranks if two ranks upsert an
+// id in one version and no newer version upserts or erases it; a scan would
 // then emit either row or both. `runs` are all runs of the table that the step
 // needs, as RunsOf returns them. Versions for which `is_known` returns true
 // have no shared ids and are not read. Adds to *hidden the versions whose
 // shared ids are all upserted or erased by newer versions.
 //
-// It reads and merges the ids of each version that several ranks saved, with as
-// much memory as a scan without slots.
+// Reads and merges the ids of each version that several ranks saved, and takes
+// as much memory as a scan without slots.
 absl::Status CheckNoSharedIds(
     const StepReader::Impl& step, const std::vector<RankItem>& runs,
     const std::function<bool(const Version&)>& is_known,

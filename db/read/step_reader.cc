@@ -20,8 +20,8 @@
 
 namespace ckptdb {
 
-// Loads the records of all ranks of all members. The hold is taken over first,
-// so that an error of the load can be explained by it.
+// Loads the records of all ranks of all members. Moves the hold first, so that
+// it can explain a load error.
 absl::StatusOr<std::unique_ptr<StepReader>> StepReader::Impl::Load(
     const internal::Database* database, std::vector<StepRecord> chain,
     ReadHold hold, const Impl** loaded) {
@@ -38,8 +38,8 @@ absl::Status StepReader::Impl::LoadAll(std::vector<StepRecord> chain) {
                             internal::LoadRanks(*database_, record));
     chain_.push_back({std::move(record), std::move(ranks)});
   }
-  // Items are found by those of the step itself, which is the last of its
-  // chain. Older runs of a table are found from there (RunsOf).
+  // Indexes the items of the step itself, which is last in its chain. RunsOf
+  // finds a table's older runs from these.
   const ChainMember& own = chain_.back();
   for (const StepRecord::Rank& rank : own.ranks) {
     for (const Item& item : rank.items) {
@@ -75,7 +75,7 @@ std::string PlaceOf(const RankItem& item) {
 
 namespace {
 
-// The size must be exact: a buffer of another size is that of another tensor.
+// The size must be exact: a buffer of another size was made for another tensor.
 absl::Status CheckBytes(absl::string_view name, uint64_t given,
                         uint64_t needed) {
   if (given == needed) return absl::OkStatus();
@@ -124,7 +124,7 @@ absl::StatusOr<StepReader::TableSpec> StepReader::FindTable(
   spec.slice_hash = parts[0].item->slice_hash;
   spec.sharding = parts[0].item->sharding;
   spec.sharding_name = parts[0].item->sharding_name;
-  // With delta runs the sum counts an id once for each run that has it.
+  // With delta runs, the sum counts an id once for each run that contains it.
   spec.exact = parts[0].item->run == Item::Run::kBase;
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
                           internal::RunsOf(*impl_, name));
@@ -169,7 +169,7 @@ absl::Status StepReader::ReadTensorPart(absl::string_view name,
                           ElementCount(box.shape, element_bytes));
   CKPTDB_RETURN_IF_ERROR(
       CheckBytes(name, bytes, static_cast<uint64_t>(elements) * element_bytes));
-  // An empty part needs no buffer, so a null pointer is right for it.
+  // An empty part needs no buffer, so a null pointer is valid.
   if (elements == 0) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckTarget(out, absl::StrCat("tensor \"", name, "\"")));
@@ -189,7 +189,8 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
   for (const RankItem& blob : all) {
     if (blob.rank != rank) continue;
     std::string bytes;
-    // The size comes from a record and may be 4 GiB, so memory may be short.
+    // The size comes from a record and may be 4 GiB, so the allocation may
+    // fail.
     if (!internal::CallGuarded("", [&] {
            bytes.resize(blob.item->raw_bytes);
          }).ok()) {
@@ -244,7 +245,7 @@ absl::Status StepReader::RestoreTable(absl::string_view table,
   CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::RestoreTable"));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckTarget(live, absl::StrCat("table \"", table, "\"")));
-  // All that can be wrong with the call is found before the table is emptied.
+  // All errors of the call itself are found before the table is cleared.
   CKPTDB_RETURN_IF_ERROR(internal::CheckScan(*impl_, table, options));
   if (mode == LiveTable::RestoreMode::kClear) {
     CKPTDB_RETURN_IF_ERROR(internal::CallGuarded(

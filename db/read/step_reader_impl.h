@@ -20,21 +20,20 @@
 
 namespace ckptdb {
 
-// An item of one rank of a version: the step itself or a member of its chain.
+// An item on one rank of a version, which is the step or a member of its chain.
 struct RankItem {
   uint32_t rank = 0;
   const Item* item = nullptr;
   const StepRecord* step = nullptr;
 
-  // Returns whether the ranks divided the table by the slice bounds of the
-  // step. Steps older than the declaration did so whenever they have bounds.
+  // Returns whether the ranks divided the table by the step's slice bounds.
+  // Steps from before shardings were declared did so whenever they have bounds.
   bool by_slices() const {
     return !step->slice_bounds.empty() &&
            (item->sharding == Item::Sharding::kUndeclared ||
             item->sharding == Item::Sharding::kBySlices);
   }
-  // Returns the slices whose rows the rank had; all slices when that is not
-  // known.
+  // Returns the slices whose rows the rank saved; all slices if unknown.
   SliceRange slices() const {
     if (!by_slices()) return {};
     const std::vector<uint32_t>& bounds = step->slice_bounds;
@@ -42,19 +41,19 @@ struct RankItem {
   }
 };
 
-// A version of a chain with all its items.
+// A member of a chain, with all its items.
 struct ChainMember {
   StepRecord record;
   std::vector<StepRecord::Rank> ranks;
 };
 
-// Keeps the data of an open step from the sweep while it lives.
+// Protects an open step's data from the sweep while it exists.
 class ReadHold {
  public:
   using ExplainFunction = std::function<absl::Status(const absl::Status&)>;
 
-  // `explain`, if set, adds the cause to an error of reading.
-  // NOLINTNEXTLINE(google-explicit-constructor): most holds are just that
+  // `explain`, if set, adds the cause to a read error.
+  // NOLINTNEXTLINE(google-explicit-constructor): most holds have no `explain`
   ReadHold(std::shared_ptr<void> hold, ExplainFunction explain = nullptr)
       : hold_(std::move(hold)), explain_(std::move(explain)) {}
 
@@ -90,8 +89,8 @@ class StepReader::Impl {
   const internal::HomeProcess& home() const { return home_; }
   const ReadHold& hold() const { return hold_; }
 
-  // Returns the item of each rank that has it, by rank; Returns NotFound if
-  // none has.
+  // Returns the item on each rank that has it, by rank, or NotFound if none has
+  // it.
   absl::StatusOr<std::vector<RankItem>> Find(Item::Kind kind,
                                              absl::string_view name) const;
 
@@ -108,13 +107,13 @@ class StepReader::Impl {
 
 namespace internal {
 
-// Returns whether passes over the item read ahead, around the page cache. They
-// do not where it is inline, which is most often in memory, or small: a step
-// may have thousands of small items, which lie side by side, and the kernel
-// reads several of them at a time.
+// Returns whether sequential reads of the item use readahead and bypass the
+// page cache. Inline items do not, because they are mostly in memory, nor do
+// small ones: a step may have thousands of small items side by side, several of
+// which one kernel read covers.
 bool IsReadAhead(const Item& item);
 
-// Returns "step 7 rank 0 table "user"" for errors.
+// Returns "step 7 rank 0 table "user"", for errors.
 std::string PlaceOf(const RankItem& item);
 
 // Defined in tensor_reader.cc: reads the part `box` of a tensor to `out`, which
@@ -123,18 +122,18 @@ absl::Status ReadBox(const StepReader::Impl& step,
                      const std::vector<RankItem>& shards, const Box& box,
                      char* out, const ReadOptions& options);
 
-// Returns InvalidArgument when the target into which `name`, such as "table
-// "user"", is read is null.
+// Returns InvalidArgument if `target`, the destination of `name` (such as
+// "table "user""), is null.
 absl::Status CheckTarget(const void* target, absl::string_view name);
 
 // Defined in table_scan.cc.
-// Returns the errors of a scan that are found before it begins.
+// Returns the errors of a scan that are detected before it begins.
 absl::Status CheckScan(const StepReader::Impl& step, absl::string_view table,
                        const ScanOptions& options);
 absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
                        const ScanOptions& options, RowSink* sink);
 
-// Defined in row_lookup.cc. Returns NotFound when the table has no such row.
+// Defined in row_lookup.cc. Returns NotFound if the table has no such row.
 absl::StatusOr<StepReader::Row> LookupRow(const StepReader::Impl& step,
                                           absl::string_view table, int64_t id);
 

@@ -17,7 +17,8 @@ SliceRange Intersect(const SliceRange& a, const SliceRange& b) {
 
 bool Empty(const SliceRange& range) { return range.begin >= range.end; }
 
-// Returns the even share of `slices` in the `whole` of a run.
+// Returns the share of `whole`, a run's total, that `slices` have if spread
+// evenly.
 uint64_t ShareOf(uint64_t whole, const RankItem& run,
                  const SliceRange& slices) {
   const SliceRange all = run.slices();
@@ -26,13 +27,13 @@ uint64_t ShareOf(uint64_t whole, const RankItem& run,
                                (part.end - part.begin) / (all.end - all.begin));
 }
 
-// Rows are taken to be spread evenly over slices. This is for the division of
-// work and for forecasts alone.
+// Assumes that rows are spread evenly over slices. Used only to divide work and
+// to forecast.
 uint64_t EstimateRows(const RankItem& run, const SliceRange& slices) {
   return ShareOf(run.item->rows, run, slices);
 }
 
-// Returns where the slices of a rank begin or end.
+// Returns the slices at which a rank's range begins or ends.
 std::set<uint32_t> Borders(const std::vector<RankItem>& runs,
                            const SliceRange& asked) {
   std::set<uint32_t> borders = {asked.begin, asked.end};
@@ -50,7 +51,7 @@ void AppendRuns(const ChainMember& member, absl::string_view table,
                 std::vector<RankItem>* runs) {
   constexpr auto kKind = Item::Kind::kRows;
   for (const StepRecord::Rank& rank : member.ranks) {
-    // Items are in order: a step may have thousands of tables.
+    // Items are sorted, and a step may have thousands of tables.
     const auto item = std::lower_bound(
         rank.items.begin(), rank.items.end(), table,
         [](const Item& each, absl::string_view name) {
@@ -63,8 +64,7 @@ void AppendRuns(const ChainMember& member, absl::string_view table,
   }
 }
 
-// Returns the runs of a table, those of the newest version first, back to its
-// base run.
+// Returns the runs of a table, newest version first, back to its base run.
 absl::StatusOr<std::vector<RankItem>> RunsOf(const StepReader::Impl& step,
                                              absl::string_view table) {
   CKPTDB_ASSIGN_OR_RETURN(std::vector<RankItem> runs,
@@ -86,8 +86,8 @@ absl::StatusOr<std::vector<RankItem>> RunsOf(const StepReader::Impl& step,
   return runs;
 }
 
-// Cuts the slices at all borders of ranks, so that in each group every run
-// reaches across all of it. An interval without runs has no rows.
+// Cuts the slices at all borders of ranks, so that each run of a group spans
+// all of it. An interval without runs has no rows.
 std::vector<RunGroup> GroupRuns(const std::vector<RankItem>& runs,
                                 const SliceRange& asked) {
   std::vector<RunGroup> groups;
@@ -131,7 +131,7 @@ StepReader::ScanEstimate EstimateRuns(const std::vector<RankItem>& runs,
     const bool base = item.run == Item::Run::kBase;
     ++(base ? estimate.base_runs : estimate.delta_runs);
     estimate.rows += EstimateRows(run, slices);
-    // Rows can be nowhere but in these runs, so their sum is an upper bound.
+    // Rows can only be in these runs, so their sum is an upper bound.
     estimate.max_rows += item.rows;
     estimate.erased_rows += ShareOf(item.erased_rows, run, slices);
     estimate.stored_bytes += ShareOf(item.stored_bytes, run, slices);

@@ -15,18 +15,17 @@
 namespace ckptdb::internal {
 namespace {
 
-// Each worker has one range in each round. The ranges of a round are half as
-// long as those of the round before, so that workers finish at about the same
-// time.
+// Each worker gets one range per round. Each round's ranges are half as long as
+// the previous round's, so that workers finish at about the same time.
 constexpr uint64_t kRounds = 4;
-// The least numbers of rows that are read once for each row that a division
-// reads twice: for one round, and for more than one.
+// Minimum rows read once per row that a division reads twice: for one round,
+// and for more.
 constexpr uint64_t kRowsPerRowCut = 4;
 constexpr uint64_t kRowsPerRowCutMore = 48;
 
-// Returns the ranges in rounds of one for each worker, or fewer ranges than a
-// round has. `rows_per_row_cut` is the number of rows for each that a division
-// reads twice.
+// Returns ranges in rounds of one per worker, or fewer ranges than one round.
+// `rows_per_row_cut` is the number of rows for each row that a division reads
+// twice.
 std::vector<SliceRange> CutSlices(const SliceRange& slices,
                                   uint64_t rows_per_row_cut, uint64_t workers) {
   const uint64_t most =
@@ -36,7 +35,7 @@ std::vector<SliceRange> CutSlices(const SliceRange& slices,
   const uint64_t ranges = std::min(most, rounds * workers);
   std::vector<uint64_t> weights;
   for (uint64_t i = 0; i < ranges; ++i) {
-    // The last round has ranges as long as those of the round before.
+    // The last round's ranges are as long as the previous round's.
     const uint64_t round = std::min(i / workers + 2, rounds);
     weights.push_back(uint64_t{1} << (rounds - round));
   }
@@ -105,8 +104,8 @@ std::vector<ScanTask> CutTasks(const std::vector<RankItem>& runs,
 
 int WorkersFor(const std::vector<RunGroup>& groups, size_t slots,
                const ReadOptions& options) {
-  // With long chains fewer workers keep the memory to about this: two pages of
-  // each stream of each run.
+  // With long chains, fewer workers limit the memory to about this: two pages
+  // of each stream of each run.
   constexpr uint64_t kBudgetBytes = uint64_t{1} << 30;
   size_t runs = 1;
   for (const RunGroup& group : groups) {
@@ -192,8 +191,8 @@ absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
   for (const size_t slot : slots) {
     row_bytes.push_back(runs[0].item->slots[slot].row_bytes());
   }
-  // Runs of one version have no id in common, which Verify checks, so each is
-  // read by itself. Those of several have to be merged.
+  // Runs of one version share no id, which Verify checks, so each is read
+  // separately. Runs of several versions must be merged.
   const bool one_version = runs.front().step == runs.back().step;
   const std::vector<RunGroup> groups = one_version
                                            ? EachRun(runs, options.slices)

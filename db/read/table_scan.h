@@ -1,4 +1,5 @@
-// Scans a table, several ranges of slices at a time; internal to db/.
+// Scans a table on several threads, each with its ranges of slices; internal to
+// db/.
 #ifndef CKPTDB_DB_READ_TABLE_SCAN_H_
 #define CKPTDB_DB_READ_TABLE_SCAN_H_
 
@@ -17,7 +18,7 @@ namespace ckptdb::internal {
 
 absl::Status CheckSlices(const SliceRange& slices);
 
-// Returns the indexes of the slots of `options`, in their order there, or
+// Returns the indexes of the slots in `options`, in the same order, or
 // NotFound.
 absl::StatusOr<std::vector<size_t>> SlotIndexes(const RankItem& part,
                                                 const ScanOptions& options);
@@ -33,13 +34,13 @@ std::vector<ScanTask> CutTasks(const std::vector<RankItem>& runs,
                                const std::vector<RunGroup>& groups,
                                int threads);
 
-// Returns as many of the threads of `options` as keep to about a GiB for pages:
-// each worker has one of each stream of each run.
+// Returns how many threads of `options` fit in about a GiB of pages: each
+// worker holds one page of each stream of each run.
 int WorkersFor(const std::vector<RunGroup>& groups, size_t slots,
                const ReadOptions& options);
 
-// Merges each task's runs on several threads; `sink_of` gives what takes the
-// outcome of a task of a worker, and `done` is called when it is at its end.
+// Merges the runs of each task on several threads. The task function attaches a
+// sink to the merge and runs it.
 class MergeScan {
  public:
   MergeScan(const StepReader::Impl& step, const std::vector<RankItem>& runs,

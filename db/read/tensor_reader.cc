@@ -23,16 +23,16 @@ uint64_t Volume(const Shape& shape) {
   return volume;
 }
 
-// Describes how a box is copied from one row-major array to another: in runs of
-// equal length, each contiguous in both arrays, ascending in the source.
+// Describes how a box is copied between two row-major arrays: in runs of equal
+// length, each contiguous in both arrays, ascending in the source.
 class CopyPlan {
  public:
   // `both` is in global coordinates; `from` and `to` are the arrays' boxes.
   CopyPlan(const Box& both, const Box& from, const Box& to,
            uint32_t element_bytes)
       : both_(both), from_(from), to_(to), element_bytes_(element_bytes) {
-    // The dimensions from inner_ on make up a run: all but the first of them
-    // are complete in both arrays.
+    // The dimensions from inner_ on form a run: all but the first of them are
+    // complete in both arrays.
     inner_ = both.shape.size();
     uint64_t elements = 1;
     while (inner_ > 0) {
@@ -94,7 +94,7 @@ class CopyPlan {
   uint64_t runs_;
 };
 
-// Copies the part of each run that is in a chunk, bytes [begin, end) of its
+// Copies the part of each run that lies in a chunk, bytes [begin, end) of its
 // shard.
 void CopyRuns(const CopyPlan& plan, uint64_t first, uint64_t begin,
               uint64_t end, const char* chunk, char* out) {
@@ -123,8 +123,8 @@ absl::Status ReadShard(const StepReader::Impl& step, const RankItem& shard,
                      if (first == plan.runs()) return absl::OkStatus();
                      const uint64_t source = plan.SourceOf(first);
                      if (source >= end) return absl::OkStatus();
-                     // The whole chunk is part of one run, so it is decoded
-                     // right where it belongs.
+                     // The whole chunk is part of one run, so it is decoded in
+                     // place.
                      if (source <= begin && source + plan.run_bytes() >= end) {
                        return cursor->Read(chunk, out + plan.TargetOf(first) +
                                                       (begin - source));
@@ -147,7 +147,7 @@ absl::Status ReadBox(const StepReader::Impl& step,
     Box both;
     const Box local{shard.item->offset, shard.item->shape};
     if (!Intersect(local, box, &both)) continue;
-    // Shards are replicas or disjoint, and the first replica is read.
+    // Shards are replicas or disjoint; the first replica is read.
     const bool replica =
         std::any_of(needed.begin(), needed.end(), [&](const auto& other) {
           return other.first.item->offset == local.offset;
@@ -156,15 +156,15 @@ absl::Status ReadBox(const StepReader::Impl& step,
     covered += Volume(both.shape);
     needed.emplace_back(shard, std::move(both));
   }
-  // The shards do not overlap, so that the sum of their parts tells whether the
-  // box is complete.
+  // The shards do not overlap, so the sum of their parts shows whether they
+  // cover the box.
   if (covered != Volume(box.shape)) {
     return absl::DataLossError(
         absl::StrCat(PlaceOf(shards[0]), ": its shards cover only ", covered,
                      " of ", Volume(box.shape), " elements of ",
                      ToString(box.shape), " at ", ToString(box.offset)));
   }
-  // One shard after the other; the chunks of each are read by all threads.
+  // Reads one shard after the other; all threads read its chunks.
   for (const auto& [shard, both] : needed) {
     CKPTDB_RETURN_IF_ERROR(ReadShard(step, shard, both, box, out, options));
   }

@@ -37,8 +37,8 @@ class Verifier {
            const ReadOptions::Progress& progress)
       : step_(step), options_(options), progress_(progress) {}
 
-  // Adds the items of the step itself. Its tables are left out where the
-  // version was verified before.
+  // Adds the items of the step itself, without its tables if the version was
+  // verified before.
   void AddOwn(bool with_tables) {
     for (const StepRecord::Rank& rank : step_.ranks()) {
       for (const Item& item : rank.items) {
@@ -48,8 +48,8 @@ class Verifier {
     }
   }
 
-  // Adds a task for each stream of a table, so that they are read beside each
-  // other. Their hashes are joined afterwards.
+  // Adds one task per stream of a table, so that they are read in parallel.
+  // Their hashes are joined afterwards.
   void Add(const RankItem& part) {
     all_bytes_ += part.item->raw_bytes;
     if (part.item->kind != Item::Kind::kRows) {
@@ -75,7 +75,7 @@ class Verifier {
 
  private:
   static constexpr int kChunks = -1;
-  // A task has the chunks of an item, or one stream of a table.
+  // The chunks of an item, or one stream of a table.
   struct Task {
     RankItem part;
     int slot;
@@ -86,7 +86,7 @@ class Verifier {
     if (!progress_) return absl::OkStatus();
     const MutexLock lock(&mutex_);
     const uint64_t done = done_bytes_ += bytes;
-    return CallGuarded("the Progress of Verify",
+    return CallGuarded("the Progress callback of Verify",
                        [&] { progress_(done, all_bytes_); });
   }
 
@@ -94,7 +94,7 @@ class Verifier {
     const Item& item = *task.part.item;
     std::string raw;
     ReadOptions alone = options_;
-    // Items are read beside each other already.
+    // Items are already read in parallel.
     alone.threads = 1;
     const absl::Status all_read =
         ForChunks(step_, task.part, alone,
@@ -111,11 +111,11 @@ class Verifier {
     return BadDigest(task.part, digest);
   }
 
-  // Reads all pages of a stream. This compares the hash of each and counts
-  // rows; the digest is compared when all streams of the run are read.
+  // Reads all pages of a stream, checks the hash of each and counts the rows.
+  // The digest is checked once all streams of the run are read.
   absl::Status CheckStream(Task* task) {
     const auto slot = static_cast<uint16_t>(task->slot);
-    // Ids are read with the cursor of scans, which checks their order as well.
+    // Ids are read with the scan's cursor, which also checks their order.
     if (slot == kIdSlot || slot == kErasedSlot) {
       RunCursor ids(step_, task->part, {}, SliceRange(), options_, slot);
       uint64_t rows = 0;
@@ -147,7 +147,7 @@ class Verifier {
                                             "; its record has ", expected));
   }
 
-  // Checks the digests of tables, whose streams are consecutive in tasks_.
+  // Checks the digests of tables, whose streams are adjacent in tasks_.
   absl::Status CheckDigests() const {
     for (size_t i = 0; i < tasks_.size();) {
       const RankItem part = tasks_[i].part;
@@ -189,8 +189,8 @@ std::set<std::string> TablesOf(const ChainMember& member) {
 
 }  // namespace
 
-// Verifies the runs of older members of the chain that the step needs; others
-// may have been swept.
+// Verifies the runs of older members that the step needs; others may have been
+// swept.
 absl::Status VerifyStep(const StepReader::Impl& step,
                         const ReadOptions& options,
                         const ReadOptions::Progress& progress,
@@ -221,7 +221,7 @@ absl::Status VerifyStep(const StepReader::Impl& step,
   for (const ChainMember& member : step.chain()) {
     const Version& version = member.record.version;
     if (hidden.contains(version)) continue;
-    // A version counts as verified when all of its tables were read; this step
+    // A version counts as verified once all of its tables were read; this step
     // may need only some.
     if (read[version] == TablesOf(member)) verified->insert(version);
   }

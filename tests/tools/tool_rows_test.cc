@@ -105,10 +105,10 @@ TEST_F(ToolRows, NamesAMissingRow) {
   EXPECT_EQ(row.code, 2);
   EXPECT_EQ(row.out, "");
   EXPECT_EQ(row.err,
-            "ckptdb: row: step 200 table \"user\" has no row of id -2\n");
+            "ckptdb: row: step 200 table \"user\" has no row with id -2\n");
   row = Run({"row", "user", "9999"});
   EXPECT_EQ(row.code, 2);
-  EXPECT_THAT(row.err, HasSubstr("step 400 table \"user\" has no row of id "
+  EXPECT_THAT(row.err, HasSubstr("step 400 table \"user\" has no row with id "
                                  "9999"));
 }
 

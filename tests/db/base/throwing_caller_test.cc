@@ -197,7 +197,7 @@ TEST_F(ThrowingCallerTest, HooksOfVerifyAndFold) {
   {
     ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(2));
     EXPECT_THAT(step->Verify({}, [](uint64_t, uint64_t) { Throw(); }),
-                Threw("Progress of Verify"));
+                Threw("Progress callback of Verify"));
   }
   FoldOptions fold;
   fold.cancelled = []() -> bool { Throw(); };
