@@ -19,8 +19,8 @@ namespace ckptdb::internal {
 namespace {
 
 constexpr uint64_t kSmallestSegment = uint64_t{64} << 20;
-// One segment for each worker where there is enough: a small file costs its
-// syncs, and a large one a worker that the others wait for.
+// One segment per worker if there are enough bytes: each small file costs its
+// syncs, and one large file makes the other workers wait.
 uint64_t TargetBytes(const std::vector<StagedItem>& items, int threads) {
   uint64_t bytes = 0;
   for (const StagedItem& item : items) bytes += item.raw_bytes_to_write();
@@ -29,8 +29,8 @@ uint64_t TargetBytes(const std::vector<StagedItem>& items, int threads) {
 }
 
 // Cuts the entries of all items, in key order, into segments of about the
-// target. A segment is a range of keys, so that files do not overlap: files
-// that do would land in level 0.
+// target size. A segment is a range of keys, so files do not overlap;
+// overlapping files would land in level 0.
 class Cutter {
  public:
   explicit Cutter(uint64_t target_bytes) : target_bytes_(target_bytes) {}
@@ -47,8 +47,8 @@ class Cutter {
       if (at < stream->entries()) Cut();
     }
   }
-  // Begins a new segment before an item of so many bytes that should not share
-  // a file with the items before it.
+  // Begins a new segment before an item of this size that should not share a
+  // file with the items before it.
   void Border(uint64_t next_bytes) {
     if (bytes_ > 0 && std::max(bytes_, next_bytes) >= kWorthAFileBytes) Cut();
   }
@@ -93,8 +93,8 @@ std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
   bool in_table = false;
   for (const StagedItem& staged : items) {
     const bool table = staged.item.kind == Item::Kind::kRows;
-    // A large table shares no file with what comes before and after it, so that
-    // its space comes back although a later step borrows a tensor.
+    // A large table shares no file with its neighbors, so that its space can be
+    // freed while a later step borrows a tensor.
     if (table || in_table) cutter.Border(staged.raw_bytes_to_write());
     in_table = table;
     if (staged.reused) continue;
@@ -113,8 +113,8 @@ std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(
   if (options.buffer_bytes > 0) {
     writer.writable_file_max_buffer_size = options.buffer_bytes;
   }
-  // A buffer of this size tells the file system that the file is written in
-  // huge pages (GuardedFileSystem::NewWritableFile).
+  // This buffer size tells the file system to write the file in huge pages
+  // (GuardedFileSystem::NewWritableFile).
   if (options.direct_writes &&
       writer.writable_file_max_buffer_size >= kHugePageBytes) {
     writer.writable_file_max_buffer_size = kGatheredBytes;
@@ -136,10 +136,10 @@ rocksdb::Status FinishSegment(std::unique_ptr<rocksdb::SstFileWriter>* writer,
   }
 }
 
-// Tries to open a file for direct writes, which fails where the file system has
-// none.
-absl::StatusOr<bool> TakesDirectWrites(rocksdb::FileSystem* files,
-                                       const std::string& folder) {
+// Tries to open a file for direct writes, which fails if the file system does
+// not support them.
+absl::StatusOr<bool> SupportsDirectWrites(rocksdb::FileSystem* files,
+                                          const std::string& folder) {
   const std::string path = folder + "/direct";
   rocksdb::FileOptions file_options;
   file_options.use_direct_writes = true;
@@ -163,8 +163,7 @@ absl::StatusOr<internal::StagedFile> WriteSegment(
   std::string key;
   for (const Piece& piece : segment) {
     for (uint64_t i = piece.begin; i < piece.end; ++i) {
-      // One page and one key are used for all entries, so that their memory is
-      // used again.
+      // One page and one key serve all entries, so that their memory is reused.
       CKPTDB_RETURN_IF_ERROR(piece.stream->Make(i, &key, &page));
       if (options.on_made) options.on_made(*piece.stream, i);
       CKPTDB_RETURN_IF_ERROR(
@@ -172,8 +171,8 @@ absl::StatusOr<internal::StagedFile> WriteSegment(
     }
   }
   rocksdb::ExternalSstFileInfo file;
-  // Finish syncs the file. Its name need not be durable, as no save outlives
-  // the process of its owner.
+  // Finish syncs the file. Its name need not be durable, because no save
+  // outlives its owner's process.
   CKPTDB_RETURN_IF_ERROR(FromRocks(FinishSegment(&writer, &file), context));
   return internal::StagedFile{path, file.file_size, file.num_entries};
 }

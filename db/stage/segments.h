@@ -27,13 +27,13 @@ struct Piece {
   uint64_t end;
 };
 
-// The pieces of one file, in key order. Segments of one save have disjoint key
-// ranges, as files that overlap in one ingestion go to level 0.
+// The pieces of one file, in key order. The segments of a save have disjoint
+// key ranges, because files that overlap within one ingestion go to level 0.
 using Segment = std::vector<Piece>;
 
 // Returns segments of at most kSegmentBytes, and enough of them for `threads`
-// workers. A table shares no file with tensors and blobs unless all is small,
-// so that its space is freed although a later step still references the
+// workers. Unless all items are small, a table shares no file with tensors and
+// blobs, so that its space can be freed while a later step references the
 // tensors.
 std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
                                  int threads);
@@ -41,30 +41,31 @@ std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
 struct SegmentWriterOptions {
   rocksdb::Env* env = nullptr;
   bool direct_writes = false;
-  // Called for each entry that was made, unless it is null.
+  // Called for each entry that was made; may be null.
   std::function<void(const Stream& stream, uint64_t entry)> on_made = {};
-  // Write buffer of a file; 0 takes that of FileWriterOptions.
+  // Write buffer of a file; 0 uses that of FileWriterOptions.
   uint64_t buffer_bytes = 0;
-  // Set where most entries are far smaller than a page.
+  // Set if most entries are far smaller than a page.
   bool small_entries = false;
 };
 
-// Returns whether entries of so many bytes in all are small ones.
+// Returns whether entries of this total size count as small.
 bool AreSmallEntries(uint64_t bytes, uint64_t entries);
 
 // Returns a writer with these options that is not open yet.
 std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(
     const SegmentWriterOptions& options);
 
-// Calls Finish of the writer. After an exception, std::bad_alloc, the writer is
-// never destroyed, as that would end the process (line 40 of docs/rocksdb.md).
+// Calls Finish of the writer. After an exception (std::bad_alloc) the writer is
+// leaked, because destroying it would end the process (line 40 of
+// docs/rocksdb.md).
 rocksdb::Status FinishSegment(std::unique_ptr<rocksdb::SstFileWriter>* writer,
                               rocksdb::ExternalSstFileInfo* file);
 
 // Returns whether the file system supports direct writes in this folder, which
 // tmpfs does not.
-absl::StatusOr<bool> TakesDirectWrites(rocksdb::FileSystem* files,
-                                       const std::string& folder);
+absl::StatusOr<bool> SupportsDirectWrites(rocksdb::FileSystem* files,
+                                          const std::string& folder);
 
 // Writes the file and syncs it.
 absl::StatusOr<internal::StagedFile> WriteSegment(

@@ -15,16 +15,16 @@
 namespace ckptdb {
 namespace {
 
-// Adds the name of the sharding and the id to an exception of the function, as
-// a call may go through many tables.
-TableSharding::RankOf WithItsName(const std::string& name,
+// Adds the sharding's name and the id to an exception of the function, because
+// a call may pass through many tables.
+TableSharding::RankOf WithContext(const std::string& name,
                                   TableSharding::RankOf rank_of) {
   return [what = absl::StrCat("the function of sharding \"", name, "\""),
           rank_of = std::move(rank_of)](int64_t id, uint32_t world_size) {
     absl::StatusOr<uint32_t> rank =
         internal::CallGuarded(what, [&] { return rank_of(id, world_size); });
     if (rank.ok()) return *rank;
-    // The kind of the exception is kept, so that want of memory stays
+    // Keeps the kind of the exception, so that lack of memory remains
     // ResourceExhausted.
     if (absl::IsResourceExhausted(rank.status())) throw std::bad_alloc();
     throw std::runtime_error(
@@ -49,7 +49,7 @@ TableSharding TableSharding::ByModulo() {
   return TableSharding(Item::Sharding::kByModulo);
 }
 TableSharding TableSharding::ByFunction(std::string name, RankOf rank_of) {
-  if (rank_of != nullptr) rank_of = WithItsName(name, std::move(rank_of));
+  if (rank_of != nullptr) rank_of = WithContext(name, std::move(rank_of));
   return TableSharding(Item::Sharding::kCustom, std::move(name), {},
                        std::move(rank_of));
 }
@@ -62,8 +62,8 @@ TableSharding TableSharding::Unchecked() {
 
 namespace internal {
 
-// Checks a sharding before it is used: bounds must give each rank one range and
-// all ranks together all slices.
+// Checks a sharding before it is used: its bounds must give each rank one range
+// and together cover all slices.
 absl::Status CheckSharding(const TableSharding& sharding, uint32_t world_size) {
   if (sharding.kind() == Item::Sharding::kCustom) {
     if (absl::Status name = CheckName("sharding name", sharding.name());
@@ -112,8 +112,8 @@ std::optional<uint32_t> OwnRows::RankOfId(int64_t id) const {
     case Item::Sharding::kBySlices: {
       const std::vector<uint32_t>& bounds = sharding_.bounds();
       if (bounds.empty()) return std::nullopt;
-      // The last rank that begins at the slice or before; ranks with empty
-      // ranges begin at the same slice as the next one.
+      // The last rank that begins at or before the slice; ranks with empty
+      // ranges begin at the same slice as the next rank.
       const auto after =
           std::upper_bound(bounds.begin(), bounds.end(), SliceOf(id, hash_));
       return static_cast<uint32_t>(after - bounds.begin() - 1);
@@ -151,7 +151,7 @@ std::string OwnRows::DescribeForeign(int64_t id) const {
     absl::StrAppend(&text, " (slice ", SliceOf(id, hash_), ", not in [",
                     slices_.begin, ", ", slices_.end, "))");
   }
-  absl::StrAppend(&text, ", and rank ", rank_, " has it");
+  absl::StrAppend(&text, ", but rank ", rank_, " has it");
   return text;
 }
 

@@ -43,8 +43,8 @@ uint32_t RowsPerPage(const RankState::Table& table) {
   return static_cast<uint32_t>(kPageBytes / widest);
 }
 
-// Returns an item that this version stores. One that is borrowed is replaced by
-// the parent's item later: see ReuseUnchanged.
+// Returns an item that this version stores. ReuseUnchanged later replaces a
+// borrowed one by the parent's item.
 Item NewItem(const internal::TicketRecord& ticket, Item::Kind kind,
              const std::string& name) {
   Item item;
@@ -54,7 +54,7 @@ Item NewItem(const internal::TicketRecord& ticket, Item::Kind kind,
   return item;
 }
 
-// Checks a tensor and describes it. Its bytes are not read yet.
+// Checks a tensor and describes it. Does not read its bytes yet.
 absl::StatusOr<StagedItem> PrepareTensor(const internal::TicketRecord& ticket,
                                          const RankState::Tensor& tensor) {
   const std::string place = absl::StrCat("tensor \"", tensor.name, "\"");
@@ -69,8 +69,8 @@ absl::StatusOr<StagedItem> PrepareTensor(const internal::TicketRecord& ticket,
   item.shape = view.shape;
   item.global_shape =
       view.global_shape.empty() ? view.shape : view.global_shape;
-  // A whole tensor is stored as a shard that covers it, so that readers know
-  // one form only.
+  // An unsharded tensor is stored as a shard that covers it, so that readers
+  // handle only one form.
   item.offset = view.global_shape.empty() && view.offset.empty()
                     ? Shape(item.shape.size(), 0)
                     : view.offset;
@@ -85,7 +85,7 @@ absl::StatusOr<StagedItem> PrepareTensor(const internal::TicketRecord& ticket,
     return absl::InvalidArgumentError(
         absl::StrCat(place, " has no data: TensorView::data is null"));
   }
-  // The bytes are kept for the comparison with the parent's tensor.
+  // Kept for the comparison with the parent's tensor.
   staged.bytes = {static_cast<const char*>(view.data), item.raw_bytes};
   staged.streams.push_back(MakeChunkStream(
       ItemPrefix(ticket.version, ticket.rank, item.kind, item.name),
@@ -100,7 +100,7 @@ absl::StatusOr<StagedItem> PrepareBlob(const internal::TicketRecord& ticket,
         absl::StrCat("blob \"", blob.name, "\" has ", blob.bytes.size(),
                      " bytes; the limit is ", kMaxBlobBytes));
   }
-  // A blob is of bytes, so this refuses the lossy codecs.
+  // A blob consists of bytes, so this rejects the lossy codecs.
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckEnums(DType::kU8, blob.codec, 1),
                                   absl::StrCat("blob \"", blob.name, "\"")));
   StagedItem staged;
@@ -113,8 +113,8 @@ absl::StatusOr<StagedItem> PrepareBlob(const internal::TicketRecord& ticket,
   return staged;
 }
 
-// Returns the reason why a table must be saved whole although its changes are
-// given; empty when the changes can be saved.
+// Returns why a table must be saved in full although its changes are given;
+// empty if the changes can be saved.
 std::string WhyBase(const StepRecord::Rank* parent_tables,
                     const RankState::Table& table) {
   if (!table.base_reason.empty()) return table.base_reason;
@@ -122,8 +122,8 @@ std::string WhyBase(const StepRecord::Rank* parent_tables,
   return WhyFull(*parent_tables, table.name, table.slots, table.slice_hash);
 }
 
-// Returns the rows of a table by slices: those of the ticket, which must not
-// differ from the bounds of the table.
+// Returns the rows that the ticket's slices give this rank. They must match the
+// table's bounds.
 absl::StatusOr<OwnRows> OwnSlices(const internal::TicketRecord& ticket,
                                   const RankState::Table& table) {
   const TableSharding& sharding = table.sharding;
@@ -146,7 +146,7 @@ absl::StatusOr<OwnRows> OwnSlices(const internal::TicketRecord& ticket,
                    ticket.rank, " slices [", ticket.slices->begin, ", ",
                    ticket.slices->end, ")"));
   }
-  // Errors use the bounds to say which rank an id belongs to.
+  // Errors use the bounds to name the rank that an id belongs to.
   std::vector<uint32_t> bounds = sharding.bounds();
   if (bounds.empty()) bounds = EvenSliceBounds(ticket.world_size);
   if (!is_of_ticket(bounds)) {
@@ -157,8 +157,8 @@ absl::StatusOr<OwnRows> OwnSlices(const internal::TicketRecord& ticket,
                  ticket.rank, ticket.world_size);
 }
 
-// Sets the sharding that the table, or the save for it, declares, and returns
-// the rows that this rank may have.
+// Sets the sharding that the table, or else the save, declares, and returns the
+// rows that this rank may have.
 absl::StatusOr<OwnRows> ResolveSharding(const internal::TicketRecord& ticket,
                                         const RankState::Table& table,
                                         Item* item) {
@@ -167,7 +167,8 @@ absl::StatusOr<OwnRows> ResolveSharding(const internal::TicketRecord& ticket,
                                   absl::StrCat("table \"", table.name, "\"")));
   item->sharding = sharding.kind();
   item->sharding_name = sharding.name();
-  // SaveSpec::slice_bounds declare slices for all tables that declare nothing.
+  // SaveSpec::slice_bounds declare slices for all tables that declare no
+  // sharding.
   if (!sharding.declared() && ticket.slices.has_value()) {
     item->sharding = Item::Sharding::kBySlices;
   }
@@ -196,7 +197,7 @@ bool SavesNoRows(const internal::TicketRecord& ticket, const Item& item) {
   return item.sharding == Item::Sharding::kReplicated && ticket.rank != 0;
 }
 
-// Orders the erased ids, as rows that have no slots.
+// Orders the erased ids as rows without slots.
 absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(
     const RankState::Table& table, const OwnRows& own, int threads) {
   const RowSource::Arrays ids(table.changes->erased, {});
@@ -208,16 +209,15 @@ absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(
 }
 
 // Checks that no id is both upserted and erased.
-absl::Status CheckApart(const RankState::Table& table, RowOrder* upserted,
-                        RowOrder* erased) {
+absl::Status CheckUpsertedOrErased(const RankState::Table& table,
+                                   RowOrder* upserted, RowOrder* erased) {
   if (erased->rows() == 0) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(
       const auto gone,
       Annotate(erased->Sorted(0, erased->rows()), "erased ids"));
   CKPTDB_ASSIGN_OR_RETURN(const auto rows,
                           upserted->Sorted(0, upserted->rows()));
-  // Both are in the order of positions, so one pass finds an id that is in
-  // both.
+  // Both ascend by position, so one pass finds an id that is in both.
   size_t at = 0;
   for (const RowRef& ref : gone) {
     const RowPosition position = erased->PositionOf(ref);
@@ -237,7 +237,7 @@ void AddRowStreams(const std::string& prefix, StagedItem* staged) {
     AppendStream(item.run, static_cast<uint16_t>(slot), &stream_prefix);
     return stream_prefix;
   };
-  // In key order, as they are written: ids, slots, erased ids.
+  // In key order, in which they are written: ids, slots, erased ids.
   staged->streams.push_back(
       MakeIdStream(stream(kIdSlot), staged->order.get(), item.rows_per_page));
   for (size_t i = 0; i < item.slots.size(); ++i) {
@@ -250,7 +250,7 @@ void AddRowStreams(const std::string& prefix, StagedItem* staged) {
       stream(kErasedSlot), staged->erased.get(), kErasedRowsPerPage));
 }
 
-// Orders all rows, or the changes.
+// Orders all rows, or the changed rows.
 absl::Status OrderRows(const internal::TicketRecord& ticket,
                        const RankState::Table& table, const OwnRows& own,
                        int threads, StagedItem* staged) {
@@ -261,7 +261,7 @@ absl::Status OrderRows(const internal::TicketRecord& ticket,
     source.rows =
         table.changes->upserted != nullptr ? table.changes->upserted : &none;
   }
-  // The item is recorded all the same, as all ranks of a step have the same
+  // The item is still recorded, because all ranks of a step have the same
   // tables.
   if (SavesNoRows(ticket, item)) {
     source.rows = &none;
@@ -272,7 +272,8 @@ absl::Status OrderRows(const internal::TicketRecord& ticket,
   if (item.run == Item::Run::kBase) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(staged->erased, OrderErased(source, own, threads));
   item.erased_rows = staged->erased->rows();
-  return CheckApart(source, staged->order.get(), staged->erased.get());
+  return CheckUpsertedOrErased(source, staged->order.get(),
+                               staged->erased.get());
 }
 
 absl::StatusOr<StagedItem> PrepareTable(const internal::TicketRecord& ticket,
@@ -294,8 +295,8 @@ absl::StatusOr<StagedItem> PrepareTable(const internal::TicketRecord& ticket,
   item.rows_per_page = RowsPerPage(table);
   CKPTDB_ASSIGN_OR_RETURN(const OwnRows own,
                           ResolveSharding(ticket, table, &item));
-  // Changes are saved as a delta run where the parent allows it, and else the
-  // table is saved whole, with the reason.
+  // Changes are saved as a delta run if the parent permits it; otherwise the
+  // table is saved in full and the reason is recorded.
   if (table.changes.has_value()) {
     item.base_reason = WhyBase(parent_tables, table);
     if (item.base_reason.empty()) item.run = Item::Run::kDelta;
@@ -304,7 +305,7 @@ absl::StatusOr<StagedItem> PrepareTable(const internal::TicketRecord& ticket,
       return absl::FailedPreconditionError(absl::StrCat(
           "table \"", table.name,
           "\" cannot be saved as changes: ", item.base_reason,
-          "; set RankState::Table::rows, so that it can be saved whole"));
+          "; set RankState::Table::rows so that it can be saved in full"));
     }
   }
   CKPTDB_RETURN_IF_ERROR(OrderRows(ticket, table, own, threads, &staged));
@@ -316,7 +317,7 @@ absl::StatusOr<StagedItem> PrepareTable(const internal::TicketRecord& ticket,
   return staged;
 }
 
-// Checks names, and that no two items of one kind have the same.
+// Checks names, and that items of one kind have distinct names.
 template <typename Items>
 absl::Status CheckNames(Item::Kind kind, const Items& items) {
   const std::string what = absl::StrCat(ItemKindName(kind), " name");
@@ -331,8 +332,7 @@ absl::Status CheckNames(Item::Kind kind, const Items& items) {
   return absl::OkStatus();
 }
 
-// Returns whether an item of the parent may have the same bytes; their hashes
-// decide.
+// Returns whether the parent's item may have the same bytes; the hashes decide.
 bool SameShape(const Item& a, const Item& b) {
   return a.kind == b.kind && a.name == b.name && a.dtype == b.dtype &&
          a.raw_bytes == b.raw_bytes && a.shape == b.shape &&
@@ -343,9 +343,9 @@ bool KeyLess(const Item& a, const Item& b) {
   return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);
 }
 
-// Compares what would be stored, chunk by chunk, and stops at the first that
-// differs, so that a changed tensor costs one hash. Sets *error to what a lossy
-// codec makes of these bytes.
+// Compares chunk by chunk, and stops at the first difference, so that a changed
+// tensor costs one hash. Sets *error to the error of a lossy codec for these
+// bytes.
 bool HasBytes(const Item& item, absl::string_view bytes, Item::Error* error) {
   PageBuilder builder;
   for (const uint64_t hash : item.chunk_hashes) {
@@ -362,20 +362,20 @@ bool HasBytes(const Item& item, absl::string_view bytes, Item::Error* error) {
     if (builder.raw_hash() != hash) return false;
     *error = Larger(*error, builder.error());
   }
-  // More bytes than hashes are another tensor.
+  // More bytes than hashes: another tensor.
   return bytes.empty();
 }
 
-// Returns whether what is stored under one codec is what would be stored under
-// the other. What is not lossy is compared before the codec.
+// Returns whether both codecs store the same values. Lossless data is compared
+// before encoding.
 bool SameValues(Codec a, Codec b) {
   return a == b || !(IsLossy(a) || IsLossy(b));
 }
 
-// Returns the item of the parent whose bytes are the same, if there is one.
+// Returns the parent's item with the same bytes, if it has one.
 std::optional<Item> FindUnchanged(const StepRecord::Rank& parent,
                                   const StagedItem& staged) {
-  // Tables have their own way to store only what changed, and an empty item has
+  // Tables store only changed rows by other means, and an empty item has
   // nothing to borrow.
   if (staged.item.kind == Item::Kind::kRows || staged.bytes.empty()) {
     return std::nullopt;
@@ -389,14 +389,14 @@ std::optional<Item> FindUnchanged(const StepRecord::Rank& parent,
     return std::nullopt;
   }
   Item item = *old;
-  // Other numbers may be stored as the same bytes, so the error is that of
-  // these numbers and not the parent's.
+  // Different numbers may encode to the same bytes, so the error is computed
+  // from these numbers and not the parent's.
   if (IsLossy(old->codec)) item.errors = {error};
   return item;
 }
 
-// Returns the errors of a tensor or of the slots of a table, once all entries
-// are made; none when no codec is lossy.
+// Returns the errors of a tensor or of a table's slots, once all entries are
+// made; empty if no codec is lossy.
 std::vector<Item::Error> ErrorsOf(const StagedItem& staged) {
   const size_t first = staged.item.kind == Item::Kind::kRows ? 1 : 0;
   const size_t count = first == 0 ? 1 : staged.item.slots.size();
@@ -417,7 +417,7 @@ uint64_t StagedItem::raw_bytes_to_write() const {
 }
 
 void StagedItem::Seal(Item::Placement placement) {
-  // A borrowed item keeps the digest and the hashes of the version that stored
+  // A borrowed item keeps the digest and hashes from the version that stored
   // it.
   if (reused) return;
   std::string all_hashes;
@@ -443,7 +443,7 @@ absl::StatusOr<std::vector<StagedItem>> PrepareItems(
   CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kTensor, state.tensors()));
   CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kRows, state.tables()));
   CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kBlob, state.blobs()));
-  // No ticket of a save without a parent has tables.
+  // Without a parent, tickets have no tables.
   std::optional<StepRecord::Rank> parent_tables;
   if (!ticket.parent_tables.empty()) {
     CKPTDB_ASSIGN_OR_RETURN(parent_tables,
@@ -464,7 +464,7 @@ absl::StatusOr<std::vector<StagedItem>> PrepareItems(
     CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(),
                             PrepareTensor(ticket, tensor));
   }
-  // Files are written in key order, which is that of kind and name.
+  // Files are written in key order, by kind and name.
   std::sort(items.begin(), items.end(),
             [](const StagedItem& a, const StagedItem& b) {
               return KeyLess(a.item, b.item);

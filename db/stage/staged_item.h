@@ -23,7 +23,7 @@ struct StagedItem {
   std::unique_ptr<RowOrder> order;   // tables
   std::unique_ptr<RowOrder> erased;  // delta runs
   std::vector<std::unique_ptr<Stream>> streams;
-  bool reused = false;  // the bytes of the parent are used again
+  bool reused = false;  // the item borrows the parent's bytes
 
   uint64_t raw_bytes_to_write() const;
   // Sets digest, hashes, codecs and sizes of `item` once all entries are made.
@@ -37,8 +37,8 @@ absl::StatusOr<std::vector<StagedItem>> PrepareItems(
     const internal::TicketRecord& ticket, const RankState& state,
     const StageOptions& options);
 
-// Replaces the tensors and blobs that `parent` has with the same bytes by
-// references to it, unless they are stored again: see db/meta/borrow_cost.h.
+// Replaces tensors and blobs whose bytes equal `parent`'s by references to it,
+// unless borrowing does not pay: see db/meta/borrow_cost.h.
 absl::Status ReuseUnchanged(const StepRecord::Rank& parent, int threads,
                             std::vector<StagedItem>* items);
 

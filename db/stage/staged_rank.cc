@@ -30,7 +30,7 @@ uint32_t Ticket::rank() const { return record_->rank; }
 uint32_t Ticket::world_size() const { return record_->world_size; }
 std::optional<SliceRange> Ticket::slices() const { return record_->slices; }
 
-// Copies share the record until one of them is changed.
+// Copies share the record until one of them is modified.
 internal::TicketRecord& Ticket::record() {
   if (record_.use_count() > 1) {
     record_ = std::make_shared<internal::TicketRecord>(*record_);
@@ -60,7 +60,7 @@ bool StagedRank::operator==(const StagedRank& other) const {
   return *record_ == *other.record_;
 }
 
-// Copied on the first change, as for Ticket: it may have 512 KiB of inline
+// Copied on the first change, like Ticket: it may have 512 KiB of inline
 // entries.
 internal::StagedRecord& StagedRank::record() {
   if (record_.use_count() > 1) {

@@ -37,11 +37,11 @@ namespace {
 
 using internal::StagedItem;
 
-// Blocks and indexes of files come to less than a hundredth of the bytes.
+// Blocks and indexes of files take less than 1% of the bytes.
 constexpr uint64_t kOverheadDivisor = 100;
 constexpr uint64_t kFixedOverhead = uint64_t{1} << 20;
 
-// Stages the part of one rank. It is used once.
+// Stages the part of one rank. Used once.
 class RankStager {
  public:
   RankStager(absl::string_view store, const internal::TicketRecord& ticket,
@@ -67,8 +67,8 @@ class RankStager {
     CKPTDB_RETURN_IF_ERROR(CheckHugeTensors(state));
     CKPTDB_ASSIGN_OR_RETURN(items_,
                             internal::PrepareItems(ticket_, state, options_));
-    // What is borrowed is known before codecs are chosen and memory is copied,
-    // as neither is needed for it.
+    // Borrowed items are determined before codecs are chosen and memory is
+    // copied, because they need neither.
     CKPTDB_RETURN_IF_ERROR(ReuseParent());
     for (StagedItem& staged : items_) {
       if (staged.reused) continue;
@@ -76,10 +76,10 @@ class RankStager {
         CKPTDB_RETURN_IF_ERROR(stream->ChooseCodec());
       }
     }
-    // Everything that reads the caller's memory as a whole is done by now. What
-    // is copied here need not be read again.
+    // From here on, no pass reads all of the caller's memory. Entries that are
+    // copied here need not be read again.
     CKPTDB_RETURN_IF_ERROR(CopyLast());
-    // This is decided by an upper bound: codecs make entries smaller.
+    // Uses an upper bound, because codecs make entries smaller.
     const bool in_line = EntryBytes() <= InlineShareBytes(ticket_.world_size);
     CKPTDB_RETURN_IF_ERROR(in_line ? MakeEntries() : WriteFiles());
     return Finish(in_line ? Item::Placement::kInline : Item::Placement::kBulk);
@@ -91,7 +91,8 @@ class RankStager {
                                    point);
   }
 
-  // Checks the ticket before anything is removed or written by what it says.
+  // Checks the ticket before removing or writing anything at the paths it
+  // names.
   absl::Status CheckTicket() const {
     if (ticket_.world_size == 0 || ticket_.rank >= ticket_.world_size ||
         ticket_.version.attempt == 0) {
@@ -100,7 +101,7 @@ class RankStager {
                        ticket_.world_size, " for ", ToString(ticket_.version),
                        "; pass a ticket that Store::Begin returned"));
     }
-    // The folder is removed first, so it must be the one of this rank.
+    // The folder is removed first, so it must be this rank's.
     if (ticket_.staging !=
         absl::StrCat(internal::StagingOf(ticket_.version.attempt), "/",
                      ticket_.rank)) {
@@ -118,12 +119,12 @@ class RankStager {
                      ToString(ticket_.version)));
   }
 
-  // Rejects tensors that the disk has no room for before staging allocates
-  // memory for the hash of every chunk: most of them are a mistake in a shape.
+  // Rejects tensors that do not fit on the disk before staging allocates memory
+  // for the hash of every chunk: most of them are due to a mistake in a shape.
   absl::Status CheckHugeTensors(const RankState& state) const {
     constexpr uint64_t kHugeBytes = uint64_t{1} << 40;
     for (const RankState::Tensor& tensor : state.tensors()) {
-      // PrepareItems reports what is wrong with it.
+      // PrepareItems reports the error.
       if (static_cast<int>(tensor.view.dtype) >= kDTypes) continue;
       const uint32_t element_bytes = DTypeBytes(tensor.view.dtype);
       const absl::StatusOr<int64_t> elements =
@@ -166,8 +167,8 @@ class RankStager {
     return bytes;
   }
 
-  // Borrows what the parent has with the same bytes, unless the caller wants
-  // everything to be written.
+  // Borrows the items whose bytes the parent has, unless the caller wants
+  // everything written.
   absl::Status ReuseParent() {
     if (ticket_.parent.empty() || options_.rewrite_unchanged) {
       return absl::OkStatus();
@@ -177,8 +178,7 @@ class RankStager {
     return internal::ReuseUnchanged(parent, options_.threads, &items_);
   }
 
-  // Returns the streams that read memory of the caller, in the order of
-  // writing.
+  // Returns the streams that read the caller's memory, in the order of writing.
   std::vector<internal::Stream*> ReadingStreams() const {
     std::vector<internal::Stream*> streams;
     for (const StagedItem& staged : items_) {
@@ -190,16 +190,15 @@ class RankStager {
     return streams;
   }
 
-  // Copies the entries that are written last, and counts the bytes that do not
-  // fit.
+  // Copies the entries that are written last, and counts those that do not fit.
   absl::Status CopyLast() {
     if (!copies_.on_read) return absl::OkStatus();
     std::vector<internal::Piece> held;
     std::vector<internal::Stream*> streams = ReadingStreams();
     char* next = copies_.memory;
     uint64_t left = copies_.bytes;
-    // Entries are copied from the last one backwards, as long as there is
-    // memory: what is written first need not be copied, as it is read soon.
+    // Copies entries from the last one backwards while memory lasts. Entries
+    // that are written first need no copy, because they are read soon.
     for (; !streams.empty(); streams.pop_back()) {
       internal::Stream* const stream = streams.back();
       uint64_t first = stream->entries();
@@ -231,7 +230,7 @@ class RankStager {
     return absl::OkStatus();
   }
 
-  // Makes the entries of a small save, which go into the batch of the commit.
+  // Makes the entries of a small save, which go into the commit's batch.
   absl::Status MakeEntries() {
     CKPTDB_RETURN_IF_ERROR(HitCrashPoint(point::kStaging));
     PageBuilder page;
@@ -249,8 +248,8 @@ class RankStager {
     return absl::OkStatus();
   }
 
-  // Tells the caller, once, that its memory may change: when the last entry
-  // that is read from there was made.
+  // Notifies the caller, once, that its memory may change: when the last entry
+  // that reads it was made.
   void NoteMade(const internal::Stream& stream, uint64_t entry) {
     if (!copies_.on_read || !stream.reads_caller() || stream.IsHeld(entry)) {
       return;
@@ -264,13 +263,13 @@ class RankStager {
         files_.get(), store_,
         EntryBytes() + EntryBytes() / kOverheadDivisor + kFixedOverhead,
         options_.reserve_bytes));
-    // A rank that was restarted stages again into the same folder. What is left
-    // of its first try must not be published.
+    // A restarted rank stages again into the same folder. Files from its first
+    // attempt must not be published.
     CKPTDB_RETURN_IF_ERROR(internal::RemoveTree(files_.get(), folder));
     CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files_.get(), folder));
     absl::Status status = WriteSegments(folder);
     if (status.ok()) return status;
-    // The sweep removes what cannot be removed here.
+    // The sweep removes the rest.
     internal::RemoveTree(files_.get(), folder).IgnoreError();
     return ExplainFull(status);
   }
@@ -285,8 +284,8 @@ class RankStager {
     CKPTDB_ASSIGN_OR_RETURN(writing.direct_writes, DirectWrites(folder));
     const auto segments = internal::CutSegments(items_, options_.threads);
     staged_files_.resize(segments.size());
-    // Segments are numbered in key order, so each file knows how many entries
-    // are before it. Publish finds a missing file by these numbers.
+    // Segments are numbered in key order, so each file records how many entries
+    // precede it. Publish detects a missing file by these numbers.
     std::vector<uint64_t> first_entries;
     uint64_t entries = 0;
     for (const internal::Segment& segment : segments) {
@@ -297,7 +296,7 @@ class RankStager {
     return internal::ParallelFor(
         options_.threads, segments.size(),
         [&](int, uint64_t i) -> absl::Status {
-          // Workers pass the point at once; only the first of them counts.
+          // Workers reach the point concurrently; only the first one counts.
           if (first.exchange(false)) {
             CKPTDB_RETURN_IF_ERROR(HitCrashPoint(point::kStaging));
           }
@@ -318,8 +317,7 @@ class RankStager {
     return internal::TakesDirectWrites(files_.get(), folder);
   }
 
-  // Adds the sizes to the error of a full disk, which has only the name of a
-  // file.
+  // Adds sizes to the error of a full disk, which only names a file.
   absl::Status ExplainFull(const absl::Status& status) const {
     if (!absl::IsResourceExhausted(status)) return status;
     const absl::StatusOr<uint64_t> free =
@@ -357,8 +355,7 @@ class RankStager {
   const std::shared_ptr<internal::Environment> environment_;
   const std::shared_ptr<internal::GuardedFileSystem> files_;
   std::vector<StagedItem> items_;
-  // Entries that are made from the caller's memory and were neither copied nor
-  // made yet.
+  // Entries that read the caller's memory and were neither copied nor made yet.
   std::atomic<uint64_t> entries_to_read_ = 0;
   uint64_t copied_bytes_ = 0;
   std::vector<internal::StagedFile> staged_files_;

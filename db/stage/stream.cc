@@ -14,10 +14,10 @@
 namespace ckptdb::internal {
 namespace {
 
-// Bytes of the position of a row in a key: its slice and its id.
+// Bytes of a row's position in a key: its slice and its id.
 constexpr uint64_t kPositionBytes = sizeof(uint16_t) + sizeof(uint64_t);
 
-// The chunks of a tensor or a blob. An entry is a stretch of its bytes.
+// The chunks of a tensor or a blob. Each entry is a range of its bytes.
 class ChunkStream : public Stream {
  public:
   ChunkStream(std::string prefix, absl::string_view bytes,
@@ -41,7 +41,7 @@ class ChunkStream : public Stream {
   const absl::string_view bytes_;
 };
 
-// The pages of the ids of a table, or of the values of one slot.
+// The pages of a table's ids, or of the values of one slot.
 class RowStream : public Stream {
  public:
   RowStream(std::string prefix, RowOrder* order, uint32_t rows_per_page,
@@ -86,8 +86,8 @@ class IdStream : public RowStream {
       : RowStream(std::move(prefix), order, rows_per_page, sizeof(int64_t),
                   sizeof(int64_t), Codec::kAuto) {}
 
-  // The order has the ids, so the caller may change its memory before ids are
-  // written.
+  // The order holds the ids, so the caller's memory may change before the ids
+  // are written.
   bool reads_caller() const override { return false; }
 
  private:
@@ -116,14 +116,14 @@ class SlotStream : public RowStream {
         raw);
   }
 
-  // Copies `bytes` bytes of each row, one after the other, from where
-  // address_of(column, row) says.
+  // Copies `bytes` bytes of each row, consecutively, from address_of(column,
+  // row).
   template <typename AddressOf>
   void GatherPieces(absl::Span<const RowRef> rows, uint64_t bytes,
                     const AddressOf& address_of, char* to) const {
     const absl::Span<const RowBlock> blocks = order().blocks();
-    // Most tables are one block, whose column is looked up once and not for
-    // each row.
+    // Most tables are one block, whose column is looked up once instead of per
+    // row.
     if (blocks.size() == 1) {
       const RowBlock::Column& column = blocks[0].slots[slot_];
       GatherRows(
@@ -143,7 +143,7 @@ class SlotStream : public RowStream {
   const size_t slot_;
 };
 
-// The same of rows that a device has encoded.
+// The same for rows that a device has encoded.
 class EncodedSlotStream : public SlotStream {
  public:
   EncodedSlotStream(std::string prefix, RowOrder* order, uint32_t rows_per_page,
@@ -195,7 +195,7 @@ class EncodedSlotStream : public SlotStream {
   EncodedRows all_;  // the errors of all blocks
 };
 
-// Blocks are encoded alike: RowOrder has checked it.
+// All blocks are encoded or none is: RowOrder has checked that.
 bool IsEncoded(const RowOrder& order, size_t slot) {
   const absl::Span<const RowBlock> blocks = order.blocks();
   return std::any_of(blocks.begin(), blocks.end(), [&](const RowBlock& block) {
@@ -219,8 +219,8 @@ uint64_t Stream::BytesOf(uint64_t entry) const {
 }
 
 absl::Status Stream::ChooseCodec() {
-  // The first entry stands for the others: a codec for each entry would
-  // compress every entry several times.
+  // The first entry represents the others: choosing a codec for each entry
+  // would compress every entry several times.
   if (codec_ != Codec::kAuto) return absl::OkStatus();
   if (entries() == 0) {
     codec_ = Codec::kNone;
@@ -262,7 +262,7 @@ absl::Status Stream::Make(uint64_t entry, std::string* key, PageBuilder* page) {
   } else {
     page->Finish(codec_, count, element_bytes_);
   }
-  // Each entry is made once, by one thread, so that its hash needs no lock.
+  // Each entry is made once, by one thread, so its hash needs no lock.
   hashes_[entry] = page->raw_hash();
   if (IsLossy(codec_)) {
     const MutexLock lock(&mutex_);

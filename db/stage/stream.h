@@ -1,8 +1,8 @@
 // Makes the entries of an item; internal to db/.
 //
 // An item has one or more streams: the chunks of a tensor or blob, or the pages
-// of the ids and of each slot of a table. Entries of a stream are numbered in
-// key order, and are made in any order by any thread.
+// of a table's ids and of each slot. A stream's entries are numbered in key
+// order, and any thread may make them in any order.
 #ifndef CKPTDB_DB_STAGE_STREAM_H_
 #define CKPTDB_DB_STAGE_STREAM_H_
 
@@ -50,20 +50,21 @@ class Stream {
   // Returns the errors of a lossy codec, once all entries are made.
   Item::Error error() const;
 
-  // Replaces kAuto by the codec that the first entry suggests.
+  // Replaces kAuto by the codec that suits the first entry.
   absl::Status ChooseCodec();
 
-  // Returns whether entries are made from memory of the caller.
+  // Returns whether making entries reads the caller's memory.
   virtual bool reads_caller() const { return true; }
   // Returns the raw bytes of the entries from `first` on.
   uint64_t BytesFrom(uint64_t first) const {
     return raw_bytes_ - first * entry_bytes_;
   }
-  // Makes the entries from `first` on come from `memory`, which has room for
-  // BytesFrom(first). CopyHeld copies each there, and Make reads it from there.
+  // Sources the entries from `first` on from `memory`, which has room for
+  // BytesFrom(first). CopyHeld copies each entry there, and Make reads it from
+  // there.
   void HoldFrom(uint64_t first, char* memory);
   bool IsHeld(uint64_t entry) const { return entry >= first_held_; }
-  // Is called on any thread, before Make of that entry.
+  // Called on any thread, before Make of that entry.
   absl::Status CopyHeld(uint64_t entry);
 
   // Sets *key, and writes the header and bytes of the entry to *page.
@@ -77,13 +78,13 @@ class Stream {
 
   uint64_t BytesOf(uint64_t entry) const;
 
-  // Sets *key to the key of an entry, and writes its raw bytes to `raw`; of an
+  // Sets *key to the key of an entry, and writes its raw bytes to `raw`; for an
   // encoded stream, its stored bytes, which are fewer.
   virtual absl::Status Fill(uint64_t entry, std::string* key, char* raw) = 0;
-  // Says whether the entries are under the codec already.
+  // Returns whether the source is already encoded.
   virtual bool encoded() const { return false; }
-  // Writes the header of an entry that is, of which `page` has the stored
-  // bytes, at `stored`.
+  // Writes the header of an encoded entry, whose stored bytes are in `page` at
+  // `stored`.
   virtual void FinishEncoded(uint32_t count, const char* stored,
                              PageBuilder* page) const;
 
@@ -91,8 +92,8 @@ class Stream {
   const uint64_t raw_bytes_;
   const uint64_t entry_bytes_;
   const uint32_t element_bytes_;
-  const uint32_t
-      count_bytes_;  // raw bytes of a row or element, which a header counts
+  // Raw bytes of a row or an element, the unit of a page header's count.
+  const uint32_t count_bytes_;
   Codec codec_;
   std::vector<uint64_t> hashes_;
   uint64_t first_held_ = UINT64_MAX;
@@ -108,8 +109,8 @@ std::unique_ptr<Stream> MakeChunkStream(std::string prefix,
                                         absl::string_view bytes,
                                         uint32_t element_bytes, Codec codec);
 
-// Return the pages of the ids of a table, and of one slot. `order` must outlive
-// them. `prefix` is that of the stream.
+// Return the pages of a table's ids, and of one slot. `order` must outlive
+// them. `prefix` is the stream's.
 std::unique_ptr<Stream> MakeIdStream(std::string prefix, RowOrder* order,
                                      uint32_t rows_per_page);
 std::unique_ptr<Stream> MakeSlotStream(std::string prefix, RowOrder* order,

@@ -133,7 +133,7 @@ absl::StatusOr<FoldTarget> Folds::MakeTarget(const Version& version) const {
   CKPTDB_RETURN_IF_ERROR(MakeFolders(target.files.get(), folder));
   if (folder_->environment()->on_disk()) {
     CKPTDB_ASSIGN_OR_RETURN(target.direct_writes,
-                            TakesDirectWrites(target.files.get(), folder));
+                            SupportsDirectWrites(target.files.get(), folder));
   }
   return target;
 }

@@ -102,7 +102,7 @@ TEST_F(ShardingTest, RejectsAnIdOfAnotherRankByModulo) {
   EXPECT_OK(StageOnRank1({1, 4, -3, 1000, kLeast + 2}, sharding));
   EXPECT_THAT(StageOnRank1({1, 5, 4}, sharding),
               IsInvalid("table \"user\": id 5 belongs to rank 2 of 3 by "
-                        "modulo, and rank 1 has it"));
+                        "modulo, but rank 1 has it"));
   EXPECT_THAT(StageOnRank1({-1}, sharding),
               IsInvalid("id -1 belongs to rank 0 of 3 by modulo"));
   EXPECT_THAT(StageOnRank1({kLeast}, sharding),
@@ -123,7 +123,7 @@ TEST_F(ShardingTest, RejectsAnIdOfAnotherRankByFunction) {
   EXPECT_THAT(StageOnRank1({ids[2][0]}, ByHash()),
               IsInvalid(absl::StrCat("id ", ids[2][0],
                                      " belongs to rank 2 of 3 by "
-                                     "custom \"hash_v2\", and rank 1 has it")));
+                                     "custom \"hash_v2\", but rank 1 has it")));
 }
 
 TEST_F(ShardingTest, RejectsAFunctionThatReturnsNoRank) {
@@ -165,7 +165,7 @@ TEST_F(ShardingTest, RejectsAnIdOfAnotherRankBySlices) {
   EXPECT_OK(StageOnRank1({10, 19}, sharding, bounds));
   EXPECT_THAT(StageOnRank1({30}, sharding, bounds),
               IsInvalid("id 30 belongs to rank 2 of 3 by slices (slice 30, not "
-                        "in [10, 20)), and rank 1 has it"));
+                        "in [10, 20)), but rank 1 has it"));
   EXPECT_THAT(StageOnRank1({30}, {}, bounds),
               IsInvalid("id 30 belongs to another rank of 3 by slices"));
   EXPECT_THAT(StageOnRank1({10}, sharding),

@@ -244,7 +244,7 @@ TEST_F(ManagerShardingTest, AnIdOnTheWrongRankFailsTheSave) {
         AllOf(HasSubstr(absl::StrCat("table \"user\": id ", foreign,
                                      " belongs to rank 0 of 3 by ",
                                      ShardingKindName(sharding.kind()))),
-              HasSubstr("and rank 2 has it")));
+              HasSubstr("but rank 2 has it")));
     ASSERT_THAT(Run(3, sharding,
                     [&](Rank* rank) -> absl::Status {
                       CKPTDB_RETURN_IF_ERROR(rank->TrainTo(2));
