@@ -4,8 +4,8 @@
 
 namespace ckptdb::internal {
 
-// A descendant has the branch of its ancestor among its own, and has continued
-// it at least as far.
+// A descendant has its ancestor's branch among its own, and has continued it at
+// least as far.
 bool IsOnLineage(const StepRecord::Branch& own,
                  absl::Span<const StepRecord::Branch> branches) {
   const auto same =

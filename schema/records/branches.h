@@ -1,4 +1,5 @@
-// Which steps a step descends from, by the branches in their records.
+// Decides which steps a step descends from, using the branches in their
+// records.
 #ifndef CKPTDB_SCHEMA_RECORDS_BRANCHES_H_
 #define CKPTDB_SCHEMA_RECORDS_BRANCHES_H_
 
@@ -7,15 +8,15 @@
 
 namespace ckptdb::internal {
 
-// Returns whether a step whose own branch, the last of its record, is `own`
-// lies on the way to a step with these branches: it is that step or an ancestor
-// of it. The branches are those of a record, which ascend.
+// `own` is a step's own branch, the last in its record. Returns whether that
+// step is the step with these `branches` or an ancestor of it. `branches` are
+// those of a record, which ascend.
 bool IsOnLineage(const StepRecord::Branch& own,
                  absl::Span<const StepRecord::Branch> branches);
 
-// Returns whether `step` was saved on top of `ancestor`, directly or over other
-// versions. Returns false for the ancestor itself, and for the version that it
-// was folded into.
+// Returns whether `step` was saved on top of `ancestor`, directly or through
+// other versions. Returns false for the ancestor itself, and for the version
+// that it was folded into.
 bool DescendsFrom(const StepRecord& step, const StepRecord& ancestor);
 
 }  // namespace ckptdb::internal

@@ -14,7 +14,7 @@
 
 namespace ckptdb::internal {
 
-// Attempts start at 1, so that 0 stands for no version.
+// Attempts start at 1; 0 means "no version".
 absl::Status CheckVersion(RecordKind kind, absl::string_view field,
                           const Version& version) {
   if (version.step < 0) {
@@ -55,7 +55,7 @@ absl::Status CheckSliceBounds(RecordKind kind,
                     absl::StrCat("span ", bounds.front(), " to ", bounds.back(),
                                  "; expected 0 to ", kSlices));
   }
-  // Equal bounds are a rank without slices.
+  // Equal bounds mean a rank without slices.
   const auto* const fall = std::is_sorted_until(bounds.begin(), bounds.end());
   if (fall == bounds.end()) return absl::OkStatus();
   return BadField(kind, kField,
@@ -63,8 +63,8 @@ absl::Status CheckSliceBounds(RecordKind kind,
                                " at rank ", fall - bounds.begin()));
 }
 
-// The uuid of a lease and of a post is the name of a file, so no other
-// characters are allowed.
+// The uuid of a lease or a post is the name of a file, so no other characters
+// are permitted.
 absl::Status CheckUuid(RecordKind kind, absl::string_view uuid) {
   const bool good =
       !uuid.empty() && uuid.size() <= kMaxUuidBytes &&
@@ -79,8 +79,8 @@ absl::Status CheckUuid(RecordKind kind, absl::string_view uuid) {
                    kMaxUuidBytes, " letters, digits and hyphens"));
 }
 
-// The same checks serve both ways: what is damage in a record that was read is
-// a mistake in one that is to be written.
+// The same checks serve both directions: an error is damage in a record that
+// was read, and a mistake in one that is to be written.
 absl::Status AsInvalid(const absl::Status& checked) {
   if (checked.ok()) return checked;
   return absl::InvalidArgumentError(checked.message());
@@ -94,8 +94,8 @@ absl::Status CheckNameField(RecordKind kind, absl::string_view field,
       absl::StrCat(RecordName(kind), ": ", status.message()));
 }
 
-// The path comes from another process and is joined to the folder of a store,
-// which it must not leave.
+// The path comes from another process and is joined to a store's folder, which
+// it must not leave.
 absl::Status CheckPath(RecordKind kind, absl::string_view field,
                        absl::string_view path) {
   const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');

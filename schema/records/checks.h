@@ -1,4 +1,4 @@
-// Checks that several records share; internal to schema/. Each returns DataLoss
+// Checks shared by several records; internal to schema/. Each returns DataLoss
 // with the kind of the record, the field and its value.
 #ifndef CKPTDB_SCHEMA_RECORDS_CHECKS_H_
 #define CKPTDB_SCHEMA_RECORDS_CHECKS_H_
@@ -28,8 +28,8 @@ absl::Status CheckSliceBounds(RecordKind kind,
                               absl::Span<const uint32_t> bounds,
                               uint32_t world_size);
 
-// Requires 1 to kMaxUuidBytes letters, digits and hyphens, as a uuid may name a
-// file.
+// Requires 1 to kMaxUuidBytes letters, digits and hyphens, because a uuid may
+// name a file.
 absl::Status CheckUuid(RecordKind kind, absl::string_view uuid);
 
 // Turns the DataLoss of a check into InvalidArgument with the same message, for
@@ -40,11 +40,11 @@ absl::Status AsInvalid(const absl::Status& checked);
 absl::Status CheckNameField(RecordKind kind, absl::string_view field,
                             absl::string_view name);
 
-// Returns `have "name" twice`, the error of a duplicate name.
+// Returns `have duplicate name "NAME"`, the error for a duplicate name.
 std::string DuplicateName(absl::string_view name);
 
-// Requires a path that stays below the folder it is relative to: not empty, not
-// absolute, without NUL and without "..".
+// Requires a path that stays below the folder it is relative to: non-empty,
+// relative, without NUL and "..".
 absl::Status CheckPath(RecordKind kind, absl::string_view field,
                        absl::string_view path);
 

@@ -26,7 +26,7 @@ struct Envelope {
 static_assert(sizeof(Envelope) == kEnvelopeBytes);
 
 // Hashes the body, seeded with the bytes before the hash: a flipped bit of the
-// version is then damage, and not a newer format.
+// version is then reported as damage, not as a newer format.
 uint64_t HashOf(const Envelope& envelope, absl::string_view body) {
   uint64_t seed = 0;
   std::memcpy(&seed, &envelope, sizeof(seed));
@@ -34,8 +34,7 @@ uint64_t HashOf(const Envelope& envelope, absl::string_view body) {
 }
 
 // Checks magic, size and hash, which are the same in all versions of the
-// format. So damage is told from a newer format before the version is looked
-// at.
+// format, so that damage is detected before the version is examined.
 absl::Status CheckIntact(RecordKind kind, const Envelope& envelope,
                          absl::string_view body) {
   if (envelope.magic != kMagic) {
@@ -96,7 +95,7 @@ absl::Status CheckBodyBytes(RecordKind kind, uint64_t bytes) {
       absl::StrCat(bytes, " exceeds the limit of ", limit, " bytes"));
 }
 
-// The kind and the version are set before the hash, which is seeded with them.
+// The kind and the version are set before the hash, which depends on them.
 std::string Seal(RecordKind kind, absl::string_view body,
                  uint16_t format_version) {
   Envelope envelope{kMagic, static_cast<uint16_t>(kind), format_version, 0};
@@ -133,8 +132,7 @@ absl::StatusOr<absl::string_view> Unseal(RecordKind kind,
     return absl::DataLossError(absl::StrCat(
         RecordName(kind), ": invalid format version 0; versions start at 1"));
   }
-  // The kind is compared last: a newer version may have kinds that this one
-  // does not know.
+  // The kind is compared last, because a newer version may have unknown kinds.
   if (envelope.kind != static_cast<uint16_t>(kind)) {
     return BadField(kind, "kind",
                     absl::StrCat(envelope.kind, " is wrong; expected ",

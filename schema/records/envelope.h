@@ -29,19 +29,19 @@ enum class RecordKind : uint16_t {
 
 inline constexpr size_t kEnvelopeBytes = 16;
 
-// Returns the name of the kind in errors: "step record", "rank record", ...
+// Returns the kind's name in errors: "step record", "rank record", ...
 absl::string_view RecordName(RecordKind kind);
 
-// Returns DataLoss when a body of so many bytes exceeds the limit of its kind.
+// Returns DataLoss if a body of this size exceeds the limit of its kind.
 absl::Status CheckBodyBytes(RecordKind kind, uint64_t bytes);
 
-// Returns the envelope followed by the body. A version other than
-// kFormatVersion is of a rank record with a lossy codec, or of a test.
+// Returns the envelope followed by the body. Only rank records with a lossy
+// codec, and tests, use a version other than kFormatVersion.
 std::string Seal(RecordKind kind, absl::string_view body,
                  uint16_t format_version = kFormatVersion);
 
-// Returns the body in an envelope of this kind, which points into `bytes`.
-// Returns DataLoss for damage, FailedPrecondition for a newer format.
+// Returns the body of an envelope of this kind; the result points into `bytes`.
+// Returns DataLoss for damage, and FailedPrecondition for a newer format.
 absl::StatusOr<absl::string_view> Unseal(RecordKind kind,
                                          absl::string_view bytes);
 

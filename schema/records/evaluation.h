@@ -1,6 +1,5 @@
-// The record of an evaluation of a step in progress: what each rank has
-// measured so far, and its position in the input. It has the envelope of
-// records.h and is checked in the same way.
+// The record of an evaluation in progress: the results of one rank so far and
+// its position in the input. It has the envelope and the checks of records.h.
 #ifndef CKPTDB_SCHEMA_RECORDS_EVALUATION_H_
 #define CKPTDB_SCHEMA_RECORDS_EVALUATION_H_
 

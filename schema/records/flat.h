@@ -19,7 +19,7 @@
 
 namespace ckptdb::internal {
 
-// Returns the FlatBuffer of a finished builder in its envelope.
+// Returns a finished builder's FlatBuffer in its envelope.
 inline std::string Seal(RecordKind kind,
                         const flatbuffers::FlatBufferBuilder& built,
                         uint16_t format_version = kFormatVersion) {
@@ -38,8 +38,8 @@ class Opened {
     absl::StatusOr<absl::string_view> body = Unseal(kind, bytes);
     if (!body.ok()) return body.status();
     Opened opened;
-    // FlatBuffers requires aligned memory. One word more means that there is
-    // always some.
+    // FlatBuffers requires aligned memory. The extra word ensures that it is
+    // not empty.
     opened.memory_.assign(body->size() / sizeof(uint64_t) + 1, 0);
     body->copy(reinterpret_cast<char*>(opened.memory_.data()), body->size());
     opened.bytes_ = body->size();
@@ -55,13 +55,13 @@ class Opened {
   const Table* operator->() const {
     return flatbuffers::GetRoot<Table>(memory_.data());
   }
-  // Size of the FlatBuffer. What is copied out of it never has more bytes,
-  // unless parts are referenced twice, which no encoder does.
+  // Size of the FlatBuffer. Copies of its parts never exceed it, unless parts
+  // are referenced twice, which no encoder does.
   size_t bytes() const { return bytes_; }
 
  private:
   static constexpr flatbuffers::uoffset_t kMaxDepth = 8;
-  // Each table has at least the offset to it and the one to its vtable.
+  // Each table has at least the offset to it and the offset to its vtable.
   static constexpr size_t kLeastTableBytes = 8;
   std::vector<uint64_t> memory_;
   size_t bytes_ = 0;
@@ -82,13 +82,13 @@ inline Version FromFbs(const fbs::Version& version) {
   return {version.step(), version.attempt()};
 }
 
-// Returns 0 for a vector that is absent.
+// Returns 0 for an absent vector.
 template <typename T>
 size_t SizeOf(const flatbuffers::Vector<T>* vector) {
   return vector == nullptr ? 0 : vector->size();
 }
 
-// Copies a vector of numbers that may be absent. It copies bytes, as the
+// Copies a vector of numbers that may be absent. Copies bytes because the
 // verifier does not check the alignment of elements.
 template <typename T>
 std::vector<T> ToStd(const flatbuffers::Vector<T>* numbers) {

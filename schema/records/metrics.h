@@ -15,10 +15,10 @@ using FlatMetrics = flatbuffers::Vector<flatbuffers::Offset<fbs::Metric>>;
 flatbuffers::Offset<FlatMetrics> AddMetrics(
     const Metrics& metrics, flatbuffers::FlatBufferBuilder* builder);
 
-// Returns DataLoss for more than kMaxMetrics entries and for an invalid name.
+// Returns DataLoss for more than kMaxMetrics entries or an invalid name.
 absl::Status CheckMetrics(RecordKind kind, const Metrics& metrics);
 
-// Returns no metrics for null, DataLoss for too many and for a duplicate name.
+// Returns no metrics for null, and DataLoss for too many or a duplicate name.
 absl::StatusOr<Metrics> ReadMetrics(RecordKind kind,
                                     const FlatMetrics* entries);
 

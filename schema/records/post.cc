@@ -25,17 +25,16 @@ absl::Status internal::Check(const Post& post) {
       internal::CheckVersion(kPostKind, "version", post.version));
   CKPTDB_RETURN_IF_ERROR(internal::CheckMetrics(kPostKind, post.metrics));
   if (post.pin && post.unpin) {
-    return internal::BadField(kPostKind, "unpin",
-                              "is set, and a pin is requested too");
+    return internal::BadField(kPostKind, "unpin", "is set together with pin");
   }
-  // A post that asks for nothing was not made by a reader.
+  // No reader makes a post without a request.
   if (post.pin || post.unpin || !post.metrics.empty()) return absl::OkStatus();
   return internal::BadField(kPostKind, "metrics",
                             "are empty, and no pin is requested");
 }
 
-// Its metrics are limited in number and names, and stay far below the limit of
-// a record.
+// The number of metrics and their names are limited, so the size stays far
+// below the limit of a record.
 uint64_t internal::LeastBytes(const Post&) { return 0; }
 
 std::string internal::EncodeUnchecked(const Post& post) {

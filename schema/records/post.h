@@ -1,6 +1,6 @@
-// The record of a post, with which a reader asks the owner of a store to change
-// a step; internal to the library. It has the envelope of records.h and is
-// checked in the same way.
+// The record of a post, with which a reader asks a store's owner to change a
+// step; internal to the library. It has the envelope and the checks of
+// records.h.
 #ifndef CKPTDB_SCHEMA_RECORDS_POST_H_
 #define CKPTDB_SCHEMA_RECORDS_POST_H_
 

@@ -51,7 +51,8 @@ std::vector<Offset<fbs::Slot>> AddSlots(const std::vector<Slot>& slots,
   return added;
 }
 
-// The field is absent when there are none, as in records older than it.
+// The field is absent if there are no errors, as in records from before the
+// field.
 Offset<Vector<const fbs::ItemError*>> AddErrors(
     const std::vector<Item::Error>& errors, FlatBufferBuilder* builder) {
   if (errors.empty()) return {};
@@ -62,8 +63,8 @@ Offset<Vector<const fbs::ItemError*>> AddErrors(
   return builder->CreateVectorOfStructs(added);
 }
 
-// Adds an item. FlatBuffers needs all strings and vectors to be finished before
-// the table that refers to them is begun.
+// Adds an item. FlatBuffers requires all strings and vectors to be finished
+// before the table that refers to them is begun.
 Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   const auto slots = AddSlots(item.slots, builder);
   const auto name = AddString(item.name, builder);
@@ -73,7 +74,8 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   const auto offset = builder->CreateVector(item.offset);
   const auto slot_vector = builder->CreateVector(slots);
   const auto reason = AddString(item.base_reason, builder);
-  // The field is absent when there is no name, as in records older than it.
+  // The field is absent if there is no name, as in records from before the
+  // field.
   Offset<flatbuffers::String> sharding_name;
   if (!item.sharding_name.empty()) {
     sharding_name = AddString(item.sharding_name, builder);
@@ -113,13 +115,13 @@ absl::Status BadItem(const Item& item, absl::string_view why) {
       absl::StrCat("item \"", absl::Utf8SafeCHexEscape(item.name), "\""), why);
 }
 
-// Turns an error of a part of an item into one of the item.
+// Turns an error in a part of an item into an error of the item.
 absl::Status InItem(const Item& item, const absl::Status& status) {
   if (status.ok()) return status;
   return BadItem(item, absl::StrCat("is invalid: ", status.message()));
 }
 
-// Checks that the bytes are those of the shape, and that the shard lies within
+// Checks that the shape takes this many bytes, and that the shard lies within
 // the tensor.
 absl::Status CheckTensor(const Item& item) {
   const uint32_t element_bytes = DTypeBytes(item.dtype);
@@ -144,8 +146,8 @@ absl::Status CheckBlob(const Item& item) {
                          " raw bytes; the limit of a blob is ", kMaxBlobBytes));
 }
 
-// The number of chunks follows from the bytes. A reader takes the hash of each
-// by its number, so it relies on this.
+// The bytes determine the number of chunks. Readers rely on it to index the
+// hashes.
 absl::Status CheckChunks(const Item& item) {
   const uint64_t chunks = item.raw_bytes / kChunkBytes +
                           (item.raw_bytes % kChunkBytes != 0 ? 1 : 0);
@@ -154,7 +156,8 @@ absl::Status CheckChunks(const Item& item) {
                                     " chunk hashes; expected ", chunks));
 }
 
-// Checks names and widths of slots, on which the size of a row is computed.
+// Checks the names and widths of slots, from which the size of a row is
+// computed.
 absl::Status CheckSlots(const Item& item) {
   std::set<absl::string_view> names;
   for (const Slot& slot : item.slots) {
@@ -180,7 +183,7 @@ uint64_t RowBytes(const Item& item) {
   return bytes;
 }
 
-uint64_t WidestColumnBytes(const Item& item) {
+uint64_t WidestSlotBytes(const Item& item) {
   uint64_t widest = sizeof(int64_t);
   for (const Slot& slot : item.slots) {
     widest = std::max(widest, slot.row_bytes());
@@ -195,7 +198,7 @@ absl::Status CheckRows(const Item& item) {
     return BadItem(item, absl::StrCat("has ", item.erased_rows,
                                       " erased ids in a base run"));
   }
-  const uint64_t most = kPageBytes / WidestColumnBytes(item);
+  const uint64_t most = kPageBytes / WidestSlotBytes(item);
   if (item.rows_per_page == 0 || item.rows_per_page > most) {
     return BadItem(item, absl::StrCat("has ", item.rows_per_page,
                                       " rows per page; expected 1 to ", most));
@@ -203,8 +206,8 @@ absl::Status CheckRows(const Item& item) {
   uint64_t rows = 0;
   uint64_t erased = 0;
   uint64_t bytes = 0;
-  // Counts of a damaged record may be anything, so a product that overflows
-  // must not come out right.
+  // The counts of a damaged record may be anything, so a product that overflows
+  // must not pass.
   if (!__builtin_mul_overflow(item.rows, RowBytes(item), &rows) &&
       !__builtin_mul_overflow(item.erased_rows, sizeof(int64_t), &erased) &&
       !__builtin_add_overflow(rows, erased, &bytes) &&
@@ -239,7 +242,7 @@ absl::Status CheckSharding(const Item& item) {
                    "; only a custom sharding has a name"));
 }
 
-// A lossy codec is of f32 alone, and tells its errors.
+// A lossy codec applies only to f32, and records its errors.
 absl::Status CheckLossyCodec(const Item& item, Codec codec, DType dtype,
                              uint64_t row_elements) {
   if (!IsLossy(codec)) return absl::OkStatus();
@@ -250,8 +253,8 @@ absl::Status CheckLossyCodec(const Item& item, Codec codec, DType dtype,
                                     "tensor or slot"));
 }
 
-// Checks the errors of lossy codecs: one for a tensor, one for each slot of a
-// table, or none at all.
+// Checks the errors of lossy codecs: one for a tensor, one per slot of a table,
+// or none at all.
 absl::Status CheckErrors(const Item& item) {
   const bool table = item.kind == Item::Kind::kRows;
   const size_t values = item.kind == Item::Kind::kBlob ? 0
@@ -262,7 +265,7 @@ absl::Status CheckErrors(const Item& item) {
                                       " errors; expected 0 or ", values));
   }
   for (const Item::Error& error : item.errors) {
-    // Written so that a NaN fails.
+    // This form of the comparisons rejects NaN.
     if (std::isfinite(error.bound) && error.max >= 0 &&
         error.max <= error.bound) {
       continue;
@@ -282,7 +285,7 @@ absl::Status CheckErrors(const Item& item) {
   return absl::OkStatus();
 }
 
-// Rejects enum values out of range: a record in memory may have any.
+// Rejects enum values that are out of range, which a record in memory may have.
 absl::Status CheckEnums(const Item& item) {
   const auto number = [](auto value) { return static_cast<int>(value); };
   if (item.kind != Item::Kind::kBlob && item.kind != Item::Kind::kRows &&
@@ -309,15 +312,14 @@ absl::Status CheckEnums(const Item& item) {
   return absl::OkStatus();
 }
 
-// Rejects a dtype or codec that is never stored, before it is an index of a
-// table.
+// Rejects a dtype or codec that is never stored before it indexes an array.
 absl::Status CheckStoredEnums(const Item& item, DType dtype, Codec codec) {
   CKPTDB_RETURN_IF_ERROR(
       InItem(item, DTypeFromStored(static_cast<uint8_t>(dtype)).status()));
   return InItem(item, CodecFromStored(static_cast<uint8_t>(codec)).status());
 }
 
-// Only a table needs slots.
+// Only a table must have slots.
 absl::Status CheckSlotCount(const Item& item, size_t slots) {
   if (slots <= kMaxSlots && (item.kind != Item::Kind::kRows || slots > 0)) {
     return absl::OkStatus();
@@ -326,7 +328,7 @@ absl::Status CheckSlotCount(const Item& item, size_t slots) {
       item, absl::StrCat("has ", slots, " slots; expected 1 to ", kMaxSlots));
 }
 
-// Checks all of an item but its order among others.
+// Checks an item except for its order among others.
 absl::Status CheckItem(const Item& item) {
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckNameField(RecordKind::kRank, "item name", item.name));
@@ -354,7 +356,7 @@ absl::Status CheckItem(const Item& item) {
   return BadItem(item, "has an unknown kind");
 }
 
-// Returns the bytes that are copied out of an item; the caller has checked the
+// Returns the bytes that reading an item copies; the caller has checked the
 // number of slots.
 uint64_t CopiedBytes(const fbs::Item& from) {
   uint64_t bytes = ViewOf(from.name()).size() +
@@ -386,7 +388,7 @@ std::vector<Slot> ReadSlots(const Vector<Offset<fbs::Slot>>* stored) {
   return slots;
 }
 
-// Copies bytes, as the verifier does not check the alignment of elements.
+// Copies bytes because the verifier does not check the alignment of elements.
 std::vector<Item::Error> ReadErrors(
     const Vector<const fbs::ItemError*>* stored) {
   std::vector<Item::Error> errors(SizeOf(stored));
@@ -399,8 +401,8 @@ std::vector<Item::Error> ReadErrors(
   return errors;
 }
 
-// Reads these fields whatever the kind is, as what was encoded must decode to
-// an equal record.
+// Reads these fields for all kinds, because an encoded record must decode to an
+// equal one.
 void ReadTensorFields(const fbs::Item& from, Item* item) {
   item->dtype = static_cast<DType>(from.dtype());
   item->codec = static_cast<Codec>(from.codec());
@@ -428,7 +430,7 @@ absl::StatusOr<Item> ReadItem(const fbs::Item& from) {
   item.kind = static_cast<Item::Kind>(from.kind());
   if (from.data() == nullptr) return BadItem(item, "has no data version");
   item.data_version = FromFbs(*from.data());
-  // The number of slots is checked before they are copied.
+  // Checks the number of slots before copying them.
   CKPTDB_RETURN_IF_ERROR(CheckSlotCount(item, SizeOf(from.slots())));
   item.placement = static_cast<Item::Placement>(from.placement());
   item.raw_bytes = from.raw_bytes();
@@ -441,8 +443,8 @@ absl::StatusOr<Item> ReadItem(const fbs::Item& from) {
   return item;
 }
 
-// Checks the order of items, which is that of keys: Publish counts entries by
-// it, and an item is found by a binary search.
+// Checks that items are in key order: Publish counts entries in that order, and
+// items are found by binary search.
 absl::Status CheckOrder(const Item& last, const Item& item) {
   if (std::tie(last.kind, last.name) < std::tie(item.kind, item.name)) {
     return absl::OkStatus();
@@ -452,16 +454,16 @@ absl::Status CheckOrder(const Item& last, const Item& item) {
                               ItemKindName(last.kind), " \"", last.name, "\""));
 }
 
-// Reads and checks items one by one, so that little is copied when one is
-// wrong.
+// Reads and checks items one by one, so that little is copied if one is
+// invalid.
 absl::StatusOr<std::vector<Item>> ReadItems(
     const Vector<Offset<fbs::Item>>& stored, size_t record_bytes) {
   constexpr RecordKind kKind = RecordKind::kRank;
   std::vector<Item> items;
   uint64_t copied = 0;
   for (const fbs::Item* from : stored) {
-    // An item with too many slots fails in ReadItem, before they are walked
-    // through.
+    // An item with too many slots fails in ReadItem before its slots are
+    // visited.
     if (SizeOf(from->slots()) <= kMaxSlots) copied += CopiedBytes(*from);
     if (copied > record_bytes) {
       return BadField(kKind, "items",
@@ -497,7 +499,7 @@ absl::Status internal::Check(const StepRecord::Rank& record) {
 }
 
 uint64_t internal::LeastBytes(const StepRecord::Rank& record) {
-  // Lower bounds of what FlatBuffers takes for a table of this kind.
+  // Lower bounds of a FlatBuffers table of this kind.
   constexpr uint64_t kLeastItem = 64;
   constexpr uint64_t kLeastSlot = 16;
   uint64_t bytes = 0;
@@ -512,7 +514,7 @@ uint64_t internal::LeastBytes(const StepRecord::Rank& record) {
 
 namespace {
 
-// A library that knows no lossy codec must refuse a record that has one.
+// A library without lossy codecs must refuse a record that uses one.
 uint16_t FormatOf(const StepRecord::Rank& record) {
   for (const Item& item : record.items) {
     if (IsLossy(item.codec) ||
@@ -542,7 +544,7 @@ absl::StatusOr<std::string> EncodeRankRecord(const StepRecord::Rank& record) {
   return internal::EncodeChecked(RecordKind::kRank, record);
 }
 
-// Checks what internal::Check does, item by item while they are read.
+// Makes the checks of internal::Check item by item, while reading.
 absl::StatusOr<StepRecord::Rank> DecodeRankRecord(absl::string_view bytes) {
   CKPTDB_ASSIGN_OR_RETURN(
       const auto from, Opened<fbs::RankRecord>::Open(RecordKind::kRank, bytes));

@@ -1,8 +1,8 @@
-// The rules of all records, and encoding without them; internal to the library
-// and its tests.
+// The rules of all records, and encoding without checking them; internal to the
+// library and its tests.
 //
-// Decoding runs Check on what it has read, and encoding on what it is given, so
-// what can be written can be read.
+// Decoding runs Check on its result, and encoding on its input, so every
+// encoded record decodes again.
 #ifndef CKPTDB_SCHEMA_RECORDS_RECORD_CHECKS_H_
 #define CKPTDB_SCHEMA_RECORDS_RECORD_CHECKS_H_
 
@@ -31,8 +31,8 @@ absl::Status Check(const Post& post);
 absl::Status Check(const internal::TicketRecord& ticket);
 absl::Status Check(const internal::StagedRecord& staged);
 
-// Return a lower bound of the bytes of a record. A record whose bound exceeds
-// the limit of its kind is not built, as a builder ends the process at 2 GiB.
+// Return a lower bound of a record's size. A record whose bound exceeds the
+// limit of its kind is not built, because a builder ends the process at 2 GiB.
 uint64_t LeastBytes(const StepRecord& record);
 uint64_t LeastBytes(const StepRecord::Rank& record);
 uint64_t LeastBytes(const AttemptRecord& record);
@@ -54,7 +54,7 @@ std::string EncodeUnchecked(const Post& post);
 std::string EncodeUnchecked(const internal::TicketRecord& ticket);
 std::string EncodeUnchecked(const internal::StagedRecord& staged);
 
-// Returns InvalidArgument when the record breaks a rule or is too large.
+// Returns InvalidArgument if the record breaks a rule or is too large.
 template <typename Record>
 absl::StatusOr<std::string> EncodeChecked(RecordKind kind,
                                           const Record& record) {

@@ -44,7 +44,7 @@ enum StepFlags : uint32_t {
 };
 
 // These two complete the conversions of flat.h, so that the templates below
-// take branches as well as versions.
+// accept branches as well as versions.
 fbs::Branch ToFbs(const StepRecord::Branch& branch) {
   return {branch.first, branch.last};
 }
@@ -53,7 +53,7 @@ StepRecord::Branch FromFbs(const fbs::Branch& branch) {
   return {branch.first(), branch.last()};
 }
 
-// Copies bytes for the same reason as ToStd of numbers.
+// Copies bytes for the same reason as ToStd for numbers.
 template <typename Struct>
 auto ToStd(const Vector<const Struct*>* structs) {
   std::vector<decltype(FromFbs(Struct()))> out;
@@ -85,8 +85,8 @@ Offset<Vector<Offset<fbs::Metadata>>> AddMetadata(const UserMetadata& metadata,
   return builder->CreateVector(entries);
 }
 
-// The number of bytes is not told, as it is only known up to where the limit
-// was exceeded.
+// Does not report the size, which is only known up to where it exceeded the
+// limit.
 absl::Status CheckMetadataBytes(RecordKind kind, uint64_t bytes) {
   if (bytes <= kMaxMetadataBytes) return absl::OkStatus();
   return BadField(
@@ -105,7 +105,7 @@ absl::Status CheckMetadata(RecordKind kind, const UserMetadata& metadata) {
   return absl::OkStatus();
 }
 
-// The size is checked before each copy.
+// Checks the size before each copy.
 absl::StatusOr<UserMetadata> ReadMetadata(
     RecordKind kind, const Vector<Offset<fbs::Metadata>>* entries) {
   UserMetadata metadata;
@@ -122,8 +122,8 @@ absl::StatusOr<UserMetadata> ReadMetadata(
   return metadata;
 }
 
-// Checks versions of which none may be there twice. They are copied to be
-// sorted; their order in the record stays.
+// Checks that no version appears twice. Sorts a copy; the record keeps its
+// order.
 absl::Status CheckVersions(RecordKind kind, absl::string_view field,
                            std::vector<Version> versions) {
   for (const Version& version : versions) {
@@ -136,18 +136,17 @@ absl::Status CheckVersions(RecordKind kind, absl::string_view field,
                   absl::StrCat("has duplicate ", ToString(*duplicate)));
 }
 
-// Checks a version that a record may lack; it must be {} then, as it is not
+// Checks an optional version. If absent, it must be {}, because it is not
 // stored.
 absl::Status CheckOptional(absl::string_view field, bool has,
                            const Version& version) {
   if (has) return CheckVersion(RecordKind::kStep, field, version);
   if (version == Version()) return absl::OkStatus();
   return BadField(RecordKind::kStep, field,
-                  absl::StrCat("is ", ToString(version),
-                               ", but the record says that there is none"));
+                  absl::StrCat("is ", ToString(version), "; expected none"));
 }
 
-// The chain of a full step has the step alone; that of a delta step has the
+// The chain of a full step contains only the step; that of a delta step has the
 // parent before the step.
 absl::Status CheckLineage(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
@@ -174,7 +173,7 @@ absl::Status CheckLineage(const StepRecord& record) {
 }
 
 // Checks that a chain ends at its step and never goes back, before CheckLineage
-// looks at the parent.
+// examines the parent.
 absl::Status CheckChain(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
   const std::vector<Version>& chain = record.chain;
@@ -193,7 +192,7 @@ absl::Status CheckChain(const StepRecord& record) {
 }
 
 // Checks the version that a folded step was folded from: an older attempt of
-// the same step, as a fold makes no other state.
+// the same step, because a fold does not change the state.
 absl::Status CheckIncrement(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
   CKPTDB_RETURN_IF_ERROR(
@@ -248,8 +247,7 @@ absl::Status CheckKind(StepRecord::Kind kind) {
                                " is unknown; expected 0 (full) or 1 (delta)"));
 }
 
-// A reader compares each rank record with its digest, by the number of the
-// rank.
+// Readers compare each rank record with the digest at its rank.
 absl::Status CheckRankDigests(const StepRecord& record) {
   if (record.rank_digests.size() == record.world_size) return absl::OkStatus();
   return BadField(RecordKind::kStep, "rank digests",
@@ -264,8 +262,8 @@ uint32_t FlagsOf(const StepRecord& record) {
 }
 
 absl::Status SetFlags(uint32_t flags, StepRecord* record) {
-  // A flag of a newer library may change what a step is, so it is not passed
-  // over.
+  // A flag from a newer library may change the meaning of a step, so it is not
+  // ignored.
   if ((flags & ~uint32_t{kAllFlags}) != 0) {
     return BadField(RecordKind::kStep, "flags",
                     absl::StrCat(flags, " have unknown bits"));
@@ -318,7 +316,8 @@ absl::string_view AttemptStateName(AttemptState state) {
   return "unknown";
 }
 
-// Codecs may differ: a page names its own, so rows of both can be merged.
+// Codecs may differ: each page names its own, so rows with either can be
+// merged.
 bool SameColumns(absl::Span<const Slot> a, absl::Span<const Slot> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Slot& x, const Slot& y) {
@@ -352,8 +351,8 @@ uint64_t LineageDigest(const StepRecord& record) {
   return HashBytes(bytes);
 }
 
-// Metrics and metadata have limits of their own; the chain and the ranks may be
-// many.
+// Metrics and metadata have separate limits, but the chain and the ranks may be
+// long.
 uint64_t internal::LeastBytes(const StepRecord& record) {
   return (record.chain.size() + record.references.size()) *
              sizeof(fbs::Version) +
@@ -415,7 +414,7 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
   record.version = {from->step(), from->attempt()};
   CKPTDB_RETURN_IF_ERROR(SetFlags(from->flags(), &record));
   record.kind = static_cast<StepRecord::Kind>(from->kind());
-  // A full step has a parent, too, when it was saved on top of another.
+  // A full step has a parent, too, if it was saved on top of another step.
   record.has_parent = from->parent() != nullptr;
   if (record.has_parent) record.parent = FromFbs(*from->parent());
   record.parent_digest = from->parent_digest();
@@ -455,7 +454,7 @@ absl::Status internal::Check(const AttemptRecord& record) {
         absl::StrCat(static_cast<int>(record.state), " is unknown"));
   }
   CKPTDB_RETURN_IF_ERROR(CheckVersion(kKind, "version", record.version));
-  // A fold begins after the version that it folds was committed, and attempts
+  // A fold begins after the commit of the version that it folds, and attempts
   // ascend.
   if (record.folds == 0 || record.folds < record.version.attempt) {
     return absl::OkStatus();
@@ -465,7 +464,7 @@ absl::Status internal::Check(const AttemptRecord& record) {
       absl::StrCat("attempt ", record.folds, "; expected an older attempt"));
 }
 
-// Its size is fixed and far below any limit.
+// The size is fixed and far below any limit.
 uint64_t internal::LeastBytes(const AttemptRecord&) { return 0; }
 
 std::string internal::EncodeUnchecked(const AttemptRecord& record) {
@@ -501,7 +500,7 @@ absl::Status internal::Check(const RootRecord& record) {
   return BadField(kKind, "next attempt", "0 is invalid; attempts start at 1");
 }
 
-// Its metadata has a limit of its own, which is far below that of records.
+// The metadata has a separate limit, far below that of records.
 uint64_t internal::LeastBytes(const RootRecord&) { return 0; }
 
 std::string internal::EncodeUnchecked(const RootRecord& record) {

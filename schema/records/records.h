@@ -1,12 +1,13 @@
-// Records of the meta family: what is in a step, a rank, an attempt, a store.
+// Records of the meta family, which describe steps, ranks, attempts and the
+// store.
 //
 // A stored record is an envelope of 16 bytes, little-endian, and a FlatBuffer:
 //   magic:4 "CKRD"   kind:2   format version:2   hash:8
 // The hash is XXH3-64 of the FlatBuffer, seeded with the 8 bytes before it.
-// Decoding checks the envelope and every field before use. It returns DataLoss,
-// or FailedPrecondition with both versions for a record of a newer format.
+// Decoding checks the envelope and every field before use. It returns DataLoss
+// for damage, and FailedPrecondition with both versions for a newer format.
 // Encoding checks the same rules and returns InvalidArgument with the same
-// message; what was encoded decodes to an equal record.
+// message. An encoded record decodes to an equal one.
 #ifndef CKPTDB_SCHEMA_RECORDS_RECORDS_H_
 #define CKPTDB_SCHEMA_RECORDS_RECORDS_H_
 
@@ -22,17 +23,16 @@
 
 namespace ckptdb {
 
-// Returns XXH3-64 of all that distinguishes a version from any other: its
+// Returns XXH3-64 of all fields that distinguish a version from any other: its
 // store, its place in the lineage and, through the digests of the rank records,
-// every byte. It leaves out flags, metrics and metadata, which may change
-// later.
+// every byte. Excludes flags, metrics and metadata, which may change later.
 uint64_t LineageDigest(const StepRecord& record);
 
-// kBegun: data files may be being written. kCommitted: a step record was
-// written with it. kRetired: that step record was removed on purpose. The sweep
-// removes begun and retired attempts that nothing references. A committed one
-// that nothing references has lost its record and is kept for a person to look
-// at.
+// kBegun: data files may be in the process of being written. kCommitted: a step
+// record was written with it. kRetired: that step record was removed on
+// purpose. The sweep removes begun and retired attempts that nothing
+// references. A committed attempt that nothing references has lost its record
+// and is kept for manual inspection.
 enum class AttemptState : uint8_t { kBegun = 0, kCommitted = 1, kRetired = 2 };
 absl::string_view AttemptStateName(AttemptState state);
 
@@ -40,8 +40,8 @@ struct AttemptRecord {
   Version version;
   AttemptState state = AttemptState::kBegun;
   int64_t begun_at_micros = 0;
-  // The attempt of the same step whose chain a fold merges; 0 for a save. What
-  // the fold has staged is kept while that is the attempt of the step, so that
+  // The attempt of the same step whose chain a fold merges; 0 for a save. While
+  // the step still has that attempt, the fold's staged files are kept, so that
   // the fold can be resumed.
   uint32_t folds = 0;
 
@@ -51,14 +51,14 @@ struct AttemptRecord {
 struct RootRecord {
   std::string uuid;
   uint32_t next_attempt = 1;
-  uint64_t owner_epoch = 0;  // grows by one at every open for writing
+  uint64_t owner_epoch = 0;  // incremented by every open for writing
   int64_t created_at_micros = 0;
   UserMetadata user_metadata;
 
   bool operator==(const RootRecord&) const = default;
 };
 
-// A lease keeps a step, and all it needs, for a reader until
+// A lease keeps a step, and the versions it needs, for a reader until
 // `expires_at_micros`.
 struct Lease {
   std::string uuid;

@@ -24,8 +24,8 @@ using internal::SizeOf;
 using internal::ToStd;
 using internal::ViewOf;
 
-// Checks what a ticket and a staged rank have in common: which store, version
-// and rank they are of.
+// Checks the fields that a ticket and a staged rank share: store, version and
+// rank.
 absl::Status CheckPlace(RecordKind kind, absl::string_view uuid,
                         const Version& version, uint32_t rank,
                         uint32_t world_size) {
@@ -49,8 +49,8 @@ Offset<fbs::InlineEntry> AddEntry(
   return fbs::CreateInlineEntry(*builder, key, AddBytes(entry.second, builder));
 }
 
-// Checks that an inline entry is of this version and rank: it is put into the
-// write batch under its own key.
+// Checks that an inline entry belongs to this version and rank, because it is
+// put into the write batch under its own key.
 absl::Status CheckEntryKey(const internal::StagedRecord& staged,
                            absl::string_view key) {
   constexpr RecordKind kKind = RecordKind::kStagedRank;
@@ -67,7 +67,7 @@ absl::Status CheckEntryKey(const internal::StagedRecord& staged,
                    ToString(staged.version), " rank ", staged.rank));
 }
 
-// Only parts that are referenced twice have more bytes than the record.
+// The copies exceed the record only if parts are referenced twice.
 absl::Status CheckCopied(uint64_t copied, size_t record_bytes) {
   if (copied <= record_bytes) return absl::OkStatus();
   return BadField(RecordKind::kStagedRank, "parts",
@@ -75,7 +75,7 @@ absl::Status CheckCopied(uint64_t copied, size_t record_bytes) {
                                " of the record"));
 }
 
-// Reads the files, counting bytes before they are copied: a forged FlatBuffer
+// Reads the files, and counts bytes before copying them: a forged FlatBuffer
 // may refer to one string many times.
 absl::Status ReadFiles(const fbs::StagedRank& from, size_t record_bytes,
                        internal::StagedRecord* staged) {
@@ -137,8 +137,8 @@ uint64_t internal::LeastBytes(const internal::TicketRecord& ticket) {
 std::string internal::EncodeUnchecked(const internal::TicketRecord& ticket) {
   FlatBufferBuilder builder;
   const auto uuid = AddString(ticket.uuid, &builder);
-  // No slices and an empty range of slices differ, so the range is stored as a
-  // vector of none or two.
+  // "No slices" and an empty range of slices differ, so the range is stored as
+  // a vector of zero or two numbers.
   std::vector<uint32_t> slices;
   if (ticket.slices.has_value()) {
     slices = {ticket.slices->begin, ticket.slices->end};
@@ -170,7 +170,7 @@ absl::StatusOr<internal::TicketRecord> DecodeTicket(absl::string_view bytes) {
   ticket.parent = BytesOf(from->parent());
   ticket.parent_tables = BytesOf(from->parent_tables());
   const std::vector<uint32_t> slices = ToStd(from->slices());
-  // Two numbers or none are let through, which are the begin and the end below.
+  // Accepts zero or two numbers, which are the begin and the end below.
   CKPTDB_RETURN_IF_ERROR(CheckSlices(slices));
   if (!slices.empty()) ticket.slices = SliceRange{slices[0], slices[1]};
   CKPTDB_RETURN_IF_ERROR(internal::Check(ticket));
@@ -187,13 +187,13 @@ absl::Status internal::Check(const internal::StagedRecord& staged) {
   for (const auto& [key, value] : staged.inline_entries) {
     CKPTDB_RETURN_IF_ERROR(CheckEntryKey(staged, key));
   }
-  // The record itself is decoded and checked when the part is published.
+  // Publish decodes and checks the record itself.
   if (!staged.rank_record.empty()) return absl::OkStatus();
   return BadField(kKind, "rank record", "is empty");
 }
 
 uint64_t internal::LeastBytes(const internal::StagedRecord& staged) {
-  // Lower bounds of what FlatBuffers takes for a table of this kind.
+  // Lower bounds of a FlatBuffers table of this kind.
   constexpr uint64_t kLeastFile = 32;
   constexpr uint64_t kLeastEntry = 16;
   uint64_t bytes = staged.rank_record.size();

@@ -1,6 +1,6 @@
 // The messages that the owner and the stagers of a save exchange as bytes: the
-// ticket that Begin returns, and the staged rank that comes back. Both have the
-// envelope of records.h and are checked in the same way.
+// ticket that Begin returns, and the staged rank that Publish receives. They
+// have the envelope and the checks of records.h.
 #ifndef CKPTDB_SCHEMA_RECORDS_STAGED_H_
 #define CKPTDB_SCHEMA_RECORDS_STAGED_H_
 
@@ -17,7 +17,7 @@
 namespace ckptdb {
 namespace internal {
 
-// A ticket allows one rank to stage its part of one attempt.
+// Allows one rank to stage its part of one attempt.
 struct TicketRecord {
   std::string uuid;  // of the store
   Version version;
@@ -27,7 +27,7 @@ struct TicketRecord {
   std::string staging;               // this rank's folder, below the store
   std::string parent;  // the parent's StepRecord::Rank of this rank, or empty
   // A StepRecord::Rank with the tables of all ranks of the parent, for a save
-  // that accepts changes; else empty.
+  // that accepts changes; empty otherwise.
   std::string parent_tables;
 
   bool operator==(const TicketRecord&) const = default;
@@ -37,15 +37,15 @@ struct StagedFile {
   std::string path;  // below the store
   uint64_t bytes = 0;
   uint64_t entries = 0;
-  // The number of the rank's entries, in key order, that are in the files
-  // before it.
+  // The number of the rank's entries, in key order, in the files before this
+  // one.
   uint64_t first_entry = 0;
 
   bool operator==(const StagedFile&) const = default;
 };
 
-// All that one rank contributes: files to ingest or the entries of a small
-// save, and its StepRecord::Rank.
+// The contribution of one rank: files to ingest or the entries of a small save,
+// and its StepRecord::Rank.
 struct StagedRecord {
   std::string uuid;
   Version version;
@@ -60,7 +60,8 @@ struct StagedRecord {
 
 }  // namespace internal
 
-// Return InvalidArgument for what would not decode again: see records.h.
+// Return InvalidArgument for a message that would not decode again: see
+// records.h.
 absl::StatusOr<std::string> EncodeTicket(const internal::TicketRecord& ticket);
 absl::StatusOr<std::string> EncodeStagedRank(
     const internal::StagedRecord& staged);

@@ -11,15 +11,14 @@
 namespace ckptdb::internal {
 
 // Returns whether runs with these slots and this hash can be merged with those
-// of `item`: the slots are the same in the same order, and so is the hash.
+// of `item`: both have the same slots in the same order, and the same hash.
 bool SameSchema(const Item& item, absl::Span<const Slot> slots,
                 SliceHash slice_hash);
 
-// Returns the reason why a table must be saved in full although its changes are
-// known; empty if they can be saved on top of the parent. Managers and stagers
-// both ask this function, so that they never disagree. `parent_tables` are the
-// tables of all ranks of the parent, in the order of their names, as in
-// TicketRecord::parent_tables.
+// Returns why a table must be saved in full although its changes are known;
+// empty if they can be saved on top of the parent. Managers and stagers both
+// call this, so that they agree. `parent_tables` holds the tables of all ranks
+// of the parent, sorted by name, as in TicketRecord::parent_tables.
 std::string WhyFull(const StepRecord::Rank& parent_tables,
                     absl::string_view table, absl::Span<const Slot> slots,
                     SliceHash slice_hash);

@@ -59,7 +59,7 @@ TEST(PostRecord, RejectsWrongFields) {
               }),
               IsBadPost("metrics are empty, and no pin is requested"));
   EXPECT_THAT(DecodeChangedPost([](auto* p) { p->unpin = true; }),
-              IsBadPost("unpin is set, and a pin is requested too"));
+              IsBadPost("unpin is set together with pin"));
 }
 
 TEST(PostRecord, MetricsBelowAtAndOverTheLimit) {
