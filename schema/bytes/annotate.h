@@ -1,4 +1,4 @@
-// Annotate adds to an error where it happened; internal to the library.
+// Annotate adds context to an error; internal to the library.
 #ifndef CKPTDB_SCHEMA_BYTES_ANNOTATE_H_
 #define CKPTDB_SCHEMA_BYTES_ANNOTATE_H_
 

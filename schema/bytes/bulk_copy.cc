@@ -13,10 +13,10 @@ namespace ckptdb {
 namespace {
 
 constexpr uint64_t kLineBytes = 64;
-// Smaller copies spend too large a part on the unaligned head and tail.
+// For smaller copies the unaligned head and tail take too large a share.
 constexpr uint64_t kLeastBytes = 4096;
 
-// Copies whole lines; `to` is aligned to one.
+// Copies whole cache lines; `to` is aligned to one.
 void StreamLines(char* to, const char* from, uint64_t lines) {
   for (uint64_t i = 0; i < lines; ++i) {
     const auto* const in = reinterpret_cast<const __m128i*>(from);
@@ -45,8 +45,8 @@ void BulkCopy(void* to, const void* from, uint64_t bytes) {
   }
   auto* out = static_cast<char*>(to);
   const auto* in = static_cast<const char*>(from);
-  // Streaming stores write whole lines of the target. The source need not be
-  // aligned.
+  // Streaming stores write whole lines of the target. The source may be
+  // unaligned.
   const uint64_t head = -reinterpret_cast<uintptr_t>(out) % kLineBytes;
   std::memcpy(out, in, head);
   const uint64_t lines = (bytes - head) / kLineBytes;

@@ -21,7 +21,7 @@ bool IsFloat(DType dtype) {
   });
 }
 
-// std::in_range does not take bool, so a bool becomes a uint8_t.
+// std::in_range does not accept bool, so a bool becomes a uint8_t.
 template <typename T>
 auto AsInteger(T number) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -41,8 +41,9 @@ bool HasInteger(From number) {
 }
 
 // Converts an integer to a double that rounds to the same float of 16 bits or
-// fewer. Where the double cannot hold all bits, its last bit is set when any of
-// the dropped bits is, so that rounding twice gives what rounding once gives.
+// fewer. If the double cannot hold all bits, its last bit is set whenever a
+// dropped bit is (rounding to odd), so that rounding twice equals rounding
+// once.
 template <typename T>
 double ToOddDouble(T number) {
   constexpr uint64_t kDropped = (uint64_t{1} << 11) - 1;
@@ -66,7 +67,7 @@ bool CastOne(const char* in, char* out) {
   if constexpr (!kFloat) {
     if (!HasInteger<Target>(number)) return false;
   }
-  // In all other cases the conversion itself rounds once.
+  // Otherwise the conversion itself rounds once.
   if constexpr (kFloat && !kFromFloat && From::kBytes == 8 && To::kBytes < 4) {
     To::Store(ToOddDouble(number), out);
   } else {
@@ -104,8 +105,8 @@ size_t CastWhileInRange(DType from, const void* in, DType to, void* out,
     return WithElements(to, [&](auto target) -> size_t {
       using From = decltype(source);
       using To = decltype(target);
-      // CanCast refuses to cast a float to an integer, so no code is made for
-      // it.
+      // CanCast refuses to cast a float to an integer, so no code is generated
+      // for it.
       if constexpr (std::is_floating_point_v<typename From::Number> &&
                     !std::is_floating_point_v<typename To::Number>) {
         return 0;

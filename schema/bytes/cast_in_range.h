@@ -1,5 +1,5 @@
-// Casts for callers that report the place of an element themselves; internal to
-// the library.
+// Casts for callers that report the position of an element themselves; internal
+// to the library.
 #ifndef CKPTDB_SCHEMA_BYTES_CAST_IN_RANGE_H_
 #define CKPTDB_SCHEMA_BYTES_CAST_IN_RANGE_H_
 
@@ -10,8 +10,8 @@
 
 namespace ckptdb::internal {
 
-// Casts as CastElements does, for dtypes that can be cast, and returns how many
-// elements were cast before one that `to` cannot represent.
+// Casts like CastElements, for dtypes that can be cast, and returns the number
+// of elements before the first that `to` cannot represent.
 size_t CastWhileInRange(DType from, const void* in, DType to, void* out,
                         size_t elements);
 

@@ -13,12 +13,12 @@
 namespace ckptdb {
 namespace {
 
-// kAuto keeps kNone unless a codec comes to at most this part of the raw size.
+// kAuto chooses kNone unless a codec reduces the raw size to this percentage.
 constexpr size_t kWorthwhilePercent = 95;
 
-// Puts the first bytes of all elements together, then the second ones, and so
-// on: bytes of the same weight are alike, and compress better. What is no whole
-// element stays at the end.
+// Groups the first bytes of all elements, then the second bytes, and so on:
+// bytes of equal significance are similar and compress better. A trailing
+// partial element stays at the end.
 void Shuffle(absl::string_view raw, uint32_t element_bytes, char* out) {
   const size_t elements = raw.size() / element_bytes;
   for (uint32_t byte = 0; byte < element_bytes; ++byte) {
@@ -72,8 +72,7 @@ absl::StatusOr<Codec> ParseCodec(absl::string_view name) {
                    "auto"));
 }
 
-// kAuto is a choice of the saver's and is never stored, so its number is
-// damage.
+// kAuto is a choice at save time and is never stored, so its number is damage.
 absl::StatusOr<Codec> CodecFromStored(uint8_t number) {
   if (number <= static_cast<uint8_t>(Codec::kInt8)) {
     return static_cast<Codec>(number);
@@ -89,12 +88,11 @@ Codec ChooseCodec(absl::string_view sample, uint32_t element_bytes) {
   size_t smallest = sample.size() * kWorthwhilePercent / 100;
   std::string stored;
   for (const Codec codec : {Codec::kLz4, Codec::kShuffleLz4}) {
-    // With one byte an element there is nothing to shuffle.
+    // Single-byte elements need no shuffling.
     if (codec == Codec::kShuffleLz4 && element_bytes == 1) continue;
     if (!Compress(codec, sample, element_bytes, &stored)) continue;
     if (stored.size() > smallest) continue;
-    // The next codec must be smaller: of two that are as good the simpler one
-    // is taken.
+    // The next codec must be smaller; of two equal ones the simpler one wins.
     smallest = stored.size() - 1;
     best = codec;
   }
@@ -111,7 +109,7 @@ bool Compress(Codec codec, absl::string_view raw, uint32_t element_bytes,
     Shuffle(raw, element_bytes, planes.data());
     source = planes;
   }
-  // The buffer is smaller than the raw size, so that LZ4 gives up when it saves
+  // The buffer is smaller than the raw size, so that LZ4 fails if it saves
   // nothing.
   stored->resize(raw.size() - 1);
   const int bytes = LZ4_compress_default(source.data(), stored->data(),
@@ -123,8 +121,8 @@ bool Compress(Codec codec, absl::string_view raw, uint32_t element_bytes,
 
 absl::Status Decompress(Codec codec, absl::string_view stored,
                         uint32_t element_bytes, uint64_t raw_bytes, char* raw) {
-  // The sizes come from a header whose hash is right. They are checked all the
-  // same, as a right hash may have been forged.
+  // The sizes come from a header with a valid hash. They are still checked,
+  // because the hash may be forged.
   if (codec == Codec::kNone) {
     if (stored.size() != raw_bytes) {
       return absl::DataLossError(
@@ -135,8 +133,8 @@ absl::Status Decompress(Codec codec, absl::string_view stored,
     return absl::OkStatus();
   }
   if (IsLossy(codec)) return Dequantize(codec, stored, raw_bytes, raw);
-  // No encoder writes more, and the limit bounds the memory that a forged
-  // header can ask for.
+  // No encoder exceeds this, and it bounds the memory that a forged header can
+  // request.
   if (raw_bytes > kChunkBytes || stored.size() >= raw_bytes) {
     return absl::DataLossError(absl::StrCat(
         stored.size(), " bytes of ", CodecName(codec), " for ", raw_bytes,

@@ -1,4 +1,4 @@
-// Element types as they are stored.
+// Stored element types.
 #ifndef CKPTDB_SCHEMA_BYTES_DTYPE_H_
 #define CKPTDB_SCHEMA_BYTES_DTYPE_H_
 

@@ -1,5 +1,5 @@
-// Access to elements of tensors and slots in memory by their dtype; internal to
-// the library.
+// Accesses elements of tensors and slots in memory by dtype; internal to the
+// library.
 //
 //   WithElements(dtype, [&](auto elements) {
 //     return std::to_string(elements.Load(bytes));
@@ -17,7 +17,7 @@
 
 namespace ckptdb::internal {
 
-// Elements need not be aligned, so they are copied.
+// Elements may be unaligned, so they are copied.
 template <typename T>
 T LoadRaw(const char* at) {
   T value;
@@ -63,7 +63,7 @@ struct SmallFloatElements {
   }
 };
 
-// Calls `take` with the type above that belongs to the dtype.
+// Calls `take` with the type above for the dtype.
 template <typename Take>
 auto WithElements(DType dtype, const Take& take) {
   switch (dtype) {

@@ -16,8 +16,7 @@ constexpr size_t kVersionBytes = 12;
 constexpr size_t kChunkSuffixBytes = 4;
 constexpr size_t kRowsSuffixBytes = 1 + 2 + 2 + 8;
 
-// Numbers are big-endian, so that the order of keys as bytes is the order of
-// the numbers. Steps are never negative.
+// Big-endian numbers sort the same as their bytes. Steps are never negative.
 template <typename T>
 void AppendBigEndian(T value, std::string* out) {
   const auto bits = static_cast<std::make_unsigned_t<T>>(value);
@@ -39,14 +38,14 @@ T TakeBigEndian(absl::string_view* bytes) {
   return static_cast<T>(bits);
 }
 
-// A key comes from a store or from another process. The error has all of it in
-// hex, as it may be anything.
+// A key comes from a store or another process and may be anything, so the error
+// shows all of it in hex.
 absl::Status BadKey(absl::string_view key, absl::string_view why) {
   return absl::DataLossError(
       absl::StrCat("key ", absl::BytesToHexString(key), " ", why));
 }
 
-// Removes the version from the front. A negative step would sort behind all
+// Removes the version from the front. A negative step would sort after all
 // others.
 absl::StatusOr<Version> TakeVersion(absl::string_view key,
                                     absl::string_view* rest) {
@@ -70,8 +69,8 @@ absl::StatusOr<absl::string_view> TakeName(absl::string_view key,
   return name;
 }
 
-// Reads what follows the name in the key of a page: run, slot, slice and id of
-// its first row. Only a delta run has erased ids.
+// Reads the part of a page's key after the name: run, slot, slice and id of its
+// first row. Only a delta run has erased ids.
 absl::Status TakeRowsSuffix(absl::string_view key, absl::string_view suffix,
                             DataKey* parsed) {
   if (suffix.size() != kRowsSuffixBytes) {
@@ -95,8 +94,8 @@ absl::Status TakeRowsSuffix(absl::string_view key, absl::string_view suffix,
   return absl::OkStatus();
 }
 
-// Reads what follows the name, by the kind of the item. Its size must be exact,
-// so that no two keys are read as the same.
+// Reads the part after the name, depending on the kind of item. Its size must
+// be exact, so that no two keys parse to the same fields.
 absl::Status TakeSuffix(absl::string_view key, absl::string_view suffix,
                         DataKey* parsed) {
   if (parsed->kind == Item::Kind::kRows) {
@@ -144,8 +143,8 @@ std::string ItemPrefix(const Version& version, uint32_t rank, Item::Kind kind,
   AppendBigEndian(rank, &key);
   key.push_back(static_cast<char>(kind));
   key.append(name.data(), name.size());
-  // The NUL makes names sort as strings and keeps a name apart from a longer
-  // one that begins with it.
+  // The NUL makes names sort as strings, and separates a name from a longer one
+  // with the same prefix.
   key.push_back('\0');
   return key;
 }
@@ -164,8 +163,8 @@ void AppendPosition(const RowPosition& position, std::string* key) {
   AppendBigEndian(position.id, key);
 }
 
-// The least key that is greater than all keys with the prefix: trailing 0xff
-// bytes go, and the byte before them is one more. Empty if there is no such
+// Returns the least key greater than all keys with the prefix: drops trailing
+// 0xff bytes and increments the byte before them. Empty if there is no such
 // key.
 std::string PrefixEnd(absl::string_view prefix) {
   std::string end(prefix);
@@ -219,7 +218,7 @@ std::string StepKey(int64_t step) {
   return key;
 }
 
-// The whole version: of one step many versions may be retired.
+// Contains the whole version, because many versions of a step may be retired.
 std::string RetiredKey(const Version& version) {
   return "v" + VersionPrefix(version);
 }
@@ -246,8 +245,8 @@ std::string EvaluationKeyPrefix(const Version& version,
   return key;
 }
 
-// The evaluations of a version are one range, and the ranks of an evaluation
-// are one within it.
+// A version's evaluations form one range, and the ranks of an evaluation form
+// one within it.
 std::string EvaluationKey(const Version& version, absl::string_view evaluation,
                           uint32_t rank) {
   std::string key = EvaluationKeyPrefix(version, evaluation);
@@ -293,8 +292,8 @@ absl::StatusOr<MetaKey> ParseMetaKey(absl::string_view key) {
       parsed.rank = TakeBigEndian<uint32_t>(&rest);
       return parsed;
     }
-    // The key of an attempt has no step: attempts are counted over all steps of
-    // a store.
+    // An attempt's key has no step, because attempts are counted over all steps
+    // of a store.
     case MetaKind::kAttempt:
       if (!sized(4)) return BadKey(key, "is not the key of an attempt");
       parsed.version.attempt = TakeBigEndian<uint32_t>(&rest);

@@ -1,5 +1,5 @@
-// Keys of the column families. Numbers are big-endian, so that keys sort as
-// their fields do.
+// Keys of the column families. Numbers are big-endian, so that keys sort like
+// their fields.
 //
 //   bulk, inline   step:8 attempt:4 rank:4 kind:1 name 00 suffix
 //     tensor, blob   suffix = chunk:4
@@ -41,15 +41,15 @@ struct RowPosition {
 std::string VersionPrefix(const Version& version);
 // Returns the first key after all keys of a version.
 std::string VersionEnd(const Version& version);
-// The prefix ends with the NUL after the name.
+// The prefix ends with the NUL that terminates the name.
 std::string ItemPrefix(const Version& version, uint32_t rank, Item::Kind kind,
                        absl::string_view name);
 void AppendChunk(uint32_t chunk, std::string* key);
-// Appends the prefix of the stream of one slot.
+// Appends the prefix of one slot's stream.
 void AppendStream(Item::Run run, uint16_t slot, std::string* key);
 void AppendPosition(const RowPosition& position, std::string* key);
-// Returns the first key after all that start with `prefix`, or "" for a prefix
-// of ff bytes only, which has none.
+// Returns the first key after all that start with `prefix`, or "" if there is
+// none: `prefix` then consists of ff bytes only.
 std::string PrefixEnd(absl::string_view prefix);
 
 struct DataKey {
@@ -62,10 +62,10 @@ struct DataKey {
   uint16_t slot = 0;
   RowPosition position;
 };
-// Returns DataLoss with the key in hex and what is wrong with it.
+// Returns DataLoss with the key in hex and the error in it.
 absl::StatusOr<DataKey> ParseDataKey(absl::string_view key);
-// Returns "step 7 attempt 3 rank 0 tensor "w" chunk 0", or the key in hex when
-// it cannot be parsed.
+// Returns "step 7 attempt 3 rank 0 tensor "w" chunk 0", or the key in hex if it
+// does not parse.
 std::string DescribeDataKey(absl::string_view key);
 // Returns the version that a key of bulk or inline starts with.
 absl::StatusOr<Version> ParseVersionPrefix(absl::string_view key);
@@ -76,7 +76,7 @@ std::string RetiredKey(const Version& version);
 std::string RankKey(const Version& version, uint32_t rank);
 // Returns the prefix of the keys of all ranks of a version.
 std::string RankKeyPrefix(const Version& version);
-// Returns the key of the part of one rank of an evaluation of a version.
+// Returns the key of one rank's part of an evaluation of a version.
 std::string EvaluationKey(const Version& version, absl::string_view evaluation,
                           uint32_t rank);
 // Returns the prefix of the keys of all ranks of an evaluation.
@@ -101,7 +101,7 @@ struct MetaKey {
   uint32_t rank = 0;
   absl::string_view name;  // of kEvaluation; points into the parsed key
 };
-// Returns DataLoss with the key in hex and what is wrong with it.
+// Returns DataLoss with the key in hex and the error in it.
 absl::StatusOr<MetaKey> ParseMetaKey(absl::string_view key);
 
 }  // namespace ckptdb

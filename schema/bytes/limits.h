@@ -1,6 +1,6 @@
-// Limits of the format and of the write batch; those that users of the library
-// meet are in schema/types.h. Each is inclusive, and each has a test at, below
-// and above it.
+// Limits of the format and of the write batch; schema/types.h has the limits
+// that users of the library meet. Each is inclusive, and each has a test at,
+// below and above it.
 #ifndef CKPTDB_SCHEMA_BYTES_LIMITS_H_
 #define CKPTDB_SCHEMA_BYTES_LIMITS_H_
 
@@ -13,12 +13,13 @@ namespace ckptdb {
 
 // The format of a store and of its records.
 inline constexpr uint16_t kFormatVersion = 1;
-// The format of a rank record that has a lossy codec, and the newest that this
-// library reads. A library that knows no such codec refuses the record by it.
+// The format of a rank record with a lossy codec, and the newest that this
+// library reads. A library without lossy codecs refuses the record because of
+// it.
 inline constexpr uint16_t kLossyFormatVersion = 2;
 
 inline constexpr size_t kMaxUuidBytes = 64;
-// Limit of one record without its envelope; FlatBuffers end at 2 GiB.
+// Limit of one record without its envelope; FlatBuffers are limited to 2 GiB.
 inline constexpr size_t kMaxRecordBytes = size_t{256} << 20;
 // Limit of a ticket or a staged rank without its envelope: it carries up to two
 // records.
@@ -33,14 +34,14 @@ inline constexpr uint64_t kChunkBytes = uint64_t{256} << 10;  // raw
 // (docs/performance.md, "Small"). Stores of earlier versions have saves of up
 // to 8 MiB there.
 inline constexpr uint64_t kInlineBytes = uint64_t{512} << 10;
-// Each rank may put as many bytes there, however many ranks there are: a file
-// for each of many ranks costs more than a larger batch.
+// Each rank may put this many bytes there, regardless of the number of ranks:
+// one file per rank costs more than a larger batch.
 inline constexpr uint64_t kLeastInlineShareBytes = uint64_t{1} << 10;
 inline constexpr uint64_t kSegmentBytes = uint64_t{1} << 30;  // of a file
 
-// Returns the limit of the entries of one rank in the write batch, keys and
-// values together. Staging writes a rank that has more to files, and publishing
-// rejects it.
+// Returns the limit of one rank's entries in the write batch, keys and values
+// together. Staging writes a rank with more to files, and publishing rejects
+// it.
 inline constexpr uint64_t InlineShareBytes(uint32_t world_size) {
   const uint64_t share = kInlineBytes / world_size;
   return share < kLeastInlineShareBytes ? kLeastInlineShareBytes : share;

@@ -14,21 +14,21 @@
 namespace ckptdb {
 namespace {
 
-using internal::Findings;
+using internal::Bf16Stats;
 using internal::FloatOf;
 using internal::Int8Bounds;
-using internal::Int8Found;
 using internal::Int8Scale;
+using internal::Int8Stats;
 using internal::kInt8GroupNumbers;
 using internal::kInt8GroupRows;
 using internal::Loops;
-using internal::TheLoops;
+using internal::LoopsForThisCpu;
 
 constexpr uint32_t kFloatBytes = sizeof(float);
 
-// A trainer's thread may flush subnormal numbers, round to another side or trap
-// inexact results. Here it must not, as the bytes would differ or the process
-// would end.
+// A trainer's thread may flush subnormal numbers, round in another direction or
+// trap inexact results. That would change the bytes or end the process, so this
+// restores the default while it exists.
 class DefaultArithmetic {
  public:
   DefaultArithmetic() {
@@ -43,14 +43,14 @@ class DefaultArithmetic {
   std::fenv_t before_;
 };
 
-// Returns false when the page has to be stored as it is: a number would become
-// an infinity, or a fold, which must add no error, would change one.
+// Returns false if the page must be stored raw: a number would become an
+// infinity, or a fold, which must add no error, would change one.
 bool QuantizeBf16(absl::string_view raw, Rounding rounding, std::string* stored,
                   Item::Error* error) {
   const uint64_t elements = raw.size() / kFloatBytes;
   stored->resize(elements * sizeof(uint16_t));
-  const Findings found =
-      TheLoops().encode_bf16(raw.data(), elements, stored->data());
+  const Bf16Stats found =
+      LoopsForThisCpu().encode_bf16(raw.data(), elements, stored->data());
   if (found.overflow || (rounding == Rounding::kNone && !found.exact)) {
     return false;
   }
@@ -59,7 +59,7 @@ bool QuantizeBf16(absl::string_view raw, Rounding rounding, std::string* stored,
   return true;
 }
 
-// Where the parts of int8 are, for so many numbers.
+// The offsets of the parts of int8 for this many numbers.
 class Int8Layout {
  public:
   Int8Layout(uint64_t elements, uint32_t row_elements)
@@ -74,8 +74,8 @@ class Int8Layout {
   uint64_t ElementsOf(uint64_t row) const {
     return std::min<uint64_t>(row_elements_, elements_ - row * row_elements_);
   }
-  // Returns how many rows from this one on are a group. A last row that is
-  // shorter is one by itself.
+  // Returns the size of the group of rows that begins at this row. A shorter
+  // last row forms its own group.
   uint64_t GroupAt(uint64_t row) const {
     const uint64_t whole = elements_ / row_elements_;
     if (row == whole) return 1;
@@ -110,11 +110,11 @@ class Int8Encoder {
                 static_cast<uint32_t>(std::min<uint64_t>(
                     row_elements, raw.size() / kFloatBytes))),
         rounding_(rounding),
-        loops_(TheLoops()),
+        loops_(LoopsForThisCpu()),
         stored_(stored) {}
 
-  // Returns false when the page does not become smaller, as a codec is stored
-  // only where it saves bytes.
+  // Returns false if the page does not become smaller, because a codec is
+  // stored only if it saves bytes.
   bool Run(Item::Error* error) {
     const uint32_t row_elements = layout_.row_elements();
     if (row_elements == 0) return false;
@@ -122,8 +122,8 @@ class Int8Encoder {
     std::memcpy(stored_->data(), &row_elements, sizeof(row_elements));
     for (uint64_t row = 0; row < layout_.rows(); row += layout_.GroupAt(row)) {
       EncodeRows(row, layout_.GroupAt(row));
-      // Each verbatim row makes it longer, so the end can be told before the
-      // last row.
+      // Each verbatim row grows the result, so this may end before the last
+      // row.
       if (stored_->size() >= raw_.size()) return false;
     }
     error->max = FloatOf(error_);
@@ -132,11 +132,11 @@ class Int8Encoder {
   }
 
  private:
-  // Encodes a group of rows, each between its least and its greatest number. A
-  // row with a NaN or an infinity has no such line and is kept verbatim, by
-  // itself.
+  // Encodes a group of rows, each on the line from its least to its greatest
+  // number. A row with a NaN or an infinity has no such line and is kept
+  // verbatim, alone.
   void EncodeRows(uint64_t first, uint64_t rows) {
-    Int8Found found;
+    Int8Stats found;
     loops_.encode_int8(raw_.data() + layout_.RawAt(first),
                        layout_.ElementsOf(first), rows,
                        stored_->data() + layout_.CodesAt(first), &found);
@@ -151,8 +151,8 @@ class Int8Encoder {
     bound_ = std::max(bound_, found.error_bound);
   }
 
-  // Its codes stay in place and are 0, so that the codes of all rows are where
-  // their numbers say.
+  // Its codes remain in place as 0, so that each row's codes stay at the offset
+  // of its numbers.
   void KeepRow(uint64_t row) {
     const uint64_t elements = layout_.ElementsOf(row);
     std::memset(stored_->data() + layout_.CodesAt(row), 0, elements);
@@ -192,11 +192,11 @@ class Int8Decoder {
   Int8Decoder(absl::string_view stored, const Int8Layout& layout, char* raw)
       : stored_(stored),
         layout_(layout),
-        loops_(TheLoops()),
+        loops_(LoopsForThisCpu()),
         raw_(raw),
         verbatim_(layout.VerbatimAt()) {}
 
-  // Returns whether all bytes were used once they are decoded.
+  // Returns whether decoding has used all bytes.
   absl::StatusOr<bool> Run() {
     if (verbatim_ > stored_.size()) return false;
     for (uint64_t row = 0; row < layout_.rows(); row += layout_.GroupAt(row)) {
@@ -208,7 +208,7 @@ class Int8Decoder {
   }
 
  private:
-  // Decodes a group of rows; returns false when bytes are missing.
+  // Decodes a group of rows; returns false if bytes are missing.
   absl::StatusOr<bool> DecodeRows(uint64_t first, uint64_t rows) {
     Int8Bounds bounds[kInt8GroupRows];
     std::memcpy(bounds, stored_.data() + layout_.BoundsAt(first),
@@ -226,8 +226,8 @@ class Int8Decoder {
     return true;
   }
 
-  // Copies a verbatim row; returns false when bytes are missing. Bounds and
-  // codes that no encoder writes are damage, even under a right hash.
+  // Copies a verbatim row; returns false if bytes are missing. Bounds and codes
+  // that no encoder writes are damage, even under a valid hash.
   absl::StatusOr<bool> CopyRow(uint64_t row, const Int8Bounds& bounds) {
     if (!bounds.is_verbatim()) {
       return BadRow(row, absl::StrCat("has the invalid bounds 0x",
@@ -260,8 +260,8 @@ absl::Status DequantizeInt8(absl::string_view stored, uint64_t raw_bytes,
     return BadSize(Codec::kInt8, stored.size(), raw_bytes);
   }
   std::memcpy(&row_elements, stored.data(), sizeof(row_elements));
-  // The number decides where everything else is, so it is checked before the
-  // layout is made.
+  // All offsets depend on this number, so it is checked before the layout is
+  // computed.
   if (row_elements == 0 || row_elements > elements) {
     return absl::DataLossError(absl::StrCat("rows of int8 have ", row_elements,
                                             " numbers; expected 1 to ",
@@ -280,12 +280,12 @@ absl::Status DequantizeBf16(absl::string_view stored, uint64_t raw_bytes,
   if (stored.size() != elements * sizeof(uint16_t)) {
     return BadSize(Codec::kBf16, stored.size(), raw_bytes);
   }
-  TheLoops().decode_bf16(stored.data(), elements, raw);
+  LoopsForThisCpu().decode_bf16(stored.data(), elements, raw);
   return absl::OkStatus();
 }
 
-// The fewest numbers of a row of int8 that is smaller than as f32 in a page of
-// its own: 4 bytes for their number, 8 for the bounds, and a byte each.
+// The shortest int8 row that is smaller than its f32 form in a page with one
+// row: 4 bytes for the length, 8 for the bounds, and a byte per number.
 constexpr uint64_t kLeastInt8RowElements = 5;
 
 }  // namespace
@@ -333,16 +333,16 @@ absl::Status CheckLossy(Codec codec, DType dtype, uint64_t row_elements) {
   if (!IsLossy(codec)) return absl::OkStatus();
   if (dtype != DType::kF32) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "codec ", CodecName(codec), " is of f32 alone, not of ",
+        "codec ", CodecName(codec), " supports only f32, not ",
         DTypeName(dtype), "; use one of none, lz4, shuffle-lz4, auto"));
   }
   if (codec != Codec::kInt8 || row_elements >= kLeastInt8Elements) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("codec int8 takes rows of at least ", kLeastInt8Elements,
-                   " numbers, as each has bounds of ", sizeof(Int8Bounds),
-                   " bytes, and these have ", row_elements,
+      absl::StrCat("codec int8 needs rows of at least ", kLeastInt8Elements,
+                   " numbers, because each row stores ", sizeof(Int8Bounds),
+                   " bytes of bounds; these rows have ", row_elements,
                    "; use bf16, or one of none, lz4, shuffle-lz4, auto"));
 }
 

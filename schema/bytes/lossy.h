@@ -1,5 +1,5 @@
-// Lossy codecs of pages and chunks of f32: pure functions over bytes. What is
-// stored is a function of the numbers alone, the same on every processor.
+// Lossy codecs for pages and chunks of f32: pure functions over bytes. The
+// stored bytes depend only on the numbers and are the same on every processor.
 //
 // The stored bytes of bf16 are two for each number. Those of int8 are
 //
@@ -23,45 +23,46 @@
 
 namespace ckptdb {
 
-// The rows of int8 of a tensor or a slot without rows of its own: so many
-// numbers, one after the other.
+// The row length of int8 for a tensor, or for a slot without rows: this many
+// consecutive numbers.
 inline constexpr uint32_t kInt8BlockElements = 128;
-// The fewest numbers of a row of int8: with fewer, its bounds take more than
-// the codes save.
+// The minimum length of an int8 row: with fewer numbers, its bounds take more
+// than the codes save.
 inline constexpr uint32_t kLeastInt8Elements = 4;
 
-// Returns whether a codec does not keep all bits.
+// Returns whether a codec does not preserve all bits.
 bool IsLossy(Codec codec);
 
-// Returns InvalidArgument, with what is allowed, if `codec` is lossy and does
-// not take rows of so many elements of this dtype. A tensor has rows of
+// Returns InvalidArgument, with the alternatives, if `codec` is lossy and does
+// not support rows of this length and dtype. A tensor has rows of
 // kInt8BlockElements.
 absl::Status CheckLossy(Codec codec, DType dtype, uint64_t row_elements);
 
-// Returns the errors of the numbers of both.
+// Returns the larger of both errors and of both bounds.
 Item::Error Larger(const Item::Error& a, const Item::Error& b);
 
 enum class Rounding {
   kNearest,
-  // Keeps what would be rounded as it is: rows of int8, and all under bf16.
+  // Stores verbatim the data that would be rounded: rows of int8, or the whole
+  // page under bf16.
   kNone,
 };
 
 // Encodes `raw`, f32 of at most kChunkBytes, into *stored with a lossy codec,
-// in rows of `row_elements`, and sets *error. Returns false when the result is
-// not smaller than `raw`, or when it would be a bf16 infinity for a finite
-// number; the caller then stores kNone.
+// in rows of `row_elements`, and sets *error. Returns false if the result is
+// not smaller than `raw`, or if bf16 would turn a finite number into an
+// infinity; the caller then stores kNone.
 bool Quantize(Codec codec, absl::string_view raw, uint32_t row_elements,
               Rounding rounding, std::string* stored, Item::Error* error);
 
-// Writes exactly `raw_bytes` bytes to `raw`. Returns DataLoss when `stored`
-// does not decode to as many; the content of `raw` is then undefined.
+// Writes exactly `raw_bytes` bytes to `raw`. Returns DataLoss if `stored` does
+// not decode to that size; the content of `raw` is then undefined.
 absl::Status Dequantize(Codec codec, absl::string_view stored,
                         uint64_t raw_bytes, char* raw);
 
-// Rows that were encoded one by one where they are, such as on a device, by the
-// mathematics of quantize.h. Any of them, put together, are a page that
-// Quantize would make of their numbers.
+// Rows that were encoded individually in place, such as on a device, with
+// quantize.h. Any of them, joined, form the page that Quantize would make of
+// their numbers.
 namespace internal {
 struct EncodedRows {
   Codec codec = Codec::kBf16;  // or kInt8
@@ -75,9 +76,8 @@ struct EncodedRows {
   const char* CodesAt(uint64_t row) const { return codes + row * stride_bytes; }
 };
 
-// Returns whether rows may be encoded one by one. It is false for a codec that
-// is not lossy, and for rows of int8 so short that a page of one of them is
-// stored as it is.
+// Returns whether rows may be encoded one by one. False for a lossless codec,
+// and for int8 rows so short that a page with one row would be stored raw.
 bool EncodesByRow(Codec codec, DType dtype, uint64_t row_elements);
 // Returns the bytes of the codes of a row.
 uint64_t CodeBytes(Codec codec, uint64_t row_elements);
@@ -90,15 +90,15 @@ class EncodedPage {
 
   uint64_t bytes() const { return codes_at() + rows_ * code_bytes(); }
   uint64_t code_bytes() const { return CodeBytes(codec_, row_elements_); }
-  // Where bounds and codes of the rows are, one after the other.
+  // The offsets of the rows' bounds and codes, which are consecutive.
   uint64_t bounds_at() const { return sizeof(row_elements_); }
   uint64_t codes_at() const {
     return codec_ == Codec::kInt8 ? bounds_at() + rows_ * sizeof(Int8Bounds)
                                   : 0;
   }
-  // Writes what is before bounds and codes.
+  // Writes the bytes before bounds and codes.
   void WriteHead(char* page) const;
-  // Returns the errors of a page that is complete, whose rows are of `rows`.
+  // Returns the errors of a complete page, whose rows are from `rows`.
   Item::Error ErrorOf(const char* page, const EncodedRows& rows) const;
 
  private:

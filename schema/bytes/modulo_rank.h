@@ -1,4 +1,4 @@
-// The rank that has an id when rows are sharded by modulo.
+// The rank of an id if rows are sharded by modulo.
 #ifndef CKPTDB_SCHEMA_BYTES_MODULO_RANK_H_
 #define CKPTDB_SCHEMA_BYTES_MODULO_RANK_H_
 
@@ -6,8 +6,8 @@
 
 namespace ckptdb {
 
-// Computes uint64(id) % world_size without a division for each id: three
-// products of precomputed reciprocals (Lemire, Kaser, Kurz: Faster remainder by
+// Computes uint64(id) % world_size without a division per id: three products
+// with a precomputed reciprocal (Lemire, Kaser, Kurz: Faster remainder by
 // direct computation, 2019), 16 bits of the quotient at a time.
 class ModuloRank {
  public:

@@ -10,8 +10,8 @@
 namespace ckptdb {
 namespace {
 
-// Returns the bytes of the well-formed UTF-8 sequence at `at`, or 0 when there
-// is none (Unicode 15, table 3-7).
+// Returns the length of the well-formed UTF-8 sequence at `at`, or 0 if it is
+// ill-formed (Unicode 15, table 3-7).
 size_t SequenceBytes(absl::string_view text, size_t at) {
   const auto byte = [&](size_t i) {
     return at + i < text.size() ? static_cast<uint8_t>(text[at + i])
@@ -34,8 +34,8 @@ size_t SequenceBytes(absl::string_view text, size_t at) {
   return 0;
 }
 
-// A name that is refused may be anything and of any length: it is escaped and
-// cut.
+// A rejected name may have any content and length, so it is escaped and
+// truncated.
 absl::Status Bad(absl::string_view what, absl::string_view name,
                  absl::string_view why) {
   constexpr size_t kShown = 64;
@@ -54,7 +54,7 @@ absl::Status CheckName(absl::string_view what, absl::string_view name) {
                             kMaxNameBytes));
   }
   for (size_t at = 0; at < name.size();) {
-    // A NUL ends the name in a key.
+    // A NUL terminates the name in a key.
     if (name[at] == '\0') {
       return Bad(what, name, absl::StrCat("has a NUL at byte ", at));
     }

@@ -7,8 +7,8 @@
 
 namespace ckptdb {
 
-// Returns InvalidArgument unless `name` is valid. The error calls it a `what`,
-// such as "item name", and says what is wrong with it, and where.
+// Returns InvalidArgument unless `name` is valid. The error calls it `what`,
+// such as "item name", and describes the fault and its position.
 absl::Status CheckName(absl::string_view what, absl::string_view name);
 
 }  // namespace ckptdb

@@ -22,8 +22,7 @@ static_assert(sizeof(fbs::PageHeader) == kPageHeaderBytes);
 
 constexpr uint32_t kMagic = 0x50544b43;  // "CKTP"
 
-// Returns the low half of XXH3-64 of the header with 0 in the field of the
-// hash.
+// Returns the low half of XXH3-64 of the header with 0 in the hash field.
 uint32_t HashHeader(fbs::PageHeader header) {
   header.mutate_header_hash(0);
   return static_cast<uint32_t>(
@@ -36,7 +35,7 @@ absl::Status BadHeader(absl::string_view field, uint64_t value,
                                           ", expected ", expected));
 }
 
-// The hash of the header is set last, over all other fields.
+// The header's hash is set last and covers all other fields.
 fbs::PageHeader MakeHeader(Codec codec, uint32_t count, size_t raw_bytes,
                            size_t stored_bytes, uint64_t raw_hash) {
   fbs::PageHeader header(kMagic, static_cast<uint8_t>(codec), 0, 0, count,
@@ -54,8 +53,8 @@ absl::Status CheckHash(const PageView& page, absl::string_view raw) {
                                           absl::Hex(page.raw_hash)));
 }
 
-// The magic comes first, as bytes that are no page at all have no right hash
-// either; all other fields count only when the hash of the header is right.
+// The magic is checked first, because bytes that are not a page fail the hash,
+// too; other fields are only meaningful if the header's hash is right.
 absl::Status CheckHeader(const fbs::PageHeader& header, size_t stored) {
   if (header.magic() != kMagic) {
     return BadHeader("magic", header.magic(), absl::StrCat(kMagic));
@@ -78,7 +77,7 @@ absl::Status CheckHeader(const fbs::PageHeader& header, size_t stored) {
   return absl::OkStatus();
 }
 
-// A codec is stored only where it saves bytes, so any other size is damage.
+// A codec is stored only if it saves bytes, so any other size is damage.
 absl::Status CheckSizes(Codec codec, const fbs::PageHeader& header) {
   const bool right = codec == Codec::kNone
                          ? header.raw_bytes() == header.stored_bytes()
@@ -112,10 +111,10 @@ void PageBuilder::WriteHeader(Codec codec, uint32_t count, std::string* entry,
   entry_ = absl::string_view(entry->data(), kPageHeaderBytes + stored_bytes);
 }
 
-// Returns false when the codec does not take the bytes.
+// Returns false if the codec does not reduce the bytes.
 bool PageBuilder::FinishLossy(Codec codec, uint32_t count, Rounding rounding) {
-  // A page of a slot has several numbers a row, which are a row of int8. A
-  // chunk of a tensor counts elements, one number each, and has rows of
+  // In a slot's page each row has several numbers, which form a row of int8. A
+  // tensor's chunk counts elements, one number each, in rows of
   // kInt8BlockElements.
   const auto per_count = static_cast<uint32_t>(
       count == 0 ? 1 : raw_bytes_ / sizeof(float) / count);
@@ -125,8 +124,8 @@ bool PageBuilder::FinishLossy(Codec codec, uint32_t count, Rounding rounding) {
                 &compressed_, &error_)) {
     return false;
   }
-  // Under a lossy codec the stored bytes are hashed, as the raw ones cannot be
-  // had back.
+  // Under a lossy codec the stored bytes are hashed, because the raw bytes
+  // cannot be restored.
   raw_hash_ = HashBytes(compressed_);
   compressed_.insert(0, kPageHeaderBytes, '\0');
   WriteHeader(codec, count, &compressed_,
@@ -178,7 +177,7 @@ absl::StatusOr<PageView> ParsePage(absl::string_view entry) {
                      " bytes is too short; a page header alone has ",
                      kPageHeaderBytes, " bytes"));
   }
-  // The entry need not be aligned, so the header is copied.
+  // The entry may be unaligned, so the header is copied.
   fbs::PageHeader header;
   std::memcpy(static_cast<void*>(&header), entry.data(), sizeof(header));
   PageView page;
@@ -208,9 +207,9 @@ absl::Status ReadPageTo(const PageView& page, uint32_t element_bytes,
                         char* raw) {
   if (IsLossy(page.codec)) {
     if (element_bytes != sizeof(float)) {
-      return absl::DataLossError(absl::StrCat(
-          "page of elements of ", element_bytes, " bytes has codec ",
-          CodecName(page.codec), "; expected elements of f32"));
+      return absl::DataLossError(
+          absl::StrCat("page with codec ", CodecName(page.codec), " has ",
+                       element_bytes, "-byte elements; expected f32"));
     }
     CKPTDB_RETURN_IF_ERROR(CheckHash(page, page.stored));
     return Dequantize(page.codec, page.stored, page.raw_bytes, raw);
@@ -222,7 +221,7 @@ absl::Status ReadPageTo(const PageView& page, uint32_t element_bytes,
   }
   CKPTDB_RETURN_IF_ERROR(
       Decompress(page.codec, page.stored, element_bytes, page.raw_bytes, raw));
-  // The hash is of the raw bytes, so it also finds a codec that decodes to
+  // The hash covers the raw bytes, so it also detects a codec that decodes to
   // others.
   return CheckHash(page, absl::string_view(raw, page.raw_bytes));
 }

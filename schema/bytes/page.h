@@ -1,9 +1,9 @@
-// A page has rows of one slot of a table, a chunk a part of a tensor or blob.
+// A page holds rows of one slot of a table, a chunk a part of a tensor or blob.
 // Each is one entry of the store: a PageHeader, then the bytes under a codec.
 //
-// The header is 32 bytes, little-endian: magic, codec, count, raw bytes,
-// stored bytes, a hash of the header, XXH3-64 of the raw bytes or, under a
-// lossy codec, of the stored ones.
+// The header is 32 bytes, little-endian: magic, codec, count, raw bytes, stored
+// bytes, a hash of the header, and XXH3-64 of the raw bytes (of the stored
+// bytes under a lossy codec).
 //
 //   PageBuilder page;
 //   std::memcpy(page.Reset(12), floats, 12);
@@ -36,21 +36,21 @@ uint64_t HashBytes(absl::string_view bytes);
 // Builds entries one after the other in the same memory. Not thread-safe.
 class PageBuilder {
  public:
-  // Starts an entry of `raw_bytes` bytes, at most kChunkBytes. The caller
-  // fills the memory returned; it is valid until the next Reset.
+  // Starts an entry of `raw_bytes` bytes, at most kChunkBytes. The caller fills
+  // the returned memory, which is valid until the next Reset.
   char* Reset(size_t raw_bytes);
 
-  // Hashes and, unless `codec` is kNone, compresses what was filled in, and
+  // Hashes the filled-in bytes, compresses them unless `codec` is kNone, and
   // writes the header. A codec that saves nothing is stored as kNone. `codec`
   // is not kAuto; if it is lossy, `rounding` says whether it may round.
-  // FinishWithHash is for a caller that has the hash already, and for a codec
-  // that is not lossy.
+  // FinishWithHash is for callers that know the hash; its codec must not be
+  // lossy.
   void Finish(Codec codec, uint32_t count, uint32_t element_bytes,
               Rounding rounding = Rounding::kNearest);
   void FinishWithHash(Codec codec, uint32_t count, uint32_t element_bytes,
                       uint64_t raw_hash);
-  // Writes the header of bytes that are under a lossy codec already, the first
-  // `stored_bytes` of what was filled in. They are fewer than the raw bytes.
+  // Writes the header for bytes that are already encoded with a lossy codec:
+  // the first `stored_bytes` of those filled in, fewer than the raw bytes.
   void FinishEncoded(Codec codec, uint32_t count, size_t stored_bytes,
                      const Item::Error& error);
 
@@ -58,7 +58,7 @@ class PageBuilder {
   absl::string_view entry() const { return entry_; }
   // Returns XXH3-64 of the raw bytes; of the stored bytes under a lossy codec.
   uint64_t raw_hash() const { return raw_hash_; }
-  // Returns the errors that a lossy codec has made.
+  // Returns the errors of a lossy codec.
   const Item::Error& error() const { return error_; }
 
  private:
@@ -83,17 +83,17 @@ struct PageView {
   absl::string_view stored;
 };
 
-// Checks all that the header says about itself and the entry. Returns DataLoss
-// for a page that is damaged.
+// Checks the header and its consistency with the entry. Returns DataLoss for a
+// damaged page.
 absl::StatusOr<PageView> ParsePage(absl::string_view entry);
 
-// Returns the raw bytes, checked against their hash: in place for kNone, else
-// in *scratch. Returns DataLoss when they do not match.
+// Returns the raw bytes, checked against their hash: in place for kNone,
+// otherwise in *scratch. Returns DataLoss if they do not match.
 absl::StatusOr<absl::string_view> ReadPage(const PageView& page,
                                            uint32_t element_bytes,
                                            std::string* scratch);
 
-// Does the same into memory of the caller, of page.raw_bytes bytes.
+// The same into the caller's memory, of page.raw_bytes bytes.
 absl::Status ReadPageTo(const PageView& page, uint32_t element_bytes,
                         char* raw);
 

@@ -16,9 +16,8 @@ struct Range {
   uint32_t last;
 };
 
-// The sorted code points of Unicode 15 that cannot be seen: those of the
-// categories Cc, Cf, Zl and Zp and those with the property
-// Default_Ignorable_Code_Point.
+// The invisible code points of Unicode 15, sorted: the categories Cc, Cf, Zl
+// and Zp, and the property Default_Ignorable_Code_Point.
 constexpr std::array<Range, 27> kUnseen = {{
     {0x0, 0x1f},        {0x7f, 0x9f},       {0xad, 0xad},
     {0x34f, 0x34f},     {0x600, 0x605},     {0x61c, 0x61c},
@@ -52,8 +51,8 @@ Utf8Lead DecodeLead(unsigned char lead) {
   return {0, 0, 0};
 }
 
-// Returns how many bytes the code point at the start of `text` has, or 0 when
-// they are not UTF-8.
+// Returns the length of the code point at the start of `text`, or 0 if it is
+// not UTF-8.
 size_t DecodeUtf8(absl::string_view text, uint32_t* code_point) {
   const Utf8Lead lead = DecodeLead(static_cast<unsigned char>(text[0]));
   if (lead.bytes == 0 || lead.bytes > text.size()) return 0;
@@ -70,8 +69,7 @@ size_t DecodeUtf8(absl::string_view text, uint32_t* code_point) {
   return lead.bytes;
 }
 
-// A backslash is doubled by the caller, so that what is printed can be told
-// from an escape.
+// The caller doubles backslashes, so that escapes are unambiguous.
 void AppendEscaped(absl::string_view bytes, std::string* out) {
   if (bytes == "\n") {
     out->append("\\n");
@@ -103,8 +101,8 @@ std::string Printable(absl::string_view text) {
     uint32_t code_point = 0;
     const size_t bytes = DecodeUtf8(text, &code_point);
     const absl::string_view head = text.substr(0, std::max<size_t>(bytes, 1));
-    // Bytes that are not UTF-8 are escaped one by one, as nothing tells where a
-    // code point would end.
+    // Bytes that are not UTF-8 are escaped one by one, because the length of a
+    // code point is unknown.
     if (bytes == 0 || IsUnseen(code_point)) {
       AppendEscaped(head, &out);
     } else {
@@ -115,16 +113,17 @@ std::string Printable(absl::string_view text) {
   return out;
 }
 
-// The line feeds of the document are between its values and stay; those within
-// values are escaped already.
+// Line feeds between the document's values stay; those within values are
+// already escaped.
 std::string PrintableJson(absl::string_view json) {
   std::string out;
   while (!json.empty()) {
     uint32_t code_point = 0;
     const size_t bytes = DecodeUtf8(json, &code_point);
     const absl::string_view head = json.substr(0, std::max<size_t>(bytes, 1));
-    // Below 0x7f JSON escapes what cannot be seen, and its own line feeds have
-    // to stay. Bytes that are not UTF-8 stay as well: they have no code point.
+    // Below 0x7f, JSON escapes invisible characters, and its line feeds must
+    // stay. Bytes that are not UTF-8 stay as well, because they have no code
+    // point.
     if (bytes > 0 && code_point >= 0x7f && IsUnseen(code_point)) {
       AppendJsonEscape(code_point, &out);
     } else {

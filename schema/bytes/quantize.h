@@ -6,15 +6,15 @@
 //   const uint8_t code = scale.Encode(x);            // 0 to 255
 //   const float y = scale.Decode(code);              // |x - y| <= bound()
 //
-// A host and a device give the same bits for every input, whatever vectors the
-// compiler uses and whether or not it contracts a multiplication and an
-// addition to one operation: each product that is added to something is exact,
-// but for that of ErrorBound, which hosts compute without contraction. That
-// asks for IEEE arithmetic, so it is not to be compiled with -ffast-math or,
-// for a device, with --use_fast_math or --ftz=true. The kernels that use it are
-// compiled with --fmad=false besides, so that nothing rests on the proof alone.
-// A host thread that flushes subnormal numbers, or rounds in another direction,
-// must not do so here: see lossy.h.
+// Hosts and devices return the same bits for every input, regardless of
+// vectorization and of whether the compiler contracts a multiplication and an
+// addition into one operation: each product that is added to something is
+// exact, except in ErrorBound, which hosts compute without contraction. This
+// requires IEEE arithmetic, so do not compile it with -ffast-math or, for a
+// device, with --use_fast_math or --ftz=true. The kernels that use it are also
+// compiled with --fmad=false, as a second safeguard. A host thread that flushes
+// subnormal numbers, or rounds in another direction, must not do so here: see
+// lossy.h.
 #ifndef CKPTDB_SCHEMA_BYTES_QUANTIZE_H_
 #define CKPTDB_SCHEMA_BYTES_QUANTIZE_H_
 
@@ -54,7 +54,7 @@ CKPTDB_QUANTIZE bool IsFiniteFloat(uint32_t bits) {
 
 // bf16 is the upper half of a float. Numbers are rounded to the nearest one,
 // ties to even. Infinities and zeros keep their sign; a NaN keeps its sign and
-// the upper bits of its payload, and is quiet.
+// the upper bits of its payload, and becomes quiet.
 CKPTDB_QUANTIZE uint16_t EncodeBf16(uint32_t bits) {
   const uint32_t odd = (bits >> 16) & 1;
   const uint32_t rounded = (bits + 0x7fff + odd) >> 16;
@@ -66,15 +66,13 @@ CKPTDB_QUANTIZE uint16_t EncodeBf16(uint32_t bits) {
 CKPTDB_QUANTIZE uint32_t DecodeBf16(uint16_t half) {
   return static_cast<uint32_t>(half) << 16;
 }
-// Returns whether a finite number is so large that it is rounded to an
-// infinity.
+// Returns whether a finite number is so large that it rounds to an infinity.
 CKPTDB_QUANTIZE bool OverflowsBf16(uint32_t bits) {
   constexpr uint32_t kLeast = 0x7f7f8000;
   return (bits & kFloatMagnitude) - kLeast < kFloatInfinity - kLeast;
 }
-// Returns the bound of the error of finite numbers of at most this magnitude:
-// half of the distance of two neighbours, which for the least numbers is
-// constant.
+// Returns the error bound for finite numbers up to this magnitude: half the
+// distance between two neighbors, which is constant for the smallest numbers.
 CKPTDB_QUANTIZE double Bf16ErrorBound(double magnitude) {
   constexpr double kHalfOfLeast = 0x1p-134;
   return magnitude * 0x1p-8 + kHalfOfLeast;
@@ -92,16 +90,16 @@ CKPTDB_QUANTIZE uint32_t BitsOfKey(int32_t key) {
       key ^ static_cast<int32_t>(static_cast<uint32_t>(key >> 31) >> 1));
 }
 
-// What a row of int8 codes has in front of them: the bits of its least and its
-// greatest number, neither of which is -0. A row that has an infinity or a NaN
-// is verbatim: it is stored as it is, and both are kVerbatim.
+// Precedes the int8 codes of a row: the bits of its least and its greatest
+// number, neither of which is -0. A row with an infinity or a NaN is stored
+// verbatim, and both bounds are kVerbatim.
 struct Int8Bounds {
   static constexpr uint32_t kVerbatim = 0x7fc00000;
 
   uint32_t least;
   uint32_t greatest;
 
-  // Makes them of the least and the greatest OrderedKey of a row.
+  // Returns the bounds for the least and the greatest OrderedKey of a row.
   CKPTDB_QUANTIZE static Int8Bounds Of(int32_t least_key,
                                        int32_t greatest_key) {
     constexpr uint32_t kMinusZero = 0x80000000;
@@ -118,7 +116,7 @@ struct Int8Bounds {
   CKPTDB_QUANTIZE bool is_verbatim() const {
     return least == kVerbatim && greatest == kVerbatim;
   }
-  // Returns whether `Of` makes such bounds of a row that is not verbatim.
+  // Returns whether `Of` returns such bounds for a row that is not verbatim.
   CKPTDB_QUANTIZE bool is_valid() const {
     constexpr uint32_t kMinusZero = 0x80000000;
     return IsFiniteFloat(least) && IsFiniteFloat(greatest) &&
@@ -127,15 +125,14 @@ struct Int8Bounds {
   }
 };
 
-// The linear scale of a row that is not verbatim: code c stands for
-// bias + c * scale, where bias is the least number of the row and scale is
-// (greatest - least) / 255; 255 stands for the greatest number itself. So both
-// ends are exact, and to encode a row again that was decoded gives the same
-// bounds.
+// The linear scale of a row that is not verbatim: code c represents bias + c *
+// scale, where bias is the least number of the row and scale is (greatest -
+// least) / 255; code 255 represents the greatest number. So both ends are
+// exact, and encoding a decoded row again gives the same bounds.
 //
-// All is in double, where the difference of two floats does not overflow and no
-// number is subnormal. The scale has 44 bits, so that its product with a code
-// is exact.
+// All arithmetic is in double, where the difference of two floats does not
+// overflow and no number is subnormal. The scale has 44 bits, so that its
+// product with a code is exact.
 class Int8Scale {
  public:
   static constexpr int kGreatestCode = 255;
@@ -149,9 +146,9 @@ class Int8Scale {
     inverse_ = range > 0 ? kGreatestCode / range : 0;
   }
 
-  // `number` is of the row. The least one becomes 0, the greatest one 255. No
-  // code has other bits than those of the mask; without it GCC makes no vectors
-  // of Decode(Encode(number)).
+  // `number` must be from the row. The least one becomes 0, the greatest one
+  // 255. The mask changes no code; without it GCC does not vectorize
+  // Decode(Encode(number)).
   CKPTDB_QUANTIZE int32_t Encode(float number) const {
     return static_cast<int32_t>((static_cast<double>(number) - start_) *
                                 inverse_) &
@@ -162,8 +159,8 @@ class Int8Scale {
     return code == kGreatestCode ? greatest_ : inner;
   }
 
-  // Returns the bound of the error of a number of the row: half a step and half
-  // the distance of two floats, and some room for roundings.
+  // Returns the error bound for the numbers of the row: half a step, half the
+  // distance of two floats, and a margin for rounding.
   CKPTDB_QUANTIZE double ErrorBound() const {
     constexpr double kHalfOfLeast = 0x1p-150;
     const double low = bias_ < 0 ? -bias_ : bias_;

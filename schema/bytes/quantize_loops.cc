@@ -10,13 +10,13 @@ namespace {
 constexpr uint32_t kFloatBytes = sizeof(float);
 
 // The loops below are compiled once for any processor and once for those with
-// AVX2, both without FMA: the bound of an error adds a product that is not
-// exact. They have no branches, so that the compiler makes vectors of them.
+// AVX2, both without FMA, because the error bound adds an inexact product. They
+// have no branches, so that the compiler vectorizes them.
 #define CKPTDB_LOOP inline __attribute__((always_inline))
 
 }  // namespace
 
-// The scales of a group of rows. A part of several rows is a vector.
+// The scales of a group of rows. Several rows form a vector.
 class Int8Scales {
  public:
   CKPTDB_LOOP void Set(uint64_t row, const Int8Scale& scale) {
@@ -46,7 +46,7 @@ class Int8Scales {
 
 namespace {
 
-// Numbers need not be aligned.
+// Numbers may be unaligned.
 CKPTDB_LOOP uint32_t LoadBits(const char* numbers, uint64_t i) {
   uint32_t bits = 0;
   std::memcpy(&bits, numbers + i * kFloatBytes, sizeof(bits));
@@ -61,12 +61,12 @@ CKPTDB_LOOP uint32_t MagnitudeOf(float number) {
 
 CKPTDB_LOOP int32_t LargerOf(int32_t a, int32_t b) { return a < b ? b : a; }
 
-// Encodes, and finds what it did to the numbers: the largest error and
-// magnitude of finite ones, whether one would become an infinity, and whether
-// all come back bit for bit.
-CKPTDB_LOOP Findings EncodeBf16Loop(const char* __restrict raw,
-                                    uint64_t elements,
-                                    char* __restrict halves) {
+// Encodes, and collects statistics: the largest error and magnitude of finite
+// numbers, whether one would become an infinity, and whether decoding restores
+// all bits.
+CKPTDB_LOOP Bf16Stats EncodeBf16Loop(const char* __restrict raw,
+                                     uint64_t elements,
+                                     char* __restrict halves) {
   int32_t error = 0;
   int32_t magnitude = 0;
   uint32_t overflow = 0;
@@ -78,8 +78,8 @@ CKPTDB_LOOP Findings EncodeBf16Loop(const char* __restrict raw,
     const uint32_t back = DecodeBf16(half);
     const uint32_t finite = IsFiniteFloat(bits) ? ~uint32_t{0} : 0;
     const uint32_t difference = MagnitudeOf(FloatOf(bits) - FloatOf(back));
-    // The bits of floats that are not negative have the order of the floats, so
-    // that integers are compared.
+    // The bits of nonnegative floats sort like the floats, so this compares
+    // integers.
     error = LargerOf(error, static_cast<int32_t>(difference & finite));
     magnitude = LargerOf(magnitude,
                          static_cast<int32_t>(bits & kFloatMagnitude & finite));
@@ -99,9 +99,9 @@ CKPTDB_LOOP void DecodeBf16Loop(const char* halves, uint64_t elements,
   }
 }
 
-// The loops over rows of int8 take kBlock numbers of a row at a time, which are
-// a vector. The last block of a row begins so early that it is whole: numbers
-// that two blocks have are coded twice, with the same result.
+// The loops over int8 rows process kBlock numbers of a row at a time, as a
+// vector. The last block of a row begins early enough to be whole: numbers in
+// two blocks are coded twice, with the same result.
 CKPTDB_LOOP uint64_t BlockAt(uint64_t at, uint64_t block, uint64_t elements) {
   return at < elements - block ? at : elements - block;
 }
@@ -121,8 +121,8 @@ CKPTDB_LOOP void LargestOfLanes(const int32_t* keys, uint64_t rows,
   }
 }
 
-// Finds the least and the greatest number of each row by keys, integers in the
-// order of the floats. The least one has the largest complement.
+// Finds the least and the greatest number of each row by keys, integers that
+// sort like the floats. The least key has the largest complement.
 template <uint64_t kBlock>
 CKPTDB_LOOP void BoundsLoop(const char* numbers, uint64_t elements,
                             uint64_t rows, Int8Bounds* bounds) {
@@ -155,13 +155,13 @@ CKPTDB_LOOP void BoundsLoop(const char* numbers, uint64_t elements,
   }
 }
 
-// What is found in each lane of the blocks of a group.
+// The statistics of each lane of a group's blocks.
 template <uint64_t kBlock>
 struct Int8Lanes {
   int32_t error[kBlock] = {};
-  uint32_t changed[kBlock] = {};  // not 0 where not all bits come back
+  uint32_t changed[kBlock] = {};  // nonzero if bits are lost
 
-  CKPTDB_LOOP void AddTo(Int8Found* found) const {
+  CKPTDB_LOOP void AddTo(Int8Stats* found) const {
     int32_t largest = 0;
     uint32_t any = 0;
     for (uint64_t i = 0; i < kBlock; ++i) {
@@ -173,8 +173,9 @@ struct Int8Lanes {
   }
 };
 
-// Encodes rows of at most kInt8GroupNumbers in all. Codes become bytes only at
-// the end: a block of 8 floats is a vector, one of 8 bytes is not.
+// Encodes rows of at most kInt8GroupNumbers in total. Codes are narrowed to
+// bytes at the end, because a block of 8 floats is a vector and one of 8 bytes
+// is not.
 template <uint64_t kBlock>
 CKPTDB_LOOP void EncodeRows(const char* __restrict numbers, uint64_t elements,
                             uint64_t rows, const Int8Scales& scales,
@@ -224,12 +225,12 @@ CKPTDB_LOOP void DecodeRows(const char* __restrict codes, uint64_t elements,
   }
 }
 
-// A row that is longer than a group is done by parts, whose last one begins so
-// early that it is whole.
+// A row longer than a group is processed in parts; the last part begins early
+// enough to be whole.
 template <uint64_t kBoundsBlock, uint64_t kBlock>
 CKPTDB_LOOP void EncodeInt8Blocks(const char* numbers, uint64_t elements,
                                   uint64_t rows, char* codes,
-                                  Int8Found* found) {
+                                  Int8Stats* found) {
   BoundsLoop<kBoundsBlock>(numbers, elements, rows, found->bounds);
   uint32_t verbatim = 0;
   for (uint64_t row = 0; row < rows; ++row) {
@@ -277,11 +278,11 @@ CKPTDB_LOOP bool DecodeInt8Blocks(const char* codes, uint64_t elements,
   return invalid == 0;
 }
 
-// Bounds of rows of fewer than 16 numbers are found in 4 lanes, as it takes
-// long to find the largest of 8. Rows of 8 are faster where the compiler knows
-// that they have one block.
+// Bounds of rows with fewer than 16 numbers are found in 4 lanes, because
+// reducing 8 lanes takes long. Rows of 8 are faster if the compiler knows that
+// they have one block.
 CKPTDB_LOOP void EncodeInt8Loop(const char* numbers, uint64_t elements,
-                                uint64_t rows, char* codes, Int8Found* found) {
+                                uint64_t rows, char* codes, Int8Stats* found) {
   if (elements >= 16) {
     EncodeInt8Blocks<8, 8>(numbers, elements, rows, codes, found);
   } else if (elements == 8) {
@@ -314,7 +315,7 @@ constexpr Loops kPlainLoops = {
       DecodeBf16Loop(halves, elements, raw);
     },
     [](const char* numbers, uint64_t elements, uint64_t rows, char* codes,
-       Int8Found* found) {
+       Int8Stats* found) {
       EncodeInt8Loop(numbers, elements, rows, codes, found);
     },
     [](const char* codes, uint64_t elements, uint64_t rows,
@@ -325,8 +326,8 @@ constexpr Loops kPlainLoops = {
 #if defined(__x86_64__)
 #define CKPTDB_AVX2 __attribute__((target("avx2")))
 
-CKPTDB_AVX2 Findings EncodeBf16Avx2(const char* raw, uint64_t elements,
-                                    char* __restrict halves) {
+CKPTDB_AVX2 Bf16Stats EncodeBf16Avx2(const char* raw, uint64_t elements,
+                                     char* __restrict halves) {
   return EncodeBf16Loop(raw, elements, halves);
 }
 CKPTDB_AVX2 void DecodeBf16Avx2(const char* halves, uint64_t elements,
@@ -334,7 +335,7 @@ CKPTDB_AVX2 void DecodeBf16Avx2(const char* halves, uint64_t elements,
   DecodeBf16Loop(halves, elements, raw);
 }
 CKPTDB_AVX2 void EncodeInt8Avx2(const char* numbers, uint64_t elements,
-                                uint64_t rows, char* codes, Int8Found* found) {
+                                uint64_t rows, char* codes, Int8Stats* found) {
   EncodeInt8Loop(numbers, elements, rows, codes, found);
 }
 CKPTDB_AVX2 bool DecodeInt8Avx2(const char* codes, uint64_t elements,
@@ -347,17 +348,17 @@ constexpr Loops kAvx2Loops = {EncodeBf16Avx2, DecodeBf16Avx2, EncodeInt8Avx2,
                               DecodeInt8Avx2};
 #endif
 
-// Tests compare the loops of a processor with the plain ones. It is of a
-// thread, so that other threads are not concerned.
+// Lets tests compare the loops of a processor with the plain ones.
+// Thread-local, so that other threads are unaffected.
 thread_local bool plain_loops = false;
 
 }  // namespace
 
 void UsePlainLoops(bool plain) { plain_loops = plain; }
 
-// Both loops give the same bytes, so that a store does not depend on the
+// All loops give the same bytes, so that a store does not depend on the
 // processor.
-const Loops& TheLoops() {
+const Loops& LoopsForThisCpu() {
 #if defined(__x86_64__)
   static const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
   if (kHasAvx2 && !plain_loops) return kAvx2Loops;

@@ -29,8 +29,8 @@ absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> shape,
     }
     empty |= dimension == 0;
   }
-  // Only without a 0 can the product overflow; an empty tensor may have any
-  // other dimensions.
+  // The product can overflow only if no dimension is 0; an empty tensor may
+  // have any other dimensions.
   if (empty) return 0;
   for (const int64_t dimension : shape) {
     if (__builtin_mul_overflow(bytes, dimension, &bytes)) {
@@ -46,8 +46,8 @@ absl::Status CheckBoxWithin(const Box& box, absl::Span<const int64_t> global) {
   bool within =
       box.offset.size() == global.size() && box.shape.size() == global.size();
   for (size_t i = 0; within && i < global.size(); ++i) {
-    // The comparisons are ordered so that no sum or difference overflows,
-    // whatever the numbers are.
+    // The comparisons are ordered so that no sum or difference overflows for
+    // any numbers.
     within = box.offset[i] >= 0 && box.shape[i] >= 0 &&
              box.shape[i] <= global[i] &&
              box.offset[i] <= global[i] - box.shape[i];
@@ -65,7 +65,7 @@ bool Intersect(const Box& a, const Box& b, Box* both) {
     const int64_t begin = std::max(a.offset[i], b.offset[i]);
     const int64_t end =
         std::min(a.offset[i] + a.shape[i], b.offset[i] + b.shape[i]);
-    // Boxes that only touch have no element in common.
+    // Boxes that only touch share no element.
     if (begin >= end) return false;
     both->offset.push_back(begin);
     both->shape.push_back(end - begin);

@@ -1,4 +1,4 @@
-// Boxes of tensors, and their arithmetic without overflow.
+// Boxes of tensors, and arithmetic on them without overflow.
 #ifndef CKPTDB_SCHEMA_BYTES_SHAPE_H_
 #define CKPTDB_SCHEMA_BYTES_SHAPE_H_
 

@@ -1,4 +1,4 @@
-// Conversions of floats of 8 and 16 bits; internal to the library.
+// Conversions of 8-bit and 16-bit floats; internal to the library.
 //
 //   DecodeSmallFloat(DType::kF16, 0x3c00)   == 1
 //   EncodeFloat<kBf16Layout>(1)             == 0x3f80
@@ -35,7 +35,7 @@ struct FloatLayout {
   constexpr uint32_t sign() const {
     return uint32_t{1} << (exponent_bits + mantissa_bits);
   }
-  // The bits that stand for a number that is too large.
+  // The bits for a number that is too large.
   constexpr uint32_t overflow() const {
     const uint32_t highest = exponent_mask() << mantissa_bits;
     return infinities ? highest : highest + mantissa_mask();
@@ -46,7 +46,7 @@ inline constexpr FloatLayout kBf16Layout = {8, 7, true};
 inline constexpr FloatLayout kF8E4M3Layout = {4, 3, false};
 inline constexpr FloatLayout kF8E5M2Layout = {5, 2, true};
 
-// Returns the exact value of the bits. A NaN keeps its sign and no other bits.
+// Returns the exact value of the bits. A NaN keeps only its sign.
 template <FloatLayout kLayout>
 float DecodeFloat(uint16_t bits) {
   const uint32_t mantissa = bits & kLayout.mantissa_mask();
@@ -55,8 +55,8 @@ float DecodeFloat(uint16_t bits) {
   const uint32_t sign = (bits & kLayout.sign()) == 0 ? 0 : uint32_t{1} << 31;
   const uint32_t magnitude = bits & (kLayout.sign() - 1);
   constexpr int kLowest = 127 + kLayout.lowest();  // biased as an f32's
-  // The result is put together from bits, without arithmetic, because a thread
-  // may flush subnormal numbers to 0.
+  // Builds the result from bits, without arithmetic, because a thread may flush
+  // subnormal numbers to 0.
   uint32_t wide = 0;
   if (kLayout.infinities && magnitude == kLayout.overflow()) {
     wide = uint32_t{0xff} << 23;
@@ -77,7 +77,7 @@ float DecodeFloat(uint16_t bits) {
 }
 
 // Rounds to the nearest number, ties to even. A number that is too large
-// becomes an infinity, or NaN where there are no infinities.
+// becomes an infinity, or a NaN if the format has no infinities.
 template <FloatLayout kLayout>
 uint16_t EncodeFloat(double number) {
   constexpr int kMantissaBits = 52;  // of a double
@@ -106,7 +106,7 @@ uint16_t EncodeFloat(double number) {
       const uint64_t odd = (significand >> dropped) & 1;
       kept = (significand + half - 1 + odd) >> dropped;
     }
-    // A carry out of the mantissa increments the exponent, as it should.
+    // A carry out of the mantissa correctly increments the exponent.
     const uint64_t rounded = (static_cast<uint64_t>(last - kLayout.lowest())
                               << kLayout.mantissa_bits) +
                              kept;

@@ -1,4 +1,4 @@
-// The limits of user metadata, of a step and of a store.
+// The limits of user metadata, for steps and stores.
 #ifndef CKPTDB_SCHEMA_BYTES_USER_METADATA_H_
 #define CKPTDB_SCHEMA_BYTES_USER_METADATA_H_
 
@@ -7,8 +7,8 @@
 
 namespace ckptdb {
 
-// Returns InvalidArgument for an invalid name (see CheckName), and for more
-// than kMaxMetadataBytes of names and values together.
+// Returns InvalidArgument for an invalid name (see CheckName), and if names and
+// values together exceed kMaxMetadataBytes.
 absl::Status CheckUserMetadata(const UserMetadata& metadata);
 
 }  // namespace ckptdb

@@ -472,18 +472,18 @@ TEST_F(LossyStoreTest, RejectsWhatACodecDoesNotTake) {
   RankContent bad = content_;
   bad.tables["user"].slots[2].codec = Codec::kBf16;
   expect(bad,
-         "table \"user\": slot \"freq\": codec bf16 is of f32 alone, not of "
+         "table \"user\": slot \"freq\": codec bf16 supports only f32, not "
          "i64; use one of none, lz4, shuffle-lz4, auto");
   bad = content_;
   bad.tables["user"].slots = {{"bias", DType::kF32, 3, Codec::kInt8},
                               {"rest", DType::kU8, 124}};
   expect(bad,
-         "slot \"bias\": codec int8 takes rows of at least 4 numbers, as each "
-         "has bounds of 8 bytes, and these have 3; use bf16");
+         "slot \"bias\": codec int8 needs rows of at least 4 numbers, because "
+         "each row stores 8 bytes of bounds; these rows have 3; use bf16");
   bad = content_;
   bad.tensors["ids"] = TensorContent::Of<int64_t>({2}, {1, 2});
   bad.tensors["ids"].codec = Codec::kInt8;
-  expect(bad, "tensor \"ids\": codec int8 is of f32 alone, not of i64");
+  expect(bad, "tensor \"ids\": codec int8 supports only f32, not i64");
   const HeldState held(content_);
   RankState state = held.state();
   state.AddBlob("reader", "at 7", Codec::kBf16);

@@ -166,10 +166,9 @@ TEST(Lossy, PagesRequireF32) {
   ASSERT_OK_AND_ASSIGN(const absl::string_view read,
                        ReadPage(view, 4, &scratch));
   EXPECT_EQ(read, raw);
-  EXPECT_THAT(
-      ReadPage(view, 8, &scratch),
-      StatusIs(absl::StatusCode::kDataLoss,
-               HasSubstr("page of elements of 8 bytes has codec bf16")));
+  EXPECT_THAT(ReadPage(view, 8, &scratch),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr("page with codec bf16 has 8-byte elements")));
 }
 
 // The bytes do not depend on how the thread of a trainer calculates.
@@ -225,13 +224,15 @@ TEST(Lossy, ErrorsNameTheRequirements) {
     return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words));
   };
   EXPECT_THAT(CheckLossy(Codec::kBf16, DType::kF64, 8),
-              invalid("codec bf16 is of f32 alone, not of f64; use one of "
+              invalid("codec bf16 supports only f32, not f64; use one of "
                       "none, lz4, shuffle-lz4, auto"));
   EXPECT_THAT(CheckLossy(Codec::kInt8, DType::kI64, 8),
-              invalid("codec int8 is of f32 alone, not of i64"));
-  EXPECT_THAT(CheckLossy(Codec::kInt8, DType::kF32, kLeastInt8Elements - 1),
-              invalid("codec int8 takes rows of at least 4 numbers, as each "
-                      "has bounds of 8 bytes, and these have 3; use bf16"));
+              invalid("codec int8 supports only f32, not i64"));
+  EXPECT_THAT(
+      CheckLossy(Codec::kInt8, DType::kF32, kLeastInt8Elements - 1),
+      invalid(
+          "codec int8 needs rows of at least 4 numbers, because "
+          "each row stores 8 bytes of bounds; these rows have 3; use bf16"));
 }
 
 }  // namespace
