@@ -5,14 +5,13 @@
 namespace ckptdb::internal {
 namespace {
 
-// The innermost call of this thread; the others are reached through it.
+// The innermost call of this thread, which links to the outer ones.
 thread_local const CallGate::Call* innermost_call = nullptr;
 
 }  // namespace
 
 CallGate::Call::Call(CallGate* gate) : gate_(gate), outer_(innermost_call) {
-  // In a forked child the mutex may be held by a thread that does not exist
-  // there.
+  // In a forked child, a thread that does not exist there may hold the mutex.
   if (gate->home_.IsForked()) {
     gate_ = nullptr;
     return;
@@ -23,14 +22,15 @@ CallGate::Call::Call(CallGate* gate) : gate_(gate), outer_(innermost_call) {
     return;
   }
   ++gate->calls_;
-  // The calls of a thread are a list, so that Close can tell a call from within
-  // another one, which it could not wait for.
+  // The calls of a thread form a list, so that Close can detect that it was
+  // called from within one, for which it would wait forever.
   innermost_call = this;
 }
 
 CallGate::Call::~Call() {
   if (gate_ == nullptr) return;
-  // The call leaves the list also in a forked child, which has a copy of it.
+  // The list is thread-local memory, which a forked child has a copy of, so the
+  // call is removed there, too.
   innermost_call = outer_;
   if (gate_->home_.IsForked()) return;
   const MutexLock lock(&gate_->mutex_);
@@ -60,11 +60,10 @@ bool CallGate::closed() const {
 
 bool CallGate::Close() {
   const MutexLock lock(&mutex_);
-  // Only one caller closes: the others must not shut down what it is shutting
-  // down.
+  // Only one caller closes: others must not shut down the object a second time.
   if (closed_) return false;
   closed_ = true;
-  // New calls are refused from here on, so this comes to an end.
+  // No further calls are admitted, so this terminates.
   while (calls_ > 0) idle_.Wait(&mutex_);
   return true;
 }

@@ -1,5 +1,5 @@
-// Tracks which calls of an object are under way, and on which threads; internal
-// to the library.
+// Tracks the calls in progress on an object, and their threads; internal to the
+// library.
 #ifndef CKPTDB_DB_BASE_CALL_GATE_H_
 #define CKPTDB_DB_BASE_CALL_GATE_H_
 
@@ -13,11 +13,11 @@
 
 namespace ckptdb::internal {
 
-// Lets calls in until it is closed. Thread-safe.
+// Admits calls until it is closed. Thread-safe.
 class CallGate {
  public:
-  // One call, from its construction to its destruction, on one thread. Calls
-  // of a thread end in the reverse order of their beginning.
+  // One call, from construction to destruction, on one thread. A thread's calls
+  // end in reverse order.
   class Call {
    public:
     explicit Call(CallGate* gate);
@@ -25,8 +25,8 @@ class CallGate {
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    // Returns false if the gate was closed or is another process's: the call
-    // must not be made.
+    // Returns false if the gate is closed or belongs to another process: the
+    // call must not proceed.
     bool admitted() const { return gate_ != nullptr; }
 
    private:
@@ -40,17 +40,17 @@ class CallGate {
   CallGate& operator=(const CallGate&) = delete;
 
   const HomeProcess& home() const { return home_; }
-  // The error of a call of `what` that was not admitted; `name` names the
-  // object: "the store \"/a\"".
+  // Returns the error of a call of `what` that was not admitted; `name` names
+  // the object: "the store \"/a\"".
   absl::Status Refusal(absl::string_view what, absl::string_view name) const;
 
-  // Returns whether this thread is in a call, as is a hook of the caller that a
-  // call runs.
+  // Returns whether this thread is in a call, for example in a caller's hook
+  // that the call runs.
   bool InCall() const;
   bool closed() const;
 
-  // Lets no further call in, and returns once those under way have ended.
-  // Returns false if it was closed already. The calling thread must not be in a
+  // Stops admitting calls, and returns once those in progress have ended.
+  // Returns false if it was already closed. The calling thread must not be in a
   // call.
   bool Close();
   void Open();

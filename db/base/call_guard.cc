@@ -13,19 +13,18 @@ namespace ckptdb::internal {
 
 namespace {
 
-// Turns the exception that is being handled into a status. The kinds that a
-// caller can do something about have codes of their own.
+// Converts the exception being handled to a status. Exceptions that the caller
+// can remedy have separate codes.
 absl::Status Describe(absl::string_view what) {
   try {
     throw;
   } catch (const StatusException& error) {
     return Annotate(error.status(), what);
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(what, ": the machine has no memory for it"));
+    return absl::ResourceExhaustedError(absl::StrCat(what, ": out of memory"));
   } catch (const std::system_error& error) {
     const std::string text = absl::StrCat(what, ": ", error.what());
-    // This is the error of a thread that could not be started.
+    // The error of a thread that could not be started.
     return error.code() == std::errc::resource_unavailable_try_again
                ? absl::ResourceExhaustedError(text)
                : absl::InternalError(text);
@@ -33,7 +32,7 @@ absl::Status Describe(absl::string_view what) {
     return absl::InternalError(absl::StrCat(what, " threw: ", error.what()));
   } catch (...) {
     return absl::InternalError(
-        absl::StrCat(what, " threw something that is no std::exception"));
+        absl::StrCat(what, " threw something that is not a std::exception"));
   }
 }
 
@@ -43,7 +42,7 @@ absl::Status StatusOfException(absl::string_view what) {
   try {
     return Describe(what);
   } catch (...) {
-    // A status without a text takes no memory.
+    // A status without a text needs no memory.
     return {absl::StatusCode::kResourceExhausted, ""};
   }
 }

@@ -1,15 +1,16 @@
-// Exceptions end where the caller's code ends; internal to the library.
+// Converts exceptions of the caller's code to statuses; internal to the
+// library.
 //
-// The library throws nothing, but what it calls may: the caller's row sources,
-// sinks and hooks, and the standard library when the machine has no memory or
-// no thread to give. Nothing of that leaves the library, or ends one of its
-// threads: it becomes a status here.
+// The library throws nothing, but code that it calls may: the caller's row
+// sources, sinks and hooks, and the standard library when memory or threads run
+// out. No exception leaves the library or ends one of its threads: it becomes a
+// status here.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(
 //       const RowBlock block,
 //       CallGuarded("RowSource::Block", [&] { return rows->Block(0); }));
 //
-// A call that does not throw pays nothing for it.
+// A call that does not throw costs nothing extra.
 #ifndef CKPTDB_DB_BASE_CALL_GUARD_H_
 #define CKPTDB_DB_BASE_CALL_GUARD_H_
 
@@ -25,9 +26,9 @@
 
 namespace ckptdb::internal {
 
-// The exception that is being handled, as a status that begins with `what`:
-// ResourceExhausted where memory or threads ran out, else Internal with the
-// exception's own words. It must be called in a catch block.
+// Returns the exception being handled as a status that begins with `what`:
+// ResourceExhausted if memory or threads ran out, otherwise Internal with the
+// exception's text. Must be called in a catch block.
 absl::Status StatusOfException(absl::string_view what);
 
 template <typename Result>
@@ -47,9 +48,8 @@ struct GuardedResultOf<absl::StatusOr<T>> {
   using Type = absl::StatusOr<T>;
 };
 
-// Returns what `function` returns, or the status of what it throws: a Status
-// for a function without a result, a StatusOr for one with a result. `what`
-// names the function.
+// Returns the result of `function`, or a status for an exception: a Status if
+// the function returns void, otherwise a StatusOr. `what` names the function.
 template <typename Function>
 auto CallGuarded(absl::string_view what, Function&& function) ->
     typename GuardedResultOf<std::invoke_result_t<Function>>::Type {

@@ -20,11 +20,11 @@ namespace {
 
 std::atomic<bool> exiting = false;
 std::atomic<bool> has_exited = false;
-std::atomic<bool> has_tasks = false;  // these have the last word
-std::atomic<int> child_status = 0;    // that a forked child gave to exit()
+std::atomic<bool> has_tasks = false;  // then Hook sets has_exited
+std::atomic<int> child_status = 0;    // what a forked child passed to exit()
 
-// The next to be destroyed are RocksDB's static objects, which would wait for
-// ever for threads of the parent.
+// RocksDB's static objects are destroyed next, which would wait forever for the
+// parent's threads.
 void EndChild() {
   std::fflush(nullptr);
   _exit(child_status);
@@ -43,8 +43,8 @@ class ExitTasks {
   void Remove(ExitTask* task) {
     const MutexLock lock(&mutex_);
     std::erase(tasks_, task);
-    // A task may destroy the object that registered it; waiting for itself
-    // would never end.
+    // A task may destroy the object that registered it, which must not wait for
+    // itself.
     if (runner_ == std::this_thread::get_id()) return;
     // The object must outlive its task, which runs without the mutex.
     while (running_ == task) ended_.Wait(&mutex_);
@@ -60,12 +60,12 @@ class ExitTasks {
   }
 
  private:
-  // Returns the next task to run; null when there is none.
+  // Returns the next task to run; null if there is none.
   ExitTask* Begin() {
     const MutexLock lock(&mutex_);
     runner_ = std::this_thread::get_id();
     if (tasks_.empty()) return nullptr;
-    // The task that was added last runs first, as static objects are destroyed.
+    // The newest task runs first, like destructors of static objects.
     running_ = tasks_.back();
     tasks_.pop_back();
     return running_;
@@ -86,13 +86,13 @@ class ExitTasks {
 
 namespace {
 
-// It is never destroyed, as objects that go later use it.
+// Never destroyed, because objects that are destroyed later use it.
 ExitTasks& AllTasks() {
   static auto* const kTasks = new ExitTasks();
   return *kTasks;
 }
 
-// It is destroyed before RocksDB's static objects, as it is made after them.
+// Created after RocksDB's static objects and therefore destroyed before them.
 struct Hook {
   Hook() {
     pthread_atfork(nullptr, nullptr, [] {
@@ -105,8 +105,8 @@ struct Hook {
   }
 };
 
-// Notes the exit of a process that has staged and opened no store: it has no
-// exit tasks.
+// Records the exit of a process that has staged but opened no store, and so has
+// no exit tasks.
 struct LateHook {
   ~LateHook() {
     if (!has_tasks) has_exited = true;
@@ -131,9 +131,9 @@ absl::Status CheckNotExited(absl::string_view what) {
   if (!has_exited) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       what,
-      ": the process is ending, and exit() has closed what was open; call it "
-      "before exit(), or in an exit handler that is registered after the first "
-      "store was opened"));
+      ": the process is exiting, and its stores are closed; call it before "
+      "exit(), or in an exit handler that is registered after the first store "
+      "was opened"));
 }
 
 }  // namespace ckptdb::internal

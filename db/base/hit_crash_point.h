@@ -1,4 +1,4 @@
-// Reports that a point of db/options.h is reached; internal to db/.
+// Reports that a crash point of db/options.h is reached; internal to db/.
 #ifndef CKPTDB_DB_BASE_HIT_CRASH_POINT_H_
 #define CKPTDB_DB_BASE_HIT_CRASH_POINT_H_
 
@@ -9,8 +9,8 @@
 
 namespace ckptdb::internal {
 
-// Calls the hook, if there is one. Returns Internal when it throws, with its
-// words and `option`, which names the hook.
+// Calls the hook, if set. If it throws, returns Internal with the exception's
+// text and `option`, which names the hook.
 inline absl::Status HitCrashPoint(
     const std::function<void(absl::string_view point)>& hook,
     absl::string_view option, absl::string_view point) {

@@ -11,8 +11,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// The number of forks that lead to this process since the first object was
-// made. Each call reads it, so it takes no system call.
+// The number of forks between this process and the creation of the first
+// object. Every call reads it, so it must not cost a system call.
 std::atomic<uint64_t> forks = 0;
 
 uint64_t WatchForks() {

@@ -1,10 +1,10 @@
-// The process that an object was made in, and what becomes of it after a
-// fork(); internal to the library.
+// The process that created an object, and the consequences of a fork();
+// internal to the library.
 //
-// A forked child has a copy of its parent's memory and none of its threads:
-// locks that another thread held stay locked, a database has no one who writes
-// for it, and what is destroyed would remove the parent's leases and files. So
-// a child uses nothing that its parent has opened, and destroys nothing of it.
+// A forked child has a copy of its parent's memory but none of its threads:
+// locks that another thread held stay locked, no thread writes for a database,
+// and destroying an object would remove the parent's leases and files. So a
+// child neither uses nor destroys what its parent has opened.
 #ifndef CKPTDB_DB_BASE_HOME_PROCESS_H_
 #define CKPTDB_DB_BASE_HOME_PROCESS_H_
 
@@ -23,18 +23,19 @@ class HomeProcess {
  public:
   HomeProcess();
 
-  // Returns whether the calling process is another one.
+  // Returns whether the calling process is a forked child.
   bool IsForked() const;
 
-  // Returns FailedPrecondition naming both processes in a forked child. `what`
-  // is the name of the call.
+  // In a forked child, returns FailedPrecondition naming both processes. `what`
+  // names the call.
   absl::Status Check(absl::string_view what) const;
 
-  // Returns the error of Check, and FailedPrecondition at the end of the
-  // process: see CheckNotExited. It is for calls that use a database.
+  // Returns the error of Check, and FailedPrecondition when the process is
+  // exiting: see CheckNotExited. For calls that use a database.
   absl::Status CheckAlive(absl::string_view what) const;
 
-  // Gives up what is not this process's to destroy.
+  // Releases, without destroying, an object that a forked child must not
+  // destroy.
   template <typename Object>
   void KeepInChild(std::unique_ptr<Object>* object) const {
     if (IsForked()) static_cast<void>(object->release());
@@ -45,10 +46,10 @@ class HomeProcess {
   const uint64_t forks_;
 };
 
-// Must be called before a store is opened or staged into. Returns
-// FailedPrecondition in a process that was forked from one that has done so, as
-// the threads and locks of RocksDB belong to that process, and at the end of
-// the process.
+// Must be called before opening a store or staging into one. Returns
+// FailedPrecondition when the process is exiting, and in a process forked from
+// one that has called it, because RocksDB's threads and locks belong to the
+// parent.
 absl::Status EnterLibrary(absl::string_view what);
 
 }  // namespace ckptdb::internal

@@ -29,8 +29,8 @@ class Pool {
     GivePage(page);
   }
 
-  // Takes a seventh of a huge page, for windows that need little. Parts come
-  // from one page as long as it has room.
+  // Returns a seventh of a huge page, for small windows. Parts come from one
+  // page until it is full.
   char* TakePart() {
     const MutexLock lock(&mutex_);
     if (with_room_.empty()) {
@@ -54,15 +54,15 @@ class Pool {
     used &= ~(1U << (offset / kHugePartBytes));
     with_room_.insert(page);
     if (used != 0) return;
-    // A page whose parts are all back is a whole page again.
+    // A page without parts in use is a whole page again.
     with_room_.erase(page);
     used_parts_.erase(page);
     GivePage(page);
   }
 
  private:
-  // 48 MiB stay as they are, and 40 more pages are marked as free for the
-  // system to take whenever it is short.
+  // 48 MiB stay resident, and 40 more pages are marked as free for the system
+  // to reclaim.
   static constexpr size_t kKept = 24;
   static constexpr size_t kMostFree = 64;
   static constexpr uint32_t kAllParts =
@@ -74,8 +74,8 @@ class Pool {
     free_.pop_back();
     return page;
   }
-  // Gives a page back. The page given back last is taken first. Memory that the
-  // system may not take back is not kept beyond kKept.
+  // Returns a page to the pool. The page returned last is taken first. Beyond
+  // kKept, keeps only memory that the system can reclaim.
   void GivePage(char* page) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (free_.size() < kKept ||
         (free_.size() < kMostFree &&
@@ -88,13 +88,12 @@ class Pool {
 
   Mutex mutex_;
   std::vector<char*> free_ ABSL_GUARDED_BY(mutex_);
-  // For each page that is cut into parts, a bit for each part in use.
+  // For each page that is divided into parts, one bit per part in use.
   std::map<char*, uint32_t> used_parts_ ABSL_GUARDED_BY(mutex_);
   std::set<char*> with_room_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The pool is never destroyed: pages may come back from other objects that are
-// not.
+// Never destroyed, because other immortal objects may return pages.
 Pool& SharedPool() {
   static Pool* const kPool = new Pool();
   return *kPool;
@@ -103,7 +102,7 @@ Pool& SharedPool() {
 }  // namespace
 
 char* MapHugePages(size_t bytes) {
-  // More is mapped than is asked for, as its unaligned ends are cut off.
+  // Maps more than requested, because the unaligned ends are unmapped.
   const size_t mapped_bytes = bytes + kHugePageBytes;
   void* const mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -114,7 +113,7 @@ char* MapHugePages(size_t bytes) {
   char* const pages = begin + before;
   if (before > 0) munmap(begin, before);
   munmap(pages + bytes, mapped_bytes - bytes - before);
-  // An error is ignored, as the memory can be used without huge pages.
+  // An error is ignored, because the memory is usable without huge pages.
   madvise(pages, bytes, MADV_HUGEPAGE);
   return pages;
 }

@@ -1,9 +1,8 @@
-// Memory in huge pages, for the disk to read into and write from; internal to
-// db/.
+// Memory in huge pages, for disk reads and writes; internal to db/.
 //
-// A direct read or write is cut into pieces where the pages of its memory do
-// not lie side by side, which ordinary pages of 4 KiB nowhere do: requests of
-// a megabyte or more then take twice as long, and more threads do not help.
+// A direct read or write is split wherever the pages of its memory are not
+// physically contiguous, and ordinary 4 KiB pages never are: requests of a
+// megabyte or more then take twice as long, and more threads do not help.
 #ifndef CKPTDB_DB_BASE_HUGE_PAGE_H_
 #define CKPTDB_DB_BASE_HUGE_PAGE_H_
 
@@ -16,29 +15,29 @@
 namespace ckptdb::internal {
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
-// The block size of a disk: a direct request is of whole blocks.
+// The block size of a disk: direct requests consist of whole blocks.
 inline constexpr size_t kDiskBlockBytes = 4096;
-// A seventh of a huge page, for what is too small for one: 292 KiB, the longest
-// page of a table with the rest of the blocks that it lies in.
+// A seventh of a huge page, for data too small for a whole one: 292 KiB, the
+// longest page of a table with the disk blocks that it spans.
 inline constexpr size_t kHugePartBytes =
     kHugePageBytes / 7 / kDiskBlockBytes * kDiskBlockBytes;
 
-// Maps memory of so many huge pages, aligned to them, which munmap gives back.
-// Takes ordinary pages if the system has no huge ones. Returns null if there is
-// none.
+// Maps `bytes` of memory, aligned to huge pages; free it with munmap. Uses
+// ordinary pages if the system has no huge ones. Returns null if there is no
+// memory.
 char* MapHugePages(size_t bytes);
 
-// A huge page or a part of one, aligned to blocks, with whatever is in it; in
-// ordinary pages where the system has no huge ones. It comes from a pool of the
-// process. When none is in use that keeps 24 huge pages, 48 MiB, and up to 40
-// more that the system may take back whenever it is short of memory
-// (MADV_FREE). Thread-safe but for the single object.
+// A huge page or a part of one, aligned to blocks, uninitialized; uses ordinary
+// pages if the system has no huge ones. Pages come from a pool of the process.
+// The pool keeps up to 24 unused huge pages, 48 MiB, and up to 40 more that the
+// system may reclaim when it is short of memory (MADV_FREE). Thread-safe except
+// for a single object.
 class HugePage {
  public:
-  // Holds no memory, as one does that was moved from.
+  // Holds no memory, like a moved-from object.
   HugePage() = default;
-  // Takes a page of at least `bytes`, which is at most kHugePageBytes. It is
-  // empty if the system has no more memory.
+  // Returns a page of at least `bytes`, which is at most kHugePageBytes; empty
+  // if the system is out of memory.
   static HugePage Take(size_t bytes = kHugePageBytes);
   ~HugePage();
   HugePage(HugePage&& other) noexcept
@@ -61,7 +60,7 @@ class HugePage {
 struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
 };
-// `bytes` rounded up to whole blocks of a disk, and aligned to them.
+// `bytes` rounded up to whole disk blocks, and aligned to them.
 using AlignedMemory = std::unique_ptr<char[], FreeMemory>;
 inline AlignedMemory AllocateAligned(size_t bytes) {
   const size_t whole =

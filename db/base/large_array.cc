@@ -14,9 +14,9 @@
 namespace ckptdb::internal {
 namespace {
 
-// Rounds up to huge pages, and up to an eighth more than asked for, so that
-// what grows a little from save to save still finds room in what is kept. Pages
-// that nobody touches take no memory.
+// Rounds up to huge pages, and by up to an eighth, so that an array that grows
+// slightly from save to save still fits into kept memory. Untouched pages take
+// no memory.
 size_t RoundUp(uint64_t bytes) {
   const uint64_t step =
       std::max<uint64_t>(kHugePageBytes, std::bit_floor(bytes) / 8);
@@ -25,8 +25,8 @@ size_t RoundUp(uint64_t bytes) {
 
 class KeptArrays {
  public:
-  // Takes kept memory or maps new memory. The most that was ever in use at once
-  // bounds what is kept.
+  // Returns kept or newly mapped memory. The most that was ever in use at once
+  // bounds the kept memory.
   LargeMemory Take(size_t bytes) {
     const MutexLock lock(&mutex_);
     LargeMemory memory = TakeKept(bytes);
@@ -42,7 +42,7 @@ class KeptArrays {
   void Give(const LargeMemory& memory) {
     const MutexLock lock(&mutex_);
     usage_.used_bytes -= memory.bytes;
-    // Memory that the system may not take back is not kept.
+    // Memory that the system cannot reclaim is not kept.
     if (madvise(memory.data, memory.bytes, MADV_FREE) != 0) {
       munmap(memory.data, memory.bytes);
       return;
@@ -58,7 +58,8 @@ class KeptArrays {
   }
 
  private:
-  // The smallest that is large enough, and not twice as large.
+  // Returns the smallest kept array that is large enough, but less than twice
+  // as large.
   LargeMemory TakeKept(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto best = kept_.end();
     for (auto it = kept_.begin(); it != kept_.end(); ++it) {
@@ -72,10 +73,10 @@ class KeptArrays {
     return memory;
   }
 
-  // Frees kept arrays, those that were kept first before the others.
+  // Frees kept arrays, oldest first.
   void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto it = kept_.begin();
-    // This ends, as used_bytes alone never exceeds most_used_bytes.
+    // Terminates, because used_bytes alone never exceeds most_used_bytes.
     while (usage_.used_bytes + usage_.kept_bytes > usage_.most_used_bytes) {
       munmap(it->data, it->bytes);
       usage_.kept_bytes -= it->bytes;
@@ -89,7 +90,7 @@ class KeptArrays {
   LargeUsage usage_ ABSL_GUARDED_BY(mutex_);
 };
 
-// It is never destroyed: arrays may come back from other objects that are not.
+// Never destroyed, because other immortal objects may return arrays.
 KeptArrays& Kept() {
   static KeptArrays* const kKept = new KeptArrays();
   return *kKept;
@@ -98,7 +99,7 @@ KeptArrays& Kept() {
 }  // namespace
 
 LargeMemory TakeLarge(uint64_t bytes) {
-  // The C library keeps small memory itself.
+  // The C library caches small memory itself.
   if (bytes < kHugePageBytes) {
     const auto some = static_cast<size_t>(std::max<uint64_t>(bytes, 1));
     return {std::malloc(some), some};

@@ -1,12 +1,11 @@
-// Arrays of many values, in huge pages, out of memory that is used again;
-// internal to the library.
+// Large arrays in huge pages, whose memory is reused; internal to the library.
 //
-// Memory that a process touches for the first time is what costs: the system
-// clears it, and under a hypervisor has to get it first. An array that has done
-// its work is therefore kept for the next, as the next save needs one as large.
-// The system is told that it may take the memory back whenever it is short of
-// it (MADV_FREE); until then it counts as resident. Never more is in use and
-// kept together than was once in use at a time.
+// First touching memory is expensive: the system clears it, and under a
+// hypervisor must obtain it first. So the memory of an array is kept for the
+// next one, because the next save needs one as large. The system may reclaim it
+// when it is short of memory (MADV_FREE); until then it counts as resident. The
+// memory in use and kept together never exceeds the most that was in use at
+// once.
 #ifndef CKPTDB_DB_BASE_LARGE_ARRAY_H_
 #define CKPTDB_DB_BASE_LARGE_ARRAY_H_
 
@@ -19,8 +18,8 @@
 namespace ckptdb::internal {
 
 struct LargeMemory {
-  void* data = nullptr;  // null: there was none
-  size_t bytes = 0;      // what it has, or more than was asked for
+  void* data = nullptr;  // null: out of memory
+  size_t bytes = 0;      // at least the requested size
 };
 
 // Returns uninitialized memory. Thread-safe.
@@ -42,7 +41,7 @@ struct FreeLarge {
 template <typename T>
 using LargeArray = std::unique_ptr<T[], FreeLarge>;
 
-// Allocates `count` values that are not set. It is null if there is no memory.
+// Allocates `count` uninitialized values. Returns null if there is no memory.
 template <typename T>
 LargeArray<T> AllocateArray(uint64_t count) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -7,10 +7,9 @@
 //   const internal::MutexLock lock(&mutex_);
 //   ++count_;
 //
-// They wrap those of the standard library, which ThreadSanitizer understands.
-// absl::Mutex has the annotations as well, but the libabsl of a distribution is
-// built without the sanitizer, which then reports each access that such a mutex
-// guards.
+// They wrap the standard library's, which ThreadSanitizer understands.
+// absl::Mutex is annotated, too, but distributions build libabsl without the
+// sanitizer, which then reports each access that such a mutex guards.
 #ifndef CKPTDB_DB_BASE_MUTEX_H_
 #define CKPTDB_DB_BASE_MUTEX_H_
 
@@ -30,12 +29,12 @@ class ABSL_LOCKABLE Mutex {
 
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
-  // Returns whether the mutex is held now.
+  // Returns whether the mutex was acquired.
   [[nodiscard]] bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
     return mutex_.try_lock();
   }
-  // Tells the analysis that the mutex is held where it cannot see that. Does
-  // nothing.
+  // Asserts to the analysis that the mutex is held where it cannot see that.
+  // Does nothing.
   void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}
 
  private:
@@ -43,14 +42,14 @@ class ABSL_LOCKABLE Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex as long as it lives.
+// Holds a mutex during its lifetime.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex)
       : mutex_(mutex) {
     mutex_->Lock();
   }
-  // Takes over a mutex that the calling thread holds, by TryLock.
+  // Adopts a mutex that the calling thread acquired with TryLock.
   MutexLock(Mutex* mutex, std::adopt_lock_t)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex)
       : mutex_(mutex) {}
@@ -62,20 +61,20 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mutex_;
 };
 
-// Every wait may end without a reason, so it belongs in a loop that looks at
-// the condition: the analysis does not look into a predicate.
+// Every wait may wake up spuriously, so call it in a loop that checks the
+// condition: the analysis does not look into a predicate.
 class ConditionVariable {
  public:
   void NotifyOne() { condition_.notify_one(); }
   void NotifyAll() { condition_.notify_all(); }
 
-  // Releases the mutex while it waits, and holds it again on return.
+  // Releases the mutex while waiting, and reacquires it before returning.
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     condition_.wait(lock);
     lock.release();
   }
-  // The same, up to a time. Returns false when that time has come.
+  // The same, until a deadline. Returns false once the deadline has passed.
   template <typename Clock, typename Duration>
   bool WaitUntil(Mutex* mutex,
                  const std::chrono::time_point<Clock, Duration>& deadline)

@@ -1,6 +1,6 @@
-// Checks of values that several structs of options have; internal to db/ and
+// Checks of values that several option structs share; internal to db/ and
 // manager/. Each returns InvalidArgument with the option's name, its value and
-// what is allowed.
+// the permitted values.
 #ifndef CKPTDB_DB_BASE_OPTION_CHECKS_H_
 #define CKPTDB_DB_BASE_OPTION_CHECKS_H_
 
@@ -25,9 +25,9 @@ absl::Status CheckEnumerator(absl::string_view name, Enum value, Enum last) {
                    static_cast<int64_t>(last)));
 }
 
-// Checks that modes of folders and files are permission bits alone, and include
-// those without which the owner could not read and write them. `where` stands
-// before their names, as in "StoreOptions::".
+// Checks that modes of folders and files contain only permission bits, and
+// include those that the owner needs to read and write them. `where` is
+// prepended to their names, such as "StoreOptions::".
 absl::Status CheckModes(absl::string_view where, uint32_t directory_mode,
                         uint32_t file_mode);
 

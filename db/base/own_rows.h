@@ -1,4 +1,4 @@
-// Tells which rows of a table one rank has, by the declared sharding.
+// Decides which rows of a table one rank owns, by the declared sharding.
 #ifndef CKPTDB_DB_BASE_OWN_ROWS_H_
 #define CKPTDB_DB_BASE_OWN_ROWS_H_
 
@@ -13,19 +13,20 @@
 namespace ckptdb {
 namespace internal {
 
-// Tells which rows of a table one rank has. Thread-safe.
+// Decides which rows of a table one rank owns. Thread-safe.
 class OwnRows {
  public:
-  // Makes a rank that has all rows.
+  // Creates a rank that owns all rows.
   OwnRows() = default;
-  // Uses a sharding that CheckSharding accepts, with bounds if it is by slices.
+  // Takes a sharding that CheckSharding accepts, with bounds if it is by
+  // slices.
   OwnRows(TableSharding sharding, SliceHash hash, uint32_t rank,
           uint32_t world_size);
-  // The slices of this rank, where those of others are not known.
+  // Takes only this rank's slices; those of other ranks are unknown.
   OwnRows(const SliceRange& slices, SliceHash hash, uint32_t rank,
           uint32_t world_size);
 
-  // Returns whether the rank has the row; `slice` is SliceOf the id.
+  // Returns whether the rank owns the row; `slice` is SliceOf the id.
   bool Has(int64_t id, uint16_t slice) const {
     switch (kind_) {
       case Item::Sharding::kBySlices:
@@ -41,15 +42,16 @@ class OwnRows {
     return true;
   }
 
-  // "id 7 belongs to rank 1 of 3 by modulo, and rank 0 has it": of an id that
-  // this rank should not have.
+  // Describes an id that this rank should not have: "id 7 belongs to rank 1 of
+  // 3 by modulo, but rank 0 has it".
   std::string DescribeForeign(int64_t id) const;
-  // Returns the error if the custom function names no rank for the id, and else
-  // an empty string.
+  // Returns an error text if the custom function returns no valid rank for the
+  // id, and otherwise an empty string.
   std::string DescribeNoRank(int64_t id) const;
 
  private:
-  // Returns the rank of an id, or nothing if slices have no bounds.
+  // Returns the rank of an id, or nothing if the slices of other ranks are
+  // unknown.
   std::optional<uint32_t> RankOfId(int64_t id) const;
 
   Item::Sharding kind_ = Item::Sharding::kUndeclared;

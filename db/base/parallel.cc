@@ -19,9 +19,8 @@ class Tasks {
       : count_(count), task_(task), failed_at_(count) {}
 
   void Work(int worker) {
-    // A task that was taken is also run, even if another one has failed
-    // meanwhile. So the lowest task that fails is always run, and its error is
-    // returned.
+    // A task that was taken also runs if another one has failed meanwhile, so
+    // the lowest task that fails always runs, and its error is returned.
     while (!failed_) {
       const uint64_t i = next_++;
       if (i >= count_) return;
@@ -37,7 +36,7 @@ class Tasks {
 
  private:
   // Keeps the error of the lowest task, so that the outcome does not depend on
-  // which thread was faster.
+  // the threads' timing.
   void Fail(uint64_t i, absl::Status status) {
     const MutexLock lock(&mutex_);
     failed_ = true;
@@ -66,7 +65,7 @@ absl::Status ParallelFor(
   std::vector<std::thread> others;
   others.reserve(static_cast<size_t>(std::max(workers, 1)));
   for (int worker = 1; worker < workers; ++worker) {
-    // Fewer threads than asked for do the work all the same.
+    // If threads cannot be started, fewer do the work.
     try {
       others.emplace_back([&queue, worker] { queue.Work(worker); });
     } catch (const std::system_error&) {

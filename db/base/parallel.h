@@ -1,4 +1,4 @@
-// Tasks on threads; internal to db/.
+// Runs tasks on several threads; internal to db/.
 #ifndef CKPTDB_DB_BASE_PARALLEL_H_
 #define CKPTDB_DB_BASE_PARALLEL_H_
 
@@ -9,11 +9,11 @@
 
 namespace ckptdb::internal {
 
-// Calls task(worker, i) for every i below `tasks`, in ascending order of
-// beginning, on at most `threads` workers numbered from 0; the calling thread
-// is one of them, and does all the work where the machine gives it no other.
-// After an error, or an exception, no further task is begun. Returns the error
-// of the lowest i that failed.
+// Calls task(worker, i) for every i below `tasks`, started in ascending order,
+// on at most `threads` workers numbered from 0. The calling thread is one of
+// them, and does all the work if no other thread can be started. After an error
+// or an exception, starts no further task. Returns the error of the lowest i
+// that failed.
 absl::Status ParallelFor(
     int threads, uint64_t tasks,
     const std::function<absl::Status(int worker, uint64_t i)>& task);

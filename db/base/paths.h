@@ -1,4 +1,4 @@
-// The paths of the parts of a store below its folder; internal to db/.
+// The paths of the parts of a store; internal to db/.
 #ifndef CKPTDB_DB_BASE_PATHS_H_
 #define CKPTDB_DB_BASE_PATHS_H_
 

@@ -8,8 +8,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// A path that can never be right is the caller's error; what may be gone at the
-// next try is Unavailable.
+// A path that can never be valid is the caller's error; errors that may
+// disappear are Unavailable.
 absl::StatusCode CodeOf(const std::error_code& error) {
   if (error == std::errc::permission_denied) {
     return absl::StatusCode::kPermissionDenied;
@@ -29,8 +29,8 @@ absl::Status Failure(absl::string_view path, const std::error_code& error) {
                       absl::StrCat("path \"", path, "\": ", error.message()));
 }
 
-// The links of `resolved` were followed as far as they lead to something. So
-// one that is left leads nowhere.
+// `resolved` has no links whose target exists, so any remaining link is
+// dangling.
 absl::Status CheckNoDanglingLink(absl::string_view path,
                                  const std::filesystem::path& resolved) {
   std::error_code error;
@@ -48,8 +48,7 @@ absl::Status CheckNoDanglingLink(absl::string_view path,
 
 }  // namespace
 
-// A NUL would end the path for the system calls, which would then open another
-// one.
+// A NUL would end the path for system calls, which would then open another one.
 absl::Status CheckPath(absl::string_view path) {
   if (path.empty()) return absl::InvalidArgumentError("path \"\" is empty");
   const size_t nul = path.find('\0');
@@ -70,8 +69,8 @@ absl::StatusOr<std::string> ResolvePath(absl::string_view path) {
   std::error_code error;
   const auto absolute = std::filesystem::absolute(std::string(path), error);
   if (error) return Failure(path, error);
-  // Links are resolved as far as the path exists, so that a store that is yet
-  // to be made has one path, too.
+  // Links are resolved as far as the path exists, so that a store that does not
+  // exist yet also has one path.
   const auto resolved = std::filesystem::weakly_canonical(absolute, error);
   if (error) return Failure(path, error);
   absl::Status dangling = CheckNoDanglingLink(path, resolved);

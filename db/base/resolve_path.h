@@ -1,4 +1,4 @@
-// Paths as callers give them; internal to the library.
+// Resolves paths from callers; internal to the library.
 #ifndef CKPTDB_DB_BASE_RESOLVE_PATH_H_
 #define CKPTDB_DB_BASE_RESOLVE_PATH_H_
 
@@ -16,9 +16,9 @@ absl::Status CheckPath(absl::string_view path);
 std::string WithoutTrailingSlashes(absl::string_view path);
 
 // Returns the absolute path of the same file or folder, without symbolic links,
-// "." and "..", so that it names that file after a chdir too. The last parts of
-// the path need not exist. Fails as CheckPath does, or with an error that names
-// the path when it cannot be resolved.
+// "." and "..", so that it stays valid after a chdir. The last parts of the
+// path need not exist. Returns the errors of CheckPath, or an error naming the
+// path if it cannot be resolved.
 absl::StatusOr<std::string> ResolvePath(absl::string_view path);
 
 }  // namespace ckptdb::internal

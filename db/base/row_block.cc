@@ -19,7 +19,7 @@ absl::Status Bad(uint64_t number, absl::string_view why) {
       absl::StrCat("block ", number, " has ", why));
 }
 
-// Checks what a caller may set to anything; the rules are those of the format.
+// Checks a slot from a caller by the rules of the format.
 absl::Status CheckSlot(const Slot& slot) {
   CKPTDB_RETURN_IF_ERROR(CheckName("slot name", slot.name));
   CKPTDB_RETURN_IF_ERROR(
@@ -47,7 +47,7 @@ absl::Status CheckPlaces(uint64_t number, const RowBlock& block,
                                   " ids; give one place for each id"));
 }
 
-// Checks a block whose rows of a slot are encoded already.
+// Checks a block whose rows of a slot are already encoded.
 absl::Status CheckEncoded(uint64_t number, const EncodedRows& rows,
                           const Slot& slot, EncodedColumns encoded) {
   if (encoded == EncodedColumns::kTaken && rows.codes != nullptr &&
@@ -57,13 +57,13 @@ absl::Status CheckEncoded(uint64_t number, const EncodedRows& rows,
   }
   return Bad(number,
              absl::StrCat("rows of slot \"", slot.name, "\" under codec ",
-                          CodecName(rows.codec), ", which are taken ",
+                          CodecName(rows.codec), ", which are accepted ",
                           encoded == EncodedColumns::kTaken
-                              ? "where the slot has this codec"
-                              : "from a device's own capture alone"));
+                              ? "only if the slot has this codec"
+                              : "only from device captures"));
 }
 
-// Checks the one array that a slot has its rows in.
+// Checks the array that holds the block's rows of a slot.
 absl::Status CheckArray(uint64_t number, const RowBlock& block, size_t s,
                         const Slot& slot) {
   if (block.slots[s].data == nullptr) {
@@ -71,10 +71,9 @@ absl::Status CheckArray(uint64_t number, const RowBlock& block, size_t s,
                                     "\"; set Column::data or places"));
   }
   const uint64_t stride = block.slots[s].stride_bytes;
-  // The only row needs none.
+  // A single row needs no stride.
   const bool one = block.ids.size() == 1 && block.rows.empty();
-  // A smaller stride would have rows overlap, which no table does: it is a
-  // mistake in the units.
+  // With a smaller stride, rows would overlap: a mistake in the units.
   if (one || stride >= slot.row_bytes()) return absl::OkStatus();
   return Bad(number, absl::StrCat("stride ", stride, " of slot \"", slot.name,
                                   "\"; expected at least ", slot.row_bytes(),
@@ -84,8 +83,8 @@ absl::Status CheckArray(uint64_t number, const RowBlock& block, size_t s,
 
 }  // namespace
 
-// An enum of a caller may have any value. It is checked before it is an index
-// of a table.
+// An enum from a caller may have any value, so it is checked before it indexes
+// an array.
 absl::Status CheckEnums(DType dtype, Codec codec, uint64_t row_elements) {
   const auto number = [](auto value) { return static_cast<int>(value); };
   if (number(dtype) >= kDTypes) {
@@ -130,7 +129,7 @@ absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
                absl::StrCat("places of ", block.rows.size(), " rows, and ",
                             rows, " ids; give one row number for each id"));
   }
-  // An empty block need not have columns.
+  // An empty block needs no columns.
   if (rows == 0) return absl::OkStatus();
   if (block.slots.size() != slots.size()) {
     return Bad(number,
@@ -157,7 +156,7 @@ absl::Status CheckEncodedAlike(const RowBlock& first, uint64_t number,
     const bool encoded = block.slots[s].encoded != nullptr;
     if (encoded == (first.slots[s].encoded != nullptr)) continue;
     return Bad(number, absl::StrCat("slot ", s, encoded ? "" : " not",
-                                    " encoded, other than an earlier block"));
+                                    " encoded, unlike an earlier block"));
   }
   return absl::OkStatus();
 }

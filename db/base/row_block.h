@@ -1,5 +1,4 @@
-// Blocks of rows as a trainer gives them: whether they can be read, and copies
-// out of them; internal to the library.
+// Checks and copies blocks of rows from a trainer; internal to the library.
 #ifndef CKPTDB_DB_BASE_ROW_BLOCK_H_
 #define CKPTDB_DB_BASE_ROW_BLOCK_H_
 
@@ -17,7 +16,7 @@
 
 namespace ckptdb::internal {
 
-// Returns what the source returns. An exception becomes Internal.
+// Returns the source's result. An exception becomes Internal.
 inline absl::StatusOr<uint64_t> CountBlocks(const RowSource& rows) {
   return CallGuarded("RowSource::block_count",
                      [&] { return rows.block_count(); });
@@ -28,26 +27,27 @@ inline absl::StatusOr<RowBlock> GetBlock(const RowSource& rows,
 }
 
 // Returns InvalidArgument for enum values out of range, and for a lossy codec
-// that does not take rows of so many elements of the dtype.
+// that does not support rows of this length and dtype.
 absl::Status CheckEnums(DType dtype, Codec codec, uint64_t row_elements);
 
-// Checks that a table can have these slots. Returns InvalidArgument naming the
-// slot and the limit.
+// Checks the slots of a table. Returns InvalidArgument naming the slot and the
+// limit.
 absl::Status CheckSlots(absl::Span<const Slot> slots);
 
-// Says whether rows may be encoded already: RowBlock::Column::encoded.
+// Whether blocks may contain encoded rows: RowBlock::Column::encoded.
 enum class EncodedColumns { kRefused, kTaken };
 
-// Returns InvalidArgument naming the block's number, unless it has rows of
-// `slots`.
+// Returns InvalidArgument naming the block's number unless the block has rows
+// of `slots`.
 absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
                            absl::Span<const Slot> slots,
                            EncodedColumns encoded = EncodedColumns::kRefused);
-// Returns InvalidArgument unless the same slots are encoded in both blocks.
+// Returns InvalidArgument unless both blocks encode the same slots.
 absl::Status CheckEncodedAlike(const RowBlock& first, uint64_t number,
                                const RowBlock& block);
 
-// The same, for constants, too: a row of such a width is copied without a call.
+// Implements GatherRows. With a constant `row_bytes` a row is copied without a
+// call.
 template <typename Bytes, typename AddressOf>
 void GatherRowsOf(uint64_t rows, Bytes row_bytes, const AddressOf& address_of,
                   char* to) {
@@ -66,8 +66,8 @@ void GatherRowsOf(uint64_t rows, Bytes row_bytes, const AddressOf& address_of,
   }
 }
 
-// Copies rows of one slot, row i from address_of(i), one after the other to
-// `to`. They lie anywhere in the trainer's memory: asked for ahead.
+// Copies rows of one slot, row i from address_of(i), consecutively to `to`.
+// Prefetches them, because they are scattered in the trainer's memory.
 template <typename AddressOf>
 void GatherRows(uint64_t rows, uint64_t row_bytes, const AddressOf& address_of,
                 char* to) {

@@ -1,6 +1,5 @@
-// An error on its way through code that cannot return one, such as a policy's
-// function; internal to the library. StatusOfException returns its status with
-// the code that it has.
+// Carries an error through code that cannot return one, such as a policy's
+// function; internal to the library. StatusOfException keeps its code.
 #ifndef CKPTDB_DB_BASE_STATUS_EXCEPTION_H_
 #define CKPTDB_DB_BASE_STATUS_EXCEPTION_H_
 

@@ -13,11 +13,11 @@ namespace ckptdb::internal {
 
 namespace {
 
-// The variant of UUIDs that have a version: its first bits are 10.
+// The variant of UUIDs with a version: its first bits are 10.
 constexpr absl::string_view kVariants = "89ab";
 
-// The system's source of randomness, as processes that were forked or cloned
-// must not make the same uuid.
+// The system's source of randomness, because forked or cloned processes must
+// not generate the same uuid.
 std::string RandomDigits() {
   std::random_device random;
   std::array<uint32_t, 4> words{};

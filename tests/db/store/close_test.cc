@@ -210,7 +210,7 @@ TEST_F(ExitTest, OlderExitHandlersAreRefused) {
                            "refresh", "open step", "verify", "look up"}) {
     const std::string line = child.ReadLine();
     EXPECT_THAT(line, StartsWith(absl::StrCat(call, " FAILED_PRECONDITION")));
-    EXPECT_THAT(line, AnyOf(HasSubstr("the process is ending"),
+    EXPECT_THAT(line, AnyOf(HasSubstr("the process is exiting"),
                             HasSubstr("is closed")));
   }
   EXPECT_EQ(child.ReadLine(), "close OK");
@@ -225,7 +225,7 @@ TEST_F(ExitTest, OlderExitHandlersOfAStagerAreRefused) {
   child.Write(ticket);
   child.CloseInput();
   EXPECT_THAT(child.ReadLine(), AllOf(StartsWith("stage FAILED_PRECONDITION"),
-                                      HasSubstr("the process is ending")));
+                                      HasSubstr("the process is exiting")));
   EXPECT_EQ(child.Wait(), 0);
 }
 
