@@ -17,7 +17,7 @@ using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 using rocksdb::Slice;
 
-// Gathers one page while the one before it is written.
+// Gathers one page while the previous one is written.
 class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
  public:
   DirectWriteFile(std::unique_ptr<rocksdb::FSWritableFile> direct,
@@ -27,8 +27,8 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
         writing_(std::move(other)) {}
   ~DirectWriteFile() override { AwaitWrite().PermitUncheckedError(); }
 
-  // RocksDB would align and pad its buffers for a direct file. This one takes
-  // any bytes.
+  // RocksDB would align and pad its buffers for a direct file. This class
+  // accepts any bytes.
   bool use_direct_io() const override { return false; }
 
   IOStatus Append(const Slice& bytes, const IOOptions&,
@@ -51,7 +51,7 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
                   IODebugContext* debug) override {
     return Append(bytes, options, debug);
   }
-  // Does nothing, as nothing is on disk before a sync in any case.
+  // Does nothing, because nothing need be on disk before a sync.
   IOStatus Flush(const IOOptions&, IODebugContext*) override {
     return IOStatus::OK();
   }
@@ -67,8 +67,7 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
     IOStatus status = WriteTail(options, debug);
     return status.ok() ? target()->Fsync(options, debug) : status;
   }
-  // The file is closed even if the tail could not be written, whose error
-  // counts.
+  // Closes the file even if writing the tail fails; that error is returned.
   IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
     IOStatus status = WriteTail(options, debug);
     IOStatus closed = target()->Close(options, debug);
@@ -79,19 +78,19 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
   }
 
  private:
-  // Returns the outcome of writing the page before. After an error all that
-  // follows fails with it.
+  // Returns the outcome of writing the previous page. After an error, all later
+  // calls fail with it.
   IOStatus AwaitWrite() {
     if (pending_.valid()) failed_ = pending_.get();
     return failed_;
   }
 
-  // Hands the whole page over, and takes the other one.
+  // Starts writing the whole page, and switches to the other one.
   IOStatus StartWrite() {
     IOStatus status = AwaitWrite();
     if (!status.ok()) return status;
     std::swap(page_, writing_);
-    pending_ = RunBeside([this, at = begin_] {
+    pending_ = RunAsync([this, at = begin_] {
       return target()->PositionedAppend(Slice(writing_.data(), kHugePageBytes),
                                         at, IOOptions(), nullptr);
     });
@@ -101,14 +100,14 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
     return status;
   }
 
-  // Writes what is gathered, up to a whole block, and cuts the file to its
-  // size. What is gathered stays, as more may come.
+  // Writes the gathered bytes, padded to a whole block, and truncates the file
+  // to its size. Keeps them, because more may follow.
   IOStatus WriteTail(const IOOptions& options, IODebugContext* debug) {
     IOStatus status = AwaitWrite();
     if (!status.ok() || !dirty_) return status;
     const size_t alignment = target()->GetRequiredBufferAlignment();
     const size_t padded = (gathered_ + alignment - 1) / alignment * alignment;
-    // A direct write takes whole blocks only. The zeros behind the end are cut
+    // A direct write takes only whole blocks. The zeros after the end are cut
     // off below.
     std::memset(page_.data() + gathered_, 0, padded - gathered_);
     status = target()->PositionedAppend(Slice(page_.data(), padded), begin_,
@@ -134,7 +133,7 @@ std::unique_ptr<rocksdb::FSWritableFile> NewDirectWriteFile(
     std::unique_ptr<rocksdb::FSWritableFile>* direct) {
   HugePage page = HugePage::Take();
   HugePage other = HugePage::Take();
-  // Without huge pages the file is written as RocksDB does it.
+  // Without huge pages, RocksDB's own file is used.
   if (page.data() == nullptr || other.data() == nullptr) return nullptr;
   return std::make_unique<DirectWriteFile>(std::move(*direct), std::move(page),
                                            std::move(other));

@@ -25,7 +25,7 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
-// The limit for files that RocksDB reads as a whole.
+// The limit for files that RocksDB reads whole.
 constexpr uint64_t kMaxNameFileBytes = 4096;
 
 EntryKind KindOf(const struct statx& found, int folder) {
@@ -36,7 +36,7 @@ EntryKind KindOf(const struct statx& found, int folder) {
     const bool root = (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
     return root ? EntryKind::kMountPoint : EntryKind::kFolder;
   }
-  // An older kernel does not tell, but at a mount point another device begins.
+  // An older kernel does not report mount points, but the device differs there.
   struct stat above {};
   const bool same =
       ::fstat(folder, &above) == 0 &&
@@ -44,9 +44,8 @@ EntryKind KindOf(const struct statx& found, int folder) {
   return same ? EntryKind::kFolder : EntryKind::kMountPoint;
 }
 
-// Looks at an entry of an open folder, so that nothing above it can be
-// exchanged meanwhile. Links are not followed, and nothing is mounted for the
-// look.
+// Examines an entry of an open folder, so that no folder above it can be
+// exchanged meanwhile. Follows no links and triggers no automounts.
 IOStatus LookIn(const DiskPlace& place, const std::string& path, Entry* entry) {
   struct statx found {};
   if (::statx(place.folder.get(), place.name.c_str(),
@@ -63,39 +62,38 @@ IOStatus LookIn(const DiskPlace& place, const std::string& path, Entry* entry) {
   return IOStatus::OK();
 }
 
-// A store may lie on mount points, and so may its folders.
+// A store may lie on a mount point, and so may its folders.
 bool IsFolder(const Entry& entry) {
   return entry.kind == EntryKind::kFolder ||
          entry.kind == EntryKind::kMountPoint;
 }
 
-// Checks that there is a regular file. A link, a FIFO or a device is not the
-// store's, and opening it may block or reach outside of the store
+// Checks that the path is a regular file. A link, a FIFO or a device does not
+// belong to the store, and opening it may block or reach outside of the store
 // (docs/security.md).
 IOStatus CheckFile(const std::string& path) {
   Entry entry;
   IOStatus status = DiskFileSystem::LookAt(path, &entry);
   if (!status.ok() || entry.kind == EntryKind::kFile) return status;
-  return NotOfAStore(path, EntryKindName(entry.kind));
+  return NotAStoreEntry(path, EntryKindName(entry.kind));
 }
 
-// Checks that there is a file or nothing, and neither a folder nor anything
-// else.
+// Checks that the path is a regular file or missing.
 IOStatus CheckNoOther(const std::string& path) {
   IOStatus status = CheckFile(path);
   return status.IsPathNotFound() ? IOStatus::OK() : status;
 }
 
-// Checks that there is a folder, and no link to one.
+// Checks that the path is a folder, and not a link to one.
 IOStatus CheckFolder(const std::string& path) {
   Entry entry;
   IOStatus status = DiskFileSystem::LookAt(path, &entry);
   if (!status.ok() || IsFolder(entry)) return status;
-  return NotOfAStore(path, EntryKindName(entry.kind));
+  return NotAStoreEntry(path, EntryKindName(entry.kind));
 }
 
-// Makes an empty file where there is none. A link, or a file that has another
-// name, is replaced, so that nothing outside of the store is written to.
+// Creates an empty file if the path is missing. Replaces a link, or a file that
+// has other names, so that nothing outside of the store is written to.
 IOStatus MakeFile(const std::string& path) {
   constexpr mode_t kOwnerOnly = 0600;
   constexpr int kTries = 3;
@@ -116,11 +114,11 @@ IOStatus MakeFile(const std::string& path) {
       status = IOStatus::OK();
       continue;
     }
-    // A folder is left alone: the caller's open says what is wrong with it.
+    // A folder is left alone: the caller's open reports it.
     if (!status.ok() || IsFolder(entry)) return status;
     if (entry.kind == EntryKind::kFile && entry.links == 1) return status;
-    // What is here may be put back by somebody before the next try, so the
-    // number of tries is limited.
+    // Somebody may put the entry back before the next try, so the number of
+    // tries is limited.
     if (::unlinkat(place.folder.get(), place.name.c_str(), 0) != 0 &&
         errno != ENOENT) {
       return DiskError("removing", path, errno);
@@ -129,7 +127,7 @@ IOStatus MakeFile(const std::string& path) {
   return status.ok() ? DiskError("making", path, EEXIST) : status;
 }
 
-// A file that is read to its end, once.
+// A file that is read sequentially, once.
 class SequentialFile : public rocksdb::FSSequentialFile {
  public:
   SequentialFile(std::string path, Descriptor file)
@@ -138,7 +136,8 @@ class SequentialFile : public rocksdb::FSSequentialFile {
   IOStatus Read(size_t n, const IOOptions&, rocksdb::Slice* result,
                 char* scratch, IODebugContext*) override {
     size_t done = 0;
-    // A short read is not the end of the file, and a signal is no error.
+    // Continues after a short read, which is not the end of the file, and after
+    // a signal.
     while (done < n) {
       const ssize_t got = ::read(file_.get(), scratch + done, n - done);
       if (got < 0 && errno == EINTR) continue;
@@ -161,10 +160,10 @@ class SequentialFile : public rocksdb::FSSequentialFile {
   const Descriptor file_;
 };
 
-// Returns whether link() cannot name a file twice here, rather than that the
-// disk has failed: between two file systems, on one that has no links (EPERM on
-// VFAT, ENOSYS of a FUSE file system), of a file that has too many, or of
-// another user's that this one may only read.
+// Returns whether link() is unsupported here, as opposed to a disk error:
+// between two file systems, on one without links (EPERM on VFAT, ENOSYS on a
+// FUSE file system), for a file with too many links, or for another user's file
+// that this user may only read.
 bool HasNoLink(int error) {
   return error == EXDEV || error == ENOTSUP || error == EPERM ||
          error == ENOSYS || error == EMLINK;
@@ -204,21 +203,21 @@ IOStatus DiskFileSystem::NewSequentialFile(
   DiskPlace place;
   IOStatus status = OpenPlace(path, &place);
   if (!status.ok()) return status;
-  // A FIFO would wait for somebody who writes to it; a device may do anything
-  // when it is opened, so it is looked at before.
+  // Opening a FIFO would wait for a writer, and opening a device may have side
+  // effects, so the entry is examined first.
   Entry entry;
   status = LookIn(place, path, &entry);
   if (!status.ok()) return status;
   if (entry.kind != EntryKind::kFile) {
-    return NotOfAStore(path, EntryKindName(entry.kind));
+    return NotAStoreEntry(path, EntryKindName(entry.kind));
   }
   if (IsReadWhole(place.name) && entry.bytes > kMaxNameFileBytes) {
     return DiskError(absl::StrCat("reading ", entry.bytes, " bytes, above ",
                                   kMaxNameFileBytes),
                      path, EFBIG);
   }
-  // What was looked at may have been exchanged. O_NONBLOCK keeps a FIFO from
-  // blocking the open, and what was opened is looked at again.
+  // The entry may have been exchanged since. O_NONBLOCK keeps a FIFO from
+  // blocking the open, and the open file is examined again.
   Descriptor file(::openat(place.folder.get(), place.name.c_str(),
                            O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file.get() < 0) return DiskError("opening", path, errno);
@@ -227,7 +226,7 @@ IOStatus DiskFileSystem::NewSequentialFile(
     return DiskError("looking at", path, errno);
   }
   if (!S_ISREG(opened.st_mode)) {
-    return NotOfAStore(path, EntryKindName(EntryKind::kOther));
+    return NotAStoreEntry(path, EntryKindName(EntryKind::kOther));
   }
   *result = std::make_unique<SequentialFile>(path, std::move(file));
   return status;
@@ -305,8 +304,8 @@ IOStatus DiskFileSystem::FileExists(const std::string& path, const IOOptions&,
                                     IODebugContext*) {
   Entry entry;
   IOStatus status = LookAt(path, &entry);
-  // RocksDB expects NotFound of a file that is not there, and takes any other
-  // error for one.
+  // RocksDB expects NotFound for a missing file, and treats any other error as
+  // a failure.
   return status.IsPathNotFound() ? IOStatus::NotFound(path) : status;
 }
 
@@ -333,17 +332,17 @@ IOStatus DiskFileSystem::List(const std::string& path, size_t limit,
   const int fd =
       ::openat(place.folder.get(), place.name.c_str(),
                O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  // A link fails with the same error as a file does. The error says which of
-  // them it was.
+  // A link fails with the same error as a file, so the entry is examined to
+  // tell them apart.
   if (fd < 0) {
     const int error = errno;
     Entry entry;
     if (LookIn(place, path, &entry).ok() && entry.kind == EntryKind::kLink) {
-      return NotOfAStore(path, EntryKindName(entry.kind));
+      return NotAStoreEntry(path, EntryKindName(entry.kind));
     }
     return DiskError("listing", path, error);
   }
-  // The descriptor is the stream's from here on, and is closed with it.
+  // The stream owns the descriptor from here on, and closes it.
   DIR* const folder = ::fdopendir(fd);
   if (folder == nullptr) {
     const Descriptor closed(fd);
@@ -364,8 +363,8 @@ IOStatus DiskFileSystem::List(const std::string& path, size_t limit,
 IOStatus DiskFileSystem::GetChildrenFileAttributes(
     const std::string& path, const IOOptions& options,
     std::vector<rocksdb::FileAttributes>* files, IODebugContext* debug) {
-  // This calls the methods of this class for each file.
-  // NOLINTNEXTLINE(bugprone-parent-virtual-call): not by the target's
+  // Calls the methods of this class for each file.
+  // NOLINTNEXTLINE(bugprone-parent-virtual-call): not the target's
   return FileSystem::GetChildrenFileAttributes(path, options, files, debug);
 }
 
@@ -376,7 +375,7 @@ IOStatus DiskFileSystem::GetFileSize(const std::string& path, const IOOptions&,
   if (!status.ok()) return status;
   *bytes = entry.bytes;
   if (entry.kind == EntryKind::kFile || IsFolder(entry)) return status;
-  return NotOfAStore(path, EntryKindName(entry.kind));
+  return NotAStoreEntry(path, EntryKindName(entry.kind));
 }
 
 IOStatus DiskFileSystem::GetFileModificationTime(const std::string& path,
@@ -418,7 +417,7 @@ IOStatus DiskFileSystem::GetFreeSpace(const std::string& path, const IOOptions&,
   if (::fstatvfs(folder.get(), &volume) != 0) {
     return DiskError("asking for free space", path, errno);
   }
-  // f_bavail is without the blocks that are reserved for root.
+  // f_bavail excludes the blocks that are reserved for root.
   *bytes = static_cast<uint64_t>(volume.f_frsize) * volume.f_bavail;
   return status;
 }
@@ -434,7 +433,7 @@ IOStatus DiskFileSystem::DeleteFile(const std::string& path, const IOOptions&,
 
 IOStatus DiskFileSystem::CreateDir(const std::string& path, const IOOptions&,
                                    IODebugContext*) {
-  // GuardedFileSystem sets the mode of the store afterwards.
+  // GuardedFileSystem sets the store's mode afterwards.
   constexpr mode_t kMode = 0755;
   DiskPlace place;
   IOStatus status = OpenPlace(path, &place);
@@ -454,12 +453,12 @@ IOStatus DiskFileSystem::CreateDirIfMissing(const std::string& path,
     if (IsFolder(entry)) return status;
     return entry.kind == EntryKind::kFile
                ? DiskError("making folder", path, ENOTDIR)
-               : NotOfAStore(path, EntryKindName(entry.kind));
+               : NotAStoreEntry(path, EntryKindName(entry.kind));
   }
   if (!status.IsPathNotFound()) return status;
   status = CreateDir(path, options, debug);
   if (status.ok()) return status;
-  // Another thread may have made it meanwhile.
+  // Another thread may have created it meanwhile.
   return LookAt(path, &entry).ok() && IsFolder(entry) ? IOStatus::OK() : status;
 }
 
@@ -502,7 +501,7 @@ IOStatus DiskFileSystem::LinkFile(const std::string& from,
                new_place.folder.get(), new_place.name.c_str(), 0) == 0) {
     return status;
   }
-  // RocksDB copies the file then.
+  // RocksDB then copies the file.
   if (HasNoLink(errno)) {
     return IOStatus::NotSupported("the file cannot be linked", from);
   }
@@ -523,7 +522,7 @@ IOStatus DiskFileSystem::LockFile(const std::string& path, const IOOptions&,
   IOStatus status = LookAt(path, &entry);
   if (status.ok() &&
       (entry.kind == EntryKind::kLink || entry.kind == EntryKind::kOther)) {
-    return NotOfAStore(path, EntryKindName(entry.kind));
+    return NotAStoreEntry(path, EntryKindName(entry.kind));
   }
   if (!status.ok() && !status.IsPathNotFound()) return status;
   return LockMachineFile(path, lock);

@@ -1,19 +1,19 @@
-// The machine's file system as a store sees it; internal to db/.
+// The machine's file system, restricted for a store; internal to db/.
 //
-// Symbolic links are not followed, neither at the end of a path nor on the way
-// to it, so that nothing in a store's folder leads out of it: callers pass the
-// canonical path of the store (see db/disk/store_path.h). A path is
-// opened folder by folder, and files are made, renamed and removed by name in
-// the folder that was opened. Only regular files are read and written: what a
-// FIFO or a device would make wait is an error at once.
+// Symbolic links are not followed, neither at the end of a path nor within it,
+// so that nothing in a store's folder leads out of it: callers pass the
+// canonical path of the store (see db/disk/store_path.h). A path is opened
+// folder by folder, and files are created, renamed and removed by name in the
+// open folder. Only regular files are read and written: a FIFO or a device,
+// which could block, is an error instead.
 //
-//   a link where a file is read or a folder is passed   error naming it
-//   a link where a file is made                         is removed
-//   a file with several names where one is made         loses this name
+//   reading a file, or passing a folder, that is a link   error naming the link
+//   creating a file at a link                             replaces the link
+//   creating a file at one of several names of a file     removes this name
 //
-// RocksDB's own classes read and write large files, and open them by path
-// after this one has looked. Someone who changes the folder at that very moment
-// can still make them follow a link: docs/security.md.
+// RocksDB's own classes read and write large files, and open them by path after
+// the check here. Whoever changes the folder in between can still make them
+// follow a link: docs/security.md.
 #ifndef CKPTDB_DB_DISK_DISK_FILE_SYSTEM_H_
 #define CKPTDB_DB_DISK_DISK_FILE_SYSTEM_H_
 
@@ -40,7 +40,7 @@ struct Entry {
   EntryKind kind = EntryKind::kFile;
   uint64_t bytes = 0;  // 0 for all but files
   int64_t modified_s = 0;
-  // A file of several names is the same in all of them.
+  // All names of a file have the same device and inode.
   uint64_t device = 0;
   uint64_t inode = 0;
   uint64_t links = 1;
@@ -57,18 +57,18 @@ class DiskFileSystem : public rocksdb::FileSystemWrapper {
   using FileOptions = rocksdb::FileOptions;
   using IODebugContext = rocksdb::IODebugContext;
 
-  // `posix` is RocksDB's own file system of the machine.
+  // `posix` is RocksDB's file system for the machine.
   explicit DiskFileSystem(const std::shared_ptr<rocksdb::FileSystem>& posix);
 
   // NOLINTNEXTLINE(readability-identifier-naming): RocksDB's name for it
   static const char* kClassName() { return "ckptdb.DiskFileSystem"; }
   const char* Name() const override { return kClassName(); }
 
-  // Sets `entry` to what is at the path. Returns PathNotFound if there is
-  // nothing.
+  // Sets `entry` to the entry at the path. Returns PathNotFound if there is
+  // none.
   static IOStatus LookAt(const std::string& path, Entry* entry);
 
-  // Does what GetChildren does, and stops after `limit` names.
+  // Like GetChildren, but stops after `limit` names.
   static IOStatus List(const std::string& path, size_t limit,
                        std::vector<std::string>* names);
 
@@ -105,10 +105,10 @@ class DiskFileSystem : public rocksdb::FileSystemWrapper {
                      std::shared_ptr<rocksdb::Logger>* result,
                      IODebugContext* debug) override;
 
-  // Returns OK for a link too, wherever it leads.
+  // Returns OK for a link, too, whatever its target.
   IOStatus FileExists(const std::string& path, const IOOptions& options,
                       IODebugContext* debug) override;
-  // Sets false for a link, wherever it leads.
+  // Sets false for a link, whatever its target.
   IOStatus IsDirectory(const std::string& path, const IOOptions& options,
                        bool* is_folder, IODebugContext* debug) override;
   IOStatus GetChildren(const std::string& path, const IOOptions& options,
@@ -128,7 +128,7 @@ class DiskFileSystem : public rocksdb::FileSystemWrapper {
   IOStatus AreFilesSame(const std::string& first, const std::string& second,
                         const IOOptions& options, bool* same,
                         IODebugContext* debug) override;
-  // Gives what a user without privileges may still write, also for root.
+  // Returns the space for users without privileges, also to root.
   IOStatus GetFreeSpace(const std::string& path, const IOOptions& options,
                         uint64_t* bytes, IODebugContext* debug) override;
 
@@ -147,7 +147,7 @@ class DiskFileSystem : public rocksdb::FileSystemWrapper {
   IOStatus Truncate(const std::string& path, size_t bytes,
                     const IOOptions& options, IODebugContext* debug) override;
   // See db/disk/file_lock.h. A link named LOCK is an error, and stays: two
-  // owners that each removed it could each make a LOCK of their own.
+  // owners that both removed it could each create a separate LOCK.
   IOStatus LockFile(const std::string& path, const IOOptions& options,
                     rocksdb::FileLock** lock, IODebugContext* debug) override;
   IOStatus UnlockFile(rocksdb::FileLock* lock, const IOOptions& options,

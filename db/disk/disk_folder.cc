@@ -21,7 +21,7 @@ using rocksdb::IOStatus;
 // O_PATH needs no permission to read the folder, only to pass through it.
 constexpr int kFolderFlags = O_PATH | O_DIRECTORY | O_CLOEXEC;
 
-// Tells a link from another reason why a folder could not be opened.
+// Distinguishes a link from other reasons why a folder could not be opened.
 bool IsLink(int folder, const std::string& name) {
   struct stat found {};
   return ::fstatat(folder, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -32,7 +32,7 @@ bool IsLink(int folder, const std::string& name) {
 
 IOStatus DiskError(absl::string_view doing, absl::string_view path, int error) {
   const std::string what = absl::StrCat("While ", doing, ": ", path);
-  // A quota has the same remedies as a full disk, and frees as it does.
+  // A quota is remedied like a full disk, and is freed in the same way.
   if (error == ENOSPC || error == EDQUOT) {
     IOStatus full = IOStatus::NoSpace(what, std::strerror(error));
     full.SetRetryable(true);
@@ -44,21 +44,21 @@ IOStatus DiskError(absl::string_view doing, absl::string_view path, int error) {
   return IOStatus::IOError(what, std::strerror(error));
 }
 
-IOStatus NotOfAStore(absl::string_view path, absl::string_view what) {
+IOStatus NotAStoreEntry(absl::string_view path, absl::string_view what) {
   return IOStatus::IOError(
-      absl::StrCat("\"", path, "\" is ", what, "; ", kNotOfAStore));
+      absl::StrCat("\"", path, "\" is ", what, "; ", kNotAStoreEntry));
 }
 
 Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-// Opens each part of the path from the part above, so that no link is followed.
-// It serves kernels without openat2, and names the part that was refused when
-// openat2 failed.
+// Opens each component from the one above, so that no link is followed. Serves
+// kernels without openat2, and names the refused component after openat2 has
+// failed.
 IOStatus OpenFolderByParts(const std::string& path, Descriptor* folder) {
-  // Part by part a path of any length could be opened, which the calls that
-  // take it whole could not.
+  // Component by component, a path of any length could be opened, but calls
+  // that take a whole path would fail.
   if (path.size() >= PATH_MAX) {
     return DiskError("opening folder", path, ENAMETOOLONG);
   }
@@ -76,7 +76,7 @@ IOStatus OpenFolderByParts(const std::string& path, Descriptor* folder) {
       const int error = errno;
       const std::string reached = path.substr(0, end - 1);
       if (IsLink(open.get(), name)) {
-        return NotOfAStore(reached, "a symbolic link");
+        return NotAStoreEntry(reached, "a symbolic link");
       }
       return DiskError("opening folder", reached, error);
     }
@@ -89,7 +89,7 @@ IOStatus OpenFolderByParts(const std::string& path, Descriptor* folder) {
 IOStatus OpenFolder(const std::string& path, Descriptor* folder) {
   struct open_how how {};
   how.flags = kFolderFlags;
-  // One call for the whole path, which the kernel refuses when any part is a
+  // One call for the whole path, which the kernel refuses if any component is a
   // link.
   how.resolve = RESOLVE_NO_SYMLINKS;
   const long fd =
@@ -100,8 +100,8 @@ IOStatus OpenFolder(const std::string& path, Descriptor* folder) {
   return IOStatus::OK();
 }
 
-// Opens the folder of a path. All that is done to its last part is done by name
-// in that folder.
+// Opens the folder of a path. Its last component is then accessed by name in
+// that folder.
 IOStatus OpenPlace(const std::string& path, DiskPlace* place) {
   const size_t last = path.find_last_not_of('/');
   if (last == std::string::npos) {  // "" or "/"

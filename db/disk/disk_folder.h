@@ -1,5 +1,5 @@
-// Paths of the machine's file system, opened without following links; internal
-// to db/.
+// Opens paths of the machine's file system without following links; internal to
+// db/.
 #ifndef CKPTDB_DB_DISK_DISK_FOLDER_H_
 #define CKPTDB_DB_DISK_DISK_FOLDER_H_
 
@@ -12,19 +12,20 @@
 
 namespace ckptdb::internal {
 
-// The end of the text of each error about an entry that a store cannot have: a
-// link, a FIFO, a file where a folder must be. FromRocks makes
-// FailedPrecondition of it.
-inline constexpr char kNotOfAStore[] =
-    "a store has regular files and folders only";
+// The end of each error text about an entry that a store cannot contain: a
+// link, a FIFO, or a file in place of a folder. FromRocks converts such errors
+// to FailedPrecondition.
+inline constexpr char kNotAStoreEntry[] =
+    "a store contains only regular files and folders";
 
-// Returns an error like RocksDB's own: NoSpace for a full disk or quota,
-// PathNotFound for what is not there, and IOError with the words of `error` for
-// anything else.
+// Returns an error like RocksDB's: NoSpace for a full disk or quota,
+// PathNotFound for a missing path, and otherwise IOError with the words of
+// `error`.
 rocksdb::IOStatus DiskError(absl::string_view doing, absl::string_view path,
                             int error);
 // Returns the error for a path that is `what`, such as "a symbolic link".
-rocksdb::IOStatus NotOfAStore(absl::string_view path, absl::string_view what);
+rocksdb::IOStatus NotAStoreEntry(absl::string_view path,
+                                 absl::string_view what);
 
 // A file descriptor, closed with the object.
 class Descriptor {
@@ -44,14 +45,14 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Opens a folder for what is in it, and not to be listed. Returns an error that
-// names the first link on the way.
+// Opens a folder to access its entries, but not to list them. Returns an error
+// naming the first link in the path.
 rocksdb::IOStatus OpenFolder(const std::string& path, Descriptor* folder);
-// The same for kernels without openat2: one component at a time.
+// The same for kernels without openat2: opens one component at a time.
 rocksdb::IOStatus OpenFolderByParts(const std::string& path,
                                     Descriptor* folder);
 
-// A name in a folder that is open.
+// A name in an open folder.
 struct DiskPlace {
   Descriptor folder;
   std::string name;

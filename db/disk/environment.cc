@@ -17,7 +17,7 @@ int64_t WallMicros() {
 }  // namespace
 
 std::shared_ptr<Environment> Environment::Default() {
-  // It is never destroyed, as stores may be closed at exit().
+  // Never destroyed, because stores may be closed at exit().
   static const auto* const kShared =
       new std::shared_ptr<Environment>(std::make_shared<Environment>(
           std::make_shared<DiskFileSystem>(rocksdb::FileSystem::Default()),

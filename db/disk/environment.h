@@ -1,4 +1,4 @@
-// The environment of a store: a file system, a clock. Internal to db/ and to
+// The environment of a store: a file system and a clock. Internal to db/ and to
 // tests, which use a simulated file system.
 #ifndef CKPTDB_DB_DISK_ENVIRONMENT_H_
 #define CKPTDB_DB_DISK_ENVIRONMENT_H_
@@ -21,8 +21,8 @@ class Environment {
   // The machine's file system and clock.
   static std::shared_ptr<Environment> Default();
 
-  // `on_disk`: paths are those of the operating system, so modes can be set
-  // and direct writes asked for.
+  // `on_disk`: paths are the operating system's, so modes can be set and direct
+  // writes requested.
   Environment(std::shared_ptr<rocksdb::FileSystem> file_system, Clock clock,
               bool on_disk);
 
@@ -32,8 +32,8 @@ class Environment {
   int64_t NowMicros() const { return clock_(); }
   bool on_disk() const { return on_disk_; }
 
-  // The bytes at which a MANIFEST begins anew. If it is unset, the database
-  // chooses: see db/rocks/manifest_size.h. It must be set before a store is
+  // The size in bytes at which a new MANIFEST begins. If unset, the database
+  // chooses: see db/rocks/manifest_size.h. Must be set before a store is
   // opened.
   std::optional<uint64_t> max_manifest_bytes() const {
     return max_manifest_bytes_;

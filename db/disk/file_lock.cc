@@ -31,22 +31,22 @@ class MachineFileLock : public rocksdb::FileLock {
   const int fd_;
 };
 
-// The locks that this process has. A forked child shares the descriptions, and
-// would keep the locks of a parent that died: it closes its descriptors.
+// The locks of this process. A forked child shares the descriptions and would
+// keep the locks of a parent that died, so it closes its descriptors.
 class HeldLocks {
  public:
-  // It is never destroyed: stores may be closed while the process exits.
+  // Never destroyed, because stores may be closed while the process exits.
   static HeldLocks& Get() {
     static auto* const kHeld = new HeldLocks();
     return *kHeld;
   }
 
-  // Returns false when the file is locked already.
+  // Returns false if the file is already locked.
   bool Add(const FileId& id, int fd) {
     const MutexLock lock(&mutex_);
     return held_.emplace(id, fd).second;
   }
-  // Returns the descriptor; nothing in a forked child, where it is closed.
+  // Returns the descriptor; nothing in a forked child, which has closed it.
   std::optional<int> Remove(const FileId& id, int fd) {
     const MutexLock lock(&mutex_);
     const auto found = held_.find(id);
@@ -61,7 +61,7 @@ class HeldLocks {
                    [] { Get().CloseInChild(); });
   }
   // The mutex is held across a fork, from one handler to the next, which the
-  // analysis does not follow.
+  // analysis cannot follow.
   void BeforeFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex_.Lock(); }
   void AfterFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex_.Unlock(); }
   void CloseInChild() ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -82,22 +82,21 @@ IOStatus Failure(const std::string& path, int error) {
   return IOStatus::IOError(Doing(path), std::strerror(error));
 }
 
-// Locks the open file description (F_OFD_SETLK), and not the process: a lock of
-// the process would end when any of its descriptors of the file is closed.
+// Locks the open file description (F_OFD_SETLK), not the process: a process's
+// lock ends when any of its descriptors of the file is closed.
 IOStatus LockDescription(const std::string& path, int fd) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
   if (::fcntl(fd, F_OFD_SETLK, &whole) == 0) return IOStatus::OK();
-  // Busy stands for a lock that another one holds, all else for a lock that
-  // could not be tried.
+  // Busy means that the lock is held; other errors mean that locking failed.
   if (errno == EAGAIN || errno == EACCES) {
     return IOStatus::Busy(Doing(path), std::strerror(errno));
   }
   return Failure(path, errno);
 }
 
-// Sets `*moved`, and no lock, when the file is no longer at `path`.
+// Sets `*moved`, and no lock, if the file is no longer at `path`.
 IOStatus LockOpened(const std::string& path, int fd, rocksdb::FileLock** lock,
                     bool* moved) {
   struct stat opened {};
@@ -106,16 +105,16 @@ IOStatus LockOpened(const std::string& path, int fd, rocksdb::FileLock** lock,
     return IOStatus::IOError(Doing(path), "not a regular file");
   }
   const FileId id(opened.st_dev, opened.st_ino);
-  // The file is known by its device and inode, so that a second path to it in
-  // this process is found. It is added before it is locked: a child that is
-  // forked in between closes the descriptor.
+  // The file is identified by its device and inode, so that a second path to it
+  // in this process is detected. It is added before it is locked, so that a
+  // child forked in between closes the descriptor.
   if (!HeldLocks::Get().Add(id, fd)) {
     return IOStatus::Busy(Doing(path), "lock held by this process");
   }
   IOStatus status = LockDescription(path, fd);
   struct stat now {};
-  // The file may have been removed or replaced between the open and the lock.
-  // Then a lock of it keeps nobody out.
+  // The file may have been removed or replaced between the open and the lock;
+  // then locking it would exclude nobody.
   *moved =
       ::stat(path.c_str(), &now) != 0 || FileId(now.st_dev, now.st_ino) != id;
   if (!status.ok() || *moved) {
@@ -133,8 +132,7 @@ IOStatus LockMachineFile(const std::string& path, rocksdb::FileLock** lock) {
   constexpr mode_t kMode = 0600;
   *lock = nullptr;
   for (int i = 0; i < kTries; ++i) {
-    // The file is opened, not made exclusively: it stays when an owner has
-    // gone.
+    // Not opened exclusively, because the file remains when an owner exits.
     const int fd =
         ::open(path.c_str(),
                O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, kMode);
@@ -155,8 +153,8 @@ IOStatus UnlockMachineFile(rocksdb::FileLock* lock) {
       HeldLocks::Get().Remove(machine->id(), machine->fd());
   delete machine;
   if (!fd.has_value()) return IOStatus::OK();
-  // A child that was forked just now has the description too, until it has
-  // closed it, so closing it here does not unlock the file.
+  // A child that was just forked shares the description until it has closed it,
+  // so closing it here does not unlock the file.
   struct flock whole {};
   whole.l_type = F_UNLCK;
   whole.l_whence = SEEK_SET;

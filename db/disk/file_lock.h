@@ -1,10 +1,9 @@
-// Locks of the machine's files between open file descriptions; internal to
-// db/.
+// Locks files of the machine between open file descriptions; internal to db/.
 //
-// RocksDB's own locks belong to a process and are known by path, so that a
-// process which reaches one file by two paths (bind mounts, say) locks it
-// twice. These belong to the description that was opened, and the file is known
-// by its device and inode.
+// RocksDB's locks belong to a process and are identified by path, so a process
+// that reaches one file by two paths (such as bind mounts) locks it twice.
+// These locks belong to the open description, and identify the file by device
+// and inode.
 #ifndef CKPTDB_DB_DISK_FILE_LOCK_H_
 #define CKPTDB_DB_DISK_FILE_LOCK_H_
 
@@ -15,13 +14,14 @@
 
 namespace ckptdb::internal {
 
-// Makes the file when it is missing. Busy when anyone has the lock: another
-// process, or this one by whatever path. A forked child does not inherit it.
+// Creates the file if it is missing. Returns Busy if the lock is held by
+// another process, or by this one through any path. A forked child does not
+// inherit it.
 rocksdb::IOStatus LockMachineFile(const std::string& path,
                                   rocksdb::FileLock** lock);
 
-// Releases a lock of LockMachineFile. In a forked child it does nothing but
-// free the memory.
+// Releases a lock of LockMachineFile. In a forked child it only frees the
+// memory.
 rocksdb::IOStatus UnlockMachineFile(rocksdb::FileLock* lock);
 
 }  // namespace ckptdb::internal

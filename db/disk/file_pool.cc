@@ -51,7 +51,7 @@ class PooledFile : public rocksdb::FSRandomAccessFile {
   size_t GetRequiredBufferAlignment() const override { return alignment_; }
 
  private:
-  // The file stays open while it is read, also when the pool closes it.
+  // The file stays open during the read, even if the pool drops it.
   template <typename Call>
   IOStatus With(const Call& call) const {
     std::shared_ptr<File> file;
@@ -86,7 +86,7 @@ IOStatus FilePool::Use(Slot* slot, std::shared_ptr<File>* file) {
   return status;
 }
 
-// Two threads may have opened the same file. Then the second one is closed.
+// Two threads may have opened the same file; then the second one is closed.
 std::shared_ptr<FilePool::File> FilePool::Put(Slot* slot,
                                               std::shared_ptr<File> file) {
   std::vector<std::shared_ptr<File>> closed;  // after the lock

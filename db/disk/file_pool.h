@@ -1,8 +1,8 @@
 // Files of which only some are open at a time; internal to db/.
 //
 // RocksDB keeps a file open as long as an iterator may read from it, and a
-// merge of many runs has an iterator in each of their files. A file of a pool
-// is closed when others are needed, and opened again when it is read.
+// merge of many runs has an iterator in each of their files. A pool closes a
+// file when it needs to open others, and opens it again when it is read.
 #ifndef CKPTDB_DB_DISK_FILE_POOL_H_
 #define CKPTDB_DB_DISK_FILE_POOL_H_
 
@@ -24,13 +24,13 @@ class FilePool : public std::enable_shared_from_this<FilePool> {
   // Opens the file again.
   using Opener = std::function<rocksdb::IOStatus(std::unique_ptr<File>*)>;
 
-  // At most `most_open` of its files are open, at least 1, and one more for
-  // each thread that is reading.
+  // Keeps at most `most_open` files open, at least 1, plus one for each reading
+  // thread.
   explicit FilePool(size_t most_open) : most_open_(most_open) {}
 
-  // Returns a file that reads from `opened`, and from what `reopen` gives when
-  // that had to be closed. An error of `reopen` is the error of the read. The
-  // name of the file must stay, as a file that was removed cannot be opened
+  // Returns a file that reads from `opened`, or from the result of `reopen`
+  // once the pool has closed it. An error of `reopen` becomes the error of the
+  // read. The file's name must stay, because a removed file cannot be opened
   // again.
   std::unique_ptr<File> Add(std::unique_ptr<File> opened, Opener reopen);
 
@@ -48,7 +48,7 @@ class FilePool : public std::enable_shared_from_this<FilePool> {
 
   const size_t most_open_;
   Mutex mutex_;
-  // The least recently used first.
+  // Least recently used first.
   std::list<Slot*> open_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -45,8 +45,8 @@ absl::StatusOr<bool> IsFolder(FileSystem* files, const std::string& path) {
 absl::StatusOr<Entry> LookAt(FileSystem* files, const std::string& path) {
   const std::string text = absl::StrCat("looking at \"", path, "\"");
   Entry entry;
-  // The machine's file system tells all in one call. Others, as those of tests,
-  // have only files and folders.
+  // The machine's file system returns everything in one call. Others, such as
+  // those of tests, have only files and folders.
   if (files->CheckedCast<DiskFileSystem>() != nullptr) {
     CKPTDB_RETURN_IF_ERROR(
         FromRocks(DiskFileSystem::LookAt(path, &entry), text));
@@ -67,7 +67,7 @@ absl::StatusOr<Entry> LookAt(FileSystem* files, const std::string& path) {
 
 absl::StatusOr<std::string> ReadFile(FileSystem* files, const std::string& path,
                                      uint64_t max_bytes) {
-  // Most files have a few dozen bytes, and OWNER is read many times a save.
+  // Most files have a few dozen bytes, and OWNER is read many times per save.
   constexpr size_t kAtOnce = size_t{4} << 10;
   std::unique_ptr<rocksdb::FSSequentialFile> file;
   rocksdb::IOStatus status =
@@ -104,12 +104,12 @@ absl::Status SyncFolder(FileSystem* files, const std::string& path) {
 absl::Status ReplaceFile(FileSystem* files, const std::string& path,
                          absl::string_view bytes, bool sync) {
   std::random_device random;
-  // A random name, so that two processes that replace the file at once do not
-  // write to one temporary file.
+  // A random name, so that two processes that replace the file concurrently do
+  // not share a temporary file.
   const uint64_t number = (uint64_t{random()} << 32) | random();
   const std::string temporary =
       absl::StrCat(path, ".", absl::Hex(number, absl::kZeroPad16), kTemporary);
-  // The bytes are durable before the name is, so that no crash leaves the name
+  // The bytes are durable before the name, so that no crash leaves the name
   // with other bytes.
   absl::Status status = WriteFile(files, temporary, bytes, sync);
   if (status.ok()) {
@@ -117,7 +117,7 @@ absl::Status ReplaceFile(FileSystem* files, const std::string& path,
                        absl::StrCat("renaming to \"", path, "\""));
   }
   if (!status.ok()) {
-    // A file that cannot be removed here is left to a sweep.
+    // A sweep removes a file that cannot be removed here.
     files->DeleteFile(temporary, IOOptions(), nullptr).PermitUncheckedError();
     return status;
   }
@@ -129,7 +129,7 @@ bool IsTemporaryName(absl::string_view name) {
 }
 
 bool IsAbandoned(const Entry& entry, int64_t now_micros) {
-  // A time that is far in the future counts as well, as it comes from a wrong
+  // A time far in the future counts as well, because it comes from a wrong
   // clock.
   return std::llabs(now_micros / 1'000'000 - entry.modified_s) >
          kTemporarySeconds;
@@ -139,28 +139,28 @@ absl::StatusOr<bool> Exists(FileSystem* files, const std::string& path) {
   const rocksdb::IOStatus status =
       files->FileExists(path, IOOptions(), nullptr);
   if (status.ok()) return true;
-  // RocksDB also says so of what it may not see, and of what is below a file.
+  // RocksDB also returns this for paths that are inaccessible or below a file.
   uint64_t bytes = 0;
   const rocksdb::IOStatus looked =
       files->GetFileSize(path, IOOptions(), &bytes, nullptr);
   if (looked.IsNotFound() || looked.IsPathNotFound()) return false;
   CKPTDB_RETURN_IF_ERROR(
       FromRocks(looked, absl::StrCat("looking for \"", path, "\"")));
-  return true;  // it was made between the two
+  return true;  // created between the two calls
 }
 
 absl::StatusOr<std::vector<std::string>> ListFolder(FileSystem* files,
                                                     const std::string& path,
                                                     size_t limit) {
   std::vector<std::string> names;
-  // Only the machine's file system, which has its own listing, has folders of
-  // any size.
+  // Only the machine's file system, which has a separate listing, has folders
+  // of arbitrary size.
   const rocksdb::IOStatus status =
       files->CheckedCast<DiskFileSystem>() != nullptr && limit != kAllNames
           ? DiskFileSystem::List(path, limit, &names)
           : files->GetChildren(path, IOOptions(), &names, nullptr);
-  // A second look at the path could not tell why: the folder may be made
-  // meanwhile, by the process that is just creating the store.
+  // Checking the path again could not explain the error: the process that is
+  // creating the store may create the folder meanwhile.
   if (status.IsNotFound() || status.IsPathNotFound()) {
     return std::vector<std::string>();
   }
@@ -196,7 +196,7 @@ absl::Status RemoveFile(FileSystem* files, const std::string& path) {
 }
 
 absl::Status RemoveTree(FileSystem* files, const std::string& path) {
-  // A stager may be writing there, and a commit may be removing what it staged.
+  // A stager may be writing there, and a commit may be removing staged files.
   constexpr int kTries = 3;
   absl::Status removed;
   for (int i = 0; i < kTries; ++i) {
@@ -207,7 +207,7 @@ absl::Status RemoveTree(FileSystem* files, const std::string& path) {
       return absl::FailedPreconditionError(
           absl::StrCat("\"", path, "\" is a mount point"));
     }
-    // A link is removed, not what it leads to, and a mount point is not crossed
+    // A link is removed without following it, and a mount point is not crossed
     // (docs/security.md).
     if (entry->kind != EntryKind::kFolder) return RemoveFile(files, path);
     CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
@@ -219,8 +219,8 @@ absl::Status RemoveTree(FileSystem* files, const std::string& path) {
         FromRocks(files->DeleteDir(path, IOOptions(), nullptr),
                   absl::StrCat("removing folder \"", path, "\""));
     if (last.ok() || absl::IsNotFound(last)) return absl::OkStatus();
-    // Somebody has put something there meanwhile, so it is tried again. An
-    // empty folder that cannot be removed is the error.
+    // Somebody has created an entry meanwhile, so this tries again. If the
+    // folder is empty and cannot be removed, that is the error.
     CKPTDB_ASSIGN_OR_RETURN(const auto left, ListFolder(files, path));
     if (left.empty()) return last;
   }
@@ -242,7 +242,7 @@ void VisitBelow(FileSystem* files, const std::string& root,
         below.empty() ? name : absl::StrCat(below, "/", name);
     const absl::StatusOr<Entry> entry =
         LookAt(files, absl::StrCat(root, "/", child));
-    // It has gone since it was listed, which a sweep beside it does.
+    // It was removed after it was listed, such as by a concurrent sweep.
     if (absl::IsNotFound(entry.status())) continue;
     visit(child, entry);
     if (entry.ok() && (entry->kind == EntryKind::kFolder ||
@@ -266,7 +266,7 @@ absl::StatusOr<uint64_t> FreeBytes(FileSystem* files, const std::string& path) {
                 absl::StrCat("free space at \"", path, "\""));
   if (status.ok()) return free;
   if (!absl::IsNotFound(status)) return status;
-  // NotFound would be taken for that of a step.
+  // NotFound would be mistaken for a missing step.
   return absl::FailedPreconditionError(absl::StrCat(
       "the folder \"", path,
       "\" was moved or removed while it was in use; move it back, or open the "
@@ -276,7 +276,7 @@ absl::StatusOr<uint64_t> FreeBytes(FileSystem* files, const std::string& path) {
 absl::Status CheckDiskSpace(FileSystem* files, const std::string& path,
                             uint64_t needed, uint64_t reserve) {
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(files, path));
-  // In this form no sum can overflow.
+  // This form of the comparison cannot overflow.
   if (free >= reserve && free - reserve >= needed) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("\"", path, "\" needs ", needed, " bytes and a reserve of ",

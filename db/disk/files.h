@@ -1,4 +1,5 @@
-// Small files and folders through a rocksdb::FileSystem; internal to db/.
+// Accesses small files and folders through a rocksdb::FileSystem; internal to
+// db/.
 #ifndef CKPTDB_DB_DISK_FILES_H_
 #define CKPTDB_DB_DISK_FILES_H_
 
@@ -18,73 +19,70 @@
 
 namespace ckptdb::internal {
 
-// Returns the folder in which a path names something.
+// Returns the folder that contains the path's last component.
 inline std::string ParentFolder(const std::string& path) {
   return path.substr(0, path.rfind('/'));
 }
 
-// Returns what is at the path. A link is not followed where `files` is the
-// machine's file system. Returns NotFound, or another error naming the path.
+// Returns the entry at the path. If `files` is the machine's file system, links
+// are not followed. Returns NotFound, or another error naming the path.
 absl::StatusOr<Entry> LookAt(rocksdb::FileSystem* files,
                              const std::string& path);
 
-// The limit for files that are read as a whole. Leases and notes are far
-// smaller.
+// The limit for files that are read whole. Leases and notes are far smaller.
 inline constexpr uint64_t kMaxSmallFileBytes = uint64_t{1} << 20;
 
-// Returns the bytes of a file. Returns FailedPrecondition for what is no
-// regular file, and for a file of more than `max_bytes`; NotFound, or another
-// error naming the path.
+// Returns the bytes of a file. Returns FailedPrecondition if it is not a
+// regular file or has more than `max_bytes`; NotFound, or another error naming
+// the path.
 absl::StatusOr<std::string> ReadFile(rocksdb::FileSystem* files,
                                      const std::string& path,
                                      uint64_t max_bytes = kMaxSmallFileBytes);
 
-// Replaces the file in one step, by renaming a temporary one beside it, which
-// has a name that nobody can know before. It is durable on return with `sync`.
+// Replaces the file atomically, by renaming a temporary one with an
+// unpredictable name in the same folder. With `sync`, it is durable on return.
 absl::Status ReplaceFile(rocksdb::FileSystem* files, const std::string& path,
                          absl::string_view bytes, bool sync);
 
 // Makes the names in a folder durable.
 absl::Status SyncFolder(rocksdb::FileSystem* files, const std::string& path);
 
-// Returns whether ReplaceFile gives a temporary file a name like this.
+// Returns whether ReplaceFile gives temporary files names like this.
 bool IsTemporaryName(absl::string_view name);
 
-// Returns whether nobody writes to the file any more, by when that was last
-// done: more than kTemporarySeconds ago, or as far in the future.
+// Returns whether the file, by its modification time, is no longer written to:
+// that time is more than kTemporarySeconds ago, or as far in the future.
 inline constexpr int64_t kTemporarySeconds = 3600;
 bool IsAbandoned(const Entry& entry, int64_t now_micros);
 
-// Returns whether there is anything at the path, and an error when that cannot
-// be told.
+// Returns whether the path exists, or an error if that cannot be determined.
 absl::StatusOr<bool> Exists(rocksdb::FileSystem* files,
                             const std::string& path);
 
-// Returns the names in a folder, sorted, without "." and ".."; none when the
-// folder is missing. Of a folder with more than `limit` names it returns some,
-// and takes no longer for the others.
+// Returns the names in a folder, sorted, without "." and ".."; none if the
+// folder is missing. If it has more than `limit` names, returns some of them
+// without reading the others.
 inline constexpr size_t kAllNames = std::numeric_limits<size_t>::max();
 absl::StatusOr<std::vector<std::string>> ListFolder(rocksdb::FileSystem* files,
                                                     const std::string& path,
                                                     size_t limit = kAllNames);
 
-// Makes the folder and those above it.
+// Creates the folder and its missing parents.
 absl::Status MakeFolders(rocksdb::FileSystem* files, const std::string& path);
 
-// Removes a file; it is no error when there is none.
+// Removes a file; a missing file is not an error.
 absl::Status RemoveFile(rocksdb::FileSystem* files, const std::string& path);
 
-// Removes what is at the path, of a folder all that is below it; it is no error
-// when there is nothing. Links are removed, and not followed, and a mount point
-// stays with all that is in it. What can be removed goes, whatever cannot: the
-// error is of the first that stays. Returns Unavailable if somebody goes on
-// writing there.
+// Removes the entry at the path, for a folder with everything below it; a
+// missing path is not an error. Removes links without following them, and
+// leaves mount points with their content. Continues after an error and returns
+// the first one. Returns Unavailable if somebody keeps writing there.
 absl::Status RemoveTree(rocksdb::FileSystem* files, const std::string& path);
 
-// Calls `visit` with all that is below a folder, folders before what they hold,
-// with paths below it: "db/CURRENT". What is removed meanwhile may be left out.
-// A folder that cannot be listed, and what cannot be looked at, is visited with
-// the error, and the others are visited all the same.
+// Calls `visit` with every entry below a folder, folders before their content,
+// with paths relative to it: "db/CURRENT". Entries that are removed meanwhile
+// may be left out. A folder that cannot be listed, and an entry that cannot be
+// examined, is visited with the error; the visit then continues.
 using VisitEntry = std::function<void(const std::string& path,
                                       const absl::StatusOr<Entry>& entry)>;
 void VisitTree(rocksdb::FileSystem* files, const std::string& path,

@@ -20,22 +20,21 @@ class Threads {
     std::future<rocksdb::IOStatus> result = task.get_future();
     {
       const MutexLock lock(&mutex_);
-      // Each queued task takes one of the idle threads, so one is free only
-      // when there are more of them.
+      // Each queued task will take one idle thread, so one is available only if
+      // there are more of them.
       if (idle_ > tasks_.size() || Start()) {
         tasks_.push_back(std::move(task));
         changed_.NotifyOne();
         return result;
       }
     }
-    // Without a thread the caller does the work itself, which is slower and not
-    // wrong.
+    // Without a thread the caller does the work itself, which is only slower.
     task();
     return result;
   }
 
  private:
-  // Returns whether there is one more thread, which will look for a task.
+  // Returns whether there is another thread, which will take a task.
   bool Start() {
     try {
       std::thread([this] { Serve(); }).detach();
@@ -49,7 +48,7 @@ class Threads {
     while (std::optional<Task> task = AwaitTask()) (*task)();
   }
 
-  // Returns nothing when there was none for a second.
+  // Returns nothing if no task arrived for a second.
   std::optional<Task> AwaitTask() {
     const auto deadline =
         std::chrono::steady_clock::now() + std::chrono::seconds(1);
@@ -70,7 +69,7 @@ class Threads {
   size_t idle_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// The pool is never destroyed, as its threads are detached.
+// Never destroyed, because its threads are detached.
 Threads& SharedThreads() {
   static auto* const kThreads = new Threads();
   return *kThreads;
@@ -78,7 +77,7 @@ Threads& SharedThreads() {
 
 }  // namespace
 
-std::future<rocksdb::IOStatus> RunBeside(
+std::future<rocksdb::IOStatus> RunAsync(
     std::function<rocksdb::IOStatus()> work) {
   return SharedThreads().Run(Task(std::move(work)));
 }

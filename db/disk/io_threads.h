@@ -1,4 +1,4 @@
-// Threads that wait for the disk, so that others can go on; internal to db/.
+// Runs disk I/O on background threads; internal to db/.
 #ifndef CKPTDB_DB_DISK_IO_THREADS_H_
 #define CKPTDB_DB_DISK_IO_THREADS_H_
 
@@ -9,10 +9,10 @@
 
 namespace ckptdb::internal {
 
-// Runs `work` on another thread, of a pool of the process that grows as needed
-// and shrinks when there is nothing to do. Where no thread can be started, it
-// runs on the calling one.
-std::future<rocksdb::IOStatus> RunBeside(
+// Runs `work` on a thread of the process's pool, which grows as needed and
+// shrinks when idle. If no thread can be started, runs it on the calling
+// thread.
+std::future<rocksdb::IOStatus> RunAsync(
     std::function<rocksdb::IOStatus()> work);
 
 }  // namespace ckptdb::internal

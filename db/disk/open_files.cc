@@ -20,7 +20,7 @@ struct Limit {
   uint64_t hard = 0;
 };
 
-// Raises the soft limit to `enough` where the hard one allows it.
+// Raises the soft limit to `enough` if the hard one permits it.
 Limit RaiseLimit(uint64_t enough) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {enough, enough};
@@ -32,7 +32,7 @@ Limit RaiseLimit(uint64_t enough) {
   return {limit.rlim_cur, limit.rlim_max};
 }
 
-// Returns 0 where there is no /proc.
+// Returns 0 if /proc is missing.
 uint64_t CountOpenFiles() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"),
                                                    ::closedir);
@@ -43,7 +43,7 @@ uint64_t CountOpenFiles() {
   return entries - std::min(entries, kNotFiles);
 }
 
-// The sum of all shares. It is never destroyed, as databases may be closed at
+// The sum of all shares. Never destroyed, because databases may be closed at
 // exit().
 struct Shares {
   Mutex mutex;
@@ -56,8 +56,8 @@ Shares& AllShares() {
 
 }  // namespace
 
-// Files of a share may be open already, or not yet. So both counts are lower
-// bounds of what is in use, and the larger one is taken.
+// A share's files may or may not be open already, so both counts are lower
+// bounds of the files in use. The larger one is used.
 absl::StatusOr<OpenFileShare> OpenFileShare::Take() {
   const Limit limit = RaiseLimit(kEnough);
   const uint64_t open = CountOpenFiles();

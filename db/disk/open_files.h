@@ -1,5 +1,5 @@
-// How many files the process may have open, and how many of them a database
-// may hold; internal to db/.
+// Limits how many of the process's open files a database may use; internal to
+// db/.
 #ifndef CKPTDB_DB_DISK_OPEN_FILES_H_
 #define CKPTDB_DB_DISK_OPEN_FILES_H_
 
@@ -9,19 +9,19 @@
 
 namespace ckptdb::internal {
 
-// A part of the files that the process may have open. It is given back when it
-// is destroyed. Movable, not copyable. Take is thread-safe.
+// A share of the files that the process may have open. The destructor returns
+// it. Movable, not copyable. Take is thread-safe.
 class OpenFileShare {
  public:
-  // The most that one database takes.
+  // The maximum for one database.
   static constexpr uint64_t kMost = 4096;
-  // The least that an opening needs: its tables, log, MANIFEST and folders.
+  // The minimum to open a store: its tables, log, MANIFEST and folders.
   static constexpr uint64_t kFewest = 64;
 
-  // Takes half of what neither another share nor an open file uses, at most
-  // kMost. A soft limit below kEnough is raised to it, or to the hard limit if
-  // that is lower. Returns ResourceExhausted with the limit and the number of
-  // open files if fewer than kFewest can be opened.
+  // Takes half of the files that neither another share nor an open file uses,
+  // at most kMost. Raises a soft limit below kEnough to kEnough, or to the hard
+  // limit if that is lower. Returns ResourceExhausted with the limit and the
+  // number of open files if fewer than kFewest can be opened.
   static absl::StatusOr<OpenFileShare> Take();
 
   OpenFileShare() = default;

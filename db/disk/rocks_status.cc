@@ -10,21 +10,21 @@
 namespace ckptdb::internal {
 namespace {
 
-// RocksDB passes errors of the file system on as text, so its code cannot tell
-// this one from others.
-bool IsNotOfAStore(const rocksdb::Status& status) {
-  return absl::StrContains(status.ToString(), kNotOfAStore);
+// RocksDB passes file system errors on as text, so only the text identifies
+// this one.
+bool IsNotAStoreEntry(const rocksdb::Status& status) {
+  return absl::StrContains(status.ToString(), kNotAStoreEntry);
 }
 
-// Returns the code of an error of RocksDB. Of an I/O error the errno decides,
-// which is known by its words alone (line 2 of docs/rocksdb.md).
+// Returns the code for an error of RocksDB. The errno of an I/O error decides,
+// which appears only in its text (line 2 of docs/rocksdb.md).
 absl::StatusCode CodeOf(const rocksdb::Status& status) {
   // The order matters: a full disk and an entry that is not the store's are I/O
   // errors, too.
   if (status.IsNoSpace() || status.IsMemoryLimit()) {
     return absl::StatusCode::kResourceExhausted;
   }
-  if (IsNotOfAStore(status)) return absl::StatusCode::kFailedPrecondition;
+  if (IsNotAStoreEntry(status)) return absl::StatusCode::kFailedPrecondition;
   if (status.IsPathNotFound() || status.IsNotFound()) {
     return absl::StatusCode::kNotFound;
   }
@@ -42,7 +42,7 @@ absl::StatusCode CodeOf(const rocksdb::Status& status) {
   if (status.IsIOError() && SaysErrno(status, ENAMETOOLONG)) {
     return absl::StatusCode::kInvalidArgument;
   }
-  // What may be gone at the next try is Unavailable.
+  // Errors that may disappear are Unavailable.
   if (status.IsIOError() || status.IsBusy() || status.IsTryAgain() ||
       status.IsShutdownInProgress() || status.IsTimedOut()) {
     return absl::StatusCode::kUnavailable;
@@ -62,7 +62,7 @@ absl::Status FromRocks(const rocksdb::Status& status,
 absl::Status FromRocksRead(const rocksdb::Status& status,
                            absl::string_view context) {
   absl::Status converted = FromRocks(status, context);
-  // What a record or the database names must be there, so that its absence is
+  // Data that a record or the database names must exist, so its absence is
   // damage.
   if (!absl::IsNotFound(converted)) return converted;
   return absl::DataLossError(converted.message());

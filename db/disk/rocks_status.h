@@ -14,20 +14,20 @@
 
 namespace ckptdb::internal {
 
-// Converts the outcome of a write or of a call of the file system: no space to
-// ResourceExhausted, a missing path to NotFound, damage to DataLoss, no right
-// to a path to PermissionDenied, a file where a folder must be, a link, a FIFO
-// and a file that is too large to FailedPrecondition, a name that is too long
-// to InvalidArgument, any other I/O error to Unavailable.
+// Converts the status of a write or of a file system call: no space becomes
+// ResourceExhausted; a missing path NotFound; damage DataLoss; a forbidden path
+// PermissionDenied; a file in place of a folder, a link, a FIFO and an
+// oversized file FailedPrecondition; an overlong name InvalidArgument; any
+// other I/O error Unavailable.
 absl::Status FromRocks(const rocksdb::Status& status,
                        absl::string_view context);
 
-// Converts the outcome of reading what must be there: a missing file becomes
-// DataLoss too.
+// Converts the status of reading data that must exist: a missing file becomes
+// DataLoss, too.
 absl::Status FromRocksRead(const rocksdb::Status& status,
                            absl::string_view context);
 
-// Returns whether a file that must be there is damaged or missing.
+// Returns whether a file that must exist is damaged or missing.
 inline bool IsDamage(const rocksdb::Status& status) {
   return status.IsCorruption() || status.IsPathNotFound();
 }

@@ -7,14 +7,14 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns whether the file, which may have holes, takes so many bytes of disk.
+// Returns whether the file, which may be sparse, occupies `bytes` on disk.
 bool Holds(const struct stat& file, uint64_t bytes) {
   constexpr uint64_t kBlock = 512;  // whatever the file system's is
   return S_ISREG(file.st_mode) &&
          static_cast<uint64_t>(file.st_blocks) * kBlock >= bytes;
 }
 
-// A journaling file system hands out the blocks of a removed file when the
+// A journaling file system frees the blocks of a removed file only once the
 // removal is durable.
 void SyncFolderOf(const std::string& path) {
   const int fd = ::open(path.substr(0, path.rfind('/') + 1).c_str(),
@@ -24,7 +24,7 @@ void SyncFolderOf(const std::string& path) {
   ::close(fd);
 }
 
-// Shortens the file. Blocks that are cut off are free when that is durable.
+// Truncates the file. Blocks that are cut off are free once that is durable.
 bool Cut(const std::string& path, uint64_t bytes) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return false;
@@ -52,11 +52,11 @@ void SpareSpace::SetAside(uint64_t free_bytes) const {
                         O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                         static_cast<mode_t>(mode_));
   if (fd < 0) return;
-  // The mode is set once more, as the umask was taken off it.
+  // The mode is set again because the umask reduced it.
   const bool made = ::fchmod(fd, static_cast<mode_t>(mode_)) == 0 &&
                     ::posix_fallocate(fd, 0, static_cast<off_t>(bytes_)) == 0;
   ::close(fd);
-  // A file that could not be filled sets nothing aside, and only takes space.
+  // A file that could not be filled reserves nothing, and only takes space.
   if (!made) ::unlink(path_.c_str());
 }
 
@@ -68,8 +68,9 @@ bool SpareSpace::Release(uint64_t bytes) const {
   }
   constexpr uint64_t kMore = uint64_t{256} << 10;  // the file system's own
   const auto held = static_cast<uint64_t>(file.st_size);
-  // Only what is needed is given back, as whoever fills the disk takes what is
-  // given. A file with another name is not the store's to cut.
+  // Only the needed space is released, because whoever fills the disk may take
+  // it. A file with another name is not truncated, because it may not be the
+  // store's.
   if (held > bytes + kMore && file.st_nlink == 1) {
     return Cut(path_, held - bytes - kMore);
   }

@@ -1,4 +1,4 @@
-// Disk space that a store sets aside, so that steps can be removed when the
+// Disk space that a store sets aside, so that steps can be deleted when the
 // disk is full; internal to db/.
 #ifndef CKPTDB_DB_DISK_SPARE_SPACE_H_
 #define CKPTDB_DB_DISK_SPARE_SPACE_H_
@@ -14,23 +14,23 @@ namespace ckptdb::internal {
 // The name of the file in the store's folder.
 inline constexpr char kSpareName[] = "SPARE";
 
-// A file of the machine that is there to be removed. Thread-safe.
+// A file that exists only to be removed. Thread-safe.
 class SpareSpace {
  public:
-  // If `bytes` is 0 nothing is set aside, and an existing file stays.
+  // If `bytes` is 0, sets nothing aside, and leaves an existing file alone.
   SpareSpace(std::string path, uint64_t bytes, uint32_t mode)
       : path_(std::move(path)), bytes_(bytes), mode_(mode) {}
 
-  // Returns whether the file is there, or none is wanted.
+  // Returns whether the file exists, or none is wanted.
   bool IsSetAside() const;
 
-  // Makes the file unless it is there, when its bytes and an eighth more are
-  // free. Where that fails, a full disk can only be freed by hand.
+  // Creates the file if it is missing, provided that its size and an eighth
+  // more are free. Without it, a full disk can only be freed by hand.
   void SetAside(uint64_t free_bytes) const;
 
-  // Gives so much of the space, and a little more, back to the file system, and
-  // keeps the rest: whoever fills the disk takes what is given. Returns false
-  // when none was left.
+  // Returns this much of the space, and a little more, to the file system, and
+  // keeps the rest, because whoever fills the disk may take the released space.
+  // Returns false if none was left.
   bool Release(uint64_t bytes) const;
 
  private:

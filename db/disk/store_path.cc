@@ -10,8 +10,7 @@ namespace ckptdb::internal {
 absl::StatusOr<std::string> ResolveStorePath(
     absl::string_view path,
     const std::shared_ptr<internal::Environment>& environment) {
-  // Only paths of the machine have links and a current folder to be resolved
-  // by.
+  // Only paths of the machine have links and a current folder to resolve.
   if (environment == nullptr || environment->on_disk()) {
     return ResolvePath(path);
   }

@@ -1,4 +1,4 @@
-// Paths of stores as callers give them; internal to db/.
+// Resolves paths of stores from callers; internal to db/.
 #ifndef CKPTDB_DB_DISK_STORE_PATH_H_
 #define CKPTDB_DB_DISK_STORE_PATH_H_
 
@@ -14,9 +14,9 @@ namespace internal {
 
 class Environment;
 
-// Resolves a path as ResolvePath does (db/base/resolve_path.h) when
-// `environment` is the machine's, which null stands for. In any other
-// environment only the trailing slashes are removed.
+// Resolves a path like ResolvePath (db/base/resolve_path.h) if `environment` is
+// the machine's, which is the default. In any other environment, only removes
+// trailing slashes.
 absl::StatusOr<std::string> ResolveStorePath(
     absl::string_view path,
     const std::shared_ptr<internal::Environment>& environment = nullptr);

@@ -99,7 +99,7 @@ TEST_F(DiskFileSystemTest, NothingIsOpenedThroughALinkNorAFifo) {
   for (const std::string& name : {std::string("file_link"), std::string("fifo"),
                                   std::string("link/file")}) {
     const auto expect_refused = [&](const rocksdb::IOStatus& status) {
-      EXPECT_THAT(status.ToString(), HasSubstr(kNotOfAStore)) << name;
+      EXPECT_THAT(status.ToString(), HasSubstr(kNotAStoreEntry)) << name;
     };
     const rocksdb::FileOptions options;
     std::unique_ptr<rocksdb::FSSequentialFile> sequential;
