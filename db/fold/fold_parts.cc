@@ -26,19 +26,19 @@
 namespace ckptdb::internal {
 namespace {
 
-// The size of a part: it bounds what an interruption loses, and how uneven the
-// work of workers is.
+// The size of a part: it bounds the work lost by an interruption, and how
+// unevenly workers are loaded.
 constexpr uint64_t kPartBytes = uint64_t{128} << 20;
-// Tables of at most so many bytes in all, and so many of them, share a file: a
-// step may have thousands of tables, and each file costs a sync and an opening.
+// Tables up to this total size and number share a file: a step may have
+// thousands of tables, and each file costs a sync and an open.
 constexpr uint64_t kSharedBytes = uint64_t{16} << 20;
 constexpr size_t kMostShared = 1024;
-// Bytes of the write buffers of the files of a part.
+// Total size of the write buffers for the files of a part.
 constexpr uint64_t kBuffersBytes = uint64_t{16} << 20;
 constexpr uint64_t kLeastBufferBytes = uint64_t{256} << 10;
 
-// Returns the raw bytes of a row with its id, by which parts are cut and
-// progress is counted.
+// Returns the raw bytes of a row with its id, the measure for parts and
+// progress.
 uint64_t RowBytes(const Item& table) {
   uint64_t bytes = sizeof(int64_t);
   for (const Slot& slot : table.slots) bytes += slot.row_bytes();
@@ -46,8 +46,8 @@ uint64_t RowBytes(const Item& table) {
 }
 
 // Divides a group into ranges of about kPartBytes each.
-// Slices are the unit, as ids fall into them evenly. A part that became too
-// large by a skew of ids is only slower to redo.
+// Cuts at slices, because ids are evenly spread over them. If skewed ids make a
+// part too large, it only takes longer to redo.
 std::vector<RunGroup> CutGroup(const std::vector<RankItem>& runs,
                                const RunGroup& group) {
   const uint64_t bytes = EstimateRows(runs, group) * RowBytes(*runs[0].item);
@@ -63,7 +63,7 @@ std::vector<RunGroup> CutGroup(const std::vector<RankItem>& runs,
   return ranges;
 }
 
-// Makes the errors of a run those of the folded one, too.
+// Raises the folded run's errors to those of a run.
 void AddErrors(const Item& run, Item* folded) {
   if (run.errors.empty()) return;
   folded->errors.resize(folded->slots.size());
@@ -90,7 +90,7 @@ absl::Status CheckCancelled(const std::function<bool()>& cancelled) {
   return stop ? Interrupted() : absl::OkStatus();
 }
 
-// Passes rows on and checks from time to time whether the fold is cancelled.
+// Passes rows on, and checks periodically whether the fold is cancelled.
 class CancellableSink : public MergeSink {
  public:
   CancellableSink(const std::function<bool()>& cancelled, RunWriter* writer)
@@ -129,8 +129,8 @@ std::string FoldParts::Folder(uint32_t rank) const {
   return absl::StrCat(StagingOf(target_.version.attempt), "/", rank);
 }
 
-// Versions before the one that made shared files had notes of other parts, with
-// other names.
+// Versions before shared files were introduced had notes of different parts,
+// under other names.
 std::string FoldParts::NotePath(size_t part) const {
   return absl::StrCat(target_.store, "/", StagingOf(target_.version.attempt),
                       "/fold-", part, ".note");
@@ -141,9 +141,9 @@ std::string FoldParts::FilePath(size_t part) const {
                       part);
 }
 
-// Plans the parts of all tables that have a delta run. What is saved whole
-// already is borrowed: see Ranks. The plan depends on the step alone, so that a
-// fold that is resumed has the same parts.
+// Plans the parts of all tables with a delta run. Items that are already in
+// full are borrowed: see Ranks. The plan depends only on the step, so that a
+// resumed fold has the same parts.
 absl::Status FoldParts::Plan() {
   std::set<std::string> names;
   for (const StepRecord::Rank& rank : step_.ranks()) {
@@ -172,8 +172,8 @@ uint64_t FoldParts::Part::bytes() const {
   return bytes;
 }
 
-// A rank keeps the rows of its slices. When the table is not divided by slices,
-// the first rank gets all rows.
+// A rank keeps the rows of its slices. If the table is not divided by slices,
+// the first rank receives all rows.
 void FoldParts::PlanTable(const Table& table, uint32_t rank) {
   const std::vector<uint32_t>& bounds = step_.record().slice_bounds;
   const bool by_slices = table.runs[0].by_slices();
@@ -198,7 +198,7 @@ void FoldParts::PlanTable(const Table& table, uint32_t rank) {
   }
 }
 
-// Small tables share a file only where no large one is between them, as the
+// Small tables share a file only if no large one is between them, because the
 // keys of two files must not overlap.
 void FoldParts::AddSmall(Stretch stretch, uint32_t rank) {
   const bool fits = !parts_.empty() && parts_.back().shares_file &&
@@ -209,7 +209,7 @@ void FoldParts::AddSmall(Stretch stretch, uint32_t rank) {
   parts_.back().stretches.push_back(std::move(stretch));
 }
 
-// Returns the item of a base run that has no rows yet.
+// Returns the item of a base run without rows.
 Item FoldParts::TemplateOf(const Table& table) const {
   Item item = *table.runs[0].item;
   item.data_version = target_.version;
@@ -219,14 +219,14 @@ Item FoldParts::TemplateOf(const Table& table) const {
   item.raw_bytes = item.stored_bytes = 0;
   item.chunk_hashes.clear();
   item.base_reason.clear();
-  // The folded run has values of all runs of the chain, so its errors are the
-  // largest of them.
+  // The folded run contains values from all runs of the chain, so its errors
+  // are their maximum.
   for (const RankItem& run : table.runs) AddErrors(*run.item, &item);
   return item;
 }
 
-// A note is synced after the files of its part, so it is enough to compare
-// their sizes.
+// A note is synced after the files of its part, so comparing their sizes
+// suffices.
 bool FoldParts::HasFiles(const internal::StagedRecord& staged) const {
   return std::all_of(
       staged.files.begin(), staged.files.end(),
@@ -240,8 +240,8 @@ bool FoldParts::HasFiles(const internal::StagedRecord& staged) const {
       });
 }
 
-// Takes over a part that an interrupted fold has done. Returns false when the
-// part has to be done, for whatever reason.
+// Takes over a part that an interrupted fold has finished. Returns false if the
+// part must be folded, for any reason.
 bool FoldParts::ReadNote(size_t index) {
   Part& part = parts_[index];
   const absl::StatusOr<std::string> bytes =
@@ -272,14 +272,13 @@ bool FoldParts::ReadNote(size_t index) {
 absl::Status FoldParts::Advance(uint64_t bytes) {
   if (!options_.progress) return absl::OkStatus();
   const MutexLock lock(&mutex_);
-  // The bytes are estimated, so the sum may come out higher than what was
-  // planned.
+  // The bytes are estimates, so their sum may exceed the plan.
   const uint64_t done = done_bytes_ = std::min(done_bytes_ + bytes, all_bytes_);
   return CallGuarded("FoldOptions::progress",
                      [&] { options_.progress(done, all_bytes_); });
 }
 
-// Adds these streams to the item of a stretch.
+// Adds these streams to a stretch's item.
 absl::Status FoldParts::MergeStretch(uint32_t rank, bool ids,
                                      absl::Span<const size_t> slots,
                                      RunOutput* output, Stretch* stretch) {
@@ -315,8 +314,8 @@ SegmentWriterOptions FoldParts::WritingOptions(size_t files) const {
   return writing;
 }
 
-// Writes the streams of a large table to a file each, in rounds of as many as
-// may be open at once. Each round reads the ids, by which rows are merged.
+// Writes each stream of a large table to a separate file, in rounds of as many
+// as may be open at once. Each round reads the ids, which determine the merge.
 absl::Status FoldParts::WriteStreams(size_t index, Part* part) {
   Stretch& stretch = part->stretches[0];
   const std::vector<size_t> slots = AllSlots(*stretch.table->runs[0].item);
@@ -338,7 +337,7 @@ absl::Status FoldParts::WriteStreams(size_t index, Part* part) {
 }
 
 absl::Status FoldParts::WriteShared(size_t index, Part* part) {
-  // Most streams of a small table are one page each.
+  // Most streams of a small table consist of one page.
   uint64_t pages = 0;
   for (const Stretch& stretch : part->stretches) {
     pages += stretch.table->runs[0].item->slots.size() + 1;
@@ -356,8 +355,7 @@ absl::Status FoldParts::WriteShared(size_t index, Part* part) {
   return file.Finish(&part->staged.files);
 }
 
-// The part is done once its note is durable: a fold that is resumed then skips
-// it.
+// The part is finished once its note is durable; a resumed fold then skips it.
 absl::Status FoldParts::WriteNote(size_t index, Part* part) {
   for (internal::StagedFile& file : part->staged.files) {
     file.path = file.path.substr(target_.store.size() + 1);
@@ -388,7 +386,7 @@ absl::Status FoldParts::DoPart(size_t index) {
   return Advance(part.bytes());
 }
 
-// Sets *open to the parts that are not done, and makes their folders.
+// Sets *open to the unfinished parts, and creates their folders.
 absl::Status FoldParts::PrepareParts(std::vector<size_t>* open) {
   std::set<uint32_t> made;
   for (size_t i = 0; i < parts_.size(); ++i) {
@@ -424,8 +422,8 @@ std::vector<std::string> FoldParts::Files() const {
   return files;
 }
 
-// Joins the stretches of a rank's table into one run: stream by stream, and in
-// each stretch by stretch.
+// Joins the stretches of a rank's table into one run: stream by stream, and
+// within a stream stretch by stretch.
 Item FoldParts::ItemOf(const std::vector<const Stretch*>& stretches) const {
   Item item = TemplateOf(*stretches[0]->table);
   std::vector<std::string> streams(item.slots.size() + 1);
@@ -434,8 +432,8 @@ Item FoldParts::ItemOf(const std::vector<const Stretch*>& stretches) const {
     item.raw_bytes += stretch->item.raw_bytes;
     item.stored_bytes += stretch->item.stored_bytes;
     const std::vector<uint64_t>& hashes = stretch->item.chunk_hashes;
-    // Every stream of a stretch has as many pages, so the hashes of each are
-    // adjacent.
+    // All streams of a stretch have the same number of pages, so the hashes of
+    // each are adjacent.
     const size_t pages = hashes.size() / streams.size();
     for (size_t i = 0; i < streams.size(); ++i) {
       streams[i].append(
@@ -462,8 +460,8 @@ std::vector<StepRecord::Rank> FoldParts::Ranks() const {
     rank.version = target_.version;
     rank.rank = old.rank;
     for (const Item& item : old.items) {
-      // Tensors, blobs and tables that are in base runs stay where they are,
-      // and become references of the folded step.
+      // Tensors, blobs and tables in base runs stay in place, and become
+      // references of the folded step.
       if (item.kind != Item::Kind::kRows || item.run == Item::Run::kBase) {
         rank.items.push_back(item);
       }
@@ -471,7 +469,7 @@ std::vector<StepRecord::Rank> FoldParts::Ranks() const {
     for (const auto& [name, stretches] : folded[old.rank]) {
       rank.items.push_back(ItemOf(stretches));
     }
-    // A rank record has its items sorted by kind and name.
+    // A rank record holds its items sorted by kind and name.
     std::sort(rank.items.begin(), rank.items.end(),
               [](const Item& a, const Item& b) {
                 return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);

@@ -1,5 +1,5 @@
-// Merges a chain in parts that are finished and kept one by one; internal to
-// db/.
+// Folds a chain in parts, each of which is finished and kept separately;
+// internal to db/.
 #ifndef CKPTDB_DB_FOLD_FOLD_PARTS_H_
 #define CKPTDB_DB_FOLD_FOLD_PARTS_H_
 
@@ -30,19 +30,19 @@ struct FoldTarget {
   Version version;  // the attempt under which it is staged
   std::shared_ptr<GuardedFileSystem> files;
   bool direct_writes = false;
-  // How many files may be written at once.
+  // The maximum number of files written concurrently.
   uint64_t most_files = 0;
 };
 
-// Stages the base runs that the chain of a step merges to. The parts are the
-// same whenever the step is the same. Each part that is done has a note beside
-// its files, so that an interrupted fold can be resumed.
+// Stages the base runs that a step's chain merges to. The division into parts
+// depends only on the step. Each finished part has a note beside its files, so
+// that an interrupted fold can be resumed.
 class FoldParts {
  public:
   FoldParts(const StepReader::Impl& step, FoldTarget target,
             const FoldOptions& options);
 
-  // Plans the parts, and does those that are not done. Returns Cancelled, or an
+  // Plans the parts, and folds the unfinished ones. Returns Cancelled, or an
   // error of reading or writing files.
   absl::Status Run();
 
@@ -58,20 +58,20 @@ class FoldParts {
     std::string name;
     std::vector<RankItem> runs;
   };
-  // Rows of one table: all those of a rank, or those of some slices.
+  // Rows of one table: all rows of a rank, or those of some slices.
   struct Stretch {
     const Table* table;
     std::vector<RunGroup> groups;  // by slices
     uint64_t bytes = 0;            // estimated
-    Item item;                     // once it is done
+    Item item;                     // set once it is done
   };
-  // What is done at once: a range of slices of a large table, or some small
-  // tables, which share a file.
+  // The unit of work: a range of slices of a large table, or some small tables,
+  // which share a file.
   struct Part {
     uint32_t rank;
     bool shares_file = false;
     std::vector<Stretch> stretches;  // by table
-    internal::StagedRecord staged;   // once it is done
+    internal::StagedRecord staged;   // set once it is done
     uint64_t bytes() const;
   };
 

@@ -1,4 +1,4 @@
-// Where the pages of folded runs are written; internal to db/.
+// Writes the pages of folded runs; internal to db/.
 #ifndef CKPTDB_DB_FOLD_RUN_OUTPUT_H_
 #define CKPTDB_DB_FOLD_RUN_OUTPUT_H_
 
@@ -25,7 +25,7 @@ class DataFile {
       : options_(options), path_(std::move(path)) {}
 
   absl::Status Put(absl::string_view key, absl::string_view entry);
-  // Finishes and syncs the file, if there is one, and adds it to `files`.
+  // Finishes and syncs the file, if it was created, and adds it to `files`.
   absl::Status Finish(std::vector<StagedFile>* files);
 
  private:
@@ -34,8 +34,8 @@ class DataFile {
   std::unique_ptr<rocksdb::SstFileWriter> file_;
 };
 
-// Takes the pages of runs. The keys of each stream come in order, and those of
-// several streams in turn.
+// Receives the pages of runs. The keys of each stream ascend; the calls for
+// several streams alternate.
 class RunOutput {
  public:
   virtual ~RunOutput() = default;
@@ -43,9 +43,9 @@ class RunOutput {
                            absl::string_view entry) = 0;
 };
 
-// Writes each stream to a file, named `path`-<stream>.sst: the ranges of a
+// Writes each stream to a separate file, `path`-<stream>.sst: the ranges of a
 // table that several workers write are adjacent in every stream, so a file
-// cannot have more than one. All files are open until Finish.
+// cannot hold more than one stream. All files are open until Finish.
 class StreamFiles : public RunOutput {
  public:
   StreamFiles(const SegmentWriterOptions& options, std::string path)
@@ -61,8 +61,8 @@ class StreamFiles : public RunOutput {
   std::vector<std::unique_ptr<DataFile>> files_;  // by stream
 };
 
-// Writes whole runs to one file, one after the other in the order of their
-// keys. Each run is held in memory until EndRun.
+// Writes whole runs to one file, in key order. Each run is held in memory until
+// EndRun.
 class SharedFile : public RunOutput {
  public:
   SharedFile(const SegmentWriterOptions& options, const std::string& path)

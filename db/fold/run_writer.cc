@@ -63,13 +63,14 @@ absl::Status RunWriter::Rows(const RowSink::Batch& batch) {
   return absl::OkStatus();
 }
 
-// A base run has no erased ids: what the chain erased is simply not in it.
+// A base run has no erased ids: the ids that the chain erased are simply
+// missing.
 absl::Status RunWriter::Erased(absl::Span<const int64_t>) {
   return absl::OkStatus();
 }
 
 // Writes a page of each stream. All streams are cut at the same row, so that
-// the position of the first row is the key of all of them.
+// the position of its first row is the key of each page.
 absl::Status RunWriter::FlushPage() {
   if (page_rows_ == 0) return absl::OkStatus();
   for (Stream& stream : streams_) {
@@ -83,8 +84,8 @@ absl::Status RunWriter::FlushPage() {
 
 absl::Status RunWriter::WritePage(Stream* stream) {
   stream->page.copy(builder_.Reset(stream->page.size()), stream->page.size());
-  // Values that a lossy codec would change are kept as they are: a fold adds no
-  // error to those that were made when the rows were saved.
+  // Values that a lossy codec would change are stored verbatim: a fold adds no
+  // error to those from when the rows were saved.
   builder_.Finish(stream->codec, static_cast<uint32_t>(page_rows_),
                   stream->element_bytes, Rounding::kNone);
   stream->hashes.push_back(builder_.raw_hash());
@@ -96,7 +97,7 @@ absl::Status RunWriter::WritePage(Stream* stream) {
 
 std::vector<uint64_t> RunWriter::Hashes() const {
   std::vector<uint64_t> all;
-  // In key order, as the digest of the run is that of all its hashes.
+  // In key order, because the run's digest covers all hashes in that order.
   for (const Stream& stream : streams_) {
     all.insert(all.end(), stream.hashes.begin(), stream.hashes.end());
   }

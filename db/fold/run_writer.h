@@ -17,25 +17,26 @@
 
 namespace ckptdb::internal {
 
-// Writes rows of a range of slices as entries of a base run. It takes memory
-// for a page of each stream. Not thread-safe.
+// Writes rows of a range of slices as entries of a base run. Holds one page of
+// each stream in memory. Not thread-safe.
 class RunWriter : public MergeSink {
  public:
-  // `table` has the slots, slice hash, codecs and rows_per_page. `prefix` is
-  // the ItemPrefix of the run. Only these slots are written, by their indexes,
-  // and the ids if `ids` is set: batches have the values of these slots.
+  // `table` provides the slots, slice hash, codecs and rows_per_page. `prefix`
+  // is the run's ItemPrefix. Writes only the slots with these indexes, whose
+  // values batches contain, and the ids if `ids` is set.
   RunWriter(const Item& table, const std::string& prefix, bool ids,
             absl::Span<const size_t> slots, RunOutput* output);
 
   absl::Status Rows(const RowSink::Batch& batch) override;
-  // Ignores erased ids, which a base run does not have.
+  // Ignores erased ids, which a base run does not contain.
   absl::Status Erased(absl::Span<const int64_t> ids) override;
   // Writes the last page.
   absl::Status Finish() { return FlushPage(); }
 
   uint64_t rows() const { return rows_; }
   uint64_t stored_bytes() const { return stored_bytes_; }
-  // Returns the hashes of the pages, stream by stream; each stream has as many.
+  // Returns the hashes of the pages, stream by stream; all streams have the
+  // same number of pages.
   std::vector<uint64_t> Hashes() const;
 
  private:
@@ -45,7 +46,7 @@ class RunWriter : public MergeSink {
     uint64_t row_bytes = 0;
     uint32_t element_bytes = 0;
     Codec codec = Codec::kNone;
-    std::string page;  // rows of a page that is not complete
+    std::string page;  // rows of an incomplete page
     std::vector<uint64_t> hashes;
   };
 
