@@ -15,12 +15,12 @@
 namespace ckptdb::internal {
 namespace {
 
-// Stands before each block that is handed out, and keeps blocks aligned.
+// Precedes each allocated block, and keeps blocks aligned.
 struct alignas(std::max_align_t) Header {
   size_t bucket;  // the block's size class
 };
 
-// Keeps blocks by size class, of which each power of two has four.
+// Keeps blocks by size class; there are four per power of two.
 class BlockPool : public rocksdb::MemoryAllocator {
  public:
   ~BlockPool() override {
@@ -32,9 +32,9 @@ class BlockPool : public rocksdb::MemoryAllocator {
   const char* Name() const override { return "ckptdb.BlockPool"; }
 
   void* Allocate(size_t size) override {
-    // RocksDB asks for the memory of a block just before it reads the block, on
+    // RocksDB requests the memory of a block just before it reads the block, on
     // the same thread (line 28 of docs/rocksdb.md), so the window can lend the
-    // bytes that the block will be found in.
+    // bytes that hold the block.
     ReadWindow* const window = ReadWindow::InUse();
     void* const lent = window == nullptr ? nullptr : window->LendNext(size);
     if (lent != nullptr) return lent;
@@ -49,8 +49,8 @@ class BlockPool : public rocksdb::MemoryAllocator {
   }
 
   void Deallocate(void* memory) override {
-    // What a window lent has no header. Its address alone tells it from the
-    // pool's memory.
+    // A window's memory has no header. Only its address distinguishes it from
+    // the pool's memory.
     if (ReturnBlock(memory)) return;
     Header* const block = static_cast<Header*>(memory) - 1;
     if (block->bucket >= kBuckets || !Keep(block->bucket, block)) {
@@ -69,8 +69,8 @@ class BlockPool : public rocksdb::MemoryAllocator {
     return base + base / kSteps * (bucket % kSteps + 1);
   }
 
-  // Returns the smallest class that has room; kBuckets when none has, or when
-  // the block is so small that the C library keeps it.
+  // Returns the smallest class that fits; kBuckets if none does, or if the
+  // block is so small that the C library caches it.
   static size_t BucketOf(size_t size) {
     if (size <= kSmallest) return kBuckets;
     for (size_t bucket = 0; bucket < kBuckets; ++bucket) {
@@ -108,9 +108,9 @@ std::shared_ptr<rocksdb::Cache> PooledBlocks() {
       new std::shared_ptr<rocksdb::MemoryAllocator>(
           std::make_shared<BlockPool>());
   rocksdb::LRUCacheOptions options;
-  // A cache of no capacity keeps no block, and a cache of its own for each
-  // family of each database keeps a database and its copy apart (line 29 of
-  // docs/rocksdb.md). The memory is shared by all of them.
+  // A cache without capacity keeps no block, and a separate cache for each
+  // family of each database separates a database from its copy (line 29 of
+  // docs/rocksdb.md). All of them share the memory.
   options.capacity = 0;
   options.num_shard_bits = 0;
   options.memory_allocator = *kShared;

@@ -1,7 +1,7 @@
-// Memory for the blocks that RocksDB reads; internal to db/.
+// Pools the memory of the blocks that RocksDB reads; internal to db/.
 //
 // A scan allocates and frees a block of 256 KiB or more for each page. The C
-// library gives such memory back to the system each time, and takes it again
+// library returns such memory to the system each time, and allocates it again
 // with a page fault every 4 KiB. A pool keeps some of it.
 #ifndef CKPTDB_DB_QUIRKS_BLOCK_POOL_H_
 #define CKPTDB_DB_QUIRKS_BLOCK_POOL_H_
@@ -14,11 +14,11 @@ class Cache;
 
 namespace ckptdb::internal {
 
-// Returns a block cache that holds no blocks but those that are being read.
-// Their memory is lent by the window in use (read_window.h), or pooled for the
-// whole process, which keeps at most 32 MiB when nothing is read. Each database
-// needs a cache of its own: RocksDB takes the blocks of a store and of its copy
-// for the same, and would not see that one of them is damaged.
+// Returns a block cache that holds only blocks that are being read. Their
+// memory is lent by the window in use (read_window.h), or pooled for the whole
+// process, which keeps at most 32 MiB when idle. Each database needs a separate
+// cache: RocksDB takes the blocks of a store and of its copy for the same, and
+// would miss damage in one of them.
 std::shared_ptr<rocksdb::Cache> PooledBlocks();
 
 }  // namespace ckptdb::internal

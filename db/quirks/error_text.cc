@@ -25,7 +25,7 @@ void NameTable(std::string* text) {
   text->replace(begin, digits.size(), absl::StrFormat("%06d.sst", table));
 }
 
-// Drops " in file /db/MANIFEST-000004", or as RocksDB 9 has it "  The file
+// Drops " in file /db/MANIFEST-000004", or in RocksDB 9 "  The file
 // /db/MANIFEST-000004 may be corrupted.", after the name of a table.
 void DropBlame(std::string* text) {
   for (const absl::string_view phrase : {" in file ", "  The file "}) {
@@ -40,8 +40,8 @@ void DropBlame(std::string* text) {
 
 }  // namespace
 
-// RocksDB keeps of an errno only its words (line 2 of docs/rocksdb.md). They
-// are compared without regard to case.
+// RocksDB keeps only the words of an errno (line 2 of docs/rocksdb.md). The
+// comparison ignores case.
 bool SaysErrno(const rocksdb::Status& status, int error) {
   return absl::StrContains(absl::AsciiStrToLower(status.ToString()),
                            absl::AsciiStrToLower(std::strerror(error)));
@@ -54,7 +54,7 @@ std::string TextWithTableNames(const rocksdb::Status& status) {
   return text;
 }
 
-// The texts that follow are those of lines 5 and 6 of docs/rocksdb.md.
+// The texts below are those of lines 5 and 6 of docs/rocksdb.md.
 bool SaysFamilyIsMissing(absl::string_view text) {
   return absl::StrContains(text, "Column family not found");
 }

@@ -17,7 +17,7 @@ class BoundsCollector : public rocksdb::TablePropertiesCollector {
                              rocksdb::SequenceNumber /*sequence*/,
                              uint64_t /*file_bytes*/) override {
     Include(key);
-    // The value of a deletion of a range is its end.
+    // The value of a range deletion is its end.
     if (type == rocksdb::kEntryRangeDeletion) Include(value);
     return rocksdb::Status::OK();
   }
@@ -66,15 +66,15 @@ void SetPassBounds(const rocksdb::Slice* begin, const rocksdb::Slice* end,
                    rocksdb::ReadOptions* read) {
   read->iterate_lower_bound = begin;
   read->iterate_upper_bound = end;
-  // An iterator looks into every file of level 0 that does not end before the
-  // key sought (line 24 of docs/rocksdb.md). The filter leaves out those that
-  // have nothing of the pass, so that a corrupt file is met by none but those
-  // who need it.
+  // An iterator searches every file of level 0 that does not end before the
+  // sought key (line 24 of docs/rocksdb.md). The filter skips files without
+  // keys in the scan's range, so that a corrupt file only affects scans that
+  // need it.
   read->table_filter = [begin, end](const rocksdb::TableProperties& file) {
     const auto& notes = file.user_collected_properties;
     const auto least = notes.find(kLeastKey);
     const auto greatest = notes.find(kGreatestKey);
-    // A file without notes may have anything, so it is not left out.
+    // A file without bounds may contain any key, so it is not skipped.
     if (least == notes.end() || greatest == notes.end()) return true;
     return begin->compare(greatest->second) <= 0 &&
            (end == nullptr || end->compare(least->second) > 0);

@@ -1,9 +1,10 @@
-// The least and the greatest key of a file of small saves; internal to db/.
+// Records the least and the greatest key of each file of small saves; internal
+// to db/.
 //
-// RocksDB looks into every file of level 0 that has not ended before the key
-// sought, also those that begin after the end of the pass. Damage in one would
-// then be met by passes over any older step. Files therefore note their bounds
-// as a property, and a pass leaves out those that have nothing of it.
+// RocksDB searches every file of level 0 that does not end before the sought
+// key, even files that begin after the end of the scan. Damage in one would
+// then affect scans of any older step. So files record their bounds as a
+// property, and a scan skips those without keys in its range.
 #ifndef CKPTDB_DB_QUIRKS_FILE_BOUNDS_H_
 #define CKPTDB_DB_QUIRKS_FILE_BOUNDS_H_
 
@@ -15,13 +16,13 @@
 
 namespace ckptdb::internal {
 
-// Goes into the options of a family, whose files then note the least and the
+// For the options of a family, whose files then record the least and the
 // greatest key of their entries and deletions.
 std::shared_ptr<rocksdb::TablePropertiesCollectorFactory> NotesBounds();
 
-// Has a pass from `begin` to before `end` leave out the files whose bounds say
-// that they have nothing of it. A file without bounds is read. `begin` and
-// `end`, which may be null, must outlive the iterator.
+// Makes a scan from `begin` to before `end` skip files whose bounds do not
+// overlap it. A file without bounds is read. `begin` and `end`, which may be
+// null, must outlive the iterator.
 void SetPassBounds(const rocksdb::Slice* begin, const rocksdb::Slice* end,
                    rocksdb::ReadOptions* read);
 

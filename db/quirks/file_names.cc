@@ -48,8 +48,8 @@ std::optional<std::string> TableOfLevelDbName(absl::string_view path) {
   return absl::StrCat(path, kTableSuffix);
 }
 
-// Returns whether RocksDB reads the file as a whole into memory, so that its
-// size has to be bounded before.
+// RocksDB reads these files whole into memory, so their size must be checked in
+// advance.
 bool IsReadWhole(absl::string_view name) {
   return name == "CURRENT" || name == "IDENTITY";
 }

@@ -1,4 +1,4 @@
-// The names that RocksDB gives to its files; internal to db/.
+// The names of RocksDB's files; internal to db/.
 #ifndef CKPTDB_DB_QUIRKS_FILE_NAMES_H_
 #define CKPTDB_DB_QUIRKS_FILE_NAMES_H_
 
@@ -10,7 +10,7 @@
 
 namespace ckptdb::internal {
 
-// The last component of a path.
+// Returns the last component of a path.
 absl::string_view FileName(absl::string_view path);
 
 // Returns whether the path is that of an SST file.
@@ -19,24 +19,24 @@ bool IsTable(absl::string_view path);
 // Returns whether the path is that of a write-ahead log.
 bool IsLog(absl::string_view path);
 
-// Returns the number of "MANIFEST-000012", and nothing for other names.
+// Returns the number in "MANIFEST-000012", and nothing for other names.
 std::optional<uint64_t> ManifestNumber(absl::string_view name);
 
-// RocksDB looks for "12.ldb", as LevelDB named its tables, when "12.sst" is
-// missing. Returns the name of the SST file for such a path, and nothing for
-// other paths.
+// If "12.sst" is missing, RocksDB looks for "12.ldb", LevelDB's name for a
+// table. Returns the SST file's name for such a path, and nothing for other
+// paths.
 std::optional<std::string> TableOfLevelDbName(absl::string_view path);
 
-// Returns whether RocksDB reads a file of this name as a whole into memory,
-// however large it is.
+// Returns whether RocksDB reads a file of this name whole into memory,
+// regardless of its size.
 bool IsReadWhole(absl::string_view name);
 
-// Returns whether RocksDB makes files of this name in the folder of a database.
+// Returns whether RocksDB creates files of this name in a database's folder.
 bool IsDatabaseFile(absl::string_view name);
 
-// Returns whether the name is that of an OPTIONS file which was not finished,
-// such as "OPTIONS-000012.dbtmp". RocksDB removes the other temporary files
-// that a process left when it died, but not these.
+// Returns whether this names an unfinished OPTIONS file, such as
+// "OPTIONS-000012.dbtmp". RocksDB removes the other temporary files of a
+// process that died, but not these.
 bool IsUnfinishedOptions(absl::string_view name);
 
 }  // namespace ckptdb::internal

@@ -1,5 +1,5 @@
-// Tells which errors of RocksDB's background work are those of compactions that
-// were given up; internal to db/.
+// Identifies errors of compactions that were given up among the errors of
+// RocksDB's background work; internal to db/.
 #ifndef CKPTDB_DB_QUIRKS_GIVEN_UP_COMPACTIONS_H_
 #define CKPTDB_DB_QUIRKS_GIVEN_UP_COMPACTIONS_H_
 
@@ -10,14 +10,13 @@
 
 namespace ckptdb::internal {
 
-// RocksDB tells a listener of the outcome of a compaction first, with what the
-// compaction was about, and of its error next, without that. Both calls are on
-// the thread of the compaction, by which this finds one from the other.
-// Thread-safe.
+// RocksDB first reports a compaction's outcome to a listener, with the
+// compaction's details, and then its error, without them. Both calls are on the
+// compaction's thread, which connects them here. Thread-safe.
 class GivenUpCompactions {
  public:
   // A compaction on the calling thread has ended. `given_up`: with an error
-  // that leaves the database as it was before.
+  // that leaves the database unchanged.
   void Completed(bool given_up) {
     const MutexLock lock(&mutex_);
     if (given_up) {
@@ -27,8 +26,8 @@ class GivenUpCompactions {
     }
   }
 
-  // Returns whether the error of a compaction that the calling thread reports
-  // is of one that was given up. True once for each.
+  // Returns whether the compaction error that the calling thread reports
+  // belongs to one that was given up. True once for each.
   bool TakeError() {
     const MutexLock lock(&mutex_);
     return threads_.erase(std::this_thread::get_id()) != 0;

@@ -27,12 +27,12 @@ class KeptReads {
     if (kept.size() < bytes.size()) kept = bytes.ToString();
   }
 
-  // Returns false when they are not all there.
+  // Returns false unless all bytes were kept.
   bool Find(uint64_t offset, size_t n, rocksdb::Slice* result,
             char* scratch) const {
     const MutexLock lock(&mutex_);
-    // The search begins at the last read that begins at the offset or before
-    // it. An earlier one may be longer, so all of them are looked at.
+    // Starts at the last read that begins at or before the offset. An earlier
+    // one may be longer, so all of them are searched.
     for (auto it = reads_.upper_bound(offset); it != reads_.begin();) {
       --it;
       const std::string& kept = it->second;
@@ -67,7 +67,7 @@ class KeepingFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     if (status.ok()) reads_->Keep(offset, *result);
     return status;
   }
-  // One by one, so that each goes through the kept reads.
+  // One by one, so that each uses the kept reads.
   IOStatus MultiRead(rocksdb::FSReadRequest* requests, size_t count,
                      const IOOptions& options, IODebugContext* debug) override {
     for (size_t i = 0; i < count; ++i) {
@@ -77,9 +77,9 @@ class KeepingFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     }
     return IOStatus::OK();
   }
-  // RocksDB asks for the last 512 KiB of a file that it opens, and would read
-  // them itself. Properties and index take less of a file that is not of the
-  // largest; what there is more of an index is read when it is asked for.
+  // RocksDB prefetches the last 512 KiB of a file that it opens, and would read
+  // them itself. Properties and index take less except in the largest files;
+  // the rest of their index is read on demand.
   IOStatus Prefetch(uint64_t offset, size_t n, const IOOptions& options,
                     IODebugContext* debug) override {
     constexpr size_t kTailBytes = size_t{64} << 10;
@@ -117,8 +117,8 @@ class KeepingFileSystem : public rocksdb::FileSystemWrapper {
   const std::shared_ptr<KeptReads> reads_;
 };
 
-// Opens the table and reads its first and its last entry, which is what an
-// ingestion looks for. All that is read on the way is kept by `files`.
+// Opens the table and reads its first and its last entry, like an ingestion.
+// `files` keeps everything that is read.
 rocksdb::Status ReadEnds(const std::shared_ptr<rocksdb::FileSystem>& files,
                          const std::string& path, rocksdb::Options table) {
   const auto env = rocksdb::NewCompositeEnv(files);
@@ -143,9 +143,8 @@ IOStatus OpenIngestFile(const std::shared_ptr<rocksdb::FileSystem>& files,
                         const rocksdb::FileOptions& options,
                         std::unique_ptr<FSRandomAccessFile>* result,
                         IODebugContext* debug) {
-  // The file that is returned shares these reads, so the ingestion finds in
-  // memory what was just read, and none of its reads can fail (line 21 of
-  // docs/rocksdb.md).
+  // The returned file shares these reads, so the ingestion finds the data in
+  // memory, and none of its reads can fail (line 21 of docs/rocksdb.md).
   const auto reads = std::make_shared<KeptReads>();
   const auto keeping = std::make_shared<KeepingFileSystem>(files, reads);
   rocksdb::Status status = ReadEnds(keeping, path, table);

@@ -9,7 +9,7 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
-// Passes on all calls, and tells the watch what was appended and synced.
+// Passes on all calls, and reports appends and syncs to the watch.
 class WatchedFile : public rocksdb::FSWritableFileOwnerWrapper {
  public:
   WatchedFile(std::unique_ptr<rocksdb::FSWritableFile> file, uint64_t number,
@@ -53,8 +53,8 @@ class WatchedFile : public rocksdb::FSWritableFileOwnerWrapper {
     if (status.ok()) watch_->Sync(number_);
     return Watch(std::move(status));
   }
-  // A failed append or sync may have reached the disk or not. From then on no
-  // file may be removed that either outcome needs.
+  // A failed append or sync may or may not have reached the disk. From then on
+  // no file may be removed that either outcome needs.
   IOStatus Watch(IOStatus status) {
     if (!status.ok()) watch_->Fail();
     return status;
@@ -77,8 +77,7 @@ void ManifestWatch::Start(uint64_t number) {
 
 void ManifestWatch::Append(uint64_t number, absl::string_view bytes) {
   const MutexLock lock(&mutex_);
-  // What belongs to a MANIFEST that was replaced is not of the one that is
-  // watched.
+  // Data of a replaced MANIFEST does not belong to the watched one.
   if (number != written_.number) return;
   XXH3_64bits_update(hash_.get(), bytes.data(), bytes.size());
   written_.bytes += bytes.size();
@@ -87,9 +86,9 @@ void ManifestWatch::Append(uint64_t number, absl::string_view bytes) {
 void ManifestWatch::Sync(uint64_t number) {
   const MutexLock lock(&mutex_);
   if (number != written_.number) return;
-  // The first sync of a MANIFEST comes before CURRENT names it durably, and the
-  // second one after that (line 37 of docs/rocksdb.md). So a state is handed
-  // out from the second sync on.
+  // The first sync of a MANIFEST precedes the moment at which CURRENT durably
+  // names it, and the second one follows it (line 37 of docs/rocksdb.md). So a
+  // state is returned from the second sync on.
   const bool again = number == first_synced_.number;
   ManifestState& state = again ? synced_ : first_synced_;
   state = written_;

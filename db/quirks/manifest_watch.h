@@ -1,10 +1,9 @@
-// The MANIFEST, followed as RocksDB writes it; internal to db/.
+// Follows the MANIFEST as RocksDB writes it; internal to db/.
 //
-// A MANIFEST only grows, and a shorter one is as valid as the whole one, only
-// older: RocksDB takes a record that is cut off, or whose length is damaged,
-// for the end. So its length and hash are noted beside the database, where an
-// opening looks (db/rocks/manifest_note.h): steps would be missing in silence
-// otherwise.
+// A MANIFEST only grows, and a truncated one is a valid older one: RocksDB
+// takes a record that is cut off, or whose length is damaged, for the end. So
+// its length and hash are recorded beside the database and checked by each open
+// (db/rocks/manifest_note.h): steps would silently disappear otherwise.
 #ifndef CKPTDB_DB_QUIRKS_MANIFEST_WATCH_H_
 #define CKPTDB_DB_QUIRKS_MANIFEST_WATCH_H_
 
@@ -21,9 +20,9 @@ namespace ckptdb::internal {
 
 // The beginning of a MANIFEST.
 struct ManifestState {
-  uint64_t number = 0;  // that in its name, or 0 for no MANIFEST
+  uint64_t number = 0;  // from its name; 0 for no MANIFEST
   uint64_t bytes = 0;
-  uint64_t hash = 0;  // the XXH3-64 of these bytes
+  uint64_t hash = 0;  // XXH3-64 of these bytes
 };
 
 // Follows the MANIFEST as it is written. Thread-safe.
@@ -31,19 +30,19 @@ class ManifestWatch {
  public:
   ManifestWatch();
 
-  // Begins a new file. Calls about older files have no effect from then on.
+  // Begins a new file. Calls about older files then have no effect.
   void Start(uint64_t number);
   void Append(uint64_t number, absl::string_view bytes);
   void Sync(uint64_t number);
-  // Says that CURRENT durably names the newest file.
+  // Reports that CURRENT durably names the newest file.
   void Named();
-  // Notes that a write or a sync of a MANIFEST failed.
+  // Reports that a write or a sync of a MANIFEST failed.
   void Fail();
 
-  // Returns whether writing any of them failed.
+  // Returns whether any write has failed.
   bool failed() const;
   // Returns the state as of the last sync of a file that CURRENT names. A file
-  // is synced once before that, and again only after it.
+  // is synced once before CURRENT names it, and again only afterwards.
   ManifestState Synced() const;
 
  private:
@@ -60,8 +59,8 @@ class ManifestWatch {
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Returns `file`, the MANIFEST of this number, with `watch` told of all that is
-// written to it.
+// Wraps `file`, the MANIFEST of this number, so that `watch` follows all writes
+// to it.
 std::unique_ptr<rocksdb::FSWritableFile> WatchManifest(
     std::unique_ptr<rocksdb::FSWritableFile> file, uint64_t number,
     std::shared_ptr<ManifestWatch> watch);

@@ -15,22 +15,22 @@ using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 using rocksdb::Slice;
 
-// RocksDB has no way to pass a window to the file it reads from, so the thread
-// has it.
+// RocksDB cannot pass a window to the file that it reads from, so this is
+// thread-local.
 thread_local ReadWindow* window_in_use = nullptr;
 
-// The pages that blocks are in which windows lent, by block.
+// The pages of lent blocks, by block.
 class LentBlocks {
  public:
-  // Returns false when it is lent already.
+  // Returns false if the block is already lent.
   bool Lend(const void* block, const std::shared_ptr<HugePage>& page) {
     const MutexLock lock(&mutex_);
-    // The page lives as long as any block of it is lent, also when the window
+    // The page lives as long as any block of it is lent, even after the window
     // has moved on.
     return pages_.try_emplace(block, page).second;
   }
   bool Return(const void* block) {
-    std::shared_ptr<HugePage> page;  // is given back after the lock
+    std::shared_ptr<HugePage> page;  // freed after the lock is released
     const MutexLock lock(&mutex_);
     const auto found = pages_.find(block);
     if (found == pages_.end()) return false;
@@ -45,8 +45,7 @@ class LentBlocks {
       ABSL_GUARDED_BY(mutex_);
 };
 
-// They are never destroyed: blocks may come back from other objects that are
-// not.
+// Never destroyed, because other immortal objects may return blocks.
 LentBlocks& Lent() {
   static LentBlocks* const kLent = new LentBlocks();
   return *kLent;
@@ -68,7 +67,7 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     }
     const char* found = window->Find(this, offset, bytes);
     if (found != scratch && window->Has(scratch)) {
-      // The memory was lent for another block, and is about to be written to.
+      // The memory was lent for another block, and is about to be overwritten.
       window->Forget();
       found = nullptr;
     }
@@ -80,15 +79,15 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
       found = window->Move(this, offset, bytes,
                            target()->GetRequiredBufferAlignment(), read);
     }
-    // This is the end of the file, or something is wrong with it.
+    // This is the end of the file, or an error.
     if (found == nullptr) {
       return target()->Read(offset, bytes, options, result, scratch, debug);
     }
-    // RocksDB may hold on to a block when the window moves, so it has to be in
-    // memory that was lent or is its own.
+    // RocksDB may keep a block when the window moves, so the block must be in
+    // lent memory or in RocksDB's.
     if (found != scratch) std::memcpy(scratch, found, bytes);
-    // RocksDB changes the first byte before it reads, so that memory which
-    // nothing is read into does not pass for a block that was read before.
+    // RocksDB changes the first byte before it reads, so that memory that a
+    // read leaves untouched does not pass for an earlier block.
     if (found == scratch) scratch[0] = window->first_byte_lent();
     window->HandedOn(offset, bytes);
     *result = Slice(scratch, bytes);
@@ -96,10 +95,10 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
   }
 
  private:
-  // Returns null where the file cannot be read directly.
+  // Returns null if the file cannot be read directly.
   rocksdb::FSRandomAccessFile* Direct() const {
     const MutexLock lock(&mutex_);
-    // Asking once more would give the same answer.
+    // A second attempt would have the same result.
     const DirectOpener open = std::exchange(open_direct_, nullptr);
     if (open) direct_ = open();
     return direct_.get();
@@ -113,8 +112,8 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     if (direct != nullptr) {
       status = direct->Read(offset, bytes, options, &read, out, debug);
     }
-    // The buffered file is tried next: where it fails as well, its error is the
-    // one that counts.
+    // Tries the buffered file next; if that fails as well, its error is
+    // returned.
     if (!status.ok()) {
       status = target()->Read(offset, bytes, options, &read, out, debug);
     }
@@ -139,13 +138,13 @@ ReadWindow* ReadWindow::InUse() { return window_in_use; }
 
 const char* ReadWindow::Find(const void* file, uint64_t offset,
                              size_t bytes) const {
-  // These comparisons cannot overflow, whatever offset a damaged index has.
+  // These comparisons cannot overflow for any offset from a damaged index.
   const bool inside = file == file_ && offset >= begin_ &&
                       offset - begin_ <= bytes_ &&
                       bytes <= bytes_ - (offset - begin_);
   if (!inside) return nullptr;
   const char* const found = memory() + (offset - begin_);
-  // RocksDB may have changed what it was lent before.
+  // RocksDB may have changed memory that was lent before.
   return offset >= lent_end_ || found == lent_ ? found : nullptr;
 }
 
@@ -160,9 +159,9 @@ bool ReadWindow::Has(const char* memory) const {
          before(memory, page + page_->bytes());
 }
 
-// Lends only what the next read is expected to ask for: a block as large as the
-// one before, right after it. A wrong guess costs a copy, as WindowedFile
-// compares the place.
+// Lends only what the next read is expected to request: a block of the previous
+// one's size, right after it. A wrong guess costs a copy, because WindowedFile
+// compares the address.
 char* ReadWindow::LendNext(size_t bytes) {
   if (bytes != piece_ || page_->data() == nullptr) return nullptr;
   if (next_ < begin_ || next_ + bytes > pieces_end_) return nullptr;
@@ -174,7 +173,7 @@ char* ReadWindow::LendNext(size_t bytes) {
   return block;
 }
 
-// The page is replaced and not emptied, as blocks of it may be lent.
+// The page is replaced rather than reused, because blocks of it may be lent.
 void ReadWindow::Forget() {
   file_ = nullptr;
   piece_ = 0;
@@ -191,10 +190,10 @@ void ReadWindow::HandedOn(uint64_t offset, size_t bytes) {
 
 bool ReturnBlock(void* memory) { return Lent().Return(memory); }
 
-// A window that is far smaller than a part of a huge page is not worth one.
+// A window far smaller than a part of a huge page does not get one.
 char* ReadWindow::Memory(size_t bytes) {
   constexpr size_t kSmall = size_t{32} << 10;
-  // The page is used again only if nothing of it was ever lent.
+  // The page is reused only if no part of it was ever lent.
   if (bytes <= page_->bytes() && lent_end_ == 0) return page_->data();
   Forget();
   if (bytes > kSmall) {
@@ -215,8 +214,8 @@ const char* ReadWindow::Move(const void* file, uint64_t offset, size_t bytes,
   if (ahead_bytes_ == 0 || piece + loss > kHugePageBytes) return nullptr;
   const uint64_t room =
       std::max<uint64_t>((std::max(ahead_bytes_, loss) - loss) / piece, 1);
-  // A pass reads as many blocks as fit, and no more than it has left; a block
-  // that is not part of a pass is read alone.
+  // A scan reads as many blocks as fit and remain; a block outside of a scan is
+  // read alone.
   const auto pieces = ahead_ ? static_cast<size_t>(std::clamp<uint64_t>(
                                    (left_bytes_ + piece - 1) / piece, 1, room))
                              : 1;

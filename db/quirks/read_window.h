@@ -1,10 +1,9 @@
-// Reads ahead for one pass over a table at a time; internal to db/.
+// Reads ahead for one scan of a table at a time; internal to db/.
 //
-// RocksDB can read ahead by itself, but copies what it has read once more for
-// each block, and reads into memory that is not fit for direct I/O: see
-// db/base/huge_page.h. A window takes the place of that. It holds some of a
-// file. RocksDB asks for the memory of a block just before it reads the block,
-// so it is lent the very bytes of the window that the block will be found in,
+// RocksDB's readahead copies each block once more, and reads into memory that
+// is unfit for direct I/O: see db/base/huge_page.h. A window replaces it. It
+// holds a part of a file. RocksDB requests the memory of a block just before it
+// reads the block, so the window lends it the very bytes that hold the block,
 // and nothing is copied. db/rocks/ahead_iterator.h has a window.
 #ifndef CKPTDB_DB_QUIRKS_READ_WINDOW_H_
 #define CKPTDB_DB_QUIRKS_READ_WINDOW_H_
@@ -27,7 +26,7 @@ namespace ckptdb::internal {
 class ReadWindow {
  public:
   // Reads at most `ahead_bytes` at a time, and at most kHugePageBytes. In a
-  // pass of about `pass_bytes` no more than that is read ahead in all.
+  // scan of about `pass_bytes`, reads no more than that ahead in total.
   ReadWindow(uint64_t ahead_bytes, uint64_t pass_bytes)
       : ahead_bytes_(static_cast<size_t>(
             std::min<uint64_t>(ahead_bytes, kHugePageBytes))),
@@ -36,10 +35,10 @@ class ReadWindow {
   ReadWindow(const ReadWindow&) = delete;
   ReadWindow& operator=(const ReadWindow&) = delete;
 
-  // The window of reads that this thread makes while a Use lives.
+  // Sets the window for this thread's reads while the Use exists.
   class Use {
    public:
-    // If `ahead` is false it holds what is asked for and no more.
+    // If `ahead` is false, the window reads only the requested bytes.
     Use(ReadWindow* window, bool ahead);
     ~Use();
     Use(const Use&) = delete;
@@ -50,36 +49,36 @@ class ReadWindow {
   };
   static ReadWindow* InUse();
 
-  // Returns where `bytes` bytes at `offset` of the file lie in the window; null
-  // when they are not all in it, or were lent and read before.
+  // Returns the address of `bytes` bytes at `offset` of the file; null if they
+  // are not all in the window, or were already lent and read.
   const char* Find(const void* file, uint64_t offset, size_t bytes) const;
 
-  // Moves to `offset`, with as many pieces of `bytes` as may be read ahead, at
-  // least one. `read` reads so many bytes at an aligned offset, and returns how
-  // many there were. Returns as Find; null for a window of 0 bytes, for more
-  // than a huge page, and when there is no memory.
+  // Moves to `offset`, and reads at least one piece of `bytes`, and as many as
+  // may be read ahead. `read` reads this many bytes at an aligned offset, and
+  // returns the number read. Returns like Find; null for a window of 0 bytes,
+  // for more than a huge page, and if there is no memory.
   using ReadAligned =
       std::function<size_t(uint64_t offset, size_t bytes, char* out)>;
   const char* Move(const void* file, uint64_t offset, size_t bytes,
                    size_t alignment, const ReadAligned& read);
 
-  // The bytes that Find or Move gave have been handed on. When they were the
-  // last ones, their memory goes back: many windows, as a merge of many runs
-  // has, take little more than what is read at the time.
+  // Reports that the bytes from Find or Move were passed on. If they were the
+  // last ones, frees their memory: many windows, as in a merge of many runs,
+  // then take little more than the data being read.
   void HandedOn(uint64_t offset, size_t bytes);
 
-  // Returns where a block of so many bytes will be found if it is the next one,
-  // as memory that stays until ReturnBlock; null when that is not in the
-  // window, or is lent already.
+  // Returns the address at which a block of this size will be found if it is
+  // the next one, as memory that stays until ReturnBlock; null if that is not
+  // in the window, or already lent.
   char* LendNext(size_t bytes);
-  // The first byte of the last block that was lent, as it was then.
+  // The first byte of the last lent block, as of that time.
   char first_byte_lent() const { return first_byte_lent_; }
-  // Returns whether the memory is part of the window's, lent or not.
+  // Returns whether the memory belongs to the window, lent or not.
   bool Has(const char* memory) const;
-  // Starts anew with the next Move; what is lent stays.
+  // Empties the window until the next Move; lent blocks stay.
   void Forget();
 
-  // A window that does not read ahead is never moved.
+  // A window that does not read ahead never moves.
   bool reads_ahead() const { return ahead_bytes_ > 0; }
 
  private:
@@ -90,7 +89,7 @@ class ReadWindow {
   bool ahead_ = true;
   uint64_t left_bytes_;
   std::shared_ptr<HugePage> page_;  // never null; shared with what is lent
-  // The memory of windows that are not worth a part of a huge page.
+  // The memory of windows too small for a part of a huge page.
   AlignedMemory small_;
   size_t small_bytes_ = 0;
   const void* file_ = nullptr;
@@ -104,15 +103,15 @@ class ReadWindow {
   uint64_t next_ = 0;  // where the piece after the last handed on begins
 };
 
-// Gives back what LendNext lent, and returns false for other memory. It may be
-// called from any thread.
+// Returns what LendNext lent, or returns false for other memory. May be called
+// from any thread.
 bool ReturnBlock(void* memory);
 
-// A table file whose reads go through the window in use, if there is one.
+// Wraps a table file, whose reads go through the window in use, if any.
 // `direct` opens it for direct reads, and may be null; it is called once,
-// before the first such read, and should bound how many files stay open so.
-// What cannot be read directly is read from `buffered`, whose error is the one
-// that counts.
+// before the first such read, and should limit how many files stay open for
+// them. Data that cannot be read directly is read from `buffered`, whose error
+// is returned.
 using DirectOpener =
     std::function<std::unique_ptr<rocksdb::FSRandomAccessFile>()>;
 std::unique_ptr<rocksdb::FSRandomAccessFile> NewWindowedFile(

@@ -10,12 +10,12 @@
 namespace ckptdb::internal {
 namespace {
 
-constexpr char kDoing[] = "starting the threads of the database";
+constexpr char kDoing[] = "starting the database's threads";
 
-// Starts so many threads, and ends them again.
+// Starts `count` threads, and ends them again.
 absl::Status TryThreads(int count) {
   std::vector<std::future<void>> tried;
-  std::promise<void> all_started;  // or no more were to be had
+  std::promise<void> all_started;  // or no more could be started
   const std::shared_future<void> end = all_started.get_future().share();
   absl::Status status = CallGuarded(kDoing, [&] {
     for (int i = 0; i < count; ++i) {
@@ -30,10 +30,10 @@ absl::Status TryThreads(int count) {
 
 absl::Status StartRocksDbThreads(const rocksdb::DBOptions& options) {
   return CallGuarded(kDoing, [&] {
-    // RocksDB throws where it cannot start a thread, and leaves the folder
-    // locked (line 34 of docs/rocksdb.md). Those of its pools are started here
-    // and stay. Those that open tables are tried out, as each opening starts
-    // its own.
+    // RocksDB throws if it cannot start a thread, and leaves the folder locked
+    // (line 34 of docs/rocksdb.md). The threads of its pools are started here
+    // and stay. Those that open tables are only tried, because each open starts
+    // new ones.
     rocksdb::Env* const env = rocksdb::Env::Default();
     env->IncBackgroundThreadsIfNeeded(options.max_background_flushes,
                                       rocksdb::Env::HIGH);

@@ -1,4 +1,4 @@
-// RocksDB's threads, started before a database is opened; internal to db/.
+// Starts RocksDB's threads before a database is opened; internal to db/.
 #ifndef CKPTDB_DB_QUIRKS_START_THREADS_H_
 #define CKPTDB_DB_QUIRKS_START_THREADS_H_
 
@@ -8,11 +8,10 @@
 
 namespace ckptdb::internal {
 
-// RocksDB throws where it cannot start a thread, and leaves what it had begun:
-// a folder that is locked until the process ends. This starts the threads that
-// stay before a database is opened with `options`, and tries as many more as
-// the opening starts for a while. Returns an error when the machine does not
-// give them.
+// If RocksDB cannot start a thread, it throws and leaves its folder locked
+// until the process ends. This starts the threads that stay before a database
+// is opened with `options`, and briefly as many as the open starts temporarily.
+// Returns an error if the system cannot create them.
 absl::Status StartRocksDbThreads(const rocksdb::DBOptions& options);
 
 }  // namespace ckptdb::internal

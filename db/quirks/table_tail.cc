@@ -18,16 +18,16 @@ namespace {
 
 using rocksdb::IOStatus;
 
-// A block-based table of kTableFormatVersion and kTableChecksum ends with its
+// A block-based table of kTableFormatVersion and kTableChecksum ends with a
 // footer: checksum type, handles of the metaindex and of the index, zeros up to
-// 41 bytes, version:4, magic:8. Each block is followed by the type of its
-// compression and the low half of the XXH64 of both.
+// 41 bytes, version:4, magic:8. Each block is followed by its compression type
+// and the low half of the XXH64 of both.
 constexpr uint64_t kFooterBytes = 53;
 constexpr uint64_t kTrailerBytes = 5;
 constexpr absl::string_view kFooterEnd(
     "\x05\0\0\0\xf7\xcf\xf4\x85\xb7\x41\xe2\x88", 12);
 static_assert(kFooterEnd.front() == kTableFormatVersion);
-// A larger size is taken for damage of its handle, and the block is left to
+// A larger size means that the handle is damaged, and the block is left to
 // RocksDB.
 constexpr uint64_t kMostBytes = uint64_t{1} << 20;
 constexpr absl::string_view kProperties = "rocksdb.properties";
@@ -37,8 +37,8 @@ struct Handle {
   uint64_t bytes = 0;
 };
 
-// Reads a number in groups of 7 bits, the lowest first; the top bit of a byte
-// says that more follow. Returns nothing when it does not end.
+// Reads a number in groups of 7 bits, lowest first; the top bit of a byte means
+// that more follow. Returns nothing if it does not end.
 std::optional<uint64_t> TakeVarint(absl::string_view* bytes) {
   constexpr int kBits = 7;
   constexpr int kMostBits = 64;
@@ -59,8 +59,8 @@ std::optional<Handle> TakeHandle(absl::string_view bytes) {
   return Handle{*offset, *size};
 }
 
-// Reads the end of a table. What cannot be read or found here is left to
-// RocksDB, whose error is the better one.
+// Reads the end of a table. Leaves to RocksDB whatever cannot be read or found
+// here, because its error is more specific.
 class Tail {
  public:
   Tail(const rocksdb::FSRandomAccessFile& file, uint64_t file_bytes)
@@ -75,14 +75,14 @@ class Tail {
            absl::EndsWith(*footer_, kFooterEnd);
   }
 
-  // Returns the handle of the properties, where one can be found.
+  // Returns the handle of the properties, if it can be found.
   std::optional<Handle> FindProperties() {
     if (!footer_.has_value()) return std::nullopt;
     const auto metaindex = TakeHandle(absl::string_view(*footer_).substr(1));
     if (!metaindex.has_value()) return std::nullopt;
     const auto block = ReadBlock(*metaindex);
     if (!block.has_value() || !HasChecksum(*block)) return std::nullopt;
-    // Keys of this block are written out, each followed by its value.
+    // Keys of this block are not compressed; each is followed by its value.
     const size_t key = block->find(kProperties.data(), 0, kProperties.size());
     if (key == std::string::npos) return std::nullopt;
     return TakeHandle(
@@ -91,7 +91,7 @@ class Tail {
 
   // Returns the block with its trailer.
   std::optional<std::string> ReadBlock(const Handle& handle) {
-    // In this order no sum can overflow.
+    // This order of comparisons cannot overflow.
     if (handle.bytes > kMostBytes || handle.offset > file_bytes_ ||
         handle.bytes + kTrailerBytes > file_bytes_ - handle.offset) {
       return std::nullopt;
@@ -131,11 +131,11 @@ class SizedTable : public rocksdb::FSRandomAccessFileOwnerWrapper {
         path_(std::move(path)),
         file_bytes_(file_bytes) {}
 
-  // RocksDB does not look at what this returns, so the reads that follow fail.
+  // RocksDB ignores this result, so the subsequent reads fail.
   IOStatus Prefetch(uint64_t offset, size_t bytes,
                     const rocksdb::IOOptions& options,
                     rocksdb::IODebugContext* debug) override {
-    // The first Prefetch is of the end that the MANIFEST knows (line 11 of
+    // The first Prefetch is at the end according to the MANIFEST (line 11 of
     // docs/rocksdb.md).
     if (wanted_bytes_ == 0) wanted_bytes_ = offset + bytes;
     return target()->Prefetch(offset, bytes, options, debug);
@@ -155,7 +155,7 @@ class SizedTable : public rocksdb::FSRandomAccessFileOwnerWrapper {
  private:
   const std::string path_;
   const uint64_t file_bytes_;
-  uint64_t wanted_bytes_ = 0;  // set before other threads have the file
+  uint64_t wanted_bytes_ = 0;  // set before other threads use the file
 };
 
 }  // namespace
@@ -165,11 +165,11 @@ IOStatus CheckTableTail(const std::string& path,
                         uint64_t file_bytes) {
   Tail tail(file, file_bytes);
   if (!tail.HasFooter()) {
-    return IOStatus::Corruption("the file has no footer of an SST file", path);
+    return IOStatus::Corruption("the file has no SST footer", path);
   }
   const std::optional<Handle> properties = tail.FindProperties();
-  // Only the properties are checked here, as RocksDB parses them before it
-  // compares their checksum (line 10 of docs/rocksdb.md).
+  // Only the properties are checked here, because RocksDB parses them before
+  // comparing their checksum (line 10 of docs/rocksdb.md).
   if (!properties.has_value()) return IOStatus::OK();
   const std::optional<std::string> block = tail.ReadBlock(*properties);
   if (!block.has_value() || Tail::HasChecksum(*block)) return IOStatus::OK();
