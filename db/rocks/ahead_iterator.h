@@ -1,4 +1,4 @@
-// An iterator that reads ahead through a window of its own; internal to db/.
+// An iterator with a readahead window; internal to db/.
 //
 //   AheadIterator entries(std::move(rocksdb_iterator), kAhead, pass_bytes);
 //   for (entries.Seek(first); entries.Valid(); entries.Next()) Take(entries);
@@ -15,11 +15,11 @@
 
 namespace ckptdb::internal {
 
-// An entry is valid until the iterator is moved.
+// An entry is valid until the iterator moves.
 class AheadIterator {
  public:
-  // Reads at most `ahead_bytes` at a time, and no further than a pass of about
-  // `pass_bytes` goes.
+  // Reads at most `ahead_bytes` at a time, and no further than a scan of about
+  // `pass_bytes`.
   AheadIterator(std::unique_ptr<rocksdb::Iterator> entries,
                 uint64_t ahead_bytes, uint64_t pass_bytes)
       : window_(ahead_bytes, pass_bytes), entries_(std::move(entries)) {}
@@ -28,7 +28,7 @@ class AheadIterator {
     const ReadWindow::Use use(&window_, /*ahead=*/true);
     entries_->Seek(key);
   }
-  // Goes through blocks backwards, and so reads nothing ahead.
+  // Visits blocks backwards, and so does not read ahead.
   void SeekForPrev(const rocksdb::Slice& key) {
     const ReadWindow::Use use(&window_, /*ahead=*/false);
     entries_->SeekForPrev(key);

@@ -1,4 +1,4 @@
-// A batch of changes whose memory is there before RocksDB adds to it; internal
+// A batch of changes that allocates memory before RocksDB adds to it; internal
 // to db/.
 //
 //   ChangeBatch batch;
@@ -16,12 +16,12 @@
 
 namespace ckptdb::internal {
 
-// RocksDB ends the process by an assertion when a std::bad_alloc leaves a
-// method that adds to a batch (line 39 of docs/rocksdb.md). Here it is thrown
-// before, and the batch stays as it was.
+// RocksDB ends the process with an assertion if a std::bad_alloc leaves a
+// method that adds to a batch (line 39 of docs/rocksdb.md). This class throws
+// it earlier, and leaves the batch unchanged.
 class ChangeBatch {
  public:
-  // `bytes` is an estimate of the keys and values that are added.
+  // `bytes` is an estimate of the total size of the keys and values.
   explicit ChangeBatch(size_t bytes = size_t{4} << 10)
       : room_(bytes), batch_(bytes) {}
 
@@ -47,7 +47,7 @@ class ChangeBatch {
   rocksdb::WriteBatch* rocks() { return &batch_; }
 
  private:
-  // An entry has a tag, a family and two lengths besides.
+  // Each entry also has a tag, a family and two lengths.
   static constexpr size_t kEntryOverhead = 32;
 
   void MakeRoom(size_t bytes) {

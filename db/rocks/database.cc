@@ -25,10 +25,10 @@ bool Database::IsLeftover(absl::string_view name) {
   return IsUnfinishedOptions(name);
 }
 
-// Reads one entry, by an iterator: an exception in DB::Get would leave a
-// reference in the calling thread, whose end would then end the process (line
-// 38 of docs/rocksdb.md). A file that is missing is damage here, as
-// FromRocksRead says; NotFound stands for a missing entry alone.
+// Reads one entry with an iterator: an exception in DB::Get would leave a
+// reference in the calling thread, whose exit would then end the process (line
+// 38 of docs/rocksdb.md). A missing file is damage here, as in FromRocksRead;
+// NotFound only means a missing entry.
 absl::StatusOr<std::string> Database::Get(Family from,
                                           absl::string_view key) const {
   if (broken_) return status();
@@ -76,7 +76,7 @@ std::unique_ptr<rocksdb::Iterator> Database::NewIterator(
                                   : Family::kBulk);
 }
 
-// GetColumnFamilyMetaData would leave a reference in the calling thread, as
+// GetColumnFamilyMetaData would leave a reference in the calling thread, like
 // Get.
 std::vector<rocksdb::LiveFileMetaData> Database::FilesOf(Family of) const {
   std::vector<rocksdb::LiveFileMetaData> files;
@@ -89,8 +89,8 @@ std::vector<rocksdb::LiveFileMetaData> Database::FilesOf(Family of) const {
   return files;
 }
 
-// An estimate from the index of the files. It only decides how far ahead is
-// read, so an error counts as nothing.
+// An estimate from the files' indexes. It only decides the readahead, so an
+// error counts as 0.
 uint64_t Database::ApproximateBytes(Family of, absl::string_view begin,
                                     absl::string_view end) const {
   const rocksdb::Range range(ToSlice(begin), ToSlice(end));
@@ -115,10 +115,10 @@ absl::Status Database::status() const {
   if (first.ok()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "\"", store_,
-      "\" is out of use until opened again, after: ", first.ToString()));
+      "\" is unusable until opened again, because of: ", first.ToString()));
 }
 
-// FencedFileSystem looks as well, before each change of a file.
+// FencedFileSystem checks this, too, before each change of a file.
 absl::Status Database::CheckOwner() {
   CKPTDB_RETURN_IF_ERROR(status());
   // A follower has no lock, and writes nothing.
@@ -128,9 +128,9 @@ absl::Status Database::CheckOwner() {
   return owner;
 }
 
-// After any error of a change the database is not used any more: what of it is
-// on disk is not known, and a second write to a log that failed aborts the
-// process (line 32 of docs/rocksdb.md).
+// After a failed change the database is no longer used: how much of the change
+// is on disk is unknown, and a second write to a failed log aborts the process
+// (line 32 of docs/rocksdb.md).
 template <typename Function>
 absl::Status Database::Change(absl::string_view what, Function&& function) {
   return FailOn(FromRocks(Guarded(std::forward<Function>(function)), what));
@@ -138,7 +138,7 @@ absl::Status Database::Change(absl::string_view what, Function&& function) {
 
 void Database::Break() const {
   broken_ = true;
-  listener_->Fail(StatusOfException("a call of RocksDB"));
+  listener_->Fail(StatusOfException("a RocksDB call"));
 }
 
 absl::Status Database::Write(ChangeBatch* batch, bool sync) {
@@ -146,14 +146,14 @@ absl::Status Database::Write(ChangeBatch* batch, bool sync) {
   rocksdb::WriteOptions options;
   options.sync = sync;
   CKPTDB_RETURN_IF_ERROR(HoldCompactions());
-  // Each entry of the batch takes the next sequence number, and what is before
-  // it in the log is synced with it.
+  // Each entry of the batch takes the next sequence number, and the sync covers
+  // everything before it in the log.
   const uint64_t before = rocks_->GetLatestSequenceNumber();
   CKPTDB_RETURN_IF_ERROR(Change("writing a batch", [&] {
     return rocks_->Write(options, batch->rocks());
   }));
-  // A write of another thread may have come in between. Then this number is too
-  // low, which leaves the WATERMARK true.
+  // Another thread may have written in between. Then this number is too low,
+  // which leaves the WATERMARK valid.
   if (sync) synced_sequence_ = before + batch->count();
   return absl::OkStatus();
 }
@@ -177,13 +177,12 @@ absl::Status Database::Flush(const std::vector<Family>& families) {
 absl::Status Database::Ingest(const std::vector<std::string>& files) {
   CKPTDB_RETURN_IF_ERROR(CheckOwner());
   rocksdb::IngestExternalFileOptions options;
-  // A hard link takes no time and no space. Where the file system has none,
-  // RocksDB copies.
+  // A hard link takes no time and no space. If the file system does not support
+  // it, RocksDB copies.
   options.move_files = true;
   options.failed_move_fall_back_to_copy = true;
-  // Nothing is rewritten, waited for or read again: the files were synced by
-  // their stagers, share no keys with what is in memory, and are checked when
-  // they are read.
+  // Nothing is rewritten, waited for or read again: stagers synced the files,
+  // the files share no keys with the memtables, and reads check them.
   options.write_global_seqno = false;
   options.allow_blocking_flush = false;
   options.verify_checksums_before_ingest = false;
@@ -204,8 +203,8 @@ bool Database::HasLeftovers(const std::string& begin,
 absl::Status Database::DeleteFiles(const KeyRanges& ranges) {
   CKPTDB_RETURN_IF_ERROR(CheckOwner());
   if (ranges.empty()) return absl::OkStatus();
-  // All slices are made before a pointer to one is taken, as the vector moves
-  // while it grows.
+  // All slices are created before a pointer to one is taken, because a growing
+  // vector moves them.
   std::vector<rocksdb::Slice> bounds;
   for (const auto& [begin, end] : ranges) {
     bounds.push_back(ToSlice(begin));
@@ -222,9 +221,9 @@ absl::Status Database::DeleteFiles(const KeyRanges& ranges) {
   });
 }
 
-// Removes what DeleteFiles has left of versions that are garbage as a whole.
-// There is something left only after an earlier failure, so the compaction,
-// which rewrites files, is rare.
+// Removes the entries that DeleteFiles has left of versions that are entirely
+// garbage. Only an earlier failure leaves any, so the compaction, which
+// rewrites files, is rare.
 absl::Status Database::DeleteLeftovers(const KeyRanges& ranges) {
   for (const auto& [begin, end] : ranges) {
     if (!HasLeftovers(begin, end)) continue;
@@ -245,22 +244,21 @@ absl::Status Database::Compact(Family of, absl::string_view begin,
                                absl::string_view end) {
   CKPTDB_RETURN_IF_ERROR(status());
   rocksdb::CompactRangeOptions options;
-  // Entries that were deleted take space until the bottommost level is
-  // rewritten, too.
+  // Deleted entries occupy space until the bottommost level is rewritten, too.
   options.bottommost_level_compaction =
       rocksdb::BottommostLevelCompaction::kForceOptimized;
   const rocksdb::Slice first = ToSlice(begin);
   const rocksdb::Slice last = ToSlice(end);
   const rocksdb::Status status = Guarded(
       [&] { return rocks_->CompactRange(options, family(of), &first, &last); });
-  // Damage of data ends this compaction only: its input stays, and steps that
-  // do not need the file can be saved and read. Damage of records puts the
-  // database out of use.
+  // Damaged data only ends this compaction: its input stays, and steps that do
+  // not need the file can be saved and read. Damaged records make the database
+  // unusable.
   if (HoldsData(family(of)->GetName()) && IsDamage(status)) {
     return FromRocksRead(status, "compacting");
   }
-  // The database is as it was, unless the write of the MANIFEST failed, which
-  // the listener knows.
+  // The database is unchanged, unless writing the MANIFEST failed, which the
+  // listener knows.
   if (status.IsNoSpace()) return FromRocks(status, "compacting");
   return FailOn(FromRocks(status, "compacting"));
 }
@@ -272,8 +270,8 @@ absl::Status Database::SetCompactions(Family of, bool on) {
   });
 }
 
-// RocksDB tries a compaction that was given up again each second, and has
-// writes wait for its success when there are many files.
+// RocksDB retries a compaction that was given up each second, and blocks writes
+// until it succeeds if there are many files.
 absl::Status Database::HoldCompactions() {
   if (!listener_->TakeGivenUp()) return absl::OkStatus();
   compactions_held_ = true;

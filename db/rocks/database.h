@@ -39,56 +39,54 @@ struct OpenDatabase;
 
 // Thread-safe.
 //
-// An exception that leaves RocksDB, std::bad_alloc, leaves a call half done:
-// its queue of writers, its references and its locks stay as they were, and the
-// next call may wait for ever or end the process (line 38 of docs/rocksdb.md).
-// So the database is out of use then, for reading as well, and is never closed:
-// see Abandon.
+// An exception that leaves RocksDB (std::bad_alloc) leaves a call half done:
+// its writer queue, references and locks remain, and the next call may wait
+// forever or end the process (line 38 of docs/rocksdb.md). So the database is
+// then unusable, for reading as well, and is never closed: see Abandon.
 class Database {
  public:
-  // Opens it for reading, as of one moment, beside an owner or without one.
-  // Nothing is written. Returns NotFound if there is no store, and DataLoss
-  // naming what is damaged or missing, except files of bulk, whose damage is
-  // found by reading. Tries again, for seconds, beside an owner that writes all
-  // the time and on a file system that shows old files; then returns
-  // Unavailable with the number of tries.
+  // Opens it for reading, as of one moment, with or without an owner. Writes
+  // nothing. Returns NotFound if there is no store, and DataLoss naming the
+  // damaged or missing part, except files of bulk, whose damage is found by
+  // reading. Retries for seconds if the owner writes constantly or the file
+  // system shows stale files; then returns Unavailable with the number of
+  // tries.
   static absl::StatusOr<std::unique_ptr<Database>> OpenFollower(
       absl::string_view store, const internal::Environment& environment,
       bool direct_reads);
 
-  // Opens it for writing, and makes the database when there is none. Opening
+  // Opens it for writing, and creates the database if there is none. Opening
   // begins another MANIFEST, and removes the files that it does not name. So an
-  // existing one is opened as a follower before, which tells whether it can be
-  // used, and around which tables, `corrupt`. It writes while `lock` is held.
+  // existing database is first opened as a follower, to check whether it is
+  // usable and which tables, `corrupt`, must be left out. It writes while
+  // `lock` is held.
   //
-  // Both return ResourceExhausted where the process may open too few files.
+  // Both return ResourceExhausted if the process may open too few files.
   static absl::StatusOr<std::unique_ptr<Database>> OpenOwner(
       absl::string_view store, const internal::Environment& environment,
       const FileModes& modes, bool direct_reads, const CorruptTables& corrupt,
       const std::shared_ptr<const OwnerLock>& lock,
       const std::shared_ptr<Logger>& logger = nullptr);
 
-  // Returns whether RocksDB makes files of this name in the folder of a
-  // database.
+  // Returns whether RocksDB creates files of this name in a database's folder.
   static bool HasFileName(absl::string_view name);
-  // Returns whether the name is of a file that RocksDB left unfinished when the
-  // process died, and that it never removes by itself.
+  // Returns whether this names an unfinished file of a process that died, which
+  // RocksDB never removes.
   static bool IsLeftover(absl::string_view name);
 
-  // Closes it, without a word of what fails. Once the process is exiting a
-  // database that was not closed stays as it is: RocksDB could not close it any
-  // more.
+  // Closes it and ignores errors. If the process is exiting, a database that is
+  // still open stays open, because RocksDB can no longer close it.
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  // Waits for background work, and closes all files. Nothing but Close and the
-  // destructor may follow.
+  // Waits for background work, and closes all files. Only Close and the
+  // destructor may be called afterwards.
   absl::Status Close();
 
   rocksdb::DB* rocks() const { return rocks_.get(); }
-  // Calls RocksDB by `function`. What it throws puts the database out of use,
-  // and is thrown on.
+  // Calls `function`, which calls RocksDB. An exception makes the database
+  // unusable, and is rethrown.
   template <typename Function>
   auto Guarded(Function&& function) const {
     try {
@@ -106,10 +104,10 @@ class Database {
                                                         : Family::kBulk);
   }
   const std::shared_ptr<GuardedFileSystem>& files() const { return files_; }
-  // The tables that it was opened around.
+  // The tables that were left out when it was opened.
   const CorruptTables& corrupt_tables() const { return corrupt_tables_; }
 
-  // Returns NotFound if there is no such entry.
+  // Returns NotFound if the entry does not exist.
   absl::StatusOr<std::string> Get(Family family, absl::string_view key) const;
 
   // Calls `visit` for every entry of a family whose key starts with `prefix`,
@@ -119,14 +117,14 @@ class Database {
       const std::function<absl::Status(absl::string_view key,
                                        absl::string_view value)>& visit) const;
 
-  // Returns an iterator, of which only status() may be used if the database is
-  // out of use after an exception.
+  // Returns an iterator. If an exception has made the database unusable, only
+  // its status() may be called.
   std::unique_ptr<rocksdb::Iterator> NewIterator(
       const rocksdb::ReadOptions& options, Family family) const;
   std::unique_ptr<rocksdb::Iterator> NewIterator(
       const rocksdb::ReadOptions& options, Item::Placement placement) const;
 
-  // Returns the files of a family, which are known without reading any.
+  // Returns the files of a family, without reading any.
   std::vector<rocksdb::LiveFileMetaData> FilesOf(Family family) const;
 
   // Returns the bytes on disk of the entries in [begin, end), to within a
@@ -134,47 +132,47 @@ class Database {
   uint64_t ApproximateBytes(Family family, absl::string_view begin,
                             absl::string_view end) const;
 
-  // The following methods change the database of an owner. After one change has
+  // The following methods change an owner's database. After one change has
   // failed, all fail: see status().
   absl::Status Write(ChangeBatch* batch, bool sync);
-  // Makes all that was written so far durable.
+  // Makes everything written so far durable.
   absl::Status SyncLog();
   absl::Status Flush(const std::vector<Family>& families);
   absl::Status Ingest(const std::vector<std::string>& files);
-  // Frees the files of bulk that lie wholly within [begin, end) of each range.
+  // Frees the files of bulk that lie entirely within [begin, end) of each
+  // range.
   absl::Status DeleteFiles(const KeyRanges& ranges);
-  // Deletes and compacts away the entries that are left in each range of bulk.
-  // Only a failure leaves any, as a version shares no file with another.
+  // Deletes and compacts away the remaining entries in each range of bulk. Only
+  // a failure leaves any, because no two versions share a file.
   absl::Status DeleteLeftovers(const KeyRanges& ranges);
-  // Rewrites a range of a family without what was deleted in it. Returns
-  // DataLoss if a file of data is damaged: all is then as it was, and that
-  // family is not compacted until the database is opened again.
+  // Rewrites a range of a family without its deleted entries. If a data file is
+  // damaged, returns DataLoss, leaves the database unchanged, and does not
+  // compact that family until the database is opened again.
   absl::Status Compact(Family family, absl::string_view begin,
                        absl::string_view end);
   // Compactions of records and of small saves stop when one finds the disk
-  // full, which it fills itself while it runs. This lets them begin again when
-  // there is room.
+  // full, which it fills itself while it runs. This resumes them once there is
+  // room.
   absl::Status ResumeCompactions();
-  // Returns the bytes of all tables of a family.
+  // Returns the total size of a family's tables.
   uint64_t TableBytes(Family family) const;
 
   // Returns whether nothing was written since a follower was opened.
   absl::StatusOr<bool> IsCurrent() const;
 
-  // Returns OK, or the I/O error after which the database was not used any
-  // more.
+  // Returns OK, or the I/O error that made the database unusable.
   absl::Status failure() const;
-  // Puts the database out of use when `status` is an error, and returns it.
+  // If `status` is an error, makes the database unusable. Returns `status`.
   absl::Status FailOn(absl::Status status);
-  // Returns OK, or FailedPrecondition naming the I/O error after which the
-  // database was not used any more.
+  // Returns OK, or FailedPrecondition naming the I/O error that made the
+  // database unusable.
   absl::Status status() const;
 
-  // Notes the number of the last synced write and the state of the MANIFEST in
-  // a file beside the database. The owner does so after every acknowledged
-  // change: a MANIFEST that lost its end is a valid older one, and the note
-  // tells it from the whole one. An older note is still true, so the file is
-  // not synced, and it is no error when it cannot be written.
+  // Records the number of the last synced write and the state of the MANIFEST
+  // in a file beside the database. The owner calls this after every
+  // acknowledged change: a MANIFEST that lost its end is a valid older one, and
+  // the note distinguishes it from the complete one. An older note remains
+  // valid, so the file is not synced, and failing to write it is not an error.
   void NoteWatermark();
 
  private:
@@ -183,9 +181,9 @@ class Database {
   absl::Status Open(const std::string& path, const CorruptTables& corrupt,
                     std::optional<uint64_t> max_manifest_bytes);
   absl::StatusOr<ManifestNote> ReadWatermark() const;
-  // Sets `changed` when the owner has added to the MANIFEST meanwhile. What a
-  // MANIFEST names may be removed by the time that it is looked for, so neither
-  // the database nor an error means anything then.
+  // Sets `changed` if the owner has added to the MANIFEST meanwhile. A file
+  // that a MANIFEST names may be removed before it is opened, so then neither
+  // the database nor an error is meaningful.
   static absl::StatusOr<std::unique_ptr<Database>> TryFollower(
       absl::string_view store, const internal::Environment& environment,
       bool direct_reads, const CorruptTables& corrupt, bool* changed);
@@ -202,14 +200,15 @@ class Database {
   // Makes a change by `function`, which returns a status of RocksDB.
   template <typename Function>
   absl::Status Change(absl::string_view what, Function&& function);
-  // Puts the database out of use. It is called in a catch block.
+  // Makes the database unusable. Must be called in a catch block.
   void Break() const;
-  // Leaves the database open for ever, without its locks, so that it can be
-  // opened again; nothing of it changes a file from then on.
+  // Leaves the database open forever, but releases its locks, so that it can be
+  // opened again; it changes no file from then on.
   void Abandon();
-  // Keeps it from being destroyed, with all that its threads may use.
+  // Prevents its destruction, and that of everything its threads may use.
   void KeepForever();
-  // Returns FailedPrecondition, from then on, once there is another owner.
+  // Returns FailedPrecondition once there is another owner, and always
+  // afterwards.
   absl::Status CheckOwner();
   absl::Status SetCompactions(Family family, bool on);
   absl::Status HoldCompactions();
@@ -218,13 +217,13 @@ class Database {
   std::string store_;
   OpenFileShare open_files_;
   std::shared_ptr<const OwnerLock> lock_;  // null for a follower
-  FolderState followed_;                   // just before a follower was opened
+  FolderState followed_;                   // before a follower was opened
   std::shared_ptr<GuardedFileSystem> files_;
   CorruptTables corrupt_tables_;
   std::unique_ptr<rocksdb::Env> env_;
   std::shared_ptr<DatabaseListener> listener_;
   std::shared_ptr<rocksdb::Logger> info_log_;  // null for a follower
-  // Where KeepForever puts it, so that this takes no memory.
+  // Allocated in advance, so that KeepForever needs no memory.
   std::unique_ptr<OpenDatabase> kept_;
   std::unique_ptr<rocksdb::DB> rocks_;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_;

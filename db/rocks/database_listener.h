@@ -1,4 +1,4 @@
-// A listener to the background work of RocksDB; internal to db/.
+// Listens to RocksDB's background work; internal to db/.
 #ifndef CKPTDB_DB_ROCKS_DATABASE_LISTENER_H_
 #define CKPTDB_DB_ROCKS_DATABASE_LISTENER_H_
 
@@ -14,9 +14,9 @@
 
 namespace ckptdb::internal {
 
-// Keeps the first error after which the database must not be used. Neither
-// damage that a compaction of data meets is one, nor a disk that is too full
-// for it: the compaction is given up, and all is as it was.
+// Keeps the first error that makes the database unusable. Damage that a
+// compaction of data finds, or a disk that is too full for a compaction, does
+// not: the compaction is given up, and the database is unchanged.
 class DatabaseListener : public rocksdb::EventListener {
  public:
   void OnCompactionCompleted(rocksdb::DB*,
@@ -35,7 +35,7 @@ class DatabaseListener : public rocksdb::EventListener {
     }
     Fail(FromRocks(*status, "background work"));
   }
-  // RocksDB does not recover from an error either: a database that has failed
+  // RocksDB must not recover from an error either: a database that has failed
   // is not written to again.
   void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status,
                             bool* auto_recovery) override {

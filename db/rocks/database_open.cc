@@ -28,9 +28,9 @@
 namespace ckptdb::internal {
 namespace {
 
-// Maps the error of opening a database: files that are missing or unreadable
-// are damage. RocksDB blames its options, which no one gave, if the first file
-// does not open. A database without all families is one whose creation was
+// Maps the error of opening a database: missing or unreadable files are damage.
+// RocksDB blames its options if the first file does not open, although the
+// caller gave none. A database without all families is one whose creation was
 // interrupted.
 absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
   absl::Status error =
@@ -45,20 +45,20 @@ absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
   return error;
 }
 
-// A file system that is not coherent between hosts shows a client for a while
-// what another one has replaced or removed: a handle that is stale, a log that
-// is still listed. When the database has changed meanwhile, a log that is
-// missing means nothing.
+// A file system that is not coherent between hosts shows a client, for a while,
+// files that another one has replaced or removed: a stale handle, or a log that
+// is still listed. If the database has changed meanwhile, a missing log means
+// nothing.
 bool IsStale(const absl::Status& status, bool changed) {
   if (status.ok()) return false;
   return SaysHandleIsStale(status.message()) ||
          (!changed && SaysLogIsMissing(status.message()));
 }
 
-// Such a file system keeps attributes and names for about a second.
+// Such a file system caches attributes and names for about a second.
 class StalePauses {
  public:
-  // Returns false when there were enough pauses.
+  // Returns false after enough pauses.
   bool Pause() {
     if (tries_++ == kMostTries) return false;
     rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros_);
@@ -71,7 +71,7 @@ class StalePauses {
     return absl::UnavailableError(absl::StrCat(
         "\"", path, "\" could not be opened in ", tries_, " tries over ",
         waited_micros_ / 1000,
-        " ms, as its file system returns stale files: ", last.message()));
+        " ms, because its file system returns stale files: ", last.message()));
   }
 
  private:
@@ -84,7 +84,7 @@ class StalePauses {
 
 }  // namespace
 
-// A database that is never closed, with all that its threads may use.
+// A database that is never closed, with everything that its threads may use.
 struct OpenDatabase {
   std::unique_ptr<rocksdb::DB> rocks;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
@@ -120,7 +120,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
   database->store_ = std::string(store);
   database->lock_ = lock;
   // The fence is below the guard, so that every change through files_ passes
-  // it, that of the WATERMARK as well.
+  // it, including the WATERMARK's.
   database->files_ = std::make_shared<GuardedFileSystem>(
       std::make_shared<FencedFileSystem>(environment.file_system(), lock),
       modes);
@@ -133,8 +133,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
   }
   CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store), corrupt,
                                         environment.max_manifest_bytes()));
-  // The stamp comes before the note, so that the note names a MANIFEST and a
-  // write that have it.
+  // The stamp precedes the note, so that the note names a MANIFEST and a write
+  // that include it.
   CKPTDB_RETURN_IF_ERROR(database->Stamp());
   database->NoteWatermark();
   return database;
@@ -143,12 +143,12 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
     absl::string_view store, const internal::Environment& environment,
     bool direct_reads) {
-  // Beside an owner that saves many times a second an opening may be overtaken
-  // again and again. The pauses come to about 2 s in all.
+  // An owner that saves many times a second may overtake the open again and
+  // again. The pauses add up to about 2 s.
   constexpr int kTries = 200;
   constexpr int kDenied = 10;
   constexpr int kMostPauseMicros = 20'000;
-  // Random pauses do not keep in step with the owner.
+  // Random pauses do not stay in step with the owner.
   std::minstd_rand random(std::random_device{}());
   std::uniform_int_distribution<int> pause_micros(0, kMostPauseMicros);
   absl::StatusOr<std::unique_ptr<Database>> opened;
@@ -166,16 +166,17 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
       continue;
     }
     // Nothing has changed meanwhile, so the outcome is valid, unless it names a
-    // corrupt table that the next try can open around.
+    // corrupt table that the next try can leave out.
     if (!changed && !AddCorruptTables(opened.status(), &corrupt)) return opened;
-    // No owner makes what has another format, or has no place in a store.
+    // No owner creates a database of another format or entries that a store
+    // cannot contain.
     if (absl::IsFailedPrecondition(opened.status())) return opened;
-    // A file that the owner makes does not have its mode at once.
+    // A file that the owner creates does not have its mode immediately.
     denied = absl::IsPermissionDenied(opened.status()) ? denied + 1 : 0;
     if (denied == kDenied) return opened;
     if (!changed) continue;
-    // The MANIFEST has grown: what was corrupt may be gone, and the owner gets
-    // time to finish.
+    // The MANIFEST has grown: the corruption may be gone, and the pause gives
+    // the owner time to finish.
     corrupt.clear();
     rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros(random));
   }
@@ -191,7 +192,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   FileModes modes;
-  // A follower makes no files in the database, and may not own them.
+  // A follower creates no files in the database, and may not own them.
   modes.apply = false;
   database->files_ =
       std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
@@ -205,12 +206,13 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
   *changed = true;
   const std::string path = DatabasePath(store);
   rocksdb::FileSystem* const files = database->files_.get();
-  // The folder is looked at before and after. Between the two RocksDB reads the
-  // MANIFEST and then opens what it names, which may be gone by then.
+  // The folder is examined before and after. In between RocksDB reads the
+  // MANIFEST and then opens the files that it names, which may be gone by then.
   CKPTDB_ASSIGN_OR_RETURN(database->followed_, LookAtFolder(files, path));
   const absl::Status status = database->Follow(path, corrupt);
   CKPTDB_ASSIGN_OR_RETURN(const FolderState after, LookAtFolder(files, path));
-  // A success counts, too, when no log came or went and no table is corrupt.
+  // A success also counts if no log appeared or disappeared and no table is
+  // corrupt.
   const bool same_logs = after.log_names == database->followed_.log_names;
   *changed = after.manifest != database->followed_.manifest &&
              !(status.ok() && same_logs && corrupt.empty());
@@ -220,14 +222,14 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
 
 absl::Status Database::Follow(const std::string& path,
                               const CorruptTables& corrupt) {
-  // The WATERMARK is read before the database, so that it is not newer than
-  // what is found.
+  // The WATERMARK is read before the database, so that it is not newer than the
+  // database.
   CKPTDB_ASSIGN_OR_RETURN(const ManifestNote note, ReadWatermark());
   CKPTDB_RETURN_IF_ERROR(CheckManifest(files_.get(), path, note.manifest));
   env_ = rocksdb::NewCompositeEnv(files_);
   listener_ = std::make_shared<DatabaseListener>();
   rocksdb::DBOptions options = DatabaseOptions(env_.get());
-  // A follower must make nothing: a database that is not there is an error.
+  // A follower must create nothing: a missing database is an error.
   options.create_if_missing = false;
   options.create_missing_column_families = false;
   CKPTDB_RETURN_IF_ERROR(BoundOpenFiles(&options));
@@ -246,7 +248,7 @@ absl::Status Database::Follow(const std::string& path,
   CKPTDB_RETURN_IF_ERROR(CheckSmallSaves());
   CKPTDB_RETURN_IF_ERROR(CheckSequence(note));
   const absl::Status stamped = CheckStamp();
-  // A store has no stamp while it is made.
+  // A store has no stamp during its creation.
   return absl::IsNotFound(stamped) ? absl::OkStatus() : stamped;
 }
 
@@ -257,7 +259,7 @@ absl::StatusOr<bool> Database::IsCurrent() const {
 }
 
 Database::~Database() {
-  // The static objects that it uses may be gone by then (line 35 of
+  // The static objects that it uses may be destroyed by then (line 35 of
   // docs/rocksdb.md).
   if (rocks_ != nullptr && IsExiting()) {
     KeepForever();
@@ -277,7 +279,7 @@ absl::Status Database::Close() {
   // After an exception the destructor abandons it.
   if (rocks_ == nullptr || broken_) return absl::OkStatus();
   const rocksdb::Status closed = Guarded([&] {
-    // RocksDB does not close a database of which handles are left.
+    // RocksDB does not close a database with open handles.
     for (; !handles_.empty(); handles_.pop_back()) {
       rocks_->DestroyColumnFamilyHandle(handles_.back());
     }
@@ -287,8 +289,8 @@ absl::Status Database::Close() {
   return FromRocks(closed, absl::StrCat("closing \"", store_, "\""));
 }
 
-// Tables take turns with half of the files. The other half is for tables that
-// stay open.
+// Pooled tables take turns with half of the files. The other half is for tables
+// that stay open.
 absl::Status Database::BoundOpenFiles(rocksdb::DBOptions* options) {
   CKPTDB_ASSIGN_OR_RETURN(open_files_, OpenFileShare::Take());
   BoundTables(2 * open_files_.files(), options);
@@ -296,8 +298,8 @@ absl::Status Database::BoundOpenFiles(rocksdb::DBOptions* options) {
   return absl::OkStatus();
 }
 
-// A follower reads what was there when it was opened. Data of large saves is
-// kept by its leases, but the owner compacts records and small saves, and
+// A follower reads the data that existed when it was opened. Its leases keep
+// the data of large saves, but the owner compacts records and small saves, and
 // removes their files. So these stay open.
 absl::Status Database::KeepRecordsOpen(const std::string& path,
                                        const CorruptTables& corrupt) {
@@ -318,7 +320,7 @@ absl::Status Database::KeepRecordsOpen(const std::string& path,
   return absl::OkStatus();
 }
 
-// A corrupt table is an error where it is read.
+// A corrupt table is an error only when it is read.
 void Database::OpenAround(const std::string& path, const CorruptTables& corrupt,
                           rocksdb::DBOptions* options) {
   if (corrupt.empty()) return;
@@ -327,8 +329,8 @@ void Database::OpenAround(const std::string& path, const CorruptTables& corrupt,
   corrupt_tables_ = corrupt;
 }
 
-// Each pass over small saves opens all files of level 0. With a corrupt one
-// there no small save could be read, nor any that is made from now on.
+// Each scan of small saves opens all files of level 0. If one is corrupt, no
+// small save could be read, nor any that is made from now on.
 absl::Status Database::CheckSmallSaves() const {
   if (corrupt_tables_.empty()) return absl::OkStatus();
   rocksdb::ReadOptions options;
@@ -347,8 +349,9 @@ absl::Status Database::Open(const std::string& path,
   listener_ = std::make_shared<DatabaseListener>();
   rocksdb::DBOptions options = DatabaseOptions(env_.get());
   options.listeners.push_back(listener_);
-  // RocksDB must not recover from an error by itself: this store stays out of
-  // use until it is opened again, which shows what of the last commit is there.
+  // RocksDB must not recover from an error on its own: this store stays
+  // unusable until it is opened again, which shows how much of the last commit
+  // is on disk.
   options.max_bgerror_resume_count = 0;
   if (info_log_ != nullptr) options.info_log = info_log_;
   if (!max_manifest_bytes.has_value()) {
@@ -357,8 +360,8 @@ absl::Status Database::Open(const std::string& path,
   }
   options.max_manifest_file_size = *max_manifest_bytes;
   CKPTDB_RETURN_IF_ERROR(BoundOpenFiles(&options));
-  // Fewer tables are opened around a corrupt one. Afterwards as many as usual
-  // may stay open again.
+  // If a table is corrupt, the open opens fewer tables. Afterwards as many as
+  // usual may stay open again.
   const auto kept_open = std::to_string(options.max_open_files);
   OpenAround(path, corrupt, &options);
   rocksdb::DB* rocks = nullptr;
@@ -371,7 +374,7 @@ absl::Status Database::Open(const std::string& path,
                                    path));
   rocks_.reset(rocks);
   files_->PoolTables();
-  // The opening has begun a MANIFEST, which CURRENT names now (line 37 of
+  // The open has begun a MANIFEST, which CURRENT now names (line 37 of
   // docs/rocksdb.md).
   files_->NoteManifestNamed();
   if (!corrupt.empty()) {
@@ -379,7 +382,7 @@ absl::Status Database::Open(const std::string& path,
         FromRocks(rocks_->SetDBOptions({{"max_open_files", kept_open}}),
                   "keeping tables open"));
   }
-  // The opening has moved what was in the log to files.
+  // The open has moved the log's content to files.
   synced_sequence_ = rocks_->GetLatestSequenceNumber();
   return absl::OkStatus();
 }
@@ -387,8 +390,8 @@ absl::Status Database::Open(const std::string& path,
 absl::StatusOr<ManifestNote> Database::ReadWatermark() const {
   const absl::StatusOr<std::string> bytes =
       ReadFile(files_.get(), WatermarkPath(store_));
-  // Without a note, or with one that is torn, nothing is compared: the file is
-  // not synced, so both may follow a crash.
+  // Without a note, or with a torn one, nothing is compared: the file is not
+  // synced, so both may follow a crash.
   if (absl::IsNotFound(bytes.status())) return ManifestNote();
   CKPTDB_RETURN_IF_ERROR(bytes.status());
   return DecodeManifestNote(*bytes).value_or(ManifestNote());
@@ -402,7 +405,7 @@ absl::Status Database::CheckSequence(const ManifestNote& note) const {
       note.sequence, " was acknowledged: its MANIFEST or log is truncated"));
 }
 
-// The note is not synced: an older one is still true, and an error leaves the
+// The note is not synced: an older one remains valid, and an error leaves the
 // older one.
 void Database::NoteWatermark() {
   const ManifestNote note{synced_sequence_, files_->manifest()};
@@ -411,7 +414,7 @@ void Database::NoteWatermark() {
       .IgnoreError();
 }
 
-// Returns NotFound when there is no stamp.
+// Returns NotFound if there is no stamp.
 absl::Status Database::CheckStamp() const {
   CKPTDB_ASSIGN_OR_RETURN(const std::string stamp,
                           Get(Family::kDefault, kStampKey));
@@ -421,8 +424,8 @@ absl::Status Database::CheckStamp() const {
                    "\"; this library reads \"", StampValue(), "\""));
 }
 
-// Comes before any ingestion: RocksDB loses rows when the first thing in an
-// empty database is an ingested file.
+// Precedes any ingestion: RocksDB loses rows if the first entry of an empty
+// database is an ingested file.
 absl::Status Database::Stamp() {
   absl::Status stamped = CheckStamp();
   if (!absl::IsNotFound(stamped)) return stamped;

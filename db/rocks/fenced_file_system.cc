@@ -12,15 +12,15 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
-// An I/O error is what RocksDB expects of a file system, and ends the use of
-// the database.
+// RocksDB expects I/O errors from a file system, and stops using the database
+// after one.
 IOStatus CheckLock(const OwnerLock& lock, const std::string& path) {
   const absl::Status status = lock.Check();
   if (status.ok()) return IOStatus::OK();
   return IOStatus::IOError(path, std::string(status.message()));
 }
 
-// A MANIFEST, which looks at the lock again before each record.
+// A MANIFEST, which checks the lock again before each record.
 class FencedFile : public rocksdb::FSWritableFileOwnerWrapper {
  public:
   FencedFile(std::unique_ptr<rocksdb::FSWritableFile> file, std::string path,
@@ -55,9 +55,9 @@ IOStatus FencedFileSystem::NewWritableFile(
   IOStatus status = CheckLock(*lock_, path);
   if (!status.ok()) return status;
   status = target()->NewWritableFile(path, options, result, debug);
-  // Only a MANIFEST is looked at before each record. Logs and tables of the
-  // next owner have other names, so writes to this one's do no harm, and a
-  // check of each would cost a read.
+  // Only a MANIFEST is checked before each record. The next owner's logs and
+  // tables have other names, so writes to this owner's do no harm, and a check
+  // of each would cost a read.
   if (status.ok() && ManifestNumber(FileName(path)).has_value()) {
     *result = std::make_unique<FencedFile>(std::move(*result), path, lock_);
   }

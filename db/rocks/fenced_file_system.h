@@ -1,9 +1,9 @@
-// The file system of an owner, which changes nothing any more once another
-// owner has come; internal to db/.
+// The file system of an owner, which refuses changes once another owner has
+// taken over; internal to db/.
 //
-// RocksDB deletes files when a database is closed, and its compactions write
-// and delete when they like. An owner that was followed by another one, on a
-// file system that grants every lock, would delete the files of that one.
+// RocksDB deletes files when it closes a database, and its compactions write
+// and delete at any time. On a file system that grants every lock, an owner
+// that was superseded would delete its successor's files.
 #ifndef CKPTDB_DB_ROCKS_FENCED_FILE_SYSTEM_H_
 #define CKPTDB_DB_ROCKS_FENCED_FILE_SYSTEM_H_
 
@@ -17,10 +17,10 @@
 
 namespace ckptdb::internal {
 
-// Each call that makes, removes or renames anything, and each write to a
-// MANIFEST, is an IOError without effect when another owner has come. Other
-// files that were made before may still be written to: nobody reads what they
-// gain, as the next owner has begun files of its own.
+// Once another owner has taken over, each call that creates, removes or renames
+// anything, and each write to a MANIFEST, returns IOError without effect. Other
+// existing files may still be written to: nobody reads the added data, because
+// the next owner has begun new files.
 class FencedFileSystem : public rocksdb::FileSystemWrapper {
  public:
   FencedFileSystem(const std::shared_ptr<rocksdb::FileSystem>& base,

@@ -20,17 +20,17 @@ namespace {
 
 constexpr absl::string_view kStampBegin = "ckptdb ";
 
-// Returns the error of a database that no store has made. Opening it for
-// writing would add families to it, so that its own program could not open it
-// any more.
+// Returns the error of a database that no store has created. Opening it for
+// writing would add families to it, so that its own program could no longer
+// open it.
 absl::Status ForeignError(const std::string& path, absl::string_view why) {
   return absl::FailedPreconditionError(
       absl::StrCat("\"", path, "\" is the database of another program: ", why,
                    "; pass the path of a store"));
 }
 
-// Returns whether the default family has what no store puts there. A store has
-// its stamp there, and nothing while it is made.
+// Returns whether the default family has entries that no store creates. A store
+// has its stamp there, and nothing during its creation.
 absl::StatusOr<bool> HasForeignEntry(const rocksdb::DBOptions& options,
                                      const std::string& path) {
   CKPTDB_RETURN_IF_ERROR(StartRocksDbThreads(options));
@@ -38,7 +38,7 @@ absl::StatusOr<bool> HasForeignEntry(const rocksdb::DBOptions& options,
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   const rocksdb::Status status = rocksdb::DB::OpenForReadOnly(
       options, path, {FamilyDescriptors()[0]}, &handles, &opened);
-  // The opening that follows tells what is wrong with it.
+  // The subsequent open reports the error.
   if (!status.ok()) return false;
   const std::unique_ptr<rocksdb::DB> database(opened);
   bool foreign = false;
@@ -54,9 +54,9 @@ absl::StatusOr<bool> HasForeignEntry(const rocksdb::DBOptions& options,
   return foreign;
 }
 
-// Checks a database without a WATERMARK: it may be a store that was just made,
-// or the database of another program. Its families tell, then its tables, then
-// its first entry.
+// Checks a database without a WATERMARK: it may be a new store, or another
+// program's database. Checks its families, then its tables, then its first
+// entry.
 absl::Status CheckFamilies(const std::shared_ptr<rocksdb::FileSystem>& files,
                            const std::string& path) {
   const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(files);
@@ -64,7 +64,7 @@ absl::Status CheckFamilies(const std::shared_ptr<rocksdb::FileSystem>& files,
   options.create_if_missing = false;
   options.create_missing_column_families = false;
   // The tables are listed before the families: a store has all families before
-  // its first table, also while another process is just creating it.
+  // its first table, even while another process is creating it.
   CKPTDB_ASSIGN_OR_RETURN(const auto children, ListFolder(files.get(), path));
   std::vector<std::string> names;
   if (!rocksdb::DB::ListColumnFamilies(options, path, &names).ok()) {
@@ -77,8 +77,8 @@ absl::Status CheckFamilies(const std::shared_ptr<rocksdb::FileSystem>& files,
       return ForeignError(path, absl::StrCat("it has a family \"", name, "\""));
     }
   }
-  // RocksDB makes the families of a store one after the other, so some may be
-  // missing when its maker died.
+  // RocksDB creates the families of a store one after the other, so some may be
+  // missing if its creator died.
   if (names.size() == own.size()) return absl::OkStatus();
   if (std::any_of(children.begin(), children.end(), IsTable)) {
     return ForeignError(path, "it has tables, but lacks families of a store");
@@ -98,11 +98,11 @@ std::string StampValue() { return absl::StrCat(kStampBegin, kFormatVersion); }
 
 namespace {
 
-// Returns whether there are files that only a store has that was created.
+// Returns whether files exist that only a fully created store has.
 absl::StatusOr<bool> HasBeenStore(rocksdb::FileSystem* files,
                                   absl::string_view store) {
-  // Each owner notes a WATERMARK after its opening, so that a folder with one
-  // has held a store.
+  // Each owner writes a WATERMARK after opening, so a folder with one has held
+  // a store.
   CKPTDB_ASSIGN_OR_RETURN(const bool watermark,
                           Exists(files, WatermarkPath(store)));
   if (watermark) return true;
@@ -114,7 +114,7 @@ absl::StatusOr<bool> HasBeenStore(rocksdb::FileSystem* files,
 }  // namespace
 
 // A folder that held a database must not be taken for a new one because its
-// CURRENT is gone.
+// CURRENT is missing.
 absl::StatusOr<bool> FindDatabase(
     const std::shared_ptr<rocksdb::FileSystem>& files,
     absl::string_view store) {
@@ -124,8 +124,8 @@ absl::StatusOr<bool> FindDatabase(
   if (!current) {
     CKPTDB_ASSIGN_OR_RETURN(const bool used, HasBeenStore(files.get(), store));
     if (!used) return false;
-    // Another process may have created the store between the two looks. From
-    // then on there is a CURRENT at every moment.
+    // Another process may have created the store between the two checks. From
+    // then on CURRENT always exists.
     CKPTDB_ASSIGN_OR_RETURN(current, Exists(files.get(), current_path));
   }
   if (!current) {

@@ -1,5 +1,5 @@
-// Tells a store's database from none and from another program's; internal to
-// db/.
+// Distinguishes a store's database from a missing one and from another
+// program's; internal to db/.
 #ifndef CKPTDB_DB_ROCKS_FIND_DATABASE_H_
 #define CKPTDB_DB_ROCKS_FIND_DATABASE_H_
 
@@ -15,14 +15,14 @@ namespace ckptdb::internal {
 
 std::string WatermarkPath(absl::string_view store);
 
-// The entry that says whose a database is, and in which format.
+// The entry that identifies a store's database and its format.
 inline constexpr absl::string_view kStampKey = "format";
 std::string StampValue();
 
-// Returns whether a store has a database, or one whose making was interrupted.
-// Returns DataLoss if its CURRENT is gone, and FailedPrecondition for a
-// database of another program, which RocksDB would change and remove files of.
-// Changes nothing.
+// Returns whether a store has a database, or one whose creation was
+// interrupted. Returns DataLoss if its CURRENT is missing, and
+// FailedPrecondition for another program's database, which RocksDB would
+// modify. Changes nothing.
 absl::StatusOr<bool> FindDatabase(
     const std::shared_ptr<rocksdb::FileSystem>& files, absl::string_view store);
 

@@ -12,7 +12,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns "000012.log 4096 ", and nothing when there is no such file.
+// Returns "000012.log 4096 ", or nothing if the file does not exist.
 absl::StatusOr<std::string> NameAndSize(rocksdb::FileSystem* files,
                                         const std::string& path,
                                         const std::string& name) {
@@ -33,7 +33,7 @@ absl::StatusOr<FolderState> LookAtFolder(rocksdb::FileSystem* files,
                           ReadFile(files, path + "/CURRENT"));
   if (!current.empty() && current.back() == '\n') current.pop_back();
   // Every write changes the MANIFEST or the name or the size of a log (line 17
-  // of docs/rocksdb.md), so that an equal state means an unchanged database.
+  // of docs/rocksdb.md), so an equal state means an unchanged database.
   CKPTDB_ASSIGN_OR_RETURN(state.manifest, NameAndSize(files, path, current));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                           ListFolder(files, path));

@@ -1,5 +1,5 @@
-// A look at the folder of a database, which tells later whether anything was
-// written to it since; internal to db/.
+// The state of a database's folder, to detect later whether it was written to;
+// internal to db/.
 #ifndef CKPTDB_DB_ROCKS_FOLDER_STATE_H_
 #define CKPTDB_DB_ROCKS_FOLDER_STATE_H_
 
@@ -11,18 +11,17 @@
 
 namespace ckptdb::internal {
 
-// The names and sizes of files that only grow, and whose names are never used
-// again.
+// The names and sizes of files that only grow, and whose names are never
+// reused.
 struct FolderState {
-  std::string manifest;  // the one in use
+  std::string manifest;  // the current one
   std::string logs;
   std::string log_names;  // without sizes
 
   friend bool operator==(const FolderState&, const FolderState&) = default;
 };
 
-// Files that are removed while it looks are left out. The next look differs
-// then.
+// Leaves out files that are removed meanwhile. The next state then differs.
 absl::StatusOr<FolderState> LookAtFolder(rocksdb::FileSystem* files,
                                          const std::string& path);
 

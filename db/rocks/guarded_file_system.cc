@@ -28,7 +28,7 @@ bool IsPrecious(const std::string& path) {
   return IsTable(path) || ManifestNumber(FileName(path)).has_value();
 }
 
-// A file that stays open when this object goes.
+// A file that stays open when this object is destroyed.
 class KeptFile : public rocksdb::FSRandomAccessFileWrapper {
  public:
   explicit KeptFile(std::shared_ptr<rocksdb::FSRandomAccessFile> file)
@@ -49,7 +49,7 @@ GuardedFileSystem::GuardedFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
 
 IOStatus GuardedFileSystem::SetMode(const std::string& path,
                                     uint32_t mode) const {
-  // The mode is set after the file was made, as the umask takes bits off the
+  // The mode is set after the file was created, because the umask reduces the
   // mode of a new file.
   if (!modes_.apply || ::chmod(path.c_str(), mode) == 0) return IOStatus::OK();
   return IOStatus::IOError("chmod " + path, std::strerror(errno));
@@ -100,7 +100,7 @@ IOStatus GuardedFileSystem::KeepTableOpen(const std::string& path) {
   return status;
 }
 
-// Returns null where the file system has no direct reads.
+// Returns null if the file system does not support direct reads.
 std::unique_ptr<rocksdb::FSRandomAccessFile> GuardedFileSystem::OpenDirect(
     const std::string& path, rocksdb::FileOptions options) const {
   options.use_direct_reads = true;
@@ -115,14 +115,15 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
     const std::string& path, const rocksdb::FileOptions& options,
     std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
     IODebugContext* debug) {
-  // What an ingestion reads of a staged file is read before, as an error of
-  // RocksDB's own read would lose entries (line 21 of docs/rocksdb.md).
+  // The parts of a staged file that an ingestion reads are read in advance,
+  // because an error in RocksDB's own read would lose entries (line 21 of
+  // docs/rocksdb.md).
   if (!staging_.empty() && absl::StartsWith(path, staging_)) {
     return OpenIngestFile(base_, path, FileWriterOptions(/*env=*/nullptr),
                           options, result, debug);
   }
-  // The error names the table that is missing, and not the older name for which
-  // RocksDB looked next.
+  // The error names the missing table, not the older name that RocksDB looked
+  // for next.
   const std::optional<std::string> missing = TableOfLevelDbName(path);
   if (missing.has_value()) {
     return IOStatus::PathNotFound(*missing, "no such file");
@@ -133,12 +134,12 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
   IOStatus status = OpenTable(path, options, result, debug);
   if (!status.ok()) return status;
   uint64_t bytes = 0;
-  // RocksDB asks for it as well, and reports what is wrong.
+  // RocksDB requests the size as well, and reports the error.
   if (!target()->GetFileSize(path, IOOptions(), &bytes, debug).ok()) {
     return status;
   }
-  // The checks come before RocksDB reads the file, as it ends the process at
-  // some damage of the properties (line 10 of docs/rocksdb.md).
+  // The checks precede RocksDB's reads of the file, because some damage of the
+  // properties would end the process (line 10 of docs/rocksdb.md).
   status = CheckTableTail(path, **result, bytes);
   if (!status.ok()) return status;
   DirectOpener direct;
@@ -146,8 +147,8 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
     direct = [this, path, options] { return OpenDirect(path, options); };
   }
   *result = NewWindowedFile(std::move(*result), std::move(direct));
-  // The size is compared outermost, where the Prefetch that tells the expected
-  // size arrives (line 11 of docs/rocksdb.md).
+  // The size is compared in the outermost wrapper, which receives the Prefetch
+  // with the expected size (line 11 of docs/rocksdb.md).
   *result = NewSizedTable(path, bytes, std::move(*result));
   return status;
 }
@@ -158,8 +159,8 @@ IOStatus GuardedFileSystem::GetChildren(const std::string& path,
                                         IODebugContext* debug) {
   IOStatus status = target()->GetChildren(path, options, names, debug);
   if (!status.ok() || path != corrupt_folder_) return status;
-  // RocksDB opens no database whose MANIFEST names a table that a listing lacks
-  // (line 9 of docs/rocksdb.md).
+  // RocksDB does not open a database whose MANIFEST names a table that a
+  // listing lacks (line 9 of docs/rocksdb.md).
   CorruptTables missing = corrupt_tables_;
   for (const std::string& name : *names) missing.erase(name);
   names->insert(names->end(), missing.begin(), missing.end());
@@ -171,9 +172,9 @@ IOStatus GuardedFileSystem::NewWritableFile(
     std::unique_ptr<rocksdb::FSWritableFile>* result, IODebugContext* debug) {
   IOStatus status = target()->NewWritableFile(path, options, result, debug);
   if (status.ok()) status = SetMode(path, modes_.file);
-  // The size of the buffer tells the data files of saves from all other files,
-  // which RocksDB writes as it likes (line 31 of docs/rocksdb.md). Without huge
-  // pages they stay as they are.
+  // The buffer size distinguishes the data files of saves from all other files,
+  // which RocksDB writes unchanged (line 31 of docs/rocksdb.md). Without huge
+  // pages they stay unchanged, too.
   if (status.ok() && options.use_direct_writes &&
       options.writable_file_max_buffer_size == kGatheredBytes) {
     auto file = NewDirectWriteFile(result);
@@ -196,7 +197,7 @@ IOStatus GuardedFileSystem::CreateDir(const std::string& path,
 IOStatus GuardedFileSystem::CreateDirIfMissing(const std::string& path,
                                                const IOOptions& options,
                                                IODebugContext* debug) {
-  // A folder that was there keeps its mode, which its owner may have changed.
+  // An existing folder keeps its mode, which its owner may have changed.
   const bool existed = target()->FileExists(path, options, debug).ok();
   IOStatus status = target()->CreateDirIfMissing(path, options, debug);
   if (existed || !status.ok()) return status;
@@ -206,11 +207,12 @@ IOStatus GuardedFileSystem::CreateDirIfMissing(const std::string& path,
 IOStatus GuardedFileSystem::DeleteFile(const std::string& path,
                                        const IOOptions& options,
                                        IODebugContext* debug) {
-  // After a failed sync the record may be on disk all the same, and the next
-  // opening needs what it names (line 15 of docs/rocksdb.md).
+  // After a failed sync the record may still be on disk, and the next open
+  // needs the files that it names (line 15 of docs/rocksdb.md).
   if (manifest_->failed() && IsPrecious(path)) {
     return IOStatus::IOError(
-        "the file stays, as a MANIFEST that could not be written may need it",
+        "the file is kept, because a MANIFEST that could not be written may "
+        "need it",
         path);
   }
   return target()->DeleteFile(path, options, debug);
@@ -223,7 +225,8 @@ IOStatus GuardedFileSystem::LockFile(const std::string& path,
   IOStatus status = target()->LockFile(path, options, lock, debug);
   if (!status.ok()) return status;
   lock_ = *lock;
-  // The file may have been there before, and its other names are not ours.
+  // The file may have existed before, and its other names do not belong to the
+  // store.
   uint64_t names = 0;
   if (!NumFileLinks(path, options, &names, debug).ok() || names != 1) {
     return status;

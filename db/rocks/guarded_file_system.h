@@ -1,10 +1,10 @@
 // The file system under a store's database; internal to db/.
 //
-// It sets the modes of what is created, and stands between RocksDB and its
-// files with what db/quirks/ has for them. After a write or sync of a MANIFEST
-// failed it refuses to delete SST and MANIFEST files: RocksDB unlinks an
-// ingested file when the fsync of its MANIFEST record failed, although the
-// record may well be on disk, and then the database never opens again.
+// Sets the modes of new files, and applies the workarounds in db/quirks/ to
+// RocksDB's files. After a failed write or sync of a MANIFEST it refuses to
+// delete SST and MANIFEST files: RocksDB unlinks an ingested file if the fsync
+// of its MANIFEST record fails, although the record may be on disk; then the
+// database would never open again.
 #ifndef CKPTDB_DB_ROCKS_GUARDED_FILE_SYSTEM_H_
 #define CKPTDB_DB_ROCKS_GUARDED_FILE_SYSTEM_H_
 
@@ -36,33 +36,33 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
  public:
   GuardedFileSystem(std::shared_ptr<rocksdb::FileSystem> base, FileModes modes);
 
-  // Tables below this folder are opened to be ingested: see
-  // db/quirks/ingest_file.h. It must be called before the database is opened.
-  // Default: there is none.
+  // Tables below this folder are opened for ingestion: see
+  // db/quirks/ingest_file.h. Must be called before the database is opened.
+  // Default: none.
   void set_staging(std::string folder) { staging_ = std::move(folder) + "/"; }
-  // Has passes over tables be read around the page cache. It must be called
-  // before the database is opened. Default: off.
+  // Makes scans of tables bypass the page cache. Must be called before the
+  // database is opened. Default: off.
   void set_direct_reads(bool direct) { direct_reads_ = direct; }
-  // Has a listing of `folder` show these tables although they may be missing.
-  // It must be called before the database is opened. Default: none.
+  // Makes listings of `folder` include these tables although they may be
+  // missing. Must be called before the database is opened. Default: none.
   void set_corrupt_tables(std::string folder, CorruptTables names) {
     corrupt_folder_ = std::move(folder);
     corrupt_tables_ = std::move(names);
   }
-  // Bounds how many tables are open that were opened after PoolTables. It must
-  // be called before the database is opened.
+  // Limits how many of the tables opened after PoolTables are open at a time.
+  // Must be called before the database is opened.
   void set_most_pooled(size_t most_open) {
     pool_ = std::make_shared<FilePool>(most_open);
   }
-  // Says that the database is open: the tables that it has opened stay open,
-  // and those that it opens from now on may be closed while nothing reads them.
+  // Call once the database is open: tables that are already open stay open, and
+  // those opened later may be closed while nothing reads them.
   void PoolTables() { pooling_ = true; }
-  // Opens the table at `path` and keeps it open, so that it can be read when it
-  // has been removed. Returns Corruption as CheckTableTail does.
+  // Opens the table at `path` and keeps it open, so that it can be read after
+  // it was removed. Returns Corruption like CheckTableTail.
   rocksdb::IOStatus KeepTableOpen(const std::string& path);
-  // Returns the part of the MANIFEST that is durable.
+  // Returns the durable part of the MANIFEST.
   ManifestState manifest() const { return manifest_->Synced(); }
-  // Says that the database is open, so that CURRENT names its MANIFEST.
+  // Call once the database is open, so that CURRENT names its MANIFEST.
   void NoteManifestNamed() { manifest_->Named(); }
 
   const char* Name() const override { return "ckptdb.GuardedFileSystem"; }
@@ -127,7 +127,7 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
   std::string corrupt_folder_;
   CorruptTables corrupt_tables_;
   std::atomic<rocksdb::FileLock*> lock_ = nullptr;  // the database's, if held
-  // The MANIFEST files that are open share it.
+  // Shared with the open MANIFEST files.
   const std::shared_ptr<ManifestWatch> manifest_;
 };
 

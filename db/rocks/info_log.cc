@@ -20,11 +20,11 @@ namespace {
 
 using rocksdb::InfoLogLevel;
 
-// Longer messages are cut.
+// Longer messages are truncated.
 constexpr size_t kMaxMessageBytes = size_t{4} << 10;
 
-// RocksDB orders the level of headers above those of errors; it is not an
-// error.
+// RocksDB's level for headers is above those for errors, but headers are not
+// errors.
 ckptdb::Logger::Severity SeverityOf(InfoLogLevel level) {
   if (level >= InfoLogLevel::ERROR_LEVEL &&
       level != InfoLogLevel::HEADER_LEVEL) {
@@ -34,7 +34,7 @@ ckptdb::Logger::Severity SeverityOf(InfoLogLevel level) {
                                            : ckptdb::Logger::Severity::kInfo;
 }
 
-// Formats what RocksDB logs, without the options that it lists at each opening.
+// Formats RocksDB's messages, without the options that it lists at each open.
 class InfoLog : public rocksdb::Logger {
  public:
   InfoLog() : Logger(InfoLogLevel::WARN_LEVEL) {}
@@ -76,7 +76,7 @@ class Forwarder : public InfoLog {
     try {
       logger_->Log(severity, message);
     } catch (...) {
-      // The contract of Logger says that exceptions are dropped.
+      // The contract of Logger is that exceptions are dropped.
     }
   }
 
@@ -105,7 +105,7 @@ class LogFile : public InfoLog {
     if (::fstat(fd_, &opened) != 0 || !S_ISREG(opened.st_mode)) {
       return CloseFile();
     }
-    // The umask was taken off the mode of a new file.
+    // The umask reduced the mode of a new file.
     if (opened.st_size == 0) (void)::fchmod(fd_, mode_);
     bytes_ = static_cast<uint64_t>(opened.st_size);
   }
@@ -119,7 +119,7 @@ class LogFile : public InfoLog {
                                       absl::UTCTimeZone()),
                      " ", message, "\n");
     const MutexLock lock(&mutex_);
-    // Two files of this size at most: the one before is replaced.
+    // At most two files of this size: the previous one is replaced.
     if (bytes_ + line.size() > kMaxInfoLogBytes) Begin();
     if (fd_ < 0) return;
     // A line that does not fit on the disk is lost, or a part of it.
@@ -129,8 +129,8 @@ class LogFile : public InfoLog {
   void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     CloseFile();
     bytes_ = 0;
-    // Where the file cannot be renamed nothing more is logged, as the file
-    // would grow without a limit.
+    // If the file cannot be renamed, logging stops, because the file would grow
+    // without limit.
     if (::rename(path_.c_str(), (path_ + ".old").c_str()) == 0) Open();
   }
 

@@ -1,7 +1,7 @@
 // RocksDB's info log; internal to db/.
 //
 // RocksDB's own log aborts the process at the second line after one that did
-// not fit on the disk. This one drops what cannot be written.
+// not fit on the disk. This one drops lines that cannot be written.
 #ifndef CKPTDB_DB_ROCKS_INFO_LOG_H_
 #define CKPTDB_DB_ROCKS_INFO_LOG_H_
 
@@ -15,14 +15,14 @@
 
 namespace ckptdb::internal {
 
-// The limit for the log, and for the one before it.
+// The limit for the log, and for the previous one.
 inline constexpr uint64_t kMaxInfoLogBytes = uint64_t{1} << 20;
 
 // Returns a log that passes warnings and errors to `logger`.
 std::shared_ptr<rocksdb::Logger> ForwardInfoLog(std::shared_ptr<Logger> logger);
 
-// Returns a log that appends to the machine's file at `path`, which becomes
-// `path`.old when it is full. A link at `path` is not followed. When the file
+// Returns a log that appends to the machine's file at `path`, and renames it to
+// `path`.old when it is full. Does not follow a link at `path`. If the file
 // cannot be opened, nothing is logged.
 std::shared_ptr<rocksdb::Logger> OpenInfoLog(const std::string& path,
                                              uint32_t mode);

@@ -18,10 +18,10 @@ namespace {
 
 using rocksdb::IOOptions;
 
-// Four little-endian words and the hash of these.
+// Four little-endian words and their hash.
 constexpr size_t kNoteBytes = 5 * sizeof(uint64_t);
 
-// Returns the hash of the first `bytes` bytes, and nothing when the file is
+// Returns the hash of the first `bytes` bytes, or nothing if the file is
 // shorter.
 absl::StatusOr<std::optional<uint64_t>> HashStart(rocksdb::FileSystem* files,
                                                   const std::string& path,
@@ -31,8 +31,8 @@ absl::StatusOr<std::optional<uint64_t>> HashStart(rocksdb::FileSystem* files,
   CKPTDB_RETURN_IF_ERROR(FromRocksRead(
       files->NewSequentialFile(path, rocksdb::FileOptions(), &file, nullptr),
       place));
-  // The same code hashes the MANIFEST while it is written, so that both hashes
-  // agree.
+  // Uses the code that hashes the MANIFEST while it is written, so that both
+  // hashes agree.
   ManifestWatch watch;
   watch.Start(1);
   std::string scratch(size_t{256} << 10, '\0');
@@ -63,8 +63,8 @@ std::string EncodeManifestNote(const ManifestNote& note) {
   return bytes;
 }
 
-// Returns nothing for a note that is torn or of another length: it is ignored,
-// as it was written without a sync.
+// Returns nothing for a note that is torn or of another length; it is ignored
+// because it was written without a sync.
 std::optional<ManifestNote> DecodeManifestNote(absl::string_view bytes) {
   if (bytes.size() != kNoteBytes) return std::nullopt;
   std::array<uint64_t, 4> words{};
@@ -84,8 +84,8 @@ absl::Status CheckManifest(rocksdb::FileSystem* files, const std::string& path,
   CKPTDB_ASSIGN_OR_RETURN(std::string current, std::move(read));
   if (!current.empty() && current.back() == '\n') current.pop_back();
   const std::optional<uint64_t> number = ManifestNumber(current);
-  // CURRENT never goes back to an older MANIFEST, so that one was put there by
-  // hand or by damage.
+  // CURRENT never returns to an older MANIFEST, so a manual change or damage
+  // caused this.
   if (!number.has_value() || *number < noted.number) {
     return absl::DataLossError(absl::StrCat("\"", current_path, "\" names \"",
                                             current, "\", but MANIFEST ",
@@ -97,7 +97,7 @@ absl::Status CheckManifest(rocksdb::FileSystem* files, const std::string& path,
     return absl::DataLossError(
         absl::StrCat("\"", manifest, "\", which CURRENT names, is missing"));
   }
-  // A newer MANIFEST begins with all that the older one has come to.
+  // A newer MANIFEST begins with the complete state of the older one.
   if (*number > noted.number) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(const std::optional<uint64_t> hash,
                           HashStart(files, manifest, noted.bytes));

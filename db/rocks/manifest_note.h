@@ -1,4 +1,4 @@
-// A note of the MANIFEST beside the database, so that damage to it is found
+// A note about the MANIFEST beside the database, so that damage to it is found
 // before RocksDB opens it; internal to db/.
 #ifndef CKPTDB_DB_ROCKS_MANIFEST_NOTE_H_
 #define CKPTDB_DB_ROCKS_MANIFEST_NOTE_H_
@@ -15,21 +15,21 @@
 
 namespace ckptdb::internal {
 
-// The facts that stay true of a database from the moment of the note on.
+// Facts that remain true of a database after the note was written.
 struct ManifestNote {
   uint64_t sequence = 0;  // of the last write
-  // The beginning of the MANIFEST of this number. It, or a newer one, is the
-  // current one.
+  // The beginning of the MANIFEST with this number. The current one is this or
+  // a newer one.
   ManifestState manifest;
 };
 
 std::string EncodeManifestNote(const ManifestNote& note);
-// Returns nothing when the bytes are no note: the file is not synced, so a
-// power loss may leave anything of it.
+// Returns nothing if the bytes are not a note: the file is not synced, so a
+// power loss may leave any bytes.
 std::optional<ManifestNote> DecodeManifestNote(absl::string_view bytes);
 
-// Returns DataLoss naming the file when the database in folder `path` cannot be
-// the one of the note.
+// Returns DataLoss naming the file if the database in folder `path` cannot be
+// the one that was noted.
 absl::Status CheckManifest(rocksdb::FileSystem* files, const std::string& path,
                            const ManifestState& noted);
 

@@ -12,11 +12,11 @@
 namespace ckptdb::internal {
 namespace {
 
-// What a new MANIFEST has of a table, at most: its first and last key, which
-// name the item, and some numbers. With names of 20 bytes that is 200 bytes.
+// Upper bound of a new MANIFEST's bytes per table: its first and last key,
+// which name the item, and some numbers. With names of 20 bytes they are 200.
 constexpr uint64_t kBytesPerTable = uint64_t{2} << 10;
 
-// Saves add some 560 bytes each. A reader takes 13 ms of CPU for each MiB.
+// Each save adds about 560 bytes. A reader takes 13 ms of CPU per MiB.
 constexpr uint64_t kLeastMaxBytes = uint64_t{2} << 20;
 constexpr uint64_t kMaxBytesPerTable = uint64_t{1} << 10;
 
@@ -25,7 +25,7 @@ uint64_t CountTables(const std::vector<std::string>& names) {
       std::count_if(names.begin(), names.end(), IsTable));
 }
 
-// Returns 0 for a file that cannot be looked at: the opening tells why.
+// Returns 0 for a file that cannot be examined: the open reports the error.
 uint64_t SizeOf(rocksdb::FileSystem* files, const std::string& path) {
   uint64_t bytes = 0;
   const rocksdb::IOStatus status =
@@ -38,8 +38,8 @@ uint64_t SizeOf(rocksdb::FileSystem* files, const std::string& path) {
 absl::StatusOr<uint64_t> MaxManifestBytes(rocksdb::FileSystem* files,
                                           const std::string& path) {
   CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
-  // It must be above what a new MANIFEST begins with, or each record would
-  // begin another one.
+  // Must be larger than a new MANIFEST's beginning, or each record would begin
+  // another one.
   return std::max(kLeastMaxBytes, kMaxBytesPerTable * CountTables(names));
 }
 
@@ -56,8 +56,8 @@ absl::StatusOr<OpeningBytes> BytesToOpen(rocksdb::FileSystem* files,
   for (const std::string& name : names) {
     if (!IsLog(name) && name != manifest) continue;
     const uint64_t size = SizeOf(files, absl::StrCat(path, "/", name));
-    // The content of a log is written to a table. The MANIFEST is written anew,
-    // without what it has grown by.
+    // The content of a log is written to a table. The MANIFEST is rewritten
+    // with only its current state.
     opening.bytes +=
         IsLog(name)
             ? size

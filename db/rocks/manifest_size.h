@@ -1,8 +1,9 @@
-// How large a MANIFEST becomes, and what an opening writes; internal to db/.
+// Limits the size of the MANIFEST, and computes the bytes that an open writes;
+// internal to db/.
 //
 // Each save adds to the MANIFEST, which readers read from its beginning and an
-// opening writes anew. So it begins anew by itself, with all that it has come
-// to, when it has grown to several times that.
+// open rewrites. So a new MANIFEST with only the current state begins when it
+// has grown to several times that state.
 #ifndef CKPTDB_DB_ROCKS_MANIFEST_SIZE_H_
 #define CKPTDB_DB_ROCKS_MANIFEST_SIZE_H_
 
@@ -15,13 +16,13 @@
 
 namespace ckptdb::internal {
 
-// Returns the bytes at which the MANIFEST of the database at `path` begins
-// anew.
+// Returns the size in bytes at which the database at `path` begins a new
+// MANIFEST.
 absl::StatusOr<uint64_t> MaxManifestBytes(rocksdb::FileSystem* files,
                                           const std::string& path);
 
-// What opening a database for writing writes, at most, also one that is not
-// there yet. A file system that has less room would leave the opening half
+// An upper bound of the bytes that opening a database for writing writes, even
+// one that does not exist yet. With less space the open would be left half
 // done.
 struct OpeningBytes {
   uint64_t bytes = 0;

@@ -30,7 +30,7 @@ std::string OwnerPath(absl::string_view store) {
   return absl::StrCat(store, "/OWNER");
 }
 
-// The first line is for people; the second one is the id of this owner alone.
+// The first line is for humans; the second one is this owner's unique id.
 std::string NewNote() {
   return absl::StrCat("pid ", getpid(), " on host ", HostName(), "\n",
                       NewUuid(), "\n");
@@ -40,9 +40,9 @@ absl::string_view NameOf(absl::string_view note) {
   return note.substr(0, note.find('\n'));
 }
 
-// Tries RocksDB's own lock, which an owner holds as well. When LOCK was removed
-// by hand beside an owner, this keeps an opening that is bound to fail from
-// fencing that owner off.
+// Tries RocksDB's own lock, which an owner also holds. If LOCK was removed by
+// hand beside an owner, this keeps an open that will fail anyway from fencing
+// that owner off.
 rocksdb::IOStatus TryDatabaseLock(rocksdb::FileSystem* files,
                                   const std::string& store) {
   const std::string path = DatabasePath(store) + "/LOCK";
@@ -55,7 +55,7 @@ rocksdb::IOStatus TryDatabaseLock(rocksdb::FileSystem* files,
   return status.ok() ? files->UnlockFile(lock, io, nullptr) : status;
 }
 
-// The file beside the lock says who holds it.
+// The file beside the lock names its holder.
 absl::Status LockError(rocksdb::FileSystem* files, const std::string& store,
                        const rocksdb::IOStatus& status) {
   const absl::StatusOr<std::string> note = ReadFile(files, OwnerPath(store));
@@ -86,8 +86,8 @@ absl::StatusOr<std::shared_ptr<OwnerLock>> OwnerLock::Acquire(
 }
 
 absl::Status OwnerLock::Announce() {
-  // OWNER is not synced: after a crash of this machine there is no owner left
-  // that has to fence off another.
+  // OWNER is not synced: after a crash of this machine, no owner remains that
+  // would have to be fenced off.
   return ReplaceFile(files_.get(), OwnerPath(store_), note_, /*sync=*/false);
 }
 
@@ -104,16 +104,16 @@ absl::Status OwnerLock::Check() const {
   if (given_up_) return absl::FailedPreconditionError("the store was closed");
   const absl::StatusOr<std::string> note =
       ReadFile(files_.get(), OwnerPath(store_));
-  // It was removed by hand, and no other owner has come.
+  // It was removed by hand, and no other owner has taken over.
   if (absl::IsNotFound(note.status())) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(note.status());
   if (*note == note_) return absl::OkStatus();
-  // It is kept, so that an owner that was followed by another never writes
-  // again, even when OWNER is removed later.
+  // The error is kept, so that an owner that was superseded never writes again,
+  // even if OWNER is removed later.
   lost_ = absl::FailedPreconditionError(
       absl::StrCat("\"", store_, "\" was taken over by another owner, ",
                    NameOf(*note), "; this owner, ", NameOf(note_),
-                   ", cannot write any more; open the store again"));
+                   ", can no longer write; open the store again"));
   return lost_;
 }
 
@@ -124,7 +124,7 @@ void OwnerLock::GiveUp() const {
 
 void OwnerLock::Release() {
   if (lock_ == nullptr) return;
-  // The kernel lets go of it with the process at the latest.
+  // The kernel releases it when the process ends at the latest.
   files_->UnlockFile(lock_, rocksdb::IOOptions(), nullptr)
       .PermitUncheckedError();
   lock_ = nullptr;

@@ -13,12 +13,12 @@
 
 namespace ckptdb::internal {
 
-// A lock that is held from Acquire to Release or destruction, and released by
-// the kernel when the process dies.
+// A lock that is held from Acquire until Release or destruction. The kernel
+// releases it when the process dies.
 class OwnerLock {
  public:
-  // Returns Unavailable naming the holder's pid and host, also as
-  // kHolderPayload, when there is one.
+  // If the lock is held, returns Unavailable naming the holder's pid and host,
+  // also as kHolderPayload.
   static absl::StatusOr<std::shared_ptr<OwnerLock>> Acquire(
       const std::shared_ptr<rocksdb::FileSystem>& files,
       const std::string& store);
@@ -26,15 +26,15 @@ class OwnerLock {
   OwnerLock(const OwnerLock&) = delete;
   OwnerLock& operator=(const OwnerLock&) = delete;
 
-  // Releases the lock, once. Check goes on to answer.
+  // Releases the lock, once. Check keeps working.
   void Release();
 
   // Makes Check fail from now on, for a database that cannot be closed and so
-  // must be kept from changing anything.
+  // must not change anything.
   void GiveUp() const;
 
-  // Writes to OWNER who holds the lock. An earlier owner that is still there,
-  // as on a file system that grants every lock, is fenced from then on.
+  // Writes the lock's holder to OWNER. This fences off an earlier owner that is
+  // still alive, which is possible on a file system that grants every lock.
   absl::Status Announce();
 
   // Returns FailedPrecondition naming another owner that has announced itself
@@ -51,7 +51,7 @@ class OwnerLock {
   rocksdb::FileLock* lock_;  // null when it was released
   mutable Mutex mutex_;
   mutable bool given_up_ ABSL_GUARDED_BY(mutex_) = false;
-  // The status is OK until another owner was seen.
+  // OK until another owner was seen.
   mutable absl::Status lost_ ABSL_GUARDED_BY(mutex_);
 };
 

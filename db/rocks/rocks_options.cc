@@ -17,25 +17,25 @@ constexpr char kBulkName[] = "bulk";
 constexpr uint64_t kWriteBufferBytes = uint64_t{4} << 20;
 // A scan holds one block of each stream.
 constexpr size_t kBlockBytes = size_t{64} << 10;
-// The blocks of files with small entries: a block is read and checked as a
-// whole for each of them.
+// The block size of files with small entries: reading an entry reads and checks
+// its whole block.
 constexpr size_t kSmallBlockBytes = size_t{16} << 10;
 // Bulk blocks have room for the largest entry with its header and key: a block
-// that grows is allocated twice more, each time larger than it is.
+// that grows is allocated twice more, larger each time.
 constexpr size_t kBulkBlockBytes = kPageBytes + (size_t{4} << 10);
-// Each small save has a log and memtables of its own, which take 1 MiB each by
-// default however little is in them. What is larger passes by.
+// Each small save has a log and memtables, which take 1 MiB each by default
+// regardless of their content. Larger entries bypass these buffers.
 constexpr size_t kSmallBufferBytes = size_t{64} << 10;
 
 rocksdb::BlockBasedTableOptions TableOptions(size_t block_bytes) {
   rocksdb::BlockBasedTableOptions table;
   table.block_size = block_bytes;
   table.format_version = kTableFormatVersion;
-  // The XXH3 of Debian's RocksDB keeps its sums in memory, and so has half the
-  // speed of its XXH64.
+  // The XXH3 of Debian's RocksDB keeps its sums in memory, and so is half as
+  // fast as its XXH64.
   table.checksum = kTableChecksum;
-  // Reads go to a key that is there, or pass over all, so no filter would spare
-  // one.
+  // Reads seek existing keys, or scan everything, so a filter would save no
+  // read.
   table.filter_policy = nullptr;
   table.block_cache = PooledBlocks();
   // AheadIterator reads ahead.
@@ -46,15 +46,15 @@ rocksdb::BlockBasedTableOptions TableOptions(size_t block_bytes) {
 
 rocksdb::ColumnFamilyOptions FamilyOptions(size_t block_bytes) {
   rocksdb::ColumnFamilyOptions options;
-  // Entries are under the store's own codecs already.
+  // Entries are already encoded with the store's codecs.
   options.compression = rocksdb::kNoCompression;
   options.arena_block_size = kSmallBufferBytes;
   options.table_factory.reset(
       rocksdb::NewBlockBasedTableFactory(TableOptions(block_bytes)));
   options.ttl = 0;
   options.periodic_compaction_seconds = 0;
-  // A save waits for no compaction: one that meets damage never comes to an
-  // end.
+  // A save never waits for a compaction, because one that finds damage never
+  // finishes.
   constexpr int kNever = 1 << 30;
   options.level0_slowdown_writes_trigger = kNever;
   options.level0_stop_writes_trigger = kNever;
@@ -63,8 +63,8 @@ rocksdb::ColumnFamilyOptions FamilyOptions(size_t block_bytes) {
   return options;
 }
 
-// Small saves have keys side by side. Compaction by levels would only move
-// their files, and keep one for each save for ever.
+// Small saves have adjacent keys. Leveled compaction would only move their
+// files, and keep one per save forever.
 rocksdb::ColumnFamilyOptions InlineOptions() {
   rocksdb::ColumnFamilyOptions options = FamilyOptions(kBlockBytes);
   options.compaction_style = rocksdb::kCompactionStyleUniversal;
@@ -72,8 +72,8 @@ rocksdb::ColumnFamilyOptions InlineOptions() {
   return options;
 }
 
-// Files come by ingestion and go as a whole; a compaction would only rewrite
-// them.
+// Files arrive by ingestion and are deleted whole; a compaction would only
+// rewrite them.
 rocksdb::ColumnFamilyOptions BulkOptions() {
   rocksdb::ColumnFamilyOptions options = FamilyOptions(kBulkBlockBytes);
   options.disable_auto_compactions = true;
@@ -90,20 +90,20 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   options.paranoid_checks = true;
   options.advise_random_on_open = false;
   options.skip_stats_update_on_db_open = true;
-  // A log is given more than 70 MB in advance otherwise.
+  // Otherwise a log preallocates more than 70 MB.
   options.allow_fallocate = false;
   options.writable_file_max_buffer_size = kSmallBufferBytes;
   options.bytes_per_sync = kWriteBufferBytes;
-  // A commit flushes two families, at once and with one sync of the MANIFEST.
+  // A commit flushes two families at once, with one sync of the MANIFEST.
   options.atomic_flush = true;
-  // There is little to do: a commit flushes two families, and only records and
-  // small saves are compacted.
+  // There is little background work: a commit flushes two families, and only
+  // records and small saves are compacted.
   options.max_background_flushes = 2;
   options.max_background_compactions = 1;
   options.max_file_opening_threads = 4;
   options.track_and_verify_wals_in_manifest = false;
-  // All that was acknowledged is flushed or in a synced log: closing writes
-  // nothing, so that it cannot fail.
+  // Everything acknowledged is flushed or in a synced log, so closing writes
+  // nothing and cannot fail.
   options.avoid_flush_during_shutdown = true;
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;

@@ -17,17 +17,17 @@ inline constexpr size_t kFamilies = 4;
 
 rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env);
 std::vector<rocksdb::ColumnFamilyDescriptor> FamilyDescriptors();
-// Returns whether the family of this name has rows, tensors and blobs. Damage
-// in it concerns only some steps.
+// Returns whether the family of this name holds rows, tensors and blobs. Damage
+// in it affects only some steps.
 bool HoldsData(const std::string& family);
 
-// The options of the files that a stager writes. Files with small entries have
-// small blocks.
+// Returns the options of the files that a stager writes. Files with small
+// entries have small blocks.
 rocksdb::Options FileWriterOptions(rocksdb::Env* env,
                                    bool small_entries = false);
 
-// The options of one pass over the entries from `begin` to before `end`, which
-// must outlive the iterator. A null `end` is the end of the family.
+// Returns the options of one scan from `begin` to before `end`, which must
+// outlive the iterator. A null `end` is the end of the family.
 rocksdb::ReadOptions PassOptions(const rocksdb::Slice* begin,
                                  const rocksdb::Slice* end);
 
