@@ -1,4 +1,5 @@
-// The consumers of a tracker, and the sets that they took; internal to db/.
+// The consumers of a tracker, and the sets that they have taken; internal to
+// db/.
 #ifndef CKPTDB_DB_TRACK_CONSUMER_TABLE_H_
 #define CKPTDB_DB_TRACK_CONSUMER_TABLE_H_
 
@@ -15,12 +16,11 @@
 
 namespace ckptdb::internal {
 
-// Identifies a set that was taken; it lives as long as its
-// ChangeTracker::Changes.
+// Identifies a taken set; it lives as long as its ChangeTracker::Changes.
 struct TakenSet {
   const void* tracker = nullptr;
   ChangeTracker::Consumer consumer;
-  // The set has all marks up to this epoch.
+  // The set contains all marks up to this epoch.
   uint64_t epoch = 0;
   bool complete = false;
 };
@@ -30,8 +30,7 @@ inline std::string NewConsumerReason(absl::string_view name) {
                       "\" is new and has not seen earlier changes");
 }
 
-// Returns InvalidArgument when `set` was not taken by `consumer` from
-// `tracker`.
+// Returns InvalidArgument unless `consumer` took `set` from `tracker`.
 inline absl::Status CheckTakenBy(const void* tracker,
                                  ChangeTracker::Consumer consumer,
                                  const TakenSet* set) {
@@ -46,21 +45,20 @@ inline absl::Status CheckTakenBy(const void* tracker,
                    " was taken by consumer ", set->consumer.value));
 }
 
-// Consumer has a member `std::string name`. Ids are not used again.
+// Consumer has a member `std::string name`. Ids are not reused.
 template <typename Consumer>
 class ConsumerTable {
  public:
-  // Adds a consumer and returns its id. Returns AlreadyExists for a name in
+  // Adds a consumer and returns its id. Returns AlreadyExists if the name is in
   // use.
   absl::StatusOr<ChangeTracker::Consumer> Add(Consumer consumer) {
     if (consumer.name.empty()) {
-      return absl::InvalidArgumentError("the name of a consumer is empty");
+      return absl::InvalidArgumentError("consumer name is empty");
     }
     for (const auto& [value, other] : consumers_) {
       if (other.name != consumer.name) continue;
-      return absl::AlreadyExistsError(
-          absl::StrCat("consumer \"", consumer.name,
-                       "\" already exists, as consumer ", value));
+      return absl::AlreadyExistsError(absl::StrCat(
+          "consumer \"", consumer.name, "\" already exists with id ", value));
     }
     consumers_.emplace(next_, std::move(consumer));
     return ChangeTracker::Consumer{next_++};

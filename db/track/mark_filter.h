@@ -1,4 +1,4 @@
-// Remembers the ids that were marked last; internal to db/.
+// Remembers recently marked ids; internal to db/.
 #ifndef CKPTDB_DB_TRACK_MARK_FILTER_H_
 #define CKPTDB_DB_TRACK_MARK_FILTER_H_
 
@@ -13,26 +13,25 @@
 
 namespace ckptdb::internal {
 
-// Remembers some of the ids that it was given, each in the one slot of its
-// hash. It may forget any id, and never remembers one that it was not given: so
-// it keeps repetitions of hot rows out of the log, and no row.
+// Remembers some of the ids it was given, each in the one slot of its hash. It
+// may forget any id, but never claims to know one it was not given. So it keeps
+// repeated marks of hot rows out of the log, and loses no row.
 //
-// It fits into a second-level cache, as every mark accesses a random slot.
+// Fits into a second-level cache, because every mark accesses a random slot.
 class MarkFilter {
  public:
   static constexpr size_t kMinSlots = size_t{1} << 10;
   static constexpr size_t kMaxSlots = size_t{1} << 17;
 
-  // The filter grows up to `max_bytes`, or up to kMaxSlots.
+  // Lets the filter grow up to `bytes`, or up to kMaxSlots.
   void LimitBytes(uint64_t bytes) {
     max_slots_ =
         std::clamp<uint64_t>(bytes / sizeof(uint64_t), kMinSlots, kMaxSlots);
   }
 
-  // Writes the hashes of those `ids` that it does not remember to `unknown`,
-  // remembers all, and returns how many it wrote. When hardly any id is a
-  // repetition it looks up only some, and treats the rest as unknown without
-  // remembering them.
+  // Writes the hashes of unknown `ids` to `unknown`, remembers all, and returns
+  // how many it wrote. If hardly any id is a repetition, looks up only some,
+  // and treats the rest as unknown without remembering them.
   size_t Keep(absl::Span<const int64_t> ids, uint64_t* unknown) {
     if (unseen_ > 0) return Pass(ids, unknown);
     const size_t count = LookUp(ids, unknown);
@@ -45,7 +44,7 @@ class MarkFilter {
     return count;
   }
 
-  // Forgets `ids`, or everything when that is cheaper.
+  // Forgets `ids`, or everything if that is cheaper.
   void Forget(absl::Span<const int64_t> ids) {
     if (unknown_ == 0) return;
     forgotten_ += ids.size();
@@ -53,7 +52,7 @@ class MarkFilter {
     for (const int64_t id : ids) {
       const uint64_t hash = SpreadId(id);
       uint64_t& slot = slots_[hash >> shift_];
-      // There is no branch here, as it could not be predicted.
+      // No branch, because it could not be predicted.
       slot = slot == (hash << kTagBits | tag_) ? 0 : slot;
     }
   }
@@ -69,14 +68,14 @@ class MarkFilter {
   size_t bytes() const { return slots_.capacity() * sizeof(uint64_t); }
 
  private:
-  // The slot implies the high bits of a hash, so that an entry has room for a
-  // tag. Entries with another tag are older than the last Clear.
+  // The slot implies the high bits of a hash, so an entry has room for a tag.
+  // Entries with another tag are older than the last Clear.
   static constexpr int kTagBits = 10;
   static constexpr uint64_t kTags = uint64_t{1} << kTagBits;
   static_assert(kMinSlots >= kTags);
 
   // If fewer than one in kWorthwhile of kProbe lookups finds its id, the next
-  // kPass ids pass without a lookup.
+  // kPass ids skip the lookup.
   static constexpr size_t kProbe = 2048;
   static constexpr size_t kWorthwhile = 16;
   static constexpr size_t kPass = 8 * kProbe;
@@ -89,7 +88,7 @@ class MarkFilter {
 
   size_t LookUp(absl::Span<const int64_t> ids, uint64_t* unknown) {
     if (slots_.empty() || unknown_ > 2 * slots_.size()) Grow();
-    // These are copies, as the compiler must assume that `unknown` overlaps the
+    // Copies, because the compiler must assume that `unknown` overlaps the
     // members.
     uint64_t* const slots = slots_.data();
     const int shift = shift_;
@@ -107,7 +106,7 @@ class MarkFilter {
     return count;
   }
 
-  // Doubles the slots when twice as many ids went by; everything is forgotten.
+  // Doubles the slots once twice as many ids were added; forgets everything.
   void Grow() {
     const size_t slots = slots_.empty() ? kMinSlots : 2 * slots_.size();
     if (slots > max_slots_) {
@@ -123,12 +122,12 @@ class MarkFilter {
   size_t max_slots_ = kMaxSlots;
   std::vector<uint64_t> slots_;
   int shift_ = 0;
-  uint64_t tag_ = 1;  // never 0, which is what empty slots have
-  // Ids since the last Clear or Grow; unknown_ is 0 only when nothing is known.
+  uint64_t tag_ = 1;  // never 0, the value of empty slots
+  // Ids since the last Clear or Grow; unknown_ is 0 only if no id is known.
   size_t unknown_ = 0;
   size_t forgotten_ = 0;
-  // Lookups since the last decision whether to look up, and how many ids are
-  // still to pass without one.
+  // Lookups since the last decision whether to look up, and the number of ids
+  // that still skip it.
   size_t looked_up_ = 0;
   size_t repeated_ = 0;
   size_t unseen_ = 0;

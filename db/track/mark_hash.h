@@ -6,8 +6,8 @@
 
 namespace ckptdb::internal {
 
-// A bijection whose high bits depend on all bits of the id; it is cheaper than
-// MixId. It has an inverse, so that the hash can be stored in place of the id.
+// A bijection whose high bits depend on all bits of the id; cheaper than MixId.
+// It is invertible, so the hash can be stored instead of the id.
 inline constexpr uint64_t kSpread = 0x9e3779b97f4a7c15;
 inline constexpr uint64_t kSpreadInverse = 0xf1de83e19937733d;
 static_assert(kSpread * kSpreadInverse == 1);

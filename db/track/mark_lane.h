@@ -1,4 +1,4 @@
-// Assigns threads to lanes, in which they mark; internal to db/.
+// Assigns threads to lanes, in which they record marks; internal to db/.
 #ifndef CKPTDB_DB_TRACK_MARK_LANE_H_
 #define CKPTDB_DB_TRACK_MARK_LANE_H_
 
@@ -7,7 +7,7 @@
 
 namespace ckptdb::internal {
 
-// Threads of one lane wait for each other and share its cache lines.
+// Threads of a lane wait for each other and share its cache lines.
 inline constexpr size_t kMarkLanes = 8;
 inline constexpr size_t kMarkLaneAlignBytes = 64;
 

@@ -12,18 +12,18 @@ namespace {
 
 constexpr size_t kMinChunkRows = 512;
 constexpr size_t kMaxChunkRows = size_t{1} << 17;
-// A merge pays off when there are so many marks per id, and not in a small log.
+// A merge pays off with this many marks per id, and not in a small log.
 constexpr double kMergedRepetitions = 4;
 constexpr size_t kMinMergedRows = size_t{1} << 18;
 
 }  // namespace
 
-// Returns memory for so many hashes, kept or new. The chunk keeps the pool
-// alive and gives its memory back to it.
+// Returns memory for this many hashes, kept or new. The chunk keeps the pool
+// alive and returns its memory to it.
 ChunkPool::Chunk ChunkPool::Get(size_t rows) {
   Buffer buffer = Reuse(rows);
   if (buffer.hashes == nullptr) {
-    // The rows are not cleared: each is read only after it was written.
+    // Not cleared: each row is read only after it was written.
     buffer = {std::make_unique_for_overwrite<uint64_t[]>(rows), rows};
   }
   used_bytes_ += buffer.bytes();
@@ -96,7 +96,7 @@ double MarkSample::Ids() const {
 }
 
 MarkRoom MarkLog::Reserve(uint64_t epoch, MarkKind kind, size_t rows) {
-  // A run lies in one chunk, so the room may be less than was asked for; the
+  // A run lies in one chunk, so the space may be less than requested; the
   // caller asks again.
   if (chunk_used_ == chunk_.rows) {
     chunk_ = pool_->Get(NextChunkRows(rows));
@@ -124,7 +124,7 @@ bool MarkLog::ExtendsLastRun(uint64_t epoch, MarkKind kind) const {
          runs_.back().kind == kind && runs_.back().chunk == chunk_.hashes;
 }
 
-// Adds hashes to the last run where they follow it, so that a log of many small
+// Extends the last run if the hashes follow it, so that a log of many small
 // calls has few runs.
 void MarkLog::AddRun(const MarkRun& run) {
   if (ExtendsLastRun(run.epoch, run.kind)) {
@@ -132,22 +132,22 @@ void MarkLog::AddRun(const MarkRun& run) {
     last.hashes = {last.hashes.data(), last.hashes.size() + run.hashes.size()};
     return;
   }
-  // The vector grows by as much as BytesToAppend has told.
+  // Grows the vector by the amount that BytesToAppend has returned.
   if (runs_.size() == runs_.capacity()) {
     runs_.reserve(runs_.size() + RunsToAdd());
   }
   runs_.push_back(run);
 }
 
-// A chunk is as large as all before it, so that a small log has little unused
-// room.
+// A chunk is as large as all previous ones together, so that a small log wastes
+// little space.
 size_t MarkLog::NextChunkRows(size_t rows) const {
   const size_t wanted = std::clamp(rows_, kMinChunkRows, kMaxChunkRows);
   return std::bit_ceil(std::max(wanted, rows));
 }
 
-// Returns what Append would add to used_bytes(), in the steps in which runs and
-// chunks grow: the limit is checked before memory is taken.
+// Returns how much Append would add to used_bytes(), given the steps in which
+// runs and chunks grow: the limit is checked before memory is allocated.
 uint64_t MarkLog::BytesToAppend(uint64_t epoch, MarkKind kind,
                                 size_t rows) const {
   const size_t room = chunk_.rows - chunk_used_;
@@ -187,16 +187,16 @@ void MarkLog::DropUpTo(uint64_t epoch) {
     chunk_ = {};
     chunk_used_ = 0;
   }
-  // Bits cannot be taken back, as several ids may have set one, so the sample
-  // is made anew from what is left.
+  // Several ids may have set a bit, so bits cannot be cleared; the sample is
+  // rebuilt from the remaining marks.
   sample_.Clear();
   for (const MarkRun& run : runs_) {
     sample_.Add(MarkSample::Select(run.hashes));
   }
 }
 
-// After a merge the log must double before the next one, so that merges cost a
-// constant part of the marks.
+// After a merge the log must double before the next one, so that the total cost
+// of merging is proportional to the marks.
 bool MarkLog::WorthMerging() const {
   return rows_ >= std::max(kMinMergedRows, 2 * merged_rows_) &&
          static_cast<double>(rows_) >= kMergedRepetitions * sample_.Ids();
@@ -207,9 +207,9 @@ void MarkLog::Merge(absl::Span<const uint64_t> cuts) {
   const std::vector<MarkGroup> groups = GroupsBetween(cuts, &epochs);
   const NewestMarks newest(groups);
   // The runs are dropped before the result is appended, so that their chunks
-  // are used again. The hashes to append are in `newest`.
+  // are reused. The hashes to append are in `newest`.
   Clear();
-  // Oldest first, as epochs in the log ascend.
+  // Oldest first, because epochs in the log ascend.
   for (size_t group = groups.size(); group-- > 0;) {
     for (const MarkKind kind : {MarkKind::kUpserted, MarkKind::kErased}) {
       newest.ForEach(group, kind, [&](absl::Span<const uint64_t> hashes) {

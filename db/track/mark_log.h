@@ -17,9 +17,9 @@
 
 namespace ckptdb::internal {
 
-// Memory for ids. Memory that is returned is kept for later, as the first
-// access to new memory costs more than all else that a mark does. Thread-safe:
-// any thread may return a chunk.
+// Memory for ids. Returned memory is kept for reuse, because first touching new
+// memory costs more than everything else in a mark. Thread-safe: any thread may
+// return a chunk.
 class ChunkPool : public std::enable_shared_from_this<ChunkPool> {
  public:
   struct Chunk {
@@ -27,7 +27,7 @@ class ChunkPool : public std::enable_shared_from_this<ChunkPool> {
     size_t rows = 0;
   };
 
-  // Returns a buffer for at least so many rows.
+  // Returns a buffer for at least `rows` rows.
   Chunk Get(size_t rows);
 
   // Returns kept memory beyond `bytes` to the system.
@@ -53,13 +53,13 @@ class ChunkPool : public std::enable_shared_from_this<ChunkPool> {
   std::vector<Buffer> kept_ ABSL_GUARDED_BY(mutex_);  // ordered by rows
 };
 
-// Estimates the number of different ids among marks from one in a thousand of
+// Estimates the number of distinct ids among marks from one in a thousand of
 // them, each of which sets a bit.
 class MarkSample {
  public:
   using Hashes = absl::InlinedVector<uint64_t, 16>;
 
-  // Returns the marks that the sample has.
+  // Returns the marks that belong to the sample.
   static Hashes Select(absl::Span<const uint64_t> hashes);
   void Add(absl::Span<const uint64_t> selected);
   void Clear();
@@ -70,9 +70,9 @@ class MarkSample {
 
  private:
   static constexpr uint64_t kSampled = 1024;
-  // These bits are lower than those that filters and parts are ordered by.
+  // These bits are lower than those that order filters and parts.
   static constexpr int kShift = 30;
-  // This number of bits distinguishes some hundred million ids from more.
+  // This number of bits distinguishes up to some hundred million ids.
   static constexpr size_t kBits = size_t{1} << 16;
 
   std::vector<uint64_t> bits_;  // empty before the first Add
@@ -87,7 +87,7 @@ struct MarkRun {
   std::shared_ptr<const uint64_t[]> chunk;
 };
 
-// Room in the log for marks whose hashes are not written yet.
+// Space in the log for marks whose hashes are not written yet.
 struct MarkRoom {
   absl::Span<uint64_t> hashes;
   std::shared_ptr<uint64_t[]> chunk;
@@ -100,23 +100,23 @@ struct MarkRoom {
 };
 
 // The marks, oldest first, divided by epochs, which only grow. Not thread-safe,
-// but the ids of a copied run do not change, and room may be filled while
+// but the ids of a copied run do not change, and space may be filled while
 // Reserve and Sample are called.
 class MarkLog {
  public:
-  // Returns room for at least one of so many marks. It must be filled before
-  // any member is called but Reserve, Sample and the constant ones that return
-  // numbers.
+  // Returns space for at least one of `rows` marks. It must be filled before
+  // calling any member other than Reserve, Sample and the constant ones that
+  // return numbers.
   MarkRoom Reserve(uint64_t epoch, MarkKind kind, size_t rows);
-  // Adds the sample of marks for which there was room.
+  // Adds the sample of marks for which space was reserved.
   void Sample(absl::Span<const uint64_t> selected) { sample_.Add(selected); }
   // Appends all marks.
   void Append(uint64_t epoch, MarkKind kind, absl::Span<const uint64_t> hashes);
 
-  // Returns what so many marks add to used_bytes() when no memory is kept.
+  // Returns how much `rows` marks add to used_bytes() if no memory is kept.
   uint64_t BytesToAppend(uint64_t epoch, MarkKind kind, size_t rows) const;
 
-  // Returns the marks of all epochs after this one.
+  // Returns the marks of all later epochs.
   std::vector<MarkRun> After(uint64_t epoch) const;
   // Forgets the marks of all epochs up to this one.
   void DropUpTo(uint64_t epoch);
@@ -125,14 +125,14 @@ class MarkLog {
   // Returns whether three of four marks are likely to be repetitions.
   bool WorthMerging() const;
   // Keeps the newest mark of each id. `cuts`, ascending, are the epochs that
-  // may be read from: After of these, and only of these, returns the same ids
-  // as before, with fewer repetitions.
+  // After may still be called with: for these, and only for these, it returns
+  // the same ids as before, with fewer repetitions.
   void Merge(absl::Span<const uint64_t> cuts);
 
   size_t rows() const { return rows_; }
   uint64_t used_bytes() const;
-  // Returns the memory kept for later, and cuts it down to `bytes`, or to what
-  // the log needed at most since the last call.
+  // Returns the memory kept for reuse; KeepAtMost reduces it to `bytes`,
+  // KeepWhatWasNeeded to the log's peak since the previous call.
   uint64_t kept_bytes() const { return pool_->kept_bytes(); }
   void KeepAtMost(uint64_t bytes) { pool_->KeepAtMost(bytes); }
   void KeepWhatWasNeeded();
@@ -148,7 +148,7 @@ class MarkLog {
   const std::shared_ptr<ChunkPool> pool_ = std::make_shared<ChunkPool>();
   std::vector<MarkRun> runs_;
   size_t rows_ = 0;
-  // The chunk that is being filled, and how many rows it has.
+  // The chunk that is being filled, and how many rows it holds.
   ChunkPool::Chunk chunk_;
   size_t chunk_used_ = 0;
   uint64_t peak_bytes_ = 0;

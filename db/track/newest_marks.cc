@@ -12,19 +12,19 @@ namespace {
 constexpr uint64_t kKindBit = 1;
 constexpr uint64_t kMarkBit = 2;  // so that no mark is 0
 
-// The set of marks of one part that were seen already.
+// The marks of one part that were already seen.
 class SeenMarks {
  public:
   void Reset(size_t marks) {
     constexpr size_t kMinSlots = 16;
-    // At most half of the slots are in use, so that a search soon meets an
+    // At most half of the slots are in use, so that a search soon finds an
     // empty one.
     const size_t slots = std::bit_ceil(std::max(2 * marks, kMinSlots));
     slots_.assign(slots, 0);
     shift_ = 64 - std::countr_zero(slots);
   }
 
-  // Adds a mark. Returns false when the id is there, with either kind.
+  // Adds a mark. Returns false if the id is already there, with either kind.
   bool Insert(uint64_t mark) {
     const size_t last = slots_.size() - 1;
     for (size_t i = mark >> shift_;; i = (i + 1) & last) {
@@ -50,8 +50,8 @@ NewestMarks::NewestMarks(absl::Span<const MarkGroup> groups)
   Merge();
 }
 
-// Counts the marks of each group in each part, and gives each its place in one
-// array: part by part, and in a part the newest group first.
+// Counts the marks of each group in each part, and assigns each a place in one
+// array: part by part, and within a part the newest group first.
 void NewestMarks::CountParts(absl::Span<const MarkGroup> groups) {
   for (size_t g = 0; g < groups.size(); ++g) {
     for (const MarkPiece& piece : groups[g]) {
@@ -71,7 +71,7 @@ void NewestMarks::CountParts(absl::Span<const MarkGroup> groups) {
 }
 
 // Copies the hashes into their parts. The part implies the high bits of a hash,
-// which makes room for the kind.
+// which leaves room for the kind.
 void NewestMarks::Distribute(absl::Span<const MarkGroup> groups) {
   static_assert(kPartBits >= 2);  // room for the two bits
   marks_ = std::make_unique_for_overwrite<uint64_t[]>(rows_);
@@ -92,8 +92,8 @@ size_t NewestMarks::PartRows(size_t part) const {
   return rows;
 }
 
-// Keeps the first mark of each id of a part, which is its newest, and moves
-// what is kept together in its group.
+// Keeps the first mark of each id of a part, its newest, and compacts the kept
+// marks within their group.
 void NewestMarks::Merge() {
   SeenMarks seen;
   for (size_t part = 0; part < kParts; ++part) {

@@ -15,7 +15,7 @@ namespace ckptdb::internal {
 
 enum class MarkKind : uint8_t { kUpserted = 0, kErased = 1 };
 
-// Marks of one kind, as hashes (SpreadId). All marks of an id are the same, so
+// Marks of one kind, as hashes (SpreadId). All marks of an id are equal, so
 // their order does not matter.
 struct MarkPiece {
   absl::Span<const uint64_t> hashes;
@@ -27,8 +27,8 @@ using MarkGroup = std::vector<MarkPiece>;
 
 // Distributes the marks by hash into parts that fit into a cache, and scans
 // each part from the newest mark to the oldest: the first mark of an id is
-// kept, in its group. It takes 8 bytes per mark and two passes over the ids,
-// which are not needed afterwards.
+// kept, in its group. Takes 8 bytes per mark and two passes over the ids, which
+// are not needed afterwards.
 class NewestMarks {
  public:
   // `groups` are ordered from the newest to the oldest.
@@ -38,7 +38,7 @@ class NewestMarks {
     return counts_[group][static_cast<size_t>(kind)];
   }
 
-  // Calls `use` with up to a thousand hashes at a time, each once.
+  // Calls `use` with each hash once, up to a thousand at a time.
   void ForEach(
       size_t group, MarkKind kind,
       const std::function<void(absl::Span<const uint64_t>)>& use) const;
@@ -58,8 +58,8 @@ class NewestMarks {
   size_t rows_ = 0;
   // Hashes without the bits that the part implies, and with the kind.
   std::unique_ptr<uint64_t[]> marks_;
-  // The position at which the marks of a group begin in each part, and the
-  // number that is kept.
+  // The position at which each group's marks begin in each part, and the number
+  // of them that are kept.
   std::vector<PartSizes> begin_;
   std::vector<PartSizes> size_;
   std::vector<std::array<size_t, 2>> counts_;

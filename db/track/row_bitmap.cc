@@ -53,9 +53,9 @@ std::vector<int64_t> TakeRows(Words* words) {
 
 }  // namespace
 
-// A mark sets a bit in the bitmap of the lane of its thread. A Take moves the
-// marks of all lanes into the bitmaps of all consumers, and then empties its
-// own.
+// A mark sets a bit in the bitmap of its thread's lane. A Take moves the marks
+// of all lanes into the bitmaps of all consumers, and then empties its
+// consumer's bitmap.
 class RowBitmap::Impl {
  public:
   explicit Impl(uint64_t rows)
@@ -76,7 +76,7 @@ class RowBitmap::Impl {
   };
   struct Consumer {
     std::string name;
-    // Says whether the next set is complete, and the reason if it is not.
+    // Whether the next set is complete, and the reason if it is not.
     bool complete = false;
     std::string reason;
     Words rows;
@@ -87,7 +87,7 @@ class RowBitmap::Impl {
 
   const uint64_t rows_;
   const size_t words_;
-  // They are locked after mutex_, one by one.
+  // Locked after mutex_, one at a time.
   std::array<Lane, internal::kMarkLanes> lanes_;
   mutable internal::Mutex mutex_;
   ConsumerTable<Consumer> consumers_ ABSL_GUARDED_BY(mutex_);
@@ -116,19 +116,19 @@ absl::Status RowBitmap::Impl::CheckRows(absl::Span<const int64_t> ids) const {
   return absl::OkStatus();
 }
 
-// Marks in the lane of this thread, whose lock few other threads want.
+// Marks in this thread's lane, whose lock few other threads need.
 absl::Status RowBitmap::Impl::MarkUpserted(absl::Span<const int64_t> ids) {
   CKPTDB_RETURN_IF_ERROR(CheckRows(ids));
   Lane& lane = lanes_[internal::MarkLaneOfThread()];
   const internal::MutexLock lock(&lane.mutex);
-  // A lane in which nothing was marked has no bitmap.
+  // A lane without marks has no bitmap.
   if (lane.marked.empty()) lane.marked.resize(words_);
   SetBits(ids, &lane.marked);
   return absl::OkStatus();
 }
 
-// Moves the marks of a lane to all consumers, so that each of them gets a mark
-// once.
+// Moves the marks of a lane to all consumers, so that each consumer receives a
+// mark once.
 void RowBitmap::Impl::Collect(Lane* lane) {
   const internal::MutexLock lock(&lane->mutex);
   for (size_t i = 0; i < lane->marked.size(); ++i) {
@@ -149,7 +149,8 @@ absl::StatusOr<ChangeTracker::Changes> RowBitmap::Impl::Take(
   changes.upserted = TakeRows(&consumer->rows);
   changes.complete = std::exchange(consumer->complete, true);
   changes.reason = std::exchange(consumer->reason, {});
-  // The rows of an incomplete set mean nothing: the caller has to write a base.
+  // The rows of an incomplete set are meaningless: the caller must write a
+  // base.
   if (!changes.complete) changes.upserted = {};
   return changes;
 }

@@ -33,7 +33,7 @@ using internal::TakenSet;
 
 using Hashes = std::vector<uint64_t>;
 
-// Marks are kept as hashes, which spread ids evenly and can be turned back
+// Marks are kept as hashes, which spread ids evenly and are invertible
 // (SpreadId, UnspreadId).
 Hashes HashesOf(absl::Span<const int64_t> ids) {
   Hashes hashes(ids.size());
@@ -53,8 +53,8 @@ struct ReturnedSet {
 // The returned sets by epoch.
 using ReturnedSets = std::map<uint64_t, ReturnedSet>;
 
-// Returns groups from the newest to the oldest. A set has the newest marks up
-// to its epoch.
+// Returns groups from the newest to the oldest. A set contains the newest marks
+// up to its epoch.
 MarkGroup PiecesOf(const std::vector<MarkRun>& runs,
                    const ReturnedSets& returned) {
   MarkGroup pieces;
@@ -75,12 +75,12 @@ MarkGroup PiecesOf(const std::vector<MarkRun>& runs,
 
 }  // namespace
 
-// Marks are made in batches of kMarkRows under the lock of a lane. Under the
-// lock of the log only room is made for those that the filter of the lane does
-// not know. An id that a filter knows has an upsert as its newest mark, which
-// has been in the log since the last Take of any consumer. To keep that true,
-// erasures and Takes hold all lanes, and so does all that reads or drops marks
-// of the log.
+// Marks are made in batches of kMarkRows under the lock of a lane. The log's
+// lock only covers reserving space for marks that the lane's filter does not
+// know. An id that a filter knows has an upsert as its newest mark, which has
+// been in the log since the last Take of any consumer. To preserve that,
+// erasures, Takes, and all code that reads or drops marks of the log hold all
+// lanes.
 constexpr size_t kMarkRows = 2048;
 
 class RowTracker::Impl {
@@ -108,8 +108,8 @@ class RowTracker::Impl {
   };
   using Lanes = std::array<Lane, internal::kMarkLanes>;
 
-  // Holds all lanes. The analysis follows no locks that are taken in a loop: it
-  // is off here, and who needs a lane's says so by AssertHeld.
+  // Holds all lanes. The analysis cannot follow locks taken in a loop, so it is
+  // disabled here, and code that needs a lane's lock calls AssertHeld.
   class LaneLocks {
    public:
     explicit LaneLocks(Lanes* lanes) ABSL_NO_THREAD_SAFETY_ANALYSIS
@@ -136,18 +136,18 @@ class RowTracker::Impl {
 
   struct Consumer {
     std::string name;
-    // Says whether the next set is complete, and the reason if it is not.
+    // Whether the next set is complete, and the reason if it is not.
     bool complete = false;
     std::string reason;
-    // Marks up to here were taken, or are in a returned set.
+    // Marks up to this epoch were taken, or are in a returned set.
     uint64_t epoch = 0;
-    // Epoch of the last incomplete set: the base that it required has the marks
-    // of older sets.
+    // Epoch of the last incomplete set: the base that it required contains the
+    // marks of older sets.
     uint64_t base_epoch = 0;
     ReturnedSets returned;
   };
 
-  // The state that a Take reads after it has released the locks.
+  // The state that a Take reads after releasing the locks.
   struct Snapshot {
     std::vector<MarkRun> runs;
     ReturnedSets returned;
@@ -155,7 +155,7 @@ class RowTracker::Impl {
 
   size_t Filter(Lane* lane, absl::Span<const int64_t> ids, uint64_t* unknown)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lane->mutex);
-  // Returns false when the call needs all lanes.
+  // Returns false if the call needs all lanes.
   bool MarkInLane(Lane* lane, absl::Span<const int64_t> ids);
   bool AppendInLane(absl::Span<const uint64_t> hashes);
   std::optional<internal::MarkRoom> Reserve(
@@ -163,8 +163,8 @@ class RowTracker::Impl {
   // The caller holds all lanes.
   void Mark(MarkKind kind, absl::Span<const int64_t> ids);
 
-  // The caller of the following holds all lanes, too, unless the member is
-  // constant.
+  // The caller of the following also holds all lanes, except for constant
+  // members.
   absl::Status Cut(ChangeTracker::Consumer id, ChangeTracker::Changes* changes,
                    Snapshot* snapshot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PutBack(Consumer* consumer, const ChangeTracker::Changes& changes)
@@ -174,29 +174,29 @@ class RowTracker::Impl {
   void ForgetReturned(Consumer* consumer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns the epochs that the log may be read from, ascending.
   std::vector<uint64_t> Cuts() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool MayComeBack(const TakenSet& set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Is called after a change of the consumers or of their epochs.
+  bool MayBeReturned(const TakenSet& set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Called after a change of the consumers or of their epochs.
   void DropUnneeded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Merge() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes room for an append, if any. Returns false when all marks were dropped
+  // Makes space for an append, if any. Returns false if all marks were dropped
   // instead.
   bool MakeRoom(MarkKind kind, size_t rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns the bytes that cannot be dropped, with such an append.
+  // Returns the bytes that cannot be dropped, including such an append.
   uint64_t UsedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint64_t BytesAfter(MarkKind kind, size_t rows) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RowTracker::Options options_;
-  Lanes lanes_;  // are locked in this order
+  Lanes lanes_;  // locked in this order
   std::atomic<uint64_t> filter_bytes_{0};
-  // True if a consumer wants marks.
+  // True if a consumer needs marks.
   std::atomic<bool> tracking_{false};
 
   mutable internal::Mutex mutex_;  // after those of the lanes
   MarkLog log_ ABSL_GUARDED_BY(mutex_);
-  // The epoch of the marks made now; a Take ends it.
+  // The epoch of new marks; a Take ends it.
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 1;
   ConsumerTable<Consumer> consumers_ ABSL_GUARDED_BY(mutex_);
   uint64_t returned_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -223,8 +223,8 @@ absl::Status RowTracker::Impl::RemoveConsumer(ChangeTracker::Consumer id) {
 }
 
 void RowTracker::Impl::MarkUpserted(absl::Span<const int64_t> ids) {
-  // Nobody wants marks: each consumer's next set is incomplete anyway, and asks
-  // for a base.
+  // No consumer needs marks: the next set of each is incomplete anyway, and
+  // requires a base.
   if (!tracking_.load()) return;
   Lane& lane = lanes_[internal::MarkLaneOfThread()];
   for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), kMarkRows))) {
@@ -235,8 +235,8 @@ void RowTracker::Impl::MarkUpserted(absl::Span<const int64_t> ids) {
   }
 }
 
-// Marks rows under the lock of the lane. Returns false when the log has no room
-// or is worth a merge, for which all lanes are needed.
+// Marks rows under the lane's lock. Returns false if the log has no space or is
+// worth a merge, for which all lanes are needed.
 bool RowTracker::Impl::MarkInLane(Lane* lane, absl::Span<const int64_t> ids) {
   const internal::MutexLock lock(&lane->mutex);
   std::array<uint64_t, kMarkRows> unknown;
@@ -246,8 +246,8 @@ bool RowTracker::Impl::MarkInLane(Lane* lane, absl::Span<const int64_t> ids) {
   return false;
 }
 
-// Writes hashes to room in the log, outside of the lock of the log: threads
-// fill the log beside each other.
+// Writes hashes to reserved space without the log's lock, so that threads fill
+// the log in parallel.
 bool RowTracker::Impl::AppendInLane(absl::Span<const uint64_t> hashes) {
   auto selected = internal::MarkSample::Select(hashes);
   while (!hashes.empty()) {
@@ -258,8 +258,8 @@ bool RowTracker::Impl::AppendInLane(absl::Span<const uint64_t> hashes) {
   return true;
 }
 
-// Makes room under the lock of the log. Returns nothing when that takes a
-// merge, or when marks are no longer wanted.
+// Reserves space under the log's lock. Returns nothing if that requires a
+// merge, or if marks are no longer needed.
 std::optional<internal::MarkRoom> RowTracker::Impl::Reserve(
     size_t rows, internal::MarkSample::Hashes* selected) {
   const internal::MutexLock lock(&mutex_);
@@ -277,14 +277,14 @@ std::optional<internal::MarkRoom> RowTracker::Impl::Reserve(
 void RowTracker::Impl::MarkErased(absl::Span<const int64_t> ids) {
   if (ids.empty() || !tracking_.load()) return;
   const LaneLocks locks(&lanes_);
-  // An id that a filter knows would not be logged when it is upserted again,
-  // and the erasure would stay its newest mark.
+  // An id that a filter knows would not be logged if it were upserted again,
+  // and the erasure would remain its newest mark.
   locks.ForEachFilter([&](MarkFilter* filter) { filter->Forget(ids); });
   Mark(MarkKind::kErased, ids);
 }
 
-// Appends marks with all lanes held, merging or dropping marks where there is
-// no room.
+// Appends marks with all lanes held; merges or drops marks if there is no
+// space.
 void RowTracker::Impl::Mark(MarkKind kind, absl::Span<const int64_t> ids) {
   const internal::MutexLock lock(&mutex_);
   for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), kMarkRows))) {
@@ -312,8 +312,8 @@ absl::StatusOr<ChangeTracker::Changes> RowTracker::Impl::Take(
     CKPTDB_RETURN_IF_ERROR(Cut(id, &changes, &snapshot));
     locks.ForEachFilter([](MarkFilter* filter) { filter->Clear(); });
   }
-  // The ids are found after the locks were released: the runs keep their
-  // chunks, whose contents do not change any more.
+  // The ids are computed after the locks were released: the runs keep their
+  // chunks, whose content no longer changes.
   if (changes.complete) {
     const MarkGroup pieces = PiecesOf(snapshot.runs, snapshot.returned);
     const NewestMarks newest({pieces});
@@ -326,7 +326,7 @@ absl::StatusOr<ChangeTracker::Changes> RowTracker::Impl::Take(
   return changes;
 }
 
-// Ends the epoch for a consumer, and notes what its set is made of.
+// Ends the epoch for a consumer, and determines the content of its set.
 absl::Status RowTracker::Impl::Cut(ChangeTracker::Consumer id,
                                    ChangeTracker::Changes* changes,
                                    Snapshot* snapshot) {
@@ -347,8 +347,8 @@ absl::Status RowTracker::Impl::Cut(ChangeTracker::Consumer id,
     consumer->base_epoch = epoch_;
   }
   consumer->epoch = epoch_++;
-  // The log keeps the marks after this set as long as the caller has it: when
-  // the set is returned they are read again.
+  // The log keeps the marks after this set as long as the caller holds it: if
+  // it is returned, they are read again.
   taken_.push_back(set);
   DropUnneeded();
   return absl::OkStatus();
@@ -373,10 +373,10 @@ void RowTracker::Impl::PutBack(Consumer* consumer,
                                const ChangeTracker::Changes& changes) {
   const TakenSet* const set = changes.taken_.get();
   if (!set->complete) return RequireBase(consumer, changes.reason);
-  // A base that was required since has these rows.
+  // A base that was required since then contains these rows.
   if (!consumer->complete || set->epoch < consumer->base_epoch) return;
-  // Sets that were taken after this one are read again from the log, so that
-  // newer marks win over the returned ones.
+  // Later sets are read again from the log, so that newer marks win over the
+  // returned ones.
   consumer->epoch = std::min(consumer->epoch, set->epoch);
   ReturnedSet& returned = consumer->returned[set->epoch];
   returned = {HashesOf(changes.upserted), HashesOf(changes.erased)};
@@ -406,20 +406,21 @@ std::vector<uint64_t> RowTracker::Impl::Cuts() {
   std::erase_if(taken_, [](const auto& set) { return set.expired(); });
   for (const auto& taken : taken_) {
     const std::shared_ptr<const TakenSet> set = taken.lock();
-    if (set != nullptr && MayComeBack(*set)) cuts.push_back(set->epoch);
+    if (set != nullptr && MayBeReturned(*set)) cuts.push_back(set->epoch);
   }
   std::sort(cuts.begin(), cuts.end());
   return cuts;
 }
 
-// Returns whether returning this set would make the log be read from its epoch.
-bool RowTracker::Impl::MayComeBack(const TakenSet& set) {
+// Returns whether returning this set would require reading the log from its
+// epoch.
+bool RowTracker::Impl::MayBeReturned(const TakenSet& set) {
   const absl::StatusOr<Consumer*> consumer = consumers_.Find(set.consumer);
   return set.complete && consumer.ok() && (*consumer)->complete &&
          set.epoch > (*consumer)->base_epoch;
 }
 
-// The log is needed after the oldest epoch that anybody may read from.
+// Drops marks up to the oldest epoch from which the log may still be read.
 void RowTracker::Impl::DropUnneeded() {
   const std::vector<uint64_t> cuts = Cuts();
   tracking_ = !cuts.empty();
@@ -430,7 +431,7 @@ void RowTracker::Impl::DropUnneeded() {
   }
 }
 
-// What nobody needs is dropped first, so that it is not merged.
+// Drops unneeded marks first, so that they are not merged.
 void RowTracker::Impl::Merge() {
   DropUnneeded();
   log_.Merge(Cuts());
@@ -454,8 +455,8 @@ bool RowTracker::Impl::MakeRoom(MarkKind kind, size_t rows) {
   return true;
 }
 
-// Gives up all marks: each consumer needs a base. Training goes on, and no mark
-// is lost without a word.
+// Drops all marks: each consumer then needs a base. Training continues, and no
+// mark is lost silently.
 void RowTracker::Impl::DropAll() {
   const std::string reason =
       absl::StrCat("the tracker exceeded its memory limit of ",
