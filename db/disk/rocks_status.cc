@@ -31,15 +31,15 @@ absl::StatusCode CodeOf(const rocksdb::Status& status) {
   if (status.IsCorruption()) return absl::StatusCode::kDataLoss;
   if (status.IsInvalidArgument()) return absl::StatusCode::kInvalidArgument;
   if (status.IsIOError() &&
-      (SaysErrno(status, EACCES) || SaysErrno(status, EPERM) ||
-       SaysErrno(status, EROFS))) {
+      (IsErrno(status, EACCES) || IsErrno(status, EPERM) ||
+       IsErrno(status, EROFS))) {
     return absl::StatusCode::kPermissionDenied;
   }
   if (status.IsIOError() &&
-      (SaysErrno(status, ENOTDIR) || SaysErrno(status, EFBIG))) {
+      (IsErrno(status, ENOTDIR) || IsErrno(status, EFBIG))) {
     return absl::StatusCode::kFailedPrecondition;
   }
-  if (status.IsIOError() && SaysErrno(status, ENAMETOOLONG)) {
+  if (status.IsIOError() && IsErrno(status, ENAMETOOLONG)) {
     return absl::StatusCode::kInvalidArgument;
   }
   // Errors that may disappear are Unavailable.

@@ -15,7 +15,7 @@ constexpr uint64_t kSmallBytes = uint64_t{1} << 20;
 bool BeginsFile(const Item& before, const Item& item, uint64_t file_bytes) {
   constexpr auto kTable = Item::Kind::kRows;
   return (before.kind == kTable || item.kind == kTable) &&
-         std::max(file_bytes, item.raw_bytes) >= kWorthAFileBytes;
+         std::max(file_bytes, item.raw_bytes) >= kMinSeparateFileBytes;
 }
 
 double UsedPart(const BorrowedFile& file) {

@@ -36,7 +36,7 @@ absl::Status LoadRecords(
 
 // A record names its own version. A record under another version's key was
 // moved by damage or by hand, and would pass for the wrong step.
-absl::Status Misplaced(const Version& version, const MetaKey& key) {
+absl::Status MisplacedError(const Version& version, const MetaKey& key) {
   return absl::DataLossError(absl::StrCat("the key of ", ToString(key.version),
                                           " holds the record of ",
                                           ToString(version)));
@@ -121,7 +121,7 @@ absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
       database, 'a', DecodeAttemptRecord,
       [&](const MetaKey& key, AttemptRecord record) -> absl::Status {
         if (record.version.attempt != key.version.attempt) {
-          return Misplaced(record.version, key);
+          return MisplacedError(record.version, key);
         }
         // Records arrive in key order, so inserting at the end is cheap.
         catalog.attempts.emplace_hint(catalog.attempts.end(),
@@ -132,7 +132,7 @@ absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
       database, 's', DecodeStepRecord,
       [&](const MetaKey& key, StepRecord record) -> absl::Status {
         if (record.version.step != key.version.step) {
-          return Misplaced(record.version, key);
+          return MisplacedError(record.version, key);
         }
         const int64_t step = record.version.step;
         // Not PutStep, which would journal a change.
@@ -144,7 +144,7 @@ absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
       database, 'v', DecodeStepRecord,
       [&](const MetaKey& key, StepRecord record) -> absl::Status {
         if (record.version != key.version) {
-          return Misplaced(record.version, key);
+          return MisplacedError(record.version, key);
         }
         catalog.retired.emplace_hint(catalog.retired.end(), key.version,
                                      std::move(record));

@@ -204,7 +204,7 @@ std::vector<StepRecord::Branch> BranchesOver(const Catalog& catalog,
                                              const StepRecord& parent,
                                              uint32_t attempt) {
   std::vector<StepRecord::Branch> branches = parent.branches;
-  if (branches.empty() || IsGoneOnFrom(catalog, parent)) {
+  if (branches.empty() || HasSuccessor(catalog, parent)) {
     branches.push_back({attempt, attempt});
   } else {
     branches.back().last = attempt;

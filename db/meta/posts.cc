@@ -157,7 +157,8 @@ absl::Status RemovePost(rocksdb::FileSystem* files, const std::string& store,
   return moved.ok() ? absl::OkStatus() : RemoveFile(files, path);
 }
 
-void MakeTakenPosts(rocksdb::FileSystem* files, const std::string& store) {
+void MakeTakenPostsFolder(rocksdb::FileSystem* files,
+                          const std::string& store) {
   MakeFolders(files, TakenPath(store)).IgnoreError();
 }
 

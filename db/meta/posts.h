@@ -61,7 +61,7 @@ absl::Status RemovePost(rocksdb::FileSystem* files, const std::string& store,
                         const std::string& name);
 // Creates the folder that posts are moved to. Without it they are removed in
 // place.
-void MakeTakenPosts(rocksdb::FileSystem* files, const std::string& store);
+void MakeTakenPostsFolder(rocksdb::FileSystem* files, const std::string& store);
 absl::Status SyncPosts(rocksdb::FileSystem* files, const std::string& store);
 
 // Removes links and abandoned temporary files. `unswept` receives foreign

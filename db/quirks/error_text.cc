@@ -42,7 +42,7 @@ void DropBlame(std::string* text) {
 
 // RocksDB keeps only the words of an errno (line 2 of docs/rocksdb.md). The
 // comparison ignores case.
-bool SaysErrno(const rocksdb::Status& status, int error) {
+bool IsErrno(const rocksdb::Status& status, int error) {
   return absl::StrContains(absl::AsciiStrToLower(status.ToString()),
                            absl::AsciiStrToLower(std::strerror(error)));
 }
@@ -55,21 +55,21 @@ std::string TextWithTableNames(const rocksdb::Status& status) {
 }
 
 // The texts below are those of lines 5 and 6 of docs/rocksdb.md.
-bool SaysFamilyIsMissing(absl::string_view text) {
+bool IsMissingFamily(absl::string_view text) {
   return absl::StrContains(text, "Column family not found");
 }
 
-bool SaysFileIsOutOfReach(absl::string_view text) {
+bool IsInaccessibleFile(absl::string_view text) {
   return absl::StrContains(text, "Can't access") &&
          absl::StrContains(text, "IO error") &&
          !absl::StrContains(text, "No such file");
 }
 
-bool SaysHandleIsStale(absl::string_view text) {
+bool IsStaleHandle(absl::string_view text) {
   return absl::StrContains(text, std::strerror(ESTALE));
 }
 
-bool SaysLogIsMissing(absl::string_view text) {
+bool IsMissingLog(absl::string_view text) {
   return absl::StrContains(text, ".log") &&
          absl::StrContains(text, std::strerror(ENOENT));
 }

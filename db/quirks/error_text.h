@@ -13,25 +13,25 @@ namespace ckptdb::internal {
 
 // Returns whether the error is this errno. A status of RocksDB keeps only the
 // words of an errno.
-bool SaysErrno(const rocksdb::Status& status, int error);
+bool IsErrno(const rocksdb::Status& status, int error);
 
 // Returns the error's text with each SST file's name. RocksDB identifies some
 // files only by number, and blames the MANIFEST for a table that it lists.
 std::string TextWithTableNames(const rocksdb::Status& status);
 
 // Returns whether an open failed because the database lacks column families.
-bool SaysFamilyIsMissing(absl::string_view text);
+bool IsMissingFamily(absl::string_view text);
 
 // Returns whether an open failed because an existing file could not be
 // examined. RocksDB reports that as a corruption.
-bool SaysFileIsOutOfReach(absl::string_view text);
+bool IsInaccessibleFile(absl::string_view text);
 
 // Returns whether a file was replaced on another host, and the file system has
 // lost the old one's handle.
-bool SaysHandleIsStale(absl::string_view text);
+bool IsStaleHandle(absl::string_view text);
 
 // Returns whether a log was listed but missing when it was opened.
-bool SaysLogIsMissing(absl::string_view text);
+bool IsMissingLog(absl::string_view text);
 
 }  // namespace ckptdb::internal
 

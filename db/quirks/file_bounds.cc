@@ -58,7 +58,8 @@ class BoundsCollectorFactory : public rocksdb::TablePropertiesCollectorFactory {
 
 }  // namespace
 
-std::shared_ptr<rocksdb::TablePropertiesCollectorFactory> NotesBounds() {
+std::shared_ptr<rocksdb::TablePropertiesCollectorFactory>
+NewBoundsCollectorFactory() {
   return std::make_shared<BoundsCollectorFactory>();
 }
 

@@ -18,7 +18,8 @@ namespace ckptdb::internal {
 
 // For the options of a family, whose files then record the least and the
 // greatest key of their entries and deletions.
-std::shared_ptr<rocksdb::TablePropertiesCollectorFactory> NotesBounds();
+std::shared_ptr<rocksdb::TablePropertiesCollectorFactory>
+NewBoundsCollectorFactory();
 
 // Makes a scan from `begin` to before `end` skip files whose bounds do not
 // overlap it. A file without bounds is read. `begin` and `end`, which may be

@@ -105,8 +105,8 @@ std::vector<RunGroup> GroupRuns(const std::vector<RankItem>& runs,
   return groups;
 }
 
-std::vector<RunGroup> EachRun(const std::vector<RankItem>& runs,
-                              const SliceRange& asked) {
+std::vector<RunGroup> OneGroupPerRun(const std::vector<RankItem>& runs,
+                                     const SliceRange& asked) {
   std::vector<RunGroup> groups;
   for (size_t i = 0; i < runs.size(); ++i) {
     const SliceRange slices = Intersect(runs[i].slices(), asked);

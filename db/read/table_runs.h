@@ -33,8 +33,8 @@ std::vector<RunGroup> GroupRuns(const std::vector<RankItem>& runs,
                                 const SliceRange& asked);
 
 // Makes one group per run, for runs of one version, which share no rows.
-std::vector<RunGroup> EachRun(const std::vector<RankItem>& runs,
-                              const SliceRange& asked);
+std::vector<RunGroup> OneGroupPerRun(const std::vector<RankItem>& runs,
+                                     const SliceRange& asked);
 
 // Estimates the rows of a group's runs within its slices.
 uint64_t EstimateRows(const std::vector<RankItem>& runs, const RunGroup& group);

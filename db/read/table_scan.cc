@@ -194,9 +194,9 @@ absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
   // Runs of one version share no id, which Verify checks, so each is read
   // separately. Runs of several versions must be merged.
   const bool one_version = runs.front().step == runs.back().step;
-  const std::vector<RunGroup> groups = one_version
-                                           ? EachRun(runs, options.slices)
-                                           : GroupRuns(runs, options.slices);
+  const std::vector<RunGroup> groups =
+      one_version ? OneGroupPerRun(runs, options.slices)
+                  : GroupRuns(runs, options.slices);
   MergeScan scan(step, runs, groups, slots, options);
   return scan.Run([&](int worker, uint64_t, RunMerge* merge) -> absl::Status {
     RowBatcher batcher(worker, row_bytes, sink, /*live=*/nullptr);

@@ -191,8 +191,8 @@ class Database {
   absl::Status BoundOpenFiles(rocksdb::DBOptions* options);
   absl::Status KeepRecordsOpen(const std::string& path,
                                const CorruptTables& corrupt);
-  void OpenAround(const std::string& path, const CorruptTables& corrupt,
-                  rocksdb::DBOptions* options);
+  void SkipCorruptTables(const std::string& path, const CorruptTables& corrupt,
+                         rocksdb::DBOptions* options);
   absl::Status CheckSmallSaves() const;
   absl::Status CheckSequence(const ManifestNote& note) const;
   absl::Status Stamp();

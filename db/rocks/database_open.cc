@@ -36,10 +36,10 @@ absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
   absl::Status error =
       FromRocksRead(status, absl::StrCat("opening \"", path, "\""));
   const absl::string_view text = error.message();
-  if (SaysFamilyIsMissing(text)) return absl::NotFoundError(text);
+  if (IsMissingFamily(text)) return absl::NotFoundError(text);
   if (absl::IsFailedPrecondition(error)) return error;
   if (status.IsInvalidArgument() ||
-      (status.IsCorruption() && SaysFileIsOutOfReach(text))) {
+      (status.IsCorruption() && IsInaccessibleFile(text))) {
     return absl::UnavailableError(text);
   }
   return error;
@@ -51,8 +51,8 @@ absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
 // nothing.
 bool IsStale(const absl::Status& status, bool changed) {
   if (status.ok()) return false;
-  return SaysHandleIsStale(status.message()) ||
-         (!changed && SaysLogIsMissing(status.message()));
+  return IsStaleHandle(status.message()) ||
+         (!changed && IsMissingLog(status.message()));
 }
 
 // Such a file system caches attributes and names for about a second.
@@ -208,9 +208,10 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
   rocksdb::FileSystem* const files = database->files_.get();
   // The folder is examined before and after. In between RocksDB reads the
   // MANIFEST and then opens the files that it names, which may be gone by then.
-  CKPTDB_ASSIGN_OR_RETURN(database->followed_, LookAtFolder(files, path));
+  CKPTDB_ASSIGN_OR_RETURN(database->followed_, ReadFolderState(files, path));
   const absl::Status status = database->Follow(path, corrupt);
-  CKPTDB_ASSIGN_OR_RETURN(const FolderState after, LookAtFolder(files, path));
+  CKPTDB_ASSIGN_OR_RETURN(const FolderState after,
+                          ReadFolderState(files, path));
   // A success also counts if no log appeared or disappeared and no table is
   // corrupt.
   const bool same_logs = after.log_names == database->followed_.log_names;
@@ -233,7 +234,7 @@ absl::Status Database::Follow(const std::string& path,
   options.create_if_missing = false;
   options.create_missing_column_families = false;
   CKPTDB_RETURN_IF_ERROR(BoundOpenFiles(&options));
-  OpenAround(path, corrupt, &options);
+  SkipCorruptTables(path, corrupt, &options);
   rocksdb::DB* rocks = nullptr;
   CKPTDB_RETURN_IF_ERROR(StartRocksDbThreads(options));
   CKPTDB_RETURN_IF_ERROR(OpenError(Guarded([&] {
@@ -254,7 +255,7 @@ absl::Status Database::Follow(const std::string& path,
 
 absl::StatusOr<bool> Database::IsCurrent() const {
   CKPTDB_ASSIGN_OR_RETURN(const FolderState now,
-                          LookAtFolder(files_.get(), DatabasePath(store_)));
+                          ReadFolderState(files_.get(), DatabasePath(store_)));
   return now == followed_;
 }
 
@@ -321,8 +322,9 @@ absl::Status Database::KeepRecordsOpen(const std::string& path,
 }
 
 // A corrupt table is an error only when it is read.
-void Database::OpenAround(const std::string& path, const CorruptTables& corrupt,
-                          rocksdb::DBOptions* options) {
+void Database::SkipCorruptTables(const std::string& path,
+                                 const CorruptTables& corrupt,
+                                 rocksdb::DBOptions* options) {
   if (corrupt.empty()) return;
   OpenTablesLazily(options);
   files_->set_corrupt_tables(path, corrupt);
@@ -363,7 +365,7 @@ absl::Status Database::Open(const std::string& path,
   // If a table is corrupt, the open opens fewer tables. Afterwards as many as
   // usual may stay open again.
   const auto kept_open = std::to_string(options.max_open_files);
-  OpenAround(path, corrupt, &options);
+  SkipCorruptTables(path, corrupt, &options);
   rocksdb::DB* rocks = nullptr;
   CKPTDB_RETURN_IF_ERROR(StartRocksDbThreads(options));
   CKPTDB_RETURN_IF_ERROR(OpenError(Guarded([&] {

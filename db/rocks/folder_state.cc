@@ -26,8 +26,8 @@ absl::StatusOr<std::string> NameAndSize(rocksdb::FileSystem* files,
 
 }  // namespace
 
-absl::StatusOr<FolderState> LookAtFolder(rocksdb::FileSystem* files,
-                                         const std::string& path) {
+absl::StatusOr<FolderState> ReadFolderState(rocksdb::FileSystem* files,
+                                            const std::string& path) {
   FolderState state;
   CKPTDB_ASSIGN_OR_RETURN(std::string current,
                           ReadFile(files, path + "/CURRENT"));

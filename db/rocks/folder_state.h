@@ -22,8 +22,8 @@ struct FolderState {
 };
 
 // Leaves out files that are removed meanwhile. The next state then differs.
-absl::StatusOr<FolderState> LookAtFolder(rocksdb::FileSystem* files,
-                                         const std::string& path);
+absl::StatusOr<FolderState> ReadFolderState(rocksdb::FileSystem* files,
+                                            const std::string& path);
 
 }  // namespace ckptdb::internal
 

@@ -24,7 +24,7 @@ using rocksdb::IOStatus;
 
 // Returns whether the file is a table, which a MANIFEST may name, or a
 // MANIFEST.
-bool IsPrecious(const std::string& path) {
+bool IsTableOrManifest(const std::string& path) {
   return IsTable(path) || ManifestNumber(FileName(path)).has_value();
 }
 
@@ -209,7 +209,7 @@ IOStatus GuardedFileSystem::DeleteFile(const std::string& path,
                                        IODebugContext* debug) {
   // After a failed sync the record may still be on disk, and the next open
   // needs the files that it names (line 15 of docs/rocksdb.md).
-  if (manifest_->failed() && IsPrecious(path)) {
+  if (manifest_->failed() && IsTableOrManifest(path)) {
     return IOStatus::IOError(
         "the file is kept, because a MANIFEST that could not be written may "
         "need it",

@@ -68,7 +68,8 @@ rocksdb::ColumnFamilyOptions FamilyOptions(size_t block_bytes) {
 rocksdb::ColumnFamilyOptions InlineOptions() {
   rocksdb::ColumnFamilyOptions options = FamilyOptions(kBlockBytes);
   options.compaction_style = rocksdb::kCompactionStyleUniversal;
-  options.table_properties_collector_factories.push_back(NotesBounds());
+  options.table_properties_collector_factories.push_back(
+      NewBoundsCollectorFactory());
   return options;
 }
 

@@ -33,7 +33,7 @@ absl::Status PostTaker::TakePosts() {
   if (!names.ok()) Skip("posts", names.status().message());
   CKPTDB_RETURN_IF_ERROR(names.status());
   if (names->empty()) return absl::OkStatus();
-  MakeTakenPosts(folder_->files(), folder_->path());
+  MakeTakenPostsFolder(folder_->files(), folder_->path());
   absl::Status taken =
       Take(TakeReadable(ReadPosts(folder_->files(), folder_->path(), *names)));
   if (!taken.ok()) Skip("posts", taken.message());

@@ -39,7 +39,7 @@ namespace {
 using internal::Annotate;
 
 // Attempts to open a step that the owner keeps overwriting.
-constexpr int kSecureTries = 5;
+constexpr int kLeaseTries = 5;
 
 }  // namespace
 
@@ -54,7 +54,7 @@ class Reader::Impl {
 
   // Like Refresh, but waits while the store is being created.
   absl::Status OpenFirst();
-  absl::StatusOr<bool> IsBegun() const;
+  absl::StatusOr<bool> IsBeingCreated() const;
   absl::Status Refresh();
   // Copies the pointer under the lock for use without it: a refresh replaces
   // the database, and calls that use the old one keep it open.
@@ -157,12 +157,12 @@ class Reader::Impl {
   using MakePlan =
       std::function<absl::StatusOr<Planned<Plan>>(const internal::Catalog&)>;
   template <typename Plan>
-  struct Secured;
+  struct Leased;
   template <typename Plan>
   absl::StatusOr<Planned<Plan>> PlanNow(const MakePlan<Plan>& make_plan) const;
   template <typename Plan>
-  absl::StatusOr<Secured<Plan>> Secure(int64_t step,
-                                       const MakePlan<Plan>& make_plan);
+  absl::StatusOr<Leased<Plan>> PlanWithLease(int64_t step,
+                                             const MakePlan<Plan>& make_plan);
   template <typename Plan>
   absl::Status ExplainRemoval(int64_t step, const MakePlan<Plan>& make_plan,
                               const std::vector<Version>& versions,
@@ -214,7 +214,7 @@ absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
 
 // Returns whether a store is being created: LOCK is its first file. A RocksDB
 // folder has a LOCK, too, but also a CURRENT.
-absl::StatusOr<bool> Reader::Impl::IsBegun() const {
+absl::StatusOr<bool> Reader::Impl::IsBeingCreated() const {
   rocksdb::FileSystem* const files = environment_->file_system().get();
   CKPTDB_ASSIGN_OR_RETURN(const bool lock,
                           internal::Exists(files, path_ + "/LOCK"));
@@ -235,7 +235,7 @@ absl::Status Reader::Impl::OpenFirst() {
   for (int i = 0; i < kTries; ++i) {
     status = Refresh();
     if (!absl::IsNotFound(status)) return status;
-    CKPTDB_ASSIGN_OR_RETURN(const bool begun, IsBegun());
+    CKPTDB_ASSIGN_OR_RETURN(const bool begun, IsBeingCreated());
     if (!begun) return status;
     const internal::MutexLock lock(&mutex);
     never.WaitUntil(&mutex, std::chrono::steady_clock::now() + kPause);
@@ -321,7 +321,7 @@ struct Reader::Impl::Planned {
 
 // The plan of a read, and the lease that protects its data from the sweep.
 template <typename Plan>
-struct Reader::Impl::Secured {
+struct Reader::Impl::Leased {
   Plan plan;
   const internal::Database* database;
   ReadHold hold;
@@ -341,8 +341,8 @@ auto Reader::Impl::PlanNow(const MakePlan<Plan>& make_plan) const
 // leases after the commit that retires a step. So either the owner sees the
 // lease, or this sees that the step is gone.
 template <typename Plan>
-auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
-    -> absl::StatusOr<Secured<Plan>> {
+auto Reader::Impl::PlanWithLease(int64_t step, const MakePlan<Plan>& make_plan)
+    -> absl::StatusOr<Leased<Plan>> {
   // A step that is not in the catalog may have been committed since the last
   // refresh.
   if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
@@ -352,7 +352,7 @@ auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
     CKPTDB_RETURN_IF_ERROR(Refresh());
     planned = PlanNow(make_plan);
   }
-  for (int i = 0; i < kSecureTries; ++i) {
+  for (int i = 0; i < kLeaseTries; ++i) {
     CKPTDB_RETURN_IF_ERROR(planned.status());
     CKPTDB_ASSIGN_OR_RETURN(internal::ReaderLeases::Taken taken,
                             leases_.Take(step, planned->versions));
@@ -377,11 +377,11 @@ auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
         std::make_shared<std::pair<std::shared_ptr<const internal::Database>,
                                    std::shared_ptr<void>>>(
             std::move(planned->database), std::move(taken.lease));
-    return Secured<Plan>{std::move(planned->plan), database,
-                         ReadHold(std::move(hold), std::move(explain))};
+    return Leased<Plan>{std::move(planned->plan), database,
+                        ReadHold(std::move(hold), std::move(explain))};
   }
   return absl::UnavailableError(absl::StrCat(path_, ": step ", step,
-                                             " was overwritten ", kSecureTries,
+                                             " was overwritten ", kLeaseTries,
                                              " times while it was opened"));
 }
 
@@ -409,7 +409,7 @@ absl::Status Reader::Impl::ExplainRemoval(int64_t step,
 absl::StatusOr<std::unique_ptr<StepReader>> Reader::Impl::OpenStep(
     int64_t step) {
   using Chain = std::vector<StepRecord>;
-  absl::StatusOr<Secured<Chain>> secured = Secure<Chain>(
+  absl::StatusOr<Leased<Chain>> leased = PlanWithLease<Chain>(
       step,
       [step](
           const internal::Catalog& catalog) -> absl::StatusOr<Planned<Chain>> {
@@ -420,14 +420,14 @@ absl::StatusOr<std::unique_ptr<StepReader>> Reader::Impl::OpenStep(
         return Planned<Chain>{record.version, internal::VersionsOf(record),
                               std::move(chain), nullptr};
       });
-  CKPTDB_RETURN_IF_ERROR(secured.status());
-  return StepReader::Impl::Load(secured->database, std::move(secured->plan),
-                                std::move(secured->hold));
+  CKPTDB_RETURN_IF_ERROR(leased.status());
+  return StepReader::Impl::Load(leased->database, std::move(leased->plan),
+                                std::move(leased->hold));
 }
 
 absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::Impl::OpenChanges(
     const Version& from, int64_t to) {
-  absl::StatusOr<Secured<ChangePlan>> secured = Secure<ChangePlan>(
+  absl::StatusOr<Leased<ChangePlan>> leased = PlanWithLease<ChangePlan>(
       to,
       [from, to](const internal::Catalog& catalog)
           -> absl::StatusOr<Planned<ChangePlan>> {
@@ -441,9 +441,9 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::Impl::OpenChanges(
                                    std::move(versions), std::move(plan),
                                    nullptr};
       });
-  CKPTDB_RETURN_IF_ERROR(secured.status());
-  return ChangeReader::Impl::Load(secured->database, std::move(secured->plan),
-                                  std::move(secured->hold));
+  CKPTDB_RETURN_IF_ERROR(leased.status());
+  return ChangeReader::Impl::Load(leased->database, std::move(leased->plan),
+                                  std::move(leased->hold));
 }
 
 absl::Status Reader::Impl::PostMetrics(int64_t step, const Metrics& metrics) {

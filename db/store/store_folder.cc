@@ -35,7 +35,7 @@ absl::StatusOr<StoreFolder::Opened> StoreFolder::Open(
   std::unique_ptr<StoreFolder> folder(new StoreFolder(path, options));
   CKPTDB_RETURN_IF_ERROR(folder->OpenFolder());
   absl::StatusOr<Catalog> records = folder->OpenDatabase();
-  if (!records.ok()) return folder->WhyNotOpen(records.status());
+  if (!records.ok()) return folder->ExplainOpenError(records.status());
   return Opened{std::move(folder), *std::move(records)};
 }
 
@@ -103,7 +103,7 @@ absl::Status StoreFolder::CheckSpaceToOpen(rocksdb::FileSystem* files) const {
 
 // RocksDB's background work may find damage during the open; later writes then
 // fail with that error.
-absl::Status StoreFolder::WhyNotOpen(const absl::Status& status) const {
+absl::Status StoreFolder::ExplainOpenError(const absl::Status& status) const {
   if (database_ == nullptr) return status;
   const absl::Status failure = database_->failure();
   return failure.ok() ? status : failure;

@@ -102,7 +102,7 @@ class StoreFolder {
   absl::StatusOr<Catalog> OpenDatabase();
   absl::StatusOr<Catalog> MakeRecords();
   absl::Status BeginOwnership(Catalog* records);
-  absl::Status WhyNotOpen(const absl::Status& status) const;
+  absl::Status ExplainOpenError(const absl::Status& status) const;
   absl::Status WriteRoot(const RootRecord& root);
 
   const std::string path_;

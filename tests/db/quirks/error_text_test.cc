@@ -23,9 +23,9 @@ TEST(ErrorTextTest, ErrnosOfRocksDbsFileSystem) {
   std::unique_ptr<rocksdb::SequentialFile> file;
   const Status missing = rocksdb::Env::Default()->NewSequentialFile(
       "/dev/null/x", &file, rocksdb::EnvOptions());
-  EXPECT_TRUE(SaysErrno(missing, ENOTDIR)) << missing.ToString();
-  EXPECT_FALSE(SaysErrno(missing, EACCES)) << missing.ToString();
-  EXPECT_TRUE(SaysErrno(Status::IOError("x", "File too large"), EFBIG));
+  EXPECT_TRUE(IsErrno(missing, ENOTDIR)) << missing.ToString();
+  EXPECT_FALSE(IsErrno(missing, EACCES)) << missing.ToString();
+  EXPECT_TRUE(IsErrno(Status::IOError("x", "File too large"), EFBIG));
 }
 
 TEST(ErrorTextTest, NamesATableThatIsToldByItsNumber) {
@@ -61,22 +61,22 @@ TEST(ErrorTextTest, AFamilyThatIsMissing) {
       options, dir.path(),
       {{rocksdb::kDefaultColumnFamilyName, {}}, {"bulk", {}}}, &handles,
       &database);
-  EXPECT_TRUE(SaysFamilyIsMissing(status.ToString())) << status.ToString();
-  EXPECT_FALSE(SaysFamilyIsMissing("IO error"));
+  EXPECT_TRUE(IsMissingFamily(status.ToString())) << status.ToString();
+  EXPECT_FALSE(IsMissingFamily("IO error"));
 }
 
 TEST(ErrorTextTest, TellsAFileOutOfReachFromAMissingOne) {
-  EXPECT_TRUE(SaysFileIsOutOfReach(
+  EXPECT_TRUE(IsInaccessibleFile(
       "Corruption: Can't access /000012.sst: IO error: Permission denied"));
-  EXPECT_FALSE(SaysFileIsOutOfReach(
+  EXPECT_FALSE(IsInaccessibleFile(
       "Corruption: Can't access /000012.sst: IO error: No such file"));
 }
 
 TEST(ErrorTextTest, TellsWhatAnIncoherentFileSystemShows) {
-  EXPECT_TRUE(SaysHandleIsStale("IO error: x: Stale file handle"));
-  EXPECT_FALSE(SaysHandleIsStale("IO error: x: No such file or directory"));
-  EXPECT_TRUE(SaysLogIsMissing("/db/000012.log: No such file or directory"));
-  EXPECT_FALSE(SaysLogIsMissing("/db/000012.sst: No such file or directory"));
+  EXPECT_TRUE(IsStaleHandle("IO error: x: Stale file handle"));
+  EXPECT_FALSE(IsStaleHandle("IO error: x: No such file or directory"));
+  EXPECT_TRUE(IsMissingLog("/db/000012.log: No such file or directory"));
+  EXPECT_FALSE(IsMissingLog("/db/000012.sst: No such file or directory"));
 }
 
 }  // namespace
