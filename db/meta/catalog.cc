@@ -67,10 +67,10 @@ absl::StatusOr<StepRecord> Catalog::FindStep(int64_t step) const {
   if (found != steps.end() && found->first == step) return found->second;
   std::string near;
   if (found != steps.begin()) {
-    absl::StrAppend(&near, "; before it is step ", std::prev(found)->first);
+    absl::StrAppend(&near, "; the step before it is ", std::prev(found)->first);
   }
   if (found != steps.end()) {
-    absl::StrAppend(&near, "; after it is step ", found->first);
+    absl::StrAppend(&near, "; the step after it is ", found->first);
   }
   if (near.empty()) near = "; the store has no steps";
   return absl::NotFoundError(absl::StrCat("no step ", step, near));

@@ -21,7 +21,7 @@ std::string LeasePath(const std::string& store, const std::string& uuid) {
   return absl::StrCat(LeasesPath(store), "/", uuid);
 }
 
-// What the entry of the folder is.
+// The use of an entry of the folder.
 enum class Use {
   kHolds,    // a valid lease
   kNothing,  // stays, and is not reported

@@ -27,7 +27,7 @@ void BackgroundThread::Run() {
     absl::Status status = CallGuarded("the background sweep", [&] {
       return sweeper_->Sweep(Sweeper::Depth::kQuick).status();
     });
-    // The sweep goes first, as it frees the space that a fold may need.
+    // Sweeps first, to free space that a fold may need.
     if (fold_) {
       status.Update(CallGuarded("the background fold", [&] {
         return folds_->FoldNewest([this] { return requests_->stopped(); });

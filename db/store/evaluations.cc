@@ -19,7 +19,7 @@ namespace {
 absl::Status CheckParts(absl::Span<const StepRecord::Evaluation::Part> ranks) {
   if (ranks.empty() || ranks.size() > kMaxWorldSize) {
     return absl::InvalidArgumentError(
-        absl::StrCat("an evaluation of ", ranks.size(),
+        absl::StrCat("evaluation has ", ranks.size(),
                      " ranks; the world size is 1 to ", kMaxWorldSize));
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank) {

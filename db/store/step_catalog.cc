@@ -161,7 +161,7 @@ absl::StatusOr<SaveInProgress> StepCatalog::FindSave(
 }
 
 absl::Status StepCatalog::EndSave(const Version& version) {
-  SaveInProgress ended;  // goes after the lock
+  SaveInProgress ended;  // destroyed after the lock is released
   const MutexLock lock(&mutex_);
   const auto found = saves_.find(version.attempt);
   if (found == saves_.end() || found->second.spec.step != version.step) {
@@ -173,7 +173,8 @@ absl::Status StepCatalog::EndSave(const Version& version) {
 }
 
 void StepCatalog::EndAllSaves() {
-  std::map<uint32_t, SaveInProgress> ended;  // goes after the lock
+  std::map<uint32_t, SaveInProgress>
+      ended;  // destroyed after the lock is released
   const MutexLock lock(&mutex_);
   ended.swap(saves_);
 }
@@ -216,7 +217,7 @@ void StepCatalog::Retire(StepRecord record) {
 
 void StepCatalog::ApplyCommit(Commit commit) {
   const Version version = commit.step.version;
-  SaveInProgress ended;  // goes after the lock
+  SaveInProgress ended;  // destroyed after the lock is released
   const MutexLock lock(&mutex_);
   for (const int64_t step : commit.removed_steps) records_.EraseStep(step);
   for (StepRecord& retired : commit.retired) Retire(std::move(retired));

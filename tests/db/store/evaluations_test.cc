@@ -93,7 +93,7 @@ TEST_F(EvaluationsTest, WhatCannotBeStoredIsRefused) {
   EXPECT_THAT(
       SaveParts(7, kTest,
                 std::vector<StepRecord::Evaluation::Part>(kMaxWorldSize + 1)),
-      invalid("of 65537 ranks; the world size is 1 to 65536"));
+      invalid("has 65537 ranks; the world size is 1 to 65536"));
   EXPECT_THAT(List(7), IsEmpty());
 }
 

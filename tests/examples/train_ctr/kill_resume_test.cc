@@ -249,7 +249,7 @@ TEST_P(ResumeTest, GoesOnFromAnOlderStep) {
   }
   const ProgramResult none = Train("uninterrupted", {"--resume-step", "4"});
   EXPECT_EQ(none.exit_code, 1);
-  EXPECT_THAT(none.errors, HasSubstr("no step 4; after it is step 15"));
+  EXPECT_THAT(none.errors, HasSubstr("no step 4; the step after it is 15"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Generated, ResumeTest,

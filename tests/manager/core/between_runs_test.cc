@@ -83,9 +83,9 @@ TEST_F(BetweenRuns, ANamedStepIsNeverReplacedByAFreshStart) {
                        AllOf(HasSubstr("has no step"), HasSubstr("step 7"))));
   TrainTo(4);
   Start();
-  const auto named =
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr("no step 7"), HasSubstr("before it is step 4")));
+  const auto named = StatusIs(
+      absl::StatusCode::kFailedPrecondition,
+      AllOf(HasSubstr("no step 7"), HasSubstr("the step before it is 4")));
   EXPECT_THAT(manager_->RestoreOrStart({.step = 7}), named);
   EXPECT_THAT(manager_->Restore({.step = 7}), named);
 }
