@@ -89,7 +89,7 @@ TEST_F(EvaluationsTest, WhatCannotBeStoredIsRefused) {
       store_->SaveEvaluation(7, kTest, "\xff",
                              std::vector<StepRecord::Evaluation::Part>(1)),
       invalid("metrics group \"\\xff\" is not UTF-8"));
-  EXPECT_THAT(SaveParts(7, kTest, {}), invalid("of 0 ranks"));
+  EXPECT_THAT(SaveParts(7, kTest, {}), invalid("has 0 ranks"));
   EXPECT_THAT(
       SaveParts(7, kTest,
                 std::vector<StepRecord::Evaluation::Part>(kMaxWorldSize + 1)),
