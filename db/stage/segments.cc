@@ -50,8 +50,9 @@ class Cutter {
   // Begins a new segment before an item of this size that should not share a
   // file with the items before it.
   void Border(uint64_t next_bytes) {
-    if (bytes_ > 0 && std::max(bytes_, next_bytes) >= kMinSeparateFileBytes)
+    if (bytes_ > 0 && std::max(bytes_, next_bytes) >= kMinSeparateFileBytes) {
       Cut();
+    }
   }
   std::vector<Segment> Finish() {
     if (!segment_.empty()) Cut();

@@ -314,7 +314,7 @@ class RankStager {
 
   absl::StatusOr<bool> DirectWrites(const std::string& folder) const {
     if (!options_.direct_writes || !environment_->on_disk()) return false;
-    return internal::TakesDirectWrites(files_.get(), folder);
+    return internal::SupportsDirectWrites(files_.get(), folder);
   }
 
   // Adds sizes to the error of a full disk, which only names a file.

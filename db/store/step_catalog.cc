@@ -173,8 +173,8 @@ absl::Status StepCatalog::EndSave(const Version& version) {
 }
 
 void StepCatalog::EndAllSaves() {
-  std::map<uint32_t, SaveInProgress>
-      ended;  // destroyed after the lock is released
+  // Destroyed after the lock is released.
+  std::map<uint32_t, SaveInProgress> ended;
   const MutexLock lock(&mutex_);
   ended.swap(saves_);
 }
