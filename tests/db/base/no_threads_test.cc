@@ -38,7 +38,7 @@ TEST_F(NoThreadsTest, AStoreIsNotOpened) {
       const auto opened = Store::Open(path(), options_);
       if (opened.ok()) break;
       EXPECT_THAT(opened, StatusIs(absl::StatusCode::kResourceExhausted,
-                                   HasSubstr("starting the thread")));
+                                   HasSubstr("starting the ")));
     }
     // Nothing is left locked.
     Reopen();

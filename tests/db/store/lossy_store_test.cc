@@ -489,8 +489,8 @@ TEST_F(LossyStoreTest, RejectsWhatACodecDoesNotTake) {
   state.AddBlob("reader", "at 7", Codec::kBf16);
   EXPECT_THAT(store_->Save({.step = 1}, state),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("blob \"reader\": codec bf16 is of f32 "
-                                 "alone, not of u8")));
+                       HasSubstr("blob \"reader\": codec bf16 supports "
+                                 "only f32, not u8")));
 }
 
 }  // namespace

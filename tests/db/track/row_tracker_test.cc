@@ -352,7 +352,7 @@ TEST_F(RowTrackerTest, RejectsEmptyAndDuplicateConsumerNames) {
                        HasSubstr("consumer \"checkpoint\" already exists")));
   EXPECT_THAT(tracker_.AddConsumer(""),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("name of a consumer is empty")));
+                       HasSubstr("consumer name is empty")));
 }
 
 TEST_F(RowTrackerTest, OnlyTheConsumerThatTookASetReturnsIt) {

@@ -237,8 +237,8 @@ TEST_F(WorldRestoreTest, ShardsThatOverlapOrLeaveAGapFailTheSave) {
       {0, ""},
       {1, "shards overlap in [1, 3] at [4, 0]"},
       {-1,
-       "the shards have 27 of the 30 elements of [10, 3], and none has the "
-       "one at [3, 0]"}};
+       "the shards have 27 of the 30 elements of [10, 3]; missing element "
+       "at [3, 0]"}};
   for (const auto& [more, words] : cases) {
     options_.path = absl::StrCat(dir_.path(), "/", more);
     const std::vector<absl::Status> statuses =
