@@ -89,7 +89,7 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     // RocksDB changes the first byte before it reads, so that memory that a
     // read leaves untouched does not pass for an earlier block.
     if (found == scratch) scratch[0] = window->first_byte_lent();
-    window->HandedOn(offset, bytes);
+    window->Release(offset, bytes);
     *result = Slice(scratch, bytes);
     return IOStatus::OK();
   }
@@ -182,7 +182,7 @@ void ReadWindow::Forget() {
   page_ = std::make_shared<HugePage>();
 }
 
-void ReadWindow::HandedOn(uint64_t offset, size_t bytes) {
+void ReadWindow::Release(uint64_t offset, size_t bytes) {
   lent_ = nullptr;
   next_ = offset + bytes;
   if (next_ >= pieces_end_) Forget();

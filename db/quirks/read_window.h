@@ -62,10 +62,10 @@ class ReadWindow {
   const char* Move(const void* file, uint64_t offset, size_t bytes,
                    size_t alignment, const ReadAligned& read);
 
-  // Reports that the bytes from Find or Move were passed on. If they were the
+  // Releases bytes from Find or Move that were passed on. If they were the
   // last ones, frees their memory: many windows, as in a merge of many runs,
   // then take little more than the data being read.
-  void HandedOn(uint64_t offset, size_t bytes);
+  void Release(uint64_t offset, size_t bytes);
 
   // Returns the address at which a block of this size will be found if it is
   // the next one, as memory that stays until ReturnBlock; null if that is not
@@ -100,7 +100,7 @@ class ReadWindow {
   const char* lent_ = nullptr;  // a block that is lent, and not yet read
   uint64_t lent_end_ = 0;       // of all that were lent
   char first_byte_lent_ = 0;
-  uint64_t next_ = 0;  // where the piece after the last handed on begins
+  uint64_t next_ = 0;  // where the piece after the last released one begins
 };
 
 // Returns what LendNext lent, or returns false for other memory. May be called

@@ -111,7 +111,7 @@ void PageBuilder::WriteHeader(Codec codec, uint32_t count, std::string* entry,
   entry_ = absl::string_view(entry->data(), kPageHeaderBytes + stored_bytes);
 }
 
-// Returns false if the codec does not reduce the bytes.
+// Returns false if the codec cannot encode the bytes or does not reduce them.
 bool PageBuilder::FinishLossy(Codec codec, uint32_t count, Rounding rounding) {
   // In a slot's page each row has several numbers, which form a row of int8. A
   // tensor's chunk counts elements, one number each, in rows of

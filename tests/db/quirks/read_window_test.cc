@@ -134,7 +134,7 @@ class LendingTest : public WindowTest {
 
   LendingTest() : window_(5 * kPiece, kLong) {
     EXPECT_EQ(Get(&window_, 1, kPiece), Part(1, kPiece));
-    window_.HandedOn(1, kPiece);
+    window_.Release(1, kPiece);
   }
 
   ReadWindow window_;
@@ -162,10 +162,10 @@ TEST_F(LendingTest, OnceEach) {
 TEST_F(LendingTest, DoesNotLendOtherSizesOrBeyondTheWindow) {
   EXPECT_EQ(window_.LendNext(kPiece - 1), nullptr);
   EXPECT_EQ(window_.LendNext(kPiece + 1), nullptr);
-  window_.HandedOn(1 + 2 * kPiece, kPiece);
+  window_.Release(1 + 2 * kPiece, kPiece);
   char* const last = window_.LendNext(kPiece);
   ASSERT_NE(last, nullptr);
-  window_.HandedOn(1 + 3 * kPiece, kPiece);
+  window_.Release(1 + 3 * kPiece, kPiece);
   EXPECT_EQ(window_.LendNext(kPiece), nullptr);
   EXPECT_TRUE(ReturnBlock(last));
 }
@@ -174,7 +174,7 @@ TEST_F(LendingTest, DoesNotLendOtherSizesOrBeyondTheWindow) {
 TEST_F(LendingTest, WhatWasLentIsNotHandedOnAgain) {
   char* const block = window_.LendNext(kPiece);
   ASSERT_NE(block, nullptr);
-  window_.HandedOn(1 + kPiece, kPiece);
+  window_.Release(1 + kPiece, kPiece);
   block[7] = static_cast<char>(~block[7]);
   EXPECT_EQ(window_.Find(this, 1 + kPiece, kPiece), nullptr);
   EXPECT_EQ(Get(&window_, 1 + kPiece, kPiece), Part(1 + kPiece, kPiece));
@@ -188,7 +188,7 @@ TEST_F(LendingTest, WhatIsLentStaysWhenTheWindowMovesAndGoes) {
     for (uint64_t at = 0; at + kPiece < file_.size(); at += kPiece) {
       char* const block = window.LendNext(kPiece);
       ASSERT_EQ(Get(&window, at, kPiece), Part(at, kPiece));
-      window.HandedOn(at, kPiece);
+      window.Release(at, kPiece);
       if (block == nullptr) continue;
       lent.push_back(block);
       EXPECT_EQ(std::string(block, kPiece), Part(at, kPiece));
