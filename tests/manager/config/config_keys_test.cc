@@ -273,7 +273,7 @@ class ConfigKeysTest : public ::testing::Test {
   TempDir dir_;
 };
 
-TEST_F(ConfigKeysTest, OptionsAreAsDocumented) {
+TEST_F(ConfigKeysTest, OptionsMatchTheDocument) {
   for (const KeyRow& row : OptionRows()) {
     ExpectAsDocumented(
         row, [&](const std::string& value) { return Member(row.name, value); });
@@ -292,7 +292,7 @@ TEST_F(ConfigKeysTest, EachOptionChangesSomething) {
   }
 }
 
-TEST_F(ConfigKeysTest, DefaultsAreAsDocumented) {
+TEST_F(ConfigKeysTest, DefaultsMatchTheDocument) {
   const std::string by_default = Described({});
   for (const KeyRow& row : OptionRows()) {
     if (absl::StartsWith(row.default_value, "none")) {
@@ -307,16 +307,16 @@ TEST_F(ConfigKeysTest, DefaultsAreAsDocumented) {
   }
 }
 
-TEST_F(ConfigKeysTest, SavePoliciesAreAsDocumented) {
+TEST_F(ConfigKeysTest, SavePoliciesMatchTheDocument) {
   ExpectPolicies("permanent", SavePolicyRows());
   ExpectPolicies("ephemeral", SavePolicyRows());
 }
 
-TEST_F(ConfigKeysTest, KeepPoliciesAreAsDocumented) {
+TEST_F(ConfigKeysTest, KeepPoliciesMatchTheDocument) {
   ExpectPolicies("keep", KeepPolicyRows());
 }
 
-TEST_F(ConfigKeysTest, LatestOfIsAsDocumented) {
+TEST_F(ConfigKeysTest, LatestOfMatchesTheDocument) {
   const KeyRow count = {"count", "integer", "", "at least 0"};
   ExpectAsDocumented(count, [](const std::string& value) {
     return Member("keep",
@@ -325,7 +325,7 @@ TEST_F(ConfigKeysTest, LatestOfIsAsDocumented) {
   });
 }
 
-TEST_F(ConfigKeysTest, BestIsAsDocumented) {
+TEST_F(ConfigKeysTest, BestMatchesTheDocument) {
   for (const KeyRow& row : BestRows()) {
     const auto best = [&](const std::string& value) {
       const std::string metric =
@@ -341,7 +341,7 @@ TEST_F(ConfigKeysTest, BestIsAsDocumented) {
   }
 }
 
-TEST_F(ConfigKeysTest, EvolveIsAsDocumented) {
+TEST_F(ConfigKeysTest, EvolveMatchesTheDocument) {
   for (const KeyRow& row : EvolveRows()) {
     ExpectAsDocumented(row, [&](const std::string& value) {
       return Member("evolve", Member(row.name, value));

@@ -16,7 +16,7 @@ namespace {
 using ::ckptdb::testing::StatusIs;
 using ::testing::HasSubstr;
 
-TEST(ManagerConfigTest, SetsWhatIsNamed) {
+TEST(ManagerConfigTest, SetsTheGivenOptions) {
   ManagerOptions options;
   ASSERT_OK(ReadManagerConfig(R"({
       "path": "p", "read_only": true, "saving": false,
@@ -75,7 +75,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
   EXPECT_TRUE(options.store.background_fold);
 }
 
-TEST(ManagerConfigTest, LeavesTheRest) {
+TEST(ManagerConfigTest, KeepsOtherOptions) {
   ManagerOptions options;
   options.path = "p";
   options.base_every = 5;
@@ -165,7 +165,7 @@ TEST(ManagerConfigTest, KeepPolicies) {
             "20 30 ");
 }
 
-TEST(ManagerConfigTest, SaysWhatIsWrongAndWhere) {
+TEST(ManagerConfigTest, ErrorsNameTheKeyAndTheExpectation) {
   const std::pair<const char*, const char*> cases[] = {
       {"{", "manager: invalid JSON"},
       {"[]", "manager: the value is []; expected an object"},
@@ -222,7 +222,7 @@ TEST(ManagerConfigTest, SaysWhatIsWrongAndWhere) {
   }
 }
 
-TEST(ManagerConfigTest, SaysOnWhichLine) {
+TEST(ManagerConfigTest, ErrorsNameLineAndColumn) {
   const std::pair<const char*, const char*> cases[] = {
       {"{\n  \"busy\": }", "manager: invalid JSON (line 2, column 11)"},
       {"{\"busy\": \"wait\"\n", "manager: invalid JSON (line 2, column 1)"},
@@ -263,7 +263,7 @@ TEST(ManagerConfigTest, SaysOnWhichLine) {
 }
 
 // A reader of JSON that takes the last value would keep no step here.
-TEST(ManagerConfigTest, DuplicateKeysAreAnError) {
+TEST(ManagerConfigTest, RejectsDuplicateKeys) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"keep": {"latest_n": 3}, "keep": {"latest_n": 0}})",
        "manager: duplicate key \"keep\", first given (line 1, column 2); give "
@@ -288,14 +288,14 @@ TEST(ManagerConfigTest, DuplicateKeysAreAnError) {
   }
 }
 
-TEST(ManagerConfigTest, KeysOfDifferentObjectsMayBeEqual) {
+TEST(ManagerConfigTest, AcceptsEqualKeysInDifferentObjects) {
   EXPECT_EQ(KeptBy(R"({"any": [{"latest_n": 1}, {"latest_n": 2}]})"), "30 40 ");
   EXPECT_EQ(KeptBy(R"({"latest_of": {"count": 1, "policy":
                       {"latest_of": {"count": 2, "policy": "keep_all"}}}})"),
             "40 ");
 }
 
-TEST(ManagerConfigTest, MissingRequiredKeysAreAnError) {
+TEST(ManagerConfigTest, RejectsMissingRequiredKeys) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"keep": {"latest_of": {"policy": "keep_all"}}})",
        "keep.latest_of: the key \"count\" is missing; it has no default"},
@@ -313,7 +313,7 @@ TEST(ManagerConfigTest, MissingRequiredKeysAreAnError) {
 }
 
 // Wherever a parser, or whoever prints what it read, would go down with it.
-TEST(ManagerConfigTest, DeepValuesAreAnError) {
+TEST(ManagerConfigTest, RejectsDeeplyNestedValues) {
   constexpr int kDeep = 1'000'000;
   ManagerOptions options;
   EXPECT_THAT(
@@ -324,7 +324,7 @@ TEST(ManagerConfigTest, DeepValuesAreAnError) {
                HasSubstr("more than 2000 deep")));
 }
 
-TEST(ManagerConfigTest, DeepPoliciesOfStepsToKeepAreAnError) {
+TEST(ManagerConfigTest, RejectsDeeplyNestedKeepPolicies) {
   std::string policy = "\"keep_all\"";
   for (int i = 0; i <= 500; ++i) {
     policy = absl::StrCat(R"({"latest_of":{"count":1,"policy":)", policy, "}}");
@@ -339,7 +339,7 @@ TEST(ManagerConfigTest, DeepPoliciesOfStepsToKeepAreAnError) {
                HasSubstr("more than 32 deep")));
 }
 
-TEST(ManagerConfigTest, DeepPoliciesAreAnError) {
+TEST(ManagerConfigTest, RejectsDeeplyNestedSavePolicies) {
   std::string policy = "\"save_initially\"";
   for (int i = 0; i <= 1000; ++i) {
     policy = absl::StrCat("{\"not\":", policy, "}");

@@ -71,7 +71,7 @@ class DocumentedLoopTest : public ::testing::Test {
   ManagerOptions options_;
 };
 
-TEST_F(DocumentedLoopTest, OneRankIsSavedOnSigterm) {
+TEST_F(DocumentedLoopTest, SavesOneRankOnSigterm) {
   int64_t trained = 0;
   ModelState model;
   ASSERT_OK(model.AddValue("trained", &trained));
@@ -82,7 +82,7 @@ TEST_F(DocumentedLoopTest, OneRankIsSavedOnSigterm) {
   ExpectSavedIsOnly(5);
 }
 
-TEST_F(DocumentedLoopTest, SeveralRanksAreSavedOnSigterm) {
+TEST_F(DocumentedLoopTest, SavesSeveralRanksOnSigterm) {
   std::signal(SIGTERM, OnSigterm);
   constexpr uint32_t kRanks = 3;
   ThreadGroup group(kRanks);

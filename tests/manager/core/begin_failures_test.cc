@@ -52,7 +52,7 @@ class BeginFailuresTest : public ManagerTest {
   std::vector<std::string> warnings_;
 };
 
-TEST_F(BeginFailuresTest, FullDiskIsToleratedReportedAndWarnedOf) {
+TEST_F(BeginFailuresTest, ToleratesReportsAndWarnsOfAFullDisk) {
   options_.tolerated_failures = 2;
   Start();
   TrainTo(2);
@@ -84,7 +84,7 @@ TEST_F(BeginFailuresTest, FullDiskIsToleratedReportedAndWarnedOf) {
 }
 
 // Failures in a row count together, wherever in a save each of them came.
-TEST_F(BeginFailuresTest, CountWithThoseOfStaging) {
+TEST_F(BeginFailuresTest, CountTogetherWithStagingFailures) {
   options_.tolerated_failures = 1;
   Start();
   model_->users.FailWith(absl::UnavailableError("no rows today"));
@@ -95,7 +95,7 @@ TEST_F(BeginFailuresTest, CountWithThoseOfStaging) {
   EXPECT_THAT(TrainStep(), IsFull());
 }
 
-TEST_F(BeginFailuresTest, AreRetriedAfterSomeSteps) {
+TEST_F(BeginFailuresTest, RetryAfterSomeSteps) {
   options_.schedule.permanent = SaveEveryNSteps(4);
   options_.tolerated_failures = 9;
   options_.retry_after_steps = 1;
@@ -113,7 +113,7 @@ TEST_F(BeginFailuresTest, AreRetriedAfterSomeSteps) {
   EXPECT_EQ(story.saved, "the save of step 5 failed and is retried");
 }
 
-TEST_F(BeginFailuresTest, WithoutTolerancesAreReturnedAndReported) {
+TEST_F(BeginFailuresTest, AreReturnedAndReported_WhenNotTolerated) {
   for (const bool async : {false, true}) {
     options_.async = async;
     reports_.clear();
@@ -128,7 +128,7 @@ TEST_F(BeginFailuresTest, WithoutTolerancesAreReturnedAndReported) {
   }
 }
 
-TEST_F(BeginFailuresTest, ToleratedFailureOfSaveIsThatOfItsPendingSave) {
+TEST_F(BeginFailuresTest, PendingSaveReturnsAToleratedFailure) {
   options_.tolerated_failures = 1;
   Start();
   TrainTo(1);
@@ -140,7 +140,7 @@ TEST_F(BeginFailuresTest, ToleratedFailureOfSaveIsThatOfItsPendingSave) {
   EXPECT_OK(manager_->WaitUntilFinished());
 }
 
-TEST_F(BeginFailuresTest, FinishTrainingReturnsOneThatIsTolerated) {
+TEST_F(BeginFailuresTest, FinishTrainingReturnsAToleratedFailure) {
   options_.tolerated_failures = 9;
   Start();
   TrainTo(1);
@@ -148,7 +148,7 @@ TEST_F(BeginFailuresTest, FinishTrainingReturnsOneThatIsTolerated) {
   EXPECT_THAT(manager_->FinishTraining(), IsFull());
 }
 
-TEST_F(BeginFailuresTest, PreemptionIsNotOver) {
+TEST_F(BeginFailuresTest, PreemptionStaysUnanswered) {
   options_.schedule.permanent = SaveOnPreemption();
   options_.tolerated_failures = 9;
   Start();
@@ -165,7 +165,7 @@ TEST_F(BeginFailuresTest, PreemptionIsNotOver) {
 }
 
 // It would be refused again: the caller has to act.
-TEST_F(BeginFailuresTest, RefusalIsReturnedAndNoFailure) {
+TEST_F(BeginFailuresTest, RefusalIsReturnedAndNotCounted) {
   options_.tolerated_failures = 9;
   Start();
   TrainTo(2);

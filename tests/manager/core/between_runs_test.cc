@@ -76,7 +76,7 @@ TEST_F(BetweenRuns, RestoresTheNewestStep) {
   EXPECT_EQ(manager_->global_step(), 4);
 }
 
-TEST_F(BetweenRuns, ANamedStepIsNeverReplacedByAFreshStart) {
+TEST_F(BetweenRuns, RestoreOrStartFails_WhenTheNamedStepIsMissing) {
   Start();
   EXPECT_THAT(manager_->RestoreOrStart({.step = 7}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -90,7 +90,7 @@ TEST_F(BetweenRuns, ANamedStepIsNeverReplacedByAFreshStart) {
   EXPECT_THAT(manager_->Restore({.step = 7}), named);
 }
 
-TEST_F(BetweenRuns, TheBestOfAStoreWithoutTheMetricIsAnError) {
+TEST_F(BetweenRuns, RestoreOfTheBestFails_WhenNoStepHasTheMetric) {
   options_.best = KeepPolicy::BestOptions{.metric = "auc"};
   Start();
   ASSERT_OK_AND_ASSIGN(const auto start,
@@ -103,7 +103,7 @@ TEST_F(BetweenRuns, TheBestOfAStoreWithoutTheMetricIsAnError) {
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("\"auc\"")));
 }
 
-TEST_F(BetweenRuns, BeginsWithAnotherStoreOnlyInTheFirstRun) {
+TEST_F(BetweenRuns, RestoresFromAnotherStoreOnlyInTheFirstRun) {
   const std::string base = TrainRun("base", 6);
   const RestoreRequest request = {.step = 4, .path = base};
   Start();
@@ -120,7 +120,7 @@ TEST_F(BetweenRuns, BeginsWithAnotherStoreOnlyInTheFirstRun) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-TEST_F(BetweenRuns, AnotherStoreWithoutAStepIsAnError) {
+TEST_F(BetweenRuns, RestoreFails_WhenTheOtherStoreIsEmpty) {
   const std::string empty = TrainRun("empty", 0);
   Start();
   for (const std::string& path : {empty, dir_.path() + "/missing"}) {
@@ -133,7 +133,7 @@ TEST_F(BetweenRuns, AnotherStoreWithoutAStepIsAnError) {
   }
 }
 
-TEST_F(BetweenRuns, QuarantinedStepsAreNotAnEmptyStore) {
+TEST_F(BetweenRuns, AStoreOfQuarantinedStepsIsNotEmpty) {
   Start();
   TrainTo(4);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -150,7 +150,7 @@ TEST_F(BetweenRuns, QuarantinedStepsAreNotAnEmptyStore) {
               error);
 }
 
-TEST_F(BetweenRuns, FallingBackFromAllStepsReturnsTheFirstDamage) {
+TEST_F(BetweenRuns, FallBackReturnsTheFirstDamage_WhenAllStepsAreDamaged) {
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->Close());
@@ -162,7 +162,7 @@ TEST_F(BetweenRuns, FallingBackFromAllStepsReturnsTheFirstDamage) {
                              HasSubstr("no undamaged step is left"))));
 }
 
-TEST_F(BetweenRuns, ADamagedBaseIsAnErrorOfItsDeltas) {
+TEST_F(BetweenRuns, RestoreOfADeltaFails_WhenItsBaseIsDamaged) {
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->Close());
@@ -178,7 +178,7 @@ TEST_F(BetweenRuns, ADamagedBaseIsAnErrorOfItsDeltas) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 4")));
 }
 
-TEST_F(BetweenRuns, ARunThatDidNotRestoreIsRefusedAtItsFirstStep) {
+TEST_F(BetweenRuns, FirstStepFails_WhenTheRunDidNotRestore) {
   Start();
   TrainTo(4);
   Start();
@@ -193,14 +193,14 @@ TEST_F(BetweenRuns, ARunThatDidNotRestoreIsRefusedAtItsFirstStep) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
 }
 
-TEST_F(BetweenRuns, StartTrainingRefusesARunThatDidNotRestore) {
+TEST_F(BetweenRuns, StartTrainingFails_WhenTheRunDidNotRestore) {
   Start();
   TrainTo(4);
   Start();
   EXPECT_THAT(manager_->StartTraining(), IsBehind(4));
 }
 
-TEST_F(BetweenRuns, ARestoreFromElsewhereWarnsOfStepsThatStopItsSaves) {
+TEST_F(BetweenRuns, RestoreFromAnotherStoreWarnsOfNewerSteps) {
   const std::string base = TrainRun("base", 2);
   Start();
   TrainTo(4);
@@ -218,7 +218,7 @@ TEST_F(BetweenRuns, ARestoreFromElsewhereWarnsOfStepsThatStopItsSaves) {
   EXPECT_THAT(reports_.back().retired_steps, ElementsAre(4));
 }
 
-TEST_F(BetweenRuns, AbandonedStepsStayUntilTheNextSave) {
+TEST_F(BetweenRuns, AbandonedStepsAreKeptUntilTheNextSave) {
   Start();
   TrainTo(4);
   Start();
@@ -231,7 +231,7 @@ TEST_F(BetweenRuns, AbandonedStepsStayUntilTheNextSave) {
   EXPECT_EQ(start.restored->version.step, 4);
 }
 
-TEST_F(BetweenRuns, AbandonedStepsAreKeptIfAskedFor) {
+TEST_F(BetweenRuns, AbandonedStepsAreKept_WhenOptionIsKeep) {
   options_.abandoned = SaveSpec::Abandoned::kKeep;
   Start();
   TrainTo(6);
@@ -245,7 +245,7 @@ TEST_F(BetweenRuns, AbandonedStepsAreKeptIfAskedFor) {
   EXPECT_EQ(start.restored->version.step, 4);
 }
 
-TEST_F(BetweenRuns, AReadOnlyManagerNeitherStartsNorAbandons) {
+TEST_F(BetweenRuns, ReadOnlyManagerNeitherStartsNorAbandons) {
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->Close());
@@ -257,7 +257,7 @@ TEST_F(BetweenRuns, AReadOnlyManagerNeitherStartsNorAbandons) {
   EXPECT_THAT(manager_->AbandonSteps(), error);
 }
 
-TEST_F(BetweenRuns, ATrainingGoesOnAfterItsRestoredStepWasDeleted) {
+TEST_F(BetweenRuns, TrainingContinues_WhenItsRestoredStepIsDeleted) {
   Start();
   TrainTo(8);
   Start();
@@ -269,7 +269,7 @@ TEST_F(BetweenRuns, ATrainingGoesOnAfterItsRestoredStepWasDeleted) {
   ExpectStepHolds(6);
 }
 
-TEST_F(BetweenRuns, AHalfRestoredModelIsNeverSaved) {
+TEST_F(BetweenRuns, PartlyRestoredModelIsNeverSaved) {
   Start();
   TrainTo(2);
   Start();
@@ -294,7 +294,7 @@ TEST_F(BetweenRuns, AHalfRestoredModelIsNeverSaved) {
   ExpectStepHolds(4);
 }
 
-TEST_F(BetweenRuns, AHalfLoadedModelIsSavedOnlyIfTheErrorWasIgnored) {
+TEST_F(BetweenRuns, PartlyLoadedModelIsSavedOnlyIfTheErrorWasIgnored) {
   const std::string base = TrainRun("base", 2);
   Start();
   model_->users.FailLoads(absl::DataLossError("the disk is dying"));

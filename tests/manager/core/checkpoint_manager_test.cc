@@ -55,7 +55,7 @@ TEST_P(ManagerModeTest, SavesBySchedule) {
 }
 
 // The options of staging are left as they are by most callers.
-TEST_P(ManagerModeTest, WhatIsStagedHasTheModesOfTheStore) {
+TEST_P(ManagerModeTest, StagedFilesHaveTheModesOfTheStore) {
   options_.store.directory_mode = 0750;
   options_.store.file_mode = 0640;
   std::vector<float> large(1 << 20);
@@ -75,7 +75,7 @@ TEST_P(ManagerModeTest, WhatIsStagedHasTheModesOfTheStore) {
   }
 }
 
-TEST_P(ManagerModeTest, GoesOnWhereItWas) {
+TEST_P(ManagerModeTest, ContinuesAfterARestart) {
   Start();
   TrainTo(5);
   Start();
@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Mode{"over_budget", true, 0}, Mode{"sync", false, 0}),
     [](const auto& mode) { return mode.param.name; });
 
-TEST_F(ManagerTest, TheModelMayChangeOnceItIsStaged) {
+TEST_F(ManagerTest, ModelMayChangeOnceStaged) {
   Start();
   gate_.Close();
   TrainTo(2);
@@ -116,7 +116,7 @@ TEST_F(ManagerTest, TheModelMayChangeOnceItIsStaged) {
   ExpectStepHolds(2);
 }
 
-TEST_F(ManagerTest, TwoFutures) {
+TEST_F(ManagerTest, PendingSaveWaitsForStagingAndCommit) {
   Start();
   gate_.Close();
   model_->Train(1);
@@ -134,7 +134,7 @@ TEST_F(ManagerTest, TwoFutures) {
   ExpectStepHolds(1);
 }
 
-TEST_F(ManagerTest, ACancelledSaveLeavesItsMarksToTheNext) {
+TEST_F(ManagerTest, NextSaveContainsTheChangesOfACancelledSave) {
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -155,7 +155,7 @@ TEST_F(ManagerTest, ACancelledSaveLeavesItsMarksToTheNext) {
   ExpectStepHolds(4);
 }
 
-TEST_F(ManagerTest, ABackgroundErrorIsRaisedByTheNextStep) {
+TEST_F(ManagerTest, NextStepReturnsABackgroundError) {
   Start();
   gate_.Close();
   TrainTo(1);
@@ -171,7 +171,7 @@ TEST_F(ManagerTest, ABackgroundErrorIsRaisedByTheNextStep) {
   ExpectStepHolds(4);
 }
 
-TEST_F(ManagerTest, SomeFailuresAreTolerated) {
+TEST_F(ManagerTest, ToleratesSomeFailures) {
   options_.tolerated_failures = 1;
   Start();
   model_->users.FailWith(absl::UnavailableError("no rows today"));
@@ -192,7 +192,7 @@ TEST_F(ManagerTest, SomeFailuresAreTolerated) {
   EXPECT_FALSE(reports_[1].status.ok());
 }
 
-TEST_F(ManagerTest, AFailedSaveIsTriedAgain) {
+TEST_F(ManagerTest, RetriesAFailedSave) {
   options_.schedule.permanent = SaveEveryNSteps(4);
   options_.tolerated_failures = 2;
   options_.retry_after_steps = 1;
@@ -213,7 +213,7 @@ TEST_F(ManagerTest, AFailedSaveIsTriedAgain) {
   ASSERT_OK(manager_->Close());
 }
 
-TEST_F(ManagerTest, RetriesEndWithTheFailuresThatAreTolerated) {
+TEST_F(ManagerTest, RetriesEndWithTheToleratedFailures) {
   options_.schedule.permanent = SaveEveryNSteps(100);
   options_.tolerated_failures = 2;
   options_.retry_after_steps = 3;
@@ -227,7 +227,7 @@ TEST_F(ManagerTest, RetriesEndWithTheFailuresThatAreTolerated) {
   EXPECT_EQ(reports_.size(), 3U);
 }
 
-TEST_F(ManagerTest, TheLongestRetryIsNever) {
+TEST_F(ManagerTest, NeverRetries_WithTheLargestInterval) {
   options_.schedule.permanent = SaveEveryNSteps(4);
   options_.tolerated_failures = 2;
   options_.retry_after_steps = std::numeric_limits<int64_t>::max();
@@ -262,7 +262,7 @@ TEST_F(ManagerTest, RetiresWithTheCommit) {
 }
 
 // What is not measured yet stays; what is known by the next commit counts.
-TEST_F(ManagerTest, MetricsThatComeLateCount) {
+TEST_F(ManagerTest, RetentionUsesLateMetrics) {
   options_.retention.keep = BestN("auc", 1);
   Start();
   TrainTo(6);
@@ -279,7 +279,7 @@ TEST_F(ManagerTest, MetricsThatComeLateCount) {
 }
 
 // The one before the newest, and the newest, which the next one goes on from.
-TEST_F(ManagerTest, TellsOfStepsDeletedByHand) {
+TEST_F(ManagerTest, ReportsStepsDeletedByHand) {
   std::vector<int64_t> deleted;
   options_.on_deleted = [&](int64_t step) { deleted.push_back(step); };
   Start();
@@ -318,7 +318,7 @@ TEST_F(ManagerTest, ExplainsAfterARestart) {
   EXPECT_EQ(story.saved, "step 2 is a multiple of 2");
 }
 
-TEST_F(ManagerTest, KeepsWhatIsPinnedAndWhatItBeganFrom) {
+TEST_F(ManagerTest, KeepsPinnedStepsAndTheRestoredStep) {
   options_.retention.keep = LatestN(1);
   Start();
   TrainTo(2);
@@ -337,7 +337,7 @@ TEST_F(ManagerTest, KeepsWhatIsPinnedAndWhatItBeganFrom) {
   EXPECT_THAT(Steps(), ElementsAre(2, 8));
 }
 
-TEST_F(ManagerTest, AnExistingStepIsNotSavedAgain) {
+TEST_F(ManagerTest, DoesNotSaveAnExistingStepAgain) {
   Start();
   TrainTo(2);
   EXPECT_THAT(manager_->Save(),
@@ -352,7 +352,7 @@ TEST_F(ManagerTest, AnExistingStepIsNotSavedAgain) {
 }
 
 // A decision knows of the save before it, although nobody waited for it.
-TEST_F(ManagerTest, DecidesByTheNewestStep) {
+TEST_F(ManagerTest, DecisionUsesTheNewestStep) {
   std::vector<int64_t> newest;
   options_.schedule.permanent =
       SaveIf("noted", [&](const SavePolicy::Context& context) {
@@ -371,7 +371,7 @@ TEST_F(ManagerTest, DecidesByTheNewestStep) {
 }
 
 // A policy that saves what is better than all before.
-TEST_F(ManagerTest, DecidesByMetricsAndAllStepsBefore) {
+TEST_F(ManagerTest, DecisionUsesMetricsAndTheHistory) {
   std::vector<std::vector<int64_t>> before;
   options_.schedule.permanent =
       SaveIf("better", [&](const SavePolicy::Context& context) {
@@ -401,7 +401,7 @@ TEST_F(ManagerTest, DecidesByMetricsAndAllStepsBefore) {
       << "neither the quarantined step nor the one given up";
 }
 
-TEST_F(ManagerTest, EveryNSavesOneIsWhole) {
+TEST_F(ManagerTest, EveryNthSaveIsFull) {
   options_.base_every = 2;
   Start();
   TrainTo(8);
@@ -433,7 +433,7 @@ class PreemptedTest : public ManagerTest {
   }
 };
 
-TEST_F(PreemptedTest, TheNextStepIsSaved) {
+TEST_F(PreemptedTest, NextStepIsSaved) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
                        PreemptAfterTwo(absl::InfiniteDuration()));
   EXPECT_EQ(outcome.decision.reason, "preempted");
@@ -442,7 +442,7 @@ TEST_F(PreemptedTest, TheNextStepIsSaved) {
   EXPECT_FALSE(saved.ephemeral);
 }
 
-TEST_F(PreemptedTest, TheNewestEphemeralStepIsPromotedWhenTimeIsShort) {
+TEST_F(PreemptedTest, NewestEphemeralStepIsPromoted_WhenTimeIsShort) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
                        PreemptAfterTwo(absl::ZeroDuration()));
   EXPECT_FALSE(outcome.save.has_value());
@@ -453,7 +453,7 @@ TEST_F(PreemptedTest, TheNewestEphemeralStepIsPromotedWhenTimeIsShort) {
   EXPECT_FALSE(saved.ephemeral);
 }
 
-TEST_F(ManagerTest, LogsWhatSavesCost) {
+TEST_F(ManagerTest, LogsTheCostsOfSaves) {
   options_.statistics_path = dir_.path() + "/statistics";
   Start();
   TrainTo(2);
@@ -482,7 +482,7 @@ TEST_F(ManagerTest, LogsWhatSavesCost) {
 }
 
 // What keeps a store from giving space back is told once.
-TEST_F(ManagerTest, WarnsOfWhatSweepsPassOver) {
+TEST_F(ManagerTest, WarnsOfEntriesThatSweepsSkip) {
   options_.statistics_path = dir_.path() + "/statistics";
   // One in the background that began earlier could tell its outcome later.
   options_.store.background_sweep = false;
@@ -525,7 +525,7 @@ TEST_F(ManagerTest, WarnsOfWhatSweepsPassOver) {
 }
 
 // What a save takes is given back or used again.
-TEST_F(ManagerTest, TwoHundredSavesDoNotGrow) {
+TEST_F(ManagerTest, MemoryDoesNotGrowOverTwoHundredSaves) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
   options_.retention.keep = LatestN(2);
   options_.schedule.permanent = SaveEveryNSteps(1);
@@ -550,7 +550,7 @@ TEST_F(ManagerTest, TwoHundredSavesDoNotGrow) {
   ExpectStepHolds(300);
 }
 
-TEST_F(ManagerTest, OptionsAreChecked) {
+TEST_F(ManagerTest, OpenRejectsInvalidOptions) {
   TestModel model;
   const auto expect = [&](const ManagerOptions& options,
                           const std::string& what) {
@@ -619,7 +619,7 @@ TEST_F(ManagerTest, OptionsAreChecked) {
 }
 
 // Such values come from casts, of a number in a configuration for example.
-TEST_F(ManagerTest, OpenRefusesNumbersThatAreNoEnumerators) {
+TEST_F(ManagerTest, OpenRejectsInvalidEnumerators) {
   TestModel model;
   const auto expect = [&](const auto& set, const std::string& what) {
     for (const int value : {-1, 9}) {

@@ -514,7 +514,7 @@ TEST(ElsewhereTable, EachLineHasATest) {
 class ElsewhereLineTest : public ElsewhereTest,
                           public ::testing::WithParamInterface<Line> {};
 
-TEST_P(ElsewhereLineTest, IsAsTheDocumentSays) {
+TEST_P(ElsewhereLineTest, MatchesTheDocument) {
   SCOPED_TRACE(GetParam().there);
   (this->*GetParam().run)();
 }

@@ -270,7 +270,7 @@ void ConcurrentCallsTest::Train(std::mt19937_64* random) {
   }
 }
 
-TEST_F(ConcurrentCallsTest, AnswerWhatIsThere) {
+TEST_F(ConcurrentCallsTest, ReturnConsistentResults) {
   Start();
   const auto end =
       std::chrono::steady_clock::now() + (IsLongRun() ? kLong : kShort);
@@ -300,7 +300,7 @@ TEST_F(ConcurrentCallsTest, AnswerWhatIsThere) {
 
 // Marks of many threads, beside consumers that take and return what they took:
 // no mark is lost, and none is made up.
-TEST_F(ConcurrentCallsTest, NoMarkOfATrackerIsLost) {
+TEST_F(ConcurrentCallsTest, TrackersLoseNoMark) {
   constexpr int kMarkers = 4;
   RowTracker tracker;
   const auto end =

@@ -19,7 +19,7 @@ const auto kCallback =
     StatusIs(absl::StatusCode::kInternal, HasSubstr("callback"));
 
 // A call returns one status, and none of the two errors is lost.
-TEST(ErrorLedger, ACallbackWaitsForTheErrorOfASaveToBeTaken) {
+TEST(ErrorLedger, ReturnsASaveErrorBeforeACallbackError) {
   ErrorLedger errors;
   errors.NoteCallback(absl::InternalError("callback threw"));
   errors.NoteSave(std::make_shared<PendingSave::State>(7),
@@ -32,7 +32,7 @@ TEST(ErrorLedger, ACallbackWaitsForTheErrorOfASaveToBeTaken) {
   EXPECT_OK(errors.TakeError());
 }
 
-TEST(ErrorLedger, TheFirstErrorOfEachKindIsKept) {
+TEST(ErrorLedger, KeepsTheFirstErrorOfEachKind) {
   ErrorLedger errors;
   errors.NoteSave(std::make_shared<PendingSave::State>(7),
                   absl::UnavailableError("disk is gone"));

@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 // What is retired leaves in the same batch, or does not leave.
-TEST_P(FailingDiskTest, TheOnlyStepStays) {
+TEST_P(FailingDiskTest, OnlyStepIsKept) {
   options_.retention.keep = LatestN(1);
   Start();
   FailFourthStep(/*sticky=*/true);
@@ -114,7 +114,7 @@ TEST_P(FailingDiskTest, TheOnlyStepStays) {
   ExpectRestores(6);
 }
 
-TEST_P(FailingDiskTest, TheOnlyEphemeralStepStays) {
+TEST_P(FailingDiskTest, OnlyEphemeralStepIsKept) {
   std::swap(options_.schedule.ephemeral, options_.schedule.permanent);
   options_.retention.keep_ephemeral = 1;
   Start();
@@ -130,7 +130,7 @@ TEST_P(FailingDiskTest, TheOnlyEphemeralStepStays) {
 
 // The database takes nothing more after its write batch has failed, until it
 // is opened again.
-TEST_P(FailingDiskTest, ADiskThatFailsForGoodIsTheStoresEnd) {
+TEST_P(FailingDiskTest, StoreIsUnusable_WhenTheDiskFailsForGood) {
   Start();
   FailFourthStep(/*sticky=*/true);
   const auto next = manager_->Save();
@@ -151,7 +151,7 @@ TEST_P(FailingDiskTest, ADiskThatFailsForGoodIsTheStoresEnd) {
 
 // The model is still in memory: what it went on with is saved whole, by a
 // manager that knows of no step.
-TEST_P(FailingDiskTest, TheModelOfTheFailedSaveIsSavedByAnotherManager) {
+TEST_P(FailingDiskTest, AnotherManagerSavesTheModelOfAFailedSave) {
   Start();
   FailFourthStep(/*sticky=*/true);
   Mend();
@@ -168,7 +168,7 @@ TEST_P(FailingDiskTest, TheModelOfTheFailedSaveIsSavedByAnotherManager) {
 
 // Once: before the write batch the manager goes on, and the marks of step 4 are
 // in the next save. After it the store has to be opened again.
-TEST_P(FailingDiskTest, MarksOfAFailedSaveAreInTheNext) {
+TEST_P(FailingDiskTest, NextSaveContainsTheChangesOfAFailedSave) {
   Start();
   FailFourthStep(/*sticky=*/false);
   TrainTo(5);

@@ -25,7 +25,7 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 
 // A folder that was renamed is the same store.
-TEST_F(ManagerTest, AStoreMayBeMoved) {
+TEST_F(ManagerTest, StoreMayBeMoved) {
   Start();
   TrainTo(4);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -95,7 +95,7 @@ class MissingIoStateTest : public ::testing::Test {
   std::vector<Rank> ranks_{kRanks};
 };
 
-TEST_F(MissingIoStateTest, FailsOnAllRanksAndTouchesNothing) {
+TEST_F(MissingIoStateTest, RestoreFailsOnAllRanksAndChangesNothing) {
   ASSERT_THAT(Run([](uint32_t rank) { return rank != 1; },
                   [](uint32_t, CheckpointManager* manager) {
                     const auto save = manager->Save();
@@ -124,7 +124,7 @@ TEST_F(MissingIoStateTest, FailsOnAllRanksAndTouchesNothing) {
 
 // The ranks agree that the restore has failed, and no rank saves a model that
 // is partly the step's on one of them.
-TEST_F(MissingIoStateTest, AModelThatOneRankHasRestoredInPartIsNotSaved) {
+TEST_F(MissingIoStateTest, NoRankSaves_WhenOneRankIsPartlyRestored) {
   const auto all = [](uint32_t) { return true; };
   const auto save = [](CheckpointManager* manager) {
     const auto pending = manager->Save();
@@ -213,7 +213,7 @@ class SignalTest : public PointTest {
   }
 };
 
-TEST_F(SignalTest, BeforeASave) {
+TEST_F(SignalTest, ArrivesBeforeASave) {
   Start();
   manager_->SetPreempted();
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
@@ -224,7 +224,7 @@ TEST_F(SignalTest, BeforeASave) {
   ExpectStepHolds(1);
 }
 
-TEST_F(SignalTest, AfterASave) {
+TEST_F(SignalTest, ArrivesAfterASave) {
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -235,7 +235,7 @@ TEST_F(SignalTest, AfterASave) {
 class SignalPhaseTest : public SignalTest,
                         public ::testing::WithParamInterface<int> {};
 
-TEST_P(SignalPhaseTest, DuringASave) {
+TEST_P(SignalPhaseTest, ArrivesDuringASave) {
   Start();
   HoldAt(kCrashPoints[static_cast<size_t>(GetParam())]);
   const auto signal = std::async(std::launch::async, [this] {
@@ -252,7 +252,7 @@ TEST_P(SignalPhaseTest, DuringASave) {
 INSTANTIATE_TEST_SUITE_P(Points, SignalPhaseTest, ::testing::Range(0, 7));
 
 // The save of step 2 is held up all the time until step 3 waits for it.
-TEST_F(SignalTest, WhileTheTrainingWaits) {
+TEST_F(SignalTest, ArrivesWhileTheTrainingWaits) {
   Start();
   HoldAt(point::kStaged);
   TrainTo(2);
@@ -268,7 +268,7 @@ class BusySignalTest
 
 // Where the training does not wait, the step after the signal is passed over,
 // and the end of the training saves it.
-TEST_P(BusySignalTest, TheEndOfTheTrainingSavesWhatWasPassedOver) {
+TEST_P(BusySignalTest, FinishTrainingSavesTheSkippedStep) {
   options_.busy = GetParam();
   Start();
   HoldAt(point::kStaged);
@@ -292,7 +292,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 using SweepTest = PointTest;
 
-TEST_F(SweepTest, SavesAndDeletionsPassASweepThatIsHeldUp) {
+TEST_F(SweepTest, SavesAndDeletionsDoNotWaitForASweep) {
   options_.retention.keep = LatestN(2);
   options_.deltas = false;
   Start();
@@ -352,7 +352,7 @@ int LinkCopy(const std::string& from, const std::string& to) {
   return links;
 }
 
-TEST_F(ManagerTest, ACopyOfLinksStaysWhole) {
+TEST_F(ManagerTest, CopyOfHardLinksStaysIntact) {
   // Above what goes into the write batch: such a tensor has a file of its own.
   std::vector<float> large(size_t{9} << 18);
   const auto start = [&] {
@@ -448,7 +448,7 @@ class BusyPolicyTest
   }
 };
 
-TEST_P(BusyPolicyTest, TwoHundredSavesDoNotGrow) {
+TEST_P(BusyPolicyTest, MemoryDoesNotGrowOverTwoHundredSaves) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
   options_.retention.keep = LatestN(2);
   options_.schedule.permanent = SaveEveryNSteps(1);
@@ -476,7 +476,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Many steps are opened, decided about, restored and retired in one batch. On a
 // disk that has nothing to wait for.
-TEST_F(ManagerTest, AThousandSteps) {
+TEST_F(ManagerTest, HandlesAThousandSteps) {
   const int64_t steps = IsLongRun() ? 10'000 : kSanitized ? 200 : 1000;
   SimStore disk(std::make_shared<SimFileSystem>());
   ASSERT_OK(disk.Open());

@@ -24,7 +24,7 @@ class ManagerClockTest : public ManagerTest {
   }
 };
 
-TEST_F(ManagerClockTest, HourlySavesStayEveryThreeHours) {
+TEST_F(ManagerClockTest, KeepsEveryThirdHourlySave) {
   options_.schedule.permanent = SaveEveryNSteps(1);
   options_.retention.keep = LatestN(2) | KeepEveryNSeconds(3 * 3600);
   Start();
@@ -45,7 +45,7 @@ TEST_F(ManagerClockTest, HourlySavesStayEveryThreeHours) {
 }
 
 // Step 1 is begun at second 10 and durable at 11.5.
-TEST_F(ManagerClockTest, ASaveDoesNotStretchThePeriod) {
+TEST_F(ManagerClockTest, SaveDurationDoesNotExtendTheInterval) {
   options_.schedule.permanent = SaveEveryNSeconds(2);
   Start();
   gate_.Close();
@@ -64,7 +64,7 @@ TEST_F(ManagerClockTest, ASaveDoesNotStretchThePeriod) {
   EXPECT_EQ(first.save_micros, 3 * kClockSecond / 2);
 }
 
-TEST_F(ManagerClockTest, ASaveInProgressCountsFromItsBegin) {
+TEST_F(ManagerClockTest, IntervalStartsWhenASaveInProgressBegan) {
   options_.schedule.permanent = SaveEveryNSeconds(2);
   options_.busy = ManagerOptions::BusyPolicy::kSkip;
   Start();
@@ -83,7 +83,7 @@ TEST_F(ManagerClockTest, ASaveInProgressCountsFromItsBegin) {
 }
 
 // Steps 1 and 2 are begun 3 seconds apart, and durable 2.5 seconds apart.
-TEST_F(ManagerClockTest, RetentionCountsFromBeginToBegin) {
+TEST_F(ManagerClockTest, RetentionMeasuresFromBeginToBegin) {
   options_.schedule.permanent = SaveEveryNSteps(1);
   options_.retention.keep = KeepEveryNSeconds(3);
   Start();

@@ -11,7 +11,7 @@ namespace {
 
 class ManagerForkTest : public ManagerTest {};
 
-TEST_F(ManagerForkTest, AChildIsRefusedWhileASaveIsInProgress) {
+TEST_F(ManagerForkTest, ForkedChildIsRefusedDuringASave) {
   Start();
   TrainTo(3);
   ASSERT_OK(manager_->WaitUntilFinished());

@@ -31,7 +31,7 @@ class ManagerPathTest : public ManagerTest {
   fs::path before_;
 };
 
-TEST_F(ManagerPathTest, SavesAndRestoresGoOnAfterAChdir) {
+TEST_F(ManagerPathTest, SavesAndRestoresWorkAfterAChdir) {
   options_.path = "store";
   options_.statistics_path = "statistics.json";
   Start();

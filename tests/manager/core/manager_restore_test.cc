@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST_F(ManagerTest, NothingToRestoreIsNotFound) {
+TEST_F(ManagerTest, RestoreOfAnEmptyStoreIsNotFound) {
   Start();
   EXPECT_THAT(manager_->Restore(),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step")));
@@ -29,7 +29,7 @@ TEST_F(ManagerTest, NothingToRestoreIsNotFound) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 5")));
 }
 
-TEST_F(ManagerTest, GoingBackGivesLaterStepsUp) {
+TEST_F(ManagerTest, RestoreOfAnOlderStepAbandonsLaterSteps) {
   Start();
   TrainTo(6);
   Start();
@@ -52,7 +52,7 @@ TEST_F(ManagerTest, GoingBackGivesLaterStepsUp) {
 }
 
 // What is loaded from another store did not come from a step of this one.
-TEST_F(ManagerTest, AnotherStoreIsOnlyABeginning) {
+TEST_F(ManagerTest, RestoreFromAnotherStoreSetsNoParent) {
   Start();
   TrainTo(4);
   ASSERT_OK(manager_->Close());
@@ -89,7 +89,7 @@ TEST_F(ManagerTest, RestoresTheBest) {
   EXPECT_EQ(report.version.step, 4);
 }
 
-TEST_F(ManagerTest, NamesTheBestWithoutRestoringIt) {
+TEST_F(ManagerTest, BestStepRestoresNothing) {
   Start();
   EXPECT_THAT(manager_->BestStep(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -154,7 +154,7 @@ std::map<std::filesystem::path, uintmax_t> TablesOf(const std::string& store) {
 }
 
 // The file of a large step, of which opening the store tells.
-TEST_F(ManagerTest, WarnsOfAFileThatIsGoneAndFallsBack) {
+TEST_F(ManagerTest, WarnsOfAMissingFileAndFallsBack) {
   options_.schedule.permanent = SaveEveryNSteps(1);
   std::vector<std::string> warnings;
   options_.on_warning = [&](const std::string& warning) {
@@ -198,7 +198,7 @@ TEST_F(ManagerTest, WarnsOfAFileThatIsGoneAndFallsBack) {
   EXPECT_THAT(weights, ::testing::Each(1));
 }
 
-TEST_F(ManagerTest, MissingStateIsAnError) {
+TEST_F(ManagerTest, RestoreFails_WhenStateIsMissing) {
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->Close());
@@ -221,7 +221,7 @@ TEST_F(ManagerTest, MissingStateIsAnError) {
 }
 
 // However its path is spelled, saves go on from the step restored.
-TEST_F(ManagerTest, TheOwnStoreByAnotherSpelling) {
+TEST_F(ManagerTest, RecognizesItsStoreByAnotherSpelling) {
   namespace fs = std::filesystem;
   const std::string link = dir_.path() + "/link";
   fs::create_directory_symlink(options_.path, link);
@@ -244,7 +244,7 @@ TEST_F(ManagerTest, TheOwnStoreByAnotherSpelling) {
 }
 
 // Told once of each restore that succeeded.
-TEST_F(ManagerTest, RestoresAreReported) {
+TEST_F(ManagerTest, ReportsRestores) {
   std::vector<CheckpointManager::RestoreReport> restored;
   options_.on_restored = [&](const CheckpointManager::RestoreReport& report) {
     restored.push_back(report);
@@ -267,7 +267,7 @@ TEST_F(ManagerTest, RestoresAreReported) {
 }
 
 // The time of its parts is within that of all; what it read is what is there.
-TEST_F(ManagerTest, LogsWhatRestoresCost) {
+TEST_F(ManagerTest, LogsTheCostsOfRestores) {
   options_.statistics_path = dir_.path() + "/statistics";
   Start();
   TrainTo(2);

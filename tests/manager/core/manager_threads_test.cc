@@ -57,7 +57,7 @@ class ManagerThreadsTest : public ManagerTest {
   }
 };
 
-TEST_F(ManagerThreadsTest, EachWaiterIsToldOfTheSaveThatFails) {
+TEST_F(ManagerThreadsTest, EachWaiterReceivesTheErrorOfAFailedSave) {
   Start();
   PendingSave save = BeginSave();
   auto waiters = Wait(4);
@@ -72,7 +72,7 @@ TEST_F(ManagerThreadsTest, EachWaiterIsToldOfTheSaveThatFails) {
   EXPECT_OK(OnAnotherThread([&] { return manager_->WaitUntilFinished(); }));
 }
 
-TEST_F(ManagerThreadsTest, WaitersAndTheTrainingWaitForTheSameSave) {
+TEST_F(ManagerThreadsTest, OtherThreadsAndTheTrainingWaitForTheSameSave) {
   Start();
   PendingSave save = BeginSave();
   auto waiters = Wait(3);
@@ -90,7 +90,7 @@ TEST_F(ManagerThreadsTest, WaitersAndTheTrainingWaitForTheSameSave) {
   EXPECT_OK(manager_->Close());
 }
 
-TEST_F(ManagerThreadsTest, ALookOfAnotherThreadTakesNothing) {
+TEST_F(ManagerThreadsTest, CheckForErrorsOnAnotherThreadTakesNothing) {
   Start();
   PendingSave save = BeginSave();
   EXPECT_OK(OnAnotherThread([&] { return manager_->CheckForErrors(); }));
@@ -107,7 +107,7 @@ TEST_F(ManagerThreadsTest, ALookOfAnotherThreadTakesNothing) {
   EXPECT_THAT(manager_->Close(), StatusIs(kCancelled, HasSubstr("step 1")));
 }
 
-TEST_F(ManagerThreadsTest, AToleratedFailureIsNoError) {
+TEST_F(ManagerThreadsTest, ToleratedFailureIsNotAnError) {
   options_.tolerated_failures = 1;
   options_.on_warning = [](const std::string&) {};
   Start();
@@ -120,7 +120,7 @@ TEST_F(ManagerThreadsTest, AToleratedFailureIsNoError) {
 }
 
 // Each thread that is new to the C library costs memory of its own.
-TEST_F(ManagerThreadsTest, OneThreadMakesAllSaves) {
+TEST_F(ManagerThreadsTest, OneThreadRunsAllSaves) {
   std::set<pid_t> threads;
   options_.on_saved = [&](const CheckpointManager::SaveReport&) {
     threads.insert(gettid());
@@ -136,7 +136,7 @@ TEST_F(ManagerThreadsTest, OneThreadMakesAllSaves) {
 }
 
 // Of a save whose Step does not return before its end.
-TEST_F(ManagerThreadsTest, WaitsBesideASaveThatIsNotAsync) {
+TEST_F(ManagerThreadsTest, OtherThreadsWaitForASynchronousSave) {
   options_.async = false;
   Start();
   gate_.Close();
@@ -153,7 +153,7 @@ TEST_F(ManagerThreadsTest, WaitsBesideASaveThatIsNotAsync) {
 }
 
 // The callbacks of a save are part of it.
-TEST_F(ManagerThreadsTest, WaitsForTheCallbackToo) {
+TEST_F(ManagerThreadsTest, WaitUntilFinishedWaitsForCallbacks) {
   std::promise<void> in_callback;
   std::promise<void> go;
   options_.on_saved = [&](const CheckpointManager::SaveReport&) {
@@ -170,7 +170,7 @@ TEST_F(ManagerThreadsTest, WaitsForTheCallbackToo) {
   for (auto& waiter : waiters) EXPECT_OK(waiter.get());
 }
 
-TEST_F(ManagerThreadsTest, ACallbackCannotWaitForItsOwnSave) {
+TEST_F(ManagerThreadsTest, CallbackCannotWaitForItsOwnSave) {
   for (const bool async : {true, false}) {
     SCOPED_TRACE(async);
     std::vector<absl::Status> refused;
@@ -208,7 +208,7 @@ TEST_F(ManagerThreadsTest, ACallbackCannotWaitForItsOwnSave) {
   }
 }
 
-TEST_F(ManagerThreadsTest, AClosedManagerRefusesEveryCall) {
+TEST_F(ManagerThreadsTest, ClosedManagerRefusesEveryCall) {
   Start();
   TrainTo(2);
   Store* const store = manager_->store();
@@ -240,7 +240,7 @@ TEST_F(ManagerThreadsTest, AClosedManagerRefusesEveryCall) {
 }
 
 // By another manager of the same model, and as a store.
-TEST_F(ManagerThreadsTest, AClosedManagersStoreCanBeOpenedAtOnce) {
+TEST_F(ManagerThreadsTest, StoreCanBeOpenedRightAfterClose) {
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->Close());
@@ -258,7 +258,7 @@ TEST_F(ManagerThreadsTest, AClosedManagersStoreCanBeOpenedAtOnce) {
   EXPECT_OK(next->Close());
 }
 
-TEST_F(ManagerThreadsTest, StaysOpenWhileItsStoreHasAReader) {
+TEST_F(ManagerThreadsTest, CloseFails_WhileTheStoreHasAReader) {
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -270,7 +270,7 @@ TEST_F(ManagerThreadsTest, StaysOpenWhileItsStoreHasAReader) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
 }
 
-TEST_F(ManagerThreadsTest, ClosingTellsTheWaiters) {
+TEST_F(ManagerThreadsTest, CloseWakesWaiters) {
   Start();
   PendingSave save = BeginSave();
   auto waiters = Wait(2);
@@ -284,7 +284,7 @@ TEST_F(ManagerThreadsTest, ClosingTellsTheWaiters) {
 }
 
 // One rank closes long before the others; none waits for it.
-TEST_F(ManagerThreadsTest, RanksCloseEachForItself) {
+TEST_F(ManagerThreadsTest, RanksCloseIndependently) {
   constexpr uint32_t kRanks = 3;
   options_.deadline = absl::Seconds(30);
   options_.sharding = TableSharding::ByModulo();
@@ -351,7 +351,7 @@ TEST_F(ManagerExitTest, GlobalManager) {
       ExitedWithCode(0), ::testing::Not(HasSubstr("sweep")));
 }
 
-TEST_F(ManagerExitTest, GlobalManagerThatWasClosed) {
+TEST_F(ManagerExitTest, ClosedGlobalManager) {
   EXPECT_EXIT(
       {
         global_manager = StartSave();
@@ -361,7 +361,7 @@ TEST_F(ManagerExitTest, GlobalManagerThatWasClosed) {
       ExitedWithCode(0), "");
 }
 
-TEST_F(ManagerExitTest, ManagerThatIsNeverDestroyed) {
+TEST_F(ManagerExitTest, LeakedManager) {
   EXPECT_EXIT(
       {
         leaked_manager = StartSave().release();
@@ -371,7 +371,7 @@ TEST_F(ManagerExitTest, ManagerThatIsNeverDestroyed) {
 }
 
 // The save in progress is not lost by it.
-TEST_F(ManagerExitTest, KeepsTheSaveInProgress) {
+TEST_F(ManagerExitTest, WaitsForTheSaveInProgress) {
   EXPECT_EXIT(
       {
         leaked_manager = StartSave().release();
@@ -383,7 +383,7 @@ TEST_F(ManagerExitTest, KeepsTheSaveInProgress) {
 }
 
 // A callback that ends the process does not wait for itself.
-TEST_F(ManagerExitTest, ExitInACallback) {
+TEST_F(ManagerExitTest, CallbackMayExit) {
   options_.on_saved = [](const CheckpointManager::SaveReport&) {
     std::exit(0);
   };
@@ -397,7 +397,7 @@ TEST_F(ManagerExitTest, ExitInACallback) {
 }
 
 // exit() then destroys the manager on the thread that saves.
-TEST_F(ManagerExitTest, ExitInACallbackOfAGlobalManager) {
+TEST_F(ManagerExitTest, CallbackOfAGlobalManagerMayExit) {
   std::promise<void> assigned;
   options_.on_saved = [is_global = assigned.get_future().share()](
                           const CheckpointManager::SaveReport&) {

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-class ManagerToldTest : public ManagerTest {
+class ManagerWarningsTest : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
@@ -36,7 +36,7 @@ class ManagerToldTest : public ManagerTest {
   std::vector<std::string> warnings_;
 };
 
-TEST_F(ManagerToldTest, AManagerWithoutAScheduleWarns) {
+TEST_F(ManagerWarningsTest, WarnsOfAnEmptySchedule) {
   Start();
   EXPECT_THAT(warnings_, IsEmpty());
   options_.schedule = {};
@@ -59,7 +59,7 @@ class WarningsOfALogger : public Logger {
   std::vector<std::string> warnings_;
 };
 
-TEST_F(ManagerToldTest, WarningsGoToTheLoggerOfTheStore) {
+TEST_F(ManagerWarningsTest, WarningsReachTheLoggerOfTheStore) {
   const auto logger = std::make_shared<WarningsOfALogger>();
   options_.on_warning = {};
   options_.store.logger = logger;
@@ -72,7 +72,7 @@ TEST_F(ManagerToldTest, WarningsGoToTheLoggerOfTheStore) {
       ::testing::Contains(HasSubstr("ManagerOptions::schedule is empty")));
 }
 
-TEST_F(ManagerToldTest, StatisticsThatCannotBeWrittenAreToldOnce) {
+TEST_F(ManagerWarningsTest, WarnsOnceOfStatisticsThatCannotBeWritten) {
   options_.statistics_path = "/dev/full";
   Start();
   TrainTo(3);
@@ -84,7 +84,7 @@ TEST_F(ManagerToldTest, StatisticsThatCannotBeWrittenAreToldOnce) {
 }
 
 // A policy of the user's own that forgets steps removes none.
-TEST_F(ManagerToldTest, APolicyThatAnswersForTooFewStepsKeepsAll) {
+TEST_F(ManagerWarningsTest, KeepsStepsThatAPolicyDoesNotAnswerFor) {
   options_.retention.keep = KeepFunction(
       "forgetful",
       [](absl::Span<const StepInfo>, int64_t) { return std::vector<bool>(); });
@@ -97,7 +97,7 @@ TEST_F(ManagerToldTest, APolicyThatAnswersForTooFewStepsKeepsAll) {
               ::testing::Contains(HasSubstr("answered for 0 of 1 steps")));
 }
 
-TEST_F(ManagerToldTest, NoScheduleIsNothingToWarnOfWhereNothingIsSaved) {
+TEST_F(ManagerWarningsTest, DoesNotWarnOfAnEmptySchedule_WhenNothingIsSaved) {
   Start();
   options_.schedule = {};
   options_.saving = false;
@@ -119,7 +119,7 @@ TEST_F(ManagerToldTest, NoScheduleIsNothingToWarnOfWhereNothingIsSaved) {
 }
 
 // The metrics of the owner are those of the step.
-TEST_F(ManagerToldTest, MetricsOfAnotherRankAreWarnedOfOnce) {
+TEST_F(ManagerWarningsTest, WarnsOnceOfMetricsOfAnotherRank) {
   constexpr uint32_t kRanks = 2;
   ThreadGroup group(kRanks);
   std::vector<std::vector<std::string>> told(kRanks);
@@ -160,7 +160,7 @@ TEST_F(ManagerToldTest, MetricsOfAnotherRankAreWarnedOfOnce) {
                                 HasSubstr("those of rank 0;"))));
 }
 
-TEST_F(ManagerToldTest, AnErrorOfAnEarlierSaveNamesItsStep) {
+TEST_F(ManagerWarningsTest, ErrorOfAnEarlierSaveNamesItsStep) {
   Start();
   FailSaves();
   TrainTo(2);
@@ -183,7 +183,7 @@ TEST_F(ManagerToldTest, AnErrorOfAnEarlierSaveNamesItsStep) {
 }
 
 // The one that is saved by the call is known by the call.
-TEST_F(ManagerToldTest, AnErrorOfTheSaveItselfDoesNot) {
+TEST_F(ManagerWarningsTest, ErrorOfTheCallsOwnSaveDoesNotNameTheStep) {
   options_.async = false;
   Start();
   FailSaves();
@@ -193,7 +193,7 @@ TEST_F(ManagerToldTest, AnErrorOfTheSaveItselfDoesNot) {
                                                    Not(HasSubstr("save of")))));
 }
 
-TEST_F(ManagerToldTest, WhoWaitedForTheSaveHasBeenTold) {
+TEST_F(ManagerWarningsTest, ErrorThatWaitCommittedReturnedIsNotRepeated) {
   Start();
   for (const int64_t step : {2, 4, 6}) {
     SCOPED_TRACE(step);
@@ -218,7 +218,7 @@ TEST_F(ManagerToldTest, WhoWaitedForTheSaveHasBeenTold) {
 }
 
 // It has no way to hear of it but from the manager.
-TEST_F(ManagerToldTest, AnotherThreadThatWaitedTakesNothing) {
+TEST_F(ManagerWarningsTest, WaitCommittedOnAnotherThreadTakesNothing) {
   Start();
   FailSaves();
   TrainTo(1);
@@ -235,7 +235,7 @@ TEST_F(ManagerToldTest, AnotherThreadThatWaitedTakesNothing) {
 }
 
 // Ranks evaluate with models of their own, and have nothing to go on with.
-TEST_F(ManagerToldTest, AnEvaluatorHasAnyNumberOfRanks) {
+TEST_F(ManagerWarningsTest, EvaluatorMayHaveAnyNumberOfRanks) {
   Start();
   TrainTo(4);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -264,7 +264,8 @@ TEST_F(ManagerToldTest, AnEvaluatorHasAnyNumberOfRanks) {
 }
 
 // Who asks for the error gets it; a trainer gets it as ever.
-TEST_F(ManagerToldTest, WhoAsksForTheirIoStatesIsTold) {
+TEST_F(ManagerWarningsTest,
+       RestoreFailsOnOtherNumbersOfRanks_WhenResizeIsError) {
   Start();
   TrainTo(4);
   ASSERT_OK(manager_->Close());

@@ -35,7 +35,7 @@ class TrainingTest : public ManagerTest {
   std::vector<std::string> warnings_;
 };
 
-TEST_F(TrainingTest, WhatItBeginsWithIsSavedUnlessRestored) {
+TEST_F(TrainingTest, InitialStateIsSavedUnlessRestored) {
   Start();
   ASSERT_OK(manager_->StartTraining());
   TrainTo(2);
@@ -49,7 +49,7 @@ TEST_F(TrainingTest, WhatItBeginsWithIsSavedUnlessRestored) {
   EXPECT_THAT(Steps(), ElementsAre(0, 2));
 }
 
-TEST_F(TrainingTest, NothingIsSavedBeforeTheFirstStep) {
+TEST_F(TrainingTest, InitialStateIsNotSaved_WhenFirstSaveIsNever) {
   options_.first_save = ManagerOptions::FirstSave::kNever;
   Start();
   ASSERT_OK(manager_->StartTraining());
@@ -57,19 +57,19 @@ TEST_F(TrainingTest, NothingIsSavedBeforeTheFirstStep) {
   EXPECT_THAT(Steps(), IsEmpty());
 }
 
-TEST_F(TrainingTest, WhatCameFromElsewhereIsRestored) {
+TEST_F(TrainingTest, StateFromAnotherStoreCountsAsRestored) {
   StartFromElsewhere();
   EXPECT_THAT(Steps(), IsEmpty());
 }
 
-TEST_F(TrainingTest, WhatCameFromElsewhereIsSavedWhenAlwaysIsSaid) {
+TEST_F(TrainingTest, StateFromAnotherStoreIsSaved_WhenFirstSaveIsAlways) {
   options_.first_save = ManagerOptions::FirstSave::kAlways;
   StartFromElsewhere();
   EXPECT_THAT(Steps(), ElementsAre(manager_->global_step()));
   ASSERT_OK(manager_->StartTraining());  // it is there
 }
 
-TEST_F(TrainingTest, TheLastStepIsSavedOnce) {
+TEST_F(TrainingTest, LastStepIsSavedOnce) {
   Start();
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(Steps(), IsEmpty());
@@ -86,7 +86,7 @@ TEST_F(TrainingTest, TheLastStepIsSavedOnce) {
   EXPECT_EQ(reports_.size(), 4U);
 }
 
-TEST_F(TrainingTest, AnEarlierErrorDoesNotKeepTheLastStepBack) {
+TEST_F(TrainingTest, LastStepIsSavedDespiteAnEarlierError) {
   Start();
   TrainTo(3);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -100,7 +100,7 @@ TEST_F(TrainingTest, AnEarlierErrorDoesNotKeepTheLastStepBack) {
   ExpectStepHolds(4);
 }
 
-TEST_F(TrainingTest, NoFailureOfTheLastSaveIsTolerated) {
+TEST_F(TrainingTest, FailureOfTheLastSaveIsNotTolerated) {
   options_.tolerated_failures = 3;
   Start();
   TrainTo(1);
@@ -112,7 +112,7 @@ TEST_F(TrainingTest, NoFailureOfTheLastSaveIsTolerated) {
 
 // Whatever asks for a save: the schedule, the beginning, the end, a
 // preemption. What is there is restored.
-TEST_F(TrainingTest, OneSwitchTurnsSavingOff) {
+TEST_F(TrainingTest, SavingOffTurnsOffAllSaves) {
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->Close());
@@ -141,7 +141,7 @@ TEST_F(TrainingTest, OneSwitchTurnsSavingOff) {
   EXPECT_THAT(Steps(), ElementsAre(2));
 }
 
-TEST_F(TrainingTest, ASaveThatWasAskedForIsAnErrorWithSavingOff) {
+TEST_F(TrainingTest, SaveFails_WhenSavingIsOff) {
   options_.saving = false;
   Start();
   TrainTo(3);
@@ -170,7 +170,7 @@ TEST_F(TrainingTest, WarnsOfAToleratedFailure) {
   EXPECT_EQ(warnings_.size(), 1U) << "an error needs no warning";
 }
 
-TEST_F(TrainingTest, TheFirstManagerSetsTheMetadataOfTheStore) {
+TEST_F(TrainingTest, FirstManagerSetsTheMetadataOfTheStore) {
   options_.store_metadata = {{"run", "a"}};
   Start();
   Start();
@@ -193,7 +193,7 @@ TEST_F(TrainingTest, TheFirstManagerSetsTheMetadataOfTheStore) {
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("metadata name")));
 }
 
-TEST_F(TrainingTest, WarnsOnceOfStepsWithoutTheMetricOfTheBest) {
+TEST_F(TrainingTest, WarnsOnceOfStepsWithoutTheBestMetric) {
   options_.retention.keep = BestN("auc", 1);
   Start();
   TrainTo(2);
@@ -224,7 +224,7 @@ TEST_F(TrainingTest, WarnsOfASaveThatWaited) {
   EXPECT_THAT(Steps(), ElementsAre(1, 2));
 }
 
-TEST_F(TrainingTest, AShortWaitIsNotWorthAWarning) {
+TEST_F(TrainingTest, DoesNotWarnOfAShortWait) {
   options_.warn_waiting = absl::InfiniteDuration();
   Start();
   TrainTo(6);

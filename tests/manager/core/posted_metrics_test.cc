@@ -53,7 +53,7 @@ class PostedMetricsTest : public ManagerTest {
   std::unique_ptr<CheckpointManager> evaluator_;
 };
 
-TEST_F(PostedMetricsTest, TheBestStaysByWhatTheEvaluatorPosts) {
+TEST_F(PostedMetricsTest, BestStepIsKeptAccordingToPostedMetrics) {
   Start();
   TrainAndWait(2);
   Evaluate();
@@ -72,7 +72,7 @@ TEST_F(PostedMetricsTest, TheBestStaysByWhatTheEvaluatorPosts) {
 }
 
 // The step before the save that would have removed it.
-TEST_F(PostedMetricsTest, APinThatWasAskedForKeepsTheStep) {
+TEST_F(PostedMetricsTest, RequestedPinKeepsTheStep) {
   Start();
   TrainAndWait(2);
   Evaluate();
@@ -82,7 +82,7 @@ TEST_F(PostedMetricsTest, APinThatWasAskedForKeepsTheStep) {
 }
 
 // What was posted while no trainer was there counts for its first restore.
-TEST_F(PostedMetricsTest, ATrainerThatStartsTakesThemIn) {
+TEST_F(PostedMetricsTest, StartingTrainerTakesPostedMetrics) {
   options_.retention.keep = LatestN(3);
   Start();
   TrainAndWait(4);
@@ -98,7 +98,7 @@ TEST_F(PostedMetricsTest, ATrainerThatStartsTakesThemIn) {
   EXPECT_EQ(report.version.step, 2);
 }
 
-TEST_F(PostedMetricsTest, WarnsOnceOfAPostThatIsPassedOver) {
+TEST_F(PostedMetricsTest, WarnsOnceOfASkippedPost) {
   options_.retention.keep = LatestN(1);
   Start();
   TrainAndWait(2);

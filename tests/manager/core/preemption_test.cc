@@ -33,7 +33,7 @@ class PreemptionTest : public ManagerTest {
   }
 };
 
-TEST_F(PreemptionTest, IsOverAfterItsSaveAndComesAgain) {
+TEST_F(PreemptionTest, EndsWithItsSaveAndMayRepeat) {
   Start();
   EXPECT_FALSE(StepIsPreempted());
   manager_->SetPreempted();
@@ -49,7 +49,7 @@ TEST_F(PreemptionTest, IsOverAfterItsSaveAndComesAgain) {
 }
 
 // The trainer goes on while that save is in progress.
-TEST_F(PreemptionTest, IsNotSaidAgainWhileItsSaveIsInProgress) {
+TEST_F(PreemptionTest, IsReportedOnceWhileItsSaveIsInProgress) {
   Start();
   gate_.Close();
   manager_->SetPreempted();
@@ -63,7 +63,7 @@ TEST_F(PreemptionTest, IsNotSaidAgainWhileItsSaveIsInProgress) {
   EXPECT_THAT(Steps(), ElementsAre(1));
 }
 
-TEST_F(PreemptionTest, IsNotOverWhenItsSaveFails) {
+TEST_F(PreemptionTest, StaysUnanswered_WhenItsSaveFails) {
   options_.tolerated_failures = 1;
   options_.on_warning = [](const std::string&) {};
   Start();
@@ -77,7 +77,7 @@ TEST_F(PreemptionTest, IsNotOverWhenItsSaveFails) {
 }
 
 // Save has no outcome that could say so.
-TEST_F(PreemptionTest, IsNotLostToASaveThatWasAskedFor) {
+TEST_F(PreemptionTest, IsReportedAfterAnExplicitSave) {
   Start();
   EXPECT_FALSE(StepIsPreempted());
   manager_->SetPreempted();
@@ -87,7 +87,7 @@ TEST_F(PreemptionTest, IsNotLostToASaveThatWasAskedFor) {
   EXPECT_FALSE(StepIsPreempted());
 }
 
-TEST_F(PreemptionTest, IsOverWithTheSaveAtTheEndOfTheTraining) {
+TEST_F(PreemptionTest, EndsWithTheSaveOfFinishTraining) {
   options_.schedule.permanent = {};
   Start();
   manager_->SetPreempted();
@@ -98,7 +98,7 @@ TEST_F(PreemptionTest, IsOverWithTheSaveAtTheEndOfTheTraining) {
   EXPECT_FALSE(StepIsPreempted());
 }
 
-TEST_F(PreemptionTest, WithoutTimeForASaveTheEndOfTheTrainingSavesNone) {
+TEST_F(PreemptionTest, FinishTrainingSavesNothing_WhenTimeIsShort) {
   options_.schedule.ephemeral = SaveEveryNSteps(2);
   options_.preemption_grace = absl::ZeroDuration();
   Start();
@@ -160,7 +160,7 @@ class PreemptionRanksTest : public ::testing::Test {
 
 // Whenever it comes, and to whichever rank: before this was agreed on, ranks
 // left their loops at different steps and lost the save.
-TEST_F(PreemptionRanksTest, AllRanksLeaveAtTheSameStep) {
+TEST_F(PreemptionRanksTest, AllRanksStopAtTheSameStep) {
   std::mt19937_64 random(TestSeed());
   for (int run = 0; run < 15; ++run) {
     options_.path = absl::StrCat(dir_.path(), "/", run);
@@ -199,7 +199,7 @@ TEST_F(PreemptionRanksTest, AllRanksLeaveAtTheSameStep) {
   }
 }
 
-TEST_F(PreemptionRanksTest, ComesAgainToAnotherRank) {
+TEST_F(PreemptionRanksTest, MayRepeatOnAnotherRank) {
   const auto ends = Run(
       [](uint32_t rank, CheckpointManager* manager) -> absl::StatusOr<int64_t> {
         int64_t preempted = 0;  // as bits, by step

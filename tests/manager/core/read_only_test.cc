@@ -79,7 +79,7 @@ class ReadOnlyTest : public ManagerTest {
   std::unique_ptr<CheckpointManager> follower_;
 };
 
-TEST_F(ReadOnlyTest, WithoutAStoreIsNotFound) {
+TEST_F(ReadOnlyTest, OpenIsNotFound_WithoutAStore) {
   ManagerOptions options = ReadOnlyOptions();
   options.path = dir_.path() + "/none";
   TestModel model;
@@ -88,7 +88,7 @@ TEST_F(ReadOnlyTest, WithoutAStoreIsNotFound) {
   EXPECT_FALSE(std::filesystem::exists(options.path));
 }
 
-TEST_F(ReadOnlyTest, PollsAtLeastSometimes) {
+TEST_F(ReadOnlyTest, OpenRejectsAZeroPollInterval) {
   ManagerOptions options = ReadOnlyOptions();
   options.poll_every = absl::ZeroDuration();
   TestModel model;
@@ -97,7 +97,7 @@ TEST_F(ReadOnlyTest, PollsAtLeastSometimes) {
                        HasSubstr("poll_every is 0; it must be above 0")));
 }
 
-TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptionsSay) {
+TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptions) {
   ManagerOptions options = ReadOnlyOptions();
   options.schedule.permanent = SaveEveryNSteps(1);
   options.retention.keep = LatestN(1);
@@ -136,7 +136,7 @@ TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptionsSay) {
   EXPECT_FALSE(std::filesystem::exists(options.statistics_path));
 }
 
-TEST_F(ReadOnlyTest, RestoresAndLoadsWhatIsAskedFor) {
+TEST_F(ReadOnlyTest, RestoresAndLoadsOnRequest) {
   ManagerOptions options = ReadOnlyOptions();
   options.best = KeepPolicy::BestOptions{.metric = "auc"};
   ASSERT_OK(manager_->store()->AddMetrics(2, {{"auc", 0.9}}));
@@ -183,7 +183,7 @@ TEST_F(ReadOnlyTest, FollowsByChanges) {
   EXPECT_EQ(copy_->users.clears(), 1) << "only changes were read";
 }
 
-TEST_F(ReadOnlyTest, ReadsAllWhenTheModelIsNoStepsAnyMore) {
+TEST_F(ReadOnlyTest, ReadsTheWholeStep_WhenTheModelHasChanged) {
   Follow();
   WaitFor(4);
   copy_->Train(5);
@@ -205,7 +205,7 @@ TEST_F(ReadOnlyTest, ReadsAllWhenTheModelIsNoStepsAnyMore) {
   ExpectHolds(8);
 }
 
-TEST_F(ReadOnlyTest, ReadsATableWholeThatWasSavedWhole) {
+TEST_F(ReadOnlyTest, ReadsTheWholeTable_WhenItWasSavedInFull) {
   options_.base_every = 1;
   Start();
   ASSERT_OK(manager_->Restore());
@@ -218,7 +218,7 @@ TEST_F(ReadOnlyTest, ReadsATableWholeThatWasSavedWhole) {
 }
 
 // A server waits without the lock of its model.
-TEST_F(ReadOnlyTest, AwaitStepLeavesTheModelToApplyStep) {
+TEST_F(ReadOnlyTest, AwaitStepDoesNotChangeTheModel) {
   Follow();
   WaitFor(4);
   Train(6);
@@ -259,7 +259,7 @@ TEST_F(ReadOnlyTest, ApplyStepOpensTheNewest_WhenNoneWasAwaited) {
   ASSERT_OK(follower_->Close()) << "with a step that was not applied";
 }
 
-TEST_F(ReadOnlyTest, AwaitStepIsForFollowersAlone) {
+TEST_F(ReadOnlyTest, AwaitStepFails_WhenNotReadOnly) {
   for (const absl::Status& status :
        {manager_->AwaitStep(absl::ZeroDuration()).status(),
         manager_->ApplyStep().status()}) {
@@ -269,7 +269,7 @@ TEST_F(ReadOnlyTest, AwaitStepIsForFollowersAlone) {
 }
 
 // A job that serves may be started before the one that trains.
-TEST_F(ReadOnlyTest, OpenWaitsForTheStoreAndWaitForStepForItsFirstStep) {
+TEST_F(ReadOnlyTest, OpenWaitsForTheStore_AndWaitForStepForItsFirstStep) {
   ManagerOptions options = ReadOnlyOptions();
   options.path = dir_.path() + "/later";
   options.await_store = absl::Milliseconds(1);
@@ -296,7 +296,7 @@ TEST_F(ReadOnlyTest, OpenWaitsForTheStoreAndWaitForStepForItsFirstStep) {
   ExpectHolds(2);
 }
 
-TEST_F(ReadOnlyTest, NothingNewerIsDeadlineExceeded) {
+TEST_F(ReadOnlyTest, WaitForStepIsDeadlineExceeded_WithoutANewerStep) {
   Follow();
   WaitFor(4);
   EXPECT_THAT(
@@ -310,7 +310,7 @@ TEST_F(ReadOnlyTest, NothingNewerIsDeadlineExceeded) {
   ExpectHolds(6);
 }
 
-TEST_F(ReadOnlyTest, WaitsForAStepThatIsYetToCome) {
+TEST_F(ReadOnlyTest, WaitForStepWaitsForTheNextStep) {
   Follow();
   WaitFor(4);
   std::thread follower([&] { WaitFor(6); });
@@ -331,7 +331,7 @@ TEST_F(ReadOnlyTest, PreemptionEndsTheWait) {
   ExpectHolds(4);
 }
 
-TEST_F(ReadOnlyTest, FollowsOverRetirement) {
+TEST_F(ReadOnlyTest, FollowsWhileStepsAreRetired) {
   options_.retention.keep = LatestN(1);
   Start();
   ASSERT_OK(manager_->Restore());
@@ -391,7 +391,7 @@ TEST_F(ReadOnlyTest, FollowsBackToAnOlderStep) {
   ExpectHolds(6);
 }
 
-TEST_F(ReadOnlyTest, AFoldIsNoNewerStep) {
+TEST_F(ReadOnlyTest, FoldIsNotANewerStep) {
   Follow();
   WaitFor(4);
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded,
@@ -414,7 +414,7 @@ TEST_F(ReadOnlyTest, WorksWithoutAnOwner) {
   EXPECT_EQ(Files(), before);
 }
 
-TEST_F(ReadOnlyTest, ADamagedStepIsAnErrorAndNotQuarantined) {
+TEST_F(ReadOnlyTest, DamagedStepFailsAndIsNotQuarantined) {
   manager_.reset();
   bool damaged = false;
   for (const auto& [path, bytes] : Files()) {
@@ -457,7 +457,7 @@ struct Text : ModelState::Object, IoState {
   }
 };
 
-TEST_F(ReadOnlyTest, LoadsEvaluationsAndSavesNone) {
+TEST_F(ReadOnlyTest, LoadsButDoesNotSaveEvaluations) {
   Follow();
   const EvaluationState::Name name = {4, "day_7", "eval/ctr"};
   Text meters;

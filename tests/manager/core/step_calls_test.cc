@@ -36,7 +36,7 @@ class ShouldSaveTest : public ManagerTest {
   }
 };
 
-TEST_F(ShouldSaveTest, AgreesWithStepToAndCountsNothing) {
+TEST_F(ShouldSaveTest, ReturnsTheDecisionOfStepToAndCountsNothing) {
   Start();
   for (int64_t step = 1; step <= 6; ++step) {
     const SavePolicy::Decision before = Ask(step);
@@ -52,7 +52,7 @@ TEST_F(ShouldSaveTest, AgreesWithStepToAndCountsNothing) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
 }
 
-TEST_F(ShouldSaveTest, KnowsMetricsAndTheSaveThatHasEnded) {
+TEST_F(ShouldSaveTest, UsesMetricsAndTheSaveThatHasEnded) {
   options_.schedule.permanent =
       SaveIf("better", [](const SavePolicy::Context& context) {
         return !context.last.has_value() ||
@@ -67,14 +67,14 @@ TEST_F(ShouldSaveTest, KnowsMetricsAndTheSaveThatHasEnded) {
   EXPECT_THAT(Ask(1, {{"auc", 0.7}}).reason, HasSubstr("not after step 1"));
 }
 
-TEST_F(ShouldSaveTest, WaitsForTheSaveInProgressAsTheStepWould) {
+TEST_F(ShouldSaveTest, WaitsForTheSaveInProgressAsStepWould) {
   BeginSave();
   EXPECT_EQ(Ask(4).kind, SavePolicy::Kind::kPermanent);
   gate_.Open();
   ASSERT_OK(manager_->Close());
 }
 
-TEST_F(ShouldSaveTest, PassesOverWhatTheStepWould) {
+TEST_F(ShouldSaveTest, SkipsAStepAsStepWould) {
   for (const ManagerOptions::BusyPolicy busy :
        {ManagerOptions::BusyPolicy::kSkip,
         ManagerOptions::BusyPolicy::kCoalesce}) {
@@ -91,7 +91,7 @@ TEST_F(ShouldSaveTest, PassesOverWhatTheStepWould) {
   }
 }
 
-TEST_F(ShouldSaveTest, FailsAsTheStepWould) {
+TEST_F(ShouldSaveTest, FailsAsStepWould) {
   options_.busy = ManagerOptions::BusyPolicy::kFail;
   BeginSave();
   EXPECT_THAT(manager_->ShouldSave(4),
@@ -102,7 +102,7 @@ TEST_F(ShouldSaveTest, FailsAsTheStepWould) {
   ASSERT_OK(manager_->Close());
 }
 
-TEST_F(ShouldSaveTest, LeavesErrorsAndPreemptionsToTheStep) {
+TEST_F(ShouldSaveTest, LeavesErrorsAndPreemptionsToStep) {
   options_.schedule.permanent = SaveEveryNSteps(2) | SaveOnPreemption();
   Start();
   model_->users.FailWith(absl::UnavailableError("no rows today"));
@@ -119,7 +119,7 @@ TEST_F(ShouldSaveTest, LeavesErrorsAndPreemptionsToTheStep) {
   ASSERT_OK(manager_->Close());
 }
 
-TEST_F(ShouldSaveTest, MakesNoStepPermanent) {
+TEST_F(ShouldSaveTest, PromotesNoStep) {
   options_.schedule.ephemeral = SaveEveryNSteps(2);
   options_.schedule.permanent = SaveOnPreemption();
   options_.preemption_grace = absl::ZeroDuration();
@@ -155,7 +155,7 @@ TEST_F(ShouldSaveTest, IsFalseWhenNothingIsSaved) {
                                   "not saved: the manager is read-only"}));
 }
 
-TEST_F(ShouldSaveTest, AllRanksGetTheAnswerOfTheOwner) {
+TEST_F(ShouldSaveTest, AllRanksReturnTheDecisionOfTheOwner) {
   constexpr uint32_t kRanks = 3;
   ThreadGroup group(kRanks);
   std::vector<std::string> answers(kRanks);
@@ -201,14 +201,14 @@ class StepZeroTest : public ManagerTest {
   }
 };
 
-TEST_F(StepZeroTest, ALoopFromZeroSavesIt) {
+TEST_F(StepZeroTest, LoopFromZeroSavesStepZero) {
   Start();
   ASSERT_NO_FATAL_FAILURE(TrainFromZero(4));
   EXPECT_THAT(Steps(), ElementsAre(0, 2, 4));
   EXPECT_EQ(manager_->global_step(), 4);
 }
 
-TEST_F(StepZeroTest, ItIsTrainedOnce) {
+TEST_F(StepZeroTest, CanBeTrainedOnce) {
   Start();
   ASSERT_NO_FATAL_FAILURE(TrainFromZero(0));
   const auto again = StatusIs(absl::StatusCode::kInvalidArgument,
@@ -223,7 +223,7 @@ TEST_F(StepZeroTest, ItIsTrainedOnce) {
   EXPECT_THAT(Steps(), ElementsAre(0));
 }
 
-TEST_F(StepZeroTest, IsNotTheOneThatTheTrainingBeganWith) {
+TEST_F(StepZeroTest, CannotBeTrainedAfterTheInitialStateWasSaved) {
   Start();
   ASSERT_OK(manager_->StartTraining());
   EXPECT_THAT(manager_->StepTo(0),
@@ -233,7 +233,7 @@ TEST_F(StepZeroTest, IsNotTheOneThatTheTrainingBeganWith) {
   EXPECT_THAT(Steps(), ElementsAre(0));
 }
 
-TEST_F(StepZeroTest, TheEndOfTheTrainingSavesIt) {
+TEST_F(StepZeroTest, FinishTrainingSavesStepZero) {
   options_.schedule.permanent = {};
   Start();
   ASSERT_OK(manager_->FinishTraining());
@@ -243,7 +243,7 @@ TEST_F(StepZeroTest, TheEndOfTheTrainingSavesIt) {
   EXPECT_THAT(Steps(), ElementsAre(0));
 }
 
-TEST_F(StepZeroTest, AReadOnlyManagerCountsIt) {
+TEST_F(StepZeroTest, ReadOnlyManagerCountsStepZero) {
   Start();
   options_.read_only = true;
   Start();
@@ -253,7 +253,7 @@ TEST_F(StepZeroTest, AReadOnlyManagerCountsIt) {
                        HasSubstr("step 0 is not after step 0")));
 }
 
-TEST_F(ManagerTest, AStepHasTheMetadataThatStepWasGiven) {
+TEST_F(ManagerTest, StepRecordsItsMetadata) {
   options_.user_metadata = {{"run", "a"}, {"shard", "none"}};
   Start();
   TrainTo(1);
@@ -269,7 +269,7 @@ TEST_F(ManagerTest, AStepHasTheMetadataThatStepWasGiven) {
   EXPECT_EQ(records[1].user_metadata.at("file"), "x");
 }
 
-TEST_F(ManagerTest, TheLastStepHasNoNext) {
+TEST_F(ManagerTest, StepFails_AfterTheHighestStep) {
   constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
   options_.schedule.permanent = SaveAtSteps({});
   Start();
@@ -280,7 +280,7 @@ TEST_F(ManagerTest, TheLastStepHasNoNext) {
   EXPECT_EQ(manager_->global_step(), kLast);
 }
 
-TEST_F(ManagerTest, MetadataOfTheOptionsIsCheckedAtOpen) {
+TEST_F(ManagerTest, OpenChecksMetadata) {
   TestModel model;
   options_.user_metadata = {{"", "x"}};
   EXPECT_THAT(CheckpointManager::Open(options_, &model.state).status(),
@@ -289,7 +289,7 @@ TEST_F(ManagerTest, MetadataOfTheOptionsIsCheckedAtOpen) {
   EXPECT_FALSE(std::filesystem::exists(options_.path));
 }
 
-TEST_F(ManagerTest, APolicyThatThrowsIsNamed) {
+TEST_F(ManagerTest, ErrorNamesThePolicyThatThrew) {
   options_.schedule.permanent =
       SaveIf("moody", [](const SavePolicy::Context&) -> bool {
         throw std::runtime_error("not today");
@@ -300,7 +300,7 @@ TEST_F(ManagerTest, APolicyThatThrowsIsNamed) {
                        HasSubstr("SaveIf \"moody\" threw: not today")));
 }
 
-TEST_F(ManagerTest, APolicyWithoutMemoryIsResourceExhausted) {
+TEST_F(ManagerTest, PolicyThatRunsOutOfMemoryIsResourceExhausted) {
   bool full = true;
   const auto allocate = [&full] {
     if (full) throw std::bad_alloc();
@@ -325,7 +325,7 @@ TEST_F(ManagerTest, APolicyWithoutMemoryIsResourceExhausted) {
   expect(TrainStep().status(), "KeepIf \"greedy\"");
 }
 
-TEST_F(ManagerTest, ATableIsRegisteredOnce) {
+TEST_F(ManagerTest, TableCannotBeRegisteredTwice) {
   model_ = std::make_unique<TestModel>();
   ASSERT_OK(model_->state.AddTable("again", &model_->users));
   EXPECT_THAT(

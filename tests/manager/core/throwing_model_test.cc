@@ -103,7 +103,7 @@ class ThrowingModelTest : public ManagerTest {
   ThrowingIo io_{&at_};
 };
 
-TEST_F(ThrowingModelTest, WhileItIsSaved) {
+TEST_F(ThrowingModelTest, SaveFails_WhenTheModelThrows) {
   for (const bool async : {true, false}) {
     SCOPED_TRACE(async);
     options_.async = async;
@@ -148,7 +148,7 @@ TEST_F(ThrowingModelTest, WhileItIsSaved) {
   }
 }
 
-TEST_F(ThrowingModelTest, WhileItIsRestored) {
+TEST_F(ThrowingModelTest, RestoreFails_WhenTheModelThrows) {
   StartThrowing();
   TrainTo(2);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -171,7 +171,7 @@ TEST_F(ThrowingModelTest, WhileItIsRestored) {
 }
 
 // What they throw changes nothing of what was done, and is told once.
-TEST_F(ThrowingModelTest, Callbacks) {
+TEST_F(ThrowingModelTest, CallbacksThatThrowFailTheNextCall) {
   for (const bool async : {true, false}) {
     SCOPED_TRACE(async);
     options_.async = async;
@@ -195,7 +195,7 @@ TEST_F(ThrowingModelTest, Callbacks) {
   }
 }
 
-TEST_F(ThrowingModelTest, AWarning) {
+TEST_F(ThrowingModelTest, WarningCallbackMayThrow) {
   options_.tolerated_failures = 1;
   options_.on_warning = [](const std::string&) { Throw(); };
   Start();
@@ -211,7 +211,7 @@ TEST_F(ThrowingModelTest, AWarning) {
   EXPECT_THAT(Steps(), ElementsAre(2));
 }
 
-TEST_F(ThrowingModelTest, TheClock) {
+TEST_F(ThrowingModelTest, ClockMayThrow) {
   bool broken = false;
   options_.now_micros = [&]() -> int64_t {
     if (broken) Throw();
@@ -260,7 +260,7 @@ class ThrowingRanks : public Coordinator {
   const std::string at_;
 };
 
-TEST_F(ThrowingModelTest, ACoordinator) {
+TEST_F(ThrowingModelTest, CoordinatorMayThrow) {
   TestModel model;
   EXPECT_THAT(CheckpointManager::Open(options_, &model.state,
                                       std::make_unique<ThrowingRanks>(
@@ -276,7 +276,7 @@ TEST_F(ThrowingModelTest, ACoordinator) {
 
 // The exception is thrown on the thread that saves, where nobody could catch
 // it.
-TEST_F(ThrowingModelTest, ACoordinatorBesideTheTraining) {
+TEST_F(ThrowingModelTest, CoordinatorMayThrowInTheBackground) {
   options_.on_saved = nullptr;
   options_.sharding = TableSharding::ByModulo();
   ThreadGroup group(2);
@@ -300,7 +300,7 @@ TEST_F(ThrowingModelTest, ACoordinatorBesideTheTraining) {
 }
 
 // All ranks are told of what the callback of one has thrown.
-TEST_F(ThrowingModelTest, ACallbackOfOneRankIsAnErrorOnAll) {
+TEST_F(ThrowingModelTest, CallbackThatThrowsOnOneRankFailsAll) {
   options_.on_saved = nullptr;
   options_.deadline = absl::Seconds(30);
   ThreadGroup group(2);
@@ -339,7 +339,7 @@ TEST_F(ThrowingModelTest, ACallbackOfOneRankIsAnErrorOnAll) {
   for (std::thread& rank : ranks) rank.join();
 }
 
-TEST_F(ThrowingModelTest, WithoutThreadsASaveIsMadeAtOnce) {
+TEST_F(ThrowingModelTest, SaveRunsOnTheCallingThread_WithoutThreads) {
   if (!NoThreads::kWorks) GTEST_SKIP() << "of a sanitizer's build";
   Start();
   {

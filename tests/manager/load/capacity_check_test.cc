@@ -124,7 +124,7 @@ TEST_F(FixedSizeTest, RestoreSucceeds_WhenRowsBeyondTheArraysWereErased) {
 }
 
 // A table of another trainer's that takes a number of rows, whatever their ids.
-TEST_F(FixedSizeTest, RestoreChangesNothing_WhenThereAreMoreRowsThanPlaces) {
+TEST_F(FixedSizeTest, RestoreChangesNothing_WhenTheTableHasTooFewPlaces) {
   class FewPlaces : public RawTable {
    public:
     FewPlaces() : RawTable({{"a", DType::kF32, 2}}) {}

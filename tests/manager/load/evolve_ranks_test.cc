@@ -79,7 +79,7 @@ class EvolveRanksTest : public ::testing::TestWithParam<Item::Sharding> {
   ManagerOptions options_;
 };
 
-TEST_P(EvolveRanksTest, FilledSlotIsSavedAndRestoredOnOtherNumbersOfRanks) {
+TEST_P(EvolveRanksTest, FilledSlotIsSavedAndRestoredOnAnyNumberOfRanks) {
   const auto train = [](int64_t step, size_t width, uint32_t world) {
     return [=](uint32_t rank, Rank* own) -> absl::Status {
       for (int64_t id = step; id < step + 20; ++id) {

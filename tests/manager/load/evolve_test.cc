@@ -104,7 +104,7 @@ class EvolveTest : public ::testing::Test {
   ManagerOptions options_;
 };
 
-TEST_F(EvolveTest, NewTensorAndTableStartAsTheyAre) {
+TEST_F(EvolveTest, NewTensorAndTableKeepTheirValues) {
   SaveThree();
   std::vector<float> weights(2);
   std::vector<float> added = {7, 8};
@@ -149,7 +149,7 @@ TEST_F(EvolveTest, NewTensorAndTableStartAsTheyAre) {
   EXPECT_EQ(Stored("item", {kEmbedding}).size(), 1U);
 }
 
-TEST_F(EvolveTest, StepOfAnotherModelIsAnError) {
+TEST_F(EvolveTest, RestoreFails_WhenNoItemMatches) {
   ASSERT_NO_FATAL_FAILURE(SaveThree());
   F32Table items({kEmbedding});
   Process next;
@@ -265,7 +265,7 @@ TEST_F(EvolveTest, NewSlotIsFilledByAFunctionOfIds) {
 }
 
 // Only the ids are read.
-TEST_F(EvolveTest, TableOfNewSlotsAloneIsFilled) {
+TEST_F(EvolveTest, TableOfOnlyNewSlotsIsFilled) {
   SaveThree("user", {kEmbedding});
   F32Table users({kSum});
   Process next;
@@ -366,7 +366,7 @@ TEST_F(EvolveTest, TableOfAnotherWidthIsConverted) {
   EXPECT_EQ(Stored("user", {wide, kSum}), users.rows());
 }
 
-TEST_F(EvolveTest, TensorOfAnotherShapeStaysAsItIs_WhenExcluded) {
+TEST_F(EvolveTest, TensorOfAnotherShapeIsUnchanged_WhenExcluded) {
   SaveThree();
   std::vector<float> weights = {5, 5, 5};
   Process next;
@@ -392,7 +392,7 @@ TEST_F(EvolveTest, DtypeIsCastWhenAllowed) {
   EXPECT_THAT(weights, ElementsAre(1, 2));
 }
 
-TEST_F(EvolveTest, KeyThatMatchesNothingIsNamedWithTheNearest) {
+TEST_F(EvolveTest, ErrorNamesTheNearestNameForAnUnmatchedKey) {
   SaveThree();
   F32Table users({kEmbedding, kSum});
   Process next;
@@ -415,7 +415,7 @@ TEST_F(EvolveTest, KeyThatMatchesNothingIsNamedWithTheNearest) {
   EXPECT_THAT(users.rows(), IsEmpty());
 }
 
-TEST_F(EvolveTest, FillValueMustBeInTheDtype) {
+TEST_F(EvolveTest, FillValueMustFitTheDtype) {
   SaveThree("user", {kEmbedding});
   ColumnTable users({kEmbedding, {"age", DType::kU8, 1}});
   Process next;
@@ -453,7 +453,7 @@ TEST_F(EvolveTest, FillValueMustNotBecomeInfinite) {
                HasSubstr("the fill value 1e+300 is not in f32")));
 }
 
-TEST_F(EvolveTest, ConfigurationHasThePolicy) {
+TEST_F(EvolveTest, ConfigurationSetsThePolicy) {
   SaveThree("member", {{"weight", DType::kF32, 2}});
   ASSERT_OK(ReadManagerConfig(R"({"evolve": {
       "oname": {"user": "member"}, "exclude": ["w"], "cast": true,

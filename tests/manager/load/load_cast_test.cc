@@ -27,7 +27,7 @@ using ::testing::Not;
 using ::testing::Pair;
 using CastOutcome = CheckpointManager::LoadedItem::Outcome;
 
-TEST(TensorPiecesTest, CoverATensorInOrder) {
+TEST(TensorPiecesTest, CoverTheTensorInOrder) {
   const Shape shapes[] = {{},     {1},       {7},          {3, 4},
                           {4, 3}, {2, 3, 5}, {5, 1, 3, 2}, {1, 1, 9}};
   for (const Shape& shape : shapes) {
@@ -110,7 +110,7 @@ class LoadCastTest : public ::testing::Test {
   TempDir dir_;
 };
 
-TEST_F(LoadCastTest, ATensorOfAnotherDType) {
+TEST_F(LoadCastTest, CastsATensor) {
   SaveNumbers({1, -2, 3, 100'000, 5, 6});
   std::vector<float> floats;
   EXPECT_THAT(LoadNumbers(Rule(/*cast=*/false), &floats),
@@ -140,7 +140,7 @@ TEST_F(LoadCastTest, ATensorOfAnotherDType) {
   EXPECT_THAT(uncast.rules[0].items[0].casts, IsEmpty());
 }
 
-TEST_F(LoadCastTest, ADryRunSaysWhatWouldBeCast) {
+TEST_F(LoadCastTest, DryRunListsCasts) {
   SaveNumbers({1, 2, 3, 4, 5, 6});
   std::vector<uint8_t> bytes;
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
@@ -156,7 +156,7 @@ TEST_F(LoadCastTest, ADryRunSaysWhatWouldBeCast) {
   EXPECT_THAT(without.ToString(), HasSubstr("a load rule with \"cast\""));
 }
 
-TEST_F(LoadCastTest, WhatCastCannotMakeFitDoesNotSaySo) {
+TEST_F(LoadCastTest, ErrorDoesNotSuggestCast_WhenCastingCannotHelp) {
   std::vector<double> saved = {1, 2, 3, 4, 5, 6};
   ModelState model;
   ASSERT_OK(model.AddTensor("w", TensorState::Of(saved.data(), {2, 3})));
@@ -185,7 +185,7 @@ TEST_F(LoadCastTest, WhatCastCannotMakeFitDoesNotSaySo) {
                              Not(HasSubstr("\"cast\"")))));
 }
 
-TEST_F(LoadCastTest, ANumberOutOfRangeIsNamed) {
+TEST_F(LoadCastTest, ErrorNamesTheValueOutOfRange) {
   SaveNumbers({1, 2, 3, 4, 300, -6});
   std::vector<uint8_t> bytes;
   EXPECT_THAT(LoadNumbers(Rule(), &bytes),
@@ -200,7 +200,7 @@ TEST_F(LoadCastTest, ANumberOutOfRangeIsNamed) {
 }
 
 // Saved by two ranks, half of the rows each; loaded as some of the columns.
-TEST_F(LoadCastTest, AShardOfATensor) {
+TEST_F(LoadCastTest, CastsAShard) {
   std::vector<std::thread> threads;
   ThreadGroup group(2);
   for (uint32_t rank = 0; rank < 2; ++rank) {
@@ -234,7 +234,7 @@ TEST_F(LoadCastTest, AShardOfATensor) {
 }
 
 // The place of an element is that in the global tensor.
-TEST_F(LoadCastTest, AnElementOfAShardOutOfRange) {
+TEST_F(LoadCastTest, ErrorNamesTheGlobalElementOutOfRange) {
   SaveNumbers({1, 2, 3, 4, 5, 256});
   std::vector<uint8_t> columns(4);
   ModelState model;
@@ -247,7 +247,7 @@ TEST_F(LoadCastTest, AnElementOfAShardOutOfRange) {
                        HasSubstr("element [1, 2]: 256 of i32")));
 }
 
-TEST_F(LoadCastTest, ScalarsAndEmptyTensors) {
+TEST_F(LoadCastTest, CastsScalarsAndEmptyTensors) {
   double scalar = 0.1;
   int64_t none = 0;
   ModelState saved;
@@ -265,7 +265,7 @@ TEST_F(LoadCastTest, ScalarsAndEmptyTensors) {
 }
 
 // Of several pieces, which end within rows of chunks.
-TEST_F(LoadCastTest, ALargeTensor) {
+TEST_F(LoadCastTest, CastsALargeTensor) {
   constexpr int64_t kRows = 1000;
   constexpr int64_t kColumns = 2501;
   std::vector<int64_t> saved(kRows * kColumns);
@@ -333,7 +333,7 @@ class LoadCastTableTest : public LoadCastTest {
   }
 };
 
-TEST_F(LoadCastTableTest, SlotsOfAnotherDType) {
+TEST_F(LoadCastTableTest, CastsSlots) {
   SaveRows();
   RawTable table(NarrowSlots());
   EXPECT_THAT(LoadRows(&table, Rule(/*cast=*/false)),
@@ -359,7 +359,7 @@ TEST_F(LoadCastTableTest, SlotsOfAnotherDType) {
                         "i16\n"));
 }
 
-TEST_F(LoadCastTableTest, WeightsOnlyMergedIntoRows) {
+TEST_F(LoadCastTableTest, CastsWeightsMergedIntoRows) {
   SaveRows();
   RawTable table(NarrowSlots());
   const RawTable::Row old = {Bf16(9), RawBytes<double>({9}),
@@ -380,7 +380,7 @@ TEST_F(LoadCastTableTest, WeightsOnlyMergedIntoRows) {
   EXPECT_EQ(summary.rules[0].items[0].bytes, 5000U * (8 + 8));
 }
 
-TEST_F(LoadCastTableTest, ANumberOutOfRangeIsNamed) {
+TEST_F(LoadCastTableTest, ErrorNamesTheValueOutOfRange) {
   SaveRows(/*last_count=*/-40'000);
   RawTable table(NarrowSlots());
   EXPECT_THAT(
@@ -392,7 +392,7 @@ TEST_F(LoadCastTableTest, ANumberOutOfRangeIsNamed) {
   EXPECT_FALSE(table.rows().contains(kRowIds - 1));
 }
 
-TEST_F(LoadCastTableTest, WhatCannotBeCastDoesNotFit) {
+TEST_F(LoadCastTableTest, LoadFails_WhenASlotCannotBeCast) {
   SaveRows();
   const std::vector<Slot> wrong[] = {
       {{"weight", DType::kI32, 2}},                             // of floats

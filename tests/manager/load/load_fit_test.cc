@@ -35,7 +35,7 @@ class LoadFitTest : public ManagerTest {
   }
 };
 
-TEST_F(LoadFitTest, RestoreNamesRenamedItemsAndWhatIsNearest) {
+TEST_F(LoadFitTest, ErrorNamesRenamedItemsAndTheNearestNames) {
   std::vector<float> weights(6, 7);
   TestTable members;
   TestIo reader;
@@ -57,7 +57,7 @@ TEST_F(LoadFitTest, RestoreNamesRenamedItemsAndWhatIsNearest) {
   EXPECT_EQ(weights[0], 7) << "nothing is touched";
 }
 
-TEST_F(LoadFitTest, RestoreNamesMissingItemsAndOtherShapesAtOnce) {
+TEST_F(LoadFitTest, ErrorNamesMissingItemsAndOtherShapesTogether) {
   std::vector<float> weights(8);
   float more = 0;
   ModelState model;
@@ -80,7 +80,7 @@ class LostInput : public IoState {
   }
 };
 
-TEST_F(LoadFitTest, RestoreIsNotNotFound_WhenTheTrainersCodeReturnsIt) {
+TEST_F(LoadFitTest, NotFoundFromTrainersCodeBecomesFailedPrecondition) {
   LostInput reader;
   ModelState model;
   ASSERT_OK(model.AddIoState("reader", &reader));

@@ -48,7 +48,7 @@ TEST(ParseLoadSpecTest, ReadsAllKeys) {
   EXPECT_FALSE(rules[1].cast);
 }
 
-TEST(ParseLoadSpecTest, SaysWhatIsWrong) {
+TEST(ParseLoadSpecTest, ErrorsNameTheRuleAndTheKey) {
   const std::pair<const char*, const char*> cases[] = {
       {"[", "invalid JSON"},
       {"[{},\n {\"path\": \"p\",}]", "invalid JSON (line 2, column 15)"},
@@ -90,7 +90,7 @@ TEST(ParseLoadSpecTest, SaysWhatIsWrong) {
   }
 }
 
-TEST(GlobTest, StandsForAnyCharacters) {
+TEST(GlobTest, MatchesAnyCharacters) {
   using internal::GlobMatches;
   EXPECT_TRUE(GlobMatches("*", ""));
   EXPECT_TRUE(GlobMatches("exp_avg", "exp_avg"));
@@ -139,7 +139,7 @@ class LoadTest : public ::testing::Test {
   std::unique_ptr<CheckpointManager> manager_;
 };
 
-TEST_F(LoadTest, LaterRulesLoadOverEarlierOnes) {
+TEST_F(LoadTest, LaterRulesOverwriteEarlierOnes) {
   SaveIn("base", 3);
   SaveIn("tuned", 5);
   Start();
@@ -167,7 +167,7 @@ TEST_F(LoadTest, LaterRulesLoadOverEarlierOnes) {
               HasSubstr("  loaded: dense \"w\", 24 bytes\n"));
 }
 
-TEST_F(LoadTest, ADryRunTouchesNothing) {
+TEST_F(LoadTest, DryRunChangesNothing) {
   SaveIn("base", 3);
   Start();
   model_.Train(1);
@@ -195,7 +195,7 @@ TEST_F(LoadTest, ADryRunTouchesNothing) {
   EXPECT_TRUE(model_.users.rows() == before);
 }
 
-TEST_F(LoadTest, MissingIsAnErrorUnlessAllowed) {
+TEST_F(LoadTest, StrictLoadFails_WhenAnItemIsMissing) {
   SaveIn("base", 3);
   Start();
   LoadRule rule = From("base");
@@ -218,7 +218,7 @@ TEST_F(LoadTest, MissingIsAnErrorUnlessAllowed) {
   EXPECT_EQ(model_.weights[0], 0);
 }
 
-TEST_F(LoadTest, APatternThatChoosesNothingIsAnErrorUnlessAllowed) {
+TEST_F(LoadTest, StrictLoadFails_WhenAPatternMatchesNothing) {
   SaveIn("base", 3);
   Start();
   LoadRule rule = From("base");
@@ -246,7 +246,7 @@ TEST_F(LoadTest, APatternThatChoosesNothingIsAnErrorUnlessAllowed) {
 
 // Without the pattern or the name the rule would load over what it was to leave
 // alone.
-TEST_F(LoadTest, ExcludeOrOnameThatMatchesNothingIsAnErrorInAnyCase) {
+TEST_F(LoadTest, LoadFails_WhenExcludeOrOnameMatchesNothing) {
   SaveIn("base", 3);
   Start();
   LoadRule exclude = From("base");
@@ -275,7 +275,7 @@ TEST_F(LoadTest, ExcludeOrOnameThatMatchesNothingIsAnErrorInAnyCase) {
   EXPECT_THAT(model_.users.rows(), IsEmpty());
 }
 
-TEST_F(LoadTest, BestByAMetricIsASource) {
+TEST_F(LoadTest, LoadsTheBestStepByAMetric) {
   SaveIn("base", 3);
   SaveIn("base", 5);
   SaveIn("base", 7);
@@ -307,7 +307,7 @@ TEST_F(LoadTest, BestByAMetricIsASource) {
                        HasSubstr("\"step\" is 3 and \"best\" is by \"auc\"")));
 }
 
-TEST_F(LoadTest, SummarySaysAtMostForTheRowsOfADelta) {
+TEST_F(LoadTest, SummaryPrintsAtMostForRowsOfADelta) {
   {
     TestModel model;
     ManagerOptions options;
@@ -389,7 +389,7 @@ TEST_F(LoadTest, RuleFillsSlots) {
 }
 
 // A model may have nothing of a category, or nothing at all.
-TEST_F(LoadTest, ACategoryMayBeEmpty) {
+TEST_F(LoadTest, CategoryMayBeEmpty) {
   SaveIn("base", 3);
   ManagerOptions options;
   options.path = Path("own");
@@ -405,7 +405,7 @@ TEST_F(LoadTest, ACategoryMayBeEmpty) {
   ASSERT_OK(empty->Load({rule}));
 }
 
-TEST_F(LoadTest, TheOptimizerIsLeftOut) {
+TEST_F(LoadTest, SparseLeavesOutOptimizerSlots) {
   SaveIn("base", 3);
   Start();
   model_.users.Set(7, 9);
@@ -427,7 +427,7 @@ TEST_F(LoadTest, TheOptimizerIsLeftOut) {
   EXPECT_EQ(model_.users.rows().at(7).state, base.users.rows().at(7).state);
 }
 
-TEST_F(LoadTest, SomeRulesAreForTheFirstStartAlone) {
+TEST_F(LoadTest, RulesForTheFirstStartAreSkippedLater) {
   SaveIn("base", 3);
   SaveIn("own", 4);
   Start();
@@ -446,7 +446,7 @@ TEST_F(LoadTest, SomeRulesAreForTheFirstStartAlone) {
 }
 
 // What was loaded was marked by nobody.
-TEST_F(LoadTest, TheNextSaveIsWhole) {
+TEST_F(LoadTest, SaveAfterALoadIsFull) {
   SaveIn("base", 3);
   SaveIn("own", 4);
   Start();
@@ -465,7 +465,7 @@ TEST_F(LoadTest, TheNextSaveIsWhole) {
 }
 
 // Nor were the rows that a merge has left in the table.
-TEST_F(LoadTest, TheSaveAfterAMergeIsWhole) {
+TEST_F(LoadTest, SaveAfterAMergeIsFull) {
   SaveIn("own", 4);
   Start();
   model_.users.Set(1000, 9);
@@ -485,7 +485,7 @@ TEST_F(LoadTest, TheSaveAfterAMergeIsWhole) {
   ExpectSame(saved, model_);
 }
 
-TEST_F(LoadTest, AStoreThatIsNotThereIsAnError) {
+TEST_F(LoadTest, LoadFails_WhenTheStoreIsMissing) {
   Start();
   EXPECT_THAT(
       manager_->Load({From("nowhere")}),

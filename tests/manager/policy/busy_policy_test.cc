@@ -32,7 +32,7 @@ class BusyTest : public ManagerTest {
   }
 };
 
-TEST_F(BusyTest, Waits) {
+TEST_F(BusyTest, WaitPolicyWaits) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
                        FourSteps(ManagerOptions::BusyPolicy::kWait));
   EXPECT_TRUE(outcome.save.has_value());
@@ -41,7 +41,7 @@ TEST_F(BusyTest, Waits) {
   ExpectStepHolds(4);
 }
 
-TEST_F(BusyTest, Skips) {
+TEST_F(BusyTest, SkipPolicySkipsTheStep) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
                        FourSteps(ManagerOptions::BusyPolicy::kSkip));
   EXPECT_FALSE(outcome.save.has_value());
@@ -55,7 +55,7 @@ TEST_F(BusyTest, Skips) {
   EXPECT_EQ(story.saved, "not saved: " + outcome.decision.reason);
 }
 
-TEST_F(BusyTest, Coalesces) {
+TEST_F(BusyTest, CoalescePolicySavesALaterStep) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
                        FourSteps(ManagerOptions::BusyPolicy::kCoalesce));
   EXPECT_FALSE(outcome.save.has_value());
@@ -70,7 +70,7 @@ TEST_F(BusyTest, Coalesces) {
               HasSubstr("step 4 was not saved, because step 2 is"));
 }
 
-TEST_F(BusyTest, Fails) {
+TEST_F(BusyTest, FailPolicyReturnsAnError) {
   EXPECT_THAT(FourSteps(ManagerOptions::BusyPolicy::kFail),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("step 4 cannot be saved: step 2 is being")));
@@ -81,7 +81,7 @@ TEST_F(BusyTest, Fails) {
 }
 
 // The metrics of a save that nobody waited for are known, too.
-TEST_F(BusyTest, DecidesByTheMetricsOfTheSaveInProgress) {
+TEST_F(BusyTest, DecisionUsesTheMetricsOfTheSaveInProgress) {
   Metrics last;
   options_.schedule.permanent =
       SaveIf("first", [&](const SavePolicy::Context& context) {

@@ -117,7 +117,7 @@ TEST(KeepPolicy, LatestOf) {
   ExpectInvalid(LatestOf({}, 1), "LatestOf: an operand is not a policy");
 }
 
-TEST(KeepPolicy, LatestOfWarnsAsItsPolicyDoes) {
+TEST(KeepPolicy, LatestOfForwardsTheWarning) {
   EXPECT_THAT(Ask(LatestOf(BestN("auc", 1), 1), Steps(3), kStart).warning,
               HasSubstr("none of 3 steps has a metric \"auc\""));
 }
@@ -192,7 +192,7 @@ std::vector<int64_t> PlainlyNearest(int64_t interval,
 }
 
 // What is kept stays kept as steps come, but for the one that was the last.
-TEST(KeepPolicy, NearestIsAPlainReadingAndStays) {
+TEST(KeepPolicy, NearestMatchesTheModelAndIsStable) {
   std::mt19937_64 random(testing::TestSeed());
   for (int round = 0; round < 300; ++round) {
     const auto interval = static_cast<int64_t>(1 + random() % 20);
@@ -221,7 +221,7 @@ TEST(KeepPolicy, EveryNSecondsKeepsTheFirst) {
   ExpectInvalid(KeepEveryNSeconds(kNan), "KeepEveryNSeconds: ");
 }
 
-TEST(KeepPolicy, EveryNSecondsWhenTheClockWentBack) {
+TEST(KeepPolicy, EveryNSecondsKeeps_WhenTheClockWasSetBack) {
   std::vector<StepInfo> steps = Steps(4);
   steps[2].time_micros = kStart - 1000 * kSecond;
   // Step 30 counts, and step 40 is long after it.
@@ -334,7 +334,7 @@ TEST(BestStep, IsTheFirstStepThatBestNKeeps) {
                        HasSubstr("BestStep: metric is empty")));
 }
 
-TEST(KeepPolicy, BestNOfStepsWithoutTheMetric) {
+TEST(KeepPolicy, BestNHandlesStepsWithoutTheMetric) {
   auto steps = WithAuc({0.5, 0.9, 0.7, kNan});
   steps[1].metrics = {{"loss", 0.1}};
   EXPECT_THAT(Kept(BestN("auc", 1), steps), ElementsAre(20, 30));
@@ -350,7 +350,7 @@ TEST(KeepPolicy, BestNOfStepsWithoutTheMetric) {
       ElementsAre(10, 30, 40));
 }
 
-TEST(KeepPolicy, BestNRefuses) {
+TEST(KeepPolicy, BestNRejectsInvalidOptions) {
   ExpectInvalid(BestN("auc", -1), "BestN: count is -1");
   ExpectInvalid(BestN("", 1), "BestN: metric is empty");
 }
@@ -442,7 +442,7 @@ TEST(KeepPolicy, CompositionsCarryTheFirstError) {
   }
 }
 
-TEST(KeepPolicy, CompositionsRejectOperandsThatAreNoPolicies) {
+TEST(KeepPolicy, CompositionsRejectUnsetOperands) {
   ExpectInvalid(LatestN(1) | KeepPolicy(),
                 "operator|: an operand is not a policy");
   ExpectInvalid(KeepPolicy() & LatestN(1),

@@ -59,7 +59,7 @@ std::vector<int64_t> Gone(const RetentionOptions& options,
   return gone;
 }
 
-TEST(Retention, NoStepsNoDecisions) {
+TEST(Retention, ReturnsNothingWithoutSteps) {
   EXPECT_THAT(PlanRetention({}, {}), IsEmpty());
 }
 
@@ -67,13 +67,13 @@ TEST(Retention, KeepsAllByDefault) {
   EXPECT_THAT(Gone({}, StateOf(4)), IsEmpty());
 }
 
-TEST(Retention, WhatThePolicyDoesNotKeepGoes) {
+TEST(Retention, RemovesStepsThatThePolicyDoesNotKeep) {
   EXPECT_THAT(Gone(Latest(2), StateOf(4)), ElementsAre(1, 2));
   EXPECT_EQ(PlanRetention(Latest(2), StateOf(3))[0],
             (RetentionDecision{1, false, "not among the latest 2"}));
 }
 
-TEST(Retention, TheNewestStays) {
+TEST(Retention, KeepsTheNewest) {
   EXPECT_THAT(Gone(Latest(0), StateOf(3)), ElementsAre(1, 2));
   EXPECT_EQ(PlanRetention(Latest(0), StateOf(3))[2],
             (RetentionDecision{3, true, "the newest"}));
@@ -83,7 +83,7 @@ TEST(Retention, TheNewestStays) {
   EXPECT_THAT(Gone(Latest(0), state), ElementsAre(1, 3));
 }
 
-TEST(Retention, HeldStepsStay) {
+TEST(Retention, KeepsHeldSteps) {
   RetentionState state = StateOf(4, {2});
   state.held = {{1, "pinned"}, {2, "being read"}};
   RetentionOptions options = Latest(1);
@@ -93,7 +93,7 @@ TEST(Retention, HeldStepsStay) {
             (RetentionDecision{1, true, "pinned"}));
 }
 
-TEST(Retention, OtherBranchesTakeNoPlaceOfTheTrainings) {
+TEST(Retention, CountsOtherBranchesSeparately) {
   RetentionState state = StateOf(8, {5, 6, 7});
   state.newest = 4;
   state.others = {3, 5, 6, 8};
@@ -111,7 +111,7 @@ TEST(Retention, OtherBranchesTakeNoPlaceOfTheTrainings) {
   EXPECT_THAT(Gone(Latest(1), state), ElementsAre(1, 2, 5));
 }
 
-TEST(Retention, TheNewestEphemeralStepsStay) {
+TEST(Retention, KeepsTheNewestEphemeralSteps) {
   const RetentionState state = StateOf(6, {1, 3, 5});
   EXPECT_THAT(Gone({}, state), ElementsAre(1, 3));
   RetentionOptions options;
@@ -124,7 +124,7 @@ TEST(Retention, TheNewestEphemeralStepsStay) {
 }
 
 // Nor do they count among the latest.
-TEST(Retention, ThePolicyIsNotAskedAboutEphemeralSteps) {
+TEST(Retention, PolicySeesOnlyPermanentSteps) {
   EXPECT_THAT(Gone(Latest(2), StateOf(6, {3, 5})), ElementsAre(1, 2, 3));
 }
 
@@ -138,7 +138,7 @@ TEST(Retention, Removals) {
   EXPECT_THAT(Gone(options, state), IsEmpty());
 }
 
-TEST(Retention, AnErrorOfThePolicyKeepsAllPermanentSteps) {
+TEST(Retention, KeepsAllPermanentSteps_WhenThePolicyHasAnError) {
   for (const KeepPolicy& keep :
        {LatestN(-1), !LatestN(-1), LatestN(0) & BestN("", 1),
         LatestN(0) & KeepPolicy(), !KeepPolicy(), LatestOf({}, 1)}) {
@@ -150,7 +150,7 @@ TEST(Retention, AnErrorOfThePolicyKeepsAllPermanentSteps) {
   }
 }
 
-TEST(Retention, RefusesNumbersBelowTheirBounds) {
+TEST(Retention, RejectsNumbersBelowTheirBounds) {
   EXPECT_OK(CheckRetention({}));
   EXPECT_THAT(CheckRetention({.keep_ephemeral = -1}),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -222,7 +222,7 @@ bool IsAmongBest(const StepInfo& step, const std::vector<StepInfo>& steps,
   return better < count;
 }
 
-TEST(RetentionModel, AgreesWithTheModel) {
+TEST(RetentionModel, MatchesTheModel) {
   History history(testing::TestSeed());
   for (int round = 0; round < 3000; ++round) {
     const RetentionState state = history.Next();

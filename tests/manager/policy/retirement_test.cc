@@ -91,7 +91,7 @@ class RetirementTest : public ::testing::Test {
   size_t retired_ = 0;
 };
 
-TEST_F(RetirementTest, PlansAsOneThatReadsAllSteps) {
+TEST_F(RetirementTest, IncrementalPlanEqualsAFullPlan) {
   for (int i = 0; i < 300; ++i) {
     ASSERT_NO_FATAL_FAILURE(SaveOne());
     while (!store_->Steps().empty() && !OneIn(3)) ASSERT_OK(Change(AnyStep()));
@@ -99,7 +99,7 @@ TEST_F(RetirementTest, PlansAsOneThatReadsAllSteps) {
   EXPECT_GT(retired_, 50);
 }
 
-TEST_F(RetirementTest, ReadsAllAgainAfterMoreChangesThanTheStoreRemembers) {
+TEST_F(RetirementTest, ReadsAllSteps_AfterMoreChangesThanTheStoreRemembers) {
   ASSERT_NO_FATAL_FAILURE(SaveOne());
   ASSERT_OK(store_->Save({.step = ++step_}, {}));
   for (int i = 0; i < 300; ++i) {

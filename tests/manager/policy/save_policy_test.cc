@@ -172,7 +172,7 @@ TEST(SavePolicy, SaveIf) {
   ExpectError(SaveIf("none", nullptr), "SaveIf: function \"none\" is null");
 }
 
-TEST(SaveComposition, Any) {
+TEST(SaveComposition, AnySaves_WhenOneSaves) {
   const SavePolicy policy = SaveEveryNSteps(2) | SaveEveryNSteps(3);
   ExpectVerdict(policy, At(6), true,
                 "step 6 is a multiple of 2; step 6 is a multiple of 3");
@@ -181,7 +181,7 @@ TEST(SaveComposition, Any) {
                 "step 5 is not a multiple of 2; step 5 is not a multiple of 3");
 }
 
-TEST(SaveComposition, AnyOfThree) {
+TEST(SaveComposition, AnyOfThreeSaves_WhenOneSaves) {
   const SavePolicy policy =
       SaveEveryNSteps(2) | SaveEveryNSteps(3) | SaveAtSteps({9});
   ExpectVerdict(policy, At(6), true,
@@ -195,7 +195,7 @@ TEST(SaveComposition, AnyOfThree) {
       "7 is not one of the listed steps");
 }
 
-TEST(SaveComposition, All) {
+TEST(SaveComposition, AllSaves_WhenBothSave) {
   const SavePolicy policy = SaveEveryNSteps(2) & SaveEveryNSteps(3);
   ExpectVerdict(policy, At(6), true,
                 "step 6 is a multiple of 2; step 6 is a multiple of 3");
@@ -220,7 +220,7 @@ TEST(SaveComposition, CarriesTheFirstError) {
   }
 }
 
-TEST(SaveComposition, RejectsOperandsThatAreNoPolicies) {
+TEST(SaveComposition, RejectsUnsetOperands) {
   const SavePolicy every = SaveEveryNSteps(1);
   ExpectError(every | SavePolicy(), "operator|: an operand is not a policy");
   ExpectError(SavePolicy() & every, "operator&: an operand is not a policy");

@@ -34,7 +34,7 @@ class SaveScheduleTest : public ::testing::Test {
   SaveSchedule schedule_;
 };
 
-TEST_F(SaveScheduleTest, OneSaveAStepPermanentFirst) {
+TEST_F(SaveScheduleTest, PermanentTakesPrecedenceOverEphemeral) {
   EXPECT_EQ(At(7).kind, SavePolicy::Kind::kPermanent);
   EXPECT_EQ(At(100).kind, SavePolicy::Kind::kPermanent);
   EXPECT_EQ(At(10).kind, SavePolicy::Kind::kEphemeral);
@@ -49,7 +49,7 @@ TEST_F(SaveScheduleTest, OneSaveAStepPermanentFirst) {
       "of 10");
 }
 
-TEST_F(SaveScheduleTest, EitherPolicyMayBeLeftOut) {
+TEST_F(SaveScheduleTest, EitherPolicyMayBeUnset) {
   schedule_.permanent = {};
   EXPECT_EQ(At(100).kind, SavePolicy::Kind::kEphemeral);
   EXPECT_EQ(At(7).kind, SavePolicy::Kind::kNone);
@@ -58,7 +58,7 @@ TEST_F(SaveScheduleTest, EitherPolicyMayBeLeftOut) {
                                            "schedule.permanent is not set"}));
 }
 
-TEST_F(SaveScheduleTest, NeverSavesAStepTwiceOrGoesBack) {
+TEST_F(SaveScheduleTest, NeverSavesTheNewestOrAnOlderStep) {
   EXPECT_EQ(At(100, 100), (SavePolicy::Decision{
                               SavePolicy::Kind::kNone,
                               "step 100 is not after step 100, the newest"}));
@@ -66,7 +66,7 @@ TEST_F(SaveScheduleTest, NeverSavesAStepTwiceOrGoesBack) {
   EXPECT_EQ(At(100, 99).kind, SavePolicy::Kind::kPermanent);
 }
 
-TEST_F(SaveScheduleTest, CooldownIsOfEphemeralSavesAlone) {
+TEST_F(SaveScheduleTest, CooldownAppliesOnlyToEphemeralSaves) {
   schedule_.ephemeral_cooldown_steps = 15;
   EXPECT_EQ(At(110, 100).kind, SavePolicy::Kind::kNone);
   EXPECT_EQ(At(110, 100).reason,
@@ -80,7 +80,7 @@ TEST_F(SaveScheduleTest, CooldownIsOfEphemeralSavesAlone) {
   EXPECT_EQ(At(10).kind, SavePolicy::Kind::kEphemeral);
 }
 
-TEST_F(SaveScheduleTest, VetoIsOfEphemeralSavesAlone) {
+TEST_F(SaveScheduleTest, VetoAppliesOnlyToEphemeralSaves) {
   schedule_.veto_ephemeral = [](int64_t step) {
     return step < 150 ? std::string("warming up") : "";
   };
@@ -93,7 +93,7 @@ TEST_F(SaveScheduleTest, VetoIsOfEphemeralSavesAlone) {
   EXPECT_EQ(At(150, 100).kind, SavePolicy::Kind::kEphemeral);
 }
 
-TEST_F(SaveScheduleTest, RefusesWhatCannotBe) {
+TEST_F(SaveScheduleTest, RejectsANegativeCooldown) {
   EXPECT_OK(CheckSchedule(schedule_));
   EXPECT_OK(CheckSchedule({}));
   schedule_.ephemeral_cooldown_steps = -1;
@@ -103,7 +103,7 @@ TEST_F(SaveScheduleTest, RefusesWhatCannotBe) {
                                  "must be at least 0")));
 }
 
-TEST_F(SaveScheduleTest, RefusesPoliciesWithAnErrorAndSavesNothing) {
+TEST_F(SaveScheduleTest, RejectsPoliciesWithAnErrorAndSavesNothing) {
   schedule_.ephemeral = SaveEveryNSeconds(0);
   EXPECT_THAT(CheckSchedule(schedule_),
               StatusIs(absl::StatusCode::kInvalidArgument,

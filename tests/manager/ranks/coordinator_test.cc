@@ -36,7 +36,7 @@ void RunRanks(uint32_t world_size,
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(SingleProcess, SpeaksWithItself) {
+TEST(SingleProcess, AnswersItsOwnCalls) {
   const auto ranks = SingleProcess();
   EXPECT_EQ(ranks->rank(), 0);
   EXPECT_EQ(ranks->world_size(), 1);
@@ -60,7 +60,7 @@ TEST(ThreadGroup, RanksAndWorldSize) {
   }
 }
 
-TEST(ThreadGroup, GatherIsByRankAndForTheOwner) {
+TEST(ThreadGroup, GatherReturnsValuesByRankToTheOwner) {
   RunRanks(4, [](Coordinator* ranks) {
     for (int round = 0; round < 50; ++round) {
       ASSERT_OK_AND_ASSIGN(
@@ -80,7 +80,7 @@ TEST(ThreadGroup, GatherIsByRankAndForTheOwner) {
 }
 
 // By the coordinator's own, and by the default that any coordinator has.
-TEST(ThreadGroup, AllToAllGivesEachRankWhatIsForIt) {
+TEST(ThreadGroup, AllToAllDeliversEachValueToItsRank) {
   for (const bool by_default : {false, true}) {
     RunRanks(4, [=](Coordinator* ranks) {
       for (int round = 0; round < 20; ++round) {
@@ -103,7 +103,7 @@ TEST(ThreadGroup, AllToAllGivesEachRankWhatIsForIt) {
 }
 
 // By the coordinator's own, and by the default that any coordinator has.
-TEST(ThreadGroup, TellEachGivesEachRankTheOwnersValueForIt) {
+TEST(ThreadGroup, TellEachDeliversEachValueToItsRank) {
   for (const bool by_default : {false, true}) {
     RunRanks(4, [=](Coordinator* ranks) {
       for (int round = 0; round < 20; ++round) {
@@ -121,7 +121,7 @@ TEST(ThreadGroup, TellEachGivesEachRankTheOwnersValueForIt) {
   }
 }
 
-TEST(Coordinator, TellEachNeedsAValueForEachRank) {
+TEST(Coordinator, TellEachFails_WithoutAValueForEachRank) {
   ThreadGroup group(3);
   const std::unique_ptr<Coordinator> owner = group.Join(kOwnerRank);
   for (const bool by_default : {false, true}) {
@@ -134,7 +134,7 @@ TEST(Coordinator, TellEachNeedsAValueForEachRank) {
   }
 }
 
-TEST(Coordinator, AllToAllNeedsAValueForEachRank) {
+TEST(Coordinator, AllToAllFails_WithoutAValueForEachRank) {
   RunRanks(3, [](Coordinator* ranks) {
     EXPECT_THAT(ranks->Coordinator::AllToAll("rows", {"a", "b"}, kLong),
                 StatusIs(absl::StatusCode::kInvalidArgument,
@@ -146,7 +146,7 @@ TEST(Coordinator, AllToAllNeedsAValueForEachRank) {
   });
 }
 
-TEST(ThreadGroup, BroadcastIsTheOwners) {
+TEST(ThreadGroup, BroadcastReturnsTheOwnersValue) {
   RunRanks(3, [](Coordinator* ranks) {
     ASSERT_OK_AND_ASSIGN(
         const std::string value,
@@ -156,7 +156,7 @@ TEST(ThreadGroup, BroadcastIsTheOwners) {
   });
 }
 
-TEST(ThreadGroup, NobodyPassesABarrierAlone) {
+TEST(ThreadGroup, BarrierWaitsForAllRanks) {
   constexpr uint32_t kRanks = 4;
   std::atomic<uint32_t> arrived = 0;
   RunRanks(kRanks, [&](Coordinator* ranks) {
@@ -166,7 +166,7 @@ TEST(ThreadGroup, NobodyPassesABarrierAlone) {
   });
 }
 
-TEST(ThreadGroup, AgreeIsTheErrorOfTheLowestRank) {
+TEST(ThreadGroup, AgreeReturnsTheErrorOfTheLowestRank) {
   RunRanks(4, [](Coordinator* ranks) {
     EXPECT_OK(Agree(ranks, "staged", absl::OkStatus(), kLong));
     const absl::Status own = ranks->rank() < 2
@@ -240,7 +240,7 @@ TEST_F(AbsentRank, FailsAnAgreement) {
   ExpectAllTogetherAgain();
 }
 
-TEST(ThreadGroup, RanksThatDisagreeAllHearOfIt) {
+TEST(ThreadGroup, AllRanksFail_WhenTheirCallsDiffer) {
   RunRanks(2, [](Coordinator* ranks) {
     const bool owner = ranks->rank() == kOwnerRank;
     const absl::Status status = ranks->Barrier(owner ? "save" : "load", kLong);

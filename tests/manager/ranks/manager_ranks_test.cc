@@ -109,7 +109,7 @@ class ManagerRanksTest : public ::testing::Test {
 
 // The owner alone meets the error; every rank reports the failure, and none
 // returns it.
-TEST_F(ManagerRanksTest, TolerateThatASaveCannotBegin) {
+TEST_F(ManagerRanksTest, TolerateASaveThatCannotBegin) {
   options_.tolerated_failures = 1;
   options_.on_warning = [](const std::string&) {};
   std::atomic<int> failures_left = 1;
@@ -130,7 +130,7 @@ TEST_F(ManagerRanksTest, TolerateThatASaveCannotBegin) {
   EXPECT_EQ(store->Steps()[0].version.step, 4);
 }
 
-TEST_F(ManagerRanksTest, SaveTogetherAndGoOn) {
+TEST_F(ManagerRanksTest, SaveAndRestoreTogether) {
   EXPECT_THAT(Run(3, [](Rank* rank) { return TrainTo(5, rank); }),
               Each(IsOk()));
   EXPECT_THAT(Run(3,
@@ -153,7 +153,7 @@ TEST_F(ManagerRanksTest, SaveTogetherAndGoOn) {
   EXPECT_EQ(store->Steps().size(), 3U);
 }
 
-TEST_F(ManagerRanksTest, AnotherNumberOfRanksGoesOn) {
+TEST_F(ManagerRanksTest, AnotherNumberOfRanksContinues) {
   ASSERT_THAT(Run(3, [](Rank* rank) { return TrainTo(4, rank); }),
               Each(IsOk()));
   const auto misfit = StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -195,7 +195,7 @@ TEST_F(ManagerRanksTest, AnotherNumberOfRanksGoesOn) {
               Each(IsOk()));
 }
 
-TEST_F(ManagerRanksTest, WhatFailsOnOneFailsOnAll) {
+TEST_F(ManagerRanksTest, SaveFailsOnAllRanks_WhenItFailsOnOne) {
   const auto failure =
       StatusIs(absl::StatusCode::kUnavailable,
                HasSubstr("rank 1: table \"user\": no rows today"));
@@ -223,7 +223,7 @@ TEST_F(ManagerRanksTest, WhatFailsOnOneFailsOnAll) {
               Each(IsOk()));
 }
 
-TEST_F(ManagerRanksTest, AllHearOfARankThatIsMissing) {
+TEST_F(ManagerRanksTest, AllRanksFail_WhenOneIsMissing) {
   options_.deadline = absl::Seconds(10);
   const auto body = [](Rank* rank) -> absl::Status {
     CKPTDB_RETURN_IF_ERROR(TrainTo(2, rank));
@@ -241,7 +241,7 @@ TEST_F(ManagerRanksTest, AllHearOfARankThatIsMissing) {
   EXPECT_EQ(store->Steps().size(), 1U);
 }
 
-TEST_F(ManagerRanksTest, OnePreemptedIsAllPreempted) {
+TEST_F(ManagerRanksTest, PreemptionOfOneRankReachesAll) {
   options_.schedule.permanent = SaveOnPreemption();
   EXPECT_THAT(Run(3,
                   [](Rank* rank) -> absl::Status {
@@ -258,7 +258,7 @@ TEST_F(ManagerRanksTest, OnePreemptedIsAllPreempted) {
   EXPECT_EQ(latest.version.step, 3);
 }
 
-TEST_F(ManagerRanksTest, OthersThanTheOwnerSendToIt) {
+TEST_F(ManagerRanksTest, OwnersCallsFail_OnOtherRanks) {
   const auto ask = [](Rank* rank) {
     return rank->manager->BestStep().status();
   };
@@ -278,14 +278,14 @@ TEST_F(ManagerRanksTest, OthersThanTheOwnerSendToIt) {
                        HasSubstr("Delete: must be called on rank 0")));
 }
 
-TEST_F(ManagerRanksTest, AStoreWithAnotherOwnerOpensOnNoRank) {
+TEST_F(ManagerRanksTest, OpenFailsOnAllRanks_WhenTheStoreHasAnotherOwner) {
   ASSERT_OK_AND_ASSIGN(const auto holder, Store::Open(options_.path));
   EXPECT_THAT(
       Run(2, [](Rank*) { return absl::OkStatus(); }),
       Each(StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 0: "))));
 }
 
-TEST_F(ManagerRanksTest, OneWithoutItsStepStopsAll) {
+TEST_F(ManagerRanksTest, RestoreFailsOnAllRanks_WhenTheStoreIsEmpty) {
   const auto missing =
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step is committed"));
   EXPECT_THAT(
@@ -293,7 +293,7 @@ TEST_F(ManagerRanksTest, OneWithoutItsStepStopsAll) {
       Each(missing));
 }
 
-TEST_F(ManagerRanksTest, ACoordinatorThatCannotBeDuplicatedIsAnErrorOfOpen) {
+TEST_F(ManagerRanksTest, OpenFails_WhenTheCoordinatorCannotBeDuplicated) {
   ManagerOptions options;
   options.path = dir_.path() + "/other";
   TestModel model;

@@ -95,7 +95,7 @@ class ManyRanks {
   ManagerOptions options_;
 };
 
-TEST(ManyRanks, AThousandThreadsSaveTogether) {
+TEST(ManyRanks, AThousandRanksSaveTogether) {
   constexpr uint32_t kRanks = 1024;
   ThreadGroup group(kRanks);
   ManyRanks ranks(kRanks);
@@ -116,7 +116,7 @@ uint64_t AllocatedInASave(uint32_t world_size) {
 
 // Memory that grew with the square of the ranks would take eight times as much
 // for each of 128 ranks as for each of 16.
-TEST(ManyRanks, EachRankTakesAsMuchMemoryOnAnyNumberOfRanks) {
+TEST(ManyRanks, MemoryPerRankIsConstant) {
   if (!kCountsAllocations) {
     GTEST_SKIP() << "the sanitizer has an operator new of its own";
   }
@@ -143,7 +143,7 @@ NetworkTraffic TrafficOfASave(uint32_t world_size) {
 
 // Each rank is sent its own ticket and no other one's. With those of all ranks
 // in what each is sent, 32 ranks would cost four times as much a rank as 8.
-TEST(ManyRanks, AManagerSendsEachRankAsMuchOnAnyNumberOfRanks) {
+TEST(ManyRanks, BytesSentPerRankAreConstant) {
   constexpr uint64_t kFew = 8;
   constexpr uint64_t kMany = 32;
   // Two gatherings and three tellings, and some of what is asked for when a

@@ -82,7 +82,7 @@ absl::Status SpeakOnTwoThreads(Coordinator* ranks) {
   return first;
 }
 
-TEST(MessageCoordinator, CarriesAllCallsOfTwoThreads) {
+TEST(MessageCoordinator, RunsAllCallsOnTwoThreads) {
   for (const uint32_t world_size : {1U, 2U, 5U, 16U}) {
     RankNetwork network(world_size, {});
     EXPECT_THAT(RunRanks(world_size, Over(&network), SpeakOnTwoThreads),
@@ -92,7 +92,7 @@ TEST(MessageCoordinator, CarriesAllCallsOfTwoThreads) {
 
 // The values of a rank that is late are there when it comes, and those that it
 // has are named as missing until then.
-TEST(MessageCoordinator, ALateRankIsNamedToAllAtAnAllToAll) {
+TEST(MessageCoordinator, AllToAllErrorNamesALateRankOnAllRanks) {
   RankNetwork network(3, {});
   std::vector<std::unique_ptr<Coordinator>> ranks;
   for (uint32_t r = 0; r < 3; ++r) {
@@ -125,7 +125,7 @@ TEST(MessageCoordinator, ALateRankIsNamedToAllAtAnAllToAll) {
 }
 
 // A rank at an all-to-all says so at once, and does not wait for its deadline.
-TEST(MessageCoordinator, RanksThatDisagreeAboutAnAllToAllAllHearOfIt) {
+TEST(MessageCoordinator, AllRanksFail_WhenOnlySomeCallAllToAll) {
   RankNetwork network(4, {});
   const Statuses statuses = RunRanks(4, Over(&network), [](Coordinator* ranks) {
     if (ranks->rank() == 2) return ranks->Barrier("rows", kLong);
@@ -138,7 +138,7 @@ TEST(MessageCoordinator, RanksThatDisagreeAboutAnAllToAllAllHearOfIt) {
                                   HasSubstr("\"all-to-all rows\"")))));
 }
 
-TEST(MessageCoordinator, CarriesThemWhenMessagesAreLost) {
+TEST(MessageCoordinator, RunsAllCalls_WhenMessagesAreLost) {
   NetworkFaults faults;
   faults.seed = TestSeed();
   faults.lost = 0.1;
@@ -155,7 +155,7 @@ TEST(MessageCoordinator, CarriesThemWhenMessagesAreLost) {
 }
 
 // All leave at once after the last call, and some have not heard how it ended.
-TEST(MessageCoordinator, OwnerThatLeavesAnswersUntilAllHaveHeard) {
+TEST(MessageCoordinator, LeavingOwnerAnswersUntilAllRanksKnowTheOutcome) {
   constexpr uint32_t kWorld = 4;
   constexpr int kRounds = 16;
   const uint64_t seed = TestSeed();
@@ -182,7 +182,7 @@ TEST(MessageCoordinator, OwnerThatLeavesAnswersUntilAllHaveHeard) {
   for (std::thread& round : rounds) round.join();
 }
 
-TEST(MessageCoordinator, RanksLeaveOnce) {
+TEST(MessageCoordinator, LeaveMayBeCalledTwice) {
   RankNetwork network(3, {});
   EXPECT_THAT(RunRanks(3, Over(&network),
                        [](Coordinator* ranks) {
@@ -195,7 +195,7 @@ TEST(MessageCoordinator, RanksLeaveOnce) {
               Each(IsOk()));
 }
 
-TEST(CollectiveCoordinator, CarriesAllCallsOfTwoThreads) {
+TEST(CollectiveCoordinator, RunsAllCallsOnTwoThreads) {
   for (const uint32_t world_size : {1U, 2U, 5U, 16U}) {
     CollectiveGroup group(world_size);
     EXPECT_THAT(RunRanks(world_size, Over(&group), SpeakOnTwoThreads),
@@ -203,7 +203,7 @@ TEST(CollectiveCoordinator, CarriesAllCallsOfTwoThreads) {
   }
 }
 
-TEST(CollectiveCoordinator, NeedsAllFunctionsAndARank) {
+TEST(CollectiveCoordinator, RejectsMissingFunctionsAndInvalidRanks) {
   CollectiveGroup group(2);
   Coordinator::Collectives collectives = group.Join(1);
   collectives.all_to_all = nullptr;
@@ -219,7 +219,7 @@ TEST(CollectiveCoordinator, NeedsAllFunctionsAndARank) {
 }
 
 // Ranks 0 and 2 of 3 make a call, and rank 1 makes it when it is over.
-TEST(MessageCoordinator, ALateRankIsNamedToAllAndFindsTheOthersAgain) {
+TEST(MessageCoordinator, ErrorNamesALateRank_WhichThenRejoins) {
   RankNetwork network(3, {});
   std::vector<std::unique_ptr<Coordinator>> ranks;
   for (uint32_t r = 0; r < 3; ++r) {
@@ -242,7 +242,7 @@ TEST(MessageCoordinator, ALateRankIsNamedToAllAndFindsTheOthersAgain) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(MessageCoordinator, AnAbsentOwnerIsNamedToAll) {
+TEST(MessageCoordinator, ErrorNamesAnAbsentOwnerOnAllRanks) {
   RankNetwork network(3, {});
   EXPECT_THAT(
       RunRanks(3, Over(&network),
@@ -280,7 +280,7 @@ class StuckTransport : public Coordinator::Transport {
 
 // The others wait for the owner, so what it does must not take as long as a
 // deadline, whether or not it knows of the rank that is gone.
-TEST(MessageCoordinator, TheOwnerTellsTheOthersAtOnceWhereARankIsGone) {
+TEST(MessageCoordinator, OwnerNotifiesTheOthersAtOnce_WhenARankIsGone) {
   constexpr absl::Duration kTell = absl::Seconds(20);
   RankNetwork network(3, {});
   const auto join = [&](uint32_t rank) {
@@ -302,7 +302,7 @@ TEST(MessageCoordinator, TheOwnerTellsTheOthersAtOnceWhereARankIsGone) {
 }
 
 // The owner has something else to do first, such as the save in progress.
-TEST(MessageCoordinator, AnOwnerThatComesLateStillNamesTheRankThatIsGone) {
+TEST(MessageCoordinator, LateOwnerStillNamesTheMissingRank) {
   constexpr absl::Duration kWait = absl::Seconds(2);
   RankNetwork network(3, {});
   const auto join = [&](uint32_t rank) {
@@ -338,7 +338,7 @@ class StrayTransport : public Coordinator::Transport {
   const std::unique_ptr<Coordinator::Transport> sends_;
 };
 
-TEST(MessageCoordinator, AMessageOfARankThatDoesNotExistIsAnError) {
+TEST(MessageCoordinator, MessageFromANonexistentRankIsAnError) {
   RankNetwork network(2, {});
   const auto join = [&](uint32_t rank) {
     return MessageCoordinator(
@@ -353,7 +353,7 @@ TEST(MessageCoordinator, AMessageOfARankThatDoesNotExistIsAnError) {
   EXPECT_THAT(statuses[1], Not(IsOk()));
 }
 
-TEST(MessageCoordinator, RanksThatDisagreeAllHearOfIt) {
+TEST(MessageCoordinator, AllRanksFail_WhenTheirCallsDiffer) {
   RankNetwork network(3, {});
   const Statuses statuses = RunRanks(3, Over(&network), [](Coordinator* ranks) {
     const bool owner = ranks->rank() == kOwnerRank;
@@ -366,7 +366,7 @@ TEST(MessageCoordinator, RanksThatDisagreeAllHearOfIt) {
                                             HasSubstr("\"barrier load\"")))));
 }
 
-TEST(CollectiveCoordinator, ARankThatDoesNotComeIsNamedByTheGroup) {
+TEST(CollectiveCoordinator, GroupsErrorNamesTheMissingRank) {
   CollectiveGroup group(3);
   EXPECT_THAT(
       RunRanks(3, Over(&group),
@@ -383,7 +383,7 @@ TEST(CollectiveCoordinator, ARankThatDoesNotComeIsNamedByTheGroup) {
                     HasSubstr("not there were ranks 2"))));
 }
 
-TEST(CollectiveCoordinator, WhatFailsOnOneRankEndsAll) {
+TEST(CollectiveCoordinator, AllRanksFail_WhenACollectiveFailsOnOne) {
   using Kind = CollectiveFaults::Kind;
   for (const Kind kind :
        {Kind::kFailBefore, Kind::kFailAfter, Kind::kWrongCount, Kind::kThrow}) {

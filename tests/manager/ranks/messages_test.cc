@@ -36,7 +36,7 @@ SavePart SamplePart() {
   return part;
 }
 
-TEST(SavePartMessage, IsWhatWasSent) {
+TEST(SavePartMessage, RoundTrips) {
   const SavePart sent = SamplePart();
   SavePart received;
   ASSERT_OK(internal::Decode(Encode(sent), &received));
@@ -44,7 +44,7 @@ TEST(SavePartMessage, IsWhatWasSent) {
   EXPECT_EQ(received.staged, sent.staged);
 }
 
-TEST(SavePartMessage, AFailedRankSendsItsErrorAlone) {
+TEST(SavePartMessage, FailedRankSendsOnlyItsError) {
   SavePart sent = SamplePart();
   sent.status = absl::ResourceExhaustedError("no room");
   const std::string bytes = Encode(sent);
@@ -56,7 +56,7 @@ TEST(SavePartMessage, AFailedRankSendsItsErrorAlone) {
 }
 
 // An error that the rank itself can be told of.
-TEST(SavePartMessage, WhatCannotBeEncodedIsTheErrorOfItsRank) {
+TEST(SavePartMessage, EncodingFailureBecomesTheErrorOfTheRank) {
   SavePart sent = SamplePart();
   sent.staged.record().rank_record.clear();
   SavePart received;
@@ -65,7 +65,7 @@ TEST(SavePartMessage, WhatCannotBeEncodedIsTheErrorOfItsRank) {
                                         HasSubstr("rank record")));
 }
 
-TEST(SavePartMessage, EveryCutIsAnError) {
+TEST(SavePartMessage, RejectsEveryTruncation) {
   const std::string bytes = Encode(SamplePart());
   for (size_t length = 0; length < bytes.size(); ++length) {
     SCOPED_TRACE(length);
@@ -77,7 +77,7 @@ TEST(SavePartMessage, EveryCutIsAnError) {
   }
 }
 
-TEST(SavePartMessage, EveryFlippedBitOfAnEntryIsAnError) {
+TEST(SavePartMessage, RejectsEveryFlippedBitOfAnEntry) {
   std::string bytes = Encode(SamplePart());
   // The last entry has 2,000 bytes of value.
   for (size_t i = 0; i < 2000; i += 7) {
@@ -90,7 +90,7 @@ TEST(SavePartMessage, EveryFlippedBitOfAnEntryIsAnError) {
   }
 }
 
-TEST(AgreedBasesMessage, IsWhatWasSent) {
+TEST(AgreedBasesMessage, RoundTrips) {
   internal::AgreedBases sent;
   sent.status = absl::DeadlineExceededError("not there were ranks 3 of 4");
   sent.bases = {{"user", "its rows were replaced"}, {"item", ""}};

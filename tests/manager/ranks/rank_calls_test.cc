@@ -316,7 +316,7 @@ void PlayWorlds(uint32_t world_size, int rounds) {
 
 class RankCallsTest : public ::testing::TestWithParam<uint32_t> {};
 
-TEST_P(RankCallsTest, AllLivingRanksComeToTheSameOutcome) {
+TEST_P(RankCallsTest, AllLivingRanksReturnTheSameOutcome) {
   PlayWorlds(GetParam(), kSanitized ? 15 : 60);
 }
 
@@ -325,7 +325,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, RankCallsTest,
 
 // The owner dies while it tells many ranks how a call has ended: those that it
 // has told are few, or far from the others.
-TEST(ManyRankCalls, OneOfManyRanksThatWasToldTellsAll) {
+TEST(ManyRankCalls, AnyRankThatKnowsTheOutcomeSpreadsIt) {
   std::mt19937_64 random(TestSeed());
   for (const uint32_t world_size : {40U, 100U, 200U}) {
     for (int round = 0; round < (kSanitized ? 1 : 4); ++round) {
@@ -340,7 +340,7 @@ TEST(ManyRankCalls, OneOfManyRanksThatWasToldTellsAll) {
   }
 }
 
-TEST(CallMessage, EveryCutIsAnError) {
+TEST(CallMessage, RejectsEveryTruncation) {
   CallMessage message;
   message.channel = "/0";
   message.call = "gather part";

@@ -94,7 +94,7 @@ class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
   ManagerOptions options_;
 };
 
-TEST_P(RankFaultsTest, MessagesThatAreLateLostOrTwiceChangeNothing) {
+TEST_P(RankFaultsTest, LateLostAndDuplicateMessagesChangeNothing) {
   NetworkFaults faults;
   faults.seed = TestSeed() + world_size();
   faults.lost = 0.05;
@@ -107,7 +107,7 @@ TEST_P(RankFaultsTest, MessagesThatAreLateLostOrTwiceChangeNothing) {
   ExpectWholeStore(statuses);
 }
 
-TEST_P(RankFaultsTest, ARankThatDiesAtAnyMessageIsNamedToAllOthers) {
+TEST_P(RankFaultsTest, OthersNameARankThatDiesAtAnyMessage) {
   if (world_size() == 1) return;
   std::mt19937_64 random(TestSeed() + world_size());
   NetworkFaults faults;
@@ -136,7 +136,7 @@ TEST_P(RankFaultsTest, ARankThatDiesAtAnyMessageIsNamedToAllOthers) {
   ExpectWholeStore(statuses);
 }
 
-TEST_P(RankFaultsTest, ACollectiveThatFailsOnOneRankEndsAllWithItsWords) {
+TEST_P(RankFaultsTest, AllRanksReturnTheErrorOfAFailedCollective) {
   if (world_size() == 1) return;
   std::mt19937_64 random(TestSeed() + world_size());
   CollectiveGroup group(world_size());
@@ -165,7 +165,7 @@ TEST_P(RankFaultsTest, ACollectiveThatFailsOnOneRankEndsAllWithItsWords) {
   ExpectWholeStore(statuses);
 }
 
-TEST_P(RankFaultsTest, ARankWhoseCollectivesDieIsNamedToAllOthers) {
+TEST_P(RankFaultsTest, OthersNameARankWhoseCollectivesDie) {
   if (world_size() == 1) return;
   std::mt19937_64 random(TestSeed() + world_size());
   CollectiveGroup group(world_size());

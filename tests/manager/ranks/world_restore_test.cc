@@ -143,7 +143,7 @@ class WorldRestoreTest : public ::testing::Test {
   float values_[100] = {};
 };
 
-TEST_F(WorldRestoreTest, AnyModelOnAnyWorlds) {
+TEST_F(WorldRestoreTest, AnyModelIsRestoredOnAnyWorldSize) {
   std::mt19937_64 random(TestSeed());
   for (int round = 0; round < 12; ++round) {
     SCOPED_TRACE(round);
@@ -192,7 +192,7 @@ TEST_F(WorldRestoreTest, OneRankReadsReplicatedTensorsForAll) {
 }
 
 // The tensor is damaged: its read fails on the owner alone.
-TEST_F(WorldRestoreTest, WhatTheOwnerCannotReadFailsOnAllRanks) {
+TEST_F(WorldRestoreTest, RestoreFailsOnAllRanks_WhenTheOwnersReadFails) {
   options_.deadline = absl::Minutes(10);
   options_.replication.broadcast = true;
   WorldSpec spec;
@@ -209,7 +209,7 @@ TEST_F(WorldRestoreTest, WhatTheOwnerCannotReadFailsOnAllRanks) {
                             AllOf(HasSubstr("rank 0"), HasSubstr("t0")))));
 }
 
-TEST_F(WorldRestoreTest, AReplicatedTensorIsSavedOnceByABalancedRank) {
+TEST_F(WorldRestoreTest, ReplicatedTensorsAreSavedOnceBalancedOverRanks) {
   WorldSpec spec;
   spec.whole = {4000, 3000, 2000, 1000, 2000};
   ASSERT_THAT(RunWorld(3, spec, options_,
@@ -232,7 +232,7 @@ TEST_F(WorldRestoreTest, AReplicatedTensorIsSavedOnceByABalancedRank) {
 }
 
 // Each of two ranks moves the end or the begin of its shard by one row.
-TEST_F(WorldRestoreTest, ShardsThatOverlapOrLeaveAGapFailTheSave) {
+TEST_F(WorldRestoreTest, SaveFails_WhenShardsOverlapOrLeaveAGap) {
   const std::vector<std::pair<int64_t, std::string>> cases = {
       {0, ""},
       {1, "shards overlap in [1, 3] at [4, 0]"},
@@ -267,7 +267,7 @@ TableSharding ByMixedId() {
 }
 
 // Base runs and chains of deltas, by the remainder and by a function.
-TEST_F(WorldRestoreTest, RowsComeByExchangeAsTheyComeWithoutIt) {
+TEST_F(WorldRestoreTest, ExchangeRestoresTheSameRows) {
   std::mt19937_64 random(TestSeed());
   for (int round = 0; round < 8; ++round) {
     SCOPED_TRACE(round);
@@ -293,7 +293,7 @@ TEST_F(WorldRestoreTest, RowsComeByExchangeAsTheyComeWithoutIt) {
   }
 }
 
-TEST_F(WorldRestoreTest, AnExchangeOfManyRounds) {
+TEST_F(WorldRestoreTest, ExchangeOfManyRoundsRestoresAllRows) {
   std::mt19937_64 random(TestSeed());
   WorldSpec spec;
   spec.rows = 2000;
@@ -338,7 +338,7 @@ TEST_F(WorldRestoreTest, AnExchangeOfManyRounds) {
 }
 
 // The deadline is long: no rank may wait for one that has failed.
-TEST_F(WorldRestoreTest, WhatFailsInAnExchangeFailsOnAllRanks) {
+TEST_F(WorldRestoreTest, RestoreFailsOnAllRanks_WhenAnExchangeFailsOnOne) {
   options_.deadline = absl::Minutes(10);
   WorldSpec spec;
   spec.rows = 200;
@@ -419,7 +419,7 @@ class PartialRecoveryTest : public WorldRestoreTest {
   std::vector<std::unique_ptr<WorldModel>> models_;
 };
 
-TEST_F(PartialRecoveryTest, ARankThatComesBackRestoresItsShardAlone) {
+TEST_F(PartialRecoveryTest, ReturningRankRestoresItsShardAlone) {
   std::mt19937_64 random(TestSeed());
   for (int round = 0; round < 6; ++round) {
     SCOPED_TRACE(round);
@@ -469,7 +469,7 @@ TEST_F(PartialRecoveryTest, ARankThatComesBackRestoresItsShardAlone) {
   }
 }
 
-TEST_F(PartialRecoveryTest, RejectsAShardThatIsNoReadersOrNoRanks) {
+TEST_F(PartialRecoveryTest, RejectsAShardUnlessReadOnlyAndOneOfItsRanks) {
   std::mt19937_64 random(TestSeed());
   Start(&random);
   const auto open = [&](ManagerOptions options,
@@ -496,7 +496,7 @@ TEST_F(PartialRecoveryTest, RejectsAShardThatIsNoReadersOrNoRanks) {
       Each(invalid("shard is rank 2 of 3, but the coordinator has 2 ranks")));
 }
 
-TEST_F(WorldRestoreTest, RanksWithOtherReplicatedTensorsDoNotOpen) {
+TEST_F(WorldRestoreTest, OpenFails_WhenReplicatedTensorsDiffer) {
   const std::vector<absl::Status> statuses =
       RunTwo([&](uint32_t rank, ModelState* state) {
         return state->AddTensor("t1", TensorState::Of(values_, {20 + rank}));

@@ -301,7 +301,7 @@ void ExpectRestored(const Contents& first, const Contents& second) {
   }
 }
 
-TEST_P(ChangedBetweenRunsTest, SavesGoOnAndTheNextRunRestoresThem) {
+TEST_P(ChangedBetweenRunsTest, SecondRunsSavesAreRestoredByTheThird) {
   ChangedRun first;
   ChangedRun second;
   GetParam().change(&first, &second);

@@ -36,7 +36,7 @@ class DeltaAuditTest : public ManagerTest {
   }
 };
 
-TEST_F(DeltaAuditTest, WhatIsMarkedIsSaved) {
+TEST_F(DeltaAuditTest, MarkedChangesAreSaved) {
   Start();
   TrainTo(12);
   for (const StepRecord& record : Records()) {
@@ -77,21 +77,21 @@ TEST_F(DeltaAuditTest, NamesTheSlot) {
               Found("row 31 differs from step 4 in slot \"adagrad_sum\""));
 }
 
-TEST_F(DeltaAuditTest, NamesARowThatWentWithoutAMark) {
+TEST_F(DeltaAuditTest, NamesARowRemovedWithoutAMark) {
   Start();
   EXPECT_THAT(SaveWith([](TestTable* users) { users->EraseUnmarked(31); }),
               Found("row 31 of step 4 was removed but not marked; call "
                     "MarkErased"));
 }
 
-TEST_F(DeltaAuditTest, NamesARowThatCameWithoutAMark) {
+TEST_F(DeltaAuditTest, NamesARowAddedWithoutAMark) {
   Start();
   EXPECT_THAT(SaveWith([](TestTable* users) { users->SetUnmarked(-3, {}); }),
               Found("row -3 is not in step 4 and was not marked; call "
                     "MarkUpserted"));
 }
 
-TEST_F(DeltaAuditTest, NamesARowThatWasMarkedAsErasedAndIsThere) {
+TEST_F(DeltaAuditTest, NamesAnExistingRowMarkedAsErased) {
   Start();
   EXPECT_THAT(SaveWith([](TestTable* users) {
                 const TestRow row = users->rows().at(31);
@@ -111,7 +111,7 @@ TEST_F(DeltaAuditTest, OffIgnoresUnmarkedRows) {
 }
 
 // What is saved whole leaves no row out.
-TEST_F(DeltaAuditTest, AWholeSaveIsNotAudited) {
+TEST_F(DeltaAuditTest, FullSaveIsNotAudited) {
   options_.base_every = 1;
   Start();
   EXPECT_OK(SaveWith([](TestTable* users) {
@@ -120,7 +120,7 @@ TEST_F(DeltaAuditTest, AWholeSaveIsNotAudited) {
 }
 
 // Each of several ranks compares the rows that it owns.
-TEST_F(DeltaAuditTest, FailsOnAllRanksForARowOfOne) {
+TEST_F(DeltaAuditTest, FailsOnAllRanks_WhenOneRankMissesAMark) {
   Start();
   TrainTo(4);
   ASSERT_OK(manager_->Close());

@@ -110,12 +110,13 @@ class EvaluationStateTest : public ManagerTest {
   std::unique_ptr<Evaluator> now_;
 };
 
-TEST_F(EvaluationStateTest, NoneIsZeroAndTouchesNothing) {
+TEST_F(EvaluationStateTest,
+       LoadReturnsZeroAndChangesNothing_WhenNothingWasSaved) {
   EXPECT_EQ(Loaded(2), 0U);
   EXPECT_THAT(now_->calls, IsEmpty());
 }
 
-TEST_F(EvaluationStateTest, GoesOnAfterACrashMetersFirst) {
+TEST_F(EvaluationStateTest, LoadRestoresMetersThenLoaderAfterACrash) {
   ASSERT_OK(Save(Name(2), 100));
   ASSERT_OK(Save(Name(2, "day_8"), 7));
   ASSERT_OK(Save(Name(4), 5));
@@ -143,7 +144,7 @@ TEST_F(EvaluationStateTest, UnknownStepsAndGroupsAreNotFound) {
   EXPECT_THAT(Load(Name(2, "day_7", "eval/cvr")), no_group);
 }
 
-TEST_F(EvaluationStateTest, AnotherGroupIsRefusedWithBoth) {
+TEST_F(EvaluationStateTest, ErrorNamesBothGroups_WhenTheyDiffer) {
   TestMeters other(&now_->calls);
   ASSERT_OK(state()->AddGroup("eval/cvr", &other));
   ASSERT_OK(Save(Name(2), 100));
@@ -155,7 +156,7 @@ TEST_F(EvaluationStateTest, AnotherGroupIsRefusedWithBoth) {
   EXPECT_THAT(now_->calls, IsEmpty());
 }
 
-TEST_F(EvaluationStateTest, ErrorsOfMetersAndLoader) {
+TEST_F(EvaluationStateTest, ReturnsErrorsOfMetersAndLoader) {
   ASSERT_OK(Save(Name(2), 100));
   const auto failed = [](const std::string& words) {
     return StatusIs(absl::StatusCode::kUnavailable, HasSubstr(words));
@@ -176,7 +177,7 @@ TEST_F(EvaluationStateTest, ErrorsOfMetersAndLoader) {
   EXPECT_THAT(state()->Load(Name(2), nullptr), null);
 }
 
-TEST_F(EvaluationStateTest, TooManyBytesLeaveWhatWasThere) {
+TEST_F(EvaluationStateTest, SaveThatIsTooLargeKeepsTheEarlierOne) {
   ASSERT_OK(Save(Name(2), 100));
   now_->meters.sums = std::string(kMaxEvaluationBytes, 'm');
   now_->loader.position = "x";
@@ -186,7 +187,7 @@ TEST_F(EvaluationStateTest, TooManyBytesLeaveWhatWasThere) {
   EXPECT_EQ(Loaded(2), 100U);
 }
 
-TEST_F(EvaluationStateTest, GroupsAreAddedOnce) {
+TEST_F(EvaluationStateTest, GroupCannotBeAddedTwice) {
   EXPECT_THAT(state()->AddGroup(kGroup, &now_->meters),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(kGroup)));
   EXPECT_THAT(state()->AddGroup("g", nullptr),
@@ -197,7 +198,7 @@ TEST_F(EvaluationStateTest, GroupsAreAddedOnce) {
                        HasSubstr("metrics group \"\" is empty")));
 }
 
-TEST_F(EvaluationStateTest, CleansUpOneAllOrAllButOne) {
+TEST_F(EvaluationStateTest, CleansUpOneStepAllStepsOrAllButOne) {
   TrainTo(8);
   ASSERT_OK(manager_->WaitUntilFinished());
   for (const int64_t step : {2, 4, 6, 8}) ASSERT_OK(Save(Name(step), 1));
@@ -279,7 +280,7 @@ class EvaluationRanksTest : public ::testing::Test {
 
 const EvaluationState::Name kName = {2, "day_7", kGroup};
 
-TEST_F(EvaluationRanksTest, EachRankGetsItsOwn) {
+TEST_F(EvaluationRanksTest, EachRankLoadsItsOwnPart) {
   EXPECT_THAT(
       Run(3,
           [](uint32_t rank, CheckpointManager* manager, Evaluator* evaluator) {
@@ -319,7 +320,7 @@ TEST_F(EvaluationRanksTest, EachRankGetsItsOwn) {
 }
 
 // Beside a trainer that saves on, all ranks of a reader load one save.
-TEST_F(EvaluationRanksTest, RanksOfAReaderLoadTheSameSave) {
+TEST_F(EvaluationRanksTest, RanksOfAReaderLoadTheSameEvaluation) {
   constexpr uint64_t kSaves = 60;
   constexpr uint64_t kLoads = 20;
   const Body save = [](uint32_t, CheckpointManager* manager,
@@ -348,7 +349,7 @@ TEST_F(EvaluationRanksTest, RanksOfAReaderLoadTheSameSave) {
   EXPECT_EQ(loaded[0], loaded[1]);
 }
 
-TEST_F(EvaluationRanksTest, WhatFailsOnOneFailsOnAll) {
+TEST_F(EvaluationRanksTest, AllRanksFail_WhenOneFails) {
   const auto failed =
       StatusIs(absl::StatusCode::kUnavailable,
                HasSubstr("rank 1: meters of \"eval/ctr\": no sums today"));
@@ -367,7 +368,7 @@ TEST_F(EvaluationRanksTest, WhatFailsOnOneFailsOnAll) {
       Each(IsOk()));
 }
 
-TEST_F(EvaluationRanksTest, RanksThatMeanAnotherEvaluationAreAborted) {
+TEST_F(EvaluationRanksTest, SaveIsAborted_WhenRanksNameDifferentEvaluations) {
   EXPECT_THAT(
       Run(2,
           [&](uint32_t rank, CheckpointManager* manager, Evaluator* evaluator) {
@@ -379,7 +380,7 @@ TEST_F(EvaluationRanksTest, RanksThatMeanAnotherEvaluationAreAborted) {
                     AllOf(HasSubstr("day_7"), HasSubstr("day_8")))));
 }
 
-TEST_F(EvaluationRanksTest, AllCleanUpTogether) {
+TEST_F(EvaluationRanksTest, RanksCleanUpTogether) {
   EXPECT_THAT(Run(2,
                   [&](uint32_t, CheckpointManager* manager,
                       Evaluator* evaluator) -> absl::Status {

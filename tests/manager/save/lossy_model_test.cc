@@ -104,7 +104,7 @@ class LossyModelTest : public ::testing::Test {
   std::unique_ptr<CheckpointManager> manager_;
 };
 
-TEST_F(LossyModelTest, AuditedDeltasAreRestoredNear) {
+TEST_F(LossyModelTest, AuditedDeltasAreRestoredWithinTheError) {
   Start(Codec::kInt8, Codec::kBf16);
   TrainSteps(8);
   ASSERT_OK_AND_ASSIGN(const StepRecord latest, manager_->store()->Latest());
@@ -118,7 +118,7 @@ TEST_F(LossyModelTest, AuditedDeltasAreRestoredNear) {
   ExpectNear(*trained, *model_);
 }
 
-TEST_F(LossyModelTest, TheTrainingGoesOnAndTheCodecMayChange) {
+TEST_F(LossyModelTest, TrainingContinuesAndTheCodecMayChange) {
   for (const Codec codec :
        {Codec::kInt8, Codec::kBf16, Codec::kNone, Codec::kInt8}) {
     const bool first = model_ == nullptr;
@@ -131,7 +131,7 @@ TEST_F(LossyModelTest, TheTrainingGoesOnAndTheCodecMayChange) {
   }
 }
 
-TEST_F(LossyModelTest, TheAuditFindsARowThatIsNotWhatItWouldRoundTo) {
+TEST_F(LossyModelTest, AuditFindsARowThatDoesNotRoundToTheStoredOne) {
   Start(Codec::kInt8, Codec::kNone);
   TrainSteps(3);
   model_->users.begin()->second.embedding[3] += 1;

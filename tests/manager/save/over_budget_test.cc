@@ -43,7 +43,7 @@ class OverBudgetTest : public ManagerTest {
 
 // Of all values there are copies, although not with their ids: the model may
 // change while nothing is on disk.
-TEST_F(OverBudgetTest, TheModelMayChangeOnceTheRestIsRead) {
+TEST_F(OverBudgetTest, ModelMayChangeOnceTheRestIsRead) {
   options_.arena_bytes = 200;
   Start();
   gate_.Close();

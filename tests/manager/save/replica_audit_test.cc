@@ -76,11 +76,11 @@ class ReplicaAuditTest : public ::testing::Test {
   }
 };
 
-TEST_F(ReplicaAuditTest, FindsNothingWhereReplicasAreTheSame) {
+TEST_F(ReplicaAuditTest, PassesEqualReplicas) {
   EXPECT_THAT(Save([](uint32_t, Replica*) {}), Each(IsOk()));
 }
 
-TEST_F(ReplicaAuditTest, NamesTensorAndRanksThatDiffer) {
+TEST_F(ReplicaAuditTest, NamesTheTensorAndTheRanksThatDiffer) {
   EXPECT_THAT(
       Save([](uint32_t rank, Replica* replica) {
         if (rank > 0) replica->bias[9] += 0.25F;
@@ -92,7 +92,7 @@ TEST_F(ReplicaAuditTest, NamesTensorAndRanksThatDiffer) {
                           Not(HasSubstr("weights"))))));
 }
 
-TEST_F(ReplicaAuditTest, NamesTableOfOneRow) {
+TEST_F(ReplicaAuditTest, NamesTheTableThatDiffersInOneRow) {
   EXPECT_THAT(Save([](uint32_t rank, Replica* replica) {
                 if (rank == 2) replica->rows[150] = 0;
               }),
@@ -100,7 +100,7 @@ TEST_F(ReplicaAuditTest, NamesTableOfOneRow) {
                             HasSubstr("table \"items\" on rank 2;"))));
 }
 
-TEST_F(ReplicaAuditTest, IsNotMadeUnlessAskedFor) {
+TEST_F(ReplicaAuditTest, RunsOnlyWhenEnabled) {
   audit_ = false;
   EXPECT_THAT(Save([](uint32_t rank, Replica* replica) {
                 replica->bias[0] = static_cast<float>(rank);

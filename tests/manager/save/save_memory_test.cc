@@ -93,7 +93,7 @@ class SaveMemoryTest : public ::testing::Test {
 };
 
 // Nothing is encoded for ranks that are not there.
-TEST_F(SaveMemoryTest, OneRankAllocatesAtMostTwiceWhatItSaves) {
+TEST_F(SaveMemoryTest, OneRankAllocatesAtMostTwiceItsBytes) {
   constexpr double kMost = 2;
   const double allocated = AllocatedForEachByte(kSavedBytes, 1);
   EXPECT_GT(allocated, 1);
@@ -101,7 +101,7 @@ TEST_F(SaveMemoryTest, OneRankAllocatesAtMostTwiceWhatItSaves) {
 }
 
 // Each has the buffers of a file of its own.
-TEST_F(SaveMemoryTest, SeveralRanksAllocateAtMostThriceWhatTheySave) {
+TEST_F(SaveMemoryTest, SeveralRanksAllocateAtMostThriceTheirBytes) {
   constexpr double kMost = 3;
   const double allocated = AllocatedForEachByte(kSavedBytes, 4);
   EXPECT_GT(allocated, 1);
@@ -110,7 +110,7 @@ TEST_F(SaveMemoryTest, SeveralRanksAllocateAtMostThriceWhatTheySave) {
 
 // What is staged, the batch, the log's buffer, the memtable, the table that it
 // is flushed to, and the compactions of those before it.
-TEST_F(SaveMemoryTest, TheWriteBatchTakesAtMostFourteenTimesWhatItHas) {
+TEST_F(SaveMemoryTest, WriteBatchAllocatesAtMostFourteenTimesItsBytes) {
   constexpr double kMost = 14;
   const double allocated = AllocatedForEachByte(kInBatchBytes, 1);
   EXPECT_GT(allocated, 1);
@@ -118,7 +118,7 @@ TEST_F(SaveMemoryTest, TheWriteBatchTakesAtMostFourteenTimesWhatItHas) {
 }
 
 // Several ranks also need the messages, and the entries copied out of them.
-TEST_F(SaveMemoryTest, TheWriteBatchOfSeveralRanksTakesTheirMessagesToo) {
+TEST_F(SaveMemoryTest, WriteBatchOfSeveralRanksAllocatesTheirMessagesToo) {
   constexpr double kMost = 16;
   const double allocated = AllocatedForEachByte(kInBatchBytes, 4);
   EXPECT_GT(allocated, 1);

@@ -116,7 +116,7 @@ TEST(Snapshot, CopiesBlocksOfAllSizes) {
 }
 
 // Each block's values come from its last row to its first.
-TEST(Snapshot, CopiesRowsFromWhereTheBlockSays) {
+TEST(Snapshot, CopiesRowsInTheOrderOfTheBlock) {
   const std::vector<uint64_t> sizes = {0, 1, 400'000, 2, 300'000, 7};
   BlockTable table(sizes);
   table.scattered = true;
@@ -144,7 +144,7 @@ TEST(Snapshot, CopiesRowsFromWhereTheBlockSays) {
   }
 }
 
-TEST(Snapshot, ABlockWithoutASlotIsAnError) {
+TEST(Snapshot, RejectsABlockWithoutASlot) {
   BlockTable table({1, 5});
   table.slots_given = 1;
   ModelState model;

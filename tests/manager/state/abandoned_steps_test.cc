@@ -61,7 +61,7 @@ class AbandonedStepsTest : public ManagerTest {
   std::vector<std::string> warnings_;
 };
 
-TEST_F(AbandonedStepsTest, PinnedStepStaysAndTheStepAfterItIsSavedInstead) {
+TEST_F(AbandonedStepsTest, StepAfterAPinnedOneIsSavedInstead) {
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
   EXPECT_THAT(warnings_,
               ElementsAre(AllOf(HasSubstr("step 4 was restored"),
@@ -100,7 +100,7 @@ TEST_F(AbandonedStepsTest, StepAfterAPinnedOneWaitsForTheSaveInProgress) {
   EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 5, 6, 7, 8));
 }
 
-TEST_F(AbandonedStepsTest, AllPinnedStepsArePassed) {
+TEST_F(AbandonedStepsTest, AllPinnedStepsAreSkipped) {
   options_.schedule.permanent = SaveEveryNSteps(1);
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({5, 6, 8}));
   TrainTo(9);
@@ -111,7 +111,8 @@ TEST_F(AbandonedStepsTest, AllPinnedStepsArePassed) {
   EXPECT_EQ(nine.parent.step, 7);
 }
 
-TEST_F(AbandonedStepsTest, NextRunRestoresTheTrainingAndNotALaterPinnedStep) {
+TEST_F(AbandonedStepsTest,
+       NextRunRestoresTheTrainingRatherThanALaterPinnedStep) {
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({8}));
   TrainTo(6);
   EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 6, 8));
@@ -122,7 +123,7 @@ TEST_F(AbandonedStepsTest, NextRunRestoresTheTrainingAndNotALaterPinnedStep) {
   ExpectStepHolds(10);
 }
 
-TEST_F(AbandonedStepsTest, KeptBranchIsPassedWhereItIsPinned) {
+TEST_F(AbandonedStepsTest, OnlyPinnedStepsOfAKeptBranchAreSkipped) {
   options_.abandoned = SaveSpec::Abandoned::kKeep;
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
   TrainTo(10);
@@ -132,7 +133,7 @@ TEST_F(AbandonedStepsTest, KeptBranchIsPassedWhereItIsPinned) {
 }
 
 // The caller has asked for this very step, so it is an error.
-TEST_F(AbandonedStepsTest, SaveOfAPinnedStepSaysHowToFreeIt) {
+TEST_F(AbandonedStepsTest, SaveFails_WhenTheStepIsPinned) {
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
   TrainTo(6);
   const auto is_pinned = StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -144,7 +145,7 @@ TEST_F(AbandonedStepsTest, SaveOfAPinnedStepSaysHowToFreeIt) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
 }
 
-TEST_F(AbandonedStepsTest, StepThatIsUnpinnedIsOverwritten) {
+TEST_F(AbandonedStepsTest, UnpinnedStepIsOverwritten) {
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({8}));
   TrainTo(6);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -156,7 +157,7 @@ TEST_F(AbandonedStepsTest, StepThatIsUnpinnedIsOverwritten) {
 }
 
 // After a fall back nobody is there to unpin the damaged step.
-TEST_F(AbandonedStepsTest, QuarantinedStepIsSavedAgainAndStaysPinned) {
+TEST_F(AbandonedStepsTest, QuarantinedStepIsReplacedAndStaysPinned) {
   Start();
   TrainTo(6);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -184,8 +185,7 @@ TEST_F(AbandonedStepsTest, QuarantineOfTheParentDoesNotBlockSaves) {
   ExpectStepHolds(8);
 }
 
-TEST_F(AbandonedStepsTest,
-       LatestNKeepsItsNumberOfTheTrainingBesideAKeptBranch) {
+TEST_F(AbandonedStepsTest, LatestNCountsAKeptBranchSeparately) {
   options_.abandoned = SaveSpec::Abandoned::kKeep;
   options_.retention.keep = LatestN(3);
   Start();
@@ -211,7 +211,7 @@ TEST_F(AbandonedStepsTest,
 }
 
 // A policy that saves must not count the steps of a branch that was left.
-TEST_F(AbandonedStepsTest, HistoryHasOnlyTheTrainingsStepsInLaterRuns) {
+TEST_F(AbandonedStepsTest, HistoryContainsOnlyTheTrainingsStepsInLaterRuns) {
   std::vector<int64_t> seen;
   options_.abandoned = SaveSpec::Abandoned::kKeep;
   Start();

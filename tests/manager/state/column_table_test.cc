@@ -43,11 +43,11 @@ absl::Status ExampleOfColumnTable() {
   return absl::OkStatus();
 }
 
-TEST(ColumnTableTest, TheExampleOfTheHeader) {
+TEST(ColumnTableTest, RunsTheExampleOfTheHeader) {
   EXPECT_OK(ExampleOfColumnTable());
 }
 
-TEST(ColumnTableTest, InsertFindAndErase) {
+TEST(ColumnTableTest, InsertsFindsAndErases) {
   ColumnTable table(ColumnSlots());
   ASSERT_OK_AND_ASSIGN(const auto embedding, table.column<float>("embedding"));
   ASSERT_OK_AND_ASSIGN(const auto name, table.column<uint8_t>("name"));
@@ -73,7 +73,7 @@ TEST(ColumnTableTest, InsertFindAndErase) {
 
 // The row that was erased last is used first, with zeros; the others stay
 // where they are.
-TEST(ColumnTableTest, ErasedRowsAreUsedAgain) {
+TEST(ColumnTableTest, ReusesErasedRows) {
   ColumnTable table(ColumnSlots());
   ASSERT_OK_AND_ASSIGN(const auto embedding, table.column<float>("embedding"));
   std::vector<ColumnTable::Inserted> rows;
@@ -98,7 +98,7 @@ TEST(ColumnTableTest, ErasedRowsAreUsedAgain) {
                           std::pair(13, 3), std::pair(22, 4)));
 }
 
-TEST(ColumnTableTest, MarksByItself) {
+TEST(ColumnTableTest, MarksItsOwnChanges) {
   ColumnTable table(ColumnSlots());
   ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer consumer,
                        table.tracker()->AddConsumer("test"));
@@ -122,7 +122,7 @@ TEST(ColumnTableTest, MarksByItself) {
 
 // Over several chunks, with rows that are free in some of them, all of one, and
 // none of another.
-TEST(ColumnTableTest, SourcesHaveTheRowsThatAreThere) {
+TEST(ColumnTableTest, SourcesContainTheExistingRows) {
   constexpr auto kRows = static_cast<int64_t>(ColumnTable::kRowsPerChunk);
   for (const int64_t rows : {int64_t{1}, int64_t{64}, kRows - 1, kRows,
                              kRows + 1, 3 * kRows + 100}) {
@@ -175,7 +175,7 @@ TEST(ColumnTableTest, SourcesHaveTheRowsThatAreThere) {
   }
 }
 
-TEST(ColumnTableTest, ErrorsOfColumnsAndRows) {
+TEST(ColumnTableTest, RejectsInvalidSlotsAndRows) {
   ColumnTable table(ColumnSlots());
   EXPECT_THAT(table.column<float>("color").status(),
               StatusIs(absl::StatusCode::kNotFound,
@@ -188,7 +188,7 @@ TEST(ColumnTableTest, ErrorsOfColumnsAndRows) {
                        HasSubstr("row 4 was marked as upserted")));
 }
 
-TEST(ColumnTableTest, InsertWithoutAVectorForTheRowsIsRefused) {
+TEST(ColumnTableTest, InsertFails_WithoutAVectorForTheRows) {
   ColumnTable table({{"embedding", DType::kF32, 4}});
   const std::vector<int64_t> ids = {5};
   EXPECT_THAT(
@@ -197,7 +197,7 @@ TEST(ColumnTableTest, InsertWithoutAVectorForTheRowsIsRefused) {
   EXPECT_EQ(table.size(), 0u);
 }
 
-TEST(ColumnTableTest, AnInvalidTableDoesNothing) {
+TEST(ColumnTableTest, InvalidTableReturnsErrors) {
   ColumnTable table({{"a", DType::kF32, 0}});
   ModelState model;
   const auto wrong = StatusIs(
@@ -215,7 +215,7 @@ TEST(ColumnTableTest, AnInvalidTableDoesNothing) {
   table.Clear();
 }
 
-TEST(ColumnTableTest, SomeSlotsAreRestored) {
+TEST(ColumnTableTest, RestoresSomeSlots) {
   ColumnTable table(ColumnSlots());
   ASSERT_OK_AND_ASSIGN(const auto embedding, table.column<float>("embedding"));
   ASSERT_OK_AND_ASSIGN(const auto name, table.column<uint8_t>("name"));

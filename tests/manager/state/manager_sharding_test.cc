@@ -107,7 +107,7 @@ class ManagerShardingTest : public ::testing::Test {
   ManagerOptions options_;
 };
 
-TEST_F(ManagerShardingTest, TablesOfSeveralRanksDeclareIt) {
+TEST_F(ManagerShardingTest, OpenFails_WhenATableDeclaresNoSharding) {
   const auto nothing = [](Rank*) { return absl::OkStatus(); };
   EXPECT_THAT(
       Run(3, {}, nothing),
@@ -127,7 +127,7 @@ TEST_F(ManagerShardingTest, TablesOfSeveralRanksDeclareIt) {
                             HasSubstr("declares no sharding"))));
 }
 
-TEST_F(ManagerShardingTest, OneSetOfSliceBoundsForAllTables) {
+TEST_F(ManagerShardingTest, OpenFails_WhenSliceBoundsDiffer) {
   TestTable a;
   TestTable b;
   TestTable c;
@@ -157,7 +157,7 @@ TEST_F(ManagerShardingTest, OneSetOfSliceBoundsForAllTables) {
 }
 
 // Before a restore by one's rule has lost rows that are another's by theirs.
-TEST_F(ManagerShardingTest, RanksThatDeclareOthersDoNotOpen) {
+TEST_F(ManagerShardingTest, OpenFails_WhenShardingsDifferBetweenRanks) {
   const std::vector<TableSharding> shardings = {TableSharding::BySlices(),
                                                 TableSharding::ByModulo()};
   for (const bool read_only : {false, true}) {
@@ -185,7 +185,7 @@ TEST_F(ManagerShardingTest, RanksThatDeclareOthersDoNotOpen) {
 }
 
 // Every kind, from a world to others of more and fewer ranks.
-TEST_F(ManagerShardingTest, EachKindComesBackInAnyWorld) {
+TEST_F(ManagerShardingTest, EachKindIsRestoredOnAnyWorldSize) {
   for (const TableSharding& sharding :
        {TableSharding::BySlices(), TableSharding::ByModulo(), ByHash(),
         TableSharding::Replicated()}) {
@@ -216,7 +216,7 @@ TEST_F(ManagerShardingTest, EachKindComesBackInAnyWorld) {
   }
 }
 
-TEST_F(ManagerShardingTest, AnotherKindReadsTheRowsOfItsOwn) {
+TEST_F(ManagerShardingTest, EachKindRestoresStepsOfOtherKinds) {
   ASSERT_THAT(Run(3, TableSharding::BySlices(),
                   [](Rank* rank) { return rank->TrainTo(5); }),
               Each(IsOk()));
@@ -232,7 +232,7 @@ TEST_F(ManagerShardingTest, AnotherKindReadsTheRowsOfItsOwn) {
   }
 }
 
-TEST_F(ManagerShardingTest, AnIdOnTheWrongRankFailsTheSave) {
+TEST_F(ManagerShardingTest, SaveFails_WhenAnIdIsOnTheWrongRank) {
   for (const TableSharding& sharding :
        {TableSharding::BySlices(), TableSharding::ByModulo(), ByHash()}) {
     options_.path =
@@ -259,7 +259,7 @@ TEST_F(ManagerShardingTest, AnIdOnTheWrongRankFailsTheSave) {
   }
 }
 
-TEST_F(ManagerShardingTest, AFunctionOfAnotherNameDoesNotRestore) {
+TEST_F(ManagerShardingTest, RestoreFails_WhenTheFunctionHasAnotherName) {
   ASSERT_THAT(
       Run(3, ByHash("hash_v1"), [](Rank* rank) { return rank->TrainTo(3); }),
       Each(IsOk()));
@@ -276,7 +276,7 @@ TEST_F(ManagerShardingTest, AFunctionOfAnotherNameDoesNotRestore) {
               Each(IsOk()));
 }
 
-TEST_F(ManagerShardingTest, AFunctionThatNamesNoRankLosesNoRowInSilence) {
+TEST_F(ManagerShardingTest, RestoreFails_WhenTheFunctionReturnsNoRank) {
   // Made for three ranks, whatever it is told.
   const auto of_three =
       TableSharding::ByFunction("of_three", [](int64_t id, uint32_t) {
@@ -295,7 +295,7 @@ TEST_F(ManagerShardingTest, AFunctionThatNamesNoRankLosesNoRowInSilence) {
 
 // Rows of ranks other than the first are not read, and neither their marks nor
 // that they have none say anything.
-TEST_F(ManagerShardingTest, OnlyRankZeroSavesAReplicatedTable) {
+TEST_F(ManagerShardingTest, OnlyTheOwnerSavesAReplicatedTable) {
   ASSERT_THAT(
       Run(3, TableSharding::Replicated(),
           [](Rank* rank) -> absl::Status {
@@ -319,7 +319,7 @@ TEST_F(ManagerShardingTest, OnlyRankZeroSavesAReplicatedTable) {
   EXPECT_OK(step->Verify());
 }
 
-TEST_F(ManagerShardingTest, MarksOfAReplicatedTableComeBackWhenASaveFails) {
+TEST_F(ManagerShardingTest, MarksOfAReplicatedTableAreReturned_WhenASaveFails) {
   ASSERT_THAT(
       Run(2, TableSharding::Replicated(),
           [](Rank* rank) -> absl::Status {
@@ -386,7 +386,7 @@ class OldStoreTest : public ::testing::Test {
   const std::string path_ = dir_.path() + "/store";
 };
 
-TEST_F(OldStoreTest, IsRestoredByTheRuleOfTheModel) {
+TEST_F(OldStoreTest, IsRestoredAccordingToTheModelsSharding) {
   std::map<int64_t, RawTable::Row> all;
   for (int64_t k = -20; k < 40; ++k) all[k * 7919] = RowOf(k * 7919, 50);
   for (int64_t k = 0; k < 5; ++k) all[k * 7919] = RowOf(k * 7919, 60);

@@ -108,7 +108,7 @@ absl::Status ExampleOfMapTable(const std::string& path) {
   return manager->Close();
 }
 
-TEST(MapTableTest, TheExampleOfTheHeader) {
+TEST(MapTableTest, RunsTheExampleOfTheHeader) {
   const TempDir dir;
   EXPECT_OK(ExampleOfMapTable(dir.path() + "/store"));
 }
@@ -130,7 +130,7 @@ TEST(MapTableTest, FieldsAreSlots) {
 }
 
 // Numbers, vectors and members of a base class are fields, too.
-TEST(MapTableTest, RowsOfOtherTypes) {
+TEST(MapTableTest, SupportsRowsOfOtherTypes) {
   std::map<int64_t, float> numbers = {{1, 0.5f}};
   MapTable number_table(&numbers, {Field("value")});
   EXPECT_THAT(number_table.slots(), ElementsAre(Slot{"value", DType::kF32, 1}));
@@ -168,7 +168,7 @@ TYPED_TEST_SUITE(MapOfAnyType, Maps);
 
 // Maps so small that they are walked at once, and so large that they are
 // walked from many places; with gaps, and ids that collide.
-TYPED_TEST(MapOfAnyType, EachRowIsThereOnce) {
+TYPED_TEST(MapOfAnyType, SourceContainsEachRowOnce) {
   for (const int64_t rows : {0, 1, 100, 4096, 8192, 100'000}) {
     SCOPED_TRACE(rows);
     TypeParam map;
@@ -200,7 +200,7 @@ TYPED_TEST(MapOfAnyType, EachRowIsThereOnce) {
   }
 }
 
-TEST(MapTableTest, WhatIsWrongIsToldWhenItIsAdded) {
+TEST(MapTableTest, AddTableRejectsInvalidFields) {
   struct Case {
     std::vector<internal::RowField<MapRow>> fields;
     TableOptions options;
@@ -246,7 +246,7 @@ TEST(MapTableTest, WhatIsWrongIsToldWhenItIsAdded) {
   }
 }
 
-TEST(MapTableTest, AMapThatIsNull) {
+TEST(MapTableTest, AddTableRejectsANullMap) {
   std::unordered_map<int64_t, MapRow>* const none = nullptr;
   MapTable table(none, MapRowFields());
   EXPECT_THAT(AddToModel(&table),
@@ -257,7 +257,7 @@ TEST(MapTableTest, AMapThatIsNull) {
   EXPECT_EQ(table.Live({"embedding"}), nullptr);
 }
 
-TEST(MapTableTest, AMarkedRowThatIsNotThere) {
+TEST(MapTableTest, RowsOfFails_WhenAMarkedRowIsMissing) {
   std::unordered_map<int64_t, MapRow> map;
   map[1];
   MapTable table(&map, MapRowFields());
@@ -266,7 +266,7 @@ TEST(MapTableTest, AMarkedRowThatIsNotThere) {
                        HasSubstr("row -9 was marked as upserted but is not")));
 }
 
-TEST(MapTableTest, AVectorOfAnotherSize) {
+TEST(MapTableTest, RowsFail_WhenAVectorHasAnotherSize) {
   std::unordered_map<int64_t, MapRow> map;
   map[1];
   map[2].history.push_back(0);
@@ -282,7 +282,7 @@ TEST(MapTableTest, AVectorOfAnotherSize) {
 
 // Values that are not restored stay, and are zero in new rows, whose vectors
 // have their size.
-TEST(MapTableTest, SomeSlotsAreRestored) {
+TEST(MapTableTest, RestoresSomeSlots) {
   struct SomeRow {
     float embedding;
     std::vector<float> sums;

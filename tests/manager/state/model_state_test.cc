@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // A load rule could not tell it from the category.
-TEST(ModelStateTest, RefusesNamesOfCategories) {
+TEST(ModelStateTest, RejectsNamesOfCategories) {
   float weight = 0;
   ModelState model;
   for (const char* const name :
@@ -26,7 +26,7 @@ TEST(ModelStateTest, RefusesNamesOfCategories) {
   EXPECT_OK(model.AddTensor("dense2", TensorState::Of(&weight, {})));
 }
 
-TEST(ModelStateTest, ANameIsThereOnce) {
+TEST(ModelStateTest, RejectsDuplicateNames) {
   TestModel model;
   const auto taken = StatusIs(absl::StatusCode::kAlreadyExists,
                               HasSubstr("state \"w\" is already registered"));
@@ -38,7 +38,7 @@ TEST(ModelStateTest, ANameIsThereOnce) {
   EXPECT_THAT(model.state.AddValue("w", &model.epoch), taken);
 }
 
-TEST(ModelStateTest, SomeNamesAreReserved) {
+TEST(ModelStateTest, RejectsReservedNames) {
   TestModel model;
   for (const std::string name : {"global_step", "ckptdb.x"}) {
     EXPECT_THAT(model.state.AddValue(name, &model.epoch),
@@ -49,7 +49,7 @@ TEST(ModelStateTest, SomeNamesAreReserved) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
 }
 
-TEST(ModelStateTest, NullIsNoState) {
+TEST(ModelStateTest, RejectsNull) {
   TestModel model;
   const auto null = StatusIs(absl::StatusCode::kInvalidArgument,
                              HasSubstr("state \"x\" is null"));
@@ -63,7 +63,7 @@ TEST(ModelStateTest, NullIsNoState) {
   EXPECT_OK(state.AddTable("x", &model.users));
 }
 
-TEST(ModelStateTest, TensorsHaveAShape) {
+TEST(ModelStateTest, RejectsInvalidShapes) {
   TestModel model;
   EXPECT_THAT(
       model.state.AddTensor("x", TensorState::Of(model.weights.data(), {-1})),
@@ -71,7 +71,7 @@ TEST(ModelStateTest, TensorsHaveAShape) {
   EXPECT_OK(model.state.AddTensor("x", TensorState::Of<float>(nullptr, {0})));
 }
 
-TEST(ModelStateTest, TensorsHaveACodecOfTheirType) {
+TEST(ModelStateTest, RejectsACodecOfAnotherDtype) {
   int64_t number = 7;
   TensorState tensor = TensorState::Of(&number, {1});
   tensor.codec = Codec::kBf16;
@@ -81,7 +81,7 @@ TEST(ModelStateTest, TensorsHaveACodecOfTheirType) {
                        HasSubstr("state \"x\": codec bf16")));
 }
 
-TEST(ModelStateTest, ValuesComeBackAsTheyWere) {
+TEST(ModelStateTest, ValuesRoundTrip) {
   double value = std::numeric_limits<double>::quiet_NaN();
   ModelState state;
   ASSERT_OK(state.AddValue("v", &value));

@@ -27,7 +27,7 @@ ModelState ModelOf(const std::vector<std::pair<std::string, int64_t>>& sizes) {
   return model;
 }
 
-TEST(AssignSavers, LargestToTheRankWithTheLeast) {
+TEST(AssignSavers, AssignsTheLargestToTheRankWithTheLeast) {
   const ModelState model = ModelOf({{"a", 3}, {"b", 8}, {"c", 5}, {"d", 4}});
   ASSERT_OK_AND_ASSIGN(const auto savers,
                        AssignSavers(model, Saver::kBalanced, 2));
@@ -40,7 +40,7 @@ TEST(AssignSavers, LargestToTheRankWithTheLeast) {
 }
 
 // Ranks may register their tensors in different orders.
-TEST(AssignSavers, IsBalancedAndDoesNotDependOnTheOrder) {
+TEST(AssignSavers, AssignmentIsBalancedAndIndependentOfOrder) {
   std::mt19937_64 random(TestSeed());
   for (int round = 0; round < 50; ++round) {
     const auto world = static_cast<uint32_t>(1 + random() % 9);

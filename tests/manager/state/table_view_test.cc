@@ -144,7 +144,7 @@ class ServingTest : public ::testing::Test {
   std::vector<std::string> served_bases_;
 };
 
-TEST_F(ServingTest, BothStoresAreSavedAsDeltasFromOneMark) {
+TEST_F(ServingTest, BothStoresSaveDeltasFromTheSameMarks) {
   for (int step = 1; step <= 5; ++step) {
     TrainStep();
     ExpectTrained();
@@ -177,7 +177,7 @@ TEST_F(ServingTest, OtherStoreIsSavedInFull_AfterARestore) {
   EXPECT_THAT(served_bases_, SizeIs(0)) << "once";
 }
 
-TEST_F(ServingTest, OtherStoreGoesOn_AfterTheTrainingWentBack) {
+TEST_F(ServingTest, OtherStoreContinues_AfterTheTrainingWasReset) {
   for (int step = 1; step <= 4; ++step) TrainStep();
   RestoreRequest back;
   back.step = 2;
@@ -205,7 +205,7 @@ TEST_F(ServingTest, OtherStoreIsSavedInFull_AfterALoad) {
               ElementsAre("a manager has restored it since the last save"));
 }
 
-TEST(ChangeFeedTest, RestoreIsNotForgotten_WhenTheSaveFails) {
+TEST(ChangeFeedTest, RestoreStillCounts_WhenTheSaveFails) {
   TestTable users;
   ModelState model;
   ASSERT_OK(model.AddTable("user", &users));
@@ -248,7 +248,7 @@ TEST(TableViewTest, ChoosesSlotsInAnyOrderFromBlocksOfAnySize) {
   EXPECT_EQ(number, 20);
 }
 
-TEST(TableViewTest, MistakesAreFoundWhereItIsAdded) {
+TEST(TableViewTest, AddTableRejectsInvalidViews) {
   ModelState model;
   TableView null(nullptr, {{"a"}});
   EXPECT_THAT(model.AddTable("null", &null),

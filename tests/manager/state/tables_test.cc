@@ -335,7 +335,7 @@ TEST_F(TablesTest, AnyKindRestoresWhatAnyKindSaved) {
   }
 }
 
-TEST_F(TablesTest, AMergeLeavesTheOtherRows) {
+TEST_F(TablesTest, MergeKeepsOtherRows) {
   for (int kind = 0; kind < kAdaptedKinds; ++kind) {
     SCOPED_TRACE(kind);
     options_.path = absl::StrCat(dir_.path(), "/", kind);
@@ -361,7 +361,7 @@ TEST_F(TablesTest, AMergeLeavesTheOtherRows) {
 }
 
 // A reader of each kind goes from step to step by what changed.
-TEST_F(TablesTest, FollowersOfEachKind) {
+TEST_F(TablesTest, EachKindFollowsByChanges) {
   const uint64_t seed = TestSeed();
   for (int kind = 0; kind < kAdaptedKinds; ++kind) {
     SCOPED_TRACE(kind);
@@ -394,7 +394,7 @@ TEST_F(TablesTest, FollowersOfEachKind) {
   }
 }
 
-TEST_F(TablesTest, AMarkThatIsForgottenIsFound) {
+TEST_F(TablesTest, AuditFindsAMissingMark) {
   std::unordered_map<int64_t, AdaptedRow> map;
   MapTable table(&map, {Field("weights", &AdaptedRow::weights),
                         Field("count", &AdaptedRow::count)});
@@ -419,7 +419,7 @@ TEST_F(TablesTest, AMarkThatIsForgottenIsFound) {
 
 // Threads mark without a pause while saves take the marks: what was marked last
 // of each id is in the last save.
-TEST_F(TablesTest, MarksBesideSaves) {
+TEST_F(TablesTest, MarksDuringSavesAreNotLost) {
   for (int kind = 0; kind < kAdaptedKinds; ++kind) {
     SCOPED_TRACE(kind);
     options_.path = absl::StrCat(dir_.path(), "/", kind);

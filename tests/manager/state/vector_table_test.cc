@@ -48,12 +48,12 @@ absl::Status ExampleOfVectorTable() {
   return absl::OkStatus();
 }
 
-TEST(VectorTableTest, TheExampleOfTheHeader) {
+TEST(VectorTableTest, RunsTheExampleOfTheHeader) {
   EXPECT_OK(ExampleOfVectorTable());
 }
 
 // Rows of several blocks, some of which this rank holds.
-TEST(VectorTableTest, SourcesHaveTheRowsOfTheRank) {
+TEST(VectorTableTest, SourcesContainTheRowsOfTheRank) {
   constexpr uint64_t kRows = (uint64_t{1} << 20) + 1000;
   std::vector<float> values(3 * kRows);
   for (uint64_t row = 0; row < kRows; ++row) {
@@ -94,7 +94,7 @@ TEST(VectorTableTest, SourcesHaveTheRowsOfTheRank) {
   EXPECT_THAT(changes.upserted, ElementsAre(4, 1 << 20));
 }
 
-TEST(VectorTableTest, WhatIsWrongIsToldWhenItIsAdded) {
+TEST(VectorTableTest, AddTableRejectsInvalidArrays) {
   struct Case {
     uint64_t rows = 2;
     std::vector<internal::AnyArray> arrays;
@@ -132,7 +132,7 @@ TEST(VectorTableTest, WhatIsWrongIsToldWhenItIsAdded) {
   EXPECT_OK(empty.AllRows());
 }
 
-TEST(VectorTableTest, RowsThatAreNotThere) {
+TEST(VectorTableTest, RejectsNonexistentRows) {
   std::vector<float> values(4);
   VectorTable table(2, {Array("a", values.data(), 2)});
   EXPECT_THAT(table.MarkUpserted({1, 2}),
@@ -150,7 +150,7 @@ TEST(VectorTableTest, RowsThatAreNotThere) {
 }
 
 // Values between the rows, and of slots that are not restored, stay.
-TEST(VectorTableTest, RestoresSetRowsAndZeros) {
+TEST(VectorTableTest, RestoreSetsRowsAndZeros) {
   std::vector<float> values(6, 1);
   std::vector<int32_t> counts(3, 1);
   VectorTable table(3, {Array("a", values.data(), 1, {.stride_bytes = 8}),
