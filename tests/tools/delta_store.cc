@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t kWidth = 4;
 
-// Rows of "user": those of an id and a salt are the same in all saves.
+// Rows of "user". An id and a salt give the same row in all saves.
 class Users {
  public:
   Users(std::vector<int64_t> ids, uint32_t salt)
@@ -66,7 +66,7 @@ class Items {
         prices_(std::move(prices)),
         rows_(ids_, {{prices_.data(), sizeof(double)}}) {}
 
-  // With no changes the table is given with all its rows alone.
+  // Without changes, the table is saved with all its rows.
   void Add(bool all, bool changes, const char* base_reason,
            RankState* state) const {
     RankState::Table table;
@@ -84,7 +84,7 @@ class Items {
   const RowSource::Arrays rows_;
 };
 
-// Row 7 with two elements of each dtype, the second one at an edge of it.
+// Row 7, with two elements of each dtype, the second at a limit of the dtype.
 class Types {
  public:
   Types() {
@@ -133,7 +133,7 @@ class Types {
   std::optional<RowSource::Arrays> rows_;
 };
 
-// Saves of one trainer, each on top of the one before.
+// The saves of one trainer, each a child of the previous one.
 class Trainer {
  public:
   explicit Trainer(Store* store) : store_(store) {}
@@ -182,7 +182,7 @@ absl::Status Save300(Trainer* trainer) {
   const Items items({0, 1, 2, 3}, {0.5, 1.5, 2.5, 30.5});
   RankState state;
   users.AddChanges(erased, &state);
-  items.Add(/*all=*/true, /*changes=*/true, kWhyItemIsWhole, &state);
+  items.Add(/*all=*/true, /*changes=*/true, kItemBaseReason, &state);
   return trainer->Save(300, &state);
 }
 
@@ -195,7 +195,7 @@ absl::Status Save400(Trainer* trainer) {
   return trainer->Save(400, &state);
 }
 
-// All values of a row of the big store are the salt.
+// In the big store, all values of a row are its salt.
 class BigRows {
  public:
   BigRows(std::vector<int64_t> ids, float salt)

@@ -1,13 +1,13 @@
-// A small store of increments, for tests of the command. One rank; table
+// A small store with delta steps, for tests of the command. One rank; table
 // "user" has slots "embedding" f32[4] and "freq" u32, table "item" a slot
-// "price" f64, all saves have a tensor "w" and a blob "reader", all is inline.
+// "price" f64; all saves have a tensor "w" and a blob "reader"; all is inline.
 //
 //   step 100  full: "user" ids -2 to 7, "item" ids 0 to 3, and table "types"
-//             with the row 7, one slot a dtype
-//   step 200  delta: "user" 1 changed, 50 new, -2 erased; nothing of "item"
-//   step 300  delta: "user" -2 back, 50 erased; "item" whole, although its
-//             changes were given: 3 changed
-//   step 400  delta: "user" 1 written as it was; "item" 2 changed
+//             with row 7, one slot per dtype
+//   step 200  delta: "user" 1 changed, 50 new, -2 erased; "item" unchanged
+//   step 300  delta: "user" -2 new again, 50 erased; "item" in full, although
+//             its changed row 3 was given
+//   step 400  delta: "user" 1 written with the same values; "item" 2 changed
 #ifndef CKPTDB_TESTS_TOOLS_DELTA_STORE_H_
 #define CKPTDB_TESTS_TOOLS_DELTA_STORE_H_
 
@@ -19,17 +19,18 @@
 
 namespace ckptdb::testing {
 
-inline constexpr char kWhyItemIsWhole[] = "the tracker ran over its bound";
+inline constexpr char kItemBaseReason[] = "the tracker ran over its bound";
 
-// Makes the store at `path` with all four steps, and leaves it open. Nothing
-// is swept in the background.
+// Makes the store at `path` with all four steps, and leaves it open, without a
+// background sweep.
 absl::StatusOr<std::unique_ptr<Store>> MakeDeltaStore(const std::string& path);
 
-// One with a base run in a data file, more than a fold does at once: table "t"
-// with a slot "v" f32[128].
+// A store with a base run in a data file that is larger than one part of a
+// fold:
+// table "t" with a slot "v" f32[128].
 //
 //   step 50   full: row 9900
-//   step 100  full: rows 0 to 19,999; 9900 is another
+//   step 100  full: rows 0 to 19,999; row 9900 has other values
 //   step 200  delta: 9900 changed, 7 erased
 absl::StatusOr<std::unique_ptr<Store>> MakeBigDeltaStore(
     const std::string& path);

@@ -1,6 +1,6 @@
-// Each check of `ckptdb doctor` succeeds on a file system that has what it
-// tries, and tells of one that lacks it. Calls that fail or lie take the place
-// of such file systems.
+// Each check of `ckptdb doctor` succeeds on a file system that meets it, and
+// reports one that does not. Calls that fail or misbehave simulate such file
+// systems.
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -37,7 +37,7 @@ using ::ckptdb::testing::StatusIs;
 using ::ckptdb::testing::TempDir;
 using ::testing::HasSubstr;
 
-// Calls of which each may be replaced.
+// File calls, each of which can be replaced.
 class FaultyCalls : public FileCalls {
  public:
   explicit FaultyCalls(int folder) : FileCalls(folder) {}
@@ -103,7 +103,7 @@ class FaultyCalls : public FileCalls {
     return has_space ? FileCalls::GetSpace() : Space{};
   }
 
-  // The calls that are not replaced.
+  // The real calls.
   absl::StatusOr<int> RealOpen(const std::string& name, int flags) {
     return FileCalls::Open(name, flags);
   }
@@ -119,7 +119,7 @@ class FaultyCalls : public FileCalls {
   }
 };
 
-// A peer within the process.
+// A peer in the same process.
 class NearPeer : public Peer {
  public:
   explicit NearPeer(FileCalls* files) : service_(files) {}
@@ -141,7 +141,7 @@ class NearPeer : public Peer {
   const std::string host_ = "near";
 };
 
-// What a check is tried with: calls here, and calls of the peer.
+// The environment of a check: the calls of this process and of the peer.
 struct World {
   FaultyCalls ours;
   FaultyCalls theirs;
@@ -152,7 +152,7 @@ struct World {
 struct Fault {
   std::string check;
   CheckResult result;
-  std::string observed;  // a part of it
+  std::string observed;  // a substring of it
   std::function<void(World*)> make;
 };
 
@@ -166,7 +166,7 @@ std::function<absl::StatusOr<int>(const std::string&, int)> WithoutFlag(
   };
 }
 
-// Copies, as file systems without the call may do.
+// Copies, as a file system without hard links may do.
 absl::Status Copy(FaultyCalls* calls, const std::string& from,
                   const std::string& to) {
   const auto bytes = ReadFile(calls, from);
@@ -281,7 +281,7 @@ std::vector<Fault> DiskFaults() {
   };
 }
 
-// Opens what a name stood for when it was first opened.
+// Opens the file that a name denoted when it was first opened.
 void CacheNames(World* world) {
   auto first = std::make_shared<std::map<std::string, int>>();
   world->theirs.open = [=](const std::string& name,
@@ -294,7 +294,8 @@ void CacheNames(World* world) {
   };
 }
 
-// Reads what is at the name now, as a server without open files does.
+// Reads the file that the name denotes now, like a server that does not track
+// open files.
 void ReopenToRead(World* world) {
   auto last = std::make_shared<std::string>();
   world->theirs.open = [=](const std::string& name, int flags) {
@@ -420,7 +421,7 @@ TEST_F(DoctorChecks, PassWithASecondProcess) {
   ASSERT_OK(RunChecks({.files = &files, .peer = peer.get()}, &outcomes));
   EXPECT_EQ(outcomes.size(), PeerChecks().size());
   ExpectOk(outcomes);
-  // The last check has killed it.
+  // The last check killed the peer.
   EXPECT_THAT(peer->Ask("host"),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("")));
 }
@@ -459,7 +460,7 @@ TEST(DoctorFolder, IsCreatedOnceAndRemovedWithItsContents) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("")));
 }
 
-// Somebody else could have put it there.
+// Another user could have created it.
 TEST(DoctorFolder, JoinRejectsSymlinksAndWritableFolders) {
   const TempDir dir;
   const std::string path = dir.path() + "/" + kPrivatePrefix;

@@ -46,7 +46,7 @@ bool HasType(const Json& value, const DocumentedField& field) {
   return field.type == "boolean" && value.is_boolean();
 }
 
-// Whether `path` is a field of the objects at `prefix`, not of one in them.
+// Returns whether `path` is a direct field of the objects at `prefix`.
 bool IsFieldOf(const std::string& path, const std::string& prefix) {
   return absl::StartsWith(path, prefix) &&
          path.find('.', prefix.size()) == std::string::npos;
@@ -86,7 +86,7 @@ void JsonFields::Add(const JsonDocs& docs, const std::string& section,
     }
     fields_[path] = row;
     fields_[path].unreached = skipped;
-    // The array itself is there, even when it is empty.
+    // The array itself exists, even if it is empty.
     if (row.unreached) reached_[path] = true;
     if (row.shared) Add(docs, row.type, path + ".", skipped);
   }

@@ -1,4 +1,4 @@
-// The fields that docs/json.md documents, to be compared with real documents.
+// The fields documented in docs/json.md, to compare with real documents.
 //
 //   JsonFields fields(docs_path, "ls");
 //   fields.Check(RunJson({"ls"}));
@@ -14,30 +14,31 @@
 
 namespace ckptdb::testing {
 
-// The tables of docs/json.md: by the heading of a section, its rows.
+// The tables of docs/json.md: the rows of each section by its heading.
 struct DocumentedField {
   std::string path;     // "steps[].step"; "*" stands for the fields of `type`
   std::string type;     // "integer", or the name of another section
   bool shared = false;  // the type is another section
   bool nullable = false;
-  bool always = false;     // in every object that it can be in
-  bool unreached = false;  // the samples do not show it, and the row says why
+  bool always = false;     // present in every object that may have it
+  bool unreached = false;  // missing from the samples; the row says why
 };
 using JsonDocs = std::map<std::string, std::vector<DocumentedField>>;
 
 JsonDocs ReadJsonDocs(const std::string& path);
 
-// The fields of one section, shared objects unfolded.
+// The fields of one section, with shared objects expanded.
 class JsonFields {
  public:
   JsonFields(const JsonDocs& docs, const std::string& section);
 
-  // Appends to errors() each field that is not documented, that has another
-  // type, and that is missing although it is always present.
+  // Appends to errors() each field that is undocumented, has another type, or
+  // is
+  // missing although it is always present.
   void Check(const nlohmann::json& document);
 
   const std::vector<std::string>& errors() const { return errors_; }
-  // Documented fields that no checked document has shown.
+  // Returns documented fields that no checked document contained.
   std::vector<std::string> Unreached() const;
 
  private:
@@ -46,7 +47,7 @@ class JsonFields {
   void CheckObject(const nlohmann::json& object, const std::string& prefix);
   void CheckValue(const nlohmann::json& value, const std::string& path);
 
-  std::map<std::string, DocumentedField> fields_;  // by whole path
+  std::map<std::string, DocumentedField> fields_;  // by full path
   std::map<std::string, bool> reached_;
   std::vector<std::string> errors_;
 };

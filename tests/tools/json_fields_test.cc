@@ -1,5 +1,5 @@
-// docs/json.md names every field that the commands and the manager's
-// statistics print, and no other.
+// docs/json.md documents exactly the fields that the commands and the manager's
+// statistics print.
 #include <unistd.h>
 
 #include <cctype>
@@ -48,7 +48,7 @@ class JsonFieldsTest : public ToolFixture {
   }
   std::string deltas() const { return dir_.path() + "/deltas"; }
 
-  // What the command prints of the sample store and of the one of deltas.
+  // Checks the command's output for the sample store and for the delta store.
   void ExpectDocumentedFor(const Commands& sample, const Commands& delta) {
     std::vector<Json> documents;
     std::string section;
@@ -66,15 +66,14 @@ class JsonFieldsTest : public ToolFixture {
     ExpectDocumented(section, documents);
   }
 
-  // Something of whoever put it there.
+  // Adds files that do not belong to the store.
   void PutForeignFiles() const {
     for (const std::string& store : {path(), deltas()}) {
       std::ofstream(store + "/leases/notes.txt") << "not a lease";
     }
   }
 
-  // Table "user" with slots that are not those of the samples, and no other
-  // item.
+  // Saves only a table "user" whose slots differ from those of the samples.
   void SaveOtherSlots(int64_t step) {
     const std::vector<int64_t> ids = {1};
     const std::vector<float> values(4, 0.5F);
@@ -88,7 +87,7 @@ class JsonFieldsTest : public ToolFixture {
     ASSERT_OK(store_->Save({.step = step}, state).status());
     Disown();
   }
-  // A table and a tensor under lossy codecs.
+  // Saves a table and a tensor with lossy codecs.
   void SaveLossy(int64_t step) {
     const std::vector<int64_t> ids = {1};
     const std::vector<float> values = {0.1F, 0.2F, 0.35F, 0.4F, 7, 8, 9, 1};
@@ -202,7 +201,7 @@ TEST_F(JsonFieldsTest, Doctor) {
   ExpectDocumentedFor({{"doctor", dir_.path(), "--speed-mib", "1"}}, {});
 }
 
-// A command that is added has its section and its test here.
+// Add a section and a test here for each new command.
 TEST(JsonDocsTest, EachCommandHasASection) {
   std::set<std::string> tested;
   const auto* const suite = [] {

@@ -17,7 +17,7 @@ using ::testing::StartsWith;
 
 constexpr char kClearLine[] = "\r\x1b[K";
 
-// Says when it is flushed for the first time.
+// Notifies when it is flushed for the first time.
 class DrawnBuffer : public std::stringbuf {
  public:
   void AwaitDrawn() { drawn_.get_future().wait(); }

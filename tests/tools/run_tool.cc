@@ -20,7 +20,7 @@ bool Redirect(const std::string& path, int to) {
   return file >= 0 && dup2(file, to) == to;
 }
 
-// In the child: becomes the command, or ends.
+// In the child: executes the command, or exits.
 [[noreturn]] void Become(std::vector<char*> arguments,
                          const ToolSetting& setting, const std::string& out,
                          const std::string& err) {

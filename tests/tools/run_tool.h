@@ -1,4 +1,4 @@
-// Runs the built ckptdb in a process of its own.
+// Runs the built ckptdb in a separate process.
 //
 //   ToolResult ls = RunTool({"ls", "-s", store, "--json"});
 //   EXPECT_EQ(ls.code, 0) << ls.err;
@@ -14,20 +14,20 @@
 namespace ckptdb::testing {
 
 struct ToolResult {
-  int code = -1;  // -1: it could not be run or was killed by a signal
+  int code = -1;  // -1: it could not run or was killed by a signal
   std::string out;
   std::string err;
 
-  // `out` as a document; "discarded" when it is none.
+  // `out` as a JSON document; "discarded" if it is invalid.
   nlohmann::json Json() const {
     return nlohmann::json::parse(out, nullptr, /*allow_exceptions=*/false);
   }
 };
 
 struct ToolSetting {
-  std::string store_variable;  // CKPTDB_STORE; unset when empty
-  std::string folder;          // the current folder; the caller's when empty
-  std::string out_path;        // where its output goes; `out` when empty
+  std::string store_variable;  // CKPTDB_STORE; unset if empty
+  std::string folder;          // the current folder; the caller's if empty
+  std::string out_path;        // the output file; `out` if empty
 };
 
 ToolResult RunTool(const std::vector<std::string>& arguments,

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kSampleWidth = 16;
 
-// A table "user" and a tensor "mlp.weight", in memory of their own.
+// A table "user" and a tensor "mlp.weight", with their memory.
 class Model {
  public:
   explicit Model(std::vector<int64_t> ids)
@@ -49,7 +49,7 @@ class Model {
   RowSource::Arrays rows_;
 };
 
-// Ids -rows/2 and up that are in `slices`.
+// The ids from -rows / 2 on that are in `slices`.
 std::vector<int64_t> Ids(int64_t rows, const SliceRange& slices = {}) {
   std::vector<int64_t> ids;
   for (int64_t id = -rows / 2; id < rows - rows / 2; ++id) {

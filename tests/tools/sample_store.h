@@ -27,8 +27,8 @@ absl::Status SaveStep100(Store* store);
 absl::Status SaveStep200(Store* store);
 absl::Status SaveStep300(Store* store);
 
-// Makes the store at `path` with all three steps, and leaves it open. Nothing
-// is swept in the background.
+// Makes the store at `path` with all three steps, and leaves it open, without a
+// background sweep.
 absl::StatusOr<std::unique_ptr<Store>> MakeSampleStore(const std::string& path);
 
 }  // namespace ckptdb::testing

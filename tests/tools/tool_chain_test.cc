@@ -1,4 +1,4 @@
-// chain: what a step is put together from.
+// chain: the versions from which a step is restored.
 #include <string>
 
 #include "ckptdb/tests/tools/tool_fixture.h"
@@ -52,7 +52,7 @@ TEST_F(ToolChain, AsJson) {
 TEST_F(ToolChain, TableBytesAddUp) {
   const Json chain = RunJson({"chain", "200"});
   EXPECT_EQ(chain["delta_bytes"], chain["versions"][1]["table_bytes"]);
-  // Of step 100 the table "types" is not in the chain.
+  // The table "types" of step 100 is not in the chain.
   EXPECT_LT(chain["base_bytes"], chain["versions"][0]["table_bytes"]);
 }
 
@@ -61,7 +61,7 @@ TEST_F(ToolChain, ShowsWhereTablesBegin) {
   ASSERT_EQ(tables.size(), 2u);
   EXPECT_EQ(tables[0]["name"], "item");
   EXPECT_EQ(tables[0]["base"]["step"], 300);
-  EXPECT_EQ(tables[0]["base_reason"], kWhyItemIsWhole);
+  EXPECT_EQ(tables[0]["base_reason"], kItemBaseReason);
   EXPECT_EQ(tables[0]["deltas"], 1);
   EXPECT_EQ(tables[1]["name"], "user");
   EXPECT_EQ(tables[1]["base"]["step"], 100);

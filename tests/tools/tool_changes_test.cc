@@ -1,4 +1,4 @@
-// rm, gc, pin, unpin: what they do to a store, and to one that is in use.
+// rm, gc, pin, unpin: their effect on a store, and on one that is in use.
 #include <unistd.h>
 
 #include <filesystem>
@@ -124,7 +124,7 @@ TEST_F(ToolChanges, BusyStoreIsNotChanged) {
   EXPECT_THAT(Steps(), ElementsAre(100, 200, 300));
 }
 
-// Nobody holds it: the code is another one than a busy store's.
+// The store has no holder, so its exit code differs from a busy store's.
 TEST_F(ToolChanges, StoreThatCannotBeLockedIsNotBusy) {
   std::filesystem::remove(path() + "/LOCK");
   std::filesystem::create_directory(path() + "/LOCK");

@@ -1,4 +1,4 @@
-// ls, show, items, du, verify, rm: what they say of increments.
+// ls, show, items, du, verify, rm: their output for delta steps.
 #include <string>
 
 #include "ckptdb/tests/tools/tool_fixture.h"
@@ -67,7 +67,7 @@ TEST_F(ToolDeltas, ItemsShowRunsAndReasons) {
   ASSERT_EQ(items.size(), 2u);
   EXPECT_EQ(items[0]["name"], "item");
   EXPECT_EQ(items[0]["run"], "base");
-  EXPECT_EQ(items[0]["base_reason"], kWhyItemIsWhole);
+  EXPECT_EQ(items[0]["base_reason"], kItemBaseReason);
   EXPECT_EQ(items[0]["rows"], 4);
   EXPECT_EQ(items[1]["name"], "user");
   EXPECT_EQ(items[1]["run"], "delta");
@@ -93,7 +93,7 @@ TEST_F(ToolDeltas, DuShowsVersionsKeptForOtherSteps) {
   EXPECT_THAT(kept["folded_into"], IsEmpty());
   EXPECT_EQ(du["referenced_bytes"], kept["stored_bytes"]);
   ASSERT_EQ(du["steps"].size(), 3u);
-  // The runs of step 100 and 200.
+  // The runs of steps 100 and 200.
   EXPECT_GT(du["steps"][1]["borrowed_bytes"], 0);
   const std::string text = Run({"du"}).out;
   EXPECT_THAT(text,
@@ -111,7 +111,7 @@ TEST_F(ToolDeltas, VerifyReadsAChainOnce) {
   const Json one = RunJson({"verify", "400"})["steps"][0];
   EXPECT_EQ(one["chain_length"], 4);
   EXPECT_EQ(one["previously_verified"], 0);
-  // With its chain.
+  // Including its chain.
   EXPECT_GT(one["needed_bytes"],
             RunJson({"ls"})["steps"][3]["exclusive_bytes"]);
   EXPECT_THAT(Run({"verify"}).out,
@@ -120,8 +120,9 @@ TEST_F(ToolDeltas, VerifyReadsAChainOnce) {
                                   "verified before\n$")));
 }
 
-// Of steps 100 and 200 not all tables are of these chains, so they do not count
-// as read.
+// Not all tables of steps 100 and 200 are in these chains, so those steps do
+// not
+// count as read.
 TEST_F(ToolDeltas, VerifyReadsVersionsKeptForOtherSteps) {
   ASSERT_EQ(Run({"rm", "100", "200"}).code, 0);
   EXPECT_THAT(Run({"verify"}).out,

@@ -1,4 +1,4 @@
-// diff: what differs between two steps.
+// diff: the differences between two steps.
 #include <numeric>
 #include <string>
 #include <utility>
@@ -18,7 +18,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-// Entries of a list by their names.
+// Returns the entries of a list by name.
 Json ByName(const Json& list) {
   Json entries = Json::object();
   for (const Json& entry : list)
@@ -28,7 +28,8 @@ Json ByName(const Json& list) {
 
 class ToolDiff : public ToolFixture {
  protected:
-  // "mlp.weight" as step 300 has it in two halves, plus `more`, and a blob.
+  // Saves the "mlp.weight" that step 300 has in two halves, plus `more`, and a
+  // blob.
   void SaveWhole(int64_t step, float more, const std::string& blob) {
     std::vector<float> weights(24);
     for (size_t i = 0; i < 24; ++i) {
@@ -40,7 +41,7 @@ class ToolDiff : public ToolFixture {
     state.AddBlob("reader", blob);
     ASSERT_OK(store_->Save({.step = step}, state).status());
   }
-  // Table "user" of the ids below `rows`, with these slots of zeros.
+  // Saves a table "user" of the ids below `rows`, with these slots set to zero.
   void SaveTable(int64_t step, int64_t rows, const std::vector<Slot>& slots,
                  SliceHash hash = SliceHash::kModulo) {
     std::vector<int64_t> ids(static_cast<size_t>(rows));
@@ -85,8 +86,8 @@ TEST_F(ToolDeltaDiff, CountsChangedRows) {
   ASSERT_EQ(diff["tables"].size(), 3u);
   const Json tables = ByName(diff["tables"]);
   EXPECT_EQ(tables["user"]["change"], "changed");
-  EXPECT_EQ(tables["user"]["upserted_rows"], 2);  // 1 and -2, which came back
-  EXPECT_EQ(tables["user"]["erased_rows"], 1);    // 50, which came on the way
+  EXPECT_EQ(tables["user"]["upserted_rows"], 2);  // 1, and -2 inserted again
+  EXPECT_EQ(tables["user"]["erased_rows"], 1);    // 50, inserted in between
   EXPECT_EQ(tables["user"]["not_counted_reason"], Json());
   EXPECT_EQ(tables["user"]["from_rows"], 10);
   EXPECT_EQ(tables["user"]["to_rows"], Json());
@@ -95,7 +96,7 @@ TEST_F(ToolDeltaDiff, CountsChangedRows) {
   EXPECT_EQ(tables["item"]["to_rows"], 4);
   EXPECT_THAT(tables["item"]["not_counted_reason"].get<std::string>(),
               AllOf(HasSubstr("step 300"), HasSubstr("saved in full"),
-                    HasSubstr(kWhyItemIsWhole)));
+                    HasSubstr(kItemBaseReason)));
   EXPECT_EQ(tables["types"]["change"], "removed");
 }
 
@@ -134,7 +135,7 @@ TEST_F(ToolDeltaDiff, AsText) {
                               Not(HasSubstr("TENSOR"))));
 }
 
-// One that no delta runs lead to may have the same rows, and digests say so.
+// No delta runs lead to it, but digests show that the rows are the same.
 TEST_F(ToolDeltaDiff, FoldedStepEqualsTheOriginal) {
   Own();
   ASSERT_OK(store_->Fold(200).status());
@@ -217,7 +218,7 @@ TEST_F(ToolDiff, ReadsTensorsThatAreDividedDifferently) {
   EXPECT_THAT(Run({"diff", "300", "500"}).out,
               AllOf(HasSubstr("192 B of 1 tensor that is divided"),
                     ContainsRegex("\nmlp.weight +changed +content ")));
-  // By digests.
+  // Compared by digests.
   const Json whole = RunJson({"diff", "400", "500"});
   EXPECT_EQ(whole["tensors"][0]["differs"], Json{"content"});
   EXPECT_EQ(whole["tensors_read"], 0);
@@ -225,7 +226,7 @@ TEST_F(ToolDiff, ReadsTensorsThatAreDividedDifferently) {
   EXPECT_EQ(whole["blobs"][0]["change"], "changed");
 }
 
-// More than is read at a time, cut in two in the one step and whole in others.
+// Larger than one piece, cut in two in one step and in one part in the others.
 TEST_F(ToolDiff, ReadsLargeTensorsInPieces) {
   Own();
   constexpr int64_t kHalf = int64_t{5} << 19;
@@ -338,7 +339,7 @@ TEST_F(ToolDiff, RejectsMissingAndInvalidSteps) {
 }
 
 TEST_F(ToolDiff, ComparesTensorsByDigestWithoutReading) {
-  DamageLargestFile();  // it has the tensor "big" of step 200
+  DamageLargestFile();  // contains the tensor "big" of step 200
   ASSERT_EQ(Run({"verify", "200"}).code, 3);
   EXPECT_EQ(Run({"diff", "100", "200"}).code, 0);
   EXPECT_EQ(RunJson({"diff", "200", "200"})["same"], true);

@@ -1,4 +1,4 @@
-// ckptdb doctor as users run it, with processes in the place of hosts.
+// ckptdb doctor as users run it, with processes instead of hosts.
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -28,7 +28,7 @@ class ToolDoctor : public ::testing::Test {
     std::ofstream(dir_.path() + "/mine") << "bytes";
     fs::create_directory(dir_.path() + "/.ckptdb-doctor-old");
   }
-  // What was there is there, and nothing else.
+  // The folder has its original files, and no others.
   void ExpectUntouched() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(dir_.path())) {

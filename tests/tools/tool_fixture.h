@@ -1,4 +1,4 @@
-// Tests of the command on a store of known contents.
+// Tests of the command on a store with known contents.
 #ifndef CKPTDB_TESTS_TOOLS_TOOL_FIXTURE_H_
 #define CKPTDB_TESTS_TOOLS_TOOL_FIXTURE_H_
 
@@ -33,12 +33,13 @@ class ToolFixture : public ::testing::Test {
 
   std::string path() const { return dir_.path() + "/store"; }
 
-  // The command on the store.
+  // Runs the command on the store.
   ToolResult Run(std::vector<std::string> arguments) const {
     arguments.insert(arguments.end(), {"--store", path()});
     return RunTool(arguments);
   }
-  // The document it prints; it must succeed, and say nothing else.
+  // Returns the document that it prints. It must succeed and print nothing
+  // else.
   nlohmann::json RunJson(std::vector<std::string> arguments) const {
     arguments.emplace_back("--json");
     const ToolResult result = Run(std::move(arguments));
@@ -46,7 +47,7 @@ class ToolFixture : public ::testing::Test {
     EXPECT_EQ(result.err, "");
     return result.Json();
   }
-  // The steps there are.
+  // Returns the steps of the store.
   std::vector<int64_t> Steps() const {
     std::vector<int64_t> steps;
     const nlohmann::json ls = RunJson({"ls"});
@@ -56,7 +57,7 @@ class ToolFixture : public ::testing::Test {
     return steps;
   }
 
-  // This process becomes the owner of the store.
+  // Makes this process the owner of the store.
   void Own() {
     StoreOptions options;
     options.create_if_missing = false;
@@ -90,7 +91,7 @@ class ToolFixture : public ::testing::Test {
   std::unique_ptr<Store> store_;
 };
 
-// The same on stores of increments.
+// The same for stores with delta steps.
 class DeltaFixture : public ToolFixture {
  protected:
   absl::StatusOr<std::unique_ptr<Store>> MakeStore() const override {

@@ -1,4 +1,4 @@
-// fold: what it does to a step, and what an interruption leaves.
+// fold: its effect on a step, and the state after an interrupt.
 #include <unistd.h>
 
 #include <csignal>
@@ -78,7 +78,7 @@ TEST_F(ToolFold, KeepsDeltaRunsThatLeadToTheStep) {
   const Json du = RunJson({"du"});
   ASSERT_EQ(du["held_versions"].size(), 1u);
   EXPECT_EQ(du["held_versions"][0]["folded_into"], Json{400});
-  // The way there is by the delta runs as before.
+  // The delta runs still lead to the step.
   EXPECT_EQ(RunJson({"history", "item", "2"})["events"].size(), 2u);
 }
 
@@ -86,7 +86,7 @@ TEST_F(ToolFold, FreesTheChain) {
   ASSERT_EQ(Run({"rm", "100", "200", "300"}).code, 0);
   EXPECT_EQ(RunJson({"du"})["held_versions"].size(), 3u);
   const Json fold = RunJson({"fold", "400"});
-  // Step 100 has the tensor that is used again and again.
+  // Step 100 has the tensor that all later steps use.
   EXPECT_EQ(fold["swept_versions"].size(), 2u);
   EXPECT_EQ(RunJson({"row", "user", "1"})["slots"][1]["values"], Json{2});
 }

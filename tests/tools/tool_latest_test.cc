@@ -1,4 +1,4 @@
-// "latest" beside a trainer that retires each step as it saves the next.
+// "latest" while a trainer retires each step when it saves the next.
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -21,8 +21,8 @@ using ::testing::HasSubstr;
 
 class ToolLatest : public ToolFixture {
  protected:
-  // Saves and retires until the end, a few times while a command opens the
-  // store.
+  // Saves and retires steps until the end, several times while a command opens
+  // the store.
   void Train() {
     const std::vector<float> weights(1000, 1);
     std::unique_lock<std::mutex> lock(mutex_);
@@ -40,8 +40,8 @@ class ToolLatest : public ToolFixture {
   void RunBesideATrainer(const std::vector<std::string>& arguments, int runs) {
     Own();
     std::thread trainer([this] { Train(); });
-    // A command that is ten times as slow opens a store that changes all the
-    // time as many times more often.
+    // Under a sanitizer, a command is ten times slower, and retries opening a
+    // changing store as many times more often.
     if (kSanitized) runs /= 10;
     for (int i = 0; i < runs; ++i) {
       const ToolResult result = Run(arguments);

@@ -1,4 +1,4 @@
-// ckptdb metrics: by itself, and beside an owner.
+// ckptdb metrics: with and without another owner.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 class ToolMetrics : public ToolFixture {
  protected:
-  // A step that is there.
+  // Returns a step that exists.
   int64_t AnyStep() const { return Steps().at(0); }
   std::string Text() const { return std::to_string(AnyStep()); }
   nlohmann::json MetricsOf(const std::string& step) const {
@@ -63,7 +63,7 @@ TEST_F(ToolMetrics, PostsMetricsWhileTheStoreIsOpen) {
   Disown();
 }
 
-// Nobody opens the store of a run that has ended.
+// A finished run has no owner.
 TEST_F(ToolMetrics, ShowsPostsWithoutAnOwner) {
   const std::string step = Text();
   Own();
@@ -97,7 +97,7 @@ TEST_F(ToolMetrics, PinAndUnpinArePostedWhileTheStoreIsOpen) {
   Disown();
 }
 
-// Whatever command has the store to itself takes in what was posted.
+// Any command that owns the store applies the posts.
 TEST_F(ToolMetrics, OwnerCommandAppliesPosts) {
   const std::string step = Text();
   Own();

@@ -70,7 +70,7 @@ TEST_F(ToolDeltaPlan, ReadsAllRunsOfTheChain) {
   EXPECT_EQ(user["rows"], 10 + 2 + 1 + 1);
   EXPECT_EQ(user["erased_rows"], 1 + 1);
   EXPECT_EQ(rank["all_tables"]["delta_runs"], 4);
-  // All runs of the chain that the step's tables are in.
+  // All runs in the chain that contain the step's tables.
   const Json chain = RunJson({"chain", "latest"});
   EXPECT_EQ(rank["all_tables"]["stored_bytes"],
             chain["base_bytes"].get<uint64_t>() +
@@ -89,7 +89,7 @@ TEST_F(ToolDeltaPlan, FromAnotherStepReadsTheDeltasBetween) {
   EXPECT_EQ(item["base_runs"], 1);
   EXPECT_THAT(item["full_read_reason"].get<std::string>(),
               AllOf(HasSubstr("step 300"), HasSubstr("saved in full"),
-                    HasSubstr(kWhyItemIsWhole)));
+                    HasSubstr(kItemBaseReason)));
   const Json& user = rank["tables"][1];
   EXPECT_EQ(user["base_runs"], 0);
   EXPECT_EQ(user["delta_runs"], 2);
@@ -98,7 +98,7 @@ TEST_F(ToolDeltaPlan, FromAnotherStepReadsTheDeltasBetween) {
   EXPECT_EQ(user["stored_bytes"],
             TableBytes("300", "user") + TableBytes("400", "user"));
   EXPECT_EQ(user["full_read_reason"], Json());
-  // Those of all steps are the same.
+  // All steps have the same tensors.
   EXPECT_EQ(rank["tensors"]["items"], 0);
   EXPECT_EQ(rank["blobs"]["stored_bytes"], 0);
 }

@@ -1,4 +1,4 @@
-// ls, show, items, verify, du: what they print is what was saved.
+// ls, show, items, verify, du: they print what was saved.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -233,8 +233,8 @@ TEST_F(ToolReads, VerifyFindsDamageAsJson) {
   EXPECT_THAT(json["steps"][0]["error"].get<std::string>(), HasSubstr("big"));
 }
 
-// Not older steps in silence, whichever table it is. Without one of data the
-// store is of use all the same.
+// The command names the file instead of silently showing older steps, whichever
+// table it is. Without a data file, the rest of the store is still usable.
 TEST_F(ToolReads, NamesAMissingOrTruncatedSstFile) {
   std::vector<std::filesystem::path> tables;
   for (const auto& entry :

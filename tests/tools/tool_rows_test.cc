@@ -1,4 +1,4 @@
-// row, history: one row in a step, and from step to step.
+// row, history: one row in a step, and in all steps.
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -23,7 +23,7 @@ class ToolRows : public DeltaFixture {
  protected:
   using Events = std::vector<std::pair<int64_t, std::string>>;
 
-  // Steps and what happened there.
+  // Returns the steps and what happened in them.
   Events History(const std::string& table, const std::string& id) const {
     const Json history = RunJson({"history", table, id});
     EXPECT_EQ(history["complete"], true);
@@ -121,7 +121,7 @@ TEST_F(ToolRows, NamesAMissingTableOrStep) {
   EXPECT_THAT(row.err, HasSubstr("150"));
 }
 
-// A trainer casts its ids of uint64 to int64.
+// A trainer casts uint64 ids to int64.
 TEST_F(ToolRows, UnsignedIdsAreReadByTheirBits) {
   const std::vector<int64_t> ids = {-1, std::numeric_limits<int64_t>::min()};
   const std::vector<float> values = {0.5F, 0.25F};
@@ -152,7 +152,7 @@ TEST_F(ToolRows, RejectsAnInvalidId) {
 }
 
 TEST_F(ToolRows, HistoryListsStepsThatChangedValues) {
-  // Step 400 has it again, as it was.
+  // Step 400 writes the same values again.
   EXPECT_THAT(History("user", "1"),
               ElementsAre(Pair(100, "appeared"), Pair(200, "changed")));
   EXPECT_THAT(History("user", "7"), ElementsAre(Pair(100, "appeared")));
@@ -236,7 +236,7 @@ TEST_F(BigToolRows, RowShowsTheFirstElements) {
   EXPECT_EQ(RunJson({"row", "t", "9900"})["slots"][0]["values"].size(), 128u);
 }
 
-// Of step 100 the damaged page has the row.
+// The damaged page contains the row in step 100.
 TEST_F(BigToolRows, HistoryStopsAtDamage) {
   DamageLargestFile();
   const ToolResult history = Run({"history", "t", "9900", "--json"});

@@ -1,4 +1,4 @@
-// show, items and verify: what they say of how tables are divided among ranks.
+// show, items and verify: how tables are divided among ranks.
 #include "ckptdb/db/state.h"
 #include "ckptdb/tests/tools/tool_fixture.h"
 

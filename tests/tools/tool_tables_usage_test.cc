@@ -17,8 +17,8 @@ using Json = nlohmann::json;
 
 class ToolTablesUsage : public DeltaFixture {
  protected:
-  // What the steps store themselves of each kind, and of each table, by the
-  // records of their items.
+  // Returns the bytes that the steps store themselves, by kind and by table,
+  // from the records of their items.
   std::map<std::string, uint64_t> StoredByItems() const {
     std::map<std::string, uint64_t> bytes;
     for (const int64_t step : Steps()) {
@@ -49,7 +49,7 @@ TEST_F(ToolTablesUsage, AddsUpToTheSteps) {
   EXPECT_EQ(sum, du["exclusive_bytes"]);
   EXPECT_EQ(du["tensors"]["exclusive_bytes"], stored.at("tensor"));
   EXPECT_EQ(du["tensors"]["step_count"],
-            1);  // the others use those of step 100
+            1);  // the others use the tensor of step 100
   EXPECT_EQ(du["blobs"]["exclusive_bytes"], stored.at("blob"));
   EXPECT_EQ(du["tables"][0]["name"], "item");
   EXPECT_EQ(du["tables"][1]["name"], "types");
@@ -75,7 +75,7 @@ TEST_F(ToolTablesUsage, ShowsKeptBytes) {
   EXPECT_EQ(user["exclusive_bytes"].get<uint64_t>() +
                 user["referenced_bytes"].get<uint64_t>(),
             before["tables"][2]["exclusive_bytes"].get<uint64_t>());
-  // Of three steps that use them, once.
+  // Three steps use them, but they count once.
   EXPECT_EQ(du["tensors"]["referenced_bytes"], weights["stored_bytes"]);
   EXPECT_EQ(du["tensors"]["exclusive_bytes"], 0);
   EXPECT_EQ(du["tensors"]["step_count"], 0);

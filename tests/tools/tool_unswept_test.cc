@@ -1,5 +1,5 @@
-// What the command says of a folder in which there is more than a store, and
-// what it shows of names that nobody can see.
+// Files in the folder that do not belong to the store, and names with invisible
+// characters.
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -94,7 +94,7 @@ TEST_F(ToolUnswept, FifoAmongLeasesDoesNotBlock) {
   }
 }
 
-// By its name alone one of these could be taken for another.
+// Unescaped, these names look like other names.
 TEST_F(ToolUnswept, InvisibleNamesAreEscaped) {
   constexpr char kUnseen[] = "\xe2\x80\x8b";
   constexpr char kMark[] = "\xef\xbb\xbf";

@@ -1,4 +1,4 @@
-// Which store the command works on, and what it says when it cannot.
+// Which store the command opens, and its errors if it cannot.
 #include <filesystem>
 #include <string>
 
