@@ -1,6 +1,4 @@
-// The kernels of tensors; internal to cuda/. They are in tensor_kernels.cu, and
-// for tests, as loops of the same mathematics, over the stand-in for the
-// runtime.
+// The kernels of tensors; internal to cuda/.
 #ifndef CKPTDB_CUDA_KERNELS_TENSOR_KERNELS_H_
 #define CKPTDB_CUDA_KERNELS_TENSOR_KERNELS_H_
 

@@ -8,9 +8,7 @@
 
 namespace ckptdb::testing {
 
-using standin::Kind;
 using standin::Lock;
-using standin::Memory;
 using standin::State;
 using standin::Stream;
 
@@ -104,14 +102,6 @@ std::vector<CudaStandin::Ordering> CudaStandin::ordering_calls() {
   State& state = State::Get();
   const Lock lock(state.mutex_);
   return state.ordering_;
-}
-
-// The stand-in is locked while a kernel runs.
-void CudaStandin::ExpectDeviceMemory(const void* memory, uint64_t bytes) {
-  State& state = State::Get();
-  const Memory* const held = state.Holder(memory, bytes);
-  if (held != nullptr && held->kind == Kind::kDevice) return;
-  state.Violate("a kernel uses memory that is not the device's");
 }
 
 void CudaStandin::FlipCopy(int64_t number, uint64_t byte) {

@@ -77,10 +77,6 @@ class CudaStandin {
   // call of the runtime.
   static void Finish(cudaStream_t stream);
 
-  // Notes as a violation that a kernel uses memory that is not the device's.
-  // Called by kernels alone.
-  static void ExpectDeviceMemory(const void* memory, uint64_t bytes);
-
   // The calls of the runtime since Reset, kernels included.
   static int64_t calls();
   // The names of the last calls, for messages of a test.

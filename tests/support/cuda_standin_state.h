@@ -131,6 +131,11 @@ class State {
     return last_error = fail_error_;
   }
 
+  bool IsLastCall(const char* name) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return last_call_ == name;
+  }
+
   // Notes the call that was entered last as one that orders something. Returns
   // whether it is to do nothing.
   bool Skips() {

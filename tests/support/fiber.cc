@@ -5,6 +5,8 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
+#elif defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
 #endif
 
 namespace ckptdb::testing {
@@ -36,9 +38,37 @@ void AfterSwitch([[maybe_unused]] void* enters,
 #endif
 }
 
+// ThreadSanitizer has to be told of each fiber, and of each switch.
+void* NewTsanFiber() {
+#if defined(__SANITIZE_THREAD__)
+  return __tsan_create_fiber(0);
+#else
+  return nullptr;
+#endif
+}
+void DeleteTsanFiber([[maybe_unused]] void* fiber) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_destroy_fiber(fiber);
+#endif
+}
+void* CurrentTsanFiber() {
+#if defined(__SANITIZE_THREAD__)
+  return __tsan_get_current_fiber();
+#else
+  return nullptr;
+#endif
+}
+void SwitchTsanFiber([[maybe_unused]] void* to) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(to, 0);
+#endif
+}
+
 }  // namespace
 
 struct Fiber::Switch {
+  void* const tsan_fiber = NewTsanFiber();
+  void* tsan_resumer = nullptr;
   fcontext_t resumer = nullptr;
   // AddressSanitizer needs the state that each side left, and the stack of the
   // resumer.
@@ -63,6 +93,7 @@ struct Fiber::Switch {
   void Entered() { AfterSwitch(fiber_state, &resumer_stack, &resumer_bytes); }
   void Leave() {
     BeforeSwitch(&fiber_state, resumer_stack, resumer_bytes);
+    SwitchTsanFiber(tsan_resumer);
     resumer = jump_fcontext(resumer, nullptr).fctx;
     Entered();
   }
@@ -74,7 +105,7 @@ Fiber::Fiber()
                              &Switch::Main)),
       switch_(std::make_unique<Switch>()) {}
 
-Fiber::~Fiber() = default;
+Fiber::~Fiber() { DeleteTsanFiber(switch_->tsan_fiber); }
 
 void Fiber::Start(const std::function<void()>& function) {
   function_ = &function;
@@ -83,6 +114,8 @@ void Fiber::Start(const std::function<void()>& function) {
 void Fiber::Resume() {
   running = this;
   BeforeSwitch(&switch_->resumer_state, stack_.get(), kStackBytes);
+  switch_->tsan_resumer = CurrentTsanFiber();
+  SwitchTsanFiber(switch_->tsan_fiber);
   context_ = jump_fcontext(context_, this).fctx;
   AfterSwitch(switch_->resumer_state, nullptr, nullptr);
   running = nullptr;

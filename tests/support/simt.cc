@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -214,11 +215,22 @@ uint64_t Simt::blocks() {
 }
 
 cudaError_t Simt::Queue(dim3 grid, dim3 block, cudaStream_t stream,
-                        std::function<void()> kernel) {
-  return CudaStandin::Queue(stream, "kernel",
-                            [grid, block, kernel = std::move(kernel)] {
-                              RunGrid(grid, block, kernel);
-                            });
+                        std::function<void()> kernel,
+                        const std::vector<const void*>& words) {
+  std::vector<CudaStandin::Range> ranges;
+  {
+    standin::State& state = standin::State::Get();
+    const standin::Lock lock(state.mutex_);
+    for (const void* word : words) {
+      if (state.Holder(word, 1) != nullptr) ranges.emplace_back(word, 1);
+    }
+  }
+  return CudaStandin::Queue(
+      stream, "kernel",
+      [grid, block, kernel = std::move(kernel)] {
+        RunGrid(grid, block, kernel);
+      },
+      std::move(ranges));
 }
 
 void Simt::SyncThreads(int line) { Block::Running().SyncThreads(line); }

@@ -25,6 +25,7 @@
 #include <functional>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace ckptdb::testing {
 
@@ -35,9 +36,11 @@ class Simt {
   // How many blocks have run since the process began.
   static uint64_t blocks();
 
-  // Queues a kernel.
+  // Queues a kernel. `words` are those of its arguments: device memory that one
+  // of them points into must not be freed before the kernel has run.
   static cudaError_t Queue(dim3 grid, dim3 block, cudaStream_t stream,
-                           std::function<void()> kernel);
+                           std::function<void()> kernel,
+                           const std::vector<const void*>& words);
 
   // Waits for all threads of the block, at the place `line`.
   static void SyncThreads(int line);
@@ -48,6 +51,17 @@ class Simt {
 };
 
 inline constexpr uint32_t kSimtWarp = 32;
+
+// Appends the aligned words of an argument of a kernel.
+template <typename T>
+void AppendWords(const T& argument, std::vector<const void*>* words) {
+  for (size_t at = 0; at + sizeof(void*) <= sizeof(T); at += sizeof(void*)) {
+    const void* word = nullptr;
+    std::memcpy(&word, reinterpret_cast<const char*>(&argument) + at,
+                sizeof(word));
+    words->push_back(word);
+  }
+}
 
 template <typename T>
 T ExchangeInWarp(uint32_t mask, T value, uint32_t from, int line) {
@@ -67,19 +81,24 @@ cudaError_t cudaLaunchKernel(  // NOLINT(readability-identifier-naming)
     void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
     size_t /*shared*/, cudaStream_t stream) {
   return [&]<size_t... kPlaces>(std::index_sequence<kPlaces...>) {
+    std::vector<const void*> words;
+    (ckptdb::testing::AppendWords(*static_cast<Parameters*>(arguments[kPlaces]),
+                                  &words),
+     ...);
     return ckptdb::testing::Simt::Queue(
         grid, block, stream,
         [kernel, values = std::tuple<Parameters...>(*static_cast<Parameters*>(
-                     arguments[kPlaces])...)] { std::apply(kernel, values); });
+                     arguments[kPlaces])...)] { std::apply(kernel, values); },
+        words);
   }
   (std::index_sequence_for<Parameters...>());
 }
 
-// A kernel of the host is always loaded.
+// Loads a kernel: a call of the stand-in, which may fail.
 template <typename... Parameters>
 cudaError_t cudaFuncGetAttributes(  // NOLINT(readability-identifier-naming)
-    cudaFuncAttributes* /*attributes*/, void (* /*kernel*/)(Parameters...)) {
-  return cudaSuccess;
+    cudaFuncAttributes* attributes, void (* /*kernel*/)(Parameters...)) {
+  return cudaFuncGetAttributes(attributes, static_cast<const void*>(nullptr));
 }
 
 // The scheduler sets these before a thread goes on.

@@ -1,8 +1,6 @@
 // The GPU of a test of train_ctr: a real one, or with TRAIN_CTR_STANDIN the
 // stand-in for the runtime, which does things as late as it may, at once, or at
-// random. With TRAIN_CTR_SIMT besides it runs the kernels themselves
-// (tests/support/simt.h), and each thread of theirs takes its time, so that one
-// order has to do.
+// random, and runs the kernels on the host (tests/support/simt.h).
 #ifndef CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_DEVICE_MACHINE_H_
 #define CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_DEVICE_MACHINE_H_
 
@@ -18,8 +16,6 @@
 #ifdef TRAIN_CTR_STANDIN
 #include "ckptdb/tests/support/cuda_standin.h"
 #include "ckptdb/tests/support/seed.h"
-#endif
-#ifdef TRAIN_CTR_SIMT
 #include "ckptdb/tests/support/simt.h"
 #endif
 
@@ -28,11 +24,7 @@ namespace train_ctr {
 #ifdef TRAIN_CTR_STANDIN
 
 inline std::vector<std::string> Machines() {
-#ifdef TRAIN_CTR_SIMT
-  return {"random"};
-#else
   return {"lazy", "eager", "random"};
-#endif
 }
 
 // Begins anew. Returns why there is no GPU: here, never.
@@ -43,9 +35,7 @@ inline std::string StartMachine(const std::string& machine) {
                                                 : Standin::Order::kRandom,
                   .seed = ckptdb::testing::TestSeed(),
                   .device_bytes = uint64_t{1} << 30});
-#ifdef TRAIN_CTR_SIMT
   ckptdb::testing::Simt::Seed(ckptdb::testing::TestSeed());
-#endif
   return "";
 }
 
