@@ -61,8 +61,6 @@ absl::Status RunExchange(const BenchOptions& options, Report* report);
 absl::Status RunScalePublish(const BenchOptions& options, Report* report);
 // Saves of managers on 16 to 1,024 threads, and their traffic.
 absl::Status RunScaleSave(const BenchOptions& options, Report* report);
-// What a gathering of a save costs rank 0; simulated, also along a tree.
-absl::Status RunScaleTree(const BenchOptions& options, Report* report);
 // A save of 4 processes against that of one with as many threads in all, also
 // with one of the 4 staging for all.
 absl::Status RunRanks(const BenchOptions& options, Report* report);

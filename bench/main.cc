@@ -20,8 +20,7 @@ struct Case {
 
 absl::Status RunScale(const BenchOptions& options, Report* report) {
   CKPTDB_RETURN_IF_ERROR(RunScalePublish(options, report));
-  CKPTDB_RETURN_IF_ERROR(RunScaleSave(options, report));
-  return RunScaleTree(options, report);
+  return RunScaleSave(options, report);
 }
 
 constexpr Case kCases[] = {
