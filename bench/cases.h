@@ -59,8 +59,6 @@ absl::Status RunExchange(const BenchOptions& options, Report* report);
 // The commit of what 1 to 1,024 ranks have staged, in 4 files each; and of the
 // same bytes from one rank for each 8 of 256.
 absl::Status RunScalePublish(const BenchOptions& options, Report* report);
-// Saves of managers on 16 to 1,024 threads, and their traffic.
-absl::Status RunScaleSave(const BenchOptions& options, Report* report);
 // A save of 4 processes against that of one with as many threads in all, also
 // with one of the 4 staging for all.
 absl::Status RunRanks(const BenchOptions& options, Report* report);

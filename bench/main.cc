@@ -18,11 +18,6 @@ struct Case {
   absl::Status (*run)(const BenchOptions&, Report*);
 };
 
-absl::Status RunScale(const BenchOptions& options, Report* report) {
-  CKPTDB_RETURN_IF_ERROR(RunScalePublish(options, report));
-  return RunScaleSave(options, report);
-}
-
 constexpr Case kCases[] = {
     {"full", "save a table; and the alternatives to it", RunFull},
     {"dense", "save tensors", RunDense},
@@ -34,7 +29,7 @@ constexpr Case kCases[] = {
     {"chain", "restore a base with 10 and 100 deltas", RunChain},
     {"reshard", "read what 4 ranks saved on 3 and on 8", RunReshard},
     {"exchange", "restore rows by id % 4 on 3 and on 8 ranks", RunExchange},
-    {"scale", "commits and saves of up to 1,024 ranks", RunScale},
+    {"scale", "commits of up to 1,024 ranks", RunScalePublish},
     {"ranks", "save by 4 processes, against one", RunRanks},
     {"follow", "read one delta over what is held", RunFollow},
     {"fold", "fold 10 deltas into a base", RunFold},
