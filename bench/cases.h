@@ -53,9 +53,6 @@ absl::Status RunSmall(const BenchOptions& options, Report* report);
 absl::Status RunDelta(const BenchOptions& options, Report* report);
 // Restores of a base with ten and with a hundred deltas, against the base.
 absl::Status RunChain(const BenchOptions& options, Report* report);
-// Reads what 4 ranks saved on 3 and on 8 ranks.
-absl::Status RunReshard(const BenchOptions& options, Report* report);
-absl::Status RunExchange(const BenchOptions& options, Report* report);
 // The commit of what 1 to 1,024 ranks have staged, in 4 files each; and of the
 // same bytes from one rank for each 8 of 256.
 absl::Status RunScalePublish(const BenchOptions& options, Report* report);

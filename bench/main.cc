@@ -27,8 +27,6 @@ constexpr Case kCases[] = {
     {"small", "thousands of small saves of a manager", RunSmall},
     {"delta", "save 1 % of the rows, against all", RunDelta},
     {"chain", "restore a base with 10 and 100 deltas", RunChain},
-    {"reshard", "read what 4 ranks saved on 3 and on 8", RunReshard},
-    {"exchange", "restore rows by id % 4 on 3 and on 8 ranks", RunExchange},
     {"scale", "commits of up to 1,024 ranks", RunScalePublish},
     {"ranks", "save by 4 processes, against one", RunRanks},
     {"follow", "read one delta over what is held", RunFollow},
