@@ -28,8 +28,6 @@ struct BenchOptions {
   // that its store and that of `stall` have when they are opened.
   uint64_t retention_bytes = uint64_t{1} << 30;
   uint64_t steps = 10'000;
-  // Number of consecutive saves that the case `small` makes.
-  uint64_t saves = 3000;
   // The largest world of `scale`.
   uint32_t max_ranks = 1024;
   uint64_t seed = 1;
@@ -46,9 +44,6 @@ absl::Status RunRestore(const BenchOptions& options, Report* report);
 absl::Status RunRetention(const BenchOptions& options, Report* report);
 // A small save, in units of one fsync.
 absl::Status RunTiny(const BenchOptions& options, Report* report);
-// Thousands of small saves of a manager: their memory, and, at the bound of
-// what goes into the write batch, their time against that of files.
-absl::Status RunSmall(const BenchOptions& options, Report* report);
 // A save of 1 % of the rows, against one of all.
 absl::Status RunDelta(const BenchOptions& options, Report* report);
 // Restores of a base with ten and with a hundred deltas, against the base.

@@ -24,7 +24,6 @@ constexpr Case kCases[] = {
     {"restore", "read both back, cold", RunRestore},
     {"retention", "delete a step; open a store of many steps", RunRetention},
     {"tiny", "save 1,000 rows and 1 MiB of tensors", RunTiny},
-    {"small", "thousands of small saves of a manager", RunSmall},
     {"delta", "save 1 % of the rows, against all", RunDelta},
     {"chain", "restore a base with 10 and 100 deltas", RunChain},
     {"scale", "commits of up to 1,024 ranks", RunScalePublish},
@@ -69,9 +68,6 @@ void AddOptions(BenchOptions* options, bool* json, CLI::App* app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app->add_option("--steps", options->steps, "Of the store that is opened")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app->add_option("--saves", options->saves, "Of `small`")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app->add_option("--max-ranks", options->max_ranks, "Of `scale`")

@@ -44,7 +44,7 @@ class BenchTest : public ::testing::Test {
   void RunCase(const std::string& name, const std::set<std::string>& names) {
     const Ran ran = Bench(name + " --json --repetitions 2 --rows 20000 " +
                           "--dense-bytes 10000000 --retention-bytes 12000000 " +
-                          "--steps 5 --saves 40 --dir " + dir_.path());
+                          "--steps 5 --dir " + dir_.path());
     ASSERT_EQ(ran.exit_status, 0);
     Parse(ran.output);
     std::set<std::string> found;
@@ -125,16 +125,6 @@ TEST_F(BenchTest, TinyCountsFsyncs) {
   EXPECT_EQ(Case("tiny")["fsyncs"], Case("tiny")["ratio"]);
   EXPECT_GT(Case("tiny")["its_syncs_seconds"],
             Case("tiny")["fsync_of_its_bytes_seconds"]);
-}
-
-TEST_F(BenchTest, SmallSavesAreManyInARow) {
-  RunCase("small", {"small"});
-  EXPECT_EQ(Case("small")["repetitions"], 40);
-  EXPECT_EQ(Case("small")["raw_variant"], "files");
-  EXPECT_LT(Case("small")["bytes"], Case("small")["file_bytes"]);
-  EXPECT_GE(Case("small")["resident_bytes_most"],
-            Case("small")["resident_bytes_at_first"]);
-  EXPECT_EQ(Case("small")["goals"].size(), 2);
 }
 
 TEST_F(BenchTest, StallIsWhatAManagerTakes) {
