@@ -60,8 +60,6 @@ int RunRankProcess(uint64_t rows, uint64_t seed);
 absl::Status RunFollow(const BenchOptions& options, Report* report);
 // Folds ten deltas into a base.
 absl::Status RunFold(const BenchOptions& options, Report* report);
-// Saves, restores and folds 10,000 tables of 30 rows, against one table.
-absl::Status RunTables(const BenchOptions& options, Report* report);
 // Measures how long a training stands still for its manager: for saves beside
 // it, for steps without a save, and with a store of many steps.
 absl::Status RunStall(const BenchOptions& options, Report* report);

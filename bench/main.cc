@@ -30,7 +30,6 @@ constexpr Case kCases[] = {
     {"ranks", "save by 4 processes, against one", RunRanks},
     {"follow", "read one delta over what is held", RunFollow},
     {"fold", "fold 10 deltas into a base", RunFold},
-    {"tables", "10,000 small tables, against one", RunTables},
     {"stall", "what a manager takes of the training's time", RunStall},
     {"marks", "mark rows as changed", RunMarks},
     {"lossy", "lossy codecs: speed, and bytes of saves", RunLossy},
