@@ -51,11 +51,6 @@ absl::Status RunChain(const BenchOptions& options, Report* report);
 // The commit of what 1 to 1,024 ranks have staged, in 4 files each; and of the
 // same bytes from one rank for each 8 of 256.
 absl::Status RunScalePublish(const BenchOptions& options, Report* report);
-// A save of 4 processes against that of one with as many threads in all, also
-// with one of the 4 staging for all.
-absl::Status RunRanks(const BenchOptions& options, Report* report);
-// One of those processes: stages what it is told to on its standard input.
-int RunRankProcess(uint64_t rows, uint64_t seed);
 // Reads one delta of 1 % into a copy of the step before it.
 absl::Status RunFollow(const BenchOptions& options, Report* report);
 // Folds ten deltas into a base.

@@ -27,7 +27,6 @@ constexpr Case kCases[] = {
     {"delta", "save 1 % of the rows, against all", RunDelta},
     {"chain", "restore a base with 10 and 100 deltas", RunChain},
     {"scale", "commits of up to 1,024 ranks", RunScalePublish},
-    {"ranks", "save by 4 processes, against one", RunRanks},
     {"follow", "read one delta over what is held", RunFollow},
     {"fold", "fold 10 deltas into a base", RunFold},
     {"stall", "what a manager takes of the training's time", RunStall},
@@ -106,14 +105,11 @@ int Main(int argc, char** argv) {
       chosen.push_back(&one);
     });
   }
-  // Started by the case `ranks`.
-  CLI::App* const rank = app.add_subcommand("rank-process", "")->group("");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  if (rank->parsed()) return RunRankProcess(options.rows, options.seed);
   return Run(options, json, chosen);
 }
 

@@ -147,14 +147,6 @@ TEST_F(BenchTest, ScaleCommitsManyRanks) {
   EXPECT_EQ(Case("scale/publish/16")["files"], 64);
 }
 
-TEST_F(BenchTest, RanksAreProcesses) {
-  RunCase("ranks", {"ranks"});
-  EXPECT_EQ(Case("ranks")["raw_variant"], "one process");
-  EXPECT_EQ(Case("ranks")["files"], 4);
-  EXPECT_EQ(Case("ranks")["leader_files"], 4);
-  EXPECT_EQ(Case("ranks")["files_of_one_process"], 1);
-}
-
 TEST_F(BenchTest, MarksAreCountedByTheRow) {
   RunCase("marks",
           {"marks/zipf/1", "marks/zipf/2", "marks/sparse/1", "marks/sparse/2",
