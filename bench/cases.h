@@ -59,9 +59,7 @@ absl::Status RunFold(const BenchOptions& options, Report* report);
 // it, for steps without a save, and with a store of many steps.
 absl::Status RunStall(const BenchOptions& options, Report* report);
 
-// Encodes and decodes pages with lossy codecs, against memcpy; and saves a
-// table of rows / 16 rows after each of some intervals of a drifting load, in
-// full and as changes, with and without them.
+// Encodes and decodes pages with lossy codecs, against memcpy.
 absl::Status RunLossy(const BenchOptions& options, Report* report);
 
 // Marks rows of a table of `rows` as changed. Needs no folder.

@@ -31,7 +31,7 @@ constexpr Case kCases[] = {
     {"fold", "fold 10 deltas into a base", RunFold},
     {"stall", "what a manager takes of the training's time", RunStall},
     {"marks", "mark rows as changed", RunMarks},
-    {"lossy", "lossy codecs: speed, and bytes of saves", RunLossy},
+    {"lossy", "encode and decode with lossy codecs", RunLossy},
 };
 
 constexpr char kExample[] =

@@ -161,24 +161,16 @@ TEST_F(BenchTest, MarksAreCountedByTheRow) {
   }
 }
 
-TEST_F(BenchTest, LossySavesHaveFewerBytes) {
+TEST_F(BenchTest, LossyEncodesAndDecodes) {
   RunCase("lossy",
           {"lossy/bf16", "lossy/int8", "lossy/int8/128", "lossy/int8/32",
-           "lossy/int8/16", "lossy/int8/8", "lossy/int8/4", "lossy/bandwidth"});
+           "lossy/int8/16", "lossy/int8/8", "lossy/int8/4"});
   EXPECT_EQ(Case("lossy/int8")["raw_variant"], "memcpy");
   EXPECT_NEAR(Case("lossy/bf16")["stored_part"].get<double>(), 0.5, 1e-9);
   EXPECT_NEAR(Case("lossy/int8")["stored_part"].get<double>(), 72 / 256.0,
               1e-3);
   EXPECT_NEAR(Case("lossy/int8/8")["stored_part"].get<double>(), 16 / 32.0,
               1e-3);
-  const auto times = [this](const char* name) {
-    return Case("lossy/bandwidth")[std::string("full_f32_over_") + name]
-        .get<double>();
-  };
-  EXPECT_EQ(times("full_f32"), 1);
-  EXPECT_GT(times("full_int8"), 2);
-  EXPECT_GT(times("delta_bf16"), times("delta_f32"));
-  EXPECT_GT(times("delta_int8"), times("delta_bf16"));
 }
 
 TEST(BenchProgramTest, TextIsATableWithGoals) {
