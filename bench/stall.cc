@@ -83,15 +83,15 @@ class StalledTraining {
                             StallModel::Make(kind, rows, options.seed));
     ManagerOptions managing;
     managing.path = path;
-    managing.stage = StageOptionsOf(options);
+    managing.save.stage = StageOptionsOf(options);
     managing.retention.keep = LatestN(2);
     StalledTraining* const self = training.get();
-    managing.on_saved = [self](const CheckpointManager::SaveReport& report) {
+    managing.observers.on_saved = [self](const SaveReport& report) {
       self->report_ = report;
     };
     CKPTDB_ASSIGN_OR_RETURN(
         training->copy_,
-        RawCopy::Make(*training->model_, managing.copy_threads));
+        RawCopy::Make(*training->model_, managing.save.copy_threads));
     CKPTDB_ASSIGN_OR_RETURN(
         training->manager_,
         CheckpointManager::Open(managing, training->model_->state()));
@@ -116,11 +116,11 @@ class StalledTraining {
     return absl::OkStatus();
   }
 
-  const CheckpointManager::SaveReport& report() const { return report_; }
+  const SaveReport& report() const { return report_; }
   uint64_t bytes() const { return model_->bytes_to_copy(); }
 
  private:
-  CheckpointManager::SaveReport report_;
+  SaveReport report_;
   std::unique_ptr<StallModel> model_;
   std::unique_ptr<RawCopy> copy_;
   std::unique_ptr<CheckpointManager> manager_;

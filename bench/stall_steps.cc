@@ -28,7 +28,7 @@ class ManySteps {
  public:
   explicit ManySteps(std::string path) : tensor_(kManyStepsTensorElements) {
     options_.path = std::move(path);
-    options_.on_saved = [this](const CheckpointManager::SaveReport& report) {
+    options_.observers.on_saved = [this](const SaveReport& report) {
       report_ = report;
     };
   }
@@ -55,7 +55,7 @@ class ManySteps {
   const std::string& path() const { return options_.path; }
 
   // Trains a step that is saved, and returns the report of the save.
-  absl::StatusOr<CheckpointManager::SaveReport> SaveStep() {
+  absl::StatusOr<SaveReport> SaveStep() {
     ++tensor_[0];
     CKPTDB_RETURN_IF_ERROR(manager_->Step().status());
     CKPTDB_RETURN_IF_ERROR(manager_->Save().status());
@@ -67,7 +67,7 @@ class ManySteps {
   ManagerOptions options_;
   std::vector<uint64_t> tensor_;
   ModelState model_;
-  CheckpointManager::SaveReport report_;
+  SaveReport report_;
   std::unique_ptr<CheckpointManager> manager_;
 };
 
@@ -151,8 +151,7 @@ absl::Status MeasurePlans(const BenchOptions& options, ManySteps* many,
   Outcome whole{"the whole save", {}};
   uint64_t bytes = 0;
   for (int i = 0; i < options.repetitions * kStepsPerRepetition; ++i) {
-    CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::SaveReport saved,
-                            many->SaveStep());
+    CKPTDB_ASSIGN_OR_RETURN(const SaveReport saved, many->SaveStep());
     bytes = saved.result.exclusive_bytes;
     ours.samples.push_back({Seconds(saved.planning_micros), 0});
     whole.samples.push_back({Seconds(saved.total_micros), 0});

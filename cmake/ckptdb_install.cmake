@@ -14,10 +14,11 @@ set(CKPTDB_PUBLIC_HEADERS
     manager/coordinator.h
     manager/evaluation_state.h
     manager/load_rule.h
-    manager/load_summary.h
+    manager/manager_options.h
     manager/map_table.h
     manager/model_state.h
     manager/policies.h
+    manager/results.h
     manager/tables.h
     schema/status.h
     schema/types.h)

@@ -123,11 +123,12 @@ absl::StatusOr<ckptdb::Metrics> Step(uint64_t step, Ranks* own, Model* model) {
 ckptdb::ManagerOptions OptionsFor(const char* path, Ranks* own) {
   ckptdb::ManagerOptions options;
   options.path = path;
-  options.deadline = own->deadline();
-  options.sharding = ckptdb::TableSharding::ByModulo();
-  options.best = {.metric = "loss", .lower_is_better = true};
+  options.ranks.deadline = own->deadline();
+  options.ranks.sharding = ckptdb::TableSharding::ByModulo();
+  options.restore.best = {.metric = "loss", .lower_is_better = true};
   options.schedule.permanent = ckptdb::SaveEveryNSteps(20);
-  options.retention.keep = ckptdb::LatestN(2) | ckptdb::BestN(*options.best);
+  options.retention.keep =
+      ckptdb::LatestN(2) | ckptdb::BestN(*options.restore.best);
   return options;
 }
 

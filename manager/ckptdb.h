@@ -16,7 +16,7 @@
 // | manager/map_table.h, manager/tables.h | adapters of a trainer's tables |
 // | manager/evaluation_state.h | evaluations that go on after a crash |
 // | manager/load_rule.h | what a load takes from which step; models that evolve
-// | | manager/load_summary.h | what was loaded | | manager/policies.h | when to
+// | | manager/results.h | what was loaded | | manager/policies.h | when to
 // save, and what to keep | | manager/coordinator.h | the communication between
 // ranks | | db/store.h | the owner's handle of a store | | db/reader.h |
 // reading steps, what differs between two, following a store | | db/state.h |
@@ -36,10 +36,10 @@
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/evaluation_state.h"
 #include "ckptdb/manager/load_rule.h"
-#include "ckptdb/manager/load_summary.h"
 #include "ckptdb/manager/map_table.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/manager/policies.h"
+#include "ckptdb/manager/results.h"
 #include "ckptdb/manager/tables.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"

@@ -269,7 +269,7 @@ class ModelState {
 
   absl::Status AddTensor(std::string name, TensorState tensor);
   // Adds a table. `sharding` says which rank has which rows: a world of several
-  // ranks requires it, or ManagerOptions::sharding for all tables.
+  // ranks requires it, or ManagerOptions::ranks.sharding for all tables.
   absl::Status AddTable(std::string name, TableState* table,
                         TableSharding sharding = {});
   absl::Status AddIoState(std::string name, IoState* io);

@@ -38,7 +38,7 @@
 //    change them meanwhile. Marks may be made at any time, from any thread.
 // 4. A row that changes has to be marked before the next save, or that save,
 //    and each one after it, leaves its change out:
-//    ManagerOptions::audit_deltas finds a place that forgets it.
+//    ManagerOptions::save.audit_deltas finds a place that forgets it.
 // 5. A save that fails keeps its marks for the next one. A restore inserts,
 //    overwrites and erases rows, and with LiveTable::RestoreMode::kClear clears
 //    the table first. It marks nothing, as the rows are those of the step.
@@ -97,7 +97,7 @@ struct TableOptions {
   // Options of the tracker. A VectorTable, which has a RowBitmap, ignores them.
   RowTracker::Options tracker = {};
   // The number of threads that look for the rows of a save. At least 1.
-  // Default: 4, as ManagerOptions::copy_threads.
+  // Default: 4, as ManagerOptions::save.copy_threads.
   int threads = 4;
 };
 
@@ -300,8 +300,8 @@ internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
 // nothing else was written: LiveTable::RestoreMode::kClear, and an id that a
 // restore erases, set them to zero. A restore of a row beyond the arrays is
 // OutOfRange, and nothing is changed. After a restore of a step that does not
-// have all rows, such as that of a MapTable, ManagerOptions::audit_deltas would
-// report the others. Rows are restored by several threads at once.
+// have all rows, such as that of a MapTable, ManagerOptions::save.audit_deltas
+// would report the others. Rows are restored by several threads at once.
 //
 // `holds` says which rows are this rank's, the same as the sharding of
 // AddTable, and is called from several threads. If it is empty, all are, as on

@@ -63,18 +63,19 @@ absl::StatusOr<ManagerOptions> MakeManagerOptions(const SessionOptions& session,
   options.store.background_fold = plan.background_fold;
   options.store.reserve_bytes = plan.reserve_bytes;
   options.store.fold_bounds.max_deltas = kMaxDeltas / 2;
-  options.stage.threads = 2;
+  options.save.stage.threads = 2;
   options.schedule.permanent = SaveEveryNSteps(kPermanentSteps);
   options.schedule.ephemeral = SaveEveryNSteps(1);
   options.retention.keep = LatestN(kKeptLatest) | BestN(kMetric, kKeptBest);
   options.retention.keep_ephemeral = kKeptEphemeral;
-  options.bounds.max_deltas = kMaxDeltas;
-  options.async = plan.async;
+  options.save.bounds.max_deltas = kMaxDeltas;
+  options.save.async = plan.async;
   // Each failure is told to the driver, which knows whether it may be.
-  options.tolerated_failures = INT64_MAX;
-  options.on_warning = [](const std::string&) {};
-  options.io_state_resize = ManagerOptions::IoStateResize::kRedistribute;
-  options.deadline = absl::Minutes(5);
+  options.save.tolerated_failures = INT64_MAX;
+  options.observers.on_warning = [](const std::string&) {};
+  options.restore.io_state_resize =
+      ManagerOptions::IoStateResize::kRedistribute;
+  options.ranks.deadline = absl::Minutes(5);
   return options;
 }
 
@@ -121,7 +122,7 @@ class RankSession {
   Text meters_;
   int64_t step_ = 0;
   std::mutex mutex_;
-  CheckpointManager::SaveReport report_;  // of the last save; under mutex_
+  SaveReport report_;  // of the last save; under mutex_
   std::unique_ptr<CheckpointManager> manager_;
   std::future<void> fold_;
 };
@@ -144,7 +145,7 @@ absl::Status RankSession::Open(std::unique_ptr<Coordinator> ranks) {
   CKPTDB_RETURN_IF_ERROR(model_.Register());
   CKPTDB_ASSIGN_OR_RETURN(ManagerOptions options,
                           MakeManagerOptions(options_, plan_));
-  options.on_saved = [this](const CheckpointManager::SaveReport& report) {
+  options.observers.on_saved = [this](const SaveReport& report) {
     const std::lock_guard<std::mutex> lock(mutex_);
     report_ = report;
   };
@@ -160,7 +161,7 @@ absl::Status RankSession::Restore() {
     Tell({.kind = Event::Kind::kOpened});
     return absl::OkStatus();
   }
-  const CheckpointManager::RestoreReport& restored = *start.restored;
+  const RestoreReport& restored = *start.restored;
   step_ = restored.version.step;
   const bool resized = restored.record.world_size != plan_.world_size;
   CKPTDB_RETURN_IF_ERROR(model_.Check(step_, resized));

@@ -247,7 +247,7 @@ absl::Status Saves::Abandon(const Version& version) {
 absl::StatusOr<SaveResult> Saves::Publish(const Version& version,
                                           absl::Span<const StagedRank> ranks,
                                           const PublishSpec& spec) {
-  // Errors are in posts_passed_over, and do not end a save. Posts are taken
+  // Errors are in skipped_posts, and do not end a save. Posts are taken
   // before the turn, as each of them takes it for itself.
   posts_->TakePosts().IgnoreError();
   const MutexLock turn(committer_->changes());

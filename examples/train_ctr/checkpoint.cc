@@ -48,20 +48,19 @@ absl::StatusOr<ckptdb::ManagerOptions> Checkpoints::NewManagerOptions() {
   };
   manager.schedule.permanent = Schedule();
   manager.retention.keep = ckptdb::LatestN(options_.keep_steps);
-  manager.deltas = options_.delta;
-  manager.base_every = options_.base_every;
-  manager.abandoned = options_.abandoned;
-  manager.user_metadata = {{"trainer", "train_ctr"},
-                           {"options", trainer_->identity()}};
+  manager.save.deltas = options_.delta;
+  manager.save.base_every = options_.base_every;
+  manager.restore.abandoned = options_.abandoned;
+  manager.save.user_metadata = {{"trainer", "train_ctr"},
+                                {"options", trainer_->identity()}};
   if (own_->is_owner()) {
-    manager.on_saved =
-        [this](const ckptdb::CheckpointManager::SaveReport& saved) {
-          OnSaved(saved);
-        };
+    manager.observers.on_saved = [this](const ckptdb::SaveReport& saved) {
+      OnSaved(saved);
+    };
   }
-  manager.first_save = ckptdb::ManagerOptions::FirstSave::kNever;
-  manager.async = options_.async;
-  manager.deadline = own_->deadline();
+  manager.save.first_save = ckptdb::ManagerOptions::FirstSave::kNever;
+  manager.save.async = options_.async;
+  manager.ranks.deadline = own_->deadline();
   CKPTDB_RETURN_IF_ERROR(
       ckptdb::ReadManagerConfig(options_.config.manager, &manager));
   CKPTDB_ASSIGN_OR_RETURN(load_, ckptdb::ParseLoadSpec(options_.config.load));
@@ -74,7 +73,7 @@ absl::StatusOr<ckptdb::ManagerOptions> Checkpoints::NewManagerOptions() {
     return absl::InvalidArgumentError("a trainer cannot be read_only");
   }
   if (options_.crash_drill->at_point()) {
-    manager.async = false;
+    manager.save.async = false;
     manager.store.background_sweep = false;
   }
   return manager;
@@ -116,7 +115,7 @@ absl::StatusOr<std::optional<int64_t>> Checkpoints::RestoreOrStart(
 
 absl::Status Checkpoints::StartTraining() {
   if (!restored_ && !load_.empty()) {
-    CKPTDB_ASSIGN_OR_RETURN(const ckptdb::CheckpointManager::LoadSummary loaded,
+    CKPTDB_ASSIGN_OR_RETURN(const ckptdb::LoadSummary loaded,
                             manager_->Load(load_));
     CKPTDB_RETURN_IF_ERROR(trainer_->model()->OnRestored());
     std::fprintf(stderr, "%s", loaded.ToString().c_str());
@@ -124,11 +123,10 @@ absl::Status Checkpoints::StartTraining() {
   return manager_->StartTraining();
 }
 
-absl::StatusOr<ckptdb::CheckpointManager::StepOutcome> Checkpoints::AfterStep(
-    double train_loss) {
+absl::StatusOr<ckptdb::StepOutcome> Checkpoints::AfterStep(double train_loss) {
   options_.crash_drill->Arm(trainer_->step());
   CKPTDB_ASSIGN_OR_RETURN(
-      ckptdb::CheckpointManager::StepOutcome outcome,
+      ckptdb::StepOutcome outcome,
       manager_->StepTo(trainer_->step(), MetricsOf(train_loss)));
   CKPTDB_RETURN_IF_ERROR(EndDrill(outcome.save.has_value()));
   return outcome;
@@ -185,7 +183,7 @@ std::vector<SaveReport> Checkpoints::TakeReports() {
   return std::exchange(reports_, {});
 }
 
-void Checkpoints::OnSaved(const ckptdb::CheckpointManager::SaveReport& saved) {
+void Checkpoints::OnSaved(const ckptdb::SaveReport& saved) {
   if (!saved.status.ok()) return;  // the training loop is told
   SaveReport report;
   report.step = saved.step;

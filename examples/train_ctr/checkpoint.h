@@ -92,8 +92,7 @@ class Checkpoints {
   // the training is to end with it. An error may be of an earlier save. After
   // an error the trainer may go on, and a later save has all that the failed
   // one had.
-  absl::StatusOr<ckptdb::CheckpointManager::StepOutcome> AfterStep(
-      double train_loss);
+  absl::StatusOr<ckptdb::StepOutcome> AfterStep(double train_loss);
   // Saves the trainer's step.
   absl::Status Save(double train_loss);
   // Saves the last step if it is not saved, waits until it is durable, and
@@ -124,7 +123,7 @@ class Checkpoints {
   absl::StatusOr<ckptdb::ManagerOptions> NewManagerOptions();
   ckptdb::Metrics MetricsOf(double train_loss) const;
   absl::Status EndDrill(bool saved);
-  void OnSaved(const ckptdb::CheckpointManager::SaveReport& saved);
+  void OnSaved(const ckptdb::SaveReport& saved);
   absl::Status CountRows(SaveReport* report) const;
   // Returns NotFound if the step does not exist.
   absl::Status CheckSaved(int64_t step) const;

@@ -191,7 +191,7 @@ absl::Status Job::AfterStep(double train_loss) {
   const int64_t step = trainer_->step();
   crash_drill_->Trained(step);
   if (*stopped_) checkpoints_->SetPreempted();
-  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::CheckpointManager::StepOutcome outcome,
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::StepOutcome outcome,
                           checkpoints_->AfterStep(train_loss));
   report_.preempted = outcome.preempted;
   TakeReports();

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/manager_options.h"
 
 #include <functional>
 #include <string>
@@ -232,71 +232,71 @@ void ReadDeciding(ObjectReader* reader, ManagerOptions* options) {
        {"ephemeral_only", RetentionOptions::Removal::kEphemeralOnly},
        {"all_non_permanent", RetentionOptions::Removal::kAllNonPermanent}},
       &options->retention.removal);
-  internal::ReadBestOf(reader, "best", &options->best);
+  internal::ReadBestOf(reader, "best", &options->restore.best);
   reader->Read<ManagerOptions::FirstSave>(
       "first_save",
       {{"unless_restored", ManagerOptions::FirstSave::kUnlessRestored},
        {"always", ManagerOptions::FirstSave::kAlways},
        {"never", ManagerOptions::FirstSave::kNever}},
-      &options->first_save);
+      &options->save.first_save);
 }
 
 void ReadSaving(ObjectReader* reader, ManagerOptions* options) {
-  reader->Read("saving", &options->saving);
-  reader->Read("deltas", &options->deltas);
-  reader->Read("audit_deltas", &options->audit_deltas);
-  reader->Read("audit_replicas", &options->audit_replicas);
-  reader->Read("base_every", &options->base_every);
-  reader->Read("max_deltas", &options->bounds.max_deltas);
-  reader->Read("max_delta_ratio", &options->bounds.max_delta_ratio);
+  reader->Read("saving", &options->save.enabled);
+  reader->Read("deltas", &options->save.deltas);
+  reader->Read("audit_deltas", &options->save.audit_deltas);
+  reader->Read("audit_replicas", &options->save.audit_replicas);
+  reader->Read("base_every", &options->save.base_every);
+  reader->Read("max_deltas", &options->save.bounds.max_deltas);
+  reader->Read("max_delta_ratio", &options->save.bounds.max_delta_ratio);
   reader->Read<SaveSpec::Abandoned>("abandoned",
                                     {{"keep", SaveSpec::Abandoned::kKeep},
                                      {"remove", SaveSpec::Abandoned::kRemove}},
-                                    &options->abandoned);
-  reader->Read("user_metadata", &options->user_metadata);
-  reader->Read("store_metadata", &options->store_metadata);
-  reader->Read("async", &options->async);
-  reader->Read("arena_bytes", &options->arena_bytes);
-  reader->Read("copy_threads", &options->copy_threads);
+                                    &options->restore.abandoned);
+  reader->Read("user_metadata", &options->save.user_metadata);
+  reader->Read("store_metadata", &options->save.store_metadata);
+  reader->Read("async", &options->save.async);
+  reader->Read("arena_bytes", &options->save.arena_bytes);
+  reader->Read("copy_threads", &options->save.copy_threads);
   reader->Read<ManagerOptions::BusyPolicy>(
       "busy",
       {{"wait", ManagerOptions::BusyPolicy::kWait},
        {"skip", ManagerOptions::BusyPolicy::kSkip},
        {"coalesce", ManagerOptions::BusyPolicy::kCoalesce},
        {"fail", ManagerOptions::BusyPolicy::kFail}},
-      &options->busy);
-  reader->Read("tolerated_failures", &options->tolerated_failures);
-  reader->Read("retry_after_steps", &options->retry_after_steps);
-  reader->Read("warn_waiting", &options->warn_waiting);
-  reader->Read("preemption_grace", &options->preemption_grace);
+      &options->save.busy);
+  reader->Read("tolerated_failures", &options->save.tolerated_failures);
+  reader->Read("retry_after_steps", &options->save.retry_after_steps);
+  reader->Read("warn_waiting", &options->observers.warn_waiting);
+  reader->Read("preemption_grace", &options->save.preemption_grace);
 }
 
 void ReadRest(ObjectReader* reader, ManagerOptions* options) {
   reader->Read("path", &options->path);
   reader->Read("read_only", &options->read_only);
-  reader->Read("poll_every", &options->poll_every);
-  internal::ReadEvolve(reader, "evolve", &options->evolve);
-  reader->Read("await_store", &options->await_store);
-  reader->Read("deadline", &options->deadline);
+  reader->Read("poll_every", &options->follow.poll_every);
+  internal::ReadEvolve(reader, "evolve", &options->restore.evolve);
+  reader->Read("await_store", &options->follow.await_store);
+  reader->Read("deadline", &options->ranks.deadline);
   reader->Read<std::optional<ManagerOptions::IoStateResize>>(
       "io_state_resize",
       {{"error", ManagerOptions::IoStateResize::kError},
        {"redistribute", ManagerOptions::IoStateResize::kRedistribute},
        {"owners", ManagerOptions::IoStateResize::kOwners},
        {"reset", ManagerOptions::IoStateResize::kReset}},
-      &options->io_state_resize);
+      &options->restore.io_state_resize);
   reader->Read<TableSharding>("sharding",
                               {{"slices", TableSharding::BySlices()},
                                {"modulo", TableSharding::ByModulo()},
                                {"replicated", TableSharding::Replicated()}},
-                              &options->sharding);
+                              &options->ranks.sharding);
   reader->Read<ModelState::Replication::Saver>(
       "replicated_saver",
       {{"balanced", ModelState::Replication::Saver::kBalanced},
        {"owner", ModelState::Replication::Saver::kOwner}},
-      &options->replication.saver);
-  reader->Read("broadcast_replicated", &options->replication.broadcast);
-  reader->Read("statistics_path", &options->statistics_path);
+      &options->ranks.replication.saver);
+  reader->Read("broadcast_replicated", &options->ranks.replication.broadcast);
+  reader->Read("statistics_path", &options->observers.statistics_path);
   reader->Read("background_sweep", &options->store.background_sweep);
   reader->Read("background_fold", &options->store.background_fold);
 }

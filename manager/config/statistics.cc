@@ -65,7 +65,7 @@ int OpenToAppend(const std::string& path) {
 
 // docs/json.md documents the fields. A failed save lacks those of a committed
 // step.
-std::string StatisticsLine(const CheckpointManager::SaveReport& report) {
+std::string StatisticsLine(const SaveReport& report) {
   const SaveResult& result = report.result;
   JsonLine line = BeginLine("save");
   line["step"] = report.step;
@@ -98,7 +98,7 @@ std::string StatisticsLine(const CheckpointManager::SaveReport& report) {
   return OneLine(line);
 }
 
-std::string StatisticsLine(const CheckpointManager::RestoreReport& report) {
+std::string StatisticsLine(const RestoreReport& report) {
   JsonLine line = BeginLine("restore");
   line["step"] = report.version.step;
   line["attempt"] = report.version.attempt;

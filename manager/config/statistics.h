@@ -5,14 +5,14 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/results.h"
 
 namespace ckptdb::internal {
 
 // Returns one line of JSON about a save or a restore, without the newline.
 // docs/json.md names the fields, which a test compares.
-std::string StatisticsLine(const CheckpointManager::SaveReport& report);
-std::string StatisticsLine(const CheckpointManager::RestoreReport& report);
+std::string StatisticsLine(const SaveReport& report);
+std::string StatisticsLine(const RestoreReport& report);
 
 // Returns InvalidArgument if the file cannot be appended to.
 absl::Status CheckStatisticsPath(const std::string& path);

@@ -49,7 +49,7 @@ absl::Status CheckpointManager::FinishTraining() {
                              [&] { return impl_->FinishTraining(); });
 }
 int64_t CheckpointManager::global_step() const { return impl_->global_step(); }
-absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::Step(
+absl::StatusOr<StepOutcome> CheckpointManager::Step(
     const Metrics& metrics, const UserMetadata& user_metadata) {
   const int64_t step = impl_->global_step();
   if (step == std::numeric_limits<int64_t>::max()) {
@@ -59,7 +59,7 @@ absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::Step(
   }
   return StepTo(step + 1, metrics, user_metadata);
 }
-absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::StepTo(
+absl::StatusOr<StepOutcome> CheckpointManager::StepTo(
     int64_t step, const Metrics& metrics, const UserMetadata& user_metadata) {
   return impl_->gate().Enter(
       "Step", [&] { return impl_->StepTo(step, metrics, user_metadata); });
@@ -73,13 +73,13 @@ absl::StatusOr<PendingSave> CheckpointManager::Save(
     const SaveRequest& request) {
   return impl_->gate().Enter("Save", [&] { return impl_->Save(request); });
 }
-absl::StatusOr<CheckpointManager::RestoreReport> CheckpointManager::Restore(
+absl::StatusOr<RestoreReport> CheckpointManager::Restore(
     const RestoreRequest& request) {
   return impl_->gate().Enter("Restore",
                              [&] { return impl_->Restore(request); });
 }
-absl::StatusOr<CheckpointManager::TrainingStart>
-CheckpointManager::RestoreOrStart(const RestoreRequest& request) {
+absl::StatusOr<TrainingStart> CheckpointManager::RestoreOrStart(
+    const RestoreRequest& request) {
   return impl_->gate().Enter("RestoreOrStart",
                              [&] { return impl_->RestoreOrStart(request); });
 }
@@ -87,7 +87,7 @@ absl::Status CheckpointManager::AbandonSteps() {
   return impl_->gate().Enter("AbandonSteps",
                              [&] { return impl_->AbandonSteps(); });
 }
-absl::StatusOr<CheckpointManager::RestoreReport> CheckpointManager::WaitForStep(
+absl::StatusOr<RestoreReport> CheckpointManager::WaitForStep(
     absl::Duration timeout) {
   return impl_->gate().Enter("WaitForStep",
                              [&] { return impl_->WaitForStep(timeout); });
@@ -96,16 +96,15 @@ absl::StatusOr<Version> CheckpointManager::AwaitStep(absl::Duration timeout) {
   return impl_->gate().Enter("AwaitStep",
                              [&] { return impl_->AwaitStep(timeout); });
 }
-absl::StatusOr<CheckpointManager::RestoreReport>
-CheckpointManager::ApplyStep() {
+absl::StatusOr<RestoreReport> CheckpointManager::ApplyStep() {
   return impl_->gate().Enter("ApplyStep", [&] { return impl_->ApplyStep(); });
 }
-absl::StatusOr<CheckpointManager::LoadSummary> CheckpointManager::Load(
+absl::StatusOr<LoadSummary> CheckpointManager::Load(
     const std::vector<LoadRule>& rules, bool dry_run) {
   return impl_->gate().Enter("Load",
                              [&] { return impl_->Load(rules, dry_run); });
 }
-std::string CheckpointManager::TrainingStart::ToString() const {
+std::string TrainingStart::ToString() const {
   if (fresh()) {
     return absl::StrCat("fresh start: store \"", store, "\" has no step");
   }
@@ -130,8 +129,7 @@ absl::Status CheckpointManager::CheckForErrors() {
 absl::Status CheckpointManager::WaitUntilFinished() {
   return impl_->WaitUntilFinished();
 }
-absl::StatusOr<CheckpointManager::StepExplanation> CheckpointManager::Explain(
-    int64_t step) const {
+absl::StatusOr<StepExplanation> CheckpointManager::Explain(int64_t step) const {
   return impl_->gate().Look("Explain", [&] { return impl_->Explain(step); });
 }
 absl::Status CheckpointManager::Delete(int64_t step) {

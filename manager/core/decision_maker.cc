@@ -28,8 +28,8 @@ absl::Status DecisionMaker::CheckAhead(int64_t step) const {
 }
 
 SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
-  if (!options_.saving) {
-    return {SavePolicy::Kind::kNone, "ManagerOptions::saving is off"};
+  if (!options_.save.enabled) {
+    return {SavePolicy::Kind::kNone, "ManagerOptions::save.enabled is off"};
   }
   const bool busy = question.saving.has_value();
   SavePolicy::Context context;
@@ -47,7 +47,8 @@ SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
   // The first step after the save in progress replaces a step that was put off,
   // whatever the schedule decides for it. With kWait, a save in progress does
   // not put off others.
-  const bool free = !busy || options_.busy == ManagerOptions::BusyPolicy::kWait;
+  const bool free =
+      !busy || options_.save.busy == ManagerOptions::BusyPolicy::kWait;
   if (decision.kind == SavePolicy::Kind::kNone && free &&
       put_off_.has_value() && question.step >= put_off_->from_step) {
     decision = put_off_->decision;
@@ -74,7 +75,7 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::DecideWhenBusy(
   CKPTDB_ASSIGN_OR_RETURN(SavePolicy::Decision now,
                           ApplyBusyPolicy(question, decision));
   if (now.kind == SavePolicy::Kind::kNone &&
-      options_.busy == ManagerOptions::BusyPolicy::kCoalesce) {
+      options_.save.busy == ManagerOptions::BusyPolicy::kCoalesce) {
     PutOff(question.step, {decision.kind, now.reason});
   }
   return now;
@@ -86,7 +87,7 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::ApplyBusyPolicy(
     const Question& question, const SavePolicy::Decision& decision) const {
   const std::string why =
       absl::StrCat("step ", question.saving->step, " is being saved");
-  switch (options_.busy) {
+  switch (options_.save.busy) {
     case ManagerOptions::BusyPolicy::kWait:
       return decision;
     case ManagerOptions::BusyPolicy::kSkip:
@@ -101,8 +102,9 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::ApplyBusyPolicy(
       return absl::FailedPreconditionError(
           absl::StrCat("step ", question.step, " cannot be saved: ", why));
   }
-  return absl::InternalError(absl::StrCat("invalid ManagerOptions::BusyPolicy ",
-                                          static_cast<int>(options_.busy)));
+  return absl::InternalError(
+      absl::StrCat("invalid ManagerOptions::BusyPolicy ",
+                   static_cast<int>(options_.save.busy)));
 }
 
 std::optional<SavePolicy::Decision> DecisionMaker::DecisionIfPinned(
@@ -174,7 +176,7 @@ std::optional<SavePolicy::Decision> DecisionMaker::DecisionIfPromoted(
   const absl::Duration last_save = absl::Microseconds(last_save_micros_);
   const std::optional<Version>& parent = lineage_->parent();
   if (!preempted || decision.kind == SavePolicy::Kind::kNone ||
-      !parent.has_value() || last_save <= options_.preemption_grace) {
+      !parent.has_value() || last_save <= options_.save.preemption_grace) {
     return std::nullopt;
   }
   const absl::StatusOr<StepRecord> newest = store_->FindStep(parent->step);
@@ -184,8 +186,8 @@ std::optional<SavePolicy::Decision> DecisionMaker::DecisionIfPromoted(
       absl::StrCat("preempted: step ", parent->step,
                    " becomes permanent instead, because the last save took ",
                    absl::FormatDuration(last_save),
-                   " and ManagerOptions::preemption_grace is ",
-                   absl::FormatDuration(options_.preemption_grace))};
+                   " and ManagerOptions::save.preemption_grace is ",
+                   absl::FormatDuration(options_.save.preemption_grace))};
 }
 
 // Changes the store first: if that fails, the step ends with its error on all

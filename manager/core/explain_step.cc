@@ -31,17 +31,16 @@ std::string ExplainSaved(const StepRecord& record) {
 
 }  // namespace
 
-absl::StatusOr<CheckpointManager::StepExplanation> ExplainStep(
-    const Store& store, const History& history, const Retirement& retirement,
-    int64_t step) {
+absl::StatusOr<StepExplanation> ExplainStep(const Store& store,
+                                            const History& history,
+                                            const Retirement& retirement,
+                                            int64_t step) {
   // The history covers only this manager and forgets old steps; the record has
   // the reason from earlier runs.
-  const std::optional<CheckpointManager::StepExplanation> noted =
-      history.Find(step);
+  const std::optional<StepExplanation> noted = history.Find(step);
   const absl::StatusOr<StepRecord> record = store.FindStep(step);
   if (!noted.has_value() && !record.ok()) return record.status();
-  CheckpointManager::StepExplanation explanation =
-      noted.value_or(CheckpointManager::StepExplanation());
+  StepExplanation explanation = noted.value_or(StepExplanation());
   if (record.ok()) {
     if (explanation.saved.empty()) explanation.saved = ExplainSaved(*record);
     // The last plan explains an existing step. The history may claim that it

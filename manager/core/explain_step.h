@@ -15,9 +15,10 @@ namespace ckptdb::internal {
 
 // Returns NotFound if neither the store nor the history contains the step.
 // Thread-safe.
-absl::StatusOr<CheckpointManager::StepExplanation> ExplainStep(
-    const Store& store, const History& history, const Retirement& retirement,
-    int64_t step);
+absl::StatusOr<StepExplanation> ExplainStep(const Store& store,
+                                            const History& history,
+                                            const Retirement& retirement,
+                                            int64_t step);
 
 }  // namespace ckptdb::internal
 

@@ -31,7 +31,7 @@ CheckpointManager::Impl::Impl(std::unique_ptr<internal::ManagerParts> parts)
                  parts_->reader.get(), parts_->feed.get(), &lineage_}),
       evaluation_(
           {parts_->options.path, parts_->store.get(), parts_->reader.get()},
-          parts_->ranks.get(), parts_->options.deadline),
+          parts_->ranks.get(), parts_->options.ranks.deadline),
       saves_(parts_.get(), {&gate_.calls(), &progress_, &preemption_, &lineage_,
                             &decisions_, &retirement_, &history_, &reporter_}),
       steps_({parts_.get(), &progress_, &preemption_, &lineage_, &decisions_,
@@ -40,7 +40,7 @@ CheckpointManager::Impl::Impl(std::unique_ptr<internal::ManagerParts> parts)
   // Created after the store's own task, and so runs before it.
   if (!read_only()) exit_task_.emplace([this] { WaitAtExit(); });
   gate_.NoteTrainingThread();
-  if (parts_->is_owner() && options.saving &&
+  if (parts_->is_owner() && options.save.enabled &&
       !options.schedule.permanent.has_value() &&
       !options.schedule.ephemeral.has_value()) {
     parts_->warnings.WarnOfSchedule();
@@ -50,27 +50,25 @@ CheckpointManager::Impl::Impl(std::unique_ptr<internal::ManagerParts> parts)
 
 // Counts the step first: a step that does not ascend is refused before this
 // rank meets the others.
-absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::Impl::StepTo(
+absl::StatusOr<StepOutcome> CheckpointManager::Impl::StepTo(
     int64_t step, const Metrics& metrics, const UserMetadata& user_metadata) {
   if (read_only()) return CountStep(step);
   CKPTDB_RETURN_IF_ERROR(progress_.Count(step));
   SaveRequest request;
   request.metrics = metrics;
   request.user_metadata = user_metadata;
-  CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::StepOutcome outcome,
+  CKPTDB_ASSIGN_OR_RETURN(StepOutcome outcome,
                           steps_.DecideAndSave(std::nullopt, request));
   preemption_.SetLastStep(outcome.preempted);
   return outcome;
 }
 
-absl::StatusOr<CheckpointManager::StepOutcome>
-CheckpointManager::Impl::CountStep(int64_t step) {
+absl::StatusOr<StepOutcome> CheckpointManager::Impl::CountStep(int64_t step) {
   CKPTDB_RETURN_IF_ERROR(progress_.Count(step));
   // Deltas apply only to a model that still equals the step that they start
   // from.
   lineage_.RequireBase("the model was trained");
-  return CheckpointManager::StepOutcome{step, ReadOnlyDecision(), std::nullopt,
-                                        preempted()};
+  return StepOutcome{step, ReadOnlyDecision(), std::nullopt, preempted()};
 }
 
 absl::StatusOr<SavePolicy::Decision> CheckpointManager::Impl::ShouldSave(
@@ -86,17 +84,17 @@ absl::StatusOr<SavePolicy::Decision> CheckpointManager::Impl::ShouldSave(
 absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
     const SaveRequest& request) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable("Save"));
-  if (!parts_->options.saving) {
+  if (!parts_->options.save.enabled) {
     return absl::FailedPreconditionError(absl::StrCat(
         "Save: step ", global_step(), " of store \"", parts_->options.path,
-        "\" is not saved: ManagerOptions::saving is off"));
+        "\" is not saved: ManagerOptions::save.enabled is off"));
   }
   CKPTDB_ASSIGN_OR_RETURN(
-      const CheckpointManager::StepOutcome outcome,
+      const StepOutcome outcome,
       steps_.DecideAndSave(SavePolicy::Decision{request.kind, request.reason},
                            request));
   // The caller has requested this save, so refusing it because of
-  // ManagerOptions::busy is an error here, not an outcome.
+  // ManagerOptions::save.busy is an error here, not an outcome.
   if (outcome.save.has_value()) return *outcome.save;
   return absl::FailedPreconditionError(absl::StrCat(
       "step ", outcome.step, " is not saved: ", outcome.decision.reason));
@@ -104,10 +102,10 @@ absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
 
 absl::Status CheckpointManager::Impl::StartTraining() {
   const ManagerOptions& options = parts_->options;
-  if (!options.saving) return absl::OkStatus();
+  if (!options.save.enabled) return absl::OkStatus();
   const bool wanted =
-      options.first_save == ManagerOptions::FirstSave::kAlways ||
-      (options.first_save == ManagerOptions::FirstSave::kUnlessRestored &&
+      options.save.first_save == ManagerOptions::FirstSave::kAlways ||
+      (options.save.first_save == ManagerOptions::FirstSave::kUnlessRestored &&
        !progress_.restored());
   // A step that was just restored is in the store already, even with kAlways.
   if (!wanted || lineage_.IsParent(global_step())) return absl::OkStatus();
@@ -117,7 +115,7 @@ absl::Status CheckpointManager::Impl::StartTraining() {
 }
 
 absl::Status CheckpointManager::Impl::FinishTraining() {
-  if (!parts_->options.saving) return absl::OkStatus();
+  if (!parts_->options.save.enabled) return absl::OkStatus();
   // An error of the previous save does not prevent saving the last step; it is
   // returned at the end.
   absl::Status status = FinishSaveAndTakeError();
@@ -129,23 +127,22 @@ absl::Status CheckpointManager::Impl::FinishTraining() {
   request.reason = "FinishTraining saves the last step";
   const absl::StatusOr<PendingSave> save = Save(request);
   status.Update(save.status());
-  // Returns any failure, even one that ManagerOptions::tolerated_failures would
-  // tolerate.
+  // Returns any failure, even one that ManagerOptions::save.tolerated_failures
+  // would tolerate.
   if (save.ok()) status.Update(save->WaitCommitted().status());
   status.Update(FinishSaveAndTakeError());
   return status;
 }
 
-absl::StatusOr<CheckpointManager::RestoreReport>
-CheckpointManager::Impl::Restore(const RestoreRequest& request) {
+absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
+    const RestoreRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
   // An error of the previous save fails the restore on all ranks before any
   // model changes.
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "restore",
                                FinishSaveAndTakeError(),
-                               parts_->options.deadline));
-  CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::RestoreReport report,
-                          restorer_.Restore(request));
+                               parts_->options.ranks.deadline));
+  CKPTDB_ASSIGN_OR_RETURN(RestoreReport report, restorer_.Restore(request));
   NoteRestored(report);
   WarnOfNewerSteps(report);
   report.total_micros = internal::MicrosSince(begin);
@@ -153,10 +150,10 @@ CheckpointManager::Impl::Restore(const RestoreRequest& request) {
   return report;
 }
 
-absl::StatusOr<CheckpointManager::TrainingStart>
-CheckpointManager::Impl::RestoreOrStart(const RestoreRequest& request) {
+absl::StatusOr<TrainingStart> CheckpointManager::Impl::RestoreOrStart(
+    const RestoreRequest& request) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable("RestoreOrStart"));
-  CheckpointManager::TrainingStart start = {.store = parts_->options.path};
+  TrainingStart start = {.store = parts_->options.path};
   CKPTDB_ASSIGN_OR_RETURN(const std::optional<RestoreRequest> first,
                           restorer_.RequestAtStart(request));
   if (!first.has_value()) return start;
@@ -166,21 +163,21 @@ CheckpointManager::Impl::RestoreOrStart(const RestoreRequest& request) {
 
 absl::Status CheckpointManager::Impl::AbandonSteps() {
   CKPTDB_RETURN_IF_ERROR(CheckWritable("AbandonSteps"));
-  if (!parts_->options.saving) {
+  if (!parts_->options.save.enabled) {
     return absl::FailedPreconditionError(
         absl::StrCat("AbandonSteps: store \"", parts_->options.path,
-                     "\": ManagerOptions::saving is off"));
+                     "\": ManagerOptions::save.enabled is off"));
   }
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "abandon the steps",
                                FinishSaveAndTakeError(),
-                               parts_->options.deadline));
+                               parts_->options.ranks.deadline));
   lineage_.AbandonAll(parts_->store.get());
   decisions_.ForgetPutOff();
   return absl::OkStatus();
 }
 
-absl::StatusOr<CheckpointManager::RestoreReport>
-CheckpointManager::Impl::WaitForStep(absl::Duration timeout) {
+absl::StatusOr<RestoreReport> CheckpointManager::Impl::WaitForStep(
+    absl::Duration timeout) {
   CKPTDB_RETURN_IF_ERROR(CheckReadOnly("WaitForStep"));
   CKPTDB_RETURN_IF_ERROR(AwaitStep(timeout).status());
   return ApplyStep();
@@ -196,16 +193,14 @@ absl::StatusOr<Version> CheckpointManager::Impl::AwaitStep(
           ? restorer_.AwaitNewer(timeout, [this] { return preempted(); })
           : absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "wait for a step", status,
-                               timeout + parts_->options.deadline));
+                               timeout + parts_->options.ranks.deadline));
   return restorer_.OpenNewest();
 }
 
-absl::StatusOr<CheckpointManager::RestoreReport>
-CheckpointManager::Impl::ApplyStep() {
+absl::StatusOr<RestoreReport> CheckpointManager::Impl::ApplyStep() {
   CKPTDB_RETURN_IF_ERROR(CheckReadOnly("ApplyStep"));
   const auto begin = std::chrono::steady_clock::now();
-  CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::RestoreReport report,
-                          restorer_.RestoreNewest());
+  CKPTDB_ASSIGN_OR_RETURN(RestoreReport report, restorer_.RestoreNewest());
   NoteRestored(report);
   report.total_micros = internal::MicrosSince(begin);
   reporter_.ReportRestore(report);
@@ -222,8 +217,7 @@ absl::Status CheckpointManager::Impl::CheckReadOnly(
                    "wait for steps"));
 }
 
-void CheckpointManager::Impl::NoteRestored(
-    const CheckpointManager::RestoreReport& report) {
+void CheckpointManager::Impl::NoteRestored(const RestoreReport& report) {
   // A step of another store implies nothing about this store's steps: the step
   // count and a save that was put off stay.
   if (report.store != parts_->options.path) {
@@ -231,16 +225,15 @@ void CheckpointManager::Impl::NoteRestored(
   }
   progress_.OnRestored(report.version.step);
   decisions_.ForgetPutOff();
-  if (parts_->is_owner() && !read_only() && parts_->options.saving) {
+  if (parts_->is_owner() && !read_only() && parts_->options.save.enabled) {
     parts_->warnings.WarnOfChangedModel(report);
     parts_->warnings.WarnOfPins(*parts_->store, report.version.step,
                                 lineage_.abandoned());
   }
 }
 
-void CheckpointManager::Impl::WarnOfNewerSteps(
-    const CheckpointManager::RestoreReport& report) {
-  if (!parts_->is_owner() || !parts_->options.saving) return;
+void CheckpointManager::Impl::WarnOfNewerSteps(const RestoreReport& report) {
+  if (!parts_->is_owner() || !parts_->options.save.enabled) return;
   if (report.store == parts_->options.path) return;
   const int64_t next = global_step() + 1;
   const absl::Status behind = decisions_.CheckAhead(next);
@@ -249,11 +242,11 @@ void CheckpointManager::Impl::WarnOfNewerSteps(
                                      report.store, "\": ", behind.message()));
 }
 
-absl::StatusOr<CheckpointManager::LoadSummary> CheckpointManager::Impl::Load(
+absl::StatusOr<LoadSummary> CheckpointManager::Impl::Load(
     const std::vector<LoadRule>& rules, bool dry_run) {
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "load",
                                FinishSaveAndTakeError(),
-                               parts_->options.deadline));
+                               parts_->options.ranks.deadline));
   return restorer_.Load(rules, dry_run);
 }
 
@@ -263,18 +256,18 @@ absl::Status CheckpointManager::Impl::Delete(int64_t step) {
   saves_.FinishSave();  // that save may be retiring the same step
   CKPTDB_RETURN_IF_ERROR(parts_->store->Delete(step));
   history_.NoteKept(step, "removed: it was deleted by hand");
-  if (parts_->options.on_deleted) {
+  if (parts_->options.observers.on_deleted) {
     // The step is already deleted, so an exception of the callback is the error
     // of the next call, not of this one.
-    parts_->errors.NoteCallback(
-        internal::CallGuarded("ManagerOptions::on_deleted",
-                              [&] { parts_->options.on_deleted(step); }));
+    parts_->errors.NoteCallback(internal::CallGuarded(
+        "ManagerOptions::observers.on_deleted",
+        [&] { parts_->options.observers.on_deleted(step); }));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<CheckpointManager::StepExplanation>
-CheckpointManager::Impl::Explain(int64_t step) const {
+absl::StatusOr<StepExplanation> CheckpointManager::Impl::Explain(
+    int64_t step) const {
   CKPTDB_RETURN_IF_ERROR(CheckWritable("Explain"));
   CKPTDB_RETURN_IF_ERROR(CheckOwner("Explain"));
   return internal::ExplainStep(*parts_->store, history_, retirement_, step);
@@ -365,10 +358,10 @@ absl::Status CheckpointManager::Impl::Close() {
   return status;
 }
 
-// A save of several ranks may wait up to ManagerOptions::deadline, half an hour
-// by default, for a rank that is gone. An exiting process waits a minute at
-// most. If the save itself called exit(), it does not wait: it would wait for
-// itself.
+// A save of several ranks may wait up to ManagerOptions::ranks.deadline, half
+// an hour by default, for a rank that is gone. An exiting process waits a
+// minute at most. If the save itself called exit(), it does not wait: for: it
+// would wait for itself.
 void CheckpointManager::Impl::WaitAtExit() {
   const std::shared_ptr<PendingSave::State> save = saves_.current();
   if (save == nullptr || gate_.calls().InCall()) return;

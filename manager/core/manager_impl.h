@@ -36,24 +36,21 @@ class CheckpointManager::Impl {
   internal::ManagerGate& gate() { return gate_; }
 
   // The following are called by the training thread.
-  absl::StatusOr<CheckpointManager::StepOutcome> StepTo(
-      int64_t step, const Metrics& metrics, const UserMetadata& user_metadata);
+  absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics,
+                                     const UserMetadata& user_metadata);
   absl::StatusOr<SavePolicy::Decision> ShouldSave(int64_t step,
                                                   const Metrics& metrics);
   absl::StatusOr<PendingSave> Save(const SaveRequest& request);
   absl::Status StartTraining();
   absl::Status FinishTraining();
-  absl::StatusOr<CheckpointManager::RestoreReport> Restore(
-      const RestoreRequest& request);
-  absl::StatusOr<CheckpointManager::TrainingStart> RestoreOrStart(
-      const RestoreRequest& request);
+  absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request);
+  absl::StatusOr<TrainingStart> RestoreOrStart(const RestoreRequest& request);
   absl::Status AbandonSteps();
-  absl::StatusOr<CheckpointManager::RestoreReport> WaitForStep(
-      absl::Duration timeout);
+  absl::StatusOr<RestoreReport> WaitForStep(absl::Duration timeout);
   absl::StatusOr<Version> AwaitStep(absl::Duration timeout);
-  absl::StatusOr<CheckpointManager::RestoreReport> ApplyStep();
-  absl::StatusOr<CheckpointManager::LoadSummary> Load(
-      const std::vector<LoadRule>& rules, bool dry_run);
+  absl::StatusOr<RestoreReport> ApplyStep();
+  absl::StatusOr<LoadSummary> Load(const std::vector<LoadRule>& rules,
+                                   bool dry_run);
   absl::Status Delete(int64_t step);
   absl::Status Close();
 
@@ -64,8 +61,7 @@ class CheckpointManager::Impl {
   bool preempted() const { return preemption_.preempted(); }
   absl::Status CheckForErrors();
   absl::Status WaitUntilFinished();
-  absl::StatusOr<CheckpointManager::StepExplanation> Explain(
-      int64_t step) const;
+  absl::StatusOr<StepExplanation> Explain(int64_t step) const;
   absl::StatusOr<StepRecord> BestStep() const;
   EvaluationState* evaluation() { return &evaluation_; }
   // A closed store is kept for callers that hold a pointer to it.
@@ -82,12 +78,12 @@ class CheckpointManager::Impl {
   absl::Status CheckWritable(absl::string_view what) const;
   // Returns FailedPrecondition unless the manager is read-only.
   absl::Status CheckReadOnly(absl::string_view what) const;
-  absl::StatusOr<CheckpointManager::StepOutcome> CountStep(int64_t step);
+  absl::StatusOr<StepOutcome> CountStep(int64_t step);
   // Finishes the previous save, and returns the error to report.
   absl::Status FinishSaveAndTakeError();
-  void NoteRestored(const CheckpointManager::RestoreReport& report);
+  void NoteRestored(const RestoreReport& report);
   // Warns if a model restored from another store cannot be saved in this one.
-  void WarnOfNewerSteps(const CheckpointManager::RestoreReport& report);
+  void WarnOfNewerSteps(const RestoreReport& report);
   void WaitAtExit();
 
   const std::unique_ptr<internal::ManagerParts> parts_;

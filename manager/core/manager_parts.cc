@@ -42,43 +42,47 @@ absl::Status CheckDuration(absl::string_view name, absl::Duration value,
 // polling interval of 0 are meaningless.
 absl::Status CheckNumbers(const ManagerOptions& options) {
   CKPTDB_RETURN_IF_ERROR(
-      CheckAtLeast(kWhere, "base_every", options.base_every, 0));
-  CKPTDB_RETURN_IF_ERROR(
-      CheckThreads("ManagerOptions::copy_threads", options.copy_threads));
-  CKPTDB_RETURN_IF_ERROR(
-      CheckThreads("ManagerOptions::stage.threads", options.stage.threads));
-  CKPTDB_RETURN_IF_ERROR(
-      CheckThreads("ManagerOptions::read.threads", options.read.threads));
+      CheckAtLeast(kWhere, "base_every", options.save.base_every, 0));
+  CKPTDB_RETURN_IF_ERROR(CheckThreads("ManagerOptions::save.copy_threads",
+                                      options.save.copy_threads));
+  CKPTDB_RETURN_IF_ERROR(CheckThreads("ManagerOptions::save.stage.threads",
+                                      options.save.stage.threads));
+  CKPTDB_RETURN_IF_ERROR(CheckThreads("ManagerOptions::restore.read.threads",
+                                      options.restore.read.threads));
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast(kWhere, "tolerated_failures",
-                                      options.tolerated_failures, 0));
-  CKPTDB_RETURN_IF_ERROR(
-      CheckAtLeast(kWhere, "retry_after_steps", options.retry_after_steps, 0));
-  CKPTDB_RETURN_IF_ERROR(CheckDuration("warn_waiting", options.warn_waiting,
+                                      options.save.tolerated_failures, 0));
+  CKPTDB_RETURN_IF_ERROR(CheckAtLeast(kWhere, "retry_after_steps",
+                                      options.save.retry_after_steps, 0));
+  CKPTDB_RETURN_IF_ERROR(CheckDuration("warn_waiting",
+                                       options.observers.warn_waiting,
                                        /*may_be_zero=*/true));
   CKPTDB_RETURN_IF_ERROR(CheckDuration("preemption_grace",
-                                       options.preemption_grace,
+                                       options.save.preemption_grace,
                                        /*may_be_zero=*/true));
-  CKPTDB_RETURN_IF_ERROR(CheckDuration("await_store", options.await_store,
+  CKPTDB_RETURN_IF_ERROR(CheckDuration("await_store",
+                                       options.follow.await_store,
                                        /*may_be_zero=*/true));
   CKPTDB_RETURN_IF_ERROR(
-      CheckDuration("deadline", options.deadline, /*may_be_zero=*/false));
-  return CheckDuration("poll_every", options.poll_every, /*may_be_zero=*/false);
+      CheckDuration("deadline", options.ranks.deadline, /*may_be_zero=*/false));
+  return CheckDuration("poll_every", options.follow.poll_every,
+                       /*may_be_zero=*/false);
 }
 
 absl::Status CheckEnumerators(const ManagerOptions& options) {
-  CKPTDB_RETURN_IF_ERROR(CheckEnumerator("ManagerOptions::busy", options.busy,
+  CKPTDB_RETURN_IF_ERROR(CheckEnumerator("ManagerOptions::save.busy",
+                                         options.save.busy,
                                          ManagerOptions::BusyPolicy::kFail));
-  CKPTDB_RETURN_IF_ERROR(CheckEnumerator("ManagerOptions::first_save",
-                                         options.first_save,
+  CKPTDB_RETURN_IF_ERROR(CheckEnumerator("ManagerOptions::save.first_save",
+                                         options.save.first_save,
                                          ManagerOptions::FirstSave::kNever));
-  CKPTDB_RETURN_IF_ERROR(CheckEnumerator("ManagerOptions::abandoned",
-                                         options.abandoned,
+  CKPTDB_RETURN_IF_ERROR(CheckEnumerator("ManagerOptions::restore.abandoned",
+                                         options.restore.abandoned,
                                          SaveSpec::Abandoned::kRemove));
   CKPTDB_RETURN_IF_ERROR(CheckEnumerator(
-      "ManagerOptions::replication.saver", options.replication.saver,
-      ModelState::Replication::Saver::kOwner));
-  return CheckEnumerator("ManagerOptions::io_state_resize",
-                         *options.io_state_resize,
+      "ManagerOptions::ranks.replication.saver",
+      options.ranks.replication.saver, ModelState::Replication::Saver::kOwner));
+  return CheckEnumerator("ManagerOptions::restore.io_state_resize",
+                         *options.restore.io_state_resize,
                          ManagerOptions::IoStateResize::kReset);
 }
 
@@ -92,17 +96,19 @@ absl::Status CheckOptions(const ManagerOptions& options) {
       Store::ResolvePath(options.path, options.store).status());
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckSchedule(options.schedule), kWhere));
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckRetention(options.retention), kWhere));
-  if (options.best.has_value()) {
-    CKPTDB_RETURN_IF_ERROR(Annotate(CheckBest("best", *options.best), kWhere));
+  if (options.restore.best.has_value()) {
+    CKPTDB_RETURN_IF_ERROR(
+        Annotate(CheckBest("best", *options.restore.best), kWhere));
   }
-  CKPTDB_RETURN_IF_ERROR(CheckChainBounds(options.bounds));
+  CKPTDB_RETURN_IF_ERROR(CheckChainBounds(options.save.bounds));
   CKPTDB_RETURN_IF_ERROR(CheckModes("ManagerOptions::store.",
                                     options.store.directory_mode,
                                     options.store.file_mode));
-  CKPTDB_RETURN_IF_ERROR(Annotate(CheckUserMetadata(options.user_metadata),
-                                  "ManagerOptions::user_metadata"));
-  CKPTDB_RETURN_IF_ERROR(Annotate(CheckUserMetadata(options.store_metadata),
-                                  "ManagerOptions::store_metadata"));
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckUserMetadata(options.save.user_metadata),
+                                  "ManagerOptions::save.user_metadata"));
+  CKPTDB_RETURN_IF_ERROR(
+      Annotate(CheckUserMetadata(options.save.store_metadata),
+               "ManagerOptions::save.store_metadata"));
   CKPTDB_RETURN_IF_ERROR(CheckEnumerators(options));
   return CheckNumbers(options);
 }
@@ -110,9 +116,9 @@ absl::Status CheckOptions(const ManagerOptions& options) {
 // Checks a manager that restores a single rank's part of a job: see "One rank
 // that comes back" in docs/manager.md.
 absl::Status CheckShard(const ManagerParts& parts) {
-  if (!parts.options.shard.has_value()) return absl::OkStatus();
-  const ModelState::Shard& shard = *parts.options.shard;
-  const std::string own = absl::StrCat("ManagerOptions::shard is rank ",
+  if (!parts.options.follow.shard.has_value()) return absl::OkStatus();
+  const ModelState::Shard& shard = *parts.options.follow.shard;
+  const std::string own = absl::StrCat("ManagerOptions::follow.shard is rank ",
                                        shard.rank, " of ", shard.world_size);
   if (shard.rank >= shard.world_size) {
     return absl::InvalidArgumentError(
@@ -134,31 +140,32 @@ ManagerOptions Effective(ManagerOptions options) {
   // CheckOptions rejects a path that cannot be resolved.
   options.path =
       Store::ResolvePath(options.path, options.store).value_or(options.path);
-  if (!options.statistics_path.empty()) {
-    options.statistics_path =
-        ResolvePath(options.statistics_path).value_or(options.statistics_path);
+  if (!options.observers.statistics_path.empty()) {
+    options.observers.statistics_path =
+        ResolvePath(options.observers.statistics_path)
+            .value_or(options.observers.statistics_path);
   }
-  if (options.read_only) options.saving = false;
-  if (!options.io_state_resize.has_value()) {
+  if (options.read_only) options.save.enabled = false;
+  if (!options.restore.io_state_resize.has_value()) {
     // A reader does not resume the input of a training, and restores with any
     // number of ranks.
-    options.io_state_resize = options.read_only
-                                  ? ManagerOptions::IoStateResize::kReset
-                                  : ManagerOptions::IoStateResize::kError;
+    options.restore.io_state_resize =
+        options.read_only ? ManagerOptions::IoStateResize::kReset
+                          : ManagerOptions::IoStateResize::kError;
   }
-  if (!options.saving) {
-    options.deltas = false;  // no save would take the marked rows
-    options.store_metadata.clear();
+  if (!options.save.enabled) {
+    options.save.deltas = false;  // no save would take the marked rows
+    options.save.store_metadata.clear();
   }
-  options.stage = StageFor(options.store, std::move(options.stage));
+  options.save.stage = StageFor(options.store, std::move(options.save.stage));
   if (!options.read_only) return options;
   options.store = {};
-  options.stage = {};
+  options.save.stage = {};
   options.schedule = {};
   options.retention = {};
-  options.on_saved = nullptr;
-  options.on_deleted = nullptr;
-  options.statistics_path.clear();
+  options.observers.on_saved = nullptr;
+  options.observers.on_deleted = nullptr;
+  options.observers.statistics_path.clear();
   return options;
 }
 
@@ -172,7 +179,7 @@ absl::Status OpenStore(ManagerParts* parts) {
   const absl::StatusOr<StepRecord> latest = parts->store->Latest();
   if (latest.ok()) parts->newest_at_open = latest->version.step;
   const UserMetadata before = parts->store->user_metadata();
-  const UserMetadata& wanted = options.store_metadata;
+  const UserMetadata& wanted = options.save.store_metadata;
   if (wanted.empty() || wanted == before) return absl::OkStatus();
   if (before.empty()) return parts->store->SetUserMetadata(wanted);
   parts->warnings.WarnOfMetadata();
@@ -183,30 +190,31 @@ absl::Status OpenStore(ManagerParts* parts) {
 // it.
 absl::StatusOr<std::unique_ptr<Reader>> AwaitReader(
     const ManagerOptions& options) {
-  const absl::Time end = absl::Now() + options.await_store;
+  const absl::Time end = absl::Now() + options.follow.await_store;
   while (true) {
     absl::StatusOr<std::unique_ptr<Reader>> reader =
         Reader::Open(options.path, ReaderOptionsOf(options));
     if (!absl::IsNotFound(reader.status())) return reader;
     const absl::Time now = absl::Now();
     if (now < end) {
-      absl::SleepFor(std::min(options.poll_every, end - now));
+      absl::SleepFor(std::min(options.follow.poll_every, end - now));
       continue;
     }
     return absl::NotFoundError(absl::StrCat(
         reader.status().message(),
         "; a read-only manager does not create a store; it waited ",
-        absl::FormatDuration(options.await_store),
-        " for it (ManagerOptions::await_store)"));
+        absl::FormatDuration(options.follow.await_store),
+        " for it (ManagerOptions::follow.await_store)"));
   }
 }
 
 // Returns how long the ranks wait for each other in Open.
 absl::Duration OpenDeadline(const ManagerOptions& options) {
   const absl::Duration longest = absl::Hours(24) * 365;  // clocks overflow
-  return options.deadline +
-         std::min(options.read_only ? options.await_store : absl::Duration(),
-                  longest);
+  return options.ranks.deadline + std::min(options.read_only
+                                               ? options.follow.await_store
+                                               : absl::Duration(),
+                                           longest);
 }
 
 // Opens this rank's own parts.
@@ -217,7 +225,7 @@ absl::Status OpenOwnParts(ManagerParts* parts) {
   } else if (parts->is_owner()) {
     CKPTDB_RETURN_IF_ERROR(OpenStore(parts));
   }
-  if (!options.deltas) return absl::OkStatus();
+  if (!options.save.deltas) return absl::OkStatus();
   parts->feed = std::make_unique<ChangeFeed>(*parts->model, options.path);
   return parts->feed->Join();
 }
@@ -232,11 +240,12 @@ absl::Status CheckAndOpen(ManagerParts* parts) {
     return absl::InvalidArgumentError(
         "CheckpointManager::Open: the model is null; give it a ModelState");
   }
-  CKPTDB_ASSIGN_OR_RETURN(parts->shardings,
-                          ResolveShardings(*parts->model, options.sharding,
-                                           parts->shard().world_size));
-  if (parts->is_owner() && !options.statistics_path.empty()) {
-    CKPTDB_RETURN_IF_ERROR(CheckStatisticsPath(options.statistics_path));
+  CKPTDB_ASSIGN_OR_RETURN(
+      parts->shardings, ResolveShardings(*parts->model, options.ranks.sharding,
+                                         parts->shard().world_size));
+  if (parts->is_owner() && !options.observers.statistics_path.empty()) {
+    CKPTDB_RETURN_IF_ERROR(
+        CheckStatisticsPath(options.observers.statistics_path));
   }
   return CallGuarded("opening a manager", [&] { return OpenOwnParts(parts); });
 }
@@ -273,17 +282,18 @@ absl::Status AgreeOnDeclarations(const ManagerParts& parts) {
   Coordinator* const ranks = parts.ranks.get();
   const Declarations own = {
       DescribeShardings(*parts.model, parts.shardings),
-      DescribeReplicas(*parts.model, parts.options.replication)};
+      DescribeReplicas(*parts.model, parts.options.ranks.replication)};
   std::string bytes = own.shardings;
   bytes.push_back(kBetweenDeclarations);
   bytes.append(own.replicas);
-  const absl::StatusOr<std::vector<std::string>> all =
-      ranks->Gather("declarations", std::move(bytes), parts.options.deadline);
+  const absl::StatusOr<std::vector<std::string>> all = ranks->Gather(
+      "declarations", std::move(bytes), parts.options.ranks.deadline);
   absl::Status status = all.status();
   for (size_t rank = 0; all.ok() && rank < all->size(); ++rank) {
     status.Update(CompareDeclarations(own, rank, (*all)[rank]));
   }
-  return TellStatus(ranks, "declarations", status, parts.options.deadline);
+  return TellStatus(ranks, "declarations", status,
+                    parts.options.ranks.deadline);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ struct ManagerParts {
   uint32_t world_size() const { return ranks->world_size(); }
   // Returns the rank whose part of a step the model holds.
   ModelState::Shard shard() const {
-    return options.shard.value_or(
+    return options.follow.shard.value_or(
         ModelState::Shard{ranks->rank(), ranks->world_size()});
   }
 
@@ -51,7 +51,7 @@ struct ManagerParts {
   std::unique_ptr<Coordinator> background_ranks;  // for the save thread
   std::unique_ptr<Store> store;      // on the owner, unless read-only
   std::unique_ptr<Reader> reader;    // of a read-only manager
-  std::unique_ptr<ChangeFeed> feed;  // with ManagerOptions::deltas
+  std::unique_ptr<ChangeFeed> feed;  // with ManagerOptions::save.deltas
   // The newest step in the store when it was opened.
   std::optional<int64_t> newest_at_open;
 };

@@ -9,27 +9,31 @@ namespace ckptdb::internal {
 // The history contains the reason for the save since its decision; a failure
 // replaces it. An error of the statistics log becomes a warning, an exception
 // of a callback the error of a later call.
-void Reporter::ReportSave(const CheckpointManager::SaveReport& report) {
+void Reporter::ReportSave(const SaveReport& report) {
   if (is_owner_ && !report.status.ok()) {
     history_->NoteSaved(
         report.step, absl::StrCat("not saved, although ", report.reason, ": ",
                                   report.status.ToString()));
   }
   if (is_owner_) {
-    errors_->NoteStatistics(AppendStatistics(options_.statistics_path, report));
+    errors_->NoteStatistics(
+        AppendStatistics(options_.observers.statistics_path, report));
   }
-  if (!options_.on_saved) return;
-  errors_->NoteCallback(CallGuarded("ManagerOptions::on_saved",
-                                    [&] { options_.on_saved(report); }));
+  if (!options_.observers.on_saved) return;
+  errors_->NoteCallback(CallGuarded("ManagerOptions::observers.on_saved", [&] {
+    options_.observers.on_saved(report);
+  }));
 }
 
-void Reporter::ReportRestore(const CheckpointManager::RestoreReport& report) {
+void Reporter::ReportRestore(const RestoreReport& report) {
   if (is_owner_) {
-    errors_->NoteStatistics(AppendStatistics(options_.statistics_path, report));
+    errors_->NoteStatistics(
+        AppendStatistics(options_.observers.statistics_path, report));
   }
-  if (!options_.on_restored) return;
-  errors_->NoteCallback(CallGuarded("ManagerOptions::on_restored",
-                                    [&] { options_.on_restored(report); }));
+  if (!options_.observers.on_restored) return;
+  errors_->NoteCallback(
+      CallGuarded("ManagerOptions::observers.on_restored",
+                  [&] { options_.observers.on_restored(report); }));
 }
 
 }  // namespace ckptdb::internal

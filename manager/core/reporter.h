@@ -22,8 +22,8 @@ class Reporter {
         history_(history),
         errors_(errors) {}
 
-  void ReportSave(const CheckpointManager::SaveReport& report);
-  void ReportRestore(const CheckpointManager::RestoreReport& report);
+  void ReportSave(const SaveReport& report);
+  void ReportRestore(const RestoreReport& report);
 
  private:
   const ManagerOptions& options_;

@@ -26,7 +26,7 @@ TensorState::Device* DeviceOf(const ModelState& model) {
 SaveRunner::SaveRunner(ManagerParts* parts, const Dependencies& deps)
     : parts_(parts),
       deps_(deps),
-      arena_(parts->options.arena_bytes, DeviceOf(*parts->model)),
+      arena_(parts->options.save.arena_bytes, DeviceOf(*parts->model)),
       publisher_(parts->options, parts->store.get(), deps.retirement,
                  deps.history),
       environment_{parts->options,
@@ -52,7 +52,7 @@ std::shared_ptr<PendingSave::State> SaveRunner::Start(SaveStart start) {
   // From here on, other threads can wait for the save.
   operation_->Capture(*deps_.lineage);
   in_background_ =
-      parts_->options.async && operation_->begun() && StartInBackground();
+      parts_->options.save.async && operation_->begun() && StartInBackground();
   if (in_background_) {
     // The training must not change the model before the save has read it.
     // Returns at once if all of it was copied. The error is the save's, and is
@@ -99,9 +99,9 @@ void SaveRunner::RunOperation() {
 // the commit. End follows when the callbacks have returned, so that whoever
 // waits for it finds the save no longer running.
 void SaveRunner::EndOperation() {
-  CheckpointManager::SaveReport& report = operation_->report();
+  SaveReport& report = operation_->report();
   failures_in_a_row_ = report.status.ok() ? 0 : failures_in_a_row_ + 1;
-  tolerated_ = failures_in_a_row_ <= parts_->options.tolerated_failures;
+  tolerated_ = failures_in_a_row_ <= parts_->options.save.tolerated_failures;
   const absl::Status error = NoteError();
   if (report.status.ok()) {
     operation_->pending()->Finish(report.result);
@@ -124,7 +124,7 @@ void SaveRunner::EndOperation() {
 absl::Status SaveRunner::NoteError() {
   absl::Status error = operation_->status();
   if (tolerated_ || error.ok()) return absl::OkStatus();
-  if (parts_->options.async) {
+  if (parts_->options.save.async) {
     error = Annotate(error, absl::StrCat("save of step ", operation_->step()));
   }
   parts_->errors.NoteSave(operation_->pending(), error);
@@ -178,19 +178,20 @@ void SaveRunner::NoteFailure(SaveOperation* operation) {
     }));
   }
   if (!tolerated_) return;
-  if (options.retry_after_steps > 0) {
+  if (options.save.retry_after_steps > 0) {
     // The sum may exceed the highest step.
     constexpr int64_t kLastStep = std::numeric_limits<int64_t>::max();
     const int64_t step = deps_.progress->global_step();
     deps_.decisions->PutOff(
-        step + std::min(options.retry_after_steps, kLastStep - step),
+        step + std::min(options.save.retry_after_steps, kLastStep - step),
         {operation->kind(), absl::StrCat("the save of step ", operation->step(),
                                          " failed and is retried")});
   }
   parts_->warnings.Warn(absl::StrCat(
       "the save of step ", operation->step(), " failed, failure ",
-      failures_in_a_row_, " in a row; ManagerOptions::tolerated_failures is ",
-      options.tolerated_failures,
+      failures_in_a_row_,
+      " in a row; ManagerOptions::save.tolerated_failures is ",
+      options.save.tolerated_failures,
       "; the next save includes its changes: ", failure.ToString()));
 }
 

@@ -52,9 +52,10 @@ class SaveRunner {
   SaveRunner(const SaveRunner&) = delete;
   SaveRunner& operator=(const SaveRunner&) = delete;
 
-  // Saves the model: in the background if ManagerOptions::async is set and a
-  // thread can be created, returning when the model may change; otherwise on
-  // the calling thread, returning when the save has ended. A save that could
+  // Saves the model: in the background if ManagerOptions::save.async is set and
+  // a thread can be created, returning when the model may change; otherwise on
+  // the calling thread, returning when the save has ended.
+  // A save that could
   // not begin also ends here. The previous save must have been finished.
   std::shared_ptr<PendingSave::State> Start(SaveStart start);
   // Returns whether the save that was started last runs in the background.

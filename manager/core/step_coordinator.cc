@@ -23,14 +23,14 @@ bool IsRefusal(const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<CheckpointManager::StepOutcome> StepCoordinator::DecideAndSave(
+absl::StatusOr<StepOutcome> StepCoordinator::DecideAndSave(
     const std::optional<SavePolicy::Decision>& wanted,
     const SaveRequest& request) {
   ManagerParts& manager = *parts_.manager;
   Coordinator* const ranks = manager.ranks.get();
   times_ = Times();
   times_.called_at = Clock::now();
-  if (!manager.is_owner() && manager.options.saving &&
+  if (!manager.is_owner() && manager.options.save.enabled &&
       !request.metrics.empty()) {
     manager.warnings.WarnOfMetrics(ranks->rank());
   }
@@ -81,7 +81,7 @@ Announcement StepCoordinator::PreviewDecision(int64_t step,
   if (!busy) FinishSave();
   absl::StatusOr<SavePolicy::Decision> decision = CallGuarded(
       "deciding on a save", [&]() -> absl::StatusOr<SavePolicy::Decision> {
-        if (!busy && parts_.manager->options.saving) {
+        if (!busy && parts_.manager->options.save.enabled) {
           CKPTDB_RETURN_IF_ERROR(parts_.decisions->CheckAhead(step));
         }
         return parts_.decisions->WouldSave(
@@ -101,12 +101,12 @@ absl::Status StepCoordinator::GatherNotices(bool is_step, bool* preempted) {
   callback_error_ = manager.errors.TakeCallbackError();
   absl::Status own = callback_error_;
   // If the model is only partly written on one rank, no rank saves it.
-  if (manager.options.saving) own.Update(parts_.lineage->CheckWritten());
+  if (manager.options.save.enabled) own.Update(parts_.lineage->CheckWritten());
   if (manager.world_size() == 1) return own;
   const auto notices = manager.ranks->Gather(
       absl::StrCat("notices at step ", parts_.progress->global_step()),
       absl::StrCat(*preempted ? "1" : "0", EncodeStatus(own)),
-      manager.options.deadline);
+      manager.options.ranks.deadline);
   if (!notices.ok()) {
     manager.errors.NoteCallback(callback_error_);  // for the next call
     return notices.status();
@@ -131,7 +131,7 @@ absl::StatusOr<std::string> StepCoordinator::BroadcastAnnouncement(
   ManagerParts& manager = *parts_.manager;
   absl::StatusOr<std::string> told = manager.ranks->Tell(
       tag, std::move(announced),
-      AfterGather(*manager.ranks, manager.options.deadline));
+      AfterGather(*manager.ranks, manager.options.ranks.deadline));
   if (!told.ok()) manager.errors.NoteCallback(callback_error_);
   return told;
 }
@@ -171,7 +171,7 @@ absl::Status StepCoordinator::DecideAndBegin(
   // The decision takes the outcome of a save that has ended into account.
   if (!busy) FinishSave();
   // The save in progress passed this check before its step.
-  if (!busy && parts_.manager->options.saving && !request.overwrite) {
+  if (!busy && parts_.manager->options.save.enabled && !request.overwrite) {
     CKPTDB_RETURN_IF_ERROR(parts_.decisions->CheckAhead(announced->step));
   }
   const Clock::time_point begin = Clock::now();
@@ -220,9 +220,9 @@ absl::Status StepCoordinator::BeginAttempt(const SaveRequest& request,
                                            Announcement* announced) {
   const ManagerParts& manager = *parts_.manager;
   times_.begun_at_micros = NowMicros(manager.options);
-  SaveSpec spec =
-      parts_.lineage->NextSpec(*manager.store, announced->step,
-                               manager.options.abandoned, request.overwrite);
+  SaveSpec spec = parts_.lineage->NextSpec(*manager.store, announced->step,
+                                           manager.options.restore.abandoned,
+                                           request.overwrite);
   spec.world_size = manager.world_size();
   spec.begun_at_micros = times_.begun_at_micros;
   // The step records the slice bounds, so that tools can tell which rank stores
@@ -239,7 +239,7 @@ absl::Status StepCoordinator::BeginAttempt(const SaveRequest& request,
   // tables.
   announced->whole = !spec.parent.has_value();
   announced->base_reason =
-      parts_.lineage->BaseReason(manager.options.base_every);
+      parts_.lineage->BaseReason(manager.options.save.base_every);
   return absl::OkStatus();
 }
 
@@ -259,7 +259,7 @@ void StepCoordinator::NoteDecision(const Announcement& announced) {
 
 // Every rank finishes the previous save if the owner did, even if the step ends
 // with an error, so that all have the same parent.
-absl::StatusOr<CheckpointManager::StepOutcome> StepCoordinator::ApplyDecision(
+absl::StatusOr<StepOutcome> StepCoordinator::ApplyDecision(
     Announcement announced, const SaveRequest& request) {
   if (announced.finish_save) FinishSave();
   if (!announced.error.ok()) {
@@ -271,8 +271,8 @@ absl::StatusOr<CheckpointManager::StepOutcome> StepCoordinator::ApplyDecision(
   }
   if (announced.preempted) parts_.preemption->OnAgreed();
   if (announced.promoted) parts_.preemption->OnPromoted(announced.step);
-  CheckpointManager::StepOutcome outcome{announced.step, announced.decision,
-                                         std::nullopt, announced.preempted};
+  StepOutcome outcome{announced.step, announced.decision, std::nullopt,
+                      announced.preempted};
   if (announced.decision.kind != SavePolicy::Kind::kNone) {
     CKPTDB_RETURN_IF_ERROR(Save(std::move(announced), request, &outcome));
   }
@@ -281,7 +281,7 @@ absl::StatusOr<CheckpointManager::StepOutcome> StepCoordinator::ApplyDecision(
 
 absl::Status StepCoordinator::Save(Announcement announced,
                                    const SaveRequest& request,
-                                   CheckpointManager::StepOutcome* outcome) {
+                                   StepOutcome* outcome) {
   parts_.progress->OnSaved();
   if (times_.wait_micros.has_value()) {
     parts_.manager->warnings.WarnOfWaiting(
@@ -314,7 +314,8 @@ absl::StatusOr<std::string> StepCoordinator::TakeTicket(uint32_t attempt) {
   std::vector<std::string> tickets = std::exchange(tickets_, {});
   if (manager.world_size() == 1) return std::move(tickets.front());
   return manager.ranks->TellEach(absl::StrCat("ticket of attempt ", attempt),
-                                 std::move(tickets), manager.options.deadline);
+                                 std::move(tickets),
+                                 manager.options.ranks.deadline);
 }
 
 }  // namespace ckptdb::internal

@@ -45,7 +45,7 @@ class StepCoordinator {
   // Decides, on all ranks together, whether the step that was trained last is
   // saved, and starts the save if so. `wanted` is the caller's decision, if the
   // caller has decided.
-  absl::StatusOr<CheckpointManager::StepOutcome> DecideAndSave(
+  absl::StatusOr<StepOutcome> DecideAndSave(
       const std::optional<SavePolicy::Decision>& wanted,
       const SaveRequest& request);
   // Returns what DecideAndSave would decide for `step`. All ranks finish a save
@@ -82,10 +82,10 @@ class StepCoordinator {
   Announcement PreviewDecision(int64_t step, const Metrics& metrics,
                                Announcement announced);
   // The following run on all ranks.
-  absl::StatusOr<CheckpointManager::StepOutcome> ApplyDecision(
-      Announcement announced, const SaveRequest& request);
+  absl::StatusOr<StepOutcome> ApplyDecision(Announcement announced,
+                                            const SaveRequest& request);
   absl::Status Save(Announcement announced, const SaveRequest& request,
-                    CheckpointManager::StepOutcome* outcome);
+                    StepOutcome* outcome);
   absl::StatusOr<std::string> TakeTicket(uint32_t attempt);
 
   const Parts parts_;

@@ -24,9 +24,10 @@ std::string Listed(const std::vector<std::string>& names) {
 // An exception of the callback does not interrupt the operation; the next call
 // returns it.
 void Warnings::Warn(const std::string& warning) {
-  if (options_.on_warning) {
-    errors_->NoteCallback(CallGuarded("ManagerOptions::on_warning",
-                                      [&] { options_.on_warning(warning); }));
+  if (options_.observers.on_warning) {
+    errors_->NoteCallback(
+        CallGuarded("ManagerOptions::observers.on_warning",
+                    [&] { options_.observers.on_warning(warning); }));
   } else if (Logger* const logger = options_.store.logger.get()) {
     // Exceptions of a logger are dropped, as in a store.
     CallGuarded("Logger::Log", [&] {
@@ -59,15 +60,14 @@ void Warnings::WarnOfMetrics(uint32_t rank) {
 
 // Warns for each save that waited that long; other warnings are given once.
 void Warnings::WarnOfWaiting(int64_t step, absl::Duration waited) {
-  if (waited < options_.warn_waiting) return;
-  Warn(absl::StrCat("the save of step ", step, " waited ",
-                    absl::FormatDuration(waited),
-                    " for the one before it; ManagerOptions::warn_waiting is ",
-                    absl::FormatDuration(options_.warn_waiting)));
+  if (waited < options_.observers.warn_waiting) return;
+  Warn(absl::StrCat(
+      "the save of step ", step, " waited ", absl::FormatDuration(waited),
+      " for the one before it; ManagerOptions::observers.warn_waiting is ",
+      absl::FormatDuration(options_.observers.warn_waiting)));
 }
 
-void Warnings::WarnOfChangedModel(
-    const CheckpointManager::RestoreReport& report) {
+void Warnings::WarnOfChangedModel(const RestoreReport& report) {
   std::vector<std::string> dropped;
   for (const std::string& name : report.loaded.unexpected) {
     dropped.push_back(absl::StrCat("\"", name, "\""));
@@ -126,7 +126,7 @@ void Warnings::WarnOfPins(const Store& store, int64_t restored,
 void Warnings::WarnOfMetadata() {
   Warn(absl::StrCat(StoreName(),
                     " keeps its user metadata, which differs from "
-                    "ManagerOptions::store_metadata; "
+                    "ManagerOptions::save.store_metadata; "
                     "Store::SetUserMetadata replaces it"));
 }
 

@@ -12,9 +12,10 @@
 
 namespace ckptdb::internal {
 
-// Sends warnings to ManagerOptions::on_warning, or else to the store's logger,
-// or else to stderr, and remembers which were sent. Only the training thread
-// uses it, so that the callback runs on the thread that calls the manager.
+// Sends warnings to ManagerOptions::observers.on_warning, or else to the
+// store's logger, or else to stderr, and remembers which were sent. Only the
+// the training thread uses it, so that the callback runs on the thread that
+// calls the manager.
 class Warnings {
  public:
   // Both arguments outlive it. Exceptions of the callback are added to
@@ -34,13 +35,13 @@ class Warnings {
   void WarnOfWaiting(int64_t step, absl::Duration waited);
   // Items and slots of the restored step that the model does not have, so that
   // the next save drops them, and items missing in the step.
-  void WarnOfChangedModel(const CheckpointManager::RestoreReport& report);
+  void WarnOfChangedModel(const RestoreReport& report);
   // Damaged or missing files of the store.
   void WarnOfBadFiles(const Store& store);
   // Pinned steps of the branch that was abandoned when `restored` was restored.
   void WarnOfPins(const Store& store, int64_t restored,
                   const std::set<int64_t>& abandoned);
-  // The store's metadata differs from ManagerOptions::store_metadata.
+  // The store's metadata differs from ManagerOptions::save.store_metadata.
   void WarnOfMetadata();
   // Warns of each reason why the store cannot free space, once.
   void WarnOfSweeps(const Store& store);

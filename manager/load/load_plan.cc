@@ -33,7 +33,7 @@ absl::StatusOr<LoadPlan> LoadPlan::Make(const LoadInputs& inputs,
   LoadPlan plan;
   CKPTDB_ASSIGN_OR_RETURN(plan.items_, PlanItems(inputs, rule));
   plan.ranks_ = inputs.ranks;
-  plan.deadline_ = inputs.options.deadline;
+  plan.deadline_ = inputs.options.ranks.deadline;
   plan.step_ = inputs.step.record().version.step;
   plan.unexpected_ = UnexpectedItems(inputs.step, inputs.model, rule.oname);
   plan.unmatched_ = FindUnmatched(rule, inputs.model);

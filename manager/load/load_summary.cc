@@ -1,4 +1,4 @@
-#include "ckptdb/manager/load_summary.h"
+#include "ckptdb/manager/results.h"
 
 #include <string>
 #include <vector>

@@ -133,8 +133,13 @@ class ItemPlanner {
           Misfit(TypeOf(to, shape), TypeOf(from, found->shape), can_cast),
           planned);
     }
-    TensorLoad load = {&step_,       options_.read,     source,           from,
-                       tensor.state, /*ranks=*/nullptr, options_.deadline};
+    TensorLoad load = {&step_,
+                       options_.restore.read,
+                       source,
+                       from,
+                       tensor.state,
+                       /*ranks=*/nullptr,
+                       options_.ranks.deadline};
     // Each rank reads a cast tensor in pieces for itself, so it is not
     // broadcast.
     if (from != to) {
@@ -180,7 +185,7 @@ class ItemPlanner {
                           plan.changes.empty() && plan.casts.empty() &&
                           slots.size() == registered.size();
     ScanOptions scan;
-    scan.read = options_.read;
+    scan.read = options_.restore.read;
     scan.slots = NamesOf(plan.inputs);
     scan.ids_only = plan.inputs.empty();
     Plan(table, *found, sharding, std::move(scan),
@@ -194,7 +199,7 @@ class ItemPlanner {
                                         SlotPlan plan, LiveTable* own) const {
     if (plan.direct()) return {own, [](LiveTable*) {}};
     return std::make_shared<EvolvedTable>(source, std::move(plan.slots),
-                                          options_.read.threads, own);
+                                          options_.restore.read.threads, own);
   }
 
   // Plans how a fitting table's rows reach `live`.
@@ -209,7 +214,7 @@ class ItemPlanner {
       planned->together = true;
       planned->load = [exchange = RowExchange{&step_, source, ModeOf(rule_),
                                               scan, sharding, hash, live.get(),
-                                              ranks_, options_.deadline},
+                                              ranks_, options_.ranks.deadline},
                        live] { return RestoreByExchange(exchange); };
       return;
     }
@@ -247,7 +252,7 @@ class ItemPlanner {
     const Item* const found = FindBlob(step_, kOwnerRank, blob);
     if (found == nullptr) return Missing(NoBlob(kOwnerRank, blob), planned);
     planned->item.bytes = found->raw_bytes;
-    planned->load = [this_step = &step_, read = options_.read, blob,
+    planned->load = [this_step = &step_, read = options_.restore.read, blob,
                      load = extra.load, name = extra.name]() -> absl::Status {
       CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
                               this_step->ReadBlob(kOwnerRank, blob, read));
@@ -275,13 +280,13 @@ class ItemPlanner {
     const uint32_t saved = step_.record().world_size;
     const bool same_world = saved == shard_.world_size;
     const ManagerOptions::IoStateResize resize =
-        options_.io_state_resize.value_or(
+        options_.restore.io_state_resize.value_or(
             ManagerOptions::IoStateResize::kError);
     if (!same_world && resize == ManagerOptions::IoStateResize::kError) {
       return DoesNotFit(
           absl::StrCat(Misfit(absl::StrCat("world size ", shard_.world_size),
                               absl::StrCat("world size ", saved)),
-                       "; set ManagerOptions::io_state_resize"),
+                       "; set ManagerOptions::restore.io_state_resize"),
           planned);
     }
     // Looks up all blobs now, so that a missing one is detected before the
@@ -293,11 +298,11 @@ class ItemPlanner {
       if (found == nullptr) return Missing(NoBlob(rank, blob), planned);
       planned->item.bytes += found->raw_bytes;
     }
-    planned->load = [this_step = &step_, read = options_.read, blob, ranks,
-                     all =
-                         !same_world &&
-                         resize == ManagerOptions::IoStateResize::kRedistribute,
-                     state = io.state, name = io.name]() -> absl::Status {
+    planned->load =
+        [this_step = &step_, read = options_.restore.read, blob, ranks,
+         all = !same_world &&
+               resize == ManagerOptions::IoStateResize::kRedistribute,
+         state = io.state, name = io.name]() -> absl::Status {
       std::vector<std::string> parts;
       for (const uint32_t rank : ranks) {
         CKPTDB_ASSIGN_OR_RETURN(parts.emplace_back(),
@@ -314,9 +319,10 @@ class ItemPlanner {
 
  private:
   // These two need all ranks to load together. A rank that restores alone, with
-  // ManagerOptions::shard, has a single-rank coordinator and reads for itself.
+  // ManagerOptions::follow.shard, has a single-rank coordinator and reads for
+  // itself.
   bool Broadcasts(const TensorState& tensor) const {
-    return options_.replication.broadcast && !tensor.sharded() &&
+    return options_.ranks.replication.broadcast && !tensor.sharded() &&
            shard_.world_size > 1 && ranks_->world_size() == shard_.world_size;
   }
   bool Exchanges(const StepReader::TableSpec& table,

@@ -9,9 +9,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/load/loaded_items.h"
+#include "ckptdb/manager/manager_options.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {

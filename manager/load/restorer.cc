@@ -54,7 +54,7 @@ absl::StatusOr<RestoreRequest> SourceOf(const LoadRule& rule) {
 
 // Describes a restored step. The report contains the store already.
 void DescribeRestore(const OpenedStep& opened, const LoadPlan& plan,
-                     CheckpointManager::RestoreReport* report) {
+                     RestoreReport* report) {
   report->record = opened.get().record();
   report->version = report->record.version;
   report->incremental = opened.changes != nullptr;
@@ -96,13 +96,11 @@ Restorer::Restorer(const Parts& parts)
 
 absl::Status Restorer::AgreeOn(absl::string_view tag,
                                const absl::Status& status) {
-  return Agree(parts_.ranks, tag, status, parts_.options.deadline);
+  return Agree(parts_.ranks, tag, status, parts_.options.ranks.deadline);
 }
 
-absl::StatusOr<CheckpointManager::RestoreReport> Restorer::Restore(
-    const RestoreRequest& request) {
-  absl::StatusOr<CheckpointManager::RestoreReport> report =
-      RestoreOrFallBack(request);
+absl::StatusOr<RestoreReport> Restorer::Restore(const RestoreRequest& request) {
+  absl::StatusOr<RestoreReport> report = RestoreOrFallBack(request);
   if (report.ok()) return report;
   return NotFoundOnlyIfEmpty(report.status());
 }
@@ -138,14 +136,13 @@ absl::StatusOr<std::optional<RestoreRequest>> Restorer::RequestAtStart(
                    "fresh start, or check the folder"));
 }
 
-absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOrFallBack(
+absl::StatusOr<RestoreReport> Restorer::RestoreOrFallBack(
     const RestoreRequest& request) {
   awaited_.reset();  // may be another step than the requested one
   std::vector<int64_t> damaged;
   absl::Status first_damage;
   while (true) {
-    absl::StatusOr<CheckpointManager::RestoreReport> report =
-        RestoreOnce(request, std::nullopt);
+    absl::StatusOr<RestoreReport> report = RestoreOnce(request, std::nullopt);
     if (report.ok()) {
       report->damaged_steps = std::move(damaged);
       return report;
@@ -187,9 +184,8 @@ absl::StatusOr<Version> Restorer::OpenNewest() {
   return awaited_->opened.get().record().version;
 }
 
-absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreNewest() {
-  absl::StatusOr<CheckpointManager::RestoreReport> report =
-      RestoreOnce({}, HeldVersion());
+absl::StatusOr<RestoreReport> Restorer::RestoreNewest() {
+  absl::StatusOr<RestoreReport> report = RestoreOnce({}, HeldVersion());
   if (report.ok()) return report;
   return NotFoundOnlyIfEmpty(report.status());
 }
@@ -203,9 +199,9 @@ absl::StatusOr<OpenedStep> Restorer::Open(const RestoreRequest& request,
   return opener_.Open(request, from);
 }
 
-absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
+absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
     const RestoreRequest& request, const std::optional<Version>& from) {
-  CheckpointManager::RestoreReport report;
+  RestoreReport report;
   Clock::time_point begin = Clock::now();
   const auto lap = [&begin] {
     return MicrosSince(std::exchange(begin, Clock::now()));
@@ -217,7 +213,7 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   absl::Status status = plan.status();
   // Verification reads everything, so only the owner does it.
   if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
-    status = step.Verify(parts_.options.read);
+    status = step.Verify(parts_.options.restore.read);
   }
   // No rank changes its model unless all ranks can load the step.
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
@@ -247,7 +243,8 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
 absl::StatusOr<LoadPlan> Restorer::PlanRestore(
     const OpenedStep& opened, const RestoreRequest& request) const {
   const std::optional<EvolvePolicy>& evolve =
-      request.evolve.has_value() ? request.evolve : parts_.options.evolve;
+      request.evolve.has_value() ? request.evolve
+                                 : parts_.options.restore.evolve;
   LoadRule all;
   if (evolve.has_value()) all = RuleOf(*evolve, opened.get(), parts_.model);
   all.hashtable_clear = request.mode == LiveTable::RestoreMode::kClear;
@@ -289,11 +286,11 @@ absl::Status Restorer::NoteRestored(const StepReader& step,
   return absl::OkStatus();
 }
 
-absl::StatusOr<CheckpointManager::LoadSummary> Restorer::Load(
-    const std::vector<LoadRule>& rules, bool dry_run) {
-  CheckpointManager::LoadSummary summary;
+absl::StatusOr<LoadSummary> Restorer::Load(const std::vector<LoadRule>& rules,
+                                           bool dry_run) {
+  LoadSummary summary;
   for (const LoadRule& rule : rules) {
-    CheckpointManager::LoadedRule& loaded = summary.rules.emplace_back();
+    LoadSummary::LoadedRule& loaded = summary.rules.emplace_back();
     loaded.path = rule.path.empty() ? parts_.options.path : rule.path;
     if (rule.skip) {
       loaded.note = "skipped";
@@ -319,15 +316,16 @@ absl::StatusOr<RestoreTarget> Restorer::FindOwnStep() {
     own.error = latest.status();
     if (latest.ok()) own.version = latest->version;
   }
-  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
-                          parts_.ranks->Broadcast("own step", Encode(own),
-                                                  parts_.options.deadline));
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string bytes,
+      parts_.ranks->Broadcast("own step", Encode(own),
+                              parts_.options.ranks.deadline));
   CKPTDB_RETURN_IF_ERROR(Decode(bytes, &own));
   return own;
 }
 
 absl::Status Restorer::LoadByRule(const LoadRule& rule, bool dry_run,
-                                  CheckpointManager::LoadedRule* loaded) {
+                                  LoadSummary::LoadedRule* loaded) {
   if (!rule.is_dynamic) {
     CKPTDB_ASSIGN_OR_RETURN(const RestoreTarget own, FindOwnStep());
     if (own.error.ok()) {
@@ -341,7 +339,7 @@ absl::Status Restorer::LoadByRule(const LoadRule& rule, bool dry_run,
 }
 
 absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
-                                CheckpointManager::LoadedRule* loaded) {
+                                LoadSummary::LoadedRule* loaded) {
   CKPTDB_ASSIGN_OR_RETURN(const RestoreRequest request, SourceOf(rule));
   CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, opener_.Open(request));
   absl::StatusOr<LoadPlan> plan = PlanFor(opened, rule);
@@ -391,8 +389,8 @@ absl::Status Restorer::AwaitNewer(absl::Duration timeout,
   const absl::Duration longest = absl::Hours(24) * 365;  // clocks overflow
   const Clock::time_point end =
       Clock::now() + absl::ToChronoNanoseconds(std::min(timeout, longest));
-  const auto poll_every =
-      absl::ToChronoNanoseconds(std::min(parts_.options.poll_every, longest));
+  const auto poll_every = absl::ToChronoNanoseconds(
+      std::min(parts_.options.follow.poll_every, longest));
   while (true) {
     const absl::Status refreshed = parts_.reader->Refresh();
     // The trainer saves continuously: retry soon.

@@ -14,10 +14,11 @@
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/db/store.h"
-#include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/load/load_plan.h"
 #include "ckptdb/manager/load/step_opener.h"
+#include "ckptdb/manager/manager_options.h"
+#include "ckptdb/manager/results.h"
 #include "ckptdb/manager/state/change_sets.h"
 #include "ckptdb/manager/state/save_lineage.h"
 
@@ -37,7 +38,7 @@ class Restorer {
     Coordinator* ranks;
     Store* store;      // null unless the owner of a writing manager
     Reader* reader;    // null unless read-only
-    ChangeFeed* feed;  // null without ManagerOptions::deltas
+    ChangeFeed* feed;  // null without ManagerOptions::save.deltas
     SaveLineage* lineage;
   };
 
@@ -46,15 +47,14 @@ class Restorer {
   Restorer& operator=(const Restorer&) = delete;
 
   // Implements CheckpointManager::Restore, without reporting.
-  absl::StatusOr<CheckpointManager::RestoreReport> Restore(
-      const RestoreRequest& request);
+  absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request);
   // Returns what a starting training restores, as documented at
   // CheckpointManager::RestoreOrStart; nothing for a fresh start.
   absl::StatusOr<std::optional<RestoreRequest>> RequestAtStart(
       const RestoreRequest& request);
   // Implements CheckpointManager::Load.
-  absl::StatusOr<CheckpointManager::LoadSummary> Load(
-      const std::vector<LoadRule>& rules, bool dry_run);
+  absl::StatusOr<LoadSummary> Load(const std::vector<LoadRule>& rules,
+                                   bool dry_run);
 
   // In a read-only manager, blocks until the store contains a step that was
   // saved after the model's. Returns Cancelled if `cancelled`, which it polls,
@@ -66,7 +66,7 @@ class Restorer {
   absl::StatusOr<Version> OpenNewest();
   // Restores the step that OpenNewest opened. Opens the newest one if none is
   // open, or if the model has changed since.
-  absl::StatusOr<CheckpointManager::RestoreReport> RestoreNewest();
+  absl::StatusOr<RestoreReport> RestoreNewest();
   // Closes the open step. Must be called before Parts::reader is destroyed.
   void Close() { awaited_.reset(); }
 
@@ -87,11 +87,11 @@ class Restorer {
   absl::StatusOr<OpenedStep> Open(const RestoreRequest& request,
                                   const std::optional<Version>& from);
   absl::Status AgreeOn(absl::string_view tag, const absl::Status& status);
-  absl::StatusOr<CheckpointManager::RestoreReport> RestoreOrFallBack(
+  absl::StatusOr<RestoreReport> RestoreOrFallBack(
       const RestoreRequest& request);
   absl::Status NotFoundOnlyIfEmpty(const absl::Status& status) const;
-  absl::StatusOr<CheckpointManager::RestoreReport> RestoreOnce(
-      const RestoreRequest& request, const std::optional<Version>& from);
+  absl::StatusOr<RestoreReport> RestoreOnce(const RestoreRequest& request,
+                                            const std::optional<Version>& from);
   absl::StatusOr<LoadPlan> PlanRestore(const OpenedStep& opened,
                                        const RestoreRequest& request) const;
   absl::StatusOr<LoadPlan> PlanFor(const OpenedStep& opened,
@@ -100,9 +100,9 @@ class Restorer {
                             const std::string& path, bool merged);
   absl::StatusOr<RestoreTarget> FindOwnStep();
   absl::Status LoadByRule(const LoadRule& rule, bool dry_run,
-                          CheckpointManager::LoadedRule* loaded);
+                          LoadSummary::LoadedRule* loaded);
   absl::Status LoadStep(const LoadRule& rule, bool dry_run,
-                        CheckpointManager::LoadedRule* loaded);
+                        LoadSummary::LoadedRule* loaded);
   bool HasNewer() const;
 
   const Parts parts_;

@@ -31,7 +31,7 @@ bool StepOpener::IsOwn(const std::string& path) const {
 
 absl::Status StepOpener::AgreeOn(absl::string_view tag,
                                  const absl::Status& status) {
-  return Agree(ranks_, tag, status, options_.deadline);
+  return Agree(ranks_, tag, status, options_.ranks.deadline);
 }
 
 absl::StatusOr<StepRecord> StepOpener::LatestOwn() const {
@@ -40,9 +40,9 @@ absl::StatusOr<StepRecord> StepOpener::LatestOwn() const {
 }
 
 absl::StatusOr<StepRecord> StepOpener::BestStep() const {
-  if (store_ != nullptr) return BestOf(store_->Steps(), options_.best);
+  if (store_ != nullptr) return BestOf(store_->Steps(), options_.restore.best);
   CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
-  return BestOf(reader_->Steps(), options_.best);
+  return BestOf(reader_->Steps(), options_.restore.best);
 }
 
 // FailedPrecondition rather than NotFound: steps may exist, but the option is
@@ -52,7 +52,8 @@ absl::StatusOr<StepRecord> StepOpener::BestOf(
     const std::optional<KeepPolicy::BestOptions>& best) {
   if (best.has_value()) return ckptdb::BestStep(steps, *best);
   return absl::FailedPreconditionError(
-      "ManagerOptions::best is not set; set it to the metric that ranks the "
+      "ManagerOptions::restore.best is not set; set it to the metric that "
+      "ranks the "
       "steps");
 }
 
@@ -65,9 +66,9 @@ absl::StatusOr<StepRecord> StepOpener::PickStep(const RestoreRequest& request,
     picked =
         PickNamed(*request.step, own ? options_.path : request.path, other);
   } else if (request.best || request.best_by.has_value()) {
-    picked =
-        BestOf(StepsOf(other, store_),
-               request.best_by.has_value() ? request.best_by : options_.best);
+    picked = BestOf(StepsOf(other, store_), request.best_by.has_value()
+                                                ? request.best_by
+                                                : options_.restore.best);
   } else {
     picked = other != nullptr ? other->Latest() : store_->Latest();
   }
@@ -136,9 +137,9 @@ absl::StatusOr<OpenedStep> StepOpener::OpenOnce(
     target.error = picked.status();
     if (picked.ok()) target.version = StateOf(*picked);
   }
-  CKPTDB_ASSIGN_OR_RETURN(
-      const std::string bytes,
-      ranks_->Broadcast("step to restore", Encode(target), options_.deadline));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
+                          ranks_->Broadcast("step to restore", Encode(target),
+                                            options_.ranks.deadline));
   CKPTDB_RETURN_IF_ERROR(Decode(bytes, &target));
   found_empty_ = absl::IsNotFound(target.error);
   CKPTDB_RETURN_IF_ERROR(target.error);

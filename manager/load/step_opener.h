@@ -12,8 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/store.h"
-#include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/manager_options.h"
 #include "ckptdb/manager/ranks/messages.h"
 
 namespace ckptdb::internal {
@@ -65,8 +65,8 @@ class StepOpener {
   // NotFound only if the store is empty, and DataLoss if all steps are
   // quarantined.
   absl::StatusOr<StepRecord> LatestOwn() const;
-  // Returns the best step according to ManagerOptions::best, on the owner or in
-  // a read-only manager.
+  // Returns the best step according to ManagerOptions::restore.best, on the
+  // owner or in a read-only manager.
   absl::StatusOr<StepRecord> BestStep() const;
 
  private:

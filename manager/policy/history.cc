@@ -14,8 +14,7 @@ void History::NoteKept(int64_t step, std::string why) {
   At(step).kept = std::move(why);
 }
 
-std::optional<CheckpointManager::StepExplanation> History::Find(
-    int64_t step) const {
+std::optional<StepExplanation> History::Find(int64_t step) const {
   const MutexLock lock(&mutex_);
   const auto found = explanations_.find(step);
   if (found == explanations_.end()) return std::nullopt;
@@ -24,8 +23,8 @@ std::optional<CheckpointManager::StepExplanation> History::Find(
 
 // Drops the lowest step if full, unless that is `step`: a training that was
 // reset to an old step still records it.
-CheckpointManager::StepExplanation& History::At(int64_t step) {
-  CheckpointManager::StepExplanation& explanation = explanations_[step];
+StepExplanation& History::At(int64_t step) {
+  StepExplanation& explanation = explanations_[step];
   if (explanations_.size() > kMaxSteps) {
     const auto oldest = explanations_.begin();
     explanations_.erase(oldest->first == step ? std::next(oldest) : oldest);

@@ -10,7 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "ckptdb/db/base/mutex.h"
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/results.h"
 
 namespace ckptdb::internal {
 
@@ -21,15 +21,13 @@ class History {
 
   void NoteSaved(int64_t step, std::string why);
   void NoteKept(int64_t step, std::string why);
-  std::optional<CheckpointManager::StepExplanation> Find(int64_t step) const;
+  std::optional<StepExplanation> Find(int64_t step) const;
 
  private:
-  CheckpointManager::StepExplanation& At(int64_t step)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  StepExplanation& At(int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
-  std::map<int64_t, CheckpointManager::StepExplanation> explanations_
-      ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, StepExplanation> explanations_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptdb::internal

@@ -5,15 +5,16 @@
 #include <cstdint>
 
 #include "absl/time/clock.h"
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/manager_options.h"
 
 namespace ckptdb::internal {
 
-// Returns microseconds since 1970, UTC, from ManagerOptions::now_micros or the
-// system clock. Throws any exception of the caller's function.
+// Returns microseconds since 1970, UTC, from
+// ManagerOptions::observers.now_micros or the system clock. Throws any
+// exception of the caller's function.
 inline int64_t NowMicros(const ManagerOptions& options) {
-  return options.now_micros ? options.now_micros()
-                            : absl::ToUnixMicros(absl::Now());
+  return options.observers.now_micros ? options.observers.now_micros()
+                                      : absl::ToUnixMicros(absl::Now());
 }
 
 }  // namespace ckptdb::internal

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/results.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"

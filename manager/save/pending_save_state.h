@@ -10,7 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "ckptdb/db/base/mutex.h"
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/results.h"
 
 namespace ckptdb {
 

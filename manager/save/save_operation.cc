@@ -77,10 +77,10 @@ absl::Status SaveOperation::CaptureModel(const SaveLineage& lineage) {
     if (sets.ok()) changes_ = *std::move(sets);
   }
   // All ranks get to both, even after a failure.
-  if (environment_.options.audit_replicas) {
+  if (environment_.options.save.audit_replicas) {
     CKPTDB_RETURN_IF_ERROR(AuditReplicas(
         environment_.model, environment_.shardings, environment_.ranks,
-        announced_.version.attempt, environment_.options.deadline));
+        announced_.version.attempt, environment_.options.ranks.deadline));
   }
   CKPTDB_ASSIGN_OR_RETURN(BaseReasons bases, ChooseBases(lineage));
   CKPTDB_RETURN_IF_ERROR(taken);
@@ -101,14 +101,14 @@ absl::StatusOr<BaseReasons> SaveOperation::ChooseBases(
                              /*has_parent=*/!announced_.whole,
                              announced_.base_reason};
   return AgreeOnBases(inputs, environment_.ranks, announced_.version.attempt,
-                      environment_.options.deadline);
+                      environment_.options.ranks.deadline);
 }
 
 // Audits the tables that are saved as changes, each rank its own rows.
 absl::Status SaveOperation::AuditDeltas(const BaseReasons& bases,
                                         const SaveLineage& lineage) const {
   const ManagerOptions& options = environment_.options;
-  if (!options.audit_deltas || environment_.feed == nullptr ||
+  if (!options.save.audit_deltas || environment_.feed == nullptr ||
       announced_.whole) {
     return absl::OkStatus();
   }
@@ -133,7 +133,7 @@ absl::Status SaveOperation::AuditDeltas(const BaseReasons& bases,
     if (replicated && !environment_.is_owner()) continue;
     CKPTDB_RETURN_IF_ERROR(AuditTable(
         *parent, table, sharding, *changes_[t], environment_.ranks->rank(),
-        environment_.ranks->world_size(), options.read));
+        environment_.ranks->world_size(), options.restore.read));
   }
   return absl::OkStatus();
 }
@@ -146,17 +146,19 @@ absl::Status SaveOperation::TakeSnapshot(BaseReasons bases) {
   spec.rank = environment_.ranks->rank();
   CKPTDB_ASSIGN_OR_RETURN(
       spec.tensor_savers,
-      AssignSavers(environment_.model, environment_.options.replication.saver,
+      AssignSavers(environment_.model,
+                   environment_.options.ranks.replication.saver,
                    environment_.ranks->world_size()));
   if (environment_.feed != nullptr) spec.changes = &changes_;
   CKPTDB_ASSIGN_OR_RETURN(snapshot_, Snapshot::Of(environment_.model, spec));
   Arena* const arena = environment_.arena;
   // Without async the training waits for the whole save, so a copy would only
   // cost time.
-  if (environment_.options.async && snapshot_->bytes() <= arena->max_bytes()) {
+  if (environment_.options.save.async &&
+      snapshot_->bytes() <= arena->max_bytes()) {
     report_.copied_bytes = snapshot_->bytes();
     copied_ = true;
-    return snapshot_->CopyTo(arena, environment_.options.copy_threads);
+    return snapshot_->CopyTo(arena, environment_.options.save.copy_threads);
   }
   return CaptureDeviceTensors();
 }
@@ -169,11 +171,11 @@ absl::Status SaveOperation::CaptureDeviceTensors() {
   if (bytes > arena->max_bytes()) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "device tensors take ", bytes,
-        " bytes of host memory, but ManagerOptions::arena_bytes is ",
+        " bytes of host memory, but ManagerOptions::save.arena_bytes is ",
         arena->max_bytes(), "; raise it to at least ", bytes));
   }
   return snapshot_->CaptureDeviceTensors(
-      arena, environment_.options.async ? arena->max_bytes() : bytes);
+      arena, environment_.options.save.async ? arena->max_bytes() : bytes);
 }
 
 // The first call wakes the training thread; later calls do nothing.
@@ -239,19 +241,19 @@ absl::StatusOr<StagedRank> SaveOperation::StageModel() {
   CKPTDB_RETURN_IF_ERROR(snapshot_->Fetch());
   internal::StageCopies copies;
   if (!copied_) {
-    if (options.async) ReserveCopies(&copies);
+    if (options.save.async) ReserveCopies(&copies);
     copies.on_read = [this](uint64_t copied_bytes) {
       report_.copied_bytes = copied_bytes;
       LetTrainingContinue();
     };
   }
   return internal::StageWithCopies(options.path, *ticket_, snapshot_->state(),
-                                   options.stage, copies);
+                                   options.save.stage, copies);
 }
 
 void SaveOperation::CommitWithAll() {
   Coordinator* const ranks = environment_.background_ranks;
-  const absl::Duration deadline = environment_.options.deadline;
+  const absl::Duration deadline = environment_.options.ranks.deadline;
   const std::string tag = absl::StrCat("attempt ", announced_.version.attempt);
   std::string own_part;  // the owner's is not sent
   if (!environment_.is_owner()) {
@@ -282,7 +284,7 @@ Outcome SaveOperation::Publish(const std::vector<std::string>& parts) {
   SavePublisher::Publication publication = {announced_, request_, {}};
   publication.commit.saved = step_info();
   publication.commit.parent = parent_;
-  if (environment_.options.abandoned == SaveSpec::Abandoned::kRemove) {
+  if (environment_.options.restore.abandoned == SaveSpec::Abandoned::kRemove) {
     publication.commit.abandoned = abandoned_;
   }
   publication.commit.source = source_;
@@ -317,7 +319,7 @@ void SaveOperation::CompleteReport() {
   report_.result = outcome_.result;
   report_.retired_steps = outcome_.retired;
   report_.total_micros = MicrosSince(begin_);
-  if (!environment_.options.async) {
+  if (!environment_.options.save.async) {
     report_.blocking_micros = report_.wait_micros + report_.total_micros;
   }
 }

@@ -14,9 +14,10 @@
 #include "absl/status/statusor.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/db/store.h"
-#include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/manager_options.h"
 #include "ckptdb/manager/ranks/messages.h"
+#include "ckptdb/manager/results.h"
 #include "ckptdb/manager/save/arena.h"
 #include "ckptdb/manager/save/pending_save_state.h"
 #include "ckptdb/manager/save/save_publisher.h"
@@ -34,7 +35,7 @@ struct SaveEnvironment {
   Coordinator* ranks;             // for the training thread
   Coordinator* background_ranks;  // for the save thread
   Store* store;                   // null on ranks other than the owner
-  ChangeFeed* feed;               // null without ManagerOptions::deltas
+  ChangeFeed* feed;               // null without ManagerOptions::save.deltas
   Arena* arena;                   // used by one save at a time
   SavePublisher* publisher;       // used on the owner
 
@@ -48,7 +49,7 @@ struct SaveStart {
   absl::StatusOr<std::string> ticket;
   SaveRequest request;
   bool answers_preemption = false;
-  // The owner's time from ManagerOptions::now_micros.
+  // The owner's time from ManagerOptions::observers.now_micros.
   int64_t begun_at_micros = 0;
   // When the training thread called the manager, how long it then waited for
   // the previous save, if there was one, and how long it took to decide.
@@ -91,8 +92,8 @@ class SaveOperation {
   // Returns the status after Run.
   const absl::Status& status() const { return outcome_.status; }
   const SaveResult& result() const { return outcome_.result; }
-  const CheckpointManager::SaveReport& report() const { return report_; }
-  CheckpointManager::SaveReport& report() { return report_; }
+  const SaveReport& report() const { return report_; }
+  SaveReport& report() { return report_; }
   // Moves the changes out.
   ChangeSets TakeChanges() { return std::move(changes_); }
 
@@ -136,7 +137,7 @@ class SaveOperation {
   bool model_read_ = false;  // so the model may change
   SavePart part_;            // this rank's
   Outcome outcome_;
-  CheckpointManager::SaveReport report_;
+  SaveReport report_;
 };
 
 }  // namespace ckptdb::internal

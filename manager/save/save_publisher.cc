@@ -46,14 +46,14 @@ PublishSpec SavePublisher::SpecOf(const Publication& publication) const {
   const SaveRequest& request = publication.request;
   PublishSpec spec;
   spec.metrics = request.metrics;
-  spec.user_metadata = options_.user_metadata;
+  spec.user_metadata = options_.save.user_metadata;
   for (const auto& [name, value] : request.user_metadata) {
     spec.user_metadata[name] = value;
   }
   // Set last, so that no user metadata replaces the reason.
   spec.user_metadata[kSavedBecause] = publication.announced.decision.reason;
   spec.ephemeral = request.kind == SavePolicy::Kind::kEphemeral;
-  spec.bounds = options_.bounds;
+  spec.bounds = options_.save.bounds;
   return spec;
 }
 
@@ -66,8 +66,8 @@ absl::Status SavePublisher::PlanAndPublish(
   // Retention needs current metrics and pins. Warnings::WarnOfPosts reports an
   // error of a post, which does not fail the save.
   store_->TakePosts().IgnoreError();
-  absl::StatusOr<std::vector<int64_t>> retired =
-      CallGuarded("RetentionOptions::keep or ManagerOptions::now_micros", [&] {
+  absl::StatusOr<std::vector<int64_t>> retired = CallGuarded(
+      "RetentionOptions::keep or ManagerOptions::observers.now_micros", [&] {
         publication->commit.now_micros = NowMicros(options_);
         spec->committed_at_micros = publication->commit.now_micros;
         return StepsToRetire(*publication);

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "ckptdb/db/store.h"
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/manager_options.h"
 #include "ckptdb/manager/policy/history.h"
 #include "ckptdb/manager/policy/retirement.h"
 #include "ckptdb/manager/ranks/messages.h"

@@ -350,7 +350,7 @@ absl::StatusOr<char*> Snapshot::Reserve(Arena* arena, uint64_t bytes) const {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot allocate ", bytes,
                      " bytes for a copy of the model; lower "
-                     "ManagerOptions::arena_bytes to copy less of it"));
+                     "ManagerOptions::save.arena_bytes to copy less of it"));
   }
   return memory + Align(reinterpret_cast<uintptr_t>(memory)) -
          reinterpret_cast<uintptr_t>(memory);

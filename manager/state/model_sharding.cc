@@ -33,7 +33,7 @@ absl::StatusOr<TableSharding> Resolve(const ModelState::Table& table,
   if (world_size == 1) return sharding;
   return absl::InvalidArgumentError(absl::StrCat(
       "it declares no sharding among ", world_size,
-      " ranks; give ModelState::AddTable or ManagerOptions::sharding ",
+      " ranks; give ModelState::AddTable or ManagerOptions::ranks.sharding ",
       kShardingChoices));
 }
 

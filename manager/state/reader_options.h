@@ -3,7 +3,7 @@
 #define CKPTDB_MANAGER_STATE_READER_OPTIONS_H_
 
 #include "ckptdb/db/reader.h"
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/manager_options.h"
 
 namespace ckptdb::internal {
 

@@ -24,7 +24,7 @@ std::string SaveLineage::BaseReason(int64_t base_every) const {
   if (!base_due_reason_.empty()) return base_due_reason_;
   const auto every = static_cast<uint64_t>(base_every);
   if (!parent_.has_value() || every == 0 || deltas_ + 1 < every) return "";
-  return absl::StrCat("a full save is due: ManagerOptions::base_every is ",
+  return absl::StrCat("a full save is due: ManagerOptions::save.base_every is ",
                       every);
 }
 

@@ -136,19 +136,20 @@ ManagerOptions OptionsOf(Job* job) {
   ManagerOptions manager;
   manager.path = job->store;
   manager.read_only = options.follow != 0;
-  manager.poll_every = absl::Milliseconds(20);
-  manager.async = options.async != 0;
-  manager.deltas = options.deltas != 0;
-  manager.bounds.max_delta_ratio = 100;
-  manager.deadline = absl::Seconds(options.deadline);
+  manager.follow.poll_every = absl::Milliseconds(20);
+  manager.save.async = options.async != 0;
+  manager.save.deltas = options.deltas != 0;
+  manager.save.bounds.max_delta_ratio = 100;
+  manager.ranks.deadline = absl::Seconds(options.deadline);
   manager.schedule.permanent = SaveEveryNSteps(options.save_every);
   if (options.keep > 0) manager.retention.keep = LatestN(options.keep);
-  manager.sharding = TableSharding::BySlices();
-  manager.io_state_resize = ManagerOptions::IoStateResize::kRedistribute;
+  manager.ranks.sharding = TableSharding::BySlices();
+  manager.restore.io_state_resize =
+      ManagerOptions::IoStateResize::kRedistribute;
   manager.store.on_point = [job](absl::string_view point) {
     Reach(*job, point);
   };
-  manager.on_saved = [job](const CheckpointManager::SaveReport& report) {
+  manager.observers.on_saved = [job](const SaveReport& report) {
     if (!report.status.ok()) return;
     std::ofstream(job->File("saved"), std::ios::app)
         << report.step << std::endl;

@@ -82,8 +82,8 @@ ManagerOptions OptionsIn(const std::string& folder) {
   options.path = folder + "/store";
   options.store.background_sweep = false;
   options.schedule.permanent = SaveEveryNSteps(2);
-  options.bounds.max_delta_ratio = 100;
-  options.arena_bytes = 64 * kMiB;
+  options.save.bounds.max_delta_ratio = 100;
+  options.save.arena_bytes = 64 * kMiB;
   return options;
 }
 
@@ -114,8 +114,8 @@ class DeviceManagerTest : public ::testing::TestWithParam<SaveWay> {
  protected:
   ManagerOptions Options() const {
     ManagerOptions options = OptionsIn(dir_.path());
-    options.async = GetParam().async;
-    options.arena_bytes = GetParam().arena_bytes;
+    options.save.async = GetParam().async;
+    options.save.arena_bytes = GetParam().arena_bytes;
     return options;
   }
   TempDir dir_;
@@ -191,9 +191,9 @@ TEST(DeviceManager, StepDoesNotWaitForTheDevice) {
 TEST(DeviceManager, UnchangedTensorsAreBorrowed) {
   const TempDir dir;
   ManagerOptions options = OptionsIn(dir.path());
-  options.deltas = true;
-  std::vector<CheckpointManager::SaveReport> reports;
-  options.on_saved = [&](const CheckpointManager::SaveReport& report) {
+  options.save.deltas = true;
+  std::vector<SaveReport> reports;
+  options.observers.on_saved = [&](const SaveReport& report) {
     reports.push_back(report);
   };
   {
@@ -218,7 +218,7 @@ TEST(DeviceManager, SaveFailsIfTheArenaIsTooSmall) {
   DeviceFixture fixture(Order::kLazy);
   DeviceModel model(&fixture);
   ManagerOptions options = OptionsIn(dir.path());
-  options.arena_bytes = kMiB;
+  options.save.arena_bytes = kMiB;
   ASSERT_OK_AND_ASSIGN(const auto manager,
                        CheckpointManager::Open(options, &model.host.state));
   const auto save = manager->Save();
@@ -227,7 +227,7 @@ TEST(DeviceManager, SaveFailsIfTheArenaIsTooSmall) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("bytes of host memory, but "
-                              "ManagerOptions::arena_bytes is 1048576"),
+                              "ManagerOptions::save.arena_bytes is 1048576"),
                     HasSubstr("raise it")));
   ASSERT_OK(manager->Close());
 }
@@ -301,7 +301,7 @@ TEST(DeviceManager, LoadsCastTensors) {
 TEST(DeviceManager, RanksRestoreShardsAndBroadcasts) {
   const TempDir dir;
   ManagerOptions options = OptionsIn(dir.path());
-  options.replication.broadcast = true;
+  options.ranks.replication.broadcast = true;
   DeviceFixture fixture(Order::kEager);
   const std::vector<OnDevice> whole = {fixture.Make(5, 1000),
                                        fixture.Make(5, 1000)};
@@ -347,8 +347,8 @@ TEST(DeviceManager, EachCallMayFail) {
     SCOPED_TRACE(call);
     const TempDir dir;
     ManagerOptions options = OptionsIn(dir.path());
-    options.tolerated_failures = 1;
-    options.on_warning = [](const std::string&) {};
+    options.save.tolerated_failures = 1;
+    options.observers.on_warning = [](const std::string&) {};
     DeviceFixture fixture(Order::kLazy);
     DeviceModel model(&fixture);
     ASSERT_OK_AND_ASSIGN(const auto manager,
@@ -384,7 +384,7 @@ TEST(DeviceManager, UnpinnableMemoryWarnsOnceAndWorks) {
   const TempDir dir;
   ManagerOptions options = OptionsIn(dir.path());
   std::vector<std::string> warnings;
-  options.on_warning = [&](const std::string& warning) {
+  options.observers.on_warning = [&](const std::string& warning) {
     warnings.push_back(warning);
   };
   {
@@ -421,7 +421,7 @@ void DieAt(absl::string_view point) {
     if (armed && at == point) std::raise(SIGKILL);
   };
   options.store.on_point = die;
-  options.stage.on_point = die;
+  options.save.stage.on_point = die;
   DeviceFixture fixture(Order::kRandom);
   DeviceModel model(&fixture);
   const auto manager = CheckpointManager::Open(options, &model.host.state);
@@ -516,8 +516,8 @@ TEST(DeviceManager, TablesAreCapturedToo) {
   for (const uint64_t arena_bytes : {64 * kMiB, uint64_t{0}}) {
     ManagerOptions options =
         OptionsIn(absl::StrCat(dir.path(), "/", arena_bytes));
-    options.arena_bytes = arena_bytes;
-    options.deltas = true;
+    options.save.arena_bytes = arena_bytes;
+    options.save.deltas = true;
     CapturingTable table;
     ModelState model;
     ASSERT_OK(model.AddTable("user", &table));

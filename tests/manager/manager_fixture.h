@@ -43,13 +43,13 @@ class ManagerTest : public ::testing::Test {
     options_.path = dir_.path() + "/store";
     options_.store.background_sweep = false;
     // The tables are so small that their changes are as large as they are.
-    options_.bounds.max_delta_ratio = 100;
-    options_.stage.on_point = [this](absl::string_view) { gate_.Pass(); };
-    options_.on_saved = [this](const CheckpointManager::SaveReport& report) {
+    options_.save.bounds.max_delta_ratio = 100;
+    options_.save.stage.on_point = [this](absl::string_view) { gate_.Pass(); };
+    options_.observers.on_saved = [this](const SaveReport& report) {
       const std::lock_guard<std::mutex> lock(mutex_);
       reports_.push_back(report);
     };
-    options_.now_micros = [this] { return now_micros_; };
+    options_.observers.now_micros = [this] { return now_micros_; };
     options_.schedule.permanent = SaveEveryNSteps(2);
   }
   void TearDown() override { gate_.Open(); }
@@ -62,8 +62,7 @@ class ManagerTest : public ::testing::Test {
                          CheckpointManager::Open(options_, &model_->state));
   }
 
-  absl::StatusOr<CheckpointManager::StepOutcome> TrainStep(
-      const Metrics& metrics = {}) {
+  absl::StatusOr<StepOutcome> TrainStep(const Metrics& metrics = {}) {
     model_->Train(manager_->global_step() + 1);
     return manager_->Step(metrics);
   }
@@ -111,7 +110,7 @@ class ManagerTest : public ::testing::Test {
   int64_t now_micros_ = 1'000'000;
   ManagerOptions options_;
   std::mutex mutex_;
-  std::vector<CheckpointManager::SaveReport> reports_;
+  std::vector<SaveReport> reports_;
   std::unique_ptr<TestModel> model_;
   std::unique_ptr<CheckpointManager> manager_;
 };

@@ -70,16 +70,17 @@ absl::StatusOr<std::unique_ptr<CheckpointManager>> OpenManager(
     const Job& job, RankModel* model, absl::Duration deadline) {
   ManagerOptions options;
   options.path = job.arguments.at(0);
-  options.bounds.max_delta_ratio = 100;
-  options.deadline = deadline;
+  options.save.bounds.max_delta_ratio = 100;
+  options.ranks.deadline = deadline;
   options.schedule.permanent = SaveEveryNSteps(2);
   if (job.arguments.size() > 2 && job.arguments[2] == "modulo") {
     model->ShardByModulo(job.rank, job.world_size);
-    options.sharding = TableSharding::ByModulo();
+    options.ranks.sharding = TableSharding::ByModulo();
   } else {
-    options.sharding = TableSharding::BySlices();
+    options.ranks.sharding = TableSharding::BySlices();
   }
-  options.io_state_resize = ManagerOptions::IoStateResize::kRedistribute;
+  options.restore.io_state_resize =
+      ManagerOptions::IoStateResize::kRedistribute;
   CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> ranks,
                           MpiCoordinator(MPI_COMM_WORLD, kLong));
   return CheckpointManager::Open(options, &model->state, std::move(ranks));
@@ -111,8 +112,7 @@ absl::Status Restore(const Job& job) {
   const int64_t step = std::stoll(job.arguments.at(1));
   RankModel model(job.rank, job.world_size);
   CKPTDB_ASSIGN_OR_RETURN(const auto manager, OpenManager(job, &model, kLong));
-  CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::RestoreReport report,
-                          manager->Restore());
+  CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report, manager->Restore());
   RankModel expected(job.rank, job.world_size);
   expected.owns = model.owns;
   if (report.version.step != step || !model.IsTrainedLike(&expected, step)) {

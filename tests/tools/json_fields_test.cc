@@ -225,11 +225,11 @@ TEST(JsonDocsTest, EachCommandHasASection) {
 }
 
 TEST(JsonDocsTest, StatisticsOfSaves) {
-  CheckpointManager::SaveReport saved;
+  SaveReport saved;
   saved.retired_steps = {1};
   saved.metrics = {{"auc", 0.75},
                    {"loss", std::numeric_limits<double>::infinity()}};
-  CheckpointManager::SaveReport failed;
+  SaveReport failed;
   failed.status = absl::UnavailableError("no space");
   failed.sweep_status = absl::UnavailableError("no space");
   ExpectDocumented("save", {Json::parse(internal::StatisticsLine(saved)),
@@ -237,7 +237,7 @@ TEST(JsonDocsTest, StatisticsOfSaves) {
 }
 
 TEST(JsonDocsTest, StatisticsNameProcessAndTime) {
-  CheckpointManager::SaveReport report;
+  SaveReport report;
   report.metrics = {{"auc", 0.75},
                     {"loss", std::numeric_limits<double>::infinity()}};
   const Json line = Json::parse(internal::StatisticsLine(report));
@@ -252,7 +252,7 @@ TEST(JsonDocsTest, StatisticsNameProcessAndTime) {
 }
 
 TEST(JsonDocsTest, StatisticsOfRestores) {
-  CheckpointManager::RestoreReport report;
+  RestoreReport report;
   report.damaged_steps = {1};
   ExpectDocumented("restore", {Json::parse(internal::StatisticsLine(report))});
 }

@@ -304,9 +304,9 @@ TEST_P(DeviceCodesTest, StepsMatchAHostTable) {
     ManagerOptions options;
     options.path = absl::StrCat(dir.path(), "/store", m);
     options.store.background_sweep = false;
-    options.bounds.max_delta_ratio = 100;
+    options.save.bounds.max_delta_ratio = 100;
     options.schedule.permanent = SaveEveryNSteps(1);
-    options.audit_deltas = true;
+    options.save.audit_deltas = true;
     ASSERT_OK_AND_ASSIGN(managers[m],
                          CheckpointManager::Open(options, &models[m]));
   }

@@ -67,7 +67,7 @@ class DeviceSaves : public ::testing::Test {
     ManagerOptions options;
     options.path = dir_.path() + "/store";
     options.store.background_sweep = false;
-    options.bounds.max_delta_ratio = 100;
+    options.save.bounds.max_delta_ratio = 100;
     options.schedule.permanent = SaveEveryNSteps(1);
     return options;
   }
@@ -121,8 +121,8 @@ TEST_F(DeviceSaves, RestoresStepsOfARandomTraining) {
         trainer.gap_bytes = random() % 9;
         ManagerOptions options = Options();
         options.path = absl::StrCat(dir_.path(), "/store", ++number);
-        options.audit_deltas = random() % 4 == 0;
-        options.async = random() % 4 != 0;
+        options.save.audit_deltas = random() % 4 == 0;
+        options.save.async = random() % 4 != 0;
         std::map<int64_t, Rows> history;
         {
           const auto process = Start(trainer, options);
@@ -215,7 +215,7 @@ TEST_F(DeviceSaves, FailingCallsNeitherCrashNorLoseChanges) {
   std::mt19937_64 random(TestSeed());
   DeviceTrainerOptions trainer;
   ManagerOptions options = Options();
-  options.tolerated_failures = 1000;
+  options.save.tolerated_failures = 1000;
   const auto process = Start(trainer, options);
   ASSERT_OK(process->trainer->Train(1, &random));
   ASSERT_OK(process->manager->Step());
@@ -262,7 +262,7 @@ TEST_F(DeviceSaves, CrashDuringASaveLeavesAWholeStep) {
         if (armed && at == point) throw std::runtime_error("the process ends");
       };
       options.store.on_point = end;
-      options.stage.on_point = end;
+      options.save.stage.on_point = end;
       {
         const auto process = Start(trainer, options);
         for (int64_t step = 1; step <= 3; ++step) {
@@ -287,9 +287,9 @@ TEST_F(DeviceSaves, NextSaveIncludesTheRowsOfAFailedSave) {
   std::mt19937_64 random(TestSeed());
   DeviceTrainerOptions trainer;
   ManagerOptions options = Options();
-  options.tolerated_failures = 10;
+  options.save.tolerated_failures = 10;
   bool fails = false;
-  options.stage.on_point = [&](absl::string_view) {
+  options.save.stage.on_point = [&](absl::string_view) {
     if (fails) throw std::runtime_error("no disk");
   };
   const auto process = Start(trainer, options);
@@ -309,9 +309,9 @@ TEST_F(DeviceSaves, ChangedCopyFailsOnlyThatSave) {
   std::mt19937_64 random(TestSeed());
   DeviceTrainerOptions trainer;
   ManagerOptions options = Options();
-  options.tolerated_failures = 1;
+  options.save.tolerated_failures = 1;
   std::vector<absl::Status> saves;
-  options.on_saved = [&](const CheckpointManager::SaveReport& report) {
+  options.observers.on_saved = [&](const SaveReport& report) {
     saves.push_back(report.status);
   };
   const auto process = Start(trainer, options);

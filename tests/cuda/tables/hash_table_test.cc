@@ -339,9 +339,9 @@ TEST_P(HashTableTest, RestoresStepsOfATraining) {
   ManagerOptions options;
   options.path = dir.path() + "/store";
   options.store.background_sweep = false;
-  options.bounds.max_delta_ratio = 100;
+  options.save.bounds.max_delta_ratio = 100;
   options.schedule.permanent = SaveEveryNSteps(1);
-  options.audit_deltas = true;
+  options.save.audit_deltas = true;
   std::map<int64_t, Values> history;
   constexpr int64_t kSteps = 6;
   FakeHashTable source;

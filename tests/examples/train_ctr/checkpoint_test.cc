@@ -132,7 +132,7 @@ TEST_F(CheckpointTest, EveryThirdStepIsABase) {
     kinds.push_back(report.kind);
     if (step == 46) {
       EXPECT_EQ(report.base_reason,
-                "a full save is due: ManagerOptions::base_every is 3");
+                "a full save is due: ManagerOptions::save.base_every is 3");
     }
     EXPECT_EQ(DigestOf(step), StateDigest(*run.trainer)) << step;
   }

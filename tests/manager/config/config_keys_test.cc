@@ -161,37 +161,42 @@ std::string Described(const ManagerOptions& options) {
   };
   const auto pairs = absl::PairFormatter("=");
   return absl::StrCat(
-             options.path, ";", options.read_only, options.saving,
+             options.path, ";", options.read_only, options.save.enabled,
              options.schedule.permanent.has_value(),
              options.schedule.ephemeral.has_value(), ";",
              options.schedule.ephemeral_cooldown_steps, ";",
              options.retention.keep.has_value(), ";",
              options.retention.keep_ephemeral, ";",
              number(options.retention.removal), ";",
-             options.best.has_value() ? options.best->metric : "-", ";",
-             options.deltas, options.audit_deltas, options.audit_replicas, ";",
-             options.base_every, ";", options.bounds.max_deltas, ";",
-             options.bounds.max_delta_ratio, ";", number(options.abandoned)) +
-         absl::StrCat(";", absl::StrJoin(options.user_metadata, ",", pairs),
-                      ";", absl::StrJoin(options.store_metadata, ",", pairs),
-                      ";", options.async, ";", options.arena_bytes, ";",
-                      options.copy_threads, ";", number(options.busy), ";",
-                      options.tolerated_failures, ";",
-                      options.retry_after_steps, ";",
-                      absl::FormatDuration(options.warn_waiting), ";",
-                      number(options.first_save), ";",
-                      absl::FormatDuration(options.preemption_grace), ";",
-                      absl::FormatDuration(options.deadline), ";",
-                      absl::FormatDuration(options.poll_every), ";",
-                      absl::FormatDuration(options.await_store), ";") +
+             options.restore.best.has_value() ? options.restore.best->metric
+                                              : "-",
+             ";", options.save.deltas, options.save.audit_deltas,
+             options.save.audit_replicas, ";", options.save.base_every, ";",
+             options.save.bounds.max_deltas, ";",
+             options.save.bounds.max_delta_ratio, ";",
+             number(options.restore.abandoned)) +
          absl::StrCat(
-             number(options.io_state_resize.value_or(
-                 static_cast<ManagerOptions::IoStateResize>(-1))),
-             ";", number(options.sharding.kind()), ";",
-             number(options.replication.saver), ";",
-             options.replication.broadcast, ";", options.statistics_path, ";",
-             options.store.background_sweep, options.store.background_fold, ";",
-             options.evolve.has_value());
+             ";", absl::StrJoin(options.save.user_metadata, ",", pairs), ";",
+             absl::StrJoin(options.save.store_metadata, ",", pairs), ";",
+             options.save.async, ";", options.save.arena_bytes, ";",
+             options.save.copy_threads, ";", number(options.save.busy), ";",
+             options.save.tolerated_failures, ";",
+             options.save.retry_after_steps, ";",
+             absl::FormatDuration(options.observers.warn_waiting), ";",
+             number(options.save.first_save), ";",
+             absl::FormatDuration(options.save.preemption_grace), ";",
+             absl::FormatDuration(options.ranks.deadline), ";",
+             absl::FormatDuration(options.follow.poll_every), ";",
+             absl::FormatDuration(options.follow.await_store), ";") +
+         absl::StrCat(number(options.restore.io_state_resize.value_or(
+                          static_cast<ManagerOptions::IoStateResize>(-1))),
+                      ";", number(options.ranks.sharding.kind()), ";",
+                      number(options.ranks.replication.saver), ";",
+                      options.ranks.replication.broadcast, ";",
+                      options.observers.statistics_path, ";",
+                      options.store.background_sweep,
+                      options.store.background_fold, ";",
+                      options.restore.evolve.has_value());
 }
 
 std::string Member(const std::string& key, const std::string& value) {
@@ -302,7 +307,7 @@ TEST_F(ConfigKeysTest, DefaultsMatchTheDocument) {
         row.default_value.substr(0, row.default_value.find(", "));
     ManagerOptions options;
     ASSERT_OK(ReadManagerConfig(Member(row.name, value), &options)) << row.name;
-    if (row.name == "io_state_resize") options.io_state_resize.reset();
+    if (row.name == "io_state_resize") options.restore.io_state_resize.reset();
     EXPECT_EQ(Described(options), by_default) << row.name;
   }
 }

@@ -37,40 +37,42 @@ TEST(ManagerConfigTest, SetsTheGivenOptions) {
                               &options));
   EXPECT_EQ(options.path, "p");
   EXPECT_TRUE(options.read_only);
-  EXPECT_FALSE(options.saving);
+  EXPECT_FALSE(options.save.enabled);
   EXPECT_EQ(options.schedule.ephemeral_cooldown_steps, 7);
   EXPECT_EQ(options.retention.keep_ephemeral, 2);
   EXPECT_EQ(options.retention.removal,
             RetentionOptions::Removal::kEphemeralOnly);
-  ASSERT_TRUE(options.best.has_value());
-  EXPECT_EQ(options.best->metric, "auc");
-  EXPECT_TRUE(options.best->lower_is_better);
-  EXPECT_FALSE(options.deltas);
-  EXPECT_TRUE(options.audit_deltas);
-  EXPECT_TRUE(options.audit_replicas);
-  EXPECT_EQ(options.base_every, 9);
-  EXPECT_EQ(options.bounds.max_deltas, 11U);
-  EXPECT_EQ(options.bounds.max_delta_ratio, 0.5);
-  EXPECT_EQ(options.abandoned, SaveSpec::Abandoned::kKeep);
-  EXPECT_EQ(options.user_metadata.at("run"), "a");
-  EXPECT_EQ(options.store_metadata.at("owner"), "b");
-  EXPECT_FALSE(options.async);
-  EXPECT_EQ(options.arena_bytes, 4096U);
-  EXPECT_EQ(options.copy_threads, 3);
-  EXPECT_EQ(options.busy, ManagerOptions::BusyPolicy::kCoalesce);
-  EXPECT_EQ(options.tolerated_failures, 4);
-  EXPECT_EQ(options.retry_after_steps, 5);
-  EXPECT_EQ(options.warn_waiting, absl::Milliseconds(250));
-  EXPECT_EQ(options.first_save, ManagerOptions::FirstSave::kNever);
-  EXPECT_EQ(options.preemption_grace, absl::Seconds(30));
-  EXPECT_EQ(options.deadline, absl::Seconds(60));
-  EXPECT_EQ(options.poll_every, absl::Seconds(2));
-  EXPECT_EQ(options.await_store, absl::Seconds(3));
-  EXPECT_EQ(options.io_state_resize, ManagerOptions::IoStateResize::kReset);
-  EXPECT_EQ(options.sharding.kind(), Item::Sharding::kByModulo);
-  EXPECT_EQ(options.replication.saver, ModelState::Replication::Saver::kOwner);
-  EXPECT_TRUE(options.replication.broadcast);
-  EXPECT_EQ(options.statistics_path, "s.jsonl");
+  ASSERT_TRUE(options.restore.best.has_value());
+  EXPECT_EQ(options.restore.best->metric, "auc");
+  EXPECT_TRUE(options.restore.best->lower_is_better);
+  EXPECT_FALSE(options.save.deltas);
+  EXPECT_TRUE(options.save.audit_deltas);
+  EXPECT_TRUE(options.save.audit_replicas);
+  EXPECT_EQ(options.save.base_every, 9);
+  EXPECT_EQ(options.save.bounds.max_deltas, 11U);
+  EXPECT_EQ(options.save.bounds.max_delta_ratio, 0.5);
+  EXPECT_EQ(options.restore.abandoned, SaveSpec::Abandoned::kKeep);
+  EXPECT_EQ(options.save.user_metadata.at("run"), "a");
+  EXPECT_EQ(options.save.store_metadata.at("owner"), "b");
+  EXPECT_FALSE(options.save.async);
+  EXPECT_EQ(options.save.arena_bytes, 4096U);
+  EXPECT_EQ(options.save.copy_threads, 3);
+  EXPECT_EQ(options.save.busy, ManagerOptions::BusyPolicy::kCoalesce);
+  EXPECT_EQ(options.save.tolerated_failures, 4);
+  EXPECT_EQ(options.save.retry_after_steps, 5);
+  EXPECT_EQ(options.observers.warn_waiting, absl::Milliseconds(250));
+  EXPECT_EQ(options.save.first_save, ManagerOptions::FirstSave::kNever);
+  EXPECT_EQ(options.save.preemption_grace, absl::Seconds(30));
+  EXPECT_EQ(options.ranks.deadline, absl::Seconds(60));
+  EXPECT_EQ(options.follow.poll_every, absl::Seconds(2));
+  EXPECT_EQ(options.follow.await_store, absl::Seconds(3));
+  EXPECT_EQ(options.restore.io_state_resize,
+            ManagerOptions::IoStateResize::kReset);
+  EXPECT_EQ(options.ranks.sharding.kind(), Item::Sharding::kByModulo);
+  EXPECT_EQ(options.ranks.replication.saver,
+            ModelState::Replication::Saver::kOwner);
+  EXPECT_TRUE(options.ranks.replication.broadcast);
+  EXPECT_EQ(options.observers.statistics_path, "s.jsonl");
   EXPECT_FALSE(options.store.background_sweep);
   EXPECT_TRUE(options.store.background_fold);
 }
@@ -78,10 +80,10 @@ TEST(ManagerConfigTest, SetsTheGivenOptions) {
 TEST(ManagerConfigTest, KeepsOtherOptions) {
   ManagerOptions options;
   options.path = "p";
-  options.base_every = 5;
+  options.save.base_every = 5;
   ASSERT_OK(ReadManagerConfig("{}", &options));
   EXPECT_EQ(options.path, "p");
-  EXPECT_EQ(options.base_every, 5);
+  EXPECT_EQ(options.save.base_every, 5);
   EXPECT_FALSE(options.schedule.permanent.has_value());
 }
 
@@ -213,11 +215,11 @@ TEST(ManagerConfigTest, ErrorsNameTheKeyAndTheExpectation) {
   };
   for (const auto& [json, what] : cases) {
     ManagerOptions options;
-    options.base_every = 5;
+    options.save.base_every = 5;
     EXPECT_THAT(ReadManagerConfig(json, &options),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
         << json;
-    EXPECT_EQ(options.base_every, 5);
+    EXPECT_EQ(options.save.base_every, 5);
     EXPECT_FALSE(options.schedule.permanent.has_value());
   }
 }

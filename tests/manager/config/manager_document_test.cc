@@ -28,8 +28,7 @@ absl::Status TrainUntilPreempted(CheckpointManager* manager, int64_t steps,
   while (manager->global_step() < steps) {
     train();
     if (sigterm.exchange(false)) manager->SetPreempted();
-    CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::StepOutcome outcome,
-                            manager->Step());
+    CKPTDB_ASSIGN_OR_RETURN(const StepOutcome outcome, manager->Step());
     if (outcome.preempted) break;
   }
   CKPTDB_RETURN_IF_ERROR(manager->FinishTraining());

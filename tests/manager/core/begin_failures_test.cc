@@ -22,8 +22,8 @@ class BeginFailuresTest : public ManagerTest {
     ManagerTest::SetUp();
     options_.path = SimStore::kPath;
     options_.store.environment = disk_.environment();
-    options_.stage = disk_.stage_options();
-    options_.on_warning = [this](const std::string& warning) {
+    options_.save.stage = disk_.stage_options();
+    options_.observers.on_warning = [this](const std::string& warning) {
       warnings_.push_back(warning);
     };
   }
@@ -40,8 +40,7 @@ class BeginFailuresTest : public ManagerTest {
   void FreeDisk() { disk_.files()->SetCapacity(std::nullopt); }
   void ExpectRestores(int64_t step) {
     Start();
-    ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
-                         manager_->Restore());
+    ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
     EXPECT_EQ(report.version.step, step);
     TestModel expected;
     testing::TrainTo(step, &expected);
@@ -53,7 +52,7 @@ class BeginFailuresTest : public ManagerTest {
 };
 
 TEST_F(BeginFailuresTest, ToleratesReportsAndWarnsOfAFullDisk) {
-  options_.tolerated_failures = 2;
+  options_.save.tolerated_failures = 2;
   Start();
   TrainTo(2);
   FillDisk();
@@ -67,13 +66,13 @@ TEST_F(BeginFailuresTest, ToleratesReportsAndWarnsOfAFullDisk) {
     EXPECT_EQ(reports_[i].save_kind, SavePolicy::Kind::kPermanent);
     EXPECT_THAT(reports_[i].status, IsFull());
   }
-  EXPECT_THAT(warnings_,
-              ElementsAre(HasSubstr("the save of step 4 failed, failure 1 in a "
-                                    "row; ManagerOptions::tolerated_failures "
-                                    "is 2"),
-                          HasSubstr("the save of step 6 failed, failure 2")));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
-                       manager_->Explain(4));
+  EXPECT_THAT(
+      warnings_,
+      ElementsAre(HasSubstr("the save of step 4 failed, failure 1 in a "
+                            "row; ManagerOptions::save.tolerated_failures "
+                            "is 2"),
+                  HasSubstr("the save of step 6 failed, failure 2")));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(4));
   EXPECT_THAT(story.saved, HasSubstr("not saved, although step 4 is a mult"));
   FreeDisk();
   TrainTo(10);
@@ -85,7 +84,7 @@ TEST_F(BeginFailuresTest, ToleratesReportsAndWarnsOfAFullDisk) {
 
 // Failures in a row count together, wherever in a save each of them came.
 TEST_F(BeginFailuresTest, CountTogetherWithStagingFailures) {
-  options_.tolerated_failures = 1;
+  options_.save.tolerated_failures = 1;
   Start();
   model_->users.FailWith(absl::UnavailableError("no rows today"));
   TrainTo(2);
@@ -97,8 +96,8 @@ TEST_F(BeginFailuresTest, CountTogetherWithStagingFailures) {
 
 TEST_F(BeginFailuresTest, RetryAfterSomeSteps) {
   options_.schedule.permanent = SaveEveryNSteps(4);
-  options_.tolerated_failures = 9;
-  options_.retry_after_steps = 1;
+  options_.save.tolerated_failures = 9;
+  options_.save.retry_after_steps = 1;
   Start();
   TrainTo(3);
   FillDisk();
@@ -108,14 +107,13 @@ TEST_F(BeginFailuresTest, RetryAfterSomeSteps) {
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_EQ(reports_.size(), 3U);
   EXPECT_THAT(Steps(), ElementsAre(6));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
-                       manager_->Explain(6));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(6));
   EXPECT_EQ(story.saved, "the save of step 5 failed and is retried");
 }
 
 TEST_F(BeginFailuresTest, AreReturnedAndReported_WhenNotTolerated) {
   for (const bool async : {false, true}) {
-    options_.async = async;
+    options_.save.async = async;
     reports_.clear();
     Start();
     TrainTo(1);
@@ -129,7 +127,7 @@ TEST_F(BeginFailuresTest, AreReturnedAndReported_WhenNotTolerated) {
 }
 
 TEST_F(BeginFailuresTest, PendingSaveReturnsAToleratedFailure) {
-  options_.tolerated_failures = 1;
+  options_.save.tolerated_failures = 1;
   Start();
   TrainTo(1);
   FillDisk();
@@ -141,7 +139,7 @@ TEST_F(BeginFailuresTest, PendingSaveReturnsAToleratedFailure) {
 }
 
 TEST_F(BeginFailuresTest, FinishTrainingReturnsAToleratedFailure) {
-  options_.tolerated_failures = 9;
+  options_.save.tolerated_failures = 9;
   Start();
   TrainTo(1);
   FillDisk();
@@ -150,12 +148,12 @@ TEST_F(BeginFailuresTest, FinishTrainingReturnsAToleratedFailure) {
 
 TEST_F(BeginFailuresTest, PreemptionStaysUnanswered) {
   options_.schedule.permanent = SaveOnPreemption();
-  options_.tolerated_failures = 9;
+  options_.save.tolerated_failures = 9;
   Start();
   TrainTo(1);
   FillDisk();
   manager_->SetPreempted();
-  ASSERT_OK_AND_ASSIGN(CheckpointManager::StepOutcome outcome, TrainStep());
+  ASSERT_OK_AND_ASSIGN(StepOutcome outcome, TrainStep());
   EXPECT_TRUE(outcome.preempted);
   FreeDisk();
   ASSERT_OK_AND_ASSIGN(outcome, TrainStep());
@@ -166,14 +164,13 @@ TEST_F(BeginFailuresTest, PreemptionStaysUnanswered) {
 
 // It would be refused again: the caller has to act.
 TEST_F(BeginFailuresTest, RefusalIsReturnedAndNotCounted) {
-  options_.tolerated_failures = 9;
+  options_.save.tolerated_failures = 9;
   Start();
   TrainTo(2);
   EXPECT_THAT(manager_->Save(), StatusIs(absl::StatusCode::kAlreadyExists,
                                          HasSubstr("step 2 exists")));
   EXPECT_EQ(reports_.size(), 1U);
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
-                       manager_->Explain(2));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(2));
   EXPECT_EQ(story.saved, "step 2 is a multiple of 2");
 }
 

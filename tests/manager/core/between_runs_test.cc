@@ -21,7 +21,7 @@ class BetweenRuns : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
-    options_.on_warning = [this](const std::string& warning) {
+    options_.observers.on_warning = [this](const std::string& warning) {
       warnings_.push_back(warning);
     };
   }
@@ -91,7 +91,7 @@ TEST_F(BetweenRuns, RestoreOrStartFails_WhenTheNamedStepIsMissing) {
 }
 
 TEST_F(BetweenRuns, RestoreOfTheBestFails_WhenNoStepHasTheMetric) {
-  options_.best = KeepPolicy::BestOptions{.metric = "auc"};
+  options_.restore.best = KeepPolicy::BestOptions{.metric = "auc"};
   Start();
   ASSERT_OK_AND_ASSIGN(const auto start,
                        manager_->RestoreOrStart({.best = true}));
@@ -232,7 +232,7 @@ TEST_F(BetweenRuns, AbandonedStepsAreKeptUntilTheNextSave) {
 }
 
 TEST_F(BetweenRuns, AbandonedStepsAreKept_WhenOptionIsKeep) {
-  options_.abandoned = SaveSpec::Abandoned::kKeep;
+  options_.restore.abandoned = SaveSpec::Abandoned::kKeep;
   Start();
   TrainTo(6);
   Start();

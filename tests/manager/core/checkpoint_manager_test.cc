@@ -33,8 +33,8 @@ class ManagerModeTest : public ManagerTest,
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
-    options_.async = GetParam().async;
-    options_.arena_bytes = GetParam().arena_bytes;
+    options_.save.async = GetParam().async;
+    options_.save.arena_bytes = GetParam().arena_bytes;
   }
 };
 
@@ -47,7 +47,7 @@ TEST_P(ManagerModeTest, SavesBySchedule) {
   ASSERT_EQ(reports_.size(), 3U);
   EXPECT_EQ(reports_[0].result.kind, StepRecord::Kind::kFull);
   EXPECT_EQ(reports_[2].result.kind, StepRecord::Kind::kDelta);
-  for (const CheckpointManager::SaveReport& report : reports_) {
+  for (const SaveReport& report : reports_) {
     EXPECT_OK(report.status);
     EXPECT_EQ(report.copied_bytes > 0, GetParam().name == "copied");
     EXPECT_GT(report.total_micros, 0);
@@ -79,8 +79,7 @@ TEST_P(ManagerModeTest, ContinuesAfterARestart) {
   Start();
   TrainTo(5);
   Start();
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
-                       manager_->Restore());
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
   EXPECT_EQ(report.version.step, 4);
   EXPECT_EQ(report.loaded.items.size(), 5U);
   EXPECT_EQ(manager_->global_step(), 4);
@@ -89,7 +88,7 @@ TEST_P(ManagerModeTest, ContinuesAfterARestart) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6, 8));
   ExpectStepHolds(8);
   // The table is that of the step: what changed since will do.
-  for (const CheckpointManager::SaveReport& each : reports_) {
+  for (const SaveReport& each : reports_) {
     EXPECT_EQ(each.result.kind, each.step == 2 ? StepRecord::Kind::kFull
                                                : StepRecord::Kind::kDelta)
         << each.step;
@@ -172,7 +171,7 @@ TEST_F(ManagerTest, NextStepReturnsABackgroundError) {
 }
 
 TEST_F(ManagerTest, ToleratesSomeFailures) {
-  options_.tolerated_failures = 1;
+  options_.save.tolerated_failures = 1;
   Start();
   model_->users.FailWith(absl::UnavailableError("no rows today"));
   TrainTo(3);  // the save of step 2 fails
@@ -194,9 +193,9 @@ TEST_F(ManagerTest, ToleratesSomeFailures) {
 
 TEST_F(ManagerTest, RetriesAFailedSave) {
   options_.schedule.permanent = SaveEveryNSteps(4);
-  options_.tolerated_failures = 2;
-  options_.retry_after_steps = 1;
-  options_.async = false;
+  options_.save.tolerated_failures = 2;
+  options_.save.retry_after_steps = 1;
+  options_.save.async = false;
   Start();
   model_->users.FailWith(absl::UnavailableError("no rows today"));
   TrainTo(5);  // the save of step 4 fails, and that of step 5
@@ -205,8 +204,7 @@ TEST_F(ManagerTest, RetriesAFailedSave) {
   TrainTo(7);
   EXPECT_THAT(Steps(), ElementsAre(6));
   ExpectStepHolds(6);
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
-                       manager_->Explain(6));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(6));
   EXPECT_EQ(story.saved, "the save of step 5 failed and is retried");
   TrainTo(8);
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
@@ -215,9 +213,9 @@ TEST_F(ManagerTest, RetriesAFailedSave) {
 
 TEST_F(ManagerTest, RetriesEndWithTheToleratedFailures) {
   options_.schedule.permanent = SaveEveryNSteps(100);
-  options_.tolerated_failures = 2;
-  options_.retry_after_steps = 3;
-  options_.async = false;
+  options_.save.tolerated_failures = 2;
+  options_.save.retry_after_steps = 3;
+  options_.save.async = false;
   Start();
   TrainTo(99);
   model_->users.FailWith(absl::UnavailableError("no rows today"));
@@ -229,9 +227,9 @@ TEST_F(ManagerTest, RetriesEndWithTheToleratedFailures) {
 
 TEST_F(ManagerTest, NeverRetries_WithTheLargestInterval) {
   options_.schedule.permanent = SaveEveryNSteps(4);
-  options_.tolerated_failures = 2;
-  options_.retry_after_steps = std::numeric_limits<int64_t>::max();
-  options_.async = false;
+  options_.save.tolerated_failures = 2;
+  options_.save.retry_after_steps = std::numeric_limits<int64_t>::max();
+  options_.save.async = false;
   Start();
   model_->users.FailWith(absl::UnavailableError("no rows today"));
   TrainTo(4);  // fails
@@ -247,15 +245,12 @@ TEST_F(ManagerTest, RetiresWithTheCommit) {
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
   EXPECT_THAT(reports_.back().retired_steps, ElementsAre(4));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation gone,
-                       manager_->Explain(4));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation gone, manager_->Explain(4));
   EXPECT_EQ(gone.saved, "step 4 is a multiple of 2");
   EXPECT_THAT(gone.kept, HasSubstr("removed: "));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation newest,
-                       manager_->Explain(8));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation newest, manager_->Explain(8));
   EXPECT_EQ(newest.kept, "kept: the newest");
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation never,
-                       manager_->Explain(7));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation never, manager_->Explain(7));
   EXPECT_THAT(never.saved, HasSubstr("not saved: "));
   EXPECT_THAT(manager_->Explain(99),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 99")));
@@ -281,7 +276,9 @@ TEST_F(ManagerTest, RetentionUsesLateMetrics) {
 // The one before the newest, and the newest, which the next one goes on from.
 TEST_F(ManagerTest, ReportsStepsDeletedByHand) {
   std::vector<int64_t> deleted;
-  options_.on_deleted = [&](int64_t step) { deleted.push_back(step); };
+  options_.observers.on_deleted = [&](int64_t step) {
+    deleted.push_back(step);
+  };
   Start();
   TrainTo(4);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -296,8 +293,7 @@ TEST_F(ManagerTest, ReportsStepsDeletedByHand) {
   ASSERT_OK(manager_->Delete(2));
   ASSERT_OK(manager_->Delete(4));
   EXPECT_THAT(deleted, ElementsAre(2, 4));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
-                       manager_->Explain(4));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(4));
   EXPECT_EQ(story.saved, "step 4 is a multiple of 2");
   EXPECT_EQ(story.kept, "removed: it was deleted by hand");
   TrainTo(8);
@@ -313,8 +309,7 @@ TEST_F(ManagerTest, ExplainsAfterARestart) {
   Start();
   TrainTo(2);
   Start();
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
-                       manager_->Explain(2));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(2));
   EXPECT_EQ(story.saved, "step 2 is a multiple of 2");
 }
 
@@ -343,8 +338,7 @@ TEST_F(ManagerTest, DoesNotSaveAnExistingStepAgain) {
   EXPECT_THAT(manager_->Save(),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("step 2")));
   EXPECT_FALSE(manager_->IsSavingInProgress());
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
-                       manager_->Explain(2));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(2));
   EXPECT_EQ(story.saved, "step 2 is a multiple of 2");
   TrainTo(4);
   ASSERT_OK(manager_->Close());
@@ -361,8 +355,7 @@ TEST_F(ManagerTest, DecisionUsesTheNewestStep) {
       });
   Start();
   for (int64_t step = 1; step <= 3; ++step) {
-    ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
-                         TrainStep());
+    ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
     ASSERT_TRUE(outcome.save.has_value());
     ASSERT_OK(outcome.save->WaitCommitted());
   }
@@ -384,7 +377,7 @@ TEST_F(ManagerTest, DecisionUsesMetricsAndTheHistory) {
         }
         return better;
       });
-  options_.async = false;
+  options_.save.async = false;
   Start();
   for (const double auc : {0.5, 0.4, 0.6, 0.7, 0.6}) {
     ASSERT_OK(TrainStep({{"auc", auc}}));
@@ -402,13 +395,12 @@ TEST_F(ManagerTest, DecisionUsesMetricsAndTheHistory) {
 }
 
 TEST_F(ManagerTest, EveryNthSaveIsFull) {
-  options_.base_every = 2;
+  options_.save.base_every = 2;
   Start();
   TrainTo(8);
   ASSERT_OK(manager_->Close());
   std::vector<StepRecord::Kind> kinds;
-  for (const CheckpointManager::SaveReport& report : reports_)
-    kinds.push_back(report.result.kind);
+  for (const SaveReport& report : reports_) kinds.push_back(report.result.kind);
   EXPECT_THAT(kinds,
               ElementsAre(StepRecord::Kind::kFull, StepRecord::Kind::kDelta,
                           StepRecord::Kind::kFull, StepRecord::Kind::kDelta));
@@ -417,9 +409,8 @@ TEST_F(ManagerTest, EveryNthSaveIsFull) {
 class PreemptedTest : public ManagerTest {
  protected:
   // Step 2 is ephemeral; then the machine is to be taken away.
-  absl::StatusOr<CheckpointManager::StepOutcome> PreemptAfterTwo(
-      absl::Duration grace) {
-    options_.preemption_grace = grace;
+  absl::StatusOr<StepOutcome> PreemptAfterTwo(absl::Duration grace) {
+    options_.save.preemption_grace = grace;
     options_.schedule.permanent = SaveOnPreemption();
     options_.schedule.ephemeral = SaveEveryNSteps(2);
     Start();
@@ -434,7 +425,7 @@ class PreemptedTest : public ManagerTest {
 };
 
 TEST_F(PreemptedTest, NextStepIsSaved) {
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
                        PreemptAfterTwo(absl::InfiniteDuration()));
   EXPECT_EQ(outcome.decision.reason, "preempted");
   EXPECT_THAT(Steps(), ElementsAre(2, 3));
@@ -443,7 +434,7 @@ TEST_F(PreemptedTest, NextStepIsSaved) {
 }
 
 TEST_F(PreemptedTest, NewestEphemeralStepIsPromoted_WhenTimeIsShort) {
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
                        PreemptAfterTwo(absl::ZeroDuration()));
   EXPECT_FALSE(outcome.save.has_value());
   EXPECT_THAT(outcome.decision.reason,
@@ -454,19 +445,18 @@ TEST_F(PreemptedTest, NewestEphemeralStepIsPromoted_WhenTimeIsShort) {
 }
 
 TEST_F(ManagerTest, LogsTheCostsOfSaves) {
-  options_.statistics_path = dir_.path() + "/statistics";
+  options_.observers.statistics_path = dir_.path() + "/statistics";
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->WaitUntilFinished());
   model_->users.FailWith(absl::UnavailableError("no \"rows\""));
   TrainTo(4);
   EXPECT_FALSE(manager_->WaitUntilFinished().ok());
-  std::ifstream log(options_.statistics_path);
+  std::ifstream log(options_.observers.statistics_path);
   std::vector<std::string> lines;
   for (std::string line; std::getline(log, line);) lines.push_back(line);
   ASSERT_EQ(lines.size(), 2U);
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation failed,
-                       manager_->Explain(4));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation failed, manager_->Explain(4));
   EXPECT_THAT(failed.saved,
               HasSubstr("not saved, although step 4 is a multiple of 2: "
                         "UNAVAILABLE: table"));
@@ -483,11 +473,11 @@ TEST_F(ManagerTest, LogsTheCostsOfSaves) {
 
 // What keeps a store from giving space back is told once.
 TEST_F(ManagerTest, WarnsOfEntriesThatSweepsSkip) {
-  options_.statistics_path = dir_.path() + "/statistics";
+  options_.observers.statistics_path = dir_.path() + "/statistics";
   // One in the background that began earlier could tell its outcome later.
   options_.store.background_sweep = false;
   std::vector<std::string> warnings;
-  options_.on_warning = [&](const std::string& warning) {
+  options_.observers.on_warning = [&](const std::string& warning) {
     warnings.push_back(warning);
   };
   Start();
@@ -513,7 +503,7 @@ TEST_F(ManagerTest, WarnsOfEntriesThatSweepsSkip) {
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_GE(told("cannot free space, because its sweep fails"), 1);
   std::filesystem::remove(options_.path + "/leases");
-  std::ifstream log(options_.statistics_path);
+  std::ifstream log(options_.observers.statistics_path);
   std::vector<std::string> lines;
   for (std::string line; std::getline(log, line);) lines.push_back(line);
   ASSERT_EQ(lines.size(), 4U);
@@ -530,7 +520,7 @@ TEST_F(ManagerTest, MemoryDoesNotGrowOverTwoHundredSaves) {
   options_.retention.keep = LatestN(2);
   options_.schedule.permanent = SaveEveryNSteps(1);
   options_.store.background_sweep = true;
-  options_.base_every = 5;
+  options_.save.base_every = 5;
   Start();
   const auto resident_pages = [] {
     std::ifstream statm("/proc/self/statm");
@@ -559,45 +549,48 @@ TEST_F(ManagerTest, OpenRejectsInvalidOptions) {
   };
   expect({}, "path is empty");
   ManagerOptions options = options_;
-  options.base_every = -1;
+  options.save.base_every = -1;
   expect(options, "base_every is -1; it must be at least 0");
   options = options_;
-  options.bounds.max_delta_ratio = std::numeric_limits<double>::quiet_NaN();
+  options.save.bounds.max_delta_ratio =
+      std::numeric_limits<double>::quiet_NaN();
   expect(options, "max_delta_ratio is nan; it must be at least 0");
   options = options_;
   options.store.fold_bounds.max_delta_ratio = -1;
   expect(options, "max_delta_ratio is -1; it must be at least 0");
   options = options_;
-  options.copy_threads = 0;
+  options.save.copy_threads = 0;
   expect(options, "copy_threads is 0; it must be at least 1");
   options = options_;
-  options.stage.threads = -7;
-  expect(options, "ManagerOptions::stage.threads is -7; it must be at least 1");
+  options.save.stage.threads = -7;
+  expect(options,
+         "ManagerOptions::save.stage.threads is -7; it must be at least 1");
   options = options_;
-  options.read.threads = 0;
-  expect(options, "ManagerOptions::read.threads is 0; it must be at least 1");
+  options.restore.read.threads = 0;
+  expect(options,
+         "ManagerOptions::restore.read.threads is 0; it must be at least 1");
   options = options_;
   options.store.file_mode = 0400;
   expect(options, "ManagerOptions::store.file_mode is 0400; it must include");
   options = options_;
-  options.sharding = TableSharding::BySlices({0, 5, kSlices});
+  options.ranks.sharding = TableSharding::BySlices({0, 5, kSlices});
   expect(options,
          "table \"user\": slice bounds [0, 5, 65536] do not ascend from "
          "0 to 65536 in 1 ranges");
   options = options_;
-  options.warn_waiting = absl::Seconds(-1);
+  options.observers.warn_waiting = absl::Seconds(-1);
   expect(options, "warn_waiting is -1s; it must be at least 0");
   options = options_;
-  options.preemption_grace = absl::Seconds(-30);
+  options.save.preemption_grace = absl::Seconds(-30);
   expect(options, "preemption_grace is -30s; it must be at least 0");
   options = options_;
-  options.deadline = absl::ZeroDuration();
+  options.ranks.deadline = absl::ZeroDuration();
   expect(options, "deadline is 0; it must be above 0");
   options = options_;
-  options.statistics_path = dir_.path() + "/missing/statistics";
+  options.observers.statistics_path = dir_.path() + "/missing/statistics";
   expect(options, "/missing/statistics\" cannot be written");
-  options.statistics_path = dir_.path() + "/pipe";
-  ASSERT_EQ(mkfifo(options.statistics_path.c_str(), 0600), 0);
+  options.observers.statistics_path = dir_.path() + "/pipe";
+  ASSERT_EQ(mkfifo(options.observers.statistics_path.c_str(), 0600), 0);
   expect(options, "/pipe\" cannot be written");
   options = options_;
   options.schedule.permanent = SaveOnPreemption() | SaveEveryNSteps(0);
@@ -613,7 +606,7 @@ TEST_F(ManagerTest, OpenRejectsInvalidOptions) {
   options.retention.keep = LatestN(1) | BestN("", 2);
   expect(options, "retention.keep: BestN: metric is empty; name the metric");
   options = options_;
-  options.best = KeepPolicy::BestOptions{};
+  options.restore.best = KeepPolicy::BestOptions{};
   expect(options, "ManagerOptions: best: metric is empty; name the metric");
   EXPECT_FALSE(std::filesystem::exists(options_.path));
 }
@@ -635,21 +628,23 @@ TEST_F(ManagerTest, OpenRejectsInvalidEnumerators) {
   const auto assign = [](int value, auto* field) {
     *field = static_cast<std::remove_pointer_t<decltype(field)>>(value);
   };
-  expect([&](int v, ManagerOptions* o) { assign(v, &o->busy); },
-         "ManagerOptions::busy");
-  expect([&](int v, ManagerOptions* o) { assign(v, &o->first_save); },
-         "ManagerOptions::first_save");
-  expect([&](int v, ManagerOptions* o) { assign(v, &o->abandoned); },
-         "ManagerOptions::abandoned");
-  expect([&](int v, ManagerOptions* o) { assign(v, &o->replication.saver); },
-         "ManagerOptions::replication.saver");
+  expect([&](int v, ManagerOptions* o) { assign(v, &o->save.busy); },
+         "ManagerOptions::save.busy");
+  expect([&](int v, ManagerOptions* o) { assign(v, &o->save.first_save); },
+         "ManagerOptions::save.first_save");
+  expect([&](int v, ManagerOptions* o) { assign(v, &o->restore.abandoned); },
+         "ManagerOptions::restore.abandoned");
+  expect(
+      [&](int v, ManagerOptions* o) { assign(v, &o->ranks.replication.saver); },
+      "ManagerOptions::ranks.replication.saver");
   expect([&](int v, ManagerOptions* o) { assign(v, &o->retention.removal); },
          "ManagerOptions: retention.removal");
   expect(
       [](int v, ManagerOptions* o) {
-        o->io_state_resize = static_cast<ManagerOptions::IoStateResize>(v);
+        o->restore.io_state_resize =
+            static_cast<ManagerOptions::IoStateResize>(v);
       },
-      "ManagerOptions::io_state_resize");
+      "ManagerOptions::restore.io_state_resize");
   EXPECT_FALSE(std::filesystem::exists(options_.path));
 }
 

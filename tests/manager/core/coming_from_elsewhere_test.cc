@@ -113,8 +113,7 @@ void ElsewhereTest::OrbaxReachedPreemption() {
   Start();
   TrainTo(2);
   manager_->SetPreempted();
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
-                       TrainStep());
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
   EXPECT_TRUE(outcome.preempted);
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(3));
@@ -205,7 +204,7 @@ void ElsewhereTest::OrbaxWaiting() {
 void ElsewhereTest::OrbaxLogsLongWaits() {
   Configure(R"({"warn_waiting": 0})");
   std::vector<std::string> warnings;
-  options_.on_warning = [&](const std::string& warning) {
+  options_.observers.on_warning = [&](const std::string& warning) {
     warnings.push_back(warning);
   };
   options_.schedule.permanent =
@@ -276,11 +275,9 @@ void ElsewhereTest::OlmoEphemeral() {
   EXPECT_THAT(Steps(), ElementsAre(8));
   TrainAndWait(17);
   EXPECT_THAT(Steps(), ElementsAre(10, 14));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation soon,
-                       manager_->Explain(16));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation soon, manager_->Explain(16));
   EXPECT_THAT(soon.saved, HasSubstr("step 14 was saved less than 3 steps"));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation vetoed,
-                       manager_->Explain(6));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation vetoed, manager_->Explain(6));
   EXPECT_THAT(vetoed.saved, HasSubstr("an evaluation is under way"));
 }
 
@@ -371,13 +368,11 @@ void ElsewhereTest::RecisRestore() {
   Start();
   TrainAndWait(6);
   Start();
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport newest,
-                       manager_->Restore());
+  ASSERT_OK_AND_ASSIGN(const RestoreReport newest, manager_->Restore());
   EXPECT_EQ(newest.version.step, 6);
   RestoreRequest request;
   request.step = 4;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport named,
-                       manager_->Restore(request));
+  ASSERT_OK_AND_ASSIGN(const RestoreReport named, manager_->Restore(request));
   EXPECT_EQ(named.version.step, 4);
   EXPECT_EQ(manager_->global_step(), 4);
 }

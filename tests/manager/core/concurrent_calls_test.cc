@@ -53,10 +53,10 @@ class ConcurrentCallsTest : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
-    options_.stage.on_point = nullptr;
+    options_.save.stage.on_point = nullptr;
     options_.store.background_sweep = true;
-    options_.on_warning = [](const std::string&) {};
-    options_.on_saved = [this](const CheckpointManager::SaveReport& report) {
+    options_.observers.on_warning = [](const std::string&) {};
+    options_.observers.on_saved = [this](const SaveReport& report) {
       if (report.status.ok()) committed_ = report.step;
       // A callback cannot wait for the save that it is part of.
       EXPECT_TRUE(absl::IsFailedPrecondition(manager_->WaitUntilFinished()));
@@ -217,7 +217,7 @@ void ConcurrentCallsTest::LookAtAll(std::mt19937_64* random) {
     ASSERT_OK(latest);
     EXPECT_GE(latest->version.step, committed);
   }
-  const absl::StatusOr<CheckpointManager::StepExplanation> story =
+  const absl::StatusOr<StepExplanation> story =
       manager_->Explain(AnyStep(random));
   EXPECT_TRUE(IsOneOf(story.status(), {absl::StatusCode::kNotFound}));
   EXPECT_GE(manager_->global_step(), committed);
@@ -240,8 +240,7 @@ void ConcurrentCallsTest::WaitForSaves(std::mt19937_64* random) {
 void ConcurrentCallsTest::Train(std::mt19937_64* random) {
   const int64_t step = manager_->global_step() + 1;
   model_->Train(step);
-  absl::StatusOr<CheckpointManager::StepOutcome> outcome =
-      manager_->StepTo(step);
+  absl::StatusOr<StepOutcome> outcome = manager_->StepTo(step);
   EXPECT_TRUE(IsOneOf(outcome.status(), {absl::StatusCode::kCancelled}))
       << outcome.status();
   if (!outcome.ok()) {

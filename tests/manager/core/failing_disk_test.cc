@@ -35,7 +35,7 @@ class FailingDiskTest : public ManagerTest,
     ManagerTest::SetUp();
     options_.path = SimStore::kPath;
     options_.store.environment = disk_.environment();
-    options_.stage = disk_.stage_options();
+    options_.save.stage = disk_.stage_options();
     const auto fail = [this](absl::string_view point) {
       if (point != fails_at_) return;
       fails_at_.clear();
@@ -54,7 +54,7 @@ class FailingDiskTest : public ManagerTest,
                                    sticky_);
     };
     options_.store.on_point = fail;
-    options_.stage.on_point = fail;
+    options_.save.stage.on_point = fail;
   }
   void TearDown() override {
     manager_.reset();
@@ -81,8 +81,7 @@ class FailingDiskTest : public ManagerTest,
   // Opens the store again; the newest step is this one, and is whole.
   void ExpectRestores(int64_t step) {
     Start();
-    ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
-                         manager_->Restore());
+    ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
     EXPECT_EQ(report.version.step, step);
     TestModel expected;
     testing::TrainTo(step, &expected);

@@ -37,8 +37,7 @@ TEST_F(ManagerTest, StoreMayBeMoved) {
   fs::rename(before, options_.path);
   Start();
   EXPECT_EQ(manager_->store()->uuid(), uuid);
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
-                       manager_->Restore());
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
   EXPECT_EQ(report.version.step, 4);
   TrainTo(6);
   ASSERT_OK(manager_->Close());
@@ -76,7 +75,7 @@ class MissingIoStateTest : public ::testing::Test {
           }
           ManagerOptions options;
           options.path = dir_.path() + "/store";
-          options.deadline = absl::Seconds(60);
+          options.ranks.deadline = absl::Seconds(60);
           CKPTDB_ASSIGN_OR_RETURN(
               const auto manager,
               CheckpointManager::Open(options, &model, group.Join(r)));
@@ -162,7 +161,7 @@ class PointTest : public ManagerTest {
       changed_.wait(lock, [&] { return point != held_; });
     };
     options_.store.on_point = hold;
-    options_.stage.on_point = hold;
+    options_.save.stage.on_point = hold;
   }
   void TearDown() override {
     LetGo();
@@ -200,8 +199,7 @@ class SignalTest : public PointTest {
   }
   // Step 3 is saved because of the signal, beside step 2.
   void ExpectThirdStepSaved() {
-    ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
-                         TrainStep());
+    ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
     EXPECT_TRUE(manager_->preempted());
     EXPECT_EQ(outcome.step, 3);
     ASSERT_TRUE(outcome.save.has_value()) << outcome.decision.reason;
@@ -216,8 +214,7 @@ class SignalTest : public PointTest {
 TEST_F(SignalTest, ArrivesBeforeASave) {
   Start();
   manager_->SetPreempted();
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
-                       TrainStep());
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
   EXPECT_EQ(outcome.decision.reason, "preempted");
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(1));
@@ -269,7 +266,7 @@ class BusySignalTest
 // Where the training does not wait, the step after the signal is passed over,
 // and the end of the training saves it.
 TEST_P(BusySignalTest, FinishTrainingSavesTheSkippedStep) {
-  options_.busy = GetParam();
+  options_.save.busy = GetParam();
   Start();
   HoldAt(point::kStaged);
   TrainTo(2);
@@ -294,7 +291,7 @@ using SweepTest = PointTest;
 
 TEST_F(SweepTest, SavesAndDeletionsDoNotWaitForASweep) {
   options_.retention.keep = LatestN(2);
-  options_.deltas = false;
+  options_.save.deltas = false;
   Start();
   TrainTo(6);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -430,8 +427,7 @@ class BusyPolicyTest
   void TrainPairs(int pairs) {
     for (int i = 0; i < pairs; ++i) {
       gate_.Close();
-      ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome first,
-                           TrainStep());
+      ASSERT_OK_AND_ASSIGN(const StepOutcome first, TrainStep());
       ASSERT_TRUE(first.save.has_value());
       const auto second = TrainStep();
       gate_.Open();
@@ -453,8 +449,8 @@ TEST_P(BusyPolicyTest, MemoryDoesNotGrowOverTwoHundredSaves) {
   options_.retention.keep = LatestN(2);
   options_.schedule.permanent = SaveEveryNSteps(1);
   options_.store.background_sweep = true;
-  options_.busy = GetParam();
-  options_.base_every = 5;
+  options_.save.busy = GetParam();
+  options_.save.base_every = 5;
   Start();
   ASSERT_NO_FATAL_FAILURE(TrainPairs(100));
   const int64_t before = ResidentPages();
@@ -490,7 +486,7 @@ TEST_F(ManagerTest, HandlesAThousandSteps) {
 
   options_.path = SimStore::kPath;
   options_.store.environment = disk.environment();
-  options_.stage = disk.stage_options();
+  options_.save.stage = disk.stage_options();
   options_.retention.keep = KeepEveryNSteps(100) | LatestN(2);
   int64_t weight = 0;
   ModelState model;

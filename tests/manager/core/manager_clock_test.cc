@@ -1,5 +1,5 @@
-// The manager's clock: ManagerOptions::now_micros plans and is recorded, and
-// intervals are between the begins of saves.
+// The manager's clock: ManagerOptions::observers.now_micros plans and is
+// recorded, and intervals are between the begins of saves.
 #include <gmock/gmock.h>
 
 #include <vector>
@@ -66,16 +66,16 @@ TEST_F(ManagerClockTest, SaveDurationDoesNotExtendTheInterval) {
 
 TEST_F(ManagerClockTest, IntervalStartsWhenASaveInProgressBegan) {
   options_.schedule.permanent = SaveEveryNSeconds(2);
-  options_.busy = ManagerOptions::BusyPolicy::kSkip;
+  options_.save.busy = ManagerOptions::BusyPolicy::kSkip;
   Start();
   gate_.Close();
   now_micros_ = 10 * kClockSecond;
   ASSERT_OK(TrainStep());
   now_micros_ = 12 * kClockSecond - 1;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome early, TrainStep());
+  ASSERT_OK_AND_ASSIGN(const StepOutcome early, TrainStep());
   EXPECT_EQ(early.decision.reason, "not yet 2 seconds after step 1");
   now_micros_ = 12 * kClockSecond;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome due, TrainStep());
+  ASSERT_OK_AND_ASSIGN(const StepOutcome due, TrainStep());
   EXPECT_EQ(due.decision.reason,
             "2 seconds after step 1, but step 1 is being saved");
   gate_.Open();

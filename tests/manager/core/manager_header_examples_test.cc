@@ -64,7 +64,7 @@ TEST(HeaderExamples, ManagerConfig) {
   ASSERT_OK(ManagerConfigExample(&options));
   EXPECT_EQ(internal::Decide(options.schedule, {.step = 2000}).kind,
             SavePolicy::Kind::kPermanent);
-  EXPECT_EQ(options.busy, ManagerOptions::BusyPolicy::kCoalesce);
+  EXPECT_EQ(options.save.busy, ManagerOptions::BusyPolicy::kCoalesce);
 }
 
 TEST(HeaderExamples, SaveSchedule) {
@@ -127,13 +127,11 @@ absl::Status ManagerExample(const std::string& path, int64_t steps,
                          .retention = {.keep = LatestN(3)}};
   CKPTDB_ASSIGN_OR_RETURN(auto manager,
                           CheckpointManager::Open(options, &model));
-  CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::TrainingStart start,
-                          manager->RestoreOrStart());
+  CKPTDB_ASSIGN_OR_RETURN(const TrainingStart start, manager->RestoreOrStart());
   log(start.ToString());
   while (manager->global_step() < steps) {
     train();
-    CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::StepOutcome outcome,
-                            manager->Step());
+    CKPTDB_ASSIGN_OR_RETURN(const StepOutcome outcome, manager->Step());
     if (outcome.preempted) break;
   }
   CKPTDB_RETURN_IF_ERROR(manager->FinishTraining());
@@ -148,12 +146,11 @@ absl::StatusOr<int64_t> PendingSaveExample(CheckpointManager* manager) {
   return result.version.step;
 }
 
-absl::StatusOr<CheckpointManager::LoadSummary> LoadSpecExample(
-    const std::string& json, CheckpointManager* manager) {
+absl::StatusOr<LoadSummary> LoadSpecExample(const std::string& json,
+                                            CheckpointManager* manager) {
   CKPTDB_ASSIGN_OR_RETURN(std::vector<LoadRule> rules, ParseLoadSpec(json));
-  CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::LoadSummary dry,
-                          manager->Load(rules,
-                                        /*dry_run=*/true));
+  CKPTDB_ASSIGN_OR_RETURN(LoadSummary dry, manager->Load(rules,
+                                                         /*dry_run=*/true));
   return dry;
 }
 
@@ -184,7 +181,7 @@ absl::Status FollowExample(const std::string& path, ModelState& model,
   CKPTDB_ASSIGN_OR_RETURN(auto manager,
                           CheckpointManager::Open(options, &model));
   while (evaluating()) {
-    CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::RestoreReport report,
+    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
                             manager->WaitForStep(absl::Minutes(10)));
     evaluate(report.version.step);
   }
@@ -255,12 +252,12 @@ TEST(HeaderExamples, CheckpointManager) {
    {"path": "$/another", "step": 0, "load": ["user"], "strict": false,
     "oname": {"user": "member"}, "hashtable_clear": false}])";
   ASSERT_OK_AND_ASSIGN(
-      const CheckpointManager::LoadSummary dry,
+      const LoadSummary dry,
       LoadSpecExample(absl::StrReplaceAll(spec, {{"$", dir.path()}}),
                       manager.get()));
   EXPECT_EQ(dry.rules[0].step, 2002);
   EXPECT_EQ(dry.rules[1].items[0].outcome,
-            CheckpointManager::LoadedItem::Outcome::kMissing);
+            LoadSummary::LoadedItem::Outcome::kMissing);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ class ManagerPathTest : public ManagerTest {
 
 TEST_F(ManagerPathTest, SavesAndRestoresWorkAfterAChdir) {
   options_.path = "store";
-  options_.statistics_path = "statistics.json";
+  options_.observers.statistics_path = "statistics.json";
   Start();
   TrainTo(2);
   fs::current_path(dir_.path() + "/b");
@@ -41,8 +41,7 @@ TEST_F(ManagerPathTest, SavesAndRestoresWorkAfterAChdir) {
   ASSERT_OK(manager_->WaitUntilFinished());
   RestoreRequest request;
   request.path = dir_.path() + "/a/../a/store";
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
-                       manager_->Restore(request));
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(request));
   EXPECT_EQ(report.version.step, 4);
   EXPECT_EQ(report.store, dir_.path() + "/a/store");
   TrainTo(6);

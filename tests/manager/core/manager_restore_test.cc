@@ -75,7 +75,7 @@ TEST_F(ManagerTest, RestoreFromAnotherStoreSetsNoParent) {
 }
 
 TEST_F(ManagerTest, RestoresTheBest) {
-  options_.best = KeepPolicy::BestOptions{.metric = "auc"};
+  options_.restore.best = KeepPolicy::BestOptions{.metric = "auc"};
   Start();
   for (const double auc : {0.1, 0.5, 0.1, 0.9, 0.1, 0.7}) {
     ASSERT_OK(TrainStep({{"auc", auc}}));
@@ -84,8 +84,7 @@ TEST_F(ManagerTest, RestoresTheBest) {
   Start();
   RestoreRequest request;
   request.best = true;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
-                       manager_->Restore(request));
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(request));
   EXPECT_EQ(report.version.step, 4);
 }
 
@@ -93,8 +92,8 @@ TEST_F(ManagerTest, BestStepRestoresNothing) {
   Start();
   EXPECT_THAT(manager_->BestStep(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("ManagerOptions::best is not set")));
-  options_.best = KeepPolicy::BestOptions{.metric = "auc"};
+                       HasSubstr("ManagerOptions::restore.best is not set")));
+  options_.restore.best = KeepPolicy::BestOptions{.metric = "auc"};
   Start();
   EXPECT_THAT(manager_->BestStep(),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"auc\"")));
@@ -130,8 +129,7 @@ TEST_F(ManagerTest, FallsBackFromADamagedStep) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 4")));
   RestoreRequest any;
   any.fall_back = true;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
-                       manager_->Restore(any));
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(any));
   EXPECT_EQ(report.version.step, 2);
   EXPECT_THAT(report.damaged_steps, ElementsAre(4));
   ASSERT_OK_AND_ASSIGN(const StepRecord damaged,
@@ -157,7 +155,7 @@ std::map<std::filesystem::path, uintmax_t> TablesOf(const std::string& store) {
 TEST_F(ManagerTest, WarnsOfAMissingFileAndFallsBack) {
   options_.schedule.permanent = SaveEveryNSteps(1);
   std::vector<std::string> warnings;
-  options_.on_warning = [&](const std::string& warning) {
+  options_.observers.on_warning = [&](const std::string& warning) {
     warnings.push_back(warning);
   };
   std::vector<int32_t> weights(size_t{3} << 20);  // too many to be inline
@@ -191,8 +189,7 @@ TEST_F(ManagerTest, WarnsOfAMissingFileAndFallsBack) {
   EXPECT_THAT(warnings, ElementsAre(HasSubstr(largest.filename().string())));
   RestoreRequest any;
   any.fall_back = true;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
-                       manager->Restore(any));
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager->Restore(any));
   EXPECT_EQ(report.version.step, 1);
   EXPECT_THAT(report.damaged_steps, ElementsAre(2));
   EXPECT_THAT(weights, ::testing::Each(1));
@@ -233,7 +230,7 @@ TEST_F(ManagerTest, RecognizesItsStoreByAnotherSpelling) {
     Start();
     RestoreRequest request;
     request.path = path;
-    ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+    ASSERT_OK_AND_ASSIGN(const RestoreReport report,
                          manager_->Restore(request));
     EXPECT_EQ(report.store, options_.path);
     TrainTo(report.version.step + 2);
@@ -245,8 +242,8 @@ TEST_F(ManagerTest, RecognizesItsStoreByAnotherSpelling) {
 
 // Told once of each restore that succeeded.
 TEST_F(ManagerTest, ReportsRestores) {
-  std::vector<CheckpointManager::RestoreReport> restored;
-  options_.on_restored = [&](const CheckpointManager::RestoreReport& report) {
+  std::vector<RestoreReport> restored;
+  options_.observers.on_restored = [&](const RestoreReport& report) {
     restored.push_back(report);
   };
   Start();
@@ -268,13 +265,12 @@ TEST_F(ManagerTest, ReportsRestores) {
 
 // The time of its parts is within that of all; what it read is what is there.
 TEST_F(ManagerTest, LogsTheCostsOfRestores) {
-  options_.statistics_path = dir_.path() + "/statistics";
+  options_.observers.statistics_path = dir_.path() + "/statistics";
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->Close());
   Start();
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
-                       manager_->Restore());
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
   EXPECT_EQ(report.loaded_rows, 11U);
   EXPECT_EQ(report.loaded_rows, model_->users.rows().size());
   // Ids and slots of the rows, the tensor, and bytes of the others.
@@ -285,7 +281,7 @@ TEST_F(ManagerTest, LogsTheCostsOfRestores) {
   EXPECT_GT(report.load_micros, 0);
   EXPECT_GE(report.total_micros,
             report.open_micros + report.check_micros + report.load_micros);
-  std::ifstream log(options_.statistics_path);
+  std::ifstream log(options_.observers.statistics_path);
   std::string save;
   std::string restore;
   std::getline(log, save);

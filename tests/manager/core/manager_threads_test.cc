@@ -108,8 +108,8 @@ TEST_F(ManagerThreadsTest, CheckForErrorsOnAnotherThreadTakesNothing) {
 }
 
 TEST_F(ManagerThreadsTest, ToleratedFailureIsNotAnError) {
-  options_.tolerated_failures = 1;
-  options_.on_warning = [](const std::string&) {};
+  options_.save.tolerated_failures = 1;
+  options_.observers.on_warning = [](const std::string&) {};
   Start();
   PendingSave save = BeginSave();
   auto waiters = Wait(2);
@@ -122,7 +122,7 @@ TEST_F(ManagerThreadsTest, ToleratedFailureIsNotAnError) {
 // Each thread that is new to the C library costs memory of its own.
 TEST_F(ManagerThreadsTest, OneThreadRunsAllSaves) {
   std::set<pid_t> threads;
-  options_.on_saved = [&](const CheckpointManager::SaveReport&) {
+  options_.observers.on_saved = [&](const SaveReport&) {
     threads.insert(gettid());
   };
   Start();
@@ -137,7 +137,7 @@ TEST_F(ManagerThreadsTest, OneThreadRunsAllSaves) {
 
 // Of a save whose Step does not return before its end.
 TEST_F(ManagerThreadsTest, OtherThreadsWaitForASynchronousSave) {
-  options_.async = false;
+  options_.save.async = false;
   Start();
   gate_.Close();
   auto training = std::async(std::launch::async, [&] {
@@ -156,7 +156,7 @@ TEST_F(ManagerThreadsTest, OtherThreadsWaitForASynchronousSave) {
 TEST_F(ManagerThreadsTest, WaitUntilFinishedWaitsForCallbacks) {
   std::promise<void> in_callback;
   std::promise<void> go;
-  options_.on_saved = [&](const CheckpointManager::SaveReport&) {
+  options_.observers.on_saved = [&](const SaveReport&) {
     in_callback.set_value();
     go.get_future().wait();
   };
@@ -175,8 +175,8 @@ TEST_F(ManagerThreadsTest, CallbackCannotWaitForItsOwnSave) {
     SCOPED_TRACE(async);
     std::vector<absl::Status> refused;
     options_.path = dir_.path() + (async ? "/async" : "/sync");
-    options_.async = async;
-    options_.on_saved = [&](const CheckpointManager::SaveReport& report) {
+    options_.save.async = async;
+    options_.observers.on_saved = [&](const SaveReport& report) {
       EXPECT_OK(report.status);
       refused = {manager_->WaitUntilFinished(),
                  manager_->Step().status(),
@@ -202,7 +202,7 @@ TEST_F(ManagerThreadsTest, CallbackCannotWaitForItsOwnSave) {
     for (const absl::Status& status : refused) {
       EXPECT_THAT(status, StatusIs(kRefused, HasSubstr("such as on_saved")));
     }
-    options_.on_saved = nullptr;
+    options_.observers.on_saved = nullptr;
     ASSERT_OK(manager_->Close());
     EXPECT_THAT(Steps(), ElementsAre(2));
   }
@@ -286,8 +286,8 @@ TEST_F(ManagerThreadsTest, CloseWakesWaiters) {
 // One rank closes long before the others; none waits for it.
 TEST_F(ManagerThreadsTest, RanksCloseIndependently) {
   constexpr uint32_t kRanks = 3;
-  options_.deadline = absl::Seconds(30);
-  options_.sharding = TableSharding::ByModulo();
+  options_.ranks.deadline = absl::Seconds(30);
+  options_.ranks.sharding = TableSharding::ByModulo();
   options_.store.on_point = nullptr;
   const auto begin = std::chrono::steady_clock::now();
   ThreadGroup group(kRanks);
@@ -327,8 +327,8 @@ class ManagerExitTest : public ManagerThreadsTest {
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
     ManagerThreadsTest::SetUp();
     options_.path = ExitFolder(dir_) + "/store";
-    options_.stage.on_point = nullptr;
-    options_.on_saved = nullptr;
+    options_.save.stage.on_point = nullptr;
+    options_.observers.on_saved = nullptr;
     options_.store.background_sweep = true;
   }
   // A save is in progress.
@@ -384,9 +384,7 @@ TEST_F(ManagerExitTest, WaitsForTheSaveInProgress) {
 
 // A callback that ends the process does not wait for itself.
 TEST_F(ManagerExitTest, CallbackMayExit) {
-  options_.on_saved = [](const CheckpointManager::SaveReport&) {
-    std::exit(0);
-  };
+  options_.observers.on_saved = [](const SaveReport&) { std::exit(0); };
   EXPECT_EXIT(
       {
         leaked_manager = StartSave().release();
@@ -399,11 +397,11 @@ TEST_F(ManagerExitTest, CallbackMayExit) {
 // exit() then destroys the manager on the thread that saves.
 TEST_F(ManagerExitTest, CallbackOfAGlobalManagerMayExit) {
   std::promise<void> assigned;
-  options_.on_saved = [is_global = assigned.get_future().share()](
-                          const CheckpointManager::SaveReport&) {
-    is_global.wait();
-    std::exit(0);
-  };
+  options_.observers.on_saved =
+      [is_global = assigned.get_future().share()](const SaveReport&) {
+        is_global.wait();
+        std::exit(0);
+      };
   EXPECT_EXIT(
       {
         global_manager = StartSave();

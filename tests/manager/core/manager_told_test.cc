@@ -24,7 +24,7 @@ class ManagerWarningsTest : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
-    options_.on_warning = [this](const std::string& warning) {
+    options_.observers.on_warning = [this](const std::string& warning) {
       warnings_.push_back(warning);
     };
   }
@@ -61,7 +61,7 @@ class WarningsOfALogger : public Logger {
 
 TEST_F(ManagerWarningsTest, WarningsReachTheLoggerOfTheStore) {
   const auto logger = std::make_shared<WarningsOfALogger>();
-  options_.on_warning = {};
+  options_.observers.on_warning = {};
   options_.store.logger = logger;
   options_.schedule = {};
   ::testing::internal::CaptureStderr();
@@ -73,7 +73,7 @@ TEST_F(ManagerWarningsTest, WarningsReachTheLoggerOfTheStore) {
 }
 
 TEST_F(ManagerWarningsTest, WarnsOnceOfStatisticsThatCannotBeWritten) {
-  options_.statistics_path = "/dev/full";
+  options_.observers.statistics_path = "/dev/full";
   Start();
   TrainTo(3);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -100,10 +100,10 @@ TEST_F(ManagerWarningsTest, KeepsStepsThatAPolicyDoesNotAnswerFor) {
 TEST_F(ManagerWarningsTest, DoesNotWarnOfAnEmptySchedule_WhenNothingIsSaved) {
   Start();
   options_.schedule = {};
-  options_.saving = false;
+  options_.save.enabled = false;
   Start();
   manager_.reset();
-  options_.saving = true;
+  options_.save.enabled = true;
   options_.schedule.ephemeral = SaveEveryNSteps(5);
   Start();
   manager_.reset();
@@ -123,11 +123,11 @@ TEST_F(ManagerWarningsTest, WarnsOnceOfMetricsOfAnotherRank) {
   constexpr uint32_t kRanks = 2;
   ThreadGroup group(kRanks);
   std::vector<std::vector<std::string>> told(kRanks);
-  options_.on_saved = nullptr;
-  options_.sharding = TableSharding::ByModulo();
+  options_.observers.on_saved = nullptr;
+  options_.ranks.sharding = TableSharding::ByModulo();
   const auto train = [&](uint32_t rank) {
     ManagerOptions options = options_;
-    options.on_warning = [&told, rank](const std::string& warning) {
+    options.observers.on_warning = [&told, rank](const std::string& warning) {
       told[rank].push_back(warning);
     };
     TestModel model;
@@ -184,7 +184,7 @@ TEST_F(ManagerWarningsTest, ErrorOfAnEarlierSaveNamesItsStep) {
 
 // The one that is saved by the call is known by the call.
 TEST_F(ManagerWarningsTest, ErrorOfTheCallsOwnSaveDoesNotNameTheStep) {
-  options_.async = false;
+  options_.save.async = false;
   Start();
   FailSaves();
   ASSERT_OK(TrainStep());
@@ -199,8 +199,7 @@ TEST_F(ManagerWarningsTest, ErrorThatWaitCommittedReturnedIsNotRepeated) {
     SCOPED_TRACE(step);
     FailSaves();
     TrainTo(step - 1);
-    ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
-                         TrainStep());
+    ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
     FailNoSaves();
     ASSERT_TRUE(outcome.save.has_value());
     EXPECT_THAT(
@@ -222,8 +221,7 @@ TEST_F(ManagerWarningsTest, WaitCommittedOnAnotherThreadTakesNothing) {
   Start();
   FailSaves();
   TrainTo(1);
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
-                       TrainStep());
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
   FailNoSaves();
   std::thread([&] {
     EXPECT_THAT(outcome.save->WaitCommitted().status(),
@@ -244,7 +242,7 @@ TEST_F(ManagerWarningsTest, EvaluatorMayHaveAnyNumberOfRanks) {
   ManagerOptions options;
   options.path = options_.path;
   options.read_only = true;
-  options.sharding = TableSharding::Replicated();
+  options.ranks.sharding = TableSharding::Replicated();
   const auto evaluate = [&](uint32_t rank) {
     TestModel copy;
     copy.reader.position = "its own";
@@ -275,11 +273,11 @@ TEST_F(ManagerWarningsTest,
     ThreadGroup group(kRanks);
     ManagerOptions options;
     options.path = options_.path;
-    options.on_warning = [](const std::string&) {};
+    options.observers.on_warning = [](const std::string&) {};
     options.read_only = read_only;
-    options.sharding = TableSharding::Replicated();
+    options.ranks.sharding = TableSharding::Replicated();
     if (read_only)
-      options.io_state_resize = ManagerOptions::IoStateResize::kError;
+      options.restore.io_state_resize = ManagerOptions::IoStateResize::kError;
     const auto evaluate = [&](uint32_t rank) {
       TestModel copy;
       ASSERT_OK_AND_ASSIGN(

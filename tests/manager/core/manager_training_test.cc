@@ -14,7 +14,7 @@ class TrainingTest : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
-    options_.on_warning = [this](const std::string& warning) {
+    options_.observers.on_warning = [this](const std::string& warning) {
       warnings_.push_back(warning);
     };
   }
@@ -50,7 +50,7 @@ TEST_F(TrainingTest, InitialStateIsSavedUnlessRestored) {
 }
 
 TEST_F(TrainingTest, InitialStateIsNotSaved_WhenFirstSaveIsNever) {
-  options_.first_save = ManagerOptions::FirstSave::kNever;
+  options_.save.first_save = ManagerOptions::FirstSave::kNever;
   Start();
   ASSERT_OK(manager_->StartTraining());
   ASSERT_OK(manager_->Close());
@@ -63,7 +63,7 @@ TEST_F(TrainingTest, StateFromAnotherStoreCountsAsRestored) {
 }
 
 TEST_F(TrainingTest, StateFromAnotherStoreIsSaved_WhenFirstSaveIsAlways) {
-  options_.first_save = ManagerOptions::FirstSave::kAlways;
+  options_.save.first_save = ManagerOptions::FirstSave::kAlways;
   StartFromElsewhere();
   EXPECT_THAT(Steps(), ElementsAre(manager_->global_step()));
   ASSERT_OK(manager_->StartTraining());  // it is there
@@ -77,8 +77,7 @@ TEST_F(TrainingTest, LastStepIsSavedOnce) {
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 5));
   ExpectStepHolds(5);
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
-                       manager_->Explain(5));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(5));
   EXPECT_EQ(story.saved, "FinishTraining saves the last step");
   TrainTo(6);
   ASSERT_OK(manager_->FinishTraining());
@@ -101,7 +100,7 @@ TEST_F(TrainingTest, LastStepIsSavedDespiteAnEarlierError) {
 }
 
 TEST_F(TrainingTest, FailureOfTheLastSaveIsNotTolerated) {
-  options_.tolerated_failures = 3;
+  options_.save.tolerated_failures = 3;
   Start();
   TrainTo(1);
   model_->users.FailWith(absl::UnavailableError("no rows today"));
@@ -117,44 +116,42 @@ TEST_F(TrainingTest, SavingOffTurnsOffAllSaves) {
   TrainTo(2);
   ASSERT_OK(manager_->Close());
   reports_.clear();
-  options_.saving = false;
-  options_.first_save = ManagerOptions::FirstSave::kAlways;
+  options_.save.enabled = false;
+  options_.save.first_save = ManagerOptions::FirstSave::kAlways;
   options_.schedule.permanent = SaveEveryNSteps(1) | SaveOnPreemption();
   Start();
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport restored,
-                       manager_->Restore());
+  ASSERT_OK_AND_ASSIGN(const RestoreReport restored, manager_->Restore());
   EXPECT_EQ(restored.version.step, 2);
   ASSERT_OK(manager_->StartTraining());
   manager_->SetPreempted();
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
-                       TrainStep());
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
   EXPECT_EQ(outcome.step, 3);
   EXPECT_EQ(outcome.decision.kind, SavePolicy::Kind::kNone);
-  EXPECT_EQ(outcome.decision.reason, "ManagerOptions::saving is off");
+  EXPECT_EQ(outcome.decision.reason, "ManagerOptions::save.enabled is off");
   EXPECT_FALSE(outcome.save.has_value());
   EXPECT_TRUE(manager_->preempted());
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
-                       manager_->Explain(3));
-  EXPECT_EQ(story.saved, "not saved: ManagerOptions::saving is off");
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(3));
+  EXPECT_EQ(story.saved, "not saved: ManagerOptions::save.enabled is off");
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(reports_, IsEmpty());
   EXPECT_THAT(Steps(), ElementsAre(2));
 }
 
 TEST_F(TrainingTest, SaveFails_WhenSavingIsOff) {
-  options_.saving = false;
+  options_.save.enabled = false;
   Start();
   TrainTo(3);
-  EXPECT_THAT(manager_->Save(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("step 3 of store \"" + options_.path +
-                                 "\" is not saved: ManagerOptions::saving")));
+  EXPECT_THAT(
+      manager_->Save(),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               HasSubstr("step 3 of store \"" + options_.path +
+                         "\" is not saved: ManagerOptions::save.enabled")));
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), IsEmpty());
 }
 
 TEST_F(TrainingTest, WarnsOfAToleratedFailure) {
-  options_.tolerated_failures = 1;
+  options_.save.tolerated_failures = 1;
   Start();
   model_->users.FailWith(absl::UnavailableError("no rows today"));
   TrainTo(2);
@@ -163,7 +160,7 @@ TEST_F(TrainingTest, WarnsOfAToleratedFailure) {
       warnings_,
       ElementsAre(HasSubstr(
           "the save of step 2 failed, failure 1 in a row; "
-          "ManagerOptions::tolerated_failures is 1; the next save "
+          "ManagerOptions::save.tolerated_failures is 1; the next save "
           "includes its changes: UNAVAILABLE: table \"user\": no rows today")));
   TrainTo(4);
   EXPECT_FALSE(manager_->Close().ok());
@@ -171,22 +168,22 @@ TEST_F(TrainingTest, WarnsOfAToleratedFailure) {
 }
 
 TEST_F(TrainingTest, FirstManagerSetsTheMetadataOfTheStore) {
-  options_.store_metadata = {{"run", "a"}};
+  options_.save.store_metadata = {{"run", "a"}};
   Start();
   Start();
   EXPECT_THAT(warnings_, IsEmpty());
-  options_.store_metadata = {{"run", "b"}};
+  options_.save.store_metadata = {{"run", "b"}};
   Start();
   EXPECT_EQ(manager_->store()->user_metadata().at("run"), "a");
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr(
                              "keeps its user metadata, which differs from "
-                             "ManagerOptions::store_metadata")));
+                             "ManagerOptions::save.store_metadata")));
   ASSERT_OK(manager_->store()->SetUserMetadata({}));
-  options_.saving = false;
+  options_.save.enabled = false;
   Start();
   EXPECT_THAT(manager_->store()->user_metadata(), IsEmpty());
-  options_.saving = true;
-  options_.store_metadata = {{"", "no name"}};
+  options_.save.enabled = true;
+  options_.save.store_metadata = {{"", "no name"}};
   manager_.reset();
   EXPECT_THAT(
       CheckpointManager::Open(options_, &model_->state).status(),
@@ -207,7 +204,7 @@ TEST_F(TrainingTest, WarnsOnceOfStepsWithoutTheBestMetric) {
 }
 
 TEST_F(TrainingTest, WarnsOfASaveThatWaited) {
-  options_.warn_waiting = absl::ZeroDuration();
+  options_.observers.warn_waiting = absl::ZeroDuration();
   // The save of step 1 goes on once it is known to be waited for.
   options_.schedule.permanent =
       SaveIf("opener", [this](const SavePolicy::Context& context) {
@@ -225,7 +222,7 @@ TEST_F(TrainingTest, WarnsOfASaveThatWaited) {
 }
 
 TEST_F(TrainingTest, DoesNotWarnOfAShortWait) {
-  options_.warn_waiting = absl::InfiniteDuration();
+  options_.observers.warn_waiting = absl::InfiniteDuration();
   Start();
   TrainTo(6);
   ASSERT_OK(manager_->Close());

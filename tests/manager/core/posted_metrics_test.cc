@@ -22,8 +22,8 @@ class PostedMetricsTest : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
-    options_.best = KeepPolicy::BestOptions{.metric = "auc"};
-    options_.on_warning = [this](const std::string& warning) {
+    options_.restore.best = KeepPolicy::BestOptions{.metric = "auc"};
+    options_.observers.on_warning = [this](const std::string& warning) {
       warnings_.push_back(warning);
     };
     options_.retention.keep =
@@ -93,8 +93,7 @@ TEST_F(PostedMetricsTest, StartingTrainerTakesPostedMetrics) {
   Start();
   RestoreRequest best;
   best.best = true;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
-                       manager_->Restore(best));
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(best));
   EXPECT_EQ(report.version.step, 2);
 }
 

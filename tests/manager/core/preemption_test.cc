@@ -26,7 +26,7 @@ class PreemptionTest : public ManagerTest {
   }
   // Whether it said that the training is to end.
   bool StepIsPreempted() {
-    const absl::StatusOr<CheckpointManager::StepOutcome> outcome = TrainStep();
+    const absl::StatusOr<StepOutcome> outcome = TrainStep();
     EXPECT_OK(outcome);
     EXPECT_OK(manager_->WaitUntilFinished());
     return outcome.ok() && outcome->preempted;
@@ -53,10 +53,9 @@ TEST_F(PreemptionTest, IsReportedOnceWhileItsSaveIsInProgress) {
   Start();
   gate_.Close();
   manager_->SetPreempted();
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome first, TrainStep());
+  ASSERT_OK_AND_ASSIGN(const StepOutcome first, TrainStep());
   EXPECT_TRUE(first.preempted);
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome second,
-                       TrainStep());
+  ASSERT_OK_AND_ASSIGN(const StepOutcome second, TrainStep());
   EXPECT_FALSE(second.preempted);
   gate_.Open();
   ASSERT_OK(manager_->Close());
@@ -64,8 +63,8 @@ TEST_F(PreemptionTest, IsReportedOnceWhileItsSaveIsInProgress) {
 }
 
 TEST_F(PreemptionTest, StaysUnanswered_WhenItsSaveFails) {
-  options_.tolerated_failures = 1;
-  options_.on_warning = [](const std::string&) {};
+  options_.save.tolerated_failures = 1;
+  options_.observers.on_warning = [](const std::string&) {};
   Start();
   model_->users.FailWith(absl::UnavailableError("no rows today"));
   manager_->SetPreempted();
@@ -100,7 +99,7 @@ TEST_F(PreemptionTest, EndsWithTheSaveOfFinishTraining) {
 
 TEST_F(PreemptionTest, FinishTrainingSavesNothing_WhenTimeIsShort) {
   options_.schedule.ephemeral = SaveEveryNSteps(2);
-  options_.preemption_grace = absl::ZeroDuration();
+  options_.save.preemption_grace = absl::ZeroDuration();
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -120,7 +119,7 @@ class PreemptionRanksTest : public ::testing::Test {
   void SetUp() override {
     options_.path = dir_.path() + "/store";
     options_.schedule.permanent = SaveOnPreemption();
-    options_.deadline = absl::Seconds(60);
+    options_.ranks.deadline = absl::Seconds(60);
   }
   // Runs `train` as each rank; what they return.
   std::vector<absl::StatusOr<int64_t>> Run(
@@ -179,8 +178,7 @@ TEST_F(PreemptionRanksTest, AllRanksStopAtTheSameStep) {
             if (rank == told && manager->global_step() == after) {
               reached.set_value(manager);
             }
-            CKPTDB_ASSIGN_OR_RETURN(
-                const CheckpointManager::StepOutcome outcome, manager->Step());
+            CKPTDB_ASSIGN_OR_RETURN(const StepOutcome outcome, manager->Step());
             if (outcome.preempted) break;
           }
           if (rank == told) signalled.get_future().wait();
@@ -206,8 +204,7 @@ TEST_F(PreemptionRanksTest, MayRepeatOnAnotherRank) {
         while (manager->global_step() < 8) {
           if (rank == 2 && manager->global_step() == 2) manager->SetPreempted();
           if (rank == 1 && manager->global_step() == 5) manager->SetPreempted();
-          CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::StepOutcome outcome,
-                                  manager->Step());
+          CKPTDB_ASSIGN_OR_RETURN(const StepOutcome outcome, manager->Step());
           CKPTDB_RETURN_IF_ERROR(manager->WaitUntilFinished());
           if (outcome.preempted) preempted |= int64_t{1} << outcome.step;
         }

@@ -35,7 +35,7 @@ class ReadOnlyTest : public ManagerTest {
     ManagerOptions options;
     options.path = options_.path;
     options.read_only = true;
-    options.poll_every = absl::Milliseconds(5);
+    options.follow.poll_every = absl::Milliseconds(5);
     return options;
   }
   void Follow(const ManagerOptions& options) {
@@ -46,7 +46,7 @@ class ReadOnlyTest : public ManagerTest {
   }
   void Follow() { Follow(ReadOnlyOptions()); }
   // Waits for a step, which must be this one.
-  CheckpointManager::RestoreReport WaitFor(int64_t step) {
+  RestoreReport WaitFor(int64_t step) {
     const auto report = follower_->WaitForStep(absl::Minutes(1));
     EXPECT_OK(report);
     if (!report.ok()) return {};
@@ -90,7 +90,7 @@ TEST_F(ReadOnlyTest, OpenIsNotFound_WithoutAStore) {
 
 TEST_F(ReadOnlyTest, OpenRejectsAZeroPollInterval) {
   ManagerOptions options = ReadOnlyOptions();
-  options.poll_every = absl::ZeroDuration();
+  options.follow.poll_every = absl::ZeroDuration();
   TestModel model;
   EXPECT_THAT(CheckpointManager::Open(options, &model.state).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -101,18 +101,15 @@ TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptions) {
   ManagerOptions options = ReadOnlyOptions();
   options.schedule.permanent = SaveEveryNSteps(1);
   options.retention.keep = LatestN(1);
-  options.statistics_path = dir_.path() + "/statistics";
-  options.on_saved = [](const CheckpointManager::SaveReport&) {
-    ADD_FAILURE();
-  };
+  options.observers.statistics_path = dir_.path() + "/statistics";
+  options.observers.on_saved = [](const SaveReport&) { ADD_FAILURE(); };
   const auto before = Files();
   Follow(options);
   EXPECT_EQ(follower_->store(), nullptr);
   EXPECT_NE(follower_->reader(), nullptr);
   ASSERT_OK(follower_->Restore());
   ExpectHolds(4);
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
-                       follower_->Step());
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, follower_->Step());
   EXPECT_EQ(outcome.step, 5);
   EXPECT_EQ(outcome.decision.kind, SavePolicy::Kind::kNone);
   EXPECT_EQ(outcome.decision.reason, "not saved: the manager is read-only");
@@ -133,12 +130,12 @@ TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptions) {
   ASSERT_OK(follower_->Close());
   follower_.reset();
   EXPECT_EQ(Files(), before);
-  EXPECT_FALSE(std::filesystem::exists(options.statistics_path));
+  EXPECT_FALSE(std::filesystem::exists(options.observers.statistics_path));
 }
 
 TEST_F(ReadOnlyTest, RestoresAndLoadsOnRequest) {
   ManagerOptions options = ReadOnlyOptions();
-  options.best = KeepPolicy::BestOptions{.metric = "auc"};
+  options.restore.best = KeepPolicy::BestOptions{.metric = "auc"};
   ASSERT_OK(manager_->store()->AddMetrics(2, {{"auc", 0.9}}));
   ASSERT_OK(manager_->store()->AddMetrics(4, {{"auc", 0.1}}));
   Follow(options);
@@ -164,7 +161,7 @@ TEST_F(ReadOnlyTest, RestoresAndLoadsOnRequest) {
   dense.load = {"dense"};
   LoadRule first = dense;
   first.is_dynamic = false;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
                        follower_->Load({dense, first}));
   EXPECT_EQ(copy_->weights[0], 2);
   EXPECT_EQ(summary.rules[1].note, "not loaded, because the store has step 6");
@@ -206,7 +203,7 @@ TEST_F(ReadOnlyTest, ReadsTheWholeStep_WhenTheModelHasChanged) {
 }
 
 TEST_F(ReadOnlyTest, ReadsTheWholeTable_WhenItWasSavedInFull) {
-  options_.base_every = 1;
+  options_.save.base_every = 1;
   Start();
   ASSERT_OK(manager_->Restore());
   Follow();
@@ -272,13 +269,13 @@ TEST_F(ReadOnlyTest, AwaitStepFails_WhenNotReadOnly) {
 TEST_F(ReadOnlyTest, OpenWaitsForTheStore_AndWaitForStepForItsFirstStep) {
   ManagerOptions options = ReadOnlyOptions();
   options.path = dir_.path() + "/later";
-  options.await_store = absl::Milliseconds(1);
+  options.follow.await_store = absl::Milliseconds(1);
   TestModel model;
   EXPECT_THAT(CheckpointManager::Open(options, &model.state).status(),
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(HasSubstr(options.path), HasSubstr("waited 1ms"),
                              HasSubstr("await_store"))));
-  options.await_store = absl::Minutes(5);
+  options.follow.await_store = absl::Minutes(5);
   std::unique_ptr<Store> store;
   std::thread owner([&] { store = Store::Open(options.path).value(); });
   Follow(options);
@@ -345,7 +342,7 @@ TEST_F(ReadOnlyTest, FollowsWhileStepsAreRetired) {
     ExpectHolds(step);
   }
   // Whole steps, and nothing left of the one that is held.
-  options_.deltas = false;
+  options_.save.deltas = false;
   Start();
   ASSERT_OK(manager_->Restore());
   Train(18);
@@ -364,7 +361,7 @@ TEST_F(ReadOnlyTest, FollowsABusyTrainer) {
   Start();
   ASSERT_OK(manager_->Restore());
   ManagerOptions options = ReadOnlyOptions();
-  options.poll_every = absl::Microseconds(1);
+  options.follow.poll_every = absl::Microseconds(1);
   Follow(options);
   constexpr int64_t kLast = 60;
   std::thread follower([&] {
@@ -486,16 +483,16 @@ TEST_F(ReadOnlyTest, RanksFollowTogether) {
   std::vector<absl::Status> statuses(2);
   std::vector<std::thread> threads;
   ManagerOptions options = ReadOnlyOptions();
-  options.io_state_resize = ManagerOptions::IoStateResize::kOwners;
-  options.deadline = absl::Minutes(1);
-  options.sharding = TableSharding::Replicated();  // each has all rows
+  options.restore.io_state_resize = ManagerOptions::IoStateResize::kOwners;
+  options.ranks.deadline = absl::Minutes(1);
+  options.ranks.sharding = TableSharding::Replicated();  // each has all rows
   const auto follow = [&](uint32_t rank) -> absl::Status {
     TestModel model;
     CKPTDB_ASSIGN_OR_RETURN(
         const auto manager,
         CheckpointManager::Open(options, &model.state, group.Join(rank)));
     while (manager->global_step() < 10) {
-      CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::RestoreReport report,
+      CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
                               manager->WaitForStep(absl::Minutes(1)));
       TestModel expected;
       testing::TrainTo(report.version.step, &expected);

@@ -41,8 +41,7 @@ TEST_F(ShouldSaveTest, ReturnsTheDecisionOfStepToAndCountsNothing) {
   for (int64_t step = 1; step <= 6; ++step) {
     const SavePolicy::Decision before = Ask(step);
     EXPECT_EQ(manager_->global_step(), step - 1);
-    ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
-                         TrainStep());
+    ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
     EXPECT_EQ(before, outcome.decision);
     ASSERT_OK(manager_->WaitUntilFinished());
   }
@@ -59,8 +58,7 @@ TEST_F(ShouldSaveTest, UsesMetricsAndTheSaveThatHasEnded) {
                context.metrics.at("auc") > context.last->metrics.at("auc");
       });
   Start();
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome first,
-                       TrainStep({{"auc", 0.6}}));
+  ASSERT_OK_AND_ASSIGN(const StepOutcome first, TrainStep({{"auc", 0.6}}));
   ASSERT_OK(first.save->WaitCommitted().status());
   EXPECT_EQ(Ask(2, {{"auc", 0.5}}).reason, "better returned false");
   EXPECT_EQ(Ask(2, {{"auc", 0.7}}).reason, "better returned true");
@@ -79,7 +77,7 @@ TEST_F(ShouldSaveTest, SkipsAStepAsStepWould) {
        {ManagerOptions::BusyPolicy::kSkip,
         ManagerOptions::BusyPolicy::kCoalesce}) {
     options_.path += "+";
-    options_.busy = busy;
+    options_.save.busy = busy;
     BeginSave();
     const SavePolicy::Decision decision = Ask(4);
     EXPECT_EQ(decision.kind, SavePolicy::Kind::kNone);
@@ -92,7 +90,7 @@ TEST_F(ShouldSaveTest, SkipsAStepAsStepWould) {
 }
 
 TEST_F(ShouldSaveTest, FailsAsStepWould) {
-  options_.busy = ManagerOptions::BusyPolicy::kFail;
+  options_.save.busy = ManagerOptions::BusyPolicy::kFail;
   BeginSave();
   EXPECT_THAT(manager_->ShouldSave(4),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -113,8 +111,7 @@ TEST_F(ShouldSaveTest, LeavesErrorsAndPreemptionsToStep) {
                                     HasSubstr("no rows today")));
   model_->users.FailWith(absl::OkStatus());
   EXPECT_TRUE(manager_->preempted());
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
-                       TrainStep());
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
   EXPECT_TRUE(outcome.preempted);
   ASSERT_OK(manager_->Close());
 }
@@ -122,7 +119,7 @@ TEST_F(ShouldSaveTest, LeavesErrorsAndPreemptionsToStep) {
 TEST_F(ShouldSaveTest, PromotesNoStep) {
   options_.schedule.ephemeral = SaveEveryNSteps(2);
   options_.schedule.permanent = SaveOnPreemption();
-  options_.preemption_grace = absl::ZeroDuration();
+  options_.save.preemption_grace = absl::ZeroDuration();
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -143,11 +140,12 @@ TEST_F(ShouldSaveTest, IsFalseWhenNothingIsSaved) {
   EXPECT_THAT(
       manager_->ShouldSave(2),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("ShouldSave")));
-  options_.saving = false;
+  options_.save.enabled = false;
   Start();
-  EXPECT_EQ(Ask(2), (SavePolicy::Decision{SavePolicy::Kind::kNone,
-                                          "ManagerOptions::saving is off"}));
-  options_.saving = true;
+  EXPECT_EQ(Ask(2),
+            (SavePolicy::Decision{SavePolicy::Kind::kNone,
+                                  "ManagerOptions::save.enabled is off"}));
+  options_.save.enabled = true;
   options_.read_only = true;
   Start();
   EXPECT_EQ(Ask(2),
@@ -254,7 +252,7 @@ TEST_F(StepZeroTest, ReadOnlyManagerCountsStepZero) {
 }
 
 TEST_F(ManagerTest, StepRecordsItsMetadata) {
-  options_.user_metadata = {{"run", "a"}, {"shard", "none"}};
+  options_.save.user_metadata = {{"run", "a"}, {"shard", "none"}};
   Start();
   TrainTo(1);
   ASSERT_OK(manager_->Step({{"auc", 0.5}}, {{"shard", "day 7"}}));
@@ -282,10 +280,11 @@ TEST_F(ManagerTest, StepFails_AfterTheHighestStep) {
 
 TEST_F(ManagerTest, OpenChecksMetadata) {
   TestModel model;
-  options_.user_metadata = {{"", "x"}};
-  EXPECT_THAT(CheckpointManager::Open(options_, &model.state).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("ManagerOptions::user_metadata: metadata")));
+  options_.save.user_metadata = {{"", "x"}};
+  EXPECT_THAT(
+      CheckpointManager::Open(options_, &model.state).status(),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("ManagerOptions::save.user_metadata: metadata")));
   EXPECT_FALSE(std::filesystem::exists(options_.path));
 }
 
@@ -310,7 +309,7 @@ TEST_F(ManagerTest, PolicyThatRunsOutOfMemoryIsResourceExhausted) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
                                  HasSubstr(who + ": out of memory")));
   };
-  options_.async = false;
+  options_.save.async = false;
   options_.schedule.permanent =
       SaveIf("hungry", [&](const SavePolicy::Context& context) {
         return context.step > 2 || allocate();

@@ -106,7 +106,7 @@ class ThrowingModelTest : public ManagerTest {
 TEST_F(ThrowingModelTest, SaveFails_WhenTheModelThrows) {
   for (const bool async : {true, false}) {
     SCOPED_TRACE(async);
-    options_.async = async;
+    options_.save.async = async;
     options_.path = dir_.path() + (async ? "/async" : "/sync");
     StartThrowing();
     int64_t step = 1;
@@ -174,30 +174,30 @@ TEST_F(ThrowingModelTest, RestoreFails_WhenTheModelThrows) {
 TEST_F(ThrowingModelTest, CallbacksThatThrowFailTheNextCall) {
   for (const bool async : {true, false}) {
     SCOPED_TRACE(async);
-    options_.async = async;
+    options_.save.async = async;
     options_.path = dir_.path() + (async ? "/async" : "/sync");
-    options_.on_saved = [](const CheckpointManager::SaveReport&) { Throw(); };
-    options_.on_restored = [](const CheckpointManager::RestoreReport&) {
-      Throw();
-    };
-    options_.on_deleted = [](int64_t) { Throw(); };
+    options_.observers.on_saved = [](const SaveReport&) { Throw(); };
+    options_.observers.on_restored = [](const RestoreReport&) { Throw(); };
+    options_.observers.on_deleted = [](int64_t) { Throw(); };
     Start();
     TrainTo(2);
     EXPECT_THAT(manager_->WaitUntilFinished(),
-                Threw("ManagerOptions::on_saved"));
+                Threw("ManagerOptions::observers.on_saved"));
     EXPECT_OK(manager_->CheckForErrors());
     EXPECT_OK(manager_->Restore());
-    EXPECT_THAT(manager_->Step(), Threw("ManagerOptions::on_restored"));
+    EXPECT_THAT(manager_->Step(),
+                Threw("ManagerOptions::observers.on_restored"));
     EXPECT_EQ(manager_->global_step(), 3);
     EXPECT_OK(manager_->Delete(2));
-    EXPECT_THAT(manager_->Close(), Threw("ManagerOptions::on_deleted"));
+    EXPECT_THAT(manager_->Close(),
+                Threw("ManagerOptions::observers.on_deleted"));
     EXPECT_THAT(Steps(), ElementsAre());
   }
 }
 
 TEST_F(ThrowingModelTest, WarningCallbackMayThrow) {
-  options_.tolerated_failures = 1;
-  options_.on_warning = [](const std::string&) { Throw(); };
+  options_.save.tolerated_failures = 1;
+  options_.observers.on_warning = [](const std::string&) { Throw(); };
   Start();
   gate_.Close();
   TrainTo(1);
@@ -205,7 +205,7 @@ TEST_F(ThrowingModelTest, WarningCallbackMayThrow) {
   save.Cancel();
   gate_.Open();
   EXPECT_THAT(manager_->WaitUntilFinished(),
-              Threw("ManagerOptions::on_warning"));
+              Threw("ManagerOptions::observers.on_warning"));
   TrainTo(2);
   EXPECT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(2));
@@ -213,7 +213,7 @@ TEST_F(ThrowingModelTest, WarningCallbackMayThrow) {
 
 TEST_F(ThrowingModelTest, ClockMayThrow) {
   bool broken = false;
-  options_.now_micros = [&]() -> int64_t {
+  options_.observers.now_micros = [&]() -> int64_t {
     if (broken) Throw();
     return 1;
   };
@@ -277,8 +277,8 @@ TEST_F(ThrowingModelTest, CoordinatorMayThrow) {
 // The exception is thrown on the thread that saves, where nobody could catch
 // it.
 TEST_F(ThrowingModelTest, CoordinatorMayThrowInTheBackground) {
-  options_.on_saved = nullptr;
-  options_.sharding = TableSharding::ByModulo();
+  options_.observers.on_saved = nullptr;
+  options_.ranks.sharding = TableSharding::ByModulo();
   ThreadGroup group(2);
   std::vector<std::thread> ranks;
   for (uint32_t rank = 0; rank < 2; ++rank) {
@@ -301,8 +301,8 @@ TEST_F(ThrowingModelTest, CoordinatorMayThrowInTheBackground) {
 
 // All ranks are told of what the callback of one has thrown.
 TEST_F(ThrowingModelTest, CallbackThatThrowsOnOneRankFailsAll) {
-  options_.on_saved = nullptr;
-  options_.deadline = absl::Seconds(30);
+  options_.observers.on_saved = nullptr;
+  options_.ranks.deadline = absl::Seconds(30);
   ThreadGroup group(2);
   std::vector<std::thread> ranks;
   for (uint32_t rank = 0; rank < 2; ++rank) {
@@ -310,11 +310,9 @@ TEST_F(ThrowingModelTest, CallbackThatThrowsOnOneRankFailsAll) {
       TestModel model;
       model.owns = [=](int64_t id) { return id % 2 == rank; };
       ManagerOptions options = options_;
-      options.sharding = TableSharding::ByModulo();
+      options.ranks.sharding = TableSharding::ByModulo();
       if (rank == 1) {
-        options.on_saved = [](const CheckpointManager::SaveReport&) {
-          Throw();
-        };
+        options.observers.on_saved = [](const SaveReport&) { Throw(); };
       }
       ASSERT_OK_AND_ASSIGN(
           const auto manager,
@@ -322,8 +320,7 @@ TEST_F(ThrowingModelTest, CallbackThatThrowsOnOneRankFailsAll) {
       model.Train(1);
       ASSERT_OK(manager->Step());
       model.Train(2);
-      ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome saved,
-                           manager->Step());
+      ASSERT_OK_AND_ASSIGN(const StepOutcome saved, manager->Step());
       ASSERT_TRUE(saved.save.has_value());
       ASSERT_OK(saved.save->WaitCommitted());
       // Another save waits for the end of the first.
@@ -331,7 +328,7 @@ TEST_F(ThrowingModelTest, CallbackThatThrowsOnOneRankFailsAll) {
       if (told.ok() || absl::IsAlreadyExists(told)) {
         told = manager->StepTo(3).status();
       }
-      EXPECT_THAT(told, Threw("rank 1: ManagerOptions::on_saved"));
+      EXPECT_THAT(told, Threw("rank 1: ManagerOptions::observers.on_saved"));
       EXPECT_OK(manager->StepTo(5));
       EXPECT_OK(manager->Close());
     });

@@ -64,8 +64,8 @@ class FixedSizeTest : public ::testing::Test {
     ManagerOptions options;
     options.path = dir_.path() + "/store";
     options.schedule.permanent = SaveEveryNSteps(1);
-    options.bounds.max_delta_ratio = 100;
-    options.async = false;
+    options.save.bounds.max_delta_ratio = 100;
+    options.save.async = false;
     return options;
   }
 

@@ -20,8 +20,8 @@ class EvolveRanksTest : public ::testing::TestWithParam<Item::Sharding> {
   EvolveRanksTest() {
     options_.path = dir_.path() + "/store";
     options_.schedule.permanent = SaveEveryNSteps(1);
-    options_.bounds.max_delta_ratio = 100;
-    options_.deadline = absl::Seconds(60);
+    options_.save.bounds.max_delta_ratio = 100;
+    options_.ranks.deadline = absl::Seconds(60);
   }
   struct Rank {
     std::unique_ptr<F32Table> users;

@@ -28,7 +28,7 @@ using ::testing::Pair;
 struct Process {
   ModelState model;
   std::vector<std::string> warnings;
-  std::vector<CheckpointManager::SaveReport> saves;
+  std::vector<SaveReport> saves;
   std::unique_ptr<CheckpointManager> manager;
 };
 
@@ -37,15 +37,15 @@ class EvolveTest : public ::testing::Test {
   EvolveTest() {
     options_.path = dir_.path() + "/store";
     options_.schedule.permanent = SaveEveryNSteps(1);
-    options_.bounds.max_delta_ratio = 100;
-    options_.async = false;
+    options_.save.bounds.max_delta_ratio = 100;
+    options_.save.async = false;
   }
   void Open(Process* process) {
     ManagerOptions options = options_;
-    options.on_warning = [process](const std::string& warning) {
+    options.observers.on_warning = [process](const std::string& warning) {
       process->warnings.push_back(warning);
     };
-    options.on_saved = [process](const CheckpointManager::SaveReport& report) {
+    options.observers.on_saved = [process](const SaveReport& report) {
       process->saves.push_back(report);
     };
     ASSERT_OK_AND_ASSIGN(process->manager,
@@ -121,7 +121,7 @@ TEST_F(EvolveTest, NewTensorAndTableKeepTheirValues) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("dense \"new\""),
                              HasSubstr("RestoreRequest::evolve"))));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report,
                        next.manager->Restore(By({})));
   EXPECT_EQ(report.version.step, 3);
   EXPECT_EQ(next.manager->global_step(), 3);
@@ -169,8 +169,7 @@ TEST_F(EvolveTest, StrictRestoreWarnsOfWhatTheNextSaveDrops) {
   Process next;
   ASSERT_OK(next.model.AddTable("user", &users));
   ASSERT_NO_FATAL_FAILURE(Open(&next));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
-                       next.manager->Restore());
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, next.manager->Restore());
   EXPECT_THAT(report.loaded.unexpected, ElementsAre("w"));
   ASSERT_EQ(report.loaded.items[0].slot_changes.size(), 1U);
   EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
@@ -207,7 +206,7 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
                HasSubstr("slot \"adagrad_sum\" is not in the step; set its "
                          "values in EvolvePolicy::Table::fill")));
   EXPECT_THAT(users.rows(), IsEmpty());
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report,
                        next.manager->Restore(By(policy)));
   EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
             LoadSummary::SlotChange::Kind::kFilled);
@@ -227,7 +226,7 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
   Process third;
   ASSERT_OK(third.model.AddTable("user", &again));
   ASSERT_NO_FATAL_FAILURE(Open(&third));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport same,
+  ASSERT_OK_AND_ASSIGN(const RestoreReport same,
                        third.manager->Restore(By(policy)));
   EXPECT_THAT(same.loaded.items[0].slot_changes, IsEmpty());
   EXPECT_EQ(again.rows(), users.rows());
@@ -287,7 +286,7 @@ TEST_F(EvolveTest, RenamedTableAndSlotAreFoundByOname) {
   Process next;
   ASSERT_OK(next.model.AddTable("user", &users));
   ASSERT_NO_FATAL_FAILURE(Open(&next));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report,
                        next.manager->Restore(By(policy)));
   EXPECT_EQ(report.loaded.items[0].source, "member");
   EXPECT_THAT(report.loaded.unexpected, ElementsAre("w"));
@@ -352,7 +351,7 @@ TEST_F(EvolveTest, TableOfAnotherWidthIsConverted) {
                              HasSubstr("slot \"embedding\" is f32 x 2 in the "
                                        "step; convert it by a function in "
                                        "EvolvePolicy::Table::convert"))));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report,
                        next.manager->Restore(By(policy)));
   EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
             LoadSummary::SlotChange::Kind::kConverted);
@@ -471,9 +470,10 @@ TEST_F(EvolveTest, ConfigurationSetsThePolicy) {
   const std::pair<const char*, const char*> wrong[] = {
       {R"({"evolve": {"onames": {}}})", "did you mean \"oname\"?"},
       {R"({"evolve": {"tables": {"user": {"convert": {}}}}})",
-       "manager.evolve.tables.user: unknown key \"convert\""},
+       "manager.restore.evolve.tables.user: unknown key \"convert\""},
       {R"({"evolve": {"tables": {"user": {"fill": {"a": "b"}}}}})",
-       "manager.evolve.tables.user.fill: \"a\" is \"b\"; expected a number"},
+       "manager.restore.evolve.tables.user.fill: \"a\" is \"b\"; expected a "
+       "number"},
       {R"({"evolve": {"tables": {"user": 3}}})", "expected an object"},
   };
   for (const auto& [json, what] : wrong) {
@@ -481,7 +481,7 @@ TEST_F(EvolveTest, ConfigurationSetsThePolicy) {
     EXPECT_THAT(ReadManagerConfig(json, &options),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
         << json;
-    EXPECT_FALSE(options.evolve.has_value());
+    EXPECT_FALSE(options.restore.evolve.has_value());
   }
 }
 
@@ -499,14 +499,14 @@ TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
   ManagerOptions reading;
   reading.path = options_.path;
   reading.read_only = true;
-  reading.evolve = EvolvePolicy{
+  reading.restore.evolve = EvolvePolicy{
       .tables = {{"user", {.fill = {{"adagrad_sum", {.value = 3}}}}}}};
   ASSERT_OK_AND_ASSIGN(const auto follower,
                        CheckpointManager::Open(reading, &model));
   ASSERT_OK(follower->WaitForStep(absl::Seconds(60)));
   users.Set(2, {2, 2});
   ASSERT_OK(trainer.manager->Step());
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report,
                        follower->WaitForStep(absl::Seconds(60)));
   EXPECT_TRUE(report.incremental);
   EXPECT_THAT(copy.rows(), ElementsAre(Pair(1, ElementsAre(1, 1, 3)),
@@ -515,7 +515,7 @@ TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
   ASSERT_OK(follower->Restore(By({.exclude = {"user"}})));
   users.Set(3, {3, 3});
   ASSERT_OK(trainer.manager->Step());
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport whole,
+  ASSERT_OK_AND_ASSIGN(const RestoreReport whole,
                        follower->WaitForStep(absl::Seconds(60)));
   EXPECT_FALSE(whole.incremental);
   EXPECT_EQ(copy.rows().size(), 3U);

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::Pair;
-using CastOutcome = CheckpointManager::LoadedItem::Outcome;
+using CastOutcome = LoadSummary::LoadedItem::Outcome;
 
 TEST(TensorPiecesTest, CoverTheTensorInOrder) {
   const Shape shapes[] = {{},     {1},       {7},          {3, 4},
@@ -81,12 +81,11 @@ class LoadCastTest : public ::testing::Test {
     rule.cast = cast;
     return rule;
   }
-  absl::StatusOr<CheckpointManager::LoadSummary> Load(ModelState* model,
-                                                      const LoadRule& rule,
-                                                      bool dry_run = false) {
+  absl::StatusOr<LoadSummary> Load(ModelState* model, const LoadRule& rule,
+                                   bool dry_run = false) {
     ManagerOptions options;
     options.path = Path("own");
-    options.read.threads = 3;
+    options.restore.read.threads = 3;
     CKPTDB_ASSIGN_OR_RETURN(const auto manager,
                             CheckpointManager::Open(options, model));
     return manager->Load({rule}, dry_run);
@@ -98,8 +97,9 @@ class LoadCastTest : public ::testing::Test {
     Save(&saved);
   }
   template <typename T>
-  absl::StatusOr<CheckpointManager::LoadSummary> LoadNumbers(
-      const LoadRule& rule, std::vector<T>* numbers, bool dry_run = false) {
+  absl::StatusOr<LoadSummary> LoadNumbers(const LoadRule& rule,
+                                          std::vector<T>* numbers,
+                                          bool dry_run = false) {
     numbers->assign(6, 9);
     ModelState model;
     CKPTDB_RETURN_IF_ERROR(
@@ -119,10 +119,9 @@ TEST_F(LoadCastTest, CastsATensor) {
                                  "[2, 3]; a load rule with \"cast\" converts "
                                  "it")));
   EXPECT_THAT(floats, Each(9));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
-                       LoadNumbers(Rule(), &floats));
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadNumbers(Rule(), &floats));
   EXPECT_THAT(floats, ElementsAre(1, -2, 3, 100'000, 5, 6));
-  const CheckpointManager::LoadedItem& item = summary.rules[0].items[0];
+  const LoadSummary::LoadedItem& item = summary.rules[0].items[0];
   EXPECT_EQ(item.bytes, 24U) << "as the step holds it";
   ASSERT_EQ(item.casts.size(), 1U);
   EXPECT_EQ(item.casts[0].slot, "");
@@ -134,8 +133,7 @@ TEST_F(LoadCastTest, CastsATensor) {
   ASSERT_OK(LoadNumbers(Rule(), &wide));
   EXPECT_THAT(wide, ElementsAre(1, -2, 3, 100'000, 5, 6));
   std::vector<int32_t> same;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary uncast,
-                       LoadNumbers(Rule(), &same));
+  ASSERT_OK_AND_ASSIGN(const LoadSummary uncast, LoadNumbers(Rule(), &same));
   EXPECT_THAT(same, ElementsAre(1, -2, 3, 100'000, 5, 6));
   EXPECT_THAT(uncast.rules[0].items[0].casts, IsEmpty());
 }
@@ -143,13 +141,13 @@ TEST_F(LoadCastTest, CastsATensor) {
 TEST_F(LoadCastTest, DryRunListsCasts) {
   SaveNumbers({1, 2, 3, 4, 5, 6});
   std::vector<uint8_t> bytes;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
+  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
                        LoadNumbers(Rule(), &bytes, /*dry_run=*/true));
   EXPECT_THAT(bytes, Each(9));
   EXPECT_THAT(dry.ToString(), HasSubstr("loaded: dense \"w\", 24 bytes, cast "
                                         "i32 to u8\n"));
   ASSERT_OK_AND_ASSIGN(
-      const CheckpointManager::LoadSummary without,
+      const LoadSummary without,
       LoadNumbers(Rule(/*cast=*/false), &bytes, /*dry_run=*/true));
   EXPECT_EQ(without.rules[0].items[0].outcome, CastOutcome::kMisfit);
   EXPECT_THAT(without.rules[0].items[0].casts, IsEmpty());
@@ -171,7 +169,7 @@ TEST_F(LoadCastTest, ErrorDoesNotSuggestCast_WhenCastingCannotHelp) {
   EXPECT_THAT(integers, Each(9));
   LoadRule lenient = Rule();
   lenient.strict = false;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
                        LoadNumbers(lenient, &integers));
   EXPECT_EQ(summary.rules[0].items[0].outcome, CastOutcome::kMisfit);
   EXPECT_THAT(integers, Each(9));
@@ -194,8 +192,7 @@ TEST_F(LoadCastTest, ErrorNamesTheValueOutOfRange) {
                                  "out of range for u8, 0 to 255")));
   LoadRule lenient = Rule();
   lenient.ignore_error = true;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
-                       LoadNumbers(lenient, &bytes));
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadNumbers(lenient, &bytes));
   EXPECT_THAT(summary.rules[0].note, HasSubstr("300 of i32"));
 }
 
@@ -325,8 +322,8 @@ class LoadCastTableTest : public LoadCastTest {
     return RawBytes<uint16_t>({static_cast<uint16_t>(bits >> 16),
                                static_cast<uint16_t>(negative >> 16)});
   }
-  absl::StatusOr<CheckpointManager::LoadSummary> LoadRows(
-      RawTable* table, const LoadRule& rule, bool dry_run = false) {
+  absl::StatusOr<LoadSummary> LoadRows(RawTable* table, const LoadRule& rule,
+                                       bool dry_run = false) {
     ModelState model;
     CKPTDB_RETURN_IF_ERROR(model.AddTable("user", table));
     return Load(&model, rule, dry_run);
@@ -340,11 +337,10 @@ TEST_F(LoadCastTableTest, CastsSlots) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("weight f32 x 2, sum f64 x 1, count i32 x 2]; "
                                  "a load rule with \"cast\" converts it")));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
+  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
                        LoadRows(&table, Rule(), /*dry_run=*/true));
   EXPECT_THAT(table.rows(), IsEmpty());
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
-                       LoadRows(&table, Rule()));
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadRows(&table, Rule()));
   ASSERT_EQ(table.rows().size(), static_cast<size_t>(kRowIds));
   for (const auto& [id, row] : table.rows()) {
     const int64_t number = id % 128;
@@ -369,8 +365,7 @@ TEST_F(LoadCastTableTest, CastsWeightsMergedIntoRows) {
   LoadRule rule = Rule();
   rule.load = {"sparse"};
   rule.hashtable_clear = false;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
-                       LoadRows(&table, rule));
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadRows(&table, rule));
   EXPECT_EQ(table.rows().at(7)[0], Bf16(7));
   EXPECT_EQ(table.rows().at(7)[1], old[1]) << "it stays";
   EXPECT_EQ(table.rows().at(-1), old);

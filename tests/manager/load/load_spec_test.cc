@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::Pair;
-using Outcome = CheckpointManager::LoadedItem::Outcome;
+using Outcome = LoadSummary::LoadedItem::Outcome;
 
 TEST(ParseLoadSpecTest, ReadsAllKeys) {
   ASSERT_OK_AND_ASSIGN(const std::vector<LoadRule> rules, ParseLoadSpec(R"([
@@ -146,7 +146,7 @@ TEST_F(LoadTest, LaterRulesOverwriteEarlierOnes) {
   LoadRule tuned = From("tuned");
   tuned.load = {"w", "extra"};
   tuned.exclude = {"note"};
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
                        manager_->Load({From("base"), tuned}));
   TestModel base;
   TrainTo(3, &base);
@@ -176,12 +176,12 @@ TEST_F(LoadTest, DryRunChangesNothing) {
   const TestRows before = model_.users.rows();
   LoadRule rule = From("base");
   rule.oname = {{"more", "w"}};
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
+  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
                        manager_->Load({rule}, /*dry_run=*/true));
   EXPECT_TRUE(model_.users.rows() == before);
   EXPECT_EQ(dry.rows(), 15U);
   std::map<std::string, Outcome> outcomes;
-  for (const CheckpointManager::LoadedItem& item : dry.rules[0].items) {
+  for (const LoadSummary::LoadedItem& item : dry.rules[0].items) {
     outcomes[item.name] = item.outcome;
   }
   EXPECT_EQ(outcomes["more"], Outcome::kMisfit);
@@ -206,8 +206,7 @@ TEST_F(LoadTest, StrictLoadFails_WhenAnItemIsMissing) {
                                  "the step: dense \"v\" (did you mean dense "
                                  "\"w\"?)")));
   rule.ignore_error = true;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary ignored,
-                       manager_->Load({rule}));
+  ASSERT_OK_AND_ASSIGN(const LoadSummary ignored, manager_->Load({rule}));
   EXPECT_THAT(ignored.rules[0].note,
               HasSubstr("missing in the step: dense \"v\""));
   EXPECT_THAT(model_.users.rows(), IsEmpty());
@@ -233,7 +232,7 @@ TEST_F(LoadTest, StrictLoadFails_WhenAPatternMatchesNothing) {
   EXPECT_THAT(manager_->Load({rule}).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("did you mean \"sparse\"?")));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
+  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
                        manager_->Load({rule}, /*dry_run=*/true));
   EXPECT_THAT(dry.ToString(),
               HasSubstr("  load pattern \"spars\" matches nothing "
@@ -262,7 +261,7 @@ TEST_F(LoadTest, LoadFails_WhenExcludeOrOnameMatchesNothing) {
        "mean \"user\"?"},
   };
   for (auto [rule, what] : cases) {
-    ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
+    ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
                          manager_->Load({rule}, /*dry_run=*/true));
     EXPECT_THAT(dry.ToString(), HasSubstr(what));
     for (const bool strict : {true, false}) {
@@ -288,8 +287,7 @@ TEST_F(LoadTest, LoadsTheBestStepByAMetric) {
   LoadRule rule = From("base");
   rule.best =
       KeepPolicy::BestOptions{.metric = "loss", .lower_is_better = true};
-  ASSERT_OK_AND_ASSIGN(CheckpointManager::LoadSummary summary,
-                       manager_->Load({rule}));
+  ASSERT_OK_AND_ASSIGN(LoadSummary summary, manager_->Load({rule}));
   EXPECT_EQ(summary.rules[0].step, 5);
   TestModel expected;
   TrainTo(5, &expected);
@@ -312,7 +310,7 @@ TEST_F(LoadTest, SummaryPrintsAtMostForRowsOfADelta) {
     TestModel model;
     ManagerOptions options;
     options.path = Path("base");
-    options.bounds.max_delta_ratio = 100;
+    options.save.bounds.max_delta_ratio = 100;
     ASSERT_OK_AND_ASSIGN(const auto manager,
                          CheckpointManager::Open(options, &model.state));
     for (int step = 1; step <= 2; ++step) {
@@ -324,14 +322,14 @@ TEST_F(LoadTest, SummaryPrintsAtMostForRowsOfADelta) {
     ASSERT_OK(manager->Close());
   }
   Start();
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
+  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
                        manager_->Load({From("base")}, /*dry_run=*/true));
   // Row 7 counts in both steps.
   EXPECT_THAT(dry.ToString(), HasSubstr("loaded: sparse \"user\", at most 12 "
                                         "rows, at most 240 bytes\n"));
   LoadRule first = From("base");
   first.step = 1;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary exact,
+  ASSERT_OK_AND_ASSIGN(const LoadSummary exact,
                        manager_->Load({first}, /*dry_run=*/true));
   EXPECT_THAT(exact.ToString(), HasSubstr("\"user\", 6 rows, 120 bytes\n"));
 }
@@ -342,11 +340,10 @@ TEST_F(LoadTest, IgnoredErrorLeavesItemsPartlyLoadedOrNotLoaded) {
   LoadRule rule = From("base");
   rule.ignore_error = true;
   model_.users.FailLoads(absl::DataLossError("no memory left on the device"));
-  ASSERT_OK_AND_ASSIGN(CheckpointManager::LoadSummary summary,
-                       manager_->Load({rule}));
+  ASSERT_OK_AND_ASSIGN(LoadSummary summary, manager_->Load({rule}));
   EXPECT_THAT(summary.rules[0].note, HasSubstr("no memory left on the device"));
   std::map<std::string, Outcome> outcomes;
-  for (const CheckpointManager::LoadedItem& item : summary.rules[0].items) {
+  for (const LoadSummary::LoadedItem& item : summary.rules[0].items) {
     outcomes[item.name] = item.outcome;
   }
   EXPECT_EQ(outcomes["w"], Outcome::kLoaded);
@@ -358,7 +355,7 @@ TEST_F(LoadTest, IgnoredErrorLeavesItemsPartlyLoadedOrNotLoaded) {
   // Nor is anything loaded of a step that does not fit.
   rule.oname = {{"w", "v"}};
   ASSERT_OK_AND_ASSIGN(summary, manager_->Load({rule}));
-  for (const CheckpointManager::LoadedItem& item : summary.rules[0].items) {
+  for (const LoadSummary::LoadedItem& item : summary.rules[0].items) {
     EXPECT_NE(item.outcome, Outcome::kLoaded) << item.name;
     EXPECT_NE(item.outcome, Outcome::kPartlyLoaded) << item.name;
   }
@@ -378,8 +375,7 @@ TEST_F(LoadTest, RuleFillsSlots) {
                        CheckpointManager::Open(options, &model));
   LoadRule rule = From("base");
   rule.tables["user"].fill["momentum"].value = 0.5;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
-                       manager->Load({rule}));
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary, manager->Load({rule}));
   ASSERT_OK_AND_ASSIGN(const auto momentum, users.column<float>("momentum"));
   ASSERT_TRUE(users.Find(7).has_value());
   EXPECT_EQ(momentum[*users.Find(7)][0], 0.5f);
@@ -435,7 +431,7 @@ TEST_F(LoadTest, RulesForTheFirstStartAreSkippedLater) {
   rule.is_dynamic = false;
   LoadRule skipped;
   skipped.skip = true;
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
                        manager_->Load({rule, skipped}));
   EXPECT_EQ(summary.rules[0].note, "not loaded, because the store has step 4");
   EXPECT_EQ(summary.rules[1].note, "skipped");

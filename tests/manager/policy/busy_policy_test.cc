@@ -16,9 +16,8 @@ class BusyTest : public ManagerTest {
  protected:
   // Steps 1 to 4 are trained; the save of step 2 ends after step 4, or during
   // it when it waits.
-  absl::StatusOr<CheckpointManager::StepOutcome> FourSteps(
-      ManagerOptions::BusyPolicy busy) {
-    options_.busy = busy;
+  absl::StatusOr<StepOutcome> FourSteps(ManagerOptions::BusyPolicy busy) {
+    options_.save.busy = busy;
     Start();
     gate_.Close();
     TrainTo(3);
@@ -33,7 +32,7 @@ class BusyTest : public ManagerTest {
 };
 
 TEST_F(BusyTest, WaitPolicyWaits) {
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
                        FourSteps(ManagerOptions::BusyPolicy::kWait));
   EXPECT_TRUE(outcome.save.has_value());
   ASSERT_OK(manager_->Close());
@@ -42,7 +41,7 @@ TEST_F(BusyTest, WaitPolicyWaits) {
 }
 
 TEST_F(BusyTest, SkipPolicySkipsTheStep) {
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
                        FourSteps(ManagerOptions::BusyPolicy::kSkip));
   EXPECT_FALSE(outcome.save.has_value());
   EXPECT_EQ(outcome.decision.reason,
@@ -50,13 +49,12 @@ TEST_F(BusyTest, SkipPolicySkipsTheStep) {
   TrainTo(5);
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(2));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
-                       manager_->Explain(4));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(4));
   EXPECT_EQ(story.saved, "not saved: " + outcome.decision.reason);
 }
 
 TEST_F(BusyTest, CoalescePolicySavesALaterStep) {
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
                        FourSteps(ManagerOptions::BusyPolicy::kCoalesce));
   EXPECT_FALSE(outcome.save.has_value());
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -64,8 +62,7 @@ TEST_F(BusyTest, CoalescePolicySavesALaterStep) {
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(2, 5));
   ExpectStepHolds(5);
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
-                       manager_->Explain(5));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(5));
   EXPECT_THAT(story.saved,
               HasSubstr("step 4 was not saved, because step 2 is"));
 }

@@ -57,8 +57,8 @@ class ManagerRanksTest : public ::testing::Test {
   void SetUp() override {
     options_.path = dir_.path() + "/store";
     options_.store.background_sweep = false;
-    options_.bounds.max_delta_ratio = 100;
-    options_.deadline = absl::Seconds(60);
+    options_.save.bounds.max_delta_ratio = 100;
+    options_.ranks.deadline = absl::Seconds(60);
     options_.schedule.permanent = SaveEveryNSteps(2);
     options_.retention.keep = LatestN(3);
   }
@@ -70,7 +70,7 @@ class ManagerRanksTest : public ::testing::Test {
     std::vector<Rank> ranks(world_size);
     std::vector<std::thread> threads;
     ManagerOptions options = options_;
-    options.sharding = TableSharding::BySlices();
+    options.ranks.sharding = TableSharding::BySlices();
     for (uint32_t r = 0; r < world_size; ++r) {
       threads.emplace_back([&, r] {
         Rank& rank = ranks[r];
@@ -110,14 +110,14 @@ class ManagerRanksTest : public ::testing::Test {
 // The owner alone meets the error; every rank reports the failure, and none
 // returns it.
 TEST_F(ManagerRanksTest, TolerateASaveThatCannotBegin) {
-  options_.tolerated_failures = 1;
-  options_.on_warning = [](const std::string&) {};
+  options_.save.tolerated_failures = 1;
+  options_.observers.on_warning = [](const std::string&) {};
   std::atomic<int> failures_left = 1;
   options_.store.on_point = [&](absl::string_view point) {
     if (point == point::kBegun && failures_left-- > 0) throw std::bad_alloc();
   };
   std::atomic<int> failures_reported = 0;
-  options_.on_saved = [&](const CheckpointManager::SaveReport& report) {
+  options_.observers.on_saved = [&](const SaveReport& report) {
     if (report.status.ok()) return;
     EXPECT_EQ(report.step, 2);
     ++failures_reported;
@@ -135,9 +135,8 @@ TEST_F(ManagerRanksTest, SaveAndRestoreTogether) {
               Each(IsOk()));
   EXPECT_THAT(Run(3,
                   [](Rank* rank) -> absl::Status {
-                    CKPTDB_ASSIGN_OR_RETURN(
-                        const CheckpointManager::RestoreReport report,
-                        rank->manager->Restore());
+                    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+                                            rank->manager->Restore());
                     EXPECT_EQ(report.version.step, 4);
                     ExpectTrained(*rank->model, 4, rank->rank, 3);
                     EXPECT_EQ(rank->model->reader.position,
@@ -163,7 +162,8 @@ TEST_F(ManagerRanksTest, AnotherNumberOfRanksContinues) {
       Run(2, [](Rank* rank) { return rank->manager->Restore().status(); }),
       Each(misfit));
 
-  options_.io_state_resize = ManagerOptions::IoStateResize::kRedistribute;
+  options_.restore.io_state_resize =
+      ManagerOptions::IoStateResize::kRedistribute;
   EXPECT_THAT(Run(2,
                   [](Rank* rank) -> absl::Status {
                     CKPTDB_RETURN_IF_ERROR(rank->manager->Restore().status());
@@ -174,7 +174,7 @@ TEST_F(ManagerRanksTest, AnotherNumberOfRanksContinues) {
                   }),
               Each(IsOk()));
 
-  options_.io_state_resize = ManagerOptions::IoStateResize::kOwners;
+  options_.restore.io_state_resize = ManagerOptions::IoStateResize::kOwners;
   EXPECT_THAT(Run(5,
                   [](Rank* rank) -> absl::Status {
                     CKPTDB_RETURN_IF_ERROR(rank->manager->Restore().status());
@@ -184,7 +184,7 @@ TEST_F(ManagerRanksTest, AnotherNumberOfRanksContinues) {
                   }),
               Each(IsOk()));
 
-  options_.io_state_resize = ManagerOptions::IoStateResize::kReset;
+  options_.restore.io_state_resize = ManagerOptions::IoStateResize::kReset;
   EXPECT_THAT(Run(1,
                   [](Rank* rank) -> absl::Status {
                     CKPTDB_RETURN_IF_ERROR(rank->manager->Restore().status());
@@ -212,9 +212,8 @@ TEST_F(ManagerRanksTest, SaveFailsOnAllRanks_WhenItFailsOnOne) {
   // The marks of all ranks are in the next save.
   EXPECT_THAT(Run(3,
                   [](Rank* rank) -> absl::Status {
-                    CKPTDB_ASSIGN_OR_RETURN(
-                        const CheckpointManager::RestoreReport report,
-                        rank->manager->Restore());
+                    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+                                            rank->manager->Restore());
                     EXPECT_EQ(report.version.step, 6);
                     EXPECT_EQ(report.record.kind, StepRecord::Kind::kDelta);
                     ExpectTrained(*rank->model, 6, rank->rank, 3);
@@ -224,7 +223,7 @@ TEST_F(ManagerRanksTest, SaveFailsOnAllRanks_WhenItFailsOnOne) {
 }
 
 TEST_F(ManagerRanksTest, AllRanksFail_WhenOneIsMissing) {
-  options_.deadline = absl::Seconds(10);
+  options_.ranks.deadline = absl::Seconds(10);
   const auto body = [](Rank* rank) -> absl::Status {
     CKPTDB_RETURN_IF_ERROR(TrainTo(2, rank));
     if (rank->rank == 2) return absl::OkStatus();
@@ -264,7 +263,7 @@ TEST_F(ManagerRanksTest, OwnersCallsFail_OnOtherRanks) {
   };
   const std::vector<absl::Status> best = Run(2, ask);
   EXPECT_THAT(best[0], StatusIs(absl::StatusCode::kFailedPrecondition,
-                                HasSubstr("ManagerOptions::best")));
+                                HasSubstr("ManagerOptions::restore.best")));
   EXPECT_THAT(best[1], StatusIs(absl::StatusCode::kFailedPrecondition,
                                 HasSubstr("BestStep: must be called on rank 0, "
                                           "which owns the store; this is "

@@ -35,10 +35,10 @@ class ManyRanks {
  public:
   explicit ManyRanks(uint32_t world_size) : world_size_(world_size) {
     options_.path = dir_.path() + "/store";
-    options_.async = false;
-    options_.deadline = kPatience;
+    options_.save.async = false;
+    options_.ranks.deadline = kPatience;
     options_.schedule.permanent = SaveEveryNSteps(1);
-    options_.stage.threads = 1;
+    options_.save.stage.threads = 1;
     options_.store.background_sweep = false;
   }
 

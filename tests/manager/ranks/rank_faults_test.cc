@@ -35,11 +35,12 @@ class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
   void SetUp() override {
     options_.path = dir_.path() + "/store";
     options_.store.background_sweep = false;
-    options_.bounds.max_delta_ratio = 100;
-    options_.deadline = absl::Seconds(3);
+    options_.save.bounds.max_delta_ratio = 100;
+    options_.ranks.deadline = absl::Seconds(3);
     options_.schedule.permanent = SaveEveryNSteps(2);
-    options_.sharding = TableSharding::BySlices();
-    options_.io_state_resize = ManagerOptions::IoStateResize::kRedistribute;
+    options_.ranks.sharding = TableSharding::BySlices();
+    options_.restore.io_state_resize =
+        ManagerOptions::IoStateResize::kRedistribute;
   }
 
   uint32_t world_size() const { return GetParam(); }
@@ -100,7 +101,7 @@ TEST_P(RankFaultsTest, LateLostAndDuplicateMessagesChangeNothing) {
   faults.lost = 0.05;
   faults.duplicated = 0.1;
   faults.max_delay = absl::Milliseconds(3);
-  options_.deadline = absl::Minutes(1);
+  options_.ranks.deadline = absl::Minutes(1);
   RankNetwork network(world_size(), faults);
   const Statuses statuses = TrainAll(Over(&network));
   EXPECT_THAT(statuses, Each(IsOk()));

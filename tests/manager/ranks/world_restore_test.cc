@@ -65,9 +65,9 @@ class WorldRestoreTest : public ::testing::Test {
   void SetUp() override {
     options_.path = dir_.path() + "/store";
     options_.store.background_sweep = false;
-    options_.bounds.max_delta_ratio = 100;
-    options_.deadline = absl::Seconds(60);
-    options_.io_state_resize = ManagerOptions::IoStateResize::kReset;
+    options_.save.bounds.max_delta_ratio = 100;
+    options_.ranks.deadline = absl::Seconds(60);
+    options_.restore.io_state_resize = ManagerOptions::IoStateResize::kReset;
     options_.schedule.permanent = SaveEveryNSteps(1);
   }
 
@@ -75,7 +75,7 @@ class WorldRestoreTest : public ::testing::Test {
     return static_cast<uint32_t>(1 + (*random)() % 6);
   }
   static absl::Status RestoreAndExpect(WorldRank* rank, int64_t step) {
-    CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::RestoreReport report,
+    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
                             rank->manager->Restore());
     EXPECT_EQ(report.version.step, step);
     rank->model->ExpectTrained(step);
@@ -150,7 +150,7 @@ TEST_F(WorldRestoreTest, AnyModelIsRestoredOnAnyWorldSize) {
     options_.path = absl::StrCat(dir_.path(), "/", round);
     WorldSpec spec = WorldSpec::Random(&random);
     if (random() % 2 == 0) spec.sharding = TableSharding::ByModulo();
-    options_.replication.saver =
+    options_.ranks.replication.saver =
         random() % 4 == 0 ? ModelState::Replication::Saver::kOwner
                           : ModelState::Replication::Saver::kBalanced;
     ASSERT_THAT(RunWorld(RandomWorld(&random), spec, options_,
@@ -173,7 +173,7 @@ TEST_F(WorldRestoreTest, OneRankReadsReplicatedTensorsForAll) {
   WorldSpec spec = WorldSpec::Random(&random);
   // Several pieces of a broadcast.
   spec.whole = {0, 1, 2'500'000, 3000};
-  options_.replication.broadcast = true;
+  options_.ranks.replication.broadcast = true;
   ASSERT_THAT(RunWorld(3, spec, options_,
                        [](WorldRank* rank) { return rank->TrainTo(1); }),
               Each(IsOk()));
@@ -193,8 +193,8 @@ TEST_F(WorldRestoreTest, OneRankReadsReplicatedTensorsForAll) {
 
 // The tensor is damaged: its read fails on the owner alone.
 TEST_F(WorldRestoreTest, RestoreFailsOnAllRanks_WhenTheOwnersReadFails) {
-  options_.deadline = absl::Minutes(10);
-  options_.replication.broadcast = true;
+  options_.ranks.deadline = absl::Minutes(10);
+  options_.ranks.replication.broadcast = true;
   WorldSpec spec;
   spec.whole = {500'000};
   ASSERT_THAT(RunWorld(2, spec, options_,
@@ -219,7 +219,7 @@ TEST_F(WorldRestoreTest, ReplicatedTensorsAreSavedOnceBalancedOverRanks) {
       {"t0", {0}}, {"t1", {1}}, {"t2", {2}}, {"t3", {1}}, {"t4", {2}}};
   EXPECT_EQ(Savers(), balanced);
 
-  options_.replication.saver = ModelState::Replication::Saver::kOwner;
+  options_.ranks.replication.saver = ModelState::Replication::Saver::kOwner;
   ASSERT_THAT(RunWorld(3, spec, options_,
                        [](WorldRank* rank) -> absl::Status {
                          CKPTDB_RETURN_IF_ERROR(RestoreAndExpect(rank, 2));
@@ -275,7 +275,7 @@ TEST_F(WorldRestoreTest, ExchangeRestoresTheSameRows) {
     WorldSpec spec = WorldSpec::Random(&random);
     spec.rows = static_cast<int64_t>(random() % 3000);
     spec.sharding = round % 2 == 0 ? TableSharding::ByModulo() : ByMixedId();
-    options_.base_every = static_cast<int64_t>(random() % 3);
+    options_.save.base_every = static_cast<int64_t>(random() % 3);
     ASSERT_THAT(RunWorld(RandomWorld(&random), spec, options_,
                          [](WorldRank* rank) { return rank->TrainTo(4); }),
                 Each(IsOk()));
@@ -313,7 +313,7 @@ TEST_F(WorldRestoreTest, ExchangeOfManyRoundsRestoresAllRows) {
     exchange.sharding = spec.sharding;
     exchange.live = model.users.Live(exchange.scan.slots);
     exchange.ranks = ranks;
-    exchange.deadline = options_.deadline;
+    exchange.deadline = options_.ranks.deadline;
     exchange.round_bytes = round_bytes;
     CKPTDB_RETURN_IF_ERROR(internal::RestoreByExchange(exchange));
     WorldModel expected(spec, ranks->rank(), ranks->world_size());
@@ -339,7 +339,7 @@ TEST_F(WorldRestoreTest, ExchangeOfManyRoundsRestoresAllRows) {
 
 // The deadline is long: no rank may wait for one that has failed.
 TEST_F(WorldRestoreTest, RestoreFailsOnAllRanks_WhenAnExchangeFailsOnOne) {
-  options_.deadline = absl::Minutes(10);
+  options_.ranks.deadline = absl::Minutes(10);
   WorldSpec spec;
   spec.rows = 200;
   spec.sharding = TableSharding::ByModulo();
@@ -410,7 +410,7 @@ class PartialRecoveryTest : public WorldRestoreTest {
   ManagerOptions OptionsOfOne(uint32_t rank) const {
     ManagerOptions options = options_;
     options.read_only = true;
-    options.shard = {rank, world_};
+    options.follow.shard = {rank, world_};
     return options;
   }
 
@@ -483,10 +483,10 @@ TEST_F(PartialRecoveryTest, RejectsAShardUnlessReadOnlyAndOneOfItsRanks) {
                     HasSubstr(std::string(words)));
   };
   ManagerOptions options = OptionsOfOne(0);
-  options.shard = {3, 3};
+  options.follow.shard = {3, 3};
   EXPECT_THAT(open(options, SingleProcess()),
               invalid("shard is rank 3 of 3; the rank must be below"));
-  options.shard = {2, 3};
+  options.follow.shard = {2, 3};
   options.read_only = false;
   EXPECT_THAT(open(options, SingleProcess()), invalid("read_only is false"));
   options.read_only = true;

@@ -238,12 +238,12 @@ class ChangedBetweenRunsTest : public ::testing::TestWithParam<ChangeCase> {
     ManagerOptions options;
     options.path = dir_.path() + "/store";
     options.store.background_sweep = false;
-    options.bounds.max_delta_ratio = 100;
+    options.save.bounds.max_delta_ratio = 100;
     options.schedule.permanent = SaveEveryNSteps(1);
     options.retention.keep = LatestN(2);
-    options.async = false;
-    options.deltas = run.deltas;
-    options.audit_deltas = true;
+    options.save.async = false;
+    options.save.deltas = run.deltas;
+    options.save.audit_deltas = true;
     return options;
   }
   static absl::Status TrainSteps(CheckpointManager* manager,

@@ -1,5 +1,5 @@
-// ManagerOptions::audit_deltas: a row that changed without a mark is found when
-// it is left out.
+// ManagerOptions::save.audit_deltas: a row that changed without a mark is found
+// when it is left out.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -19,8 +19,8 @@ class DeltaAuditTest : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
-    options_.audit_deltas = true;
-    options_.async = false;
+    options_.save.audit_deltas = true;
+    options_.save.async = false;
   }
   // Trains to step 6, and makes the change before it is saved.
   absl::Status SaveWith(const std::function<void(TestTable*)>& change) {
@@ -103,7 +103,7 @@ TEST_F(DeltaAuditTest, NamesAnExistingRowMarkedAsErased) {
 
 // Off, it is left out, as nobody looks.
 TEST_F(DeltaAuditTest, OffIgnoresUnmarkedRows) {
-  options_.audit_deltas = false;
+  options_.save.audit_deltas = false;
   Start();
   EXPECT_OK(SaveWith([](TestTable* users) {
     users->SetUnmarked(31, {{1, 2}, 3});
@@ -112,7 +112,7 @@ TEST_F(DeltaAuditTest, OffIgnoresUnmarkedRows) {
 
 // What is saved whole leaves no row out.
 TEST_F(DeltaAuditTest, FullSaveIsNotAudited) {
-  options_.base_every = 1;
+  options_.save.base_every = 1;
   Start();
   EXPECT_OK(SaveWith([](TestTable* users) {
     users->SetUnmarked(31, {{1, 2}, 3});
@@ -126,9 +126,9 @@ TEST_F(DeltaAuditTest, FailsOnAllRanks_WhenOneRankMissesAMark) {
   ASSERT_OK(manager_->Close());
   constexpr uint32_t kRanks = 2;
   ThreadGroup group(kRanks);
-  options_.sharding = TableSharding::ByModulo();
-  options_.io_state_resize = ManagerOptions::IoStateResize::kReset;
-  options_.on_saved = nullptr;
+  options_.ranks.sharding = TableSharding::ByModulo();
+  options_.restore.io_state_resize = ManagerOptions::IoStateResize::kReset;
+  options_.observers.on_saved = nullptr;
   const auto train = [&](uint32_t rank) {
     TestModel model;
     model.owns = [rank](int64_t id) { return id % kRanks == rank; };

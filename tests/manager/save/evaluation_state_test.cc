@@ -232,8 +232,8 @@ class EvaluationRanksTest : public ::testing::Test {
   void SetUp() override {
     options_.path = dir_.path() + "/store";
     options_.store.background_sweep = false;
-    options_.deadline = absl::Seconds(60);
-    options_.sharding = TableSharding::Replicated();
+    options_.ranks.deadline = absl::Seconds(60);
+    options_.ranks.sharding = TableSharding::Replicated();
   }
 
   using Body = std::function<absl::Status(uint32_t rank, CheckpointManager*,

@@ -59,9 +59,9 @@ class LossyModelTest : public ::testing::Test {
  protected:
   LossyModelTest() : random_(TestSeed()) {
     options_.path = dir_.path() + "/store";
-    options_.audit_deltas = true;
-    options_.async = false;
-    options_.bounds.max_delta_ratio = 100;
+    options_.save.audit_deltas = true;
+    options_.save.async = false;
+    options_.save.bounds.max_delta_ratio = 100;
     options_.schedule.permanent = SaveEveryNSteps(1);
   }
 

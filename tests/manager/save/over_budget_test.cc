@@ -44,7 +44,7 @@ class OverBudgetTest : public ManagerTest {
 // Of all values there are copies, although not with their ids: the model may
 // change while nothing is on disk.
 TEST_F(OverBudgetTest, ModelMayChangeOnceTheRestIsRead) {
-  options_.arena_bytes = 200;
+  options_.save.arena_bytes = 200;
   Start();
   gate_.Close();
   TrainTo(2);
@@ -54,14 +54,14 @@ TEST_F(OverBudgetTest, ModelMayChangeOnceTheRestIsRead) {
   ASSERT_OK(manager_->WaitUntilFinished());
   ASSERT_EQ(reports_.size(), 1U);
   EXPECT_GT(reports_[0].copied_bytes, 0U);
-  EXPECT_LE(reports_[0].copied_bytes, options_.arena_bytes);
+  EXPECT_LE(reports_[0].copied_bytes, options_.save.arena_bytes);
   ExpectStepHolds(2);
 }
 
 TEST_F(OverBudgetTest, CopiesAsMuchAsFits) {
   constexpr size_t kBytes = size_t{24} << 20;
   constexpr size_t kChunk = size_t{256} << 10;
-  options_.arena_bytes = kBytes / 3 + kChunk / 2;
+  options_.save.arena_bytes = kBytes / 3 + kChunk / 2;
   ASSERT_NO_FATAL_FAILURE(SaveAndChange(kBytes));
   ASSERT_EQ(reports_.size(), 1U);
   EXPECT_EQ(reports_[0].copied_bytes, kBytes / 3);
@@ -79,16 +79,16 @@ TEST_F(OverBudgetTest, PeakMemoryIsBoundedByTheBudget) {
     return uint64_t{0};
   };
   constexpr size_t kBytes = size_t{320} << 20;
-  options_.arena_bytes = uint64_t{16} << 20;
-  options_.stage.threads = 2;
-  options_.read.threads = 2;
+  options_.save.arena_bytes = uint64_t{16} << 20;
+  options_.save.stage.threads = 2;
+  options_.restore.read.threads = 2;
   weights_.resize(kBytes / sizeof(uint32_t), 1);
   const uint64_t before = kibibytes("VmRSS:");
   ASSERT_NO_FATAL_FAILURE(SaveAndChange(kBytes));
   // Twice what docs/design.md says of two workers and of pages kept.
   constexpr uint64_t kStagingKib = uint64_t{128} << 10;
   EXPECT_LE(kibibytes("VmHWM:"),
-            before + (options_.arena_bytes >> 10) + kStagingKib);
+            before + (options_.save.arena_bytes >> 10) + kStagingKib);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// ManagerOptions::audit_replicas: tensors and tables that should be the same on
-// all ranks, and are not, are found by a save.
+// ManagerOptions::save.audit_replicas: tensors and tables that should be the
+// same on all ranks, and are not, are found by a save.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -66,8 +66,8 @@ class ReplicaAuditTest : public ::testing::Test {
     EXPECT_OK(model.AddTable("items", &table, TableSharding::Replicated()));
     ManagerOptions options{.path = dir_.path() + "/store"};
     options.schedule.permanent = SaveAtSteps({});
-    options.audit_replicas = audit_;
-    options.deadline = absl::Seconds(60);
+    options.save.audit_replicas = audit_;
+    options.ranks.deadline = absl::Seconds(60);
     auto manager = CheckpointManager::Open(options, &model, std::move(ranks));
     if (!manager.ok()) return manager.status();
     EXPECT_OK((*manager)->Step());

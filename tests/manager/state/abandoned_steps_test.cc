@@ -20,8 +20,8 @@ class AbandonedStepsTest : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
-    options_.warn_waiting = absl::InfiniteDuration();
-    options_.on_warning = [this](const std::string& warning) {
+    options_.observers.warn_waiting = absl::InfiniteDuration();
+    options_.observers.on_warning = [this](const std::string& warning) {
       warnings_.push_back(warning);
     };
   }
@@ -49,8 +49,7 @@ class AbandonedStepsTest : public ManagerTest {
   // A new process restores the step saved last.
   void ExpectNextRunRestores(int64_t step) {
     ASSERT_NO_FATAL_FAILURE(Restart());
-    ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
-                         manager_->Restore());
+    ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
     EXPECT_EQ(report.version.step, step);
   }
   std::vector<int64_t> FinishedSteps() {
@@ -71,8 +70,7 @@ TEST_F(AbandonedStepsTest, StepAfterAPinnedOneIsSavedInstead) {
   ASSERT_OK_AND_ASSIGN(const SavePolicy::Decision foreseen,
                        manager_->ShouldSave(6));
   model_->Train(6);
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome skipped,
-                       manager_->Step());
+  ASSERT_OK_AND_ASSIGN(const StepOutcome skipped, manager_->Step());
   EXPECT_FALSE(skipped.save.has_value());
   EXPECT_THAT(skipped.decision.reason, HasSubstr("step 6 of an abandoned"));
   EXPECT_EQ(foreseen.kind, SavePolicy::Kind::kNone);
@@ -124,7 +122,7 @@ TEST_F(AbandonedStepsTest,
 }
 
 TEST_F(AbandonedStepsTest, OnlyPinnedStepsOfAKeptBranchAreSkipped) {
-  options_.abandoned = SaveSpec::Abandoned::kKeep;
+  options_.restore.abandoned = SaveSpec::Abandoned::kKeep;
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
   TrainTo(10);
   EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 6, 7, 8, 10));
@@ -186,7 +184,7 @@ TEST_F(AbandonedStepsTest, QuarantineOfTheParentDoesNotBlockSaves) {
 }
 
 TEST_F(AbandonedStepsTest, LatestNCountsAKeptBranchSeparately) {
-  options_.abandoned = SaveSpec::Abandoned::kKeep;
+  options_.restore.abandoned = SaveSpec::Abandoned::kKeep;
   options_.retention.keep = LatestN(3);
   Start();
   TrainTo(12);
@@ -199,8 +197,7 @@ TEST_F(AbandonedStepsTest, LatestNCountsAKeptBranchSeparately) {
   EXPECT_THAT(FinishedSteps(), ElementsAre(8, 9, 10, 11, 12));
   TrainTo(15);
   EXPECT_THAT(FinishedSteps(), ElementsAre(10, 11, 12, 13, 15));
-  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
-                       manager_->Explain(12));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(12));
   EXPECT_EQ(story.kept, "kept: on another branch: among the latest 3");
   // Branches that are left have one bound together.
   options_.schedule.permanent = SaveAtSteps({14, 16});
@@ -213,7 +210,7 @@ TEST_F(AbandonedStepsTest, LatestNCountsAKeptBranchSeparately) {
 // A policy that saves must not count the steps of a branch that was left.
 TEST_F(AbandonedStepsTest, HistoryContainsOnlyTheTrainingsStepsInLaterRuns) {
   std::vector<int64_t> seen;
-  options_.abandoned = SaveSpec::Abandoned::kKeep;
+  options_.restore.abandoned = SaveSpec::Abandoned::kKeep;
   Start();
   TrainTo(8);
   options_.schedule.permanent = SaveAtSteps({5, 9});

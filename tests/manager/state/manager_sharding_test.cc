@@ -57,9 +57,9 @@ class ManagerShardingTest : public ::testing::Test {
   void SetUp() override {
     options_.path = dir_.path() + "/store";
     options_.store.background_sweep = false;
-    options_.bounds.max_delta_ratio = 100;
-    options_.deadline = absl::Seconds(60);
-    options_.io_state_resize = ManagerOptions::IoStateResize::kReset;
+    options_.save.bounds.max_delta_ratio = 100;
+    options_.ranks.deadline = absl::Seconds(60);
+    options_.restore.io_state_resize = ManagerOptions::IoStateResize::kReset;
     options_.schedule.permanent = SaveEveryNSteps(2);
   }
 
@@ -70,7 +70,7 @@ class ManagerShardingTest : public ::testing::Test {
     std::vector<Rank> ranks(world);
     std::vector<std::thread> threads;
     ManagerOptions options = options_;
-    options.sharding = sharding;
+    options.ranks.sharding = sharding;
     for (uint32_t r = 0; r < world; ++r) {
       threads.emplace_back([&, r] {
         Rank& rank = ranks[r];
@@ -96,7 +96,7 @@ class ManagerShardingTest : public ::testing::Test {
   }
   // Restores the newest step, which must be `step`, and trains on.
   static absl::Status RestoreAndTrain(Rank* rank, int64_t step, int64_t to) {
-    CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::RestoreReport report,
+    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
                             rank->manager->Restore({.verify = true}));
     EXPECT_EQ(report.version.step, step);
     rank->ExpectTrained(step);
@@ -136,8 +136,8 @@ TEST_F(ManagerShardingTest, OpenFails_WhenSliceBoundsDiffer) {
   ASSERT_OK(model.AddTable("b", &b, TableSharding::BySlices({0, 9, kSlices})));
   ASSERT_OK(model.AddTable("c", &c));
   ManagerOptions options = options_;
-  options.sharding = TableSharding::BySlices();
-  options.deltas = false;
+  options.ranks.sharding = TableSharding::BySlices();
+  options.save.deltas = false;
   ThreadGroup group(2);
   std::vector<absl::Status> statuses(2);
   std::vector<std::thread> threads;
@@ -169,7 +169,7 @@ TEST_F(ManagerShardingTest, OpenFails_WhenShardingsDifferBetweenRanks) {
         TestModel model;
         ManagerOptions options = options_;
         options.read_only = read_only;
-        options.sharding = shardings[r];
+        options.ranks.sharding = shardings[r];
         statuses[r] =
             CheckpointManager::Open(options, &model.state, group.Join(r))
                 .status();

@@ -71,9 +71,9 @@ class ServingTest : public ::testing::Test {
     ManagerOptions options;
     options.path = dir_.path() + "/" + name;
     options.schedule.permanent = SaveEveryNSteps(1);
-    options.bounds.max_delta_ratio = 100;
-    options.audit_deltas = true;
-    options.async = false;
+    options.save.bounds.max_delta_ratio = 100;
+    options.save.audit_deltas = true;
+    options.save.async = false;
     return options;
   }
   void TrainStep() {

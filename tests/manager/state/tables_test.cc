@@ -225,10 +225,10 @@ class TablesTest : public ::testing::Test {
   void SetUp() override {
     options_.path = dir_.path() + "/store";
     options_.store.background_sweep = false;
-    options_.bounds.max_delta_ratio = 100;
-    options_.deadline = absl::Seconds(60);
-    options_.audit_deltas = true;
-    options_.on_warning = [](const std::string&) {};
+    options_.save.bounds.max_delta_ratio = 100;
+    options_.ranks.deadline = absl::Seconds(60);
+    options_.save.audit_deltas = true;
+    options_.observers.on_warning = [](const std::string&) {};
   }
 
   // `body` as each rank of a new training.
@@ -299,9 +299,9 @@ TEST_F(TablesTest, AnyKindRestoresWhatAnyKindSaved) {
     for (int restorer = 0; restorer < kAdaptedKinds; ++restorer) {
       options_.path = absl::StrCat(dir_.path(), "/", saver, "_", restorer);
       const uint64_t seed = random();
-      options_.async = random() % 2 == 0;
+      options_.save.async = random() % 2 == 0;
       // Arrays have rows that the step has not.
-      options_.audit_deltas = restorer != kAdaptedArrays;
+      options_.save.audit_deltas = restorer != kAdaptedArrays;
       const auto saving = static_cast<uint32_t>(1 + random() % 3);
       const auto restoring = static_cast<uint32_t>(1 + random() % 3);
       const auto step = static_cast<int64_t>(1 + random() % kSteps);
@@ -385,7 +385,7 @@ TEST_F(TablesTest, EachKindFollowsByChanges) {
       CKPTDB_RETURN_IF_ERROR(rank->manager->Step().status());
       CKPTDB_RETURN_IF_ERROR(rank->manager->Save().status());
       CKPTDB_RETURN_IF_ERROR(rank->manager->WaitUntilFinished());
-      CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::RestoreReport report,
+      CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
                               follower.manager->WaitForStep(absl::Seconds(60)));
       EXPECT_TRUE(report.incremental);
       EXPECT_EQ(follower.table->rows(), Expected(seed, 2));

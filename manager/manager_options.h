@@ -1,0 +1,260 @@
+// Options of a CheckpointManager and of its saves and restores, and how a
+// configuration file gives them.
+//
+//   ManagerOptions options{.path = "checkpoints",
+//                          .schedule = {.permanent = SaveEveryNSteps(1000)},
+//                          .retention = {.keep = LatestN(3)},
+//                          .save = {.base_every = 100},
+//                          .restore = {.best = {{.metric = "auc"}}},
+//                          .ranks = {.deadline = absl::Minutes(5)}};
+#ifndef CKPTDB_MANAGER_MANAGER_OPTIONS_H_
+#define CKPTDB_MANAGER_MANAGER_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/manager/load_rule.h"
+#include "ckptdb/manager/model_state.h"
+#include "ckptdb/manager/policies.h"
+#include "ckptdb/manager/results.h"
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb {
+
+struct SaveRequest {
+  Metrics metrics = {};
+  UserMetadata user_metadata = {};
+  SavePolicy::Kind kind = SavePolicy::Kind::kPermanent;
+  std::string reason = "Save was called";
+  // As in SaveSpec. Quarantined steps and steps of an abandoned branch are
+  // overwritten even if it is false.
+  bool overwrite = false;
+};
+
+struct RestoreRequest {
+  // The step to restore, and no other. If unset, the step saved last, or the
+  // best.
+  std::optional<int64_t> step = std::nullopt;
+  bool best = false;  // according to ManagerOptions::Restoring::best
+  // Restores the best step by this metric, regardless of `best` and the
+  // options. Default: unset.
+  std::optional<KeepPolicy::BestOptions> best_by = std::nullopt;
+  // The path of another store to start from: the next save to the manager's
+  // own store is full and has no parent. If empty, the manager's own store.
+  std::string path = {};
+  LiveTable::RestoreMode mode = LiveTable::RestoreMode::kClear;
+  // Reads and checks the whole step before changing anything. Default: false.
+  bool verify = false;
+  // Verifies each step before it is restored, quarantines a damaged one unless
+  // `step` names it, and tries the next older one. Default: false.
+  bool fall_back = false;
+  // How to restore a step whose items differ from the registered ones.
+  // Default: ManagerOptions::Restoring::evolve.
+  std::optional<EvolvePolicy> evolve = std::nullopt;
+};
+
+struct ManagerOptions {
+  // What to do with a step that is due while a save is in progress.
+  enum class BusyPolicy {
+    kWait,      // the training waits for that save
+    kSkip,      // the step is not saved
+    kCoalesce,  // the first step after that save is saved instead
+    kFail,      // FailedPrecondition
+  };
+
+  // What to do with io states that ranks of another world size saved.
+  enum class IoStateResize {
+    kError,         // FailedPrecondition with both sizes
+    kRedistribute,  // IoState::Redistribute with the parts of all old ranks
+    kOwners,        // all ranks load the owner's part
+    kReset,         // they stay as they are
+  };
+
+  // Whether StartTraining saves the step that a training begins with.
+  enum class FirstSave {
+    kUnlessRestored,
+    kAlways,  // unless it was restored from the manager's own store
+    kNever,
+  };
+
+  // How steps are saved. Ignored if the manager is read-only.
+  struct Saving {
+    // If false, nothing is saved: Step and StepTo only count, StartTraining and
+    // FinishTraining do nothing, Save is FailedPrecondition, and changed rows
+    // are not tracked. Restores, loads, evaluations and notices of a preemption
+    // work, and the manager still owns the store; see `read_only`.
+    // Default: true.
+    bool enabled = true;
+    StageOptions stage = {};
+    // Saves in the background. If false, Step and Save return when the step is
+    // durable. Default: true.
+    bool async = true;
+    BusyPolicy busy = BusyPolicy::kWait;
+    FirstSave first_save = FirstSave::kUnlessRestored;
+
+    // Saves only the changed rows of tables that have a tracker. Default: true.
+    bool deltas = true;
+    // Makes every base_every-th save full. If 0, a save is full only where no
+    // delta is possible or `bounds` is exceeded. Default: 0.
+    int64_t base_every = 0;
+    StoreOptions::ChainBounds bounds = {};
+    // Finds missing marks while a trainer is developed: compares each row that
+    // a delta save leaves out with the parent, and fails the save with
+    // FailedPrecondition naming the table, the lowest such id, the slot and the
+    // missing mark. The training waits while all tables of the step are read;
+    // takes 24 bytes per row. Default: false.
+    bool audit_deltas = false;
+    // Compares replicated tensors and tables between ranks at each save, and
+    // fails the save with FailedPrecondition naming the item and the first rank
+    // that differs from rank 0. The training waits while each rank hashes them:
+    // tensors at memory speed, tables row by row. Ranks exchange 8 bytes per
+    // item. Must match on all ranks. Default: false.
+    bool audit_replicas = false;
+
+    // The number of consecutive saves that may fail, in any phase, before a
+    // call returns the error. Each failure is reported and warned of. Steps
+    // that the store refuses (AlreadyExists, InvalidArgument, and
+    // FailedPrecondition at the beginning) do not count: the call returns that
+    // error. At least 0. Default: 0.
+    int64_t tolerated_failures = 0;
+    // Saves the current step this many steps after a tolerated failure. If 0,
+    // the next save is the scheduled one. At least 0. Default: 0.
+    int64_t retry_after_steps = 0;
+    // How long a machine stays up once it is preempted. If the last save took
+    // longer and the newest step is ephemeral, that step becomes permanent and
+    // neither Step nor FinishTraining saves another. At least 0. Default:
+    // infinite.
+    absl::Duration preemption_grace = absl::InfiniteDuration();
+
+    // The most memory that copies of a rank's state take. Default: 1 GiB.
+    uint64_t arena_bytes = uint64_t{1} << 30;
+    int copy_threads = 4;  // at least 1
+
+    // Stored in each step, next to the manager's own metadata.
+    UserMetadata user_metadata = {};
+    // Metadata of the store itself, set by the first manager that has any. A
+    // manager that finds different metadata leaves it and warns; use
+    // Store::SetUserMetadata to replace it. Default: none.
+    UserMetadata store_metadata = {};
+  };
+
+  // How steps are restored.
+  struct Restoring {
+    ReadOptions read = {};
+    // Defines the best step for RestoreRequest::best and BestStep. Default:
+    // unset: no step is the best.
+    std::optional<KeepPolicy::BestOptions> best = std::nullopt;
+    // How to restore a step whose items differ from the registered ones.
+    // Default: unset: an error.
+    std::optional<EvolvePolicy> evolve = std::nullopt;
+    // What happens to the steps after one that was restored. Pinned steps stay
+    // in any case: Restore warns of them, and Step saves the step after a
+    // pinned one instead. Default: the next save removes them.
+    SaveSpec::Abandoned abandoned = SaveSpec::Abandoned::kRemove;
+    // Default: kError, and kReset for a read-only manager, which trains
+    // nothing and restores with any number of ranks.
+    std::optional<IoStateResize> io_state_resize = std::nullopt;
+  };
+
+  // How a read-only manager follows a store.
+  struct Following {
+    // How long Open waits for another job to create the store. Default: 0, so
+    // that a mistyped path is NotFound at once.
+    absl::Duration await_store = absl::ZeroDuration();
+    // How often Open, WaitForStep and AwaitStep look. Above 0. Default: 1
+    // second.
+    absl::Duration poll_every = absl::Seconds(1);
+    // Restores the part of one rank in a single process, for a rank that failed
+    // and restarts while the others keep their state. Default: the
+    // coordinator's rank and world size.
+    std::optional<ModelState::Shard> shard = std::nullopt;
+  };
+
+  struct Ranks {
+    // How long ranks wait for one another. Above 0. Default: 30 minutes.
+    absl::Duration deadline = absl::Minutes(30);
+    // The sharding of tables that declare none: see ModelState::AddTable. A
+    // save refuses ids of other ranks, and a restore reads only this rank's
+    // rows. With several ranks, Open returns InvalidArgument if a table has no
+    // sharding, if tables by slices have different bounds, or if ranks declare
+    // different shardings. Default: undeclared.
+    TableSharding sharding = {};
+    ModelState::Replication replication = {};  // of replicated tensors
+  };
+
+  // What receives reports and warnings, and the clock.
+  struct Observers {
+    // Receives each warning, on the thread that calls the manager. Every rank
+    // warns of saves that waited `warn_waiting` or longer for an earlier one,
+    // and of tolerated failures; ranks other than the owner warn once if they
+    // pass metrics, which are ignored. The owner also warns of a schedule
+    // without policies, of Store::BadFiles, of retention policies, of failed
+    // sweeps, and once of each entry of Store::unswept and
+    // Store::skipped_posts. Default: warnings go to `store.logger`, or to
+    // stderr if that is null.
+    std::function<void(const std::string& warning)> on_warning = {};
+    absl::Duration warn_waiting = absl::Seconds(1);  // at least 0
+    std::function<void(const SaveReport& report)> on_saved = {};
+    std::function<void(const RestoreReport& report)> on_restored = {};
+    // Receives each step that CheckpointManager::Delete removes, on its thread.
+    // Steps retired by a save are listed in its report.
+    std::function<void(int64_t step)> on_deleted = {};
+    // A file to which the owner appends each report as a line of JSON. Open
+    // resolves the path. Default: empty: no file.
+    std::string statistics_path = {};
+    // Returns microseconds since 1970, UTC, at least 0, for policies and
+    // records. Only the owner's clock is used, on the training thread and the
+    // thread of a save. Default: the machine's clock.
+    std::function<int64_t()> now_micros = {};
+  };
+
+  // The path of the store, which is created if missing. Open resolves it, so a
+  // later chdir has no effect.
+  std::string path = {};
+  // Follows a store that another job owns: restores and loads work, Step only
+  // counts, Save is FailedPrecondition, and a damaged step is an error and not
+  // quarantined. `store`, `schedule`, `retention`, `save`, on_saved, on_deleted
+  // and statistics_path are ignored. Open returns NotFound if the store does
+  // not exist; a store without steps can be followed. Default: false.
+  bool read_only = false;
+  StoreOptions store = {};
+  SaveSchedule schedule = {};
+  RetentionOptions retention = {};
+  Saving save = {};
+  Restoring restore = {};
+  Following follow = {};
+  Ranks ranks = {};
+  Observers observers = {};
+};
+
+// Reads options of a manager from JSON, for configuration files.
+//
+//   ManagerOptions options{.path = "checkpoints"};
+//   CKPTDB_RETURN_IF_ERROR(ReadManagerConfig(R"({
+//     "permanent": {"save_every_n_steps": 1000},
+//     "ephemeral": {"save_every_n_seconds": 300},
+//     "keep": {"any": [{"latest_n": 3}, {"best_n": {"metric": "auc"}}]},
+//     "busy": "coalesce"
+//   })", &options));
+//
+// Keys are the names of the fields of ManagerOptions, its groups, its schedule
+// and its retention, without nesting; policies have the names of the functions
+// of manager/policies.h in lower case. docs/manager.md lists all of them with
+// types, defaults and bounds.
+//
+// Sets the options that `json` names. Returns InvalidArgument with the place,
+// line and column of an invalid value or a missing or duplicate key, and the
+// nearest key for an unknown one; `options` is then unchanged.
+absl::Status ReadManagerConfig(absl::string_view json, ManagerOptions* options);
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_MANAGER_MANAGER_OPTIONS_H_
