@@ -19,7 +19,7 @@ namespace ckptdb::internal {
 
 // A table of at least so many bytes shares no file with tensors and blobs. A
 // smaller one costs more in a file of its own than that frees.
-inline constexpr uint64_t kWorthAFileBytes = uint64_t{16} << 20;
+inline constexpr uint64_t kMinSeparateFileBytes = uint64_t{16} << 20;
 
 using ItemNames = std::set<std::pair<Item::Kind, std::string>>;
 
