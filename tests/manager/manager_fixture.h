@@ -54,7 +54,7 @@ class ManagerTest : public ::testing::Test {
   }
   void TearDown() override { gate_.Open(); }
 
-  // A new process, as it were.
+  // Simulates a new process.
   void Start() {
     manager_.reset();
     model_ = std::make_unique<TestModel>();
@@ -69,7 +69,7 @@ class ManagerTest : public ::testing::Test {
   void TrainTo(int64_t step) {
     while (manager_->global_step() < step) ASSERT_OK(TrainStep());
   }
-  // What was saved as `step` is a model that was trained so far.
+  // Expects that `step` contains a model trained up to it.
   void ExpectStepHolds(int64_t step) {
     SCOPED_TRACE(step);
     TestModel loaded;
@@ -90,7 +90,7 @@ class ManagerTest : public ::testing::Test {
     options.environment = options_.store.environment;
     return options;
   }
-  // The records of all steps, also of a manager that is closed.
+  // Returns the records of all steps, even of a closed manager.
   std::vector<StepRecord> Records() {
     if (manager_->store() != nullptr) return manager_->store()->Steps();
     const auto reader = Reader::Open(options_.path, HowToRead());

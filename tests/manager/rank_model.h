@@ -14,10 +14,9 @@
 
 namespace ckptdb::testing {
 
-// A TestModel whose table is divided by slices, and a tensor that ranks share
-// out.
+// A TestModel with a table sharded by slices and a sharded tensor.
 struct RankModel : TestModel {
-  static constexpr int64_t kElements = 12;  // of the tensor
+  static constexpr int64_t kElements = 12;  // in the tensor
 
   RankModel(uint32_t rank, uint32_t world_size)
       : bounds(EvenSliceBounds(world_size)),
@@ -34,7 +33,7 @@ struct RankModel : TestModel {
     tensor.offset = {first};
     EXPECT_OK(state.AddTensor("shard", tensor));
   }
-  // Divides the rows by the remainder of the id instead.
+  // Shards the rows by the remainder of the id instead.
   void ShardByModulo(uint32_t rank, uint32_t world_size) {
     owns = [=](int64_t id) { return ModuloRank(world_size)(id) == rank; };
   }
@@ -45,8 +44,8 @@ struct RankModel : TestModel {
       shard[i] = static_cast<float>(step * 100 + first + int64_t(i));
     }
   }
-  // Whether it is what `world_size` ranks have trained so far. The io state is
-  // left out, which is another one on another number of ranks.
+  // Expects the state that `world_size` ranks have trained so far, except for
+  // the io state, which differs with the number of ranks.
   bool IsTrained(int64_t step, uint32_t rank, uint32_t world_size) const {
     RankModel expected(rank, world_size);
     return IsTrainedLike(&expected, step);

@@ -1,4 +1,4 @@
-// A table of any slots, for tests of the manager.
+// A table with arbitrary slots, for tests of the manager.
 #ifndef CKPTDB_TESTS_MANAGER_RAW_TABLE_H_
 #define CKPTDB_TESTS_MANAGER_RAW_TABLE_H_
 
@@ -15,7 +15,7 @@
 
 namespace ckptdb::testing {
 
-// The bytes of numbers, as a slot has them.
+// Returns the bytes of numbers as stored in a slot.
 template <typename T>
 std::string RawBytes(const std::vector<T>& numbers) {
   std::string bytes(numbers.size() * sizeof(T), '\0');
@@ -28,7 +28,7 @@ class RawTable : public TableState, public LiveTable {
   // Bytes slot by slot.
   using Row = std::vector<std::string>;
 
-  // The first slot is the model's, the others are the optimizer's.
+  // The first slot is a weight, the others are optimizer state.
   explicit RawTable(std::vector<Slot> slots) : slots_(std::move(slots)) {}
 
   void Set(int64_t id, Row row) { rows_[id] = std::move(row); }
@@ -85,7 +85,7 @@ class RawTable : public TableState, public LiveTable {
   }
 
  private:
-  // A block each row.
+  // One block per row.
   class Source : public RowSource {
    public:
     explicit Source(std::map<int64_t, Row> rows) : rows_(std::move(rows)) {

@@ -40,20 +40,20 @@ class TestTable : public TableState, public LiveTable {
     rows_.erase(id);
     tracker_.MarkErased({id});
   }
-  // Changes that nobody marks.
+  // Changes without marks.
   void SetUnmarked(int64_t id, const TestRow& row) { rows_[id] = row; }
   void EraseUnmarked(int64_t id) { rows_.erase(id); }
   const TestRows& rows() const { return rows_; }
-  // What AllRows and RowsOf then say.
+  // The error that AllRows and RowsOf return from now on.
   void FailWith(absl::Status status) { failure_ = std::move(status); }
 
-  // What Consume then says.
+  // The error that Consume returns from now on.
   void FailLoads(absl::Status status) { load_failure_ = std::move(status); }
 
   std::vector<Slot> slots() const override {
     return {{"embedding", DType::kF32, 2}, {"adagrad_sum", DType::kF32, 1}};
   }
-  // Low ids are on all ranks, not on the first alone.
+  // Spreads low ids over all ranks.
   SliceHash slice_hash() const override { return SliceHash::kMix; }
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override {
     if (!failure_.ok()) return failure_;
@@ -83,7 +83,7 @@ class TestTable : public TableState, public LiveTable {
   }
   RowTracker* tracker() override { return &tracker_; }
 
-  // How often it was cleared.
+  // The number of calls of Clear.
   int clears() const { return clears_; }
 
   absl::Status Clear() override {
@@ -113,7 +113,7 @@ class TestTable : public TableState, public LiveTable {
   }
 
  private:
-  // Points to the rows where they are: a map's stay there. A block each.
+  // Points to the rows in place: a map does not move them. One block per row.
   class Source : public RowSource {
    public:
     void Add(int64_t id, const TestRow& row) {
@@ -146,7 +146,7 @@ class TestTable : public TableState, public LiveTable {
 class TestIo : public IoState {
  public:
   std::string position = "the beginning";
-  absl::Status refuses;  // what Load then returns
+  absl::Status refuses;  // the result of Load, unless OK
 
   absl::StatusOr<std::string> Dump() override { return position; }
   absl::Status Load(absl::string_view bytes) override {
@@ -160,8 +160,8 @@ class TestIo : public IoState {
   }
 };
 
-// What a rank has. Registered as one tensor that is whole, one table, one io
-// state and two values.
+// A rank's state: one replicated tensor, one table, one io state and two
+// values.
 struct TestModel {
   TestModel() {
     EXPECT_OK(state.AddTensor("w", TensorState::Of(weights.data(), {2, 3})));
@@ -171,7 +171,7 @@ struct TestModel {
     EXPECT_OK(state.AddValue("note", &note));
   }
 
-  // One step of training, which is told by its number.
+  // Trains one step; `step` determines the values.
   void Train(int64_t step) {
     const auto value = static_cast<float>(step);
     for (size_t i = 0; i < weights.size(); ++i) {
@@ -189,7 +189,7 @@ struct TestModel {
     note = std::string("\0\xff", 2) + std::to_string(step);
   }
 
-  // The rows that this rank has.
+  // The rows that this rank holds.
   std::function<bool(int64_t id)> owns = [](int64_t) { return true; };
   std::vector<float> weights = std::vector<float>(6);
   TestTable users;
@@ -207,7 +207,7 @@ inline void ExpectSame(const TestModel& a, const TestModel& b) {
   EXPECT_EQ(a.note, b.note);
 }
 
-// One that was trained so far from the beginning.
+// Returns a model trained from the beginning.
 inline void TrainTo(int64_t step, TestModel* model) {
   for (int64_t s = 1; s <= step; ++s) model->Train(s);
 }

@@ -1,6 +1,6 @@
-// A model of everything that ranks divide among themselves, whose values are
-// known for each step and place in the whole, so that any number of ranks can
-// check its part; and ranks that are threads.
+// A model of everything that ranks divide among themselves. Its values are
+// determined by step and global position, so any number of ranks can check its
+// part. Ranks are threads.
 #ifndef CKPTDB_TESTS_MANAGER_WORLD_MODEL_H_
 #define CKPTDB_TESTS_MANAGER_WORLD_MODEL_H_
 
@@ -21,14 +21,14 @@
 
 namespace ckptdb::testing {
 
-// What all ranks of a world have to know of a model.
+// The part of a model that all ranks of a world share.
 struct WorldSpec {
   std::vector<int64_t> whole;  // elements of the replicated tensors
-  std::vector<Shape> sharded;  // of two dimensions
+  std::vector<Shape> sharded;  // two-dimensional
   size_t cut_dimension = 0;    // of the sharded tensors
   int64_t rows = 0;
   TableSharding sharding = TableSharding::BySlices();
-  uint64_t seed = 0;  // of the places where sharded tensors are cut
+  uint64_t seed = 0;  // determines where sharded tensors are cut
 
   static WorldSpec Random(std::mt19937_64* random) {
     WorldSpec spec;
@@ -44,8 +44,8 @@ struct WorldSpec {
     spec.seed = (*random)();
     return spec;
   }
-  // Where a sharded tensor of `size` is cut for `world` ranks; parts may be
-  // empty.
+  // Returns where a sharded tensor of `size` is cut for `world` ranks; parts
+  // may be empty.
   std::vector<int64_t> Cuts(int64_t size, uint32_t world) const {
     std::mt19937_64 random(seed + world);
     std::vector<int64_t> cuts = {0, size};
@@ -58,8 +58,8 @@ struct WorldSpec {
   }
 };
 
-// Returns whether a rank has an id of a table whose slice hash is kMix, as that
-// of the models.
+// Returns whether a rank holds an id of a table with slice hash kMix, such as
+// the models'.
 inline bool OwnsId(const TableSharding& sharding, int64_t id, uint32_t rank,
                    uint32_t world) {
   switch (sharding.kind()) {
@@ -105,8 +105,8 @@ class WorldModel {
     EXPECT_OK(state.AddValue("epoch", &epoch));
   }
 
-  // Every value is that of the step. Rows that were there before change too,
-  // one in five goes, and one in five comes.
+  // Every value depends on the step. Existing rows also change, one in five is
+  // erased, and one in five is added.
   void Train(int64_t step) {
     for (size_t t = 0; t < tensors_.size(); ++t) {
       const std::vector<float> values = Expected(tensors_[t], t, step);
@@ -191,14 +191,14 @@ class WorldModel {
   std::vector<Tensor> tensors_;
 };
 
-// A rank that is a thread.
+// A rank that runs as a thread.
 struct WorldRank {
   uint32_t rank = 0;
   uint32_t world = 1;
   std::unique_ptr<WorldModel> model;
   std::unique_ptr<CheckpointManager> manager;
 
-  // Trains and saves one step after the other.
+  // Trains and saves step by step.
   absl::Status TrainTo(int64_t step) {
     while (manager->global_step() < step) {
       model->Train(manager->global_step() + 1);
@@ -213,7 +213,7 @@ struct WorldRank {
 using WrapRanks = std::function<std::unique_ptr<Coordinator>(
     std::unique_ptr<Coordinator> ranks)>;
 
-// Runs `body` as each of so many ranks, and returns how each has ended.
+// Runs `body` on that many ranks, and returns their results.
 inline std::vector<absl::Status> RunWorld(
     uint32_t world, const WorldSpec& spec, const ManagerOptions& options,
     const std::function<absl::Status(WorldRank*)>& body,

@@ -1,6 +1,6 @@
-// The tables of keys and policies in docs/manager.md: the reader of a
-// configuration takes all that they list, refuses what they rule out, and knows
-// nothing else.
+// Compares the configuration reader with the tables of keys and policies in
+// docs/manager.md: it accepts what they list, rejects what they exclude, and
+// knows no other keys.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -31,7 +31,7 @@ using ::testing::SizeIs;
 
 using Strings = std::vector<std::string>;
 
-// A line of a table; a table of policies has no defaults.
+// A row of a table; rows of policies have no default.
 struct KeyRow {
   std::string name;
   std::string type;
@@ -47,7 +47,7 @@ std::string ReadTree(const std::string& path) {
   return text.str();
 }
 
-// The cells of the lines below the header of a table, without backquotes.
+// Returns the cells of a table's rows, without backquotes.
 std::vector<Strings> Cells(const std::string& header) {
   const std::string text = ReadTree("docs/manager.md");
   const size_t at = text.find("\n" + header + "\n");
@@ -104,7 +104,7 @@ std::vector<KeyRow> KeepPolicyRows() {
   return PoliciesUnder("| policy that keeps | value | bounds |");
 }
 
-// Values that a line of a table allows, and others that it rules out.
+// Values that a row allows, and others that it excludes.
 struct Values {
   Strings allowed;
   Strings refused;
@@ -154,7 +154,7 @@ Values ValuesOf(const KeyRow& row) {
   return values;
 }
 
-// All options that a configuration sets, as text.
+// Prints all options that a configuration sets.
 std::string Described(const ManagerOptions& options) {
   const auto number = [](auto enumerator) {
     return static_cast<int>(enumerator);
@@ -205,7 +205,7 @@ std::string Member(const std::string& key, const std::string& value) {
 
 class ConfigKeysTest : public ::testing::Test {
  protected:
-  // Returns the reader's error of a configuration, which has a place.
+  // Returns the reader's error for a configuration; it has a place.
   static absl::Status Read(const std::string& json, ManagerOptions* options) {
     absl::Status status = ReadManagerConfig(json, options);
     if (!status.ok()) {
@@ -215,7 +215,7 @@ class ConfigKeysTest : public ::testing::Test {
     return status;
   }
 
-  // Returns the reader's error, or else Open's error of the options.
+  // Returns the reader's error, or else Open's error for the options.
   absl::Status Check(const std::string& json) const {
     ManagerOptions options{.path = dir_.path() + "/store"};
     CKPTDB_RETURN_IF_ERROR(Read(json, &options));
@@ -223,7 +223,7 @@ class ConfigKeysTest : public ::testing::Test {
     return CheckpointManager::Open(options, &model).status();
   }
 
-  // Reads values of every kind, of which most are wrong: their errors have a
+  // Reads values of every kind, most of which are wrong: their errors have a
   // place as well.
   template <typename Wrap>
   static void ReadAllKinds(const Wrap& wrap) {
@@ -242,7 +242,7 @@ class ConfigKeysTest : public ::testing::Test {
         << json;
   }
 
-  // `wrap` makes a configuration of a value of the line.
+  // `wrap` makes a configuration from a row's value.
   template <typename Wrap>
   void ExpectAsDocumented(const KeyRow& row, const Wrap& wrap) const {
     SCOPED_TRACE(row.name);
@@ -301,7 +301,7 @@ TEST_F(ConfigKeysTest, DefaultsMatchTheDocument) {
   const std::string by_default = Described({});
   for (const KeyRow& row : OptionRows()) {
     if (absl::StartsWith(row.default_value, "none")) {
-      continue;  // no value of the file says so
+      continue;  // no value sets the default
     }
     const std::string value =
         row.default_value.substr(0, row.default_value.find(", "));
@@ -360,8 +360,8 @@ TEST_F(ConfigKeysTest, EvolveMatchesTheDocument) {
   }
 }
 
-// Keys stand in the source as what is read, and policies without a value beside
-// what makes them.
+// In the source, keys are string literals that are read, and policies without a
+// value precede their constructors.
 TEST(ConfigKeys, ReadsOnlyDocumentedKeys) {
   std::set<std::string> documented = {"not", "policy"};
   for (const auto& rows :

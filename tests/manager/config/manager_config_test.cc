@@ -87,7 +87,7 @@ TEST(ManagerConfigTest, KeepsOtherOptions) {
   EXPECT_FALSE(options.schedule.permanent.has_value());
 }
 
-// Which of the steps 0 to 40 are saved, one after the other.
+// Returns which of the steps 0 to 40 are saved, in order.
 std::string SavedBy(const std::string& policy) {
   ManagerOptions options;
   EXPECT_OK(ReadManagerConfig(absl::StrCat("{\"permanent\": ", policy, "}"),
@@ -121,7 +121,7 @@ TEST(ManagerConfigTest, SavePolicies) {
             "0 40 ");
 }
 
-// Which of the steps 10, 20, 30, 40 are kept at second 40.
+// Returns which of the steps 10, 20, 30, 40 are kept at second 40.
 std::string KeptBy(const std::string& policy) {
   ManagerOptions options;
   EXPECT_OK(
@@ -247,7 +247,7 @@ TEST(ManagerConfigTest, ErrorsNameLineAndColumn) {
        "the value is {}; expected a list of at least one policy (line 2, "
        "column 2)"},
       {"{\"sharding\":\n \"slice\"}", "(line 2, column 2)"},
-      // What is before it may hold anything.
+      // The text before it may contain anything.
       {"{\"path\": \"a\\\"{[\\\\\", \"user_metadata\": {\"k,\": \"}\"},\n"
        " \"b\\u0065st\": {\"metric\": \"m\",\n     \"count\": \"x\"}}",
        "0 to 2^63 - 1 (line 3, column 15)"},
@@ -264,7 +264,7 @@ TEST(ManagerConfigTest, ErrorsNameLineAndColumn) {
   }
 }
 
-// A reader of JSON that takes the last value would keep no step here.
+// A JSON reader that takes the last value would keep no step here.
 TEST(ManagerConfigTest, RejectsDuplicateKeys) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"keep": {"latest_n": 3}, "keep": {"latest_n": 0}})",
@@ -314,7 +314,7 @@ TEST(ManagerConfigTest, RejectsMissingRequiredKeys) {
   }
 }
 
-// Wherever a parser, or whoever prints what it read, would go down with it.
+// Deep nesting could overflow the stack of a parser or a printer.
 TEST(ManagerConfigTest, RejectsDeeplyNestedValues) {
   constexpr int kDeep = 1'000'000;
   ManagerOptions options;

@@ -1,5 +1,5 @@
-// The loop of docs/manager.md, "Preemption": the code between the marks. That the
-// document shows it is checked by tests/docs/samples_test.cc.
+// The loop of docs/manager.md, "Preemption": the code between the marks. That
+// the document shows it is checked by tests/docs/samples_test.cc.
 #include <gmock/gmock.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Saves that cannot begin, as the disk is full or the store turns them down.
+// Saves that cannot begin because the disk is full or the store refuses them.
 #include <gmock/gmock.h>
 
 #include "ckptdb/db/options.h"
@@ -32,7 +32,7 @@ class BeginFailuresTest : public ManagerTest {
     ManagerTest::TearDown();
   }
 
-  // The store keeps more free than is left.
+  // Makes the store reserve more space than is free.
   void FillDisk() {
     ASSERT_OK(manager_->WaitUntilFinished());
     disk_.files()->SetCapacity(disk_.files()->TotalBytes());
@@ -59,7 +59,7 @@ TEST_F(BeginFailuresTest, ToleratesReportsAndWarnsOfAFullDisk) {
   TrainTo(7);  // the saves of steps 4 and 6 fail
   EXPECT_THAT(TrainStep(), StatusIs(absl::StatusCode::kResourceExhausted,
                                     HasSubstr("save of step 8: ")));
-  EXPECT_OK(manager_->CheckForErrors()) << "it was returned";
+  EXPECT_OK(manager_->CheckForErrors()) << "it was returned already";
   ASSERT_EQ(reports_.size(), 4U);
   for (size_t i = 1; i < reports_.size(); ++i) {
     EXPECT_EQ(reports_[i].step, static_cast<int64_t>(2 * i + 2));
@@ -82,7 +82,7 @@ TEST_F(BeginFailuresTest, ToleratesReportsAndWarnsOfAFullDisk) {
   ExpectRestores(10);
 }
 
-// Failures in a row count together, wherever in a save each of them came.
+// Consecutive failures count together, whichever phase of a save they occur in.
 TEST_F(BeginFailuresTest, CountTogetherWithStagingFailures) {
   options_.save.tolerated_failures = 1;
   Start();
@@ -162,7 +162,7 @@ TEST_F(BeginFailuresTest, PreemptionStaysUnanswered) {
   EXPECT_THAT(Steps(), ElementsAre(3));
 }
 
-// It would be refused again: the caller has to act.
+// It would be refused again: the caller must act.
 TEST_F(BeginFailuresTest, RefusalIsReturnedAndNotCounted) {
   options_.save.tolerated_failures = 9;
   Start();

@@ -1,5 +1,5 @@
-// What the next run of a trainer meets: how it begins, and which saves are
-// refused so that no trained step is lost.
+// How the next run of a trainer starts, and which saves are refused so that no
+// trained step is lost.
 #include <gmock/gmock.h>
 
 #include <memory>
@@ -25,7 +25,7 @@ class BetweenRuns : public ManagerTest {
       warnings_.push_back(warning);
     };
   }
-  // Trains a run of its own up to `step`, in the folder `name`.
+  // Trains another run up to `step`, in the folder `name`.
   std::string TrainRun(const std::string& name, int64_t step) {
     const std::string own = options_.path;
     options_.path = dir_.path() + "/" + name;
@@ -36,7 +36,7 @@ class BetweenRuns : public ManagerTest {
     options_.path = own;
     return path;
   }
-  // The error of a run that trains behind the steps of its store.
+  // The error of a run that trains behind the newest step in its store.
   static auto IsBehind(int64_t newest) {
     return StatusIs(
         absl::StatusCode::kFailedPrecondition,
@@ -145,7 +145,7 @@ TEST_F(BetweenRuns, AStoreOfQuarantinedStepsIsNotEmpty) {
   EXPECT_THAT(manager_->Restore(), error);
   EXPECT_THAT(manager_->Restore({.fall_back = true}), error);
   EXPECT_THAT(manager_->RestoreOrStart(), error);
-  // Nor does a rule for the first start apply.
+  // A rule for the first start does not apply either.
   EXPECT_THAT(manager_->Load({{.path = options_.path, .is_dynamic = false}}),
               error);
 }
@@ -187,7 +187,7 @@ TEST_F(BetweenRuns, FirstStepFails_WhenTheRunDidNotRestore) {
   EXPECT_THAT(manager_->Save(), IsBehind(4));
   EXPECT_THAT(manager_->FinishTraining(), IsBehind(4));
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
-  // Its own number says that it is ahead.
+  // Its own step number shows that it is ahead.
   ASSERT_OK(manager_->StepTo(6));
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
@@ -209,7 +209,7 @@ TEST_F(BetweenRuns, RestoreFromAnotherStoreWarnsOfNewerSteps) {
   EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("\"" + base + "\""),
                                            HasSubstr("has step 4"))));
   EXPECT_THAT(TrainStep(), IsBehind(4));
-  // The steps that are in the way are given up.
+  // Abandons the steps that block the save.
   ASSERT_OK(manager_->AbandonSteps());
   TrainTo(2);
   ASSERT_OK(manager_->Close());
@@ -284,7 +284,7 @@ TEST_F(BetweenRuns, PartlyRestoredModelIsNeverSaved) {
   EXPECT_THAT(manager_->Save(), error);
   EXPECT_THAT(manager_->FinishTraining(), error);
   EXPECT_THAT(Steps(), ElementsAre(2));
-  // Giving the steps up does not make the model whole, a restore does.
+  // Abandoning the steps does not repair the model; a restore does.
   ASSERT_OK(manager_->AbandonSteps());
   EXPECT_THAT(manager_->StepTo(6), error);
   model_->users.FailLoads(absl::OkStatus());
@@ -305,7 +305,7 @@ TEST_F(BetweenRuns, PartlyLoadedModelIsSavedOnlyIfTheErrorWasIgnored) {
       manager_->StepTo(2),
       StatusIs(absl::StatusCode::kFailedPrecondition,
                AllOf(HasSubstr("a load from step 2"), HasSubstr(base))));
-  // A rule that writes nothing changes nothing of that.
+  // A rule that writes nothing does not change that.
   ASSERT_OK(manager_->Load(
       {{.path = dir_.path() + "/missing", .ignore_error = true}}));
   ASSERT_OK(manager_->Load({rule}, /*dry_run=*/true));

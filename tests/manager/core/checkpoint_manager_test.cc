@@ -1,4 +1,4 @@
-// What a manager of a single process saves and keeps.
+// What a single-process manager saves and keeps.
 #include "ckptdb/manager/checkpoint_manager.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Whether saves go on beside the training, and the copy fits the budget.
+// Whether saves run in the background, and whether the copy fits in the budget.
 struct Mode {
   std::string name;
   bool async;
@@ -54,7 +54,7 @@ TEST_P(ManagerModeTest, SavesBySchedule) {
   }
 }
 
-// The options of staging are left as they are by most callers.
+// Most callers do not set the options of staging.
 TEST_P(ManagerModeTest, StagedFilesHaveTheModesOfTheStore) {
   options_.store.directory_mode = 0750;
   options_.store.file_mode = 0640;
@@ -87,7 +87,7 @@ TEST_P(ManagerModeTest, ContinuesAfterARestart) {
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6, 8));
   ExpectStepHolds(8);
-  // The table is that of the step: what changed since will do.
+  // The table is the step's: later changes suffice.
   for (const SaveReport& each : reports_) {
     EXPECT_EQ(each.result.kind, each.step == 2 ? StepRecord::Kind::kFull
                                                : StepRecord::Kind::kDelta)
@@ -106,7 +106,7 @@ TEST_F(ManagerTest, ModelMayChangeOnceStaged) {
   gate_.Close();
   TrainTo(2);
   EXPECT_TRUE(manager_->IsSavingInProgress());
-  // Written over while nothing of it is on disk.
+  // Overwritten while none of it is on disk.
   model_->Train(3);
   model_->Train(4);
   gate_.Open();
@@ -144,7 +144,7 @@ TEST_F(ManagerTest, NextSaveContainsTheChangesOfACancelledSave) {
   gate_.Open();
   EXPECT_THAT(save.WaitCommitted(),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("step 3")));
-  // Raised once.
+  // Returned once.
   EXPECT_OK(manager_->WaitUntilFinished());
   EXPECT_OK(manager_->CheckForErrors());
   EXPECT_THAT(Steps(), ElementsAre(2));
@@ -174,9 +174,9 @@ TEST_F(ManagerTest, ToleratesSomeFailures) {
   options_.save.tolerated_failures = 1;
   Start();
   model_->users.FailWith(absl::UnavailableError("no rows today"));
-  TrainTo(3);  // the save of step 2 fails
+  TrainTo(3);  // saving step 2 fails
   EXPECT_OK(manager_->CheckForErrors());
-  const auto fourth = TrainStep();  // so does that of step 4
+  const auto fourth = TrainStep();  // saving step 4 fails, too
   ASSERT_OK(fourth);
   EXPECT_THAT(manager_->WaitUntilFinished(),
               StatusIs(absl::StatusCode::kUnavailable,
@@ -198,7 +198,7 @@ TEST_F(ManagerTest, RetriesAFailedSave) {
   options_.save.async = false;
   Start();
   model_->users.FailWith(absl::UnavailableError("no rows today"));
-  TrainTo(5);  // the save of step 4 fails, and that of step 5
+  TrainTo(5);  // saving steps 4 and 5 fails
   EXPECT_THAT(Steps(), ::testing::IsEmpty());
   model_->users.FailWith(absl::OkStatus());
   TrainTo(7);
@@ -256,7 +256,7 @@ TEST_F(ManagerTest, RetiresWithTheCommit) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 99")));
 }
 
-// What is not measured yet stays; what is known by the next commit counts.
+// A step without metrics is kept; metrics known by the next commit count.
 TEST_F(ManagerTest, RetentionUsesLateMetrics) {
   options_.retention.keep = BestN("auc", 1);
   Start();
@@ -273,7 +273,8 @@ TEST_F(ManagerTest, RetentionUsesLateMetrics) {
   for (const int64_t step : {2, 6, 8}) ExpectStepHolds(step);
 }
 
-// The one before the newest, and the newest, which the next one goes on from.
+// Deletes the step before the newest, and the newest, which the next step
+// continues from.
 TEST_F(ManagerTest, ReportsStepsDeletedByHand) {
   std::vector<int64_t> deleted;
   options_.observers.on_deleted = [&](int64_t step) {
@@ -345,7 +346,8 @@ TEST_F(ManagerTest, DoesNotSaveAnExistingStepAgain) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
 }
 
-// A decision knows of the save before it, although nobody waited for it.
+// A decision takes the previous save into account even if nobody has waited for
+// it.
 TEST_F(ManagerTest, DecisionUsesTheNewestStep) {
   std::vector<int64_t> newest;
   options_.schedule.permanent =
@@ -363,7 +365,7 @@ TEST_F(ManagerTest, DecisionUsesTheNewestStep) {
   EXPECT_THAT(newest, ElementsAre(-1, 1, 2));
 }
 
-// A policy that saves what is better than all before.
+// A policy that saves steps better than all before.
 TEST_F(ManagerTest, DecisionUsesMetricsAndTheHistory) {
   std::vector<std::vector<int64_t>> before;
   options_.schedule.permanent =
@@ -391,7 +393,7 @@ TEST_F(ManagerTest, DecisionUsesMetricsAndTheHistory) {
   EXPECT_THAT(before, ElementsAre(ElementsAre(), ElementsAre(1), ElementsAre(1),
                                   ElementsAre(1, 3), ElementsAre(1, 3, 4),
                                   ElementsAre(1)))
-      << "neither the quarantined step nor the one given up";
+      << "neither the quarantined nor the abandoned step";
 }
 
 TEST_F(ManagerTest, EveryNthSaveIsFull) {
@@ -408,7 +410,7 @@ TEST_F(ManagerTest, EveryNthSaveIsFull) {
 
 class PreemptedTest : public ManagerTest {
  protected:
-  // Step 2 is ephemeral; then the machine is to be taken away.
+  // Saves step 2 as ephemeral; then the machine is preempted.
   absl::StatusOr<StepOutcome> PreemptAfterTwo(absl::Duration grace) {
     options_.save.preemption_grace = grace;
     options_.schedule.permanent = SaveOnPreemption();
@@ -471,10 +473,10 @@ TEST_F(ManagerTest, LogsTheCostsOfSaves) {
                                   R"( \"user\": no \"rows\"")"));
 }
 
-// What keeps a store from giving space back is told once.
+// A warning about space that cannot be freed is given once.
 TEST_F(ManagerTest, WarnsOfEntriesThatSweepsSkip) {
   options_.observers.statistics_path = dir_.path() + "/statistics";
-  // One in the background that began earlier could tell its outcome later.
+  // An earlier background sweep could report its outcome later.
   options_.store.background_sweep = false;
   std::vector<std::string> warnings;
   options_.observers.on_warning = [&](const std::string& warning) {
@@ -495,9 +497,9 @@ TEST_F(ManagerTest, WarnsOfEntriesThatSweepsSkip) {
                          });
   };
   EXPECT_EQ(told("leases/notes.txt does not belong to the store"), 1);
-  // What cannot be read could be leases.
+  // Entries that cannot be read might be leases.
   std::filesystem::rename(options_.path + "/leases", dir_.path() + "/leases");
-  std::ofstream(options_.path + "/leases") << "no folder";
+  std::ofstream(options_.path + "/leases") << "not a folder";
   EXPECT_FALSE(manager_->store()->Sweep().ok());
   TrainTo(8);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -514,9 +516,9 @@ TEST_F(ManagerTest, WarnsOfEntriesThatSweepsSkip) {
       HasSubstr(R"("sweep_status":"FAILED_PRECONDITION","sweep_error")"));
 }
 
-// What a save takes is given back or used again.
+// A save frees or reuses its memory.
 TEST_F(ManagerTest, MemoryDoesNotGrowOverTwoHundredSaves) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer allocates memory itself";
   options_.retention.keep = LatestN(2);
   options_.schedule.permanent = SaveEveryNSteps(1);
   options_.store.background_sweep = true;
@@ -611,7 +613,7 @@ TEST_F(ManagerTest, OpenRejectsInvalidOptions) {
   EXPECT_FALSE(std::filesystem::exists(options_.path));
 }
 
-// Such values come from casts, of a number in a configuration for example.
+// Such values come from casts, for example of a number in a configuration.
 TEST_F(ManagerTest, OpenRejectsInvalidEnumerators) {
   TestModel model;
   const auto expect = [&](const auto& set, const std::string& what) {

@@ -1,4 +1,4 @@
-// The table "Coming from elsewhere" of docs/manager.md, a test for each line.
+// Tests each row of the table "Coming from elsewhere" in docs/manager.md.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -52,7 +52,7 @@ class ElsewhereTest : public ManagerTest {
   void CountsSeveralAtATime();
 
  protected:
-  // What a configuration file says.
+  // Reads a configuration.
   void Configure(absl::string_view json) {
     ASSERT_OK(ReadManagerConfig(json, &options_));
   }
@@ -271,7 +271,7 @@ void ElsewhereTest::OlmoEphemeral() {
   };
   Start();
   TrainAndWait(9);
-  // 4 is too soon after 2. Of 2 and 8 the newest stays.
+  // Step 4 is too soon after 2. Of 2 and 8 the newest is kept.
   EXPECT_THAT(Steps(), ElementsAre(8));
   TrainAndWait(17);
   EXPECT_THAT(Steps(), ElementsAre(10, 14));
@@ -299,7 +299,7 @@ void ElsewhereTest::OlmoRemove() {
   }
 }
 
-// Those of the run before count, and the fixed step does not.
+// Steps of the previous run count, the fixed step does not.
 void ElsewhereTest::OlmoMaxCheckpoints() {
   Configure(R"({"keep": {"latest_n": 3}})");
   Start();
@@ -481,7 +481,7 @@ constexpr Line kLines[] = {
      &ElsewhereTest::CountsSeveralAtATime},
 };
 
-// The first cell of each line of the table.
+// Returns the first cell of each row.
 std::vector<std::string> DocumentedLines() {
   std::ifstream file(CKPTDB_SOURCE "/docs/manager.md");
   std::vector<std::string> lines;

@@ -1,7 +1,7 @@
-// Every call that is thread-safe beside every other, on one store: by a manager
-// that trains and saves, by threads that wait, look, read and delete, by a
-// follower, and by rows that are marked. For a sanitizer above all; but what is
-// answered is checked, too.
+// Runs every thread-safe call concurrently with every other, on one store: a
+// manager that trains and saves, threads that wait, inspect, read and delete, a
+// follower, and threads that mark rows. Mainly for sanitizers, but results are
+// checked, too.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ bool IsOneOf(const absl::Status& status,
          std::find(codes.begin(), codes.end(), status.code()) != codes.end();
 }
 
-// The rows of a scan, which come from several threads.
+// The rows of a scan, which several threads deliver.
 class ScannedRows : public RowSink {
  public:
   absl::Status Consume(int, const RowSink::Batch& batch) override {
@@ -58,14 +58,14 @@ class ConcurrentCallsTest : public ManagerTest {
     options_.observers.on_warning = [](const std::string&) {};
     options_.observers.on_saved = [this](const SaveReport& report) {
       if (report.status.ok()) committed_ = report.step;
-      // A callback cannot wait for the save that it is part of.
+      // A callback cannot wait for its own save.
       EXPECT_TRUE(absl::IsFailedPrecondition(manager_->WaitUntilFinished()));
     };
     options_.schedule.permanent = SaveEveryNSteps(3);
     options_.retention.keep = LatestN(6);
   }
 
-  // Calls `body` again and again beside all others, until the time is over.
+  // Calls `body` repeatedly, concurrently with all others, until time is up.
   void Beside(const std::function<void(std::mt19937_64*)>& body) {
     threads_.emplace_back([this, body, seed = TestSeed() + threads_.size()] {
       std::mt19937_64 random(seed);
@@ -78,19 +78,19 @@ class ConcurrentCallsTest : public ManagerTest {
     threads_.clear();
   }
 
-  // A fold whose step goes meanwhile writes on in a folder that a sweep
-  // removes: the next sweep does it.
+  // A fold whose step is deleted meanwhile may keep writing to a folder that a
+  // sweep deletes: the next sweep deletes it.
   static void ExpectSwept(const absl::Status& status) {
     EXPECT_TRUE(IsOneOf(status, {absl::StatusCode::kUnavailable})) << status;
   }
-  // A step of the store, most often one that is there.
+  // Returns a step, usually an existing one.
   int64_t AnyStep(std::mt19937_64* random) {
     const std::vector<StepRecord> steps = manager_->store()->Steps();
     if (steps.empty()) return 3;
     return steps[(*random)() % steps.size()].version.step;
   }
 
-  // Whatever is read of a step is what the training had then.
+  // Data read from a step must equal the training's state at that step.
   static void ExpectHolds(const StepReader& step) {
     const int64_t number = step.record().version.step;
     SCOPED_TRACE(number);
@@ -114,7 +114,7 @@ class ConcurrentCallsTest : public ManagerTest {
 
   std::atomic<bool> stop_ = false;
   std::atomic<int64_t> committed_ = 0;
-  std::atomic<int64_t> cancelled_ = 0;  // the save that was asked to end
+  std::atomic<int64_t> cancelled_ = 0;  // step of the cancelled save
   std::atomic<uint64_t> waits_ = 0;
   std::atomic<uint64_t> told_ = 0;
   std::atomic<uint64_t> reads_ = 0;
@@ -164,7 +164,7 @@ void ConcurrentCallsTest::ChangeRecords(std::mt19937_64* random) {
       const absl::Status pinned = store->Pin(step);
       expect(pinned);
       if (!pinned.ok()) break;
-      // No retention and no deletion takes it as long as it is pinned.
+      // A pinned step is neither retired nor deleted.
       EXPECT_TRUE(absl::IsFailedPrecondition(store->Delete(step)));
       EXPECT_OK(store->FindStep(step));
       EXPECT_OK(store->Unpin(step));
@@ -224,7 +224,7 @@ void ConcurrentCallsTest::LookAtAll(std::mt19937_64* random) {
   EXPECT_FALSE(manager_->preempted());
 }
 
-// What a waiter is told is of a save that was cancelled, and nothing else.
+// A waiter may only receive the error of a cancelled save.
 void ConcurrentCallsTest::WaitForSaves(std::mt19937_64* random) {
   const bool wait = (*random)() % 2 == 0;
   const absl::Status status =
@@ -236,7 +236,7 @@ void ConcurrentCallsTest::WaitForSaves(std::mt19937_64* random) {
   std::this_thread::yield();
 }
 
-// Now and then a save is cancelled, which the training is told of, once.
+// Occasionally cancels a save, whose error the training must receive once.
 void ConcurrentCallsTest::Train(std::mt19937_64* random) {
   const int64_t step = manager_->global_step() + 1;
   model_->Train(step);
@@ -249,19 +249,19 @@ void ConcurrentCallsTest::Train(std::mt19937_64* random) {
     return;
   }
   if (!outcome->save.has_value() || (*random)() % 4 != 0) return;
-  EXPECT_EQ(cancelled_, 0) << "a save was cancelled, and nobody was told";
+  EXPECT_EQ(cancelled_, 0) << "the error of a cancelled save was not returned";
   PendingSave save = *outcome->save;
   save.Cancel();
   if ((*random)() % 2 == 0) {
     const absl::Status told = save.WaitCommitted().status();
     EXPECT_TRUE(IsOneOf(told, {absl::StatusCode::kCancelled})) << told;
-    EXPECT_OK(manager_->WaitUntilFinished()) << "it was told before";
+    EXPECT_OK(manager_->WaitUntilFinished()) << "it was returned before";
     return;
   }
   const auto wait = [&] { return save.WaitCommitted().status(); };
   const bool failed = !std::async(std::launch::async, wait).get().ok();
   if (failed) cancelled_ = step;
-  // Whoever is told of it besides, the training is.
+  // The training receives it, whoever else does.
   if (failed && (*random)() % 2 == 0) {
     EXPECT_TRUE(absl::IsCancelled(manager_->WaitUntilFinished()));
     EXPECT_OK(manager_->CheckForErrors());
@@ -297,8 +297,8 @@ TEST_F(ConcurrentCallsTest, ReturnConsistentResults) {
   }
 }
 
-// Marks of many threads, beside consumers that take and return what they took:
-// no mark is lost, and none is made up.
+// Many threads mark rows while consumers take and return marks: no mark is
+// lost, and none is invented.
 TEST_F(ConcurrentCallsTest, TrackersLoseNoMark) {
   constexpr int kMarkers = 4;
   RowTracker tracker;
@@ -307,7 +307,7 @@ TEST_F(ConcurrentCallsTest, TrackersLoseNoMark) {
   std::vector<ChangeTracker::Consumer> consumers;
   for (const char* name : {"checkpoint", "serving"}) {
     ASSERT_OK_AND_ASSIGN(consumers.emplace_back(), tracker.AddConsumer(name));
-    // The first set of a consumer is incomplete: marks came before it, perhaps.
+    // A consumer's first set is incomplete: earlier marks may be missing.
     ASSERT_OK(tracker.Take(consumers.back()));
   }
   std::vector<std::set<int64_t>> marked(kMarkers);

@@ -18,7 +18,7 @@ const auto kSave = StatusIs(absl::StatusCode::kUnavailable, HasSubstr("disk"));
 const auto kCallback =
     StatusIs(absl::StatusCode::kInternal, HasSubstr("callback"));
 
-// A call returns one status, and none of the two errors is lost.
+// A call returns one status, and neither of two errors is lost.
 TEST(ErrorLedger, ReturnsASaveErrorBeforeACallbackError) {
   ErrorLedger errors;
   errors.NoteCallback(absl::InternalError("callback threw"));

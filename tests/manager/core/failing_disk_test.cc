@@ -17,7 +17,7 @@ using rocksdb::IOStatus;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// At the last one all is staged, and the write batch is written next.
+// At the last point everything is staged, and the write batch is written next.
 std::vector<std::string> PointsBeforeTheCommit() {
   std::vector<std::string> points;
   for (const absl::string_view point :
@@ -39,11 +39,14 @@ class FailingDiskTest : public ManagerTest,
     const auto fail = [this](absl::string_view point) {
       if (point != fails_at_) return;
       fails_at_.clear();
-      // Before the database is changed OWNER is opened and read to its end.
+      // Before it changes the database, the store opens OWNER and reads it to
+      // the end.
       constexpr uint64_t kOwnerCalls = 3;
-      // The folder of posts is listed twice before; that cannot fail a save.
+      // Before that it lists the folder of posts twice, which cannot fail a
+      // save.
       constexpr uint64_t kPostsCalls = 2;
-      // Before that the stager looks for its folder, and once more if it fails.
+      // Before that the stager looks up its folder, and once more if that
+      // fails.
       constexpr uint64_t kFolderCalls = 1;
       uint64_t calls = disk_.files()->calls();
       if (absl::StartsWith(point, "publish:")) calls += kOwnerCalls;
@@ -61,24 +64,24 @@ class FailingDiskTest : public ManagerTest,
     ManagerTest::TearDown();
   }
 
-  // The save of step 4 fails.
+  // Saving step 4 fails.
   void FailFourthStep(bool sticky) {
     TrainTo(2);
     ASSERT_OK(manager_->WaitUntilFinished());
-    // Between the steps no save is in progress.
+    // No save is in progress between the steps.
     fails_at_ = GetParam();
     sticky_ = sticky;
     TrainTo(3);
     absl::Status status = TrainStep().status();
     if (status.ok()) status = manager_->WaitUntilFinished();
     EXPECT_THAT(std::string(status.message()), HasSubstr("injected"));
-    EXPECT_TRUE(fails_at_.empty()) << "the point was not passed";
-    // Raised once.
+    EXPECT_TRUE(fails_at_.empty()) << "the point was not reached";
+    // Returned once.
     EXPECT_OK(manager_->CheckForErrors());
     EXPECT_OK(manager_->WaitUntilFinished());
   }
   void Mend() { disk_.files()->ClearFault(); }
-  // Opens the store again; the newest step is this one, and is whole.
+  // Reopens the store; the newest step must be `step`, undamaged.
   void ExpectRestores(int64_t step) {
     Start();
     ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
@@ -99,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
       return absl::StrReplaceAll(point.param, {{":", "_"}});
     });
 
-// What is retired leaves in the same batch, or does not leave.
+// Retired steps are deleted in the same batch, or not at all.
 TEST_P(FailingDiskTest, OnlyStepIsKept) {
   options_.retention.keep = LatestN(1);
   Start();
@@ -127,8 +130,8 @@ TEST_P(FailingDiskTest, OnlyEphemeralStepIsKept) {
   ExpectRestores(8);
 }
 
-// The database takes nothing more after its write batch has failed, until it
-// is opened again.
+// After its write batch has failed, the database refuses writes until it is
+// reopened.
 TEST_P(FailingDiskTest, StoreIsUnusable_WhenTheDiskFailsForGood) {
   Start();
   FailFourthStep(/*sticky=*/true);
@@ -136,7 +139,7 @@ TEST_P(FailingDiskTest, StoreIsUnusable_WhenTheDiskFailsForGood) {
   absl::Status status = next.status();
   if (next.ok()) {
     status = next->WaitCommitted().status();
-    EXPECT_OK(manager_->WaitUntilFinished()) << "it was told";
+    EXPECT_OK(manager_->WaitUntilFinished()) << "it was returned already";
   }
   EXPECT_THAT(std::string(status.message()), HasSubstr("injected"));
   Mend();
@@ -148,8 +151,8 @@ TEST_P(FailingDiskTest, StoreIsUnusable_WhenTheDiskFailsForGood) {
   ExpectRestores(6);
 }
 
-// The model is still in memory: what it went on with is saved whole, by a
-// manager that knows of no step.
+// The model is still in memory: another manager, which knows of no step, saves
+// it in full.
 TEST_P(FailingDiskTest, AnotherManagerSavesTheModelOfAFailedSave) {
   Start();
   FailFourthStep(/*sticky=*/true);
@@ -165,8 +168,8 @@ TEST_P(FailingDiskTest, AnotherManagerSavesTheModelOfAFailedSave) {
   ExpectRestores(6);
 }
 
-// Once: before the write batch the manager goes on, and the marks of step 4 are
-// in the next save. After it the store has to be opened again.
+// Fails once. Before the write batch the manager continues, and the marks of
+// step 4 are in the next save. After it the store must be reopened.
 TEST_P(FailingDiskTest, NextSaveContainsTheChangesOfAFailedSave) {
   Start();
   FailFourthStep(/*sticky=*/false);

@@ -1,4 +1,4 @@
-// Failures of a trainer and of its store.
+// Failure scenarios of a trainer and its store.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
 
-// A folder that was renamed is the same store.
+// A renamed folder is the same store.
 TEST_F(ManagerTest, StoreMayBeMoved) {
   Start();
   TrainTo(4);
@@ -47,7 +47,7 @@ TEST_F(ManagerTest, StoreMayBeMoved) {
   EXPECT_FALSE(fs::exists(before));
 }
 
-// Ranks of which some have an io state and others have none.
+// Ranks some of which have an io state.
 class MissingIoStateTest : public ::testing::Test {
  protected:
   struct Rank {
@@ -56,7 +56,7 @@ class MissingIoStateTest : public ::testing::Test {
     absl::Status status;
   };
 
-  // Runs `body` as each rank; what they end with.
+  // Runs `body` on each rank, and returns their results.
   std::vector<absl::Status> Run(
       const std::function<bool(uint32_t rank)>& has_reader,
       const std::function<absl::Status(uint32_t rank, CheckpointManager*)>&
@@ -121,8 +121,8 @@ TEST_F(MissingIoStateTest, RestoreFailsOnAllRanksAndChangesNothing) {
   }
 }
 
-// The ranks agree that the restore has failed, and no rank saves a model that
-// is partly the step's on one of them.
+// All ranks fail the restore, and no rank saves a model that is partly restored
+// on one of them.
 TEST_F(MissingIoStateTest, NoRankSaves_WhenOneRankIsPartlyRestored) {
   const auto all = [](uint32_t) { return true; };
   const auto save = [](CheckpointManager* manager) {
@@ -148,7 +148,7 @@ TEST_F(MissingIoStateTest, NoRankSaves_WhenOneRankIsPartlyRestored) {
                             HasSubstr("partly written"))));
 }
 
-// Stops whoever passes a point until it is let go.
+// Blocks threads at a crash point until released.
 class PointTest : public ManagerTest {
  protected:
   void SetUp() override {
@@ -197,7 +197,7 @@ class SignalTest : public PointTest {
     PointTest::SetUp();
     options_.schedule.permanent = SaveEveryNSteps(2) | SaveOnPreemption();
   }
-  // Step 3 is saved because of the signal, beside step 2.
+  // Step 3 is saved because of the signal, in addition to step 2.
   void ExpectThirdStepSaved() {
     ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
     EXPECT_TRUE(manager_->preempted());
@@ -245,10 +245,10 @@ TEST_P(SignalPhaseTest, ArrivesDuringASave) {
   ExpectThirdStepSaved();
 }
 
-// The points of a save; the last three are those of a sweep.
+// The crash points of a save; the last three belong to a sweep.
 INSTANTIATE_TEST_SUITE_P(Points, SignalPhaseTest, ::testing::Range(0, 7));
 
-// The save of step 2 is held up all the time until step 3 waits for it.
+// Saving step 2 blocks until step 3 waits for it.
 TEST_F(SignalTest, ArrivesWhileTheTrainingWaits) {
   Start();
   HoldAt(point::kStaged);
@@ -263,8 +263,8 @@ class BusySignalTest
     : public SignalTest,
       public ::testing::WithParamInterface<ManagerOptions::BusyPolicy> {};
 
-// Where the training does not wait, the step after the signal is passed over,
-// and the end of the training saves it.
+// If the training does not wait, the step after the signal is skipped, and
+// FinishTraining saves it.
 TEST_P(BusySignalTest, FinishTrainingSavesTheSkippedStep) {
   options_.save.busy = GetParam();
   Start();
@@ -299,7 +299,7 @@ TEST_F(SweepTest, SavesAndDeletionsDoNotWaitForASweep) {
   auto sweep = std::async(std::launch::async,
                           [this] { return manager_->store()->Sweep(); });
   WaitUntilHeld();
-  TrainTo(8);  // step 4 leaves with it
+  TrainTo(8);  // step 4 is retired with it
   absl::Status status = manager_->WaitUntilFinished();
   status.Update(manager_->store()->Delete(6));
   TrainTo(10);
@@ -307,7 +307,7 @@ TEST_F(SweepTest, SavesAndDeletionsDoNotWaitForASweep) {
   LetGo();
   EXPECT_OK(status);
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, sweep.get());
-  // What became garbage since is that of the next one.
+  // Garbage created since is left to the next sweep.
   EXPECT_THAT(swept.swept_versions, ElementsAre(Field(&Version::step, 2)));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult next,
                        manager_->store()->Sweep());
@@ -318,7 +318,7 @@ TEST_F(SweepTest, SavesAndDeletionsDoNotWaitForASweep) {
   ExpectStepHolds(10);
 }
 
-// Paths below a folder, with the bytes of each file.
+// Returns the paths below a folder, with the bytes of each file.
 std::map<std::string, std::string> FilesBelow(const std::string& root) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(root)) {
@@ -331,7 +331,8 @@ std::map<std::string, std::string> FilesBelow(const std::string& root) {
   return files;
 }
 
-// Data files as links, the rest as copies. How many links it made.
+// Copies data files as hard links and the rest as copies. Returns the number of
+// links.
 int LinkCopy(const std::string& from, const std::string& to) {
   int links = 0;
   fs::create_directories(to);
@@ -350,7 +351,7 @@ int LinkCopy(const std::string& from, const std::string& to) {
 }
 
 TEST_F(ManagerTest, CopyOfHardLinksStaysIntact) {
-  // Above what goes into the write batch: such a tensor has a file of its own.
+  // Too large for the write batch: such a tensor has a separate file.
   std::vector<float> large(size_t{9} << 18);
   const auto start = [&] {
     manager_.reset();
@@ -377,14 +378,14 @@ TEST_F(ManagerTest, CopyOfHardLinksStaysIntact) {
   EXPECT_GE(LinkCopy(original, copy), 2);
   const auto before = FilesBelow(copy);
 
-  // The trainer saves, folds and sweeps, until nothing of the copy is its own.
+  // The trainer saves, folds and sweeps until it shares no file with the copy.
   ASSERT_NO_FATAL_FAILURE(train_to(8));
   ASSERT_OK(manager_->store()->Fold(8));
   ASSERT_OK(manager_->store()->Delete(6));
   ASSERT_OK(manager_->store()->Sweep());
   EXPECT_TRUE(FilesBelow(copy) == before);
 
-  // A trainer of its own goes on with the copy.
+  // Another trainer continues with the copy.
   ASSERT_OK(manager_->Close());
   options_.path = copy;
   ASSERT_NO_FATAL_FAILURE(start());
@@ -399,7 +400,7 @@ TEST_F(ManagerTest, CopyOfHardLinksStaysIntact) {
   ASSERT_OK(manager_->store()->Sweep());
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
 
-  // And the original is whole.
+  // The original is undamaged.
   options_.path = original;
   ASSERT_NO_FATAL_FAILURE(start());
   RestoreRequest request;
@@ -423,7 +424,7 @@ class BusyPolicyTest
     : public ManagerTest,
       public ::testing::WithParamInterface<ManagerOptions::BusyPolicy> {
  protected:
-  // Of each two steps the second finds the save of the first in progress.
+  // In each pair of steps, the second finds the first's save in progress.
   void TrainPairs(int pairs) {
     for (int i = 0; i < pairs; ++i) {
       gate_.Close();
@@ -445,7 +446,7 @@ class BusyPolicyTest
 };
 
 TEST_P(BusyPolicyTest, MemoryDoesNotGrowOverTwoHundredSaves) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer allocates memory itself";
   options_.retention.keep = LatestN(2);
   options_.schedule.permanent = SaveEveryNSteps(1);
   options_.store.background_sweep = true;
@@ -470,8 +471,8 @@ INSTANTIATE_TEST_SUITE_P(
                       ManagerOptions::BusyPolicy::kCoalesce,
                       ManagerOptions::BusyPolicy::kFail));
 
-// Many steps are opened, decided about, restored and retired in one batch. On a
-// disk that has nothing to wait for.
+// Opens, decides about, restores and retires many steps in one batch, on a disk
+// without delays.
 TEST_F(ManagerTest, HandlesAThousandSteps) {
   const int64_t steps = IsLongRun() ? 10'000 : kSanitized ? 200 : 1000;
   SimStore disk(std::make_shared<SimFileSystem>());

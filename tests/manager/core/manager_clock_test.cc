@@ -1,5 +1,6 @@
-// The manager's clock: ManagerOptions::observers.now_micros plans and is
-// recorded, and intervals are between the begins of saves.
+// The manager's clock: ManagerOptions::observers.now_micros is used for
+// planning and recorded, and intervals are measured between the begins of
+// saves.
 #include <gmock/gmock.h>
 
 #include <vector>
@@ -29,7 +30,7 @@ TEST_F(ManagerClockTest, KeepsEveryThirdHourlySave) {
   options_.retention.keep = LatestN(2) | KeepEveryNSeconds(3 * 3600);
   Start();
   for (int64_t hour = 1; hour <= 10; ++hour) {
-    if (hour == 6) {  // and in the next process
+    if (hour == 6) {  // continue in another process
       Start();
       ASSERT_OK(manager_->Restore());
     }

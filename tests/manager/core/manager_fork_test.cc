@@ -1,4 +1,5 @@
-// Data loaders fork their trainer: the child's copy of a manager does nothing.
+// Data loaders fork their trainer: the child's copy of a manager must do
+// nothing.
 #include <gmock/gmock.h>
 
 #include <string>

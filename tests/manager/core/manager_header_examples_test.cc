@@ -104,7 +104,7 @@ TEST(HeaderExamples, Coordinator) {
   worker.join();
 }
 
-// ModelState's example, with what a model is made of.
+// ModelState's example, with the parts of a model.
 absl::Status RegisterExample(float* weights, TableState& user_table,
                              IoState& reader, int64_t& epoch,
                              ModelState* registered) {

@@ -1,4 +1,4 @@
-// A manager stays with the store that its path named when it was opened.
+// A manager keeps using the store that its path named when it was opened.
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What a manager restores, and what becomes of the steps after it.
+// What a manager restores, and what happens to later steps.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ TEST_F(ManagerTest, RestoreOfAnOlderStepAbandonsLaterSteps) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
   EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
   ExpectStepHolds(4);
-  // And once more in the same process, the model being another by now.
+  // Once more in the same process, with a changed model.
   TrainTo(5);
   ASSERT_OK(manager_->Restore(request));
   TrainTo(4);
@@ -51,7 +51,7 @@ TEST_F(ManagerTest, RestoreOfAnOlderStepAbandonsLaterSteps) {
   ExpectStepHolds(4);
 }
 
-// What is loaded from another store did not come from a step of this one.
+// State loaded from another store does not stem from a step of this one.
 TEST_F(ManagerTest, RestoreFromAnotherStoreSetsNoParent) {
   Start();
   TrainTo(4);
@@ -64,7 +64,7 @@ TEST_F(ManagerTest, RestoreFromAnotherStoreSetsNoParent) {
   request.path = other;
   ASSERT_OK(manager_->Restore(request));
   EXPECT_EQ(manager_->global_step(), 2);
-  // Step 2 of this store is not what the model holds.
+  // Step 2 of this store is not the model's state.
   EXPECT_THAT(manager_->FinishTraining(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("already has step 2")));
@@ -109,7 +109,7 @@ TEST_F(ManagerTest, BestStepRestoresNothing) {
   reading.read_only = true;
   ASSERT_OK_AND_ASSIGN(const auto reader,
                        CheckpointManager::Open(reading, &model.state));
-  // Metrics that came later count.
+  // Metrics added later count.
   ASSERT_OK(manager_->store()->AddMetrics(4, {{"auc", 0.95}}));
   ASSERT_OK_AND_ASSIGN(const StepRecord seen, reader->BestStep());
   EXPECT_EQ(seen.version.step, 4);
@@ -135,12 +135,12 @@ TEST_F(ManagerTest, FallsBackFromADamagedStep) {
   ASSERT_OK_AND_ASSIGN(const StepRecord damaged,
                        manager_->store()->FindStep(4));
   EXPECT_TRUE(damaged.quarantined);
-  TrainTo(4);  // written over
+  TrainTo(4);  // overwritten
   ASSERT_OK(manager_->Close());
   ExpectStepHolds(4);
 }
 
-// The files of RocksDB's tables, with their sizes.
+// Returns RocksDB's table files, with their sizes.
 std::map<std::filesystem::path, uintmax_t> TablesOf(const std::string& store) {
   std::map<std::filesystem::path, uintmax_t> tables;
   for (const auto& entry : std::filesystem::directory_iterator(store + "/db")) {
@@ -151,7 +151,7 @@ std::map<std::filesystem::path, uintmax_t> TablesOf(const std::string& store) {
   return tables;
 }
 
-// The file of a large step, of which opening the store tells.
+// Opening the store reports a large step's missing file.
 TEST_F(ManagerTest, WarnsOfAMissingFileAndFallsBack) {
   options_.schedule.permanent = SaveEveryNSteps(1);
   std::vector<std::string> warnings;
@@ -214,10 +214,10 @@ TEST_F(ManagerTest, RestoreFails_WhenStateIsMissing) {
                HasSubstr("step 2 does not fit the model; missing in the step: "
                          "extra \"later\", dense \"more\", io_state \"other "
                          "reader\"; ")));
-  EXPECT_EQ(model_->weights[0], 77) << "nothing is touched";
+  EXPECT_EQ(model_->weights[0], 77) << "nothing is changed";
 }
 
-// However its path is spelled, saves go on from the step restored.
+// However its path is spelled, saves continue from the restored step.
 TEST_F(ManagerTest, RecognizesItsStoreByAnotherSpelling) {
   namespace fs = std::filesystem;
   const std::string link = dir_.path() + "/link";
@@ -240,7 +240,7 @@ TEST_F(ManagerTest, RecognizesItsStoreByAnotherSpelling) {
   ExpectStepHolds(10);
 }
 
-// Told once of each restore that succeeded.
+// Each successful restore is reported once.
 TEST_F(ManagerTest, ReportsRestores) {
   std::vector<RestoreReport> restored;
   options_.observers.on_restored = [&](const RestoreReport& report) {
@@ -263,7 +263,8 @@ TEST_F(ManagerTest, ReportsRestores) {
   EXPECT_EQ(restored[1].loaded.items.size(), 5U);
 }
 
-// The time of its parts is within that of all; what it read is what is there.
+// The parts take no longer than the total; the amount read is the amount
+// stored.
 TEST_F(ManagerTest, LogsTheCostsOfRestores) {
   options_.observers.statistics_path = dir_.path() + "/statistics";
   Start();
@@ -273,7 +274,7 @@ TEST_F(ManagerTest, LogsTheCostsOfRestores) {
   ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
   EXPECT_EQ(report.loaded_rows, 11U);
   EXPECT_EQ(report.loaded_rows, model_->users.rows().size());
-  // Ids and slots of the rows, the tensor, and bytes of the others.
+  // Ids and slots of the rows, the tensor, and the bytes of the other items.
   EXPECT_GE(report.loaded_bytes, report.loaded_rows * (8 + 8 + 4) + 6 * 4);
   EXPECT_EQ(report.loaded_bytes, report.loaded.bytes());
   EXPECT_GT(report.open_micros, 0);
@@ -327,8 +328,8 @@ TEST_F(ManagerTest, ObjectsSaveAndLoadThemselves) {
   ASSERT_OK(manager_->Restore());
   EXPECT_EQ(loaded.seed, "of seed " + saved.seed);
   EXPECT_EQ(manager_->global_step(), 2);
-  // It may refuse the step of another trainer, which is never taken for an
-  // empty store.
+  // It may refuse another trainer's step, which is never mistaken for an empty
+  // store.
   loaded.refuses = absl::NotFoundError("another trainer's");
   EXPECT_THAT(manager_->Restore(),
               StatusIs(absl::StatusCode::kFailedPrecondition,

@@ -1,4 +1,5 @@
-// Calls of a manager beside those of the training thread, and after its end.
+// Calls of a manager concurrent with those of the training thread, and after
+// Close.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -28,7 +29,7 @@ void Pause(std::chrono::milliseconds time) {
 
 class ManagerThreadsTest : public ManagerTest {
  protected:
-  // A save of step 1 that stays in progress until the gate opens.
+  // Begins a save of step 1 that stays in progress until the gate opens.
   PendingSave BeginSave() {
     gate_.Close();
     EXPECT_OK(TrainStep());
@@ -66,7 +67,7 @@ TEST_F(ManagerThreadsTest, EachWaiterReceivesTheErrorOfAFailedSave) {
   for (auto& waiter : waiters) {
     EXPECT_THAT(waiter.get(), StatusIs(kCancelled, HasSubstr("step 1")));
   }
-  // Nor is it lost to the training, once.
+  // The training receives it, too, once.
   EXPECT_THAT(manager_->Step(), StatusIs(kCancelled, HasSubstr("step 1")));
   EXPECT_OK(manager_->CheckForErrors());
   EXPECT_OK(OnAnotherThread([&] { return manager_->WaitUntilFinished(); }));
@@ -119,7 +120,7 @@ TEST_F(ManagerThreadsTest, ToleratedFailureIsNotAnError) {
   EXPECT_OK(manager_->Close());
 }
 
-// Each thread that is new to the C library costs memory of its own.
+// Each new thread costs memory in the C library.
 TEST_F(ManagerThreadsTest, OneThreadRunsAllSaves) {
   std::set<pid_t> threads;
   options_.observers.on_saved = [&](const SaveReport&) {
@@ -135,7 +136,7 @@ TEST_F(ManagerThreadsTest, OneThreadRunsAllSaves) {
   EXPECT_FALSE(threads.contains(gettid()));
 }
 
-// Of a save whose Step does not return before its end.
+// Step does not return before the end of its save.
 TEST_F(ManagerThreadsTest, OtherThreadsWaitForASynchronousSave) {
   options_.save.async = false;
   Start();
@@ -152,7 +153,7 @@ TEST_F(ManagerThreadsTest, OtherThreadsWaitForASynchronousSave) {
   EXPECT_THAT(Steps(), ElementsAre(2));
 }
 
-// The callbacks of a save are part of it.
+// A save's callbacks are part of it.
 TEST_F(ManagerThreadsTest, WaitUntilFinishedWaitsForCallbacks) {
   std::promise<void> in_callback;
   std::promise<void> go;
@@ -188,7 +189,7 @@ TEST_F(ManagerThreadsTest, CallbackCannotWaitForItsOwnSave) {
                  manager_->FinishTraining(),
                  manager_->WaitForStep(absl::Seconds(1)).status(),
                  manager_->Close()};
-      // What any thread may ask for.
+      // The calls that any thread may make.
       EXPECT_OK(manager_->CheckForErrors());
       EXPECT_FALSE(manager_->IsSavingInProgress());
       EXPECT_EQ(manager_->global_step(), 2);
@@ -239,7 +240,7 @@ TEST_F(ManagerThreadsTest, ClosedManagerRefusesEveryCall) {
   EXPECT_THAT(evaluation->CleanupAll(), is_closed);
 }
 
-// By another manager of the same model, and as a store.
+// By another manager of the same model, and as a Store.
 TEST_F(ManagerThreadsTest, StoreCanBeOpenedRightAfterClose) {
   Start();
   TrainTo(2);
@@ -303,7 +304,7 @@ TEST_F(ManagerThreadsTest, RanksCloseIndependently) {
         model.Train(step);
         ASSERT_OK(manager->Step());
       }
-      // Whichever is first.
+      // The owner closes in between.
       Pause(std::chrono::milliseconds(rank == 0 ? 100 : (rank == 1 ? 0 : 200)));
       EXPECT_OK(manager->Close());
       EXPECT_OK(manager->Close());
@@ -315,9 +316,9 @@ TEST_F(ManagerThreadsTest, RanksCloseIndependently) {
   EXPECT_OK(store->FindStep(2));
 }
 
-// The ends of processes, each in one of its own.
+// Exits of processes, each in a separate process.
 std::unique_ptr<CheckpointManager> global_manager;
-// What is never destroyed, where a leak checker finds it.
+// Keeps leaked objects reachable for a leak checker.
 CheckpointManager* leaked_manager = nullptr;
 TestModel* leaked_model = nullptr;
 
@@ -342,7 +343,7 @@ class ManagerExitTest : public ManagerThreadsTest {
 };
 
 TEST_F(ManagerExitTest, GlobalManager) {
-  // The store is closed by then, which must not be reported as a failed sweep.
+  // The store is already closed, which must not be reported as a failed sweep.
   EXPECT_EXIT(
       {
         global_manager = StartSave();
@@ -370,7 +371,7 @@ TEST_F(ManagerExitTest, LeakedManager) {
       ExitedWithCode(0), "");
 }
 
-// The save in progress is not lost by it.
+// The save in progress is not lost.
 TEST_F(ManagerExitTest, WaitsForTheSaveInProgress) {
   EXPECT_EXIT(
       {

@@ -1,4 +1,4 @@
-// What a manager tells a user who would not notice it otherwise.
+// Warnings about what a user would not notice otherwise.
 #include <gmock/gmock.h>
 
 #include <memory>
@@ -83,7 +83,7 @@ TEST_F(ManagerWarningsTest, WarnsOnceOfStatisticsThatCannotBeWritten) {
                              HasSubstr("cannot append a line: it is lost"))));
 }
 
-// A policy of the user's own that forgets steps removes none.
+// A user's policy that omits steps removes none.
 TEST_F(ManagerWarningsTest, KeepsStepsThatAPolicyDoesNotAnswerFor) {
   options_.retention.keep = KeepFunction(
       "forgetful",
@@ -110,7 +110,7 @@ TEST_F(ManagerWarningsTest, DoesNotWarnOfAnEmptySchedule_WhenNothingIsSaved) {
   options_.schedule = {};
   options_.read_only = true;
   Start();
-  // Whoever saves by hand alone says so.
+  // SaveAtSteps({}) declares that all saves are explicit.
   manager_.reset();
   options_.read_only = false;
   options_.schedule.permanent = SaveAtSteps({});
@@ -118,7 +118,7 @@ TEST_F(ManagerWarningsTest, DoesNotWarnOfAnEmptySchedule_WhenNothingIsSaved) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// The metrics of the owner are those of the step.
+// A step records the owner's metrics.
 TEST_F(ManagerWarningsTest, WarnsOnceOfMetricsOfAnotherRank) {
   constexpr uint32_t kRanks = 2;
   ThreadGroup group(kRanks);
@@ -169,7 +169,7 @@ TEST_F(ManagerWarningsTest, ErrorOfAnEarlierSaveNamesItsStep) {
   EXPECT_THAT(manager_->WaitUntilFinished(),
               StatusIs(absl::StatusCode::kUnavailable,
                        HasSubstr("save of step 2: table \"user\"")));
-  ASSERT_OK(manager_->CheckForErrors()) << "it is told once";
+  ASSERT_OK(manager_->CheckForErrors()) << "it is returned once";
   FailSaves();
   TrainTo(4);
   FailNoSaves();
@@ -182,7 +182,7 @@ TEST_F(ManagerWarningsTest, ErrorOfAnEarlierSaveNamesItsStep) {
   EXPECT_THAT(Steps(), ElementsAre(6));
 }
 
-// The one that is saved by the call is known by the call.
+// The caller knows which step it saves.
 TEST_F(ManagerWarningsTest, ErrorOfTheCallsOwnSaveDoesNotNameTheStep) {
   options_.save.async = false;
   Start();
@@ -210,13 +210,13 @@ TEST_F(ManagerWarningsTest, ErrorThatWaitCommittedReturnedIsNotRepeated) {
       ASSERT_OK(manager_->WaitUntilFinished());
     }
   }
-  // The next save, and the end, are no place to say it again.
+  // Neither the next save nor Close repeats it.
   TrainTo(8);
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(8));
 }
 
-// It has no way to hear of it but from the manager.
+// The training learns of it only from the manager.
 TEST_F(ManagerWarningsTest, WaitCommittedOnAnotherThreadTakesNothing) {
   Start();
   FailSaves();
@@ -232,7 +232,7 @@ TEST_F(ManagerWarningsTest, WaitCommittedOnAnotherThreadTakesNothing) {
       StatusIs(absl::StatusCode::kUnavailable, HasSubstr("save of step 2: ")));
 }
 
-// Ranks evaluate with models of their own, and have nothing to go on with.
+// Ranks evaluate with separate models, and resume no input.
 TEST_F(ManagerWarningsTest, EvaluatorMayHaveAnyNumberOfRanks) {
   Start();
   TrainTo(4);
@@ -261,7 +261,7 @@ TEST_F(ManagerWarningsTest, EvaluatorMayHaveAnyNumberOfRanks) {
   other.join();
 }
 
-// Who asks for the error gets it; a trainer gets it as ever.
+// A reader that sets kError gets the error; a trainer always does.
 TEST_F(ManagerWarningsTest,
        RestoreFailsOnOtherNumbersOfRanks_WhenResizeIsError) {
   Start();

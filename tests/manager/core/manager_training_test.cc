@@ -1,4 +1,4 @@
-// How a training begins and ends, and what it is warned of.
+// How a training begins and ends, and its warnings.
 #include <gmock/gmock.h>
 
 #include "ckptdb/tests/manager/manager_fixture.h"
@@ -18,7 +18,7 @@ class TrainingTest : public ManagerTest {
       warnings_.push_back(warning);
     };
   }
-  // Begins in a store of its own with what step 2 of the other one holds.
+  // Starts in a new store with the state of step 2 of another.
   void StartFromElsewhere() {
     Start();
     TrainTo(2);
@@ -66,7 +66,7 @@ TEST_F(TrainingTest, StateFromAnotherStoreIsSaved_WhenFirstSaveIsAlways) {
   options_.save.first_save = ManagerOptions::FirstSave::kAlways;
   StartFromElsewhere();
   EXPECT_THAT(Steps(), ElementsAre(manager_->global_step()));
-  ASSERT_OK(manager_->StartTraining());  // it is there
+  ASSERT_OK(manager_->StartTraining());  // already saved
 }
 
 TEST_F(TrainingTest, LastStepIsSavedOnce) {
@@ -109,8 +109,8 @@ TEST_F(TrainingTest, FailureOfTheLastSaveIsNotTolerated) {
       StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no rows today")));
 }
 
-// Whatever asks for a save: the schedule, the beginning, the end, a
-// preemption. What is there is restored.
+// Whatever requests a save: the schedule, the beginning, the end, a preemption.
+// Existing steps are restored.
 TEST_F(TrainingTest, SavingOffTurnsOffAllSaves) {
   Start();
   TrainTo(2);
@@ -205,7 +205,7 @@ TEST_F(TrainingTest, WarnsOnceOfStepsWithoutTheBestMetric) {
 
 TEST_F(TrainingTest, WarnsOfASaveThatWaited) {
   options_.observers.warn_waiting = absl::ZeroDuration();
-  // The save of step 1 goes on once it is known to be waited for.
+  // Saving step 1 continues once someone waits for it.
   options_.schedule.permanent =
       SaveIf("opener", [this](const SavePolicy::Context& context) {
         if (context.saving) gate_.Open();

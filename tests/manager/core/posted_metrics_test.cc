@@ -1,5 +1,5 @@
-// An evaluator beside the trainer posts metrics, by which the trainer keeps the
-// best steps.
+// An evaluator posts metrics while the trainer runs, and the trainer keeps the
+// best steps accordingly.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -29,7 +29,7 @@ class PostedMetricsTest : public ManagerTest {
     options_.retention.keep =
         BestN({.metric = "auc", .keep_without_metric = false}) | LatestN(1);
   }
-  // A manager that is read-only, with a model of its own.
+  // A read-only manager with a separate model.
   void Evaluate() {
     ManagerOptions options;
     options.path = options_.path;
@@ -71,7 +71,7 @@ TEST_F(PostedMetricsTest, BestStepIsKeptAccordingToPostedMetrics) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// The step before the save that would have removed it.
+// Pins a step that the next save would have removed.
 TEST_F(PostedMetricsTest, RequestedPinKeepsTheStep) {
   Start();
   TrainAndWait(2);
@@ -81,7 +81,7 @@ TEST_F(PostedMetricsTest, RequestedPinKeepsTheStep) {
   EXPECT_THAT(Steps(), ElementsAre(2, 6));
 }
 
-// What was posted while no trainer was there counts for its first restore.
+// Posts made while no trainer ran apply before its first restore.
 TEST_F(PostedMetricsTest, StartingTrainerTakesPostedMetrics) {
   options_.retention.keep = LatestN(3);
   Start();
@@ -102,7 +102,7 @@ TEST_F(PostedMetricsTest, WarnsOnceOfASkippedPost) {
   Start();
   TrainAndWait(2);
   const std::string name = "01234567-89ab-cdef-0123-456789abcdef";
-  std::ofstream(options_.path + "/posts/" + name) << "no post";
+  std::ofstream(options_.path + "/posts/" + name) << "not a post";
   TrainAndWait(8);
   EXPECT_THAT(warnings_,
               ElementsAre(AllOf(HasSubstr("posts/" + name),

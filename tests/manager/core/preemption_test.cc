@@ -1,5 +1,5 @@
-// A preemption: told to one rank, agreed on by all at one step, over with the
-// save of that step, and able to come again.
+// A preemption: signaled to one rank, agreed on by all at one step, ended by
+// saving that step, and repeatable.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -24,7 +24,7 @@ class PreemptionTest : public ManagerTest {
     ManagerTest::SetUp();
     options_.schedule.permanent = SaveOnPreemption();
   }
-  // Whether it said that the training is to end.
+  // Trains a step, and returns whether its outcome is preempted.
   bool StepIsPreempted() {
     const absl::StatusOr<StepOutcome> outcome = TrainStep();
     EXPECT_OK(outcome);
@@ -48,7 +48,7 @@ TEST_F(PreemptionTest, EndsWithItsSaveAndMayRepeat) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
 }
 
-// The trainer goes on while that save is in progress.
+// The trainer continues while that save is in progress.
 TEST_F(PreemptionTest, IsReportedOnceWhileItsSaveIsInProgress) {
   Start();
   gate_.Close();
@@ -75,7 +75,7 @@ TEST_F(PreemptionTest, StaysUnanswered_WhenItsSaveFails) {
   EXPECT_THAT(Steps(), ElementsAre(2));
 }
 
-// Save has no outcome that could say so.
+// Save has no outcome that could report it.
 TEST_F(PreemptionTest, IsReportedAfterAnExplicitSave) {
   Start();
   EXPECT_FALSE(StepIsPreempted());
@@ -121,7 +121,7 @@ class PreemptionRanksTest : public ::testing::Test {
     options_.schedule.permanent = SaveOnPreemption();
     options_.ranks.deadline = absl::Seconds(60);
   }
-  // Runs `train` as each rank; what they return.
+  // Runs `train` on each rank, and returns their results.
   std::vector<absl::StatusOr<int64_t>> Run(
       const std::function<absl::StatusOr<int64_t>(
           uint32_t rank, CheckpointManager* manager)>& train) {
@@ -157,8 +157,8 @@ class PreemptionRanksTest : public ::testing::Test {
   ManagerOptions options_;
 };
 
-// Whenever it comes, and to whichever rank: before this was agreed on, ranks
-// left their loops at different steps and lost the save.
+// Whenever and wherever the signal arrives: without this agreement, ranks left
+// their loops at different steps and lost the save.
 TEST_F(PreemptionRanksTest, AllRanksStopAtTheSameStep) {
   std::mt19937_64 random(TestSeed());
   for (int run = 0; run < 15; ++run) {

@@ -1,4 +1,4 @@
-// A manager that follows a store beside the one that trains.
+// A manager that follows a store while another one trains.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 class ReadOnlyTest : public ManagerTest {
  protected:
-  // The trainer is there and has saved steps 2 and 4.
+  // The trainer has saved steps 2 and 4.
   void SetUp() override {
     ManagerTest::SetUp();
     Start();
@@ -45,7 +45,7 @@ class ReadOnlyTest : public ManagerTest {
                          CheckpointManager::Open(options, &copy_->state));
   }
   void Follow() { Follow(ReadOnlyOptions()); }
-  // Waits for a step, which must be this one.
+  // Waits for a step, which must be `step`.
   RestoreReport WaitFor(int64_t step) {
     const auto report = follower_->WaitForStep(absl::Minutes(1));
     EXPECT_OK(report);
@@ -60,7 +60,7 @@ class ReadOnlyTest : public ManagerTest {
     testing::TrainTo(step, &expected);
     ExpectSame(*copy_, expected);
   }
-  // All files of the store but leases, with their bytes.
+  // Returns all files of the store except leases, with their bytes.
   std::map<std::string, std::string> Files() const {
     std::map<std::string, std::string> files;
     for (const auto& entry :
@@ -169,7 +169,7 @@ TEST_F(ReadOnlyTest, RestoresAndLoadsOnRequest) {
 
 TEST_F(ReadOnlyTest, FollowsByChanges) {
   Follow();
-  EXPECT_FALSE(WaitFor(4).incremental) << "it held nothing";
+  EXPECT_FALSE(WaitFor(4).incremental) << "the model was empty";
   ExpectHolds(4);
   EXPECT_EQ(copy_->users.clears(), 1);
   for (const int64_t step : {6, 8, 12}) {
@@ -240,7 +240,7 @@ TEST_F(ReadOnlyTest, ApplyStepOpensTheNewest_WhenNoneWasAwaited) {
   ExpectHolds(4);
   Train(6);
   ASSERT_OK(follower_->AwaitStep(absl::Minutes(1)));
-  // The changes that were opened no longer lead from what the model holds.
+  // The opened changes no longer apply to the model.
   RestoreRequest older;
   older.step = 2;
   ASSERT_OK(follower_->Restore(older));
@@ -265,7 +265,7 @@ TEST_F(ReadOnlyTest, AwaitStepFails_WhenNotReadOnly) {
   }
 }
 
-// A job that serves may be started before the one that trains.
+// A serving job may start before the training job.
 TEST_F(ReadOnlyTest, OpenWaitsForTheStore_AndWaitForStepForItsFirstStep) {
   ManagerOptions options = ReadOnlyOptions();
   options.path = dir_.path() + "/later";
@@ -303,7 +303,7 @@ TEST_F(ReadOnlyTest, WaitForStepIsDeadlineExceeded_WithoutANewerStep) {
                          "step 4")));
   ExpectHolds(4);
   Train(6);
-  EXPECT_TRUE(WaitFor(6).incremental) << "the model was as it was";
+  EXPECT_TRUE(WaitFor(6).incremental) << "the model was unchanged";
   ExpectHolds(6);
 }
 
@@ -341,7 +341,7 @@ TEST_F(ReadOnlyTest, FollowsWhileStepsAreRetired) {
     WaitFor(step);
     ExpectHolds(step);
   }
-  // Whole steps, and nothing left of the one that is held.
+  // Full steps: the data of the model's step is deleted.
   options_.save.deltas = false;
   Start();
   ASSERT_OK(manager_->Restore());
@@ -351,7 +351,7 @@ TEST_F(ReadOnlyTest, FollowsWhileStepsAreRetired) {
   ExpectHolds(18);
 }
 
-// Steps go while they are opened, and others take their place.
+// Steps are deleted while they are opened, and others replace them.
 TEST_F(ReadOnlyTest, FollowsABusyTrainer) {
   options_.schedule.permanent = SaveEveryNSteps(1);
   options_.retention.keep = LatestN(1);
@@ -415,7 +415,7 @@ TEST_F(ReadOnlyTest, DamagedStepFailsAndIsNotQuarantined) {
   manager_.reset();
   bool damaged = false;
   for (const auto& [path, bytes] : Files()) {
-    // The values of the newest step: "line 4" is its io state.
+    // The newest step's values: "line 4" is its io state.
     const size_t at = bytes.find("line 4");
     if (at == std::string::npos || !absl::EndsWith(path, ".sst")) continue;
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -443,7 +443,7 @@ TEST_F(ReadOnlyTest, OnlyAReadOnlyManagerFollows) {
   EXPECT_EQ(manager_->reader(), nullptr);
 }
 
-// Of the evaluation's loader and meters.
+// The calls of the evaluation's loader and meters.
 struct Text : ModelState::Object, IoState {
   std::string text;
   absl::StatusOr<std::string> Save() override { return text; }
@@ -485,7 +485,8 @@ TEST_F(ReadOnlyTest, RanksFollowTogether) {
   ManagerOptions options = ReadOnlyOptions();
   options.restore.io_state_resize = ManagerOptions::IoStateResize::kOwners;
   options.ranks.deadline = absl::Minutes(1);
-  options.ranks.sharding = TableSharding::Replicated();  // each has all rows
+  options.ranks.sharding =
+      TableSharding::Replicated();  // each rank has all rows
   const auto follow = [&](uint32_t rank) -> absl::Status {
     TestModel model;
     CKPTDB_ASSIGN_OR_RETURN(

@@ -1,4 +1,4 @@
-// ShouldSave, loops that begin with step 0, and what Step is given.
+// ShouldSave, loops that start at step 0, and the arguments of Step.
 #include <gmock/gmock.h>
 
 #include <cstdint>
@@ -84,7 +84,7 @@ TEST_F(ShouldSaveTest, SkipsAStepAsStepWould) {
     EXPECT_THAT(decision.reason, HasSubstr("step 2 is being saved"));
     gate_.Open();
     ASSERT_OK(manager_->WaitUntilFinished());
-    EXPECT_EQ(Ask(3).kind, SavePolicy::Kind::kNone) << "nothing is owed";
+    EXPECT_EQ(Ask(3).kind, SavePolicy::Kind::kNone) << "nothing was put off";
     ASSERT_OK(manager_->Close());
   }
 }

@@ -1,5 +1,5 @@
-// Code of the trainer's that throws: the call or the save that it was part of
-// fails, and the training goes on.
+// Trainer code that throws: the call or save that runs it fails, and the
+// training continues.
 #include <gmock/gmock.h>
 
 #include <new>
@@ -32,7 +32,7 @@ class ThrowingSource : public RowSource {
   absl::StatusOr<RowBlock> Block(uint64_t) const override { Throw(); }
 };
 
-// Throws where it is told to.
+// Throws at the chosen place.
 class ThrowingTable : public TestTable {
  public:
   explicit ThrowingTable(const std::string* at) : at_(*at) {}
@@ -119,7 +119,7 @@ TEST_F(ThrowingModelTest, SaveFails_WhenTheModelThrows) {
       SCOPED_TRACE(at);
       at_ = at;
       ASSERT_TRUE(manager_->StepTo(step).ok());
-      // The first one to hear of it is told.
+      // The first to receive the error.
       absl::Status status = manager_->Save().status();
       status.Update(manager_->WaitUntilFinished());
       EXPECT_THAT(status, Threw(where));
@@ -170,7 +170,7 @@ TEST_F(ThrowingModelTest, RestoreFails_WhenTheModelThrows) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
 }
 
-// What they throw changes nothing of what was done, and is told once.
+// Exceptions of callbacks undo nothing, and are returned once.
 TEST_F(ThrowingModelTest, CallbacksThatThrowFailTheNextCall) {
   for (const bool async : {true, false}) {
     SCOPED_TRACE(async);
@@ -274,7 +274,7 @@ TEST_F(ThrowingModelTest, CoordinatorMayThrow) {
                        HasSubstr("the model is null")));
 }
 
-// The exception is thrown on the thread that saves, where nobody could catch
+// The exception is thrown on the save thread, where the trainer cannot catch
 // it.
 TEST_F(ThrowingModelTest, CoordinatorMayThrowInTheBackground) {
   options_.observers.on_saved = nullptr;
@@ -299,7 +299,7 @@ TEST_F(ThrowingModelTest, CoordinatorMayThrowInTheBackground) {
   for (std::thread& rank : ranks) rank.join();
 }
 
-// All ranks are told of what the callback of one has thrown.
+// All ranks receive the exception of one rank's callback.
 TEST_F(ThrowingModelTest, CallbackThatThrowsOnOneRankFailsAll) {
   options_.observers.on_saved = nullptr;
   options_.ranks.deadline = absl::Seconds(30);
@@ -323,7 +323,7 @@ TEST_F(ThrowingModelTest, CallbackThatThrowsOnOneRankFailsAll) {
       ASSERT_OK_AND_ASSIGN(const StepOutcome saved, manager->Step());
       ASSERT_TRUE(saved.save.has_value());
       ASSERT_OK(saved.save->WaitCommitted());
-      // Another save waits for the end of the first.
+      // The next save waits for the first to end.
       absl::Status told = manager->Save().status();
       if (told.ok() || absl::IsAlreadyExists(told)) {
         told = manager->StepTo(3).status();
@@ -337,7 +337,7 @@ TEST_F(ThrowingModelTest, CallbackThatThrowsOnOneRankFailsAll) {
 }
 
 TEST_F(ThrowingModelTest, SaveRunsOnTheCallingThread_WithoutThreads) {
-  if (!NoThreads::kWorks) GTEST_SKIP() << "of a sanitizer's build";
+  if (!NoThreads::kWorks) GTEST_SKIP() << "not in sanitizer builds";
   Start();
   {
     const NoThreads none;
