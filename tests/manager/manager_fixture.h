@@ -14,7 +14,7 @@
 
 namespace ckptdb::testing {
 
-// Holds the threads that come to a point.
+// Blocks threads that reach it while it is closed.
 class Gate {
  public:
   void Close() {

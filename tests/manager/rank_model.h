@@ -44,8 +44,9 @@ struct RankModel : TestModel {
       shard[i] = static_cast<float>(step * 100 + first + int64_t(i));
     }
   }
-  // Expects the state that `world_size` ranks have trained so far, except for
-  // the io state, which differs with the number of ranks.
+  // Returns whether the model is in the state that `world_size` ranks have
+  // trained so far, except for the io state, which differs with the number of
+  // ranks.
   bool IsTrained(int64_t step, uint32_t rank, uint32_t world_size) const {
     RankModel expected(rank, world_size);
     return IsTrainedLike(&expected, step);

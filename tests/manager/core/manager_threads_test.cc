@@ -37,7 +37,7 @@ class ManagerThreadsTest : public ManagerTest {
     EXPECT_OK(save);
     return *std::move(save);
   }
-  // Calls of other threads, that have begun.
+  // Starts waiting on other threads, and returns once they have begun.
   std::vector<std::future<absl::Status>> Wait(int threads) {
     std::vector<std::future<absl::Status>> waiters;
     for (int i = 0; i < threads; ++i) {

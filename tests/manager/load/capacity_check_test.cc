@@ -1,4 +1,4 @@
-// Steps whose rows have no place in a table of fixed size.
+// Steps whose rows do not fit in a table of fixed size.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -22,11 +22,11 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// A table of fixed size, other tables and tensors with it, stay as they are
-// when one row of the step has no place in it.
+// A table of fixed size, and other tables and tensors with it, are unchanged if
+// one row of the step does not fit.
 class FixedSizeTest : public ::testing::Test {
  protected:
-  // Saves "item" as step 1, and then the step 2 that changes `ids` of it.
+  // Saves "item" as step 1, then step 2, which changes its rows `ids`.
   void Save(TableState* items, const std::function<void()>& change = nullptr) {
     ModelState model;
     std::vector<float> weights(3, 1);
@@ -41,7 +41,7 @@ class FixedSizeTest : public ::testing::Test {
     }
     ASSERT_OK(manager->Close());
   }
-  // Restores into arrays of so many rows, which hold 9 before.
+  // Restores into arrays of that many rows, which contain 9 before.
   absl::Status Restore(uint64_t rows,
                        const std::optional<LoadRule>& rule = std::nullopt) {
     weights_.assign(3, 9);
@@ -110,7 +110,7 @@ TEST_F(FixedSizeTest, RestoreChangesNothing_WhenARowOfADeltaIsBeyondTheArrays) {
   EXPECT_EQ(values_[141], 2);
 }
 
-// Rows that were erased since do not count.
+// Rows erased since do not count.
 TEST_F(FixedSizeTest, RestoreSucceeds_WhenRowsBeyondTheArraysWereErased) {
   std::unordered_map<int64_t, std::array<float, 2>> rows = {{1, {1, 1}},
                                                             {70, {1, 1}}};
@@ -123,7 +123,7 @@ TEST_F(FixedSizeTest, RestoreSucceeds_WhenRowsBeyondTheArraysWereErased) {
   EXPECT_THAT(values_, ::testing::ElementsAre(0, 0, 1, 1));
 }
 
-// A table of another trainer's that takes a number of rows, whatever their ids.
+// A user-defined table with room for a number of rows, whatever their ids.
 TEST_F(FixedSizeTest, RestoreChangesNothing_WhenTheTableHasTooFewPlaces) {
   class FewPlaces : public RawTable {
    public:

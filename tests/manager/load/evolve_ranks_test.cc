@@ -1,4 +1,4 @@
-// Restores of tables that have evolved, on another number of ranks.
+// Restores of evolved tables on another number of ranks.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -14,7 +14,7 @@
 namespace ckptdb::testing {
 namespace {
 
-// Ranks that are threads, with a table divided among them.
+// Ranks as threads, with a table sharded over them.
 class EvolveRanksTest : public ::testing::TestWithParam<Item::Sharding> {
  protected:
   EvolveRanksTest() {

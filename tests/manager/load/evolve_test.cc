@@ -1,4 +1,4 @@
-// Restores into a model that is not as it was when the step was saved.
+// Restores into a model that differs from the saved one.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-// A process: a model, its manager, and what it has warned of.
+// A process: a model, its manager, and the warnings.
 struct Process {
   ModelState model;
   std::vector<std::string> warnings;
@@ -51,7 +51,7 @@ class EvolveTest : public ::testing::Test {
     ASSERT_OK_AND_ASSIGN(process->manager,
                          CheckpointManager::Open(options, &process->model));
   }
-  // Saves steps 1 to 3 of a tensor "w" and of a table, the later two as deltas.
+  // Saves steps 1 to 3 of a tensor "w" and a table, the last two as deltas.
   void SaveThree(const std::string& name = "user",
                  const std::vector<Slot>& slots = {kEmbedding, kSum}) {
     F32Table users(slots);
@@ -78,7 +78,8 @@ class EvolveTest : public ::testing::Test {
     request.evolve = std::move(policy);
     return request;
   }
-  // The newest step, in a model of one table with these slots and no policy.
+  // Restores the newest step into a model of one table with these slots,
+  // without a policy.
   F32Table::Rows Stored(const std::string& name,
                         const std::vector<Slot>& slots) {
     F32Table table(slots);
@@ -88,7 +89,7 @@ class EvolveTest : public ::testing::Test {
     EXPECT_OK(process.manager->Restore());
     return table.rows();
   }
-  // Why the table was saved in full in a step; empty if it was not.
+  // Returns why the table was saved in full in a step; empty if it was not.
   std::string BaseReason(Process* process, int64_t step) {
     const auto reader = process->manager->store()->OpenStep(step);
     EXPECT_OK(reader);
@@ -138,7 +139,7 @@ TEST_F(EvolveTest, NewTensorAndTableKeepTheirValues) {
               ElementsAre(HasSubstr("step 3 does not have dense \"new\", "
                                     "sparse \"item\", so the model keeps its "
                                     "previous values")));
-  // The lineage goes on: the table that did not change is saved as changes.
+  // The lineage continues: the unchanged table is saved as changes.
   users.Set(9, {9, 9, 9});
   ASSERT_OK(next.manager->Step());
   ASSERT_OK_AND_ASSIGN(const StepRecord saved,
@@ -181,10 +182,10 @@ TEST_F(EvolveTest, StrictRestoreWarnsOfWhatTheNextSaveDrops) {
                             "\"user\", which is not registered and so not in "
                             "the next save")));
   ASSERT_OK(next.manager->Step());
-  EXPECT_NE(BaseReason(&next, 4), "") << "its schema is another one";
+  EXPECT_NE(BaseReason(&next, 4), "") << "its schema differs";
   users.Set(4, {4, 4});
   ASSERT_OK(next.manager->Step());
-  EXPECT_EQ(BaseReason(&next, 5), "") << "and deltas go on from there";
+  EXPECT_EQ(BaseReason(&next, 5), "") << "deltas continue from there";
   ASSERT_OK(next.manager->Close());
   EXPECT_THAT(
       Stored("user", {kEmbedding}),
@@ -221,7 +222,7 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
   ASSERT_OK(next.manager->Step());
   EXPECT_EQ(BaseReason(&next, 5), "");
   ASSERT_OK(next.manager->Close());
-  // The policy stays in the trainer's code.
+  // The policy remains in the trainer's code.
   F32Table again({kEmbedding, kSum});
   Process third;
   ASSERT_OK(third.model.AddTable("user", &again));
@@ -231,7 +232,7 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
   EXPECT_THAT(same.loaded.items[0].slot_changes, IsEmpty());
   EXPECT_EQ(again.rows(), users.rows());
   ASSERT_OK(third.manager->Step());
-  EXPECT_EQ(BaseReason(&third, 6), "") << "it goes on by deltas";
+  EXPECT_EQ(BaseReason(&third, 6), "") << "deltas continue";
 }
 
 TEST_F(EvolveTest, NewSlotIsFilledByAFunctionOfIds) {
@@ -298,7 +299,7 @@ TEST_F(EvolveTest, RenamedTableAndSlotAreFoundByOname) {
   EXPECT_EQ(BaseReason(&next, 5), "");
   ASSERT_OK(next.manager->Close());
   EXPECT_EQ(Stored("user", {kEmbedding, kSum}), users.rows());
-  // The step has the new name by now, which goes before the old one.
+  // The step has the new name by now, which takes precedence over the old one.
   F32Table again({kEmbedding, kSum});
   Process third;
   ASSERT_OK(third.model.AddTable("user", &again));
@@ -307,7 +308,7 @@ TEST_F(EvolveTest, RenamedTableAndSlotAreFoundByOname) {
   EXPECT_EQ(again.rows(), users.rows());
 }
 
-// Its schema is as before, and its rows are not those of the parent.
+// Its schema is unchanged, but its rows differ from the parent's.
 TEST_F(EvolveTest, ExcludedTableIsSavedInFull) {
   SaveThree();
   F32Table users({kEmbedding, kSum});
@@ -511,7 +512,8 @@ TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
   EXPECT_TRUE(report.incremental);
   EXPECT_THAT(copy.rows(), ElementsAre(Pair(1, ElementsAre(1, 1, 3)),
                                        Pair(2, ElementsAre(2, 2, 3))));
-  // A restore by another policy leaves a model that no changes lead on from.
+  // After a restore with another policy, changes cannot be applied to the
+  // model.
   ASSERT_OK(follower->Restore(By({.exclude = {"user"}})));
   users.Set(3, {3, 3});
   ASSERT_OK(trainer.manager->Step());

@@ -1,4 +1,4 @@
-// Loads of what has another dtype in the step.
+// Loads of items whose dtype in the step differs.
 #include "ckptdb/manager/load/load_cast.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ TEST(TensorPiecesTest, CoverTheTensorInOrder) {
         const Box box = pieces.At(i, &first);
         ASSERT_OK(CheckBoxWithin(box, shape));
         EXPECT_EQ(first, next);
-        // Of its first element.
+        // The indices of its first element.
         uint64_t index = 0;
         for (size_t d = 0; d < shape.size(); ++d) {
           index = index * static_cast<uint64_t>(shape[d]) +
@@ -65,7 +65,7 @@ class LoadCastTest : public ::testing::Test {
   std::string Path(const std::string& name) const {
     return dir_.path() + "/" + name;
   }
-  // The store "base" with a step of `model`.
+  // Saves a step of `model` to the store "base".
   void Save(ModelState* model) {
     ManagerOptions options;
     options.path = Path("base");
@@ -90,7 +90,7 @@ class LoadCastTest : public ::testing::Test {
                             CheckpointManager::Open(options, model));
     return manager->Load({rule}, dry_run);
   }
-  // The store "base" with an i32 tensor "w" [2, 3].
+  // Saves an i32 tensor "w" [2, 3] to the store "base".
   void SaveNumbers(std::vector<int32_t> numbers) {
     ModelState saved;
     ASSERT_OK(saved.AddTensor("w", TensorState::Of(numbers.data(), {2, 3})));
@@ -122,7 +122,7 @@ TEST_F(LoadCastTest, CastsATensor) {
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadNumbers(Rule(), &floats));
   EXPECT_THAT(floats, ElementsAre(1, -2, 3, 100'000, 5, 6));
   const LoadSummary::LoadedItem& item = summary.rules[0].items[0];
-  EXPECT_EQ(item.bytes, 24U) << "as the step holds it";
+  EXPECT_EQ(item.bytes, 24U) << "its size in the step";
   ASSERT_EQ(item.casts.size(), 1U);
   EXPECT_EQ(item.casts[0].slot, "");
   EXPECT_EQ(item.casts[0].from, DType::kI32);
@@ -173,7 +173,7 @@ TEST_F(LoadCastTest, ErrorDoesNotSuggestCast_WhenCastingCannotHelp) {
                        LoadNumbers(lenient, &integers));
   EXPECT_EQ(summary.rules[0].items[0].outcome, CastOutcome::kMisfit);
   EXPECT_THAT(integers, Each(9));
-  // Another shape is no question of dtypes.
+  // Another shape has nothing to do with dtypes.
   std::vector<float> floats(3);
   ModelState smaller;
   ASSERT_OK(smaller.AddTensor("w", TensorState::Of(floats.data(), {3})));
@@ -230,7 +230,7 @@ TEST_F(LoadCastTest, CastsAShard) {
   EXPECT_THAT(columns, ElementsAre(3, 4, 9, 10, 15, 16, 21, 22));
 }
 
-// The place of an element is that in the global tensor.
+// The element's indices are those in the global tensor.
 TEST_F(LoadCastTest, ErrorNamesTheGlobalElementOutOfRange) {
   SaveNumbers({1, 2, 3, 4, 5, 256});
   std::vector<uint8_t> columns(4);
@@ -261,7 +261,7 @@ TEST_F(LoadCastTest, CastsScalarsAndEmptyTensors) {
   EXPECT_EQ(nothing, 7);
 }
 
-// Of several pieces, which end within rows of chunks.
+// Consists of several pieces, which end within rows of chunks.
 TEST_F(LoadCastTest, CastsALargeTensor) {
   constexpr int64_t kRows = 1000;
   constexpr int64_t kColumns = 2501;
@@ -367,7 +367,7 @@ TEST_F(LoadCastTableTest, CastsWeightsMergedIntoRows) {
   rule.hashtable_clear = false;
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadRows(&table, rule));
   EXPECT_EQ(table.rows().at(7)[0], Bf16(7));
-  EXPECT_EQ(table.rows().at(7)[1], old[1]) << "it stays";
+  EXPECT_EQ(table.rows().at(7)[1], old[1]) << "unchanged";
   EXPECT_EQ(table.rows().at(-1), old);
   EXPECT_EQ(table.rows().size(), static_cast<size_t>(kRowIds) + 1);
   ASSERT_EQ(summary.rules[0].items[0].casts.size(), 1U);
@@ -404,7 +404,7 @@ TEST_F(LoadCastTableTest, LoadFails_WhenASlotCannotBeCast) {
   }
 }
 
-// What goes by changes: rows that are erased go on as they are.
+// For changes: erased rows are passed on as they are.
 TEST(EvolvedTableTest, ErasesAndClears) {
   RawTable table({{"weight", DType::kF64, 1}});
   table.Live({"weight"});

@@ -1,5 +1,6 @@
-// The errors of a step that is not as the model is registered. NotFound is none
-// of them: a training loop takes it for an empty store, and starts afresh.
+// The errors of a step that does not match the registered model. They are never
+// NotFound, which a training loop would interpret as an empty store, and start
+// afresh.
 #include "ckptdb/manager/load/load_fit.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Saves step 2 of a TestModel, and restores it into models that are other.
+// Saves step 2 of a TestModel, and restores it into different models.
 class LoadFitTest : public ManagerTest {
  protected:
   void SetUp() override {
@@ -54,7 +55,7 @@ TEST_F(LoadFitTest, ErrorNamesRenamedItemsAndTheNearestNames) {
                     "you mean sparse \"user\"?); in the step, but not "
                     "registered: dense \"w\", extra \"note\", sparse "
                     "\"user\"; ")));
-  EXPECT_EQ(weights[0], 7) << "nothing is touched";
+  EXPECT_EQ(weights[0], 7) << "nothing is changed";
 }
 
 TEST_F(LoadFitTest, ErrorNamesMissingItemsAndOtherShapesTogether) {
@@ -71,7 +72,7 @@ TEST_F(LoadFitTest, ErrorNamesMissingItemsAndOtherShapesTogether) {
                              Not(HasSubstr("did you mean")))));
 }
 
-// A reader that opens its input again.
+// An io state that reopens its input.
 class LostInput : public IoState {
  public:
   absl::StatusOr<std::string> Dump() override { return std::string("at 7"); }

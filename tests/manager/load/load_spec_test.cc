@@ -109,7 +109,7 @@ class LoadTest : public ::testing::Test {
   std::string Path(const std::string& name) const {
     return dir_.path() + "/" + name;
   }
-  // A store with `step`, of a model that was trained so far.
+  // Saves `step` of a trained model to a store.
   void SaveIn(const std::string& name, int64_t step) {
     TestModel model;
     ManagerOptions options;
@@ -162,7 +162,7 @@ TEST_F(LoadTest, LaterRulesOverwriteEarlierOnes) {
   EXPECT_EQ(summary.rules[0].step, 3);
   EXPECT_THAT(summary.rules[0].unexpected, IsEmpty());
   EXPECT_THAT(summary.rules[1].unexpected, IsEmpty())
-      << "all of it is registered";
+      << "everything is registered";
   EXPECT_THAT(summary.ToString(),
               HasSubstr("  loaded: dense \"w\", 24 bytes\n"));
 }
@@ -227,7 +227,7 @@ TEST_F(LoadTest, StrictLoadFails_WhenAPatternMatchesNothing) {
                        HasSubstr("load pattern \"wv\" matches nothing "
                                  "registered; did you mean \"w\"?")));
   EXPECT_THAT(model_.users.rows(), IsEmpty());
-  // A category with a letter too few is a name.
+  // A misspelt category is a name.
   rule.load = {"spars"};
   EXPECT_THAT(manager_->Load({rule}).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -243,8 +243,8 @@ TEST_F(LoadTest, StrictLoadFails_WhenAPatternMatchesNothing) {
   EXPECT_FALSE(model_.users.rows().empty());
 }
 
-// Without the pattern or the name the rule would load over what it was to leave
-// alone.
+// Without the pattern or the name the rule would overwrite items that it should
+// not load.
 TEST_F(LoadTest, LoadFails_WhenExcludeOrOnameMatchesNothing) {
   SaveIn("base", 3);
   Start();
@@ -352,7 +352,7 @@ TEST_F(LoadTest, IgnoredErrorLeavesItemsPartlyLoadedOrNotLoaded) {
   EXPECT_EQ(summary.rows(), 0U);
   EXPECT_THAT(summary.ToString(),
               HasSubstr("  partly loaded: sparse \"user\""));
-  // Nor is anything loaded of a step that does not fit.
+  // Nothing is loaded from a step that does not fit either.
   rule.oname = {{"w", "v"}};
   ASSERT_OK_AND_ASSIGN(summary, manager_->Load({rule}));
   for (const LoadSummary::LoadedItem& item : summary.rules[0].items) {
@@ -361,7 +361,7 @@ TEST_F(LoadTest, IgnoredErrorLeavesItemsPartlyLoadedOrNotLoaded) {
   }
 }
 
-// A slot that the optimizer has got since the step was saved.
+// A slot that was added to the optimizer since the step was saved.
 TEST_F(LoadTest, RuleFillsSlots) {
   SaveIn("base", 3);
   Start();
@@ -384,7 +384,7 @@ TEST_F(LoadTest, RuleFillsSlots) {
                         "not registered\n"));
 }
 
-// A model may have nothing of a category, or nothing at all.
+// A model may have no items of a category, or none at all.
 TEST_F(LoadTest, CategoryMayBeEmpty) {
   SaveIn("base", 3);
   ManagerOptions options;
@@ -414,7 +414,7 @@ TEST_F(LoadTest, SparseLeavesOutOptimizerSlots) {
   TrainTo(3, &base);
   const TestRow& row = model_.users.rows().at(7);
   EXPECT_EQ(row.weights[0], base.users.rows().at(7).weights[0]);
-  EXPECT_EQ(row.state, -9) << "it stays";
+  EXPECT_EQ(row.state, -9) << "unchanged";
   EXPECT_EQ(model_.users.rows().size(), base.users.rows().size() + 1)
       << "merged";
   rule.load = {"*"};
@@ -441,7 +441,7 @@ TEST_F(LoadTest, RulesForTheFirstStartAreSkippedLater) {
   EXPECT_FALSE(model_.users.rows().empty());
 }
 
-// What was loaded was marked by nobody.
+// Loaded rows are not marked.
 TEST_F(LoadTest, SaveAfterALoadIsFull) {
   SaveIn("base", 3);
   SaveIn("own", 4);
@@ -460,7 +460,7 @@ TEST_F(LoadTest, SaveAfterALoadIsFull) {
   }
 }
 
-// Nor were the rows that a merge has left in the table.
+// Neither are the rows that a merge has left in the table.
 TEST_F(LoadTest, SaveAfterAMergeIsFull) {
   SaveIn("own", 4);
   Start();

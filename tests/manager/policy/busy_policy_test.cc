@@ -1,5 +1,4 @@
-// What a manager does with a step whose save is due while another one is in
-// progress.
+// How a manager treats a step that is due while a save is in progress.
 #include <gmock/gmock.h>
 
 #include <future>
@@ -14,8 +13,8 @@ using ::testing::HasSubstr;
 
 class BusyTest : public ManagerTest {
  protected:
-  // Steps 1 to 4 are trained; the save of step 2 ends after step 4, or during
-  // it when it waits.
+  // Trains steps 1 to 4; saving step 2 ends after step 4, or during it if that
+  // waits.
   absl::StatusOr<StepOutcome> FourSteps(ManagerOptions::BusyPolicy busy) {
     options_.save.busy = busy;
     Start();
@@ -77,7 +76,7 @@ TEST_F(BusyTest, FailPolicyReturnsAnError) {
   EXPECT_THAT(Steps(), ElementsAre(2, 6));
 }
 
-// The metrics of a save that nobody waited for are known, too.
+// The metrics of a save are known even if nobody has waited for it.
 TEST_F(BusyTest, DecisionUsesTheMetricsOfTheSaveInProgress) {
   Metrics last;
   options_.schedule.permanent =

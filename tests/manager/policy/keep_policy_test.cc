@@ -66,7 +66,7 @@ std::string Why(const KeepPolicy& policy, const std::vector<StepInfo>& steps,
   return Ask(policy, steps, now_micros).reason(at);
 }
 
-// It has this error, which is also why it keeps all steps.
+// Expects that the policy has this error, which is also why it keeps all steps.
 void ExpectInvalid(const KeepPolicy& policy, const std::string& words) {
   EXPECT_THAT(policy.status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
@@ -156,10 +156,10 @@ TEST(KeepPolicy, KeepNearestToEveryNSteps) {
       {100, {7}, {7}},
       {100, {0, 50, 100, 150, 200}, {0, 100, 200}},
       {100, {30, 90, 120, 180, 230}, {30, 90, 180, 230}},
-      {100, {0, 90, 110, 200}, {0, 90, 200}},  // of two the earlier
+      {100, {0, 90, 110, 200}, {0, 90, 200}},  // the earlier of two
       {100, {0, 91, 109, 200}, {0, 91, 200}},
       {100, {0, 90, 109, 200}, {0, 109, 200}},
-      {100, {0, 40, 60, 70}, {0, 70}},      // 100 is yet to come
+      {100, {0, 40, 60, 70}, {0, 70}},      // 100 is not reached yet
       {100, {0, 149, 351}, {0, 149, 351}},  // none is near 200 and 300
       {1, {3, 5, 6}, {3, 5, 6}},
       {kLast, {0, 1, kLast - 1, kLast}, {0, kLast}},
@@ -178,7 +178,7 @@ TEST(KeepPolicy, KeepNearestToEveryNSteps) {
                 "KeepNearestToEveryNSteps: interval is 0");
 }
 
-// Asked for each multiple, one by one.
+// Searches for each multiple, one by one.
 std::vector<int64_t> PlainlyNearest(int64_t interval,
                                     const std::vector<int64_t>& steps) {
   std::set<int64_t> kept;
@@ -191,7 +191,7 @@ std::vector<int64_t> PlainlyNearest(int64_t interval,
   return {kept.begin(), kept.end()};
 }
 
-// What is kept stays kept as steps come, but for the one that was the last.
+// Kept steps remain kept as steps are added, except the one that was the last.
 TEST(KeepPolicy, NearestMatchesTheModelAndIsStable) {
   std::mt19937_64 random(testing::TestSeed());
   for (int round = 0; round < 300; ++round) {
@@ -276,7 +276,8 @@ TEST(KeepPolicy, BestNWarnsOfStepsWithoutTheMetric) {
   KeepPolicy::BestOptions best{.metric = "auc"};
   EXPECT_EQ(WarningOf(BestN(best), steps), "");
   steps[2].metrics.clear();
-  EXPECT_EQ(WarningOf(BestN(best), steps), "") << "the last one's may come";
+  EXPECT_EQ(WarningOf(BestN(best), steps), "")
+      << "the last step's metric may follow";
   EXPECT_EQ(WarningOf(BestN(best), {}), "");
   steps[0].metrics.clear();
   const std::string stays =
@@ -289,7 +290,7 @@ TEST(KeepPolicy, BestNWarnsOfStepsWithoutTheMetric) {
   EXPECT_THAT(WarningOf(BestN(best), steps), HasSubstr("and are removed"));
 }
 
-// Then the disk fills up, whatever the count.
+// The disk would fill up, whatever the count.
 TEST(KeepPolicy, BestNWarnsWhenNoStepHasTheMetric) {
   const std::vector<StepInfo> steps = Steps(3);
   KeepPolicy::BestOptions best{.metric = "auc"};
@@ -298,7 +299,7 @@ TEST(KeepPolicy, BestNWarnsWhenNoStepHasTheMetric) {
       "BestN: none of 3 steps has a metric \"auc\", so all of them are kept; "
       "pass the metric to Step or AddMetrics, name another one, or set "
       "keep_without_metric to false");
-  EXPECT_EQ(WarningOf(BestN(best), Steps(1)), "") << "it may come";
+  EXPECT_EQ(WarningOf(BestN(best), Steps(1)), "") << "the metric may follow";
   best.keep_without_metric = false;
   EXPECT_EQ(WarningOf(BestN(best), steps),
             "BestN: 2 of 3 steps have no metric \"auc\" and are removed");
@@ -320,7 +321,7 @@ TEST(BestStep, IsTheFirstStepThatBestNKeeps) {
     EXPECT_OK(found.status());
     return found.ok() ? found->version.step : -1;
   };
-  EXPECT_EQ(best_is(best), 3) << "of equal ones the later";
+  EXPECT_EQ(best_is(best), 3) << "the later one wins ties";
   EXPECT_EQ(best_is({.metric = "auc", .lower_is_better = true}), 2);
   steps[2].quarantined = true;
   EXPECT_EQ(best_is(best), 1);
@@ -343,7 +344,7 @@ TEST(KeepPolicy, BestNHandlesStepsWithoutTheMetric) {
            steps),
       ElementsAre(30));
   EXPECT_EQ(Why(BestN("auc", 1), steps, 1), "it has no auc");
-  // Not even when there is room.
+  // Not even if there is room.
   EXPECT_THAT(
       Kept(BestN({.metric = "auc", .count = 9, .keep_without_metric = false}),
            steps),
@@ -362,7 +363,7 @@ TEST(KeepPolicy, KeepForNSeconds) {
   EXPECT_THAT(Kept(KeepForNSeconds(19.999), Steps(4), now),
               ElementsAre(30, 40));
   EXPECT_THAT(Kept(KeepForNSeconds(0), Steps(4), now), ElementsAre(40));
-  // From the future, as the clock went back.
+  // In the future, because the clock was set back.
   EXPECT_THAT(Kept(KeepForNSeconds(5), Steps(4), kStart + 12 * kSecond),
               ElementsAre(10, 20, 30, 40));
   EXPECT_EQ(Why(KeepForNSeconds(20), Steps(4), 0, now),
@@ -389,7 +390,7 @@ TEST(KeepPolicy, KeepFunction) {
       });
   EXPECT_THAT(Kept(first, Steps(3)), ElementsAre(10));
   EXPECT_THAT(Kept(first, {}), IsEmpty());
-  // What it does not speak of stays.
+  // Steps without an answer are kept.
   const auto short_one =
       KeepFunction("short", [](absl::Span<const StepInfo>, int64_t) {
         return std::vector<bool>{false};

@@ -30,7 +30,7 @@ using ::testing::IsEmpty;
 
 constexpr int64_t kMicros = 1'000'000;
 
-// Steps 1 to `count`; those of `ephemeral` are.
+// Returns steps 1 to `count`; those in `ephemeral` are ephemeral.
 RetentionState StateOf(int64_t count, const std::set<int64_t>& ephemeral = {}) {
   RetentionState state;
   for (int64_t step = 1; step <= count; ++step) {
@@ -77,7 +77,7 @@ TEST(Retention, KeepsTheNewest) {
   EXPECT_THAT(Gone(Latest(0), StateOf(3)), ElementsAre(1, 2));
   EXPECT_EQ(PlanRetention(Latest(0), StateOf(3))[2],
             (RetentionDecision{3, true, "the newest"}));
-  // Also when it is not the highest: training went on from an older step.
+  // Even if it is not the highest: training continued from an older step.
   RetentionState state = StateOf(3);
   state.newest = 2;
   EXPECT_THAT(Gone(Latest(0), state), ElementsAre(1, 3));
@@ -97,8 +97,8 @@ TEST(Retention, CountsOtherBranchesSeparately) {
   RetentionState state = StateOf(8, {5, 6, 7});
   state.newest = 4;
   state.others = {3, 5, 6, 8};
-  // Of the training 1, 2, 4 and the ephemeral 7; of the others 3, 8 and the
-  // ephemeral 5 and 6.
+  // The training has 1, 2, 4 and the ephemeral 7; the other branches have 3, 8
+  // and the ephemeral 5 and 6.
   EXPECT_THAT(Gone(Latest(1), state), ElementsAre(1, 2, 3, 5));
   EXPECT_THAT(Gone(Latest(2), state), ElementsAre(1, 5));
   EXPECT_EQ(PlanRetention(Latest(1), state)[2],
@@ -123,7 +123,7 @@ TEST(Retention, KeepsTheNewestEphemeralSteps) {
             (RetentionDecision{3, false, "ephemeral, not among the newest 1"}));
 }
 
-// Nor do they count among the latest.
+// They do not count among the latest either.
 TEST(Retention, PolicySeesOnlyPermanentSteps) {
   EXPECT_THAT(Gone(Latest(2), StateOf(6, {3, 5})), ElementsAre(1, 2, 3));
 }
@@ -158,7 +158,7 @@ TEST(Retention, RejectsNumbersBelowTheirBounds) {
                                  "at least 0")));
 }
 
-// --- Random histories against a plain reading of the policies.
+// --- Random histories compared with a simple model of the policies.
 
 class History {
  public:
@@ -171,7 +171,7 @@ class History {
     const uint64_t count = Below(12);
     for (uint64_t i = 0; i <= count; ++i) {
       step += static_cast<int64_t>(1 + Below(5));
-      // The clock jumps now and then, back too.
+      // The clock sometimes jumps, also backwards.
       time += (static_cast<int64_t>(Below(40)) - 4) * kMicros;
       StepInfo info{step, time, Below(4) == 0, {}};
       if (Below(4) != 0) info.metrics["auc"] = Metric();
@@ -202,7 +202,7 @@ std::vector<StepInfo> Permanent(const RetentionState& state) {
   return steps;
 }
 
-// Counts those that are better, one by one.
+// Counts the better ones, one by one.
 bool IsAmongBest(const StepInfo& step, const std::vector<StepInfo>& steps,
                  int64_t count) {
   const auto own = step.metrics.find("auc");

@@ -17,8 +17,8 @@ namespace {
 using ::ckptdb::testing::TempDir;
 using ::ckptdb::testing::TestSeed;
 
-// Saves, with all else that happens to steps between two of them. What is
-// planned with what was known before is what is planned from all steps.
+// Saves with all kinds of events between them. The incremental plan must equal
+// a plan made from all steps.
 class RetirementTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -30,7 +30,7 @@ class RetirementTest : public ::testing::Test {
   bool OneIn(int n) { return random_() % static_cast<uint64_t>(n) == 0; }
   double Auc() { return static_cast<double>(random_() % 1000) / 1000; }
 
-  // One that is there.
+  // Returns an existing step.
   int64_t AnyStep() {
     const std::vector<StepRecord> steps = store_->Steps();
     return steps[random_() % steps.size()].version.step;

@@ -41,7 +41,7 @@ void ExpectVerdict(const SavePolicy& policy, const SavePolicy::Context& context,
   EXPECT_EQ(internal::Decide(policy, context), (Verdict{yes, why}));
 }
 
-// It has this error, which is also why it saves nothing.
+// Expects that the policy has this error, which is also why it saves nothing.
 void ExpectError(const SavePolicy& policy, const std::string& words) {
   EXPECT_THAT(policy.status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
@@ -123,7 +123,7 @@ TEST(SavePolicy, SaveEveryNSeconds) {
                 "60 seconds after step 10");
   ExpectVerdict(SaveEveryNSeconds(60), After(61, /*saving=*/true), true,
                 "60 seconds after step 10");
-  // The clock went back.
+  // The clock was set back.
   ExpectVerdict(SaveEveryNSeconds(60), After(-1), true,
                 "60 seconds after step 10");
 }

@@ -21,11 +21,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Long enough for any machine; nothing here waits for it to pass.
+// Long enough for any machine; no test waits for it to pass.
 constexpr absl::Duration kLong = absl::Minutes(5);
 constexpr absl::Duration kShort = absl::Milliseconds(20);
 
-// Runs each rank on a thread of its own.
+// Runs each rank on a separate thread.
 void RunRanks(uint32_t world_size,
               const std::function<void(Coordinator*)>& rank) {
   ThreadGroup group(world_size);
@@ -79,7 +79,7 @@ TEST(ThreadGroup, GatherReturnsValuesByRankToTheOwner) {
   });
 }
 
-// By the coordinator's own, and by the default that any coordinator has.
+// With the coordinator's own implementation, and with the default one.
 TEST(ThreadGroup, AllToAllDeliversEachValueToItsRank) {
   for (const bool by_default : {false, true}) {
     RunRanks(4, [=](Coordinator* ranks) {
@@ -102,7 +102,7 @@ TEST(ThreadGroup, AllToAllDeliversEachValueToItsRank) {
   }
 }
 
-// By the coordinator's own, and by the default that any coordinator has.
+// With the coordinator's own implementation, and with the default one.
 TEST(ThreadGroup, TellEachDeliversEachValueToItsRank) {
   for (const bool by_default : {false, true}) {
     RunRanks(4, [=](Coordinator* ranks) {
@@ -181,7 +181,7 @@ TEST(ThreadGroup, AgreeReturnsTheErrorOfTheLowestRank) {
   });
 }
 
-// Ranks 0 and 2 of 3 make a call, and rank 1 makes it when it is over.
+// Ranks 0 and 2 of 3 make a call, and rank 1 makes it after they have given up.
 class AbsentRank : public ::testing::Test {
  protected:
   using Call = std::function<absl::Status(Coordinator*, absl::Duration)>;
@@ -232,7 +232,7 @@ TEST_F(AbsentRank, FailsABroadcast) {
   ExpectAllTogetherAgain();
 }
 
-// All ranks hear of it, though the owner alone waits for all.
+// All ranks fail, although only the owner waits for all.
 TEST_F(AbsentRank, FailsAnAgreement) {
   ExpectNamedToAll([](Coordinator* ranks, absl::Duration deadline) {
     return Agree(ranks, "staged", absl::OkStatus(), deadline);
@@ -252,7 +252,7 @@ TEST(ThreadGroup, AllRanksFail_WhenTheirCallsDiffer) {
   });
 }
 
-// A thread may be gone before the others ask for what it brought.
+// A thread may have ended before the others read its value.
 TEST(ThreadGroup, CoordinatorsOutliveTheGroup) {
   auto group = std::make_unique<ThreadGroup>(2);
   auto zero = group->Join(0);

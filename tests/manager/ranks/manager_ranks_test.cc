@@ -18,7 +18,7 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// Stands for a coordinator whose second group of processes cannot be made.
+// Simulates a coordinator whose second process group cannot be created.
 class CannotBeDuplicated : public Coordinator {
  public:
   uint32_t rank() const override { return one_->rank(); }
@@ -63,7 +63,7 @@ class ManagerRanksTest : public ::testing::Test {
     options_.retention.keep = LatestN(3);
   }
 
-  // Runs `body` as each of so many ranks. Returns what they end with.
+  // Runs `body` on that many ranks, and returns their results.
   std::vector<absl::Status> Run(
       uint32_t world_size, const std::function<absl::Status(Rank*)>& body) {
     ThreadGroup group(world_size);
@@ -107,7 +107,7 @@ class ManagerRanksTest : public ::testing::Test {
   ManagerOptions options_;
 };
 
-// The owner alone meets the error; every rank reports the failure, and none
+// Only the owner encounters the error; every rank reports the failure, and none
 // returns it.
 TEST_F(ManagerRanksTest, TolerateASaveThatCannotBegin) {
   options_.save.tolerated_failures = 1;
@@ -209,7 +209,7 @@ TEST_F(ManagerRanksTest, SaveFailsOnAllRanks_WhenItFailsOnOne) {
     return TrainTo(6, rank);
   };
   EXPECT_THAT(Run(3, body), Each(IsOk()));
-  // The marks of all ranks are in the next save.
+  // The next save contains the marks of all ranks.
   EXPECT_THAT(Run(3,
                   [](Rank* rank) -> absl::Status {
                     CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,

@@ -1,5 +1,5 @@
-// Managers of very many ranks, which are threads with a few numbers each: what
-// comes of a save, what it takes of memory, and what the managers send.
+// Managers of very many ranks, which are threads with a few numbers each: the
+// saved values, the memory and the bytes sent.
 #include <cstdint>
 #include <functional>
 #include <iostream>
@@ -24,7 +24,7 @@ namespace {
 
 using ::testing::Each;
 
-constexpr int64_t kElements = 8;  // of each rank
+constexpr int64_t kElements = 8;  // per rank
 constexpr int64_t kSaves = 3;
 constexpr absl::Duration kPatience = absl::Minutes(5);
 
@@ -54,7 +54,7 @@ class ManyRanks {
     EXPECT_THAT(statuses, Each(IsOk()));
   }
 
-  // The newest step has what each rank had.
+  // Expects that the newest step contains each rank's values.
   void ExpectSaved() const {
     ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
     ASSERT_OK_AND_ASSIGN(const auto step, store->OpenStep(kSaves));
@@ -118,7 +118,7 @@ uint64_t AllocatedInASave(uint32_t world_size) {
 // for each of 128 ranks as for each of 16.
 TEST(ManyRanks, MemoryPerRankIsConstant) {
   if (!kCountsAllocations) {
-    GTEST_SKIP() << "the sanitizer has an operator new of its own";
+    GTEST_SKIP() << "the sanitizer replaces operator new";
   }
   constexpr uint64_t kFew = 16;
   constexpr uint64_t kMany = 128;
@@ -128,7 +128,7 @@ TEST(ManyRanks, MemoryPerRankIsConstant) {
   EXPECT_LE(many / kMany, few / kFew * 3 / 2);
 }
 
-// What rank 0 gets and sends for a save.
+// The bytes that rank 0 receives and sends for a save.
 NetworkTraffic TrafficOfASave(uint32_t world_size) {
   RankNetwork network(world_size, {});
   std::vector<NetworkTraffic> after;
@@ -141,20 +141,21 @@ NetworkTraffic TrafficOfASave(uint32_t world_size) {
           (after[kSaves - 1].bytes - after[0].bytes) / (kSaves - 1)};
 }
 
-// Each rank is sent its own ticket and no other one's. With those of all ranks
-// in what each is sent, 32 ranks would cost four times as much a rank as 8.
+// Each rank is sent only its own ticket. If each were sent all tickets, 32
+// ranks would cost four times as much per rank as 8.
 TEST(ManyRanks, BytesSentPerRankAreConstant) {
   constexpr uint64_t kFew = 8;
   constexpr uint64_t kMany = 32;
-  // Two gatherings and three tellings, and some of what is asked for when a
-  // rank has waited long on a busy machine.
+  // Two Gathers and three Tells, plus retries after long waits on a busy
+  // machine.
   constexpr uint64_t kMessagesOfARank = 5;
   const NetworkTraffic few = TrafficOfASave(kFew);
   const NetworkTraffic many = TrafficOfASave(kMany);
   EXPECT_GE(few.messages, kMessagesOfARank * (kFew - 1));
   EXPECT_LE(many.messages, 2 * kMessagesOfARank * kMany);
   EXPECT_LE(many.bytes / kMany, few.bytes / kFew * 3 / 2);
-  // A rank's ticket has its record of the step before, and its part the next.
+  // A rank's ticket contains its record in the previous step, and its part the
+  // next.
   constexpr uint64_t kMaxBytesOfARank = 8192;
   EXPECT_LE(many.bytes, kMaxBytesOfARank * kMany);
 }

@@ -1,5 +1,5 @@
 // Tests coordinators over messages and over collectives: all their calls, and
-// ranks that are late, gone, or at another call.
+// ranks that are late, gone, or in another call.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -27,7 +27,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Makes all calls, in the coordinator and, on another thread, in a duplicate.
+// Makes all calls, on the coordinator and, on another thread, on a duplicate.
 absl::Status SpeakOnTwoThreads(Coordinator* ranks) {
   const auto speak = [](Coordinator* own) -> absl::Status {
     for (int round = 0; round < 10; ++round) {
@@ -90,8 +90,8 @@ TEST(MessageCoordinator, RunsAllCallsOnTwoThreads) {
   }
 }
 
-// The values of a rank that is late are there when it comes, and those that it
-// has are named as missing until then.
+// A late rank receives its values when it calls; until then the errors name its
+// own values as missing.
 TEST(MessageCoordinator, AllToAllErrorNamesALateRankOnAllRanks) {
   RankNetwork network(3, {});
   std::vector<std::unique_ptr<Coordinator>> ranks;
@@ -124,7 +124,7 @@ TEST(MessageCoordinator, AllToAllErrorNamesALateRankOnAllRanks) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// A rank at an all-to-all says so at once, and does not wait for its deadline.
+// A rank in an all-to-all reports it at once, without waiting for its deadline.
 TEST(MessageCoordinator, AllRanksFail_WhenOnlySomeCallAllToAll) {
   RankNetwork network(4, {});
   const Statuses statuses = RunRanks(4, Over(&network), [](Coordinator* ranks) {
@@ -154,7 +154,7 @@ TEST(MessageCoordinator, RunsAllCalls_WhenMessagesAreLost) {
               Each(IsOk()));
 }
 
-// All leave at once after the last call, and some have not heard how it ended.
+// All leave right after the last call, and some do not know its outcome yet.
 TEST(MessageCoordinator, LeavingOwnerAnswersUntilAllRanksKnowTheOutcome) {
   constexpr uint32_t kWorld = 4;
   constexpr int kRounds = 16;
@@ -218,7 +218,7 @@ TEST(CollectiveCoordinator, RejectsMissingFunctionsAndInvalidRanks) {
                                  "size, 2")));
 }
 
-// Ranks 0 and 2 of 3 make a call, and rank 1 makes it when it is over.
+// Ranks 0 and 2 of 3 make a call, and rank 1 makes it after they have given up.
 TEST(MessageCoordinator, ErrorNamesALateRank_WhichThenRejoins) {
   RankNetwork network(3, {});
   std::vector<std::unique_ptr<Coordinator>> ranks;
@@ -255,7 +255,7 @@ TEST(MessageCoordinator, ErrorNamesAnAbsentOwnerOnAllRanks) {
                     HasSubstr("ranks 0 of 3"))));
 }
 
-// Over TCP a send to a process that is gone does not end.
+// Over TCP, sending to a process that is gone blocks.
 class StuckTransport : public Coordinator::Transport {
  public:
   StuckTransport(std::unique_ptr<Coordinator::Transport> sends, uint32_t gone)
@@ -278,8 +278,8 @@ class StuckTransport : public Coordinator::Transport {
   size_t stuck_ = 0;
 };
 
-// The others wait for the owner, so what it does must not take as long as a
-// deadline, whether or not it knows of the rank that is gone.
+// The others wait for the owner, so it must take less than a deadline, whether
+// or not it knows of the missing rank.
 TEST(MessageCoordinator, OwnerNotifiesTheOthersAtOnce_WhenARankIsGone) {
   constexpr absl::Duration kTell = absl::Seconds(20);
   RankNetwork network(3, {});
@@ -301,7 +301,7 @@ TEST(MessageCoordinator, OwnerNotifiesTheOthersAtOnce_WhenARankIsGone) {
                                       HasSubstr("ranks 2 of 3"))));
 }
 
-// The owner has something else to do first, such as the save in progress.
+// The owner is busy first, for example with a save in progress.
 TEST(MessageCoordinator, LateOwnerStillNamesTheMissingRank) {
   constexpr absl::Duration kWait = absl::Seconds(2);
   RankNetwork network(3, {});
@@ -317,7 +317,7 @@ TEST(MessageCoordinator, LateOwnerStillNamesTheMissingRank) {
                                       HasSubstr("ranks 2 of 3"))));
 }
 
-// It takes rank 1 for rank 9.
+// A transport that mistakes rank 1 for rank 9.
 class StrayTransport : public Coordinator::Transport {
  public:
   explicit StrayTransport(std::unique_ptr<Coordinator::Transport> sends)
@@ -375,7 +375,7 @@ TEST(CollectiveCoordinator, GroupsErrorNamesTheMissingRank) {
                    return absl::DeadlineExceededError("not there were ranks 2");
                  }
                  const absl::Status status = ranks->Barrier("all", kShort);
-                 // There is no going on with such a group.
+                 // Such a group cannot be used again.
                  EXPECT_EQ(ranks->Barrier("next", kLong), status);
                  return status;
                }),
@@ -412,7 +412,7 @@ TEST(CollectiveCoordinator, AllRanksFail_WhenACollectiveFailsOnOne) {
   }
 }
 
-// What the example of the header knows of its trainer.
+// The trainer's functions in the header's example.
 using ProcessGroup = Coordinator::Collectives;
 absl::StatusOr<std::vector<std::string>> AllGather(const ProcessGroup& pg,
                                                    std::string own) {

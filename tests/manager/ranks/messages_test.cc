@@ -1,4 +1,4 @@
-// What ranks tell one another of a save.
+// The messages between ranks during a save.
 #include "ckptdb/manager/ranks/messages.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ TEST(SavePartMessage, FailedRankSendsOnlyItsError) {
   EXPECT_EQ(received.staged, StagedRank());
 }
 
-// An error that the rank itself can be told of.
+// An error that the rank itself can receive.
 TEST(SavePartMessage, EncodingFailureBecomesTheErrorOfTheRank) {
   SavePart sent = SamplePart();
   sent.staged.record().rank_record.clear();
@@ -79,7 +79,7 @@ TEST(SavePartMessage, RejectsEveryTruncation) {
 
 TEST(SavePartMessage, RejectsEveryFlippedBitOfAnEntry) {
   std::string bytes = Encode(SamplePart());
-  // The last entry has 2,000 bytes of value.
+  // The last entry contains a value of 2,000 bytes.
   for (size_t i = 0; i < 2000; i += 7) {
     char& byte = bytes[bytes.size() - 1 - i];
     byte ^= 1;

@@ -1,5 +1,5 @@
-// Plays, by seed and in a time of its own, the calls of ranks whose messages
-// are late, lost, duplicated and overtaken, and of which one stops or dies.
+// Simulates, from a seed and in simulated time, calls of ranks whose messages
+// are delayed, lost, duplicated and reordered, and one of which stops or dies.
 #include "ckptdb/manager/ranks/rank_calls.h"
 
 #include <map>
@@ -31,14 +31,14 @@ constexpr absl::Duration kTick = absl::Milliseconds(5);
 constexpr absl::Duration kDeadline = absl::Seconds(4);
 constexpr int kCalls = 12;
 
-// Says how a world is disturbed.
+// The faults of a simulated world.
 struct Faults {
   uint32_t world_size = 1;
   double lost = 0;
   double duplicated = 0;
   int max_delay_ms = 0;
   // The rank that stops before a call for longer than the deadline, or dies
-  // after so many messages.
+  // after that many messages.
   std::optional<uint32_t> stopped;
   std::optional<uint32_t> killed;
   int at_call = 0;
@@ -131,8 +131,8 @@ class World {
     }
   }
 
-  // A rank that is in no call takes no messages, but one that is done does, as
-  // it would in its next call.
+  // A rank outside of a call receives no messages, but one that is done does,
+  // as it would in its next call.
   void RunRank(uint32_t r) {
     Rank& rank = ranks_[r];
     if (rank.dead) return;
@@ -154,8 +154,8 @@ class World {
     }
   }
 
-  // Waits as AfterGather says: the owner may be late, or still be in the
-  // gatherings just before this call.
+  // Waits as AfterGather does: the owner may be late, or still in the Gathers
+  // just before this call.
   absl::Duration DeadlineOf(uint32_t r, size_t number) const {
     absl::Duration deadline = kDeadline;
     for (size_t i = number; r != kOwnerRank && i > 0; --i) {
@@ -182,7 +182,7 @@ class World {
     rank->calls->Begin(std::move(request));
   }
 
-  // Some values are large, of few ranks, and some are empty.
+  // A few ranks' values are large, and some are empty.
   static std::string ValueOf(uint32_t from, uint32_t to, size_t number) {
     if ((from + to + number) % 5 == 0) return "";
     const std::string value = absl::StrCat(from, " to ", to, ".", number);
@@ -214,12 +214,12 @@ class World {
       std::optional<absl::Status> all;
       for (uint32_t r = 0; r < ranks_.size(); ++r) {
         if (ranks_[r].dead) continue;
-        // Ranks other than the owner do not wait for a gathering.
+        // Ranks other than the owner do not wait for a Gather.
         if (kinds_[number] == CallKind::kGather && r != kOwnerRank) continue;
         SCOPED_TRACE(absl::StrCat("rank ", r));
         const CallResult& result = ranks_[r].results[number];
         if (!all.has_value()) all = result.status;
-        // What the owner has for one rank no other one can tell it.
+        // No other rank can deliver the owner's value for a rank.
         if (kinds_[number] != CallKind::kTellEach ||
             faults_.killed != kOwnerRank) {
           EXPECT_EQ(result.status, *all);
@@ -283,8 +283,8 @@ Faults DrawFaults(uint32_t world_size, std::mt19937_64* random) {
   const int what = draw(3);
   if (what == 1) faults.stopped = rank;
   if (what == 2) faults.killed = rank;
-  // An outcome that is lost leaves nobody to ask when the owner has gone on and
-  // stopped, or has died: no two processes can agree then.
+  // If the outcome is lost and the owner has stopped or died, nobody is left to
+  // ask: two processes cannot agree then.
   if (what != 0 && rank == kOwnerRank) faults.lost = 0;
   faults.at_call = draw(kCalls);
   faults.after_messages = draw(40);
@@ -323,8 +323,8 @@ TEST_P(RankCallsTest, AllLivingRanksReturnTheSameOutcome) {
 INSTANTIATE_TEST_SUITE_P(Worlds, RankCallsTest,
                          ::testing::Range(uint32_t{1}, uint32_t{17}));
 
-// The owner dies while it tells many ranks how a call has ended: those that it
-// has told are few, or far from the others.
+// The owner dies while it sends many ranks the outcome of a call: only a few
+// may know it, far from the others.
 TEST(ManyRankCalls, AnyRankThatKnowsTheOutcomeSpreadsIt) {
   std::mt19937_64 random(TestSeed());
   for (const uint32_t world_size : {40U, 100U, 200U}) {

@@ -29,7 +29,7 @@ using ::testing::Each;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-// Managers of so many ranks that save every second step.
+// Managers of that many ranks that save every second step.
 class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
  protected:
   void SetUp() override {
@@ -45,7 +45,8 @@ class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
 
   uint32_t world_size() const { return GetParam(); }
 
-  // Each rank closes, and is gone, as soon as it knows how its last save ended.
+  // Each rank closes, and is gone, as soon as it knows the outcome of its last
+  // save.
   absl::Status Train(std::unique_ptr<Coordinator> ranks) const {
     const uint32_t rank = ranks->rank();
     RankModel model(rank, world_size());
@@ -55,7 +56,7 @@ class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
     while (manager->global_step() < kSteps) {
       model.Train(manager->global_step() + 1, rank);
       CKPTDB_RETURN_IF_ERROR(manager->Step().status());
-      // Saves are told at the step that they are of.
+      // Saves are reported at their own step.
       CKPTDB_RETURN_IF_ERROR(manager->WaitUntilFinished());
     }
     return absl::OkStatus();
@@ -71,9 +72,8 @@ class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
     return statuses;
   }
 
-  // The store has whole steps, whatever happened: another job restores the
-  // newest of them. That is the last step if any rank was told that all is
-  // saved.
+  // Whatever happened, the store contains only complete steps: another job
+  // restores the newest. It is the last step if any rank returned OK for it.
   void ExpectWholeStore(const Statuses& statuses) const {
     RankModel model(0, 1);
     ASSERT_OK_AND_ASSIGN(const auto manager,
@@ -124,7 +124,7 @@ TEST_P(RankFaultsTest, OthersNameARankThatDiesAtAnyMessage) {
   if (network.IsDead(killed)) {
     for (uint32_t r = 0; r < world_size(); ++r) {
       if (r == killed) continue;
-      // A rank that has heard of the last save has nothing left to ask.
+      // A rank that knows the outcome of the last save sends nothing more.
       EXPECT_THAT(
           statuses[r],
           AnyOf(IsOk(),

@@ -116,7 +116,7 @@ Coordinator::Collectives CollectiveGroup::Join(uint32_t rank) {
   return group;
 }
 
-// values[r] is for rank r; returns what each rank has for this one.
+// values[r] is for rank r; returns each rank's value for this one.
 absl::StatusOr<std::vector<std::string>> CollectiveGroup::Meet(
     uint32_t rank, const std::string& function,
     std::vector<std::string> values) {

@@ -1,5 +1,5 @@
-// A network between the ranks of a test, in memory, that disturbs messages by
-// seed; and a process group of collectives that does so.
+// An in-memory network between a test's ranks that disturbs messages, from a
+// seed; and a process group whose collectives do.
 #ifndef CKPTDB_TESTS_MANAGER_RANKS_RANK_NETWORK_H_
 #define CKPTDB_TESTS_MANAGER_RANKS_RANK_NETWORK_H_
 
@@ -19,19 +19,19 @@
 
 namespace ckptdb::testing {
 
-// What happens to a message is drawn from the seed, its sender, its receiver
-// and how many went before it, so that it does not depend on threads.
+// The seed, the sender, the receiver and the number of earlier messages
+// determine a message's fate, so that it does not depend on threads.
 struct NetworkFaults {
   uint64_t seed = 0;
   double lost = 0;
   double duplicated = 0;
-  absl::Duration max_delay;  // other messages may overtake meanwhile
-  // The rank that is cut off when it has sent so many messages.
+  absl::Duration max_delay;  // messages may be reordered
+  // The rank that is cut off after it has sent that many messages.
   std::optional<uint32_t> killed;
   uint64_t after_messages = 0;
 };
 
-// What a rank has sent and was sent.
+// The bytes and messages that a rank has sent and received.
 struct NetworkTraffic {
   uint64_t messages = 0;
   uint64_t bytes = 0;
@@ -43,7 +43,7 @@ class RankNetwork {
 
   // The transport of a rank, for a MessageCoordinator. The network outlives it.
   std::unique_ptr<Coordinator::Transport> Join(uint32_t rank);
-  // Whether the rank was cut off.
+  // Returns whether the rank was cut off.
   bool IsDead(uint32_t rank);
   NetworkTraffic TrafficOf(uint32_t rank);
 
@@ -68,9 +68,9 @@ class RankNetwork {
   std::vector<Rank> ranks_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A process group of threads, as Gloo's or NCCL's: a collective returns when
-// all ranks have come to it, or when one has aborted the group; then its error
-// names the ranks that had not come.
+// A process group of threads, like Gloo's or NCCL's: a collective returns when
+// all ranks have joined it, or when one has aborted the group; then its error
+// names the ranks that had not joined.
 class CollectiveGroup {
  public:
   explicit CollectiveGroup(uint32_t world_size);
@@ -98,8 +98,8 @@ class CollectiveGroup {
   absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What happens to a rank at its n-th call of a function. One that dies neither
-// comes to a collective nor aborts the group any more.
+// A rank's fault at its n-th call of a function. A rank that dies neither joins
+// a collective nor aborts the group.
 struct CollectiveFaults {
   enum class Kind { kFailBefore, kFailAfter, kWrongCount, kThrow, kDie };
   Kind kind = Kind::kFailBefore;

@@ -1,4 +1,4 @@
-// Runs the ranks of a test on threads, each with a coordinator of its own.
+// Runs a test's ranks on threads, each with its own coordinator.
 #ifndef CKPTDB_TESTS_MANAGER_RANKS_RUN_RANKS_H_
 #define CKPTDB_TESTS_MANAGER_RANKS_RUN_RANKS_H_
 
@@ -22,7 +22,7 @@ using Statuses = std::vector<absl::Status>;
 using Rank = std::function<absl::Status(Coordinator*)>;
 using Join = std::function<std::unique_ptr<Coordinator>(uint32_t rank)>;
 
-// Runs each rank on a thread of its own. Returns what they end with.
+// Runs each rank on a separate thread, and returns their results.
 inline Statuses RunRanks(uint32_t world_size, const Join& join,
                          const Rank& rank) {
   Statuses statuses(world_size);

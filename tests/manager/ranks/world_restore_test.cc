@@ -1,5 +1,5 @@
-// What is saved by whom, and restored on any number of ranks: random models on
-// random worlds, by CKPTDB_SEED.
+// Which rank saves what, and restores on any number of ranks: random models on
+// random worlds, from CKPTDB_SEED.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -22,8 +22,8 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// Hides that the coordinator has a direct all-to-all, so that each rank reads
-// all pages that have rows of its own.
+// Hides the coordinator's direct all-to-all, so that each rank reads all pages
+// that contain its rows.
 class WithoutAllToAll : public Coordinator {
  public:
   explicit WithoutAllToAll(
@@ -81,7 +81,7 @@ class WorldRestoreTest : public ::testing::Test {
     rank->model->ExpectTrained(step);
     return absl::OkStatus();
   }
-  // The ranks that have a tensor in the newest step.
+  // Returns the ranks that store a tensor in the newest step.
   std::map<std::string, std::set<uint32_t>> Savers() const {
     std::map<std::string, std::set<uint32_t>> savers;
     const auto reader = Reader::Open(options_.path);
@@ -115,7 +115,7 @@ class WorldRestoreTest : public ::testing::Test {
     file.write("damaged", 7);
     EXPECT_TRUE(file.good());
   }
-  // Saves a step of two ranks that `add` gives their state.
+  // Saves a step of two ranks with the state that `add` adds.
   std::vector<absl::Status> RunTwo(
       const std::function<absl::Status(uint32_t rank, ModelState* state)>& add)
       const {
@@ -191,7 +191,7 @@ TEST_F(WorldRestoreTest, OneRankReadsReplicatedTensorsForAll) {
   }
 }
 
-// The tensor is damaged: its read fails on the owner alone.
+// The tensor is damaged: only the owner's read fails.
 TEST_F(WorldRestoreTest, RestoreFailsOnAllRanks_WhenTheOwnersReadFails) {
   options_.ranks.deadline = absl::Minutes(10);
   options_.ranks.replication.broadcast = true;
@@ -231,7 +231,7 @@ TEST_F(WorldRestoreTest, ReplicatedTensorsAreSavedOnceBalancedOverRanks) {
   }
 }
 
-// Each of two ranks moves the end or the begin of its shard by one row.
+// Each of two ranks moves the end or the beginning of its shard by one row.
 TEST_F(WorldRestoreTest, SaveFails_WhenShardsOverlapOrLeaveAGap) {
   const std::vector<std::pair<int64_t, std::string>> cases = {
       {0, ""},
@@ -266,7 +266,7 @@ TableSharding ByMixedId() {
   });
 }
 
-// Base runs and chains of deltas, by the remainder and by a function.
+// Base runs and chains of deltas, sharded by remainder and by a function.
 TEST_F(WorldRestoreTest, ExchangeRestoresTheSameRows) {
   std::mt19937_64 random(TestSeed());
   for (int round = 0; round < 8; ++round) {
@@ -337,7 +337,7 @@ TEST_F(WorldRestoreTest, ExchangeOfManyRoundsRestoresAllRows) {
   }
 }
 
-// The deadline is long: no rank may wait for one that has failed.
+// The deadline is long: no rank may wait for a failed one.
 TEST_F(WorldRestoreTest, RestoreFailsOnAllRanks_WhenAnExchangeFailsOnOne) {
   options_.ranks.deadline = absl::Minutes(10);
   WorldSpec spec;
@@ -359,7 +359,7 @@ TEST_F(WorldRestoreTest, RestoreFailsOnAllRanks_WhenAnExchangeFailsOnOne) {
                     AllOf(HasSubstr(absl::StrCat("rank ", failing)),
                           HasSubstr("table \"user\""), HasSubstr("no room")))));
   }
-  // A function that gives an id to no rank.
+  // A function that returns no rank for an id.
   spec.sharding =
       TableSharding::ByFunction("none", [](int64_t id, uint32_t world) {
         return id == 7 ? world : static_cast<uint32_t>(id % 2 == 0);
@@ -372,10 +372,10 @@ TEST_F(WorldRestoreTest, RestoreFailsOnAllRanks_WhenAnExchangeFailsOnOne) {
                     AllOf(HasSubstr("table \"user\""), HasSubstr("id 7")))));
 }
 
-// A job of which one rank fails: the others keep what they trained.
+// A job in which one rank fails: the others keep their trained state.
 class PartialRecoveryTest : public WorldRestoreTest {
  protected:
-  // Runs `body` on the manager that each rank opens, all at once.
+  // Runs `body` on the managers of all ranks concurrently.
   using Body = std::function<absl::Status(uint32_t, CheckpointManager*)>;
   void RunAll(const Body& body) {
     ThreadGroup group(world_);
@@ -432,7 +432,7 @@ TEST_F(PartialRecoveryTest, ReturningRankRestoresItsShardAlone) {
         CKPTDB_RETURN_IF_ERROR(manager->Step().status());
       }
       CKPTDB_RETURN_IF_ERROR(manager->WaitUntilFinished());
-      models_[rank]->Train(4);  // is in no step
+      models_[rank]->Train(4);  // not saved
       if (rank != kOwnerRank) return absl::OkStatus();
 
       // Another process, while the owner has the store open.
@@ -452,7 +452,7 @@ TEST_F(PartialRecoveryTest, ReturningRankRestoresItsShardAlone) {
     ASSERT_OK(alone->Restore());
     ASSERT_OK(alone->Close());
 
-    // All go on together; the next save is whole.
+    // All continue together; the next save is full.
     RunAll([&](uint32_t rank, CheckpointManager* manager) -> absl::Status {
       models_[rank]->ExpectTrained(rank == failed ? 3 : 4);
       for (int64_t step = 5; step <= 6; ++step) {

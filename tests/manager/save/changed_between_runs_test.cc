@@ -1,6 +1,6 @@
-// A property of the model changes between two runs: the second run restores
-// what the first one saved, its saves succeed, and a third run finds what the
-// second one had.
+// A property of the model changes between two runs: the second run restores the
+// first one's step, its saves succeed, and a third run restores the second
+// one's state.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -51,12 +51,12 @@ struct ChangedRun {
   std::map<std::string, ChangedTable> tables = {{"item", {}}, {"user", {}}};
   std::map<std::string, ChangedTensor> tensors = {{"v", {}}, {"w", {}}};
   bool deltas = true;
-  // Loads by this rule; unset: restores, by the policy if there is one.
+  // Loads with this rule; unset: restores, with the policy if set.
   std::optional<LoadRule> rule = std::nullopt;
   std::optional<EvolvePolicy> evolve = std::nullopt;
 };
 
-// The bytes of `count` equal numbers, which no codec changes.
+// Returns the bytes of `count` equal numbers, which no codec changes.
 std::string Numbers(DType dtype, uint32_t count, int64_t number) {
   if (dtype == DType::kF32) {
     return RawBytes(std::vector<float>(count, static_cast<float>(number)));
@@ -103,7 +103,7 @@ bool OwnsChanged(const ChangedTable& table, int64_t id, uint32_t rank,
   return world == 1 || (bounds[rank] <= slice && slice < bounds[rank + 1]);
 }
 
-// What all ranks have: rows by table, id and slot, and the bytes of tensors.
+// The state of all ranks: rows by table, id and slot, and the bytes of tensors.
 struct Contents {
   std::map<std::string, std::map<int64_t, std::map<std::string, std::string>>>
       rows;
@@ -112,7 +112,7 @@ struct Contents {
   bool operator==(const Contents&) const = default;
 };
 
-// The model of one rank.
+// One rank's model.
 class ChangingModel {
  public:
   ChangingModel(const ChangedRun& run, uint32_t rank) : run_(run), rank_(rank) {
@@ -137,7 +137,7 @@ class ChangingModel {
     }
   }
 
-  // Step 1 makes all rows. Later ones change a third and erase one.
+  // Step 1 inserts all rows. Later steps change a third and erase one.
   void Train(int64_t step) {
     for (const auto& [name, table] : tables_) {
       for (int64_t id = 0; id < kIds; ++id) {
@@ -149,7 +149,7 @@ class ChangingModel {
         }
       }
     }
-    // "v" stays as it was made, and is borrowed from save to save.
+    // "v" never changes, and is borrowed from save to save.
     for (auto& [name, bytes] : tensors_) {
       if (name == "v" && step > 1) continue;
       const DType dtype = run_.tensors.at(name).dtype;
@@ -173,7 +173,7 @@ class ChangingModel {
     }
   }
 
-  // Keeps what the rank has now, for AddBegunTo.
+  // Stores the rank's current state for AddBegunTo.
   void Remember() { AddTo(&begun_); }
   void AddBegunTo(Contents* contents) const {
     for (const auto& [table, rows] : begun_.rows) {
@@ -196,8 +196,8 @@ class ChangingModel {
 
 struct ChangeCase {
   std::string name;
-  // The first save of the second run: "" for changes of every table, or words
-  // of the reason why "user" is saved in full.
+  // The first save of the second run: "" if it has changes of every table, or a
+  // part of the reason why "user" is saved in full.
   std::string reason;
   std::function<void(ChangedRun* first, ChangedRun* second)> change;
 };
@@ -206,8 +206,8 @@ void PrintTo(const ChangeCase& test, std::ostream* out) { *out << test.name; }
 
 class ChangedBetweenRunsTest : public ::testing::TestWithParam<ChangeCase> {
  protected:
-  // Runs each rank on a thread, and returns what they have in the end, and in
-  // *begun what they had when each called Remember.
+  // Runs each rank on a thread. Returns their final state, and in *begun their
+  // state when each called Remember.
   Contents RunAll(const ChangedRun& run,
                   const std::function<absl::Status(CheckpointManager*,
                                                    ChangingModel*)>& body,
@@ -255,7 +255,7 @@ class ChangedBetweenRunsTest : public ::testing::TestWithParam<ChangeCase> {
     }
     return absl::OkStatus();
   }
-  // The reasons of a step's table; empty: it was saved as changes.
+  // Returns the reason of a step's table; empty if it was saved as changes.
   std::string ReasonOf(int64_t step, const std::string& table) {
     const auto reader = Reader::Open(dir_.path() + "/store", {});
     EXPECT_OK(reader);
@@ -276,7 +276,8 @@ class ChangedBetweenRunsTest : public ::testing::TestWithParam<ChangeCase> {
   TempDir dir_;
 };
 
-// What the second run has restored: where both runs have it, that of the first.
+// The state that the second run should restore: the first run's, as far as both
+// runs have it.
 void ExpectRestored(const Contents& first, const Contents& second) {
   for (const auto& [table, rows] : first.rows) {
     if (!second.rows.contains(table)) continue;
@@ -391,7 +392,7 @@ TableSharding ByHalves() {
   });
 }
 
-// The second run restores by a policy.
+// The second run restores with a policy.
 ChangeCase EvolveCase(std::string name, std::string reason,
                       std::function<void(ChangedRun* second)> change) {
   return {

@@ -1,5 +1,5 @@
-// ManagerOptions::save.audit_deltas: a row that changed without a mark is found
-// when it is left out.
+// ManagerOptions::save.audit_deltas: a save detects a changed row without a
+// mark.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -101,7 +101,7 @@ TEST_F(DeltaAuditTest, NamesAnExistingRowMarkedAsErased) {
               Found("row 31 was marked as erased but still exists"));
 }
 
-// Off, it is left out, as nobody looks.
+// With the audit off, the delta omits the row.
 TEST_F(DeltaAuditTest, OffIgnoresUnmarkedRows) {
   options_.save.audit_deltas = false;
   Start();
@@ -110,7 +110,7 @@ TEST_F(DeltaAuditTest, OffIgnoresUnmarkedRows) {
   }));
 }
 
-// What is saved whole leaves no row out.
+// A full save omits no row.
 TEST_F(DeltaAuditTest, FullSaveIsNotAudited) {
   options_.save.base_every = 1;
   Start();
@@ -119,7 +119,7 @@ TEST_F(DeltaAuditTest, FullSaveIsNotAudited) {
   }));
 }
 
-// Each of several ranks compares the rows that it owns.
+// Each of several ranks compares its own rows.
 TEST_F(DeltaAuditTest, FailsOnAllRanks_WhenOneRankMissesAMark) {
   Start();
   TrainTo(4);

@@ -1,4 +1,4 @@
-// How far evaluations have come, kept by managers of one rank and of several.
+// The progress of evaluations, saved by managers of one rank and of several.
 #include "ckptdb/manager/checkpoint_manager.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 
 constexpr char kGroup[] = "eval/ctr";
 
-// What was loaded, in the order of the calls.
+// The loaded values, in the order of the calls.
 using Calls = std::vector<std::string>;
 
 class TestMeters : public ModelState::Object {
@@ -60,7 +60,7 @@ class TestLoader : public TestIo {
   Calls* const calls_;
 };
 
-// What a rank evaluates with.
+// A rank's meters and loader.
 struct Evaluator {
   Calls calls;
   TestMeters meters{&calls};
@@ -76,7 +76,7 @@ struct Evaluator {
 
 class EvaluationStateTest : public ManagerTest {
  protected:
-  // Steps 2 and 4 are there.
+  // The store contains steps 2 and 4.
   void SetUp() override {
     ManagerTest::SetUp();
     Restart();
@@ -226,7 +226,7 @@ TEST_F(EvaluationStateTest, IsRetiredWithItsStep) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 2")));
 }
 
-// Each rank of many, in a thread, with a store that has step 2.
+// Each of several ranks, in a thread, with a store that contains step 2.
 class EvaluationRanksTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -304,7 +304,7 @@ TEST_F(EvaluationRanksTest, EachRankLoadsItsOwnPart) {
                     return absl::OkStatus();
                   }),
               Each(IsOk()));
-  // In another world nobody takes what is another's.
+  // With another number of ranks, no rank loads another rank's part.
   const auto misfit =
       StatusIs(absl::StatusCode::kFailedPrecondition,
                HasSubstr("evaluation \"day_7\" of step 2: expected parts of 2 "
@@ -319,7 +319,7 @@ TEST_F(EvaluationRanksTest, EachRankLoadsItsOwnPart) {
       Each(misfit));
 }
 
-// Beside a trainer that saves on, all ranks of a reader load one save.
+// While a trainer keeps saving, all ranks of a reader load the same save.
 TEST_F(EvaluationRanksTest, RanksOfAReaderLoadTheSameEvaluation) {
   constexpr uint64_t kSaves = 60;
   constexpr uint64_t kLoads = 20;

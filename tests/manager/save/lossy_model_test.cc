@@ -1,5 +1,5 @@
-// A model under lossy codecs: saves of changes that are audited, a restore
-// after which the training goes on, and loads as another dtype.
+// A model with lossy codecs: audited deltas, a restore after which the training
+// continues, and loads into another dtype.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -77,7 +77,8 @@ class LossyModelTest : public ::testing::Test {
       ASSERT_OK(manager_->Step().status());
     }
   }
-  // Fails unless `restored` is near `trained`, and its optimizer the same.
+  // Expects that `restored` is close to `trained`, and its optimizer state
+  // equal.
   static void ExpectNear(const LossyModel& trained,
                          const LossyModel& restored) {
     ASSERT_EQ(restored.users.size(), trained.users.size());
@@ -112,7 +113,7 @@ TEST_F(LossyModelTest, AuditedDeltasAreRestoredWithinTheError) {
   ASSERT_OK(manager_->Close());
   const std::unique_ptr<LossyModel> trained = std::move(model_);
 
-  // The codec of the model that restores does not matter.
+  // The codec of the restoring model does not matter.
   Start(Codec::kNone, Codec::kNone);
   ASSERT_OK(manager_->Restore().status());
   ExpectNear(*trained, *model_);

@@ -1,4 +1,4 @@
-// Saves of more than the budget for copies: the last part of them is copied.
+// Saves of more bytes than the budget for copies: the last part is copied.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 class OverBudgetTest : public ManagerTest {
  protected:
-  // Saves a tensor of so many bytes as step 0, and writes over it at once.
+  // Saves a tensor of that many bytes as step 0, and overwrites it at once.
   void SaveAndChange(size_t bytes) {
     weights_.resize(bytes / sizeof(uint32_t));
     for (size_t i = 0; i < weights_.size(); ++i) weights_[i] = Value(i);
@@ -41,8 +41,8 @@ class OverBudgetTest : public ManagerTest {
   std::vector<uint32_t> weights_;
 };
 
-// Of all values there are copies, although not with their ids: the model may
-// change while nothing is on disk.
+// All values are copied, although not with their ids: the model may change
+// while nothing is on disk.
 TEST_F(OverBudgetTest, ModelMayChangeOnceTheRestIsRead) {
   options_.save.arena_bytes = 200;
   Start();
@@ -68,7 +68,7 @@ TEST_F(OverBudgetTest, CopiesAsMuchAsFits) {
 }
 
 TEST_F(OverBudgetTest, PeakMemoryIsBoundedByTheBudget) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer allocates memory itself";
   const auto kibibytes = [](const std::string& name) {
     std::ifstream lines("/proc/self/status");
     std::string word;
@@ -85,7 +85,7 @@ TEST_F(OverBudgetTest, PeakMemoryIsBoundedByTheBudget) {
   weights_.resize(kBytes / sizeof(uint32_t), 1);
   const uint64_t before = kibibytes("VmRSS:");
   ASSERT_NO_FATAL_FAILURE(SaveAndChange(kBytes));
-  // Twice what docs/design.md says of two workers and of pages kept.
+  // Twice the bound in docs/design.md, for two workers and kept pages.
   constexpr uint64_t kStagingKib = uint64_t{128} << 10;
   EXPECT_LE(kibibytes("VmHWM:"),
             before + (options_.save.arena_bytes >> 10) + kStagingKib);

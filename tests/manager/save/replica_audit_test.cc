@@ -1,5 +1,5 @@
-// ManagerOptions::save.audit_replicas: tensors and tables that should be the
-// same on all ranks, and are not, are found by a save.
+// ManagerOptions::save.audit_replicas: a save detects tensors and tables that
+// should be equal on all ranks and are not.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -21,7 +21,7 @@ class ReplicaAuditTest : public ::testing::Test {
  protected:
   static constexpr uint32_t kWorld = 3;
 
-  // What a rank holds: the same on all, but for what a test changes.
+  // A rank's state: equal on all ranks, unless a test changes it.
   struct Replica {
     std::vector<float> weights = std::vector<float>(1000, 1.5F);
     std::vector<float> bias = std::vector<float>(10, 0.5F);
@@ -30,7 +30,7 @@ class ReplicaAuditTest : public ::testing::Test {
   };
   using Change = std::function<void(uint32_t rank, Replica* replica)>;
 
-  // Saves one step on all ranks. Returns what that ends with, by rank.
+  // Saves one step on all ranks. Returns the results by rank.
   std::vector<absl::Status> Save(const Change& change) {
     ThreadGroup group(kWorld);
     std::vector<absl::Status> statuses(kWorld);

@@ -1,4 +1,4 @@
-// The memory that a manager asks for when it saves little.
+// The memory that a manager allocates for small saves.
 #include <gmock/gmock.h>
 
 #include <cstdint>
@@ -18,15 +18,15 @@
 namespace ckptdb::testing {
 namespace {
 
-// The first saves ask for memory that those after them use again.
+// The first saves allocate memory that later ones reuse.
 constexpr uint64_t kFirstSaves = 8;
 constexpr uint64_t kSaves = 40;
-// Into files of their own, and into the write batch.
+// Into separate files, and into the write batch.
 constexpr uint64_t kSavedBytes = 5'000'000;
 static_assert(kSavedBytes > kInlineBytes);
 constexpr uint64_t kInBatchBytes = kInlineBytes / 8 * 5;
 
-// A rank's shard of a tensor, another one before each save.
+// A rank's shard of a tensor, changed before each save.
 class SmallTrainer {
  public:
   SmallTrainer(uint64_t bytes, const Coordinator& ranks)
@@ -49,13 +49,13 @@ class SmallTrainer {
 class SaveMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!kCountsAllocations) GTEST_SKIP() << "of a sanitizer's build";
+    if (!kCountsAllocations) GTEST_SKIP() << "not in sanitizer builds";
     options_.path = dir_.path() + "/store";
     options_.retention.keep = LatestN(2);
   }
 
-  // Saves so many bytes of all ranks, again and again. How many bytes were
-  // allocated for each of them, once all is warm.
+  // Repeatedly saves that many bytes of all ranks. Returns the bytes allocated
+  // for each saved byte, after warming up.
   double AllocatedForEachByte(uint64_t bytes, uint32_t world_size) {
     ThreadGroup group(world_size);
     std::vector<std::thread> ranks;
@@ -92,7 +92,7 @@ class SaveMemoryTest : public ::testing::Test {
   uint64_t allocated_bytes_ = 0;
 };
 
-// Nothing is encoded for ranks that are not there.
+// A single rank encodes nothing for others.
 TEST_F(SaveMemoryTest, OneRankAllocatesAtMostTwiceItsBytes) {
   constexpr double kMost = 2;
   const double allocated = AllocatedForEachByte(kSavedBytes, 1);
@@ -100,7 +100,7 @@ TEST_F(SaveMemoryTest, OneRankAllocatesAtMostTwiceItsBytes) {
   EXPECT_LE(allocated, kMost);
 }
 
-// Each has the buffers of a file of its own.
+// Each rank has the buffers of a separate file.
 TEST_F(SaveMemoryTest, SeveralRanksAllocateAtMostThriceTheirBytes) {
   constexpr double kMost = 3;
   const double allocated = AllocatedForEachByte(kSavedBytes, 4);
@@ -108,8 +108,8 @@ TEST_F(SaveMemoryTest, SeveralRanksAllocateAtMostThriceTheirBytes) {
   EXPECT_LE(allocated, kMost);
 }
 
-// What is staged, the batch, the log's buffer, the memtable, the table that it
-// is flushed to, and the compactions of those before it.
+// The staged part, the batch, the log's buffer, the memtable, the table that it
+// is flushed to, and the compactions of earlier tables.
 TEST_F(SaveMemoryTest, WriteBatchAllocatesAtMostFourteenTimesItsBytes) {
   constexpr double kMost = 14;
   const double allocated = AllocatedForEachByte(kInBatchBytes, 1);
@@ -117,7 +117,7 @@ TEST_F(SaveMemoryTest, WriteBatchAllocatesAtMostFourteenTimesItsBytes) {
   EXPECT_LE(allocated, kMost);
 }
 
-// Several ranks also need the messages, and the entries copied out of them.
+// Several ranks also allocate the messages, and the entries copied out of them.
 TEST_F(SaveMemoryTest, WriteBatchOfSeveralRanksAllocatesTheirMessagesToo) {
   constexpr double kMost = 16;
   const double allocated = AllocatedForEachByte(kInBatchBytes, 4);

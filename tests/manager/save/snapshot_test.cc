@@ -1,4 +1,4 @@
-// The copy of what a rank saves, of blocks of all sizes.
+// Snapshots of blocks of all sizes.
 #include "ckptdb/manager/save/snapshot.h"
 
 #include <array>
@@ -16,9 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Rows in blocks of these sizes: one value side by side, and one in every
-// third place. When `scattered`, blocks have their rows from the last to the
-// first.
+// Rows in blocks of these sizes: one slot contiguous, and one with a stride of
+// three values. If `scattered`, blocks list their rows from last to first.
 class BlockTable : public TableState {
  public:
   static constexpr uint64_t kStride = 3;
@@ -87,7 +86,7 @@ class BlockTable : public TableState {
   const std::vector<uint64_t> sizes_;
 };
 
-// The largest blocks are of several copies' size, each copy takes some of the
+// The largest blocks need several copy tasks, each task copies several of the
 // small ones, and one begins within a block.
 TEST(Snapshot, CopiesBlocksOfAllSizes) {
   BlockTable table({0, 1, 500'000, 0, 3, 1, 1, 300'000, 2, 0});
@@ -115,7 +114,7 @@ TEST(Snapshot, CopiesBlocksOfAllSizes) {
   }
 }
 
-// Each block's values come from its last row to its first.
+// Each block's values are copied from its last row to its first.
 TEST(Snapshot, CopiesRowsInTheOrderOfTheBlock) {
   const std::vector<uint64_t> sizes = {0, 1, 400'000, 2, 300'000, 7};
   BlockTable table(sizes);

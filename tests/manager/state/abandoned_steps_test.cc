@@ -1,5 +1,5 @@
-// The steps of a branch that was abandoned when an older step was restored:
-// those that are pinned, those that are kept, and the saves beside them.
+// The steps of a branch that was abandoned by restoring an older step: pinned
+// ones, kept ones, and the saves beside them.
 #include <gmock/gmock.h>
 
 #include <optional>
@@ -36,8 +36,7 @@ class AbandonedStepsTest : public ManagerTest {
     ASSERT_OK(manager_->Restore(request));
     ASSERT_EQ(manager_->global_step(), step);
   }
-  // Steps 2, 4, 6 and 8, of which some are pinned; then the training goes back
-  // to step 4.
+  // Saves steps 2, 4, 6 and 8, pins some of them, and restores step 4.
   void GoBackBehindPins(const std::vector<int64_t>& pinned) {
     Start();
     TrainTo(8);
@@ -87,7 +86,7 @@ TEST_F(AbandonedStepsTest, StepAfterAPinnedOneWaitsForTheSaveInProgress) {
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
   options_.schedule.permanent =
       SaveIf("5, 6 and 8", [this](const SavePolicy::Context& context) {
-        // The save of step 5 is in progress until step 7 is decided on.
+        // Saving step 5 is in progress until step 7 is decided on.
         if (context.step == 7) gate_.Open();
         return context.step == 5 || context.step == 6 || context.step == 8;
       });
@@ -130,7 +129,7 @@ TEST_F(AbandonedStepsTest, OnlyPinnedStepsOfAKeptBranchAreSkipped) {
   EXPECT_TRUE(six.pinned);
 }
 
-// The caller has asked for this very step, so it is an error.
+// The caller has requested this very step, so it is an error.
 TEST_F(AbandonedStepsTest, SaveFails_WhenTheStepIsPinned) {
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
   TrainTo(6);
@@ -154,7 +153,7 @@ TEST_F(AbandonedStepsTest, UnpinnedStepIsOverwritten) {
   EXPECT_EQ(eight.parent.step, 6);
 }
 
-// After a fall back nobody is there to unpin the damaged step.
+// After a fallback nobody is there to unpin the damaged step.
 TEST_F(AbandonedStepsTest, QuarantinedStepIsReplacedAndStaysPinned) {
   Start();
   TrainTo(6);
@@ -199,7 +198,7 @@ TEST_F(AbandonedStepsTest, LatestNCountsAKeptBranchSeparately) {
   EXPECT_THAT(FinishedSteps(), ElementsAre(10, 11, 12, 13, 15));
   ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(12));
   EXPECT_EQ(story.kept, "kept: on another branch: among the latest 3");
-  // Branches that are left have one bound together.
+  // All abandoned branches share one limit.
   options_.schedule.permanent = SaveAtSteps({14, 16});
   ASSERT_NO_FATAL_FAILURE(Restart());
   ASSERT_NO_FATAL_FAILURE(RestoreStep(11));
@@ -207,7 +206,7 @@ TEST_F(AbandonedStepsTest, LatestNCountsAKeptBranchSeparately) {
   EXPECT_THAT(FinishedSteps(), ElementsAre(11, 12, 13, 14, 15, 16));
 }
 
-// A policy that saves must not count the steps of a branch that was left.
+// A save policy must not count the steps of an abandoned branch.
 TEST_F(AbandonedStepsTest, HistoryContainsOnlyTheTrainingsStepsInLaterRuns) {
   std::vector<int64_t> seen;
   options_.restore.abandoned = SaveSpec::Abandoned::kKeep;

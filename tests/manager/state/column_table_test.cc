@@ -1,4 +1,4 @@
-// Tables that have their rows themselves.
+// Tables that own their rows.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -35,7 +35,7 @@ absl::Status ExampleOfColumnTable() {
                           users.column<float>("embedding"));
 
   CKPTDB_ASSIGN_OR_RETURN(const ColumnTable::Inserted user,
-                          users.Insert(17));  // which marks it
+                          users.Insert(17));  // marks the row
   embedding[user.row][0] = 0.5f;
   users.Erase(18);
   EXPECT_TRUE(user.is_new);
@@ -71,8 +71,7 @@ TEST(ColumnTableTest, InsertsFindsAndErases) {
   EXPECT_EQ(table.size(), 0U);
 }
 
-// The row that was erased last is used first, with zeros; the others stay
-// where they are.
+// The row that was erased last is reused first, zeroed; the others do not move.
 TEST(ColumnTableTest, ReusesErasedRows) {
   ColumnTable table(ColumnSlots());
   ASSERT_OK_AND_ASSIGN(const auto embedding, table.column<float>("embedding"));
@@ -120,8 +119,8 @@ TEST(ColumnTableTest, MarksItsOwnChanges) {
   EXPECT_THAT(changes.erased, UnorderedElementsAre(1, 3, 4));
 }
 
-// Over several chunks, with rows that are free in some of them, all of one, and
-// none of another.
+// Several chunks, with some rows free in some of them, all of one, and none of
+// another.
 TEST(ColumnTableTest, SourcesContainTheExistingRows) {
   constexpr auto kRows = static_cast<int64_t>(ColumnTable::kRowsPerChunk);
   for (const int64_t rows : {int64_t{1}, int64_t{64}, kRows - 1, kRows,
@@ -154,7 +153,7 @@ TEST(ColumnTableTest, SourcesContainTheExistingRows) {
     };
     ASSERT_OK_AND_ASSIGN(auto all, table.AllRows());
     expect_rows(*all, [](int64_t) { return true; });
-    // The last chunk has as many as its first words have bits, with gaps.
+    // The last chunk has as many rows as its first words have bits, with gaps.
     const auto stays = [&](int64_t id) {
       return (id >= 2 * kRows && id != 2 * kRows + 1) || id % 7 == 3 ||
              (id < kRows && id % 2 == 0);

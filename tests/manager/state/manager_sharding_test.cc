@@ -1,4 +1,4 @@
-// Tables that managers of several ranks divide among themselves.
+// Tables sharded over the managers of several ranks.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -63,7 +63,7 @@ class ManagerShardingTest : public ::testing::Test {
     options_.schedule.permanent = SaveEveryNSteps(2);
   }
 
-  // Runs `body` as each of so many ranks; what they end with.
+  // Runs `body` on that many ranks, and returns their results.
   std::vector<absl::Status> Run(uint32_t world, const TableSharding& sharding,
                                 const Body& body) {
     ThreadGroup group(world);
@@ -156,7 +156,8 @@ TEST_F(ManagerShardingTest, OpenFails_WhenSliceBoundsDiffer) {
                               "table \"b\""))));
 }
 
-// Before a restore by one's rule has lost rows that are another's by theirs.
+// The mismatch is detected before a restore loses rows that each rank assigns
+// to the other.
 TEST_F(ManagerShardingTest, OpenFails_WhenShardingsDifferBetweenRanks) {
   const std::vector<TableSharding> shardings = {TableSharding::BySlices(),
                                                 TableSharding::ByModulo()};
@@ -184,7 +185,7 @@ TEST_F(ManagerShardingTest, OpenFails_WhenShardingsDifferBetweenRanks) {
   }
 }
 
-// Every kind, from a world to others of more and fewer ranks.
+// Every kind, from one world size to larger and smaller ones.
 TEST_F(ManagerShardingTest, EachKindIsRestoredOnAnyWorldSize) {
   for (const TableSharding& sharding :
        {TableSharding::BySlices(), TableSharding::ByModulo(), ByHash(),
@@ -277,7 +278,7 @@ TEST_F(ManagerShardingTest, RestoreFails_WhenTheFunctionHasAnotherName) {
 }
 
 TEST_F(ManagerShardingTest, RestoreFails_WhenTheFunctionReturnsNoRank) {
-  // Made for three ranks, whatever it is told.
+  // Written for three ranks, whatever its argument.
   const auto of_three =
       TableSharding::ByFunction("of_three", [](int64_t id, uint32_t) {
         return static_cast<uint32_t>(static_cast<uint64_t>(id) % 3);
@@ -293,8 +294,8 @@ TEST_F(ManagerShardingTest, RestoreFails_WhenTheFunctionReturnsNoRank) {
                 HasSubstr("expected less than the world size, 2")))));
 }
 
-// Rows of ranks other than the first are not read, and neither their marks nor
-// that they have none say anything.
+// The rows of ranks other than the first are not read; their marks, or missing
+// marks, are ignored.
 TEST_F(ManagerShardingTest, OnlyTheOwnerSavesAReplicatedTable) {
   ASSERT_THAT(
       Run(3, TableSharding::Replicated(),
@@ -339,7 +340,7 @@ TEST_F(ManagerShardingTest, MarksOfAReplicatedTableAreReturned_WhenASaveFails) {
               Each(IsOk()));
 }
 
-// A store of before tables declared it: see tests/golden.
+// A store from before tables declared their sharding: see tests/golden.
 class OldStoreTest : public ::testing::Test {
  protected:
   static std::vector<Slot> Slots() {
@@ -350,7 +351,7 @@ class OldStoreTest : public ::testing::Test {
     return {RawBytes<float>({first, first + 1, first + 2, first + 3}),
             RawBytes<int64_t>({step})};
   }
-  // Of each rank of such a world that restores the step; then it saves one.
+  // Each rank of such a world restores the step, then saves one.
   std::vector<std::map<int64_t, RawTable::Row>> Restore(
       int64_t step, uint32_t world, const TableSharding& sharding) {
     ThreadGroup group(world);
@@ -402,7 +403,7 @@ TEST_F(OldStoreTest, IsRestoredAccordingToTheModelsSharding) {
       for (uint32_t rank = 0; rank < world; ++rank) {
         std::map<int64_t, RawTable::Row> expected;
         for (const auto& row : all) {
-          // By the slices of the model's hash, which is not that of the step.
+          // By slices of the model's hash, which differs from the step's.
           const uint16_t slice = SliceOf(row.first, SliceHash::kModulo);
           const bool own =
               sharding.kind() == Item::Sharding::kBySlices

@@ -1,4 +1,4 @@
-// Maps of a trainer's as tables.
+// A trainer's maps as tables.
 #include <array>
 #include <limits>
 #include <map>
@@ -40,7 +40,7 @@ std::vector<internal::RowField<MapRow>> MapRowFields() {
           Field("history", &MapRow::history, {.dim = 2})};
 }
 
-// What the values of a source are, by id: the bytes of all slots.
+// Returns a source's values by id: the bytes of all slots.
 std::map<int64_t, std::string> ReadRows(const RowSource& rows,
                                         const std::vector<Slot>& slots) {
   std::map<int64_t, std::string> all;
@@ -166,8 +166,8 @@ using Maps = ::testing::Types<
     std::unordered_map<uint64_t, MapRow>>;
 TYPED_TEST_SUITE(MapOfAnyType, Maps);
 
-// Maps so small that they are walked at once, and so large that they are
-// walked from many places; with gaps, and ids that collide.
+// Maps so small that they are walked by one task, and so large that they are
+// walked by many; with gaps and colliding ids.
 TYPED_TEST(MapOfAnyType, SourceContainsEachRowOnce) {
   for (const int64_t rows : {0, 1, 100, 4096, 8192, 100'000}) {
     SCOPED_TRACE(rows);
@@ -236,7 +236,7 @@ TEST(MapTableTest, AddTableRejectsInvalidFields) {
     MapTable table(&map, wrong.fields, wrong.options);
     EXPECT_THAT(AddToModel(&table), StatusIs(absl::StatusCode::kInvalidArgument,
                                              HasSubstr(wrong.error)));
-    // Whoever goes on all the same.
+    // Calls made despite the error.
     table.MarkUpserted({3});
     EXPECT_THAT(table.AllRows().status(),
                 StatusIs(absl::StatusCode::kInvalidArgument, _));
@@ -280,8 +280,8 @@ TEST(MapTableTest, RowsFail_WhenAVectorHasAnotherSize) {
   EXPECT_OK(table.RowsOf({1}));
 }
 
-// Values that are not restored stay, and are zero in new rows, whose vectors
-// have their size.
+// Values that are not restored are unchanged, and zero in new rows, whose
+// vectors are sized.
 TEST(MapTableTest, RestoresSomeSlots) {
   struct SomeRow {
     float embedding;

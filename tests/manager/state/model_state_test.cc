@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A load rule could not tell it from the category.
+// A load rule could not distinguish it from the category.
 TEST(ModelStateTest, RejectsNamesOfCategories) {
   float weight = 0;
   ModelState model;
@@ -59,7 +59,7 @@ TEST(ModelStateTest, RejectsNull) {
   EXPECT_THAT(state.AddIoState("x", nullptr), null);
   EXPECT_THAT(state.AddObject("x", nullptr), null);
   EXPECT_THAT(state.AddValue("x", static_cast<double*>(nullptr)), null);
-  // What was refused was not registered.
+  // Refused state was not registered.
   EXPECT_OK(state.AddTable("x", &model.users));
 }
 

@@ -1,5 +1,5 @@
-// A second manager that saves the rows of the first one's tables to a store for
-// serving: in fewer slots, under int8, and from the same marks.
+// A second manager saves the rows of the first one's tables to a store for
+// serving: with fewer slots, with int8, and from the same marks.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -52,7 +52,7 @@ class ServingTest : public ::testing::Test {
                          CheckpointManager::Open(OptionsOf("train"), &model_));
     OpenServer();
   }
-  // As docs/manager.md has it.
+  // As in docs/manager.md.
   void OpenServer() {
     server_.reset();
     {
@@ -66,7 +66,7 @@ class ServingTest : public ::testing::Test {
     ASSERT_OK_AND_ASSIGN(
         server_, CheckpointManager::Open(OptionsOf("serve"), &serving_));
   }
-  // The audit finds a row that a delta leaves out although it has changed.
+  // The audit detects a changed row that a delta omits.
   ManagerOptions OptionsOf(const std::string& name) const {
     ManagerOptions options;
     options.path = dir_.path() + "/" + name;
@@ -91,7 +91,7 @@ class ServingTest : public ::testing::Test {
     ASSERT_OK(manager_->Step());
     ASSERT_OK(server_->StepTo(manager_->global_step()));
   }
-  // The newest step of a store, as a table of these slots has it.
+  // Restores the newest step of a store into a table with these slots.
   absl::StatusOr<Users> Stored(const std::string& name,
                                std::vector<std::string>* base_reasons) {
     CKPTDB_ASSIGN_OR_RETURN(const auto reader,
@@ -156,8 +156,7 @@ TEST_F(ServingTest, BothStoresSaveDeltasFromTheSameMarks) {
   EXPECT_EQ(saved.kind, StepRecord::Kind::kDelta);
 }
 
-// The restore has marked nothing, and the rows are no longer those that the
-// other store has.
+// The restore marks nothing, but the rows differ from the other store's.
 TEST_F(ServingTest, OtherStoreIsSavedInFull_AfterARestore) {
   for (int step = 1; step <= 4; ++step) TrainStep();
   RestoreRequest back;
@@ -168,7 +167,7 @@ TEST_F(ServingTest, OtherStoreIsSavedInFull_AfterARestore) {
   ASSERT_OK(manager_->StepTo(5));
   ASSERT_OK(server_->StepTo(5));
   ExpectTrained();
-  EXPECT_THAT(trained_bases_, SizeIs(0)) << "it goes on from the step";
+  EXPECT_THAT(trained_bases_, SizeIs(0)) << "it continues from the step";
   ExpectServed();
   EXPECT_THAT(served_bases_,
               ElementsAre("a manager has restored it since the last save"));
@@ -211,7 +210,7 @@ TEST(ChangeFeedTest, RestoreStillCounts_WhenTheSaveFails) {
   ASSERT_OK(model.AddTable("user", &users));
   internal::ChangeFeed feed(model, "/store");
   ASSERT_OK(feed.Join());
-  ASSERT_OK(feed.Take());  // of a new consumer: all rows
+  ASSERT_OK(feed.Take());  // a new consumer: all rows
   users.Set(1, 1);
   internal::RestoreCounts::Global().Add(users.tracker());
   ASSERT_OK_AND_ASSIGN(internal::ChangeSets sets, feed.Take());
@@ -219,7 +218,7 @@ TEST(ChangeFeedTest, RestoreStillCounts_WhenTheSaveFails) {
   ASSERT_OK(feed.Return(std::move(sets)));
   ASSERT_OK_AND_ASSIGN(sets, feed.Take());
   EXPECT_FALSE(sets[0]->complete);
-  EXPECT_THAT(sets[0]->upserted, ElementsAre(1)) << "nor are marks lost";
+  EXPECT_THAT(sets[0]->upserted, ElementsAre(1)) << "no marks are lost";
   users.Set(2, 2);
   ASSERT_OK_AND_ASSIGN(sets, feed.Take());
   EXPECT_TRUE(sets[0]->complete);

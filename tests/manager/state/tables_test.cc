@@ -1,4 +1,4 @@
-// Tables of each kind of adapter, saved by one and restored by another.
+// Tables of each kind of adapter, saved with one and restored with another.
 #include <array>
 #include <atomic>
 #include <functional>
@@ -42,8 +42,8 @@ AdaptedRow NewAdaptedRow(int64_t id, int64_t value) {
   return {{static_cast<float>(id), static_cast<float>(value), 1}, value + 1};
 }
 
-// A table of a trainer's, whatever its kind. A row of zeros is as one that is
-// not there: arrays have no others.
+// A trainer's table of any kind. A row of zeros counts as missing, because
+// arrays contain all rows.
 class Adapted {
  public:
   virtual ~Adapted() = default;
@@ -177,7 +177,7 @@ class AdaptedArrays : public Adapted {
   VectorTable table_;
 };
 
-// As a thread of the trainer's does.
+// Marks a row, as a trainer's thread does.
 void MarkAdapted(TableState* table, int64_t id) {
   if (auto* const bitmap = dynamic_cast<RowBitmap*>(table->tracker())) {
     EXPECT_OK(bitmap->MarkUpserted({id}));
@@ -231,7 +231,7 @@ class TablesTest : public ::testing::Test {
     options_.observers.on_warning = [](const std::string&) {};
   }
 
-  // `body` as each rank of a new training.
+  // Runs `body` on each rank of a new training.
   void Run(int kind, uint32_t world_size,
            const std::function<absl::Status(AdaptedRank*)>& body) {
     ThreadGroup group(world_size);
@@ -259,7 +259,7 @@ class TablesTest : public ::testing::Test {
     EXPECT_THAT(statuses, Each(IsOk()));
   }
 
-  // A step of training of one rank: the same changes on any number of them.
+  // Trains a step on one rank: the same changes on any number of ranks.
   static void Train(uint64_t seed, int64_t step, AdaptedRank* rank) {
     std::mt19937_64 random(seed + static_cast<uint64_t>(step));
     for (int i = 0; i < 60; ++i) {
@@ -274,7 +274,7 @@ class TablesTest : public ::testing::Test {
     }
   }
 
-  // What all ranks have together after so many steps.
+  // Returns the state of all ranks together after that many steps.
   static AdaptedRows Expected(uint64_t seed, int64_t steps) {
     AdaptedRank one;
     one.table = NewAdapted(0, {});
@@ -291,7 +291,7 @@ class TablesTest : public ::testing::Test {
   ManagerOptions options_;
 };
 
-// Deltas are audited, so that no row is saved that differs, or left out.
+// Deltas are audited, so that no changed row is omitted.
 TEST_F(TablesTest, AnyKindRestoresWhatAnyKindSaved) {
   constexpr int64_t kSteps = 6;
   std::mt19937_64 random(TestSeed());
@@ -300,7 +300,7 @@ TEST_F(TablesTest, AnyKindRestoresWhatAnyKindSaved) {
       options_.path = absl::StrCat(dir_.path(), "/", saver, "_", restorer);
       const uint64_t seed = random();
       options_.save.async = random() % 2 == 0;
-      // Arrays have rows that the step has not.
+      // Arrays contain rows that the step does not.
       options_.save.audit_deltas = restorer != kAdaptedArrays;
       const auto saving = static_cast<uint32_t>(1 + random() % 3);
       const auto restoring = static_cast<uint32_t>(1 + random() % 3);
@@ -321,7 +321,7 @@ TEST_F(TablesTest, AnyKindRestoresWhatAnyKindSaved) {
         rank->table->Set(rank->rank, NewAdaptedRow(-1, -1));  // to be cleared
         CKPTDB_RETURN_IF_ERROR(rank->manager->Restore({.step = step}).status());
         EXPECT_EQ(rank->table->rows(), OwnOf(*rank, expected));
-        // It goes on from there by changes.
+        // It continues from there with changes.
         Train(seed, step + 1, rank);
         CKPTDB_RETURN_IF_ERROR(rank->manager->Step().status());
         CKPTDB_RETURN_IF_ERROR(
@@ -360,7 +360,7 @@ TEST_F(TablesTest, MergeKeepsOtherRows) {
   }
 }
 
-// A reader of each kind goes from step to step by what changed.
+// A reader of each kind follows the steps by changes.
 TEST_F(TablesTest, EachKindFollowsByChanges) {
   const uint64_t seed = TestSeed();
   for (int kind = 0; kind < kAdaptedKinds; ++kind) {
@@ -417,8 +417,8 @@ TEST_F(TablesTest, AuditFindsAMissingMark) {
                                          "\"count\" and was not marked")));
 }
 
-// Threads mark without a pause while saves take the marks: what was marked last
-// of each id is in the last save.
+// Threads mark rows continuously while saves take the marks: the last save
+// contains the last mark of each id.
 TEST_F(TablesTest, MarksDuringSavesAreNotLost) {
   for (int kind = 0; kind < kAdaptedKinds; ++kind) {
     SCOPED_TRACE(kind);

@@ -1,4 +1,4 @@
-// Arrays of a trainer's as tables.
+// A trainer's arrays as tables.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -19,7 +19,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The first value of each row of a source, by id.
+// Returns the first value of each row of a source, by id.
 std::map<int64_t, float> FirstValues(const RowSource& source) {
   std::map<int64_t, float> values;
   for (uint64_t b = 0; b < source.block_count(); ++b) {
@@ -149,7 +149,7 @@ TEST(VectorTableTest, RejectsNonexistentRows) {
                        HasSubstr("row 2 of the step is beyond the 2 rows")));
 }
 
-// Values between the rows, and of slots that are not restored, stay.
+// Values between the rows, and of slots that are not restored, are unchanged.
 TEST(VectorTableTest, RestoreSetsRowsAndZeros) {
   std::vector<float> values(6, 1);
   std::vector<int32_t> counts(3, 1);
