@@ -1,4 +1,4 @@
-// The bars of a bench: what it measures is at least or at most so much.
+// Thresholds of a benchmark: the least or the most that it may measure.
 #ifndef CKPTDB_TESTS_CUDA_BARS_H_
 #define CKPTDB_TESTS_CUDA_BARS_H_
 
@@ -11,7 +11,7 @@
 
 namespace ckptdb {
 
-class Bars {
+class Thresholds {
  public:
   void AtLeast(absl::string_view what, double measured, double bar) {
     Note(what, measured, bar, measured >= bar, "at least");
@@ -19,10 +19,10 @@ class Bars {
   void AtMost(absl::string_view what, double measured, double bar) {
     Note(what, measured, bar, measured <= bar, "at most");
   }
-  // Names the bars that are missed, and returns the exit code of the bench.
+  // Prints the missed thresholds, and returns the benchmark's exit code.
   int ExitCode() const {
     for (const std::string& each : missed_) {
-      std::cout << "bar missed: " << each << "\n";
+      std::cout << "threshold missed: " << each << "\n";
     }
     return missed_.empty() ? 0 : 1;
   }

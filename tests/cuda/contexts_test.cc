@@ -1,5 +1,5 @@
-// A rank uses the context of its own device alone, whatever its threads have
-// used before; and a trainer may capture its work into graphs beside saves.
+// A rank uses only the context of its own device, whatever its threads have
+// used before; and a trainer may capture its work into graphs during saves.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -51,7 +51,7 @@ TEST(DeviceScopeTest, RestoresTheThreadsContext) {
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     ASSERT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
     EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
-    // Entered once more, it is left once more.
+    // A nested scope of the same context.
     { ASSERT_OK(DeviceScope::Enter(second.get())); }
     EXPECT_EQ(CurrentDevice(), 2);
   }
@@ -117,8 +117,8 @@ TEST(DeviceScopeTest, FailsIfTheContextIsUnavailable) {
   EXPECT_THAT(CudaStandin::violations(), IsEmpty());
 }
 
-// A manager of a model in the memory of the second device, whose threads have
-// used none, nor has any that calls it.
+// A manager of a model on the second device. Neither its threads nor its
+// callers have used a device before.
 TEST(ContextsTest, RankOnTheSecondDeviceMakesNoContextOnTheFirst) {
   for (const Order order : {Order::kLazy, Order::kEager, Order::kRandom}) {
     const TempDir dir;
@@ -185,13 +185,13 @@ TEST(ContextsTest, DestroyingOnThreadsWithoutADeviceMakesNoContext) {
   EXPECT_THAT(CudaStandin::contexts(), ElementsAre(1));
 }
 
-// What a trainer allocates on this thread does not end the captures of a test.
+// Allocations of the trainer on this thread do not end the captures of a test.
 void AllowAllocations() {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   EXPECT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
 }
 
-// A save that is part of a graph would run again with each launch.
+// A save that became part of a graph would run again with each launch.
 TEST(CapturedStreamsTest, SaveOfACapturedStreamFails) {
   DeviceFixture fixture(Order::kRandom);
   const OnDevice weights = fixture.Make(1, 1000);
@@ -209,7 +209,7 @@ TEST(CapturedStreamsTest, SaveOfACapturedStreamFails) {
   save.ExpectAllAfter(1);
 }
 
-// Marks may be part of a graph, and the changes wait for the next save.
+// Marks may be part of a graph; the changed rows wait for the next save.
 TEST(CapturedStreamsTest, ChangesOfACapturedStreamAreKept) {
   DeviceFixture fixture(Order::kRandom);
   DeviceTrainer trainer(fixture.device(), {});
@@ -239,7 +239,7 @@ TEST(TrainersErrorsTest, SaveErrorsAreHiddenFromTheTrainer) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
-// A trainer that asks whether an event has come leaves cudaErrorNotReady.
+// A trainer that queries an unfinished event leaves cudaErrorNotReady.
 TEST(TrainersErrorsTest, TrainerErrorsDoNotFailSavesAndStay) {
   DeviceFixture fixture(Order::kRandom);
   const OnDevice weights = fixture.Make(1, 1000);
@@ -257,8 +257,8 @@ TEST(TrainersErrorsTest, TrainerErrorsDoNotFailSavesAndStay) {
   save.ExpectAllAfter(1);
 }
 
-// The stream of another part of the trainer: allocations and frees of a save or
-// restore would end its capture.
+// Another part of the trainer captures its stream: allocations and frees of a
+// save or restore must not end that capture.
 TEST(CapturedStreamsTest, AnotherStreamMayBeCapturedDuringASave) {
   DeviceFixture fixture(Order::kRandom);
   const OnDevice weights = fixture.Make(2, 3 * kMiB);

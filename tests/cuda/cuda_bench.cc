@@ -1,14 +1,15 @@
-// How fast tensors of a device come to the host, against one large copy in the
-// same run; and on a GPU, how long the trainer's stream waits for a save, and
-// by how much its steps are slower beside one. Over the stand-in it shows what
-// the ring costs beside the copies that are in it, in CPU time of the process,
-// as the machine may have other work.
+// Measures how fast tensors of a device are copied to the host, relative to one
+// large copy in the same run; on a GPU also how long the trainer's stream waits
+// for a save, and how much a save slows down its steps. With the stand-in it
+// measures the ring's overhead over its copies, as CPU time of the process,
+// because the machine may be busy.
 //
-//   cuda_bench [MIB]      Default: 1024 on a GPU, 256 over the stand-in; 0: the
-//                         device is opened and named
+//   cuda_bench [MIB]      Default: 1024 on a GPU, 256 with the stand-in; 0:
+//   only
+//                         opens the device and prints its name
 //
-// Prints a table for docs/gpu.md, and names the bars that are missed. Exits
-// with 1 then, and with 77 if there is no GPU.
+// Prints a table for docs/gpu.md, and the missed thresholds. Exits with 1 if
+// any are missed, and with 77 if there is no GPU.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -45,8 +46,8 @@ using internal::CudaStatus;
 constexpr int kRuns = 15;
 constexpr int kNoGpu = 77;
 
-// Over the stand-in this is CPU time, as a copy of the device is work of the
-// process.
+// With the stand-in this is CPU time, because the process itself performs the
+// copies of the device.
 double NowMilliseconds() {
 #ifdef CKPTDB_CUDA_STANDIN
   timespec now = {};
@@ -61,14 +62,14 @@ double NowMilliseconds() {
 }
 double MillisecondsSince(double begin) { return NowMilliseconds() - begin; }
 
-// The shortest times of each, of runs that take turns: what else a machine does
-// makes single runs longer, and not shorter.
+// The shortest times of several runs in turn: other work on the machine only
+// makes runs longer.
 struct Times {
   double large = 0;
-  double plain = 0;  // over the stand-in: the same chunks, without the ring
+  double plain = 0;  // with the stand-in: the same chunks without the ring
   double copied = 0;
   double checked = 0;
-  std::vector<double> ratios;  // of each run, of the ring to those chunks
+  std::vector<double> ratios;  // of each run: the ring to those chunks
 };
 
 void KeepShortest(double time, double* shortest) {
@@ -87,7 +88,7 @@ void Print(absl::string_view what, double milliseconds, uint64_t bytes,
       static_cast<double>(bytes) / milliseconds / 1e6, base / milliseconds);
 }
 
-// The memory that is copied, and where to.
+// The source and the destination of the copies.
 struct Copies {
   CudaDevice* device;
   internal::DeviceContext* context;
@@ -108,8 +109,7 @@ struct Copies {
     state.device = device;
     return state;
   }
-  // Times a large copy, and then packs the tensor, and times its copy and its
-  // check.
+  // Times a large copy, then packs the tensor, and times its copy and check.
   absl::Status Run(Times* times) const {
     double begin = NowMilliseconds();
     CKPTDB_RETURN_IF_ERROR(OneLarge());
@@ -145,11 +145,11 @@ struct Copies {
 };
 
 #ifndef CKPTDB_CUDA_STANDIN
-// A trainer on a stream, whose steps gather rows of its memory, as the lookup
-// of embeddings does.
+// A trainer on a stream, whose steps gather rows of its memory, like an
+// embedding lookup.
 class Trainer {
  public:
-  // Its steps take as long as the copy of the tensor to the host.
+  // Its steps take as long as copying the tensor to the host.
   static constexpr int kSteps = 40;
   static constexpr uint32_t kRowBytes = 256;
 
@@ -165,8 +165,8 @@ class Trainer {
     return trainer;
   }
 
-  // Returns how long the steps take from now on, in milliseconds; with a save,
-  // it begins first, and is copied to the host beside them.
+  // Returns how long the steps take, in milliseconds. If `with_save`, begins a
+  // save first, which is copied to the host during the steps.
   absl::StatusOr<double> Run(bool with_save) {
     cudaEventRecord(begin_, stream_);
     std::unique_ptr<TensorState::Device::Capture> capture;
@@ -185,8 +185,8 @@ class Trainer {
     CKPTDB_RETURN_IF_ERROR(fetched);
     return time;
   }
-  // Returns how long the stream stands for a save.
-  absl::StatusOr<double> Stand() {
+  // Returns how long a save blocks the stream.
+  absl::StatusOr<double> BlockedTime() {
     cudaEventRecord(begin_, stream_);
     CKPTDB_ASSIGN_OR_RETURN(const auto capture, SetAside());
     cudaEventRecord(end_, stream_);
@@ -235,27 +235,28 @@ class Trainer {
   TensorState state_;
 };
 
-// How long the trainer's stream stands for a save, and how much slower its
-// steps are with one: medians of runs that take turns.
-absl::Status MeasureTrainer(const Copies& copies, Bars* bars) {
+// Measures how long a save blocks the trainer's stream and how much it slows
+// down the steps: medians of several runs in turn.
+absl::Status MeasureTrainer(const Copies& copies, Thresholds* thresholds) {
   CKPTDB_ASSIGN_OR_RETURN(Trainer trainer, Trainer::Make(copies));
   CKPTDB_RETURN_IF_ERROR(trainer.Run(/*with_save=*/true).status());
   std::vector<double> slower;
-  std::vector<double> stands;
+  std::vector<double> blocked_times;
   for (int i = 0; i < kRuns; ++i) {
     CKPTDB_ASSIGN_OR_RETURN(const double alone, trainer.Run(false));
     CKPTDB_ASSIGN_OR_RETURN(const double beside, trainer.Run(true));
-    CKPTDB_ASSIGN_OR_RETURN(const double stand, trainer.Stand());
+    CKPTDB_ASSIGN_OR_RETURN(const double blocked, trainer.BlockedTime());
     slower.push_back(beside / alone);
-    stands.push_back(stand);
+    blocked_times.push_back(blocked);
   }
   const double ratio = Median(std::move(slower));
   std::cout << absl::StrFormat(
       "\n%d steps of the trainer with a save: %.3f times as long as without "
-      "one (bar: <= 1.05)\nthe trainer's stream stands %.3f ms for %d MiB to "
-      "be set aside\n",
-      Trainer::kSteps, ratio, Median(std::move(stands)), copies.bytes >> 20);
-  bars->AtMost("a step with a save, of one without,", ratio, 1.05);
+      "one (threshold: <= 1.05)\nthe trainer's stream is blocked %.3f ms while "
+      "%d MiB are captured\n",
+      Trainer::kSteps, ratio, Median(std::move(blocked_times)),
+      copies.bytes >> 20);
+  thresholds->AtMost("a step with a save, of one without,", ratio, 1.05);
   return absl::OkStatus();
 }
 
@@ -269,7 +270,7 @@ absl::Status PrintDevice() {
 }
 #endif
 
-absl::Status Run(CudaDevice* device, uint64_t bytes, Bars* bars) {
+absl::Status Run(CudaDevice* device, uint64_t bytes, Thresholds* thresholds) {
   CKPTDB_ASSIGN_OR_RETURN(
       auto from, internal::DeviceBuffer::Allocate(bytes, "the tensor"));
   CKPTDB_ASSIGN_OR_RETURN(
@@ -283,7 +284,8 @@ absl::Status Run(CudaDevice* device, uint64_t bytes, Bars* bars) {
   Times times;
   for (int i = 0; i < kRuns; ++i) CKPTDB_RETURN_IF_ERROR(copies.Run(&times));
   std::cout << "| " << (bytes >> 20) << " MiB, shortest of " << kRuns
-            << " | time | | of one large copy; the ring's bar: >= 0.9 |\n"
+            << " | time | | relative to one large copy; threshold of the ring: "
+               ">= 0.9 |\n"
             << "|---|---|---|---|\n";
   Print("one large copy", times.large, bytes, times.large);
 #ifdef CKPTDB_CUDA_STANDIN
@@ -294,14 +296,15 @@ absl::Status Run(CudaDevice* device, uint64_t bytes, Bars* bars) {
 #ifdef CKPTDB_CUDA_STANDIN
   const double ratio = Median(std::move(times.ratios));
   std::cout << absl::StrFormat(
-      "\nthe ring takes %.3f times those chunks (median of %d runs; bar: <= "
+      "\nthe ring takes %.3f times those chunks (median of %d runs; threshold: "
+      "<= "
       "1.05)\n",
       ratio, kRuns);
-  bars->AtMost("the ring, of the chunks by memcpy,", ratio, 1.05);
+  thresholds->AtMost("the ring, of the chunks by memcpy,", ratio, 1.05);
 #else
-  bars->AtLeast("the ring, of one large copy,", times.large / times.copied,
-                0.9);
-  CKPTDB_RETURN_IF_ERROR(MeasureTrainer(copies, bars));
+  thresholds->AtLeast("the ring, of one large copy,",
+                      times.large / times.copied, 0.9);
+  CKPTDB_RETURN_IF_ERROR(MeasureTrainer(copies, thresholds));
 #endif
   return absl::OkStatus();
 }
@@ -333,9 +336,9 @@ int Main(int argc, char** argv) {
   PrintDevice().IgnoreError();
 #endif
   if (mib == 0) return 0;
-  Bars bars;
-  const absl::Status status = Run(device->get(), mib << 20, &bars);
-  if (status.ok()) return bars.ExitCode();
+  Thresholds thresholds;
+  const absl::Status status = Run(device->get(), mib << 20, &thresholds);
+  if (status.ok()) return thresholds.ExitCode();
   std::cerr << status << "\n";
   return 1;
 }

@@ -1,4 +1,4 @@
-// Which device is opened, and which tensors it takes.
+// Opening devices, and checking tensors.
 #include "ckptdb/cuda/cuda_device.h"
 #include "ckptdb/cuda/device_table.h"
 
@@ -35,7 +35,7 @@ TEST(CudaDeviceTest, FallsBackToHostMemoryWithoutADriver) {
   EXPECT_EQ(device->context(), nullptr);
   EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("no CUDA device"),
                                        HasSubstr("(35)"))));
-  // It calls nothing of the runtime any more.
+  // It does not call the runtime any more.
   const int64_t calls = CudaStandin::calls();
   std::vector<float> from = {1, 2, 3, 4};
   TensorState state = TensorState::Of(from.data(), {2, 1});
@@ -96,7 +96,7 @@ TEST(CudaDeviceTest, OptionsHaveLimits) {
     EXPECT_THAT(std::string(open(options).message()),
                 HasSubstr("expected 1048576 to 1073741824"));
   }
-  // Bytes of another tensor would be beside those of a chunk.
+  // Chunks must be aligned, or they would share lanes with another tensor.
   options.chunk_bytes = (uint64_t{1} << 20) + 32;
   EXPECT_THAT(std::string(open(options).message()),
               HasSubstr("chunk_bytes is 1048608, expected a multiple of 64"));
@@ -128,8 +128,7 @@ TEST(CudaDeviceTest, OpenFailsIfAnyCallFails) {
   EXPECT_THAT(CudaStandin::violations(), IsEmpty());
 }
 
-// A device that does not work is not one that is not there: a trainer may have
-// memory of it.
+// A broken device is not a missing one: a trainer may own memory on it.
 TEST(CudaDeviceTest, FallsBackToHostMemoryOnlyIfNoDeviceExists) {
   CudaDevice::Options options;
   options.log = [](absl::string_view) {};
@@ -154,7 +153,7 @@ TEST(CudaDeviceTest, OpenFailsWithoutKernelsForTheDevice) {
   ASSERT_OK(CudaDevice::Open());
   const int64_t calls = CudaStandin::calls();
   ASSERT_OK(CudaDevice::Open());
-  // The kernels come last, in one scope.
+  // Loading the kernels is the last call, in one scope.
   for (int64_t call = CudaStandin::calls() - calls; call > 0; --call) {
     CudaStandin::FailCall(CudaStandin::calls() + call,
                           cudaErrorNoKernelImageForDevice);
@@ -169,13 +168,13 @@ TEST(CudaDeviceTest, OpenFailsWithoutKernelsForTheDevice) {
   ADD_FAILURE() << "no kernel is loaded";
 }
 
-// Its devices are there, and a trainer of an older runtime has memory of them.
+// The devices exist, and a trainer on an older runtime may own memory there.
 TEST(CudaDeviceTest, OpenFailsIfTheDriverIsTooOld) {
   CudaStandin::Reset({.devices = 0, .driver_version = 12040});
   EXPECT_EQ(CudaDevice::Open().status().code(), absl::StatusCode::kUnavailable);
 }
 
-// A kernel that reads beyond the memory ends the trainer's work, too.
+// A kernel that reads out of bounds would end the trainer's work, too.
 TEST(CudaDeviceTest, RejectsRowsBeyondTheirMemory) {
   DeviceFixture fixture(CudaStandin::Order::kLazy);
   TensorState state = fixture.StateOf(fixture.Make(4, 8, 8));
@@ -194,7 +193,7 @@ TEST(CudaDeviceTest, RejectsRowsBeyondTheirMemory) {
       {{{"embedding", DType::kF32, 2}, state.data, uint64_t{1} << 40}});
   EXPECT_THAT(std::string(table.status().message()),
               HasSubstr("slot \"embedding\" at its last byte"));
-  // A slot without bytes is refused as one, wherever it is.
+  // A slot of 0 bytes is rejected as such, wherever it is.
   const auto empty = DeviceTable::Make(
       fixture.device(), 100, {{{"nothing", DType::kF32, 0}, state.data}});
   EXPECT_EQ(empty.status().code(), absl::StatusCode::kInvalidArgument);

@@ -1,4 +1,5 @@
-// The stand-in for the runtime of CUDA does what the tests of cuda/ rely on.
+// Tests the behavior of the CUDA runtime's stand-in that the tests of cuda/
+// need.
 #include <cuda_runtime_api.h>
 
 #include <cstring>
@@ -51,7 +52,7 @@ TEST_F(CudaStandinTest, LazyDeviceRunsOnlyAwaitedWork) {
   Write(a_, "trai");
   Copy(b_);
   ASSERT_EQ(cudaStreamSynchronize(b_), cudaSuccess);
-  EXPECT_NE(Host(), "trai");  // no event orders b behind a
+  EXPECT_NE(Host(), "trai");  // no event orders b after a
   ASSERT_EQ(cudaEventRecord(event_, a_), cudaSuccess);
   ASSERT_EQ(cudaStreamWaitEvent(b_, event_, 0), cudaSuccess);
   Copy(b_);

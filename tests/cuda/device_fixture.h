@@ -1,4 +1,4 @@
-// A device of the stand-in, a trainer's stream on it, and tensors.
+// A device of the stand-in, a trainer's stream, and tensors.
 #ifndef CKPTDB_TESTS_CUDA_DEVICE_FIXTURE_H_
 #define CKPTDB_TESTS_CUDA_DEVICE_FIXTURE_H_
 
@@ -22,7 +22,7 @@ namespace ckptdb::testing {
 
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// The bytes of a tensor after a step of training.
+// Returns the bytes of a tensor after a step of training.
 inline std::string BytesAfter(int step, uint64_t bytes) {
   const uint64_t words = (bytes + 7) / 8;
   std::string text(words * 8, '\0');
@@ -35,7 +35,7 @@ inline std::string BytesAfter(int step, uint64_t bytes) {
   return text;
 }
 
-// A tensor of bytes in the memory of the device, whose rows may lie apart.
+// A tensor of bytes in device memory. Its rows may have gaps between them.
 struct OnDevice {
   char* memory = nullptr;
   uint64_t rows = 1;
@@ -43,7 +43,7 @@ struct OnDevice {
   uint64_t stride_bytes = 0;
 
   uint64_t bytes() const { return rows * row_bytes; }
-  // What it has, row-major and contiguous. What lies between rows is left out.
+  // Returns its bytes, row-major and without the gaps.
   std::string Read() const {
     std::string text;
     for (uint64_t r = 0; r < rows; ++r) {
@@ -65,7 +65,7 @@ class DeviceFixture {
 
   static constexpr uint64_t kDeviceBytes = uint64_t{64} << 20;
 
-  // Chunks of 1 MiB, so that small tensors have many.
+  // Chunks of 1 MiB, so that small tensors have several.
   static CudaDevice::Options SmallRing(uint64_t staging_bytes) {
     CudaDevice::Options options;
     options.staging_bytes = staging_bytes;
@@ -89,8 +89,8 @@ class DeviceFixture {
       : DeviceFixture(order, SmallRing(64 << 20)) {}
   DeviceFixture(const DeviceFixture&) = delete;
   DeviceFixture& operator=(const DeviceFixture&) = delete;
-  // Whatever a test has done, nothing that is queued refers to memory that is
-  // gone, and everything is given back.
+  // After each test, no queued work refers to freed memory, and everything is
+  // freed.
   ~DeviceFixture() {
     device_.reset();
     cudaStreamSynchronize(stream_);
@@ -105,7 +105,7 @@ class DeviceFixture {
 
   CudaDevice* device() const { return device_.get(); }
   void ExpectViolations() { expects_violations_ = true; }
-  // Frees a tensor that was made.
+  // Frees a tensor returned by Make.
   void Free(const OnDevice& tensor) {
     std::erase_if(tensors_, [&](const OnDevice& other) {
       return other.memory == tensor.memory;
@@ -114,7 +114,7 @@ class DeviceFixture {
   }
   cudaStream_t stream() const { return stream_; }
 
-  // Makes a tensor of so many rows, each `gap` bytes after the one before.
+  // Makes a tensor of `rows` rows with `gap` bytes between them.
   OnDevice Make(uint64_t rows, uint64_t row_bytes, uint64_t gap = 0) {
     OnDevice tensor = {nullptr, rows, row_bytes, row_bytes + gap};
     void* memory = nullptr;

@@ -1,5 +1,5 @@
-// A manager whose model is partly in the memory of a device: saves, saves of
-// what changed, restores, loads, ranks, errors of the device and crashes.
+// A manager of a model that is partly in device memory: full and delta saves,
+// restores, loads, ranks, device errors and crashes.
 #include <cuda_runtime_api.h>
 #include <algorithm>
 #include <array>
@@ -32,8 +32,8 @@ using ::testing::HasSubstr;
 using ::testing::KilledBySignal;
 using Order = CudaStandin::Order;
 
-// A model of the host, and tensors of a device: a large one, one whose rows lie
-// apart, one that never changes, and many small ones.
+// A host model with device tensors: a large one, one with gaps between its
+// rows, one that never changes, and many small ones.
 struct DeviceModel {
   explicit DeviceModel(DeviceFixture* fixture) : device(fixture) {
     large = Add("large", fixture->Make(3, kMiB + 8));
@@ -55,7 +55,7 @@ struct DeviceModel {
     device->Train(apart, number);
     for (const OnDevice& tensor : small) device->Train(tensor, number);
   }
-  // Whether the device has what it had after so many steps.
+  // Checks that the device has the values after `step` steps.
   void ExpectTrained(int step) const {
     ASSERT_EQ(cudaStreamSynchronize(device->stream()), cudaSuccess);
     EXPECT_TRUE(large.Read() == BytesAfter(step, large.bytes()));
@@ -87,7 +87,7 @@ ManagerOptions OptionsIn(const std::string& folder) {
   return options;
 }
 
-// Restores a step to a model on a device of its own, and looks at it.
+// Restores a step to a model on another device, and checks it.
 void ExpectStepHolds(const std::string& path, int64_t step) {
   SCOPED_TRACE(step);
   const TempDir other;
@@ -132,12 +132,12 @@ TEST_P(DeviceManagerTest, SavesDuringTrainingAndRestoresEachStep) {
     while (manager->global_step() < 6) {
       model.Train(manager->global_step() + 1);
       ASSERT_OK(manager->Step());
-      // The device is as far ahead of the thread of saves as it can be.
+      // Lets the device run far ahead of the save thread.
       if (manager->global_step() % 4 == 0) continue;
       ASSERT_EQ(cudaStreamSynchronize(fixture.stream()), cudaSuccess);
     }
     ASSERT_OK(manager->FinishTraining());
-    // The model goes back, behind what is still queued.
+    // The restore overwrites the model after the queued work.
     model.Train(7);
     RestoreRequest request;
     request.step = 4;
@@ -153,13 +153,13 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(SaveWay{Order::kLazy, true, 64 * kMiB, 64 * kMiB},
                       SaveWay{Order::kEager, true, 64 * kMiB, 64 * kMiB},
                       SaveWay{Order::kRandom, true, 64 * kMiB, 64 * kMiB},
-                      // The arena has room for the tensors of the device alone.
+                      // The arena has room only for the device tensors.
                       SaveWay{Order::kLazy, true, 5 * kMiB + 60000, 64 * kMiB},
                       SaveWay{Order::kRandom, false, 64 * kMiB, 64 * kMiB},
                       SaveWay{Order::kLazy, true, 64 * kMiB, 0}),
     [](const auto& given) { return absl::StrCat("Way", given.index); });
 
-// In the order in which the device does nothing that nobody waits for.
+// With the order in which the device does only what somebody waits for.
 TEST(DeviceManager, StepDoesNotWaitForTheDevice) {
   const TempDir dir;
   DeviceFixture fixture(Order::kLazy);
@@ -167,7 +167,7 @@ TEST(DeviceManager, StepDoesNotWaitForTheDevice) {
   ASSERT_OK_AND_ASSIGN(
       const auto manager,
       CheckpointManager::Open(OptionsIn(dir.path()), &model.host.state));
-  // The first save makes what later ones use again.
+  // The first save allocates what later saves reuse.
   for (int64_t step = 1; step <= 2; ++step) {
     model.Train(step);
     ASSERT_OK(manager->Step());
@@ -257,7 +257,7 @@ TEST(DeviceManager, DamagedCopyFailsOnlyThatSave) {
   ExpectStepHolds(options.path, 4);
 }
 
-// A dtype of the step that is another one, and parts of a tensor.
+// The step has other dtypes, and tensors are loaded in parts.
 TEST(DeviceManager, LoadsCastTensors) {
   const TempDir dir;
   DeviceFixture fixture(Order::kRandom);
@@ -296,8 +296,8 @@ TEST(DeviceManager, LoadsCastTensors) {
   ASSERT_OK(manager->Close());
 }
 
-// Two ranks with a device: shards of a tensor, and one that the owner reads and
-// broadcasts.
+// Two ranks with a device: shards of a tensor, and a tensor that the owner
+// reads and broadcasts.
 TEST(DeviceManager, RanksRestoreShardsAndBroadcasts) {
   const TempDir dir;
   ManagerOptions options = OptionsIn(dir.path());
@@ -337,8 +337,8 @@ TEST(DeviceManager, RanksRestoreShardsAndBroadcasts) {
   other.join();
 }
 
-// Each call of the runtime fails in a save, one in seven of them unless the run
-// is a long one: the save fails or is right, and so is the next one.
+// Each runtime call of a save fails in turn (one in seven, except in a long
+// run): the save fails or is correct, and the next one is correct.
 TEST(DeviceManager, EachCallMayFail) {
   const uint64_t stride = IsLongRun() ? 1 : 7;
   bool failed = true;
@@ -379,7 +379,7 @@ TEST(DeviceManager, EachCallMayFail) {
   EXPECT_GT(call, 15);
 }
 
-// Copies take a way over pinned buffers then.
+// Copies then pass through pinned buffers.
 TEST(DeviceManager, UnpinnableMemoryWarnsOnceAndWorks) {
   const TempDir dir;
   ManagerOptions options = OptionsIn(dir.path());
@@ -395,7 +395,7 @@ TEST(DeviceManager, UnpinnableMemoryWarnsOnceAndWorks) {
     model.Train(1);
     ASSERT_OK(manager->Step());
     model.Train(2);
-    // Pinning is the first of a save: the device is looked at, and then asked.
+    // Pinning comes first in a save: one call enters the device, the next pins.
     CudaStandin::FailCall(CudaStandin::calls() + 2, cudaErrorNotSupported);
     ASSERT_OK(manager->Step());
     CudaStandin::FailCall(0, cudaSuccess);
@@ -410,10 +410,10 @@ TEST(DeviceManager, UnpinnableMemoryWarnsOnceAndWorks) {
   ExpectStepHolds(options.path, 4);
 }
 
-// The folder of a process that dies, which is started with it.
+// The environment variable that names the crashing process's folder.
 constexpr char kFolder[] = "CKPTDB_DEVICE_CRASH_FOLDER";
 
-// Saves step 2, and dies at a point of the save of step 4.
+// Saves step 2, and dies at a crash point of the save of step 4.
 void DieAt(absl::string_view point) {
   ManagerOptions options = OptionsIn(std::getenv(kFolder));
   bool armed = false;
@@ -439,7 +439,7 @@ class DeviceCrashTest : public ::testing::TestWithParam<int> {};
 TEST_P(DeviceCrashTest, CrashLeavesAWholeStepOrNone) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const TempDir dir;
-  // The process that dies runs this test as well, up to there.
+  // The crashing process runs this test too, up to that point.
   ASSERT_EQ(setenv(kFolder, dir.path().c_str(), /*overwrite=*/0), 0);
   const absl::string_view point = kCrashPoints[static_cast<size_t>(GetParam())];
   EXPECT_EXIT(DieAt(point), KilledBySignal(SIGKILL), "");
@@ -453,10 +453,10 @@ TEST_P(DeviceCrashTest, CrashLeavesAWholeStepOrNone) {
   EXPECT_EQ(reader->Steps().size(), there ? 2U : 1U);
 }
 
-// The points of a save; the last three are those of a sweep.
+// The crash points of a save; the last three are those of a sweep.
 INSTANTIATE_TEST_SUITE_P(Points, DeviceCrashTest, ::testing::Range(0, 7));
 
-// A table that sets its rows aside: the host reads them when they are fetched.
+// A table that captures its rows: the host reads them when they are fetched.
 class CapturingTable : public TestTable {
  public:
   absl::StatusOr<std::unique_ptr<Captured>> Capture(
@@ -476,7 +476,7 @@ class CapturingTable : public TestTable {
   std::thread::id fetched_by() const { return fetched_by_; }
 
  private:
-  // Its values are there once they are fetched.
+  // Its values are available once they are fetched.
   class Rows : public Captured {
    public:
     explicit Rows(const CapturingTable* table) : table_(table) {}
@@ -532,7 +532,7 @@ TEST(DeviceManager, TablesAreCapturedToo) {
       ASSERT_OK(manager->Step());
     }
     ASSERT_OK(manager->WaitUntilFinished());
-    // One save whole, and one of the changes.
+    // One full save and one delta save.
     EXPECT_EQ(table.captures(), 101);
     EXPECT_EQ(table.fetches(), 2);
     EXPECT_NE(table.fetched_by(), std::this_thread::get_id());

@@ -1,4 +1,4 @@
-// Tensors that are set aside and fetched as a manager does it, for tests.
+// Captures and fetches tensors as a manager does, for tests.
 #ifndef CKPTDB_TESTS_CUDA_DEVICE_SAVE_H_
 #define CKPTDB_TESTS_CUDA_DEVICE_SAVE_H_
 
@@ -17,7 +17,7 @@
 
 namespace ckptdb::testing {
 
-// The memory of a save, pinned or not, and what is to come to it.
+// The memory of a save, pinned or not, and the bytes expected in it.
 class DeviceSave {
  public:
   DeviceSave(DeviceFixture* fixture, bool pinned)
@@ -48,7 +48,7 @@ class DeviceSave {
     return absl::OkStatus();
   }
   absl::Status Fetch() {
-    // As the thread of saves does.
+    // As the save thread does.
     absl::Status status;
     std::thread([&] { status = capture_->Fetch(); }).join();
     return status;

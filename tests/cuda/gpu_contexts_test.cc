@@ -1,5 +1,5 @@
-// Contexts of threads and captures of streams, by a real driver: what
-// contexts_test shows over the stand-in.
+// The contexts of threads and the captures of streams with a real driver: the
+// cases that contexts_test checks with the stand-in.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class GpuContexts : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!GpuIsThere()) GTEST_SKIP() << "there is no GPU";
-    // The last one: calls of a thread that has none would be of the first.
+    // Uses the last device: calls of a thread without one would use the first.
     CudaDevice::Options device;
     ASSERT_EQ(cudaGetDeviceCount(&device.device), cudaSuccess);
     ASSERT_EQ(cudaSetDevice(--device.device), cudaSuccess);
@@ -108,7 +108,7 @@ TEST_F(GpuContexts, SaveOfACapturedStreamFailsAndTheCaptureContinues) {
   EXPECT_OK(Save());
 }
 
-// The rows that are marked are those of the launch, not of the capture.
+// The marked rows are those at the time of the launch, not of the capture.
 TEST_F(GpuContexts, EachLaunchOfAGraphMarksRows) {
   ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal),
             cudaSuccess);

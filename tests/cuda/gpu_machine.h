@@ -1,6 +1,6 @@
-// The GPU of a test of kernels: a real one (real_gpu.cc), or the kernels on the
-// host (emulated_gpu.cc), by which a program is linked with. And arrays in its
-// memory.
+// The GPU on which the kernel tests run, chosen at link time: a real one
+// (real_gpu.cc) or an emulation on the host (emulated_gpu.cc). Also arrays in
+// its memory.
 //
 //   void SetUp() override {
 //     if (!GpuIsThere()) GTEST_SKIP() << "there is no GPU";
@@ -21,24 +21,24 @@
 
 namespace ckptdb::testing {
 
-// Emulated threads run one after the other, so they are given fewer rows.
+// Emulated threads run one after another, so those tests use fewer rows.
 bool GpuIsEmulated();
 
-// Begins anew. With CKPTDB_REQUIRE_GPU in the environment it is a failure to
-// have none.
+// Resets the GPU and returns whether it exists. With CKPTDB_REQUIRE_GPU in the
+// environment a missing GPU is a failure.
 bool GpuIsThere();
 
-// Fails the test if the emulation noted a violation or memory was not freed. On
-// a real GPU it checks nothing: compute-sanitizer does.
+// Fails the test if the emulation reported a violation or memory was not freed.
+// Does nothing on a real GPU, where compute-sanitizer checks this.
 void CheckGpu();
 
-// An array in the memory of the device. All copies wait for all other work.
+// An array in device memory. All copies wait for all other work.
 template <typename T>
 class GpuArray {
  public:
   explicit GpuArray(uint64_t count) : GpuArray(std::vector<T>(count)) {}
   explicit GpuArray(const std::vector<T>& values) : count_(values.size()) {
-    // An array of nothing has an address, too.
+    // Even an empty array has an address.
     EXPECT_EQ(cudaMalloc(&memory_, (count_ + 1) * sizeof(T)), cudaSuccess);
     Write(values);
   }

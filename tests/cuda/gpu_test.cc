@@ -1,5 +1,5 @@
-// What the tests over the stand-in show, on a GPU: a real one, or one that is
-// emulated (tests/cuda/gpu_machine.h).
+// The behavior that other tests check with the stand-in, on a real or an
+// emulated GPU (tests/cuda/gpu_machine.h).
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace ckptdb::testing {
 namespace {
 
-// Some bytes that differ from step to step.
+// Returns bytes that differ from step to step.
 std::string BytesOf(int step, uint64_t bytes) {
   std::string text(bytes, '\0');
   for (uint64_t i = 0; i < bytes; ++i) {
@@ -77,7 +77,7 @@ class GpuTest : public ::testing::Test {
     if (!IsSkipped()) CheckGpu();
   }
 
-  // A tensor of bytes with so many rows, each `gap` bytes after the last.
+  // Makes a tensor of bytes with `rows` rows and `gap` bytes between them.
   TensorState Make(int64_t rows, int64_t row_bytes, uint64_t gap) {
     TensorState state;
     state.dtype = DType::kU8;
@@ -94,7 +94,7 @@ class GpuTest : public ::testing::Test {
   static uint64_t Bytes(const TensorState& state) {
     return static_cast<uint64_t>(state.shape[0] * state.shape[1]);
   }
-  // Queued on the stream, from memory of the host that stays.
+  // Queues a copy from host memory that stays valid.
   void Train(const TensorState& state, int step) {
     texts_.push_back(
         std::make_unique<std::string>(BytesOf(step, Bytes(state))));
@@ -121,7 +121,7 @@ class GpuTest : public ::testing::Test {
   std::vector<std::unique_ptr<std::string>> texts_;
 };
 
-// Contiguous and with rows apart, of all alignments, small and of many chunks.
+// Tensors that are contiguous or have gaps, of all alignments and sizes.
 TEST_F(GpuTest, SavesAfterQueuedWorkAndRestores) {
   const TempDir dir;
   const std::vector<TensorState> tensors = {

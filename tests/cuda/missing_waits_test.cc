@@ -1,7 +1,7 @@
-// Each call that orders something is left out in turn, as a mistake would leave
-// it out: the record of an event, a wait of a stream or of the host. One of the
-// orders in which a device may work finds it, by bytes that are wrong, a digest
-// that is, or memory that is used when it is gone.
+// Skips each ordering call in turn, as a bug would: the record of an event, or
+// a wait of a stream or of the host. At least one of the device's execution
+// orders must detect it, by wrong bytes, a wrong digest, or use of freed
+// memory.
 #include <cuda_runtime_api.h>
 
 #include <functional>
@@ -19,9 +19,9 @@ namespace {
 
 using Order = CudaStandin::Order;
 
-// Does something with a device, and returns whether it went as it must. The
-// trainer's stream is done with its work as soon as that is queued, if
-// `ahead`; else when it is waited for.
+// Uses a device, and returns whether the result is correct. If `ahead`, the
+// trainer's stream runs its work as soon as it is queued, and otherwise when it
+// is waited for.
 using Scenario = std::function<bool(DeviceFixture* fixture, bool ahead)>;
 
 bool SaveAll(DeviceFixture* fixture, const std::vector<OnDevice>& tensors,
@@ -37,18 +37,18 @@ bool SaveAll(DeviceFixture* fixture, const std::vector<OnDevice>& tensors,
   return save.Fetch().ok() && save.AllAfter(1);
 }
 
-// A save beside the training, by way of the ring.
+// A save during training, through the ring.
 bool Saves(DeviceFixture* fixture, bool ahead) {
   return SaveAll(fixture, {fixture->Make(4, kMiB), fixture->Make(3, 5, 3)},
                  /*pinned=*/false, ahead);
 }
 
-// The same with one copy, to memory that is pinned.
+// The same with one copy to pinned memory.
 bool SavesDirectly(DeviceFixture* fixture, bool ahead) {
   return SaveAll(fixture, {fixture->Make(1, 1000)}, /*pinned=*/true, ahead);
 }
 
-// A save that is given up, after which the trainer frees its tensor.
+// An abandoned save, after which the trainer frees its tensor.
 bool GivesUp(DeviceFixture* fixture, bool /*ahead*/) {
   const OnDevice tensor = fixture->Make(1, 1000);
   {
@@ -74,8 +74,8 @@ bool Uploads(DeviceFixture* fixture, bool /*ahead*/) {
   return tensor.Read() == bytes;
 }
 
-// Runs a scenario without its call of the number `skip`. Returns whether it
-// went wrong. Sets *ordering to its calls that order something.
+// Runs a scenario without call number `skip`. Returns whether the result is
+// wrong. Sets *ordering to its ordering calls.
 bool GoesWrong(const Scenario& scenario, Order order, bool ahead,
                uint64_t staging_bytes, int64_t skip,
                std::vector<CudaStandin::Ordering>* ordering) {
@@ -91,9 +91,9 @@ bool GoesWrong(const Scenario& scenario, Order order, bool ahead,
   return !right || !CudaStandin::violations().empty();
 }
 
-// Returns whether one of the orders notices that a call is left out.
-bool Noticed(const Scenario& scenario, uint64_t staging_bytes, int64_t skip,
-             std::vector<CudaStandin::Ordering>* ordering) {
+// Returns whether one of the execution orders detects the missing call.
+bool IsDetected(const Scenario& scenario, uint64_t staging_bytes, int64_t skip,
+                std::vector<CudaStandin::Ordering>* ordering) {
   for (const Order order : {Order::kLazy, Order::kEager, Order::kRandom}) {
     for (const bool ahead : {false, true}) {
       if (GoesWrong(scenario, order, ahead, staging_bytes, skip, ordering)) {
@@ -104,45 +104,46 @@ bool Noticed(const Scenario& scenario, uint64_t staging_bytes, int64_t skip,
   return false;
 }
 
-// At least so many calls order something.
-void ExpectEachIsNoticed(const Scenario& scenario, uint64_t staging_bytes,
-                         int least) {
+// Checks that at least `least` calls order something and that each missing one
+// is detected.
+void ExpectEachIsDetected(const Scenario& scenario, uint64_t staging_bytes,
+                          int least) {
   std::vector<CudaStandin::Ordering> all;
-  EXPECT_FALSE(Noticed(scenario, staging_bytes, 0, &all));
+  EXPECT_FALSE(IsDetected(scenario, staging_bytes, 0, &all));
   int tried = 0;
   for (const CudaStandin::Ordering& call : all) {
     ++tried;
     std::vector<CudaStandin::Ordering> rest;
-    EXPECT_TRUE(Noticed(scenario, staging_bytes, call.number, &rest))
+    EXPECT_TRUE(IsDetected(scenario, staging_bytes, call.number, &rest))
         << "call " << call.number << " " << call.name;
   }
   EXPECT_GE(tried, least);
 }
 
 TEST(MissingWaits, AreDetectedInASave) {
-  ExpectEachIsNoticed(Saves, 64 * kMiB, 15);
+  ExpectEachIsDetected(Saves, 64 * kMiB, 15);
 }
 
 TEST(MissingWaits, AreDetectedInASaveThatPassesThrough) {
-  ExpectEachIsNoticed(Saves, 0, 15);
+  ExpectEachIsDetected(Saves, 0, 15);
 }
 
 TEST(MissingWaits, AreDetectedInADirectCopy) {
-  ExpectEachIsNoticed(SavesDirectly, 64 * kMiB, 7);
+  ExpectEachIsDetected(SavesDirectly, 64 * kMiB, 7);
 }
 
-// Without its wait the device would read memory that is freed, which only
+// Without its wait the device would read freed memory, which only
 // AddressSanitizer notices.
 TEST(MissingWaits, AnAbandonedSaveReadsNoFreedTensor) {
   std::vector<CudaStandin::Ordering> ordering;
-  EXPECT_FALSE(Noticed(GivesUp, 64 * kMiB, 0, &ordering));
+  EXPECT_FALSE(IsDetected(GivesUp, 64 * kMiB, 0, &ordering));
   EXPECT_THAT(ordering,
               ::testing::Contains(::testing::Field(&CudaStandin::Ordering::name,
                                                    "cudaStreamSynchronize")));
 }
 
 TEST(MissingWaits, AreDetectedInARestore) {
-  ExpectEachIsNoticed(Uploads, 64 * kMiB, 10);
+  ExpectEachIsDetected(Uploads, 64 * kMiB, 10);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ bool GpuIsThere() {
   return false;
 }
 
-// compute-sanitizer finds what a test would look for here.
+// compute-sanitizer checks this.
 void CheckGpu() {}
 
 }  // namespace ckptdb::testing

@@ -1,4 +1,4 @@
-// Streams, events and memory of cuda/runtime, and the errors of the runtime.
+// Streams, events and memory of cuda/runtime, and the runtime's errors.
 #include <cuda_runtime_api.h>
 
 #include <utility>
@@ -69,9 +69,9 @@ TEST(CudaRuntime, PoolReusesBuffersOfGrowingSizes) {
       EXPECT_GE(loan.bytes(), bytes);
       EXPECT_EQ(CudaStandin::allocations(), 1);
     }
-    // Each is made and the one before it is freed: 8 sizes a doubling.
+    // Each allocation frees the previous buffer: 8 sizes per doubling.
     EXPECT_LE(CudaStandin::calls(), 4 * 17);
-    // All of the pool can be lent, if not rounded up.
+    // The whole pool can be lent if the size is not rounded up.
     ASSERT_OK_AND_ASSIGN(const auto all, pool.Take(60 * kMiB));
     EXPECT_EQ(all.bytes(), 60 * kMiB);
     ASSERT_OK_AND_ASSIGN(const auto rest, pool.Take(4 * kMiB - 100));

@@ -1,5 +1,5 @@
-// The emulation of blocks and warps finds what is wrong with kernels that are:
-// each is a kernel that a device runs as meant, or not always.
+// The emulation of blocks and warps detects incorrect kernels: each kernel here
+// works as intended on a device, or only sometimes.
 #include "ckptdb/tests/support/simt.h"
 
 #include <cuda_runtime_api.h>
@@ -26,7 +26,7 @@ class SimtTest : public ::testing::Test {
  protected:
   void SetUp() override { GpuIsThere(); }
 
-  // The number of all blocks that a kernel gives.
+  // Returns the numbers that the threads of all blocks write.
   template <typename Kernel>
   std::vector<uint32_t> Run(Kernel kernel, uint32_t blocks) {
     std::vector<uint32_t> results(blocks * kThreads);
@@ -53,7 +53,7 @@ TEST_F(SimtTest, EachThreadOfEachBlockRunsOnce) {
   EXPECT_THAT(violations(), IsEmpty());
 }
 
-// The sum of all threads before this one, by the steps of the kernels.
+// The sum over all threads before this one, in the same steps as the kernels.
 template <bool kWaits>
 void SumBefore(uint32_t* to) {
   __shared__ uint32_t sums[2][kThreads];
@@ -80,7 +80,7 @@ TEST_F(SimtTest, SharedMemoryBelongsToABlockAndWaitsOrderIt) {
   EXPECT_THAT(violations(), IsEmpty());
 }
 
-// Sums that begin with what shared memory happens to hold.
+// Sums that start from uninitialized shared memory, unless kClears.
 template <bool kClears>
 void CountThreads(uint32_t* to) {
   __shared__ uint32_t count;
@@ -97,7 +97,7 @@ TEST_F(SimtTest, SharedMemoryStartsUninitialized) {
   EXPECT_NE(Run(CountThreads<false>, 16), all);
 }
 
-// One thread reads what all write in the next round.
+// One thread reads values that all threads overwrite in the next round.
 template <bool kWaits>
 void Rounds(uint32_t* to) {
   __shared__ uint32_t round_of[kThreads / 32];

@@ -1,6 +1,6 @@
-// Tensors of a device that are set aside and copied to the host: the order of
-// streams, the ring, digests, memory, and each call that fails. The device does
-// things as late as it may, at once, or at random: "Tests without a GPU" in
+// Capturing tensors of a device and copying them to the host: stream order, the
+// ring, digests, memory, and failing calls. The device runs work as late as
+// possible, at once, or at random: "Tests without a GPU" in
 // docs/gpu.md.
 #include <cuda_runtime_api.h>
 
@@ -31,8 +31,8 @@ struct CaptureWay {
 
 class TensorCaptureTest : public ::testing::TestWithParam<CaptureWay> {
  protected:
-  // Tensors of all kinds: of several chunks, small ones, with rows apart, of
-  // odd sizes, empty.
+  // Tensors of all kinds: with several chunks, small, with gaps between rows,
+  // of odd sizes, empty.
   static std::vector<OnDevice> MakeAll(DeviceFixture* fixture) {
     return {fixture->Make(5, kMiB + 3), fixture->Make(1, 1),
             fixture->Make(3, 4),        fixture->Make(700, 48, 16),
@@ -50,7 +50,7 @@ TEST_P(TensorCaptureTest, CapturesTensorsAfterQueuedWork) {
     save.Add(tensor);
   }
   ASSERT_OK(save.SetAside());
-  // The training goes on, and comes to its end before anything is fetched.
+  // Training continues, and ends before anything is fetched.
   for (const OnDevice& tensor : tensors) fixture.Train(tensor, 2);
   ASSERT_EQ(cudaStreamSynchronize(fixture.stream()), cudaSuccess);
   ASSERT_OK(save.Fetch());
@@ -60,7 +60,7 @@ TEST_P(TensorCaptureTest, CapturesTensorsAfterQueuedWork) {
   }
 }
 
-// The staging memory has room for some of them, or for none.
+// The staging memory has room for some tensors, or for none.
 TEST_P(TensorCaptureTest, TensorsThatDoNotFitPassThrough) {
   for (const uint64_t staging : {uint64_t{0}, uint64_t{4096}, 3 * kMiB}) {
     SCOPED_TRACE(staging);
@@ -77,13 +77,13 @@ TEST_P(TensorCaptureTest, TensorsThatDoNotFitPassThrough) {
     ASSERT_EQ(cudaStreamSynchronize(fixture.stream()), cudaSuccess);
     ASSERT_OK(save.Fetch());
     save.ExpectAllAfter(1);
-    // A ring of two chunks, and the list of its pieces.
+    // A ring of two chunks, and its list of pieces.
     EXPECT_LE(CudaStandin::device_bytes_used() - before,
               staging + (2 * kMiB + 8192) * 9 / 8);
   }
 }
 
-// A stream of another tensor, and an event of a third stream, are waited for.
+// A save waits for another tensor's stream, and for an event of a third stream.
 TEST_P(TensorCaptureTest, WaitsForEachStreamAndEvent) {
   DeviceFixture fixture(GetParam().order);
   DeviceSave save(&fixture, GetParam().pinned);
@@ -133,7 +133,7 @@ TEST_P(TensorCaptureTest, SavesReuseMemory) {
   }
 }
 
-// Two saves at once: the second one finds no room, and is right all the same.
+// Two concurrent saves: the second finds no room, but is correct.
 TEST_P(TensorCaptureTest, TwoSavesShareADevice) {
   DeviceFixture fixture(GetParam().order, DeviceFixture::SmallRing(3 * kMiB));
   DeviceSave first(&fixture, GetParam().pinned);
@@ -203,8 +203,8 @@ TEST_P(TensorCaptureTest, SmallTensorsArePackedAndCopiedTogether) {
   EXPECT_LE(CudaStandin::calls() - calls, 60);
 }
 
-// Each call fails once: nothing leaks, hangs or is used after it is gone, and
-// the next save is right. Returns false when the save made fewer calls.
+// Each call fails once: nothing leaks, hangs or is used after it is freed, and
+// the next save is correct. Returns false if the save made fewer calls.
 void SaveWithFailure(DeviceFixture* fixture, bool pinned, int64_t call,
                      bool* failed) {
   DeviceSave save(fixture, pinned);
@@ -241,7 +241,7 @@ TEST_P(TensorCaptureTest, EachCallMayFail) {
       SCOPED_TRACE(absl::StrCat("call ", call, ", staging ", staging));
       DeviceFixture fixture(GetParam().order,
                             DeviceFixture::SmallRing(staging));
-      // Pin is the first call of a save, and does not count.
+      // Pin is the first call of a save, and is not counted.
       SaveWithFailure(&fixture, GetParam().pinned,
                       call + (GetParam().pinned ? 2 : 0), &failed);
       if (::testing::Test::HasFailure()) return;
@@ -269,7 +269,7 @@ TEST_P(TensorCaptureTest, SavePassesThroughIfMemoryIsShort) {
   const OnDevice tensor = fixture.Make(3, kMiB);
   save.Add(tensor);
   fixture.Train(tensor, 1);
-  // The trainer has all but a ring.
+  // The trainer uses all memory except a ring.
   void* rest = nullptr;
   const uint64_t free =
       DeviceFixture::kDeviceBytes - CudaStandin::device_bytes_used();

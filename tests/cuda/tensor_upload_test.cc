@@ -1,5 +1,5 @@
-// Tensors that are written to a device: the order of streams, the ring, digests
-// and each call that fails.
+// Writing tensors to a device: stream order, the ring, digests, and failing
+// calls.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 using Order = CudaStandin::Order;
 
-// Uploads in parts of so many bytes, which the caller then overwrites.
+// Uploads parts of `part` bytes from a buffer that is then overwritten.
 absl::Status Upload(const DeviceFixture& fixture, const OnDevice& tensor,
                     const std::string& bytes, uint64_t part,
                     void* event = nullptr) {
@@ -72,7 +72,7 @@ TEST_P(TensorUploadTest, WaitsForTheEvent) {
   EXPECT_EQ(cudaStreamDestroy(other), cudaSuccess);
 }
 
-// Between the rows nothing is written.
+// The gaps between rows are not written.
 TEST_P(TensorUploadTest, BytesBetweenRowsAreUnchanged) {
   DeviceFixture fixture(GetParam());
   const OnDevice tensor = fixture.Make(50, 6, 3);
@@ -84,7 +84,7 @@ TEST_P(TensorUploadTest, BytesBetweenRowsAreUnchanged) {
 }
 
 TEST_P(TensorUploadTest, ChangedCopyIsDataLossNamingTheTensor) {
-  for (const int copy : {1, 3, 5}) {  // each chunk is a copy there and one back
+  for (const int copy : {1, 3, 5}) {  // each chunk: a copy there, and one back
     SCOPED_TRACE(copy);
     DeviceFixture fixture(GetParam());
     const OnDevice tensor = fixture.Make(4, kMiB);

@@ -1,5 +1,5 @@
-// Rows that are encoded as they are gathered, against a plain model of the
-// codecs and against what the host stores, by random and extreme numbers.
+// Encoding rows as they are gathered, compared with a simple model of the
+// codecs and with the host's pages, for random and extreme numbers.
 #include "ckptdb/cuda/rows/row_codes.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using testing::TestSeed;
 
 using Numbers = std::vector<float>;
 
-// Values of a slot, with bytes between rows and before the first one.
+// Values of a slot, with gaps between rows and before the first one.
 class CodeSlot {
  public:
   CodeSlot(std::vector<Numbers> rows, uint64_t shift, uint64_t gap)
@@ -58,7 +58,7 @@ class CodeSlot {
   uint64_t first_;
 };
 
-// Holds what the kernels write.
+// Receives the kernels' output.
 struct CodeBatch {
   std::vector<Lane> codes;
   std::vector<Int8Bounds> bounds;
@@ -97,7 +97,7 @@ CodeBatch Launch(Codec codec, const NumberRows& from) {
   return batch;
 }
 
-// A plain model, by the words of docs/format.md.
+// A simple model of the codecs, written from docs/format.md.
 struct RowModel {
   std::string codes;
   float least = 0;
@@ -105,7 +105,7 @@ struct RowModel {
   double error = 0;
 };
 
-// Returns the nearer of the two bf16 around a number; of a tie, the even one.
+// Returns the nearest bf16 of a number, with ties to even.
 uint16_t NearestHalf(float number) {
   uint32_t bits = 0;
   std::memcpy(&bits, &number, sizeof(bits));
@@ -161,7 +161,7 @@ RowModel Int8Model(const Numbers& row) {
   return model;
 }
 
-// Fails unless the batch is what the model makes of the rows.
+// Fails unless the batch equals the model's result for the rows.
 void ExpectModel(Codec codec, const std::vector<Numbers>& rows,
                  const CodeBatch& batch) {
   const uint64_t elements = rows[0].size();
@@ -193,7 +193,7 @@ void ExpectModel(Codec codec, const std::vector<Numbers>& rows,
   EXPECT_EQ(FloatOf(batch.found.error), static_cast<float>(error));
 }
 
-// Fails unless the rows are, as a page, what the host stores.
+// Fails unless the page of the rows equals the host's.
 void ExpectPage(Codec codec, const std::vector<Numbers>& rows,
                 const CodeBatch& batch) {
   const auto elements = static_cast<uint32_t>(rows[0].size());
@@ -240,7 +240,7 @@ TEST(RowCodes, MatchTheModelAndTheHost) {
   std::mt19937_64 random(TestSeed());
   for (const uint32_t elements :
        {1, 2, 3, 4, 5, 6, 7, 8, 15, 16, 17, 31, 33, 64, 67, 128, 500, 1030}) {
-    // Addresses and strides that are multiples of 16 to 1.
+    // Addresses and strides with alignments of 16 to 1.
     for (const uint64_t shift : {0, 8, 4, 2, 1}) {
       SCOPED_TRACE(absl::StrCat(elements, " ", shift));
       CodeSlot slot(RandomRows(24, elements, &random), shift,
@@ -262,7 +262,7 @@ TEST(RowCodes, OfAListMatchItsRows) {
   std::mt19937_64 random(TestSeed());
   CodeSlot slot(RandomRows(40, 21, &random), 4, 8);
   const std::vector<uint32_t> list = {0, 3, 4, 17, 39};
-  // The list from its second row on.
+  // The list begins at its second row.
   std::vector<Numbers> rows;
   for (size_t i = 1; i < list.size(); ++i) rows.push_back(slot.rows()[list[i]]);
   const NumberRows from = {slot.view(), list.data(), 1, rows.size()};
@@ -271,7 +271,7 @@ TEST(RowCodes, OfAListMatchItsRows) {
   }
 }
 
-// However many threads a row has.
+// The number of threads per row makes no difference.
 TEST(RowCodes, OfInt8DoNotDependOnTheParts) {
   std::mt19937_64 random(TestSeed());
   for (const uint32_t elements : {5, 64, 300, 1030}) {
@@ -318,7 +318,7 @@ TEST(RowCodes, ThreadsPerRowArePowersOfTwo) {
   EXPECT_EQ(parts(65'536), 32U);
 }
 
-// One number among many that has no code.
+// One of many numbers cannot be encoded.
 TEST(RowCodes, RejectNumbersWithoutACode) {
   std::mt19937_64 random(TestSeed());
   constexpr float kInfinite = std::numeric_limits<float>::infinity();
@@ -357,8 +357,7 @@ TEST(RowCodes, RejectNumbersWithoutACode) {
   }
 }
 
-// NaN is kept with its sign and the upper bits of its payload, without an
-// error.
+// NaN keeps its sign and the upper bits of its payload, without an error.
 TEST(RowCodes, Bf16KeepsNanAndInfinities) {
   const Numbers row = {testing::NanWithPayload(), FloatOf(0x7f800001),
                        -std::numeric_limits<float>::infinity(), -0.0F, 1};

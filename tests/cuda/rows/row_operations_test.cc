@@ -1,5 +1,5 @@
-// The operations on rows in device memory against plain models, by random and
-// extreme inputs, on the host.
+// The operations on rows in device memory, compared with simple models, on
+// random and extreme inputs, on the host.
 #include "ckptdb/cuda/rows/row_operations.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using testing::TestSeed;
 
 constexpr uint32_t kGuard = 0xdeadbeef;
 
-// The marks of a table, with a word before and behind that nothing may touch.
+// The marks of a table, with a guard word before and after them.
 class Marks {
  public:
   explicit Marks(uint64_t rows) : rows_(rows), words_(MarkWords(rows) + 2, 0) {
@@ -44,7 +44,7 @@ class Marks {
   std::vector<uint32_t> words_;
 };
 
-// Runs the three kernels over what is taken, and returns the list.
+// Runs the three kernels, and returns the list of rows.
 template <typename Take, typename Launch>
 std::vector<uint32_t> List(Take take, Launch launch) {
   CudaStandin::Reset({});
@@ -94,7 +94,7 @@ TEST(RowMarks, ListRandomBatchesInOrder) {
     take.others[0] = other.data();
     take.other_count = 1;
     EXPECT_THAT(List(take, LaunchTakeMarks), ElementsAreArray(model));
-    // They are gone, but for the other consumer.
+    // The marks are taken, and remain only for the other consumer.
     EXPECT_THAT(List(take, LaunchTakeMarks), IsEmpty());
     std::swap(take.pending, take.others[0]);
     EXPECT_THAT(List(take, LaunchTakeMarks), ElementsAreArray(model));
@@ -162,7 +162,7 @@ TEST(RowMarks, SkipEmptyRows) {
   EXPECT_THAT(List(TakeAll{0, {}}, LaunchTakeAll), IsEmpty());
 }
 
-// More tiles than one block adds up at once.
+// More tiles than one block adds up in one pass.
 TEST(RowMarks, ListMoreTilesThanABlockInOrder) {
   constexpr uint64_t kTileRows = uint64_t{kTileWords} * kMarkWordBits;
   constexpr uint64_t kRows = kTileRows * (kTileWords + 3) + 5;
@@ -182,7 +182,7 @@ TEST(RowMarks, ListMoreTilesThanABlockInOrder) {
 }
 
 // No mark is lost between threads that mark and one that takes; under the
-// thread sanitizer, no access is a race.
+// thread sanitizer there is no data race.
 TEST(RowMarks, OfManyThreadsAreAllTaken) {
   constexpr uint64_t kRows = 3000;
   Marks marks(kRows);
@@ -217,8 +217,8 @@ TEST(RowMarks, OfManyThreadsAreAllTaken) {
   }
 }
 
-// Widths, strides and addresses of all alignments: what is gathered is padded
-// with zeros, and scattered it is where it came from.
+// Widths, strides and addresses of all alignments: gathered rows are padded
+// with zeros, and scattered to their original places.
 TEST(RowLanes, GatherAndScatterAnyAlignment) {
   std::mt19937_64 random(TestSeed());
   constexpr uint64_t kRows = 50;
@@ -226,7 +226,7 @@ TEST(RowLanes, GatherAndScatterAnyAlignment) {
     const auto row_bytes = static_cast<uint32_t>(1 + random() % 70);
     const uint64_t stride = row_bytes + (round % 2) * (random() % 40);
     const uint64_t shift = random() % 17;
-    // Exactly as large: an access beyond it is found by a sanitizer.
+    // Exactly as large as needed: a sanitizer detects accesses beyond it.
     std::vector<char> table(shift + (kRows - 1) * stride + row_bytes);
     for (char& byte : table) byte = static_cast<char>(random());
     const SlotView slot = {table.data() + shift, stride, row_bytes};
@@ -334,7 +334,7 @@ TEST(RowLanes, DigestDetectsFlippedBitsAndSwappedLanes) {
     std::swap(lanes[bit].low, lanes[bit].high);
   }
   EXPECT_EQ(sum(lanes), digest);
-  // All zeros, as of a copy that did not happen, have no digest of zero.
+  // The digest of zeros, such as after a copy that did not happen, is not zero.
   EXPECT_NE(sum(std::vector<Lane>(1)), 0);
 }
 

@@ -1,6 +1,5 @@
-// Captures of tables in the memory of a device that are dropped, fail or are of
-// a set that was changed, over the stand-in for the runtime: what they leave
-// behind.
+// Captures of tables in device memory that are dropped, that fail, or whose set
+// was modified, with the stand-in: they leave no work and no memory behind.
 #include <string>
 #include <vector>
 
@@ -16,7 +15,7 @@ using ::testing::IsEmpty;
 
 using CapturedRows = DeviceTrainer::Rows;
 
-// A capture that nobody fetches, and one whose table goes on.
+// A capture that nobody fetches, while its table continues to change.
 TEST_P(DeviceTableTest, DroppedCaptureLeavesNothingBehind) {
   Make();
   ASSERT_OK(trainer_->Upsert({1, 2}, 1));
@@ -28,8 +27,8 @@ TEST_P(DeviceTableTest, DroppedCaptureLeavesNothingBehind) {
   EXPECT_EQ(trainer_->RowsOf(*rows), trainer_->rows());
 }
 
-// A dropped capture has waited for its gather before its memory goes back: a
-// larger capture frees that memory, as there is no room for both.
+// A dropped capture waits for its gather before it releases its memory: a
+// larger capture frees that memory, because there is no room for both.
 TEST_P(DeviceTableTest, DroppedCaptureWaitsBeforeItsMemoryIsFreed) {
   for (const bool fetched : {false, true}) {
     Open(SmallRing(/*staging_bytes=*/16 << 10));
@@ -52,8 +51,8 @@ TEST_P(DeviceTableTest, DroppedCaptureWaitsBeforeItsMemoryIsFreed) {
   }
 }
 
-// While the capture is still there, its buffers are others' already: a tensor
-// that is restored goes through them.
+// While the capture still exists, its buffers are already reused, by the
+// restore of a tensor.
 TEST_P(DeviceTableTest, FailedFetchLeavesNoCopyInFlight) {
   DeviceTrainerOptions options;
   options.with_ids = false;
@@ -81,7 +80,7 @@ TEST_P(DeviceTableTest, FailedFetchLeavesNoCopyInFlight) {
   EXPECT_GT(failed, 15);
 }
 
-// A set whose ids its holder has changed is no longer the one that was taken.
+// A set whose ids were modified by its holder is not the set that was taken.
 TEST_P(DeviceTableTest, ModifiedTakenSetIsLookedUpByIds) {
   Make();
   ASSERT_OK(trainer_->Upsert({1, 2, 3, 7}, 1));

@@ -1,5 +1,5 @@
-// Tables in the memory of a device whose slots have lossy codecs, over the
-// stand-in: what leaves the device, and that the same bytes are stored as of a
+// Tables in device memory whose slots have lossy codecs, with the stand-in:
+// which bytes leave the device, and that the stored bytes equal those of a
 // table in host memory.
 #include <algorithm>
 #include <cstring>
@@ -30,8 +30,8 @@ using ::testing::IsEmpty;
 
 using Order = CudaStandin::Order;
 
-// A table in the device's memory with a slot of each codec, and the same rows
-// in that of the host.
+// A table in device memory with one slot per codec, and the same rows in host
+// memory.
 class CodeTables {
  public:
   CodeTables(CudaDevice* device, uint64_t rows, uint32_t dim)
@@ -61,7 +61,7 @@ class CodeTables {
             Array("bytes", bytes_.get<float>(), dim, {.codec = Codec::kInt8})});
   }
 
-  // Fills both slots with rows of all kinds, or of one.
+  // Fills both slots with rows of all kinds, or of one kind.
   void Fill(std::mt19937_64* random, int kind = -1) {
     for (uint64_t row = 0; row < rows_; ++row) {
       const auto each =
@@ -78,7 +78,7 @@ class CodeTables {
   DeviceTable* device() const { return device_table_.get(); }
   VectorTable* host() const { return host_table_.get(); }
   const std::vector<Slot>& slots() const { return slots_; }
-  // Returns for each slot whether it has left the device encoded.
+  // Returns whether each slot left the device encoded.
   static std::vector<bool> Encoded(const RowSource& rows) {
     const auto block = rows.Block(0);
     EXPECT_OK(block);
@@ -88,7 +88,8 @@ class CodeTables {
     }
     return encoded;
   }
-  // Fails unless both are stored as the same bytes, of all rows and of some.
+  // Fails unless both tables are stored as the same bytes, for all rows and for
+  // some.
   void ExpectSameBytes(const std::vector<bool>& encoded) const {
     std::vector<int64_t> some;
     for (uint64_t row = 0; row < rows_; row += 3) {
@@ -169,7 +170,7 @@ TEST_P(DeviceCodesTest, StoresEachKindOfRowLikeAHostTable) {
   }
 }
 
-// The chunks lie in staging memory, or pass through a window.
+// The chunks are in staging memory, or pass through a window.
 TEST_P(DeviceCodesTest, StoresManyChunksLikeAHostTable) {
   for (const uint64_t staging_bytes : {64 << 20, 64}) {
     SCOPED_TRACE(staging_bytes);
@@ -180,15 +181,15 @@ TEST_P(DeviceCodesTest, StoresManyChunksLikeAHostTable) {
   }
 }
 
-// A page of one row of 4 numbers is smaller as f32 than as int8, so the device
-// leaves such rows to the host.
+// A page with one row of 4 numbers is smaller as f32 than as int8, so the
+// device leaves such rows to the host.
 TEST_P(DeviceCodesTest, ShortRowsAreEncodedOnTheHost) {
   CodeTables tables(device_.get(), 103, 4);
   tables.Fill(&random_, static_cast<int>(RowKind::kNormal));
   tables.ExpectSameBytes({true, false, false});
 }
 
-// A slot with such a number leaves the device as it is, and others do not.
+// Only the slot with such a number leaves the device unencoded.
 TEST_P(DeviceCodesTest, StoresNumbersWithoutACodeLikeAHostTable) {
   constexpr float kMost = std::numeric_limits<float>::max();
   for (const uint64_t staging_bytes : {64 << 20, 64}) {
@@ -197,7 +198,7 @@ TEST_P(DeviceCodesTest, StoresNumbersWithoutACodeLikeAHostTable) {
     tables.Fill(&random_, static_cast<int>(RowKind::kNormal));
     tables.bytes()[300 * 64 + 17] = NanWithPayload();
     tables.bytes()[3000 * 64] = -std::numeric_limits<float>::infinity();
-    // They have no code under the other codec alone.
+    // Only the other codec cannot encode these.
     tables.halves()[99 * 64 + 3] = NanWithPayload();
     tables.bytes()[9 * 64] = kMost;
     tables.ExpectSameBytes({true, false, false});
@@ -209,7 +210,7 @@ TEST_P(DeviceCodesTest, StoresNumbersWithoutACodeLikeAHostTable) {
   }
 }
 
-// Only codes cross the bus: their bytes, and what is rounded up to lanes.
+// Only codes cross the bus: their bytes, rounded up to lanes.
 TEST_P(DeviceCodesTest, OnlyCodesCrossTheBus) {
   constexpr uint64_t kRows = 5000;
   CodeTables tables(device_.get(), kRows, 64);
@@ -237,10 +238,10 @@ TEST_P(DeviceCodesTest, ChangedCopyIsDataLoss) {
     ASSERT_OK(captured->Fetch());
     copies = CudaStandin::copies() - copies;
     captured.reset();
-    // Rows and digest of each slot, and twice what was found out.
+    // The rows and digest of each slot, and two copies of the findings.
     EXPECT_EQ(copies, 3 * 2 + 2);
     for (int64_t copy = 1; copy <= copies; ++copy) {
-      // Bytes of the codes, and of the bounds behind them.
+      // Bytes of the codes, and of the bounds after them.
       for (const uint64_t byte : {7, 6421}) {
         SCOPED_TRACE(absl::StrCat(copy, " ", byte));
         CudaStandin::FlipCopy(copy, byte);
@@ -255,8 +256,8 @@ TEST_P(DeviceCodesTest, ChangedCopyIsDataLoss) {
   }
 }
 
-// What is no capture of a device has no encoded rows, and blocks of a source
-// are alike.
+// Only a device capture has encoded rows, and all blocks of a source must
+// agree.
 TEST_P(DeviceCodesTest, StagerAcceptsOnlyMatchingEncodedRows) {
   CodeTables tables(device_.get(), 20, 16);
   tables.Fill(&random_);
@@ -290,8 +291,8 @@ Item TableOf(CheckpointManager* manager, int64_t step) {
   return {};
 }
 
-// Steps of two managers, one with the table of the device and one with that of
-// the host, under audit; and the restore of the device's.
+// Compares the steps of two audited managers, one with the device table and one
+// with the host table, and the restore of the device table.
 TEST_P(DeviceCodesTest, StepsMatchAHostTable) {
   const TempDir dir;
   CodeTables tables(device_.get(), 500, 24);

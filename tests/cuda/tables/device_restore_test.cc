@@ -1,5 +1,4 @@
-// Restores of tables in the memory of a device, over the stand-in for the
-// runtime.
+// Restores of tables in device memory, with the stand-in.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(Orders, DeviceRestoreTest,
                                                                  : "Random";
                          });
 
-// Rows of a restore, in batches as a scan hands them.
+// Rows of a restore, in batches as a scan delivers them.
 class Batches {
  public:
   explicit Batches(const Rows& rows) {
@@ -99,7 +98,7 @@ TEST_P(DeviceRestoreTest, MissingSlotsAreZeroInNewRows) {
   EXPECT_EQ(rows.at(1).step, 50);
   EXPECT_EQ(rows.at(1).embedding, trainer_->rows().at(1).embedding);
   EXPECT_EQ(rows.at(7).step, 70);
-  // Also where row 2 was, which had values.
+  // Also in the former row 2, which had values.
   EXPECT_EQ(rows.at(7).embedding, std::vector<float>(5));
 }
 
@@ -117,7 +116,7 @@ TEST_P(DeviceRestoreTest, RestoreNamesRowsThatDoNotFit) {
                HasSubstr("the step contains id -1, which is"));
   EXPECT_THAT(Batches(rows).Into(table_->Live({"embedding", "step"})),
               is_free_id);
-  // A restore asks before it changes anything.
+  // A restore checks the capacity before it changes anything.
   ASSERT_TRUE(table_->capacity().has_value());
   EXPECT_EQ(table_->capacity()->rows, 3U);
   EXPECT_OK(table_->capacity()->check_id(77));
@@ -153,7 +152,7 @@ TEST_P(DeviceRestoreTest, ChangedUploadIsDataLoss) {
   Rows rows;
   rows[1] = {std::vector<float>(5, 1.0F), 1};
   ASSERT_OK(Batches(rows).Into(live));
-  // The copy has the row's number and id first, at multiples of 16.
+  // The row's number and id come first in the copy, at multiples of 16.
   CudaStandin::FlipCopy(1, 33);
   EXPECT_THAT(Batches(rows).Into(live),
               StatusIs(absl::StatusCode::kDataLoss,
@@ -182,7 +181,7 @@ TEST_P(DeviceRestoreTest, FailingCallsDoNotCrashARestore) {
       continue;
     }
     ++failed;
-    // The next one is whole.
+    // The next restore succeeds.
     live = table_->Live({"embedding", "step"});
     ASSERT_OK(live->Clear());
     ASSERT_OK(Batches(rows).Into(live));

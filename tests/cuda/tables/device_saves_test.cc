@@ -1,5 +1,5 @@
-// Whole saves and restores of tables in the memory of a device by a manager,
-// over the stand-in for the runtime.
+// Complete saves and restores of tables in device memory by a manager, with the
+// stand-in.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -29,7 +29,7 @@ using ::testing::IsEmpty;
 using Order = CudaStandin::Order;
 using Rows = DeviceTrainer::Rows;
 
-// One process of a training: a trainer and its manager.
+// One process of a training run: a trainer and its manager.
 struct Process {
   std::unique_ptr<DeviceTrainer> trainer;
   std::unique_ptr<ModelState> model = std::make_unique<ModelState>();
@@ -87,7 +87,7 @@ class DeviceSaves : public ::testing::Test {
     if (manager.ok()) process->manager = *std::move(manager);
     return process;
   }
-  // What a new process restores as the newest step.
+  // Returns the rows that a new process restores from the newest step.
   Rows Restored(const DeviceTrainerOptions& trainer, int64_t* step) {
     ManagerOptions options = Options();
     options.path = dir_.path() + "/other";
@@ -146,7 +146,7 @@ TEST_F(DeviceSaves, RestoresStepsOfARandomTraining) {
   }
 }
 
-// Training goes on from a restore, and a delta goes on from it.
+// Training continues from a restore, and saves deltas.
 TEST_F(DeviceSaves, ContinuesWithDeltasAfterARestore) {
   std::mt19937_64 random(TestSeed());
   DeviceTrainerOptions trainer;
@@ -188,7 +188,7 @@ TEST_F(DeviceSaves, FollowerAppliesChangesFromStepToStep) {
     options.path = absl::StrCat(dir_.path(), "/store", with_ids);
     const auto process = Start(trainer, options);
     std::unique_ptr<Process> follower;
-    // No changes are few beside a first save of no rows.
+    // Otherwise the changes would be many compared to a first save of no rows.
     ASSERT_OK(process->trainer->Upsert({100, 101, 102}, 1));
     for (int64_t step = 1; step <= 5; ++step) {
       ASSERT_OK(process->trainer->Train(step, &random));
@@ -209,8 +209,8 @@ TEST_F(DeviceSaves, FollowerAppliesChangesFromStepToStep) {
   }
 }
 
-// Each call of the runtime fails in turn, of a step and of the save beside the
-// training. The save fails or succeeds; the one after it has all changes.
+// Each runtime call of a step and of its save fails in turn. The save fails or
+// succeeds; the next one contains all changed rows.
 TEST_F(DeviceSaves, FailingCallsNeitherCrashNorLoseChanges) {
   std::mt19937_64 random(TestSeed());
   DeviceTrainerOptions trainer;
@@ -243,8 +243,8 @@ TEST_F(DeviceSaves, FailingCallsNeitherCrashNorLoseChanges) {
   EXPECT_GT(failed, 3);
 }
 
-// The process ends at each point of a save. The next one has the step or the
-// one before, whole.
+// The process ends at each crash point of a save. The next process restores
+// either the new step or the previous one, complete.
 TEST_F(DeviceSaves, CrashDuringASaveLeavesAWholeStep) {
   std::mt19937_64 random(TestSeed());
   for (const absl::string_view point : kCrashPoints) {
@@ -282,7 +282,7 @@ TEST_F(DeviceSaves, CrashDuringASaveLeavesAWholeStep) {
   }
 }
 
-// A save that fails is made up for by the next one of the same process.
+// The next save of the same process includes the rows of a failed save.
 TEST_F(DeviceSaves, NextSaveIncludesTheRowsOfAFailedSave) {
   std::mt19937_64 random(TestSeed());
   DeviceTrainerOptions trainer;
@@ -319,7 +319,7 @@ TEST_F(DeviceSaves, ChangedCopyFailsOnlyThatSave) {
   ASSERT_OK(process->manager->Step());
   ASSERT_OK(process->manager->WaitUntilFinished());
   ASSERT_OK(process->trainer->Upsert({5, 6}, 2));
-  // The copies before are the counts and the ids.
+  // The earlier copies are of the counts and the ids.
   CudaStandin::FlipCopy(3, 1);
   ASSERT_OK(process->manager->Step());
   process->manager->WaitUntilFinished().IgnoreError();
@@ -334,7 +334,7 @@ TEST_F(DeviceSaves, ChangedCopyFailsOnlyThatSave) {
   EXPECT_EQ(Restored(trainer, &restored), process->trainer->rows());
 }
 
-// What the ranks of a world have together.
+// Several ranks with one table each.
 class DeviceWorlds : public DeviceSaves {
  protected:
   static constexpr int64_t kIds = 600;
@@ -349,7 +349,7 @@ class DeviceWorlds : public DeviceSaves {
     }
     return trainer;
   }
-  // Runs all ranks of a world to their end.
+  // Runs all ranks of a world.
   void Run(uint32_t world, bool with_ids, const ManagerOptions& options,
            const std::function<void(uint32_t rank, Process*)>& each) {
     ThreadGroup group(world);

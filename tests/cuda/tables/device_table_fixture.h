@@ -1,5 +1,4 @@
-// A table in the memory of a device over the stand-in, and a consumer of its
-// changes.
+// A table in device memory, with the stand-in, and a consumer of its changes.
 #ifndef CKPTDB_TESTS_CUDA_TABLES_DEVICE_TABLE_FIXTURE_H_
 #define CKPTDB_TESTS_CUDA_TABLES_DEVICE_TABLE_FIXTURE_H_
 
@@ -49,7 +48,7 @@ class DeviceTableTest : public ::testing::TestWithParam<CudaStandin::Order> {
     auto consumer = table_->tracker()->AddConsumer("test");
     ASSERT_OK(consumer);
     consumer_ = *consumer;
-    // The first set of a consumer is not complete.
+    // A consumer's first set is incomplete.
     ASSERT_OK(table_->tracker()->Take(consumer_));
   }
   absl::StatusOr<ChangeTracker::Changes> Take() {

@@ -1,5 +1,5 @@
-// Tables in the memory of a device, over the stand-in for the runtime: what is
-// set aside, in which order, and what is left of marks when calls fail.
+// Tables in device memory, with the stand-in: which rows are captured, in which
+// order, and the state of the marks after failed calls.
 #include "ckptdb/cuda/device_table.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ TEST_P(DeviceTableTest, TakesRowsMarkedAfterTheTrainersWork) {
   ASSERT_OK(trainer_->Upsert({7, 5, 9}, 1));
   ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes, Take());
   EXPECT_TRUE(changes.complete);
-  // In the order of rows, which ids got as they came.
+  // In row order; rows were assigned to ids in order of arrival.
   EXPECT_THAT(changes.upserted, ElementsAre(7, 5, 9));
   EXPECT_THAT(changes.erased, IsEmpty());
   ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(changes.upserted));
@@ -68,7 +68,7 @@ TEST_P(DeviceTableTest, CaptureHasTheValuesAtTheTimeOfTheCall) {
     EXPECT_THAT(captured->Block(0).status(),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          HasSubstr("call Fetch first")));
-    // Goes on at once, and waits on the device alone.
+    // The call returns at once; only the device waits.
     ASSERT_OK(trainer_->Upsert({2, 3, 4}, 2));
     ASSERT_EQ(cudaStreamSynchronize(trainer_->stream()), cudaSuccess);
     ASSERT_OK(captured->Fetch());
@@ -80,7 +80,7 @@ TEST_P(DeviceTableTest, CaptureHasTheValuesAtTheTimeOfTheCall) {
   }
 }
 
-// The same for a set that was taken before values changed once more.
+// The same for a set that was taken before values changed again.
 TEST_P(DeviceTableTest, TakenSetHasTheValuesAtTheTimeOfItsCapture) {
   DeviceTrainerOptions options;
   options.with_ids = false;
@@ -100,7 +100,7 @@ TEST_P(DeviceTableTest, TakenSetHasTheValuesAtTheTimeOfItsCapture) {
   EXPECT_EQ(rows.at(12), before.at(12));
 }
 
-// Many chunks, in staging memory, and through a window that holds two.
+// Many chunks, in staging memory or through a window that holds two.
 TEST_P(DeviceTableTest, CapturesRowsOfManyChunks) {
   for (const uint64_t staging_bytes : {64 << 20, 1 << 20}) {
     SCOPED_TRACE(staging_bytes);
@@ -188,7 +188,7 @@ TEST_P(DeviceTableTest, ConsumersAreIndependent) {
   ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes theirs, tracker->Take(feed));
   EXPECT_THAT(mine.upserted, ElementsAre(1, 2));
   EXPECT_THAT(theirs.upserted, ElementsAre(1, 2, 3));
-  // Both sets are there: each finds its own rows.
+  // Both sets exist: each finds its own rows.
   ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(mine.upserted));
   EXPECT_EQ(trainer_->RowsOf(*rows).size(), 2);
   EXPECT_THAT(tracker->Return(consumer_, std::move(theirs)),
@@ -229,7 +229,7 @@ TEST_P(DeviceTableTest, OutOfRangeMarksFailTheNextTake) {
   EXPECT_THAT(next.upserted, ElementsAre(2));
 }
 
-// A set that is not complete, and is returned, is not complete again.
+// An incomplete set that is returned makes the next set incomplete.
 TEST_P(DeviceTableTest, ReturnedIncompleteSetStaysIncomplete) {
   Make();
   ASSERT_OK(trainer_->Mark({300}));
@@ -243,7 +243,7 @@ TEST_P(DeviceTableTest, ReturnedIncompleteSetStaysIncomplete) {
   EXPECT_TRUE(changes.complete);
 }
 
-// Ids that were not taken just now, such as those of another tracker.
+// Ids that do not come from a taken set, such as those of another tracker.
 TEST_P(DeviceTableTest, FindsRowsOfAnyIds) {
   Make();
   ASSERT_OK(trainer_->Upsert({1, 2, 3}, 1));
@@ -259,8 +259,8 @@ TEST_P(DeviceTableTest, FindsRowsOfAnyIds) {
   }
 }
 
-// Fails each call of the runtime in turn. What was taken is given back, so that
-// the next set has all marks, or says that it has not.
+// Fails each runtime call in turn. Taken marks are returned, so that the next
+// set contains all marks or is reported as incomplete.
 TEST_P(DeviceTableTest, FailingCallsLoseNoMarks) {
   for (const Codec codec : {Codec::kNone, Codec::kInt8}) {
     Open(SmallRing());
@@ -300,7 +300,7 @@ TEST_P(DeviceTableTest, FailingCallsLoseNoMarks) {
   }
 }
 
-// Calls fail from one on, as after an error of a kernel.
+// All calls fail from one on, as after a kernel fault.
 TEST_P(DeviceTableTest, SetIsIncompleteIfAllCallsFail) {
   for (int64_t call = 1; call < 40; ++call) {
     SCOPED_TRACE(call);
@@ -333,7 +333,7 @@ TEST_P(DeviceTableTest, FailedMarkMakesTheNextSetIncomplete) {
   Make();
   const DeviceMemory rows(sizeof(int64_t));
   *rows.get<int64_t>() = 7;
-  // The device is entered by the first call.
+  // The first call enters the device.
   for (int64_t call = 1; call <= 2; ++call) {
     CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorUnknown);
     EXPECT_THAT(
@@ -412,7 +412,7 @@ TEST_P(DeviceTableTest, MakeRejectsInvalidArguments) {
   EXPECT_EQ(table->Live({"b"}), nullptr);
 }
 
-// The example of the header.
+// The example in the header.
 absl::Status ExampleOfDeviceTable(const std::string& path, cudaStream_t stream,
                                   float* weights, float* sums,
                                   const int32_t* rows_on_device) {
@@ -443,7 +443,7 @@ TEST(DeviceTable, HeaderExampleWorks) {
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
   {
-    // Weights and sums of a row side by side would do as well.
+    // The weights and sums of a row could also be adjacent.
     const DeviceMemory memory(2 * 100 * 64 * sizeof(float));
     const DeviceMemory rows(2 * sizeof(int32_t));
     rows.get<int32_t>()[0] = 17;
@@ -456,8 +456,8 @@ TEST(DeviceTable, HeaderExampleWorks) {
   EXPECT_THAT(CudaStandin::violations(), IsEmpty());
 }
 
-// Slots as views into one array, with a row's weights and optimizer state side
-// by side and others between, as split tables have them.
+// Slots as views into one array in which a row's weights and optimizer state
+// are adjacent, with other data between rows, as in split tables.
 TEST_P(DeviceTableTest, SlotsAreViewsIntoOneArray) {
   constexpr uint64_t kRows = 20;
   constexpr uint64_t kStride = 9 * sizeof(float);

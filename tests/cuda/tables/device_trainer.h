@@ -1,5 +1,5 @@
-// A trainer with a table in the memory of a device, over the stand-in, and what
-// it knows of the table's rows.
+// A trainer with a table in device memory, with the stand-in, and a model of
+// the table's rows.
 #ifndef CKPTDB_TESTS_CUDA_TABLES_DEVICE_TRAINER_H_
 #define CKPTDB_TESTS_CUDA_TABLES_DEVICE_TRAINER_H_
 
@@ -27,7 +27,7 @@
 
 namespace ckptdb::testing {
 
-// Memory of the device. It goes when nothing is queued for it.
+// Device memory. Destroy it when no queued work uses it.
 class DeviceMemory {
  public:
   explicit DeviceMemory(uint64_t bytes) : bytes_(bytes) {
@@ -54,9 +54,9 @@ class DeviceMemory {
 struct DeviceTrainerOptions {
   uint64_t rows = 300;
   bool with_ids = true;
-  uint32_t dim = 5;            // of the embedding, f32
-  uint64_t gap_bytes = 4;      // between rows of it
-  Codec codec = Codec::kNone;  // of it
+  uint32_t dim = 5;            // elements of the embedding, f32
+  uint64_t gap_bytes = 4;      // between its rows
+  Codec codec = Codec::kNone;  // of the embedding
   DeviceTable::Options table = {};
 };
 
@@ -117,8 +117,7 @@ class DeviceTrainer {
            static_cast<int64_t>(row) * options_.table.id_step;
   }
 
-  // Queues new values for these ids and their marks, and makes rows of those
-  // that are new.
+  // Queues new values and marks for these ids, and adds rows for new ids.
   absl::Status Upsert(const std::vector<int64_t>& ids, int64_t step,
                       bool marks = true) {
     struct Change {
@@ -150,7 +149,7 @@ class DeviceTrainer {
     return marks ? Mark(numbers) : absl::OkStatus();
   }
 
-  // Queues the marks of these rows, as one kernel after another would.
+  // Queues the marks of these rows, after a kernel that computes their numbers.
   absl::Status Mark(const std::vector<int64_t>& numbers) {
     marked_.emplace_back(numbers.size() * sizeof(int64_t));
     auto* const batch = marked_.back().get<int64_t>();
@@ -176,7 +175,7 @@ class DeviceTrainer {
     return table_->MarkErased(ids);
   }
 
-  // Queues a step: some rows change, some come and some go.
+  // Queues a step: some rows change, some are added and some are erased.
   absl::Status Train(int64_t step, std::mt19937_64* random) {
     std::vector<int64_t> upserted;
     const uint64_t most = options_.rows / 8 + 1;
@@ -204,12 +203,12 @@ class DeviceTrainer {
     return trained;
   }
 
-  // Returns what the device has when all that was queued is done.
+  // Returns the rows on the device after all queued work.
   Rows Read() const {
     CudaStandin::Finish(stream_);
     return ReadNow();
   }
-  // Returns what it has now.
+  // Returns the rows on the device now.
   Rows ReadNow() const {
     Rows rows;
     for (uint64_t row = 0; row < options_.rows; ++row) {
@@ -225,8 +224,7 @@ class DeviceTrainer {
     return rows;
   }
 
-  // Takes over what a restore has left in the device's memory, as a trainer
-  // builds its index.
+  // Rebuilds the trainer's index after a restore.
   void Reindex() {
     rows_ = Read();
     places_.clear();
@@ -242,7 +240,7 @@ class DeviceTrainer {
     }
   }
 
-  // Returns rows as they come back under the codec of the table.
+  // Returns the rows as decoded from the table's codec.
   Rows Rounded(Rows rows) const {
     if (options_.codec == Codec::kNone) return rows;
     for (auto& [id, row] : rows) {

@@ -1,7 +1,8 @@
-// Each kernel against a plain model on the host: on a GPU, and on the host over
-// an emulation of blocks and warps (tests/support/simt.h). The sizes are those
-// at which a kernel changes its way: a word, a tile and more tiles than a block
-// has threads; more lanes than a grid has threads; rows of 1 to 32 threads.
+// Each kernel compared with a simple model on the host: on a GPU, and on the
+// host with an emulation of blocks and warps (tests/support/simt.h). The sizes
+// are those at which a kernel takes another path: a word, a tile, more tiles
+// than a block has threads, more lanes than a grid has threads, and rows of 1
+// to 32 threads.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -33,7 +34,7 @@ using testing::TestSeed;
 
 constexpr int64_t kFreeId = -7;
 
-// More than a block has threads to place.
+// More tiles than a block has threads to place.
 constexpr uint64_t kManyTilesRows =
     uint64_t{kTileWords} * kTileWords * kMarkWordBits + 12'345;
 
@@ -67,7 +68,7 @@ class GpuKernels : public ::testing::Test {
   cudaStream_t stream_ = nullptr;
 };
 
-// The list of a set, made as a capture makes it.
+// The list of a set, made in the same way as by a capture.
 class Listed {
  public:
   Listed(uint64_t rows, cudaStream_t stream)
@@ -137,7 +138,7 @@ TEST_F(GpuKernels, MarksAreListedInAscendingOrder) {
                            expected.end()));
     EXPECT_EQ(report.Read()[0].out_of_range, 0U);
     if (GpuIsEmulated() && rows == kManyTilesRows) continue;
-    // The other consumer has them still, and this one nothing.
+    // The marks remain for the other consumer, and none for this one.
     EXPECT_TRUE(listed.TakenBy<TakeMarks>(take, LaunchTakeMarks).empty());
     take.pending = other.data();
     take.other_count = 0;
@@ -165,7 +166,7 @@ TEST_F(GpuKernels, OutOfRangeMarksAreReportedAndWriteNothing) {
 }
 
 TEST_F(GpuKernels, EmptyRowsAreSkipped) {
-  // The last are more than a grid has threads.
+  // The last count is larger than the threads of a grid.
   for (const uint64_t rows :
        {uint64_t{5}, uint64_t{70'001}, uint64_t{1'100'003}}) {
     SCOPED_TRACE(rows);
@@ -184,7 +185,7 @@ TEST_F(GpuKernels, EmptyRowsAreSkipped) {
     all.ids = {};
     EXPECT_EQ(listed.TakenBy<TakeAll>(all, LaunchTakeAll).size(), rows);
 
-    // Marks that are given back come again, without those rows.
+    // Returned marks are taken again, without those rows.
     GpuArray<uint32_t> marks(MarkWords(rows));
     GpuArray<uint32_t> pending(MarkWords(rows));
     std::vector<uint32_t> full(MarkWords(rows));
@@ -220,7 +221,7 @@ TEST_F(GpuKernels, EmptyRowsAreSkipped) {
   }
 }
 
-// Rows of a slot at an address of some alignment, with bytes between them.
+// Rows of a slot with a given alignment, and gaps between them.
 struct SlotShape {
   uint32_t row_bytes;
   uint64_t gap;
@@ -229,7 +230,7 @@ struct SlotShape {
 };
 
 TEST_F(GpuKernels, RowsAreGatheredAndScattered) {
-  // The last has more lanes than four for each thread of the grid.
+  // The last has more than four lanes for each thread of the grid.
   const uint64_t many = kCopyBlocks * 256 * 5 / 16;
   for (const SlotShape& shape :
        {SlotShape{256, 0, 0, 16}, SlotShape{40, 8, 8, 8},
@@ -253,7 +254,7 @@ TEST_F(GpuKernels, RowsAreGatheredAndScattered) {
     const uint32_t lanes = LanesOf(shape.row_bytes);
     const uint64_t first = is_last ? 0 : 3;
     const uint64_t count = list.size() - first;
-    // Where the device alone knows the number, the batch may be larger.
+    // If only the device knows the count, the batch may be larger.
     const GpuArray<uint64_t> known(std::vector<uint64_t>{list.size()});
     GpuArray<char> batch((count + 5) * lanes * kLaneBytes);
     GpuArray<uint64_t> digest(1);
@@ -283,7 +284,7 @@ TEST_F(GpuKernels, RowsAreGatheredAndScattered) {
     EXPECT_TRUE(batch.Read() == expected);
     EXPECT_EQ(digest.Read()[0], expected_digest);
 
-    // Back into a table of other bytes, which keeps what is between rows.
+    // Back into a table of other bytes; the gaps keep theirs.
     std::vector<char> changed = Bytes(bytes.size());
     const GpuArray<char> to(changed);
     GpuArray<uint64_t> scattered(1);
@@ -303,7 +304,7 @@ TEST_F(GpuKernels, RowsAreGatheredAndScattered) {
     EXPECT_TRUE(to.Read() == changed);
     EXPECT_EQ(scattered.Read()[0], expected_digest);
 
-    // No batch: zeros.
+    // Without a batch, writes zeros.
     scatter.batch = {};
     scatter.digest = nullptr;
     ASSERT_EQ(LaunchScatter(scatter, stream_), cudaSuccess);
@@ -316,11 +317,11 @@ TEST_F(GpuKernels, RowsAreGatheredAndScattered) {
   }
 }
 
-// What the threads of a launch make together is what one thread makes of each
-// row. Rows have 1, 2, 4, 8, 16 and 32 threads under int8.
+// All threads of a launch together give the same result as one thread per row.
+// int8 rows have 1, 2, 4, 8, 16 or 32 threads.
 TEST_F(GpuKernels, CodesOfAllWidthsMatchOneThread) {
   for (const uint32_t numbers : {5, 16, 33, 64, 67, 130, 256, 500, 1030}) {
-    // The last are more than the grid has threads for.
+    // The last count is larger than the threads of the grid.
     const uint64_t rows = numbers > 1000 || !GpuIsEmulated() ? 5'003 : 203;
     SCOPED_TRACE(numbers);
     std::vector<float> values;
@@ -426,7 +427,7 @@ TEST_F(GpuKernels, PiecesArePackedAndUnpacked) {
     uint64_t stride_bytes;
     uint64_t shift;
   };
-  // More pieces than blocks, so that a block has several.
+  // More pieces than blocks, so that blocks have several.
   std::vector<Shape> shapes = {
       {1, 0, 0, 0},       {40'000, 0, 0, 0}, {40'001, 0, 0, 4},
       {9'600, 48, 64, 0}, {231, 7, 12, 1},   {216, 24, 32, 8},

@@ -1,5 +1,5 @@
-// Tables in the memory of a GPU, against a model on the host: of a real one, or
-// of one that is emulated (tests/cuda/gpu_machine.h).
+// Tables in the memory of a real or an emulated GPU (tests/cuda/gpu_machine.h),
+// compared with a model on the host.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Rows of one slot in device memory, and the same on the host.
+// Rows of one slot in device memory, and the same rows on the host.
 class GpuSlot {
  public:
   GpuSlot(uint64_t rows, uint32_t row_bytes, uint64_t gap, uint64_t shift)
@@ -54,7 +54,7 @@ class GpuSlot {
       host_[shift_ + row * stride_ + at] = static_cast<char>((*random)());
     }
   }
-  // What was sent before has arrived.
+  // Earlier copies must have arrived.
   void Send(cudaStream_t stream) {
     std::memcpy(pinned_, host_.data(), host_.size());
     EXPECT_EQ(cudaMemcpyAsync(device_, pinned_, host_.size(),
@@ -69,7 +69,7 @@ class GpuSlot {
         cudaSuccess);
     return bytes;
   }
-  // Whether the rows are these bytes; what is between them is left out.
+  // Returns whether the rows equal these bytes, ignoring the gaps.
   bool Has(const std::vector<char>& expected) const {
     const std::vector<char> bytes = Read();
     for (uint64_t at = shift_; at + row_bytes_ <= bytes.size(); at += stride_) {
@@ -101,7 +101,7 @@ class GpuTableTest : public ::testing::Test {
     ASSERT_OK_AND_ASSIGN(device_, CudaDevice::Open(options));
     ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
     ASSERT_EQ(cudaMalloc(&marked_, rows_ * sizeof(int64_t)), cudaSuccess);
-    // All alignments that a kernel is made for, and lanes that are not whole.
+    // All alignments for which kernels exist, and partial lanes.
     slots_.push_back(std::make_unique<GpuSlot>(rows_, 256, 0, 0));
     slots_.push_back(std::make_unique<GpuSlot>(rows_, 40, 8, 8));
     slots_.push_back(std::make_unique<GpuSlot>(rows_, 12, 4, 4));
@@ -207,9 +207,9 @@ TEST_F(GpuTableTest, RestoresSavedSteps) {
   }
 }
 
-// What the kernels encode is stored as the bytes that the host makes of the
-// same rows, with their errors: rows of all kinds, at addresses of all
-// alignments, of widths that a lane and a warp do and do not divide.
+// Rows encoded by the kernels are stored as the same bytes, with the same
+// errors, as rows encoded on the host: rows of all kinds and alignments, with
+// widths that are or are not multiples of a lane and of a warp.
 TEST_F(GpuTableTest, CodesMatchTheHost) {
   const uint64_t code_rows = GpuIsEmulated() ? 101 : 4'001;
   std::mt19937_64 random(TestSeed());

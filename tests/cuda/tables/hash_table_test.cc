@@ -1,5 +1,5 @@
-// A hash table of another library in the memory of a device, over the stand-in
-// for the runtime: what its scores tell, and whole saves and restores.
+// A hash table of another library in device memory, with the stand-in: finding
+// changed rows by scores, and complete saves and restores.
 #include "ckptdb/cuda/hash_table.h"
 
 #include <cuda_runtime_api.h>
@@ -36,7 +36,7 @@ using Source = HashTable::Source;
 constexpr uint32_t kDim = 3;
 constexpr uint64_t kValueBytes = (kDim + 1) * sizeof(float);
 
-// A value of all slots and the score.
+// The values of all slots, and the score.
 struct Value {
   std::array<float, kDim + 1> numbers = {};
   uint64_t score = 0;
@@ -44,8 +44,8 @@ struct Value {
 };
 using Values = std::map<int64_t, Value>;
 
-// A hash table as HierarchicalKV and dynamicemb are: its rows are in places of
-// its own choice, and each call is a kernel on the stream that it is given.
+// A hash table like those of HierarchicalKV and dynamicemb: it chooses the
+// places of its rows, and each call is a kernel on the given stream.
 class FakeHashTable : public Source {
  public:
   static constexpr uint64_t kPlaces = 128;
@@ -105,7 +105,7 @@ class FakeHashTable : public Source {
     });
   }
 
-  // Queues a step of a trainer.
+  // Queues a step of the trainer.
   void Train(const Values& upserted, const std::vector<int64_t>& evicted,
              cudaStream_t stream) {
     ASSERT_OK(Queue(stream, "train", [this, upserted, evicted] {
@@ -115,7 +115,7 @@ class FakeHashTable : public Source {
   }
   const Values& rows() const { return rows_; }
 
-  uint64_t excess = 0;  // that Export claims
+  uint64_t excess = 0;  // rows that Export claims beyond the real ones
 
  private:
   static absl::Status Queue(void* stream, const char* name,
@@ -230,12 +230,12 @@ TEST_P(HashTableTest, ScoresFindChangedRowsAndIdsFindErasedOnes) {
   source.Train({{3, Of(3, 6)}, {4, Of(4, 6)}}, {2}, stream_);
   ASSERT_OK_AND_ASSIGN(changes, tracker->Take(saves));
   EXPECT_TRUE(changes.complete);
-  // Row 1 had the highest score of the save before.
+  // Row 1 had the highest score of the previous save.
   EXPECT_THAT(changes.upserted, UnorderedElementsAre(1, 3, 4));
   EXPECT_THAT(changes.erased, ElementsAre(2));
   ASSERT_OK_AND_ASSIGN(const auto rows, table->RowsOf(changes.upserted));
   EXPECT_EQ(RowsOf(*rows), source.rows());
-  // What is returned comes again.
+  // Returned rows are taken again.
   source.Train({{5, Of(5, 7)}}, {4}, stream_);
   ASSERT_OK(tracker->Return(saves, std::move(changes)));
   ASSERT_OK_AND_ASSIGN(changes, tracker->Take(saves));
@@ -256,7 +256,7 @@ TEST_P(HashTableTest, WithoutErasuresLowerScoresStayOnTheDevice) {
   ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes changes, tracker->Take(saves));
   EXPECT_THAT(changes.upserted, UnorderedElementsAre(1, 3));
   EXPECT_THAT(changes.erased, IsEmpty());
-  // The highest score stays where nothing has it any more.
+  // The highest score is remembered even if no row has it any more.
   source.Train({}, {3}, stream_);
   ASSERT_OK(tracker->Take(saves));
   source.Train({{4, Of(4, 6)}}, {}, stream_);
@@ -264,8 +264,8 @@ TEST_P(HashTableTest, WithoutErasuresLowerScoresStayOnTheDevice) {
   EXPECT_THAT(changes.upserted, ElementsAre(4));
 }
 
-// Batches are encoded alike: one row that has no code makes all leave the
-// device as they are.
+// All batches are encoded alike: one row that cannot be encoded makes all
+// batches leave the device unencoded.
 TEST_P(HashTableTest, LossySlotIsEncodedInAllBatchesOrNone) {
   FakeHashTable source;
   const auto table = Make(&source, {}, Codec::kBf16);
@@ -274,7 +274,7 @@ TEST_P(HashTableTest, LossySlotIsEncodedInAllBatchesOrNone) {
   source.Train(rows, {}, stream_);
   for (const bool has_code : {true, false}) {
     if (!has_code) {
-      // Row 55 is in the second batch of the places.
+      // Row 55 is in the second batch.
       rows[55].numbers[1] = std::numeric_limits<float>::max();
       source.Train({{55, rows[55]}}, {}, stream_);
     }
@@ -332,7 +332,7 @@ TEST_P(HashTableTest, MakeRejectsInvalidArguments) {
   EXPECT_OK(make({.score_slot = ""}, &source));
 }
 
-// Saves of a random training, restores of it, and of parts of its slots.
+// Saves of a random training, and restores of all or some of its slots.
 TEST_P(HashTableTest, RestoresStepsOfATraining) {
   std::mt19937_64 random(TestSeed());
   const TempDir dir;
@@ -380,7 +380,7 @@ TEST_P(HashTableTest, RestoresStepsOfATraining) {
     ASSERT_OK(manager->Restore(request));
     EXPECT_EQ(source.rows(), history[step]);
   }
-  // It goes on with scores that are lower than some that were there.
+  // Training continues with scores lower than earlier ones.
   source.Train({{70, Of(70, 3)}}, {}, stream_);
   ASSERT_OK(manager->Step());
   ASSERT_OK(manager->WaitUntilFinished());

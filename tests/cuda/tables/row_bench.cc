@@ -1,10 +1,10 @@
-// How fast rows of a table in the memory of a GPU are marked, gathered and set
-// aside, against the device's own copy in the same run.
+// Measures how fast rows of a table in GPU memory are marked, gathered and
+// captured, relative to the device's own copy in the same run.
 //
 //   cuda_row_bench [MILLION_ROWS]     of 256 bytes. Default: 10
 //
-// Prints a table for docs/gpu.md, with the bars, and names those that are
-// missed. Exits with 1 then, and with 77 without a GPU.
+// Prints a table with the thresholds for docs/gpu.md, and the missed ones.
+// Exits with 1 if any are missed, and with 77 without a GPU.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class RowBench {
     CKPTDB_RETURN_IF_ERROR(MeasureMarks());
     return MeasureSave();
   }
-  const Bars& bars() const { return bars_; }
+  const Thresholds& thresholds() const { return thresholds_; }
 
  private:
   uint64_t some() const { return rows_ / 100; }
@@ -99,8 +99,8 @@ class RowBench {
 
   using Work = std::function<absl::Status()>;
 
-  // Returns the median of the times on the stream, in milliseconds. What
-  // prepares a run is not timed.
+  // Returns the median time on the stream, in milliseconds, without the
+  // preparation of each run.
   absl::StatusOr<double> Time(
       const Work& queue,
       const Work& prepare = [] { return absl::OkStatus(); }) {
@@ -147,7 +147,8 @@ class RowBench {
         "| gather of %d of %d rows of %d bytes | %.3f ms | %.2f of the "
         "device's copy of as many bytes, %.3f ms | >= 0.5 |\n",
         some(), rows_, kRowBytes, gather, copy / gather, copy);
-    bars_.AtLeast("the gather, of the device's copy,", copy / gather, 0.5);
+    thresholds_.AtLeast("the gather, of the device's copy,", copy / gather,
+                        0.5);
     return absl::OkStatus();
   }
 
@@ -156,7 +157,7 @@ class RowBench {
       return device_table_->MarkUpserted(
           reinterpret_cast<const int64_t*>(marked_.get()), some());
     };
-    // A mark that is there already is only read.
+    // A row that is marked already is only read.
     const auto clear = [&] {
       return device_table_->tracker()->Take(consumer_).status();
     };
@@ -165,11 +166,11 @@ class RowBench {
     std::cout << absl::StrFormat(
         "| mark %d rows, in any order | %.3f ms | %.3f ns a row | <= 1 ns |\n",
         some(), marks, nanoseconds);
-    bars_.AtMost("a mark, in ns,", nanoseconds, 1);
+    thresholds_.AtMost("a mark, in ns,", nanoseconds, 1);
     return absl::OkStatus();
   }
 
-  // From the last work before a save to the first one behind it.
+  // Measured from the last work before a save to the first work after it.
   absl::Status MeasureSave() {
     std::unique_ptr<TableState::Captured> captured;
     ChangeTracker::Changes changes;
@@ -185,10 +186,12 @@ class RowBench {
     };
     CKPTDB_ASSIGN_OR_RETURN(const double blocked, Time(save));
     std::cout << absl::StrFormat(
-        "| the trainer's stream stands for a save of 1 %% of %.1f GiB | %.3f "
+        "| the trainer's stream is blocked by a save of 1 %% of %.1f GiB | "
+        "%.3f "
         "ms | | <= 2 ms |\n",
         static_cast<double>(rows_) * kRowBytes / (1 << 30), blocked);
-    bars_.AtMost("the stream stands for a save, in ms,", blocked, 2);
+    thresholds_.AtMost("the time that a save blocks the stream, in ms,",
+                       blocked, 2);
     return captured->Fetch();
   }
 
@@ -204,7 +207,7 @@ class RowBench {
   DeviceBuffer marked_;
   std::unique_ptr<DeviceTable> device_table_;
   ChangeTracker::Consumer consumer_;
-  Bars bars_;
+  Thresholds thresholds_;
 };
 
 int RowBenchMain(int argc, char** argv) {
@@ -218,10 +221,10 @@ int RowBenchMain(int argc, char** argv) {
     return 1;
   }
   if ((*device)->context() == nullptr) return kNoGpu;
-  std::cout << "| rows of a table | time | | bar |\n|---|---|---|---|\n";
+  std::cout << "| rows of a table | time | | threshold |\n|---|---|---|---|\n";
   RowBench bench(device->get(), std::max<uint64_t>(millions, 1) * 1'000'000);
   const absl::Status status = bench.Run();
-  if (status.ok()) return bench.bars().ExitCode();
+  if (status.ok()) return bench.thresholds().ExitCode();
   std::cerr << status << "\n";
   return 1;
 }

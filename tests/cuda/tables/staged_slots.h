@@ -1,4 +1,4 @@
-// The bytes that are stored of the rows of a source.
+// The stored bytes of the rows of a source.
 #ifndef CKPTDB_TESTS_CUDA_TABLES_STAGED_SLOTS_H_
 #define CKPTDB_TESTS_CUDA_TABLES_STAGED_SLOTS_H_
 
@@ -15,7 +15,7 @@
 
 namespace ckptdb::testing {
 
-// The entries that a stager makes of the slots of a source.
+// The entries that a stager makes from the slots of a source.
 struct StagedSlots {
   std::vector<std::pair<std::string, std::string>> entries;
   std::vector<Item::Error> errors;

@@ -1,6 +1,6 @@
-// Each call that orders something is left out in turn, of saves and restores of
-// tables in the memory of a device: the record of an event, a wait of a stream
-// or of the host. One of the orders in which a device may work finds it.
+// Skips each ordering call of saves and restores of tables in device memory in
+// turn: the record of an event, or a wait of a stream or of the host. One of
+// the device's execution orders must detect it.
 #include <cuda_runtime_api.h>
 
 #include <functional>
@@ -18,20 +18,20 @@ namespace {
 
 using WaitRows = DeviceTrainer::Rows;
 
-// A trainer whose table is new, and a consumer of its changes.
+// A trainer with a new table, and a consumer of its changes.
 struct WaitCase {
   DeviceTrainer* trainer;
   DeviceTable* table;
   ChangeTracker::Consumer consumer;
-  // The trainer's work is done before the rows are fetched. If it is not, they
-  // are fetched before the device has done anything by itself.
+  // Whether the trainer's work is done before the rows are fetched. Otherwise
+  // the device has done nothing on its own before the fetch.
   bool goes_on;
 };
 
-// Does something with a table, and returns whether it went as it must.
+// Uses a table, and returns whether the result is correct.
 using WaitScenario = std::function<bool(const WaitCase&)>;
 
-// Values change once more between the set and its capture, and again behind it.
+// Values change again between taking the set and its capture, and after it.
 bool SavesChanges(const WaitCase& with) {
   DeviceTrainer* const trainer = with.trainer;
   if (!trainer->Upsert({1, 2, 3}, 1).ok()) return false;
@@ -52,7 +52,7 @@ bool SavesChanges(const WaitCase& with) {
   return true;
 }
 
-// A whole table of several chunks.
+// A full table of several chunks.
 bool SavesAll(const WaitCase& with) {
   const WaitRows expected = with.trainer->Rounded(with.trainer->rows());
   const auto captured = with.table->Capture(nullptr);
@@ -62,8 +62,8 @@ bool SavesAll(const WaitCase& with) {
          with.trainer->RowsOf(**captured) == expected;
 }
 
-// What a call of a restore writes comes behind what the trainer has queued, and
-// is there when it returns.
+// A restore's writes come after the trainer's queued work, and are complete
+// when the call returns.
 bool IsThere(const WaitCase& with, const WaitRows& expected) {
   if (with.goes_on) CudaStandin::Finish(with.trainer->stream());
   return with.trainer->ReadNow() == expected;
@@ -97,9 +97,9 @@ bool Erases(const WaitCase& with) {
   return live->Erase(0, {5}).ok() && IsThere(with, expected);
 }
 
-// Runs a scenario without its call of the number `skip`, counted from 1.
-// Returns whether it went wrong. Sets *ordering to its calls that order
-// something, counted in the same way.
+// Runs a scenario without call number `skip`, from 1. Returns whether the
+// result is wrong. Sets *ordering to its ordering calls, numbered in the same
+// way.
 bool GoesWrongInTable(const WaitScenario& scenario,
                       const DeviceTrainerOptions& options,
                       CudaStandin::Order order, bool goes_on,
@@ -141,11 +141,11 @@ bool GoesWrongInTable(const WaitScenario& scenario,
   return !right || !CudaStandin::violations().empty();
 }
 
-// Returns whether one of the orders notices that a call is left out.
-bool NoticedInTable(const WaitScenario& scenario,
-                    const DeviceTrainerOptions& options, uint64_t staging_bytes,
-                    int64_t skip,
-                    std::vector<CudaStandin::Ordering>* ordering) {
+// Returns whether one of the execution orders detects the missing call.
+bool IsDetectedInTable(const WaitScenario& scenario,
+                       const DeviceTrainerOptions& options,
+                       uint64_t staging_bytes, int64_t skip,
+                       std::vector<CudaStandin::Ordering>* ordering) {
   for (const auto order :
        {CudaStandin::Order::kLazy, CudaStandin::Order::kEager,
         CudaStandin::Order::kRandom}) {
@@ -159,22 +159,22 @@ bool NoticedInTable(const WaitScenario& scenario,
   return false;
 }
 
-// At least so many calls order something, and each is needed.
-void ExpectEachWaitIsNoticed(const WaitScenario& scenario,
-                             const DeviceTrainerOptions& options,
-                             uint64_t staging_bytes, size_t least) {
+// Checks that at least `least` calls order something, and that each is needed.
+void ExpectEachWaitIsDetected(const WaitScenario& scenario,
+                              const DeviceTrainerOptions& options,
+                              uint64_t staging_bytes, size_t least) {
   std::vector<CudaStandin::Ordering> all;
-  EXPECT_FALSE(NoticedInTable(scenario, options, staging_bytes, 0, &all));
+  EXPECT_FALSE(IsDetectedInTable(scenario, options, staging_bytes, 0, &all));
   EXPECT_GE(all.size(), least);
   for (const CudaStandin::Ordering& call : all) {
     std::vector<CudaStandin::Ordering> rest;
     EXPECT_TRUE(
-        NoticedInTable(scenario, options, staging_bytes, call.number, &rest))
+        IsDetectedInTable(scenario, options, staging_bytes, call.number, &rest))
         << "call " << call.number << " " << call.name;
   }
 }
 
-// Of several chunks for each slot.
+// Several chunks for each slot.
 DeviceTrainerOptions ManyChunks() {
   DeviceTrainerOptions options;
   options.with_ids = false;
@@ -191,35 +191,35 @@ DeviceTrainerOptions FewRows() {
 }
 
 TEST(TableWaits, AreDetectedInADeltaSave) {
-  ExpectEachWaitIsNoticed(SavesChanges, FewRows(), 64 << 20, 13);
+  ExpectEachWaitIsDetected(SavesChanges, FewRows(), 64 << 20, 13);
 }
 
 TEST(TableWaits, AreDetectedInAFullSave) {
-  ExpectEachWaitIsNoticed(SavesAll, ManyChunks(), 64 << 20, 13);
+  ExpectEachWaitIsDetected(SavesAll, ManyChunks(), 64 << 20, 13);
 }
 
 TEST(TableWaits, AreDetectedInASaveThatPassesThrough) {
-  ExpectEachWaitIsNoticed(SavesAll, ManyChunks(), 0, 18);
+  ExpectEachWaitIsDetected(SavesAll, ManyChunks(), 0, 18);
 }
 
-// For encoded rows the host waits for the gathers, and no stream does. There
-// are fewer chunks.
+// For encoded rows the host waits for the gathers instead of a stream, and
+// there are fewer chunks.
 TEST(TableWaits, AreDetectedInSavesWithALossyCodec) {
   for (const Codec codec : {Codec::kBf16, Codec::kInt8}) {
     DeviceTrainerOptions few = FewRows();
     few.codec = codec;
-    ExpectEachWaitIsNoticed(SavesChanges, few, 64 << 20, 11);
+    ExpectEachWaitIsDetected(SavesChanges, few, 64 << 20, 11);
     DeviceTrainerOptions many = ManyChunks();
     many.codec = codec;
-    ExpectEachWaitIsNoticed(SavesAll, many, 64 << 20, 7);
-    ExpectEachWaitIsNoticed(SavesAll, many, 0, 11);
+    ExpectEachWaitIsDetected(SavesAll, many, 64 << 20, 7);
+    ExpectEachWaitIsDetected(SavesAll, many, 0, 11);
   }
 }
 
 TEST(TableWaits, AreDetectedInARestore) {
-  ExpectEachWaitIsNoticed(Clears, FewRows(), 64 << 20, 3);
-  ExpectEachWaitIsNoticed(Consumes, FewRows(), 64 << 20, 4);
-  ExpectEachWaitIsNoticed(Erases, FewRows(), 64 << 20, 4);
+  ExpectEachWaitIsDetected(Clears, FewRows(), 64 << 20, 3);
+  ExpectEachWaitIsDetected(Consumes, FewRows(), 64 << 20, 4);
+  ExpectEachWaitIsDetected(Erases, FewRows(), 64 << 20, 4);
 }
 
 }  // namespace
