@@ -2,7 +2,7 @@
 //
 //   mpi_ranks OUT SCENARIO [ARGUMENT...]
 //
-// It writes what it came to into OUT/<rank>: "OK", or a status.
+// It writes its result into OUT/<rank>: "OK", or an error.
 #include <signal.h>
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ void Write(const Job& job, const absl::Status& status) {
   fs::rename(name + ".part", name);
 }
 
-// Waits until so many ranks have written what they came to.
+// Waits until `count` ranks have written their results.
 void WaitForRanks(const Job& job, uint32_t count) {
   for (uint32_t found = 0; found < count;) {
     Wait(std::chrono::milliseconds(20));
@@ -95,8 +95,7 @@ absl::Status TrainTo(int64_t step, const Job& job, RankModel* model,
   return manager->WaitUntilFinished();
 }
 
-// save STORE STEP [modulo]: goes on where the store is, and trains up to a
-// step.
+// save STORE STEP [modulo]: continues from the store, and trains up to a step.
 absl::Status Save(const Job& job) {
   RankModel model(job.rank, job.world_size);
   CKPTDB_ASSIGN_OR_RETURN(const auto manager, OpenManager(job, &model, kLong));
@@ -106,8 +105,8 @@ absl::Status Save(const Job& job) {
   return manager->Close();
 }
 
-// restore STORE STEP [modulo]: the newest step is this one, and is what was
-// trained.
+// restore STORE STEP [modulo]: checks that the newest step is STEP and that it
+// matches what was trained.
 absl::Status Restore(const Job& job) {
   const int64_t step = std::stoll(job.arguments.at(1));
   RankModel model(job.rank, job.world_size);
@@ -122,7 +121,7 @@ absl::Status Restore(const Job& job) {
   return manager->Close();
 }
 
-// die STORE RANK: one rank is killed between two saves.
+// die STORE RANK: kills one rank between two saves.
 absl::Status Die(const Job& job) {
   RankModel model(job.rank, job.world_size);
   CKPTDB_ASSIGN_OR_RETURN(const auto manager, OpenManager(job, &model, kShort));
@@ -130,10 +129,10 @@ absl::Status Die(const Job& job) {
   if (job.rank == std::stoul(job.arguments.at(1))) kill(getpid(), SIGKILL);
   Write(job, TrainTo(4, job, &model, manager.get()));
   WaitForRanks(job, job.world_size - 1);
-  _exit(0);  // MPI_Finalize would wait for the rank that is gone
+  _exit(0);  // MPI_Finalize would wait for the dead rank
 }
 
-// Each rank has another value for each.
+// Each rank sends a different value to each rank.
 absl::Status ExchangeDirectly(size_t bytes, Coordinator* ranks) {
   const auto value = [&](uint32_t from, uint32_t to) {
     return absl::StrCat(from, " to ", to, std::string(bytes, 'x'));
@@ -158,7 +157,7 @@ absl::Status ExchangeDirectly(size_t bytes, Coordinator* ranks) {
   return absl::OkStatus();
 }
 
-// exchange: large values in all directions, in a duplicate too.
+// exchange: large values in all directions, also in a duplicate.
 absl::Status Exchange(const Job& job) {
   CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> ranks,
                           MpiCoordinator(MPI_COMM_WORLD, kLong));
@@ -184,17 +183,17 @@ absl::Status Exchange(const Job& job) {
   return ranks->Barrier("end", kLong);
 }
 
-// late: the last rank comes when the deadline has passed.
+// late: the last rank arrives after the deadline.
 absl::Status Late(const Job& job) {
   CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> ranks,
                           MpiCoordinator(MPI_COMM_WORLD, kLong));
   if (job.is_last()) WaitForRanks(job, job.world_size - 1);
   Write(job, ranks->Barrier("all", kShort));
-  // And the next call finds them together again.
+  // The next call succeeds with all ranks.
   return ranks->Barrier("after", kLong);
 }
 
-// die-exchanging RANK: one rank is killed when it has sent some of its values.
+// die-exchanging RANK: kills one rank after it has sent some of its values.
 absl::Status DieExchanging(const Job& job) {
   CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> ranks,
                           MpiCoordinator(MPI_COMM_WORLD, kLong));
@@ -209,10 +208,10 @@ absl::Status DieExchanging(const Job& job) {
   while (status.ok()) status = ranks->AllToAll("more", values, kShort).status();
   Write(job, status);
   WaitForRanks(job, job.world_size - 1);
-  _exit(0);  // MPI_Finalize would wait for the rank that is gone
+  _exit(0);  // MPI_Finalize would wait for the dead rank
 }
 
-// disagree: the last rank is elsewhere.
+// disagree: the last rank makes another call.
 absl::Status Disagree(const Job& job) {
   CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> ranks,
                           MpiCoordinator(MPI_COMM_WORLD, kLong));
@@ -220,7 +219,7 @@ absl::Status Disagree(const Job& job) {
   return ranks->Barrier("after", kLong);
 }
 
-// never: the last rank does not make a coordinator.
+// never: the last rank does not create a coordinator.
 absl::Status Never(const Job& job) {
   if (job.is_last()) {
     WaitForRanks(job, job.world_size - 1);
@@ -231,7 +230,7 @@ absl::Status Never(const Job& job) {
   _exit(0);
 }
 
-// refused: what MPI gives is not enough.
+// refused: MPI provides too low a thread level.
 absl::Status Refused(const Job& /*job*/) {
   return MpiCoordinator(MPI_COMM_WORLD, kShort).status();
 }

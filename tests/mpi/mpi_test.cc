@@ -1,4 +1,4 @@
-// Ranks that are processes, under mpirun on this host.
+// The MPI coordinator, with ranks as processes under mpirun on this host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ constexpr char kOk[] = "OK\n";
 
 class MpiTest : public MpirunTest {
  protected:
-  // What each rank came to, empty for one that did not come to anything.
+  // Returns the result of each rank, empty for a rank without a result.
   std::vector<std::string> Run(int ranks,
                                const std::vector<std::string>& arguments,
                                const std::string& flags = "") {
@@ -58,12 +58,12 @@ TEST_F(MpiTest, SavesOnFourRanksAndRestoresOnOthers) {
   }
   EXPECT_THAT(Run(3, {"restore", store(), "4"}), Each(kOk)) << log();
   EXPECT_THAT(Run(8, {"restore", store(), "4"}), Each(kOk)) << log();
-  // And another number of ranks goes on.
+  // Another number of ranks continues.
   EXPECT_THAT(Run(2, {"save", store(), "8"}), Each(kOk)) << log();
   EXPECT_THAT(Run(1, {"restore", store(), "8"}), Each(kOk)) << log();
 }
 
-// Their rows go from rank to rank: the coordinator has a direct all-to-all.
+// Rows are sent from rank to rank: the coordinator has a direct all-to-all.
 TEST_F(MpiTest, RestoresModuloShardingOnOtherRanks) {
   EXPECT_THAT(Run(4, {"save", store(), "4", "modulo"}), Each(kOk)) << log();
   EXPECT_THAT(Run(3, {"restore", store(), "4", "modulo"}), Each(kOk)) << log();
@@ -114,7 +114,7 @@ TEST_F(MpiTest, OtherRanksNameAKilledRank) {
                   AllOf(HasSubstr("DEADLINE_EXCEEDED"), HasSubstr(expected)))
           << rank << log();
     }
-    // The store has the step before, and not the other one.
+    // The store has the previous step, and not the interrupted one.
     ASSERT_OK_AND_ASSIGN(const auto opened, Store::Open(path));
     ASSERT_OK_AND_ASSIGN(const StepRecord latest, opened->Latest());
     EXPECT_EQ(latest.version.step, 2);
@@ -152,7 +152,7 @@ TEST(MpiCoordinator, FailsIfMpiIsNotInitialized) {
                        HasSubstr("MPI is not initialized")));
 }
 
-// The example of the header.
+// The example in the header.
 [[maybe_unused]] absl::Status Train(int argc, char** argv,
                                     const ManagerOptions& options,
                                     ModelState& model) {

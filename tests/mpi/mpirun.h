@@ -1,4 +1,4 @@
-// Starts ranks that are processes, under mpirun on this host.
+// Starts ranks as processes under mpirun on this host.
 #ifndef CKPTDB_TESTS_MPI_MPIRUN_H_
 #define CKPTDB_TESTS_MPI_MPIRUN_H_
 
@@ -15,8 +15,8 @@
 
 namespace ckptdb::testing {
 
-// Tests skip where mpirun cannot start processes, or fail there with
-// CKPTDB_REQUIRE_MPI in the environment.
+// Tests skip if mpirun cannot start processes, or fail if CKPTDB_REQUIRE_MPI is
+// set in the environment.
 class MpirunTest : public ::testing::Test {
  protected:
   // Keeps mpirun from ending the job when a rank dies.
@@ -30,8 +30,8 @@ class MpirunTest : public ::testing::Test {
     GTEST_SKIP() << "mpirun does not start processes here: " << log();
   }
 
-  // The command that runs `program`, for a shell. Ranks of one host speak by
-  // shared memory, and let each other go on.
+  // Returns a shell command that runs `program`. Ranks communicate through
+  // shared memory and yield while they wait.
   static std::string MpirunCommand(int ranks, const std::string& flags,
                                    const std::string& program) {
     return absl::StrCat("timeout -k 5 120 " CKPTDB_MPIRUN
@@ -42,7 +42,7 @@ class MpirunTest : public ::testing::Test {
                         flags, " -np ", ranks, " ", program);
   }
 
-  // Returns its exit code, 128 and more for a signal. Its output is log().
+  // Returns the exit code, at least 128 for a signal. The output is in log().
   int Mpirun(int ranks, const std::string& flags, const std::string& program) {
     return Shell(MpirunCommand(ranks, flags, program));
   }

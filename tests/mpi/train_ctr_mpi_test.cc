@@ -1,5 +1,5 @@
-// The trainer train_ctr as the ranks of mpirun: its state does not depend on
-// their number, and what is killed and resumed ends as what was not.
+// The trainer train_ctr under mpirun: its state does not depend on the number
+// of ranks, and a run that was killed and resumed ends like one that was not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,8 @@ class RunningCommand {
   RunningCommand(const RunningCommand&) = delete;
   RunningCommand& operator=(const RunningCommand&) = delete;
 
-  // Reads up to a line with these words; false at the end of the output.
+  // Reads up to a line that contains `words`. Returns false at the end of the
+  // output.
   bool ReadUpTo(const std::string& words) {
     std::array<char, 4096> line{};
     while (std::fgets(line.data(), line.size(), pipe_) != nullptr) {
@@ -50,7 +51,7 @@ class RunningCommand {
     }
     return false;
   }
-  // Returns its exit code.
+  // Waits for the command, and returns its exit code.
   int Finish() {
     if (pipe_ == nullptr) return code_;
     while (ReadUpTo("")) {
@@ -67,7 +68,7 @@ class RunningCommand {
   std::string output_;
 };
 
-// What follows these words in a text, up to the end of the word.
+// Returns the word that follows `words` in a text.
 std::string After(const std::string& words, const std::string& text) {
   const size_t at = text.rfind(words);
   if (at == std::string::npos) return "";
@@ -86,8 +87,8 @@ class TrainCtrMpiTest : public MpirunTest {
                         steps, kSmall, " ", more);
   }
 
-  // The digest of a run of ranks, or of one process without mpirun; empty when
-  // it failed.
+  // Returns the digest of a run with `ranks` ranks, or of one process without
+  // mpirun. Empty if it failed.
   std::string Train(int ranks, const std::string& store,
                     const std::string& more = "", int steps = kSteps) {
     EXPECT_EQ(Mpirun(ranks, "", Program(store, more, steps)), 0) << log();
@@ -114,7 +115,7 @@ TEST_F(TrainCtrMpiTest, ResultDoesNotDependOnRanks) {
   EXPECT_EQ(Train(1, "one"), expected) << log();
   EXPECT_EQ(Train(4, "four"), expected) << log();
   EXPECT_EQ(Train(3, "three", "--sync --sharding modulo"), expected) << log();
-  // More ranks than examples of the last batch of an evaluation.
+  // More ranks than examples in an evaluation's last batch.
   EXPECT_EQ(Train(8, "eight"), expected) << log();
   for (const std::string name : {"four", "three", "eight"}) {
     ASSERT_EQ(Shell(absl::StrCat(CKPTDB_TOOL " --store ", Store(name),
@@ -126,14 +127,14 @@ TEST_F(TrainCtrMpiTest, ResultDoesNotDependOnRanks) {
 
 struct Crash {
   int rank = 0;
-  std::string at;  // as --crash-at takes it
+  std::string at;  // the value of --crash-at
 
   std::string Flags() const {
     return absl::StrCat("--crash-at ", at, " --crash-rank ", rank);
   }
 };
 
-// Some of the ways in which a rank of four can die, or each of them.
+// Some of the crashes of one rank of four, or all of them in a long run.
 std::vector<Crash> Crashes() {
   std::vector<Crash> crashes = {{2, "11"}, {3, "12:stage:writing"}};
   if (!IsLongRun()) {
@@ -155,7 +156,7 @@ TEST_F(TrainCtrMpiTest, ResumesOnOtherRanksAfterAKill) {
     SCOPED_TRACE(crash.Flags());
     const std::string store = absl::StrCat("store", crash.rank, crash.at);
     EXPECT_NE(Mpirun(4, "", Program(store, crash.Flags())), 0) << log();
-    // The save before it went on beside the training.
+    // The previous save may still have been in progress during training.
     EXPECT_THAT(LatestOf(Store(store)), AnyOf(6, 9, 12)) << log();
     const int resumed_on = std::array{3, 8, 1, 2}[size_t(ranks++ % 4)];
     EXPECT_EQ(Train(resumed_on, store, "--resume"), expected) << log();
@@ -167,7 +168,7 @@ TEST_F(TrainCtrMpiTest, ResumesWithOtherSharding) {
   const std::string expected = TrainAlone("alone");
   Train(3, "store", "", 9);
   EXPECT_EQ(Train(2, "store", "--resume --sharding modulo"), expected) << log();
-  // And one process goes on from ranks, and ranks from it.
+  // One process continues after ranks, and ranks continue after it.
   const std::string longer = TrainAlone("alone", "--resume", 24);
   Train(1, "store", "--resume", 21);
   EXPECT_EQ(Train(4, "store", "--resume", 24), longer) << log();
@@ -180,7 +181,7 @@ TEST_F(TrainCtrMpiTest, OtherRanksNameAKilledRank) {
   for (const Crash& crash : crashes) {
     SCOPED_TRACE(crash.Flags());
     const std::string store = absl::StrCat("store", crash.rank);
-    // The exit code of mpirun is 0 then, whatever those of the ranks are.
+    // mpirun then exits with 0, whatever the exit codes of the ranks.
     Mpirun(4, kGoOn, Program(store, "--deadline 3 " + crash.Flags()));
     EXPECT_EQ(After("digest ", log()), "") << log();
     for (int rank = 0; rank < 4; ++rank) {
@@ -195,7 +196,7 @@ TEST_F(TrainCtrMpiTest, OtherRanksNameAKilledRank) {
   }
 }
 
-// The process of each rank writes its id to a file.
+// Each rank writes its process id to a file.
 TEST_F(TrainCtrMpiTest, SigtermToOneRankSavesAStepOnAllRanks) {
   const std::string script = absl::StrCat(dir_.path(), "/rank.sh");
   std::ofstream(script) << "echo $$ > " << dir_.path()

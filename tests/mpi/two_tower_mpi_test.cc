@@ -1,5 +1,5 @@
-// The example two_tower under mpirun: it ends as with ranks that are threads,
-// on any number of ranks, killed and preempted.
+// The example two_tower under mpirun: it ends with the same state as with
+// threads, with any number of ranks, after kills and preemptions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ class TwoTowerMpiTest : public MpirunTest {
                         steps, " ", ranks, " ", more);
   }
 
-  // The digest that the last run printed, empty when it printed none.
+  // Returns the digest that the last run printed, or "".
   std::string Digest() const {
     const std::string text = log();
     const size_t at = text.find("digest ");
@@ -47,7 +47,7 @@ TEST_F(TwoTowerMpiTest, ResumedRunMatchesThreads) {
   ASSERT_NE(Mpirun(3, "", Program("ranks", 120, 3, kill)), 0) << log();
   ASSERT_EQ(Digest(), "") << log();
   EXPECT_EQ(Train("ranks", 120, 2), expected) << log();
-  // The same store, by ranks of the other kind and number.
+  // The same store, with the other kind and number of ranks.
   EXPECT_EQ(TrainThreads("ranks", 140, 4), Train("threads", 140, 1));
 }
 
