@@ -1,17 +1,18 @@
-// One rank of a training job under mpirun, on a host that faults strike.
+// One rank of a training job under mpirun, on hosts into which faults are
+// injected.
 //
 //   cluster_trainer OUT STORE [NAME=VALUE...]
 //
-// It restores the newest step of STORE, where there is one, checks that it is
+// It restores the newest step of STORE, if there is one, checks that it matches
 // what was trained, and trains and saves up to step `steps`. It writes into the
-// folder OUT, which should be on a disk that no fault strikes:
+// folder OUT, which should be on a disk without faults:
 //
-//   <rank>.pid    its process
+//   <rank>.pid    its process id
 //   <rank>.saved  a line for each step that was acknowledged to this rank
 //   <rank>.killed when it is about to kill itself
-//   <rank>.end    "OK", or a status, when it has come to its end
+//   <rank>.end    "OK", or its error, when it ends
 //
-// Values are numbers: those of Options below. kill_point is a point of
+// Values are numbers: see Options below. kill_point is a crash point of
 // db/options.h, at which rank kill_rank kills itself in step kill_step or
 // later, or "train": between two saves.
 #include <sys/types.h>
@@ -48,14 +49,14 @@ constexpr unsigned kSecondsToFinalize = 5;
 struct Options {
   int64_t steps = 10;
   int64_t save_every = 2;
-  int64_t keep = 3;       // the latest so many steps; 0: all
-  int64_t deltas = 1;     // 0: each save is whole
+  int64_t keep = 3;       // the number of newest steps to keep; 0: all
+  int64_t deltas = 1;     // 0: each save is full
   int64_t async = 1;      // 0: the training waits for each save
-  int64_t follow = 0;     // 1: one process that reads until it has step `steps`
+  int64_t follow = 0;     // 1: one process that reads until step `steps`
   int64_t deadline = 2;   // seconds that ranks wait for one another
-  int64_t patience = 60;  // seconds that they do so until all have opened
-  int64_t pace = 0;       // milliseconds that a step takes
-  int64_t kib = 1024;     // of a tensor that is new in each step
+  int64_t patience = 60;  // the same in seconds until all ranks have opened
+  int64_t pace = 0;       // milliseconds per step
+  int64_t kib = 1024;     // size of a tensor that changes in each step
   int64_t kill_rank = -1;
   int64_t kill_step = 0;
 };
@@ -67,15 +68,15 @@ struct Job {
   std::string kill_point;
   uint32_t rank = 0;
   uint32_t world_size = 1;
-  std::atomic<int64_t> step = 0;  // that is trained
+  std::atomic<int64_t> step = 0;  // trained so far
 
   std::string File(const std::string& suffix) const {
     return absl::StrCat(out, "/", rank, ".", suffix);
   }
 };
 
-// A RankModel with a tensor that is too large for the batch of a commit, so
-// that every save has data files of every rank.
+// A RankModel with a tensor that is too large for a commit's batch, so that
+// every save has data files of every rank.
 struct Model : RankModel {
   explicit Model(const Job& job)
       : RankModel(job.rank, job.world_size),
@@ -106,7 +107,7 @@ struct Model : RankModel {
     return RankModel::IsTrained(step, job.rank, job.world_size);
   }
 
-  int64_t elements;  // of the tensor, on all ranks
+  int64_t elements;  // of the whole tensor
   int64_t begin;
   std::vector<float> large;
 };
@@ -190,7 +191,7 @@ absl::Status Train(Job* job) {
   return CheckTrained(model, job->options.steps, *job);
 }
 
-// Goes from step to step, and checks each.
+// Follows the steps, and checks each.
 absl::Status Follow(Job* job) {
   Model model(*job);
   CKPTDB_ASSIGN_OR_RETURN(
@@ -261,7 +262,7 @@ int Run(int argc, char** argv) {
   WriteWhole(job.File("pid"), std::to_string(getpid()));
   const absl::Status status = follows ? Follow(&job) : Train(&job);
   WriteWhole(job.File("end"), status.ok() ? "OK" : status.ToString());
-  // MPI_Finalize may wait for ever where a rank is gone.
+  // MPI_Finalize may wait forever for a dead rank.
   if (!status.ok()) _exit(1);
   alarm(kSecondsToFinalize);
   if (!follows) MPI_Finalize();
