@@ -119,10 +119,10 @@ TEST_F(CudaStandinTest, ReportsUndefinedBehavior) {
   EXPECT_NE(cudaStreamSynchronize(b_), cudaSuccess);
   EXPECT_THAT(
       CudaStandin::violations(),
-      ElementsAre("a copy of host memory that is not pinned",
+      ElementsAre("a copy of unpinned host memory",
                   "a copy beyond the memory of the device",
                   "cudaFreeHost of memory that \"copy to host\" is queued for",
-                  "a stream that is not there is used"));
+                  "a nonexistent stream is used"));
 }
 
 TEST_F(CudaStandinTest, KeepsAnErrorUntilItIsRead) {

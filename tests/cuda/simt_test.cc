@@ -160,7 +160,7 @@ void LeaveBeforeAnExchange(uint32_t* to) {
 
 TEST_F(SimtTest, ReportsAnExchangeWithAThreadThatExited) {
   Run(LeaveBeforeAnExchange, 1);
-  EXPECT_THAT(violations(), Contains(HasSubstr("wait for others for ever")));
+  EXPECT_THAT(violations(), Contains(HasSubstr("wait for others forever")));
 }
 
 void WaitInOneBranch(uint32_t* to) {
@@ -196,7 +196,7 @@ void ExchangeOutsideOfTheMask(uint32_t* to) {
 
 TEST_F(SimtTest, ReportsAnExchangeOutsideItsMask) {
   Run(ExchangeOutsideOfTheMask, 1);
-  EXPECT_THAT(violations(), Contains(HasSubstr("not of the mask")));
+  EXPECT_THAT(violations(), Contains(HasSubstr("outside the mask")));
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ uint64_t AllocatedBytes() { return allocated_bytes; }
 
 }  // namespace ckptdb::testing
 
-// Found before those of the standard library, by all libraries of the program.
-// Its other forms, for arrays and without exceptions, call these.
+// Replaces the standard library's operator new in all libraries of the program.
+// Its other forms, for arrays and without exceptions, call this one.
 void* operator new(size_t bytes) {
   void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
   if (memory == nullptr) throw std::bad_alloc();

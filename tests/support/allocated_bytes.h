@@ -1,4 +1,4 @@
-// How much memory a program asks for.
+// Counts the memory that a program allocates.
 //
 //   const uint64_t before = AllocatedBytes();
 //   Save();
@@ -12,11 +12,11 @@
 
 namespace ckptdb::testing {
 
-// Returns the bytes that all calls of operator new have asked for so far, on
-// all threads and by all libraries, whatever was freed since.
+// Returns the bytes requested from operator new so far, on all threads and by
+// all libraries, including freed ones.
 uint64_t AllocatedBytes();
 
-// Sanitizers have an operator new of their own.
+// Sanitizers have their own operator new.
 inline constexpr bool kCountsAllocations = !kSanitized;
 
 }  // namespace ckptdb::testing

@@ -1,4 +1,4 @@
-// A scope in which a test that runs as root is another user.
+// Runs a part of a test as another user than root.
 #ifndef CKPTDB_TESTS_SUPPORT_AS_NOBODY_H_
 #define CKPTDB_TESTS_SUPPORT_AS_NOBODY_H_
 
@@ -8,8 +8,8 @@
 
 namespace ckptdb::testing {
 
-// Becomes the user nobody until it is destroyed, as root may read and write
-// everything. A test that does not run as root stays the user that it is.
+// Becomes the user nobody until it is destroyed, because root may read and
+// write everything. Does nothing if the test does not run as root.
 class AsNobody {
  public:
   AsNobody() : user_(geteuid()) {
@@ -24,7 +24,7 @@ class AsNobody {
   AsNobody(const AsNobody&) = delete;
   AsNobody& operator=(const AsNobody&) = delete;
 
-  // Returns whether the machine refused the change, as in some containers.
+  // Returns whether the system refused the change, as in some containers.
   bool failed() const { return failed_; }
 
  private:

@@ -1,4 +1,4 @@
-// Rows of f32 for tests of lossy codecs: ordinary and extreme ones.
+// Ordinary and extreme rows of f32, for tests of lossy codecs.
 #ifndef CKPTDB_TESTS_SUPPORT_CODE_NUMBERS_H_
 #define CKPTDB_TESTS_SUPPORT_CODE_NUMBERS_H_
 
@@ -21,15 +21,15 @@ inline float AnyFiniteNumber(std::mt19937_64* random) {
   }
 }
 
-// Kinds of rows that both codecs take.
+// Kinds of rows that both codecs can encode.
 enum class RowKind {
-  kNormal,   // as embeddings are
-  kAnyBits,  // all exponents are as likely; none that bf16 overflows
+  kNormal,   // like embeddings
+  kAnyBits,  // all exponents equally likely, without overflow in bf16
   kZeros,    // of both signs
   kOnes,
   kSubnormal,
-  kNeighbours,  // floats next to each other
-  kGreatest,    // the greatest that bf16 takes, of both signs
+  kNeighbours,  // adjacent floats
+  kGreatest,    // the greatest that bf16 can represent, of both signs
   kOutlier,     // one number far from the others
 };
 inline constexpr int kRowKinds = 8;

@@ -1,30 +1,29 @@
-// A stand-in for the CUDA runtime, which is linked in its place: the memory of
-// the device is host memory, and what is queued on a stream is done when the
-// test wants it to be.
+// A stand-in for the CUDA runtime, linked in its place: device memory is host
+// memory, and queued work runs when the test chooses.
 //
 //   CudaStandin::Reset({.order = CudaStandin::Order::kLazy});
 //   CudaStandin::Queue(stream, "train", [&] { weights[0] = 1; });
 //   ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
 //
-// What a stream may do at once and what it may put off is the device's choice.
-// The two ends are tested: kLazy does nothing before somebody waits for it, and
-// then only what was waited for, so that a read without a wait finds old bytes;
-// kEager does everything as soon as what it waits for is done, so that a write
-// that comes too early destroys bytes that are still needed. kCopiesLast is
-// eager but for copies to the host, as behind a slow bus: what writes over
-// their source too early destroys it. kRandom does something in between after
-// each call.
+// The device chooses which of a stream's work runs at once and which later. The
+// two extremes are tested: kLazy runs nothing until somebody waits, and then
+// only the awaited work, so a read without a wait finds old bytes; kEager runs
+// everything as soon as its dependencies are done, so a write that comes too
+// early destroys bytes that are still needed. kCopiesLast is eager except for
+// copies to the host, as with a slow bus: overwriting their source too early
+// destroys it. kRandom runs a random amount after each call.
 //
-// It refuses, and notes as a violation, what a device would be free to punish:
-// copies to memory that is not pinned, or outside of an allocation; memory that
-// is freed while work that is queued refers to it; a stream that was destroyed;
-// streams and events of another device than the thread's; and what ends the
-// capture of a stream into a graph.
+// It rejects, and reports as a violation, what is undefined on a device: copies
+// to unpinned memory or outside an allocation; freeing memory that queued work
+// uses; using a destroyed stream; using streams and events of another device
+// than the thread's; and calls that invalidate the capture of a stream into a
+// graph.
 //
-// A call of a thread that has no context makes one on device 0, as calls of the
-// runtime do. The calls of the driver are those that the runtime finds.
+// A call from a thread without a context creates one on device 0, as the
+// runtime does. Only the driver calls that are looked up through the runtime
+// exist.
 //
-// Thread-safe. All state is the process's.
+// Thread-safe. All state is global to the process.
 #ifndef CKPTDB_TESTS_SUPPORT_CUDA_STANDIN_H_
 #define CKPTDB_TESTS_SUPPORT_CUDA_STANDIN_H_
 
@@ -44,19 +43,19 @@ class CudaStandin {
   enum class Order { kLazy, kEager, kCopiesLast, kRandom };
   struct Options {
     int devices = 1;
-    // Without devices: 0 is a machine without a driver; else one that is too
-    // old.
+    // If there are no devices: 0 simulates a machine without a driver, any
+    // other value one that is too old.
     int driver_version = 0;
     Order order = Order::kLazy;
-    uint64_t seed = 0;  // of kRandom
-    // The memory of each device, which counts what cudaMalloc gave.
+    uint64_t seed = 0;  // for kRandom
+    // The memory of each device, from which cudaMalloc allocates.
     uint64_t device_bytes = uint64_t{1} << 34;
   };
   // Memory that a kernel reads or writes.
   using Range = std::pair<const void*, uint64_t>;
 
-  // Begins anew. What an earlier test has left is dropped, and is a violation
-  // of that test only if it looks.
+  // Resets everything. Leftovers of an earlier test are dropped without a
+  // violation.
   static void Reset(const Options& options);
 
   // Queues a kernel, as cudaLaunchKernel does.
@@ -65,52 +64,52 @@ class CudaStandin {
                            std::vector<Range> ranges = {});
 
   // Begins or ends the capture of a stream into a graph, in a mode in which no
-  // thread may allocate or free meanwhile.
+  // thread may allocate or free.
   static void Capture(cudaStream_t stream, bool begins);
 
-  // The devices on which something has made a context since Reset.
+  // Returns the devices on which a context was created since Reset.
   static std::vector<int> contexts();
-  // How many contexts the driver retains, each as often as it does.
+  // Returns how many references to contexts the driver holds.
   static int64_t retained();
 
-  // Does all that is queued on a stream, as a device may at any time. It is no
-  // call of the runtime.
+  // Runs all work queued on a stream, as a device may at any time. This is not
+  // a runtime call.
   static void Finish(cudaStream_t stream);
 
-  // The calls of the runtime since Reset, kernels included.
+  // Returns the number of runtime calls since Reset, including kernels.
   static int64_t calls();
-  // The names of the last calls, for messages of a test.
+  // Returns the names of the last calls, for test messages.
   static std::string LastCall();
-  // The name of the last call that failed as FailCall says.
+  // Returns the name of the last call that FailCall made fail.
   static std::string FailedCall();
-  // Makes the call of this number, counted like calls() from 1, fail with
-  // `error`, and all later ones as well if `forever`. 0: none fails. Calls that
-  // free something are counted and do not fail.
+  // Makes call number `number`, counted like calls() from 1, fail with `error`,
+  // and all later ones too if `forever`. 0: no call fails. Calls that free
+  // something are counted but do not fail.
   static void FailCall(int64_t number, cudaError_t error, bool forever = false);
-  // A call that orders something: a wait of a stream or of the host, or the
-  // record of an event.
+  // An ordering call: a wait of a stream or of the host, or the record of an
+  // event.
   struct Ordering {
     int64_t number = 0;  // counted like calls() from 1
     std::string name;
   };
   static std::vector<Ordering> ordering_calls();
-  // Makes the call of this number do nothing, and return success, if it orders
-  // something. 0: none is skipped.
+  // Makes call number `number` do nothing and return success, if it is an
+  // ordering call. 0: skips none.
   static void SkipCall(int64_t number);
-  // Flips a bit of the byte `byte` of the copy of this number, from 1, of those
-  // between host and device, in its destination. 0: of none.
+  // Flips a bit in byte `byte` of the destination of copy number `number`
+  // between host and device, from 1. 0: flips none.
   static void FlipCopy(int64_t number, uint64_t byte);
   static int64_t copies();
-  // The bytes of all copies to the host since Reset.
+  // Returns the bytes of all copies to the host since Reset.
   static uint64_t bytes_to_host();
 
-  // How often a thread has waited for a stream, an event or the device.
+  // Returns how often a thread has waited for a stream, an event or the device.
   static int64_t host_waits_of(std::thread::id thread);
 
   static std::vector<std::string> violations();
-  // What the process has not given back.
+  // Resources that the process has not freed.
   static uint64_t device_bytes_used();
-  static int64_t allocations();  // also of host memory, streams and events
+  static int64_t allocations();  // including host memory, streams and events
 };
 
 }  // namespace ckptdb::testing

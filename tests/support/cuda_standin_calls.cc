@@ -1,5 +1,4 @@
-// The calls of the CUDA runtime, as the stand-in makes them: the runtime's own
-// names and signatures.
+// The CUDA runtime's functions, implemented by the stand-in.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -26,7 +25,7 @@ cudaError_t AllocateHost(void** memory, size_t bytes) {
   return cudaSuccess;
 }
 
-// Queues a copy of which one side is the device's memory and the other pinned.
+// Queues a copy between device memory and pinned host memory.
 cudaError_t QueueCopy(void* to, const void* from, size_t bytes,
                       cudaMemcpyKind kind, cudaStream_t stream) {
   State& state = State::Get();
@@ -34,7 +33,7 @@ cudaError_t QueueCopy(void* to, const void* from, size_t bytes,
   const auto* const device = state.Holder(to_host ? from : to, bytes);
   const auto* const host = state.Holder(to_host ? to : from, bytes);
   if (kind != cudaMemcpyDeviceToHost && kind != cudaMemcpyHostToDevice) {
-    state.Violate("a copy of a kind that is not expected");
+    state.Violate("a copy of an unexpected kind");
     return cudaErrorInvalidMemcpyDirection;
   }
   if (device == nullptr || device->kind != Kind::kDevice) {
@@ -42,7 +41,7 @@ cudaError_t QueueCopy(void* to, const void* from, size_t bytes,
     return cudaErrorInvalidValue;
   }
   if (host == nullptr || host->kind == Kind::kDevice) {
-    state.Violate("a copy of host memory that is not pinned");
+    state.Violate("a copy of unpinned host memory");
     return cudaErrorInvalidValue;
   }
   const bool flips = ++state.copies_ == state.flip_copy_;
@@ -79,14 +78,14 @@ const char* cudaGetErrorName(cudaError_t error) {
 }
 
 const char* cudaGetErrorString(cudaError_t /*error*/) {
-  return "as the stand-in was told";
+  return "injected by the stand-in";
 }
 
 cudaError_t cudaGetLastError() {
   return std::exchange(ckptdb::testing::standin::last_error, cudaSuccess);
 }
 
-// As without a driver it leaves its argument untouched.
+// Without a driver the argument stays unchanged, as in the real runtime.
 cudaError_t cudaGetDeviceCount(int* count) {
   CKPTDB_STANDIN_COUNT("cudaGetDeviceCount");
   if (state.options_.devices == 0) return cudaErrorInsufficientDriver;
@@ -231,7 +230,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
   return QueueCopy(to, from, bytes, kind, stream);
 }
 
-// The default stream waits for all others, and the host for it.
+// The default stream waits for all others, and the host waits for it.
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes,
                        cudaMemcpyKind kind) {
   return cudaMemcpy2D(to, bytes, from, bytes, bytes, 1, kind);
@@ -255,7 +254,7 @@ cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from,
   return cudaSuccess;
 }
 
-// Memory of the host that is not pinned is read before the call returns.
+// Unpinned host memory is read before the call returns.
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from,
                               size_t from_pitch, size_t width, size_t height,
                               cudaMemcpyKind kind, cudaStream_t stream) {
@@ -311,7 +310,7 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
 }
 
-// What is queued on it is done all the same.
+// Its queued work still runs.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   State& state = State::Get();
   const Lock lock(state.mutex_);

@@ -1,5 +1,5 @@
-// The calls of the CUDA driver, as the stand-in makes them: those that ckptdb
-// finds through the runtime.
+// The CUDA driver's functions that ckptdb looks up through the runtime,
+// implemented by the stand-in.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -24,10 +24,10 @@ int DeviceOf(CUcontext context) {
   return static_cast<int>(reinterpret_cast<uintptr_t>(context)) - 1;
 }
 
-// Returns the error that the call is to fail with.
+// Returns the error with which the call must fail.
 CUresult Enter(State* state, const char* name) {
   const cudaError_t error = state->Enter(name);
-  // The driver keeps no error for cudaGetLastError.
+  // The driver sets no error for cudaGetLastError.
   ckptdb::testing::standin::last_error = cudaSuccess;
   return static_cast<CUresult>(error);
 }
@@ -54,7 +54,7 @@ CUresult Release(CUdevice device) {
   State& state = State::Get();
   const Lock lock(state.mutex_);
   if (--state.retained_[device] < 0) {
-    state.Violate("a context is released that nobody retains");
+    state.Violate("a context without references is released");
   }
   return CUDA_SUCCESS;
 }
@@ -72,7 +72,7 @@ CUresult Push(CUcontext context) {
     return error;
   }
   if (state.retained_[DeviceOf(context)] == 0) {
-    state.Violate("a context is pushed that nobody retains");
+    state.Violate("a context without references is pushed");
   }
   contexts.push_back(DeviceOf(context));
   return CUDA_SUCCESS;
@@ -82,7 +82,7 @@ CUresult Pop(CUcontext* context) {
   State& state = State::Get();
   const Lock lock(state.mutex_);
   if (contexts.empty()) {
-    state.Violate("a context is popped of a thread that has none");
+    state.Violate("a context is popped on a thread without one");
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   *context = ContextOf(contexts.back());

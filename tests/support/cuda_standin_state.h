@@ -1,5 +1,5 @@
-// The state of the stand-in for the CUDA runtime: streams, events and memory;
-// for its own sources.
+// The state of the CUDA runtime's stand-in: streams, events and memory. For its
+// own sources.
 #ifndef CKPTDB_TESTS_SUPPORT_CUDA_STANDIN_STATE_H_
 #define CKPTDB_TESTS_SUPPORT_CUDA_STANDIN_STATE_H_
 
@@ -26,30 +26,29 @@
 
 namespace ckptdb::testing::standin {
 
-// The contexts of each thread, by their devices: the last one is current. A
-// thread begins without one.
+// The devices of each thread's context stack; the last one is current. A thread
+// begins without one.
 inline thread_local std::vector<int> contexts;
-// How the thread takes captures of streams by others.
+// The thread's stream capture mode.
 inline thread_local cudaStreamCaptureMode capture_mode =
     cudaStreamCaptureModeGlobal;
-// The error of a call of this thread that nobody has asked for by
-// cudaGetLastError yet.
+// The thread's last error, until cudaGetLastError returns it.
 inline thread_local cudaError_t last_error = cudaSuccess;
 
 struct Stream;
 
-// Work that is queued, or a place to wait at.
+// Queued work, or a place to wait at.
 struct Op {
   std::string name;
   std::function<void()> run;
   std::vector<CudaStandin::Range> ranges;
-  std::shared_ptr<Stream> awaited;  // null: it waits for no other stream
+  std::shared_ptr<Stream> awaited;  // null: waits for no other stream
   uint64_t awaited_ops = 0;
 };
 
 struct Stream {
   int device = 0;
-  bool captured = false;  // into a graph, now
+  bool captured = false;  // into a graph
   std::deque<Op> ops;
   uint64_t queued = 0;
   uint64_t done = 0;
@@ -72,7 +71,7 @@ struct Memory {
 
 class State {
  public:
-  // The name of a copy to the host.
+  // The name of copies to the host.
   static constexpr const char* kCopyToHost = "copy to host";
 
   static State& Get() {
@@ -102,15 +101,15 @@ class State {
     failed_call_.clear();
   }
 
-  // Gives the thread the context of a device, if it has none. The context is
-  // made if there is none.
+  // Gives the thread a context if it has none, and creates the context if
+  // necessary.
   int UseContext() {
     if (contexts.empty()) contexts.push_back(0);
     contexts_.insert(contexts.back());
     return contexts.back();
   }
 
-  // Notes as a violation that the call ends a capture of another thread.
+  // Reports a violation if the call ends a capture of another thread.
   void EndsCaptures(const char* call) {
     if (capture_mode == cudaStreamCaptureModeRelaxed) return;
     for (const std::shared_ptr<Stream>& stream : AllStreams()) {
@@ -119,7 +118,7 @@ class State {
     }
   }
 
-  // Counts a call and returns the error that it is to fail with.
+  // Counts a call, and returns the error with which it must fail.
   cudaError_t Enter(const char* name, bool may_fail = true) {
     ++calls_;
     last_call_ = name;
@@ -136,8 +135,8 @@ class State {
     return last_call_ == name;
   }
 
-  // Notes the call that was entered last as one that orders something. Returns
-  // whether it is to do nothing.
+  // Records the last entered call as an ordering call. Returns whether it must
+  // be skipped.
   bool Skips() {
     ordering_.push_back({calls_, last_call_});
     return calls_ == skip_call_;
@@ -149,7 +148,7 @@ class State {
     if (found != streams_.end() && !found->second->destroyed) {
       return found->second;
     }
-    Violate("a stream that is not there is used");
+    Violate("a nonexistent stream is used");
     return nullptr;
   }
 
@@ -162,7 +161,7 @@ class State {
     return cudaSuccess;
   }
 
-  // Does what is waited for, and nothing else.
+  // Runs only the awaited work.
   void RunTo(Stream* stream, uint64_t ops) {
     while (stream->done < ops) {
       Op op = std::move(stream->ops.front());
@@ -179,8 +178,8 @@ class State {
     }
   }
 
-  // Does what is before the first copy to the host of each stream, and waits
-  // for none of those.
+  // Runs the work before the first copy to the host of each stream, except work
+  // that depends on such a copy.
   void RunToCopies() {
     for (bool more = true; more;) {
       more = false;
@@ -214,7 +213,7 @@ class State {
     return all;
   }
 
-  // The memory that has all of these bytes; null: none.
+  // Returns the memory that contains all these bytes, or null.
   const Memory* Holder(const void* begin, uint64_t bytes) const {
     const auto address = reinterpret_cast<uintptr_t>(begin);
     auto after = memory_.upper_bound(address);
@@ -230,18 +229,18 @@ class State {
         std::max<uint64_t>((bytes + kAlignment - 1) / kAlignment, 1) *
         kAlignment;
     void* const memory = std::aligned_alloc(kAlignment, whole);
-    // What nobody has written is not zero.
+    // Uninitialized memory is not zero.
     std::memset(memory, 0xa5, whole);
     memory_[reinterpret_cast<uintptr_t>(memory)] = {bytes, kind,
                                                     contexts.back()};
     return memory;
   }
 
-  // Takes memory off; notes what is queued for it.
+  // Removes memory, and reports queued work that uses it.
   bool Remove(const void* memory, const char* call) {
     const auto found = memory_.find(reinterpret_cast<uintptr_t>(memory));
     if (found == memory_.end()) {
-      Violate(absl::StrCat(call, " of memory that is not there"));
+      Violate(absl::StrCat(call, " of memory that was not allocated"));
       return false;
     }
     if (Queued(found->first, found->second.bytes, call)) RunAll();
@@ -264,7 +263,7 @@ class State {
     return false;
   }
 
-  // Whether it is memory of the device; else notes a violation.
+  // Returns whether it is device memory; reports a violation otherwise.
   bool IsOfDevice(const void* memory, size_t bytes) {
     const Memory* const held = Holder(memory, bytes);
     if (held != nullptr && held->kind == Kind::kDevice) return true;
@@ -278,7 +277,7 @@ class State {
     return reinterpret_cast<void*>(address);
   }
 
-  // The calls of the runtime, which are in other files, use them.
+  // Public for the runtime's functions, which are in other files.
   // NOLINTBEGIN(readability-identifier-naming)
   std::mutex mutex_;
   CudaStandin::Options options_;
@@ -287,8 +286,8 @@ class State {
   std::map<cudaStream_t, std::shared_ptr<Stream>> streams_;
   std::map<cudaEvent_t, Event> events_;
   std::shared_ptr<Stream> default_stream_ = std::make_shared<Stream>();
-  std::set<int> contexts_;       // the devices that have one
-  std::map<int, int> retained_;  // how often each is, by the driver
+  std::set<int> contexts_;       // devices with a context
+  std::map<int, int> retained_;  // references to each device's context
   std::vector<std::string> violations_;
   uintptr_t next_handle_ = 16;
   uint64_t device_used_ = 0;

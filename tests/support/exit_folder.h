@@ -1,5 +1,5 @@
-// The folder of a test that runs again in a child, by EXPECT_EXIT in the style
-// "threadsafe": the child ends without destroying its TempDir.
+// The folder of a death test that runs again in a child (EXPECT_EXIT in the
+// "threadsafe" style): the child exits without destroying its TempDir.
 #ifndef CKPTDB_TESTS_SUPPORT_EXIT_FOLDER_H_
 #define CKPTDB_TESTS_SUPPORT_EXIT_FOLDER_H_
 
@@ -14,8 +14,8 @@
 
 namespace ckptdb::testing {
 
-// That of the test's own process: in the child it is the parent's, and the
-// child's own is removed.
+// Returns the folder of the test's own process. In the child, returns the
+// parent's folder, and removes the child's.
 inline std::string ExitFolder(const TempDir& own) {
   constexpr char kVariable[] = "CKPTDB_EXIT_TEST_FOLDER";
   if (!::testing::internal::InDeathTestChild()) {

@@ -17,12 +17,12 @@ using boost::context::detail::jump_fcontext;
 using boost::context::detail::make_fcontext;
 using boost::context::detail::transfer_t;
 
-// Only what is touched takes memory.
+// Only touched pages take memory.
 constexpr size_t kStackBytes = size_t{128} << 10;
 
 thread_local Fiber* running = nullptr;
 
-// AddressSanitizer has to be told which stack is in use.
+// AddressSanitizer must be told which stack is in use.
 void BeforeSwitch([[maybe_unused]] void** leaves,
                   [[maybe_unused]] const void* stack,
                   [[maybe_unused]] size_t bytes) {
@@ -70,14 +70,14 @@ struct Fiber::Switch {
   void* const tsan_fiber = NewTsanFiber();
   void* tsan_resumer = nullptr;
   fcontext_t resumer = nullptr;
-  // AddressSanitizer needs the state that each side left, and the stack of the
-  // resumer.
+  // AddressSanitizer needs the state of the side that was left, and the
+  // resumer's stack.
   void* resumer_state = nullptr;
   void* fiber_state = nullptr;
   const void* resumer_stack = nullptr;
   size_t resumer_bytes = 0;
 
-  // The first function on a new stack: one function after the other.
+  // Runs on a new stack, and calls one function after another.
   static void Main(transfer_t from) {
     auto* const fiber = static_cast<Fiber*>(from.data);
     fiber->switch_->resumer = from.fctx;
@@ -89,7 +89,7 @@ struct Fiber::Switch {
     }
   }
 
-  // Both are called on the stack of the fiber.
+  // Both are called on the fiber's stack.
   void Entered() { AfterSwitch(fiber_state, &resumer_stack, &resumer_bytes); }
   void Leave() {
     BeforeSwitch(&fiber_state, resumer_stack, resumer_bytes);

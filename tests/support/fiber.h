@@ -1,5 +1,4 @@
-// A function that can stop in its middle and go on later, on a stack of its
-// own.
+// A function that can pause and continue later, on its own stack.
 //
 //   Fiber fiber;
 //   fiber.Start([] { ...; Fiber::Yield(); ...; });
@@ -7,8 +6,8 @@
 //   fiber.Resume();            // to the end
 //   EXPECT_TRUE(fiber.ended());
 //
-// A fiber that has ended can be started again, on the same stack. Its function
-// must not throw. All fibers of a thread are resumed by that thread.
+// A fiber that has ended can be started again on the same stack. Its function
+// must not throw. A thread must resume all its fibers itself.
 #ifndef CKPTDB_TESTS_SUPPORT_FIBER_H_
 #define CKPTDB_TESTS_SUPPORT_FIBER_H_
 
@@ -24,21 +23,21 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
 
-  // The last function must have ended. `function` stays until this one has.
+  // The previous function must have ended. `function` must outlive the run.
   void Start(const std::function<void()>& function);
   // Runs the function until it yields or ends.
   void Resume();
   bool ended() const { return function_ == nullptr; }
 
-  // Returns to the caller of Resume() of the fiber that runs.
+  // Returns from the Resume() of the running fiber.
   static void Yield();
 
  private:
-  struct Switch;  // what a change of stacks needs
+  struct Switch;  // the data of a stack switch
 
   const std::function<void()>* function_ = nullptr;
   std::unique_ptr<char[]> stack_;
-  void* context_;  // of the function while it does not run
+  void* context_;  // of the paused function
   std::unique_ptr<Switch> switch_;
 };
 

@@ -1,5 +1,4 @@
-// A child of the test's process that was forked while all its objects are
-// there.
+// A forked child of the test's process, in which all its objects exist.
 #ifndef CKPTDB_TESTS_SUPPORT_FORKED_H_
 #define CKPTDB_TESTS_SUPPORT_FORKED_H_
 
@@ -15,8 +14,9 @@
 
 namespace ckptdb::testing {
 
-// Runs `run` in a forked child, and fails the test unless all that it returns
-// is empty: what was wrong. A child that hangs is killed after a minute.
+// Runs `run` in a forked child, and fails the test if the text that it returns,
+// a description of errors, is not empty. Kills a child that hangs after a
+// minute.
 inline void ExpectInChild(const std::function<std::string()>& run) {
   constexpr unsigned kSeconds = 60;
   const pid_t child = fork();
@@ -36,7 +36,7 @@ inline void ExpectInChild(const std::function<std::string()>& run) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-// What is wrong with the answer of `call` in a forked child.
+// Returns what is wrong with the result of `call` in a forked child, or "".
 inline std::string WhyNotRefused(const std::string& call,
                                  const absl::Status& status) {
   if (absl::IsFailedPrecondition(status) &&

@@ -1,7 +1,7 @@
-// How many of its cases a long loop takes: every one with CKPTDB_LONG set in
-// the environment, else one in so many, from one that the seed chooses on. The
-// cases of such a loop go through the same code at other moments, so that runs
-// after one another find what one alone has not.
+// How many of its cases a long loop runs: all if CKPTDB_LONG is set in the
+// environment; otherwise every n-th, from one chosen by the seed. The cases of
+// such a loop run the same code at different moments, so repeated runs cover
+// what a single run misses.
 #ifndef CKPTDB_TESTS_SUPPORT_LONG_RUN_H_
 #define CKPTDB_TESTS_SUPPORT_LONG_RUN_H_
 
@@ -20,16 +20,16 @@ inline constexpr bool kSanitized = false;
 
 inline bool IsLongRun() { return std::getenv("CKPTDB_LONG") != nullptr; }
 
-// A prime, so that no variant of a loop's cases is always passed over.
+// A prime, so that no variant of the cases is always skipped.
 inline uint64_t Stride() {
   constexpr uint64_t kShort = 17;
-  constexpr uint64_t kShortSanitized = 71;  // all is slower
+  constexpr uint64_t kShortSanitized = 71;  // sanitizers are slower
   if (IsLongRun()) return 1;
   return kSanitized ? kShortSanitized : kShort;
 }
 
-// The first case of a loop that takes one in `stride`. A long run that was
-// interrupted goes on at the case CKPTDB_FIRST_CASE.
+// The first case of a loop that runs every `stride`-th. An interrupted long run
+// can continue at case CKPTDB_FIRST_CASE.
 inline uint64_t FirstCase(uint64_t stride) {
   if (stride > 1) return TestSeed() % stride;
   const char* const first = std::getenv("CKPTDB_FIRST_CASE");

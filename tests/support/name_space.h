@@ -1,4 +1,4 @@
-// Mounts that only this process sees, for a test's process of its own.
+// Mounts that only this process sees, for a test in a separate process.
 #ifndef CKPTDB_TESTS_SUPPORT_NAME_SPACE_H_
 #define CKPTDB_TESTS_SUPPORT_NAME_SPACE_H_
 
@@ -14,14 +14,13 @@
 
 namespace ckptdb::testing {
 
-// Unimplemented where a test may not mount.
+// Returns Unimplemented, for tests that are not allowed to mount.
 inline absl::Status CannotMount(absl::string_view what) {
   return absl::UnimplementedError(
       absl::StrCat("cannot mount: ", what, ": ", std::strerror(errno)));
 }
 
-// As root of the machine, or else of a name space of users. Before any thread
-// is started.
+// As root, or in a user namespace otherwise. Call it before any thread starts.
 inline absl::Status EnterNameSpace() {
   if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
     return CannotMount("a name space");

@@ -60,7 +60,7 @@ NoThreads::~NoThreads() { threads_left = kAll; }
 
 }  // namespace ckptdb::testing
 
-// Found before that of the C library, by all libraries of the program.
+// Replaces the C library's pthread_create in all libraries of the program.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* options,
                               void* (*run)(void*), void* argument) {
   using Create =

@@ -1,4 +1,4 @@
-// A machine that has no thread to give.
+// Makes starting threads fail.
 //
 //   NoThreads none;
 //   EXPECT_THAT(Store::Open(path), StatusIs(kResourceExhausted, ...));
@@ -9,9 +9,9 @@
 
 namespace ckptdb::testing {
 
-// While it lives the process can have at most `first` more threads than before
-// at a time. One of them at a time, and no thread that was there before may end
-// while it lives.
+// While it exists, the process can have at most `first` more threads than
+// before at a time. Only one may exist at a time, and no older thread may end
+// meanwhile.
 class NoThreads {
  public:
   explicit NoThreads(int first = 0);
@@ -19,7 +19,7 @@ class NoThreads {
   NoThreads(const NoThreads&) = delete;
   NoThreads& operator=(const NoThreads&) = delete;
 
-  // Sanitizers start threads in ways of their own.
+  // Sanitizers start threads in other ways.
   static constexpr bool kWorks = !kSanitized;
 };
 

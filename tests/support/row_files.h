@@ -1,5 +1,4 @@
-// The files of a store's database that have rows of small saves, and how to
-// damage one.
+// The database files that contain rows of small saves, and a way to damage one.
 #ifndef CKPTDB_TESTS_SUPPORT_ROW_FILES_H_
 #define CKPTDB_TESTS_SUPPORT_ROW_FILES_H_
 
@@ -13,7 +12,7 @@
 
 namespace ckptdb::testing {
 
-// Returns them oldest first, as RocksDB numbers its files.
+// Returns the files, oldest first, in the order of RocksDB's file numbers.
 inline std::set<std::filesystem::path> RowFiles(const std::string& store) {
   std::set<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(store + "/db")) {
@@ -27,7 +26,7 @@ inline std::set<std::filesystem::path> RowFiles(const std::string& store) {
   return files;
 }
 
-// Changes a byte of its first block.
+// Changes a byte of the file's first block.
 inline void DamageFile(const std::filesystem::path& path) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekg(30);

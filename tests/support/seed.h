@@ -1,5 +1,5 @@
-// The seed of a process that tests: CKPTDB_SEED when set, else a new one;
-// printed either way, so that a failure can be run again.
+// The seed of a test process: CKPTDB_SEED if set, otherwise a random one.
+// Printed in either case, so that a failure can be reproduced.
 //
 //   std::mt19937_64 random(TestSeed());
 #ifndef CKPTDB_TESTS_SUPPORT_SEED_H_

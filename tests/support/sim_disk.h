@@ -1,4 +1,4 @@
-// The state of a simulated disk, and what a power loss makes of it.
+// The state of a simulated disk, and its state after a power loss.
 //
 // Fault model:
 // 1. A file is an inode with bytes. Sync(file) makes its bytes at that moment
@@ -10,9 +10,9 @@
 //    by a sync of its parent. A removed folder's name always needs that sync.
 // 4. The root folder always exists.
 //
-// Everything that changes the disk is a SimOperation; the same operations
-// applied to a copy of the same disk give the same disk. An operation on an
-// inode that is gone does nothing.
+// Every change of the disk is a SimOperation; the same operations applied to a
+// copy of a disk give the same disk. An operation on a deleted inode does
+// nothing.
 //
 // Threads: one object is used by one thread at a time; copies are independent.
 #ifndef CKPTDB_TESTS_SUPPORT_SIM_DISK_H_
@@ -27,20 +27,21 @@
 
 namespace ckptdb::testing {
 
-// What of the unsynced state is lost.
+// Which unsynced state is lost.
 enum class PowerLoss {
   // Nothing: the process died, the machine did not.
   kKeepAll,
-  // Bytes not synced are lost, overwritten and truncated ones are back; names
-  // stay.
+  // Unsynced bytes are lost, and overwritten and truncated ones are restored;
+  // names stay.
   kDropUnsyncedBytes,
-  // Names are as of the last sync of their folder: new ones gone, renames
-  // undone with the old target back, deleted ones back. Bytes stay, but a file
-  // that had no name left comes back with its synced bytes.
+  // Names are as of the last sync of their folder: new names are lost, renames
+  // are undone and their old targets restored, and deleted names are restored.
+  // Bytes stay, but a file that had no name left is restored with its synced
+  // bytes.
   kDropUnsyncedNames,
   kDropBoth,
   // The unsynced part of each file ends at a pseudo-random point, and synced
-  // bytes it had replaced beyond that point are back; names stay.
+  // bytes that it had replaced beyond that point are restored; names stay.
   kTornAppends,
   // Bytes beyond each file's synced size are zeros; names stay.
   kGarbageTail,
@@ -53,7 +54,7 @@ inline constexpr PowerLoss kAllPowerLosses[] = {
 
 const char* PowerLossName(PowerLoss variant);
 
-// One change of the disk. Which fields count depends on the kind.
+// One change of the disk. The kind determines which fields are used.
 struct SimOperation {
   enum class Kind {
     kCreate,        // inode, folder, name
@@ -68,7 +69,7 @@ struct SimOperation {
     kSyncFolder,    // inode
   };
 
-  // For people: "write /db/000004.log offset 0 bytes 12".
+  // A description, such as "write /db/000004.log offset 0 bytes 12".
   std::string ToString() const;
 
   Kind kind = Kind::kCreate;
@@ -107,7 +108,7 @@ class SimDisk {
 
   // The number the next created inode must carry.
   uint64_t next_inode() const { return next_inode_; }
-  // Null when there is none.
+  // Returns null if the inode does not exist.
   const SimInode* Find(uint64_t inode) const;
 
   void Apply(const SimOperation& operation);
@@ -115,13 +116,13 @@ class SimDisk {
   void AddHandle(uint64_t inode);
   void DropHandle(uint64_t inode);
 
-  // The disk after a power loss now; all of it is durable and has no handles.
-  // `seed` places the cuts of kTornAppends.
+  // Returns the disk after a power loss now; all of it is durable and it has no
+  // handles. `seed` chooses the cuts of kTornAppends.
   SimDisk AfterPowerLoss(PowerLoss variant, uint64_t seed) const;
 
   // Sizes of all files that have a name or a handle, each once.
   uint64_t TotalBytes() const;
-  // Of all visible paths, kinds and bytes; not of times and inode numbers.
+  // Covers all visible paths, kinds and bytes, but not inode numbers.
   uint64_t Digest() const;
 
   // Visits all visible paths below `folder`, parents first, sorted.

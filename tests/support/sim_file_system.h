@@ -9,9 +9,9 @@
 //     ... reopen on image, check ...
 //   }
 //
-// The fault model is in sim_disk.h, the codes of errors in sim_volume.h. Info
-// logs (NewLogger) go nowhere, so they add no operations. Renaming a folder
-// into another folder is not supported. RangeSync and Flush promise nothing.
+// sim_disk.h describes the fault model, and sim_volume.h the error codes. Info
+// logs (NewLogger) are discarded, so they add no operations. Moving a folder
+// into another folder is not supported. RangeSync and Flush guarantee nothing.
 //
 // Threads: all functions may be called from any thread. Open files stay valid
 // after the file system object is gone.
@@ -52,69 +52,69 @@ class SimFileSystem : public rocksdb::FileSystem {
 
   // --- Journal: every change since this object was made, in order.
 
-  // How many there are: create, write, truncate, file sync, link, rename,
+  // The number of operations: create, write, truncate, file sync, link, rename,
   // remove, mkdir, rmdir, folder sync.
   size_t operations() const { return volume_->operations(); }
-  // Operation `k` for people, from 0.
+  // Returns a description of operation `k`, from 0.
   std::string OperationText(size_t k) const {
     return volume_->OperationText(k);
   }
-  // A new, independent file system: what is there when power is lost after the
-  // first `k` operations (all of them, if there are fewer). Locks, faults,
-  // capacity and hook are not carried over; its journal starts empty. Cheap
-  // when called with the same or a growing `k`.
+  // Returns a new, independent file system with the state after a power loss
+  // that follows the first `k` operations (all, if there are fewer). It has no
+  // locks, faults, capacity or hook, and its journal starts empty. Cheap if
+  // called with the same or increasing `k`.
   std::shared_ptr<SimFileSystem> CrashAfter(size_t k, PowerLoss variant) const;
-  // XXH3 based hash of all visible paths and bytes.
+  // Returns an XXH3-based hash of all visible paths and bytes.
   uint64_t ImageDigest() const { return volume_->ImageDigest(); }
 
   // --- Faults.
 
-  // Calls so far that can fail: all but close and unlock. Each read, write,
-  // open, stat and so on is one.
+  // The number of calls so far that can fail: reads, writes, opens, stats and
+  // so on, but not close and unlock.
   uint64_t calls() const { return volume_->calls(); }
-  // How many calls FailOperation made fail.
+  // The number of calls that FailOperation made fail.
   uint64_t failed_calls() const { return volume_->failed_calls(); }
-  // Fails the call made when calls() is `k` with `error`, before it does
-  // anything. `sticky`: all later calls that change the disk, or sync or open
-  // for writing, fail too. Replaces an earlier fault.
+  // Makes the call at which calls() is `k` fail with `error`, without effect.
+  // If `sticky`, all later calls that change the disk, sync, or open for
+  // writing fail too. Replaces an earlier fault.
   void FailOperation(uint64_t k, IOStatus error, bool sticky) {
     volume_->FailOperation(k, std::move(error), sticky);
   }
-  // As FailOperation, for the k-th write or sync from now on of a file whose
-  // path has `part`, whichever call that is.
+  // Like FailOperation, for the k-th write or sync from now on of a file whose
+  // path contains `part`.
   void FailWrite(std::string part, uint64_t k, IOStatus error, bool sticky) {
     volume_->FailWrite(std::move(part), k, std::move(error), sticky);
   }
   void ClearFault() { volume_->ClearFault(); }
 
-  // Writes that would make TotalBytes() exceed it write what fits and fail with
-  // NoSpace. None: unlimited.
+  // A write that would make TotalBytes() exceed the capacity writes what fits
+  // and fails with NoSpace. nullopt: unlimited.
   void SetCapacity(std::optional<uint64_t> bytes) {
     volume_->SetCapacity(bytes);
   }
-  // What GetFreeSpace says instead of the truth. None: the truth.
+  // Overrides the result of GetFreeSpace. nullopt: the real value.
   void SetReportedFreeSpace(std::optional<uint64_t> bytes) {
     volume_->SetReportedFreeSpace(bytes);
   }
-  // Called after each call that added to the journal, with operations() as of
-  // then, on the thread of the call, without a lock held.
+  // Sets a function that is called after each call that added to the journal,
+  // with the value of operations(), on the calling thread and without a lock.
   void SetOperationHook(std::function<void(size_t k)> hook) {
     volume_->SetOperationHook(std::move(hook));
   }
 
-  // --- Direct access: not counted, never failed, journaled, durable at once.
-  // They sync the whole file and its whole folder. None or false: no such file.
+  // --- Direct access: not counted, cannot fail, journaled, durable at once.
+  // Syncs the whole file and folder. nullopt or false: the file does not exist.
 
   std::optional<std::string> ReadAll(const std::string& path) const {
     return volume_->ReadAll(path);
   }
-  // Creates or replaces.
+  // Creates or replaces a file.
   [[nodiscard]] bool WriteAll(const std::string& path, std::string bytes) {
     return volume_->WriteAll(path, std::move(bytes));
   }
-  // Also false when `byte` is beyond the end.
+  // Also returns false if `byte` is beyond the end.
   [[nodiscard]] bool FlipBit(const std::string& path, uint64_t byte, int bit);
-  // Cuts, or extends with zeros.
+  // Truncates, or extends with zeros.
   [[nodiscard]] bool TruncateTo(const std::string& path, uint64_t size) {
     return volume_->TruncateTo(path, size);
   }
@@ -187,7 +187,7 @@ class SimFileSystem : public rocksdb::FileSystem {
   IOStatus AreFilesSame(const std::string& first, const std::string& second,
                         const IOOptions& options, bool* same,
                         IODebugContext* dbg) override;
-  // A second lock of a path fails until the first is unlocked.
+  // Locking a path again fails until it is unlocked.
   IOStatus LockFile(const std::string& path, const IOOptions& options,
                     rocksdb::FileLock** lock, IODebugContext* dbg) override;
   IOStatus UnlockFile(rocksdb::FileLock* lock, const IOOptions& options,

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
-// One call that can fail, on files "/d/a" (synced, "abc") open as all kinds.
+// A call that can fail, and files "/d/a" (synced, "abc") opened in all ways.
 struct World {
   World() {
     MakeFolder(fs, "/d");

@@ -1,4 +1,4 @@
-// RocksDB on SimFileSystem: everything the store uses of it, and its recovery
+// RocksDB on SimFileSystem: all features that the store uses, and recovery
 // after a power loss at every operation.
 #include <algorithm>
 #include <iostream>
@@ -29,7 +29,7 @@ constexpr char kDb[] = "/db";
     ASSERT_TRUE(db_status.ok()) << db_status.ToString(); \
   } while (false)
 
-// A database of two column families on one image of the disk.
+// A database with two column families on one disk image.
 class Database {
  public:
   explicit Database(std::shared_ptr<SimFileSystem> fs)
@@ -101,7 +101,8 @@ class Database {
     const rocksdb::RangePtr range(&begin, &end);
     return rocksdb::DeleteFilesInRanges(db_.get(), handles_[1], &range, 1);
   }
-  // Rows of `bulk` from an iterator, or -1 after an error.
+  // Returns the number of rows of `bulk` from an iterator, or -1 after an
+  // error.
   int BulkRows() {
     std::unique_ptr<rocksdb::Iterator> rows(
         db_->NewIterator(rocksdb::ReadOptions(), handles_[1]));
@@ -201,7 +202,7 @@ TEST(SimFileSystemRocksDbTest, DirectReadsAndWritesWork) {
   }
 }
 
-// What was acknowledged by the time the journal had `operations` entries.
+// The acknowledged writes when the journal had `operations` entries.
 struct Acknowledged {
   size_t operations;
   int keys;
@@ -262,7 +263,7 @@ TEST(SimFileSystemRocksDbTest, RocksDbSurvivesPowerLossAtEveryOperation) {
     std::unordered_set<uint64_t> seen;
     for (size_t k = 0; k <= fs->operations(); ++k) {
       auto image = fs->CrashAfter(k, variant);
-      // An acknowledgement changes no bytes: check again when there is one.
+      // An acknowledgement changes no bytes, so check again after each.
       const Acknowledged expected = workload.At(k);
       if (!seen.insert(image->ImageDigest() + expected.operations).second) {
         continue;

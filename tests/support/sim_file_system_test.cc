@@ -1,4 +1,4 @@
-// The file calls of SimFileSystem and what a power loss leaves.
+// The file calls of SimFileSystem, and its state after a power loss.
 #include "ckptdb/tests/support/sim_file_system.h"
 
 #include <algorithm>

@@ -25,7 +25,7 @@ class SimHandle {
   }
   uint64_t size_at_open() const { return handle_.size_bytes; }
 
-  // call(volume, handle), or an error after Close().
+  // Returns call(volume, handle), or an error after Close().
   template <typename F>
   rocksdb::IOStatus Do(F&& call) const {
     if (!open_) return rocksdb::IOStatus::IOError(handle_.path, "is closed");
@@ -42,7 +42,7 @@ std::unique_ptr<rocksdb::FSSequentialFile> NewSimSequentialFile(
     std::shared_ptr<SimVolume> volume, SimVolume::Handle handle, bool direct);
 std::unique_ptr<rocksdb::FSRandomAccessFile> NewSimRandomAccessFile(
     std::shared_ptr<SimVolume> volume, SimVolume::Handle handle, bool direct);
-// Appends go to `position` first.
+// The first append is at `position`.
 std::unique_ptr<rocksdb::FSWritableFile> NewSimWritableFile(
     std::shared_ptr<SimVolume> volume, SimVolume::Handle handle,
     const rocksdb::FileOptions& options, uint64_t position);

@@ -1,5 +1,5 @@
 // Short forms of SimFileSystem calls for its own tests. Each asserts success
-// where a test does not look at the status.
+// unless it returns the status.
 #ifndef CKPTDB_TESTS_SUPPORT_SIM_TEST_CALLS_H_
 #define CKPTDB_TESTS_SUPPORT_SIM_TEST_CALLS_H_
 

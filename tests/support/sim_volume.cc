@@ -39,11 +39,11 @@ IOStatus Missing(const std::string& path) {
 
 }  // namespace
 
-// One system call: holds the mutex, counts, injects the fault, and calls the
-// hook afterwards without the mutex when the call changed the disk.
+// One system call: holds the mutex, counts, injects the fault, and, if the call
+// changed the disk, calls the hook afterwards without the mutex.
 class SimVolume::Call {
  public:
-  // `written`: the file, of a write or sync.
+  // `written`: the file, for a write or sync.
   Call(SimVolume* volume, bool mutates, const std::string& written = "")
       : volume_(volume),
         lock_(volume->mutex_),

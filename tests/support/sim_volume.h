@@ -1,9 +1,10 @@
-// A simulated disk behind system calls: paths, handles, locks, a journal of all
-// changes, faults and a capacity. SimFileSystem puts RocksDB's interface on it.
+// A simulated disk with system calls: paths, handles, locks, a journal of all
+// changes, faults and a capacity. SimFileSystem implements RocksDB's interface
+// on top of it.
 //
-// Errors have the codes RocksDB's POSIX file system gives: PathNotFound for a
+// Errors have the codes of RocksDB's POSIX file system: PathNotFound for a
 // missing file, NotFound for a missing folder to list, NoSpace for a full disk,
-// each with the path. Paths are absolute or taken from the root; empty parts
+// each with the path. Paths are absolute or relative to the root; empty parts
 // and "." are skipped.
 //
 // Threads: all functions may be called from any thread.
@@ -37,7 +38,7 @@ class SimVolume {
  public:
   using IOStatus = rocksdb::IOStatus;
 
-  // An open file or folder. It stays readable after its last name is gone.
+  // An open file or folder. It stays readable after its last name is removed.
   struct Handle {
     uint64_t inode = 0;
     uint64_t size_bytes = 0;  // when it was opened
@@ -48,7 +49,7 @@ class SimVolume {
   SimVolume(const SimVolume&) = delete;
   SimVolume& operator=(const SimVolume&) = delete;
 
-  // --- System calls. Each counts in calls() and may be made to fail.
+  // --- System calls. Each is counted in calls() and can be made to fail.
   IOStatus OpenForRead(const std::string& path, Handle* handle);
   // Creates a missing file. `truncate` empties an existing one.
   IOStatus OpenForWrite(const std::string& path, bool truncate, Handle* handle);
@@ -56,7 +57,7 @@ class SimVolume {
   // `result` points into `scratch`; shorter than `n` only at the end.
   IOStatus Read(const Handle& handle, uint64_t offset, size_t n,
                 rocksdb::Slice* result, char* scratch);
-  // On NoSpace the bytes that had room are written.
+  // On NoSpace, writes the bytes that fit.
   IOStatus Write(const Handle& handle, uint64_t offset,
                  const rocksdb::Slice& bytes);
   IOStatus Truncate(const Handle& handle, uint64_t size);
@@ -100,7 +101,7 @@ class SimVolume {
   void SetReportedFreeSpace(std::optional<uint64_t> bytes);
   void SetOperationHook(std::function<void(size_t k)> hook);
 
-  // --- For tests: not counted, never failed, journaled, durable at once.
+  // --- For tests: not counted, cannot fail, journaled, durable at once.
   std::optional<std::string> ReadAll(const std::string& path) const;
   bool WriteAll(const std::string& path, std::string bytes);
   bool TruncateTo(const std::string& path, uint64_t size);
@@ -110,7 +111,7 @@ class SimVolume {
 
  private:
   class Call;
-  // Where a path leads: its folder, its last name, its inode; 0 when missing.
+  // The result of a path lookup: folder, last name, and inode, 0 if missing.
   struct Place {
     uint64_t folder = 0;
     std::string name;
@@ -139,7 +140,7 @@ class SimVolume {
   uint64_t calls_ = 0;
   uint64_t failed_calls_ = 0;
   std::optional<uint64_t> fail_at_;
-  std::string fail_part_;  // of FailWrite, which sets fail_at_ in time
+  std::string fail_part_;  // for FailWrite, which then sets fail_at_
   uint64_t fail_after_ = 0;
   IOStatus fail_with_;
   bool fail_sticky_ = false;

@@ -1,4 +1,4 @@
-// SimVolume's side for tests: journal, faults and direct access.
+// SimVolume's test interface: journal, faults and direct access.
 #include <utility>
 
 #include "ckptdb/tests/support/sim_volume.h"

@@ -13,7 +13,7 @@
 #include "ckptdb/tests/support/cuda_standin_state.h"
 #include "ckptdb/tests/support/fiber.h"
 
-// The bytes of all __shared__ variables of the program, by the linker. There
+// The memory of all __shared__ variables of the program, from the linker. There
 // may be none.
 extern char shared_begin[] __asm__("__start_simt_shared") __attribute__((weak));
 extern char shared_end[] __asm__("__stop_simt_shared") __attribute__((weak));
@@ -21,7 +21,7 @@ extern char shared_end[] __asm__("__stop_simt_shared") __attribute__((weak));
 namespace ckptdb::testing {
 namespace {
 
-// A block that runs. All of it is under the lock of the stand-in.
+// A running block. The stand-in's lock is held all the time.
 class Block {
  public:
   Block(uint32_t threads, std::mt19937_64* random)
@@ -72,7 +72,7 @@ class Block {
       Violate("threads of a warp wait at different places", line);
     }
     if ((mask >> thread % kSimtWarp & 1) == 0 || (mask >> from & 1) == 0) {
-      Violate("a thread that is not of the mask takes part", line);
+      Violate("a thread that is outside the mask takes part", line);
     }
     warp.values[thread % kSimtWarp] = mine;
     warp.from[thread % kSimtWarp] = from;
@@ -93,7 +93,7 @@ class Block {
   struct Warp {
     uint32_t mask = 0;
     int line = 0;
-    uint32_t waiting = 0;  // the threads that have come
+    uint32_t waiting = 0;  // threads that have arrived
     uint64_t values[kSimtWarp] = {};
     uint32_t from[kSimtWarp] = {};
   };
@@ -129,7 +129,7 @@ class Block {
     (thread / kSimtWarp == late_warp_ ? late_ : ready_).push_back(thread);
   }
 
-  // Threads that have ended are not waited for, as on a device.
+  // Does not wait for threads that have exited, as on a device.
   void ReleaseBarrierIfAll() {
     if (at_barrier_ == 0 || at_barrier_ < live_) return;
     at_barrier_ = 0;
@@ -149,11 +149,11 @@ class Block {
     warp.waiting = 0;
   }
 
-  // No thread can go on: a device would hang.
+  // No thread can continue: a device would hang.
   void ReleaseAll() {
     for (const Thread& thread : threads_) {
       if (thread.state == State::kReady) continue;
-      Violate("some threads of a block wait for others for ever", thread.line);
+      Violate("some threads of a block wait for others forever", thread.line);
       break;
     }
     for (uint32_t w = 0; w < warps_.size(); ++w) ReleaseWarp(w);
@@ -166,7 +166,7 @@ class Block {
 
   // NOLINTBEGIN(readability-identifier-naming): of the class, as its members
   static inline Block* running_ = nullptr;
-  // Blocks run one after the other and share the fibers.
+  // Blocks run one after another and share the fibers.
   static inline std::deque<Fiber>& fibers_ = *new std::deque<Fiber>;
   // NOLINTEND(readability-identifier-naming)
 
@@ -175,7 +175,7 @@ class Block {
   std::vector<Warp> warps_;
   size_t late_warp_ = ~size_t{0};
   std::vector<uint32_t> ready_;
-  std::vector<uint32_t> late_;  // of the late warp, when others are ready
+  std::vector<uint32_t> late_;  // of the late warp, while others are ready
   size_t live_ = 0;
   size_t at_barrier_ = 0;
   int barrier_line_ = 0;

@@ -1,20 +1,20 @@
-// Runs kernels of CUDA on the host: included before the source of a kernel that
-// the host's compiler compiles. The language's own words become macros and
-// functions, and cudaLaunchKernel queues the kernel on the stand-in for the
-// runtime. Launches by brackets do not compile.
+// Runs CUDA kernels on the host. Include it before a kernel source that the
+// host compiler compiles. CUDA's keywords become macros and functions, and
+// cudaLaunchKernel queues the kernel on the runtime's stand-in. <<<>>> launches
+// do not compile.
 //
 // Each thread of a block is a fiber, which runs until it waits for others: at
-// __syncthreads(), or at an exchange between the threads of a warp. Which one
-// goes on is drawn, and one warp of many a block only goes on when no other
-// can; so what needs a wait that is missing is found out after some blocks.
-// Blocks run one after the other, in an order that is drawn as well. Shared
-// memory holds any bytes when a block begins. Noted as violations of the
-// stand-in are what leaves a real block hanging or is undefined there: a wait
-// that some thread never comes to, threads that wait at different places, and
-// an exchange with a thread that does not take part.
+// __syncthreads(), or at an exchange between the threads of a warp. The next
+// fiber is chosen at random, and one warp of many in a block only continues
+// when no other can, so a missing wait shows after a few blocks. Blocks run one
+// after another, in random order. Shared memory has arbitrary contents when a
+// block begins. Reported as violations of the stand-in are errors that hang a
+// real block or are undefined: a wait that some thread never reaches, threads
+// that wait at different places, and an exchange with a thread that does not
+// take part.
 //
-// Not emulated: threads that run at the same time. Two threads between the same
-// two waits that write one word are not found out unless the order shows.
+// Threads do not run concurrently: two threads that write one word between the
+// same two waits are only detected if their order matters.
 #ifndef CKPTDB_TESTS_SUPPORT_SIMT_H_
 #define CKPTDB_TESTS_SUPPORT_SIMT_H_
 
@@ -31,9 +31,9 @@ namespace ckptdb::testing {
 
 class Simt {
  public:
-  // The seed of what is drawn from now on.
+  // Sets the seed of random choices from now on.
   static void Seed(uint64_t seed);
-  // How many blocks have run since the process began.
+  // Returns how many blocks have run since the process began.
   static uint64_t blocks();
 
   // Queues a kernel. `words` are those of its arguments: device memory that one
@@ -42,10 +42,10 @@ class Simt {
                            std::function<void()> kernel,
                            const std::vector<const void*>& words);
 
-  // Waits for all threads of the block, at the place `line`.
+  // Waits for all threads of the block, at line `line`.
   static void SyncThreads(int line);
-  // Returns what thread `from` of the warp gives, when all of `mask` have come
-  // to the same exchange at the place `line`.
+  // Returns the value of thread `from` of the warp, when all threads of `mask`
+  // have reached the same exchange at line `line`.
   static uint64_t Exchange(uint32_t mask, uint64_t mine, uint32_t from,
                            int line);
 };
@@ -75,7 +75,7 @@ T ExchangeInWarp(uint32_t mask, T value, uint32_t from, int line) {
 
 }  // namespace ckptdb::testing
 
-// Takes the arguments as a launch does, which may go when it has returned.
+// Copies the arguments, like a launch, so the caller may destroy them.
 template <typename... Parameters>
 cudaError_t cudaLaunchKernel(  // NOLINT(readability-identifier-naming)
     void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
@@ -101,7 +101,7 @@ cudaError_t cudaFuncGetAttributes(  // NOLINT(readability-identifier-naming)
   return cudaFuncGetAttributes(attributes, static_cast<const void*>(nullptr));
 }
 
-// The scheduler sets these before a thread goes on.
+// The scheduler sets these before a thread continues.
 inline uint3 threadIdx;  // NOLINT(readability-identifier-naming)
 inline uint3 blockIdx;   // NOLINT(readability-identifier-naming)
 inline dim3 blockDim;    // NOLINT(readability-identifier-naming)
@@ -112,14 +112,14 @@ T atomicAdd(T* place, T value) {  // NOLINT(readability-identifier-naming)
   return std::exchange(*place, *place + value);
 }
 
-// The language's own names.
+// CUDA's own names.
 // NOLINTBEGIN(readability-identifier-naming)
 #undef __shared__
 #undef __launch_bounds__
 #define __shared__ [[gnu::section("simt_shared")]] static
 #define __launch_bounds__(...)
 #define __syncthreads() ::ckptdb::testing::Simt::SyncThreads(__LINE__)
-// A thread beyond the warp is the thread itself.
+// Beyond the warp, a thread receives its own value.
 #define __shfl_down_sync(mask, value, by)                         \
   ::ckptdb::testing::ExchangeInWarp(mask, value,                  \
                                     threadIdx.x % 32 + (by) < 32  \

@@ -1,4 +1,4 @@
-// A folder of the test's own, gone with the object.
+// A temporary folder, removed when the object is destroyed.
 //
 //   TempDir dir;
 //   auto store = Store::Open(dir.path() + "/store", {});
