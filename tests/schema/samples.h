@@ -1,4 +1,4 @@
-// One record of every kind with every field set to something of its own.
+// One record of every kind, with a distinct value in every field.
 #ifndef CKPTDB_TESTS_SCHEMA_SAMPLES_H_
 #define CKPTDB_TESTS_SCHEMA_SAMPLES_H_
 
@@ -16,7 +16,7 @@ namespace ckptdb::testing {
 
 inline constexpr char kSampleUuid[] = "6f1c1a0e-90c4-4f3e-8f4b-0d6f3a1c2b7e";
 
-// A page or chunk of `raw`, one byte an element.
+// A page or chunk of `raw`, with elements of one byte.
 inline std::string MakePage(const std::string& raw, Codec codec = Codec::kNone,
                             uint32_t count = 3, uint32_t element_bytes = 1) {
   PageBuilder builder;

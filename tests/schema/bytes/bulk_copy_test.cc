@@ -18,7 +18,7 @@ std::string Numbered(uint64_t bytes) {
   return text;
 }
 
-// Wherever it begins and ends, all is copied, and nothing beside it.
+// Wherever the range begins and ends, exactly its bytes are copied.
 TEST(BulkCopyTest, CopiesAnySizeAndAlignment) {
   constexpr uint64_t kEdge = 128;
   const std::string from = Numbered(20000);

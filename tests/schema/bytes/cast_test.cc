@@ -26,7 +26,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 bool IsFloatDType(uint8_t dtype) { return dtype < 6; }
 
-// Vectors of bool have no array.
+// std::vector<bool> has no array of elements.
 template <typename To, typename From>
 std::vector<To> Cast(DType from, const std::vector<From>& in, DType to) {
   EXPECT_EQ(sizeof(From), DTypeBytes(from));
@@ -46,7 +46,7 @@ absl::Status CastOneOf(DType from, From in, DType to, To expected) {
   return status;
 }
 
-// The bits of a number as a float of 8 or 16 bits.
+// Returns the bits of a number as a float of 8 or 16 bits.
 uint16_t BitsOf(double number, DType to) {
   if (DTypeBytes(to) == 2)
     return Cast<uint16_t>(DType::kF64, std::vector{number}, to)[0];
@@ -60,8 +60,8 @@ double Decode(DType dtype, uint32_t bits) {
 constexpr DType kSmall[] = {DType::kF16, DType::kBf16, DType::kF8E4M3,
                             DType::kF8E5M2};
 
-// What rounding is checked against: all numbers of a dtype from 0 on. Those of
-// f8e4m3 end at 448, and its bits after that at NaN.
+// The reference for rounding: all numbers of a dtype from 0 on. f8e4m3 ends at
+// 448, and its bits after that are NaN.
 class Numbers {
  public:
   explicit Numbers(DType dtype) {
@@ -72,18 +72,18 @@ class Numbers {
     }
   }
   const std::vector<double>& all() const { return all_; }
-  // The number that would come after the last.
+  // Returns the number that would follow the last.
   double beyond() const {
     return all_.back() + (all_.back() - all_[all_.size() - 2]);
   }
-  // The bits of the nearest of a number from 0 on; size() stands for what is
-  // above all.
+  // Returns the bits of the nearest number, for numbers from 0 on; size()
+  // stands for numbers above all.
   uint16_t Nearest(double number) const {
     const auto above = std::upper_bound(all_.begin(), all_.end(), number);
     const auto high = static_cast<size_t>(above - all_.begin());
     if (number >= beyond()) return static_cast<uint16_t>(all_.size());
     const double next = high == all_.size() ? beyond() : *above;
-    // Exact: no number here has as many bits as a double.
+    // Exact: a double has more bits than any number here.
     const double middle = (all_[high - 1] + next) / 2;
     const bool up =
         number > middle || (number == middle && (high - 1) % 2 == 1);
@@ -116,7 +116,7 @@ TEST(CanCast, RejectsFloatsToIntegers) {
   }
 }
 
-// All bits of all small floats, to each wider dtype and back.
+// Casts all bits of all small floats to each wider dtype and back.
 TEST(CastElements, SmallFloatsRoundTripThroughWiderOnes) {
   for (const DType dtype : kSmall) {
     const uint32_t all = DTypeBytes(dtype) == 2 ? 0x10000 : 0x100;
@@ -150,7 +150,7 @@ TEST(CastElements, SmallFloatsRoundTripThroughWiderOnes) {
   }
 }
 
-// From each of them, each number halfway to the next, and those beside it.
+// Casts each number, each number halfway to the next, and their neighbours.
 TEST(CastElements, RoundsToTheNearestAndTiesToEven) {
   for (const DType dtype : kSmall) {
     const Numbers numbers(dtype);
@@ -166,7 +166,8 @@ TEST(CastElements, RoundsToTheNearestAndTiesToEven) {
         ASSERT_EQ(BitsOf(number, dtype), expected)
             << number << " to " << DTypeName(dtype);
         ASSERT_EQ(BitsOf(-number, dtype), expected | sign);
-        // A number of f32 is rounded once, and not by way of f32.
+        // An f32 is rounded to its own nearest number; an f64 was rounded once,
+        // and not through f32.
         const auto f32 = static_cast<float>(number);
         ASSERT_EQ(BitsOf(f32, dtype), numbers.Nearest(f32));
       }
@@ -235,7 +236,7 @@ TEST(CastElements, NanStaysNan) {
   EXPECT_EQ(BitsOf(kNan, DType::kBf16), 0x7fc0);
   EXPECT_EQ(BitsOf(kNan, DType::kF8E4M3), 0x7f);
   EXPECT_EQ(BitsOf(kNan, DType::kF8E5M2), 0x7e);
-  // One whose highest bits of the mantissa are 0.
+  // A NaN whose highest mantissa bits are 0.
   const auto low = std::bit_cast<double>(uint64_t{0x7ff0000000000001});
   EXPECT_EQ(BitsOf(low, DType::kBf16), 0x7fc0);
   EXPECT_TRUE(
@@ -257,7 +258,7 @@ TEST(CastElements, SubnormalNumbers) {
   EXPECT_EQ(BitsOf(std::ldexp(-1, -25), DType::kF16), 0x8000) << "-0";
 }
 
-// Each integer dtype's least and greatest numbers to each other one.
+// Casts each integer dtype's least and greatest numbers to each other one.
 TEST(CastElements, IntegersAtTheirLimits) {
   constexpr auto kLeast = std::numeric_limits<int64_t>::min();
   constexpr auto kMost = std::numeric_limits<uint64_t>::max();
@@ -280,12 +281,13 @@ TEST(CastElements, IntegersAtTheirLimits) {
     for (const Bound& from : bounds) {
       SCOPED_TRACE(DTypeName(from.dtype));
       SCOPED_TRACE(DTypeName(to.dtype));
-      // The bounds of both, and what is beside those of `to`, as 64 bits.
+      // The bounds of both dtypes, and the neighbours of those of `to`, as 64
+      // bits.
       for (const uint64_t number :
            {static_cast<uint64_t>(to.least), to.most, to.most + 1,
             static_cast<uint64_t>(to.least) - 1,
             static_cast<uint64_t>(from.least), from.most, uint64_t{0}}) {
-        // What an element of `from` with these low bits is.
+        // The element of `from` with these low bits.
         const uint32_t bits = DTypeBytes(from.dtype) * 8;
         const uint64_t kept = from.dtype == DType::kBool ? number & 1
                               : bits == 64
@@ -360,7 +362,7 @@ TEST(CastElements, IntegersToFloats) {
   EXPECT_OK(CastOneOf<uint8_t>(DType::kU8, uint8_t{255}, DType::kF8E4M3, 0x78));
 }
 
-// A double would round them first, and to a tie.
+// Going through a double would round them first, to a tie.
 TEST(CastElements, IntegersAreRoundedOnce) {
   const int64_t tie = (int64_t{1} << 60) + (int64_t{1} << 52);
   const uint16_t even = BitsOf(std::ldexp(1, 60), DType::kBf16);
@@ -375,7 +377,7 @@ TEST(CastElements, IntegersAreRoundedOnce) {
 }
 
 TEST(CastElements, SameDTypeIsCopied) {
-  // A NaN with bits of its own.
+  // A NaN with a payload.
   const std::vector<uint32_t> in = {0x7fc12345, 0x80000000};
   EXPECT_EQ(Cast<uint32_t>(DType::kF32, in, DType::kF32), in);
   EXPECT_OK(CastElements(DType::kF32, nullptr, DType::kF32, nullptr, 0));

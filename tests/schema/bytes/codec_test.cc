@@ -25,7 +25,7 @@ std::string RandomBytes(size_t bytes, std::mt19937_64* random) {
   return out;
 }
 
-// Elements whose high bytes are alike, as those of counters are.
+// Elements with similar high bytes, such as counters.
 std::string Counters(size_t elements, uint32_t element_bytes,
                      std::mt19937_64* random) {
   std::string out(elements * element_bytes, '\0');
@@ -135,7 +135,7 @@ TEST(Codec, DecompressRejectsWrongSizes) {
 }
 
 // Random bytes and a run of zeros, which LZ4 stores in a few bytes: together
-// about `percent` of 100,000.
+// the size is about `percent` of 100,000.
 std::string Compressible(int percent, std::mt19937_64* random) {
   const size_t noise = static_cast<size_t>(percent) * 1000;
   return RandomBytes(noise, random) + std::string(100000 - noise, '\0');
@@ -149,7 +149,7 @@ TEST(ChooseCodec, KeepsNoneUnlessItSavesFivePercent) {
   EXPECT_EQ(ChooseCodec(Compressible(0, &random), 1), Codec::kLz4);
 }
 
-// At the very edge: the largest sample part that LZ4 brings to 95 % or less.
+// At the threshold: the largest sample part that LZ4 reduces to 95 % or less.
 TEST(ChooseCodec, ThresholdIsFivePercentOfTheSample) {
   std::mt19937_64 random(testing::TestSeed());
   const std::string noise = RandomBytes(95000, &random);
@@ -171,7 +171,7 @@ TEST(ChooseCodec, ThresholdIsFivePercentOfTheSample) {
 TEST(ChooseCodec, TakesTheSmallest) {
   std::mt19937_64 random(testing::TestSeed());
   EXPECT_EQ(ChooseCodec(Counters(10000, 8, &random), 8), Codec::kShuffleLz4);
-  // A period of three bytes: shuffling by four does not help.
+  // With a period of three bytes, shuffling by four does not help.
   std::string periodic;
   const std::string period = RandomBytes(3000, &random);
   while (periodic.size() < 60000) periodic += period;

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::StatusIs;
 
-// The numbers are stored, so they are written out here.
+// The numbers are stored, so they are spelled out here.
 TEST(DType, NumbersNamesAndBytes) {
   const std::vector<std::pair<std::string, uint32_t>> expected = {
       {"f64", 8},    {"f32", 4}, {"f16", 2}, {"bf16", 2}, {"f8e4m3", 1},

@@ -1,5 +1,5 @@
-// Row-wise int8: each number against the mathematics of one number, with
-// ordinary, extreme and damaged rows.
+// Row-wise int8, compared with the arithmetic for one number, on ordinary,
+// extreme and damaged rows.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ using testing::kQuietNan;
 using testing::StatusIs;
 using testing::TestSeed;
 
-// Rows with an offset and a spread of any size, and of any bits.
+// Rows with any offset and spread, and with any bits.
 Floats RandomRow(uint64_t elements, std::mt19937_64* random) {
   Floats row(elements);
   std::uniform_real_distribution<float> uniform(-1, 1);
@@ -67,7 +67,7 @@ Int8Bounds BoundsOf(const Floats& row) {
   return Int8Bounds::Of(least, greatest);
 }
 
-// Fails unless the row is stored as Int8Scale says, one number at a time.
+// Fails unless the row is stored as Int8Scale specifies, checking each number.
 void ExpectRow(const Floats& row, const std::string& stored, size_t rows,
                size_t r, size_t codes_at) {
   const Int8Bounds expected = BoundsOf(row);
@@ -122,13 +122,13 @@ TEST(Int8, RandomRowsOfAnyWidth) {
   }
 }
 
-// The bound of docs/manager.md, where half a step alone is less than the error:
-// a step is about the distance of two floats.
+// The error bound of docs/manager.md, where the error can exceed half a step
+// because a step is about the distance between two floats.
 TEST(Int8, ErrorBoundOfNarrowRowsIncludesRounding) {
   std::mt19937_64 random(TestSeed());
   double largest_of_half_steps = 0;
   for (int round = 0; round < 2000; ++round) {
-    // The largest magnitudes of each power of two are included, and subnormals.
+    // Includes subnormals, and the largest magnitude of each power of two.
     const uint32_t range = 1 + static_cast<uint32_t>(random() % 2000);
     const uint32_t least = static_cast<uint32_t>(random() % 0x7f000000);
     const bool negative = random() % 2 == 0;
@@ -155,8 +155,8 @@ TEST(Int8, ErrorBoundOfNarrowRowsIncludesRounding) {
   EXPECT_GT(largest_of_half_steps, 1.5);
 }
 
-// What was decoded comes back as it was: in the same bytes where a step is more
-// than the distance of two floats, and else verbatim where need be.
+// Decoded values are stable: they are stored as the same bytes if a step
+// exceeds the distance between two floats, and otherwise verbatim if necessary.
 TEST(Int8, ReencodingIsStable) {
   std::mt19937_64 random(TestSeed());
   constexpr uint32_t kWidth = 64;
@@ -210,7 +210,7 @@ TEST(Int8, ConstantAndSubnormalAndExtremeRows) {
     const Floats back = FloatsOf(DecodeLossy(Codec::kInt8, encoded.stored, 32));
     ExpectErrors(row, back, encoded.error);
   }
-  // All multiples of the least number in so small a range are exact.
+  // In so small a range, all multiples of the least number are exact.
   const Encoded tiny = EncodeLossy(Codec::kInt8, BytesOf(rows[4]), 8);
   EXPECT_EQ(tiny.error.max, 0);
 }
@@ -235,12 +235,12 @@ TEST(Int8, RowsWithInfinitiesAndNansAreVerbatim) {
     EXPECT_TRUE(back.substr(3 * 64, 64) == raw.substr(3 * 64, 64));
     ExpectErrors(numbers, FloatsOf(back), encoded.error);
   }
-  // Nothing is saved when all rows are.
+  // The codec is not used if all rows are verbatim.
   EXPECT_FALSE(
       EncodeLossy(Codec::kInt8, BytesOf(Floats(160, kQuietNan)), 16).taken);
 }
 
-// Encodes rows one number at a time, as lossy.h and quantize.h say.
+// Encodes rows one number at a time, as lossy.h and quantize.h specify.
 Encoded ModelOf(const Floats& numbers, uint32_t width, Rounding rounding) {
   const uint32_t used = std::min<uint32_t>(width, numbers.size());
   std::string bounds(reinterpret_cast<const char*>(&used), sizeof(used));
@@ -278,8 +278,8 @@ Encoded ModelOf(const Floats& numbers, uint32_t width, Rounding rounding) {
   return {true, stored, error};
 }
 
-// Rows of a table: ordinary ones, and a part of them as they are decoded, with
-// a NaN or an infinity, or of any bits.
+// Ordinary rows of a table; some of them already decoded values, with a NaN or
+// an infinity, or with any bits.
 Floats RowsOfATable(size_t numbers, uint32_t width, std::mt19937_64* random) {
   const uint64_t rare = 1 + (*random)() % 40;
   Floats all;
@@ -298,8 +298,8 @@ Floats RowsOfATable(size_t numbers, uint32_t width, std::mt19937_64* random) {
   return all;
 }
 
-// Rows are encoded in groups: here one that is not full, with verbatim rows
-// between others, and a last row that is shorter.
+// Rows are encoded in groups: here a group that is not full, with verbatim rows
+// between others, and a shorter last row.
 TEST(Int8, GroupsAreEncodedLikeSingleRows) {
   std::mt19937_64 random(TestSeed());
   size_t taken = 0;
@@ -331,7 +331,7 @@ TEST(Int8, GroupsAreEncodedLikeSingleRows) {
   EXPECT_GT(taken, 100u);
 }
 
-// With FMA the bound of these rows has another last bit.
+// With FMA, the last bit of these rows' bound would differ.
 TEST(Int8, ErrorBoundDoesNotDependOnFma) {
   Floats numbers;
   for (int row = 0; row < 40; ++row) {

@@ -100,7 +100,7 @@ struct Fields {
   }
 };
 
-// Numbers near each other and far apart, so that every byte decides.
+// Numbers near each other and far apart, so that every byte matters.
 class Draw {
  public:
   explicit Draw(uint64_t seed) : random_(seed) {}

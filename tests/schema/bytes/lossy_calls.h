@@ -1,5 +1,5 @@
-// Encodes and decodes numbers by the lossy codecs, on all loops that this
-// processor has; for the tests of each codec.
+// Encodes and decodes numbers with the lossy codecs, with all loops that this
+// processor supports; for the tests of each codec.
 #ifndef CKPTDB_TESTS_SCHEMA_BYTES_LOSSY_CALLS_H_
 #define CKPTDB_TESTS_SCHEMA_BYTES_LOSSY_CALLS_H_
 
@@ -37,7 +37,7 @@ inline Floats FloatsOf(const std::string& bytes) {
   std::memcpy(numbers.data(), bytes.data(), bytes.size());
   return numbers;
 }
-// Any bits, so that all exponents are as likely.
+// Any bits, so that all exponents are equally likely.
 inline float AnyFloat(std::mt19937_64* random) {
   return internal::FloatOf(static_cast<uint32_t>((*random)()));
 }
@@ -83,7 +83,7 @@ inline std::string DecodeLossy(Codec codec, const std::string& stored,
   return widest;
 }
 
-// Fails unless `back` is near `numbers` and as near as `error` says.
+// Fails unless `back` is near `numbers`, within the errors of `error`.
 inline void ExpectErrors(const Floats& numbers, const Floats& back,
                          const Item::Error& error) {
   double largest = 0;

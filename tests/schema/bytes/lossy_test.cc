@@ -1,5 +1,5 @@
-// Lossy codecs: each number against the mathematics of one number, on all loops
-// that this processor has, with ordinary, extreme and damaged input.
+// Lossy codecs, compared with the arithmetic for one number, with all loops
+// that this processor supports, on ordinary, extreme and damaged input.
 #include "ckptdb/schema/bytes/lossy.h"
 
 #include <gmock/gmock.h>
@@ -92,8 +92,8 @@ TEST(Bf16, RoundsLikeTheReference) {
   }
 }
 
-// The bound of docs/manager.md, where numbers are so small that bf16 has as few
-// bits for them as f32 would have for 2^-149.
+// The error bound of docs/manager.md for numbers so small that bf16 has as few
+// bits for them as f32 has for 2^-149.
 TEST(Bf16, ErrorBoundOfSmallNumbersIsConstant) {
   EXPECT_EQ(FloatOf(DecodeBf16(EncodeBf16(FloatBits(4.9e-42F)))), 0);
   float largest_share = 0;
@@ -105,7 +105,7 @@ TEST(Bf16, ErrorBoundOfSmallNumbersIsConstant) {
     largest_share =
         std::max(largest_share, static_cast<float>(error / 0x1p-134));
   }
-  EXPECT_GT(largest_share, 0.99F);  // the bound is not wider than it must be
+  EXPECT_GT(largest_share, 0.99F);  // the bound is tight
 }
 
 TEST(Bf16, FiniteNumbersStayFinite) {
@@ -126,7 +126,7 @@ TEST(Bf16, ExactModeAcceptsOnlyExactNumbers) {
           .taken);
 }
 
-// A flipped bit of a page, of a bound of a row say, is damage.
+// A flipped bit in a page, such as in a row's bound, is damage.
 TEST(Lossy, DetectsEveryFlippedBitOfAPage) {
   std::mt19937_64 random(TestSeed());
   for (const Codec codec : {Codec::kBf16, Codec::kInt8}) {
@@ -171,7 +171,7 @@ TEST(Lossy, PagesRequireF32) {
                        HasSubstr("page with codec bf16 has 8-byte elements")));
 }
 
-// The bytes do not depend on how the thread of a trainer calculates.
+// The bytes do not depend on the floating-point modes of the trainer's thread.
 TEST(Lossy, ResultDoesNotDependOnFloatingPointModes) {
   std::mt19937_64 random(TestSeed());
   Floats numbers;

@@ -42,7 +42,7 @@ TEST(CheckName, Utf8OfEveryLength) {
 }
 
 TEST(CheckName, RejectsIllFormedUtf8) {
-  // Lone tails, overlong forms, surrogates, beyond U+10FFFF, cut short.
+  // Lone tails, overlong forms, surrogates, beyond U+10FFFF, truncated.
   for (const char* name :
        {"ab\x80", "ab\xbf", "ab\xc0\x80", "ab\xc1\xbf", "ab\xc2", "ab\xc2\x7f",
         "ab\xc2\xc0", "ab\xe0\x9f\xbf", "ab\xe0\xa0", "ab\xe1\x80\x7f",

@@ -29,8 +29,8 @@ auto IsBadHeader(const std::string& words) {
                   AllOf(StartsWith("page header: "), HasSubstr(words)));
 }
 
-// Replaces a little-endian number of an entry; makes its header's hash right
-// again, so that only the number is wrong.
+// Replaces a little-endian number of an entry and corrects the header's hash,
+// so that only the number is wrong.
 template <typename T>
 std::string With(std::string entry, size_t at, T number) {
   std::memcpy(entry.data() + at, &number, sizeof(number));
@@ -90,7 +90,7 @@ std::vector<Case> Cases() {
 }
 
 TEST(Page, RoundTripOfAllCodecsAndSizes) {
-  PageBuilder builder;  // one for all, as writers use it
+  PageBuilder builder;  // reused for all pages, as by writers
   for (const Case& each : Cases()) {
     for (const Codec codec : {Codec::kNone, Codec::kLz4, Codec::kShuffleLz4}) {
       for (const uint32_t element_bytes : {1u, 2u, 4u, 8u}) {
@@ -127,7 +127,7 @@ TEST(Page, NamesTheWrongHeaderField) {
   const std::string entry = MakePage("abc");
   const std::string packed =
       MakePage(std::string(1000, 'p'), Codec::kLz4, 1000);
-  ASSERT_OK(Read(With(entry, 8, uint32_t{3}), 1));  // With() itself is right
+  ASSERT_OK(Read(With(entry, 8, uint32_t{3}), 1));  // With() is correct
   EXPECT_THAT(ParsePage(With(entry, 0, uint32_t{7})),
               IsBadHeader("magic 7, expected 1347701571"));
   EXPECT_THAT(ParsePage(With(entry, 4, uint8_t{5})),
@@ -156,7 +156,7 @@ TEST(Page, NamesTheWrongHeaderField) {
   EXPECT_THAT(Read(With(packed, 24, uint64_t{5}), 1),
               IsPageLoss("does not match the stored hash 5"));
   std::string unhashed = entry;
-  unhashed[8] = 9;  // the count: nothing else tells that it is wrong
+  unhashed[8] = 9;  // the count: only the hash reveals the error
   EXPECT_THAT(ParsePage(unhashed), IsBadHeader("hash "));
 }
 
@@ -187,7 +187,7 @@ TEST(Page, EveryFlippedBitIsAnErrorOrChangesNothing) {
       std::string flipped = entry;
       flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
       const auto read = Read(flipped, 4);
-      // Some bytes under LZ4 have more than one form.
+      // LZ4 can store some bytes in more than one form.
       if (read.ok() && bit >= kPageHeaderBytes * 8) {
         EXPECT_EQ(*read, raw) << "bit " << bit;
       } else {

@@ -45,7 +45,7 @@ TEST(Printable, EscapesInvisibleCharacters) {
   }
 }
 
-// Beside those that are escaped.
+// Neighbours of the escaped characters.
 TEST(Printable, LeavesVisibleCharacters) {
   for (const std::string& seen :
        {std::string(" "), std::string("~"), std::string("\xc2\xa0"),
@@ -60,9 +60,9 @@ TEST(Printable, LeavesVisibleCharacters) {
 
 TEST(Printable, EscapesInvalidUtf8) {
   EXPECT_EQ(Printable("a\xff"), "a\\xff");
-  EXPECT_EQ(Printable("\xc3"), "\\xc3");           // cut short
-  EXPECT_EQ(Printable("\xc3x"), "\\xc3x");         // no continuation
-  EXPECT_EQ(Printable("\xc0\xaf"), "\\xc0\\xaf");  // longer than needed
+  EXPECT_EQ(Printable("\xc3"), "\\xc3");                    // truncated
+  EXPECT_EQ(Printable("\xc3x"), "\\xc3x");                  // no continuation
+  EXPECT_EQ(Printable("\xc0\xaf"), "\\xc0\\xaf");           // overlong
   EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // a surrogate
   EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
 }
@@ -73,7 +73,7 @@ TEST(PrintableJson, KeepsTheMeaning) {
   EXPECT_EQ(PrintableJson("\"a\xe2\x80\x8b\""), "\"a\\u200b\"");
   EXPECT_EQ(PrintableJson("\"\x7f\xc2\x9b\""), "\"\\u007f\\u009b\"");
   EXPECT_EQ(PrintableJson("\"\xf3\xa0\x80\x81\""), "\"\\udb40\\udc01\"");
-  // What is cut off in the middle is no code point.
+  // A truncated character is not a code point.
   EXPECT_EQ(PrintableJson("\"\xe2\x80\"A"), "\"\xe2\x80\"A");
 }
 

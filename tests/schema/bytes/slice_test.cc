@@ -20,8 +20,8 @@ TEST(SliceOf, ModuloTakesTheLowBitsOfTheUnsignedId) {
             65535);
 }
 
-// Stored bytes depend on these: the finalizer of SplitMix64, whose generator
-// gives e220a8397b1dcdaf first from seed 0 (state 9e3779b97f4a7c15).
+// Stored bytes depend on it: the finalizer of SplitMix64, whose first output
+// for seed 0 is e220a8397b1dcdaf (state 9e3779b97f4a7c15).
 TEST(SliceOf, MixIsTheFinalizerOfSplitMix64) {
   EXPECT_EQ(MixId(0), 0u);
   EXPECT_EQ(MixId(0x9e3779b97f4a7c15), 0xe220a8397b1dcdafu);

@@ -1,9 +1,9 @@
-// The first inputs of the fuzz targets, checked in under tests/fuzz/corpus:
-// they are what the codecs of today write. After a change of the format
+// The initial inputs of the fuzz targets, checked in under tests/fuzz/corpus,
+// must match the current encoders' output. After a change of the format,
 //
 //   CKPTDB_WRITE_CORPUS=1 build/release/bin/corpus_test
 //
-// writes them anew.
+// rewrites them.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -35,7 +35,7 @@ std::string Body(const std::string& record) {
   return record.substr(internal::kEnvelopeBytes);
 }
 
-// A record of kind `pick` as it is, its FlatBuffer, and broken ones.
+// Adds a record of kind `pick`, its FlatBuffer, and damaged ones.
 void AddRecord(char pick, const std::string& name, const std::string& record,
                Corpus* corpus) {
   const std::string first(1, pick);
@@ -86,7 +86,7 @@ std::string Counters(size_t bytes) {
   return raw;
 }
 
-// Some of each size, and one row with a NaN in so many.
+// Numbers of each size; a few rows contain a NaN.
 std::string FloatBytes(size_t count) {
   std::string raw;
   for (size_t i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
-// The envelope, and what no record of any kind survives: a flipped bit, a
-// missing end, another kind, a newer format.
+// The envelope, and damage that must be detected in records of every kind: a
+// flipped bit, truncation, another kind, a newer format.
 #include "ckptdb/schema/records/envelope.h"
 
 #include <cstring>
@@ -31,7 +31,7 @@ using testing::StatusIs;
 struct Kind {
   RecordKind kind;
   std::string name;
-  std::string bytes;  // of a sample
+  std::string bytes;  // a sample
   std::function<absl::Status(absl::string_view)> decode;
 };
 
@@ -174,7 +174,7 @@ TEST(Records, RejectsRecordsOfAnotherKind) {
   }
 }
 
-// Past the hash: a body that is no FlatBuffer, or the one of another record.
+// With a valid hash, a body that is not a FlatBuffer, or another record's.
 TEST(Records, RejectsInvalidFlatBuffers) {
   for (const Kind& each : Kinds()) {
     for (const std::string& body :
@@ -186,7 +186,8 @@ TEST(Records, RejectsInvalidFlatBuffers) {
   }
 }
 
-// A flipped bit under a right hash is another record or none; never a crash.
+// A flipped bit with a corrected hash gives another record or an error; never a
+// crash.
 TEST(Records, FlipsAndTruncationsPastTheHashAreDataLossOrAnotherRecord) {
   for (const Kind& each : Kinds()) {
     const std::string body = each.bytes.substr(kEnvelopeBytes);

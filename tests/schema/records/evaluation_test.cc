@@ -22,7 +22,7 @@ auto IsBadRecord(const std::string& words) {
                   AllOf(StartsWith("evaluation record: "), HasSubstr(words)));
 }
 
-// What decoding answers to the sample after one change.
+// Returns the result of decoding the sample after one change.
 absl::StatusOr<StepRecord::Evaluation> DecodeChanged(
     const std::function<void(StepRecord::Evaluation*)>& change) {
   StepRecord::Evaluation record = SampleEvaluation();

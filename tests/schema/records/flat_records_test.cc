@@ -1,4 +1,4 @@
-// FlatBuffers that are valid but that no encoder writes.
+// Valid FlatBuffers that no encoder writes.
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +34,7 @@ std::string Sealed(RecordKind kind, const FlatBufferBuilder& builder) {
                                                 builder.GetSize()));
 }
 
-// A step record that is right but for what the test changes.
+// A step record that is valid except for the test's change.
 struct RawStep {
   uint8_t kind = 0;
   uint32_t flags = 0;
@@ -114,7 +114,7 @@ TEST(FlatStepRecord, RejectsAMissingField) {
               IsRecordLoss("step record", "body is not a valid FlatBuffer"));
 }
 
-// An item of a rank record by its numbers alone.
+// The stored numbers of an item of a rank record.
 struct RawItem {
   uint8_t kind = 'T';
   bool has_data = true;
@@ -177,8 +177,8 @@ TEST(FlatRankRecord, RejectsUnknownNumbers) {
   }
 }
 
-// A vector of offsets to one table, over and over: small, and without a limit
-// very much work.
+// A vector whose offsets all point to one table: small, but without a limit
+// very expensive to read.
 TEST(FlatRankRecord, RejectsARepeatedItem) {
   FlatBufferBuilder builder;
   const auto item = Add({}, &builder);

@@ -269,7 +269,7 @@ TEST(Blob, BytesAtAndOverTheLimit) {
       "the limit of a blob is");
 }
 
-// A table of `slots` slots of one byte each.
+// A table of `slots` slots with one byte each.
 Change Slots(size_t slots) {
   return [slots](Item* i) {
     i->slots.clear();
@@ -333,7 +333,7 @@ TEST(Table, RowsPerPageAtAndOverTheLimits) {
   ExpectGood(SampleTable(), rows(most));
   ExpectBad(SampleTable(), rows(most + 1),
             "has 1025 rows per page; expected 1 to 1024");
-  // The ids are the widest here.
+  // Here an id is wider than the slot.
   ExpectBad(
       SampleTable(),
       [](Item* i) {
@@ -399,7 +399,7 @@ Item RandomItem(std::mt19937_64* random) {
   return item;
 }
 
-// A library that knows no lossy codec reads records of format version 1 alone.
+// A library without lossy codecs reads only records of format version 1.
 TEST(RankRecord, FormatVersionDependsOnLossyCodecs) {
   const auto version_of = [](const StepRecord::Rank& record) {
     const absl::StatusOr<std::string> bytes = EncodeRankRecord(record);
@@ -411,7 +411,7 @@ TEST(RankRecord, FormatVersionDependsOnLossyCodecs) {
   StepRecord::Rank record = testing::SampleRank();
   EXPECT_EQ(version_of(record), kFormatVersion);
   Item& table = record.items[1];
-  table.errors = {{0.25, 0.5}, {0, 0}};  // of a fold, to a codec without loss
+  table.errors = {{0.25, 0.5}, {0, 0}};  // after a fold to a lossless codec
   EXPECT_EQ(version_of(record), kFormatVersion);
   table.slots[0].codec = Codec::kInt8;
   EXPECT_EQ(version_of(record), kLossyFormatVersion);

@@ -1,5 +1,5 @@
-// What can be encoded can be decoded, and nothing else can: of every record, at
-// every limit, below and above it, and of random mixtures.
+// Exactly the records that can be encoded can be decoded: for every kind of
+// record, at, below and above every limit, and with random combinations.
 #include <functional>
 #include <random>
 #include <string>
@@ -25,7 +25,7 @@ using testing::SampleTensor;
 using ::testing::StartsWith;
 using testing::StatusIs;
 
-// A change of a record, and whether a sample with it alone keeps all rules.
+// A change of a record, and whether the changed sample is valid.
 template <typename Record>
 struct RuleChange {
   std::string name;
@@ -41,7 +41,8 @@ struct RecordCodec {
   absl::StatusOr<Record> (*decode)(absl::string_view);
 };
 
-// Encodes if, and only if, the bytes decode to the same record.
+// Checks that the record encodes if and only if its bytes decode to the same
+// record.
 template <typename Record>
 bool ExpectAlike(const RecordCodec<Record>& codec, const Record& record) {
   const absl::StatusOr<std::string> encoded = codec.encode(record);
@@ -85,7 +86,7 @@ void CheckAll(const RecordCodec<Record>& codec,
   }
 }
 
-// The number at, below and above a limit.
+// Sets a number at, below and above a limit.
 template <typename Record>
 void AddAround(const std::string& name, uint64_t limit,
                const std::function<void(Record*, uint64_t)>& apply,
@@ -103,7 +104,7 @@ Metrics SomeMetrics(uint64_t count) {
   return metrics;
 }
 
-// Texts that are no names, and one that is.
+// Sets invalid names, and a valid one.
 template <typename Record>
 void AddNames(const std::string& field,
               const std::function<void(Record*, std::string)>& apply,
@@ -622,7 +623,7 @@ TEST(RecordProperty, BytesOfARecordAreLimited) {
   }
 }
 
-// Before a FlatBuffer of it is built, which ends the process at 2 GiB.
+// The size is checked before building a FlatBuffer, which aborts at 2 GiB.
 TEST(RecordProperty, RejectsATooLargeRecordBeforeBuildingIt) {
   StepRecord::Rank record = testing::SampleRank();
   record.items[1].base_reason.assign(kMaxRecordBytes, 'x');

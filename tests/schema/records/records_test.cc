@@ -30,7 +30,7 @@ auto IsLossOf(const std::string& record, const std::string& words) {
                   AllOf(StartsWith(record + ": "), HasSubstr(words)));
 }
 
-// What decoding answers to the sample after one change.
+// Returns the result of decoding the sample after one change.
 absl::StatusOr<StepRecord> DecodeChanged(
     const std::function<void(StepRecord*)>& change) {
   StepRecord record = SampleStep();
