@@ -12,7 +12,7 @@
 namespace ckptdb::testing {
 namespace {
 
-// The step at which each row was written last, by table and id.
+// The step that last wrote each row, by table and id.
 using Written = std::map<std::string, std::map<int64_t, int64_t>>;
 
 struct Layout {
@@ -33,7 +33,7 @@ std::vector<Slot> ThreeSlots(uint8_t first_dtype) {
   return slots;
 }
 
-// Their slots have all dtypes between them; rows of "wide" are 64 KiB.
+// Together, their slots have all dtypes; rows of "wide" are 64 KiB.
 const std::vector<Layout>& Layouts() {
   static const auto* const kLayouts = new std::vector<Layout>{
       {"by_slices", SliceHash::kMix, ThreeSlots(0)},
@@ -47,8 +47,8 @@ const std::vector<Layout>& Layouts() {
   return *kLayouts;
 }
 
-// A save by slices has the tables by slices, one without slices the table that
-// nothing is declared of; one rank saves all.
+// A save with slice bounds has the tables divided by slices, a save without
+// them the undeclared table. A save of one rank has all tables.
 bool HasTable(const GoldenPlan& plan, const std::string& table) {
   if (plan.world_size == 1) return true;
   const bool by_slices = table == "by_slices" || table == "wide";
@@ -56,7 +56,7 @@ bool HasTable(const GoldenPlan& plan, const std::string& table) {
   return table != "unchecked";
 }
 
-// `bytes` bytes that tell the three numbers from any others: eight, repeated.
+// Returns `bytes` bytes that are unique to the three numbers: eight, repeated.
 std::string Pattern(uint64_t a, uint64_t b, uint64_t c, uint64_t bytes) {
   const uint64_t mixed = MixId(a * 0x9e3779b97f4a7c15 + b * 131 + c);
   std::string pattern(bytes, '\0');
@@ -88,7 +88,7 @@ int64_t IdOf(const Layout& table, int64_t k) {
   return (k - 10) * (table.name == "wide" ? 1'000'003 : 7919);
 }
 
-// Rows 0 to 39 of a table, and one more of each delta.
+// Rows 0 to 39 of a table, and one more in each delta.
 constexpr int64_t kRows = 40;
 
 void SaveWhole(const GoldenPlan& plan, Written* written) {
@@ -100,7 +100,7 @@ void SaveWhole(const GoldenPlan& plan, Written* written) {
   }
 }
 
-// Every seventh row is written, every eleventh erased, another one each step.
+// Writes every seventh row, erases every eleventh, and adds one.
 void Train(int64_t step, Written* written) {
   const int64_t round = step / 10;
   for (const Layout& table : Layouts()) {
@@ -152,7 +152,7 @@ uint64_t CountElements(const Shape& shape) {
   return count;
 }
 
-// Each element says which one it is.
+// Each element contains its own index.
 TensorContent Tensor(DType dtype, const Shape& shape, Codec codec,
                      int64_t step) {
   TensorContent tensor{dtype, shape, {}, codec, {}, {}};
@@ -164,7 +164,8 @@ TensorContent Tensor(DType dtype, const Shape& shape, Codec codec,
   return tensor;
 }
 
-// Makes a tensor of `rows` rows of few values, so that it compresses well.
+// Makes a tensor of `rows` rows with few distinct values, which compresses
+// well.
 TensorContent Large(int64_t rows, int64_t step, Codec codec) {
   TensorContent tensor{DType::kF32, {rows, 1024}, {}, codec, {}, {}};
   for (int64_t row = 0; row < rows; ++row) {
@@ -191,8 +192,7 @@ std::map<std::string, TensorContent> TensorsAt(const GoldenPlan& plan) {
     }
     return tensors;
   }
-  // They do not change with each step: more than what goes into a write batch,
-  // and of two chunks.
+  // Does not change in each step: larger than a write batch, and two chunks.
   tensors["large"] = Large(760, plan.step < 130 ? 100 : 130, Codec::kLz4);
   tensors["frozen"] = Large(65, 0, Codec::kShuffleLz4);
   return tensors;
@@ -271,7 +271,7 @@ bool GoldenRankSaves(const GoldenStep& step, const std::string& table,
                      int64_t id, uint32_t rank) {
   const uint32_t ranks = step.plan.world_size;
   if (ranks == 1) return true;
-  if (table == "replicated") return true;  // each is given all rows
+  if (table == "replicated") return true;  // every rank saves all rows
   if (table == "by_modulo") return static_cast<uint64_t>(id) % ranks == rank;
   if (table == "by_function") return rank == (id < 0 ? 0 : ranks - 1);
   if (table == "unchecked") return rank == (id % 5 == 0 ? 0 : 1);

@@ -1,5 +1,5 @@
-// What the store of tests/golden/declared_sharding holds, by formula: see
-// README.md beside this file. Nothing here asks the library for a value.
+// The contents of the store of tests/golden/declared_sharding, by formula: see
+// README.md in this folder. Nothing here is computed by the library.
 //
 //   const GoldenStep step = GoldenStepOf(110);
 //   step.tables.at("by_slices").rows.at(7919)  // the bytes of its slots
@@ -25,7 +25,7 @@ struct GoldenPlan {
   std::vector<uint32_t> slice_bounds;
 };
 
-// The plans are in the order in which the steps were saved.
+// The plans, in the order in which the steps were saved.
 const std::vector<GoldenPlan>& GoldenPlans();
 const GoldenPlan& GoldenPlanOf(int64_t step);
 
@@ -33,17 +33,17 @@ const GoldenPlan& GoldenPlanOf(int64_t step);
 struct GoldenStep {
   GoldenPlan plan;
   std::map<std::string, TableContent> tables;
-  Deltas changes;  // of the tables since the parent; empty without one
-  std::map<std::string, TensorContent> tensors;           // whole
+  Deltas changes;  // of the tables since the parent; empty without a parent
+  std::map<std::string, TensorContent> tensors;           // all shards
   std::vector<std::map<std::string, std::string>> blobs;  // by rank
 };
 GoldenStep GoldenStepOf(int64_t step);
 
 TableSharding GoldenSharding(const std::string& table);
-// False of the rows that another rank saves.
+// Returns false for rows that another rank saves.
 bool GoldenRankSaves(const GoldenStep& step, const std::string& table,
                      int64_t id, uint32_t rank);
-// What this rank saves of a tensor: all of it, a shard, or nothing.
+// Returns what this rank saves of a tensor: all of it, a shard, or nothing.
 std::optional<TensorContent> GoldenShard(const GoldenStep& step,
                                          const std::string& tensor,
                                          uint32_t rank);

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The part of a step that one rank saves, with the memory that it points to.
+// The part of a step that one rank saves, with its memory.
 class RankMemory {
  public:
   RankMemory(const GoldenStep& step, uint32_t rank,
@@ -75,7 +75,7 @@ class RankMemory {
   const uint32_t rank_;
   std::vector<std::unique_ptr<BlockRows>> rows_;
   std::vector<std::unique_ptr<TensorContent>> tensors_;
-  std::vector<std::vector<int64_t>> erased_;  // the arrays stay where they are
+  std::vector<std::vector<int64_t>> erased_;  // arrays must not move
   RankState state_;
 };
 
@@ -85,7 +85,7 @@ absl::Status SaveBlob(Store* store, int64_t step) {
   return store->Save({.step = step}, state).status();
 }
 
-// One step alone, and two of two ranks without slices.
+// A step of one rank, and two steps of two ranks without slices.
 absl::Status SaveWithoutSlices(Store* store) {
   CKPTDB_RETURN_IF_ERROR(SaveBlob(store, 20));
   CKPTDB_RETURN_IF_ERROR(
@@ -135,7 +135,7 @@ absl::Status SaveBranches(Store* store) {
   return store->Sweep().status();
 }
 
-// Ends a fold when its first part is done.
+// Interrupts a fold after its first part.
 absl::Status LeaveFold(Store* store, int64_t step) {
   std::atomic<bool> one_is_done = false;
   FoldOptions options;
@@ -147,7 +147,7 @@ absl::Status LeaveFold(Store* store, int64_t step) {
   return status.ok() ? absl::InternalError("the fold came to an end") : status;
 }
 
-// Leaves a lease as a killed reader does.
+// Leaves a lease behind, like a killed reader.
 absl::Status LeaveLease(const std::string& path, int64_t step) {
   const fs::path leases = fs::path(path) / "leases";
   const fs::path aside = fs::path(path) / "aside";
@@ -213,7 +213,7 @@ absl::Status MakeDeclaredShardingStore(const std::string& path) {
   CKPTDB_RETURN_IF_ERROR(SaveBranches(store.get()));
   CKPTDB_RETURN_IF_ERROR(LeaveFold(store.get(), 160));
   CKPTDB_RETURN_IF_ERROR(LeaveLease(path, 100));
-  // A save that comes no further.
+  // A save that is begun and never published.
   CKPTDB_RETURN_IF_ERROR(store->Begin({.step = 210}).status());
   CKPTDB_RETURN_IF_ERROR(store->Close());
   RemoveWhatNothingReads(path);

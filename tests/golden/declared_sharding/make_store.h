@@ -1,4 +1,4 @@
-// Writes the store that lies beside this file: see README.md.
+// Writes the store in this folder: see README.md.
 #ifndef CKPTDB_TESTS_GOLDEN_DECLARED_SHARDING_MAKE_STORE_H_
 #define CKPTDB_TESTS_GOLDEN_DECLARED_SHARDING_MAKE_STORE_H_
 
@@ -11,17 +11,18 @@
 
 namespace ckptdb::testing {
 
-// Makes it in a folder that is not there yet, and closes it.
+// Makes the store in a new folder, and closes it.
 absl::Status MakeDeclaredShardingStore(const std::string& path);
 
 struct GoldenSave {
   bool overwrite = false;
   SaveSpec::Abandoned abandoned = SaveSpec::Abandoned::kRefuse;
-  // The base_reason of all tables; empty for a delta over the parent.
+  // The base_reason of all tables; empty for a delta step.
   std::string base_reason = {};
   PublishSpec publish = {};
 };
-// Saves what GoldenStepOf says of this step, over its parent in the store.
+// Saves the step that GoldenStepOf describes, on top of its parent in the
+// store.
 absl::StatusOr<SaveResult> SaveGoldenStep(Store* store, int64_t step,
                                           const GoldenSave& save = {});
 

@@ -1,4 +1,4 @@
-// make_declared_sharding_store FOLDER: writes the store anew.
+// make_declared_sharding_store FOLDER: writes the store into a new folder.
 #include <cstdio>
 
 #include "ckptdb/tests/golden/declared_sharding/make_store.h"

@@ -1,4 +1,4 @@
-// Makes the store of tests/golden/lossy_codecs in the folder that it is given.
+// Makes the store of tests/golden/lossy_codecs in the given folder.
 #include <cstdio>
 #include <optional>
 

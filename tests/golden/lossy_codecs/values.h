@@ -1,5 +1,6 @@
-// What the store of tests/golden/lossy_codecs was given, and what it holds: the
-// numbers are a little beside those that the codecs keep.
+// The values that were saved in the store of tests/golden/lossy_codecs, and the
+// values stored there: the former are slightly off the numbers that the codecs
+// can represent.
 #ifndef CKPTDB_TESTS_GOLDEN_LOSSY_CODECS_VALUES_H_
 #define CKPTDB_TESTS_GOLDEN_LOSSY_CODECS_VALUES_H_
 
@@ -15,7 +16,7 @@ namespace ckptdb::testing {
 
 constexpr int64_t kLossyStride = 7919;
 constexpr int64_t kLossyRows = 100;
-// Of this row the embedding has a NaN in the first step.
+// In the first step, the embedding of this row contains a NaN.
 constexpr int64_t kLossyNanRow = 50;
 constexpr int kLossyElements = 8;
 constexpr int kLossyTensor = 300;
@@ -29,7 +30,7 @@ inline std::vector<Slot> LossySlots(int64_t step) {
           {"written", DType::kI64, 1}};
 }
 
-// The k of the rows that a step writes; step 3 erases row 99 as well.
+// The rows k that a step writes; step 3 also erases row 99.
 inline std::vector<int64_t> LossyWrites(int64_t step) {
   std::vector<int64_t> all;
   const int64_t end = step == 1 ? kLossyRows : 10 * step;
@@ -42,8 +43,7 @@ void AppendNumber(T number, std::string* bytes) {
   bytes->append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
 
-// The bytes of a row that step `step` wrote: as it was `given`, or as it is
-// held.
+// The bytes of a row that step `step` wrote: as `given`, or as stored.
 inline std::string LossyRow(int64_t k, int64_t step, bool given) {
   const float beside = given ? kLossyBeside : 0;
   const float scale = std::ldexp(1.0f, static_cast<int>(k % 5) - 2);
@@ -65,7 +65,7 @@ inline std::string LossyRow(int64_t k, int64_t step, bool given) {
   return row;
 }
 
-// Tensor "w", under int8.
+// Tensor "w", with codec int8.
 inline std::vector<float> LossyTensor(bool given) {
   constexpr int kBlock = 128;
   std::vector<float> numbers;
@@ -79,7 +79,7 @@ inline std::vector<float> LossyTensor(bool given) {
   return numbers;
 }
 
-// Tensor "b", under bf16.
+// Tensor "b", with codec bf16.
 inline std::vector<float> LossyBias(bool given) {
   return {1 + (given ? kLossyBeside : 0), -2,
           std::numeric_limits<float>::infinity(), -0.0f,

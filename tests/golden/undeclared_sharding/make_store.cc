@@ -1,6 +1,6 @@
-// Makes the store that lies beside this file: see README.md. It was built with
-// the library of before tables declared their sharding; a newer one refuses the
-// tables of three ranks that say nothing of it.
+// Makes the store in this folder: see README.md. It was built with a library
+// from before tables declared their sharding; a newer one rejects tables of
+// three ranks without a declaration.
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t kRanks = 3;
 constexpr int64_t kIdStride = 7919;  // so that ids are in slices of all ranks
 
-// The step at which each row was written last, by id.
+// The step that last wrote each row, by id.
 using Rows = std::map<int64_t, int64_t>;
 struct Changes {
   Rows upserted;
@@ -61,7 +61,7 @@ uint32_t BySlices(int64_t id) {
   return rank;
 }
 
-// One table, "user"; of a save with `changes` these alone.
+// Saves one table, "user"; if `changes` is given, only its changed rows.
 absl::StatusOr<Version> Save(Store* store, const SaveSpec& spec,
                              const PublishSpec& publish,
                              const std::vector<Rows>& rows,
@@ -142,7 +142,7 @@ absl::Status MakeStore(const std::string& path) {
   CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path));
   CKPTDB_RETURN_IF_ERROR(store->SetUserMetadata({{"run", "golden"}}));
 
-  // Id 2 on ranks 0 and 1; then id 9 on ranks 0 and 2 in the changes.
+  // Id 2 is on ranks 0 and 1, then id 9 on ranks 0 and 2 in the changed rows.
   SaveSpec twice;
   twice.step = 5;
   twice.world_size = kRanks;
