@@ -40,7 +40,7 @@ if(EXISTS ${prefix}/bin/ckptdb)
   run(${prefix}/bin/ckptdb --version)
 endif()
 
-# An older standard ends with an error that says which one is needed.
+# An older C++ standard is an error that names the required one.
 file(WRITE ${CKPTDB_WORK}/older.cc "#include <ckptdb/ckptdb.h>\n")
 execute_process(
   COMMAND ${CKPTDB_COMPILER} -std=c++17 -E -I ${prefix}/include

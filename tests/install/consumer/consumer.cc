@@ -1,4 +1,4 @@
-// Uses the installed package as a program outside the tree would.
+// Uses the installed package like a program outside the tree.
 #include <ckptdb/ckptdb.h>
 #ifdef CONSUMER_HAS_CUDA
 #include <ckptdb/cuda/cuda_device.h>
@@ -26,7 +26,7 @@ absl::Status SaveAndRestore(const std::string& path) {
 }
 
 #ifdef CONSUMER_HAS_CUDA
-// Where there is no driver, host memory takes the device's place.
+// Without a driver, the device works in host memory.
 absl::Status OpenDevice() {
   CKPTDB_ASSIGN_OR_RETURN(const auto device, ckptdb::CudaDevice::Open());
   std::cout << "device: " << device->name() << "\n";
