@@ -1,6 +1,6 @@
-// Codecs: the first byte picks the codec, the second the bytes of an element or
-// the numbers of a row, the next two the raw size. The rest is decompressed,
-// and compressed.
+// Codecs: the first byte selects the codec, the second the bytes of an element
+// or the numbers of a row, and the next two the raw size. The rest is
+// decompressed and compressed.
 #include <string>
 
 #include "ckptdb/schema/bytes/codec.h"
@@ -32,8 +32,8 @@ std::string Decoded(Codec codec, const std::string& stored, size_t raw_bytes) {
   return raw;
 }
 
-// All loops give the same, the errors are within their bound, and what was
-// decoded once stays as it is.
+// All loops give the same result, errors are within their bounds, and decoded
+// values are stable.
 void CheckLossyRoundTrip(Codec codec, absl::string_view raw,
                          uint32_t row_elements) {
   std::string stored;

@@ -1,5 +1,5 @@
-// What the fuzz targets share: numbers off the front of an input, and the
-// check that stops a run.
+// Shared by the fuzz targets: taking numbers from the front of an input, and
+// the check that stops a run.
 #ifndef CKPTDB_TESTS_FUZZ_FUZZ_INPUT_H_
 #define CKPTDB_TESTS_FUZZ_FUZZ_INPUT_H_
 
@@ -18,7 +18,7 @@ inline absl::string_view InputOf(const uint8_t* bytes, size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
 }
 
-// 0 when nothing is left.
+// Returns 0 if nothing is left.
 inline uint8_t TakeByte(absl::string_view* input) {
   if (input->empty()) return 0;
   const auto byte = static_cast<uint8_t>(input->front());

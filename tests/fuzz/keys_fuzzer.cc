@@ -1,4 +1,4 @@
-// Keys of all families: one that parses is built again from its fields.
+// Keys of all kinds: a key that parses is rebuilt from its fields.
 #include <string>
 
 #include "ckptdb/schema/bytes/keys.h"

@@ -1,4 +1,4 @@
-// Names: one that is good lives in a key, and no other does.
+// Names: a valid name round-trips through a key, and an invalid one does not.
 #include <string>
 
 #include "ckptdb/schema/bytes/keys.h"

@@ -1,5 +1,5 @@
-// Pages: the first byte picks the bytes of an element; the rest is read as an
-// entry, as it is and with its hashes made right.
+// Pages: the first byte selects the bytes of an element; the rest is read as an
+// entry, unchanged and with corrected hashes.
 #include <cstring>
 #include <string>
 
@@ -29,7 +29,7 @@ void CheckEntry(absl::string_view entry, uint32_t element_bytes) {
   builder.Finish(page->codec, page->count, element_bytes, Rounding::kNone);
   const auto again = ParsePage(builder.entry());
   Require(again.ok());
-  // There are several ways to store the same numbers of a lossy page.
+  // The same numbers of a lossy page can be stored in several ways.
   Require(again->count == page->count &&
           (lossy || again->raw_hash == page->raw_hash));
   std::string copy(raw->size(), '?');
@@ -37,7 +37,7 @@ void CheckEntry(absl::string_view entry, uint32_t element_bytes) {
   Require(copy == *raw);
 }
 
-// Offsets in the header: see docs/format.md.
+// Offsets in the header, from docs/format.md.
 constexpr size_t kRawBytesAt = 12;
 constexpr size_t kStoredBytesAt = 16;
 constexpr size_t kHeaderHashAt = 20;

@@ -1,4 +1,4 @@
-// Decoding of a record that a fuzz target made up.
+// Decodes a fuzzed record and checks that it round-trips.
 #ifndef CKPTDB_TESTS_FUZZ_RECORD_ROUND_TRIP_H_
 #define CKPTDB_TESTS_FUZZ_RECORD_ROUND_TRIP_H_
 
@@ -11,8 +11,8 @@
 
 namespace ckptdb::testing {
 
-// What decodes encodes to bytes that decode to the same. Compared as bytes: a
-// metric may be a NaN, which equals nothing.
+// A decoded record encodes to bytes that decode to the same record. Compares
+// bytes, because a metric may be NaN, which does not equal itself.
 template <typename Record>
 void CheckRecord(absl::StatusOr<Record> (*decode)(absl::string_view),
                  absl::StatusOr<std::string> (*encode)(const Record&),
@@ -31,7 +31,7 @@ void CheckRecord(absl::StatusOr<Record> (*decode)(absl::string_view),
   Require(encoded_again.ok() && *encoded_again == *encoded);
 }
 
-// The same, as it is and as the body of a right envelope.
+// The same for the bytes unchanged, and as the body of a valid envelope.
 template <typename Record>
 void CheckRecord(internal::RecordKind kind,
                  absl::StatusOr<Record> (*decode)(absl::string_view),

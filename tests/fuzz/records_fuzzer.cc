@@ -1,5 +1,5 @@
-// Records of the store: the first byte picks the kind, the rest is a record,
-// or the FlatBuffer of one.
+// Records of the store: the first byte selects the kind, the rest is a record,
+// or its FlatBuffer.
 
 #include "ckptdb/schema/records/evaluation.h"
 #include "ckptdb/schema/records/post.h"

@@ -1,5 +1,5 @@
-// What travels between owner and stagers: the first byte picks ticket or
-// staged rank, the rest is one, or the FlatBuffer of one.
+// Messages between owner and stagers: the first byte selects ticket or staged
+// rank, the rest is one, or its FlatBuffer.
 #include "ckptdb/schema/records/staged.h"
 
 #include "ckptdb/tests/fuzz/record_round_trip.h"
