@@ -249,8 +249,8 @@ int HighestTag(MPI_Comm comm) {
 }
 
 // Collects the ranks that send an empty message, until `end`.
-absl::Status HearRanks(MPI_Comm comm, int tag, absl::Time end,
-                       std::vector<bool>* here) {
+absl::Status CollectPresentRanks(MPI_Comm comm, int tag, absl::Time end,
+                                 std::vector<bool>* here) {
   while (absl::Now() < end) {
     int found = 0;
     MPI_Status from = {};
@@ -270,7 +270,7 @@ absl::Status HearRanks(MPI_Comm comm, int tag, absl::Time end,
 // Returns the error for a communicator that some ranks did not help to create.
 // The ranks that called notify each other on `comm` and name the others. The
 // job is about to end, so unreceived messages do no harm.
-absl::Status NameMissing(MPI_Comm comm, absl::Duration deadline) {
+absl::Status MissingRanksError(MPI_Comm comm, absl::Duration deadline) {
   int rank = 0;
   int size = 1;
   MPI_Comm_rank(comm, &rank);
@@ -286,7 +286,8 @@ absl::Status NameMissing(MPI_Comm comm, absl::Duration deadline) {
   }
   std::vector<bool> here(static_cast<size_t>(size), false);
   here[static_cast<size_t>(rank)] = true;
-  CKPTDB_RETURN_IF_ERROR(HearRanks(comm, tag, absl::Now() + kRollCall, &here));
+  CKPTDB_RETURN_IF_ERROR(
+      CollectPresentRanks(comm, tag, absl::Now() + kRollCall, &here));
   std::vector<int> missing;
   for (int r = 0; r < size; ++r) {
     if (!here[static_cast<size_t>(r)]) missing.push_back(r);
@@ -313,7 +314,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> MpiCoordinator(
   if (!done.ok() || !*done) {
     own.release();  // NOLINT(bugprone-unused-return-value)
     CKPTDB_RETURN_IF_ERROR(done.status());
-    return NameMissing(comm, deadline);
+    return MissingRanksError(comm, deadline);
   }
   return MessageCoordinator(std::make_unique<MpiTransport>(*own));
 }

@@ -395,7 +395,7 @@ up() {
   check_machine "${fs}"
   if find_init; then fail "$(describe); take it down by: tools/cluster.sh down"; fi
   mkdir -m 0700 "${state}" 2> /dev/null ||
-    fail "cannot make ${state}; what a cluster left there goes by" \
+    fail "cannot make ${state}; remove an old cluster with" \
       "tools/cluster.sh down"
   : > "${marker}"
   trap give_up EXIT
@@ -425,7 +425,7 @@ down() {
     return
   fi
   [[ -e ${marker} ]] ||
-    fail "${state} was not made by cluster.sh; it is left as it is"
+    fail "${state} was not made by cluster.sh; it was not removed"
   # Killing the first process kills the whole PID namespace.
   if find_init; then
     kill -KILL "${init}" || true

@@ -280,7 +280,7 @@ takeover() {
   local saves=0
   [[ ! -r ${out}/0.saved ]] || saves=$(wc -l < "${out}/0.saved")
   wait_until 30 has_saved "$((saves + 5))" ||
-    complain "the second owner does not go on: $(cat "${out}/0.end" 2> /dev/null)"
+    complain "the second owner does not continue: $(cat "${out}/0.end" 2> /dev/null)"
   end_job 0
   note_saved
   resume

@@ -18,7 +18,7 @@ bool ParseId(const std::string& text, int64_t* id) {
 }
 
 // Returns the problem with the text, or "" if it is valid, as CLI11 expects.
-std::string Complaint(const std::string& text) {
+std::string IdError(const std::string& text) {
   int64_t id = 0;
   if (ParseId(text, &id)) return "";
   return absl::StrCat("invalid id \"", text,
@@ -37,7 +37,7 @@ void AddRow(CLI::App* app, RowArgument* row) {
   app->add_option("TABLE", row->table, "a table")->type_name("")->required();
   app->add_option("ID", row->id_text, "the id of a row")
       ->type_name("")
-      ->check(Complaint)
+      ->check(IdError)
       ->required();
 }
 

@@ -116,7 +116,7 @@ absl::Status RowHistory::Add(const StepRecord& step) {
   if (absl::IsNotFound(state.status())) {
     // Keeps `before_`, so that the next step is compared with the last one that
     // was read.
-    ++gone_;
+    ++skipped_;
     return absl::OkStatus();
   }
   if (!state.ok()) {

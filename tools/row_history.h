@@ -55,7 +55,7 @@ class RowHistory {
 
   const std::vector<RowEvent>& events() const { return events_; }
   // Returns the number of steps skipped because they were removed.
-  int64_t gone() const { return gone_; }
+  int64_t skipped() const { return skipped_; }
   // Returns whether any step had the table.
   bool found_table() const { return found_table_; }
 
@@ -72,7 +72,7 @@ class RowHistory {
   Reader* const reader_;
   const std::string table_;
   const int64_t id_;
-  int64_t gone_ = 0;
+  int64_t skipped_ = 0;
   bool found_table_ = false;
   std::optional<Version> before_;
   State state_;  // in `before_`

@@ -16,7 +16,7 @@ bool ParseStep(const std::string& text, int64_t* step) {
 }
 
 // Returns the problem with the text, or "" if it is valid, as CLI11 expects.
-std::string StepComplaint(const std::string& text) {
+std::string StepTextError(const std::string& text) {
   return std::string(CheckStepText(text).message());
 }
 
@@ -25,7 +25,7 @@ CLI::Option* Add(CLI::App* app, T* steps, const char* meaning,
                  const std::string& name = "STEP") {
   return app->add_option(name, *steps, meaning)
       ->type_name("")
-      ->check(StepComplaint);
+      ->check(StepTextError);
 }
 
 }  // namespace
@@ -45,13 +45,13 @@ void AddOptionalStep(CLI::App* app, std::string* step) {
 void AddStepOption(CLI::App* app, std::string* step) {
   app->add_option("--step", *step, "the step to read; default: latest")
       ->type_name("STEP")
-      ->check(StepComplaint);
+      ->check(StepTextError);
 }
 
 void AddFromOption(CLI::App* app, std::string* step) {
   app->add_option("--from", *step, "plan an incremental restore from this step")
       ->type_name("STEP")
-      ->check(StepComplaint);
+      ->check(StepTextError);
 }
 
 void AddSteps(CLI::App* app, std::vector<std::string>* steps) {

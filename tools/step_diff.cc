@@ -157,8 +157,8 @@ class Comparer {
   absl::Status CompareTensor(const std::vector<const Item*>& from,
                              const std::vector<const Item*>& to,
                              TensorDiff* diff);
-  absl::StatusOr<bool> ReadSame(const std::string& name,
-                                const StepReader::TensorSpec& spec);
+  absl::StatusOr<bool> HaveSameContent(const std::string& name,
+                                       const StepReader::TensorSpec& spec);
   absl::Status CompareRows(const std::vector<const Item*>& from,
                            const std::vector<const Item*>& to, TableDiff* diff);
 
@@ -199,7 +199,8 @@ absl::Status Comparer::CompareTensor(const std::vector<const Item*>& from,
   if (!diff->differs.empty()) return absl::OkStatus();
   Answer answer = CompareDigests(DigestsOf(from), DigestsOf(to));
   if (answer == Answer::kUnknown) {
-    CKPTDB_ASSIGN_OR_RETURN(const bool same, ReadSame(diff->name, *diff->to));
+    CKPTDB_ASSIGN_OR_RETURN(const bool same,
+                            HaveSameContent(diff->name, *diff->to));
     answer = same ? Answer::kSame : Answer::kDiffer;
   }
   if (answer == Answer::kDiffer) diff->differs.emplace_back("content");
@@ -207,8 +208,8 @@ absl::Status Comparer::CompareTensor(const std::vector<const Item*>& from,
 }
 
 // Reads both tensors up to the first box that differs.
-absl::StatusOr<bool> Comparer::ReadSame(const std::string& name,
-                                        const StepReader::TensorSpec& spec) {
+absl::StatusOr<bool> Comparer::HaveSameContent(
+    const std::string& name, const StepReader::TensorSpec& spec) {
   ++diff_->tensors_read;
   std::string old_bytes;
   std::string new_bytes;
@@ -374,8 +375,8 @@ absl::Status Comparer::CompareRows(const std::vector<const Item*>& from,
 
 // Returns null, and sets the reason in the diff, if no delta runs connect the
 // steps.
-absl::StatusOr<std::unique_ptr<ChangeReader>> OpenWay(Reader* reader,
-                                                      StepDiff* diff) {
+absl::StatusOr<std::unique_ptr<ChangeReader>> OpenDeltas(Reader* reader,
+                                                         StepDiff* diff) {
   const Version& to = diff->to.version;
   auto changes = reader->OpenChanges(diff->from.version, to.step);
   if (absl::IsFailedPrecondition(changes.status())) {
@@ -418,7 +419,7 @@ absl::StatusOr<StepDiff> CompareSteps(Reader* reader, const StepReader& from,
   StepDiff diff;
   diff.from = from.record();
   diff.to = to.record();
-  CKPTDB_ASSIGN_OR_RETURN(const auto changes, OpenWay(reader, &diff));
+  CKPTDB_ASSIGN_OR_RETURN(const auto changes, OpenDeltas(reader, &diff));
   const ItemIndex old_items(from);
   const ItemIndex new_items(to);
   diff.metrics = CompareMetrics(diff.from.metrics, diff.to.metrics);

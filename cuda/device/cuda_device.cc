@@ -112,7 +112,7 @@ absl::Status CheckOptions(const CudaDevice::Options& options) {
 // devices exist but do not work, a trainer may own memory on them, and host
 // memory must not replace it. A driver that is installed but too old reports a
 // version.
-bool IsWithoutDevice(cudaError_t error) {
+bool HasNoDevice(cudaError_t error) {
   int version = 0;
   if (error == cudaErrorInsufficientDriver) {
     return !CudaStatus(cudaDriverGetVersion(&version), "cudaDriverGetVersion")
@@ -123,7 +123,7 @@ bool IsWithoutDevice(cudaError_t error) {
 }
 
 // Logs that there is no device, and returns one that works in host memory.
-absl::StatusOr<std::unique_ptr<CudaDevice>> WithoutDevice(
+absl::StatusOr<std::unique_ptr<CudaDevice>> HostFallback(
     const CudaDevice::Options& options, absl::string_view why) {
   if (options.required) {
     return absl::UnavailableError(absl::StrCat(
@@ -164,9 +164,9 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(
   int count = 0;  // remains 0 without a driver
   const cudaError_t error = cudaGetDeviceCount(&count);
   const absl::Status counted = CudaStatus(error, "cudaGetDeviceCount");
-  if (IsWithoutDevice(error)) return WithoutDevice(options, counted.message());
+  if (HasNoDevice(error)) return HostFallback(options, counted.message());
   CKPTDB_RETURN_IF_ERROR(counted);
-  if (count == 0) return WithoutDevice(options, "the machine has none");
+  if (count == 0) return HostFallback(options, "the machine has none");
   if (options.device >= count) {
     return absl::InvalidArgumentError(
         absl::StrCat("CudaDevice::Options::device is ", options.device,

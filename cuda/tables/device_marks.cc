@@ -93,7 +93,7 @@ absl::Status DeviceMarks::Mark(const Row* rows, uint64_t count) {
   absl::Status launched = launch();
   if (launched.ok()) return launched;
   const MutexLock lock(&mutex_);
-  LoseAll("marking rows failed");
+  MarkAllIncomplete("marking rows failed");
   return launched;
 }
 
@@ -158,7 +158,7 @@ absl::Status DeviceMarks::AwaitTrainer() {
 }
 
 absl::Status DeviceMarks::TakeRows(Consumer consumer, Changes* changes) {
-  ForgetSaved();
+  DropSavedSets();
   Waiting& waiting = waiting_.at(consumer.value);
   CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, context_->Enter());
   Taken taken;
@@ -177,7 +177,7 @@ absl::Status DeviceMarks::TakeRows(Consumer consumer, Changes* changes) {
   if (listed.ok()) listed = CheckReport();
   if (listed.ok()) listed = ListTaken(&waiting, &taken, changes);
   if (!listed.ok()) {
-    GiveBack(taken.set, &waiting);
+    ReturnMarksOf(taken.set, &waiting);
     return listed;
   }
   taken.key = changes->taken();
@@ -206,7 +206,7 @@ absl::Status DeviceMarks::ListTaken(Waiting* waiting, Taken* taken,
 absl::Status DeviceMarks::CheckReport() {
   const MarkReport report = lister_->reported();
   if (report.out_of_range == 0) return absl::OkStatus();
-  LoseAll("row numbers out of range were marked");
+  MarkAllIncomplete("row numbers out of range were marked");
   CKPTDB_RETURN_IF_ERROR(lister_->ClearReport());
   return absl::OutOfRangeError(absl::StrCat(
       report.out_of_range, " marked row numbers are out of range, such as ",
@@ -215,7 +215,7 @@ absl::Status DeviceMarks::CheckReport() {
       "table is full"));
 }
 
-void DeviceMarks::GiveBack(const RowLister::Set& set, Waiting* waiting) {
+void DeviceMarks::ReturnMarksOf(const RowLister::Set& set, Waiting* waiting) {
   const ReturnMarks marks = {reinterpret_cast<uint32_t*>(waiting->rows.get()),
                              reinterpret_cast<const uint32_t*>(set.words.get()),
                              MarkWords(table_.rows)};
@@ -226,12 +226,12 @@ void DeviceMarks::GiveBack(const RowLister::Set& set, Waiting* waiting) {
   waiting->lost = absl::StrCat("returning marks failed: ", given.ToString());
 }
 
-void DeviceMarks::LoseAll(absl::string_view reason) {
+void DeviceMarks::MarkAllIncomplete(absl::string_view reason) {
   for (auto& [id, waiting] : waiting_) waiting.lost = std::string(reason);
 }
 
 // A set whose key has expired was saved.
-void DeviceMarks::ForgetSaved() {
+void DeviceMarks::DropSavedSets() {
   std::erase_if(taken_, [](const Taken& each) { return each.key.expired(); });
 }
 
@@ -253,7 +253,7 @@ absl::Status DeviceMarks::Return(Consumer consumer, Changes&& changes) {
   Waiting& waiting = waiting_.at(consumer.value);
   const absl::StatusOr<DeviceScope> scope = context_->Enter();
   if (scope.ok()) {
-    GiveBack(taken->set, &waiting);
+    ReturnMarksOf(taken->set, &waiting);
   } else {
     waiting.lost = "returning marks failed";
   }

@@ -101,10 +101,11 @@ class DeviceMarks : public ChangeTracker {
   absl::Status ListTaken(Waiting* waiting, Taken* taken, Changes* changes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckReport() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void GiveBack(const RowLister::Set& set, Waiting* waiting)
+  void ReturnMarksOf(const RowLister::Set& set, Waiting* waiting)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void LoseAll(absl::string_view reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ForgetSaved() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MarkAllIncomplete(absl::string_view reason)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropSavedSets() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   DeviceContext* const context_;
   const TableRows& table_;

@@ -95,7 +95,7 @@ void RowCapture::CutChunks() {
   }
 }
 
-uint64_t RowCapture::found_bytes() const {
+uint64_t RowCapture::findings_bytes() const {
   const bool any =
       std::any_of(forms_.begin(), forms_.end(),
                   [](const SlotForm& form) { return form.encoded(); });
@@ -113,30 +113,31 @@ absl::Status RowCapture::TakeRows() {
   CutChunks();
   if (chunks_.empty()) return absl::OkStatus();
   absl::StatusOr<DevicePool::Loan> staging =
-      context_->staging().Take(bytes_ + digests_bytes() + found_bytes());
+      context_->staging().Take(bytes_ + digests_bytes() + findings_bytes());
   if (!staging.ok()) {
     return absl::IsResourceExhausted(staging.status()) ? PassThrough()
                                                        : staging.status();
   }
   staging_ = *std::move(staging);
-  CKPTDB_RETURN_IF_ERROR(SetAside());
+  CKPTDB_RETURN_IF_ERROR(StageRows());
   if (refused_) staging_ = {};
   return absl::OkStatus();
 }
 
 // Clears the findings.
-absl::Status RowCapture::BeginFound(char* found) {
-  if (found_bytes() == 0) return absl::OkStatus();
+absl::Status RowCapture::ClearFindings(char* found) {
+  if (findings_bytes() == 0) return absl::OkStatus();
   found_ = reinterpret_cast<CodesFound*>(found);
   queued_ = true;
-  return CudaStatus(cudaMemsetAsync(found, 0, found_bytes(), context_->side()),
-                    "cudaMemsetAsync of what is found out about rows");
+  return CudaStatus(
+      cudaMemsetAsync(found, 0, findings_bytes(), context_->side()),
+      "cudaMemsetAsync of the findings about rows");
 }
 
 // Waits for the gathers and reads their findings: twice, because no digest
 // covers them.
-absl::Status RowCapture::ReadFound() {
-  const uint64_t bytes = found_bytes();
+absl::Status RowCapture::ReadFindings() {
+  const uint64_t bytes = findings_bytes();
   CKPTDB_ASSIGN_OR_RETURN(const PinnedPool::Loan copy,
                           context_->pinned().Take(2 * bytes));
   WaitForStream wait(context_->side());
@@ -209,12 +210,13 @@ absl::Status RowCapture::Gather(const Chunk& chunk, const Staged& to) {
 
 // Makes the trainer's stream wait until the rows are gathered, unless the host
 // has already waited for that.
-absl::Status RowCapture::SetAside() {
-  CKPTDB_RETURN_IF_ERROR(BeginFound(staging_.get() + bytes_ + digests_bytes()));
+absl::Status RowCapture::StageRows() {
+  CKPTDB_RETURN_IF_ERROR(
+      ClearFindings(staging_.get() + bytes_ + digests_bytes()));
   for (size_t c = 0; c < chunks_.size(); ++c) {
     CKPTDB_RETURN_IF_ERROR(Gather(chunks_[c], StagedAt(c)));
   }
-  if (found_bytes() > 0) return ReadFound();
+  if (findings_bytes() > 0) return ReadFindings();
   CKPTDB_RETURN_IF_ERROR(gathered_.Record(context_->side()));
   return gathered_.Await(table_.stream);
 }
@@ -315,10 +317,10 @@ absl::Status RowCapture::PassThrough() {
   const uint64_t window = PlaceBytes();
   CKPTDB_ASSIGN_OR_RETURN(
       const DevicePool::Loan windows,
-      context_->windows().Take(window * ring.size() + found_bytes()));
+      context_->windows().Take(window * ring.size() + findings_bytes()));
   WaitForStream wait(context_->copies());
   WaitForStream gathers(context_->side());
-  CKPTDB_RETURN_IF_ERROR(BeginFound(windows.get() + window * ring.size()));
+  CKPTDB_RETURN_IF_ERROR(ClearFindings(windows.get() + window * ring.size()));
   for (size_t c = 0; c < chunks_.size(); ++c) {
     const size_t number = c % ring.size();
     Place& place = ring[number];
@@ -332,7 +334,7 @@ absl::Status RowCapture::PassThrough() {
     CKPTDB_RETURN_IF_ERROR(StartCopy(chunks_[c], staged, &place));
   }
   CKPTDB_RETURN_IF_ERROR(FinishRing(&ring));
-  if (found_bytes() > 0) CKPTDB_RETURN_IF_ERROR(ReadFound());
+  if (findings_bytes() > 0) CKPTDB_RETURN_IF_ERROR(ReadFindings());
   wait.Dismiss();
   gathers.Dismiss();
   queued_ = false;

@@ -90,14 +90,14 @@ class RowCapture : public TableState::Captured {
     return AlignLane(chunks_.size() * sizeof(uint64_t));
   }
   // Bytes of the encoder's findings; 0 if no slot is encoded.
-  uint64_t found_bytes() const;
+  uint64_t findings_bytes() const;
   Staged StagedAt(size_t chunk) const;
   absl::Status TakeRows();
-  absl::Status BeginFound(char* found);
-  absl::Status ReadFound();
+  absl::Status ClearFindings(char* found);
+  absl::Status ReadFindings();
   absl::Status Launch(const Chunk& chunk, const Staged& to);
   absl::Status Gather(const Chunk& chunk, const Staged& to);
-  absl::Status SetAside();
+  absl::Status StageRows();
   absl::Status PassThrough();
   uint64_t PlaceBytes() const;
   absl::StatusOr<std::vector<Place>> MakeRing() const;

@@ -58,7 +58,7 @@ std::string LinksText(const StepChain& chain, const StepRecord& step) {
   if (chain.increment.has_value()) {
     AddLink(*chain.increment,
             chain.increment->record ? "folded into this step"
-                                    : "folded into this step, gone",
+                                    : "folded into this step, removed",
             &table);
   }
   return table.ToString();

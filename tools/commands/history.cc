@@ -115,10 +115,10 @@ absl::Status History::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
   RowHistory history(reader.get(), row_.table, row_.id());
   absl::Status status = ReadAll(context, *reader, &history);
-  if (status.ok() && history.gone() > 0) {
+  if (status.ok() && history.skipped() > 0) {
     // Exit code 5: the remaining steps are printed, but the history has gaps.
     status = absl::AbortedError(absl::StrCat(
-        context.store, ": ", history.gone(),
+        context.store, ": ", history.skipped(),
         " steps were removed while they were being read, and are missing"));
   }
   // Prints the events even after an error: an unreadable step does not hide the

@@ -140,7 +140,7 @@ std::string RankTablesText(const RestorePlan& plan) {
 }
 
 // Returns the tables that an incremental restore reads in full.
-std::string WholeTablesText(const RestorePlan& plan) {
+std::string FullReadsText(const RestorePlan& plan) {
   TextTable table({{"READ IN FULL"}, {"REASON"}});
   bool any = false;
   for (const PlannedTable& each : plan.ranks.front().tables) {
@@ -302,7 +302,7 @@ absl::Status PlanCommand::Run(const Context& context) {
   }
   *context.out << PlanHeaderText(planned) << '\n' << RanksText(planned.plan);
   if (with_tables_) *context.out << '\n' << RankTablesText(planned.plan);
-  *context.out << WholeTablesText(planned.plan);
+  *context.out << FullReadsText(planned.plan);
   return absl::OkStatus();
 }
 

@@ -36,7 +36,7 @@ bool Has(const std::vector<std::string>& names, const std::string& name) {
 absl::Status CheckFolder(FileCalls* files, const std::string& witness) {
   const auto names = files->List();
   if (names.ok() && Has(*names, witness)) return absl::OkStatus();
-  return absl::AbortedError("its folder is gone");
+  return absl::AbortedError("its folder was removed");
 }
 
 // There is no event for a file that another host creates, so this polls.
@@ -83,7 +83,9 @@ class HostPeer : public Peer {
   const std::string& host() const override { return host_; }
 
   absl::StatusOr<std::string> Ask(const std::string& request) override {
-    if (gone_) return absl::AbortedError(absl::StrCat(host_, " is gone"));
+    if (gone_) {
+      return absl::AbortedError(absl::StrCat(host_, " does not answer"));
+    }
     const absl::StatusOr<std::string> answer = Exchange(request);
     if (answer.ok()) return DecodeAnswer(*answer);
     // Do not ask a peer again that did not answer once: each check would wait

@@ -199,7 +199,7 @@ Seen RemovedFile(const CheckContext& context) {
     CKPTDB_RETURN_IF_ERROR(ExpectAnswer(context, "listed removed", "no",
                                         "a removed file is still listed"));
   }
-  return "a removed file is gone at once";
+  return "a removed file disappears at once";
 }
 
 // More than the peer reads and the kernel reads ahead.
