@@ -135,8 +135,9 @@ class DeviceTable : public internal::AdaptedTable {
   absl::Status MarkUpserted(const int32_t* rows, uint64_t count);
   absl::Status MarkUpserted(const int64_t* rows, uint64_t count);
   // Marks ids as erased; `ids` is in host memory. Their rows are empty from
-  // then on, or hold other ids. An id that is inserted again is marked by its
-  // new row. Returns FailedPrecondition for a table without Options::ids.
+  // then on, or hold other ids. If an id is inserted again, mark its new row
+  // with MarkUpserted. Returns FailedPrecondition for a table without
+  // Options::ids.
   absl::Status MarkErased(absl::Span<const int64_t> ids);
 
   ChangeTracker* tracker() override;

@@ -37,8 +37,8 @@
 // The manager's call that begins a save returns when the save's rows are in
 // host memory; the table may change after that. Slots with a lossy codec are
 // encoded on the device, as in a DeviceTable. Batches of `batch_rows` places
-// are exported one after another into the same device memory, and each is
-// checked by a digest when it has arrived.
+// are exported one after another, and each is checked by a digest when it has
+// arrived. They reuse the same device memory, which has room for two batches.
 #ifndef CKPTDB_CUDA_HASH_TABLE_H_
 #define CKPTDB_CUDA_HASH_TABLE_H_
 
