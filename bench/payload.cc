@@ -130,11 +130,11 @@ std::vector<Memory> Table::payload() const {
   return {ids_.memory(), embedding_.memory(), adagrad_.memory()};
 }
 
-void Table::AddTo(RankState* state, TableSharding sharding) const {
+void Table::AddTo(RankState* state) const {
   state->AddTable("table",
                   {{"embedding", DType::kF32, kElements},
                    {"adagrad_sum", DType::kF32, kElements}},
-                  &source_, SliceHash::kModulo, std::move(sharding));
+                  &source_);
 }
 
 std::unique_ptr<ChangedPart> Table::Change(uint64_t first, uint64_t stride) {
@@ -168,47 +168,14 @@ void Table::AddChangesTo(const ChangedPart& changed, RankState* state) const {
   state->AddTable(std::move(item));
 }
 
-absl::StatusOr<std::unique_ptr<Table>> Table::Select(
-    const std::function<bool(int64_t)>& wanted) const {
-  const auto* ids = reinterpret_cast<const int64_t*>(ids_.memory().data);
-  std::vector<uint64_t> rows;
-  for (uint64_t row = 0; row < rows_; ++row) {
-    if (wanted(ids[row])) rows.push_back(row);
-  }
-  const uint64_t count = rows.size();
-  if (count == 0) return absl::InvalidArgumentError("a part of 0 rows");
-  CKPTDB_ASSIGN_OR_RETURN(Pages to_ids, Pages::Allocate(count * sizeof(*ids)));
-  CKPTDB_ASSIGN_OR_RETURN(Pages embedding, Pages::Allocate(count * kSlotBytes));
-  CKPTDB_ASSIGN_OR_RETURN(Pages adagrad, Pages::Allocate(count * kSlotBytes));
-  for (uint64_t i = 0; i < count; ++i) {
-    std::memcpy(to_ids.memory().data + i * sizeof(*ids), ids + rows[i],
-                sizeof(*ids));
-    std::memcpy(embedding.memory().data + i * kSlotBytes,
-                embedding_.memory().data + rows[i] * kSlotBytes, kSlotBytes);
-    std::memcpy(adagrad.memory().data + i * kSlotBytes,
-                adagrad_.memory().data + rows[i] * kSlotBytes, kSlotBytes);
-  }
-  return std::unique_ptr<Table>(new Table(
-      count, std::move(to_ids), std::move(embedding), std::move(adagrad)));
-}
-
 absl::Status Table::ReadFrom(const StepReader& step,
                              const ReadOptions& options) {
-  return ReadParts(step, {SliceRange()}, options);
-}
-
-absl::Status Table::ReadParts(const StepReader& step,
-                              const std::vector<SliceRange>& parts,
-                              const ReadOptions& options) {
   TableFiller filler(rows_, ids_.memory(), embedding_.memory(),
                      adagrad_.memory());
   ScanOptions scan;
   scan.slots = {"embedding", "adagrad_sum"};
   scan.read = options;
-  for (const SliceRange& part : parts) {
-    scan.slices = part;
-    CKPTDB_RETURN_IF_ERROR(step.ScanTable("table", scan, &filler));
-  }
+  CKPTDB_RETURN_IF_ERROR(step.ScanTable("table", scan, &filler));
   if (filler.filled() == rows_) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("restored ", filler.filled(), " rows of ", rows_));

@@ -61,21 +61,14 @@ class Table {
   // Ids, embeddings, optimizer state.
   std::vector<Memory> payload() const;
   // Adds the table under the name "table". The state refers to this object.
-  void AddTo(RankState* state, TableSharding sharding = {}) const;
+  void AddTo(RankState* state) const;
 
   // Changes every `stride`th row from `first` on, and says which.
   std::unique_ptr<ChangedPart> Change(uint64_t first, uint64_t stride);
   void AddChangesTo(const ChangedPart& changed, RankState* state) const;
-  // A copy of the rows with these ids.
-  absl::StatusOr<std::unique_ptr<Table>> Select(
-      const std::function<bool(int64_t id)>& wanted) const;
 
   // Scans the table back into this memory, its rows in the order they come.
   absl::Status ReadFrom(const StepReader& step, const ReadOptions& options);
-  // The same, one range of slices after the other.
-  absl::Status ReadParts(const StepReader& step,
-                         const std::vector<SliceRange>& parts,
-                         const ReadOptions& options);
   // The rows in the order of their ids.
   std::vector<uint32_t> SortedRows() const;
   // Copies the values of these rows, by `threads` threads, each page of them to
