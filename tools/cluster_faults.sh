@@ -18,10 +18,6 @@
 #   server    stops the storage server on a host with ranks, and restarts it
 #   full      fills the file system, by a quota (MooseFS)
 #   follow    a reader on another host follows the saves, --rounds times
-#   ctr       train_ctr, --rounds times: kills one rank at a crash point or
-#             between two saves, which are full or delta, synchronous or
-#             asynchronous, and resumes on 3 and on 8 ranks
-#   ctr-calm  train_ctr: a follower on another host; SIGTERM of one rank
 #
 # After each round: every step that was acknowledged to any rank is in the
 # store, as seen by a host that has not written it, unless `keep` newer steps
@@ -58,8 +54,7 @@ while [[ $# -gt 0 ]]; do
     --seed) seed=$2 && shift ;;
     --only) only=$2 && shift ;;
     --keep) keep=true ;;
-    calm | kill | pause | cut | cut-owner | takeover | server | full | follow | \
-      ctr | ctr-calm)
+    calm | kill | pause | cut | cut-owner | takeover | server | full | follow)
       faults+=("$1")
       ;;
     *) fail "unknown fault or flag \"$1\"; see the head of this file" ;;
@@ -343,114 +338,6 @@ follow() {
   end_round "follow: $(wc -l < "${reader}/0.saved" 2> /dev/null) steps"
 }
 
-# --- train_ctr
-
-readonly ctr_steps=60
-
-# start_ctr RANKS FLAG...: in the background, on `store`.
-start_ctr() {
-  ranks=$1
-  shift
-  new_job
-  # shellcheck disable=SC2016 # expanded by the rank
-  "${cluster}" run -n "${ranks}" -- bash -c \
-    'echo "$$" > "$0/${OMPI_COMM_WORLD_RANK}.pid"; exec "$@"' "${out}" \
-    "${bin}/train_ctr" --store "${store}" --steps "${ctr_steps}" --batch 64 \
-    --save-every 5 --keep 3 --erase-after 20 "$@" > "${out}/log" 2>&1 &
-  job=$!
-}
-
-# run_ctr: runs train_ctr to its end, and sets `digest`.
-run_ctr() {
-  start_ctr "$@"
-  wait_until 200 not_running || complain "train_ctr $* did not end in 200 s"
-  end_job 0
-  digest=$(sed -n 's/^digest //p' "${out}/log")
-  [[ -n ${digest} ]] || complain "train_ctr $*: $(tail -n 3 "${out}/log")"
-}
-
-expect_digest() {
-  [[ ${digest} == "${undisturbed}" ]] ||
-    complain "$*: digest ${digest}, not ${undisturbed}"
-}
-
-ctr_saves() { grep -q "^step 10 saved" "${out}/log"; }
-
-# Kills one of three ranks, and resumes copies of the store on 3 and 8 ranks.
-ctr_round() {
-  local rank=$1 point=$2 mode=() step where count
-  begin_round
-  draw 2 && [[ ${number} -eq 0 ]] || mode+=(--delta)
-  draw 2 && [[ ${number} -eq 0 ]] || mode+=(--sync)
-  draw 8 && step=$((20 + 5 * number))
-  where=${step}:${point}
-  [[ ${point} != train ]] || where=${step}
-  start_ctr 3 "${mode[@]}" --deadline 5 --crash-at "${where}" \
-    --crash-rank "${rank}"
-  wait_until 100 not_running || complain "the others did not end in 100 s"
-  end_job 0
-  grep -q "of 3: .*ranks ${rank} of 3 did not come" "${out}/log" ||
-    complain "rank ${rank} is not named: $(grep '^train_ctr' "${out}/log")"
-  sed -n 's/^step \([0-9]*\) saved.*/\1/p' "${out}/log" > "${work}/acknowledged"
-  check_store
-  "${cluster}" exec host2 -- cp -r "${store}" "${store}-copy"
-  for count in 3 8; do
-    run_ctr "${count}" "${mode[@]}" --resume
-    expect_digest "resumed on ${count} ranks"
-    check_store
-    [[ ${count} -eq 8 ]] || store+=-copy
-  done
-  "${cluster}" exec host2 -- rm -rf "${store%-copy}"
-  end_round "train_ctr: kill ${rank} at ${where} ${mode[*]}"
-}
-
-ctr_rounds() {
-  local cases=() point i
-  for point in "${point_names[@]}" train; do cases+=("0 ${point}"); done
-  cases+=("1 stage:done" "2 stage:done" "1 train" "2 train")
-  begin_round
-  run_ctr 3
-  undisturbed=${digest}
-  end_round "train_ctr undisturbed: ${digest}"
-  for ((i = 0; i < rounds; ++i)); do
-    # shellcheck disable=SC2086 # two words
-    ctr_round ${cases[i % ${#cases[@]}]}
-  done
-}
-
-# A follower on another host, then a signal to one rank.
-ctr_calm() {
-  local trainer rank stopped
-  begin_round
-  run_ctr 3
-  undisturbed=${digest}
-  store+=-followed
-  start_ctr 2 --delta
-  trainer=${out}
-  new_job
-  "${cluster}" exec host3 -- "${bin}/train_ctr" --store "${store}" --follow \
-    --until-step "${ctr_steps}" > "${out}/log" 2>&1 || true
-  digest=$(sed -n 's/^digest //p' "${out}/log")
-  expect_digest "the follower: $(tail -n 1 "${out}/log")"
-  out=${trainer}
-  end_job 60
-  for rank in 0 1 2; do
-    store+=-${rank}
-    start_ctr 3
-    wait_until 60 ctr_saves || complain "it does not save"
-    "${cluster}" exec host2 -- kill -TERM "$(< "${out}/${rank}.pid")"
-    wait_until 60 not_running || complain "SIGTERM of rank ${rank} ends nothing"
-    end_job 0
-    sed -n 's/^step \([0-9]*\) saved.*/\1/p' "${out}/log" > "${work}/acknowledged"
-    check_store
-    stopped=$(tail -n 1 "${work}/steps")
-    [[ ${stopped} -lt ${ctr_steps} ]] || complain "it was not stopped"
-    run_ctr 8 --resume
-    expect_digest "stopped at ${stopped} by rank ${rank}, resumed on 8 ranks"
-  done
-  end_round "train_ctr: a follower, SIGTERM of each rank"
-}
-
 jobs=0 stores=0 passed=0 failed=0 ranks=0
 RANDOM=${seed}
 echo "seed ${seed}"
@@ -473,8 +360,6 @@ for fault in "${faults[@]}"; do
       ;;
     full) for limit in 4MiB 8MiB 30MiB; do full "${limit}"; done ;;
     follow) for ((i = 0; i < rounds; ++i)); do follow; done ;;
-    ctr) ctr_rounds ;;
-    ctr-calm) ctr_calm ;;
   esac
 done
 echo "${passed} passed, ${failed} failed"
