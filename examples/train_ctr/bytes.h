@@ -47,7 +47,6 @@ class ByteReader {
   bool ok() const { return ok_; }
   // Returns whether everything was read, and nothing was missing.
   bool complete() const { return ok_ && bytes_.empty(); }
-  size_t left() const { return bytes_.size(); }
 
  private:
   absl::string_view GetBytes(uint64_t count) {

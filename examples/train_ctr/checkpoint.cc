@@ -17,7 +17,9 @@ constexpr double kMicrosPerMilli = 1000;
 absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(
     const CheckpointOptions& options, Trainer* trainer) {
   std::unique_ptr<Checkpoints> checkpoints(new Checkpoints(options, trainer));
-  CKPTDB_RETURN_IF_ERROR(checkpoints->state_.Register(&checkpoints->model_));
+  CKPTDB_RETURN_IF_ERROR(checkpoints->model_.AddObject(
+      std::string(kProgress), &checkpoints->progress_));
+  CKPTDB_RETURN_IF_ERROR(trainer->model()->Register(&checkpoints->model_));
   CKPTDB_ASSIGN_OR_RETURN(const ckptdb::ManagerOptions manager_options,
                           checkpoints->NewManagerOptions());
   CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<ckptdb::Coordinator> ranks,

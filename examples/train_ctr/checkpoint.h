@@ -1,5 +1,7 @@
 // The trainer's checkpoints, by ckptdb's manager: what a user of the library
-// writes. What is in a step says train_ctr/restore.h.
+// writes. A step holds each embedding table as a table, each tensor of the
+// perceptron as a tensor, and the progress as a blob of rank 0. With several
+// ranks each has its part of the tables and some of the tensors.
 //
 // A save goes on beside the training, unless a process is to be killed in it.
 // With several ranks each has such an object, and all make the same calls; what
@@ -24,7 +26,6 @@
 #include "train_ctr/crash_drill.h"
 #include "train_ctr/evaluator.h"
 #include "train_ctr/trainer.h"
-#include "train_ctr/trainer_state.h"
 
 namespace train_ctr {
 
@@ -117,7 +118,21 @@ class Checkpoints {
       : options_(std::move(options)),
         trainer_(trainer),
         own_(trainer->ranks()),
-        state_(trainer) {}
+        progress_(trainer) {}
+
+  // The options, the step counter and the reader's position. It refuses those
+  // of another trainer, and is loaded first.
+  class Progress : public ckptdb::ModelState::Object {
+   public:
+    explicit Progress(Trainer* trainer) : trainer_(trainer) {}
+    absl::StatusOr<std::string> Save() override { return trainer_->progress(); }
+    absl::Status Load(absl::string_view bytes) override {
+      return trainer_->RestoreProgress(bytes);
+    }
+
+   private:
+    Trainer* const trainer_;
+  };
 
   ckptdb::SavePolicy Schedule() const;
   absl::StatusOr<ckptdb::ManagerOptions> NewManagerOptions();
@@ -131,7 +146,7 @@ class Checkpoints {
   const CheckpointOptions options_;
   Trainer* const trainer_;
   examples::Ranks* const own_;
-  TrainerState state_;
+  Progress progress_;
   ckptdb::ModelState model_;
   std::mutex mutex_;
   std::vector<SaveReport> reports_;  // guarded by mutex_

@@ -4,8 +4,6 @@
 
 #include <string>
 
-#include "train_ctr/restore.h"
-
 namespace train_ctr {
 namespace {
 
@@ -93,7 +91,7 @@ absl::StatusOr<StateView> HostModel::View() {
 
 absl::Status HostModel::Register(ckptdb::ModelState* state) {
   for (const TensorView& tensor : tensors()) {
-    CKPTDB_RETURN_IF_ERROR(state->AddTensor(tensor.name, TensorOf(tensor)));
+    CKPTDB_RETURN_IF_ERROR(state->AddTensor(tensor.name, tensor.state()));
   }
   const ckptdb::TableSharding sharding = DeclaredSharding(options_.sharding);
   for (const EmbeddingTable& table : tables_) {

@@ -12,7 +12,7 @@
 #include "train_ctr/mlp.h"
 #include "train_ctr/model.h"
 #include "train_ctr/row_exchange.h"
-#include "train_ctr/tensor.h"
+#include "train_ctr/state_view.h"
 
 namespace train_ctr {
 

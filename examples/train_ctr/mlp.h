@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "train_ctr/math/layer_math.h"
-#include "train_ctr/tensor.h"
+#include "train_ctr/state_view.h"
 
 namespace train_ctr {
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "train_ctr/restore.h"
 
 namespace train_ctr {
 namespace {
@@ -38,6 +37,35 @@ std::vector<ckptdb::Item> ItemsOf(const ckptdb::StepReader& step) {
     }
   }
   return items;
+}
+
+// Returns DataLoss if the step's table does not have the slots of this one.
+absl::Status CheckColumns(const ckptdb::StepReader& step,
+                          const EmbeddingTable& table) {
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::StepReader::TableSpec spec,
+                          step.FindTable(table.name()));
+  if (SameColumns(spec.slots, table.state()->slots())) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("the step's table \"", table.name(),
+                   "\" has not the slots of the trainer's"));
+}
+
+// Makes the table the step's. `rows` puts all its slots into it.
+absl::Status RestoreTable(const ckptdb::StepReader& step,
+                          const EmbeddingTable& table,
+                          ckptdb::LiveTable* rows) {
+  CKPTDB_RETURN_IF_ERROR(CheckColumns(step, table));
+  CKPTDB_RETURN_IF_ERROR(step.RestoreTable(
+      table.name(), ckptdb::LiveTable::RestoreMode::kClear, {}, rows));
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::StepReader::TableSpec spec,
+                          step.FindTable(table.name()));
+  // For a delta step only the maximum number of rows is known.
+  if (spec.exact ? table.rows() == spec.rows : table.rows() <= spec.rows) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat("table \"", table.name(), "\" has ",
+                                          table.rows(), " rows, not ",
+                                          spec.rows));
 }
 
 // Counts the rows and ids that it passes on to a table.
@@ -140,7 +168,7 @@ absl::Status Replica::ReadItem(const ckptdb::StepReader& step,
     ++done->tensors;
     return ReadTensor(step, name);
   }
-  if (name != kProgressBlob) {
+  if (name != ckptdb::ExtraBlob(kProgress)) {
     return absl::DataLossError(
         absl::StrCat("blob \"", name, "\" is not one of a trainer"));
   }

@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "train_ctr/digest.h"
 #include "train_ctr/embedding_table.h"
-#include "train_ctr/tensor.h"
+#include "train_ctr/state_view.h"
 
 namespace train_ctr {
 

@@ -3,7 +3,6 @@
 #include <ckptdb/schema/status.h>
 
 #include "train_ctr/device/kernels.h"
-#include "train_ctr/restore.h"
 
 namespace train_ctr {
 
@@ -176,14 +175,14 @@ absl::Status DeviceMlp::Register(ckptdb::CudaDevice* device,
                                  ckptdb::ModelState* state) {
   CKPTDB_RETURN_IF_ERROR(
       ForEachTensor([&](const TensorView& host, float* memory) {
-        ckptdb::TensorState tensor = TensorOf(host);
+        ckptdb::TensorState tensor = host.state();
         tensor.data = memory;
         tensor.device = device;
         tensor.stream = stream_;
         return state->AddTensor(host.name, std::move(tensor));
       }));
   const TensorView step = mlp_.State().back();
-  return state->AddTensor(step.name, TensorOf(step));
+  return state->AddTensor(step.name, step.state());
 }
 
 }  // namespace train_ctr

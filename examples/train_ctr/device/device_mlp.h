@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "train_ctr/device/memory.h"
 #include "train_ctr/mlp.h"
-#include "train_ctr/tensor.h"
+#include "train_ctr/state_view.h"
 
 namespace train_ctr {
 
