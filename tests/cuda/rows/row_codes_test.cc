@@ -271,38 +271,6 @@ TEST(RowCodes, OfAListMatchItsRows) {
   }
 }
 
-// The number of threads per row makes no difference.
-TEST(RowCodes, OfInt8DoNotDependOnTheParts) {
-  std::mt19937_64 random(TestSeed());
-  for (const uint32_t elements : {5, 64, 300, 1030}) {
-    CodeSlot slot(RandomRows(8, elements, &random), 0, 0);
-    const NumberRows from = {slot.view(), nullptr, 0, 8};
-    const CodeBatch expected = Launch(Codec::kInt8, from);
-    for (const uint32_t parts : {1, 2, 4, 8, 16, 32}) {
-      std::vector<Lane> codes(expected.codes.size());
-      std::vector<uint64_t> bounds(8);
-      CodesFound found;
-      uint64_t digest = 0;
-      const EncodeInt8Rows to = {from, codes.data(), bounds.data(), nullptr,
-                                 nullptr};
-      for (uint64_t i = 0; i < 8; ++i) {
-        KeyRange range;
-        for (uint32_t p = 0; p < parts; ++p) {
-          range.Add(to.RangeOf<4>(i, p, parts));
-        }
-        for (uint32_t p = 0; p < parts; ++p) {
-          digest += to.Run<4>(i, p, parts, range, &found);
-        }
-      }
-      EXPECT_EQ(digest, expected.digest) << elements << " " << parts;
-      EXPECT_EQ(std::memcmp(codes.data(), expected.codes.data(),
-                            codes.size() * sizeof(Lane)),
-                0);
-      EXPECT_EQ(found.error, expected.found.error);
-    }
-  }
-}
-
 TEST(RowCodes, ThreadsPerRowArePowersOfTwo) {
   const auto parts = [](uint32_t elements) {
     EncodeInt8Rows rows;

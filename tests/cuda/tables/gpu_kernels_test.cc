@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
 #include <set>
@@ -150,11 +151,12 @@ TEST_F(GpuKernels, OutOfRangeMarksAreReportedAndWriteNothing) {
   constexpr uint64_t kRows = 1000;
   GpuArray<uint32_t> marks(MarkWords(kRows));
   GpuArray<MarkReport> report(1);
-  const GpuArray<int64_t> rows(
-      std::vector<int64_t>{1000, -1, 31, int64_t{1} << 40, 999});
+  const GpuArray<int64_t> rows(std::vector<int64_t>{
+      1000, -1, 31, int64_t{1} << 32, std::numeric_limits<int64_t>::min(),
+      std::numeric_limits<int64_t>::max(), 999});
   ASSERT_EQ(LaunchMarkRows(
                 MarkRows<int64_t>{
-                    {marks.data(), kRows}, rows.data(), 5, report.data()},
+                    {marks.data(), kRows}, rows.data(), 7, report.data()},
                 stream_),
             cudaSuccess);
   Finish();
@@ -162,7 +164,17 @@ TEST_F(GpuKernels, OutOfRangeMarksAreReportedAndWriteNothing) {
   expected[0] = uint32_t{1} << 31;
   expected[31] = uint32_t{1} << 7;
   EXPECT_EQ(marks.Read(), expected);
-  EXPECT_EQ(report.Read()[0].out_of_range, 3U);
+  EXPECT_EQ(report.Read()[0].out_of_range, 5U);
+  const GpuArray<int32_t> narrow(std::vector<int32_t>{-5, 31});
+  ASSERT_EQ(LaunchMarkRows(
+                MarkRows<int32_t>{
+                    {marks.data(), kRows}, narrow.data(), 2, report.data()},
+                stream_),
+            cudaSuccess);
+  Finish();
+  EXPECT_EQ(marks.Read(), expected);
+  EXPECT_EQ(report.Read()[0].out_of_range, 6U);
+  EXPECT_EQ(static_cast<int64_t>(report.Read()[0].example), -5);
 }
 
 TEST_F(GpuKernels, EmptyRowsAreSkipped) {
