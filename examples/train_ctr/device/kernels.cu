@@ -42,40 +42,25 @@ cudaError_t LaunchEach(const Operation& operation, cudaStream_t stream) {
                           kThreads, arguments, 0, stream);
 }
 
-template <typename Operation>
-cudaError_t LaunchMatrix(const Operation& operation, cudaStream_t stream) {
-  return LaunchEach(EachElement<Operation>{operation}, stream);
-}
-
 }  // namespace
 
-cudaError_t Launch(const ClearIds& operation, cudaStream_t stream) {
-  return LaunchEach(operation, stream);
-}
-cudaError_t Launch(const TouchRows& operation, cudaStream_t stream) {
-  return LaunchEach(operation, stream);
-}
-cudaError_t Launch(const GatherEmbeddings& operation, cudaStream_t stream) {
-  return LaunchEach(operation, stream);
-}
-cudaError_t Launch(const AdagradRows& operation, cudaStream_t stream) {
-  return LaunchEach(operation, stream);
-}
-cudaError_t Launch(const EraseRows& operation, cudaStream_t stream) {
-  return LaunchEach(operation, stream);
+template <typename Operation>
+cudaError_t Launch(const Operation& operation, cudaStream_t stream) {
+  if constexpr (requires { operation.columns(); }) {
+    return LaunchEach(EachElement<Operation>{operation}, stream);
+  } else {
+    return LaunchEach(operation, stream);
+  }
 }
 
-cudaError_t Launch(const ForwardLayer& operation, cudaStream_t stream) {
-  return LaunchMatrix(operation, stream);
-}
-cudaError_t Launch(const BackwardLayer& operation, cudaStream_t stream) {
-  return LaunchMatrix(operation, stream);
-}
-cudaError_t Launch(const WeightGradient& operation, cudaStream_t stream) {
-  return LaunchMatrix(operation, stream);
-}
-cudaError_t Launch(const AdamStep& operation, cudaStream_t stream) {
-  return LaunchMatrix(operation, stream);
-}
+template cudaError_t Launch(const ClearIds&, cudaStream_t);
+template cudaError_t Launch(const TouchRows&, cudaStream_t);
+template cudaError_t Launch(const GatherEmbeddings&, cudaStream_t);
+template cudaError_t Launch(const AdagradRows&, cudaStream_t);
+template cudaError_t Launch(const EraseRows&, cudaStream_t);
+template cudaError_t Launch(const ForwardLayer&, cudaStream_t);
+template cudaError_t Launch(const BackwardLayer&, cudaStream_t);
+template cudaError_t Launch(const WeightGradient&, cudaStream_t);
+template cudaError_t Launch(const AdamStep&, cudaStream_t);
 
 }  // namespace train_ctr

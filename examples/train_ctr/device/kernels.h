@@ -2,9 +2,7 @@
 // returns at once, with cudaSuccess or the error of the launch. What a pointer
 // points to is in device memory and stays until the work has ended.
 //
-// They are loops over the functions of operations.h and math/layer_math.h. The
-// tests without a GPU link others in their place, which run the same functions
-// over a stand-in for the runtime: tests/support/train_ctr_kernels.cc.
+// They are loops over the functions of operations.h and math/layer_math.h.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_DEVICE_KERNELS_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_DEVICE_KERNELS_H_
 
@@ -15,16 +13,9 @@
 
 namespace train_ctr {
 
-cudaError_t Launch(const ClearIds& operation, cudaStream_t stream);
-cudaError_t Launch(const TouchRows& operation, cudaStream_t stream);
-cudaError_t Launch(const GatherEmbeddings& operation, cudaStream_t stream);
-cudaError_t Launch(const AdagradRows& operation, cudaStream_t stream);
-cudaError_t Launch(const EraseRows& operation, cudaStream_t stream);
-
-cudaError_t Launch(const ForwardLayer& operation, cudaStream_t stream);
-cudaError_t Launch(const BackwardLayer& operation, cudaStream_t stream);
-cudaError_t Launch(const WeightGradient& operation, cudaStream_t stream);
-cudaError_t Launch(const AdamStep& operation, cudaStream_t stream);
+// Queues an operation of operations.h or math/layer_math.h.
+template <typename Operation>
+cudaError_t Launch(const Operation& operation, cudaStream_t stream);
 
 }  // namespace train_ctr
 
