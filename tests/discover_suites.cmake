@@ -4,6 +4,7 @@
 #   -D NAME=...       as in ckptdb_add_tests
 #   -D PROGRAM=...    its file
 #   -D PROPERTIES=... of each test, names and values
+#   -D LONG=...       a regular expression of suites that begin first
 #   -D OUTPUT=...     the file to write, which CTest includes
 execute_process(
   COMMAND ${PROGRAM} --gtest_list_tests
@@ -24,6 +25,9 @@ foreach(suite IN LISTS suites)
   string(APPEND tests
          "add_test(${test} [=[${PROGRAM}]=] [=[--gtest_filter=${suite}.*]=])\n"
          "set_tests_properties(${test} PROPERTIES ${PROPERTIES})\n")
+  if(suite MATCHES "(^|/)(${LONG})$")
+    string(APPEND tests "set_tests_properties(${test} PROPERTIES COST 2)\n")
+  endif()
 endforeach()
 if(tests STREQUAL "")
   message(FATAL_ERROR "${PROGRAM} lists no suite:\n${listed}")

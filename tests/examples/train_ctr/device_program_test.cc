@@ -124,8 +124,11 @@ class DeviceKillTest : public DeviceProgramTest {
       points.emplace_back(point);
     }
     // A run takes ten times as long under a sanitizer.
-    const size_t stride = ckptdb::testing::kSanitized ? 7 : 1;
-    for (size_t p = 0; p < points.size(); p += stride) {
+    const size_t stride = ckptdb::testing::IsLongRun()  ? 1
+                          : ckptdb::testing::kSanitized ? 7
+                                                        : 3;
+    for (size_t p = ckptdb::testing::FirstCase(stride); p < points.size();
+         p += stride) {
       SCOPED_TRACE("at point \"" + points[p] + "\"");
       const std::string store = "store" + std::to_string(p);
       Arguments killing = {"--crash-at", std::to_string(kCrashStep) +
