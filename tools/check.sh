@@ -3,9 +3,9 @@
 # analysis; changes nothing.
 #
 #   tools/check.sh [FILE...]     FILE: only these, as paths from the root
-#   tools/check.sh -n N          all, but of clang-tidy's units of tests one in N,
-#                                from one that is drawn, or that CKPTDB_SEED
-#                                chooses
+#   tools/check.sh -n N          all, but of clang-tidy's units one in N, and of
+#                                those of tests one in 2 N, from one that is drawn,
+#                                or that CKPTDB_SEED chooses
 #
 # clang-tidy reads the compile commands of the preset `tidy`, which compiles
 # several sources as one: most of the time goes to what they include. It takes
@@ -106,11 +106,13 @@ sed -n -E 's/^ *"file": "(.*)",?$/\1/p' build/tidy/compile_commands.json |
     echo "${unit}"
   done > "${work}/units"
 if [[ ${every} -gt 1 ]]; then
-  first=$((${CKPTDB_SEED:-RANDOM} % every))
-  echo "of every ${every} units of tests number $((first + 1))"
-  awk -v every="${every}" -v first="${first}" \
-    '!/\/build\/tidy\/tests\// || tests++ % every == first' \
-    "${work}/units" > "${work}/some"
+  seed=${CKPTDB_SEED:-${RANDOM}}
+  echo "of every ${every} units number $((seed % every + 1))," \
+    "of every $((2 * every)) of tests number $((seed % (2 * every) + 1))"
+  awk -v every="${every}" -v seed="${seed}" \
+    '/\/build\/tidy\/tests\// { if (tests++ % (2 * every) == seed % (2 * every)) print
+                                 next }
+     others++ % every == seed % every' "${work}/units" > "${work}/some"
   mv "${work}/some" "${work}/units"
 fi
 if [[ $# -eq 0 && ! -s ${work}/units ]]; then

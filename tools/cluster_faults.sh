@@ -35,7 +35,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 bin=build/release/bin fs=(--fs moosefs) hosts=3 rounds=20 keep=false
-seed=${RANDOM} only=
+seed=${CKPTDB_SEED:-${RANDOM}} only=
 faults=()
 cluster=tools/cluster.sh
 

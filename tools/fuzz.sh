@@ -30,6 +30,7 @@ run_target() {
   local new=${work}/${name} corpus=tests/fuzz/corpus/${name}
   local -a inputs=("${new}")
   local -a limit=("-max_total_time=${seconds}")
+  [[ -z ${CKPTDB_SEED:-} ]] || limit+=("-seed=$((CKPTDB_SEED))")
   mkdir -p "${new}"
   [[ ! -d ${corpus} ]] || inputs+=("${corpus}")
   [[ ${seconds} -gt 0 ]] || limit=(-runs=0)

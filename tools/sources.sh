@@ -3,8 +3,8 @@
 # making anything of it. The other presets compile many at once, which hides
 # what a source forgot to include.
 #
-#   tools/sources.sh [N]     one source in N, from one that is drawn, or that CKPTDB_SEED
-#                          chooses; default 1
+#   tools/sources.sh [N]   one source in N, from one that is drawn, or that
+#                          CKPTDB_SEED chooses; default 1
 #
 # The last line printed is "N passed, N failed".
 set -euo pipefail

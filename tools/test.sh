@@ -1,9 +1,12 @@
 #!/bin/bash
 # Sets up, builds and runs all tests.
 #
-#   tools/test.sh [PRESET [CTEST ARGUMENT...]]
+#   tools/test.sh [-t PROGRAM,...] [PRESET [CTEST ARGUMENT...]]
 #   tools/test.sh asan -R keys
+#   tools/test.sh -t db_tests,schema_tests asan
 #
+# With -t it builds and runs only these test programs, without those that need a
+# tool that this machine lacks, such as nvcc.
 # PRESET is release (the default), debug, asan, tsan or coverage. The sanitizers'
 # presets leave out the installation, asan also the benchmarks, and their long
 # tests take fewer cases; where /dev/shm has room, tests that are not about disks
@@ -13,6 +16,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+programs=()
+if [[ ${1:-} == -t ]]; then
+  IFS=, read -r -a programs <<< "${2:-}"
+  if [[ ${#programs[@]} -eq 0 ]]; then
+    echo "test.sh: -t takes the names of test programs, such as db_tests" >&2
+    exit 2
+  fi
+  shift 2
+fi
 preset=release
 if [[ $# -gt 0 && $1 != -* ]]; then
   preset=$1
@@ -36,12 +48,27 @@ if [[ ${preset} == [at]san && ${shm_kib:-0} -ge $((4 << 20)) ]]; then
 fi
 cmake --preset "${preset}" -D CKPTDB_TEST_FOLDER="${folder}" ||
   give_up $? "configuring ${preset}"
-cmake --build --preset "${preset}" || give_up $? "building ${preset}"
+if [[ ${#programs[@]} -gt 0 ]]; then
+  targets=$(cmake --build --preset "${preset}" --target help)
+  for i in "${!programs[@]}"; do
+    grep -q "^${programs[i]}: " <<< "${targets}" && continue
+    echo "test.sh: no program ${programs[i]} in ${preset}"
+    unset "programs[i]"
+  done
+  [[ ${#programs[@]} -gt 0 ]] || give_up 1 "looking for the programs"
+fi
+cmake --build --preset "${preset}" ${programs[@]:+--target "${programs[@]}"} ||
+  give_up $? "building ${preset}"
 
 log=build/${preset}/Testing/Temporary/LastTest.log
 rm -f "${log}"
 code=0
-ctest --preset "${preset}" "$@" || code=$?
+# The name of a test begins with that of its program.
+only=()
+if [[ ${#programs[@]} -gt 0 ]]; then
+  only=(-R "^($(IFS='|' && echo "${programs[*]}"))[.]")
+fi
+ctest --preset "${preset}" ${only[@]:+"${only[@]}"} "$@" || code=$?
 [[ -f ${log} ]] || give_up $((code == 0 ? 1 : code)) "ctest"
 
 counts=$(awk -f tools/count_tests.awk "${log}")
