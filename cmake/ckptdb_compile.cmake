@@ -8,9 +8,21 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16) # where CMAKE_UNITY_BUILD is set
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
+option(CKPTDB_COVERAGE "Count how often each line of the library runs" OFF)
+
+# ccache finds what was compiled in another clone: no path of this one is in the
+# key, nor in the object. gcov needs the paths.
 find_program(CKPTDB_CCACHE ccache)
+if(CKPTDB_COVERAGE)
+  set(CKPTDB_LAUNCHER ${CKPTDB_CCACHE})
+else()
+  set(CKPTDB_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+                      CCACHE_NOHASHDIR=1 ${CKPTDB_CCACHE})
+  add_compile_options(
+    $<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>)
+endif()
 if(CKPTDB_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CKPTDB_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CKPTDB_LAUNCHER})
 endif()
 
 # Sources include <ckptdb/ckptdb.h> and <ckptdb/db/store.h>, in the tree as in an

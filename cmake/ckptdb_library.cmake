@@ -9,7 +9,6 @@ target_include_directories(
                 $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(ckptdb PUBLIC cxx_std_20)
 
-option(CKPTDB_COVERAGE "Count how often each line of the library runs" OFF)
 if(CKPTDB_COVERAGE)
   target_compile_options(ckptdb PRIVATE --coverage)
   target_link_options(ckptdb PUBLIC --coverage)
