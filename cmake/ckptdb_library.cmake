@@ -13,3 +13,5 @@ if(CKPTDB_COVERAGE)
   target_compile_options(ckptdb PRIVATE --coverage)
   target_link_options(ckptdb PUBLIC --coverage)
 endif()
+# A shared library consists of the same objects as a static one.
+set_target_properties(ckptdb PROPERTIES DEFINE_SYMBOL "")
