@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,16 +22,16 @@ struct RowPart {
 };
 namespace {
 
-absl::Status Bad(const RankState::Table& table, absl::string_view why) {
+absl::Status Bad(absl::string_view table, absl::string_view why) {
   return absl::InvalidArgumentError(
-      absl::StrCat("table \"", table.name, "\": ", why));
+      absl::StrCat("table \"", table, "\": ", why));
 }
 
-// Calls code that may call the user's sharding function, and returns what that
-// throws as an error that names the table.
+// Calls `function`, which may call the user's sharding function, and returns an
+// exception as an error that names the table.
 template <typename Function>
-absl::Status CallSharding(const RankState::Table& table, Function&& function) {
-  return CallGuarded(absl::StrCat("table \"", table.name, "\": its sharding"),
+absl::Status CallSharding(absl::string_view table, Function&& function) {
+  return CallGuarded(absl::StrCat("table \"", table, "\": its sharding"),
                      std::forward<Function>(function));
 }
 
@@ -54,59 +55,60 @@ std::vector<std::vector<RowPart>> SplitRows(const std::vector<RowBlock>& blocks,
   return parts;
 }
 
+// Checks block `number`, and compares its columns with those of *with_rows, the
+// first block that has rows, which is set here.
+absl::Status CheckBlock(uint64_t number, const RowBlock& block,
+                        const std::vector<Slot>& slots,
+                        std::optional<RowBlock>* with_rows) {
+  CKPTDB_RETURN_IF_ERROR(
+      CheckRowBlock(number, block, slots, EncodedColumns::kTaken));
+  if (block.ids.empty()) return absl::OkStatus();
+  if (!with_rows->has_value()) *with_rows = block;
+  return CheckEncodedAlike(**with_rows, number, block);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RowOrder>> RowOrder::Build(
     const RankState::Table& table, const OwnRows& own, int threads) {
-  std::unique_ptr<RowOrder> order(new RowOrder(table));
-  CKPTDB_RETURN_IF_ERROR(order->LoadBlocks());
+  std::unique_ptr<RowOrder> order(new RowOrder(table.name, table.slice_hash));
+  CKPTDB_RETURN_IF_ERROR(order->LoadBlocks(table.rows, table.slots));
   CKPTDB_RETURN_IF_ERROR(order->rows() <= kSlices
                              ? order->SortAll(own)
                              : order->Distribute(own, threads));
   return order;
 }
 
-// `with_rows` is the first block that has rows.
-absl::Status RowOrder::CheckBlock(uint64_t number, const RowBlock& block,
-                                  std::optional<RowBlock>* with_rows) const {
-  CKPTDB_RETURN_IF_ERROR(
-      CheckRowBlock(number, block, table_.slots, EncodedColumns::kTaken));
-  if (block.ids.empty()) return absl::OkStatus();
-  if (!with_rows->has_value()) *with_rows = block;
-  return CheckEncodedAlike(**with_rows, number, block);
-}
-
-// Asks the source for all blocks once and checks them. From here on a block
-// lies where it said, and ids and values are read from there.
-absl::Status RowOrder::LoadBlocks() {
-  if (table_.rows == nullptr)
+// Asks the source for each block once, and checks it. Ids and values are later
+// read where the blocks point; the source is not asked again.
+absl::Status RowOrder::LoadBlocks(const RowSource* source,
+                                  const std::vector<Slot>& slots) {
+  if (source == nullptr)
     return Bad(table_, "it has no source of rows; set RankState::Table::rows");
-  CKPTDB_ASSIGN_OR_RETURN(const uint64_t count, CountBlocks(*table_.rows));
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t count, CountBlocks(*source));
   if (count > kMaxBlocks) {
     return Bad(table_, absl::StrCat("its source of rows has ", count,
                                     " blocks; the limit is ", kMaxBlocks));
   }
-  // The number comes from the caller's source. One that is too large is an
-  // error and not the end of the process.
+  // The caller's source chose the number: a huge one must be an error, not the
+  // end of the process.
   if (!CallGuarded("", [&] { blocks_.reserve(count); }).ok()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("table \"", table_.name, "\": cannot allocate ",
-                     count * sizeof(RowBlock), " bytes for the places of ",
-                     count, " blocks"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "table \"", table_, "\": cannot allocate ", count * sizeof(RowBlock),
+        " bytes for the places of ", count, " blocks"));
   }
   std::optional<RowBlock> with_rows;
   for (uint64_t i = 0; i < count; ++i) {
-    CKPTDB_ASSIGN_OR_RETURN(RowBlock block, GetBlock(*table_.rows, i));
-    CKPTDB_RETURN_IF_ERROR(
-        Annotate(CheckBlock(i, block, &with_rows),
-                 absl::StrCat("table \"", table_.name, "\"")));
+    CKPTDB_ASSIGN_OR_RETURN(RowBlock block, GetBlock(*source, i));
+    CKPTDB_RETURN_IF_ERROR(Annotate(CheckBlock(i, block, slots, &with_rows),
+                                    absl::StrCat("table \"", table_, "\"")));
     rows_ += block.ids.size();
     blocks_.push_back(block);
   }
   refs_ = AllocateArray<RowRef>(rows_);
   if (refs_ == nullptr) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "table \"", table_.name, "\": cannot allocate ", rows_ * sizeof(RowRef),
+        "table \"", table_, "\": cannot allocate ", rows_ * sizeof(RowRef),
         " bytes for the order of ", rows_, " rows"));
   }
   return absl::OkStatus();
@@ -115,7 +117,7 @@ absl::Status RowOrder::LoadBlocks() {
 absl::Status RowOrder::CheckAll(const OwnRows& own) const {
   for (const RowBlock& block : blocks_) {
     for (const int64_t id : block.ids) {
-      if (!own.Has(id, SliceOf(id, table_.slice_hash))) {
+      if (!own.Has(id, SliceOf(id, slice_hash_))) {
         return Bad(table_, own.DescribeForeign(id));
       }
     }
@@ -161,7 +163,7 @@ void RowOrder::ForRows(const std::vector<RowPart>& parts,
   for (const RowPart& part : parts) {
     const int64_t* ids = blocks_[part.block].ids.data();
     for (uint64_t i = part.begin; i < part.end; ++i) {
-      visit(part.block, i, ids[i], SliceOf(ids[i], table_.slice_hash));
+      visit(part.block, i, ids[i], SliceOf(ids[i], slice_hash_));
     }
   }
 }

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -36,8 +36,10 @@ struct RowRef {
 // Thread-safe once built.
 class RowOrder {
  public:
-  // Asks the source for all its ids, twice, on `threads` threads. Returns
-  // InvalidArgument for invalid blocks and for an id that is not in `own`.
+  // Reads the ids of `table.rows` twice, on `threads` threads. Keeps the ids
+  // and values that its blocks point to, but not `table` nor the source itself.
+  // Returns InvalidArgument for invalid blocks and for an id that is not in
+  // `own`.
   static absl::StatusOr<std::unique_ptr<RowOrder>> Build(
       const RankState::Table& table, const OwnRows& own, int threads);
 
@@ -48,7 +50,7 @@ class RowOrder {
   absl::StatusOr<absl::Span<const RowRef>> Sorted(uint64_t begin, uint64_t end);
 
   RowPosition PositionOf(const RowRef& ref) const {
-    return {SliceOf(static_cast<int64_t>(ref.id), table_.slice_hash), ref.id};
+    return {SliceOf(static_cast<int64_t>(ref.id), slice_hash_), ref.id};
   }
 
   // Returns the blocks that RowRefs refer to.
@@ -59,11 +61,11 @@ class RowOrder {
   static constexpr uint32_t kGroupSlices = kSlices / kGroups;
   using GroupCounts = std::array<uint64_t, kGroups>;
 
-  explicit RowOrder(const RankState::Table& table) : table_(table) {}
+  RowOrder(std::string table, SliceHash slice_hash)
+      : table_(std::move(table)), slice_hash_(slice_hash) {}
 
-  absl::Status CheckBlock(uint64_t number, const RowBlock& block,
-                          std::optional<RowBlock>* with_rows) const;
-  absl::Status LoadBlocks();
+  absl::Status LoadBlocks(const RowSource* source,
+                          const std::vector<Slot>& slots);
   absl::Status Distribute(const OwnRows& own, int threads);
   template <typename Visit>
   void ForRows(const std::vector<RowPart>& parts, const Visit& visit) const;
@@ -83,7 +85,8 @@ class RowOrder {
   void SortBySlice(RowRef* begin, RowRef* end) const;
   absl::Status CheckDuplicates(const RowRef* begin, const RowRef* end) const;
 
-  const RankState::Table table_;
+  const std::string table_;  // its name, for errors
+  const SliceHash slice_hash_;
   std::vector<RowBlock> blocks_;
   uint64_t rows_ = 0;
   // This is not a vector, so that the threads that fill it touch it first.
