@@ -27,14 +27,6 @@
 
 namespace ckptdb::internal {
 
-// Returns the number of letters to change, add or delete to turn one name into
-// the other.
-size_t EditDistance(absl::string_view a, absl::string_view b);
-
-// Returns the closest of `names`, which must not be empty.
-absl::string_view Nearest(absl::string_view name,
-                          const std::vector<std::string>& names);
-
 // Returns InvalidArgument about `value`: "SUBJECT is VALUE; expected WHAT".
 absl::Status Unexpected(absl::string_view subject, const Json& value,
                         absl::string_view what);

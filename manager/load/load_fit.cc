@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/manager/config/json_reader.h"
+#include "ckptdb/db/base/nearest_name.h"
 #include "ckptdb/manager/state/list_some.h"
 
 namespace ckptdb::internal {

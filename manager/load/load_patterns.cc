@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/config/json_reader.h"
+#include "ckptdb/db/base/nearest_name.h"
 #include "ckptdb/manager/state/categories.h"
 
 namespace ckptdb::internal {
