@@ -25,12 +25,15 @@ constexpr uint64_t kRows = ColumnTable::kRowsPerChunk;
 constexpr uint64_t kWordBits = 64;
 constexpr uint64_t kWords = kRows / kWordBits;
 constexpr uint64_t kNoRow = ~uint64_t{0};
+// Ids whose places in the index are prefetched, so that lookups do not wait for
+// memory one after the other.
+constexpr size_t kAhead = 16;
 
 // A bit for each row of a chunk.
 using RowBits = std::array<uint64_t, kWords>;
 
-template <typename Visit>
 // Calls visit(row) for each bit that is set, in ascending order.
+template <typename Visit>
 void ForBits(const RowBits& bits, const Visit& visit) {
   for (uint64_t word = 0; word < kWords; ++word) {
     for (uint64_t rest = bits[word]; rest != 0; rest &= rest - 1) {
@@ -42,7 +45,35 @@ void ForBits(const RowBits& bits, const Visit& visit) {
 }  // namespace
 
 class ColumnTable::Columns {
+ private:
+  // Rows are in chunks so that a table grows without moving them: a trainer may
+  // keep addresses of rows, and a restore writes to rows while others are
+  // added.
+  struct Chunk {
+    LargeArray<int64_t> ids;  // the id of a free row is the next free row
+    std::vector<LargeArray<char>> values;  // by slot
+    RowBits live = {};
+  };
+
  public:
+  // A row in memory, which stays there until it is erased or the table cleared.
+  class Place {
+   public:
+    Place(const Chunk* chunk, Row row, bool is_new)
+        : chunk_(chunk), row_(row), is_new_(is_new) {}
+
+    Row row() const { return row_; }
+    bool is_new() const { return is_new_; }
+    char* ValueOf(size_t slot, uint64_t row_bytes) const {
+      return chunk_->values[slot].get() + row_ % kRows * row_bytes;
+    }
+
+   private:
+    const Chunk* chunk_;
+    uint64_t row_ : 63;
+    uint64_t is_new_ : 1;
+  };
+
   explicit Columns(const std::vector<Slot>& slots) : values_(slots.size()) {
     for (const Slot& slot : slots) row_bytes_.push_back(slot.row_bytes());
   }
@@ -52,8 +83,9 @@ class ColumnTable::Columns {
   char* ValueOf(size_t slot, Row row) const {
     return values_[slot][row / kRows] + row % kRows * row_bytes_[slot];
   }
+  size_t slot_count() const { return row_bytes_.size(); }
   uint64_t row_bytes(size_t slot) const { return row_bytes_[slot]; }
-  int64_t IdOf(Row row) const { return chunks_[row / kRows].ids[row % kRows]; }
+  int64_t IdOf(Row row) const { return chunks_[row / kRows]->ids[row % kRows]; }
 
   std::optional<Row> Find(int64_t id) const {
     const auto found = index_.find(id);
@@ -62,29 +94,29 @@ class ColumnTable::Columns {
   }
   void Prefetch(int64_t id) const { index_.prefetch(id); }
 
+  // Returns the row of the id, which is added if it is missing, with zeros.
   absl::StatusOr<Inserted> Insert(int64_t id);
+  // Appends the rows of the ids to *places. Rows that are added have arbitrary
+  // values. After an error or an exception, *places has the rows of the ids
+  // before the one that failed.
+  absl::Status Reserve(absl::Span<const int64_t> ids,
+                       std::vector<Place>* places);
   bool Erase(int64_t id);
   void Clear();
 
   size_t chunk_count() const { return chunks_.size(); }
-  const RowBits& live(size_t chunk) const { return chunks_[chunk].live; }
-  const int64_t* ids(size_t chunk) const { return chunks_[chunk].ids.get(); }
+  const RowBits& live(size_t chunk) const { return chunks_[chunk]->live; }
+  const int64_t* ids(size_t chunk) const { return chunks_[chunk]->ids.get(); }
   std::vector<RowBlock::Column> slots(size_t chunk) const;
 
  private:
-  // Rows are in chunks so that a table grows without moving them: a trainer may
-  // keep addresses of rows.
-  struct Chunk {
-    LargeArray<int64_t> ids;  // of a free row the next free one
-    std::vector<LargeArray<char>> values;
-    RowBits live = {};
-  };
+  absl::StatusOr<Inserted> Reserve(int64_t id);
   absl::Status MakeRoom();
   Row TakeRow();
 
   std::vector<uint64_t> row_bytes_;  // by slot
   absl::flat_hash_map<int64_t, Row> index_;
-  std::vector<Chunk> chunks_;
+  std::vector<std::unique_ptr<Chunk>> chunks_;
   std::vector<std::vector<char*>> values_;  // by slot, then by chunk
   Row next_row_ = 0;
   Row free_ = kNoRow;  // the first of a list
@@ -98,70 +130,87 @@ std::vector<RowBlock::Column> ColumnTable::Columns::slots(size_t chunk) const {
   return slots;
 }
 
-// Makes room for one row: nothing is needed if a row is free, else a chunk with
-// the memory of all slots.
+// Allocates a chunk, with the memory of all slots, unless a row is free.
 absl::Status ColumnTable::Columns::MakeRoom() {
   if (free_ != kNoRow || next_row_ < chunks_.size() * kRows) {
     return absl::OkStatus();
   }
-  Chunk chunk;
-  chunk.ids = internal::AllocateArray<int64_t>(kRows);
-  bool has_memory = chunk.ids != nullptr;
+  auto chunk = std::make_unique<Chunk>();
+  chunk->ids = internal::AllocateArray<int64_t>(kRows);
+  bool has_memory = chunk->ids != nullptr;
   for (const uint64_t bytes : row_bytes_) {
-    chunk.values.push_back(internal::AllocateArray<char>(kRows * bytes));
-    has_memory &= chunk.values.back() != nullptr;
+    chunk->values.push_back(internal::AllocateArray<char>(kRows * bytes));
+    has_memory &= chunk->values.back() != nullptr;
   }
   if (!has_memory) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for ", kRows, " more rows"));
   }
-  // All that may throw comes first.
+  // Calls that may throw come first.
   for (std::vector<char*>& values : values_) {
     values.reserve(std::max(values.capacity(), 2 * (values.size() + 1)));
   }
   chunks_.push_back(std::move(chunk));
   for (size_t s = 0; s < values_.size(); ++s) {
-    values_[s].push_back(chunks_.back().values[s].get());
+    values_[s].push_back(chunks_.back()->values[s].get());
   }
   return absl::OkStatus();
 }
 
 ColumnTable::Row ColumnTable::Columns::TakeRow() {
   if (free_ == kNoRow) return next_row_++;
-  // Free rows are a list through their ids, which takes no memory and hands the
-  // row that was erased last out first.
+  // Free rows are linked through their ids, which takes no memory. The row that
+  // was erased last is used first.
   const Row row = free_;
   free_ = static_cast<Row>(IdOf(row));
   return row;
 }
 
-absl::StatusOr<ColumnTable::Inserted> ColumnTable::Columns::Insert(int64_t id) {
+// Does not write the values of a row that is added.
+absl::StatusOr<ColumnTable::Inserted> ColumnTable::Columns::Reserve(
+    int64_t id) {
   CKPTDB_RETURN_IF_ERROR(MakeRoom());
-  // There is room by now, and TakeRow cannot fail. So if the index throws for
-  // lack of memory, the table is as it was.
+  // Now TakeRow cannot fail, so if the index throws for lack of memory, the
+  // table is unchanged.
   const auto [entry, is_new] = index_.try_emplace(id);
   if (is_new) {
     const Row row = TakeRow();
     entry->second = row;
-    Chunk& chunk = chunks_[row / kRows];
+    Chunk& chunk = *chunks_[row / kRows];
     chunk.ids[row % kRows] = id;
     chunk.live[row % kRows / kWordBits] |= uint64_t{1} << row % kWordBits;
-    // The memory may be that of an erased row.
-    for (size_t s = 0; s < values_.size(); ++s) {
-      std::memset(ValueOf(s, row), 0, row_bytes_[s]);
-    }
   }
   return Inserted{entry->second, is_new};
 }
 
-// The row goes to the front of the list of free ones. Its values stay until
-// Insert clears them.
+absl::StatusOr<ColumnTable::Inserted> ColumnTable::Columns::Insert(int64_t id) {
+  CKPTDB_ASSIGN_OR_RETURN(const Inserted at, Reserve(id));
+  // The memory may be an erased row's.
+  for (size_t s = 0; at.is_new && s < values_.size(); ++s) {
+    std::memset(ValueOf(s, at.row), 0, row_bytes_[s]);
+  }
+  return at;
+}
+
+absl::Status ColumnTable::Columns::Reserve(absl::Span<const int64_t> ids,
+                                           std::vector<Place>* places) {
+  places->reserve(places->size() + ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i + kAhead < ids.size()) Prefetch(ids[i + kAhead]);
+    CKPTDB_ASSIGN_OR_RETURN(const Inserted at, Reserve(ids[i]));
+    places->emplace_back(chunks_[at.row / kRows].get(), at.row, at.is_new);
+  }
+  return absl::OkStatus();
+}
+
+// Puts the row at the front of the list of free rows. Its values stay until the
+// row is used again.
 bool ColumnTable::Columns::Erase(int64_t id) {
   const auto found = index_.find(id);
   if (found == index_.end()) return false;
   const Row row = found->second;
   index_.erase(found);
-  Chunk& chunk = chunks_[row / kRows];
+  Chunk& chunk = *chunks_[row / kRows];
   chunk.live[row % kRows / kWordBits] &= ~(uint64_t{1} << row % kWordBits);
   chunk.ids[row % kRows] = static_cast<int64_t>(free_);
   free_ = row;
@@ -178,7 +227,7 @@ void ColumnTable::Columns::Clear() {
 
 namespace {
 
-// Rows where the columns have them, a block for each chunk.
+// The rows of a save in the columns' memory: a block for each chunk.
 template <typename Columns>
 class ColumnRows : public internal::RowParts {
  public:
@@ -194,8 +243,7 @@ class ColumnRows : public internal::RowParts {
       for (const uint64_t word : live) {
         rows += static_cast<uint64_t>(std::popcount(word));
       }
-      // A chunk without gaps is one block as it lies in memory. Only one with
-      // gaps needs a list of its rows.
+      // Only a chunk with gaps needs a list of its rows.
       if (rows == 0 || !StartsWith(live, rows)) {
         Choose(chunk, live);
       } else {
@@ -206,8 +254,8 @@ class ColumnRows : public internal::RowParts {
 
   absl::Status Find(absl::Span<const int64_t> ids) {
     constexpr size_t kIdsPerTask = 4096;
-    // A bit for each row puts the ids in the order of memory without a sort,
-    // and several threads can set it.
+    // A bit for each row sorts the ids by address, and several threads can set
+    // bits at once.
     std::vector<std::atomic<uint64_t>> marked(parts_.size() * kWords);
     CKPTDB_RETURN_IF_ERROR(internal::ParallelFor(
         threads_, (ids.size() + kIdsPerTask - 1) / kIdsPerTask,
@@ -244,10 +292,7 @@ class ColumnRows : public internal::RowParts {
 
   absl::Status Mark(absl::Span<const int64_t> ids,
                     std::vector<std::atomic<uint64_t>>* marked) const {
-    constexpr size_t kAhead = 16;
     for (size_t i = 0; i < ids.size(); ++i) {
-      // Some ids are asked for ahead, so that the lookups do not wait for
-      // memory one after the other.
       if (i + kAhead < ids.size()) columns_.Prefetch(ids[i + kAhead]);
       const auto row = columns_.Find(ids[i]);
       if (!row.has_value()) {
@@ -261,7 +306,7 @@ class ColumnRows : public internal::RowParts {
     return absl::OkStatus();
   }
 
-  // Lists the rows of a chunk that are to be saved, and their ids side by side.
+  // Lists the rows of a chunk to save, and their ids.
   void Choose(size_t chunk, const RowBits& bits) {
     Part& part = parts_[chunk];
     const int64_t* const ids = columns_.ids(chunk);
@@ -278,41 +323,120 @@ class ColumnRows : public internal::RowParts {
 
 }  // namespace
 
-// Puts the rows of a restore into the columns.
+// Writes the rows of a restore to the columns. A worker reserves the rows of a
+// batch under a lock, because an insertion may grow the index, and copies their
+// values beside other workers.
 class ColumnTable::LiveRows : public LiveTable {
  public:
-  LiveRows(Columns* columns, std::vector<size_t> slots)
-      : columns_(columns), slots_(std::move(slots)) {}
+  LiveRows(Columns* columns, std::vector<size_t> slots) : columns_(columns) {
+    for (const size_t slot : slots) {
+      restored_.push_back({slot, columns->row_bytes(slot)});
+    }
+    for (size_t slot = 0; slot < columns->slot_count(); ++slot) {
+      if (std::find(slots.begin(), slots.end(), slot) == slots.end()) {
+        others_.push_back({slot, columns->row_bytes(slot)});
+      }
+    }
+  }
 
   absl::Status Clear() override {
     const internal::MutexLock lock(&mutex_);
+    WaitForCopies();
     columns_->Clear();
     return absl::OkStatus();
   }
-  // One worker at a time, as an insertion may grow the index.
   absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
-    const internal::MutexLock lock(&mutex_);
-    for (size_t r = 0; r < batch.ids.size(); ++r) {
-      CKPTDB_ASSIGN_OR_RETURN(const Inserted at,
-                              columns_->Insert(batch.ids[r]));
-      for (size_t s = 0; s < slots_.size(); ++s) {
-        const uint64_t bytes = columns_->row_bytes(slots_[s]);
-        std::memcpy(columns_->ValueOf(slots_[s], at.row),
-                    batch.slots[s] + r * bytes, bytes);
-      }
-    }
-    return absl::OkStatus();
+    std::vector<Place> places;
+    const absl::Status reserved = BeginCopy(batch.ids, &places);
+    // The rows before one that failed are in the table, so they are written.
+    Copy(batch, places);
+    EndCopy();
+    return reserved;
   }
   absl::Status Erase(int /*worker*/, absl::Span<const int64_t> ids) override {
     const internal::MutexLock lock(&mutex_);
+    WaitForCopies();
     for (const int64_t id : ids) columns_->Erase(id);
     return absl::OkStatus();
   }
 
  private:
+  using Place = Columns::Place;
+  struct CopiedSlot {
+    size_t slot;
+    uint64_t row_bytes;
+  };
+  // Rows with the same stripe share a lock, adjacent rows above all, because a
+  // batch usually adds adjacent rows.
+  static constexpr uint64_t kStripeRows = 64;
+  static constexpr uint64_t kStripes = 256;
+
+  absl::Status BeginCopy(absl::Span<const int64_t> ids,
+                         std::vector<Place>* places) {
+    const internal::MutexLock lock(&mutex_);
+    while (waiting_for_copies_ > 0) changed_.Wait(&mutex_);
+    ++copies_;
+    return internal::CallGuarded("LiveTable::Consume", [&] {
+      mutex_.AssertHeld();
+      return columns_->Reserve(ids, places);
+    });
+  }
+  void EndCopy() {
+    const internal::MutexLock lock(&mutex_);
+    if (--copies_ == 0) changed_.NotifyAll();
+  }
+  // Waits until no worker copies: the memory of a row that is erased may be
+  // given to another row. No copy begins while a caller waits.
+  void WaitForCopies() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    ++waiting_for_copies_;
+    while (copies_ > 0) changed_.Wait(&mutex_);
+    if (--waiting_for_copies_ == 0) changed_.NotifyAll();
+  }
+
+  // Returns the end of the rows from `begin` on that lie side by side in one
+  // stripe and are all new or all old.
+  static size_t EndOfRun(const std::vector<Place>& places, size_t begin) {
+    size_t end = begin + 1;
+    while (end < places.size() &&
+           places[end].row() == places[begin].row() + (end - begin) &&
+           places[end].row() % kStripeRows != 0 &&
+           places[end].is_new() == places[begin].is_new()) {
+      ++end;
+    }
+    return end;
+  }
+
+  // An id may be in the batches of several workers, so rows are written under
+  // the lock of their stripe.
+  void Copy(const RowSink::Batch& batch, const std::vector<Place>& places) {
+    for (size_t begin = 0; begin < places.size();) {
+      const Place& first = places[begin];
+      const size_t end = EndOfRun(places, begin);
+      const internal::MutexLock lock(
+          &stripes_[first.row() / kStripeRows % kStripes]);
+      for (size_t s = 0; s < restored_.size(); ++s) {
+        const auto [slot, bytes] = restored_[s];
+        std::memcpy(first.ValueOf(slot, bytes), batch.slots[s] + begin * bytes,
+                    (end - begin) * bytes);
+      }
+      if (first.is_new()) {
+        for (const auto& [slot, bytes] : others_) {
+          std::memset(first.ValueOf(slot, bytes), 0, (end - begin) * bytes);
+        }
+      }
+      begin = end;
+    }
+  }
+
+  std::vector<CopiedSlot> restored_;  // in the order of the batches' slots
+  std::vector<CopiedSlot> others_;    // zero in rows that are added
+  std::array<internal::Mutex, kStripes> stripes_;
+
   internal::Mutex mutex_;
   Columns* const columns_ ABSL_PT_GUARDED_BY(mutex_);
-  const std::vector<size_t> slots_;
+  int copies_ ABSL_GUARDED_BY(mutex_) = 0;  // batches that are being copied
+  int waiting_for_copies_ ABSL_GUARDED_BY(mutex_) = 0;
+  internal::ConditionVariable changed_;
 };
 
 ColumnTable::ColumnTable(std::vector<Slot> slots, TableOptions options)
@@ -322,8 +446,8 @@ ColumnTable::ColumnTable(std::vector<Slot> slots, TableOptions options)
 
 ColumnTable::~ColumnTable() = default;
 
-// A column is a typed view of the slot's memory, so another dtype is refused
-// here, and not when numbers are read.
+// A column is a typed view of the slot's memory, so it must have the slot's
+// dtype.
 absl::StatusOr<size_t> ColumnTable::FindColumn(absl::string_view slot,
                                                DType dtype) const {
   CKPTDB_RETURN_IF_ERROR(status());
@@ -376,7 +500,6 @@ absl::StatusOr<ColumnTable::Inserted> ColumnTable::Insert(int64_t id) {
 
 absl::Status ColumnTable::Insert(absl::Span<const int64_t> ids,
                                  std::vector<Inserted>* rows) {
-  constexpr size_t kAhead = 16;
   CKPTDB_RETURN_IF_ERROR(status());
   if (rows == nullptr) {
     return absl::InvalidArgumentError(
@@ -394,7 +517,7 @@ absl::Status ColumnTable::Insert(absl::Span<const int64_t> ids,
         }
         return absl::OkStatus();
       });
-  // Rows are marked after an error, too: those before it are in the table.
+  // After an error, the rows before it are in the table, so they are marked.
   tracker_.MarkUpserted(ids.subspan(0, rows->size()));
   return inserted;
 }
@@ -408,8 +531,7 @@ uint64_t ColumnTable::Erase(absl::Span<const int64_t> ids) {
   return erased;
 }
 
-// The tracker has to know every id that goes, so the ids are listed before the
-// rows are gone.
+// The tracker must know every erased id, so the ids are listed first.
 void ColumnTable::Clear() {
   std::vector<int64_t> ids;
   ids.reserve(size());
@@ -441,7 +563,7 @@ absl::StatusOr<std::unique_ptr<RowSource>> ColumnTable::RowsOf(
   return rows;
 }
 
-// The object of the call before goes: one restore at a time uses a table.
+// Replaces the object of the previous call: one restore at a time uses a table.
 LiveTable* ColumnTable::Live(absl::Span<const std::string> slots) {
   std::optional<std::vector<size_t>> chosen = FindSlots(slots);
   if (!chosen.has_value()) return nullptr;

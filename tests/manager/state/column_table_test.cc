@@ -3,7 +3,9 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -233,6 +235,93 @@ TEST(ColumnTableTest, RestoresSomeSlots) {
   EXPECT_EQ(table.size(), 1U);
   ASSERT_OK(live->Clear());
   EXPECT_EQ(table.size(), 0U);
+}
+
+// Gives a live table rows of two slots whose values name the writer.
+void ConsumeRows(LiveTable* live, int writer, absl::Span<const int64_t> ids) {
+  const std::vector<float> embedding(2 * ids.size(),
+                                     static_cast<float>(writer));
+  const std::string name(3 * ids.size(), static_cast<char>(writer));
+  const std::array<const char*, 2> slots = {
+      reinterpret_cast<const char*>(embedding.data()), name.data()};
+  EXPECT_OK(live->Consume(writer, {ids, slots}));
+}
+
+// Calls work(writer) for writers 1 to `count`, each on a thread of its own.
+template <typename Work>
+void RunWriters(int count, const Work& work) {
+  std::vector<std::thread> threads;
+  for (int writer = 1; writer <= count; ++writer) {
+    threads.emplace_back([&work, writer] { work(writer); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Several workers restore a table that grows by several chunks. Each id is in
+// the batches of all of them, in other orders, and twice in each.
+TEST(ColumnTableTest, WorkersRestoreTheSameIds) {
+  constexpr int kWriters = 4;
+  constexpr auto kIds = static_cast<int64_t>(3 * ColumnTable::kRowsPerChunk);
+  constexpr int64_t kBatch = 512;
+  std::vector<Slot> slots = ColumnSlots();
+  slots.push_back({"untouched", DType::kI64, 1});
+  ColumnTable table(slots);
+  ASSERT_OK_AND_ASSIGN(const auto embedding, table.column<float>("embedding"));
+  ASSERT_OK_AND_ASSIGN(const auto name, table.column<uint8_t>("name"));
+  ASSERT_OK_AND_ASSIGN(const auto untouched,
+                       table.column<int64_t>("untouched"));
+  // Memory of erased rows is used again, with values that must not show.
+  for (int64_t id = -5000; id < 0; ++id) {
+    ASSERT_OK_AND_ASSIGN(const ColumnTable::Inserted at, table.Insert(id));
+    untouched[at.row][0] = 99;
+  }
+  for (int64_t id = -5000; id < 0; ++id) table.Erase(id);
+  LiveTable* const live = table.Live({"embedding", "name"});
+  RunWriters(kWriters, [&](int writer) {
+    for (int64_t begin = 0; begin < kIds; begin += kBatch) {
+      std::vector<int64_t> ids;
+      for (int64_t i = begin; i < begin + kBatch; ++i) {
+        ids.push_back(writer % 2 == 0 ? i : kIds - 1 - i);
+      }
+      ids.push_back(ids.front());
+      ConsumeRows(live, writer, ids);
+    }
+  });
+  EXPECT_EQ(table.size(), static_cast<uint64_t>(kIds));
+  for (int64_t id = 0; id < kIds; ++id) {
+    const auto row = table.Find(id);
+    ASSERT_TRUE(row.has_value()) << id;
+    const float writer = embedding[*row][0];
+    ASSERT_GE(writer, 1) << id;
+    ASSERT_EQ(embedding[*row][1], writer) << id;
+    ASSERT_EQ(name[*row][0], writer) << id;
+    ASSERT_EQ(name[*row][2], writer) << id;
+    ASSERT_EQ(untouched[*row][0], 0) << id;
+  }
+}
+
+// The memory of a row that one worker erases is not given away while another
+// one still copies to it.
+TEST(ColumnTableTest, WorkersEraseWhileOthersRestore) {
+  constexpr int kWriters = 4;
+  constexpr int64_t kIds = 2048;
+  ColumnTable table(ColumnSlots());
+  ASSERT_OK_AND_ASSIGN(const auto embedding, table.column<float>("embedding"));
+  LiveTable* const live = table.Live({"embedding", "name"});
+  RunWriters(kWriters, [&](int writer) {
+    std::vector<int64_t> ids(kIds);
+    std::iota(ids.begin(), ids.end(), writer * kIds);
+    for (int round = 0; round < 50; ++round) {
+      ConsumeRows(live, writer, ids);
+      if (round % 2 == 0) {
+        EXPECT_OK(live->Erase(writer, ids));
+      }
+    }
+  });
+  EXPECT_EQ(table.size(), static_cast<uint64_t>(kWriters * kIds));
+  table.ForEach([&](int64_t id, ColumnTable::Row row) {
+    ASSERT_EQ(embedding[row][1], static_cast<float>(id / kIds)) << id;
+  });
 }
 
 }  // namespace
