@@ -152,7 +152,7 @@ std::unique_ptr<ChangedPart> Table::Change(uint64_t first, uint64_t stride) {
   }
   const uint64_t at = first * kSlotBytes;
   changed->rows = std::make_unique<RowSource::Arrays>(
-      changed->ids, std::vector<RowBlock::Column>{
+      changed->ids, std::vector<RowBlock::SlotValues>{
                         {embedding_.memory().data + at, stride * kSlotBytes},
                         {adagrad_.memory().data + at, stride * kSlotBytes}});
   return changed;

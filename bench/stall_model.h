@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "ckptdb/bench/payload.h"
 #include "ckptdb/manager/model_state.h"
+#include "ckptdb/manager/state/registered_state.h"
 
 namespace ckptdb::bench {
 

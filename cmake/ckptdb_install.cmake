@@ -23,7 +23,14 @@ set(CKPTDB_PUBLIC_HEADERS
     schema/status.h
     schema/types.h)
 
-foreach(header IN LISTS CKPTDB_PUBLIC_HEADERS)
+# Headers that the public ones include, for templates and for ckptdb::cuda. Not
+# for users.
+set(CKPTDB_INTERNAL_HEADERS
+    db/internal/dtype_of.h
+    manager/internal/map_rows.h
+    manager/internal/tensor_device.h)
+
+foreach(header IN LISTS CKPTDB_PUBLIC_HEADERS CKPTDB_INTERNAL_HEADERS)
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${PROJECT_SOURCE_DIR}/${header}
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckptdb/${folder})

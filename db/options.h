@@ -1,10 +1,9 @@
-// Options of a store and of its calls. Every field says what it trades.
+// Options of a store and of its calls.
 //
-// Functions and objects of the caller that the library calls should throw
-// nothing. Where one throws, on whatever thread, the call that it was part of
-// returns Internal with what threw and the exception's own words.
-// std::bad_alloc becomes ResourceExhausted, as it does where the library itself
-// cannot allocate memory. No exception leaves a call that returns a status.
+// Functions and objects of the caller should throw nothing. If one throws, on
+// any thread, the call it was part of returns Internal with its name and the
+// exception's message. std::bad_alloc, also from the library itself, becomes
+// ResourceExhausted. No exception leaves a call that returns a status.
 #ifndef CKPTDB_DB_OPTIONS_H_
 #define CKPTDB_DB_OPTIONS_H_
 
@@ -16,9 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb {
@@ -28,12 +25,12 @@ namespace internal {
 class Environment;
 }  // namespace internal
 
-// Receives the messages of a store about what happens below it, for people who
-// look for a cause, and the warnings of a manager.
+// Receives the messages of a store for people who look for a cause, and the
+// warnings of a manager.
 //
 //   class ToMyLog : public ckptdb::Logger {
 //     void Log(Severity severity, absl::string_view message) override {
-//       my_log(message);
+//       my_log(severity, message);
 //     }
 //   };
 //   ckptdb::StoreOptions options;
@@ -44,132 +41,118 @@ class Logger {
 
   virtual ~Logger() = default;
 
-  // Receives one message, a line without its end. Any thread may call it,
-  // several at once, also while locks of the store are held: it may not call
-  // the store, and should return soon. An exception from it is dropped, as a
-  // message is no reason to fail a save.
+  // Receives one message, a line without its end. Several threads may call it
+  // at once, also while the store holds locks: it must not call the store, and
+  // should return soon. Its exceptions are dropped.
   virtual void Log(Severity severity, absl::string_view message) = 0;
 };
 
-// The payload of the error of Store::Open when somebody has the store open for
-// writing: the holder's pid and host. An I/O error, which is Unavailable as
-// well, has no such payload.
+// The payload of Store::Open's error if the store is already open for writing:
+// the holder's pid and host. I/O errors, also Unavailable, have no payload.
 inline constexpr char kHolderPayload[] = "ckptdb/holder";
 
 struct StoreOptions {
-  // Bounds on the deltas after which a new base is due. The store reports that
-  // in SaveResult and refuses nothing.
+  // Bounds on the deltas after which a full save is due. The store only reports
+  // it, in SaveResult.
   struct ChainBounds {
-    // The maximum number of delta versions after the base; each costs a restore
-    // some seeks. Default: 50.
+    // The maximum number of deltas after the base; each costs a restore some
+    // seeks. Default: 50.
     uint64_t max_deltas = 50;
 
-    // The maximum of the stored bytes of delta runs relative to those of the
-    // base runs; a restore reads both. Default: 1.0.
-    double max_delta_ratio = 1.0;  // at least 0
+    // The maximum stored bytes of delta runs relative to those of the base
+    // runs; a restore reads both. At least 0. Default: 1.0.
+    double max_delta_ratio = 1.0;
   };
 
   // Creates the store if the folder holds none. Default: true.
   bool create_if_missing = true;
 
-  // Modes of the folders and files that the store creates. By default other
-  // users cannot read the model's weights. They include 0700 and 0600, which
-  // the owner needs itself, and are at most 07777. Default: 0700 and 0600.
+  // Modes of created folders and files, which include 0700 and 0600 and are at
+  // most 07777. Default: 0700 and 0600: other users cannot read the weights.
   uint32_t directory_mode = 0700;
   uint32_t file_mode = 0600;
 
-  // Free space that no save may use: it is left for the commit itself and for
-  // other users of the disk. A save that would use it is refused before it
-  // starts. Default: 64 MiB.
+  // Free space that saves leave for the commit and other users of the disk. A
+  // save that would use it is refused before it starts. Default: 64 MiB.
   uint64_t reserve_bytes = uint64_t{64} << 20;
 
-  // Space that the store sets aside in its file SPARE while there is enough,
-  // and uses on a full disk to open, to remove steps and to sweep. The removal
-  // of one step mostly writes less than 100 KiB, and at most 8 MiB. 0 sets
-  // nothing aside. Default: 8 MiB.
+  // Space set aside in the file SPARE, and used on a full disk to open the
+  // store, remove steps and sweep. Removing a step usually writes less than 100
+  // KiB, and at most 8 MiB. 0 sets nothing aside. Default: 8 MiB.
   uint64_t spare_bytes = uint64_t{8} << 20;
 
-  // Reads tables around the page cache where the file system can. That takes a
-  // third of the CPU time, and leaves the page cache to the trainer. If false,
-  // several processes of one machine that read the same step share its pages in
-  // the cache. Default: true.
+  // Reads tables around the page cache where the file system can, which takes a
+  // third of the CPU time and leaves the cache to the trainer. If false,
+  // processes of a machine that read the same step share the cache. Default:
+  // true.
   bool direct_reads = true;
 
-  // Folds the newest step in the background when its chain is over
+  // Folds the newest step in the background when its chain exceeds
   // `fold_bounds`. Default: false.
   bool background_fold = false;
   ChainBounds fold_bounds = {};
 
-  // Removes what nothing refers to in a background thread, at open and after
-  // every commit and deletion. If false, only Sweep() does so. Default: true.
+  // Removes unreferenced data on a background thread, at open and after every
+  // commit and deletion. If false, only Sweep() does. Default: true.
   bool background_sweep = true;
 
-  // Receives the warnings of RocksDB. If null, they are only in db/LOG and
-  // db/LOG.old, of at most 1 MiB each, as far as they fit on the disk. Default:
-  // null.
+  // Receives RocksDB's warnings. If null, they are only in db/LOG and
+  // db/LOG.old, at most 1 MiB each, space permitting. Default: null.
   std::shared_ptr<Logger> logger = {};
 
-  // Called with the name of each point of kCrashPoints that a call passes, by
-  // the thread that passes it, for tests and drills. If it throws, the call
-  // returns Internal; after the commit of a step the store is then out of use,
-  // as after an I/O error, and has the step when it is opened again.
+  // Called with the name of each point of kCrashPoints on the thread that
+  // passes it, for tests and drills. If it throws, the call returns Internal;
+  // after the commit of a step the store is then unusable, and has the step
+  // when it is opened again.
   std::function<void(absl::string_view point)> on_point = {};
   std::shared_ptr<internal::Environment> environment = {};
 };
 
-namespace internal {
-// Returns InvalidArgument for a ratio that is negative or NaN.
-absl::Status CheckChainBounds(const StoreOptions::ChainBounds& bounds);
-}  // namespace internal
-
-// The longest lease is a week. If a lease ends more than kMaxClockSkewMs after
-// that, a sweep assumes that it was written by a wrong clock, and removes it.
+// The longest lease: a week. A sweep removes a lease that ends more than
+// kMaxClockSkewMs later, because a wrong clock wrote it.
 inline constexpr int64_t kMaxLeaseMs = int64_t{7} * 24 * 3600 * 1000;
 inline constexpr int64_t kMaxClockSkewMs = int64_t{24} * 3600 * 1000;
 
 struct ReaderOptions {
-  // Says whether a reader asks the owner to keep what it reads, by a file in
-  // the store's leases folder.
+  // Whether a reader asks the owner to keep the data it reads, by a file in the
+  // store's folder `leases`.
   enum class LeaseMode {
     kRequired,       // a step that cannot be leased is not opened
-    kWherePossible,  // without one where none can be written: see below
-    kNone,           // nothing is written
+    kWherePossible,  // leases where it can write
+    kNone,           // writes nothing
   };
 
-  // A reader of a read-only mount or snapshot, of another user's store or of a
-  // full disk can write no lease. Without one the owner may remove a step while
-  // it is read: the read then returns Aborted, never wrong data. Default:
-  // kWherePossible.
+  // A reader of a read-only mount, of another user's store or of a full disk
+  // can write no lease. The owner may then remove a step that is being read:
+  // the read returns Aborted, never wrong data. Default: kWherePossible.
   LeaseMode leases = LeaseMode::kWherePossible;
 
-  // The time that a lease lasts unless it is renewed, which is how long the
-  // steps of a reader that died stay. It is at most kMaxLeaseMs. Default: 60 s.
+  // How long a lease lasts unless renewed, and so how long the owner keeps the
+  // steps of a dead reader. At most kMaxLeaseMs. Default: 60 s.
   int64_t lease_ms = 60'000;
 
-  // The same as in StoreOptions.
-  bool direct_reads = true;
+  bool direct_reads = true;  // as in StoreOptions
 
   std::shared_ptr<internal::Environment> environment = {};
 };
 
 struct StageOptions {
-  // The number of workers that write files. A worker waits for the disk half of
-  // its time, so more of them than cores are useful; each takes about 6 MiB of
-  // memory, and its file some milliseconds of the commit. At least 1. Default:
-  // 8.
+  // Threads that write files. They wait for the disk half of the time, so more
+  // than there are cores help; each takes about 6 MiB, and its file some
+  // milliseconds of the commit. At least 1. Default: 8.
   int threads = 8;
 
-  // Writes around the page cache where the file system can. That takes less
-  // than half of the CPU time, and leaves the page cache to the trainer.
-  // Default: true.
+  // Writes around the page cache where the file system can, which takes less
+  // than half of the CPU time and leaves the cache to the trainer. Default:
+  // true.
   bool direct_writes = true;
 
-  // Stores a tensor again although the parent has the same bytes. That costs
-  // the bytes, and lets the parent's be freed. Default: false.
+  // Stores a tensor again although the parent has the same bytes, so that the
+  // parent's can be freed. Default: false.
   bool rewrite_unchanged = false;
 
-  // The same as in StoreOptions. Store::Save and a manager take those of their
-  // store instead, but for on_point where it is set.
+  // As in StoreOptions. Store::Save and a manager take those of their store,
+  // except an on_point that is set.
   uint32_t directory_mode = 0700;
   uint32_t file_mode = 0600;
   uint64_t reserve_bytes = uint64_t{64} << 20;
@@ -177,51 +160,43 @@ struct StageOptions {
   std::shared_ptr<internal::Environment> environment = {};
 };
 
-namespace internal {
-// Returns the options with which something is staged for a store: with the
-// modes, the file system and the reserve of the store, whatever `stage` says.
-StageOptions StageFor(const StoreOptions& store, StageOptions stage);
-}  // namespace internal
-
 // The description of a save that is fixed at Begin.
 struct SaveSpec {
-  // Says what happens to the steps that were saved after the parent of a save:
-  // they belong to a run that was given up when an older step was restored.
+  // What happens to the steps saved after the parent, which belong to a run
+  // that was abandoned when an older step was restored.
   enum class Abandoned {
-    kRefuse,  // FailedPrecondition: two runs write to one store, unless told
+    kRefuse,  // the save is FailedPrecondition
     kKeep,    // they stay
-    kRemove,  // they are removed in the same write batch, but pinned ones stay
+    kRemove,  // they are removed in the same write batch, except pinned ones
   };
 
   int64_t step = 0;
 
-  // Replaces the step if it exists; the old one stays until the new one is
-  // committed. If false, an existing step is AlreadyExists. A pinned step is
-  // FailedPrecondition, unless it is quarantined: then the step that replaces
-  // it is pinned. Default: false.
+  // Replaces an existing step, which stays until the new one is committed. If
+  // false, an existing step is AlreadyExists. A pinned step is
+  // FailedPrecondition unless it is quarantined; the new step is then pinned.
+  // Default: false.
   bool overwrite = false;
 
   // The number of ranks that stage. Default: 1.
   uint32_t world_size = 1;
 
-  // The bounds of tables that are sharded by slices: rank r has only the rows
-  // of slices [slice_bounds[r], slice_bounds[r + 1]), and staging checks that.
-  // See EvenSliceBounds. If it is not empty, tables that declare no sharding
-  // are sharded by slices. It does not apply to tables that declare another
-  // sharding: see TableSharding. Default: empty.
+  // Bounds of tables sharded by slices: rank r has only rows of slices
+  // [slice_bounds[r], slice_bounds[r + 1]), which staging checks. See
+  // EvenSliceBounds. If not empty, tables without a declared sharding are
+  // sharded by slices. Default: empty.
   std::vector<uint32_t> slice_bounds = {};
 
-  // The parent of this save: the step that this trainer saved or restored last,
-  // as in SaveResult::version or StepRecord::version. Tables that are given
-  // with their changes are saved as delta runs on top of it. It must be
-  // committed, not quarantined, not after `step`, and the newest, unless
-  // `abandoned` says what happens to those after it. If unset, all tables are
-  // saved whole. Default: unset.
+  // The step that this trainer saved or restored last: SaveResult::version or
+  // StepRecord::version. Tables given with their changes are saved as delta
+  // runs on top of it. It is committed, not quarantined, not after `step`, and
+  // the newest unless `abandoned` allows later ones. If unset, all tables are
+  // saved in full. Default: unset.
   std::optional<Version> parent = std::nullopt;
   Abandoned abandoned = Abandoned::kRefuse;
 
-  // The time at which the save began, since 1970, UTC, at least 0; the record's
-  // save_micros count from it. Default: the clock of the store, at Begin.
+  // When the save began, since 1970, UTC, at least 0; the record's save_micros
+  // count from it. Default: the store's clock, at Begin.
   std::optional<int64_t> begun_at_micros = std::nullopt;
 };
 
@@ -231,48 +206,42 @@ struct PublishSpec {
   UserMetadata user_metadata = {};  // at most kMaxMetadataBytes in all
   bool ephemeral = false;
 
-  // Bounds over which SaveResult::base_due_reason is set.
+  // Bounds beyond which SaveResult::base_due_reason is set.
   StoreOptions::ChainBounds bounds = {};
 
-  // Steps that are removed in the same write batch, because retention says so.
-  // Publish returns NotFound for an unknown one and FailedPrecondition for a
-  // pinned one, and then publishes nothing.
+  // Steps that retention removes in the same write batch. Publish returns
+  // NotFound for an unknown one and FailedPrecondition for a pinned one, and
+  // then publishes nothing.
   std::vector<int64_t> retire = {};
 
-  // The committed_at_micros of the record, since 1970, UTC, at least
-  // 0. Default: the clock of the store, at Publish.
+  // The record's committed_at_micros, since 1970, UTC, at least 0. Default: the
+  // store's clock, at Publish.
   std::optional<int64_t> committed_at_micros = std::nullopt;
 };
 
 struct ReadOptions {
-  // Called with the bytes that are done so far and in all, from any thread, one
-  // call at a time.
-  using Progress = std::function<void(uint64_t done_bytes, uint64_t all_bytes)>;
-
-  // The number of threads of one call. More than there are cores keep the disk
-  // busy: each reads, and then checks and hands on what it read. At least 1.
-  // Default: 16.
+  // Threads of one call, each of which reads, checks and hands on. More than
+  // there are cores keep the disk busy. At least 1. Default: 16.
   int threads = 16;
 
-  // The bytes that are read at a time of each stream: at most 2 MiB, and at
-  // least a page, however little is asked for. Default: 2 MiB.
+  // Bytes read at a time from each stream: from a page to 2 MiB. Default: 2
+  // MiB.
   uint64_t readahead_bytes = uint64_t{2} << 20;
 };
 
 struct FoldOptions {
-  // The number of workers that merge and write, each a range of slices. At
-  // least 1. Default: 4.
+  // Threads that merge and write, each a range of slices. At least 1. Default:
+  // 4.
   int threads = 4;
 
-  // The same as in ReadOptions.
-  uint64_t readahead_bytes = uint64_t{2} << 20;
+  uint64_t readahead_bytes = uint64_t{2} << 20;  // as in ReadOptions
 
-  // Called often, from all workers; if it returns true, the fold ends with
-  // Cancelled. What is done so far is kept, and the next Fold of the step goes
-  // on from there.
+  // Called often, from all threads. If it returns true, the fold ends with
+  // Cancelled, and the next Fold of the step resumes it.
   std::function<bool()> cancelled = {};
 
-  ReadOptions::Progress progress = {};
+  // Called with the bytes done and in all, from any thread, one call at a time.
+  std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = {};
 };
 
 // The named points of a save and a sweep, in the order in which they are
@@ -280,16 +249,16 @@ struct FoldOptions {
 namespace point {
 // 1. Begin: the attempt record is durable.
 inline constexpr absl::string_view kBegun = "begin:recorded";
-// 2. Stage: a first file is on its way; all files are durable.
+// 2. Stage: the first file is being written; all files are durable.
 inline constexpr absl::string_view kStaging = "stage:writing";
 inline constexpr absl::string_view kStaged = "stage:done";
-// 3. Publish: (a) all was checked; (b) the files are in the database; (c) the
+// 3. Publish: (a) all is checked; (b) the files are in the database; (c) the
 // batch is durable, the step exists; (d) it is flushed, and acknowledged next.
 inline constexpr absl::string_view kChecked = "publish:checked";
 inline constexpr absl::string_view kIngested = "publish:ingested";
 inline constexpr absl::string_view kCommitted = "publish:committed";
 inline constexpr absl::string_view kFlushed = "publish:flushed";
-// 4. Sweep: garbage is known; its files are gone; its records are gone.
+// 4. Sweep: garbage is known; its files are deleted; its records are deleted.
 inline constexpr absl::string_view kSweepMarked = "sweep:marked";
 inline constexpr absl::string_view kSweepFreed = "sweep:freed";
 inline constexpr absl::string_view kSweepDone = "sweep:done";

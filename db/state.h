@@ -1,5 +1,5 @@
 // The state that a rank saves: tensors, tables and blobs under names, in the
-// caller's own memory.
+// caller's memory.
 //
 //   std::vector<float> weights(12);
 //   RankState state;
@@ -7,12 +7,12 @@
 //                   TensorView::Of(weights.data(), {3, 4}));
 //   state.AddBlob("reader", position_bytes);
 //   RowSource::Arrays rows(ids, {{embeddings.data(), 16 * 4},
-//                             {adagrad.data(), 16 * 4}});
+//                                {adagrad.data(), 16 * 4}});
 //   state.AddTable("user", {{"embedding", DType::kF32, 16},
 //                           {"adagrad_sum", DType::kF32, 16}}, &rows);
 //
-// Nothing is copied and nothing is checked here: staging does both, and says
-// what is wrong. The memory must stay as it is until staging returns.
+// Nothing is copied or checked here: staging does both. The memory must stay
+// unchanged until staging returns.
 #ifndef CKPTDB_DB_STATE_H_
 #define CKPTDB_DB_STATE_H_
 
@@ -28,69 +28,25 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "ckptdb/db/internal/dtype_of.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb {
-namespace internal {
-struct EncodedRows;
 
-template <typename T>
-struct DTypeOf;
-template <>
-struct DTypeOf<double> {
-  static constexpr DType kValue = DType::kF64;
-};
-template <>
-struct DTypeOf<float> {
-  static constexpr DType kValue = DType::kF32;
-};
-template <>
-struct DTypeOf<int64_t> {
-  static constexpr DType kValue = DType::kI64;
-};
-template <>
-struct DTypeOf<int32_t> {
-  static constexpr DType kValue = DType::kI32;
-};
-template <>
-struct DTypeOf<int16_t> {
-  static constexpr DType kValue = DType::kI16;
-};
-template <>
-struct DTypeOf<int8_t> {
-  static constexpr DType kValue = DType::kI8;
-};
-template <>
-struct DTypeOf<uint64_t> {
-  static constexpr DType kValue = DType::kU64;
-};
-template <>
-struct DTypeOf<uint32_t> {
-  static constexpr DType kValue = DType::kU32;
-};
-template <>
-struct DTypeOf<uint16_t> {
-  static constexpr DType kValue = DType::kU16;
-};
-template <>
-struct DTypeOf<uint8_t> {
-  static constexpr DType kValue = DType::kU8;
-};
-template <>
-struct DTypeOf<bool> {
-  static constexpr DType kValue = DType::kBool;
-};
+namespace internal {
+struct StagedRecord;
+struct TicketRecord;
 }  // namespace internal
 
-// A dense tensor, row-major and contiguous, in host memory. `data` may be null
-// if it has no elements.
+// A dense, row-major tensor in host memory. `data` may be null if it has no
+// elements.
 struct TensorView {
   DType dtype = DType::kF32;
   Shape shape;
   const void* data = nullptr;
-  // The shape of the tensor of which this is a shard, and the position of the
-  // shard in it. Both are empty if the tensor is whole.
+  // The shape of the whole tensor, and the shard's offset in it. Empty if this
+  // is the whole tensor.
   Shape global_shape;
   Shape offset;
 
@@ -100,26 +56,21 @@ struct TensorView {
   }
 };
 
-// Some rows of a table: ids.size() of them, at most kMaxBlockRows, and one
-// Column for each slot.
+// Rows of a table: ids.size() of them, at most kMaxBlockRows, with the values
+// of each slot.
 struct RowBlock {
-  // The values of one slot for the rows of a block: the first is at data, each
-  // next one stride_bytes after it.
-  struct Column {
+  // The values of one slot: the first at `data`, the next ones `stride_bytes`
+  // apart.
+  struct SlotValues {
     const void* data = nullptr;
     uint64_t stride_bytes = 0;
     // Addresses of rows that are not in one array, such as the nodes of a hash
-    // map: the values of ids[i] are at places[i] + offset_bytes, and `data` and
-    // `stride_bytes` are not read. There is one for each id of the block, and
-    // none is null. If it is empty, `data` is used.
+    // map: the values of ids[i] are at places[i] + offset_bytes, and the fields
+    // above are not used. Empty, or one for each id, none of them null.
     absl::Span<const void* const> places = {};
     uint64_t offset_bytes = 0;
-    // Rows that a device of this library has put under the lossy codec of the
-    // slot already, in all blocks of the source or in none; nothing else of the
-    // column is read then. Null for a trainer's own source.
-    const internal::EncodedRows* encoded = nullptr;
 
-    // Returns the values of the row at `row`, which RowBlock::RowAt returns.
+    // Returns the values of the row with number `row`, as from RowAt.
     const char* At(uint64_t row) const {
       return places.empty()
                  ? static_cast<const char*>(data) + row * stride_bytes
@@ -128,11 +79,10 @@ struct RowBlock {
   };
 
   absl::Span<const int64_t> ids;
-  absl::Span<const Column> slots;
-  // Row numbers: the values of ids[i] are at data + rows[i] * stride_bytes. If
-  // it is empty, they are one after the other, at data + i * stride_bytes. Some
-  // rows of a large array can so be one block, which is copied faster than a
-  // block for each. It is also empty if a slot has places.
+  absl::Span<const SlotValues> slots;
+  // Row numbers: the values of ids[i] are at data + rows[i] * stride_bytes, so
+  // that some rows of a large array are one block, which is faster than a block
+  // for each. If empty, as it is if a slot has places, row i is at number i.
   absl::Span<const uint32_t> rows = {};
 
   uint64_t RowAt(uint64_t i) const { return rows.empty() ? i : rows[i]; }
@@ -140,26 +90,23 @@ struct RowBlock {
 inline constexpr uint64_t kMaxBlockRows = uint64_t{1} << 32;
 inline constexpr uint64_t kMaxBlocks = uint64_t{1} << 32;
 
-// The rows of a table as the trainer holds them: in blocks, in any order, each
-// id at most once. Staging never copies the values as a whole: it keeps 16
-// bytes a row, and gathers from the blocks page by page.
+// The rows of a table in the trainer's memory: blocks in any order, each id at
+// most once. Staging keeps 16 bytes per row, and copies values page by page.
 class RowSource {
  public:
   class Arrays;
 
   virtual ~RowSource() = default;
   virtual uint64_t block_count() const = 0;
-  // Returns a block; `block` is below block_count(). It is called several times
-  // and by several threads. What the block points to stays unchanged until
-  // staging returns.
+  // Returns a block; `block` is below block_count(). Called several times and
+  // by several threads. The memory stays unchanged until staging returns.
   virtual absl::StatusOr<RowBlock> Block(uint64_t block) const = 0;
 };
 
-// A source of rows in one array of ids and one of values for each slot; `rows`
-// is that of RowBlock. The arrays of ids and rows stay the caller's.
+// A source of one block, in arrays of the caller.
 class RowSource::Arrays : public RowSource {
  public:
-  Arrays(absl::Span<const int64_t> ids, std::vector<RowBlock::Column> slots,
+  Arrays(absl::Span<const int64_t> ids, std::vector<RowBlock::SlotValues> slots,
          absl::Span<const uint32_t> rows = {})
       : ids_(ids), slots_(std::move(slots)), rows_(rows) {}
   uint64_t block_count() const override { return 1; }
@@ -169,89 +116,74 @@ class RowSource::Arrays : public RowSource {
 
  private:
   absl::Span<const int64_t> ids_;
-  std::vector<RowBlock::Column> slots_;
+  std::vector<RowBlock::SlotValues> slots_;
   absl::Span<const uint32_t> rows_;
 };
 
-// The rule by which the rows of a table are divided among the ranks of a
-// training. It is declared where the table is added, checked for every row when
-// it is staged, recorded in the step, and used by restores.
+// Which rank of a training has which rows of a table. Declared where the table
+// is added, checked for every row when it is staged, recorded in the step, and
+// used by restores.
 //
 //   state.AddTable({.name = "user", .slots = slots, .rows = &rows,
 //                   .sharding = TableSharding::ByModulo()});
 //
-// Choose BySlices where you can: a rank that restores reads the bytes of its
-// own slices, on any number of ranks. By any other rule it reads the ids of all
-// rows, and the pages that have any of its own.
+// Prefer BySlices: a restoring rank reads only the bytes of its slices, on any
+// number of ranks. Otherwise it reads all ids, and the pages with its rows.
 class TableSharding {
  public:
-  // Returns the rank that has an id, below `world_size` and the same in every
-  // process. Several threads call it at once.
-  using RankOf = std::function<uint32_t(int64_t id, uint32_t world_size)>;
-
-  // Declares nothing. A save of one rank needs nothing. In a save of several
-  // ranks SaveSpec::slice_bounds declare slices, and without them staging
-  // refuses the table.
+  // Declares nothing, which is enough for one rank. With several, the slices of
+  // SaveSpec::slice_bounds apply, or else staging refuses the table.
   TableSharding() = default;
 
-  // Rank r has the ids of slices [bounds[r], bounds[r + 1]): see SliceOf, with
-  // the table's SliceHash. Without bounds a manager takes EvenSliceBounds, and
-  // a stager those of SaveSpec::slice_bounds, which a save by slices of several
-  // ranks has to have. The tables of one step have the same bounds.
+  // Rank r has the ids of slices [bounds[r], bounds[r + 1]): see SliceOf.
+  // Without bounds a manager takes EvenSliceBounds, and a stager requires
+  // SaveSpec::slice_bounds. The tables of one step have the same bounds.
   static TableSharding BySlices(std::vector<uint32_t> bounds = {});
 
-  // Rank uint64(id) % world_size has an id. That also holds for negative ids:
-  // with 3 ranks, rank 0 has -1, as 2^64 - 1 is a multiple of 3, while the
-  // remainder of the signed number would be -1.
+  // Rank uint64(id) % world_size has an id. With 3 ranks, rank 0 has -1,
+  // because 2^64 - 1 is a multiple of 3.
   static TableSharding ByModulo();
 
-  // Rank rank_of(id, world_size) has an id. The name is recorded: a manager
-  // whose function has another name does not restore the step. Give a function
-  // that places ids otherwise another name.
-  static TableSharding ByFunction(std::string name, RankOf rank_of);
+  // Rank rank_of(id, world_size), below world_size and the same in every
+  // process, has an id. Several threads call it. The name is recorded; a
+  // manager whose function has another name does not restore the step, so
+  // rename a function that changes.
+  static TableSharding ByFunction(
+      std::string name,
+      std::function<uint32_t(int64_t id, uint32_t world_size)> rank_of);
 
-  // All ranks have the same rows. Rank 0 saves them, the rows of others are not
-  // read, and each rank restores all.
+  // All ranks have the same rows. Rank 0 saves them, and each rank restores
+  // all.
   static TableSharding Replicated();
 
-  // An id is on any one rank, and may move: its new rank upserts it in the save
-  // in which its old rank erases it. Nothing is checked when it is saved, and
-  // only StepReader::Verify finds an id that two ranks upsert. It is recorded
-  // as undeclared. Managers refuse it, as they could not restore it.
+  // Each id is on one rank and may move: the new rank upserts it in the save in
+  // which the old one erases it. Not checked by staging; StepReader::Verify
+  // finds ids that two ranks upsert. Recorded as undeclared. Managers refuse it
+  // because they could not restore it.
   static TableSharding Unchecked();
 
-  // Returns false for a value of the default constructor.
+  // Returns false for a default-constructed value.
   bool declared() const { return declared_; }
   Item::Sharding kind() const { return kind_; }
   const std::string& name() const { return name_; }
   const std::vector<uint32_t>& bounds() const { return bounds_; }
-  const RankOf& rank_of() const { return rank_of_; }
+  const std::function<uint32_t(int64_t id, uint32_t world_size)>& rank_of()
+      const {
+    return rank_of_;
+  }
 
  private:
-  explicit TableSharding(Item::Sharding kind, std::string name = {},
-                         std::vector<uint32_t> bounds = {},
-                         RankOf rank_of = {});
+  explicit TableSharding(
+      Item::Sharding kind, std::string name = {},
+      std::vector<uint32_t> bounds = {},
+      std::function<uint32_t(int64_t id, uint32_t world_size)> rank_of = {});
 
   bool declared_ = false;
   Item::Sharding kind_ = Item::Sharding::kUndeclared;
   std::string name_;
   std::vector<uint32_t> bounds_;
-  RankOf rank_of_;
+  std::function<uint32_t(int64_t id, uint32_t world_size)> rank_of_;
 };
-
-// The choices that messages about a table without a declaration name.
-inline constexpr char kShardingChoices[] =
-    "TableSharding::BySlices(), ByModulo(), ByFunction(name, rank_of) or "
-    "Replicated()";
-
-namespace internal {
-
-// Returns InvalidArgument for a function without a name or with one that cannot
-// be stored, for a function that is null, and for bounds that do not rise from
-// 0 to kSlices in `world_size` ranges.
-absl::Status CheckSharding(const TableSharding& sharding, uint32_t world_size);
-
-}  // namespace internal
 
 class RankState {
  public:
@@ -261,9 +193,9 @@ class RankState {
     Codec codec = Codec::kNone;
   };
 
-  // The changes of a table since the parent of a save: the rows that are new or
-  // have changed, each whole, and the ids that are gone. No id is in both. An
-  // id that the parent does not have may be erased all the same.
+  // The changes of a table since the parent of a save: whole rows that are new
+  // or changed, and erased ids, which the parent need not have. No id is in
+  // both.
   struct Changes {
     const RowSource* upserted = nullptr;  // null: no rows
     absl::Span<const int64_t> erased = {};
@@ -272,16 +204,15 @@ class RankState {
   struct Table {
     std::string name;
     std::vector<Slot> slots;
-    // All rows. It may be null if `changes` are given.
+    // All rows. May be null if `changes` are given.
     const RowSource* rows = nullptr;
     SliceHash slice_hash = SliceHash::kModulo;
     std::optional<Changes> changes = std::nullopt;
-    // The reason to write a full table although `changes` are given, such as a
-    // tracker that went over its bound. Empty if there is none.
+    // Why to write all rows although `changes` are given, such as a tracker
+    // over its bound. Empty otherwise.
     std::string base_reason = {};
-    // The rule by which its rows are divided among ranks, which staging checks
-    // row by row. A save of several ranks requires it, unless
-    // SaveSpec::slice_bounds is set.
+    // Which rank has which rows; staging checks it row by row. Required for
+    // several ranks unless SaveSpec::slice_bounds is set.
     TableSharding sharding = {};
   };
   struct Blob {
@@ -294,8 +225,8 @@ class RankState {
                  Codec codec = Codec::kNone) {
     tensors_.push_back({std::move(name), std::move(view), codec});
   }
-  // Adds a table. The codec of a slot is used for its pages; ids are stored
-  // under kAuto.
+  // Adds a table. A slot's codec applies to its pages; ids are stored under
+  // kAuto.
   void AddTable(std::string name, std::vector<Slot> slots,
                 const RowSource* rows,
                 SliceHash slice_hash = SliceHash::kModulo,
@@ -304,12 +235,11 @@ class RankState {
     table.sharding = std::move(sharding);
     tables_.push_back(std::move(table));
   }
-  // Adds a table. If it has the changes since SaveSpec::parent, only those are
-  // written, as a delta run. If the save has no parent, if the parent has no
-  // such table or has it with other slots, or if `base_reason` is set, all of
-  // `rows` are written, and the reason is kept in the item; staging then
-  // returns FailedPrecondition if `rows` is null. All ranks must make the same
-  // choice.
+  // Adds a table, of which only `changes`, if given, are written, as a delta
+  // run on top of SaveSpec::parent. All `rows` are written, with the reason
+  // kept in the item, if the save has no parent, the parent has no such table
+  // or other slots, or `base_reason` is set; staging then returns
+  // FailedPrecondition if `rows` is null. All ranks must choose alike.
   void AddTable(Table table) { tables_.push_back(std::move(table)); }
   void AddBlob(std::string name, absl::string_view bytes,
                Codec codec = Codec::kNone) {
@@ -326,22 +256,16 @@ class RankState {
   std::vector<Blob> blobs_;
 };
 
-namespace internal {
-struct TicketRecord;
-struct StagedRecord;
-}  // namespace internal
-
-// The right of one rank to stage its part of one attempt. Store::Begin returns
-// it; it is passed on as an object within the process, or as bytes to another
-// one.
+// The right of one rank to stage its part of an attempt, from Store::Begin. It
+// is passed as an object within a process, or as bytes to another.
 class Ticket {
  public:
-  // Makes an invalid ticket, which Stage refuses.
+  // Constructs an invalid ticket, which Stage refuses.
   Ticket();
   explicit Ticket(internal::TicketRecord record);
 
-  // Returns DataLoss for bytes that are not a ticket or are damaged, and
-  // FailedPrecondition for a ticket of a newer format.
+  // Returns DataLoss for bytes that are damaged or not a ticket, and
+  // FailedPrecondition for a newer format.
   static absl::StatusOr<Ticket> Decode(absl::string_view bytes);
   absl::StatusOr<std::string> Encode() const;
 
@@ -350,8 +274,7 @@ class Ticket {
   uint32_t world_size() const;
   // Returns the slices of this rank, or nothing if any rank may have any row.
   std::optional<SliceRange> slices() const;
-  // These are for the library alone. Changing a record that copies share copies
-  // it first.
+  // For the library. Changing a record that copies share copies it first.
   const internal::TicketRecord& record() const { return *record_; }
   internal::TicketRecord& record();
 
@@ -359,12 +282,12 @@ class Ticket {
   std::shared_ptr<internal::TicketRecord> record_;
 };
 
-// The part of one rank in a save, as Stage returns it: its files, or the
-// entries of a small save, and their record. It is passed to Store::Publish, as
-// an object within the process, or as bytes from another one. Copies are cheap.
+// The staged part of one rank: its record, and its files or the entries of a
+// small save. It is passed to Store::Publish as an object within a process, or
+// as bytes from another. Cheap to copy.
 class StagedRank {
  public:
-  // Makes an invalid part, which Publish refuses.
+  // Constructs an invalid part, which Publish refuses.
   StagedRank();
   explicit StagedRank(internal::StagedRecord record);
 
@@ -375,8 +298,7 @@ class StagedRank {
   const Version& version() const;
   uint32_t rank() const;
   bool operator==(const StagedRank& other) const;
-  // These are for the library alone. Changing a record that copies share copies
-  // it first.
+  // For the library. Changing a record that copies share copies it first.
   const internal::StagedRecord& record() const { return *record_; }
   internal::StagedRecord& record();
 
@@ -384,8 +306,8 @@ class StagedRank {
   std::shared_ptr<internal::StagedRecord> record_;
 };
 
-// Stages a part of a save: a rank writes it, from any thread of any process
-// that sees the store's folder.
+// Stages a rank's part of a save, from any thread of any process that sees the
+// store's folder.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(Ticket ticket, Ticket::Decode(bytes_from_owner));
 //   CKPTDB_ASSIGN_OR_RETURN(StagedRank staged,
@@ -393,48 +315,23 @@ class StagedRank {
 //   CKPTDB_ASSIGN_OR_RETURN(std::string bytes, staged.Encode());
 //   send_to_owner(bytes);
 //
-// Checks `state`, writes its data files below the ticket's staging folder, and
-// makes them durable; nothing of them is visible before the owner publishes.
-// A part whose entries, with keys and headers and before codecs, come to at
-// most InlineShareBytes of the world size is not written to files: its bytes
-// come back in the StagedRank. A tensor or blob that the parent has with the
-// same bytes comes back as a reference to the parent's.
+// Checks `state`, writes its files to the ticket's staging folder, and makes
+// them durable; nothing is visible before the owner publishes. A small part, of
+// at most InlineShareBytes of the world size before codecs, is returned in the
+// StagedRank instead. A tensor or blob with the parent's bytes becomes a
+// reference to them.
 //
-// Beyond the caller's memory it takes 16 bytes for each row of all tables,
-// about 6 MiB for each worker, and at most InlineShareBytes.
+// Takes 16 bytes for each row of all tables, about 6 MiB for each thread, and
+// at most InlineShareBytes.
 //
 // Returns InvalidArgument for an invalid `state` (a name, a shape, a limit, a
-// duplicate id, a table of several ranks without a declared sharding, an id
-// that belongs to another rank); ResourceExhausted, with the bytes needed and
-// free, if the disk has no room; and Unavailable for other I/O errors. After an
-// error the files of this rank are gone or will be with the attempt: see
-// Store::Abandon.
+// duplicate id, a table of several ranks without a declared sharding, an id of
+// another rank); ResourceExhausted, with the bytes needed and free, if the disk
+// is full; and Unavailable for other I/O errors. After an error the files of
+// this rank are deleted, at the latest with the attempt: see Store::Abandon.
 absl::StatusOr<StagedRank> Stage(absl::string_view store_path,
                                  const Ticket& ticket, const RankState& state,
                                  const StageOptions& options = {});
-
-namespace internal {
-
-// Memory for copies of the last part of a state, with which the caller's memory
-// may change before all of it is written.
-struct StageCopies {
-  char* memory = nullptr;
-  uint64_t bytes = 0;
-  // Called once, by some thread, after the last read of values of tensors, rows
-  // and blobs that were not copied. It is not called if staging fails before
-  // that.
-  std::function<void(uint64_t copied_bytes)> on_read = {};
-};
-
-// Does what Stage does, but copies the last entries in the order of writing
-// first, as many as there is memory for.
-absl::StatusOr<StagedRank> StageWithCopies(absl::string_view store_path,
-                                           const Ticket& ticket,
-                                           const RankState& state,
-                                           const StageOptions& options,
-                                           const StageCopies& copies);
-
-}  // namespace internal
 
 }  // namespace ckptdb
 

@@ -1,4 +1,5 @@
-// All headers of ckptdb:
+// All public headers of ckptdb. Headers in folders named `internal` are
+// installed beside them and are not for users.
 //
 //   #include <ckptdb/ckptdb.h>
 //
@@ -9,20 +10,12 @@
 //       auto manager,
 //       ckptdb::CheckpointManager::Open({.path = "checkpoints"}, &model));
 //
-// | header | what |
-// |---|---|
-// | manager/checkpoint_manager.h | saves and restores of a training loop |
-// | manager/model_state.h | what a rank saves and restores, and from where |
-// | manager/map_table.h, manager/tables.h | adapters of a trainer's tables |
-// | manager/evaluation_state.h | evaluations that go on after a crash |
-// | manager/load_rule.h | what a load takes from which step; models that evolve
-// | | manager/results.h | what was loaded | | manager/policies.h | when to
-// save, and what to keep | | manager/coordinator.h | the communication between
-// ranks | | db/store.h | the owner's handle of a store | | db/reader.h |
-// reading steps, what differs between two, following a store | | db/state.h |
-// the part of a rank in a save, for callers that stage it | | db/row_tracker.h
-// | which rows have changed | | db/options.h | options of a store, and of its
-// calls | | schema/types.h, schema/status.h | values, records; statuses |
+// Of a training loop: manager/checkpoint_manager.h, manager/manager_options.h,
+// manager/results.h, manager/model_state.h, manager/tables.h,
+// manager/map_table.h, manager/policies.h, manager/load_rule.h,
+// manager/evaluation_state.h and manager/coordinator.h.
+// Of a store: db/store.h, db/reader.h, db/state.h, db/row_tracker.h and
+// db/options.h. Values, records and statuses: schema/types.h, schema/status.h.
 #ifndef CKPTDB_MANAGER_CKPTDB_H_
 #define CKPTDB_MANAGER_CKPTDB_H_
 
@@ -36,6 +29,7 @@
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/evaluation_state.h"
 #include "ckptdb/manager/load_rule.h"
+#include "ckptdb/manager/manager_options.h"
 #include "ckptdb/manager/map_table.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/manager/policies.h"

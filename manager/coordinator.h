@@ -1,16 +1,13 @@
-// The communication between the ranks of a training job.
-//
-// A manager decides once, on its owner's rank, and broadcasts the decision; it
-// gathers what the others staged, and all ranks come to the same result. These
-// carry it:
+// Communication between the ranks of a training job: the owner decides and
+// broadcasts, gathers what the others staged, and all ranks get one result.
 //
 // | coordinator | ranks |
 // |---|---|
-// | SingleProcess | one process alone |
+// | SingleProcess | a single process |
 // | ThreadGroup | threads of one process |
 // | MpiCoordinator (mpi/mpi_coordinator.h) | processes under mpirun |
-// | CollectiveCoordinator | those of torch.distributed, Gloo or NCCL |
-// | MessageCoordinator | those of anything else that carries messages |
+// | CollectiveCoordinator | over torch.distributed, Gloo or NCCL |
+// | MessageCoordinator | over any other messages |
 //
 //   ThreadGroup group(/*world_size=*/4);
 //   std::thread worker([&] {
@@ -18,16 +15,14 @@
 //     auto parts = ranks->Gather("staged", part, absl::Seconds(60));
 //   });
 //
-// Every rank makes the same calls in the same order, each with the same tag: if
-// a tag does not match, all ranks get Aborted, naming the tags. Each call has a
-// deadline: when it passes, all ranks get the same DeadlineExceeded that names
-// the ranks that are missing, also those that come later. A call that failed
-// leaves the ranks where the next one can begin.
+// Every rank makes the same calls in the same order with the same tags; after a
+// mismatch all ranks get Aborted, naming the tags. When a call's deadline
+// passes, all ranks get the same DeadlineExceeded naming the missing ranks,
+// even ranks that arrive later. After a failed call the next one can begin.
 //
-// One case is beyond any protocol: the owner dies while it tells the others how
-// a call has ended. Then a rank that it has not told asks the others. It gets
-// the outcome from a rank that knows it and is in a call before this one gives
-// up, and DeadlineExceeded, naming the owner, where there is none.
+// If the owner dies while it announces how a call ended, a rank without the
+// outcome asks the others. It gets the outcome from a rank that knows it and is
+// in a call in time, or else DeadlineExceeded naming the owner.
 //
 // One thread of a rank at a time may call its coordinator.
 #ifndef CKPTDB_MANAGER_COORDINATOR_H_
@@ -64,76 +59,70 @@ class Coordinator {
   virtual absl::Status Barrier(absl::string_view tag,
                                absl::Duration deadline) = 0;
 
-  // Returns the owner's `value` on all ranks; those of the others are ignored.
+  // Returns the owner's `value` on all ranks; other ranks' are ignored.
   virtual absl::StatusOr<std::string> Broadcast(absl::string_view tag,
                                                 std::string value,
                                                 absl::Duration deadline) = 0;
 
-  // Returns the owner's `value` on each rank that comes. A rank that does not
-  // come costs the others nothing, and the owner waits for none: it is for what
-  // is so already, such as a step that is committed. The default is Broadcast.
+  // Like Broadcast, but the owner waits for no rank, and a missing rank does
+  // not affect the others: for facts such as a committed step. The default is
+  // Broadcast.
   virtual absl::StatusOr<std::string> Tell(absl::string_view tag,
                                            std::string value,
                                            absl::Duration deadline) {
     return Broadcast(tag, std::move(value), deadline);
   }
 
-  // Like Tell, but rank r gets the owner's values[r] alone: the owner sends as
-  // much as all of them, not as much to each rank. It has one for each rank;
-  // those of the others are ignored. A rank that the owner dies before it has
-  // told gets DeadlineExceeded, as no other rank knows its value. The default
-  // tells all values to all ranks, so it is for few bytes.
+  // Like Tell, but rank r receives only the owner's values[r], one per rank. If
+  // the owner dies first, a rank gets DeadlineExceeded, as no other rank knows
+  // its value. The default sends all values to all ranks: use it for few bytes.
   virtual absl::StatusOr<std::string> TellEach(absl::string_view tag,
                                                std::vector<std::string> values,
                                                absl::Duration deadline);
 
-  // Returns the values of all ranks, by rank, on the owner, and none on the
-  // others, which need not wait for it.
+  // Returns the values of all ranks, by rank, on the owner, and nothing on the
+  // others, which need not wait.
   virtual absl::StatusOr<std::vector<std::string>> Gather(
       absl::string_view tag, std::string value, absl::Duration deadline) = 0;
 
-  // Sends values[r] to rank r, and returns what each rank has sent to this one,
-  // by rank. There is one value for each rank. A rank holds what it sends and
-  // what it gets until all ranks have theirs; send much in several calls. The
-  // default gathers all values on the owner and broadcasts them, so it is for
-  // few bytes.
+  // Sends values[r] to rank r, one per rank, and returns what each rank sent to
+  // this one, by rank. A rank holds both until all ranks have theirs; split
+  // large transfers. The default goes through the owner: use it for few bytes.
   virtual absl::StatusOr<std::vector<std::string>> AllToAll(
       absl::string_view tag, std::vector<std::string> values,
       absl::Duration deadline);
 
-  // Returns whether AllToAll sends each value to its rank alone. Then restores
-  // move rows by it where every rank would have to read the rows of others.
-  // All ranks return the same. Default: false.
+  // Returns whether AllToAll sends each value directly to its rank. If so,
+  // restores exchange rows where each rank would have to read others' rows. The
+  // same on all ranks. Default: false.
   virtual bool HasDirectAllToAll() const { return false; }
 
-  // Returns another coordinator of the same ranks, for another thread: its
-  // calls never meet those of this one. All ranks make as many duplicates, in
-  // the same order.
+  // Returns another coordinator of the same ranks, for another thread, with
+  // independent calls. All ranks duplicate in the same order.
   virtual absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() = 0;
 
-  // Ends the calls of this rank, those of all duplicates as well; no call of it
-  // follows or is under way. CheckpointManager::Close calls it. Where messages
-  // may be lost, the owner answers the others until all have heard how the last
-  // calls have ended, for two seconds at most. The default does nothing.
+  // Ends the calls of this rank, including those of duplicates; none is in
+  // progress or follows. CheckpointManager::Close calls it. Where messages may
+  // be lost, the owner answers other ranks for up to two seconds, until all
+  // know how the last calls ended. The default does nothing.
   virtual void Leave() {}
 };
 
-// Returns the deadline of Tell after Gather: before it the owner may have come
-// late, by `deadline`, and have waited for what the ranks gather for as long.
-// A third one is for what it does when a rank is missing. Tell, not Broadcast,
-// as the rank that Gather has missed does not come to either.
+// Returns the deadline of a Tell after a Gather: three times `deadline` on a
+// follower, for an owner that arrives late, waits for the ranks, and handles a
+// missing one. Use Tell there, because the missing rank does not arrive.
 absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline);
 
-// Brings all ranks to one status. Returns OK if all of `status` are, else the
-// error of the lowest rank that has one, with "rank R: " before it where there
-// is more than one rank.
+// Returns OK on all ranks if all of `status` are OK, and otherwise the error of
+// the lowest rank that has one, prefixed with "rank R: " if there are several
+// ranks.
 absl::Status Agree(Coordinator* ranks, absl::string_view tag,
                    const absl::Status& status, absl::Duration deadline);
 
-// Returns the coordinator of a process alone: rank 0 of 1.
+// Returns the coordinator of a single process: rank 0 of 1.
 std::unique_ptr<Coordinator> SingleProcess();
 
-// The ranks of a group of threads of this process.
+// Ranks that are threads of this process.
 class ThreadGroup {
  public:
   // `world_size` is at least 1.
@@ -142,8 +131,8 @@ class ThreadGroup {
   ThreadGroup(const ThreadGroup&) = delete;
   ThreadGroup& operator=(const ThreadGroup&) = delete;
 
-  // Returns the coordinator of one rank, below the world size, for its thread.
-  // It is called once for each rank. The coordinator may outlive the group.
+  // Returns the coordinator of a rank, for its thread. Call it once per rank.
+  // The coordinator may outlive the group.
   std::unique_ptr<Coordinator> Join(uint32_t rank);
 
  private:
@@ -152,17 +141,16 @@ class ThreadGroup {
   std::shared_ptr<Meeting> meeting_;
 };
 
-// Carries messages from rank to rank, for a MessageCoordinator: a send and a
-// receive queue over MPI, sockets, shared memory. A message may be late, lost,
-// duplicated or overtaken by another one, but not changed.
+// Carries messages between ranks, over sockets or shared memory, for example.
+// Messages may be late, lost, duplicated or reordered, but not changed.
 //
-// Thread-safety: one thread at a time, but not always the same.
+// One thread calls it at a time, but not always the same.
 class Coordinator::Transport {
  public:
   struct Message {
-    // The rank that it goes to, or that it comes from.
+    // The destination, or the sender.
     uint32_t rank = 0;
-    // Messages that go to several ranks share their bytes.
+    // Shared by messages to several ranks.
     std::shared_ptr<const std::string> bytes;
   };
 
@@ -171,28 +159,27 @@ class Coordinator::Transport {
   virtual uint32_t rank() const = 0;
   virtual uint32_t world_size() const = 0;
 
-  // Takes `outgoing`, and returns what has come. It need not wait for either to
-  // be complete; one that waits does so until `give_up` at the most. After an
-  // error it is not called any more.
+  // Takes `outgoing` and returns received messages. It may wait until `give_up`
+  // at most. Not called again after an error.
   virtual absl::StatusOr<std::vector<Message>> Exchange(
       std::vector<Message> outgoing, absl::Time give_up) = 0;
 
-  // How many messages that it took have not left the memory of this rank. They
+  // Returns the number of messages that are still in this rank's memory, and
   // need another Exchange.
   virtual size_t unsent() const = 0;
 };
 
-// Returns a coordinator over `transport`. A rank that has waited for as long as
-// its deadline asks the owner for the outcome for a quarter of that longer, at
-// least a second and at most ten; so does one whose message was lost, earlier.
-// The owner answers in any of its calls, of whatever thread, and in Leave.
+// Returns a coordinator over `transport`. After its deadline a rank asks the
+// owner for the outcome for another quarter of it, between one and ten seconds;
+// a rank whose message was lost asks earlier. The owner answers in any of its
+// calls, on any thread, and in Leave.
 std::unique_ptr<Coordinator> MessageCoordinator(
     std::unique_ptr<Coordinator::Transport> transport);
 
-// These are collectives of bytes. Their process group must serve nothing else:
-// with torch.distributed it is a new_group(backend="gloo"). All ranks call the
-// same ones in the same order, and the threads of a rank take turns. Values
-// have any length, which may differ from rank to rank.
+// Collectives over byte strings, whose lengths may differ between ranks, on a
+// process group that serves nothing else: in torch.distributed,
+// new_group(backend="gloo"). All ranks call the same ones in the same order,
+// and the threads of a rank take turns.
 //
 //   Coordinator::Collectives group;
 //   group.rank = torch_rank;
@@ -211,23 +198,22 @@ struct Coordinator::Collectives {
   // Returns the values of all ranks, by rank.
   std::function<absl::StatusOr<std::vector<std::string>>(std::string own)>
       all_gather;
-  // Returns the value of rank 0. The other ranks give an empty one.
+  // Returns the value of rank 0. Other ranks pass an empty string.
   std::function<absl::StatusOr<std::string>(std::string value)> broadcast;
-  // values[r] goes to rank r. Returns what each rank has for this one, by rank.
+  // Sends values[r] to rank r. Returns the values for this rank, by sender.
   std::function<absl::StatusOr<std::vector<std::string>>(
       std::vector<std::string> values)>
       all_to_all;
-  // Makes the function under way on this rank return an error, and those of the
-  // other ranks where it can. It is called from another thread when a deadline
-  // passes, and once a function has failed; no function is called after it.
+  // Makes the function in progress return an error, on this rank and where
+  // possible on others. Called from another thread after a deadline, and after
+  // a function failed; no function is called afterwards.
   std::function<void(const absl::Status& why)> abort;
 };
 
-// Returns a coordinator over collectives. It cannot go on after a deadline has
-// passed within one of the functions, or one has failed: all later calls return
-// that error at once, with the words of the function, which should name the
-// ranks that are missing where it knows them. Returns InvalidArgument for a
-// function that is null, and for a rank that is not below the world size.
+// Returns a coordinator over collectives. It is unusable once a function has
+// failed or exceeded a deadline: later calls return that error, with the
+// function's message, which should name missing ranks if it can. Returns
+// InvalidArgument for a null function, or a rank not below the world size.
 absl::StatusOr<std::unique_ptr<Coordinator>> CollectiveCoordinator(
     Coordinator::Collectives collectives);
 

@@ -1,5 +1,5 @@
-// EvaluationState stores the progress of an evaluation of a step, so that the
-// evaluation can be resumed after a crash.
+// EvaluationState stores the progress of evaluating a step, so that the
+// evaluation can resume after a crash.
 //
 //   EvaluationState& evaluation = *manager->evaluation();
 //   CKPTDB_RETURN_IF_ERROR(evaluation.AddGroup("eval/ctr", &meters));
@@ -16,12 +16,10 @@
 //   CKPTDB_RETURN_IF_ERROR(evaluation.Cleanup(name.step));
 //
 // All ranks make the same calls in the same order, each with its own meters and
-// loader, and what fails on one fails on all. The states of all ranks are in
-// one write batch, durable when Save returns. They are removed with their step,
-// when it is retired, deleted or written over.
-//
-// A manager that is read-only loads what its trainer has saved; calls that
-// would write return FailedPrecondition there.
+// loader; a call that fails on one rank fails on all. The state of all ranks is
+// one write batch, durable when Save returns, and is removed when its step is
+// retired, deleted or overwritten. On a read-only manager calls that write
+// return FailedPrecondition.
 //
 // Not thread-safe.
 #ifndef CKPTDB_MANAGER_EVALUATION_STATE_H_
@@ -53,43 +51,34 @@ class EvaluationState {
     std::string group;       // of metrics: one that was added
   };
 
-  // The store in which evaluations are kept: `store` is set on the owner's rank
-  // alone, `reader` on all ranks of a manager that is read-only.
-  struct Place {
-    std::string path;
-    Store* store = nullptr;
-    Reader* reader = nullptr;
-  };
+  // For the library; CheckpointManager::evaluation() returns one. `store` is
+  // set on the owner, `reader` on all ranks of a read-only manager. All
+  // arguments outlive it.
+  EvaluationState(std::string path, Store* store, Reader* reader,
+                  Coordinator* ranks, absl::Duration deadline);
 
-  // CheckpointManager::evaluation() returns one. What the arguments point to
-  // outlives it.
-  EvaluationState(Place store, Coordinator* ranks, absl::Duration deadline);
-
-  // Adds the meters of a group of metrics, which stay where they are. Returns
-  // AlreadyExists for a group that was added before and InvalidArgument for a
-  // name that cannot be stored.
+  // Adds the meters of a group of metrics, which stay in place. Returns
+  // AlreadyExists for a known group, and InvalidArgument for a name that cannot
+  // be stored.
   absl::Status AddGroup(const std::string& group, ModelState::Object* meters);
 
-  // Saves the progress, and replaces what was saved of this evaluation before.
-  // Returns NotFound for an unknown step or group, and InvalidArgument if the
-  // meters and the loader of a rank have more than kMaxEvaluationBytes
-  // together.
+  // Saves the progress, replacing that of an earlier call. Returns NotFound for
+  // an unknown step or group, and InvalidArgument if a rank's meters and loader
+  // exceed kMaxEvaluationBytes together.
   absl::Status Save(const Name& name, IoState* loader, uint64_t processed);
 
-  // Loads the meters, then the loader, and returns `processed` as it was saved.
-  // Returns 0 and loads nothing if none was saved. Returns FailedPrecondition,
-  // with what was expected and what is there, if it was saved of another group
-  // or by another number of ranks, and NotFound for an unknown step or group.
-  // After another error meters and loader must not be used.
+  // Loads the meters, then the loader, and returns the saved `processed`, or 0,
+  // loading nothing, if nothing was saved. Returns FailedPrecondition with both
+  // values if another group or number of ranks saved it, and NotFound for an
+  // unknown step or group. After other errors meters and loader are unusable.
   absl::StatusOr<uint64_t> Load(const Name& name, IoState* loader);
 
-  // Remove the evaluations of one step, or of all steps but one. It is no error
-  // if there are none.
+  // Remove the evaluations, if any, of one step, or of all steps but one.
   absl::Status Cleanup(int64_t step);
   absl::Status CleanupAll(std::optional<int64_t> except = std::nullopt);
 
-  // Releases the store: from then on calls that need it return
-  // FailedPrecondition. CheckpointManager::Close calls it.
+  // Releases the store; calls that need it then return FailedPrecondition.
+  // CheckpointManager::Close calls it.
   void Close();
 
  private:
@@ -109,7 +98,9 @@ class EvaluationState {
   absl::Status CheckOpen() const;
   absl::Status CheckWritable() const;
 
-  Place store_;
+  const std::string path_;
+  Store* store_;
+  Reader* reader_;
   bool closed_ = false;
   Coordinator* const ranks_;
   const absl::Duration deadline_;

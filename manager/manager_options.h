@@ -78,6 +78,11 @@ struct ManagerOptions {
     kReset,         // they stay as they are
   };
 
+  enum class ReplicatedSaver {
+    kBalanced,  // different ranks, so that all save about the same bytes
+    kOwner,
+  };
+
   // Whether StartTraining saves the step that a training begins with.
   enum class FirstSave {
     kUnlessRestored,
@@ -187,7 +192,13 @@ struct ManagerOptions {
     // sharding, if tables by slices have different bounds, or if ranks declare
     // different shardings. Default: undeclared.
     TableSharding sharding = {};
-    ModelState::Replication replication = {};  // of replicated tensors
+    // Which rank saves a replicated tensor.
+    ReplicatedSaver replicated_saver = ReplicatedSaver::kBalanced;
+    // The owner reads replicated tensors and broadcasts them, for a file system
+    // slower than the ranks' network. Tensors that a load casts are read by
+    // each rank. Must match on all ranks, as must replicated_saver. Default:
+    // false: each rank reads them.
+    bool broadcast_replicated = false;
   };
 
   // What receives reports and warnings, and the clock.

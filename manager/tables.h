@@ -1,5 +1,4 @@
-// Adapters from a trainer's own containers to TableState, so that a trainer
-// needs no classes of its own.
+// Adapters from a trainer's containers to TableState.
 //
 //   struct User {
 //     std::array<float, 16> embedding;
@@ -17,48 +16,40 @@
 //   users.erase(18);
 //   user_table.MarkErased({18});
 //
-// | adapter | the rows are | their changes are marked by |
+// | adapter | its rows | who marks changes |
 // |---|---|---|
-// | MapTable | in a hash map of the trainer's, a struct each | the trainer |
-// | ColumnTable | in the adapter: an index, and an array for each slot | it |
-// | VectorTable | in arrays of the trainer's, by row number | the trainer |
-// | TableView | those of another table | as that table's |
+// | MapTable | a hash map of the trainer, one struct per row | the trainer |
+// | ColumnTable | in the adapter: an index, and an array per slot | the table |
+// | VectorTable | arrays of the trainer, by row number | the trainer |
+// | TableView | those of another table | as in that table |
 //
 // Rules of all adapters
-// 1. An adapter is registered by ModelState::AddTable, which returns
-//    InvalidArgument for what is wrong with how it was made: a null pointer, no
-//    field or more than kMaxSlots, a name that is empty or there twice, a
-//    dimension that is not that of the type. Until then nothing is checked, and
-//    nothing crashes.
-// 2. An adapter, and the container that it points to, outlive the manager: the
-//    manager releases the tracker when it is closed or destroyed. Neither
-//    moves.
-// 3. A save reads the rows while the call of the manager that begins it runs
-//    (Step, StepTo, Save, StartTraining, FinishTraining), and nothing may
-//    change them meanwhile. Marks may be made at any time, from any thread.
-// 4. A row that changes has to be marked before the next save, or that save,
-//    and each one after it, leaves its change out:
-//    ManagerOptions::save.audit_deltas finds a place that forgets it.
-// 5. A save that fails keeps its marks for the next one. A restore inserts,
-//    overwrites and erases rows, and with LiveTable::RestoreMode::kClear clears
-//    the table first. It marks nothing, as the rows are those of the step.
-//    After one that fails the table has some of the step's rows.
-// 6. Slots that a restore leaves out, such as those of the optimizer, keep
-//    their values; in new rows they are zero.
-// 7. With several ranks a rank has the rows that are its own by the sharding
-//    that AddTable is given.
+// 1. ModelState::AddTable returns InvalidArgument for a mistake in how an
+//    adapter was made: a null pointer, no field or more than kMaxSlots, an
+//    empty or repeated name, a dimension that differs from the type's.
+// 2. An adapter, and the container it points to, outlive the manager and stay
+//    in place. One adapter is registered in one ModelState per store.
+// 3. Nothing may change the rows while a call of the manager that begins a save
+//    runs: Step, StepTo, Save, StartTraining, FinishTraining. Any thread may
+//    mark rows at any time.
+// 4. Mark a changed row before the next save, or that save and all later ones
+//    miss the change. ManagerOptions::Saving::audit_deltas finds missing marks.
+// 5. The marks of a failed save are part of the next one. A restore inserts,
+//    overwrites and erases rows, after clearing the table in
+//    LiveTable::RestoreMode::kClear, and marks nothing. A failed restore leaves
+//    some of the step's rows.
+// 6. Slots that a restore does not load, such as those of the optimizer, keep
+//    their values, and are zero in new rows.
+// 7. With several ranks, each holds its own rows as the table's sharding says.
 #ifndef CKPTDB_MANAGER_TABLES_H_
 #define CKPTDB_MANAGER_TABLES_H_
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -66,6 +57,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "ckptdb/db/internal/dtype_of.h"
 #include "ckptdb/db/row_tracker.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/manager/model_state.h"
@@ -76,28 +68,25 @@ namespace ckptdb {
 struct TableOptions {
   // Options of a field of a MapTable.
   struct Field {
-    // The number of elements of a std::vector, which is the same in each row:
-    // else the save is FailedPrecondition naming the row. If 0, it is that of
-    // the type.
+    // The number of elements of a std::vector. If a row has another number, the
+    // save is FailedPrecondition naming it. 0 for other types.
     uint32_t dim = 0;
     Codec codec = Codec::kNone;
   };
 
   // Options of an array of a VectorTable.
   struct Array {
-    // The bytes from one row to the next. If 0, the rows are adjacent.
+    // The bytes from one row to the next. If 0, rows are adjacent.
     uint64_t stride_bytes = 0;
     Codec codec = Codec::kNone;
   };
 
   // See TableSharding::BySlices. Default: kModulo.
   SliceHash slice_hash = SliceHash::kModulo;
-  // Names of the slots that a model does not need for inference. Default: none.
+  // Slots that inference does not need. Default: none.
   std::vector<std::string> optimizer_slots = {};
-  // Options of the tracker. A VectorTable, which has a RowBitmap, ignores them.
-  RowTracker::Options tracker = {};
-  // The number of threads that look for the rows of a save. At least 1.
-  // Default: 4, as ManagerOptions::save.copy_threads.
+  RowTracker::Options tracker = {};  // ignored by VectorTable
+  // Threads that look up the rows of a save. At least 1. Default: 4.
   int threads = 4;
 };
 
@@ -114,8 +103,8 @@ class AdaptedTable : public TableState {
   absl::Status status() const final { return status_; }
 
  protected:
-  // `made` is the error of making it other than those of slots and options, and
-  // is reported first.
+  // `made` is an error found before those of slots and options, and is reported
+  // first.
   AdaptedTable(absl::Status made, std::vector<Slot> slots,
                TableOptions options);
 
@@ -131,9 +120,10 @@ class AdaptedTable : public TableState {
   absl::Status status_;
 };
 
-template <typename T>
-concept Element = requires {
-  internal::DTypeOf<T>::kValue;
+struct AnyArray {
+  Slot slot;
+  char* data = nullptr;
+  uint64_t stride_bytes = 0;
 };
 
 }  // namespace internal
@@ -152,32 +142,30 @@ concept Element = requires {
 //   embedding[user.row][0] = 0.5f;
 //   users.Erase(18);
 //
-// The table marks rows by itself. A row that Insert returns is assumed to
-// change before the next save, so Insert what a batch will change, whether or
-// not it exists, and Find what is only read. Mark a row that was found in
-// another way and changes (MarkUpserted).
+// Insert marks the rows it returns, new or not: Insert what a batch changes,
+// and Find what it only reads. Mark rows changed in another way with
+// MarkUpserted.
 //
-// The row number of an id is the same until it is erased; a later Insert then
-// gets that number first. The same calls give the same numbers. After a restore
-// they are in the order in which the rows arrived, so nothing that a trainer
-// computes may depend on them. A row takes the memory of its values, 8 bytes
-// and a bit for the id, and about 19 to 38 bytes for the index. Memory of
-// erased rows is used again, and Clear frees all of it.
+// An id keeps its row number until it is erased; a later Insert reuses the
+// number first. The same calls give the same numbers, but a restore numbers
+// rows in the order of arrival, so no result may depend on them. A row takes
+// its values, 8 bytes and a bit for the id, and about 19 to 38 bytes of index.
+// Memory of erased rows is reused; Clear frees all of it.
 //
 // Calls that change the table must not run beside other calls. Find, IdOf,
-// ForEach and the values of different rows may be used by several threads at
-// once, and marks may be made at any time. Nothing throws.
+// ForEach, and values of different rows may be used concurrently, and marks
+// made at any time. Nothing throws.
 class ColumnTable : public internal::AdaptedTable {
  public:
-  // The values of one slot. Thread-safe as an array is.
+  // The values of one slot. As thread-safe as an array.
   template <typename T>
   class Column {
    public:
-    // Makes a column of no table.
+    // Constructs a column of no table.
     Column() = default;
 
-    // Returns the elements() values of a row of the table. They stay where they
-    // are until the row is erased.
+    // Returns the elements() values of a row, at an address that is valid until
+    // the row is erased.
     T* operator[](uint64_t row) const;
     uint32_t elements() const { return elements_; }
 
@@ -190,21 +178,19 @@ class ColumnTable : public internal::AdaptedTable {
     uint32_t elements_ = 0;
   };
 
-  using Row = uint64_t;
-  static constexpr Row kRowsPerChunk = 16384;
+  static constexpr uint64_t kRowsPerChunk = 16384;
 
   struct Inserted {
-    Row row = 0;
+    uint64_t row = 0;
     bool is_new = false;  // its values are zero
   };
 
-  // Slots of bytes are of kU8.
   explicit ColumnTable(std::vector<Slot> slots, TableOptions options = {});
   ~ColumnTable() override;
 
-  // Returns the column of a slot, which is valid as long as the table lives.
-  // Returns NotFound if there is no such slot, and InvalidArgument if it has
-  // another type.
+  // Returns the column of a slot, valid as long as the table. Returns NotFound
+  // for an unknown slot, and InvalidArgument if its dtype is not T's. Slots of
+  // bytes are uint8_t.
   template <typename T>
   absl::StatusOr<Column<T>> column(absl::string_view slot) const {
     CKPTDB_ASSIGN_OR_RETURN(const size_t number,
@@ -213,30 +199,29 @@ class ColumnTable : public internal::AdaptedTable {
   }
 
   uint64_t size() const;
-  // Returns the row of the id, or nothing if there is none.
-  std::optional<Row> Find(int64_t id) const;
-  // Returns the id of a row that exists.
-  int64_t IdOf(Row row) const;
+  // Returns the row of the id, if it exists.
+  std::optional<uint64_t> Find(int64_t id) const;
+  // Returns the id of an existing row.
+  int64_t IdOf(uint64_t row) const;
   // Visits all rows in the order of their numbers.
-  void ForEach(const std::function<void(int64_t id, Row row)>& visit) const;
+  void ForEach(
+      const std::function<void(int64_t id, uint64_t row)>& visit) const;
 
-  // Returns the row of the id, which is made if there is none, and marks it as
-  // upserted. Inserting many at once takes less time. Returns ResourceExhausted
-  // if there is no memory; the ids before the one that has no room are then in
-  // *rows and in the table. Returns InvalidArgument if rows is null.
+  // Returns the row of the id, inserted if it was missing, and marks it as
+  // upserted. Inserting many ids at once is faster. Returns ResourceExhausted
+  // if memory runs out, with the ids before that inserted and in *rows, and
+  // InvalidArgument if rows is null.
   absl::StatusOr<Inserted> Insert(int64_t id);
   absl::Status Insert(absl::Span<const int64_t> ids,
                       std::vector<Inserted>* rows);
-  // Erases rows and marks all of the ids as erased. Returns how many of the ids
-  // had a row.
+  // Erases rows and marks all of the ids as erased. Returns the number of rows
+  // erased.
   uint64_t Erase(absl::Span<const int64_t> ids);
   bool Erase(int64_t id) { return Erase(absl::MakeConstSpan(&id, 1)) == 1; }
-  // Erases all rows.
   void Clear();
-  // Marks ids. It may run beside any call.
+  // Marks ids. May run beside any call.
   void MarkUpserted(absl::Span<const int64_t> ids);
-  // Returns the tracker that has the marks, which consumers other than the
-  // manager may use, too.
+  // Returns the tracker of the marks, which may have other consumers too.
   RowTracker* tracker() override;
 
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;
@@ -263,18 +248,8 @@ T* ColumnTable::Column<T>::operator[](uint64_t row) const {
          row % ColumnTable::kRowsPerChunk * elements_;
 }
 
-namespace internal {
-
-struct AnyArray {
-  Slot slot;
-  char* data = nullptr;
-  uint64_t stride_bytes = 0;
-};
-
-}  // namespace internal
-
-// Declares an array of the trainer's, row-major, as a slot of that name with
-// `dim` elements a row.
+// Declares a row-major array of the trainer as the slot `name` with `dim`
+// elements per row.
 template <typename T>
 internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
                          TableOptions::Array options = {}) {
@@ -286,7 +261,7 @@ internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
                                 : options.stride_bytes};
 }
 
-// A table of fixed size in arrays of the trainer's. Its ids are the row
+// A table of fixed size over arrays of the trainer. Its ids are the row
 // numbers, 0 to rows - 1.
 //
 //   std::vector<float> embedding(1000 * 16);
@@ -296,17 +271,14 @@ internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
 //   CKPTDB_RETURN_IF_ERROR(model.AddTable("item", &items));
 //   CKPTDB_RETURN_IF_ERROR(items.MarkUpserted({17, 900}));
 //
-// The arrays stay where they are. All rows exist at all times, with zeros where
-// nothing else was written: LiveTable::RestoreMode::kClear, and an id that a
-// restore erases, set them to zero. A restore of a row beyond the arrays is
-// OutOfRange, and nothing is changed. After a restore of a step that does not
-// have all rows, such as that of a MapTable, ManagerOptions::save.audit_deltas
-// would report the others. Rows are restored by several threads at once.
+// All rows always exist. LiveTable::RestoreMode::kClear, and restoring an
+// erased id, set rows to zero. Restoring a row beyond the arrays is OutOfRange
+// and changes nothing. audit_deltas would report rows that a restored step, of
+// a MapTable for example, does not have. Several threads restore rows at once.
 //
-// `holds` says which rows are this rank's, the same as the sharding of
-// AddTable, and is called from several threads. If it is empty, all are, as on
-// one rank and by TableSharding::Replicated. Rows of other ranks are not saved,
-// and their marks are ignored.
+// `holds` returns whether this rank holds a row, as the table's sharding says;
+// several threads call it. If empty, the rank holds all rows. Other rows are
+// not saved, and their marks are ignored.
 class VectorTable : public internal::AdaptedTable {
  public:
   VectorTable(uint64_t rows, std::vector<internal::AnyArray> arrays,
@@ -314,8 +286,8 @@ class VectorTable : public internal::AdaptedTable {
               std::function<bool(int64_t id)> holds = {});
   ~VectorTable() override;
 
-  // Marks ids. It may run beside any call. Returns OutOfRange naming the first
-  // id that is no row; then nothing is marked.
+  // Marks ids. May run beside any call. Returns OutOfRange naming the first id
+  // that is not a row, and then marks nothing.
   absl::Status MarkUpserted(absl::Span<const int64_t> ids);
   // Returns null for more rows than kMaxBitmapRows.
   RowBitmap* tracker() override;
@@ -337,29 +309,23 @@ class VectorTable : public internal::AdaptedTable {
   std::unique_ptr<LiveRows> live_;
 };
 
-// The rows of another table with some of its slots, under other codecs: for a
-// manager that saves them to a store of its own beside the manager of the
-// table, such as embeddings under int8 for servers beside the lossless store
-// that the training goes on from.
+// Some slots of another table, under other codecs, for a second manager with a
+// separate store: for example, embeddings as int8 for servers, next to the
+// lossless store of the training.
 //
 //   TableView served(&user_table, {{"embedding", Codec::kInt8}});
 //   ModelState serving;
 //   CKPTDB_RETURN_IF_ERROR(serving.AddTable("user", &served));
 //
-// The rows, their marks and their tracker are those of the table: a row is
-// marked once, and each manager sees the mark. A restore through the view
-// writes these slots of the table. A view of a table in the memory of a device
-// reads its rows by way of host memory, and the save waits for them.
+// Rows, marks and tracker are the table's: a mark made once reaches each
+// manager. A restore through the view writes these slots of the table. Rows in
+// device memory are read through host memory, and the save waits for them.
 class TableView : public TableState {
  public:
-  struct ViewedSlot {
-    std::string name;
-    Codec codec = Codec::kNone;
-  };
-
-  // `table` outlives the view. AddTable returns InvalidArgument if it is null,
-  // or has no slot of a name.
-  TableView(TableState* table, const std::vector<ViewedSlot>& slots);
+  // `table` outlives the view. `slots` has names and codecs. AddTable returns
+  // InvalidArgument if the table is null or has no slot of a name.
+  TableView(TableState* table,
+            const std::vector<std::pair<std::string, Codec>>& slots);
 
   std::vector<Slot> slots() const override { return slots_; }
   SliceHash slice_hash() const override;
@@ -374,7 +340,7 @@ class TableView : public TableState {
   LiveTable* Live(absl::Span<const std::string> slots) override;
 
  private:
-  absl::Status Choose(const std::vector<ViewedSlot>& slots);
+  absl::Status Choose(const std::vector<std::pair<std::string, Codec>>& slots);
   absl::StatusOr<std::unique_ptr<RowSource>> View(
       std::unique_ptr<RowSource> rows) const;
 

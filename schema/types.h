@@ -2,11 +2,11 @@
 // them, and the records that describe them.
 //
 //   const Version version = {.step = 7, .attempt = 3};
-//   ToString(version)                  == "step 7 attempt 3"
-//   DTypeBytes(DType::kF32)            == 4
-//   Slot{"embedding", DType::kF32, 16}.row_bytes() == 64
+//   ToString(version);                               // "step 7 attempt 3"
+//   DTypeBytes(DType::kF32);                         // 4
+//   Slot{"embedding", DType::kF32, 16}.row_bytes();  // 64
 //
-// Everything here is a value or a pure function, and may be used by any thread.
+// Values and pure functions, which any thread may use.
 #ifndef CKPTDB_SCHEMA_TYPES_H_
 #define CKPTDB_SCHEMA_TYPES_H_
 
@@ -27,21 +27,21 @@
 
 namespace ckptdb {
 
-// Limits. Each is inclusive. Those of the format alone are in docs/format.md.
+// Inclusive limits. Others, of the format alone, are in docs/format.md.
 inline constexpr size_t kMaxNameBytes = 512;
 inline constexpr size_t kMaxDimensions = 64;
 inline constexpr uint32_t kMaxWorldSize = 65536;
 inline constexpr size_t kMaxSlots = 256;
 inline constexpr uint64_t kMaxSlotBytes = 65536;  // of one row
 inline constexpr uint64_t kMaxBlobBytes = uint64_t{4} << 30;
-inline constexpr uint64_t kMaxMetadataBytes = uint64_t{1} << 20;  // names, too
+inline constexpr uint64_t kMaxMetadataBytes = uint64_t{1} << 20;  // with names
 inline constexpr size_t kMaxMetrics = 4096;
-inline constexpr size_t kMaxBranches = 1024;  // that a step comes from
-// Limit of the part of one rank of an evaluation: meters and loader together.
+inline constexpr size_t kMaxBranches = 1024;  // that a step descends from
+// Of the meters and the loader of one rank of an evaluation together.
 inline constexpr uint64_t kMaxEvaluationBytes = uint64_t{8} << 20;
 
-// The number of slices, the unit of sharding: every id of a table falls into
-// one of them, and a rank owns a range of them.
+// The number of slices, the unit of sharding: every id of a table is in one of
+// them, and a rank owns a range of them.
 inline constexpr uint32_t kSlices = 65536;
 
 // Element types of tensors and slots. The numbers are stored and never change.
@@ -73,25 +73,23 @@ absl::string_view DTypeName(DType dtype);
 // Returns InvalidArgument for an unknown name.
 absl::StatusOr<DType> ParseDType(absl::string_view name);
 
-// The numbers are stored and never change. kAuto is an option and never stored:
-// it chooses the best of kNone, kLz4 and kShuffleLz4 for an item by the item's
-// first bytes, and kNone when that would save less than 5 %.
+// The numbers are stored and never change. kAuto is never stored: it selects
+// the best of kNone, kLz4 and kShuffleLz4 for an item's first bytes, and kNone
+// if that saves less than 5 %.
 //
-// kBf16 and kInt8 are lossy: what is read is not what was saved, but near it,
-// and Item::errors says how near. They are of f32 alone, and chosen by nobody
-// but the caller.
+// kBf16 and kInt8 are lossy, for f32 only, and used only on request.
+// Item::errors has the error.
 //
-//   kBf16  halves the bytes: each number rounded to the nearest bf16, which is
-//          off by at most 1/256 of it, or by 2^-134 if that is more. A NaN
-//          stays a NaN; infinities and zeros stay as they are. A page with a
-//          number that would round to an infinity is stored without loss.
-//   kInt8  leaves a byte a number and 8 a row: 255 steps from the least number
-//          of a row to its greatest. A number is off by at most 1/509 of the
-//          row's range, about half a step, plus half the distance between two
-//          f32 at the row's largest magnitude. The row is that of the table's
-//          slot, of at least 4 numbers; in a tensor it is 128 numbers, one
-//          after the other. Rows that have an infinity or a NaN are stored
-//          without loss.
+//   kBf16  halves the bytes: rounds to the nearest bf16, with an error of at
+//          most 1/256 of the number, or 2^-134 if that is more. NaNs,
+//          infinities and zeros stay. A page with a number that would round to
+//          an infinity is stored without loss.
+//   kInt8  takes one byte per number and 8 per row: 255 steps from the row's
+//          least number to its greatest. The error is at most 1/509 of this
+//          range, about half a step, plus half the distance between two f32 at
+//          the row's largest magnitude. A row is that of the slot, of at least
+//          4 numbers, or 128 consecutive numbers of a tensor. Rows with an
+//          infinity or a NaN are stored without loss.
 enum class Codec : uint8_t {
   kNone = 0,
   kLz4 = 1,
@@ -105,23 +103,21 @@ enum class Codec : uint8_t {
 absl::string_view CodecName(Codec codec);
 absl::StatusOr<Codec> ParseCodec(absl::string_view name);
 
-// Elements per dimension. A shape without dimensions is a scalar of one
-// element; one with a dimension of 0 is an empty tensor.
+// Elements per dimension. Without dimensions, a scalar of one element; with a
+// dimension of 0, an empty tensor.
 using Shape = std::vector<int64_t>;
 
 // "[3, 4]"
 std::string ToString(absl::Span<const int64_t> shape);
 
-// Returns the number of elements. Returns InvalidArgument for a negative
-// dimension, for more than kMaxDimensions, or when elements x element_bytes
-// overflow int64.
-// `element_bytes` is at least 1.
+// Returns the number of elements; `element_bytes` is at least 1. Returns
+// InvalidArgument for a negative dimension, more than kMaxDimensions, or if
+// elements x element_bytes overflows int64.
 absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> shape,
                                      uint32_t element_bytes);
 
-// The hash by which a table maps an id to its slice. kModulo is for ids that
-// are hashes already, kMix for consecutive ids and for ids whose low bits vary
-// little.
+// How a table maps an id to its slice: kModulo for ids that are hashes, kMix
+// for consecutive ids and ids whose low bits vary little.
 enum class SliceHash : uint8_t { kModulo = 0, kMix = 1 };
 
 // The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable
@@ -156,8 +152,8 @@ inline std::vector<uint32_t> EvenSliceBounds(uint32_t world_size) {
   return bounds;
 }
 
-// Identifies what one save wrote. An attempt is never used twice in a store, so
-// a retried, overwritten or folded step never touches the bytes of another.
+// Identifies what one save wrote. A store never reuses an attempt, so that a
+// retried, overwritten or folded step never touches the bytes of another.
 struct Version {
   int64_t step = 0;
   uint32_t attempt = 0;
@@ -172,7 +168,7 @@ std::string ToString(const Version& version);
 using Metrics = std::map<std::string, double>;
 using UserMetadata = std::map<std::string, std::string>;
 
-// One fixed-width column of a table: `elements` elements of `dtype` per row.
+// A part of each row of a table: `elements` elements of `dtype`.
 struct Slot {
   std::string name;
   DType dtype = DType::kF32;
@@ -185,8 +181,8 @@ struct Slot {
 };
 
 // Returns whether the slots have the same names, dtypes and elements in the
-// same order, so that rows of the one are rows of the other. Codecs may differ.
-bool SameColumns(absl::Span<const Slot> a, absl::Span<const Slot> b);
+// same order, so that they have the same rows. Codecs may differ.
+bool SameSlots(absl::Span<const Slot> a, absl::Span<const Slot> b);
 
 // An item that a rank saved under a name. The kind decides which fields are
 // used.
@@ -196,35 +192,34 @@ struct Item {
   enum class Placement : uint8_t { kBulk = 0, kInline = 1 };
   // The numbers are stored and never change.
   enum class Sharding : uint8_t {
-    kUndeclared = 0,  // by slices where the step has slice bounds, else unknown
+    kUndeclared = 0,  // by slices if the step has slice bounds, else unknown
     kBySlices = 1,    // by the slice bounds of the step
     kByModulo = 2,    // uint64(id) % world_size, also of negative ids
-    kCustom = 3,      // by a function of the trainer's, which has a name
+    kCustom = 3,      // by a named function of the trainer
     kReplicated = 4,  // the same rows on all ranks; rank 0 saves them
   };
-  // The errors that a lossy codec made, of finite numbers: how far what is
-  // stored is at most from what the trainer had.
+  // How far stored finite numbers are from the trainer's under a lossy codec.
   struct Error {
     double max = 0;    // the largest, as an f32
-    double bound = 0;  // that the codec guarantees for these numbers
+    double bound = 0;  // the codec's guarantee for these numbers
 
     bool operator==(const Error&) const = default;
   };
 
   Kind kind = Kind::kBlob;
   std::string name;
-  // The version whose bytes these are: its own, or an older one.
+  // The version that wrote these bytes: its own, or an older one.
   Version data_version;
   Placement placement = Placement::kBulk;
-  // Bytes before codecs; a table has rows x (8 + bytes of all slots) + erased x
-  // 8.
+  // Bytes before codecs; for a table, rows x (8 + bytes of all slots) + erased
+  // x 8.
   uint64_t raw_bytes = 0;
   uint64_t stored_bytes = 0;
   // XXH3-64 of the hashes of its pages or chunks, in key order.
   uint64_t digest = 0;
   std::vector<uint64_t> chunk_hashes;  // tensors and blobs
-  // Of a tensor one, of a table one for each slot. Empty when no lossy codec
-  // had to do with the item. A fold keeps the largest of what it folds.
+  // One for a tensor, one for each slot of a table; empty without a lossy
+  // codec. A fold keeps the largest.
   std::vector<Error> errors;
 
   // Tensors: this rank's part of the global tensor.
@@ -239,15 +234,14 @@ struct Item {
   SliceHash slice_hash = SliceHash::kModulo;
   Run run = Run::kBase;
   uint64_t rows = 0;
-  uint64_t erased_rows = 0;  // of delta runs
+  uint64_t erased_rows = 0;  // in delta runs
   // At least 1; a page of the widest of ids and slots has at most kPageBytes.
   uint32_t rows_per_page = 0;
-  // Reason why a base run was saved although the caller gave changes.
+  // Why a base run was saved although the caller gave changes.
   std::string base_reason;
-  // The rule by which the trainer's ranks divided the table's rows; the same on
-  // all ranks.
+  // How the trainer's ranks divided the rows; the same on all ranks.
   Sharding sharding = Sharding::kUndeclared;
-  std::string sharding_name;  // of kCustom, and of it alone
+  std::string sharding_name;  // kCustom only
 
   bool operator==(const Item&) const = default;
 };
@@ -257,8 +251,8 @@ absl::string_view ItemKindName(Item::Kind kind);
 
 inline constexpr uint8_t kShardingKinds = 5;
 
-// Returns "undeclared", "slices", "modulo", "custom" or "replicated"; "unknown"
-// for another number.
+// Returns "undeclared", "slices", "modulo", "custom", "replicated" or, for
+// another number, "unknown".
 absl::string_view ShardingKindName(Item::Sharding kind);
 
 // Returns the same for messages, with the name: `custom "hash_v2"`.
@@ -267,9 +261,9 @@ std::string DescribeSharding(Item::Sharding kind, absl::string_view name);
 // The record that makes a step exist.
 struct StepRecord {
   enum class Kind : uint8_t { kFull = 0, kDelta = 1 };
-  // A branch is a line of versions, each saved on top of the one before it. It
-  // is described by the attempts, which only grow, of its first version and of
-  // the last one that a step descends from.
+  // A line of versions, each saved on top of the one before it: the attempts,
+  // which only grow, of its first version and of the last one that a step
+  // descends from.
   struct Branch {
     uint32_t first = 0;
     uint32_t last = 0;
@@ -281,7 +275,7 @@ struct StepRecord {
   struct Rank {
     Version version;
     uint32_t rank = 0;
-    std::vector<Item> items;  // by kind and name, no two alike
+    std::vector<Item> items;  // distinct, by kind and name
 
     bool operator==(const Rank&) const = default;
   };
@@ -291,7 +285,7 @@ struct StepRecord {
     // The part of one rank. Meters and loader are opaque, and together have at
     // most kMaxEvaluationBytes.
     struct Part {
-      uint64_t processed = 0;  // batches, or whatever the trainer counts
+      uint64_t processed = 0;  // batches, or another unit of the trainer
       std::string meters;
       std::string loader;
 
@@ -306,9 +300,9 @@ struct StepRecord {
       bool operator==(const Key&) const = default;
     };
 
-    Version version;         // the version that made the state: see StateOf
-    std::string evaluation;  // name of the evaluation
-    std::string group;       // name of the group of metrics
+    Version version;  // the version that made the state: see StateOf
+    std::string evaluation;
+    std::string group;  // of metrics
     uint32_t rank = 0;
     uint32_t world_size = 1;
     Part part;
@@ -317,7 +311,7 @@ struct StepRecord {
   };
 
   Version version;
-  // The fields that retention reads of every step are next to each other.
+  // Adjacent, because retention reads them of every step.
   int64_t committed_at_micros = 0;  // since 1970, UTC
   bool ephemeral = false;
   bool pinned = false;
@@ -326,26 +320,25 @@ struct StepRecord {
   std::string store_uuid;
   Kind kind = Kind::kFull;
   // The parent of a delta step is the version before it in the chain. A full
-  // step has a parent when it was saved on top of another step.
+  // step has a parent if it was saved on top of another step.
   bool has_parent = false;
   Version parent;              // {} without one; so is `folded_from`
-  uint64_t parent_digest = 0;  // tells the parent from any other version
+  uint64_t parent_digest = 0;  // distinguishes it from any other version
   // The versions that the step is restored from: the base first, `version`
-  // last, steps never decreasing. A full step has `version` alone.
+  // last, steps never decreasing. A full step has only `version`.
   std::vector<Version> chain;
-  // A folded step has all its rows in a base run of its own. The version that
-  // it was folded from has the delta runs that lead to it from its parent.
+  // A folded step has all its rows in one base run. The version that it was
+  // folded from has the delta runs from its parent.
   bool folded = false;
   Version folded_from;
   // The branches that the step descends from, oldest first, at most the newest
-  // kMaxBranches. The last one is its own and ends with it. A branch begins
-  // with a save on top of a version that another save was made on top of
-  // before.
+  // kMaxBranches. The last one is its own and ends with it. A save on top of a
+  // version that already has a save on top begins a branch.
   std::vector<Branch> branches;
   std::vector<Version> references;  // others whose items it uses
   uint32_t world_size = 1;
-  // Rank r owns slices [slice_bounds[r], slice_bounds[r + 1]); empty when the
-  // trainer shards its tables in a way of its own.
+  // Rank r owns slices [slice_bounds[r], slice_bounds[r + 1]); empty if the
+  // trainer shards its tables otherwise.
   std::vector<uint32_t> slice_bounds;
   int64_t save_micros = 0;  // from begin to commit
   UserMetadata user_metadata;
@@ -355,7 +348,7 @@ struct StepRecord {
   uint64_t rows = 0;             // of all tables of all ranks
   uint64_t raw_bytes = 0;        // of all items
   uint64_t exclusive_bytes = 0;  // written by this version
-  // Stored by all versions of the chain, of its tables: base and delta runs.
+  // Base and delta runs of tables, over all versions of the chain.
   uint64_t base_bytes = 0;
   uint64_t delta_bytes = 0;
 
@@ -371,42 +364,38 @@ inline const Version& StateOf(const StepRecord& record) {
   return record.folded ? record.folded_from : record.version;
 }
 
-// Returns whether `from` can be cast to `to`; each dtype can be cast to itself.
+// Returns whether `from` can be cast to `to`. Each dtype can be cast to itself.
 bool CanCast(DType from, DType to);
 
-// A cast to a float rounds to the nearest number, ties to even. A number that
-// is too large becomes an infinity, or NaN in f8e4m3, which has no infinities.
-// NaN stays NaN and keeps its sign. A cast from an integer or a bool (0 or 1)
-// to an integer or a bool keeps the value or is out of range. A float cannot be
-// cast to an integer.
-//
-// Casts to f32 and f64 use the rounding mode of the processor, and a thread
-// that flushes subnormal numbers to 0 flushes those of f32 and f64.
-//
 // Casts `elements` elements. The arrays do not overlap and need not be aligned.
-// Returns OutOfRange for the first element that `to` cannot represent, with its
-// value and its index; the elements before it are written. Returns
-// InvalidArgument unless CanCast(from, to).
+// Returns OutOfRange with the value and index of the first element that `to`
+// cannot represent, after writing those before it, and InvalidArgument unless
+// CanCast(from, to).
+//
+// A cast to a float rounds to nearest, ties to even; a number too large becomes
+// an infinity, or NaN in f8e4m3, which has no infinities. NaN stays NaN and
+// keeps its sign. Integers and bools (0 or 1) keep their value or are out of
+// range. A float cannot be cast to an integer. Casts to f32 and f64 use the
+// processor's rounding mode, and flush subnormal numbers if the thread does.
 absl::Status CastElements(DType from, const void* in, DType to, void* out,
                           size_t elements);
 
-// Escapes a backslash as \\, and as \n, \t or \xNN what is not UTF-8 and what
-// cannot be seen: control and format characters, separators of lines and
-// paragraphs, and characters that Unicode ignores by default, such as U+200B,
-// U+202E and U+FEFF. The result does not break a table, steer a terminal or
-// look like another text. Spaces stay.
+// Escapes a backslash as \\, and invalid UTF-8 and invisible characters as \n,
+// \t or \xNN: control and format characters, line and paragraph separators,
+// and those that Unicode ignores by default, such as U+200B and U+202E. The
+// result cannot break a table, steer a terminal or look like another text.
+// Spaces stay.
 std::string Printable(absl::string_view text);
 
 // Escapes these characters of a JSON document as \uNNNN, which keeps its
 // meaning.
 std::string PrintableJson(absl::string_view json);
 
-// Copies as memcpy does: `bytes` bytes that do not overlap, of any alignment.
-// It is for much memory that nobody reads soon, such as rows that a RowSink
-// puts into its table: streaming stores (SSE2) neither read what they write
-// over nor put other data out of the processor's cache. What is written is seen
-// by whoever sees that the call has returned. Few bytes, and processors without
-// such stores, are left to memcpy.
+// Copies as memcpy does, for large arrays that are not read soon, such as rows
+// that a RowSink puts into its table: streaming stores (SSE2) neither read the
+// destination nor evict other data from the processor's cache. The result is
+// visible to threads that see the call return. Few bytes, and processors
+// without such stores, are left to memcpy.
 void BulkCopy(void* to, const void* from, uint64_t bytes);
 
 }  // namespace ckptdb

@@ -2,6 +2,7 @@
 
 #include <set>
 #include <utility>
+#include "ckptdb/manager/state/registered_state.h"
 
 namespace ckptdb::tool {
 namespace {

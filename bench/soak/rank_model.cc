@@ -28,7 +28,7 @@ class CopiedRows : public RowSource {
  private:
   const std::vector<int64_t> ids_;
   const std::vector<Row> rows_;
-  std::vector<RowBlock::Column> slots_;
+  std::vector<RowBlock::SlotValues> slots_;
 };
 
 SliceRange OwnSlices(uint32_t rank, uint32_t world_size) {

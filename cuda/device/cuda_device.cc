@@ -16,6 +16,7 @@
 #include "ckptdb/cuda/tensors/tensor_capture.h"
 #include "ckptdb/cuda/tensors/tensor_place.h"
 #include "ckptdb/cuda/tensors/tensor_upload.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {

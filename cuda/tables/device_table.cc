@@ -17,6 +17,7 @@
 #include "ckptdb/cuda/tables/row_list.h"
 #include "ckptdb/cuda/tables/row_writer.h"
 #include "ckptdb/cuda/tables/table_rows.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {

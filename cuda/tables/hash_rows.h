@@ -17,6 +17,7 @@
 #include "ckptdb/cuda/runtime/stream.h"
 #include "ckptdb/cuda/tables/row_capture.h"
 #include "ckptdb/cuda/tables/table_rows.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {

@@ -10,6 +10,7 @@
 #include "ckptdb/cuda/tables/hash_rows.h"
 #include "ckptdb/cuda/tables/hash_writer.h"
 #include "ckptdb/cuda/tables/score_tracker.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {

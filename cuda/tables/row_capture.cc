@@ -9,6 +9,7 @@
 #include "ckptdb/cuda/rows/row_lanes.h"
 #include "ckptdb/cuda/runtime/buffer.h"
 #include "ckptdb/cuda/runtime/status.h"
+#include "ckptdb/db/base/row_block.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -356,9 +357,9 @@ absl::Status RowCapture::Fetch() {
   return absl::OkStatus();
 }
 
-RowBlock::Column RowCapture::ColumnOf(size_t slot) {
+RowBlock::SlotValues RowCapture::ColumnOf(size_t slot) {
   const SlotForm& form = forms_[slot];
-  RowBlock::Column column;
+  RowBlock::SlotValues column;
   if (ids_.empty()) return column;
   const char* const rows = host_.get() + host_at_[slot];
   if (!form.encoded()) {
@@ -372,7 +373,7 @@ RowBlock::Column RowCapture::ColumnOf(size_t slot) {
   encoded.stride_bytes = form.padded_bytes();
   encoded.bounds =
       reinterpret_cast<const Int8Bounds*>(rows + form.BoundsAt(ids_.size()));
-  column.encoded = &encoded;
+  column = EncodedValues(&encoded);
   return column;
 }
 

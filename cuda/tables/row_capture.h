@@ -31,6 +31,7 @@
 #include "ckptdb/cuda/tables/slot_form.h"
 #include "ckptdb/cuda/tables/table_rows.h"
 #include "ckptdb/db/base/large_array.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {
@@ -106,7 +107,7 @@ class RowCapture : public TableState::Captured {
   absl::Status FinishCopy(Place* place);
   absl::Status FinishRing(std::vector<Place>* ring);
   absl::Status CopyStaged();
-  RowBlock::Column ColumnOf(size_t slot);
+  RowBlock::SlotValues ColumnOf(size_t slot);
 
   DeviceContext* const context_;
   const TableRows& table_;
@@ -123,7 +124,7 @@ class RowCapture : public TableState::Captured {
   std::vector<EncodedRows> encoded_;  // of each slot
   DevicePool::Loan staging_;
   LargeArray<char> host_;
-  std::vector<RowBlock::Column> columns_;
+  std::vector<RowBlock::SlotValues> columns_;
   bool host_waited_ = false;  // for the gathers
   bool queued_ = false;       // queued work that nobody has waited for
   bool fetched_ = false;      // the rows are in host memory

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/cuda/tensors/tensor_place.h"
 #include "ckptdb/db/base/parallel.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {

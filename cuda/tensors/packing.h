@@ -10,6 +10,7 @@
 
 #include "ckptdb/cuda/kernels/piece.h"
 #include "ckptdb/cuda/tensors/tensor_place.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ckptdb/cuda/runtime/device_context.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {

@@ -15,6 +15,7 @@
 #include "ckptdb/cuda/runtime/device_context.h"
 #include "ckptdb/cuda/runtime/stream.h"
 #include "ckptdb/cuda/tensors/packing.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {

@@ -49,8 +49,8 @@ absl::Status CheckPlaces(uint64_t number, const RowBlock& block,
 
 // Checks a block whose rows of a slot are already encoded.
 absl::Status CheckEncoded(uint64_t number, const EncodedRows& rows,
-                          const Slot& slot, EncodedColumns encoded) {
-  if (encoded == EncodedColumns::kTaken && rows.codes != nullptr &&
+                          const Slot& slot, EncodedSlots encoded) {
+  if (encoded == EncodedSlots::kTaken && rows.codes != nullptr &&
       rows.codec == slot.codec &&
       EncodesByRow(rows.codec, slot.dtype, slot.elements)) {
     return absl::OkStatus();
@@ -58,7 +58,7 @@ absl::Status CheckEncoded(uint64_t number, const EncodedRows& rows,
   return Bad(number,
              absl::StrCat("rows of slot \"", slot.name, "\" under codec ",
                           CodecName(rows.codec), ", which are accepted ",
-                          encoded == EncodedColumns::kTaken
+                          encoded == EncodedSlots::kTaken
                               ? "only if the slot has this codec"
                               : "only from device captures"));
 }
@@ -68,7 +68,7 @@ absl::Status CheckArray(uint64_t number, const RowBlock& block, size_t s,
                         const Slot& slot) {
   if (block.slots[s].data == nullptr) {
     return Bad(number, absl::StrCat("no data for slot \"", slot.name,
-                                    "\"; set Column::data or places"));
+                                    "\"; set SlotValues::data or places"));
   }
   const uint64_t stride = block.slots[s].stride_bytes;
   // A single row needs no stride.
@@ -117,8 +117,7 @@ absl::Status CheckSlots(absl::Span<const Slot> slots) {
 }
 
 absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
-                           absl::Span<const Slot> slots,
-                           EncodedColumns encoded) {
+                           absl::Span<const Slot> slots, EncodedSlots encoded) {
   const uint64_t rows = block.ids.size();
   if (rows > kMaxBlockRows) {
     return Bad(number,
@@ -136,10 +135,10 @@ absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
                absl::StrCat(block.slots.size(), " slots, not ", slots.size()));
   }
   for (size_t s = 0; s < slots.size(); ++s) {
-    const RowBlock::Column& column = block.slots[s];
-    if (column.encoded != nullptr) {
+    const RowBlock::SlotValues& column = block.slots[s];
+    if (EncodedOf(column) != nullptr) {
       CKPTDB_RETURN_IF_ERROR(
-          CheckEncoded(number, *column.encoded, slots[s], encoded));
+          CheckEncoded(number, *EncodedOf(column), slots[s], encoded));
     } else if (!column.places.empty()) {
       CKPTDB_RETURN_IF_ERROR(
           CheckPlaces(number, block, slots[s].name, column.places.size()));
@@ -153,8 +152,8 @@ absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
 absl::Status CheckEncodedAlike(const RowBlock& first, uint64_t number,
                                const RowBlock& block) {
   for (size_t s = 0; s < block.slots.size(); ++s) {
-    const bool encoded = block.slots[s].encoded != nullptr;
-    if (encoded == (first.slots[s].encoded != nullptr)) continue;
+    const bool encoded = EncodedOf(block.slots[s]) != nullptr;
+    if (encoded == (EncodedOf(first.slots[s]) != nullptr)) continue;
     return Bad(number, absl::StrCat("slot ", s, encoded ? "" : " not",
                                     " encoded, unlike an earlier block"));
   }

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/state.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
@@ -34,14 +35,30 @@ absl::Status CheckEnums(DType dtype, Codec codec, uint64_t row_elements);
 // limit.
 absl::Status CheckSlots(absl::Span<const Slot> slots);
 
-// Whether blocks may contain encoded rows: RowBlock::Column::encoded.
-enum class EncodedColumns { kRefused, kTaken };
+// The values of rows that a device of this library has encoded with the slot's
+// lossy codec, in all blocks of a source or in none. `rows` outlives the block.
+// They are marked by an offset without places, which no trainer uses.
+inline RowBlock::SlotValues EncodedValues(const EncodedRows* rows) {
+  RowBlock::SlotValues values;
+  values.data = rows;
+  values.offset_bytes = ~uint64_t{0};
+  return values;
+}
+// Returns the rows of EncodedValues, or null for other values.
+inline const EncodedRows* EncodedOf(const RowBlock::SlotValues& values) {
+  const bool encoded =
+      values.places.empty() && values.offset_bytes == ~uint64_t{0};
+  return encoded ? static_cast<const EncodedRows*>(values.data) : nullptr;
+}
+
+// Whether the values may be encoded already.
+enum class EncodedSlots { kRefused, kTaken };
 
 // Returns InvalidArgument naming the block's number unless the block has rows
 // of `slots`.
 absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
                            absl::Span<const Slot> slots,
-                           EncodedColumns encoded = EncodedColumns::kRefused);
+                           EncodedSlots encoded = EncodedSlots::kRefused);
 // Returns InvalidArgument unless both blocks encode the same slots.
 absl::Status CheckEncodedAlike(const RowBlock& first, uint64_t number,
                                const RowBlock& block);

@@ -254,9 +254,10 @@ absl::Status StepReader::RestoreTable(absl::string_view table,
   return ScanTable(table, options, live);
 }
 
-absl::Status StepReader::Verify(const ReadOptions& options,
-                                const ReadOptions::Progress& progress,
-                                std::set<Version>* verified) const {
+absl::Status StepReader::Verify(
+    const ReadOptions& options,
+    const std::function<void(uint64_t, uint64_t)>& progress,
+    std::set<Version>* verified) const {
   CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::Verify"));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckThreads("ReadOptions::threads", options.threads));

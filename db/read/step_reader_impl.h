@@ -140,7 +140,7 @@ absl::StatusOr<StepReader::Row> LookupRow(const StepReader::Impl& step,
 // Defined in verify.cc.
 absl::Status VerifyStep(const StepReader::Impl& step,
                         const ReadOptions& options,
-                        const ReadOptions::Progress& progress,
+                        const std::function<void(uint64_t, uint64_t)>& progress,
                         std::set<Version>* verified);
 
 }  // namespace internal

@@ -34,7 +34,7 @@ absl::Status BadDigest(const RankItem& part, uint64_t digest) {
 class Verifier {
  public:
   Verifier(const StepReader::Impl& step, const ReadOptions& options,
-           const ReadOptions::Progress& progress)
+           const std::function<void(uint64_t, uint64_t)>& progress)
       : step_(step), options_(options), progress_(progress) {}
 
   // Adds the items of the step itself, without its tables if the version was
@@ -170,7 +170,7 @@ class Verifier {
 
   const StepReader::Impl& step_;
   const ReadOptions& options_;
-  const ReadOptions::Progress& progress_;
+  const std::function<void(uint64_t, uint64_t)>& progress_;
   std::vector<Task> tasks_;
   Mutex mutex_;
   uint64_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -193,7 +193,7 @@ std::set<std::string> TablesOf(const ChainMember& member) {
 // swept.
 absl::Status VerifyStep(const StepReader::Impl& step,
                         const ReadOptions& options,
-                        const ReadOptions::Progress& progress,
+                        const std::function<void(uint64_t, uint64_t)>& progress,
                         std::set<Version>* verified) {
   Verifier verifier(step, options, progress);
   const auto known = [&](const Version& version) {

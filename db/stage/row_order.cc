@@ -61,7 +61,7 @@ absl::Status CheckBlock(uint64_t number, const RowBlock& block,
                         const std::vector<Slot>& slots,
                         std::optional<RowBlock>* with_rows) {
   CKPTDB_RETURN_IF_ERROR(
-      CheckRowBlock(number, block, slots, EncodedColumns::kTaken));
+      CheckRowBlock(number, block, slots, EncodedSlots::kTaken));
   if (block.ids.empty()) return absl::OkStatus();
   if (!with_rows->has_value()) *with_rows = block;
   return CheckEncodedAlike(**with_rows, number, block);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/staging.h"
 #include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/types.h"
 
@@ -17,8 +18,9 @@ namespace {
 
 // Adds the sharding's name and the id to an exception of the function, because
 // a call may pass through many tables.
-TableSharding::RankOf WithContext(const std::string& name,
-                                  TableSharding::RankOf rank_of) {
+std::function<uint32_t(int64_t, uint32_t)> WithContext(
+    const std::string& name,
+    std::function<uint32_t(int64_t, uint32_t)> rank_of) {
   return [what = absl::StrCat("the function of sharding \"", name, "\""),
           rank_of = std::move(rank_of)](int64_t id, uint32_t world_size) {
     absl::StatusOr<uint32_t> rank =
@@ -35,7 +37,8 @@ TableSharding::RankOf WithContext(const std::string& name,
 }  // namespace
 
 TableSharding::TableSharding(Item::Sharding kind, std::string name,
-                             std::vector<uint32_t> bounds, RankOf rank_of)
+                             std::vector<uint32_t> bounds,
+                             std::function<uint32_t(int64_t, uint32_t)> rank_of)
     : declared_(true),
       kind_(kind),
       name_(std::move(name)),
@@ -48,7 +51,8 @@ TableSharding TableSharding::BySlices(std::vector<uint32_t> bounds) {
 TableSharding TableSharding::ByModulo() {
   return TableSharding(Item::Sharding::kByModulo);
 }
-TableSharding TableSharding::ByFunction(std::string name, RankOf rank_of) {
+TableSharding TableSharding::ByFunction(
+    std::string name, std::function<uint32_t(int64_t, uint32_t)> rank_of) {
   if (rank_of != nullptr) rank_of = WithContext(name, std::move(rank_of));
   return TableSharding(Item::Sharding::kCustom, std::move(name), {},
                        std::move(rank_of));

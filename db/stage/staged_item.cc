@@ -12,6 +12,7 @@
 #include "ckptdb/db/base/own_rows.h"
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/base/row_block.h"
+#include "ckptdb/db/base/staging.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/meta/borrow_cost.h"
 #include "ckptdb/schema/bytes/annotate.h"

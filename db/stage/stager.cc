@@ -16,6 +16,7 @@
 #include "ckptdb/db/base/hit_crash_point.h"
 #include "ckptdb/db/base/home_process.h"
 #include "ckptdb/db/base/parallel.h"
+#include "ckptdb/db/base/staging.h"
 #include "ckptdb/db/disk/environment.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"

@@ -110,7 +110,7 @@ class SlotStream : public RowStream {
   void Gather(absl::Span<const RowRef> rows, char* raw) const override {
     GatherPieces(
         rows, row_bytes(),
-        [](const RowBlock::Column& values, uint64_t row) {
+        [](const RowBlock::SlotValues& values, uint64_t row) {
           return values.At(row);
         },
         raw);
@@ -125,7 +125,7 @@ class SlotStream : public RowStream {
     // Most tables are one block, whose column is looked up once instead of per
     // row.
     if (blocks.size() == 1) {
-      const RowBlock::Column& column = blocks[0].slots[slot_];
+      const RowBlock::SlotValues& column = blocks[0].slots[slot_];
       GatherRows(
           rows.size(), bytes,
           [&](uint64_t i) { return address_of(column, rows[i].row); }, to);
@@ -152,7 +152,7 @@ class EncodedSlotStream : public SlotStream {
         elements_(spec.elements) {
     for (const RowBlock& block : order->blocks()) {
       if (block.ids.empty()) continue;
-      const EncodedRows& rows = *block.slots[slot].encoded;
+      const EncodedRows& rows = *EncodedOf(block.slots[slot]);
       all_.error = std::max(all_.error, rows.error);
       all_.magnitude = std::max(all_.magnitude, rows.magnitude);
     }
@@ -171,15 +171,16 @@ class EncodedSlotStream : public SlotStream {
     if (codec() == Codec::kInt8) {
       GatherPieces(
           rows, sizeof(Int8Bounds),
-          [](const RowBlock::Column& column, uint64_t row) {
-            return reinterpret_cast<const char*>(column.encoded->bounds + row);
+          [](const RowBlock::SlotValues& column, uint64_t row) {
+            return reinterpret_cast<const char*>(EncodedOf(column)->bounds +
+                                                 row);
           },
           stored + page.bounds_at());
     }
     GatherPieces(
         rows, page.code_bytes(),
-        [](const RowBlock::Column& column, uint64_t row) {
-          return column.encoded->CodesAt(row);
+        [](const RowBlock::SlotValues& column, uint64_t row) {
+          return EncodedOf(column)->CodesAt(row);
         },
         stored + page.codes_at());
   }
@@ -199,7 +200,7 @@ class EncodedSlotStream : public SlotStream {
 bool IsEncoded(const RowOrder& order, size_t slot) {
   const absl::Span<const RowBlock> blocks = order.blocks();
   return std::any_of(blocks.begin(), blocks.end(), [&](const RowBlock& block) {
-    return !block.ids.empty() && block.slots[slot].encoded != nullptr;
+    return !block.ids.empty() && EncodedOf(block.slots[slot]) != nullptr;
   });
 }
 

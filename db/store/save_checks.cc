@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ckptdb/db/base/option_checks.h"
+#include "ckptdb/db/base/staging.h"
 #include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/bytes/user_metadata.h"
 #include "ckptdb/schema/status.h"

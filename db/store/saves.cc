@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/paths.h"
+#include "ckptdb/db/base/staging.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/meta/borrow_cost.h"
 #include "ckptdb/db/meta/borrowed.h"

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/option_checks.h"
+#include "ckptdb/db/base/staging.h"
 #include "ckptdb/db/disk/store_path.h"
 #include "ckptdb/db/read/change_reader_impl.h"
 #include "ckptdb/db/read/step_reader_impl.h"

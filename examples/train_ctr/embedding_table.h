@@ -43,7 +43,7 @@ uint64_t TableSeed(const EmbeddingTableOptions& options);
 class EmbeddingTable {
  public:
   // A row's number, good until the row is erased.
-  using Row = ckptdb::ColumnTable::Row;
+  using Row = uint64_t;
 
   struct MutableRow {
     float* embedding;

@@ -30,7 +30,9 @@ absl::StatusOr<LoadRule> ReadRule(size_t number, const Json& json) {
   reader.Read("strict", &rule.strict);
   reader.Read("hashtable_clear", &rule.hashtable_clear);
   reader.Read("cast", &rule.cast);
-  reader.Read("is_dynamic", &rule.is_dynamic);
+  bool is_dynamic = !rule.only_if_empty;
+  reader.Read("is_dynamic", &is_dynamic);
+  rule.only_if_empty = !is_dynamic;
   reader.Read("ignore_error", &rule.ignore_error);
   reader.Read("skip", &rule.skip);
   CKPTDB_RETURN_IF_ERROR(reader.Finish());

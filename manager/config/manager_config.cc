@@ -290,12 +290,12 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
                                {"modulo", TableSharding::ByModulo()},
                                {"replicated", TableSharding::Replicated()}},
                               &options->ranks.sharding);
-  reader->Read<ModelState::Replication::Saver>(
+  reader->Read<ManagerOptions::ReplicatedSaver>(
       "replicated_saver",
-      {{"balanced", ModelState::Replication::Saver::kBalanced},
-       {"owner", ModelState::Replication::Saver::kOwner}},
-      &options->ranks.replication.saver);
-  reader->Read("broadcast_replicated", &options->ranks.replication.broadcast);
+      {{"balanced", ManagerOptions::ReplicatedSaver::kBalanced},
+       {"owner", ManagerOptions::ReplicatedSaver::kOwner}},
+      &options->ranks.replicated_saver);
+  reader->Read("broadcast_replicated", &options->ranks.broadcast_replicated);
   reader->Read("statistics_path", &options->observers.statistics_path);
   reader->Read("background_sweep", &options->store.background_sweep);
   reader->Read("background_fold", &options->store.background_fold);

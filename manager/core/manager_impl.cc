@@ -29,9 +29,9 @@ CheckpointManager::Impl::Impl(std::unique_ptr<internal::ManagerParts> parts)
       restorer_({parts_->options, *parts_->model, parts_->shardings,
                  parts_->shard(), parts_->ranks.get(), parts_->store.get(),
                  parts_->reader.get(), parts_->feed.get(), &lineage_}),
-      evaluation_(
-          {parts_->options.path, parts_->store.get(), parts_->reader.get()},
-          parts_->ranks.get(), parts_->options.ranks.deadline),
+      evaluation_(parts_->options.path, parts_->store.get(),
+                  parts_->reader.get(), parts_->ranks.get(),
+                  parts_->options.ranks.deadline),
       saves_(parts_.get(), {&gate_.calls(), &progress_, &preemption_, &lineage_,
                             &decisions_, &retirement_, &history_, &reporter_}),
       steps_({parts_.get(), &progress_, &preemption_, &lineage_, &decisions_,

@@ -10,6 +10,7 @@
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/db/base/resolve_path.h"
+#include "ckptdb/db/base/staging.h"
 #include "ckptdb/manager/config/statistics.h"
 #include "ckptdb/manager/policy/policy_checks.h"
 #include "ckptdb/manager/policy/retention.h"
@@ -79,8 +80,8 @@ absl::Status CheckEnumerators(const ManagerOptions& options) {
                                          options.restore.abandoned,
                                          SaveSpec::Abandoned::kRemove));
   CKPTDB_RETURN_IF_ERROR(CheckEnumerator(
-      "ManagerOptions::ranks.replication.saver",
-      options.ranks.replication.saver, ModelState::Replication::Saver::kOwner));
+      "ManagerOptions::ranks.replicated_saver", options.ranks.replicated_saver,
+      ManagerOptions::ReplicatedSaver::kOwner));
   return CheckEnumerator("ManagerOptions::restore.io_state_resize",
                          *options.restore.io_state_resize,
                          ManagerOptions::IoStateResize::kReset);
@@ -282,7 +283,7 @@ absl::Status AgreeOnDeclarations(const ManagerParts& parts) {
   Coordinator* const ranks = parts.ranks.get();
   const Declarations own = {
       DescribeShardings(*parts.model, parts.shardings),
-      DescribeReplicas(*parts.model, parts.options.ranks.replication)};
+      DescribeReplicas(*parts.model, parts.options.ranks)};
   std::string bytes = own.shardings;
   bytes.push_back(kBetweenDeclarations);
   bytes.append(own.replicas);

@@ -7,7 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/manager/state/micros_since.h"
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/bytes/annotate.h"
 
 namespace ckptdb::internal {
@@ -15,7 +17,7 @@ namespace {
 
 // Returns the device of the model's tensors; null if all are in host memory.
 TensorState::Device* DeviceOf(const ModelState& model) {
-  for (const ModelState::Tensor& tensor : model.tensors()) {
+  for (const RegisteredTensor& tensor : model.tensors()) {
     if (tensor.state.device != nullptr) return tensor.state.device;
   }
   return nullptr;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/nearest_name.h"
 #include "ckptdb/manager/state/categories.h"
+#include "ckptdb/manager/state/registered_state.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -116,7 +117,7 @@ std::vector<UnmatchedPattern> FindUnmatched(const LoadRule& rule,
   unmatched.AddPatterns("exclude pattern", rule.exclude);
   unmatched.AddKeys("oname key", rule.oname, unmatched.names());
   std::vector<std::string> tables;
-  for (const ModelState::Table& table : model.tables()) {
+  for (const RegisteredTable& table : model.tables()) {
     tables.push_back(table.name);
     const auto evolution = rule.tables.find(table.name);
     if (evolution == rule.tables.end()) continue;

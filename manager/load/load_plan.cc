@@ -8,6 +8,7 @@
 #include "ckptdb/manager/load/load_fit.h"
 #include "ckptdb/manager/load/load_patterns.h"
 #include "ckptdb/manager/state/categories.h"
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/manager/state/restore_counts.h"
 #include "ckptdb/schema/status.h"
 
@@ -139,7 +140,7 @@ LoadedRule LoadPlan::Describe() const {
 
 BaseReasons LoadPlan::DifferingTables(const ModelState& model) const {
   BaseReasons reasons;
-  for (const ModelState::Table& table : model.tables()) {
+  for (const RegisteredTable& table : model.tables()) {
     reasons[table.name] =
         absl::StrCat("the restore of step ", step_,
                      " did not load it exactly as in that step");

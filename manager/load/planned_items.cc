@@ -16,6 +16,7 @@
 #include "ckptdb/manager/load/tensor_load.h"
 #include "ckptdb/manager/state/categories.h"
 #include "ckptdb/manager/state/model_sharding.h"
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
@@ -115,7 +116,7 @@ class ItemPlanner {
         ranks_(inputs.ranks),
         rule_(rule) {}
 
-  absl::Status Add(const ModelState::Tensor& tensor) {
+  absl::Status Add(const RegisteredTensor& tensor) {
     PlannedItem* const planned = Choose(kDense, tensor.name);
     if (planned == nullptr) return absl::OkStatus();
     const std::string source = planned->item.source;
@@ -152,7 +153,7 @@ class ItemPlanner {
     return absl::OkStatus();
   }
 
-  absl::Status Add(const ModelState::Table& table,
+  absl::Status Add(const RegisteredTable& table,
                    const TableSharding& sharding) {
     const std::vector<Slot> registered = table.state->slots();
     const std::vector<Slot> slots = ChosenSlots(table, registered);
@@ -203,7 +204,7 @@ class ItemPlanner {
   }
 
   // Plans how a fitting table's rows reach `live`.
-  void Plan(const ModelState::Table& table, const StepReader::TableSpec& found,
+  void Plan(const RegisteredTable& table, const StepReader::TableSpec& found,
             const TableSharding& sharding, ScanOptions scan,
             const std::shared_ptr<LiveTable>& live,
             PlannedItem* planned) const {
@@ -230,7 +231,7 @@ class ItemPlanner {
 
   // Restores by changes are not checked: the table already holds the earlier
   // rows.
-  void PlanCheck(const ModelState::Table& table,
+  void PlanCheck(const RegisteredTable& table,
                  const StepReader::TableSpec& found,
                  const TableSharding& sharding, const ScanOptions& scan,
                  PlannedItem* planned) const {
@@ -244,7 +245,7 @@ class ItemPlanner {
     planned->check = [check = std::move(check)] { return check.Run(); };
   }
 
-  absl::Status Add(const ModelState::Extra& extra) {
+  absl::Status Add(const RegisteredExtra& extra) {
     PlannedItem* const planned = Choose(kExtra, extra.name);
     if (planned == nullptr) return absl::OkStatus();
     const std::string blob = ExtraBlob(planned->item.source);
@@ -274,7 +275,7 @@ class ItemPlanner {
     return ranks;
   }
 
-  absl::Status Add(const ModelState::Io& io) {
+  absl::Status Add(const RegisteredIo& io) {
     PlannedItem* const planned = Choose(kIoState, io.name);
     if (planned == nullptr) return absl::OkStatus();
     const uint32_t saved = step_.record().world_size;
@@ -322,7 +323,7 @@ class ItemPlanner {
   // ManagerOptions::follow.shard, has a single-rank coordinator and reads for
   // itself.
   bool Broadcasts(const TensorState& tensor) const {
-    return options_.ranks.replication.broadcast && !tensor.sharded() &&
+    return options_.ranks.broadcast_replicated && !tensor.sharded() &&
            shard_.world_size > 1 && ranks_->world_size() == shard_.world_size;
   }
   bool Exchanges(const StepReader::TableSpec& table,
@@ -345,7 +346,7 @@ class ItemPlanner {
   }
   // A rule chooses slots rather than tables: "sparse" without "sparse_opt"
   // neither reads nor changes the optimizer's slots.
-  std::vector<Slot> ChosenSlots(const ModelState::Table& table,
+  std::vector<Slot> ChosenSlots(const RegisteredTable& table,
                                 const std::vector<Slot>& registered) const {
     const std::vector<std::string> optimizer = table.state->optimizer_slots();
     std::vector<Slot> chosen;

@@ -326,7 +326,7 @@ absl::StatusOr<RestoreTarget> Restorer::FindOwnStep() {
 
 absl::Status Restorer::LoadByRule(const LoadRule& rule, bool dry_run,
                                   LoadSummary::LoadedRule* loaded) {
-  if (!rule.is_dynamic) {
+  if (rule.only_if_empty) {
     CKPTDB_ASSIGN_OR_RETURN(const RestoreTarget own, FindOwnStep());
     if (own.error.ok()) {
       loaded->note = absl::StrCat("not loaded, because the store has step ",

@@ -19,8 +19,11 @@ struct SlotSource {
   std::optional<Slot> from = std::nullopt;  // in the step; unset: filled
   size_t input = 0;                         // index in SlotPlan::inputs
   std::string element = {};                 // fills it, encoded as `to`
-  EvolvePolicy::Table::Fill::Function fill = {};
-  EvolvePolicy::Table::Convert convert = {};
+  std::function<absl::Status(absl::Span<const int64_t> ids, char* rows)> fill =
+      {};
+  std::function<absl::Status(const Slot& from, absl::Span<const int64_t> ids,
+                             const char* rows, char* converted)>
+      convert = {};
 
   // Returns whether values are passed on as they are in the step.
   bool as_is() const {

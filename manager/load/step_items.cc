@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "ckptdb/manager/state/categories.h"
+#include "ckptdb/manager/state/registered_state.h"
 
 namespace ckptdb::internal {
 namespace {

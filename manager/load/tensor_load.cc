@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/manager/load/load_cast.h"
 #include "ckptdb/schema/bytes/shape.h"
 #include "ckptdb/schema/status.h"

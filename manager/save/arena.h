@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "ckptdb/db/base/large_array.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {

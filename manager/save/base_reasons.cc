@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/ranks/messages.h"
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/records/table_schema.h"
@@ -17,7 +18,7 @@ namespace {
 // empty if its changes may be saved.
 std::string WhyInFull(const BaseInputs& inputs,
                       const StepRecord::Rank& parent_tables,
-                      const ModelState::Table& table) {
+                      const RegisteredTable& table) {
   if (!inputs.has_parent) return "the save has no parent";
   return WhyFull(parent_tables, table.name, table.state->slots(),
                  table.state->slice_hash());
@@ -40,7 +41,7 @@ absl::StatusOr<BaseReasons> OwnBases(const BaseInputs& inputs, bool is_owner) {
     CKPTDB_ASSIGN_OR_RETURN(
         parent_tables, DecodeRankRecord(inputs.ticket->record().parent_tables));
   }
-  for (const ModelState::Table& table : inputs.model.tables()) {
+  for (const RegisteredTable& table : inputs.model.tables()) {
     // The general reason tells more than an incomplete set of changes.
     if (inputs.has_parent && !inputs.reason.empty()) {
       bases[table.name] = inputs.reason;

@@ -12,6 +12,7 @@
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/base/row_block.h"
 #include "ckptdb/manager/state/model_sharding.h"
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/status.h"
@@ -177,8 +178,7 @@ class RowAudit : public RowSink {
 
 }  // namespace
 
-absl::Status AuditTable(const StepReader& parent,
-                        const ModelState::Table& table,
+absl::Status AuditTable(const StepReader& parent, const RegisteredTable& table,
                         const TableSharding& sharding,
                         const ChangeTracker::Changes& changes, uint32_t rank,
                         uint32_t world_size, const ReadOptions& read) {

@@ -9,6 +9,7 @@
 #include "ckptdb/db/row_tracker.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/manager/model_state.h"
+#include "ckptdb/manager/state/registered_state.h"
 
 namespace ckptdb::internal {
 
@@ -17,8 +18,7 @@ namespace ckptdb::internal {
 // Returns FailedPrecondition naming the table, the lowest id that differs, the
 // slot and the missing mark. `sharding` as returned by ResolveShardings. Takes
 // 24 bytes per row.
-absl::Status AuditTable(const StepReader& parent,
-                        const ModelState::Table& table,
+absl::Status AuditTable(const StepReader& parent, const RegisteredTable& table,
                         const TableSharding& sharding,
                         const ChangeTracker::Changes& changes, uint32_t rank,
                         uint32_t world_size, const ReadOptions& read);

@@ -55,9 +55,13 @@ absl::StatusOr<std::vector<StepRecord::Evaluation::Part>> DecodeParts(
 
 }  // namespace
 
-EvaluationState::EvaluationState(EvaluationState::Place store,
+EvaluationState::EvaluationState(std::string path, Store* store, Reader* reader,
                                  Coordinator* ranks, absl::Duration deadline)
-    : store_(std::move(store)), ranks_(ranks), deadline_(deadline) {}
+    : path_(std::move(path)),
+      store_(store),
+      reader_(reader),
+      ranks_(ranks),
+      deadline_(deadline) {}
 
 // Each rank registers its own groups; a mismatch is detected when a group is
 // saved or loaded.
@@ -87,22 +91,22 @@ absl::StatusOr<ModelState::Object*> EvaluationState::FindGroup(
 
 void EvaluationState::Close() {
   closed_ = true;
-  store_.store = nullptr;
-  store_.reader = nullptr;
+  store_ = nullptr;
+  reader_ = nullptr;
 }
 
 absl::Status EvaluationState::CheckOpen() const {
   if (!closed_) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("the manager of store \"", store_.path,
+      absl::StrCat("the manager of store \"", path_,
                    "\" is closed: no evaluation can be saved or loaded"));
 }
 
 absl::Status EvaluationState::CheckWritable() const {
   CKPTDB_RETURN_IF_ERROR(CheckOpen());
-  if (store_.reader == nullptr) return absl::OkStatus();
+  if (reader_ == nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("store \"", store_.path,
+      absl::StrCat("store \"", path_,
                    "\" is open read-only: its evaluations cannot be saved or "
                    "removed"));
 }
@@ -138,7 +142,7 @@ absl::Status EvaluationState::Save(const EvaluationState::Name& name,
   const std::string tag = TagOf("save", name);
   const auto parts = ranks_->Gather(tag, Encode(message), deadline_);
   absl::Status status = parts.status();
-  if (store_.store != nullptr) status = SaveParts(name, parts);
+  if (store_ != nullptr) status = SaveParts(name, parts);
   return internal::TellStatus(ranks_, tag, status, deadline_);
 }
 
@@ -149,26 +153,25 @@ absl::Status EvaluationState::SaveParts(
   CKPTDB_RETURN_IF_ERROR(parts.status());
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepRecord::Evaluation::Part> ranks,
                           DecodeParts(*parts));
-  return store_.store->SaveEvaluation(name.step, name.evaluation, name.group,
-                                      ranks);
+  return store_->SaveEvaluation(name.step, name.evaluation, name.group, ranks);
 }
 
 // Returns what a rank saved under the name: from the owner's store, or from a
 // read-only manager's reader.
 absl::StatusOr<std::optional<StepRecord::Evaluation>> EvaluationState::Find(
     const EvaluationState::Name& name, uint32_t rank) const {
-  if (store_.store != nullptr) {
-    return store_.store->FindEvaluation(name.step, name.evaluation, rank);
+  if (store_ != nullptr) {
+    return store_->FindEvaluation(name.step, name.evaluation, rank);
   }
-  return store_.reader->FindEvaluation(name.step, name.evaluation, rank);
+  return reader_->FindEvaluation(name.step, name.evaluation, rank);
 }
 
 // Returns the parts of all ranks, on the owner; empty if nothing was saved. If
 // each rank looked for its part, they could find different saves.
 absl::StatusOr<std::vector<StepRecord::Evaluation::Part>>
 EvaluationState::FindParts(const EvaluationState::Name& name) const {
-  if (store_.reader != nullptr) {
-    CKPTDB_RETURN_IF_ERROR(store_.reader->Refresh());
+  if (reader_ != nullptr) {
+    CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
   }
   std::vector<StepRecord::Evaluation::Part> parts;
   for (uint32_t rank = 0; rank < ranks_->world_size(); ++rank) {
@@ -247,8 +250,8 @@ absl::Status EvaluationState::Cleanup(int64_t step) {
 absl::Status EvaluationState::CleanupAll(std::optional<int64_t> except) {
   std::vector<int64_t> steps;
   // Only the owner knows and removes the steps; the others just call Agree.
-  if (store_.store != nullptr) {
-    for (const StepRecord& record : store_.store->Steps()) {
+  if (store_ != nullptr) {
+    for (const StepRecord& record : store_->Steps()) {
       if (record.version.step != except) steps.push_back(record.version.step);
     }
   }
@@ -261,7 +264,7 @@ absl::Status EvaluationState::Remove(absl::string_view tag,
                                      const std::vector<int64_t>& steps) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable());
   absl::Status status;
-  if (store_.store != nullptr) status = store_.store->DeleteEvaluations(steps);
+  if (store_ != nullptr) status = store_->DeleteEvaluations(steps);
   return Agree(ranks_, tag, status, deadline_);
 }
 

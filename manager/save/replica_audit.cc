@@ -13,7 +13,9 @@
 #include "absl/strings/str_join.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/row_block.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/manager/ranks/status_bytes.h"
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/schema/status.h"
@@ -42,7 +44,7 @@ class AlignedBytes {
   char* const data_;
 };
 
-absl::StatusOr<uint64_t> HashDeviceTensor(const ModelState::Tensor& tensor,
+absl::StatusOr<uint64_t> HashDeviceTensor(const RegisteredTensor& tensor,
                                           uint64_t bytes) {
   if (bytes == 0) return HashBytes({});
   const AlignedBytes memory(bytes);
@@ -56,7 +58,7 @@ absl::StatusOr<uint64_t> HashDeviceTensor(const ModelState::Tensor& tensor,
   return HashBytes({memory.data(), bytes});
 }
 
-absl::StatusOr<uint64_t> HashTensor(const ModelState::Tensor& tensor) {
+absl::StatusOr<uint64_t> HashTensor(const RegisteredTensor& tensor) {
   const TensorState& state = tensor.state;
   const uint32_t element_bytes = DTypeBytes(state.dtype);
   CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
@@ -81,7 +83,7 @@ uint64_t HashRows(const RowBlock& block, absl::Span<const Slot> slots) {
   return sum;
 }
 
-absl::StatusOr<uint64_t> HashTable(const ModelState::Table& table) {
+absl::StatusOr<uint64_t> HashTable(const RegisteredTable& table) {
   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<RowSource> rows,
                           table.state->AllRows());
   if (rows == nullptr) {
@@ -108,14 +110,14 @@ absl::Status Add(const std::string& name, absl::StatusOr<uint64_t> hash,
 absl::StatusOr<Digests> OwnDigests(const ModelState& model,
                                    absl::Span<const TableSharding> shardings) {
   Digests digests;
-  for (const ModelState::Tensor& tensor : model.tensors()) {
+  for (const RegisteredTensor& tensor : model.tensors()) {
     if (tensor.state.sharded()) continue;
     CKPTDB_RETURN_IF_ERROR(Add(absl::StrCat("tensor \"", tensor.name, "\""),
                                HashTensor(tensor), &digests));
   }
   for (size_t t = 0; t < model.tables().size(); ++t) {
     if (shardings[t].kind() != Item::Sharding::kReplicated) continue;
-    const ModelState::Table& table = model.tables()[t];
+    const RegisteredTable& table = model.tables()[t];
     CKPTDB_RETURN_IF_ERROR(Add(absl::StrCat("table \"", table.name, "\""),
                                HashTable(table), &digests));
   }

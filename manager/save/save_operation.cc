@@ -4,12 +4,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/staging.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/manager/save/base_reasons.h"
 #include "ckptdb/manager/save/delta_audit.h"
 #include "ckptdb/manager/save/replica_audit.h"
 #include "ckptdb/manager/state/micros_since.h"
 #include "ckptdb/manager/state/reader_options.h"
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/manager/state/replicated_tensors.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/records/staged.h"
@@ -125,7 +127,7 @@ absl::Status SaveOperation::AuditDeltas(const BaseReasons& bases,
     CKPTDB_ASSIGN_OR_RETURN(parent, reader->OpenStep(parent_step));
   }
   for (size_t t = 0; t < changes_.size(); ++t) {
-    const ModelState::Table& table = environment_.model.tables()[t];
+    const RegisteredTable& table = environment_.model.tables()[t];
     const TableSharding& sharding = environment_.shardings[t];
     if (!changes_[t].has_value() || bases.contains(table.name)) continue;
     // Only the owner's rows and marks of a replicated table are saved.
@@ -147,7 +149,7 @@ absl::Status SaveOperation::TakeSnapshot(BaseReasons bases) {
   CKPTDB_ASSIGN_OR_RETURN(
       spec.tensor_savers,
       AssignSavers(environment_.model,
-                   environment_.options.ranks.replication.saver,
+                   environment_.options.ranks.replicated_saver,
                    environment_.ranks->world_size()));
   if (environment_.feed != nullptr) spec.changes = &changes_;
   CKPTDB_ASSIGN_OR_RETURN(snapshot_, Snapshot::Of(environment_.model, spec));

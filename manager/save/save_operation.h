@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ckptdb/db/base/staging.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/coordinator.h"

@@ -9,6 +9,7 @@
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/base/row_block.h"
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
@@ -61,7 +62,7 @@ struct TableCopy {
 // otherwise with row numbers and the stride.
 void CopyRows(const RowBlock& block, size_t slot, uint64_t first, uint64_t rows,
               uint64_t row_bytes, char* to) {
-  const RowBlock::Column from = block.slots[slot];
+  const RowBlock::SlotValues from = block.slots[slot];
   if (!from.places.empty()) {
     GatherRows(
         rows, row_bytes, [&](uint64_t i) { return from.At(first + i); }, to);
@@ -148,7 +149,7 @@ std::unique_ptr<RowSource> Snapshot::Copy::AddTable(const Table& table) {
   const auto to = std::make_shared<TableCopy>();
   const uint64_t rows = table.row_count;
   to->ids = reinterpret_cast<int64_t*>(Take(rows * sizeof(int64_t)));
-  std::vector<RowBlock::Column> copied;
+  std::vector<RowBlock::SlotValues> copied;
   for (const Slot& slot : table.item.slots) {
     to->row_bytes.push_back(slot.row_bytes());
     to->values.push_back(Take(rows * slot.row_bytes()));
@@ -193,7 +194,7 @@ absl::Status Snapshot::Copy::CopyPart(const RowSource& from, const Part& part,
 absl::Status Snapshot::AddTensors(const ModelState& model,
                                   const SnapshotSpec& spec) {
   for (size_t t = 0; t < model.tensors().size(); ++t) {
-    const ModelState::Tensor& tensor = model.tensors()[t];
+    const RegisteredTensor& tensor = model.tensors()[t];
     const TensorState& state = tensor.state;
     // Each rank saves its own shards; one rank saves each replica.
     const bool saves_replica = t < spec.tensor_savers.size()
@@ -237,12 +238,12 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
                              }),
                  absl::StrCat("table \"", model.tables()[t].name, "\"")));
   }
-  for (const ModelState::Io& io : model.io_states()) {
+  for (const RegisteredIo& io : model.io_states()) {
     CKPTDB_RETURN_IF_ERROR(snapshot->AddBlob(
         IoStateBlob(io.name),
         CallGuarded("IoState::Dump", [&] { return io.state->Dump(); })));
   }
-  for (const ModelState::Extra& extra : model.extras()) {
+  for (const RegisteredExtra& extra : model.extras()) {
     if (!spec.owner) continue;
     CKPTDB_RETURN_IF_ERROR(snapshot->AddBlob(ExtraBlob(extra.name),
                                              CallGuarded("Save", extra.save)));
@@ -251,7 +252,7 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
 }
 
 absl::StatusOr<std::unique_ptr<RowSource>> Snapshot::RowsOf(
-    const ModelState::Table& table, bool full,
+    const RegisteredTable& table, bool full,
     const ChangeTracker::Changes* changes) {
   CKPTDB_ASSIGN_OR_RETURN(
       std::unique_ptr<RowSource> rows,
@@ -264,7 +265,7 @@ absl::StatusOr<std::unique_ptr<RowSource>> Snapshot::RowsOf(
 
 // A device table captures its rows itself; all other tables are cut into parts
 // for the copying threads.
-absl::Status Snapshot::AddRows(const ModelState::Table& table,
+absl::Status Snapshot::AddRows(const RegisteredTable& table,
                                const ChangeTracker::Changes* changes,
                                Table* added) {
   const absl::Span<const int64_t> ids =
@@ -283,7 +284,7 @@ absl::Status Snapshot::AddRows(const ModelState::Table& table,
 // Adds a table with all its rows or its changes. A rank that saves no rows of a
 // replicated table adds it without rows, but with the owner's choice between
 // the two.
-absl::Status Snapshot::AddTable(const ModelState::Table& table,
+absl::Status Snapshot::AddTable(const RegisteredTable& table,
                                 const SnapshotSpec& spec,
                                 const TableSharding& sharding,
                                 const ChangeTracker::Changes* changes) {
@@ -305,7 +306,7 @@ absl::Status Snapshot::AddTable(const ModelState::Table& table,
     if (!added.full) added.erased = changes->erased;
   } else {
     added.rows = std::make_unique<RowSource::Arrays>(
-        absl::Span<const int64_t>(), std::vector<RowBlock::Column>());
+        absl::Span<const int64_t>(), std::vector<RowBlock::SlotValues>());
     CKPTDB_RETURN_IF_ERROR(CutTable(&added));
   }
   bytes_ += TableBytes(added.item.slots, added.row_count);

@@ -12,9 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ckptdb/db/state.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/manager/save/arena.h"
 #include "ckptdb/manager/state/change_sets.h"
+#include "ckptdb/manager/state/registered_state.h"
 
 namespace ckptdb::internal {
 
@@ -93,13 +95,13 @@ class Snapshot {
 
   static absl::Status CutTable(Table* table);
   absl::Status AddTensors(const ModelState& model, const SnapshotSpec& spec);
-  absl::Status AddTable(const ModelState::Table& table,
-                        const SnapshotSpec& spec, const TableSharding& sharding,
+  absl::Status AddTable(const RegisteredTable& table, const SnapshotSpec& spec,
+                        const TableSharding& sharding,
                         const ChangeTracker::Changes* changes);
   static absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
-      const ModelState::Table& table, bool full,
+      const RegisteredTable& table, bool full,
       const ChangeTracker::Changes* changes);
-  static absl::Status AddRows(const ModelState::Table& table,
+  static absl::Status AddRows(const RegisteredTable& table,
                               const ChangeTracker::Changes* changes,
                               Table* added);
   absl::StatusOr<char*> Reserve(Arena* arena, uint64_t bytes) const;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/manager/state/restore_counts.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
@@ -16,7 +17,7 @@ constexpr char kRestored[] = "a manager has restored it since the last save";
 }  // namespace
 
 absl::Status ChangeFeed::Join() {
-  for (const ModelState::Table& table : model_.tables()) {
+  for (const RegisteredTable& table : model_.tables()) {
     joined_.emplace_back();
     ChangeTracker* const tracker = table.state->tracker();
     if (tracker == nullptr) continue;
@@ -33,7 +34,8 @@ absl::Status ChangeFeed::Join(const std::string& name, ChangeTracker* tracker,
     return absl::AlreadyExistsError(absl::StrCat(
         "table \"", name, "\": a manager of store \"", store_path_,
         "\" tracks its changes already; close the other manager of this "
-        "store, or register the table under a single name"));
+        "store, register the table under a name, or, for another model, "
+        "make a second adapter over the same container"));
   }
   CKPTDB_RETURN_IF_ERROR(
       Annotate(consumer.status(), absl::StrCat("table \"", name, "\"")));

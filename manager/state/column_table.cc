@@ -59,10 +59,10 @@ class ColumnTable::Columns {
   // A row in memory, which stays there until it is erased or the table cleared.
   class Place {
    public:
-    Place(const Chunk* chunk, Row row, bool is_new)
+    Place(const Chunk* chunk, uint64_t row, bool is_new)
         : chunk_(chunk), row_(row), is_new_(is_new) {}
 
-    Row row() const { return row_; }
+    uint64_t row() const { return row_; }
     bool is_new() const { return is_new_; }
     char* ValueOf(size_t slot, uint64_t row_bytes) const {
       return chunk_->values[slot].get() + row_ % kRows * row_bytes;
@@ -80,14 +80,16 @@ class ColumnTable::Columns {
 
   uint64_t size() const { return index_.size(); }
   const std::vector<char*>* chunks(size_t slot) const { return &values_[slot]; }
-  char* ValueOf(size_t slot, Row row) const {
+  char* ValueOf(size_t slot, uint64_t row) const {
     return values_[slot][row / kRows] + row % kRows * row_bytes_[slot];
   }
   size_t slot_count() const { return row_bytes_.size(); }
   uint64_t row_bytes(size_t slot) const { return row_bytes_[slot]; }
-  int64_t IdOf(Row row) const { return chunks_[row / kRows]->ids[row % kRows]; }
+  int64_t IdOf(uint64_t row) const {
+    return chunks_[row / kRows]->ids[row % kRows];
+  }
 
-  std::optional<Row> Find(int64_t id) const {
+  std::optional<uint64_t> Find(int64_t id) const {
     const auto found = index_.find(id);
     if (found == index_.end()) return std::nullopt;
     return found->second;
@@ -107,23 +109,24 @@ class ColumnTable::Columns {
   size_t chunk_count() const { return chunks_.size(); }
   const RowBits& live(size_t chunk) const { return chunks_[chunk]->live; }
   const int64_t* ids(size_t chunk) const { return chunks_[chunk]->ids.get(); }
-  std::vector<RowBlock::Column> slots(size_t chunk) const;
+  std::vector<RowBlock::SlotValues> slots(size_t chunk) const;
 
  private:
   absl::StatusOr<Inserted> Reserve(int64_t id);
   absl::Status MakeRoom();
-  Row TakeRow();
+  uint64_t TakeRow();
 
   std::vector<uint64_t> row_bytes_;  // by slot
-  absl::flat_hash_map<int64_t, Row> index_;
+  absl::flat_hash_map<int64_t, uint64_t> index_;
   std::vector<std::unique_ptr<Chunk>> chunks_;
   std::vector<std::vector<char*>> values_;  // by slot, then by chunk
-  Row next_row_ = 0;
-  Row free_ = kNoRow;  // the first of a list
+  uint64_t next_row_ = 0;
+  uint64_t free_ = kNoRow;  // the first of a list
 };
 
-std::vector<RowBlock::Column> ColumnTable::Columns::slots(size_t chunk) const {
-  std::vector<RowBlock::Column> slots;
+std::vector<RowBlock::SlotValues> ColumnTable::Columns::slots(
+    size_t chunk) const {
+  std::vector<RowBlock::SlotValues> slots;
   for (size_t s = 0; s < values_.size(); ++s) {
     slots.push_back({values_[s][chunk], row_bytes_[s]});
   }
@@ -157,12 +160,12 @@ absl::Status ColumnTable::Columns::MakeRoom() {
   return absl::OkStatus();
 }
 
-ColumnTable::Row ColumnTable::Columns::TakeRow() {
+uint64_t ColumnTable::Columns::TakeRow() {
   if (free_ == kNoRow) return next_row_++;
   // Free rows are linked through their ids, which takes no memory. The row that
   // was erased last is used first.
-  const Row row = free_;
-  free_ = static_cast<Row>(IdOf(row));
+  const uint64_t row = free_;
+  free_ = static_cast<uint64_t>(IdOf(row));
   return row;
 }
 
@@ -174,7 +177,7 @@ absl::StatusOr<ColumnTable::Inserted> ColumnTable::Columns::Reserve(
   // table is unchanged.
   const auto [entry, is_new] = index_.try_emplace(id);
   if (is_new) {
-    const Row row = TakeRow();
+    const uint64_t row = TakeRow();
     entry->second = row;
     Chunk& chunk = *chunks_[row / kRows];
     chunk.ids[row % kRows] = id;
@@ -208,7 +211,7 @@ absl::Status ColumnTable::Columns::Reserve(absl::Span<const int64_t> ids,
 bool ColumnTable::Columns::Erase(int64_t id) {
   const auto found = index_.find(id);
   if (found == index_.end()) return false;
-  const Row row = found->second;
+  const uint64_t row = found->second;
   index_.erase(found);
   Chunk& chunk = *chunks_[row / kRows];
   chunk.live[row % kRows / kWordBits] &= ~(uint64_t{1} << row % kWordBits);
@@ -473,14 +476,14 @@ uint32_t ColumnTable::Elements(size_t slot) const {
 
 uint64_t ColumnTable::size() const { return columns_->size(); }
 
-std::optional<ColumnTable::Row> ColumnTable::Find(int64_t id) const {
+std::optional<uint64_t> ColumnTable::Find(int64_t id) const {
   return columns_->Find(id);
 }
 
-int64_t ColumnTable::IdOf(Row row) const { return columns_->IdOf(row); }
+int64_t ColumnTable::IdOf(uint64_t row) const { return columns_->IdOf(row); }
 
 void ColumnTable::ForEach(
-    const std::function<void(int64_t id, Row row)>& visit) const {
+    const std::function<void(int64_t id, uint64_t row)>& visit) const {
   for (size_t chunk = 0; chunk < columns_->chunk_count(); ++chunk) {
     ForBits(columns_->live(chunk), [&](uint64_t row) {
       visit(columns_->ids(chunk)[row], chunk * kRows + row);
@@ -535,7 +538,7 @@ uint64_t ColumnTable::Erase(absl::Span<const int64_t> ids) {
 void ColumnTable::Clear() {
   std::vector<int64_t> ids;
   ids.reserve(size());
-  ForEach([&](int64_t id, Row) { ids.push_back(id); });
+  ForEach([&](int64_t id, uint64_t) { ids.push_back(id); });
   tracker_.MarkErased(ids);
   columns_->Clear();
 }

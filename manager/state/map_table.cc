@@ -116,7 +116,7 @@ class AnyMapTable::Rows : public RowSource {
     absl::Span<const int64_t> ids;
     FoundRows found;
     std::vector<std::vector<const void*>> vectors;  // that rows point to
-    std::vector<RowBlock::Column> slots;
+    std::vector<RowBlock::SlotValues> slots;
   };
 
   absl::Status ForParts(
@@ -132,7 +132,7 @@ class AnyMapTable::Rows : public RowSource {
     if (rows.empty()) return absl::OkStatus();
     part->vectors.reserve(table_.fields_.size());
     for (const AnyField& field : table_.fields_) {
-      RowBlock::Column& slot = part->slots.emplace_back();
+      RowBlock::SlotValues& slot = part->slots.emplace_back();
       // A field inside the row has the same offset in all rows, so the rows'
       // addresses serve all such fields. A vector allocates separate memory for
       // each row.

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ckptdb/db/base/staging.h"
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
@@ -13,7 +15,7 @@ namespace {
 // Returns the sharding that a table declares, or else that of all tables.
 // Bounds that were left open become even shares, so that ranks can compare them
 // and a step can record them.
-absl::StatusOr<TableSharding> Resolve(const ModelState::Table& table,
+absl::StatusOr<TableSharding> Resolve(const RegisteredTable& table,
                                       const TableSharding& of_all,
                                       uint32_t world_size) {
   TableSharding sharding = table.sharding.declared() ? table.sharding : of_all;
@@ -44,7 +46,7 @@ absl::StatusOr<std::vector<TableSharding>> ResolveShardings(
   std::vector<TableSharding> shardings;
   const std::string* first = nullptr;  // name of the first by slices
   std::vector<uint32_t> bounds;
-  for (const ModelState::Table& table : model.tables()) {
+  for (const RegisteredTable& table : model.tables()) {
     const std::string place = absl::StrCat("table \"", table.name, "\"");
     CKPTDB_ASSIGN_OR_RETURN(
         const TableSharding sharding,

@@ -6,7 +6,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/row_block.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/manager/state/categories.h"
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/bytes/names.h"
@@ -60,6 +62,24 @@ absl::Status IoState::Redistribute(absl::Span<const std::string> parts) {
   // A state that can combine parts overrides this.
   return absl::UnimplementedError(absl::StrCat(
       "this io state cannot be combined from ", parts.size(), " parts"));
+}
+
+ModelState::ModelState() = default;
+ModelState::~ModelState() = default;
+ModelState::ModelState(const ModelState&) = default;
+ModelState& ModelState::operator=(const ModelState&) = default;
+
+const std::vector<internal::RegisteredTensor>& ModelState::tensors() const {
+  return tensors_;
+}
+const std::vector<internal::RegisteredTable>& ModelState::tables() const {
+  return tables_;
+}
+const std::vector<internal::RegisteredIo>& ModelState::io_states() const {
+  return io_states_;
+}
+const std::vector<internal::RegisteredExtra>& ModelState::extras() const {
+  return extras_;
 }
 
 absl::Status ModelState::Register(const std::string& name, bool is_null) {

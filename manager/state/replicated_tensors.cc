@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
 
@@ -17,11 +18,11 @@ namespace ckptdb::internal {
 // far, so that no rank saves more than 4/3 of the best assignment's maximum.
 // Equal sizes are ordered by name, so that all ranks compute the same result.
 absl::StatusOr<std::vector<uint32_t>> AssignSavers(
-    const ModelState& model, ModelState::Replication::Saver saver,
+    const ModelState& model, ManagerOptions::ReplicatedSaver saver,
     uint32_t world_size) {
-  const std::vector<ModelState::Tensor>& tensors = model.tensors();
+  const std::vector<RegisteredTensor>& tensors = model.tensors();
   std::vector<uint32_t> savers(tensors.size(), kOwnerRank);
-  if (world_size == 1 || saver == ModelState::Replication::Saver::kOwner) {
+  if (world_size == 1 || saver == ManagerOptions::ReplicatedSaver::kOwner) {
     return savers;
   }
   std::vector<uint64_t> bytes(tensors.size());
@@ -51,20 +52,20 @@ absl::StatusOr<std::vector<uint32_t>> AssignSavers(
 // Sorts the lines, because ranks may register their tensors in any order.
 // Includes the options: ranks that differ in these would wait for each other.
 std::string DescribeReplicas(const ModelState& model,
-                             const ModelState::Replication& replication) {
+                             const ManagerOptions::Ranks& replication) {
   std::vector<std::string> lines;
-  for (const ModelState::Tensor& tensor : model.tensors()) {
+  for (const RegisteredTensor& tensor : model.tensors()) {
     if (tensor.state.sharded()) continue;
     lines.push_back(absl::StrCat(
         "tensor \"", absl::Utf8SafeCHexEscape(tensor.name), "\" ",
         DTypeName(tensor.state.dtype), " ", ToString(tensor.state.shape)));
   }
   std::sort(lines.begin(), lines.end());
-  if (replication.saver == ModelState::Replication::Saver::kOwner) {
-    lines.emplace_back("ModelState::Replication::Saver::kOwner");
+  if (replication.replicated_saver == ManagerOptions::ReplicatedSaver::kOwner) {
+    lines.emplace_back("ManagerOptions::ReplicatedSaver::kOwner");
   }
-  if (replication.broadcast) {
-    lines.emplace_back("ModelState::Replication::broadcast");
+  if (replication.broadcast_replicated) {
+    lines.emplace_back("ManagerOptions::ranks.broadcast_replicated");
   }
   return absl::StrJoin(lines, "\n");
 }

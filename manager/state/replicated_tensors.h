@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/manager/manager_options.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {
@@ -19,13 +20,13 @@ namespace ckptdb::internal {
 // same result, and an unchanged tensor is saved by the same rank as before and
 // refers to bytes that are already stored.
 absl::StatusOr<std::vector<uint32_t>> AssignSavers(
-    const ModelState& model, ModelState::Replication::Saver saver,
+    const ModelState& model, ManagerOptions::ReplicatedSaver saver,
     uint32_t world_size);
 
 // Describes the replicated tensors, which must match on all ranks, a line for
 // each.
 std::string DescribeReplicas(const ModelState& model,
-                             const ModelState::Replication& replication);
+                             const ManagerOptions::Ranks& replication);
 
 // Returns InvalidArgument naming the first difference if the descriptions of
 // rank 0 and another rank differ: no rank would save that tensor.

@@ -23,7 +23,7 @@ class RowParts : public RowSource {
  protected:
   struct Part {
     absl::Span<const int64_t> ids;
-    std::vector<RowBlock::Column> slots;
+    std::vector<RowBlock::SlotValues> slots;
     std::vector<uint32_t> rows;    // in the part; empty: the first ones
     std::vector<int64_t> own_ids;  // if no array stores the ids contiguously
   };

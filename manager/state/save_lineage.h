@@ -10,6 +10,7 @@
 
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/state/change_sets.h"
+#include "ckptdb/manager/state/registered_state.h"
 
 namespace ckptdb::internal {
 

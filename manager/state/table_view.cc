@@ -20,7 +20,8 @@ class ViewedRows : public RowSource {
     const uint64_t blocks = rows->block_count();
     for (uint64_t b = 0; b < blocks; ++b) {
       CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, rows->Block(b));
-      std::vector<RowBlock::Column>& columns = viewed->columns_.emplace_back();
+      std::vector<RowBlock::SlotValues>& columns =
+          viewed->columns_.emplace_back();
       if (block.ids.empty()) continue;  // may have no columns
       for (const size_t place : places) {
         if (place >= block.slots.size()) {
@@ -44,12 +45,13 @@ class ViewedRows : public RowSource {
 
  private:
   std::unique_ptr<RowSource> rows_;
-  std::vector<std::vector<RowBlock::Column>> columns_;
+  std::vector<std::vector<RowBlock::SlotValues>> columns_;
 };
 
 }  // namespace
 
-TableView::TableView(TableState* table, const std::vector<ViewedSlot>& slots)
+TableView::TableView(TableState* table,
+                     const std::vector<std::pair<std::string, Codec>>& slots)
     : table_(table) {
   if (table_ == nullptr) {
     status_ = absl::InvalidArgumentError("TableView: the table is null");
@@ -60,22 +62,23 @@ TableView::TableView(TableState* table, const std::vector<ViewedSlot>& slots)
   status_.Update(internal::CheckSlots(slots_));
 }
 
-absl::Status TableView::Choose(const std::vector<ViewedSlot>& slots) {
+absl::Status TableView::Choose(
+    const std::vector<std::pair<std::string, Codec>>& slots) {
   const std::vector<Slot> all = table_->slots();
-  for (const ViewedSlot& viewed : slots) {
+  for (const std::pair<std::string, Codec>& viewed : slots) {
     const auto found = std::find_if(
         all.begin(), all.end(),
-        [&](const Slot& slot) { return slot.name == viewed.name; });
+        [&](const Slot& slot) { return slot.name == viewed.first; });
     if (found == all.end()) {
       const auto name = [](std::string* out, const Slot& slot) {
         absl::StrAppend(out, slot.name);
       };
       return absl::InvalidArgumentError(
-          absl::StrCat("TableView: the table has no slot \"", viewed.name,
+          absl::StrCat("TableView: the table has no slot \"", viewed.first,
                        "\"; expected one of ", absl::StrJoin(all, ", ", name)));
     }
     slots_.push_back(*found);
-    slots_.back().codec = viewed.codec;
+    slots_.back().codec = viewed.second;
     places_.push_back(static_cast<size_t>(found - all.begin()));
   }
   return absl::OkStatus();

@@ -115,8 +115,8 @@ class VectorTable::Rows : public internal::RowParts {
 
   // Returns the addresses of this row's slots; the following rows are at each
   // array's stride.
-  std::vector<RowBlock::Column> SlotsFrom(uint64_t row) const {
-    std::vector<RowBlock::Column> slots;
+  std::vector<RowBlock::SlotValues> SlotsFrom(uint64_t row) const {
+    std::vector<RowBlock::SlotValues> slots;
     for (const AnyArray& array : table_.arrays_) {
       slots.push_back(
           {array.data + row * array.stride_bytes, array.stride_bytes});

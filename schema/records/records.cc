@@ -318,7 +318,7 @@ absl::string_view AttemptStateName(AttemptState state) {
 
 // Codecs may differ: each page names its own, so rows with either can be
 // merged.
-bool SameColumns(absl::Span<const Slot> a, absl::Span<const Slot> b) {
+bool SameSlots(absl::Span<const Slot> a, absl::Span<const Slot> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Slot& x, const Slot& y) {
                       return x.name == y.name && x.dtype == y.dtype &&

@@ -6,7 +6,7 @@ namespace ckptdb::internal {
 
 bool SameSchema(const Item& item, absl::Span<const Slot> slots,
                 SliceHash slice_hash) {
-  return item.slice_hash == slice_hash && SameColumns(item.slots, slots);
+  return item.slice_hash == slice_hash && SameSlots(item.slots, slots);
 }
 
 std::string WhyFull(const StepRecord::Rank& parent_tables,

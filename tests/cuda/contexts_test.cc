@@ -13,6 +13,7 @@
 #include "ckptdb/cuda/runtime/device_scope.h"
 #include "ckptdb/cuda/runtime/stream.h"
 #include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/tests/cuda/device_save.h"
 #include "ckptdb/tests/cuda/tables/device_trainer.h"
 #include "ckptdb/tests/support/temp_dir.h"

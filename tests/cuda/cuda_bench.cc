@@ -35,6 +35,7 @@
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/cuda/bars.h"
 #ifdef CKPTDB_CUDA_STANDIN
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/tests/support/cuda_standin.h"
 #endif
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/tests/cuda/device_fixture.h"
 #include "ckptdb/tests/support/cuda_standin.h"

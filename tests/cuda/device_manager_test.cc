@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/cuda/device_fixture.h"
 #include "ckptdb/tests/manager/test_model.h"
@@ -301,7 +302,7 @@ TEST(DeviceManager, LoadsCastTensors) {
 TEST(DeviceManager, RanksRestoreShardsAndBroadcasts) {
   const TempDir dir;
   ManagerOptions options = OptionsIn(dir.path());
-  options.ranks.replication.broadcast = true;
+  options.ranks.broadcast_replicated = true;
   DeviceFixture fixture(Order::kEager);
   const std::vector<OnDevice> whole = {fixture.Make(5, 1000),
                                        fixture.Make(5, 1000)};
@@ -503,7 +504,7 @@ class CapturingTable : public TestTable {
     std::vector<int64_t> ids_;
     std::string set_aside_;
     std::string values_;
-    std::array<RowBlock::Column, 2> columns_;
+    std::array<RowBlock::SlotValues, 2> columns_;
   };
 
   mutable int captures_ = 0;

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/tests/cuda/device_fixture.h"
 #include "gtest/gtest.h"

@@ -12,6 +12,7 @@
 #include "ckptdb/cuda/cuda_device.h"
 #include "ckptdb/cuda/device_table.h"
 #include "ckptdb/cuda/runtime/device_scope.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/tests/cuda/gpu_machine.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"

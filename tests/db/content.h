@@ -88,7 +88,7 @@ class BlockRows : public RowSource {
   struct Memory {
     std::vector<int64_t> ids;
     std::vector<std::string> values;  // of each slot
-    std::vector<RowBlock::Column> slots;
+    std::vector<RowBlock::SlotValues> slots;
     std::vector<uint32_t> rows;
   };
   void AddBlock(const std::vector<Slot>& slots, const Row* rows, size_t count,

@@ -21,7 +21,7 @@
 
 namespace ckptdb::testing {
 
-inline bool SameColumns(const TableContent& a, const TableContent& b) {
+inline bool SameSlots(const TableContent& a, const TableContent& b) {
   return a.slots == b.slots && a.hash == b.hash;
 }
 

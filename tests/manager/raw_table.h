@@ -90,7 +90,7 @@ class RawTable : public TableState, public LiveTable {
    public:
     explicit Source(std::map<int64_t, Row> rows) : rows_(std::move(rows)) {
       for (const auto& [id, row] : rows_) {
-        std::vector<RowBlock::Column>& slots = slots_.emplace_back();
+        std::vector<RowBlock::SlotValues>& slots = slots_.emplace_back();
         for (const std::string& value : row) {
           slots.push_back({value.data(), value.size()});
         }
@@ -105,7 +105,7 @@ class RawTable : public TableState, public LiveTable {
    private:
     const std::map<int64_t, Row> rows_;
     std::vector<int64_t> ids_;
-    std::vector<std::vector<RowBlock::Column>> slots_;
+    std::vector<std::vector<RowBlock::SlotValues>> slots_;
   };
 
   const std::vector<Slot> slots_;

@@ -129,7 +129,7 @@ class TestTable : public TableState, public LiveTable {
    private:
     struct OneRow {
       int64_t id;
-      std::array<RowBlock::Column, 2> slots;
+      std::array<RowBlock::SlotValues, 2> slots;
     };
     std::vector<std::unique_ptr<OneRow>> blocks_;
   };

@@ -29,7 +29,7 @@ class Users {
                              0.25F * static_cast<float>(i));
       }
     }
-    rows_.emplace(ids_, std::vector<RowBlock::Column>{
+    rows_.emplace(ids_, std::vector<RowBlock::SlotValues>{
                             {embedding_.data(), kWidth * sizeof(float)},
                             {freq_.data(), sizeof(uint32_t)}});
   }
@@ -103,7 +103,7 @@ class Types {
     AddInts<uint16_t>(DType::kU16);
     AddInts<uint8_t>(DType::kU8);
     Add<uint8_t>(DType::kBool, 1, 0);
-    std::vector<RowBlock::Column> rows;
+    std::vector<RowBlock::SlotValues> rows;
     for (const std::vector<char>& bytes : bytes_) {
       rows.push_back({bytes.data(), bytes.size()});
     }

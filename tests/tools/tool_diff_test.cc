@@ -50,7 +50,7 @@ class ToolDiff : public ToolFixture {
     for (const Slot& slot : slots) {
       zeros.emplace_back(ids.size() * slot.row_bytes(), '\0');
     }
-    std::vector<RowBlock::Column> values;
+    std::vector<RowBlock::SlotValues> values;
     for (size_t i = 0; i < slots.size(); ++i) {
       values.push_back({zeros[i].data(), slots[i].row_bytes()});
     }

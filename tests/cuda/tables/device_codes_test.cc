@@ -83,8 +83,8 @@ class CodeTables {
     const auto block = rows.Block(0);
     EXPECT_OK(block);
     std::vector<bool> encoded;
-    for (const RowBlock::Column& column : block->slots) {
-      encoded.push_back(column.encoded != nullptr);
+    for (const RowBlock::SlotValues& column : block->slots) {
+      encoded.push_back(internal::EncodedOf(column) != nullptr);
     }
     return encoded;
   }
@@ -269,10 +269,10 @@ TEST_P(DeviceCodesTest, StagerAcceptsOnlyMatchingEncodedRows) {
                        HasSubstr("slot \"halves\" under codec bf16")));
   std::vector<Slot> others = tables.slots();
   others[2].codec = Codec::kNone;
-  EXPECT_THAT(internal::CheckRowBlock(0, block, others,
-                                      internal::EncodedColumns::kTaken),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("slot \"bytes\" under codec int8")));
+  EXPECT_THAT(
+      internal::CheckRowBlock(0, block, others, internal::EncodedSlots::kTaken),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("slot \"bytes\" under codec int8")));
   ASSERT_OK_AND_ASSIGN(const auto raw, tables.device()->AllRows());
   ASSERT_OK_AND_ASSIGN(const RowBlock raw_block, raw->Block(0));
   EXPECT_THAT(internal::CheckEncodedAlike(block, 1, raw_block),

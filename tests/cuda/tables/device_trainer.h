@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "ckptdb/cuda/cuda_device.h"
 #include "ckptdb/cuda/device_table.h"
+#include "ckptdb/db/base/row_block.h"
 #include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/tests/support/cuda_standin.h"
 #include "ckptdb/tests/support/status_matchers.h"
@@ -274,14 +275,14 @@ class DeviceTrainer {
   }
 
  private:
-  static void ReadNumbers(const RowBlock::Column& column, uint64_t row,
+  static void ReadNumbers(const RowBlock::SlotValues& column, uint64_t row,
                           std::vector<float>* numbers) {
-    if (column.encoded == nullptr) {
+    if (internal::EncodedOf(column) == nullptr) {
       std::memcpy(numbers->data(), column.At(row),
                   numbers->size() * sizeof(float));
       return;
     }
-    const internal::EncodedRows& encoded = *column.encoded;
+    const internal::EncodedRows& encoded = *internal::EncodedOf(column);
     const char* const codes = encoded.CodesAt(row);
     for (size_t i = 0; i < numbers->size(); ++i) {
       if (encoded.codec == Codec::kBf16) {

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/cuda/device_table.h"
+#include "ckptdb/db/base/row_block.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/tests/cuda/gpu_machine.h"
 #include "ckptdb/tests/cuda/tables/staged_slots.h"
@@ -241,8 +242,8 @@ TEST_F(GpuTableTest, CodesMatchTheHost) {
         ASSERT_OK_AND_ASSIGN(const auto captured, table->Capture(nullptr));
         ASSERT_OK(captured->Fetch());
         ASSERT_OK_AND_ASSIGN(const RowBlock block, captured->Block(0));
-        EXPECT_NE(block.slots[0].encoded, nullptr);
-        EXPECT_NE(block.slots[1].encoded, nullptr);
+        EXPECT_NE(internal::EncodedOf(block.slots[0]), nullptr);
+        EXPECT_NE(internal::EncodedOf(block.slots[1]), nullptr);
         ASSERT_OK_AND_ASSIGN(const auto raw, table->AllRows());
         const StagedSlots there = StageSlots(*captured, slots);
         const StagedSlots here = StageSlots(*raw, slots);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/row_block.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/tests/cuda/tables/device_trainer.h"
@@ -285,11 +286,12 @@ TEST_P(HashTableTest, LossySlotIsEncodedInAllBatchesOrNone) {
     for (uint64_t b = 0; b < captured->block_count(); ++b) {
       ASSERT_OK_AND_ASSIGN(const RowBlock block, captured->Block(b));
       count += block.ids.size();
-      EXPECT_EQ(block.slots[0].encoded != nullptr, has_code);
-      EXPECT_EQ(block.slots[1].encoded, nullptr);
+      EXPECT_EQ(internal::EncodedOf(block.slots[0]) != nullptr, has_code);
+      EXPECT_EQ(internal::EncodedOf(block.slots[1]), nullptr);
       for (size_t i = 0; i < block.ids.size() && has_code; ++i) {
         uint16_t half = 0;
-        std::memcpy(&half, block.slots[0].encoded->CodesAt(i), sizeof(half));
+        std::memcpy(&half, internal::EncodedOf(block.slots[0])->CodesAt(i),
+                    sizeof(half));
         EXPECT_EQ(half, internal::EncodeBf16(internal::FloatBits(
                             rows[block.ids[i]].numbers[0])));
       }

@@ -26,6 +26,7 @@
 #include "ckptdb/cuda/runtime/buffer.h"
 #include "ckptdb/cuda/runtime/device_context.h"
 #include "ckptdb/cuda/runtime/status.h"
+#include "ckptdb/manager/internal/tensor_device.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/cuda/bars.h"
 

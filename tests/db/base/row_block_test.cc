@@ -19,8 +19,8 @@ TEST(RowBlock, RowsThatLieAnywhere) {
   std::array<float, 6> values = {1, 2, 3, 4, 5, 6};
   const std::vector<int64_t> ids = {7, 8};
   const std::vector<const void*> places = {&values[3], &values[0]};
-  const RowBlock::Column rows = {.places = places,
-                                 .offset_bytes = sizeof(float)};
+  const RowBlock::SlotValues rows = {.places = places,
+                                     .offset_bytes = sizeof(float)};
   const RowBlock block = {ids, {&rows, 1}};
   EXPECT_OK(internal::CheckRowBlock(0, block, kBlockSlots));
   EXPECT_EQ(rows.At(block.RowAt(0)), reinterpret_cast<char*>(&values[4]));
@@ -31,7 +31,7 @@ TEST(RowBlock, APlaceForEachIdAndNoRows) {
   const std::array<float, 2> value = {};
   const std::vector<int64_t> ids = {7, 8};
   const std::vector<const void*> places = {value.data()};
-  const RowBlock::Column rows = {.places = places};
+  const RowBlock::SlotValues rows = {.places = places};
   EXPECT_THAT(
       internal::CheckRowBlock(3, {ids, {&rows, 1}}, kBlockSlots),
       StatusIs(absl::StatusCode::kInvalidArgument,

@@ -72,8 +72,8 @@ class ShardingTest : public DeltaFixture {
     return reader->Verify({}, nullptr, verified);
   }
   static std::vector<std::vector<int64_t>> Divide(
-      const TableSharding::RankOf& rank_of, int64_t begin = -50,
-      int64_t end = 50) {
+      const std::function<uint32_t(int64_t, uint32_t)>& rank_of,
+      int64_t begin = -50, int64_t end = 50) {
     std::vector<std::vector<int64_t>> ids(kRanks);
     for (int64_t id = begin; id < end; ++id) {
       ids[rank_of(id, kRanks)].push_back(id);

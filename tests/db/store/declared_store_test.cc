@@ -49,7 +49,7 @@ class DeclaredStoreTest : public StoreFixture,
       SCOPED_TRACE("table " + name);
       ASSERT_OK_AND_ASSIGN(const StepReader::TableSpec spec,
                            reader.FindTable(name));
-      EXPECT_TRUE(SameColumns(spec.slots, table.slots));
+      EXPECT_TRUE(SameSlots(spec.slots, table.slots));
       EXPECT_EQ(spec.slice_hash, table.hash);
       EXPECT_EQ(spec.sharding, GoldenSharding(name).kind());
       EXPECT_EQ(spec.sharding_name, GoldenSharding(name).name());

@@ -64,7 +64,7 @@ class DeltaModelTest : public ::testing::Test {
     if (!spec.parent.has_value()) return false;
     const Tables& old = model_.states.at(spec.parent->attempt).tables;
     return old.contains(name) &&
-           SameColumns(old.at(name), trainer_.tables().at(name));
+           SameSlots(old.at(name), trainer_.tables().at(name));
   }
 
   SaveSpec RandomSpec(bool with_parent) {

@@ -50,7 +50,7 @@ class Memory : public RowSource {
   std::vector<int64_t> ids_;
   std::vector<float> embedding_;
   std::vector<int64_t> written_;
-  std::vector<RowBlock::Column> slots_;
+  std::vector<RowBlock::SlotValues> slots_;
 };
 
 uint32_t ByModulo(int64_t id) { return static_cast<uint64_t>(id) % kRanks; }

@@ -191,8 +191,8 @@ std::string Described(const ManagerOptions& options) {
          absl::StrCat(number(options.restore.io_state_resize.value_or(
                           static_cast<ManagerOptions::IoStateResize>(-1))),
                       ";", number(options.ranks.sharding.kind()), ";",
-                      number(options.ranks.replication.saver), ";",
-                      options.ranks.replication.broadcast, ";",
+                      number(options.ranks.replicated_saver), ";",
+                      options.ranks.broadcast_replicated, ";",
                       options.observers.statistics_path, ";",
                       options.store.background_sweep,
                       options.store.background_fold, ";",

@@ -69,9 +69,9 @@ TEST(ManagerConfigTest, SetsTheGivenOptions) {
   EXPECT_EQ(options.restore.io_state_resize,
             ManagerOptions::IoStateResize::kReset);
   EXPECT_EQ(options.ranks.sharding.kind(), Item::Sharding::kByModulo);
-  EXPECT_EQ(options.ranks.replication.saver,
-            ModelState::Replication::Saver::kOwner);
-  EXPECT_TRUE(options.ranks.replication.broadcast);
+  EXPECT_EQ(options.ranks.replicated_saver,
+            ManagerOptions::ReplicatedSaver::kOwner);
+  EXPECT_TRUE(options.ranks.broadcast_replicated);
   EXPECT_EQ(options.observers.statistics_path, "s.jsonl");
   EXPECT_FALSE(options.store.background_sweep);
   EXPECT_TRUE(options.store.background_fold);

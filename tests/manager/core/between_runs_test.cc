@@ -146,7 +146,7 @@ TEST_F(BetweenRuns, AStoreOfQuarantinedStepsIsNotEmpty) {
   EXPECT_THAT(manager_->Restore({.fall_back = true}), error);
   EXPECT_THAT(manager_->RestoreOrStart(), error);
   // A rule for the first start does not apply either.
-  EXPECT_THAT(manager_->Load({{.path = options_.path, .is_dynamic = false}}),
+  EXPECT_THAT(manager_->Load({{.path = options_.path, .only_if_empty = true}}),
               error);
 }
 

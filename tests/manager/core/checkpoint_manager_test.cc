@@ -637,8 +637,8 @@ TEST_F(ManagerTest, OpenRejectsInvalidEnumerators) {
   expect([&](int v, ManagerOptions* o) { assign(v, &o->restore.abandoned); },
          "ManagerOptions::restore.abandoned");
   expect(
-      [&](int v, ManagerOptions* o) { assign(v, &o->ranks.replication.saver); },
-      "ManagerOptions::ranks.replication.saver");
+      [&](int v, ManagerOptions* o) { assign(v, &o->ranks.replicated_saver); },
+      "ManagerOptions::ranks.replicated_saver");
   expect([&](int v, ManagerOptions* o) { assign(v, &o->retention.removal); },
          "ManagerOptions: retention.removal");
   expect(

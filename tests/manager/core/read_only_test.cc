@@ -160,7 +160,7 @@ TEST_F(ReadOnlyTest, RestoresAndLoadsOnRequest) {
   dense.step = 2;
   dense.load = {"dense"};
   LoadRule first = dense;
-  first.is_dynamic = false;
+  first.only_if_empty = true;
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
                        follower_->Load({dense, first}));
   EXPECT_EQ(copy_->weights[0], 2);

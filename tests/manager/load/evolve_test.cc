@@ -471,9 +471,9 @@ TEST_F(EvolveTest, ConfigurationSetsThePolicy) {
   const std::pair<const char*, const char*> wrong[] = {
       {R"({"evolve": {"onames": {}}})", "did you mean \"oname\"?"},
       {R"({"evolve": {"tables": {"user": {"convert": {}}}}})",
-       "manager.restore.evolve.tables.user: unknown key \"convert\""},
+       "manager.evolve.tables.user: unknown key \"convert\""},
       {R"({"evolve": {"tables": {"user": {"fill": {"a": "b"}}}}})",
-       "manager.restore.evolve.tables.user.fill: \"a\" is \"b\"; expected a "
+       "manager.evolve.tables.user.fill: \"a\" is \"b\"; expected a "
        "number"},
       {R"({"evolve": {"tables": {"user": 3}}})", "expected an object"},
   };

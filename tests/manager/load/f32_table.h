@@ -34,7 +34,7 @@ class F32Table : public ColumnTable {
   }
   Rows rows() const {
     Rows rows;
-    ForEach([&](int64_t id, Row row) {
+    ForEach([&](int64_t id, uint64_t row) {
       for (const Column<float>& each : columns_) {
         for (uint32_t e = 0; e < each.elements(); ++e) {
           rows[id].push_back(each[row][e]);

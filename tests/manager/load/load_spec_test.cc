@@ -38,7 +38,7 @@ TEST(ParseLoadSpecTest, ReadsAllKeys) {
   EXPECT_FALSE(rules[0].strict);
   EXPECT_FALSE(rules[0].hashtable_clear);
   EXPECT_TRUE(rules[0].cast);
-  EXPECT_FALSE(rules[0].is_dynamic);
+  EXPECT_TRUE(rules[0].only_if_empty);
   EXPECT_TRUE(rules[0].ignore_error);
   EXPECT_TRUE(rules[0].skip);
   EXPECT_EQ(rules[1].step, std::nullopt);
@@ -428,7 +428,7 @@ TEST_F(LoadTest, RulesForTheFirstStartAreSkippedLater) {
   SaveIn("own", 4);
   Start();
   LoadRule rule = From("base");
-  rule.is_dynamic = false;
+  rule.only_if_empty = true;
   LoadRule skipped;
   skipped.skip = true;
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
@@ -436,7 +436,7 @@ TEST_F(LoadTest, RulesForTheFirstStartAreSkippedLater) {
   EXPECT_EQ(summary.rules[0].note, "not loaded, because the store has step 4");
   EXPECT_EQ(summary.rules[1].note, "skipped");
   EXPECT_THAT(model_.users.rows(), IsEmpty());
-  rule.is_dynamic = true;
+  rule.only_if_empty = false;
   ASSERT_OK(manager_->Load({rule}));
   EXPECT_FALSE(model_.users.rows().empty());
 }

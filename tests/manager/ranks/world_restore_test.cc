@@ -150,9 +150,9 @@ TEST_F(WorldRestoreTest, AnyModelIsRestoredOnAnyWorldSize) {
     options_.path = absl::StrCat(dir_.path(), "/", round);
     WorldSpec spec = WorldSpec::Random(&random);
     if (random() % 2 == 0) spec.sharding = TableSharding::ByModulo();
-    options_.ranks.replication.saver =
-        random() % 4 == 0 ? ModelState::Replication::Saver::kOwner
-                          : ModelState::Replication::Saver::kBalanced;
+    options_.ranks.replicated_saver =
+        random() % 4 == 0 ? ManagerOptions::ReplicatedSaver::kOwner
+                          : ManagerOptions::ReplicatedSaver::kBalanced;
     ASSERT_THAT(RunWorld(RandomWorld(&random), spec, options_,
                          [](WorldRank* rank) { return rank->TrainTo(2); }),
                 Each(IsOk()));
@@ -173,7 +173,7 @@ TEST_F(WorldRestoreTest, OneRankReadsReplicatedTensorsForAll) {
   WorldSpec spec = WorldSpec::Random(&random);
   // Several pieces of a broadcast.
   spec.whole = {0, 1, 2'500'000, 3000};
-  options_.ranks.replication.broadcast = true;
+  options_.ranks.broadcast_replicated = true;
   ASSERT_THAT(RunWorld(3, spec, options_,
                        [](WorldRank* rank) { return rank->TrainTo(1); }),
               Each(IsOk()));
@@ -194,7 +194,7 @@ TEST_F(WorldRestoreTest, OneRankReadsReplicatedTensorsForAll) {
 // The tensor is damaged: only the owner's read fails.
 TEST_F(WorldRestoreTest, RestoreFailsOnAllRanks_WhenTheOwnersReadFails) {
   options_.ranks.deadline = absl::Minutes(10);
-  options_.ranks.replication.broadcast = true;
+  options_.ranks.broadcast_replicated = true;
   WorldSpec spec;
   spec.whole = {500'000};
   ASSERT_THAT(RunWorld(2, spec, options_,
@@ -219,7 +219,7 @@ TEST_F(WorldRestoreTest, ReplicatedTensorsAreSavedOnceBalancedOverRanks) {
       {"t0", {0}}, {"t1", {1}}, {"t2", {2}}, {"t3", {1}}, {"t4", {2}}};
   EXPECT_EQ(Savers(), balanced);
 
-  options_.ranks.replication.saver = ModelState::Replication::Saver::kOwner;
+  options_.ranks.replicated_saver = ManagerOptions::ReplicatedSaver::kOwner;
   ASSERT_THAT(RunWorld(3, spec, options_,
                        [](WorldRank* rank) -> absl::Status {
                          CKPTDB_RETURN_IF_ERROR(RestoreAndExpect(rank, 2));

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -59,9 +60,9 @@ class BlockTable : public TableState {
       for (const uint64_t size : table.sizes_) {
         ids_.push_back(absl::MakeConstSpan(table.ids).subspan(row, size));
         slots_.push_back(
-            {RowBlock::Column{table.dense.data() + row, sizeof(float)},
-             RowBlock::Column{table.spread.data() + row * kStride,
-                              kStride * sizeof(double)}});
+            {RowBlock::SlotValues{table.dense.data() + row, sizeof(float)},
+             RowBlock::SlotValues{table.spread.data() + row * kStride,
+                                  kStride * sizeof(double)}});
         std::vector<uint32_t>& rows = rows_.emplace_back();
         if (table.scattered) rows.resize(size);
         std::iota(rows.rbegin(), rows.rend(), 0U);
@@ -79,7 +80,7 @@ class BlockTable : public TableState {
    private:
     const BlockTable& table_;
     std::vector<absl::Span<const int64_t>> ids_;
-    std::vector<std::array<RowBlock::Column, 2>> slots_;
+    std::vector<std::array<RowBlock::SlotValues, 2>> slots_;
     std::vector<std::vector<uint32_t>> rows_;
   };
 

@@ -91,9 +91,9 @@ TEST(ColumnTableTest, ReusesErasedRows) {
   EXPECT_EQ(embedding[a.row][0], 0);
   EXPECT_EQ(embedding[rows[3].row], kept);
   EXPECT_EQ(*kept, 1);
-  std::vector<std::pair<int64_t, ColumnTable::Row>> visited;
+  std::vector<std::pair<int64_t, uint64_t>> visited;
   table.ForEach(
-      [&](int64_t id, ColumnTable::Row row) { visited.emplace_back(id, row); });
+      [&](int64_t id, uint64_t row) { visited.emplace_back(id, row); });
   EXPECT_THAT(visited,
               ElementsAre(std::pair(21, 0), std::pair(11, 1), std::pair(20, 2),
                           std::pair(13, 3), std::pair(22, 4)));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/tests/manager/test_model.h"
 
 namespace ckptdb::testing {

@@ -16,7 +16,7 @@ using ::ckptdb::testing::StatusIs;
 using ::ckptdb::testing::TestSeed;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Saver = ModelState::Replication::Saver;
+using Saver = ManagerOptions::ReplicatedSaver;
 
 ModelState ModelOf(const std::vector<std::pair<std::string, int64_t>>& sizes) {
   static float data[1] = {0};
@@ -72,7 +72,7 @@ TEST(AssignSavers, AssignmentIsBalancedAndIndependentOfOrder) {
 
 TEST(CompareReplicas, NamesTheFirstDifference) {
   const auto describe = [](const ModelState& model, Saver saver) {
-    return DescribeReplicas(model, {saver});
+    return DescribeReplicas(model, {.replicated_saver = saver});
   };
   const std::string ab =
       describe(ModelOf({{"b", 2}, {"a", 1}}), Saver::kBalanced);

@@ -233,7 +233,7 @@ TEST(TableViewTest, ChoosesSlotsInAnyOrderFromBlocksOfAnySize) {
     table.Set(id, {RawBytes<float>({number}), RawBytes<int64_t>({id * 10}),
                    RawBytes<float>({number, 1, 2, 3})});
   }
-  TableView view(&table, {{"c", Codec::kBf16}, {"b"}});
+  TableView view(&table, {{"c", Codec::kBf16}, {"b", Codec::kNone}});
   ASSERT_OK(view.status());
   EXPECT_EQ(view.slots()[0], (Slot{"c", DType::kF32, 4, Codec::kBf16}));
   EXPECT_EQ(view.slots()[1], (Slot{"b", DType::kI64, 1}));
@@ -249,16 +249,16 @@ TEST(TableViewTest, ChoosesSlotsInAnyOrderFromBlocksOfAnySize) {
 
 TEST(TableViewTest, AddTableRejectsInvalidViews) {
   ModelState model;
-  TableView null(nullptr, {{"a"}});
+  TableView null(nullptr, {{"a", Codec::kNone}});
   EXPECT_THAT(model.AddTable("null", &null),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("TableView: the table is null")));
   RawTable table({{"a", DType::kF32, 4}});
-  TableView unknown(&table, {{"b"}});
+  TableView unknown(&table, {{"b", Codec::kNone}});
   EXPECT_THAT(model.AddTable("unknown", &unknown),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("no slot \"b\"; expected one of a")));
-  TableView twice(&table, {{"a"}, {"a", Codec::kInt8}});
+  TableView twice(&table, {{"a", Codec::kNone}, {"a", Codec::kInt8}});
   EXPECT_THAT(model.AddTable("twice", &twice),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"a\"")));
   TableView none(&table, {});

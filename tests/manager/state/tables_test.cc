@@ -131,7 +131,7 @@ class AdaptedColumns : public Adapted {
   void Erase(int64_t id) override { table_.Erase(id); }
   void ForRows(
       const std::function<void(int64_t, const AdaptedRow&)>& visit) override {
-    table_.ForEach([&](int64_t id, ColumnTable::Row row) {
+    table_.ForEach([&](int64_t id, uint64_t row) {
       AdaptedRow read;
       std::copy_n(weights()[row], 3, read.weights.begin());
       read.count = *count()[row];

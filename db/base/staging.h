@@ -1,0 +1,52 @@
+// Checks of options and shardings, and staging as a manager does it.
+#ifndef CKPTDB_DB_BASE_STAGING_H_
+#define CKPTDB_DB_BASE_STAGING_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/db/state.h"
+
+namespace ckptdb::internal {
+
+// The choices that errors about a table without a declared sharding list.
+inline constexpr char kShardingChoices[] =
+    "TableSharding::BySlices(), ByModulo(), ByFunction(name, rank_of) or "
+    "Replicated()";
+
+// Returns InvalidArgument for a ratio that is negative or NaN.
+absl::Status CheckChainBounds(const StoreOptions::ChainBounds& bounds);
+
+// Returns `stage` with the modes, the file system and the reserve of the store.
+StageOptions StageFor(const StoreOptions& store, StageOptions stage);
+
+// Returns InvalidArgument for a function that is null, has no name or one that
+// cannot be stored, and for bounds that do not rise from 0 to kSlices in
+// `world_size` ranges.
+absl::Status CheckSharding(const TableSharding& sharding, uint32_t world_size);
+
+// Memory for copies of the last part of a state, with which the caller's memory
+// may change before all of it is written.
+struct StageCopies {
+  char* memory = nullptr;
+  uint64_t bytes = 0;
+  // Called once, by some thread, after the last read of tensors, rows and blobs
+  // that were not copied. Not called if staging fails before.
+  std::function<void(uint64_t copied_bytes)> on_read = {};
+};
+
+// Stages as Stage does, after copying the last entries in the order of writing,
+// as many as fit.
+absl::StatusOr<StagedRank> StageWithCopies(absl::string_view store_path,
+                                           const Ticket& ticket,
+                                           const RankState& state,
+                                           const StageOptions& options,
+                                           const StageCopies& copies);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_BASE_STAGING_H_
