@@ -34,7 +34,7 @@ absl::Status ChangeFeed::Join(const std::string& name, ChangeTracker* tracker,
     return absl::AlreadyExistsError(absl::StrCat(
         "table \"", name, "\": a manager of store \"", store_path_,
         "\" tracks its changes already; close the other manager of this "
-        "store, register the table under a name, or, for another model, "
+        "store, register the table under a single name, or, for another model, "
         "make a second adapter over the same container"));
   }
   CKPTDB_RETURN_IF_ERROR(

@@ -319,7 +319,7 @@ TEST(ColumnTableTest, WorkersEraseWhileOthersRestore) {
     }
   });
   EXPECT_EQ(table.size(), static_cast<uint64_t>(kWriters * kIds));
-  table.ForEach([&](int64_t id, ColumnTable::Row row) {
+  table.ForEach([&](int64_t id, uint64_t row) {
     ASSERT_EQ(embedding[row][1], static_cast<float>(id / kIds)) << id;
   });
 }
