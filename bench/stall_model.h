@@ -14,7 +14,6 @@
 #include "absl/types/span.h"
 #include "ckptdb/bench/payload.h"
 #include "ckptdb/manager/model_state.h"
-#include "ckptdb/manager/state/registered_state.h"
 
 namespace ckptdb::bench {
 

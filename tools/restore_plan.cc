@@ -5,7 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
 #include "ckptdb/tools/json.h"

@@ -19,7 +19,6 @@
 
 #include "absl/status/statusor.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb::tool {

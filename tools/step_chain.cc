@@ -2,7 +2,6 @@
 
 #include <set>
 #include <utility>
-#include "ckptdb/manager/state/registered_state.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ckptdb/db/reader.h"
-#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/types.h"
 #include "ckptdb/tools/step_totals.h"
 

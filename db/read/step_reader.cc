@@ -1,6 +1,7 @@
 #include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/db/reader.h"
 
+#include <functional>
 #include <set>
 #include <utility>
 

@@ -1,4 +1,5 @@
 // Reads all data of a step and checks it against its records.
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>

@@ -2,6 +2,7 @@
 #include "ckptdb/db/state.h"
 
 #include <algorithm>
+#include <functional>
 #include <new>
 #include <stdexcept>
 #include <utility>

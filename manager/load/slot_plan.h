@@ -3,6 +3,7 @@
 #define CKPTDB_MANAGER_LOAD_SLOT_PLAN_H_
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>

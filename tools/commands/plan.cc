@@ -8,7 +8,6 @@
 #include "CLI/App.hpp"
 #include "CLI/Validators.hpp"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
 #include "ckptdb/tools/command.h"

@@ -2,6 +2,7 @@
 // it is staged, recorded, and an id on two ranks found by Verify.
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <limits>
 #include <map>
 
