@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/policy/now_micros.h"
-#include "ckptdb/manager/ranks/status_bytes.h"
+#include "ckptdb/manager/ranks/messages.h"
 #include "ckptdb/manager/state/micros_since.h"
 #include "ckptdb/manager/state/model_sharding.h"
 #include "ckptdb/schema/bytes/annotate.h"
@@ -105,21 +105,19 @@ absl::Status StepCoordinator::GatherNotices(bool is_step, bool* preempted) {
   if (manager.world_size() == 1) return own;
   const auto notices = manager.ranks->Gather(
       absl::StrCat("notices at step ", parts_.progress->global_step()),
-      absl::StrCat(*preempted ? "1" : "0", EncodeStatus(own)),
-      manager.options.ranks.deadline);
+      Encode(Notice{*preempted, own}), manager.options.ranks.deadline);
   if (!notices.ok()) {
     manager.errors.NoteCallback(callback_error_);  // for the next call
     return notices.status();
   }
   absl::Status thrown;
   for (size_t rank = 0; rank < notices->size(); ++rank) {
-    const absl::string_view notice = (*notices)[rank];
-    if (!notice.empty() && notice[0] == '1') *preempted = true;
-    if (notice.size() < 2) continue;
-    // The error names the lowest rank that has one, and is the same on all
-    // ranks.
-    thrown.Update(
-        Annotate(DecodeStatus(notice.substr(1)), absl::StrCat("rank ", rank)));
+    Notice notice;
+    notice.error.Update(Decode((*notices)[rank], &notice));
+    if (notice.preempted) *preempted = true;
+    // The error names the lowest rank that has ranks return one, and is the
+    // same on all ranks.
+    thrown.Update(Annotate(notice.error, absl::StrCat("rank ", rank)));
   }
   return thrown;
 }

@@ -12,7 +12,7 @@
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/base/own_rows.h"
 #include "ckptdb/db/base/parallel.h"
-#include "ckptdb/manager/ranks/status_bytes.h"
+#include "ckptdb/manager/ranks/message_codec.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/modulo_rank.h"
 #include "ckptdb/schema/status.h"

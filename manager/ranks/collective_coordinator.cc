@@ -4,7 +4,6 @@
 // rank has to send: then rank 0 broadcasts what goes to all, and an all-to-all
 // carries the rest, where there is any. A rank comes to a turn while one of its
 // threads waits for something; so a turn waits for the slowest rank.
-#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/ranks/message_codec.h"
 #include "ckptdb/manager/ranks/watchdog.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
@@ -21,6 +21,8 @@ namespace ckptdb {
 namespace {
 
 using internal::CallGuarded;
+using internal::MessageReader;
+using internal::MessageWriter;
 
 // What a rank says at the beginning of a turn. The number shows ranks that are
 // out of step, as when another call of the trainer's uses the group.
@@ -32,45 +34,30 @@ struct Turn {
 constexpr size_t kTurnBytes = sizeof(uint64_t) + 2;
 
 std::string Encode(const Turn& turn) {
-  std::string bytes(reinterpret_cast<const char*>(&turn.number),
-                    sizeof(turn.number));
-  bytes.push_back(static_cast<char>(turn.to_all));
-  bytes.push_back(static_cast<char>(turn.to_some));
+  std::string bytes;
+  MessageWriter(&bytes).Put(turn.number, turn.to_all, turn.to_some);
   return bytes;
 }
 
 Turn DecodeTurn(absl::string_view bytes) {
   Turn turn;
-  std::memcpy(&turn.number, bytes.data(), sizeof(turn.number));
-  turn.to_all = static_cast<uint8_t>(bytes[sizeof(turn.number)]);
-  turn.to_some = static_cast<uint8_t>(bytes[sizeof(turn.number) + 1]);
+  MessageReader(bytes).Get(&turn.number, &turn.to_all, &turn.to_some);
   return turn;
 }
 
-void Pack(const std::string& message, std::string* packed) {
-  const uint64_t size = message.size();
-  packed->append(reinterpret_cast<const char*>(&size), sizeof(size));
-  packed->append(message);
-}
-
-// Returns Internal for bytes that Pack has not made: the functions of the
-// trainer have mixed them up, or cut them.
+// Returns Internal if the bytes are not messages: the trainer's functions have
+// mixed them up, or cut them.
 absl::Status Unpack(uint32_t rank, absl::string_view packed,
                     std::vector<Coordinator::Transport::Message>* messages) {
-  while (!packed.empty()) {
-    uint64_t size = 0;
-    if (packed.size() >= sizeof(size)) {
-      std::memcpy(&size, packed.data(), sizeof(size));
-      packed.remove_prefix(sizeof(size));
-    }
-    if (size == 0 || size > packed.size()) {
+  MessageReader reader(packed);
+  while (!reader.rest().empty()) {
+    absl::string_view message;
+    if (!reader.Get(&message) || message.empty()) {
       return absl::InternalError(absl::StrCat(
           "the collectives gave bytes of rank ", rank,
           " that it has not sent; they must return what was given to them"));
     }
-    messages->push_back(
-        {rank, std::make_shared<const std::string>(packed.substr(0, size))});
-    packed.remove_prefix(size);
+    messages->push_back({rank, std::make_shared<const std::string>(message)});
   }
   return absl::OkStatus();
 }
@@ -164,9 +151,9 @@ class CollectiveTransport : public Coordinator::Transport {
     for (const Message& message : outgoing) {
       const std::string* const bytes = message.bytes.get();
       if (rank() != kOwnerRank || receivers[bytes] + 1 < world_size()) {
-        Pack(*bytes, &(*to_some)[message.rank]);
+        MessageWriter(&(*to_some)[message.rank]).Put(*bytes);
       } else if (packed.insert(bytes).second) {
-        Pack(*bytes, to_all);
+        MessageWriter(to_all).Put(*bytes);
       }
     }
   }

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/manager/ranks/message_codec.h"
 #include "ckptdb/manager/ranks/packed_values.h"
-#include "ckptdb/manager/ranks/status_bytes.h"
 #include "ckptdb/manager/ranks/tell_status.h"
 #include "ckptdb/schema/status.h"
 

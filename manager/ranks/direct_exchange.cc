@@ -1,9 +1,9 @@
 #include "ckptdb/manager/ranks/direct_exchange.h"
 
-#include <cstring>
 #include <utility>
 
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/ranks/message_codec.h"
 
 namespace ckptdb::internal {
 
@@ -95,15 +95,12 @@ void DirectExchange::Put(uint32_t from, std::string value, Call* call) {
 }
 
 std::string EncodeRanks(const std::vector<uint32_t>& ranks) {
-  return {reinterpret_cast<const char*>(ranks.data()),
-          ranks.size() * sizeof(uint32_t)};
+  return EncodeMessage(ranks);
 }
 
 std::vector<uint32_t> DecodeRanks(absl::string_view bytes) {
-  std::vector<uint32_t> ranks(bytes.size() / sizeof(uint32_t));
-  if (!ranks.empty()) {
-    std::memcpy(ranks.data(), bytes.data(), ranks.size() * sizeof(uint32_t));
-  }
+  std::vector<uint32_t> ranks;
+  if (!DecodeMessage(bytes, &ranks).ok()) ranks.clear();
   return ranks;
 }
 

@@ -63,7 +63,7 @@ class DirectExchange {
   std::map<uint64_t, Call> calls_;
 };
 
-// Ranks as the value of a message, and back; bytes that are no ranks are none.
+// Ranks as the value of a message. DecodeRanks returns none for other bytes.
 std::string EncodeRanks(const std::vector<uint32_t>& ranks);
 std::vector<uint32_t> DecodeRanks(absl::string_view bytes);
 

@@ -1,5 +1,5 @@
-// The messages between ranks, as bytes; internal to manager/. All ranks run the
-// same build of the library, and the bytes are not stored.
+// The messages between the ranks of a manager; internal to manager/. Their
+// bytes are those of message_codec.h.
 #ifndef CKPTDB_MANAGER_RANKS_MESSAGES_H_
 #define CKPTDB_MANAGER_RANKS_MESSAGES_H_
 
@@ -8,35 +8,40 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/policies.h"
 #include "ckptdb/manager/state/change_sets.h"
-#include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
-// The announcement of the owner at each step of what all ranks do.
+// The owner's announcement, at each step, of what all ranks do.
 struct Announcement {
-  // The error that every rank returns instead of doing what follows.
+  // If set, every rank returns this error, and does nothing else.
   absl::Status error;
-  // The save before has ended, and each rank takes note of that.
+  // The previous save has ended, and each rank takes note of that.
   bool finish_save = false;
   bool preempted = false;  // the machine of some rank will be taken away
   // The newest step became permanent instead of a save.
   bool promoted = false;
   int64_t step = 0;
   SavePolicy::Decision decision;
-  // The error of beginning the save that was decided on. It has failed then, on
-  // all ranks, as if it had failed later.
+  // The error of beginning the save that was decided on. That save has failed
+  // on all ranks, as if it had failed later.
   absl::Status begin_error;
   // The following are set only if the save has begun.
   Version version;
   bool whole = true;  // the save has no parent
-  // The reason why all tables are saved in full; empty if there is none.
+  // The reason why all tables are saved in full; empty if they are not.
   std::string base_reason;
+};
+
+// A rank's message to the owner before the announcement.
+struct Notice {
+  bool preempted = false;
+  absl::Status error;  // thrown by a callback, or the model is partly written
 };
 
 // The outcome of a save, from the owner to all ranks.
@@ -59,10 +64,18 @@ struct AgreedBases {
   BaseReasons bases;
 };
 
-// The part that a rank sends when an evaluation is saved.
-struct StagedPart {
+// Digests of a rank's replicas, in the order of their names, which are the same
+// on all ranks; or the error of computing them.
+struct ReplicaDigests {
   absl::Status status;
-  std::string staged;  // Encode of EvaluationParts
+  std::vector<uint64_t> digests;
+};
+
+// Parts of an evaluation: one from the rank that saves it, all from the owner
+// when it is loaded; or the error of getting them.
+struct EvaluationParts {
+  absl::Status status;
+  std::vector<StepRecord::Evaluation::Part> parts;
 };
 
 // The step that all ranks restore.
@@ -72,30 +85,27 @@ struct RestoreTarget {
 };
 
 std::string Encode(const Announcement& message);
+std::string Encode(const Notice& message);
 std::string Encode(const Outcome& message);
-// Entries for the write batch follow the message as they are. The argument is
-// taken by value as they can be large, and are copied once.
-std::string Encode(SavePart message);
-std::string Encode(const StagedPart& message);
-std::string Encode(const RestoreTarget& message);
+// A part that Decode would reject is encoded as the error of its rank.
+std::string Encode(const SavePart& message);
 std::string Encode(const BaseReasons& message);
 std::string Encode(const AgreedBases& message);
-std::string Encode(const StepRecord::Evaluation::Part& message);
-std::string Encode(const std::vector<StepRecord::Evaluation::Part>& message);
+std::string Encode(const ReplicaDigests& message);
+std::string Encode(const EvaluationParts& message);
+std::string Encode(const RestoreTarget& message);
 
-// Returns Internal for bytes that are not such a message, and DataLoss for a
-// SavePart whose entries are not those that were sent.
+// Return Internal for bytes that are not such a message, and DataLoss for a
+// SavePart that changed on its way.
 absl::Status Decode(absl::string_view bytes, Announcement* message);
+absl::Status Decode(absl::string_view bytes, Notice* message);
 absl::Status Decode(absl::string_view bytes, Outcome* message);
 absl::Status Decode(absl::string_view bytes, SavePart* message);
-absl::Status Decode(absl::string_view bytes, StagedPart* message);
-absl::Status Decode(absl::string_view bytes, RestoreTarget* message);
 absl::Status Decode(absl::string_view bytes, BaseReasons* message);
 absl::Status Decode(absl::string_view bytes, AgreedBases* message);
-absl::Status Decode(absl::string_view bytes,
-                    StepRecord::Evaluation::Part* message);
-absl::Status Decode(absl::string_view bytes,
-                    std::vector<StepRecord::Evaluation::Part>* message);
+absl::Status Decode(absl::string_view bytes, ReplicaDigests* message);
+absl::Status Decode(absl::string_view bytes, EvaluationParts* message);
+absl::Status Decode(absl::string_view bytes, RestoreTarget* message);
 
 }  // namespace ckptdb::internal
 

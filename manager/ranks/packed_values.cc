@@ -1,41 +1,31 @@
 #include "ckptdb/manager/ranks/packed_values.h"
 
-#include <cstring>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/manager/ranks/message_codec.h"
 
 namespace ckptdb::internal {
 
 std::string PackValues(const std::vector<std::string>& values) {
-  size_t bytes = 0;
+  size_t bytes = sizeof(uint64_t);
   for (const std::string& value : values) {
     bytes += sizeof(uint64_t) + value.size();
   }
-  std::string packed;
-  packed.reserve(bytes);
-  for (const std::string& value : values) {
-    const uint64_t size = value.size();
-    packed.append(reinterpret_cast<const char*>(&size), sizeof(size));
-    packed.append(value);
-  }
-  return packed;
+  return EncodeMessage(values, bytes);
 }
 
+// Reads the values before it without copying them.
 absl::StatusOr<std::string> UnpackValue(absl::string_view packed,
                                         size_t index) {
-  const size_t all = packed.size();
-  for (size_t i = 0;; ++i) {
-    uint64_t size = 0;
-    if (packed.size() < sizeof(size)) break;
-    std::memcpy(&size, packed.data(), sizeof(size));
-    packed.remove_prefix(sizeof(size));
-    if (size > packed.size()) break;
-    if (i == index) return std::string(packed.substr(0, size));
-    packed.remove_prefix(size);
-  }
+  MessageReader reader(packed);
+  uint64_t count = 0;
+  absl::string_view value;
+  reader.Get(&count);
+  for (size_t i = 0; i <= index && i < count; ++i) reader.Get(&value);
+  if (reader.ok() && index < count) return std::string(value);
   return absl::InternalError(absl::StrCat("cannot decode value ", index, " of ",
-                                          all, " bytes of packed values"));
+                                          packed.size(),
+                                          " bytes of packed values"));
 }
 
 absl::Status WrongValueCount(absl::string_view function, size_t values,

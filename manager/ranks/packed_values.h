@@ -1,4 +1,4 @@
-// The values of an all-to-all in one; internal to manager/.
+// Several values as one; internal to manager/.
 #ifndef CKPTDB_MANAGER_RANKS_PACKED_VALUES_H_
 #define CKPTDB_MANAGER_RANKS_PACKED_VALUES_H_
 
@@ -12,11 +12,10 @@
 
 namespace ckptdb::internal {
 
-// Appends the values one after the other, each with its size.
 std::string PackValues(const std::vector<std::string>& values);
 
-// Returns the value of this index. Returns Internal for bytes that PackValues
-// did not make of so many values.
+// Returns the value at `index`, or Internal for bytes that PackValues did not
+// make, or made of fewer values.
 absl::StatusOr<std::string> UnpackValue(absl::string_view packed, size_t index);
 
 // Returns the error of a function that was not given one value for each rank.

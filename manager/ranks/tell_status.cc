@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "ckptdb/manager/ranks/status_bytes.h"
+#include "ckptdb/manager/ranks/message_codec.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {

@@ -16,7 +16,7 @@
 namespace ckptdb {
 namespace {
 
-using internal::StagedPart;
+using internal::EvaluationParts;
 
 std::string Describe(const EvaluationState::Name& name) {
   return absl::StrCat("evaluation \"", name.evaluation, "\" of step ",
@@ -42,13 +42,18 @@ absl::StatusOr<std::vector<StepRecord::Evaluation::Part>> DecodeParts(
     const std::vector<std::string>& messages) {
   std::vector<StepRecord::Evaluation::Part> parts(messages.size());
   for (size_t rank = 0; rank < messages.size(); ++rank) {
-    StagedPart part;
-    CKPTDB_RETURN_IF_ERROR(internal::Decode(messages[rank], &part));
-    if (!part.status.ok() && messages.size() > 1) {
-      return internal::Annotate(part.status, absl::StrCat("rank ", rank));
+    EvaluationParts one;
+    CKPTDB_RETURN_IF_ERROR(internal::Decode(messages[rank], &one));
+    if (!one.status.ok() && messages.size() > 1) {
+      return internal::Annotate(one.status, absl::StrCat("rank ", rank));
     }
-    CKPTDB_RETURN_IF_ERROR(part.status);
-    CKPTDB_RETURN_IF_ERROR(internal::Decode(part.staged, &parts[rank]));
+    CKPTDB_RETURN_IF_ERROR(one.status);
+    if (one.parts.size() != 1) {
+      return absl::InternalError(
+          absl::StrCat("rank ", rank, " has sent ", one.parts.size(),
+                       " parts of an evaluation, expected 1"));
+    }
+    parts[rank] = std::move(one.parts.front());
   }
   return parts;
 }
@@ -131,12 +136,12 @@ absl::StatusOr<StepRecord::Evaluation::Part> EvaluationState::Dump(
 absl::Status EvaluationState::Save(const EvaluationState::Name& name,
                                    IoState* loader, uint64_t processed) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable());
-  const absl::StatusOr<StepRecord::Evaluation::Part> own =
+  absl::StatusOr<StepRecord::Evaluation::Part> own =
       internal::CallGuarded("saving meters and loader",
                             [&] { return Dump(name, loader, processed); });
-  StagedPart message;
+  EvaluationParts message;
   message.status = own.status();
-  if (own.ok()) message.staged = internal::Encode(*own);
+  if (own.ok()) message.parts.push_back(*std::move(own));
   // Every rank gets here, even if its meters have failed: it sends the error in
   // place of its part, so no rank waits for it.
   const std::string tag = TagOf("save", name);
@@ -214,21 +219,19 @@ absl::StatusOr<uint64_t> EvaluationState::Load(
   // No rank changes its meters before all ranks have found theirs.
   CKPTDB_RETURN_IF_ERROR(
       Agree(ranks_, TagOf("check", name), status, deadline_));
-  StagedPart message;
+  EvaluationParts message;
   if (ranks_->rank() == kOwnerRank) {
-    const auto found = FindParts(name);
+    auto found = FindParts(name);
     message.status = found.status();
-    if (found.ok()) message.staged = internal::Encode(*found);
+    if (found.ok()) message.parts = *std::move(found);
   }
   CKPTDB_ASSIGN_OR_RETURN(
       const std::string bytes,
       ranks_->Broadcast(TagOf("find", name), Encode(message), deadline_));
   CKPTDB_RETURN_IF_ERROR(internal::Decode(bytes, &message));
   CKPTDB_RETURN_IF_ERROR(message.status);
-  std::vector<StepRecord::Evaluation::Part> parts;
-  CKPTDB_RETURN_IF_ERROR(internal::Decode(message.staged, &parts));
-  if (parts.empty()) return 0;
-  const StepRecord::Evaluation::Part& part = parts[ranks_->rank()];
+  if (message.parts.empty()) return 0;
+  const StepRecord::Evaluation::Part& part = message.parts[ranks_->rank()];
   status = internal::Annotate(
       internal::CallGuarded("ModelState::Object::Load",
                             [&] { return (*meters)->Load(part.meters); }),

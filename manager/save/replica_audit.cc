@@ -1,6 +1,5 @@
 #include "ckptdb/manager/save/replica_audit.h"
 
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,7 +13,8 @@
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/row_block.h"
 #include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/ranks/status_bytes.h"
+#include "ckptdb/manager/ranks/messages.h"
+#include "ckptdb/manager/ranks/tell_status.h"
 #include "ckptdb/manager/state/registered_state.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/page.h"
@@ -124,35 +124,34 @@ absl::StatusOr<Digests> OwnDigests(const ModelState& model,
   return digests;
 }
 
-// All ranks have the same names, so only digests are sent, ordered by name: "0"
-// and the digests, or "1" and the error of computing them.
+// All ranks have the same names, so only digests are sent, ordered by
+// name, or the error of computing them.
 std::string EncodeDigests(const absl::StatusOr<Digests>& digests) {
-  if (!digests.ok()) return absl::StrCat("1", EncodeStatus(digests.status()));
-  std::string bytes = "0";
-  for (const auto& [name, digest] : *digests) {
-    bytes.append(reinterpret_cast<const char*>(&digest), sizeof(digest));
+  ReplicaDigests message;
+  message.status = digests.status();
+  if (digests.ok()) {
+    for (const auto& [name, digest] : *digests) {
+      message.digests.push_back(digest);
+    }
   }
-  return bytes;
+  return Encode(message);
 }
 
 // Adds `rank` to each name whose digest differs from the owner's.
 absl::Status Compare(const Digests& owners, size_t rank,
                      absl::string_view bytes,
                      std::map<std::string, std::vector<size_t>>* differ) {
-  if (!bytes.empty() && bytes[0] == '1') {
-    return Annotate(DecodeStatus(bytes.substr(1)), absl::StrCat("rank ", rank));
+  ReplicaDigests message;
+  CKPTDB_RETURN_IF_ERROR(Decode(bytes, &message));
+  CKPTDB_RETURN_IF_ERROR(Annotate(message.status, absl::StrCat("rank ", rank)));
+  if (message.digests.size() != owners.size()) {
+    return absl::InternalError(
+        absl::StrCat("rank ", rank, " sent ", message.digests.size(),
+                     " digests, expected ", owners.size()));
   }
-  if (bytes.size() != 1 + owners.size() * sizeof(uint64_t)) {
-    return absl::InternalError(absl::StrCat(
-        "rank ", rank, " sent ", bytes.size(), " bytes of digests, expected ",
-        1 + owners.size() * sizeof(uint64_t)));
-  }
-  bytes.remove_prefix(1);
+  size_t at = 0;
   for (const auto& [name, digest] : owners) {
-    if (std::memcmp(bytes.data(), &digest, sizeof(digest)) != 0) {
-      (*differ)[name].push_back(rank);
-    }
-    bytes.remove_prefix(sizeof(digest));
+    if (message.digests[at++] != digest) (*differ)[name].push_back(rank);
   }
   return absl::OkStatus();
 }
@@ -202,10 +201,7 @@ absl::Status AuditReplicas(const ModelState& model,
   if (parts.ok() && ranks->rank() == kOwnerRank) {
     status = CompareAll(own, *parts);
   }
-  CKPTDB_ASSIGN_OR_RETURN(
-      const std::string told,
-      ranks->Tell(tag, EncodeStatus(status), AfterGather(*ranks, deadline)));
-  return DecodeStatus(told);
+  return TellStatus(ranks, tag, status, deadline);
 }
 
 }  // namespace ckptdb::internal

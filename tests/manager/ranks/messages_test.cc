@@ -73,7 +73,7 @@ TEST(SavePartMessage, RejectsEveryTruncation) {
     EXPECT_THAT(
         internal::Decode(absl::string_view(bytes).substr(0, length), &received),
         AnyOf(StatusIs(kCut, HasSubstr(std::to_string(length) + " bytes")),
-              StatusIs(kChanged, HasSubstr("entries"))));
+              StatusIs(kChanged, HasSubstr("of a staged rank"))));
   }
 }
 
@@ -85,7 +85,7 @@ TEST(SavePartMessage, RejectsEveryFlippedBitOfAnEntry) {
     byte ^= 1;
     SavePart received;
     EXPECT_THAT(internal::Decode(bytes, &received),
-                StatusIs(kChanged, HasSubstr("entries for the write batch")));
+                StatusIs(kChanged, HasSubstr("of a staged rank")));
     byte ^= 1;
   }
 }
