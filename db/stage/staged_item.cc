@@ -22,7 +22,6 @@
 #include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/schema/bytes/shape.h"
-#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/records/table_schema.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
@@ -278,7 +277,6 @@ absl::Status OrderRows(const internal::TicketRecord& ticket,
 }
 
 absl::StatusOr<StagedItem> PrepareTable(const internal::TicketRecord& ticket,
-                                        const StepRecord::Rank* parent_tables,
                                         const RankState::Table& table,
                                         int threads) {
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckSlots(table.slots),
@@ -299,7 +297,7 @@ absl::StatusOr<StagedItem> PrepareTable(const internal::TicketRecord& ticket,
   // Changes are saved as a delta run if the parent permits it; otherwise the
   // table is saved in full and the reason is recorded.
   if (table.changes.has_value()) {
-    item.base_reason = WhyBase(parent_tables, table);
+    item.base_reason = WhyBase(ticket.parent_tables.get(), table);
     if (item.base_reason.empty()) item.run = Item::Run::kDelta;
     if (!item.base_reason.empty() && table.rows == nullptr &&
         !SavesNoRows(ticket, item)) {
@@ -444,22 +442,13 @@ absl::StatusOr<std::vector<StagedItem>> PrepareItems(
   CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kTensor, state.tensors()));
   CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kRows, state.tables()));
   CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kBlob, state.blobs()));
-  // Without a parent, tickets have no tables.
-  std::optional<StepRecord::Rank> parent_tables;
-  if (!ticket.parent_tables.empty()) {
-    CKPTDB_ASSIGN_OR_RETURN(parent_tables,
-                            DecodeRankRecord(ticket.parent_tables));
-  }
   std::vector<StagedItem> items;
   for (const RankState::Blob& blob : state.blobs()) {
     CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(), PrepareBlob(ticket, blob));
   }
   for (const RankState::Table& table : state.tables()) {
-    CKPTDB_ASSIGN_OR_RETURN(
-        items.emplace_back(),
-        PrepareTable(ticket,
-                     parent_tables.has_value() ? &*parent_tables : nullptr,
-                     table, options.threads));
+    CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(),
+                            PrepareTable(ticket, table, options.threads));
   }
   for (const RankState::Tensor& tensor : state.tensors()) {
     CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(),

@@ -143,12 +143,9 @@ class RankStager {
 
   // Returns whether the parent may have the same tensor.
   bool MayBorrow(const std::string& name, uint64_t bytes) const {
-    if (ticket_.parent.empty()) return false;
-    const absl::StatusOr<StepRecord::Rank> parent =
-        DecodeRankRecord(ticket_.parent);
-    return parent.ok() &&
-           std::any_of(parent->items.begin(), parent->items.end(),
-                       [&](const Item& item) {
+    return ticket_.parent != nullptr &&
+           std::any_of(ticket_.parent->items.begin(),
+                       ticket_.parent->items.end(), [&](const Item& item) {
                          return item.kind == Item::Kind::kTensor &&
                                 item.name == name && item.raw_bytes == bytes;
                        });
@@ -171,12 +168,10 @@ class RankStager {
   // Borrows the items whose bytes the parent has, unless the caller wants
   // everything written.
   absl::Status ReuseParent() {
-    if (ticket_.parent.empty() || options_.rewrite_unchanged) {
+    if (ticket_.parent == nullptr || options_.rewrite_unchanged) {
       return absl::OkStatus();
     }
-    CKPTDB_ASSIGN_OR_RETURN(const StepRecord::Rank parent,
-                            DecodeRankRecord(ticket_.parent));
-    return internal::ReuseUnchanged(parent, options_.threads, &items_);
+    return internal::ReuseUnchanged(*ticket_.parent, options_.threads, &items_);
   }
 
   // Returns the streams that read the caller's memory, in the order of writing.

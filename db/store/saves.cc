@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,18 +21,16 @@
 #include "ckptdb/db/store/commit.h"
 #include "ckptdb/db/store/commit_builder.h"
 #include "ckptdb/db/store/save_checks.h"
-#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
 
-// The tables that a save may add delta runs to.
-// One entry for each table, of whatever rank has it: a rank that had no rows
-// before may have changes now.
-absl::StatusOr<std::string> ParentTables(const Database& database,
-                                         const StepRecord& parent) {
+// Returns the tables that a save may add delta runs to, each once, whichever
+// rank has it: a rank that had no rows before may have changes now.
+absl::StatusOr<std::shared_ptr<const StepRecord::Rank>> ParentTables(
+    const Database& database, const StepRecord& parent) {
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepRecord::Rank> ranks,
                           LoadRanks(database, parent));
   std::map<std::string, Item> tables;
@@ -49,10 +48,10 @@ absl::StatusOr<std::string> ParentTables(const Database& database,
       tables.emplace(item.name, std::move(table));
     }
   }
-  StepRecord::Rank all;
-  all.version = parent.version;
-  for (auto& [name, item] : tables) all.items.push_back(std::move(item));
-  return EncodeRankRecord(all);
+  auto all = std::make_shared<StepRecord::Rank>();
+  all->version = parent.version;
+  for (auto& [name, item] : tables) all->items.push_back(std::move(item));
+  return all;
 }
 
 // Returns the stored bytes of the tensors and blobs in files.
@@ -199,7 +198,7 @@ absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
   const StepRecord& parent = begun.parent;
   // Only a save that names its parent may store changes, so only its tickets
   // say what they can be added to.
-  std::string parent_tables;
+  std::shared_ptr<const StepRecord::Rank> parent_tables;
   if (spec.parent.has_value()) {
     CKPTDB_ASSIGN_OR_RETURN(parent_tables,
                             ParentTables(folder_->database(), parent));
@@ -228,7 +227,8 @@ absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
           LoadRank(folder_->database(), parent, rank);
       if (record.ok()) {
         LeaveOutCostly(parent, &*record);
-        CKPTDB_ASSIGN_OR_RETURN(ticket.parent, EncodeRankRecord(*record));
+        ticket.parent =
+            std::make_shared<const StepRecord::Rank>(*std::move(record));
       }
     }
     tickets.emplace_back(std::move(ticket));

@@ -229,9 +229,10 @@ absl::Status StepCoordinator::BeginAttempt(const SaveRequest& request,
   CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save,
                           manager.store->Begin(spec));
   announced->version = save.version;
-  tickets_.clear();
-  for (const Ticket& ticket : save.tickets) {
-    CKPTDB_ASSIGN_OR_RETURN(tickets_.emplace_back(), ticket.Encode());
+  own_ticket_ = save.tickets[kOwnerRank];
+  sent_tickets_.assign(save.tickets.size(), "");
+  for (size_t rank = kOwnerRank + 1; rank < save.tickets.size(); ++rank) {
+    CKPTDB_ASSIGN_OR_RETURN(sent_tickets_[rank], save.tickets[rank].Encode());
   }
   // All ranks need both, as they choose together between changes and full
   // tables.
@@ -304,16 +305,20 @@ absl::Status StepCoordinator::Save(Announcement announced,
   return parts_.manager->errors.TakeSaveError();
 }
 
-// A ticket contains its rank's record in the parent, so each rank is sent only
-// its own. A rank that does not receive its ticket still takes part in the
-// save, and fails it.
-absl::StatusOr<std::string> StepCoordinator::TakeTicket(uint32_t attempt) {
+// A ticket holds its rank's record of the parent, so each rank is sent only its
+// own. A rank that does not receive it fails the save, but takes part in it
+// until the others know.
+absl::StatusOr<Ticket> StepCoordinator::TakeTicket(uint32_t attempt) {
   const ManagerParts& manager = *parts_.manager;
-  std::vector<std::string> tickets = std::exchange(tickets_, {});
-  if (manager.world_size() == 1) return std::move(tickets.front());
-  return manager.ranks->TellEach(absl::StrCat("ticket of attempt ", attempt),
-                                 std::move(tickets),
-                                 manager.options.ranks.deadline);
+  if (manager.world_size() == 1) return std::exchange(own_ticket_, {});
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string bytes,
+      manager.ranks->TellEach(absl::StrCat("ticket of attempt ", attempt),
+                              std::exchange(sent_tickets_, {}),
+                              manager.options.ranks.deadline));
+  if (manager.is_owner()) return std::exchange(own_ticket_, {});
+  return CallGuarded("decoding the ticket",
+                     [&] { return Ticket::Decode(bytes); });
 }
 
 }  // namespace ckptdb::internal

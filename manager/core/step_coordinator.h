@@ -86,14 +86,16 @@ class StepCoordinator {
                                             const SaveRequest& request);
   absl::Status Save(Announcement announced, const SaveRequest& request,
                     StepOutcome* outcome);
-  absl::StatusOr<std::string> TakeTicket(uint32_t attempt);
+  absl::StatusOr<Ticket> TakeTicket(uint32_t attempt);
 
   const Parts parts_;
   Times times_;
   // The exception of this rank's callback that GatherNotices has sent last.
   absl::Status callback_error_;
-  // On the owner, the tickets of the save that was begun last, by rank.
-  std::vector<std::string> tickets_;
+  // On the owner: its ticket of the save that was begun last, and the encoded
+  // ones of the other ranks, by rank.
+  Ticket own_ticket_;
+  std::vector<std::string> sent_tickets_;
 };
 
 }  // namespace ckptdb::internal

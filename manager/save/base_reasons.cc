@@ -1,12 +1,12 @@
 #include "ckptdb/manager/save/base_reasons.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/ranks/messages.h"
 #include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/records/table_schema.h"
 #include "ckptdb/schema/status.h"
@@ -16,11 +16,10 @@ namespace {
 
 // Returns the reason why a table is saved in full regardless of its changes;
 // empty if its changes may be saved.
-std::string WhyInFull(const BaseInputs& inputs,
-                      const StepRecord::Rank& parent_tables,
+std::string WhyInFull(const StepRecord::Rank* parent_tables,
                       const RegisteredTable& table) {
-  if (!inputs.has_parent) return "the save has no parent";
-  return WhyFull(parent_tables, table.name, table.state->slots(),
+  if (parent_tables == nullptr) return "the save has no parent";
+  return WhyFull(*parent_tables, table.name, table.state->slots(),
                  table.state->slice_hash());
 }
 
@@ -33,13 +32,12 @@ absl::StatusOr<BaseReasons> OwnBases(const BaseInputs& inputs, bool is_owner) {
     if (inputs.shardings[t].kind() != Item::Sharding::kReplicated) continue;
     bases.erase(inputs.model.tables()[t].name);
   }
-  StepRecord::Rank parent_tables;
+  std::shared_ptr<const StepRecord::Rank> parent_tables;
   if (inputs.has_parent) {
     bases.insert(inputs.differing_tables.begin(),
                  inputs.differing_tables.end());
     CKPTDB_RETURN_IF_ERROR(inputs.ticket.status());
-    CKPTDB_ASSIGN_OR_RETURN(
-        parent_tables, DecodeRankRecord(inputs.ticket->record().parent_tables));
+    parent_tables = inputs.ticket->record().parent_tables;
   }
   for (const RegisteredTable& table : inputs.model.tables()) {
     // The general reason tells more than an incomplete set of changes.
@@ -47,7 +45,7 @@ absl::StatusOr<BaseReasons> OwnBases(const BaseInputs& inputs, bool is_owner) {
       bases[table.name] = inputs.reason;
       continue;
     }
-    std::string why = WhyInFull(inputs, parent_tables, table);
+    std::string why = WhyInFull(parent_tables.get(), table);
     if (!why.empty()) bases.emplace(table.name, std::move(why));
   }
   return bases;

@@ -25,19 +25,13 @@ SaveRequest WithKind(SaveRequest request, SavePolicy::Kind kind) {
   return request;
 }
 
-absl::StatusOr<Ticket> DecodeTicket(const absl::StatusOr<std::string>& bytes) {
-  CKPTDB_RETURN_IF_ERROR(bytes.status());
-  return CallGuarded("decoding the ticket",
-                     [&] { return Ticket::Decode(*bytes); });
-}
-
 }  // namespace
 
 SaveOperation::SaveOperation(const SaveEnvironment& environment,
                              const SaveLineage& lineage, SaveStart start)
     : environment_(environment),
       announced_(std::move(start.announced)),
-      ticket_(DecodeTicket(start.ticket)),
+      ticket_(std::move(start.ticket)),
       request_(WithKind(std::move(start.request), announced_.decision.kind)),
       answers_preemption_(start.answers_preemption),
       begun_at_micros_(start.begun_at_micros),

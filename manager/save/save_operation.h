@@ -47,7 +47,7 @@ struct SaveEnvironment {
 struct SaveStart {
   Announcement announced;
   // This rank's ticket; the save's error if it could not begin.
-  absl::StatusOr<std::string> ticket;
+  absl::StatusOr<Ticket> ticket;
   SaveRequest request;
   bool answers_preemption = false;
   // The owner's time from ManagerOptions::observers.now_micros.

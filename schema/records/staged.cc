@@ -6,6 +6,7 @@
 #include "ckptdb/schema/records/checks.h"
 #include "ckptdb/schema/records/flat.h"
 #include "ckptdb/schema/records/record_checks.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -105,6 +106,28 @@ absl::Status ReadEntries(const fbs::StagedRank& from, size_t record_bytes,
   return absl::OkStatus();
 }
 
+bool SameRecord(const std::shared_ptr<const StepRecord::Rank>& a,
+                const std::shared_ptr<const StepRecord::Rank>& b) {
+  return a == nullptr || b == nullptr ? a == b : *a == *b;
+}
+
+// A record within a ticket; empty for none.
+std::string EncodeNested(
+    const std::shared_ptr<const StepRecord::Rank>& record) {
+  return record == nullptr ? "" : internal::EncodeUnchecked(*record);
+}
+
+absl::StatusOr<std::shared_ptr<const StepRecord::Rank>> DecodeNested(
+    absl::string_view field, absl::string_view bytes) {
+  if (bytes.empty()) return nullptr;
+  absl::StatusOr<StepRecord::Rank> record = DecodeRankRecord(bytes);
+  // The owner's format is the ticket's, so a record of a newer one is damaged.
+  if (!record.ok()) {
+    return BadField(RecordKind::kTicket, field, record.status().message());
+  }
+  return std::make_shared<const StepRecord::Rank>(*std::move(record));
+}
+
 // A ticket has no slices, or their begin and end.
 absl::Status CheckSlices(const std::vector<uint32_t>& slices) {
   if (slices.empty()) return absl::OkStatus();
@@ -118,6 +141,14 @@ absl::Status CheckSlices(const std::vector<uint32_t>& slices) {
 
 }  // namespace
 
+bool internal::TicketRecord::operator==(const TicketRecord& other) const {
+  return uuid == other.uuid && version == other.version &&
+         world_size == other.world_size && rank == other.rank &&
+         slices == other.slices && staging == other.staging &&
+         SameRecord(parent, other.parent) &&
+         SameRecord(parent_tables, other.parent_tables);
+}
+
 absl::Status internal::Check(const internal::TicketRecord& ticket) {
   constexpr RecordKind kKind = RecordKind::kTicket;
   CKPTDB_RETURN_IF_ERROR(CheckPlace(kKind, ticket.uuid, ticket.version,
@@ -126,12 +157,18 @@ absl::Status internal::Check(const internal::TicketRecord& ticket) {
     CKPTDB_RETURN_IF_ERROR(
         CheckSlices({ticket.slices->begin, ticket.slices->end}));
   }
+  for (const auto* record : {&ticket.parent, &ticket.parent_tables}) {
+    if (*record != nullptr) CKPTDB_RETURN_IF_ERROR(internal::Check(**record));
+  }
   return internal::CheckPath(kKind, "staging", ticket.staging);
 }
 
 uint64_t internal::LeastBytes(const internal::TicketRecord& ticket) {
-  return uint64_t{ticket.staging.size()} + ticket.parent.size() +
-         ticket.parent_tables.size();
+  uint64_t bytes = ticket.staging.size();
+  for (const auto* record : {&ticket.parent, &ticket.parent_tables}) {
+    if (*record != nullptr) bytes += LeastBytes(**record);
+  }
+  return bytes;
 }
 
 std::string internal::EncodeUnchecked(const internal::TicketRecord& ticket) {
@@ -145,8 +182,8 @@ std::string internal::EncodeUnchecked(const internal::TicketRecord& ticket) {
   }
   const auto slice_vector = builder.CreateVector(slices);
   const auto staging = AddString(ticket.staging, &builder);
-  const auto parent = AddBytes(ticket.parent, &builder);
-  const auto tables = AddBytes(ticket.parent_tables, &builder);
+  const auto parent = AddBytes(EncodeNested(ticket.parent), &builder);
+  const auto tables = AddBytes(EncodeNested(ticket.parent_tables), &builder);
   builder.Finish(fbs::CreateTicket(
       builder, uuid, ticket.version.step, ticket.version.attempt,
       ticket.world_size, ticket.rank, slice_vector, staging, parent, tables));
@@ -167,8 +204,11 @@ absl::StatusOr<internal::TicketRecord> DecodeTicket(absl::string_view bytes) {
   ticket.world_size = from->world_size();
   ticket.rank = from->rank();
   ticket.staging = ToStd(from->staging());
-  ticket.parent = BytesOf(from->parent());
-  ticket.parent_tables = BytesOf(from->parent_tables());
+  CKPTDB_ASSIGN_OR_RETURN(ticket.parent,
+                          DecodeNested("parent", BytesOf(from->parent())));
+  CKPTDB_ASSIGN_OR_RETURN(
+      ticket.parent_tables,
+      DecodeNested("parent tables", BytesOf(from->parent_tables())));
   const std::vector<uint32_t> slices = ToStd(from->slices());
   // Accepts zero or two numbers, which are the begin and the end below.
   CKPTDB_RETURN_IF_ERROR(CheckSlices(slices));

@@ -5,6 +5,7 @@
 #define CKPTDB_SCHEMA_RECORDS_STAGED_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,12 +26,13 @@ struct TicketRecord {
   uint32_t rank = 0;
   std::optional<SliceRange> slices;  // this rank's; none: any
   std::string staging;               // this rank's folder, below the store
-  std::string parent;  // the parent's StepRecord::Rank of this rank, or empty
-  // A StepRecord::Rank with the tables of all ranks of the parent, for a save
-  // that accepts changes; empty otherwise.
-  std::string parent_tables;
+  // The parent's record of this rank; null if the rank has nothing to borrow.
+  std::shared_ptr<const StepRecord::Rank> parent;
+  // The tables of all ranks of the parent, without their rows, if the save
+  // accepts changes; else null.
+  std::shared_ptr<const StepRecord::Rank> parent_tables;
 
-  bool operator==(const TicketRecord&) const = default;
+  bool operator==(const TicketRecord& other) const;
 };
 
 struct StagedFile {

@@ -141,8 +141,11 @@ inline internal::TicketRecord SampleTicket() {
   ticket.rank = 1;
   ticket.slices = SliceRange{30000, kSlices};
   ticket.staging = "staging/9/1";
-  ticket.parent = "parent's record";
-  ticket.parent_tables = "parent's tables";
+  ticket.parent = std::make_shared<const StepRecord::Rank>(SampleRank());
+  StepRecord::Rank tables;
+  tables.version = {20, 8};
+  ticket.parent_tables =
+      std::make_shared<const StepRecord::Rank>(std::move(tables));
   return ticket;
 }
 

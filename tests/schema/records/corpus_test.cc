@@ -74,8 +74,8 @@ Corpus StagedCorpus() {
   AddRecord(1, "staged", EncodeStagedRank(SampleStagedRank()).value(), &corpus);
   internal::TicketRecord least = SampleTicket();
   least.slices.reset();
-  least.parent.clear();
-  least.parent_tables.clear();
+  least.parent.reset();
+  least.parent_tables.reset();
   AddRecord(0, "ticket_least", EncodeTicket(least).value(), &corpus);
   return corpus;
 }

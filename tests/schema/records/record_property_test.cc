@@ -571,7 +571,7 @@ TEST(RecordProperty, TicketEncodesIfItDecodes) {
                        r->slices = std::nullopt;
                      }});
   changes.push_back({"no parent", true,
-                     [](internal::TicketRecord* r) { r->parent.clear(); }});
+                     [](internal::TicketRecord* r) { r->parent.reset(); }});
   CheckAll<internal::TicketRecord>({EncodeTicket, DecodeTicket},
                                    {testing::SampleTicket()}, changes);
 }

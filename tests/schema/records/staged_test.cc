@@ -58,8 +58,8 @@ TEST(Ticket, RoundTripOfAllFields) {
 TEST(Ticket, RoundTripWithoutSlicesAndParent) {
   internal::TicketRecord ticket = SampleTicket();
   ticket.slices.reset();
-  ticket.parent.clear();
-  ticket.parent_tables.clear();
+  ticket.parent.reset();
+  ticket.parent_tables.reset();
   ASSERT_OK_AND_ASSIGN(const internal::TicketRecord back,
                        DecodeTicket(internal::EncodeUnchecked(ticket)));
   EXPECT_EQ(back, ticket);
