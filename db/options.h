@@ -217,6 +217,10 @@ struct PublishSpec {
   // The record's committed_at_micros, since 1970, UTC, at least 0. Default: the
   // store's clock, at Publish.
   std::optional<int64_t> committed_at_micros = std::nullopt;
+
+  // True: Publish calls Store::TakePosts first. False saves a caller that has
+  // just called it a second look. Default: true.
+  bool take_posts = true;
 };
 
 struct ReadOptions {

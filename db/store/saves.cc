@@ -248,9 +248,9 @@ absl::Status Saves::Abandon(const Version& version) {
 absl::StatusOr<SaveResult> Saves::Publish(const Version& version,
                                           absl::Span<const StagedRank> ranks,
                                           const PublishSpec& spec) {
-  // Errors are in skipped_posts, and do not end a save. Posts are taken
-  // before the turn, as each of them takes it for itself.
-  posts_->TakePosts().IgnoreError();
+  // Errors are in skipped_posts, and do not end a save. TakePosts takes the
+  // turn, so it comes before it.
+  if (spec.take_posts) posts_->TakePosts().IgnoreError();
   const MutexLock turn(committer_->changes());
   const int64_t started = folder_->NowMicros();
   CKPTDB_RETURN_IF_ERROR(folder_->database().status());

@@ -115,8 +115,7 @@ absl::Status StepCoordinator::GatherNotices(bool is_step, bool* preempted) {
     Notice notice;
     notice.error.Update(Decode((*notices)[rank], &notice));
     if (notice.preempted) *preempted = true;
-    // The error names the lowest rank that has ranks return one, and is the
-    // same on all ranks.
+    // All ranks return the error of the lowest rank that has one.
     thrown.Update(Annotate(notice.error, absl::StrCat("rank ", rank)));
   }
   return thrown;

@@ -66,6 +66,7 @@ absl::Status SavePublisher::PlanAndPublish(
   // Retention needs current metrics and pins. Warnings::WarnOfPosts reports an
   // error of a post, which does not fail the save.
   store_->TakePosts().IgnoreError();
+  spec->take_posts = false;
   absl::StatusOr<std::vector<int64_t>> retired = CallGuarded(
       "RetentionOptions::keep or ManagerOptions::observers.now_micros", [&] {
         publication->commit.now_micros = NowMicros(options_);

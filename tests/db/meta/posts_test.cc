@@ -104,6 +104,15 @@ TEST_F(PostsTest, MetricsComeInWithTheNextSave) {
   EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
 }
 
+TEST_F(PostsTest, PublishLeavesPosts_WhenTheCallerHasTakenThem) {
+  ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
+  ASSERT_OK(Save(3, SmallContent(3), {.take_posts = false}));
+  EXPECT_THAT(Names(), SizeIs(1));
+  EXPECT_THAT(Record(1).metrics, IsEmpty());
+  ASSERT_OK(Save(4, SmallContent(4)));
+  EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
+}
+
 // There are more posts than are taken at once, in a folder that lists them in
 // no order.
 TEST_F(PostsTest, ManyAreTakenInTheOrderInWhichTheyWerePosted) {
