@@ -1,8 +1,10 @@
 #include "ckptdb/db/store/commit_builder.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,13 +14,16 @@
 #include "ckptdb/db/meta/completeness.h"
 #include "ckptdb/db/meta/consistency.h"
 #include "ckptdb/db/meta/lineage.h"
-#include "ckptdb/db/store/commit_chain.h"
 #include "ckptdb/db/store/save_checks.h"
+#include "ckptdb/db/store/step_catalog.h"
+#include "ckptdb/db/store/store_folder.h"
+#include "ckptdb/db/store/table_summaries.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/bytes/limits.h"
 #include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/records/table_schema.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
 #include "ckptdb/version.h"
@@ -26,29 +31,81 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns the error of what the caller or a stager gave. Nothing has been
-// written yet, so the same attempt can be published again.
+// The error of an argument or of a staged part. Nothing has been written yet,
+// so the attempt can be published again.
 absl::Status Refused(absl::string_view why) {
   return absl::InvalidArgumentError(why);
 }
 
-std::string PlaceOf(const internal::StagedRecord& staged) {
+std::string PlaceOf(const StagedRecord& staged) {
   return absl::StrCat("staged rank ", staged.rank);
 }
 
-}  // namespace
+// The part and the rank record in it both name a version and a rank, which must
+// be the same.
+absl::Status CheckRecord(const StagedRecord& staged,
+                         const StepRecord::Rank& record) {
+  if (record.version == staged.version && record.rank == staged.rank) {
+    return absl::OkStatus();
+  }
+  return Refused(absl::StrCat(PlaceOf(staged), " has the record of ",
+                              ToString(record.version), " rank ", record.rank,
+                              ", expected ", ToString(staged.version), " rank ",
+                              staged.rank));
+}
+
+// Makes the commit of one publish.
+class CommitBuilder {
+ public:
+  // All arguments but `version` must outlive this object.
+  CommitBuilder(const StoreParts& store, const Version& version,
+                const SaveInProgress& save)
+      : folder_(*store.folder),
+        catalog_(*store.catalog),
+        summaries_(store.summaries),
+        version_(version),
+        save_(save) {}
+
+  absl::StatusOr<Commit> Build(absl::Span<const StagedRank> ranks,
+                               const PublishSpec& spec) &&;
+
+ private:
+  absl::Status AddRanks(absl::Span<const StagedRank> ranks);
+  absl::Status CheckStaged(const StagedRecord& staged) const;
+  absl::Status CheckFiles(const StagedRecord& staged) const;
+  absl::Status AddEntries(const StagedRecord& staged);
+  absl::Status AddRank(const StagedRecord& staged);
+  absl::Status AddParent();
+  absl::Status AddRetired(const PublishSpec& spec);
+  absl::Status RetireSteps(const Catalog& records,
+                           const std::vector<int64_t>& retire);
+  void RetireReplaced(const Catalog& records);
+  void FillStep(const PublishSpec& spec);
+
+  // Sets the step's kind, chain and bytes, and adds the versions it refers to.
+  absl::Status AddChain();
+  absl::Status ExtendChain(const TableSummaries& own);
+  absl::StatusOr<size_t> AddOldRuns(const Item& table, std::set<Version>* data);
+  void AddReferences(const std::set<Version>& data);
+
+  const StoreFolder& folder_;
+  const StepCatalog& catalog_;
+  TableSummaryCache* const summaries_;
+  const Version version_;
+  const SaveInProgress& save_;
+  Commit commit_;
+  std::vector<StepRecord> parent_chain_;
+};
 
 absl::StatusOr<Commit> CommitBuilder::Build(absl::Span<const StagedRank> ranks,
                                             const PublishSpec& spec) && {
-  // Begin has checked this already, but another save of the step may have been
-  // published since.
+  // Another save of the step may have been published since Begin checked this.
   CKPTDB_RETURN_IF_ERROR(catalog_.CheckStepAvailable(save_.spec));
   CKPTDB_RETURN_IF_ERROR(CheckPublishSpec(spec));
   CKPTDB_RETURN_IF_ERROR(AddRanks(ranks));
   CKPTDB_RETURN_IF_ERROR(CheckRanksAgree(commit_.ranks));
-  // The parent comes before the retired steps, as those of an abandoned branch
-  // are found from it. The chain comes after FillStep, whose references it adds
-  // to.
+  // AddRetired finds the steps of an abandoned branch by the parent, and
+  // AddChain adds to the references that FillStep sets.
   CKPTDB_RETURN_IF_ERROR(AddParent());
   CKPTDB_RETURN_IF_ERROR(AddRetired(spec));
   FillStep(spec);
@@ -57,20 +114,19 @@ absl::StatusOr<Commit> CommitBuilder::Build(absl::Span<const StagedRank> ranks,
   return std::move(commit_);
 }
 
-// Puts the parts in the order of their ranks. A part is checked before its
-// records are decoded, so that a part of another store or attempt is named as
-// that and not as damage.
+// Orders the parts by rank. A part is checked before its record is decoded, so
+// that a part of another store or attempt is not reported as damaged.
 absl::Status CommitBuilder::AddRanks(absl::Span<const StagedRank> ranks) {
   const uint32_t world_size = save_.spec.world_size;
   commit_.ranks.resize(world_size);
   commit_.rank_bytes.resize(world_size);
   commit_.staged.resize(world_size);
   for (const StagedRank& part : ranks) {
-    const internal::StagedRecord& staged = part.record();
+    const StagedRecord& staged = part.record();
     CKPTDB_RETURN_IF_ERROR(CheckStaged(staged));
     CKPTDB_RETURN_IF_ERROR(AddRank(staged));
   }
-  // All missing ranks are named, as a job that lost a host lost several.
+  // A job that lost a host lost several ranks, so all are named.
   std::vector<uint32_t> missing;
   for (uint32_t rank = 0; rank < world_size; ++rank) {
     if (commit_.staged[rank] == nullptr) missing.push_back(rank);
@@ -80,10 +136,9 @@ absl::Status CommitBuilder::AddRanks(absl::Span<const StagedRank> ranks) {
                               " of world size ", world_size));
 }
 
-// Checks that a part is of this store, attempt and world size, and the only one
-// of its rank.
-absl::Status CommitBuilder::CheckStaged(
-    const internal::StagedRecord& staged) const {
+// Checks that a part belongs to this store, attempt and world size, and that no
+// other has its rank.
+absl::Status CommitBuilder::CheckStaged(const StagedRecord& staged) const {
   const std::string place = PlaceOf(staged);
   const uint32_t world_size = save_.spec.world_size;
   if (staged.uuid != folder_.uuid()) {
@@ -100,7 +155,6 @@ absl::Status CommitBuilder::CheckStaged(
                                 ", expected ", world_size));
   }
   CKPTDB_RETURN_IF_ERROR(CheckFiles(staged));
-  // The rank is compared with the world size before it is used as an index.
   if (staged.rank >= world_size) {
     return Refused(
         absl::StrCat(place, " is not below the world size ", world_size));
@@ -109,13 +163,12 @@ absl::Status CommitBuilder::CheckStaged(
   return Refused(absl::StrCat("duplicate rank ", staged.rank));
 }
 
-// The record comes from another process: its paths must not lead out of the
-// staging folder, and the files must still be those that were written.
-absl::Status CommitBuilder::CheckFiles(
-    const internal::StagedRecord& staged) const {
+// Another process made the record: its paths must stay in the staging folder,
+// and the files must still be as they were written.
+absl::Status CommitBuilder::CheckFiles(const StagedRecord& staged) const {
   const std::string folder =
       absl::StrCat(StagingOf(staged.version.attempt), "/", staged.rank, "/");
-  for (const internal::StagedFile& file : staged.files) {
+  for (const StagedFile& file : staged.files) {
     if (!absl::StartsWith(file.path, folder) ||
         absl::StrContains(file.path, "..")) {
       return Refused(absl::StrCat("staged file \"", file.path,
@@ -127,8 +180,8 @@ absl::Status CommitBuilder::CheckFiles(
         FromRocksRead(folder_.files()->GetFileSize(path, rocksdb::IOOptions(),
                                                    &bytes, nullptr),
                       absl::StrCat("staged file \"", path, "\"")));
-    // The size is enough here: the blocks of a file have checksums, and
-    // CheckComplete compares the number of entries.
+    // The size suffices: blocks have checksums, and CheckComplete compares the
+    // number of entries.
     if (bytes != file.bytes) {
       return absl::DataLossError(absl::StrCat(
           "staged file \"", path, "\" has ", bytes, " bytes, expected ",
@@ -138,21 +191,8 @@ absl::Status CommitBuilder::CheckFiles(
   return absl::OkStatus();
 }
 
-// The envelope of a part and the rank record within it name the version and the
-// rank independently, and both must be those of the save.
-absl::Status CommitBuilder::CheckRecord(const internal::StagedRecord& staged,
-                                        const StepRecord::Rank& record) const {
-  if (record.version == staged.version && record.rank == staged.rank) {
-    return absl::OkStatus();
-  }
-  return Refused(absl::StrCat(PlaceOf(staged), " has the record of ",
-                              ToString(record.version), " rank ", record.rank,
-                              ", expected ", ToString(staged.version), " rank ",
-                              staged.rank));
-}
-
 // Counts the inline entries, and checks that they are the rank's.
-absl::Status CommitBuilder::AddEntries(const internal::StagedRecord& staged) {
+absl::Status CommitBuilder::AddEntries(const StagedRecord& staged) {
   const std::string place = PlaceOf(staged);
   uint64_t bytes = 0;
   for (const auto& [key, value] : staged.inline_entries) {
@@ -168,8 +208,7 @@ absl::Status CommitBuilder::AddEntries(const internal::StagedRecord& staged) {
     bytes += key.size() + value.size();
   }
   commit_.inline_bytes += bytes;
-  // The limit bounds the one write batch of the commit, whatever the number of
-  // ranks.
+  // The share bounds the commit's write batch for any number of ranks.
   const uint64_t share = InlineShareBytes(staged.world_size);
   if (bytes <= share) return absl::OkStatus();
   return Refused(absl::StrCat(place, " has ", bytes,
@@ -177,20 +216,19 @@ absl::Status CommitBuilder::AddEntries(const internal::StagedRecord& staged) {
                               staged.world_size, " ranks is ", share));
 }
 
-// Decodes and checks the part of one rank and adds it to the commit. The rank
-// record is kept as the bytes that the stager made, so that its digest is of
-// what is stored.
-absl::Status CommitBuilder::AddRank(const internal::StagedRecord& staged) {
+// Decodes and checks the part of one rank and adds it to the commit, with the
+// rank record's bytes as the stager encoded them: these are stored and
+// digested.
+absl::Status CommitBuilder::AddRank(const StagedRecord& staged) {
   const std::string place = PlaceOf(staged);
   absl::StatusOr<StepRecord::Rank> record =
       DecodeRankRecord(staged.rank_record);
   CKPTDB_RETURN_IF_ERROR(Annotate(record.status(), place));
   CKPTDB_RETURN_IF_ERROR(CheckRecord(staged, *record));
   CKPTDB_RETURN_IF_ERROR(AddEntries(staged));
-  // A part that lost a file on its way would be committed as a step that cannot
-  // be read.
+  // Without a file that its part lost, the step could not be read.
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckComplete(staged, *record), place));
-  for (const internal::StagedFile& file : staged.files) {
+  for (const StagedFile& file : staged.files) {
     commit_.files.push_back(absl::StrCat(folder_.path(), "/", file.path));
   }
   commit_.ranks[staged.rank] = *std::move(record);
@@ -199,10 +237,10 @@ absl::Status CommitBuilder::AddRank(const internal::StagedRecord& staged) {
   return absl::OkStatus();
 }
 
-// The parent as it is now: it may have been folded since Begin, or be gone.
+// Looks the parent up again: it may have been folded or removed since Begin.
 absl::Status CommitBuilder::AddParent() {
-  // A save that names no parent was given the newest step at Begin. Its tables
-  // are whole, so it does not matter that another step may be newer by now.
+  // A save that names no parent got the newest step at Begin. It saves all
+  // rows, so it may keep that parent although another step is newer by now.
   commit_.parent = save_.parent;
   if (!save_.spec.parent.has_value()) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(commit_.parent,
@@ -213,8 +251,8 @@ absl::Status CommitBuilder::AddParent() {
   return absl::OkStatus();
 }
 
-// Both are looked up under one lock, so that they are of one moment. The caller
-// has the turn to change records, so they stay true until the batch.
+// Looks both up under one lock, at one moment. The caller has the turn of
+// Committer, so they stay true until the commit.
 absl::Status CommitBuilder::AddRetired(const PublishSpec& spec) {
   return catalog_.Read([&](const Catalog& records) -> absl::Status {
     CKPTDB_RETURN_IF_ERROR(RetireSteps(records, spec.retire));
@@ -223,13 +261,13 @@ absl::Status CommitBuilder::AddRetired(const PublishSpec& spec) {
   });
 }
 
-// The steps that retention retires, and those of an abandoned branch except for
-// pinned ones: a pin must not block the saves of the branch that replaces it.
+// Retires the steps that retention names, and those of an abandoned branch. A
+// pinned step stays in the abandoned branch: a pin must not block the saves of
+// the branch that replaces it.
 absl::Status CommitBuilder::RetireSteps(const Catalog& records,
                                         const std::vector<int64_t>& retire) {
   const int64_t own = version_.step;
-  // Retention and an abandoned branch may name the same step, which is removed
-  // once.
+  // Both may name a step, which is removed once.
   std::set<int64_t> steps(retire.begin(), retire.end());
   if (save_.spec.parent.has_value() &&
       save_.spec.abandoned == SaveSpec::Abandoned::kRemove) {
@@ -248,16 +286,16 @@ absl::Status CommitBuilder::RetireSteps(const Catalog& records,
                             Annotate(records.FindStep(step), folder_.path()));
     if (record.pinned) return Annotate(PinnedError(record), folder_.path());
     commit_.retired.push_back(record);
-    // Its key is deleted in the batch. That of a replaced step is not: the new
-    // record takes its place.
+    // The batch deletes its key. The key of a replaced step stays, with the new
+    // record.
     commit_.removed_steps.push_back(step);
   }
   return absl::OkStatus();
 }
 
-// Retires the version that the step has now, when the save overwrites it.
-// CheckStepAvailable has refused a pinned one unless it is quarantined: then
-// the pin passes to the version that replaces it.
+// Retires the version that this save overwrites. If that is pinned, it is also
+// quarantined, because CheckStepAvailable has refused others; the pin passes to
+// the new version.
 void CommitBuilder::RetireReplaced(const Catalog& records) {
   const auto replaced = records.steps.find(version_.step);
   if (replaced == records.steps.end()) return;
@@ -269,11 +307,11 @@ void CommitBuilder::FillStep(const PublishSpec& spec) {
   StepRecord& step = commit_.step;
   step.version = version_;
   step.store_uuid = folder_.uuid();
-  // No version has attempt 0, so it stands for no parent.
+  // Attempt 0 stands for no parent.
   step.has_parent = commit_.parent.version.attempt != 0;
   step.parent = commit_.parent.version;
-  // The digest covers the digests of all ancestors, so a chain cannot mix
-  // versions of two runs.
+  // The digest covers all ancestors, so a chain cannot mix versions of two
+  // runs.
   if (step.has_parent) step.parent_digest = LineageDigest(commit_.parent);
   step.branches = catalog_.Read([&](const Catalog& records) {
     return BranchesOver(records, commit_.parent, version_.attempt);
@@ -291,9 +329,101 @@ void CommitBuilder::FillStep(const PublishSpec& spec) {
 }
 
 absl::Status CommitBuilder::AddChain() {
-  return ChainBuilder(folder_.database(), catalog_, summaries_,
-                      save_.spec.parent.has_value(), &commit_)
-      .Build();
+  StepRecord& step = commit_.step;
+  // A table saved in full needs no older version. One table of changed rows
+  // makes the step a delta.
+  step.chain = {step.version};
+  const TableSummaries own = SummarizeTables(commit_.ranks);
+  for (const auto& [name, table] : own) {
+    const bool delta = table.item.run == Item::Run::kDelta;
+    if (delta) step.kind = StepRecord::Kind::kDelta;
+    (delta ? step.delta_bytes : step.base_bytes) += table.stored_bytes;
+  }
+  return step.kind == StepRecord::Kind::kFull ? absl::OkStatus()
+                                              : ExtendChain(own);
+}
+
+// Begins the chain at the oldest base run that a table needs.
+absl::Status CommitBuilder::ExtendChain(const TableSummaries& own) {
+  if (!save_.spec.parent.has_value()) {
+    return absl::InvalidArgumentError("a delta save requires SaveSpec::parent");
+  }
+  // Checks the lineage of all members, so that no save extends a chain that
+  // cannot be restored.
+  CKPTDB_ASSIGN_OR_RETURN(parent_chain_,
+                          catalog_.Read([&](const Catalog& records) {
+                            return ChainOf(records, commit_.parent);
+                          }));
+  StepRecord& step = commit_.step;
+  std::set<Version> data;
+  size_t first = parent_chain_.size();
+  for (const auto& [name, table] : own) {
+    if (table.item.run == Item::Run::kBase) continue;
+    CKPTDB_ASSIGN_OR_RETURN(const size_t base, AddOldRuns(table.item, &data));
+    first = std::min(first, base);
+  }
+  step.chain.clear();
+  for (size_t i = first; i < parent_chain_.size(); ++i) {
+    // Members whose tables are not needed stay, because each lineage digest
+    // vouches for the parent before it.
+    step.chain.push_back(parent_chain_[i].version);
+  }
+  step.chain.push_back(step.version);
+  AddReferences(data);
+  return absl::OkStatus();
+}
+
+// Adds the runs below the changed rows of a table, down to its base run.
+// Returns the index of the base run's version in the parent's chain.
+absl::StatusOr<size_t> CommitBuilder::AddOldRuns(const Item& table,
+                                                 std::set<Version>* data) {
+  StepRecord& step = commit_.step;
+  const auto refuse = [&](absl::string_view why) {
+    // Not DataLoss: the table can be saved in full.
+    return absl::FailedPreconditionError(
+        absl::StrCat("changes of table \"", table.name, "\" over parent ",
+                     ToString(step.parent), ": ", why));
+  };
+  size_t member = parent_chain_.size();
+  for (bool base = false; !base;) {
+    if (member == 0) return refuse("there is no base run");
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto tables,
+        summaries_->Load(folder_.database(), parent_chain_[--member]));
+    const auto found = tables->find(table.name);
+    if (found == tables->end())
+      return refuse("it has no such table; save the table in full");
+    const TableSummary& old = found->second;
+    if (!SameSchema(old.item, table.slots, table.slice_hash)) {
+      return refuse(
+          "its schema differs from the parent's; save the table in full");
+    }
+    base = old.item.run == Item::Run::kBase;
+    (base ? step.base_bytes : step.delta_bytes) += old.stored_bytes;
+    data->insert(old.data.begin(), old.data.end());
+  }
+  return member;
+}
+
+// Adds the versions outside the chain that hold its runs: a folded step borrows
+// the tables that were saved in full from the version that was folded, which is
+// in no chain.
+void CommitBuilder::AddReferences(const std::set<Version>& data) {
+  StepRecord& step = commit_.step;
+  std::set<Version> references = data;
+  for (const Version& member : step.chain) references.erase(member);
+  references.insert(step.references.begin(), step.references.end());
+  step.references.assign(references.begin(), references.end());
+}
+
+}  // namespace
+
+absl::StatusOr<Commit> BuildCommit(const StoreParts& store,
+                                   const Version& version,
+                                   const SaveInProgress& save,
+                                   absl::Span<const StagedRank> ranks,
+                                   const PublishSpec& spec) {
+  return CommitBuilder(store, version, save).Build(ranks, spec);
 }
 
 }  // namespace ckptdb::internal

@@ -4,7 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/store/committer.h"
 #include "ckptdb/db/store/evaluation_records.h"
+#include "ckptdb/db/store/step_catalog.h"
+#include "ckptdb/db/store/store_folder.h"
 #include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/records/evaluation.h"
@@ -58,8 +61,9 @@ absl::Status PutRecords(rocksdb::ColumnFamilyHandle* meta,
 
 }  // namespace
 
-absl::Status Evaluations::Save(
-    int64_t step, absl::string_view evaluation, absl::string_view group,
+absl::Status SaveEvaluation(
+    const StoreParts& store, int64_t step, absl::string_view evaluation,
+    absl::string_view group,
     absl::Span<const StepRecord::Evaluation::Part> ranks) {
   CKPTDB_RETURN_IF_ERROR(CheckName("evaluation", evaluation));
   CKPTDB_RETURN_IF_ERROR(CheckName("metrics group", group));
@@ -67,44 +71,49 @@ absl::Status Evaluations::Save(
   // Holding changes() keeps the step from being overwritten between the lookup
   // and the write, which would attach the records to a version that is not a
   // step.
-  const MutexLock turn(committer_->changes());
-  CKPTDB_ASSIGN_OR_RETURN(const StepRecord found, catalog_->FindStep(step));
+  const MutexLock turn(store.committer->changes());
+  CKPTDB_ASSIGN_OR_RETURN(const StepRecord found,
+                          store.catalog->FindStep(step));
   StepRecord::Evaluation record;
   record.version = StateOf(found);
   record.evaluation = std::string(evaluation);
   record.group = std::string(group);
   record.world_size = static_cast<uint32_t>(ranks.size());
   ChangeBatch batch;
-  CKPTDB_RETURN_IF_ERROR(PutRecords(folder_->database().family(Family::kMeta),
-                                    std::move(record), ranks, &batch));
+  CKPTDB_RETURN_IF_ERROR(
+      PutRecords(store.folder->database().family(Family::kMeta),
+                 std::move(record), ranks, &batch));
   // Each byte is written twice: to the write-ahead log and to an SST file.
   CKPTDB_RETURN_IF_ERROR(
-      folder_->CheckSaveSpace(2 * batch.bytes() + kBatchOverhead));
+      store.folder->CheckSaveSpace(2 * batch.bytes() + kBatchOverhead));
   // All ranks are in one batch, flushed before it is acknowledged: an
   // evaluation resumes at the same position on all ranks, and a damaged log
   // does not lose it.
-  return folder_->WriteDurably(&batch);
+  return store.folder->WriteDurably(&batch);
 }
 
-absl::StatusOr<std::optional<StepRecord::Evaluation>> Evaluations::Find(
-    int64_t step, absl::string_view evaluation, uint32_t rank) {
+absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
+    const StoreParts& store, int64_t step, absl::string_view evaluation,
+    uint32_t rank) {
   // The record is read without a lock; the hold keeps a sweep from removing it.
-  CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, catalog_->HoldStep(step));
-  return LoadEvaluation(folder_->database(), held.record, evaluation, rank);
+  CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, store.catalog->HoldStep(step));
+  return LoadEvaluation(store.folder->database(), held.record, evaluation,
+                        rank);
 }
 
-absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> Evaluations::List(
-    int64_t step) {
-  CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, catalog_->HoldStep(step));
-  return ListEvaluations(folder_->database(), held.record);
+absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
+    const StoreParts& store, int64_t step) {
+  CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, store.catalog->HoldStep(step));
+  return ListEvaluations(store.folder->database(), held.record);
 }
 
-absl::Status Evaluations::Delete(absl::Span<const int64_t> steps) {
-  const MutexLock turn(committer_->changes());
-  Database& database = folder_->database();
+absl::Status DeleteEvaluations(const StoreParts& store,
+                               absl::Span<const int64_t> steps) {
+  const MutexLock turn(store.committer->changes());
+  Database& database = store.folder->database();
   ChangeBatch batch;
   for (const int64_t step : steps) {
-    const absl::StatusOr<StepRecord> record = catalog_->FindStep(step);
+    const absl::StatusOr<StepRecord> record = store.catalog->FindStep(step);
     if (!record.ok()) continue;  // deleted with the step
     CKPTDB_ASSIGN_OR_RETURN(const auto stored,
                             ListEvaluations(database, *record));
@@ -115,8 +124,8 @@ absl::Status Evaluations::Delete(absl::Span<const int64_t> steps) {
         "evaluation batch"));
   }
   if (batch.count() == 0) return absl::OkStatus();
-  CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch, Spare::kUse));
-  return folder_->WriteDurably(&batch);
+  CKPTDB_RETURN_IF_ERROR(store.folder->CheckDiskSpaceFor(batch, Spare::kUse));
+  return store.folder->WriteDurably(&batch);
 }
 
 }  // namespace ckptdb::internal

@@ -1,4 +1,4 @@
-// Saves, reads and deletes evaluations of steps for the owner; internal to db/.
+// The calls of Store about evaluations; internal to db/.
 #ifndef CKPTDB_DB_STORE_EVALUATIONS_H_
 #define CKPTDB_DB_STORE_EVALUATIONS_H_
 
@@ -10,34 +10,24 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/store/committer.h"
-#include "ckptdb/db/store/step_catalog.h"
-#include "ckptdb/db/store/store_folder.h"
+#include "ckptdb/db/store/store_parts.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
-// Implements the Store calls of the same names; see their contracts there.
-// Calls that change records take Committer::changes(), so that their step
-// stays; the others hold the step. Stateless; any thread may call it.
-class Evaluations {
- public:
-  Evaluations(StoreFolder* folder, StepCatalog* catalog, Committer* committer)
-      : folder_(folder), catalog_(catalog), committer_(committer) {}
-
-  absl::Status Save(int64_t step, absl::string_view evaluation,
-                    absl::string_view group,
-                    absl::Span<const StepRecord::Evaluation::Part> ranks);
-  absl::StatusOr<std::optional<StepRecord::Evaluation>> Find(
-      int64_t step, absl::string_view evaluation, uint32_t rank);
-  absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> List(int64_t step);
-  absl::Status Delete(absl::Span<const int64_t> steps);
-
- private:
-  StoreFolder* const folder_;
-  StepCatalog* const catalog_;
-  Committer* const committer_;
-};
+// They return what the calls of Store return. Save and delete take the turn of
+// Committer, so that no other call removes the step; find and list hold it.
+absl::Status SaveEvaluation(
+    const StoreParts& store, int64_t step, absl::string_view evaluation,
+    absl::string_view group,
+    absl::Span<const StepRecord::Evaluation::Part> ranks);
+absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
+    const StoreParts& store, int64_t step, absl::string_view evaluation,
+    uint32_t rank);
+absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
+    const StoreParts& store, int64_t step);
+absl::Status DeleteEvaluations(const StoreParts& store,
+                               absl::Span<const int64_t> steps);
 
 }  // namespace ckptdb::internal
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/paths.h"
-#include "ckptdb/db/base/staging.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/meta/borrow_cost.h"
 #include "ckptdb/db/meta/borrowed.h"
@@ -20,7 +20,12 @@
 #include "ckptdb/db/state.h"
 #include "ckptdb/db/store/commit.h"
 #include "ckptdb/db/store/commit_builder.h"
+#include "ckptdb/db/store/committer.h"
+#include "ckptdb/db/store/post_taker.h"
 #include "ckptdb/db/store/save_checks.h"
+#include "ckptdb/db/store/step_catalog.h"
+#include "ckptdb/db/store/store_folder.h"
+#include "ckptdb/db/store/sweep_requests.h"
 #include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/status.h"
 
@@ -54,20 +59,7 @@ absl::StatusOr<std::shared_ptr<const StepRecord::Rank>> ParentTables(
   return all;
 }
 
-// Returns the stored bytes of the tensors and blobs in files.
-uint64_t DenseBytes(const StepRecord::Rank& rank) {
-  uint64_t bytes = 0;
-  for (const Item& item : rank.items) {
-    if (item.kind != Item::Kind::kRows &&
-        item.placement == Item::Placement::kBulk) {
-      bytes += item.stored_bytes;
-    }
-  }
-  return bytes;
-}
-
-// The result is taken before the commit, which consumes the records. Times are
-// added after it.
+// Called before the commit, which consumes the records. The caller adds times.
 SaveResult ResultOf(const Commit& commit,
                     const StoreOptions::ChainBounds& bounds) {
   SaveResult result;
@@ -81,62 +73,28 @@ SaveResult ResultOf(const Commit& commit,
   return result;
 }
 
-}  // namespace
-
-StageOptions StageFor(const StoreOptions& store, StageOptions stage) {
-  stage.environment = store.environment;
-  stage.directory_mode = store.directory_mode;
-  stage.file_mode = store.file_mode;
-  stage.reserve_bytes = store.reserve_bytes;
-  if (!stage.on_point) stage.on_point = store.on_point;
-  return stage;
-}
-
-absl::StatusOr<Store::Attempt> Saves::Begin(const SaveSpec& spec, bool sync) {
-  const MutexLock turn(committer_->changes());
-  CKPTDB_RETURN_IF_ERROR(folder_->database().status());
-  CKPTDB_RETURN_IF_ERROR(CheckSaveSpec(spec));
-  // Publish checks this again. Here it spares the ranks the staging of a save
-  // that cannot be published.
-  CKPTDB_RETURN_IF_ERROR(catalog_->CheckStepAvailable(spec));
-  CKPTDB_RETURN_IF_ERROR(folder_->CheckSaveSpace(kBatchOverhead));
-  CKPTDB_ASSIGN_OR_RETURN(
-      const BegunAttempt begun,
-      catalog_->BeginSave(spec,
-                          spec.begun_at_micros.value_or(folder_->NowMicros())));
-  absl::StatusOr<Store::Attempt> handle = Record(begun, spec, sync);
-  // The attempt record, where it was written, stays begun, and the next sweep
-  // removes it.
-  absl::Status status = handle.status();
-  if (status.ok()) status = folder_->HitCrashPoint(point::kBegun);
-  if (status.ok()) return handle;
-  catalog_->EndSave(begun.attempt.version).IgnoreError();
-  return status;
-}
-
-absl::StatusOr<Store::Attempt> Saves::Record(const BegunAttempt& begun,
-                                             const SaveSpec& spec, bool sync) {
-  CKPTDB_RETURN_IF_ERROR(committer_->WriteAttempt(begun, sync));
-  Store::Attempt handle;
-  handle.version = begun.attempt.version;
-  // The folder comes after the record of the attempt, as no byte may lie in a
-  // store without one. A stager looks for it to see whether the attempt is in
-  // progress.
-  CKPTDB_RETURN_IF_ERROR(MakeFolders(
-      folder_->files(), folder_->StagingFolder(handle.version.attempt)));
-  CKPTDB_ASSIGN_OR_RETURN(handle.tickets, MakeTickets(begun, spec));
-  return handle;
+// Returns the stored bytes of the tensors and blobs in files.
+uint64_t DenseBytes(const StepRecord::Rank& rank) {
+  uint64_t bytes = 0;
+  for (const Item& item : rank.items) {
+    if (item.kind != Item::Kind::kRows &&
+        item.placement == Item::Placement::kBulk) {
+      bytes += item.stored_bytes;
+    }
+  }
+  return bytes;
 }
 
 // Returns the rank's record of a version that the parent borrows from. Sets
 // `kept` if nothing else keeps that version's files: it is not a step any more,
 // and no table is restored from it.
-absl::StatusOr<StepRecord::Rank> Saves::LoadLender(const StepRecord& parent,
-                                                   uint32_t rank,
-                                                   const Version& version,
-                                                   bool* kept) const {
+absl::StatusOr<StepRecord::Rank> LoadLender(const StoreParts& store,
+                                            const StepRecord& parent,
+                                            uint32_t rank,
+                                            const Version& version,
+                                            bool* kept) {
   std::optional<StepRecord> step;
-  catalog_->Read([&](const Catalog& records) {
+  store.catalog->Read([&](const Catalog& records) {
     const StepRecord* const found = records.FindVersion(version);
     if (found != nullptr) step = *found;
     *kept = records.retired.contains(version) &&
@@ -145,15 +103,16 @@ absl::StatusOr<StepRecord::Rank> Saves::LoadLender(const StepRecord& parent,
   if (!step.has_value() || rank >= step->world_size) {
     return absl::NotFoundError("the version has no record of the rank");
   }
-  return LoadRank(folder_->database(), *step, rank);
+  return LoadRank(store.folder->database(), *step, rank);
 }
 
 // Returns the files that the parent borrows from and the next step should not,
 // because most of what shares them may have changed since. Files that only
 // borrowing keeps may have as many unused bytes as the step has of tensors and
 // blobs. Files whose records cannot be read are left as they are.
-std::vector<BorrowedFile> Saves::FilesToLeave(
-    const StepRecord& parent, const StepRecord::Rank& record) const {
+std::vector<BorrowedFile> FilesToLeave(const StoreParts& store,
+                                       const StepRecord& parent,
+                                       const StepRecord::Rank& record) {
   std::map<Version, ItemNames> borrowed;
   for (const BorrowedItem& item : BorrowedItems(record)) {
     if (item.placement == Item::Placement::kBulk) {
@@ -165,7 +124,8 @@ std::vector<BorrowedFile> Saves::FilesToLeave(
   for (const auto& each : borrowed) {
     const ItemNames& names = each.second;
     bool kept = false;
-    const auto stored = LoadLender(parent, record.rank, each.first, &kept);
+    const auto stored =
+        LoadLender(store, parent, record.rank, each.first, &kept);
     if (!stored.ok()) continue;
     for (BorrowedFile& file : BorrowedFiles(*stored, [&](const Item& item) {
            return names.contains({item.kind, item.name});
@@ -182,9 +142,9 @@ std::vector<BorrowedFile> Saves::FilesToLeave(
   return leave;
 }
 
-void Saves::LeaveOutCostly(const StepRecord& parent,
-                           StepRecord::Rank* record) const {
-  for (const BorrowedFile& file : FilesToLeave(parent, *record)) {
+void LeaveOutCostly(const StoreParts& store, const StepRecord& parent,
+                    StepRecord::Rank* record) {
+  for (const BorrowedFile& file : FilesToLeave(store, parent, *record)) {
     std::erase_if(record->items, [&](const Item& item) {
       return item.data_version == file.version &&
              file.borrowed.contains({item.kind, item.name});
@@ -192,22 +152,22 @@ void Saves::LeaveOutCostly(const StepRecord& parent,
   }
 }
 
-absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
-    const BegunAttempt& begun, const SaveSpec& spec) const {
+absl::StatusOr<std::vector<Ticket>> MakeTickets(const StoreParts& store,
+                                                const BegunAttempt& begun,
+                                                const SaveSpec& spec) {
   const Version& version = begun.attempt.version;
   const StepRecord& parent = begun.parent;
-  // Only a save that names its parent may store changes, so only its tickets
-  // say what they can be added to.
+  // Only a save that names its parent may store changes.
   std::shared_ptr<const StepRecord::Rank> parent_tables;
   if (spec.parent.has_value()) {
     CKPTDB_ASSIGN_OR_RETURN(parent_tables,
-                            ParentTables(folder_->database(), parent));
+                            ParentTables(store.folder->database(), parent));
   }
   std::vector<Ticket> tickets;
   tickets.reserve(spec.world_size);
   for (uint32_t rank = 0; rank < spec.world_size; ++rank) {
     internal::TicketRecord ticket;
-    ticket.uuid = folder_->uuid();
+    ticket.uuid = store.folder->uuid();
     ticket.version = version;
     ticket.world_size = spec.world_size;
     ticket.rank = rank;
@@ -215,18 +175,16 @@ absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
       ticket.slices = {spec.slice_bounds[rank],
                        spec.slice_bounds[rank + size_t{1}]};
     }
-    // All ranks get the tables of all ranks: a rank without rows in the parent
-    // may have changes now.
     ticket.parent_tables = parent_tables;
     ticket.staging = absl::StrCat(StagingOf(version.attempt), "/", rank);
-    // A rank borrows from the part of the same rank, so the new ranks of a
+    // A rank borrows from the same rank of the parent, so the new ranks of a
     // larger world borrow nothing.
     if (parent.version.attempt != 0 && rank < parent.world_size) {
-      // A parent that is damaged is no reason not to save: nothing is reused.
+      // If the parent is damaged, the save reuses nothing.
       absl::StatusOr<StepRecord::Rank> record =
-          LoadRank(folder_->database(), parent, rank);
+          LoadRank(store.folder->database(), parent, rank);
       if (record.ok()) {
-        LeaveOutCostly(parent, &*record);
+        LeaveOutCostly(store, parent, &*record);
         ticket.parent =
             std::make_shared<const StepRecord::Rank>(*std::move(record));
       }
@@ -236,66 +194,119 @@ absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
   return tickets;
 }
 
-absl::Status Saves::Abandon(const Version& version) {
-  const MutexLock turn(committer_->changes());
-  // Nothing is written: the record of the attempt stays begun, and the sweep
-  // removes what was staged.
-  CKPTDB_RETURN_IF_ERROR(catalog_->EndSave(version));
-  requests_->Request();
+// Writes the record of the attempt, and makes what its ranks need to stage.
+absl::StatusOr<Store::Attempt> RecordAttempt(const StoreParts& store,
+                                             const BegunAttempt& begun,
+                                             const SaveSpec& spec, bool sync)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(store.committer->changes());
+absl::StatusOr<Store::Attempt> RecordAttempt(const StoreParts& store,
+                                             const BegunAttempt& begun,
+                                             const SaveSpec& spec, bool sync) {
+  CKPTDB_RETURN_IF_ERROR(store.committer->WriteAttempt(begun, sync));
+  Store::Attempt handle;
+  handle.version = begun.attempt.version;
+  // The folder is made after the attempt's record is written, because no byte
+  // may lie in a store without a record. A stager looks for the folder to see
+  // whether the attempt is in progress.
+  CKPTDB_RETURN_IF_ERROR(
+      MakeFolders(store.folder->files(),
+                  store.folder->StagingFolder(handle.version.attempt)));
+  CKPTDB_ASSIGN_OR_RETURN(handle.tickets, MakeTickets(store, begun, spec));
+  return handle;
+}
+
+}  // namespace
+
+StageOptions StageFor(const StoreOptions& store, StageOptions stage) {
+  stage.environment = store.environment;
+  stage.directory_mode = store.directory_mode;
+  stage.file_mode = store.file_mode;
+  stage.reserve_bytes = store.reserve_bytes;
+  if (!stage.on_point) stage.on_point = store.on_point;
+  return stage;
+}
+
+absl::StatusOr<Store::Attempt> BeginSave(const StoreParts& store,
+                                         const SaveSpec& spec, bool sync) {
+  const MutexLock turn(store.committer->changes());
+  CKPTDB_RETURN_IF_ERROR(store.folder->database().status());
+  CKPTDB_RETURN_IF_ERROR(CheckSaveSpec(spec));
+  // Publish checks this again; here it saves the ranks from staging in vain.
+  CKPTDB_RETURN_IF_ERROR(store.catalog->CheckStepAvailable(spec));
+  CKPTDB_RETURN_IF_ERROR(store.folder->CheckSaveSpace(kBatchOverhead));
+  CKPTDB_ASSIGN_OR_RETURN(
+      const BegunAttempt begun,
+      store.catalog->BeginSave(
+          spec, spec.begun_at_micros.value_or(store.folder->NowMicros())));
+  absl::StatusOr<Store::Attempt> handle =
+      RecordAttempt(store, begun, spec, sync);
+  // If the attempt's record was written, the next sweep removes it.
+  absl::Status status = handle.status();
+  if (status.ok()) status = store.folder->HitCrashPoint(point::kBegun);
+  if (status.ok()) return handle;
+  store.catalog->EndSave(begun.attempt.version).IgnoreError();
+  return status;
+}
+
+absl::Status AbandonSave(const StoreParts& store, const Version& version) {
+  const MutexLock turn(store.committer->changes());
+  // Nothing is written: the sweep removes the attempt's record and its files.
+  CKPTDB_RETURN_IF_ERROR(store.catalog->EndSave(version));
+  store.requests->Request();
   return absl::OkStatus();
 }
 
-absl::StatusOr<SaveResult> Saves::Publish(const Version& version,
-                                          absl::Span<const StagedRank> ranks,
-                                          const PublishSpec& spec) {
+absl::StatusOr<SaveResult> PublishSave(const StoreParts& store,
+                                       const Version& version,
+                                       absl::Span<const StagedRank> ranks,
+                                       const PublishSpec& spec) {
   // Errors are in skipped_posts, and do not end a save. TakePosts takes the
   // turn, so it comes before it.
-  if (spec.take_posts) posts_->TakePosts().IgnoreError();
-  const MutexLock turn(committer_->changes());
-  const int64_t started = folder_->NowMicros();
-  CKPTDB_RETURN_IF_ERROR(folder_->database().status());
+  if (spec.take_posts) store.posts->TakePosts().IgnoreError();
+  const MutexLock turn(store.committer->changes());
+  const int64_t started = store.folder->NowMicros();
+  CKPTDB_RETURN_IF_ERROR(store.folder->database().status());
   CKPTDB_ASSIGN_OR_RETURN(const SaveInProgress save,
-                          catalog_->FindSave(version));
+                          store.catalog->FindSave(version));
   // 3a. Check.
-  CKPTDB_ASSIGN_OR_RETURN(
-      Commit commit,
-      CommitBuilder(*folder_, *catalog_, summaries_, version, save)
-          .Build(ranks, spec));
-  CKPTDB_RETURN_IF_ERROR(committer_->CheckDiskSpace(commit));
-  CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kChecked));
+  CKPTDB_ASSIGN_OR_RETURN(Commit commit,
+                          BuildCommit(store, version, save, ranks, spec));
+  CKPTDB_RETURN_IF_ERROR(store.committer->CheckDiskSpace(commit));
+  CKPTDB_RETURN_IF_ERROR(store.folder->HitCrashPoint(point::kChecked));
   SaveResult result = ResultOf(commit, spec.bounds);
-  CKPTDB_RETURN_IF_ERROR(committer_->CommitStep(std::move(commit)));
-  result.commit_micros = folder_->NowMicros() - started;
+  CKPTDB_RETURN_IF_ERROR(store.committer->CommitStep(std::move(commit)));
+  result.commit_micros = store.folder->NowMicros() - started;
   return result;
 }
 
-absl::StatusOr<SaveResult> Saves::Save(const SaveSpec& spec,
-                                       const RankState& state,
-                                       const PublishSpec& publish,
-                                       const StageOptions& stage) {
+absl::StatusOr<SaveResult> SaveAlone(const StoreParts& store,
+                                     const SaveSpec& spec,
+                                     const RankState& state,
+                                     const PublishSpec& publish,
+                                     const StageOptions& stage) {
   if (spec.world_size != 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "Store::Save takes a world size of 1, not ", spec.world_size,
         "; use Begin, Stage and Publish for several ranks"));
   }
-  const int64_t started = folder_->NowMicros();
-  // Nobody else stages for this attempt, so its record need not be durable
-  // before files are ingested: a small save is one write.
+  const int64_t started = store.folder->NowMicros();
+  // No other process stages for this attempt, so its record need not be durable
+  // before files are ingested, and a small save is one write.
   CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt handle,
-                          Begin(spec, /*sync=*/false));
+                          BeginSave(store, spec, /*sync=*/false));
   absl::StatusOr<StagedRank> staged =
-      Stage(folder_->path(), handle.tickets[0], state,
-            StageFor(folder_->options(), stage));
-  const int64_t stage_micros = folder_->NowMicros() - started;
+      Stage(store.folder->path(), handle.tickets[0], state,
+            StageFor(store.folder->options(), stage));
+  const int64_t stage_micros = store.folder->NowMicros() - started;
   absl::StatusOr<SaveResult> result =
-      staged.ok() ? Publish(handle.version, {&*staged, 1}, publish)
+      staged.ok() ? PublishSave(store, handle.version, {&*staged, 1}, publish)
                   : staged.status();
   if (result.ok()) {
     result->stage_micros = stage_micros;
     return result;
   }
-  // NotFound would mean that there is nothing to abandon, which is fine.
-  Abandon(handle.version).IgnoreError();
+  // NotFound means that nothing is left to abandon.
+  AbandonSave(store, handle.version).IgnoreError();
   return result;
 }
 

@@ -8,6 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/disk/store_path.h"
+#include "ckptdb/db/store/evaluations.h"
+#include "ckptdb/db/store/saves.h"
+#include "ckptdb/db/store/step_edits.h"
 #include "ckptdb/db/store/store_impl.h"
 #include "ckptdb/schema/status.h"
 
@@ -75,21 +78,23 @@ std::vector<std::string> Store::BadFiles() const {
 }
 
 absl::StatusOr<Store::Attempt> Store::Begin(const SaveSpec& spec) {
-  return EnterStore(impl_.get(), "Store::Begin",
-                    [&] { return impl_->saves().Begin(spec, /*sync=*/true); });
+  return EnterStore(impl_.get(), "Store::Begin", [&] {
+    return internal::BeginSave(impl_->parts(), spec, /*sync=*/true);
+  });
 }
 
 absl::StatusOr<SaveResult> Store::Publish(const Version& version,
                                           absl::Span<const StagedRank> ranks,
                                           const PublishSpec& spec) {
   return EnterStore(impl_.get(), "Store::Publish", [&] {
-    return impl_->saves().Publish(version, ranks, spec);
+    return internal::PublishSave(impl_->parts(), version, ranks, spec);
   });
 }
 
 absl::Status Store::Abandon(const Version& version) {
-  return EnterStore(impl_.get(), "Store::Abandon",
-                    [&] { return impl_->saves().Abandon(version); });
+  return EnterStore(impl_.get(), "Store::Abandon", [&] {
+    return internal::AbandonSave(impl_->parts(), version);
+  });
 }
 
 absl::StatusOr<SaveResult> Store::Save(const SaveSpec& spec,
@@ -97,7 +102,7 @@ absl::StatusOr<SaveResult> Store::Save(const SaveSpec& spec,
                                        const PublishSpec& publish,
                                        const StageOptions& stage) {
   return EnterStore(impl_.get(), "Store::Save", [&] {
-    return impl_->saves().Save(spec, state, publish, stage);
+    return internal::SaveAlone(impl_->parts(), spec, state, publish, stage);
   });
 }
 
@@ -163,33 +168,37 @@ absl::StatusOr<Store::FoldResult> Store::Fold(int64_t step,
 
 absl::Status Store::Delete(int64_t step) {
   return EnterStore(impl_.get(), "Store::Delete",
-                    [&] { return impl_->editor().Delete(step); });
+                    [&] { return internal::DeleteStep(impl_->parts(), step); });
 }
 absl::Status Store::Pin(int64_t step) {
   return EnterStore(impl_.get(), "Store::Pin", [&] {
-    return impl_->editor().SetFlag(step, &StepRecord::pinned, true);
+    return internal::SetStepFlag(impl_->parts(), step, &StepRecord::pinned,
+                                 true);
   });
 }
 absl::Status Store::Unpin(int64_t step) {
   // Freeing a pinned step takes two calls.
   return EnterStore(impl_.get(), "Store::Unpin", [&] {
-    return impl_->editor().SetFlag(step, &StepRecord::pinned, false,
-                                   internal::Spare::kUse);
+    return internal::SetStepFlag(impl_->parts(), step, &StepRecord::pinned,
+                                 false, internal::Spare::kUse);
   });
 }
 absl::Status Store::Quarantine(int64_t step) {
   return EnterStore(impl_.get(), "Store::Quarantine", [&] {
-    return impl_->editor().SetFlag(step, &StepRecord::quarantined, true);
+    return internal::SetStepFlag(impl_->parts(), step, &StepRecord::quarantined,
+                                 true);
   });
 }
 absl::Status Store::SetEphemeral(int64_t step, bool ephemeral) {
   return EnterStore(impl_.get(), "Store::SetEphemeral", [&] {
-    return impl_->editor().SetFlag(step, &StepRecord::ephemeral, ephemeral);
+    return internal::SetStepFlag(impl_->parts(), step, &StepRecord::ephemeral,
+                                 ephemeral);
   });
 }
 absl::Status Store::AddMetrics(int64_t step, const Metrics& metrics) {
-  return EnterStore(impl_.get(), "Store::AddMetrics",
-                    [&] { return impl_->editor().AddMetrics(step, metrics); });
+  return EnterStore(impl_.get(), "Store::AddMetrics", [&] {
+    return internal::AddStepMetrics(impl_->parts(), step, metrics);
+  });
 }
 
 absl::Status Store::TakePosts() {
@@ -202,8 +211,9 @@ std::vector<Usage::SkippedEntry> Store::skipped_posts() const {
 }
 
 absl::Status Store::SetUserMetadata(const UserMetadata& metadata) {
-  return EnterStore(impl_.get(), "Store::SetUserMetadata",
-                    [&] { return impl_->editor().SetUserMetadata(metadata); });
+  return EnterStore(impl_.get(), "Store::SetUserMetadata", [&] {
+    return internal::SetStoreMetadata(impl_->parts(), metadata);
+  });
 }
 UserMetadata Store::user_metadata() const {
   return EnterStoreOr(impl_.get(), {}, [&] {
@@ -217,23 +227,26 @@ absl::Status Store::SaveEvaluation(
     int64_t step, absl::string_view evaluation, absl::string_view group,
     absl::Span<const StepRecord::Evaluation::Part> ranks) {
   return EnterStore(impl_.get(), "Store::SaveEvaluation", [&] {
-    return impl_->evaluations().Save(step, evaluation, group, ranks);
+    return internal::SaveEvaluation(impl_->parts(), step, evaluation, group,
+                                    ranks);
   });
 }
 absl::StatusOr<std::optional<StepRecord::Evaluation>> Store::FindEvaluation(
     int64_t step, absl::string_view evaluation, uint32_t rank) const {
   return EnterStore(impl_.get(), "Store::FindEvaluation", [&] {
-    return impl_->evaluations().Find(step, evaluation, rank);
+    return internal::FindEvaluation(impl_->parts(), step, evaluation, rank);
   });
 }
 absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> Store::ListEvaluations(
     int64_t step) const {
-  return EnterStore(impl_.get(), "Store::ListEvaluations",
-                    [&] { return impl_->evaluations().List(step); });
+  return EnterStore(impl_.get(), "Store::ListEvaluations", [&] {
+    return internal::ListEvaluations(impl_->parts(), step);
+  });
 }
 absl::Status Store::DeleteEvaluations(absl::Span<const int64_t> steps) {
-  return EnterStore(impl_.get(), "Store::DeleteEvaluations",
-                    [&] { return impl_->evaluations().Delete(steps); });
+  return EnterStore(impl_.get(), "Store::DeleteEvaluations", [&] {
+    return internal::DeleteEvaluations(impl_->parts(), steps);
+  });
 }
 
 absl::StatusOr<Store::SweepResult> Store::Sweep() {

@@ -1,4 +1,5 @@
-// An open store: its parts in dependency order; internal to db/store/.
+// An open store: the parts that it consists of, in the order in which they
+// depend on each other; internal to db/store/.
 #ifndef CKPTDB_DB_STORE_STORE_IMPL_H_
 #define CKPTDB_DB_STORE_STORE_IMPL_H_
 
@@ -15,13 +16,11 @@
 #include "ckptdb/db/store.h"
 #include "ckptdb/db/store/background_thread.h"
 #include "ckptdb/db/store/committer.h"
-#include "ckptdb/db/store/evaluations.h"
 #include "ckptdb/db/store/folds.h"
 #include "ckptdb/db/store/post_taker.h"
-#include "ckptdb/db/store/saves.h"
 #include "ckptdb/db/store/step_catalog.h"
-#include "ckptdb/db/store/step_editor.h"
 #include "ckptdb/db/store/store_folder.h"
+#include "ckptdb/db/store/store_parts.h"
 #include "ckptdb/db/store/sweep_requests.h"
 #include "ckptdb/db/store/sweeper.h"
 #include "ckptdb/db/store/table_summaries.h"
@@ -29,8 +28,8 @@
 
 namespace ckptdb {
 
-// Creates, opens and closes the parts. A call of Store enters the gate and
-// calls the responsible part.
+// Puts the parts together, opens and closes them. A call of Store enters the
+// gate, and then calls a part, or a function that is given parts().
 class Store::Impl {
  public:
   static absl::StatusOr<std::unique_ptr<Impl>> Open(
@@ -42,10 +41,11 @@ class Store::Impl {
   internal::CallGate& gate() { return gate_; }
   const internal::StoreFolder& folder() const { return *folder_; }
   const internal::StepCatalog& catalog() const { return catalog_; }
-  internal::StepEditor& editor() { return editor_; }
   internal::PostTaker& posts() { return posts_; }
-  internal::Saves& saves() { return saves_; }
-  internal::Evaluations& evaluations() { return evaluations_; }
+  internal::StoreParts parts() {
+    return {folder_.get(), &catalog_, &summaries_,
+            &committer_,   &posts_,   &requests_};
+  }
   internal::Folds& folds() { return folds_; }
   internal::Sweeper& sweeper() { return sweeper_; }
 
@@ -59,23 +59,18 @@ class Store::Impl {
  private:
   explicit Impl(internal::StoreFolder::Opened opened);
 
-  // Shuts down with the gate closed. Only the destructor may be called
-  // afterwards.
+  // Shuts down with the gate closed. Only the destructor may follow.
   absl::Status ShutDown();
   void CloseAtExit();
 
-  // Each uses those before it. Holds of saves in progress are released before
-  // holds_ is destroyed.
+  // Each takes those before it. Holds of saves in progress go before holds_.
   const std::unique_ptr<internal::StoreFolder> folder_;
   internal::SweepRequests requests_;
   internal::VersionHolds holds_;
   internal::StepCatalog catalog_;
   internal::TableSummaryCache summaries_;
   internal::Committer committer_;
-  internal::StepEditor editor_;
   internal::PostTaker posts_;
-  internal::Saves saves_;
-  internal::Evaluations evaluations_;
   internal::Folds folds_;
   internal::Sweeper sweeper_;
   internal::BackgroundThread background_;

@@ -1,0 +1,71 @@
+#include "ckptdb/db/store/step_edits.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "ckptdb/db/store/save_checks.h"
+#include "ckptdb/db/store/step_catalog.h"
+#include "ckptdb/db/store/store_folder.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/bytes/user_metadata.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// Writes what `change` makes of the step's record, durably. `change` may
+// refuse, and must leave the fields that LineageDigest covers.
+absl::Status ChangeRecord(const StoreParts& store, int64_t step,
+                          absl::FunctionRef<absl::Status(StepRecord*)> change,
+                          Spare spare = Spare::kKeep) {
+  const MutexLock turn(store.committer->changes());
+  CKPTDB_ASSIGN_OR_RETURN(const StepRecord before,
+                          store.catalog->FindStep(step));
+  StepRecord record = before;
+  CKPTDB_RETURN_IF_ERROR(change(&record));
+  // No sync for an equal record.
+  if (record == before) return absl::OkStatus();
+  std::vector<StepRecord> changed;
+  changed.push_back(std::move(record));
+  return store.committer->Replace(std::move(changed), spare);
+}
+
+}  // namespace
+
+absl::Status DeleteStep(const StoreParts& store, int64_t step) {
+  const MutexLock turn(store.committer->changes());
+  CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
+                          store.catalog->FindStep(step));
+  // The turn keeps others from pinning the step before it is deleted.
+  if (record.pinned) return Annotate(PinnedError(record), store.folder->path());
+  return store.committer->Delete(record);
+}
+
+absl::Status SetStepFlag(const StoreParts& store, int64_t step,
+                         bool StepRecord::*flag, bool value, Spare spare) {
+  return ChangeRecord(
+      store, step,
+      [&](StepRecord* changed) {
+        changed->*flag = value;
+        return absl::OkStatus();
+      },
+      spare);
+}
+
+absl::Status AddStepMetrics(const StoreParts& store, int64_t step,
+                            const Metrics& metrics) {
+  return ChangeRecord(store, step, [&](StepRecord* changed) {
+    for (const auto& [name, value] : metrics) changed->metrics[name] = value;
+    return CheckMetrics(changed->metrics);
+  });
+}
+
+absl::Status SetStoreMetadata(const StoreParts& store,
+                              const UserMetadata& metadata) {
+  CKPTDB_RETURN_IF_ERROR(CheckUserMetadata(metadata));
+  const MutexLock turn(store.committer->changes());
+  return store.committer->SetUserMetadata(metadata);
+}
+
+}  // namespace ckptdb::internal

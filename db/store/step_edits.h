@@ -1,0 +1,27 @@
+// The calls of Store that change the records of steps, and the store's
+// metadata; internal to db/.
+#ifndef CKPTDB_DB_STORE_STEP_EDITS_H_
+#define CKPTDB_DB_STORE_STEP_EDITS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "ckptdb/db/store/committer.h"
+#include "ckptdb/db/store/store_parts.h"
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb::internal {
+
+// Each takes the turn of Committer, and is durable on return.
+absl::Status DeleteStep(const StoreParts& store, int64_t step);
+absl::Status SetStepFlag(const StoreParts& store, int64_t step,
+                         bool StepRecord::*flag, bool value,
+                         Spare spare = Spare::kKeep);
+absl::Status AddStepMetrics(const StoreParts& store, int64_t step,
+                            const Metrics& metrics);
+absl::Status SetStoreMetadata(const StoreParts& store,
+                              const UserMetadata& metadata);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STORE_STEP_EDITS_H_
