@@ -125,7 +125,7 @@ absl::Status RowOrder::CheckAll(const OwnRows& own) const {
   return absl::OkStatus();
 }
 
-// Few rows are not worth a counter for each slice, so they are compared.
+// Sorts few rows by comparison, because they are not worth the counters.
 absl::Status RowOrder::SortAll(const OwnRows& own) {
   CKPTDB_RETURN_IF_ERROR(CallSharding(table_, [&] { return CheckAll(own); }));
   uint64_t next = 0;
@@ -143,7 +143,7 @@ absl::Status RowOrder::SortAll(const OwnRows& own) {
   return CheckDuplicates(refs_.get(), end);
 }
 
-// Checks that rows in order have no duplicate id.
+// Checks that sorted rows have no duplicate id.
 absl::Status RowOrder::CheckDuplicates(const RowRef* begin,
                                        const RowRef* end) const {
   const RowRef* const duplicate = std::adjacent_find(
@@ -168,8 +168,7 @@ void RowOrder::ForRows(const std::vector<RowPart>& parts,
   }
 }
 
-// Counts the rows of each group and checks that the rank may have them, in one
-// pass over the ids.
+// One pass over the ids both counts and checks them.
 absl::Status RowOrder::CountGroups(const OwnRows& own,
                                    const std::vector<RowPart>& parts,
                                    GroupCounts* counts) const {
@@ -178,7 +177,7 @@ absl::Status RowOrder::CountGroups(const OwnRows& own,
   status.Update(CallSharding(table_, [&] {
     ForRows(parts, [&](size_t, uint64_t, int64_t id, uint16_t slice) {
       ++(*counts)[slice / kGroupSlices];
-      // The count goes on after an error; it is not used then.
+      // Counting continues after an error, but the counts are not used.
       if (!own.Has(id, slice) && status.ok()) {
         status = Bad(table_, own.DescribeForeign(id));
       }
@@ -187,8 +186,7 @@ absl::Status RowOrder::CountGroups(const OwnRows& own,
   return status;
 }
 
-// Puts each row where the counts say. Threads write to disjoint places, so they
-// need no lock.
+// The threads write to disjoint places, so they need no lock.
 void RowOrder::PutInGroups(const std::vector<RowPart>& parts,
                            GroupCounts* next) {
   ForRows(parts, [&](size_t block, uint64_t i, int64_t id, uint16_t slice) {
@@ -199,8 +197,8 @@ void RowOrder::PutInGroups(const std::vector<RowPart>& parts,
 }
 
 // A counting sort by group: each thread counts its part of the rows, then
-// writes them after those of its predecessors. There are 256 groups, as the
-// processor can write to so many places at once without waiting.
+// writes them after those of the threads before it. The processor can write to
+// 256 places at once without stalling.
 absl::Status RowOrder::Distribute(const OwnRows& own, int threads) {
   constexpr uint64_t kRowsWorthAThread = 65536;
   const auto workers = static_cast<size_t>(
@@ -229,8 +227,7 @@ absl::Status RowOrder::Distribute(const OwnRows& own, int threads) {
                      });
 }
 
-// Sorts a group, and finds duplicates in it: an id has one slice, so both of a
-// pair are in the same group.
+// An id has one slice, so duplicates are in the same group.
 absl::Status RowOrder::SortGroup(uint32_t group) {
   RowRef* const begin = refs_.get() + group_begin_[group];
   RowRef* const end = refs_.get() + group_begin_[group + size_t{1}];
@@ -279,8 +276,7 @@ void RowOrder::SortBySlice(RowRef* begin, RowRef* end) const {
   }
 }
 
-// Returns rows in order. A group is sorted by the first thread that needs it,
-// so that sorting runs beside writing.
+// The first thread that needs a group sorts it, so sorting overlaps writing.
 absl::StatusOr<absl::Span<const RowRef>> RowOrder::Sorted(uint64_t begin,
                                                           uint64_t end) {
   const auto rows = absl::MakeConstSpan(refs_.get() + begin, end - begin);
@@ -293,7 +289,7 @@ absl::StatusOr<absl::Span<const RowRef>> RowOrder::Sorted(uint64_t begin,
   for (; group < kGroups && group_begin_[group] < end; ++group) {
     std::call_once(group_once_[group],
                    [&] { group_status_[group] = SortGroup(group); });
-    // The error is kept, as each thread that needs the group must see it.
+    // Every thread that needs the group returns its error.
     CKPTDB_RETURN_IF_ERROR(group_status_[group]);
   }
   return rows;

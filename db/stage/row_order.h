@@ -1,5 +1,5 @@
-// Sorts the rows of a table into the order of its run, without their values;
-// internal to db/.
+// Sorts references to the rows of a table into the order of its run; internal
+// to db/.
 #ifndef CKPTDB_DB_STAGE_ROW_ORDER_H_
 #define CKPTDB_DB_STAGE_ROW_ORDER_H_
 
@@ -31,9 +31,8 @@ struct RowRef {
   uint32_t row;
 };
 
-// Takes 16 bytes per row and no more: it sorts by groups of slices with one
-// counting sort, and then each group in place when it is first needed.
-// Thread-safe once built.
+// Takes 16 bytes for each row: one counting sort by groups of slices, then each
+// group is sorted in place when it is first needed. Thread-safe once built.
 class RowOrder {
  public:
   // Reads the ids of `table.rows` twice, on `threads` threads. Keeps the ids
@@ -69,16 +68,16 @@ class RowOrder {
   absl::Status Distribute(const OwnRows& own, int threads);
   template <typename Visit>
   void ForRows(const std::vector<RowPart>& parts, const Visit& visit) const;
-  // Counts these rows by group into `counts`. Returns InvalidArgument for a row
-  // that belongs to another rank.
+  // Counts these rows by group. Returns InvalidArgument for a row that belongs
+  // to another rank.
   absl::Status CountGroups(const OwnRows& own,
                            const std::vector<RowPart>& parts,
                            GroupCounts* counts) const;
-  // Writes these rows to refs_. `next` holds the position of the next row of
-  // each group, and is advanced.
+  // Writes these rows to refs_. Advances `next`, the position of the next row
+  // of each group.
   void PutInGroups(const std::vector<RowPart>& parts, GroupCounts* next);
   absl::Status SortAll(const OwnRows& own);
-  // Returns the error of the first row that is another rank's.
+  // Returns the error of the first row that belongs to another rank.
   absl::Status CheckAll(const OwnRows& own) const;
   absl::Status SortGroup(uint32_t group);
   void SortByPosition(RowRef* begin, RowRef* end) const;
@@ -89,9 +88,10 @@ class RowOrder {
   const SliceHash slice_hash_;
   std::vector<RowBlock> blocks_;
   uint64_t rows_ = 0;
-  // This is not a vector, so that the threads that fill it touch it first.
+  // Not a vector, whose constructor would touch the memory before the threads
+  // that fill it.
   LargeArray<RowRef> refs_;
-  bool sorted_ = false;  // true when all rows are sorted, else each group is
+  bool sorted_ = false;  // all rows are sorted; otherwise each group is
   std::array<uint64_t, kGroups + 1> group_begin_{};
   std::array<std::once_flag, kGroups> group_once_;
   std::array<absl::Status, kGroups> group_status_;

@@ -1,5 +1,5 @@
-// What the ranks of a MessageCoordinator send each other, as bytes; internal to
-// manager/. All ranks run the same build, and the bytes are not stored.
+// The messages between the ranks of a MessageCoordinator; internal to manager/.
+// Their bytes are those of message_codec.h.
 #ifndef CKPTDB_MANAGER_RANKS_CALL_MESSAGE_H_
 #define CKPTDB_MANAGER_RANKS_CALL_MESSAGE_H_
 
@@ -21,38 +21,38 @@ enum class CallKind : uint8_t {
   kTellEach,
 };
 
-// A call as ranks name it to each other and in errors: "gather staged".
+// Returns the name of a call in messages and errors: "gather staged".
 std::string DescribeCall(CallKind kind, absl::string_view tag);
 
 struct CallMessage {
   enum class Type : uint8_t {
-    // To the owner: this rank is at the call, with `value`; at an all-to-all,
-    // that it has the values of all ranks.
+    // To the owner: the sender's `value` of the call. At an all-to-all: the
+    // sender has received the values of all ranks.
     kBring,
-    // How the call has ended: `status`, and `value` when it is OK.
+    // The outcome of the call: `status`, and `value` if it is OK.
     kOutcome,
-    // To the owner: the deadline of this rank has passed. At an all-to-all the
-    // value of this one and of the next is which ranks' values it has not got.
+    // To the owner: the sender's deadline has passed. At an all-to-all, the
+    // `value` of kExpired and kAsk lists the ranks whose values are missing.
     kExpired,
-    // To any rank: what has the outcome been?
+    // To any rank: asks for the outcome.
     kAsk,
-    // From the owner: what was brought has not arrived.
+    // From the owner: asks for a kBring that has not arrived.
     kResend,
-    // To any rank: the `value` of an all-to-all that is for it.
+    // To any rank: the sender's value for it at an all-to-all.
     kValue,
-    // To any rank: its kValue has not arrived.
+    // To any rank: asks for a kValue that has not arrived.
     kResendValue,
-    // To the owner: this rank has returned from the call.
+    // To the owner: the sender has returned from the call.
     kHeard,
   };
   Type type = Type::kBring;
   CallKind kind = CallKind::kBarrier;
-  std::string channel;  // of the coordinator: each duplicate has its own
+  std::string channel;  // each duplicate of a coordinator has its own
   uint64_t number = 0;  // of the call, from 0 in each channel
-  std::string call;     // by DescribeCall
-  // How long the sender had been at the call when it sent this.
+  std::string call;     // from DescribeCall
+  // How long the sender had been in the call when it sent this.
   absl::Duration waited;
-  // How long the sender is silent at most while it waits.
+  // The longest time between two messages of the sender while it waits.
   absl::Duration silence;
   absl::Status status;
   std::string value;

@@ -1,9 +1,9 @@
-// Messages over collectives of the trainer's.
+// A coordinator over the trainer's collectives.
 //
-// The ranks take turns together. A turn begins with an all-gather of what each
-// rank has to send: then rank 0 broadcasts what goes to all, and an all-to-all
-// carries the rest, where there is any. A rank comes to a turn while one of its
-// threads waits for something; so a turn waits for the slowest rank.
+// All ranks take part in each turn. It begins with an all-gather of whether
+// each rank has messages. Then rank 0 broadcasts its messages to all, and an
+// all-to-all carries the others, if there are any. A rank takes part while one
+// of its threads waits, so a turn waits for the slowest rank.
 #include <map>
 #include <set>
 #include <utility>
@@ -24,8 +24,8 @@ using internal::CallGuarded;
 using internal::MessageReader;
 using internal::MessageWriter;
 
-// What a rank says at the beginning of a turn. The number shows ranks that are
-// out of step, as when another call of the trainer's uses the group.
+// What a rank gathers at the beginning of a turn. The number reveals ranks that
+// are out of step, for example because the trainer uses the group elsewhere.
 struct Turn {
   uint64_t number = 0;  // counts the turns of a rank
   uint8_t to_all = 0;   // rank 0 has something to broadcast
@@ -62,8 +62,7 @@ absl::Status Unpack(uint32_t rank, absl::string_view packed,
   return absl::OkStatus();
 }
 
-// A transport whose messages have all arrived when a turn is over, so that
-// nothing is ever unsent.
+// All messages of a turn have arrived when it is over, so none is ever unsent.
 class CollectiveTransport : public Coordinator::Transport {
  public:
   explicit CollectiveTransport(Coordinator::Collectives collectives)
@@ -80,12 +79,12 @@ class CollectiveTransport : public Coordinator::Transport {
     CKPTDB_RETURN_IF_ERROR(watchdog_.Arm(give_up));
     absl::StatusOr<std::vector<Message>> incoming = TakeTurn(outgoing);
     const bool late = watchdog_.Disarm();
-    // The watchdog has aborted the group, so the turn is late whatever the
-    // functions have returned: they may have ended just before.
+    // The watchdog has aborted the group, so the turn is late even if the
+    // functions succeeded just before.
     if (late) return Late(incoming.status());
     if (incoming.ok()) return incoming;
     const absl::Status why = NameRank(incoming.status());
-    // The other ranks are in a collective that this one will not come to, and
+    // The other ranks are in a collective that this rank will not enter, and
     // would wait until their deadlines.
     CallGuarded("Coordinator::Collectives::abort", [&] {
       group_.abort(why);
@@ -94,7 +93,7 @@ class CollectiveTransport : public Coordinator::Transport {
   }
 
  private:
-  // Says which rank it was, unless a function has said so.
+  // Adds the rank, unless a function has named it.
   absl::Status NameRank(const absl::Status& status) const {
     if (absl::StartsWith(status.message(), "rank ")) return status;
     return internal::Annotate(status, absl::StrCat("rank ", rank()));
@@ -106,8 +105,8 @@ class CollectiveTransport : public Coordinator::Transport {
     return NameRank(absl::DeadlineExceededError(status.message()));
   }
 
-  // All ranks know from the all-gather whether a broadcast and an all-to-all
-  // follow, and so come to the same collectives in the same order.
+  // The all-gather shows all ranks whether a broadcast and an all-to-all
+  // follow, so they call the same collectives in the same order.
   absl::StatusOr<std::vector<Message>> TakeTurn(
       const std::vector<Message>& outgoing) {
     std::string to_all;
@@ -131,7 +130,6 @@ class CollectiveTransport : public Coordinator::Transport {
             "Coordinator::Collectives::broadcast gave nothing, expected what "
             "rank 0 has sent");
       }
-      // The owner has these messages, as it has sent them.
       if (rank() != kOwnerRank) {
         CKPTDB_RETURN_IF_ERROR(Unpack(kOwnerRank, packed, &incoming));
       }
@@ -142,7 +140,7 @@ class CollectiveTransport : public Coordinator::Transport {
     return incoming;
   }
 
-  // What goes from rank 0 to all others is packed once.
+  // Packs a message of rank 0 to all others once.
   void PackAll(const std::vector<Message>& outgoing, std::string* to_all,
                std::vector<std::string>* to_some) const {
     std::map<const std::string*, uint32_t> receivers;
@@ -158,7 +156,7 @@ class CollectiveTransport : public Coordinator::Transport {
     }
   }
 
-  // Returns what any rank has to send.
+  // Returns whether any rank has messages.
   absl::StatusOr<Turn> BeginTurn(const Turn& own) {
     CKPTDB_ASSIGN_OR_RETURN(
         const std::vector<std::string> turns,
@@ -166,8 +164,8 @@ class CollectiveTransport : public Coordinator::Transport {
                     [&] { return group_.all_gather(Encode(own)); }));
     CKPTDB_RETURN_IF_ERROR(CheckCount("all_gather", turns.size()));
     Turn all = own;
-    // What has come is checked, as the functions are the trainer's: another
-    // call on the same group would be taken for a turn.
+    // Another call on the trainer's group could be taken for a turn, so the
+    // bytes are checked.
     for (uint32_t r = 0; r < turns.size(); ++r) {
       if (turns[r].size() != kTurnBytes) {
         return absl::InternalError(absl::StrCat(

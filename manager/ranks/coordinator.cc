@@ -75,7 +75,7 @@ absl::StatusOr<std::vector<std::string>> Coordinator::AllToAll(
                                      tag);
   }
   const auto parts = Gather(tag, internal::PackValues(values), deadline);
-  // The status comes first, then what each rank has sent to all.
+  // First the status of the gathering, then the packed values of each rank.
   std::vector<std::string> all = {EncodeStatus(parts.status())};
   if (parts.ok()) all.insert(all.end(), parts->begin(), parts->end());
   CKPTDB_ASSIGN_OR_RETURN(
@@ -100,8 +100,8 @@ absl::Status Agree(Coordinator* ranks, absl::string_view tag,
                    const absl::Status& status, absl::Duration deadline) {
   if (ranks->world_size() == 1) return status;
   const auto parts = ranks->Gather(tag, EncodeStatus(status), deadline);
-  // A Gather that failed has failed on all ranks that took part; the others
-  // learn of it here.
+  // Only the owner knows the outcome of the gathering; the others learn it
+  // here.
   const absl::Status own = parts.ok() ? FirstError(*parts) : parts.status();
   return internal::TellStatus(ranks, tag, own, deadline);
 }

@@ -12,7 +12,7 @@ void DirectExchange::Begin(const CallMessage& message,
   Call& call = CallAt(message.number);
   call.sent.resize(world_size_);
   Put(rank_, std::move(values[rank_]), &call);
-  // Each begins with the rank after itself, so that not all send to one.
+  // Each rank begins with the next one, so that they do not all send to one.
   const auto send = [&](uint32_t to) {
     CallMessage one = message;
     one.type = CallMessage::Type::kValue;
@@ -31,8 +31,8 @@ void DirectExchange::OnValue(uint32_t from, CallMessage message) {
   Put(from, std::move(message.value), &CallAt(message.number));
 }
 
-// A call that has not begun here has no values yet; Begin sends them. One that
-// is over is forgotten, as its values are of no use any more.
+// If the call has not begun here, Begin will send the value. If it is over, all
+// ranks have it.
 void DirectExchange::OnResend(uint32_t from, uint64_t number) {
   const auto found = calls_.find(number);
   if (found == calls_.end() || found->second.sent.empty()) return;
@@ -75,7 +75,7 @@ std::vector<std::string> DirectExchange::Take(uint64_t number) {
   return values;
 }
 
-// All calls up to this one go: one that has failed was never taken.
+// Earlier calls may be left that failed, and were never taken.
 void DirectExchange::Forget(uint64_t number) {
   calls_.erase(calls_.begin(), calls_.upper_bound(number));
 }
@@ -87,9 +87,7 @@ DirectExchange::Call& DirectExchange::CallAt(uint64_t number) {
 }
 
 void DirectExchange::Put(uint32_t from, std::string value, Call* call) {
-  // A value that was sent twice is counted once, or a call would be complete
-  // with one missing.
-  if (call->values[from].has_value()) return;  // a duplicate
+  if (call->values[from].has_value()) return;  // sent twice, counted once
   call->values[from] = std::move(value);
   ++call->here;
 }

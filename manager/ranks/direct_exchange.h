@@ -1,9 +1,9 @@
-// The values that one rank sends to each other one, and gets from each, in the
-// all-to-alls of a channel; internal to manager/.
+// The values that a rank sends to each other rank, and receives from each, in
+// the all-to-alls of a channel; internal to manager/.
 //
-// Like RankCalls it knows no thread, no clock and no transport. A value goes
-// straight from its rank to the one that it is for. The owner does not see the
-// values: it settles the call when every rank has told it that it has them all.
+// Like RankCalls it uses no thread, no clock and no transport. A value is sent
+// directly to its receiver. The owner does not see the values: it settles the
+// call when every rank has reported that it has received all of its own.
 #ifndef CKPTDB_MANAGER_RANKS_DIRECT_EXCHANGE_H_
 #define CKPTDB_MANAGER_RANKS_DIRECT_EXCHANGE_H_
 
@@ -23,26 +23,26 @@ class DirectExchange {
   DirectExchange(uint32_t rank, uint32_t world_size, RankCalls::Outbox* outbox)
       : rank_(rank), world_size_(world_size), outbox_(outbox) {}
 
-  // Sends values[r] to rank r, the owner last, so that a rank of which the
-  // owner has heard has sent all. `message` has the number and the name of the
-  // call. What was sent is kept, as it may be lost on its way.
+  // Sends values[r] to rank r, to the owner last, so that a rank whose message
+  // has reached the owner has sent all. `message` has the number and the name
+  // of the call. Sent values are kept, because they may be lost.
   void Begin(const CallMessage& message, std::vector<std::string> values);
 
-  // Takes a value that came, maybe before this rank begins the call: ranks are
-  // at most one all-to-all ahead, as they wait for this one in it.
+  // Takes a value that may arrive before this rank begins the call: other ranks
+  // are at most one all-to-all ahead, because it cannot end without this rank.
   void OnValue(uint32_t from, CallMessage message);
-  // Sends the value for a rank that has not got it once more.
+  // Sends the value to rank `from` again.
   void OnResend(uint32_t from, uint64_t number);
-  // Asks the ranks for the values that this one has not got.
+  // Asks the other ranks for the values that have not arrived.
   void AskForMissing(const CallMessage& message);
 
   bool IsComplete(uint64_t number) const;
-  // Returns at most kMaxNamed of the ranks whose values are not here.
+  // Returns at most kMaxNamed ranks whose values have not arrived.
   std::vector<uint32_t> Missing(uint64_t number) const;
 
-  // Returns the values of a call that is complete, by rank.
+  // Returns the values of a complete call, by rank.
   std::vector<std::string> Take(uint64_t number);
-  // Removes what is kept of the calls up to this one, which is over.
+  // Removes the values of all calls up to this one, which is over.
   void Forget(uint64_t number);
 
   static constexpr size_t kMaxNamed = 64;

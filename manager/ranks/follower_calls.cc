@@ -1,4 +1,4 @@
-// The side of a rank other than the owner of the calls of a channel.
+// The calls of a channel, on a rank other than the owner.
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
@@ -13,26 +13,27 @@
 namespace ckptdb::internal {
 namespace {
 
-// When a rank that hears nothing asks for the first time. Each time it waits
-// twice as long, up to a part of its deadline and five seconds. The deadline
-// may be several times that of the owner (AfterGather), within which what was
-// lost is to be asked for often enough.
+// When a rank that receives nothing asks for the first time. The time doubles
+// with each question, up to a fraction of the deadline and five seconds. The
+// fraction is small because the deadline may be several times the owner's
+// (AfterGather), and lost messages must be asked for within the owner's.
 constexpr absl::Duration kFirstAsk = absl::Milliseconds(200);
 constexpr absl::Duration kMaxAskSilence = absl::Seconds(5);
 constexpr int kAsksInDeadline = 128;
 // How often it asks within its grace.
 constexpr int kAsksInGrace = 20;
-// It asks the ranks at distances below this one then, and those at this, twice
-// this, four times this and so on, as the owner may have died after it told
-// some. A rank passes on what it hears, so that all hear of what one knows.
+// Within its grace it asks the ranks at distances below this one, and at this
+// distance, twice this, four times this and so on, because the owner may have
+// died after it sent the outcome to some. Ranks pass outcomes on, so all learn
+// what one knows.
 constexpr uint32_t kNearPeers = 16;
-// How often a rank that leaves says that it has heard all outcomes.
-constexpr int kFarewells = 3;
-// Values that are kept for the case that they were lost on their way.
-constexpr size_t kMaxBrought = 8;
-// Outcomes that are kept for other ranks that ask for them. Gatherings have
-// none that another rank would wait for.
-constexpr ptrdiff_t kMaxTaken = 4;
+// How often a rank that leaves confirms that it has all outcomes.
+constexpr int kConfirmations = 3;
+// Values that are kept in case they are lost.
+constexpr size_t kMaxSentValues = 8;
+// Outcomes that are kept for other ranks that ask. No rank waits for the
+// outcome of a gathering.
+constexpr ptrdiff_t kMaxTakenOutcomes = 4;
 
 class FollowerCalls : public RankCalls {
  public:
@@ -55,7 +56,7 @@ class FollowerCalls : public RankCalls {
                               kMaxAskSilence);
     ask_at_ = request.now + silence_;
     over_ = kind_ == CallKind::kGather || outcomes_.contains(number_);
-    if (!over_) AskThoseAhead();
+    if (!over_) AskRanksAhead();
     const bool told = kind_ == CallKind::kTell || kind_ == CallKind::kTellEach;
     if (told || outcomes_.contains(number_)) return;
     if (kind_ == CallKind::kAllToAll) {
@@ -70,8 +71,8 @@ class FollowerCalls : public RankCalls {
     if (from == kOwnerRank) AskOwnerIfAhead(message.number);
     switch (message.type) {
       case CallMessage::Type::kOutcome:
-        // An owner that leaves tells it again until it knows that it was heard.
-        if (from == kOwnerRank && IsTaken(message.number)) SayHeard();
+        // An owner that leaves sends it again until it is confirmed.
+        if (from == kOwnerRank && IsTaken(message.number)) SendHeard();
         OnOutcome(std::move(message));
         break;
       case CallMessage::Type::kResend:
@@ -131,7 +132,7 @@ class FollowerCalls : public RankCalls {
         result.status = RanksDisagree(rank_, name_, kOwnerRank, outcome.call);
       }
     }
-    // The owner has seen to it that all values are here.
+    // The owner settled the call after all values had arrived.
     if (result.status.ok() && IsExchanged()) {
       result.values = exchange_.Take(number_);
     }
@@ -139,18 +140,17 @@ class FollowerCalls : public RankCalls {
     return result;
   }
 
-  bool AreAllTold(const std::vector<bool>& /*missing*/) const override {
+  bool HaveAllHeard(const std::vector<bool>& /*missing*/) const override {
     return true;
   }
 
-  // Nothing is sent again if all of these are lost: the owner waits in vain,
-  // for a while.
-  void TellAgain(const std::vector<bool>& /*missing*/) override {
-    for (int copy = 0; copy < kFarewells; ++copy) SayHeard();
+  // If all copies are lost, the owner waits in vain until it gives up.
+  void Confirm(const std::vector<bool>& /*missing*/) override {
+    for (int copy = 0; copy < kConfirmations; ++copy) SendHeard();
   }
 
  private:
-  void SayHeard() {
+  void SendHeard() {
     if (begun_ == 0 || (!over_ && number_ == 0)) return;
     CallMessage heard = NewMessage(CallMessage::Type::kHeard);
     heard.number = over_ ? number_ : number_ - 1;
@@ -173,22 +173,22 @@ class FollowerCalls : public RankCalls {
     message = NewMessage(CallMessage::Type::kBring);
     message.value = std::move(value);
     outbox_->Send(kOwnerRank, message);
-    if (brought_.size() > kMaxBrought) brought_.erase(brought_.begin());
+    if (brought_.size() > kMaxSentValues) brought_.erase(brought_.begin());
   }
 
-  // Whether the values of all ranks are here, at an all-to-all.
+  // Returns whether all values of an all-to-all have arrived.
   bool IsExchanged() const {
     return kind_ == CallKind::kAllToAll && exchange_.IsComplete(number_);
   }
 
-  // Whether this rank has returned from the call.
+  // Returns whether this rank has returned from the call.
   bool IsTaken(uint64_t number) const {
     return number < begun_ && !(number == number_ && !over_);
   }
 
   void OnOutcome(CallMessage outcome) {
     const uint64_t number = outcome.number;
-    // The owner has what was brought to it.
+    // The owner has received the values of the calls up to this one.
     brought_.erase(brought_.begin(), brought_.upper_bound(number));
     if (IsTaken(number) || outcomes_.contains(number)) return;
     if (IsForAll(outcome)) {
@@ -198,8 +198,8 @@ class FollowerCalls : public RankCalls {
     outcomes_.emplace(number, std::move(outcome));
   }
 
-  // An owner that is at a later call has settled this one, and what it told
-  // was lost. It is asked each time that it is heard of, as no other rank knows
+  // An owner in a later call has settled this one, and its outcome was lost. It
+  // is asked whenever one of its messages arrives, because no other rank knows
   // the value of a kTellEach; other ranks are asked when they ask.
   void AskOwnerIfAhead(uint64_t number) {
     if (!over_ && number > number_ && !outcomes_.contains(number_)) AskOwner();
@@ -218,21 +218,21 @@ class FollowerCalls : public RankCalls {
     }
   }
 
-  // Whether another rank is told the same: the value of a kTellEach is for this
-  // rank alone.
+  // Returns whether the outcome is the same on other ranks: each rank has its
+  // own value of a kTellEach.
   static bool IsForAll(const CallMessage& outcome) {
     return outcome.kind != CallKind::kTellEach || !outcome.status.ok();
   }
 
-  // A rank that asks for a later call knows how this one has ended. It may be
-  // in no call any more when the deadline of this rank passes.
+  // A rank that asks for a later call knows the outcome of this one. It is
+  // asked now, because it may be in no call when this rank's deadline passes.
   void AskIfAhead(uint32_t rank) {
     if (ahead_[rank] > number_) {
       outbox_->Send(rank, NewMessage(CallMessage::Type::kAsk));
     }
   }
 
-  void AskThoseAhead() {
+  void AskRanksAhead() {
     for (const auto& [rank, number] : ahead_) AskIfAhead(rank);
   }
 
@@ -252,7 +252,7 @@ class FollowerCalls : public RankCalls {
     askers_.erase(askers_.begin(), askers_.upper_bound(number_));
     const auto after = outcomes_.upper_bound(number_);
     auto taken = std::distance(outcomes_.begin(), after);
-    while (taken-- > kMaxTaken) outcomes_.erase(outcomes_.begin());
+    while (taken-- > kMaxTakenOutcomes) outcomes_.erase(outcomes_.begin());
   }
 
   void AskOwner() {
@@ -274,9 +274,8 @@ class FollowerCalls : public RankCalls {
   const uint32_t rank_;
   const uint32_t world_size_;
   Outbox* const outbox_;
-  uint64_t begun_ = 0;  // the calls that this rank has begun
-  // The number of the call that was begun last.
-  uint64_t number_ = 0;
+  uint64_t begun_ = 0;   // the number of calls begun
+  uint64_t number_ = 0;  // of the last call begun
   CallKind kind_ = CallKind::kBarrier;
   std::string name_;
   bool over_ = true;
@@ -288,14 +287,13 @@ class FollowerCalls : public RankCalls {
   absl::Duration silence_;
   absl::Duration max_silence_;
   absl::Time ask_at_;
-  // Each call's value, by number, until the owner surely has it.
+  // Each call's kBring, by number, until the owner certainly has it.
   std::map<uint64_t, CallMessage> brought_;
   DirectExchange exchange_;
-  // How calls have ended, by number.
-  std::map<uint64_t, CallMessage> outcomes_;
+  std::map<uint64_t, CallMessage> outcomes_;  // by number
   // The ranks that asked for an outcome before it was known here, by number.
   std::map<uint64_t, std::set<uint32_t>> askers_;
-  // The latest call that each rank has asked this one for.
+  // The latest call whose outcome each rank has asked for.
   std::map<uint32_t, uint64_t> ahead_;
 };
 

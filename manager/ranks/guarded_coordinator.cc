@@ -11,9 +11,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// Turns what a coordinator of the caller's throws into a status, and checks the
-// numbers of values. Its rank and world size are asked for once, so that the
-// manager never sees two answers.
+// Returns exceptions of the caller's coordinator as errors, and checks numbers
+// of values. Rank and world size are read once, so that they cannot change.
 class GuardedCoordinator : public Coordinator {
  public:
   GuardedCoordinator(std::unique_ptr<Coordinator> ranks, uint32_t rank,
@@ -47,8 +46,8 @@ class GuardedCoordinator : public Coordinator {
       return ranks_->TellEach(tag, std::move(values), deadline);
     });
   }
-  // The number of values must be that of the ranks, or the value of one rank
-  // would be taken for another's.
+  // With another number of values, one rank's value could be taken for
+  // another's.
   absl::StatusOr<std::vector<std::string>> Gather(
       absl::string_view tag, std::string value,
       absl::Duration deadline) override {
@@ -103,9 +102,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> GuardCoordinator(
     std::unique_ptr<Coordinator> ranks) {
   if (ranks == nullptr) {
     return absl::InvalidArgumentError(
-        "CheckpointManager::Open: the coordinator is null; SingleProcess() is "
-        "that "
-        "of a process alone");
+        "CheckpointManager::Open: the coordinator is null; pass "
+        "SingleProcess() "
+        "for a single process");
   }
   CKPTDB_ASSIGN_OR_RETURN(
       const uint32_t rank,

@@ -1,4 +1,4 @@
-// Turns exceptions of the caller's coordinator into errors; internal to
+// Returns exceptions of the caller's coordinator as errors; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_RANKS_GUARDED_COORDINATOR_H_
 #define CKPTDB_MANAGER_RANKS_GUARDED_COORDINATOR_H_
@@ -10,10 +10,9 @@
 
 namespace ckptdb::internal {
 
-// Returns a coordinator that passes calls on to `ranks`; one that throws is
-// Internal. The rank and the world size are asked for now and never again.
-// Returns InvalidArgument for null, and for a rank that is not below the world
-// size.
+// Returns a coordinator that forwards calls to `ranks`, and returns Internal if
+// they throw. Reads the rank and the world size now, and never again. Returns
+// InvalidArgument for null, and for a rank that is not below the world size.
 absl::StatusOr<std::unique_ptr<Coordinator>> GuardCoordinator(
     std::unique_ptr<Coordinator> ranks);
 

@@ -14,7 +14,7 @@ using internal::CallKind;
 using internal::CallResult;
 using internal::MessageHub;
 
-// One channel of the hub that all duplicates of a coordinator share.
+// One channel of the hub; all duplicates of a coordinator share the hub.
 class OverMessages : public Coordinator {
  public:
   OverMessages(std::shared_ptr<MessageHub> hub, std::string channel)
@@ -75,8 +75,8 @@ class OverMessages : public Coordinator {
   }
   bool HasDirectAllToAll() const override { return true; }
 
-  // All ranks make as many duplicates in the same order, so a number names the
-  // same channel on each, without a message.
+  // All ranks make the same duplicates in the same order, so a number names the
+  // same channel on each without a message.
   absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
     return std::make_unique<OverMessages>(
         hub_, absl::StrCat(channel_, "/", duplicates_++));
@@ -97,7 +97,7 @@ class OverMessages : public Coordinator {
     return hub_->Call(channel_, std::move(request));
   }
 
-  // What the other ranks bring is not sent.
+  // The values of other ranks are not sent.
   absl::StatusOr<std::string> OwnersValue(CallKind kind, absl::string_view tag,
                                           std::string value,
                                           absl::Duration deadline) {

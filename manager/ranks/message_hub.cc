@@ -12,27 +12,25 @@
 namespace ckptdb::internal {
 namespace {
 
-// A thread that waits looks for messages again after a pause, which doubles
-// while none comes: soon at first, as an answer mostly comes soon, and then
-// seldom, as the training needs the processor.
+// A waiting thread looks for messages after a pause, which doubles while none
+// arrives: short at first, because most answers arrive soon, and then longer,
+// because the training needs the processor.
 constexpr absl::Duration kFirstPause = absl::Microseconds(20);
 constexpr absl::Duration kMaxPause = absl::Milliseconds(2);
-// A waiting rank looks at its deadlines at least as often.
+// A waiting rank checks its deadlines at least this often.
 constexpr absl::Duration kMaxWait = absl::Milliseconds(50);
-// How long nothing may leave before what has not left yet counts as stuck.
+// If no message leaves for this long, the unsent ones count as stuck.
 constexpr absl::Duration kMaxStandstill = absl::Seconds(1);
 
-// How long the owner stays for ranks that may not have heard how the last calls
-// have ended, and when it first tells them again: each time it waits twice as
-// long, up to a limit.
-constexpr absl::Duration kFarewell = absl::Seconds(2);
-constexpr absl::Duration kFirstTellAgain = absl::Milliseconds(50);
-constexpr absl::Duration kMaxTellAgain = absl::Milliseconds(200);
+// How long the owner stays for ranks that may lack the outcomes of the last
+// calls, and when it first sends them again. The time doubles, up to a limit.
+constexpr absl::Duration kMaxLeaveTime = absl::Seconds(2);
+constexpr absl::Duration kFirstConfirm = absl::Milliseconds(50);
+constexpr absl::Duration kMaxConfirm = absl::Milliseconds(200);
 
 }  // namespace
 
-// What the calls of one channel send. It is used by the state machine, whose
-// callers hold the mutex.
+// Sends the messages of one channel. Its callers hold the hub's mutex.
 class MessageHub::Outbox : public RankCalls::Outbox {
  public:
   Outbox(MessageHub* hub, std::string channel)
@@ -74,7 +72,7 @@ CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
       request.kind == CallKind::kGather && rank_ != kOwnerRank;
   const std::string call = request.call;
   RankCalls& calls = CallsOf(channel);
-  // If the call fails, this shows which ranks were not heard of in it.
+  // If the call fails, this shows which ranks sent nothing during it.
   const std::vector<uint64_t> heard = heard_;
   calls.Begin(std::move(request));
   pause_ = kFirstPause;
@@ -85,15 +83,15 @@ CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
   }
   result = calls.Take();
   if (!result.status.ok()) {
-    // A rank is missing and may take nothing any more, so this waits only as
-    // long as messages leave: the others are to hear of the error.
+    // The others must learn of the error, but a missing rank may receive
+    // nothing, so this waits only while messages leave.
     Flush(absl::Now() + kMaxStandstill, kMaxStandstill);
     NoteMissing(heard);
     return result;
   }
-  // A call is over when what it has sent has left. The owner gives up after a
-  // standstill, as all others wait for it, and it must not wait for one that is
-  // gone.
+  // A call is over when its messages have left. The owner gives up after a
+  // standstill, because all others wait for it, and it must not wait for a dead
+  // rank.
   const bool owner = rank_ == kOwnerRank;
   const bool flushed =
       Flush(give_up, owner ? kMaxStandstill : absl::InfiniteDuration());
@@ -108,30 +106,30 @@ CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
 void MessageHub::Leave() {
   const MutexLock lock(&mutex_);
   if (std::exchange(left_, true)) return;
-  const absl::Time give_up = absl::Now() + kFarewell;
-  if (rank_ != kOwnerRank) TellAgain();
-  absl::Duration silence = kFirstTellAgain;
+  const absl::Time give_up = absl::Now() + kMaxLeaveTime;
+  if (rank_ != kOwnerRank) Confirm();
+  absl::Duration silence = kFirstConfirm;
   absl::Time again = absl::Now() + silence;
-  while (broken_.ok() && !AreAllTold() && absl::Now() < give_up) {
+  while (broken_.ok() && !HaveAllHeard() && absl::Now() < give_up) {
     Progress(give_up);
     if (absl::Now() < again) continue;
-    TellAgain();
-    silence = std::min(2 * silence, kMaxTellAgain);
+    Confirm();
+    silence = std::min(2 * silence, kMaxConfirm);
     again = absl::Now() + silence;
   }
   Flush(give_up, kMaxStandstill);
 }
 
-bool MessageHub::AreAllTold() const {
+bool MessageHub::HaveAllHeard() const {
   for (const auto& [name, channel] : channels_) {
-    if (!channel.calls->AreAllTold(missing_)) return false;
+    if (!channel.calls->HaveAllHeard(missing_)) return false;
   }
   return true;
 }
 
-void MessageHub::TellAgain() {
+void MessageHub::Confirm() {
   for (const auto& [name, channel] : channels_) {
-    channel.calls->TellAgain(missing_);
+    channel.calls->Confirm(missing_);
   }
 }
 
@@ -156,8 +154,8 @@ MessageHub::Bytes MessageHub::Send(uint32_t to, const CallMessage& message) {
   return bytes;
 }
 
-// A rank asks for what has not arrived also where that takes its time, and to
-// send it twice would take longer. What was lost has left this rank.
+// A rank also asks for a value that is only slow, and sending it twice would
+// take longer. A value that was lost has left this rank.
 void MessageHub::SendAgain(uint32_t to, Bytes bytes) {
   const bool waits = std::any_of(
       outgoing_.begin(), outgoing_.end(), [&](const Message& message) {
@@ -169,24 +167,24 @@ void MessageHub::SendAgain(uint32_t to, Bytes bytes) {
   changed_.NotifyAll();
 }
 
-// Lets messages and time go on once, by this thread or by the one that
-// exchanges messages now.
+// Exchanges messages once, or waits for the thread that does so now, and
+// advances all calls.
 void MessageHub::Progress(absl::Time give_up) {
   if (exchanging_) {
-    // The other thread exchanges for this one as well. It wakes this one by
-    // `changed_`; the limit is for this call's own deadline.
+    // The other thread notifies `changed_`; the limit is for this call's
+    // deadline.
     changed_.WaitUntil(&mutex_, absl::ToChronoTime(absl::Now() + kMaxWait));
   } else {
     Exchange(give_up);
   }
-  // What broke the transport is the outcome of all calls, not a deadline.
+  // An error of the transport is the outcome of all calls, not a deadline.
   if (!broken_.ok()) return;
   const absl::Time now = absl::Now();
   for (const auto& [name, channel] : channels_) channel.calls->Advance(now);
 }
 
 void MessageHub::Exchange(absl::Time give_up) {
-  // Messages that are added from here on go with the next exchange.
+  // Messages that are added from here on wait for the next exchange.
   std::vector<Message> outgoing = std::exchange(outgoing_, {});
   size_t to_missing = 0;
   for (const Message& message : outgoing) {
@@ -195,9 +193,8 @@ void MessageHub::Exchange(absl::Time give_up) {
   const uint64_t taken = sent_;
   const bool sends = !outgoing.empty();
   exchanging_ = true;
-  // The transport may wait, so the mutex is given up: other threads of the rank
-  // begin calls and add messages meanwhile. `exchanging_` keeps them away from
-  // the transport.
+  // The transport may block, so the mutex is released: other threads may begin
+  // calls and add messages, but `exchanging_` keeps them from the transport.
   mutex_.Unlock();
   size_t unsent = 0;
   absl::StatusOr<std::vector<Message>> incoming =
@@ -209,8 +206,8 @@ void MessageHub::Exchange(absl::Time give_up) {
   mutex_.Lock();
   exchanging_ = false;
   unsent_ = unsent;
-  // Messages to ranks that are missing may never leave. They are not waited
-  // for, and no more of them can be stuck than are unsent.
+  // Messages to missing ranks may never leave, so no call waits for them. No
+  // more can be stuck than are unsent.
   stuck_ = std::min(stuck_ + to_missing, unsent_);
   taken_ = taken;
   broken_.Update(incoming.status());
@@ -225,8 +222,8 @@ void MessageHub::Exchange(absl::Time give_up) {
   pause_ = std::min(2 * pause_, kMaxPause);
 }
 
-// The bytes of a message go as soon as it is decoded, so that large values are
-// not all there twice.
+// Frees the bytes of each message once it is decoded, so that not all large
+// values are in memory twice.
 void MessageHub::Dispatch(std::vector<Message> incoming) {
   for (Message& message : incoming) {
     CallMessage decoded;
@@ -262,9 +259,9 @@ bool MessageHub::Flush(absl::Time give_up, absl::Duration standstill) {
   return is_flushed();
 }
 
-// After a call that has failed or got stuck: no later one waits until what is
-// still unsent has left, nor what the owner tells ranks that were not heard of
-// since `heard`. A send to a rank that is gone may never end.
+// Called after a call that failed or got stuck. No later call waits for
+// messages that are unsent now, nor for the owner's messages to ranks that have
+// sent none since `heard`: sending to a dead rank may never end.
 void MessageHub::NoteMissing(const std::vector<uint64_t>& heard) {
   stuck_ = unsent_;
   if (rank_ != kOwnerRank) return;

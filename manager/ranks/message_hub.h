@@ -19,11 +19,11 @@
 
 namespace ckptdb::internal {
 
-// Threads of a rank call it, each in a channel of its own. One of those that
-// wait exchanges messages for all; so the transport is used by one thread at a
-// time, and only while some thread waits.
+// Each thread of a rank calls it in a separate channel. One of the waiting
+// threads exchanges messages for all, so one thread at a time uses the
+// transport, and only while some thread waits.
 //
-// An error of the transport ends all calls, and every later one.
+// An error of the transport fails all calls in progress and every later one.
 class MessageHub {
  public:
   explicit MessageHub(std::unique_ptr<Coordinator::Transport> transport);
@@ -34,12 +34,11 @@ class MessageHub {
   uint32_t rank() const { return rank_; }
   uint32_t world_size() const { return world_size_; }
 
-  // Makes the next call in `channel`, which one thread at a time uses. The time
-  // of the request is filled in.
+  // Makes the next call in `channel`, which one thread at a time uses. Sets the
+  // request's time.
   CallResult Call(const std::string& channel, CallRequest request);
 
-  // Leaves the other ranks: see Coordinator::Leave. No call follows. Later
-  // calls of it do nothing.
+  // See Coordinator::Leave. No call follows. Calling it again does nothing.
   void Leave();
 
  private:
@@ -48,7 +47,7 @@ class MessageHub {
   using Bytes = RankCalls::Outbox::Bytes;
   class Outbox;
 
-  // The calls of a channel, and what they send.
+  // The calls of a channel, and their outbox.
   struct Channel {
     std::unique_ptr<Outbox> outbox;
     std::unique_ptr<RankCalls> calls;
@@ -64,46 +63,47 @@ class MessageHub {
   void Exchange(absl::Time give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Dispatch(std::vector<Message> incoming)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns whether what this rank has sent so far has left it, but for what is
-  // stuck. Gives up as well when nothing has left for as long as `standstill`.
+  // Sends the messages so far, and returns whether all but the stuck ones have
+  // left this rank. Gives up at `give_up`, or when none has left for
+  // `standstill`.
   bool Flush(absl::Time give_up, absl::Duration standstill)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Whether all ranks have heard how the calls of all channels have ended.
-  bool AreAllTold() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TellAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // See RankCalls. These do it for all channels.
+  bool HaveAllHeard() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Confirm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void NoteMissing(const std::vector<uint64_t>& heard)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Only the thread that has set `exchanging_` uses it.
+  // Used only by the thread that has set `exchanging_`.
   const std::unique_ptr<Coordinator::Transport> transport_;
   const uint32_t rank_;
   const uint32_t world_size_;
 
   Mutex mutex_;
-  // It is notified when messages came or are to go, and when a thread stops
-  // exchanging.
+  // Notified when messages have arrived or are to be sent, and when a thread
+  // stops exchanging.
   ConditionVariable changed_;
   std::map<std::string, Channel> channels_ ABSL_GUARDED_BY(mutex_);
   std::vector<Message> outgoing_ ABSL_GUARDED_BY(mutex_);
-  // These count the messages that were ever in `outgoing_`, and those that were
-  // given to the transport.
+  // The number of messages that were ever in `outgoing_`, and of those given to
+  // the transport.
   uint64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
-  // What the transport has not sent yet.
+  // Transport::unsent() after the last exchange.
   size_t unsent_ ABSL_GUARDED_BY(mutex_) = 0;
-  // How many of these nobody waits for: at most those to ranks that are
-  // missing.
+  // The number of unsent messages that no call waits for, because their
+  // receiver is missing.
   size_t stuck_ ABSL_GUARDED_BY(mutex_) = 0;
   // The number of messages from each rank.
   std::vector<uint64_t> heard_ ABSL_GUARDED_BY(mutex_);
-  // On the owner: the ranks that were not heard of during a call that failed,
-  // and not since.
+  // On the owner: the ranks that have sent nothing since a call failed without
+  // them.
   std::vector<bool> missing_ ABSL_GUARDED_BY(mutex_);
   bool left_ ABSL_GUARDED_BY(mutex_) = false;
   bool exchanging_ ABSL_GUARDED_BY(mutex_) = false;
-  // How long to wait for the next exchange after one that brought nothing.
+  // The time to wait after an exchange without messages.
   absl::Duration pause_ ABSL_GUARDED_BY(mutex_);
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
 };

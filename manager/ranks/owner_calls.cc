@@ -1,4 +1,4 @@
-// The owner's side of the calls of a channel.
+// The calls of a channel, on the owner.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -14,20 +14,19 @@
 namespace ckptdb::internal {
 namespace {
 
-// Outcomes that are kept for ranks that have not asked for them; one of a rank
-// that is gone would keep all of them.
+// Outcomes that are kept for ranks that may ask. The number is limited because
+// a dead rank would keep all of them.
 constexpr size_t kMaxOutcomes = 64;
 
-// When the owner asks for the first time for what is missing of a gathering.
-// Each time it waits twice as long, up to a part of its deadline and five
-// seconds.
+// When the owner asks for the first time for missing values. The time doubles
+// with each question, up to a fraction of its deadline and five seconds.
 constexpr absl::Duration kFirstResend = absl::Milliseconds(200);
 constexpr int kResendsInDeadline = 32;
 constexpr absl::Duration kMaxResendSilence = absl::Seconds(5);
-// A rank that waits asks at least as often as it says. One that was not heard
-// of for so many times that long is gone, and one that came to a call by as
-// much later than the first is late.
-constexpr int kSilencesOfTheGone = 6;
+// A waiting rank sends a message at least once in CallMessage::silence. A rank
+// that is silent for so many of these is presumed dead, and one that arrives at
+// a call so much later than the first is late.
+constexpr int kMaxSilences = 6;
 
 class OwnerCalls : public RankCalls {
  public:
@@ -90,7 +89,7 @@ class OwnerCalls : public RankCalls {
       case CallMessage::Type::kHeard:
       case CallMessage::Type::kOutcome:
       case CallMessage::Type::kResend:
-        break;  // the first was taken above; the owner sends the others
+        break;  // kHeard is handled above, and only the owner sends the others
     }
   }
 
@@ -111,7 +110,7 @@ class OwnerCalls : public RankCalls {
   bool is_over() const override { return result_.has_value(); }
   CallResult Take() override { return *std::exchange(result_, std::nullopt); }
 
-  bool AreAllTold(const std::vector<bool>& missing) const override {
+  bool HaveAllHeard(const std::vector<bool>& missing) const override {
     for (const auto& [number, ended] : outcomes_) {
       for (uint32_t rank = 0; rank < world_size_; ++rank) {
         if (!missing[rank] && !HasHeard(rank, number, ended)) return false;
@@ -120,7 +119,7 @@ class OwnerCalls : public RankCalls {
     return true;
   }
 
-  void TellAgain(const std::vector<bool>& missing) override {
+  void Confirm(const std::vector<bool>& missing) override {
     for (const auto& [number, ended] : outcomes_) {
       for (uint32_t rank = 0; rank < world_size_; ++rank) {
         if (missing[rank] || HasHeard(rank, number, ended)) continue;
@@ -132,32 +131,33 @@ class OwnerCalls : public RankCalls {
  private:
   struct Seen {
     absl::Time last;
-    // The rank came to the call then or earlier, as its messages take time.
-    absl::Time came;
-    absl::Duration silence;  // at most, while it waits
+    // The rank arrived at the call at this time or earlier, because messages
+    // take time.
+    absl::Time arrived;
+    absl::Duration silence;  // see CallMessage
   };
 
   struct Call {
-    CallKind kind = CallKind::kBarrier;  // known once the owner is here
+    CallKind kind = CallKind::kBarrier;  // known once the owner has arrived
     std::string name;
     uint32_t first = 0;  // the rank that named it
-    uint32_t here = 0;
+    uint32_t here = 0;   // values set
     std::vector<std::optional<std::string>> values;
-    std::vector<std::string> to_each;  // of kTellEach, the owner's
-    // The ranks that were heard of, even if what they brought is lost.
+    std::vector<std::string> to_each;  // the owner's values of a kTellEach
+    // The ranks that have sent any message, even if their value is lost.
     std::map<uint32_t, Seen> seen;
-    // At an all-to-all: the ranks whose values each rank has not got; and those
-    // that the rank waits for whose deadline has passed first.
+    // At an all-to-all: the ranks that each rank waits for, and those that the
+    // first rank waits for whose deadline has passed.
     std::map<uint32_t, std::vector<uint32_t>> waits_for;
     std::vector<uint32_t> expired_for;
     absl::Status disagreement;
-    // A rank has waited for as long as it may. Then the owner is missing when
-    // it had not come, whoever else had not.
+    // Some rank's deadline has passed. If the owner had not arrived by then,
+    // the owner is the missing rank, whoever else is missing.
     bool expired = false;
     bool owner_was_missing = false;
   };
 
-  // How a call has ended; what each rank is told, at a kTellEach.
+  // The outcome of a call. At a kTellEach, each rank has its own value.
   struct Ended {
     CallMessage outcome;
     std::vector<std::string> to_each;
@@ -167,8 +167,8 @@ class OwnerCalls : public RankCalls {
     return kind == CallKind::kTell || kind == CallKind::kTellEach;
   }
 
-  // The owner comes to its call after what was sent before is taken note of: a
-  // rank may have waited for the owner in vain.
+  // Called after messages that were sent before the call are processed: a rank
+  // may have waited for the owner in vain.
   void EnterOwner() {
     const uint64_t number = begun_ - 1;
     Call& call = CallAt(number);
@@ -188,7 +188,7 @@ class OwnerCalls : public RankCalls {
     entering_.reset();
   }
 
-  // At an all-to-all the owner is through when it has all values.
+  // At an all-to-all the owner's part is done when all values have arrived.
   void AdvanceExchange() {
     if (begun_ == 0) return;
     const auto own = open_.find(begun_ - 1);
@@ -202,8 +202,8 @@ class OwnerCalls : public RankCalls {
     }
   }
 
-  // Ranks that are in no call any more do not ask whether what they brought to
-  // a gathering is there.
+  // A rank that has returned from a gathering does not ask whether its value
+  // has arrived, so the owner asks for it.
   void ResendLost(absl::Time now) {
     if (begun_ == 0 || now < resend_at_) return;
     const auto own = open_.find(begun_ - 1);
@@ -247,18 +247,18 @@ class OwnerCalls : public RankCalls {
   }
 
   static void Enter(uint32_t rank, std::string value, Call* call) {
-    if (IsHere(*call, rank)) return;  // a duplicate
+    if (IsHere(*call, rank)) return;  // sent twice
     call->values[rank] = std::move(value);
     ++call->here;
   }
 
-  // Takes note of a rank that says at which call it is.
+  // Takes note of the call that a rank is in.
   void Name(uint32_t rank, const CallMessage& message, Call* call) const {
-    const absl::Time came = now_ - message.waited;
+    const absl::Time arrived = now_ - message.waited;
     Seen& seen =
-        call->seen.try_emplace(rank, Seen{now_, came, {}}).first->second;
+        call->seen.try_emplace(rank, Seen{now_, arrived, {}}).first->second;
     seen.last = now_;
-    seen.came = std::min(seen.came, came);
+    seen.arrived = std::min(seen.arrived, arrived);
     seen.silence = std::max(max_silence_, message.silence);
     if (call->name.empty()) {
       call->name = message.call;
@@ -286,7 +286,7 @@ class OwnerCalls : public RankCalls {
     if (message.kind == CallKind::kAllToAll) {
       asked.waits_for[from] = DecodeRanks(message.value);
     }
-    // Calls before it may wait for a value that was lost.
+    // Earlier calls may wait for a value that was lost.
     for (const auto& [number, call] : open_) {
       if (number > message.number) break;
       if (IsHere(call, from)) continue;
@@ -295,7 +295,7 @@ class OwnerCalls : public RankCalls {
     }
   }
 
-  // Returns the status of a call that is over.
+  // Returns the status of a call if it is over.
   std::optional<absl::Status> Settled(uint64_t number, const Call& call,
                                       absl::Time now) const {
     if (!call.disagreement.ok()) return call.disagreement;
@@ -313,11 +313,10 @@ class OwnerCalls : public RankCalls {
     return MissingRanks(missing, world_size_, call.name);
   }
 
-  // One rank that is gone or late keeps all those from being through that have
-  // not got its value, and a late one has not got all values itself. So the
-  // ranks that are missing are those that were not heard of; where there are
-  // none, those not heard of for long; then those that came last; and where all
-  // came together, those that others wait for.
+  // One dead or late rank keeps all ranks from finishing that wait for its
+  // value, and a late one waits itself. So the missing ranks are those that
+  // have sent nothing; if there are none, those that fell silent; then those
+  // that arrived last; and if all arrived together, those that others wait for.
   std::vector<uint32_t> MissingAtExchange(uint64_t number,
                                           const Call& call) const {
     std::vector<uint32_t> missing = UnseenAt(call);
@@ -340,33 +339,33 @@ class OwnerCalls : public RankCalls {
     std::vector<uint32_t> silent;
     for (const auto& [rank, seen] : call.seen) {
       if (rank == kOwnerRank || IsHere(call, rank)) continue;
-      if (now_ - seen.last > kSilencesOfTheGone * seen.silence) {
+      if (now_ - seen.last > kMaxSilences * seen.silence) {
         silent.push_back(rank);
       }
     }
     return silent;
   }
 
-  // Messages that were lost make a rank late as well, by a few silences.
+  // Lost messages also make a rank late, by a few silences.
   static std::vector<uint32_t> LateAt(const Call& call) {
     absl::Time first = absl::InfiniteFuture();
     absl::Time last = absl::InfinitePast();
     absl::Duration silence;
     for (const auto& [rank, seen] : call.seen) {
-      first = std::min(first, seen.came);
-      last = std::max(last, seen.came);
+      first = std::min(first, seen.arrived);
+      last = std::max(last, seen.arrived);
       silence = std::max(silence, seen.silence);
     }
     std::vector<uint32_t> late;
-    if (last - first < kSilencesOfTheGone * silence) return late;
+    if (last - first < kMaxSilences * silence) return late;
     for (const auto& [rank, seen] : call.seen) {
-      if (last - seen.came < silence) late.push_back(rank);
+      if (last - seen.arrived < silence) late.push_back(rank);
     }
     return late;
   }
 
-  // A rank may have died after it was through, and its value for the owner be
-  // lost.
+  // A rank may have died after it received all values, and its value for the
+  // owner may be lost.
   std::vector<uint32_t> WaitedForAt(uint64_t number, const Call& call) const {
     const std::vector<uint32_t> by_owner = exchange_.Missing(number);
     std::set<uint32_t> waited_for(by_owner.begin(), by_owner.end());
@@ -382,8 +381,8 @@ class OwnerCalls : public RankCalls {
     return {waited_for.begin(), waited_for.end()};
   }
 
-  // The ranks that were not heard of; where there are none, those whose values
-  // are lost.
+  // Returns the ranks that have sent nothing; if there are none, those whose
+  // values are lost.
   std::vector<uint32_t> MissingAt(const Call& call) const {
     std::vector<uint32_t> missing;
     std::vector<uint32_t> silent;
@@ -409,7 +408,7 @@ class OwnerCalls : public RankCalls {
       outcome.value = *std::move(call.values[kOwnerRank]);
     }
     if (status.ok()) ended.to_each = std::move(call.to_each);
-    // Nobody waits for the end of a gathering.
+    // No rank waits for the end of a gathering.
     if (!gathered) SendToAll(ended);
     if (number + 1 == begun_) SettleOwn(number, status, std::move(call));
     exchange_.Forget(number);
@@ -425,15 +424,15 @@ class OwnerCalls : public RankCalls {
     }
   }
 
-  // Whether the rank knows how the call has ended. Of a gathering that went
-  // well it need not.
+  // Returns whether the rank knows the outcome, or need not: no rank waits for
+  // that of a successful gathering.
   bool HasHeard(uint32_t rank, uint64_t number, const Ended& ended) const {
     const bool gathered =
         ended.outcome.kind == CallKind::kGather && ended.outcome.status.ok();
     return gathered || rank == kOwnerRank || at_[rank] > number;
   }
 
-  // How a call has ended, as this rank is told.
+  // Returns the outcome for a rank.
   static CallMessage OutcomeFor(uint32_t rank, const Ended& ended) {
     CallMessage outcome = ended.outcome;
     if (!ended.to_each.empty()) outcome.value = ended.to_each[rank];
@@ -452,7 +451,8 @@ class OwnerCalls : public RankCalls {
     }
   }
 
-  // Whether the owner's own call is settled already.
+  // Returns whether the owner's own call is already settled, and takes its
+  // result.
   bool TakeSettled(uint64_t number) {
     const auto outcome = outcomes_.find(number);
     if (outcome == outcomes_.end()) return false;
@@ -475,7 +475,7 @@ class OwnerCalls : public RankCalls {
     outbox_->Send(to, std::move(outcome));
   }
 
-  // Removes the outcomes that every rank has left behind.
+  // Removes the outcomes that every rank has received.
   void Forget() {
     const uint64_t all_at = *std::min_element(at_.begin(), at_.end());
     outcomes_.erase(outcomes_.begin(), outcomes_.lower_bound(all_at));
@@ -486,15 +486,15 @@ class OwnerCalls : public RankCalls {
   Outbox* const outbox_;
   DirectExchange exchange_;
   absl::Time now_;
-  uint64_t begun_ = 0;  // by the owner
-  absl::Time end_;      // of the owner's own call
+  uint64_t begun_ = 0;  // calls begun by the owner
+  absl::Time end_;      // the deadline of the owner's call
   std::optional<CallRequest> entering_;
   absl::Duration silence_;
   absl::Duration max_silence_;
   absl::Time resend_at_;
   std::map<uint64_t, Call> open_;
   std::map<uint64_t, Ended> outcomes_;
-  // The call that each rank was last seen at.
+  // The latest call of each rank, as its messages show.
   std::vector<uint64_t> at_;
   std::optional<CallResult> result_;
 };

@@ -1,26 +1,26 @@
 // The calls of one rank in one channel, as a state machine; internal to
 // manager/.
 //
-// It knows no thread, no clock and no transport: who uses it says what time it
-// is, hands it the messages that came, and sends those that it gives to `send`.
-// So a test can play any order of messages through it.
+// It uses no thread, no clock and no transport: the caller passes the time and
+// the messages that have arrived, and sends those in the outbox. So a test can
+// try any order of messages.
 //
-// The owner settles each call: by the values of all ranks, by two ranks that
-// are at different calls, or by the first deadline that passes on any rank.
-// The others do what it says. One that hears nothing asks again and again, and
-// ends by itself only when the owner does not answer: the owner is the rank
-// that is missing then.
+// The owner settles each call: when it has the values of all ranks, when two
+// ranks are in different calls, or when the first deadline passes on any rank.
+// The others follow. A follower that receives nothing asks repeatedly, and
+// settles a call itself only if the owner does not answer: then the owner is
+// missing.
 //
-// Numbered guarantees, for ranks whose messages arrive at last:
+// Guarantees, for ranks whose messages arrive in the end:
 //   1. All ranks return the same status from a call, late ones too, as long as
-//      the owner lives. When it dies before it has told all of them, those that
-//      ask in time a rank that knows the outcome, or one that has asked it,
-//      return the same; the others take the owner for missing. A kTellEach is
-//      told by the owner alone.
-//   2. An error of a deadline names the ranks that had not come; at an
-//      all-to-all also those that have come, and were not heard of since, or
-//      those that came last, too late for the others to get their values.
-//   3. No rank waits longer than its deadline and GraceOf(it).
+//      the owner lives. If it dies before it has sent the outcome to all, a
+//      rank that asks another in time, directly or through a third, returns
+//      that rank's outcome; others return an error that the owner is missing.
+//      Only the owner can answer for a kTellEach.
+//   2. The error of a deadline names the ranks that had not arrived. At an
+//      all-to-all it may also name ranks that arrived and fell silent, or that
+//      arrived too late for the others to receive their values.
+//   3. No rank waits longer than its deadline plus GraceOf(its deadline).
 #ifndef CKPTDB_MANAGER_RANKS_RANK_CALLS_H_
 #define CKPTDB_MANAGER_RANKS_RANK_CALLS_H_
 
@@ -35,21 +35,22 @@
 
 namespace ckptdb::internal {
 
-// How long a rank asks for the outcome after its deadline.
+// Returns how long a rank asks for the outcome after its deadline.
 absl::Duration GraceOf(absl::Duration deadline);
 
-// The error of a call at which `missing` of `world_size` ranks are missing.
+// Returns the error of a call that `missing` of `world_size` ranks did not
+// make.
 absl::Status MissingRanks(const std::vector<uint32_t>& missing,
                           uint32_t world_size, absl::string_view call);
-// The error of ranks that are at different calls.
+// Returns the error of ranks that are in different calls.
 absl::Status RanksDisagree(uint32_t rank, absl::string_view call,
                            uint32_t other_rank, absl::string_view other_call);
 
 struct CallRequest {
   CallKind kind = CallKind::kBarrier;
-  std::string call;  // by DescribeCall
+  std::string call;  // from DescribeCall
   std::string value;
-  // One for each rank, at kAllToAll, and at kTellEach on the owner.
+  // By rank. Set for kAllToAll, and on the owner for kTellEach.
   std::vector<std::string> values;
   absl::Time now;
   absl::Duration deadline;
@@ -58,52 +59,52 @@ struct CallRequest {
 struct CallResult {
   absl::Status status;
   std::string value;  // of kBroadcast, kTell and kTellEach
-  // Of kGather, on the owner; of kAllToAll, on each rank those for it.
+  // By rank. Set on the owner for kGather, on all ranks for kAllToAll.
   std::vector<std::string> values;
 };
 
-// Stands for all ranks but the own one, as the receivers of a message.
+// Stands for all ranks but the sender.
 inline constexpr uint32_t kAllOthers = UINT32_MAX;
 
 class RankCalls {
  public:
-  // What the ranks of a channel are sent.
+  // Sends the messages of a channel.
   class Outbox {
    public:
     using Bytes = std::shared_ptr<const std::string>;
 
     virtual ~Outbox() = default;
-    // Fills in the channel, and passes the message on. Returns its bytes, which
-    // are shared with the transport.
+    // Sets the channel, and sends the message. Returns its bytes, which are
+    // shared with the transport.
     virtual Bytes Send(uint32_t to, CallMessage message) = 0;
-    // Passes the bytes of a large message on once more, unless what was sent
-    // before may still be under way.
+    // Sends the bytes of a large message again, unless the first copy may still
+    // be on its way.
     virtual void SendAgain(uint32_t to, Bytes bytes) = 0;
   };
 
   virtual ~RankCalls() = default;
 
-  // Begins the next call of this rank; the one before is over.
+  // Begins the next call of this rank, after the previous one is over.
   virtual void Begin(CallRequest request) = 0;
-  // Takes note of a message. What follows from it is done by Advance, so that
-  // it does not depend on the order of messages that came together.
+  // Takes note of a message. Advance acts on it, so that the order of messages
+  // that arrived together does not matter.
   virtual void OnMessage(uint32_t from, CallMessage message) = 0;
   virtual void Advance(absl::Time now) = 0;
-  // Whether the call that was begun is over; its result is taken once.
+  // Returns whether the call is over. Its result can be taken once.
   virtual bool is_over() const = 0;
   virtual CallResult Take() = 0;
 
-  // The following are for a rank that leaves, and makes no call any more.
+  // The following are for a rank that leaves, and makes no more calls.
   //
-  // Returns whether all ranks but those that are `missing` have heard how the
-  // calls of the owner have ended; true on the others.
-  virtual bool AreAllTold(const std::vector<bool>& missing) const = 0;
-  // On the owner, tells the ranks that have not said that they have heard it.
-  // The others say so to the owner.
-  virtual void TellAgain(const std::vector<bool>& missing) = 0;
+  // On the owner, returns whether all ranks that are not `missing` have
+  // received the outcomes of its calls; true on other ranks.
+  virtual bool HaveAllHeard(const std::vector<bool>& missing) const = 0;
+  // On the owner, sends outcomes again to ranks that have not confirmed them.
+  // On other ranks, confirms all outcomes to the owner.
+  virtual void Confirm(const std::vector<bool>& missing) = 0;
 };
 
-// Rank 0 settles the calls, all others follow. The outbox outlives them.
+// Rank 0 settles the calls, and all others follow. The outbox outlives them.
 std::unique_ptr<RankCalls> NewOwnerCalls(uint32_t world_size,
                                          RankCalls::Outbox* outbox);
 std::unique_ptr<RankCalls> NewFollowerCalls(uint32_t rank, uint32_t world_size,

@@ -1,4 +1,4 @@
-// What a gathering has ended with, told to all ranks; internal to manager/.
+// Sends the outcome of a gathering to all ranks; internal to manager/.
 #ifndef CKPTDB_MANAGER_RANKS_TELL_STATUS_H_
 #define CKPTDB_MANAGER_RANKS_TELL_STATUS_H_
 
@@ -9,8 +9,8 @@
 
 namespace ckptdb::internal {
 
-// Called by all ranks after Gather with the same deadline. Returns the owner's
-// `status` on every rank, or the error of telling it.
+// All ranks call it after a Gather with the same deadline. Returns the owner's
+// `status`, or the error of the Coordinator::Tell that sends it.
 absl::Status TellStatus(Coordinator* ranks, absl::string_view tag,
                         const absl::Status& status, absl::Duration deadline);
 

@@ -1,5 +1,5 @@
-// Ranks that are threads of one process: every rank brings a value to each
-// call, and the calls of a rank are numbered.
+// Ranks that are threads of one process. Each rank numbers its calls, and calls
+// with the same number meet.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -23,7 +23,7 @@ class ThreadGroup::Meeting {
 
   uint32_t world_size() const { return world_size_; }
 
-  // Returns the meeting of the duplicates with this number.
+  // Returns the meeting of the duplicates numbered `number`.
   std::shared_ptr<Meeting> Duplicate(uint64_t number) {
     const internal::MutexLock lock(&mutex_);
     while (duplicates_.size() <= number) {
@@ -32,21 +32,21 @@ class ThreadGroup::Meeting {
     return duplicates_[number];
   }
 
-  // The values that a call returns to a rank. kAll goes to one rank at most,
-  // which takes them away. kOwn gives each rank those that are for it, and
-  // kOwnOfOwner the owner's alone.
+  // The values that a call returns to a rank: kAll moves all values to the one
+  // rank that asks for them, kOwn returns the values for this rank from all
+  // ranks, and kOwnOfOwner only the owner's.
   enum class Take { kNone, kOwners, kAll, kOwn, kOwnOfOwner };
 
-  // Which ranks a call waits for.
+  // The ranks that a call waits for.
   enum class Wait { kNone, kOwner, kAll };
 
-  // Brings a value to the next call of `rank`.
+  // Makes the next call of `rank`, with a value.
   absl::StatusOr<std::vector<std::string>> Bring(
       uint32_t rank, const std::string& tag, std::string value,
       absl::Duration deadline, Wait wait, Take take,
       std::vector<std::string> to_each = {}) {
-    // The time begins before the lock is taken, which thousands of threads may
-    // want.
+    // Read before the lock is taken, because thousands of threads may wait for
+    // it.
     const absl::Time end = absl::Now() + deadline;
     const internal::MutexLock lock(&mutex_);
     const uint64_t number = calls_of_[rank]++;
@@ -60,8 +60,8 @@ class ThreadGroup::Meeting {
     while (!IsOver(call, wait)) {
       if (!call.changed.WaitUntil(&mutex_, absl::ToChronoTime(end)) &&
           !IsOver(call, wait)) {
-        // The first deadline that passes settles the call for all ranks, also
-        // for those that come later, so that all return the same error.
+        // The first deadline that passes settles the call for all ranks, late
+        // ones too, so that all return the same error.
         call.status = Missing(call, wait);
         call.changed.NotifyAll();
       }
@@ -72,16 +72,16 @@ class ThreadGroup::Meeting {
  private:
   struct Call {
     std::string tag;
-    uint32_t first = 0;  // the rank that brought the tag
+    uint32_t first = 0;  // the rank that set the tag
     std::vector<std::optional<std::string>> values;
-    // Of an all-to-all: what each rank has for each. Of a tell-each: what the
-    // owner has.
+    // By sender and receiver: the values of an all-to-all, or of a tell-each,
+    // which only the owner sends.
     std::vector<std::vector<std::string>> to_each;
     uint32_t here = 0;
     uint32_t left = 0;
     absl::Status status;
-    // Each call has its own, which is notified when the call is over for some
-    // rank, and not when any rank comes: thousands of threads may wait.
+    // One for each call, notified only when the call is over for some rank,
+    // because thousands of threads may wait.
     internal::ConditionVariable changed;
   };
 
@@ -136,7 +136,7 @@ class ThreadGroup::Meeting {
       }
     }
     // The last rank to leave removes the call. A call that some rank never
-    // comes to stays until the group ends.
+    // makes stays until the group ends.
     if (++call->left == world_size_) calls_.erase(number);
     if (!status.ok()) return status;
     return values;
@@ -144,9 +144,9 @@ class ThreadGroup::Meeting {
 
   const uint32_t world_size_;
   internal::Mutex mutex_;
-  // The number of calls that each rank has begun.
+  // The number of calls begun, by rank.
   std::vector<uint64_t> calls_of_ ABSL_GUARDED_BY(mutex_);
-  // The calls that some rank has begun and some rank has not left, by number.
+  // The calls that some rank has begun and not all have left, by number.
   std::map<uint64_t, Call> calls_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Meeting>> duplicates_ ABSL_GUARDED_BY(mutex_);
 };

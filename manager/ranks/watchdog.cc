@@ -17,7 +17,8 @@ Watchdog::~Watchdog() {
   if (thread_.joinable()) thread_.join();
 }
 
-// The thread starts with the first deadline: a group of one rank needs none.
+// Starts the thread at the first deadline, because a group of one rank needs
+// none.
 absl::Status Watchdog::Arm(absl::Time end) {
   if (!thread_.joinable()) {
     CKPTDB_RETURN_IF_ERROR(
@@ -33,29 +34,29 @@ absl::Status Watchdog::Arm(absl::Time end) {
 bool Watchdog::Disarm() {
   const MutexLock lock(&mutex_);
   end_ = absl::InfiniteFuture();
-  // The caller may destroy next what the function uses.
-  while (biting_) changed_.Wait(&mutex_);
-  return bitten_;
+  // The caller may next destroy objects that the function uses.
+  while (expiring_) changed_.Wait(&mutex_);
+  return expired_;
 }
 
 void Watchdog::Run() {
   const MutexLock lock(&mutex_);
-  while (!closed_ && !bitten_) {
+  while (!closed_ && !expired_) {
     const absl::Time now = absl::Now();
     if (now < end_) {
-      // The clock of the standard library has no infinite future.
+      // std::chrono has no infinite future.
       const absl::Time wake = std::min(end_, now + absl::Hours(1));
       changed_.WaitUntil(&mutex_, absl::ToChronoTime(wake));
       continue;
     }
-    biting_ = true;
-    // The function may take long. Disarm waits for it by `biting_`, not by the
-    // mutex.
+    expiring_ = true;
+    // The function may take long, so the mutex is released; Disarm waits for
+    // `expiring_`.
     mutex_.Unlock();
-    CallGuarded("Coordinator::Collectives::abort", bite_).IgnoreError();
+    CallGuarded("Coordinator::Collectives::abort", expire_).IgnoreError();
     mutex_.Lock();
-    biting_ = false;
-    bitten_ = true;
+    expiring_ = false;
+    expired_ = true;
     changed_.NotifyAll();
   }
 }

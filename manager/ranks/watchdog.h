@@ -13,32 +13,33 @@
 
 namespace ckptdb::internal {
 
-// It has a thread of its own from the first Arm on. One thread uses it.
+// Owns a thread from the first Arm on. Used by one thread.
 class Watchdog {
  public:
-  // `bite` is called at most once, on the thread of the watchdog.
-  explicit Watchdog(std::function<void()> bite) : bite_(std::move(bite)) {}
+  // `expire` is called at most once, on the watchdog's thread.
+  explicit Watchdog(std::function<void()> expire)
+      : expire_(std::move(expire)) {}
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // Bites at `end` unless it is disarmed before. Returns an error when the
-  // machine has no thread for it.
+  // Calls `expire` at `end` unless Disarm is called before. Returns an error if
+  // the thread cannot be started.
   absl::Status Arm(absl::Time end);
-  // Returns whether it has bitten; a bite under way is waited for.
+  // Returns whether `expire` was called; waits for it if it is running.
   bool Disarm();
 
  private:
   void Run();
 
-  const std::function<void()> bite_;
+  const std::function<void()> expire_;
   std::thread thread_;
 
   Mutex mutex_;
   ConditionVariable changed_;
   absl::Time end_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
-  bool biting_ ABSL_GUARDED_BY(mutex_) = false;
-  bool bitten_ ABSL_GUARDED_BY(mutex_) = false;
+  bool expiring_ ABSL_GUARDED_BY(mutex_) = false;
+  bool expired_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

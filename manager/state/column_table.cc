@@ -1,4 +1,4 @@
-// Rows of a ColumnTable: an index, and chunks of rows that never move.
+// The rows of a ColumnTable: an index, and chunks of memory that never move.
 #include <algorithm>
 #include <array>
 #include <atomic>
