@@ -253,7 +253,7 @@ void SaveOperation::CommitWithAll() {
   const std::string tag = absl::StrCat("attempt ", announced_.version.attempt);
   std::string own_part;  // the owner's is not sent
   if (!environment_.is_owner()) {
-    own_part = Encode(part_);
+    own_part = Encode(SavePart{part_.status, std::move(part_.staged)});
   }
   const auto parts = ranks->Gather(tag, std::move(own_part), deadline);
   Outcome own;
