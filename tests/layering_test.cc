@@ -19,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "ckptdb/tests/support/source_folder.h"
 #include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -298,13 +299,13 @@ std::vector<std::string> Violations(const fs::path& root, int* files) {
 
 TEST(Layering, TheTreeKeepsTheRules) {
   int files = 0;
-  EXPECT_THAT(Violations(CKPTDB_SOURCE, &files), IsEmpty());
+  EXPECT_THAT(Violations(testing::SourcePath(""), &files), IsEmpty());
   EXPECT_GT(files, 40);
 }
 
 // Finds rules about folders that are gone, and folders without a rule.
 TEST(Layering, TheRulesAreOfTheTree) {
-  const fs::path root(CKPTDB_SOURCE);
+  const fs::path root(testing::SourcePath(""));
   Folders rooms;
   for (const std::string layer : {"cuda", "db", "manager", "schema"}) {
     for (const auto& entry : fs::directory_iterator(root / layer)) {

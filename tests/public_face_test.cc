@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "ckptdb/tests/support/source_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -42,7 +43,7 @@ std::vector<std::string> PublicHeaders() {
   std::vector<std::string> headers;
   for (const std::string layer : {"db", "manager", "schema"}) {
     for (const auto& entry :
-         fs::directory_iterator(fs::path(CKPTDB_SOURCE) / layer)) {
+         fs::directory_iterator(fs::path(testing::SourcePath("")) / layer)) {
       if (entry.path().extension() != ".h") continue;
       headers.push_back(
           absl::StrCat(layer, "/", entry.path().filename().string()));
@@ -116,7 +117,7 @@ TEST(PublicFace, StaysSmall) {
   std::vector<std::string> nested;
   size_t lines = 0;
   for (const std::string& header : headers) {
-    const std::string text = Read(fs::path(CKPTDB_SOURCE) / header);
+    const std::string text = Read(fs::path(testing::SourcePath("")) / header);
     const Types more = TypesOf(text);
     types.insert(more.top.begin(), more.top.end());
     nested.insert(nested.end(), more.nested.begin(), more.nested.end());
@@ -187,12 +188,12 @@ TEST(PublicFace, SamplesAreFound) {
 
 // tests/header_samples.cc has them all in functions.
 TEST(PublicFace, SamplesAreCompiled) {
-  const std::string compiled =
-      Condensed(Read(fs::path(CKPTDB_SOURCE) / "tests" / "header_samples.cc"));
+  const std::string compiled = Condensed(
+      Read(fs::path(testing::SourcePath("")) / "tests" / "header_samples.cc"));
   size_t found = 0;
   for (const std::string& header : PublicHeaders()) {
     for (const std::string& sample :
-         SamplesOf(Read(fs::path(CKPTDB_SOURCE) / header))) {
+         SamplesOf(Read(fs::path(testing::SourcePath("")) / header))) {
       ++found;
       EXPECT_TRUE(absl::StrContains(compiled, Condensed(sample)))
           << header << ": " << sample << "is not in tests/header_samples.cc";
@@ -203,7 +204,7 @@ TEST(PublicFace, SamplesAreCompiled) {
 
 TEST(PublicFace, OneHeaderIncludesAllOthers) {
   const std::string all =
-      Read(fs::path(CKPTDB_SOURCE) / "manager" / "ckptdb.h");
+      Read(fs::path(testing::SourcePath("")) / "manager" / "ckptdb.h");
   for (const std::string& header : PublicHeaders()) {
     if (header == "manager/ckptdb.h") continue;
     EXPECT_TRUE(
@@ -213,12 +214,12 @@ TEST(PublicFace, OneHeaderIncludesAllOthers) {
 }
 
 TEST(PublicFace, PublicHeadersAreInstalledWithTheInternalOnesTheyInclude) {
-  const std::string install =
-      Read(fs::path(CKPTDB_SOURCE) / "cmake" / "ckptdb_install.cmake");
+  const std::string install = Read(fs::path(testing::SourcePath("")) / "cmake" /
+                                   "ckptdb_install.cmake");
   static const std::regex kInternal("#include \"ckptdb/(\\w+/internal/\\w+.h)");
   for (const std::string& header : PublicHeaders()) {
     EXPECT_TRUE(absl::StrContains(install, header)) << header;
-    const std::string text = Read(fs::path(CKPTDB_SOURCE) / header);
+    const std::string text = Read(fs::path(testing::SourcePath("")) / header);
     for (std::sregex_iterator i(text.begin(), text.end(), kInternal), end;
          i != end; ++i) {
       EXPECT_TRUE(absl::StrContains(install, (*i)[1].str())) << header;
@@ -230,7 +231,7 @@ TEST(PublicFace, PublicHeadersAreInstalledWithTheInternalOnesTheyInclude) {
 std::vector<std::string> HeadersOf(const char* folder) {
   std::vector<std::string> headers;
   for (const auto& entry :
-       fs::directory_iterator(fs::path(CKPTDB_SOURCE) / folder)) {
+       fs::directory_iterator(fs::path(testing::SourcePath("")) / folder)) {
     if (entry.path().extension() != ".h") continue;
     headers.push_back(entry.path().filename().string());
   }
@@ -240,7 +241,7 @@ std::vector<std::string> HeadersOf(const char* folder) {
 
 // A user needs no header of CUDA for them.
 TEST(PublicFace, TheHeadersOfTheLibraryForGpuMemoryAreInstalled) {
-  const fs::path root(CKPTDB_SOURCE);
+  const fs::path root(testing::SourcePath(""));
   const std::string install = Read(root / "cmake" / "ckptdb_install.cmake");
   EXPECT_FALSE(HeadersOf("cuda").empty());
   for (const std::string& header : HeadersOf("cuda")) {
@@ -260,7 +261,7 @@ TEST(PublicFace, TheHeadersOfTheLibraryForGpuMemoryAreInstalled) {
 TEST(PublicFace, TheLibraryOverMpiHasOneHeader) {
   EXPECT_THAT(HeadersOf("mpi"), ElementsAre("mpi_coordinator.h"));
   for (const std::string& header : PublicHeaders()) {
-    const std::string text = Read(fs::path(CKPTDB_SOURCE) / header);
+    const std::string text = Read(fs::path(testing::SourcePath("")) / header);
     EXPECT_FALSE(absl::StrContains(text, "#include <mpi.h>")) << header;
   }
 }

@@ -14,6 +14,8 @@
 #include "absl/time/time.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/manager/config/statistics.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/support/source_folder.h"
 #include "ckptdb/tests/tools/json_fields.h"
 #include "ckptdb/tests/tools/tool_fixture.h"
 #include "ckptdb/tools/command.h"
@@ -28,7 +30,7 @@ using Commands = std::vector<std::vector<std::string>>;
 
 const JsonDocs& Docs() {
   static const JsonDocs* const kDocs =
-      new JsonDocs(ReadJsonDocs(CKPTDB_SOURCE "/docs/json.md"));
+      new JsonDocs(ReadJsonDocs(SourcePath("docs/json.md")));
   return *kDocs;
 }
 

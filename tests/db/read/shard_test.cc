@@ -7,6 +7,7 @@
 #include "ckptdb/schema/bytes/shape.h"
 #include "ckptdb/tests/db/stager_fixture.h"
 #include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/source_folder.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -148,9 +149,9 @@ TEST_F(ShardTest, TensorOfTheWholeIsTheGlobalOne) {
 TEST_F(ShardTest, ReportsGapsAsDataLoss) {
   ASSERT_OK(store_->Close());
   std::filesystem::remove_all(path());
-  std::filesystem::copy(
-      std::filesystem::path(CKPTDB_GOLDEN) / "tensor_gap" / "store", path(),
-      std::filesystem::copy_options::recursive);
+  std::filesystem::copy(std::filesystem::path(SourcePath("tests/golden")) /
+                            "tensor_gap" / "store",
+                        path(), std::filesystem::copy_options::recursive);
   Reopen();
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   std::string out(40, '\0');

@@ -14,6 +14,7 @@
 #include "ckptdb/tests/db/store_fixture.h"
 #include "ckptdb/tests/golden/declared_sharding/history.h"
 #include "ckptdb/tests/golden/declared_sharding/make_store.h"
+#include "ckptdb/tests/support/source_folder.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -35,9 +36,9 @@ class DeclaredStoreTest : public StoreFixture,
     // Sweeps are the tests' own, so that they find all that was left.
     options_.background_sweep = false;
     if (GetParam() == GoldenSource::kStored) {
-      std::filesystem::copy(
-          std::filesystem::path(CKPTDB_GOLDEN) / "declared_sharding" / "store",
-          path(), std::filesystem::copy_options::recursive);
+      std::filesystem::copy(std::filesystem::path(SourcePath("tests/golden")) /
+                                "declared_sharding" / "store",
+                            path(), std::filesystem::copy_options::recursive);
     } else {
       ASSERT_OK(MakeDeclaredShardingStore(path()));
     }

@@ -8,6 +8,7 @@
 #include "ckptdb/tests/db/content.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "ckptdb/tests/golden/lossy_codecs/values.h"
+#include "ckptdb/tests/support/source_folder.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -22,9 +23,9 @@ class UndeclaredShardingTest : public StoreFixture {
   static constexpr int64_t kIdStride = 7919;
 
   void SetUp() override {
-    std::filesystem::copy(
-        std::filesystem::path(CKPTDB_GOLDEN) / "undeclared_sharding" / "store",
-        path(), std::filesystem::copy_options::recursive);
+    std::filesystem::copy(std::filesystem::path(SourcePath("tests/golden")) /
+                              "undeclared_sharding" / "store",
+                          path(), std::filesystem::copy_options::recursive);
     Reopen();
   }
 
@@ -168,9 +169,9 @@ TEST_F(UndeclaredShardingTest, ADeclaredTableGoesOnFromIt) {
 class LossyCodecsTest : public StoreFixture {
  protected:
   void SetUp() override {
-    std::filesystem::copy(
-        std::filesystem::path(CKPTDB_GOLDEN) / "lossy_codecs" / "store", path(),
-        std::filesystem::copy_options::recursive);
+    std::filesystem::copy(std::filesystem::path(SourcePath("tests/golden")) /
+                              "lossy_codecs" / "store",
+                          path(), std::filesystem::copy_options::recursive);
     Reopen();
   }
 

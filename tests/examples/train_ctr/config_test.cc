@@ -7,6 +7,7 @@
 
 #include "ckptdb/db/reader.h"
 #include "ckptdb/tests/examples/train_ctr/program.h"
+#include "ckptdb/tests/support/source_folder.h"
 #include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -84,7 +85,8 @@ std::string SampleOf(const std::string& document, const std::string& heading) {
 // As it stands there but for a path, for so long that its retention has
 // something to remove.
 TEST_F(ConfigTest, TheSampleOfTheDocumentKeepsWhatItSays) {
-  std::string sample = SampleOf(MANAGER_DOCUMENT, "Configuration files");
+  std::string sample = SampleOf(ckptdb::testing::SourcePath("docs/manager.md"),
+                                "Configuration files");
   const std::string statistics = dir_.path() + "/saves.jsonl";
   const std::string relative = "\"saves.jsonl\"";
   const size_t at = sample.find(relative);

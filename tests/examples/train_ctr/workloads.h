@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ckptdb/tests/examples/train_ctr/log_files.h"
+#include "ckptdb/tests/support/source_folder.h"
 
 namespace train_ctr {
 
@@ -33,7 +34,8 @@ inline void PrintTo(const Workload& workload, std::ostream* out) {
 // The folder of real logs: $CKPTDB_DATA, or the one beside the source tree.
 inline std::string SharedData() {
   const char* given = std::getenv("CKPTDB_DATA");
-  return given != nullptr ? given : SHARED_DATA_FOLDER;
+  return given != nullptr ? given
+                          : ckptdb::testing::SourcePath("../shared/data");
 }
 
 // Writes the workload's log into `folder` if it has one of its own. False when

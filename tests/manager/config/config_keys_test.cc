@@ -19,6 +19,7 @@
 #include "absl/strings/strip.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/tests/support/source_folder.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"
 
@@ -40,7 +41,7 @@ struct KeyRow {
 };
 
 std::string ReadTree(const std::string& path) {
-  std::ifstream file(std::string(CKPTDB_SOURCE "/") + path);
+  std::ifstream file(SourcePath(path));
   EXPECT_TRUE(file.is_open()) << path;
   std::ostringstream text;
   text << file.rdbuf();

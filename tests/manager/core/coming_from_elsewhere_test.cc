@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/tests/manager/manager_fixture.h"
+#include "ckptdb/tests/support/source_folder.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -483,7 +484,7 @@ constexpr Line kLines[] = {
 
 // Returns the first cell of each row.
 std::vector<std::string> DocumentedLines() {
-  std::ifstream file(CKPTDB_SOURCE "/docs/manager.md");
+  std::ifstream file(SourcePath("docs/manager.md"));
   std::vector<std::string> lines;
   bool in_table = false;
   for (std::string line; std::getline(file, line);) {

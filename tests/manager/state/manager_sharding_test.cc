@@ -10,6 +10,7 @@
 #include "ckptdb/tests/manager/raw_table.h"
 #include "ckptdb/tests/manager/test_model.h"
 #include "ckptdb/tests/manager/world_model.h"
+#include "ckptdb/tests/support/source_folder.h"
 #include "ckptdb/tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
@@ -378,9 +379,9 @@ class OldStoreTest : public ::testing::Test {
     return rows;
   }
   void SetUp() override {
-    std::filesystem::copy(
-        std::filesystem::path(CKPTDB_GOLDEN) / "undeclared_sharding" / "store",
-        path_, std::filesystem::copy_options::recursive);
+    std::filesystem::copy(std::filesystem::path(SourcePath("tests/golden")) /
+                              "undeclared_sharding" / "store",
+                          path_, std::filesystem::copy_options::recursive);
   }
 
   TempDir dir_;

@@ -21,6 +21,7 @@
 #include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/types.h"
 #include "ckptdb/tests/schema/samples.h"
+#include "ckptdb/tests/support/source_folder.h"
 #include "gtest/gtest.h"
 
 namespace ckptdb::testing {
@@ -215,7 +216,7 @@ void Write(const std::filesystem::path& folder, const Corpus& corpus) {
 }
 
 TEST(Corpus, MatchesTheEncoders) {
-  const std::filesystem::path root = CKPTDB_CORPUS;
+  const std::filesystem::path root = SourcePath("tests/fuzz/corpus");
   for (const auto& [target, corpus] : Corpora()) {
     if (std::getenv("CKPTDB_WRITE_CORPUS") != nullptr) {
       Write(root / target, corpus);

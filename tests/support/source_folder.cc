@@ -1,0 +1,9 @@
+#include "ckptdb/tests/support/source_folder.h"
+
+namespace ckptdb::testing {
+
+std::string SourcePath(const std::string& relative) {
+  return CKPTDB_SOURCE "/" + relative;
+}
+
+}  // namespace ckptdb::testing
