@@ -1,6 +1,6 @@
 #!/bin/bash
 # Checks the sources with clang-format, clang-tidy and clang's thread-safety
-# analysis; changes nothing.
+# analysis, and that each names its license; changes nothing.
 #
 #   tools/check.sh [FILE...]     FILE: only these, as paths from the root
 #   tools/check.sh -n N          all, but of clang-tidy's units one in N, and of
@@ -85,6 +85,20 @@ unused=$(xargs -r awk '
 if [[ -n ${unused} ]]; then
   echo "${unused}"
   failed=$((failed + $(wc -l <<< "${unused}")))
+fi
+
+# Scripts and build files name their license as well.
+list_others() {
+  git ls-files -- '*.cu' '*.fbs' '*.cmake' '*CMakeLists.txt' '*.sh' '*.awk' '*.in' \
+    .ci/run Dockerfile 2> /dev/null || true
+}
+unlicensed=$({
+  cat "${work}/sources"
+  [[ $# -gt 0 ]] || list_others
+} | xargs -r grep -L 'SPDX-License-Identifier: Apache-2.0' || true)
+if [[ -n ${unlicensed} ]]; then
+  sed 's/$/: no "SPDX-License-Identifier: Apache-2.0" at the top/' <<< "${unlicensed}"
+  failed=$((failed + $(wc -l <<< "${unlicensed}")))
 fi
 
 # The sources of a unit.
