@@ -2,6 +2,8 @@
 // owner takes in: what was acknowledged comes in, and nothing older comes back.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,14 +17,50 @@ namespace {
 
 constexpr int64_t kPostedStep = 10;
 
+// A store with one step, on a disk that can lose power.
+struct PostedStore {
+  PostedStore() {
+    EXPECT_OK(sim.Open());
+    EXPECT_OK(sim.Save({.step = kPostedStep}, InlineStep(1)));
+  }
+
+  std::unique_ptr<Reader> OpenReader() {
+    ReaderOptions options;
+    options.environment = sim.environment();
+    auto reader = Reader::Open(SimStore::kPath, options);
+    EXPECT_OK(reader.status());
+    return reader.ok() ? *std::move(reader) : nullptr;
+  }
+
+  // Loses power after each operation in [first, last], and calls `check` with
+  // the operation, the store that is opened then, and its step.
+  void LosePower(size_t first, size_t last,
+                 const std::function<void(size_t, Store*, const StepRecord&)>&
+                     check) const {
+    for (size_t k = first + FirstCase(Stride()); k <= last; k += Stride()) {
+      for (const PowerLoss variant : kAllPowerLosses) {
+        SCOPED_TRACE(std::string(PowerLossName(variant)) + " after operation " +
+                     std::to_string(k) +
+                     ", next is: " + files->OperationText(k));
+        SimStore after(files->CrashAfter(k, variant));
+        ASSERT_OK(after.Open());
+        ASSERT_OK_AND_ASSIGN(const StepRecord step,
+                             after.store()->FindStep(kPostedStep));
+        check(k, after.store(), step);
+      }
+    }
+  }
+
+  std::shared_ptr<SimFileSystem> files = std::make_shared<SimFileSystem>();
+  SimStore sim{files};
+};
+
 TEST(PostsPowerLossTest, WhatWasAcknowledgedComesIn) {
-  const auto files = std::make_shared<SimFileSystem>();
-  SimStore sim(files);
-  ASSERT_OK(sim.Open());
-  ASSERT_OK(sim.Save({.step = kPostedStep}, InlineStep(1)));
-  ReaderOptions options;
-  options.environment = sim.environment();
-  ASSERT_OK_AND_ASSIGN(auto reader, Reader::Open(SimStore::kPath, options));
+  PostedStore posted_store;
+  SimStore& sim = posted_store.sim;
+  const auto& files = posted_store.files;
+  auto reader = posted_store.OpenReader();
+  ASSERT_NE(reader, nullptr);
   const size_t first = files->operations();
   // By which operation each post was acknowledged, and what it said.
   std::vector<std::pair<size_t, double>> posted;
@@ -43,39 +81,30 @@ TEST(PostsPowerLossTest, WhatWasAcknowledgedComesIn) {
   const size_t last = files->operations();
   sim.Close();
   EXPECT_GT(last - first, 20U);
-  for (size_t k = first + FirstCase(Stride()); k <= last; k += Stride()) {
-    for (const PowerLoss variant : kAllPowerLosses) {
-      SCOPED_TRACE(std::string(PowerLossName(variant)) + " after operation " +
-                   std::to_string(k) + ", next is: " + files->OperationText(k));
-      SimStore after(files->CrashAfter(k, variant));
-      ASSERT_OK(after.Open());
-      ASSERT_OK_AND_ASSIGN(const StepRecord step,
-                           after.store()->FindStep(kPostedStep));
-      double least = 0;
-      for (const auto& [operation, value] : posted) {
-        if (operation <= k) least = value;
-      }
-      const auto metric = step.metrics.find("auc");
-      EXPECT_GE(metric == step.metrics.end() ? 0 : metric->second, least);
-      if (k >= pinned) {
-        EXPECT_TRUE(step.pinned);
-      }
-      for (const Usage::SkippedEntry& entry : after.store()->skipped_posts()) {
-        ADD_FAILURE() << entry.path << ": " << entry.reason;
-      }
-    }
-  }
+  posted_store.LosePower(
+      first, last, [&](size_t k, Store* store, const StepRecord& step) {
+        double least = 0;
+        for (const auto& [operation, value] : posted) {
+          if (operation <= k) least = value;
+        }
+        const auto metric = step.metrics.find("auc");
+        EXPECT_GE(metric == step.metrics.end() ? 0 : metric->second, least);
+        if (k >= pinned) {
+          EXPECT_TRUE(step.pinned);
+        }
+        for (const Usage::SkippedEntry& entry : store->skipped_posts()) {
+          ADD_FAILURE() << entry.path << ": " << entry.reason;
+        }
+      });
 }
 
 // Posts that are removed at once come back in any combination.
 TEST(PostsPowerLossTest, OlderValuesDoNotComeBack) {
-  const auto files = std::make_shared<SimFileSystem>();
-  SimStore sim(files);
-  ASSERT_OK(sim.Open());
-  ASSERT_OK(sim.Save({.step = kPostedStep}, InlineStep(1)));
-  ReaderOptions options;
-  options.environment = sim.environment();
-  ASSERT_OK_AND_ASSIGN(auto reader, Reader::Open(SimStore::kPath, options));
+  PostedStore posted_store;
+  SimStore& sim = posted_store.sim;
+  const auto& files = posted_store.files;
+  auto reader = posted_store.OpenReader();
+  ASSERT_NE(reader, nullptr);
   ASSERT_OK(reader->RequestPin(kPostedStep));
   ASSERT_OK(reader->PostMetrics(kPostedStep, {{"a", 1}, {"b", 1}}));
   ASSERT_OK(reader->PostMetrics(kPostedStep, {{"b", 2}, {"c", 2}}));
@@ -92,37 +121,25 @@ TEST(PostsPowerLossTest, OlderValuesDoNotComeBack) {
   EXPECT_EQ(taken.metrics.at("c"), 3);
   EXPECT_FALSE(taken.pinned);
   sim.Close();
-  for (size_t k = first + FirstCase(Stride()); k <= last; k += Stride()) {
-    for (const PowerLoss variant : kAllPowerLosses) {
-      SCOPED_TRACE(std::string(PowerLossName(variant)) + " after operation " +
-                   std::to_string(k) + ", next is: " + files->OperationText(k));
-      SimStore after(files->CrashAfter(k, variant));
-      ASSERT_OK(after.Open());
-      ASSERT_OK_AND_ASSIGN(const StepRecord step,
-                           after.store()->FindStep(kPostedStep));
-      EXPECT_EQ(step.metrics, taken.metrics);
-      EXPECT_FALSE(step.pinned);
-    }
-  }
+  posted_store.LosePower(first, last,
+                         [&](size_t, Store*, const StepRecord& step) {
+                           EXPECT_EQ(step.metrics, taken.metrics);
+                           EXPECT_FALSE(step.pinned);
+                         });
 }
 
 // Each sync takes milliseconds on most disks, during which a save waits.
 TEST(PostsPowerLossTest, ManyPostsTakeAsManySyncsAsTwo) {
   const auto syncs_of = [](int posts) {
-    const auto files = std::make_shared<SimFileSystem>();
-    SimStore sim(files);
-    EXPECT_OK(sim.Open());
-    EXPECT_OK(sim.Save({.step = kPostedStep}, InlineStep(1)));
-    ReaderOptions options;
-    options.environment = sim.environment();
-    auto reader = Reader::Open(SimStore::kPath, options);
-    EXPECT_OK(reader.status());
+    PostedStore store;
+    const auto& files = store.files;
+    auto reader = store.OpenReader();
     for (int i = 0; i < posts; ++i) {
-      EXPECT_OK((*reader)->PostMetrics(kPostedStep, {{"auc", i}}));
+      EXPECT_OK(reader->PostMetrics(kPostedStep, {{"auc", i}}));
     }
-    reader->reset();
+    reader.reset();
     const size_t first = files->operations();
-    EXPECT_OK(sim.store()->TakePosts());
+    EXPECT_OK(store.sim.store()->TakePosts());
     int syncs = 0;
     for (size_t k = first; k < files->operations(); ++k) {
       if (absl::StrContains(files->OperationText(k), "sync")) ++syncs;

@@ -18,7 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/tests/db/sim_store.h"
+#include "ckptdb/tests/db/prepared_store.h"
 #include "ckptdb/tests/support/seed.h"
 #include "ckptdb/tests/support/status_matchers.h"
 
@@ -64,22 +64,12 @@ bool IsHarmless(const std::string& path) {
          absl::StrContains(path, "/staging/");
 }
 
-class CorruptionTest : public ::testing::Test {
+class CorruptionTest : public PreparedStoreTest {
  protected:
   // Files up to this size have each byte flipped.
   static constexpr uint64_t kEachByte = 256;
   static constexpr uint64_t kEdge = 64;
   static constexpr int kSamples = 48;
-
-  void Prepare(const std::vector<Action>& actions) {
-    SimStore sim(files_);
-    ASSERT_OK(sim.Open());
-    for (const Action& action : actions) {
-      ASSERT_OK(action.run(&sim)) << action.name;
-      action.apply(&model_);
-    }
-    sim.Close();
-  }
 
   std::vector<uint64_t> BytesToFlip(const std::string& path, uint64_t size) {
     const bool each =
@@ -229,8 +219,6 @@ class CorruptionTest : public ::testing::Test {
   }
 
   std::mt19937_64 random_{TestSeed()};
-  std::shared_ptr<SimFileSystem> files_ = std::make_shared<SimFileSystem>();
-  StoreModel model_;
   std::vector<StoreModel> also_;  // as good as the model
   bool each_manifest_byte_ = false;
 };

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/sim_store.h"
+#include "ckptdb/tests/db/prepared_store.h"
 #include "ckptdb/tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
@@ -47,19 +47,8 @@ std::vector<Fault> FaultsOfReading() {
           {IOStatus::IOError("injected"), true}};
 }
 
-class FailingCallsTest : public ::testing::Test {
+class FailingCallsTest : public PreparedStoreTest {
  protected:
-  // Does these without a fault, and closes.
-  void Prepare(const std::vector<Action>& actions) {
-    SimStore sim(files_);
-    ASSERT_OK(sim.Open());
-    for (const Action& action : actions) {
-      ASSERT_OK(action.run(&sim)) << action.name;
-      action.apply(&model_);
-    }
-    sim.Close();
-  }
-
   // `action` on a copy of what is prepared, with the k-th call of it failing,
   // for each k and each fault.
   void FailEachCallOf(const Action& action,
@@ -182,8 +171,6 @@ class FailingCallsTest : public ::testing::Test {
 
   bool open_first_ = true;
   std::optional<uint64_t> max_manifest_bytes_;
-  std::shared_ptr<SimFileSystem> files_ = std::make_shared<SimFileSystem>();
-  StoreModel model_;
 };
 
 TEST_F(FailingCallsTest, SaveInline) {
