@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/tests/manager/run_ranks.h"
 #include "ckptdb/tests/manager/test_model.h"
 
 namespace ckptdb::testing {
@@ -209,36 +210,16 @@ struct WorldRank {
   }
 };
 
-// Wraps the coordinator of each rank; the identity by default.
-using WrapRanks = std::function<std::unique_ptr<Coordinator>(
-    std::unique_ptr<Coordinator> ranks)>;
-
 // Runs `body` on that many ranks, and returns their results.
 inline std::vector<absl::Status> RunWorld(
     uint32_t world, const WorldSpec& spec, const ManagerOptions& options,
     const std::function<absl::Status(WorldRank*)>& body,
     const WrapRanks& wrap = nullptr) {
-  ThreadGroup group(world);
-  std::vector<absl::Status> statuses(world);
-  std::vector<std::thread> threads;
-  for (uint32_t r = 0; r < world; ++r) {
-    threads.emplace_back([&, r] {
-      WorldRank rank;
-      rank.rank = r;
-      rank.world = world;
-      rank.model = std::make_unique<WorldModel>(spec, r, world);
-      std::unique_ptr<Coordinator> ranks = group.Join(r);
-      if (wrap != nullptr) ranks = wrap(std::move(ranks));
-      auto manager = CheckpointManager::Open(options, &rank.model->state,
-                                             std::move(ranks));
-      statuses[r] = manager.status();
-      if (!manager.ok()) return;
-      rank.manager = *std::move(manager);
-      statuses[r] = body(&rank);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return statuses;
+  const auto make = [&](uint32_t rank) {
+    return WorldRank{rank, world,
+                     std::make_unique<WorldModel>(spec, rank, world), nullptr};
+  };
+  return RunRanks<WorldRank>(world, options, make, body, wrap);
 }
 
 }  // namespace ckptdb::testing

@@ -2,8 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "ckptdb/db/options.h"
-#include "ckptdb/tests/db/sim_store.h"
-#include "ckptdb/tests/manager/manager_fixture.h"
+#include "ckptdb/tests/manager/sim_manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -16,20 +15,13 @@ auto IsFull() {
   return StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("free"));
 }
 
-class BeginFailuresTest : public ManagerTest {
+class BeginFailuresTest : public SimManagerTest {
  protected:
   void SetUp() override {
-    ManagerTest::SetUp();
-    options_.path = SimStore::kPath;
-    options_.store.environment = disk_.environment();
-    options_.save.stage = disk_.stage_options();
+    SimManagerTest::SetUp();
     options_.observers.on_warning = [this](const std::string& warning) {
       warnings_.push_back(warning);
     };
-  }
-  void TearDown() override {
-    manager_.reset();
-    ManagerTest::TearDown();
   }
 
   // Makes the store reserve more space than is free.
@@ -38,16 +30,7 @@ class BeginFailuresTest : public ManagerTest {
     disk_.files()->SetCapacity(disk_.files()->TotalBytes());
   }
   void FreeDisk() { disk_.files()->SetCapacity(std::nullopt); }
-  void ExpectRestores(int64_t step) {
-    Start();
-    ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
-    EXPECT_EQ(report.version.step, step);
-    TestModel expected;
-    testing::TrainTo(step, &expected);
-    ExpectSame(*model_, expected);
-  }
 
-  SimStore disk_{std::make_shared<SimFileSystem>()};
   std::vector<std::string> warnings_;
 };
 

@@ -7,8 +7,7 @@
 #include "absl/strings/str_replace.h"
 
 #include "ckptdb/db/options.h"
-#include "ckptdb/tests/db/sim_store.h"
-#include "ckptdb/tests/manager/manager_fixture.h"
+#include "ckptdb/tests/manager/sim_manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -28,14 +27,11 @@ std::vector<std::string> PointsBeforeTheCommit() {
   return points;
 }
 
-class FailingDiskTest : public ManagerTest,
+class FailingDiskTest : public SimManagerTest,
                         public ::testing::WithParamInterface<std::string> {
  protected:
   void SetUp() override {
-    ManagerTest::SetUp();
-    options_.path = SimStore::kPath;
-    options_.store.environment = disk_.environment();
-    options_.save.stage = disk_.stage_options();
+    SimManagerTest::SetUp();
     const auto fail = [this](absl::string_view point) {
       if (point != fails_at_) return;
       fails_at_.clear();
@@ -59,10 +55,6 @@ class FailingDiskTest : public ManagerTest,
     options_.store.on_point = fail;
     options_.save.stage.on_point = fail;
   }
-  void TearDown() override {
-    manager_.reset();
-    ManagerTest::TearDown();
-  }
 
   // Saving step 4 fails.
   void FailFourthStep(bool sticky) {
@@ -81,17 +73,7 @@ class FailingDiskTest : public ManagerTest,
     EXPECT_OK(manager_->WaitUntilFinished());
   }
   void Mend() { disk_.files()->ClearFault(); }
-  // Reopens the store; the newest step must be `step`, undamaged.
-  void ExpectRestores(int64_t step) {
-    Start();
-    ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
-    EXPECT_EQ(report.version.step, step);
-    TestModel expected;
-    testing::TrainTo(step, &expected);
-    ExpectSame(*model_, expected);
-  }
 
-  SimStore disk_{std::make_shared<SimFileSystem>()};
   std::string fails_at_;
   bool sticky_ = false;
 };

@@ -10,6 +10,7 @@
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
 #include "ckptdb/tests/manager/rank_model.h"
+#include "ckptdb/tests/manager/run_ranks.h"
 #include "ckptdb/tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
@@ -51,7 +52,6 @@ class ManagerRanksTest : public ::testing::Test {
     uint32_t rank = 0;
     std::unique_ptr<RankModel> model;
     std::unique_ptr<CheckpointManager> manager;
-    absl::Status status;
   };
 
   void SetUp() override {
@@ -66,28 +66,12 @@ class ManagerRanksTest : public ::testing::Test {
   // Runs `body` on that many ranks, and returns their results.
   std::vector<absl::Status> Run(
       uint32_t world_size, const std::function<absl::Status(Rank*)>& body) {
-    ThreadGroup group(world_size);
-    std::vector<Rank> ranks(world_size);
-    std::vector<std::thread> threads;
     ManagerOptions options = options_;
     options.ranks.sharding = TableSharding::BySlices();
-    for (uint32_t r = 0; r < world_size; ++r) {
-      threads.emplace_back([&, r] {
-        Rank& rank = ranks[r];
-        rank.rank = r;
-        rank.model = std::make_unique<RankModel>(r, world_size);
-        auto manager =
-            CheckpointManager::Open(options, &rank.model->state, group.Join(r));
-        rank.status = manager.status();
-        if (!manager.ok()) return;
-        rank.manager = *std::move(manager);
-        rank.status = body(&rank);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    std::vector<absl::Status> statuses;
-    for (const Rank& rank : ranks) statuses.push_back(rank.status);
-    return statuses;
+    const auto make = [&](uint32_t rank) {
+      return Rank{rank, std::make_unique<RankModel>(rank, world_size), nullptr};
+    };
+    return RunRanks<Rank>(world_size, options, make, body);
   }
 
   static absl::Status TrainTo(int64_t step, Rank* rank) {

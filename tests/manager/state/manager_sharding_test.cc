@@ -8,6 +8,7 @@
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
 #include "ckptdb/tests/manager/raw_table.h"
+#include "ckptdb/tests/manager/run_ranks.h"
 #include "ckptdb/tests/manager/test_model.h"
 #include "ckptdb/tests/manager/world_model.h"
 #include "ckptdb/tests/support/source_folder.h"
@@ -34,7 +35,6 @@ class ManagerShardingTest : public ::testing::Test {
     TableSharding sharding;
     std::unique_ptr<TestModel> model;
     std::unique_ptr<CheckpointManager> manager;
-    absl::Status status;
 
     absl::Status TrainTo(int64_t step) {
       while (manager->global_step() < step) {
@@ -67,33 +67,20 @@ class ManagerShardingTest : public ::testing::Test {
   // Runs `body` on that many ranks, and returns their results.
   std::vector<absl::Status> Run(uint32_t world, const TableSharding& sharding,
                                 const Body& body) {
-    ThreadGroup group(world);
-    std::vector<Rank> ranks(world);
-    std::vector<std::thread> threads;
     ManagerOptions options = options_;
     options.ranks.sharding = sharding;
-    for (uint32_t r = 0; r < world; ++r) {
-      threads.emplace_back([&, r] {
-        Rank& rank = ranks[r];
-        rank.rank = r;
-        rank.world = world;
-        rank.sharding = sharding;
-        rank.model = std::make_unique<TestModel>();
-        rank.model->owns = [=](int64_t id) {
-          return OwnsId(sharding, id, r, world);
-        };
-        auto manager =
-            CheckpointManager::Open(options, &rank.model->state, group.Join(r));
-        rank.status = manager.status();
-        if (!manager.ok()) return;
-        rank.manager = *std::move(manager);
-        rank.status = body(&rank);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    std::vector<absl::Status> statuses;
-    for (const Rank& rank : ranks) statuses.push_back(rank.status);
-    return statuses;
+    const auto make = [&](uint32_t r) {
+      Rank rank;
+      rank.rank = r;
+      rank.world = world;
+      rank.sharding = sharding;
+      rank.model = std::make_unique<TestModel>();
+      rank.model->owns = [=](int64_t id) {
+        return OwnsId(sharding, id, r, world);
+      };
+      return rank;
+    };
+    return RunRanks<Rank>(world, options, make, body);
   }
   // Restores the newest step, which must be `step`, and trains on.
   static absl::Status RestoreAndTrain(Rank* rank, int64_t step, int64_t to) {

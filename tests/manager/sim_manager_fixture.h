@@ -1,0 +1,41 @@
+// A manager over a simulated disk.
+#ifndef CKPTDB_TESTS_MANAGER_SIM_MANAGER_FIXTURE_H_
+#define CKPTDB_TESTS_MANAGER_SIM_MANAGER_FIXTURE_H_
+
+#include <memory>
+
+#include "ckptdb/tests/db/sim_store.h"
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+
+class SimManagerTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    options_.path = SimStore::kPath;
+    options_.store.environment = disk_.environment();
+    options_.save.stage = disk_.stage_options();
+  }
+  void TearDown() override {
+    manager_.reset();
+    ManagerTest::TearDown();
+  }
+
+  // Opens the store again: its newest step is this one, and is whole.
+  void ExpectRestores(int64_t step) {
+    Start();
+    ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                         manager_->Restore());
+    EXPECT_EQ(report.version.step, step);
+    TestModel expected;
+    testing::TrainTo(step, &expected);
+    ExpectSame(*model_, expected);
+  }
+
+  SimStore disk_{std::make_shared<SimFileSystem>()};
+};
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_MANAGER_SIM_MANAGER_FIXTURE_H_
