@@ -1,5 +1,4 @@
-// Alternatives that a user would pick instead of a store, measured in turns
-// with it.
+// Alternatives to a store, measured in turns with it.
 #ifndef CKPTDB_BENCH_ALTERNATIVES_H_
 #define CKPTDB_BENCH_ALTERNATIVES_H_
 

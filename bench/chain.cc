@@ -1,5 +1,5 @@
 // Restores of a base alone, with ten deltas over it and with a hundred; and
-// what a follower reads to go on by one.
+// a follower's read of one delta.
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<ChainStore>> MakeChain(
   return chain;
 }
 
-// Takes changed rows into arrays of its own.
+// Copies changed rows into its arrays.
 class ChangedRows : public LiveTable {
  public:
   explicit ChangedRows(uint64_t rows)

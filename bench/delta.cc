@@ -66,7 +66,7 @@ class DeltaSaves {
   }
 
  private:
-  // What the chain does beside the save, such as its digest, is not measured.
+  // Other work of the chain, such as its digest, is not measured.
   template <typename SaveFunction>
   absl::Status Save(Outcome* outcome, const SaveFunction& save) {
     CKPTDB_ASSIGN_OR_RETURN(const SaveResult saved, save());

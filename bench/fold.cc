@@ -15,7 +15,7 @@ constexpr int kDeltas = 10;
 constexpr double kMaxFoldRatio = 1.5;
 constexpr int kRawFoldFiles = 4;
 
-// The raw counterpart: reads and writes as much as the base that comes of it,
+// The raw counterpart: reads and writes as many bytes as the resulting base,
 // and does not read the deltas.
 class RawFold {
  public:
@@ -52,7 +52,7 @@ class RawFold {
   Table* const table_;
 };
 
-// Folds a chain that is made anew each time.
+// Folds a new chain each time.
 Contestant FoldOf(ChainStore* chain, const BenchOptions& options,
                   PeakMemory* memory, uint64_t* peak_bytes) {
   Contestant fold;

@@ -33,7 +33,7 @@ Contestant GatherOf(const Table* table) {
 
 CaseResult ToResult(const Table& table, const StoreSave& save,
                     std::vector<Outcome> outcomes) {
-  // This is no save, and not one of those that ours is compared with.
+  // Not a save, and not compared with ours.
   const Outcome gather = std::move(outcomes.back());
   outcomes.pop_back();
   CaseResult result = Compare("full", table.bytes(), outcomes);

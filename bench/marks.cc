@@ -30,8 +30,8 @@ constexpr double kNsPerSecond = 1e9;
 using Ids = std::vector<int64_t>;
 using Batch = absl::Span<const int64_t>;
 
-// Threads that are awake when there is work, as those of a trainer are: to wake
-// one takes as long as some of the cases.
+// Threads that are awake when work arrives, like a trainer's: waking one takes
+// as long as some of the cases.
 class Workers {
  public:
   explicit Workers(int threads) : turn_(threads) {

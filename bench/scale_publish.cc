@@ -80,7 +80,7 @@ absl::Status SplitFile(const std::string& store, StagedRank* staged) {
   return Remove(absl::StrCat(store, "/", whole.path));
 }
 
-// What all ranks have: layers that are divided by their rows, and a table.
+// The state of all ranks: layers that are divided by rows, and a table.
 class PublishedRanks {
  public:
   PublishedRanks(std::string path, uint32_t ranks, uint32_t shards_per_rank)

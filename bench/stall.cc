@@ -72,7 +72,7 @@ class RawCopy {
   const int threads_;
 };
 
-// A manager that saves a model whenever it is told to.
+// A manager that saves a model on request.
 class StalledTraining {
  public:
   static absl::StatusOr<std::unique_ptr<StalledTraining>> Make(

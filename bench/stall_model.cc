@@ -80,7 +80,7 @@ class StallArrays : public StallTable {
   VectorTable table_;
 };
 
-// Ids in no order, as those of a trainer are.
+// Ids in no order, like a trainer's.
 class StallColumns : public StallTable {
  public:
   static absl::StatusOr<std::unique_ptr<StallTable>> Make(uint64_t rows,

@@ -63,7 +63,7 @@ class StallModel {
                                                           uint64_t rows,
                                                           uint64_t seed);
 
-  // Changes what a save then has to copy.
+  // Changes the rows and tensors that the next save copies.
   absl::Status Train(uint64_t seed);
   uint64_t bytes_to_copy() const;
   const StallTable& table() const { return *table_; }
@@ -78,7 +78,7 @@ class StallModel {
   ModelState state_;
 };
 
-// Threads that compute, as those of a trainer do, until they are destroyed.
+// Threads that compute, like a trainer's, until the object is destroyed.
 class Trainers {
  public:
   explicit Trainers(int threads);

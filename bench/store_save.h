@@ -1,4 +1,4 @@
-// Our side of a save benchmark: each repetition saves a step of its own into
+// Our side of a save benchmark: each repetition saves a new step into
 // the same store, the one before deleted and swept.
 #ifndef CKPTDB_BENCH_STORE_SAVE_H_
 #define CKPTDB_BENCH_STORE_SAVE_H_

@@ -54,7 +54,7 @@ class GrowingFile {
 constexpr uint64_t kBlock = kAlignBytes;
 constexpr uint64_t kSavedBytes = kRows * Table::kRowBytes + kTensorBytes;
 
-// A step of rows and tensors of its own, so that nothing of the step before
+// A step of new rows and tensors, so that nothing of the step before
 // it is used again.
 struct SmallState {
   std::unique_ptr<Table> table;

@@ -20,8 +20,8 @@ absl::Status CheckStep(const StepReader& step, const Content& content);
 absl::Status CheckTensor(const StepReader& step, const Content& content,
                          absl::string_view name);
 
-// Compares all parts of the evaluations of a step. How many batches the one of
-// kEvaluation has done; 0 when there is none.
+// Compares all parts of the evaluations of a step. Returns how many batches
+// kEvaluation has done; 0 if the step has no evaluation.
 absl::StatusOr<uint64_t> CheckEvaluation(const Reader& reader, int64_t step,
                                          const Content& content);
 

@@ -15,8 +15,7 @@ namespace {
 
 constexpr int kBusyCode = 4;
 constexpr int kOtherCode = 5;
-// The text by which a reader says that it gave up looking at a store that is
-// written to.
+// The text of the error of a reader that gave up opening a busy store.
 constexpr char kEachTime[] = "times that it was opened";
 
 using Words = std::vector<std::string>;

@@ -1,4 +1,4 @@
-// The command `ckptdb`, run on the store beside all else.
+// Runs the command `ckptdb` on the store while a writer and a follower use it.
 #ifndef CKPTDB_BENCH_SOAK_COMMAND_H_
 #define CKPTDB_BENCH_SOAK_COMMAND_H_
 
@@ -19,9 +19,9 @@ namespace ckptdb::soak {
 // The exit codes of docs/tool.md that a soak may meet.
 enum class CommandResult {
   kDone,    // 0
-  kBusy,    // 4: of those that need the store for themselves
+  kBusy,    // 4: commands that need exclusive access
   kNoRoom,  // 5, while the disk was full
-  // 5, as the writer left no moment to open the store in: see Reader::Open
+  // 5, as the writer changed the store each time it was opened: Reader::Open
   kOvertaken,
 };
 
@@ -30,7 +30,7 @@ enum class CommandResult {
 absl::StatusOr<CommandResult> RunCommand(
     const Volume& volume, const std::vector<std::string>& arguments);
 
-// A thread that runs one command after the other, as they are drawn.
+// A thread that runs randomly chosen commands, one after the other.
 class Commands {
  public:
   // `volume`, which has a store, outlives this.
@@ -40,7 +40,7 @@ class Commands {
   Commands(const Commands&) = delete;
   Commands& operator=(const Commands&) = delete;
 
-  // Returns the error that ended it, or OK while it goes on.
+  // Returns the error that ended it, or OK while it runs.
   absl::Status status() const;
   uint64_t run() const { return run_; }
   uint64_t busy() const { return busy_; }

@@ -29,7 +29,7 @@ inline constexpr char kMeters[] = "meters";
 inline constexpr int64_t kDenseElements = 4096;
 // Elements of the tensor that the owner saves, i64. It is new in one step of
 // kFrozenSteps, and larger than what a rank may store inline: so that save
-// writes files, and those after it refer to them.
+// writes files, and the next saves refer to them.
 inline constexpr int64_t kFrozenElements = 576 << 10;
 inline constexpr int64_t kFrozenSteps = 40;
 

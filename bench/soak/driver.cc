@@ -19,7 +19,7 @@ namespace ckptdb::soak {
 namespace {
 
 constexpr int64_t kMicrosPerMs = 1000;
-// Longer than any save takes, beside all that goes on.
+// Longer than any save takes on the busy machine.
 constexpr int64_t kStandstillMs = 120'000;
 constexpr uint64_t kSavesPerSample = 20;
 constexpr uint64_t kSavesPerLine = 1000;

@@ -29,7 +29,7 @@ struct DriverOptions {
   uint64_t saves = 0;
   uint64_t seed = 0;
   // One writer makes all saves with the store open, and is killed at the end:
-  // for what grows until a store is closed.
+  // finds data that grows until a store is closed.
   bool steady = false;
 };
 
@@ -38,8 +38,8 @@ class Driver {
   // The store is on `volume`, which must outlive the driver.
   Driver(const DriverOptions& options, Volume* volume);
 
-  // Lives of the writer until so many saves were acknowledged. The first thing
-  // that is not as it should be.
+  // Lives of the writer until so many saves were acknowledged. Returns
+  // the first error.
   absl::Status Run();
 
   Counts counts() const;
@@ -62,12 +62,12 @@ class Driver {
   void TakeSample(int64_t writer);
   // Compares the store that a killed writer has left with the content.
   absl::Status CheckStore();
-  // Does what a person does between two lives: pins, folds, sweeps.
+  // Acts as an operator between two lives: pins, folds, sweeps.
   absl::Status RunCommands();
   absl::Status Pin();
   absl::Status Unpin();
   absl::StatusOr<CommandResult> Command(const std::vector<std::string>& words);
-  // The error of a follower or a command beside.
+  // The error of the follower or of a command.
   absl::Status StatusBeside() const;
   uint64_t Next(DrawKind kind) { return Draw(kind, ++draws_); }
   uint64_t Draw(DrawKind kind, uint64_t number) const;
@@ -78,13 +78,13 @@ class Driver {
   Ledger ledger_;
   Counts counts_;
   Figures figures_;
-  std::deque<std::string> lines_;  // told last
+  std::deque<std::string> lines_;  // the most recent
   std::unique_ptr<Follower> follower_;
   std::unique_ptr<Commands> commands_;
   uint64_t draws_ = 0;
   uint64_t lives_ = 0;
   uint64_t needed_bytes_ = 0;
-  std::optional<int64_t> saving_;  // began, and was not told to have ended
+  std::optional<int64_t> saving_;  // began, and has not ended
   // The filler takes the free space at this number of saves, and gives it back
   // at free_at_micros_.
   uint64_t fill_at_save_ = 0;

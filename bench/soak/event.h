@@ -1,4 +1,5 @@
-// Events that the writer reports to the driver, a line each, before it goes on.
+// Events that the writer reports to the driver, one per line, before it
+// continues.
 #ifndef CKPTDB_BENCH_SOAK_EVENT_H_
 #define CKPTDB_BENCH_SOAK_EVENT_H_
 
@@ -20,7 +21,7 @@ struct Event {
     kEvaluated,  // so many batches, `count`, of an evaluation of `step`
     kFolded,     // `step`; `count` rows
     kFailed,     // what began at `began_micros`: of `step`, or -1
-    kClosed,     // the store is closed, and opened anew next
+    kClosed,     // the store is closed, and reopened next
   };
   Kind kind = Kind::kOpened;
   int64_t step = -1;

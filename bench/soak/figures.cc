@@ -15,7 +15,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 // progress: what it has on the disk whatever its steps are.
 constexpr uint64_t kFixedDiskBytes = 48 * kMiB;
 constexpr uint64_t kDiskFactor = 3;
-// The difference between halves that comes from what is drawn.
+// The difference between halves that random choices cause.
 constexpr uint64_t kMemorySlack = 32 * kMiB;
 // The least number of saves of a run whose halves are compared: those of a
 // shorter one differ by what was drawn for each.

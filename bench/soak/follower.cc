@@ -11,8 +11,8 @@
 namespace ckptdb::soak {
 namespace {
 
-// The step went, or the writer did not let the store be looked at: there will
-// be a newer step to go to.
+// The step was deleted, or the writer changed the store while it was opened: a
+// newer step follows.
 bool IsOvertaken(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsAborted(status) ||
          absl::IsUnavailable(status);
@@ -68,7 +68,7 @@ absl::Status Follower::CatchUp() {
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord latest, reader_->Latest());
   if (held_ == latest.version) return absl::OkStatus();
   absl::Status status = GoTo(latest.version);
-  // Some rows may be those of the step that it did not come to.
+  // Some rows may already be those of the step that it did not reach.
   if (!status.ok()) held_.reset();
   return status;
 }

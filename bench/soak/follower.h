@@ -1,5 +1,5 @@
-// A serving process beside the writer: holds the newest step, goes on from it
-// by what changed, and compares what it has each time.
+// A serving process beside the writer: holds the newest step, applies the
+// changes of each next one, and compares its copy each time.
 #ifndef CKPTDB_BENCH_SOAK_FOLLOWER_H_
 #define CKPTDB_BENCH_SOAK_FOLLOWER_H_
 
@@ -28,12 +28,12 @@ class Follower {
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
 
-  // Returns the error that ended it, or OK while it goes on.
+  // Returns the error that ended it, or OK while it runs.
   absl::Status status() const;
   uint64_t by_changes() const { return by_changes_; }
   uint64_t whole() const { return whole_; }
-  // Returns how often the step was gone before it was read, or the writer left
-  // no time to look at the store.
+  // Returns how often the step was deleted before it was read, or the writer
+  // changed the store each time it was opened.
   uint64_t overtaken() const { return overtaken_; }
 
  private:

@@ -33,8 +33,8 @@ class Ledger {
   // Compares with the steps that a store lists, and knows from then on what
   // became of saves in doubt. Returns DataLoss naming the step that is missing
   // or should not be there: without a save in doubt that happened there are
-  // exactly those that were acknowledged and not retired; with one, those that
-  // it retired may be gone, but none that is pinned.
+  // exactly the acknowledged steps that were not retired; with one, the steps
+  // that it retired may be gone, but none that is pinned.
   absl::Status Settle(const std::set<int64_t>& found,
                       std::optional<int64_t> latest);
   // `found` has, for each step, how many batches of its evaluation the store

@@ -61,7 +61,7 @@ class RankModel {
 
   // Goes from `step - 1` to `step`.
   void Train(int64_t step);
-  // Returns DataLoss if it is not what this rank has of a step. `resized`: the
+  // Returns DataLoss if it is not this rank's part of a step. `resized`: the
   // step was saved by a world of another size.
   absl::Status Check(int64_t step, bool resized) const;
 

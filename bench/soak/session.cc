@@ -70,7 +70,7 @@ absl::StatusOr<ManagerOptions> MakeManagerOptions(const SessionOptions& session,
   options.retention.keep_ephemeral = kKeptEphemeral;
   options.save.bounds.max_deltas = kMaxDeltas;
   options.save.async = plan.async;
-  // Each failure is told to the driver, which knows whether it may be.
+  // Reports each failure to the driver, which knows whether it is expected.
   options.save.tolerated_failures = INT64_MAX;
   options.observers.on_warning = [](const std::string&) {};
   options.restore.io_state_resize =

@@ -15,15 +15,15 @@ namespace ckptdb::soak {
 struct SessionOptions {
   std::string store;
   uint64_t seed = 0;    // of the content
-  uint64_t number = 0;  // what is drawn for it
+  uint64_t number = 0;  // seeds its random choices
   bool steady = false;  // the store stays open until the end of the process
   // Called by any thread, one call at a time.
   std::function<void(const Event& event)> tell;
 };
 
 // Opens the store, restores the step saved last, checks it, trains and saves
-// for as many steps as are drawn, and closes. Saves that fail for room are told
-// and passed over. Returns the error that ended it.
+// for a random number of steps, and closes. Saves that fail for lack of space
+// are reported and skipped. Returns the error that ended it.
 absl::Status RunSession(const SessionOptions& options);
 
 }  // namespace ckptdb::soak

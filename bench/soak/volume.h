@@ -1,5 +1,5 @@
-// The disk of a soak: a file system of its own where this process may mount
-// one, which another program fills now and then.
+// The disk of a soak: a separate tmpfs where this process may mount one, which
+// the driver fills now and then.
 #ifndef CKPTDB_BENCH_SOAK_VOLUME_H_
 #define CKPTDB_BENCH_SOAK_VOLUME_H_
 
@@ -16,7 +16,7 @@ class Volume {
  public:
   // Mounts a tmpfs of so many bytes at `folder`, which this process and those
   // that it starts see alone. Before any thread is started. Where it may not
-  // mount, why_not_mounted() says why, and the folder is as it is.
+  // mount, why_not_mounted() returns the reason, and the folder is unchanged.
   Volume(std::string folder, uint64_t bytes);
 
   // Unmounts the tmpfs; everything on it is lost.
@@ -52,7 +52,7 @@ struct FolderSize {
 };
 FolderSize MeasureFolder(const std::string& folder);
 
-// Returns the VmRSS of a process, or 0 if there is none.
+// Returns the VmRSS of a process, or 0 if the process does not exist.
 uint64_t ResidentBytes(int64_t pid);
 
 }  // namespace ckptdb::soak

@@ -19,12 +19,12 @@ void TellDriver(const Event& event) {
   const std::string line = EncodeEvent(event);
   if (write(STDOUT_FILENO, line.data(), line.size()) !=
       static_cast<ssize_t>(line.size())) {
-    _exit(1);  // nobody listens any more
+    _exit(1);  // the driver is gone
   }
 }
 
-// Another process has the store: a command, for a moment. What ranks agree on
-// has the words of an error, and no payload.
+// Another process, a command, has the store open for a moment. An error that
+// ranks agree on keeps its text and loses its payload.
 bool IsBusy(const absl::Status& status) {
   return absl::IsUnavailable(status) &&
          absl::StrContains(status.message(), "cannot be locked for writing");

@@ -13,13 +13,13 @@ struct WriterOptions {
   std::string store;
   uint64_t seed = 0;    // of the content
   uint64_t life = 0;    // how often a writer was started before
-  bool steady = false;  // one session alone, as long as nothing fails
+  bool steady = false;  // a single session, unless it fails
 };
 
 // Sessions one after the other, each on another number of ranks: opens the
-// store, restores, trains and saves for a while, closes. Tells each event on
-// standard output. Returns only with an error that no full disk and no other
-// owner explains.
+// store, restores, trains and saves for a while, closes. Writes each event to
+// standard output. Returns only on an error that neither a full disk nor
+// another owner explains.
 absl::Status RunWriter(const WriterOptions& options);
 
 }  // namespace ckptdb::soak
