@@ -2,7 +2,7 @@
 //
 //   two_tower STORE STEPS RANKS [SIGNAL STEP]
 //
-// Ranks are threads, or processes under "mpirun -np RANKS". It goes on from the
+// Ranks are threads, or processes under "mpirun -np RANKS". It resumes from the
 // newest step of STORE, and ends with the same digest on any number of ranks.
 // SIGTERM ends it with a save; the last rank raises SIGNAL after STEP.
 #include <ckptdb/ckptdb.h>

@@ -27,8 +27,8 @@ absl::Status StatusOf(int code, absl::string_view call) {
       absl::StrCat(call, " failed: ", absl::string_view(text, length)));
 }
 
-// Lets the other ranks and threads of a busy machine go on. Waiting alone would
-// not: threads that only yield keep those that save from the processors.
+// Lets the other ranks and threads of a busy machine run. Yielding would not
+// suffice: threads that only yield keep saving threads off the processors.
 void Pause() {
   std::mutex mutex;
   std::condition_variable never;
@@ -36,7 +36,7 @@ void Pause() {
   never.wait_for(lock, std::chrono::microseconds(50));
 }
 
-// What goes to one rank and what comes from it, in one AllToAll.
+// The messages to and from one rank in one AllToAll.
 struct Transfer {
   int rank = 0;
   std::string sent;

@@ -11,16 +11,15 @@
 
 namespace examples {
 
-// Returns whether this process is one of those that mpirun, or what stands for
-// it, has started.
+// Returns whether mpirun, or an equivalent launcher, has started this process.
 bool StartedByMpirun();
 
 // Initializes MPI and returns this process as one of its ranks. Returns
 // Unimplemented in a program that was built without MPI.
 absl::StatusOr<std::unique_ptr<Ranks>> StartMpi(absl::Duration deadline);
 
-// Finalizes MPI, when all ranks have come to their end and the object that
-// StartMpi returned is gone.
+// Finalizes MPI, after all ranks have ended and the object that StartMpi
+// returned was destroyed.
 void EndMpi();
 
 }  // namespace examples

@@ -35,20 +35,20 @@
 namespace examples {
 
 // One rank's view of the job, for its training thread. All ranks make the same
-// calls in the same order. After an error the job cannot go on.
+// calls in the same order. After an error the job cannot continue.
 class Ranks {
  public:
   virtual ~Ranks() = default;
 
   virtual uint32_t rank() const = 0;
   virtual uint32_t size() const = 0;
-  // The time that ranks wait for one another.
+  // How long ranks wait for one another.
   virtual absl::Duration deadline() const = 0;
   bool is_owner() const { return rank() == ckptdb::kOwnerRank; }
 
   // Sends to[r] to rank r, and returns what each rank has sent to this one, by
-  // rank. `what` is for errors. Returns DeadlineExceeded naming the ranks that
-  // have not come.
+  // rank. `what` is for errors. Returns DeadlineExceeded naming the missing
+  // ranks.
   virtual absl::StatusOr<std::vector<std::string>> AllToAll(
       absl::string_view what, std::vector<std::string> to) = 0;
 
@@ -72,7 +72,7 @@ struct RankOptions {
 // Runs `body` as each rank of this process, and returns its exit code: 0, or 1
 // after an error, which is written to stderr. With several ranks an error ends
 // the process at once, without destructors, as these could wait for a rank that
-// is gone.
+// has died.
 int RunRanks(const RankOptions& options,
              const std::function<absl::Status(Ranks* own)>& body);
 
@@ -81,7 +81,7 @@ std::unique_ptr<Ranks> OneRank(absl::Duration deadline = absl::Minutes(5));
 std::unique_ptr<Ranks> ThreadRank(
     std::unique_ptr<ckptdb::Coordinator> coordinator, absl::Duration deadline);
 
-// What goes to each rank, or has come from it, by rank.
+// The values for or from each rank, by rank.
 template <typename T>
 using PerRank = std::vector<std::vector<T>>;
 
@@ -115,7 +115,7 @@ absl::StatusOr<PerRank<T>> AllGather(Ranks* own, absl::string_view what,
 }
 
 // Returns FailedPrecondition on all ranks, naming one that has other bytes than
-// rank 0: what they were started with, say.
+// rank 0, such as other options.
 absl::Status CheckSame(Ranks* own, absl::string_view what,
                        const std::string& bytes);
 

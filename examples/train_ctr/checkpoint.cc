@@ -134,7 +134,7 @@ absl::StatusOr<ckptdb::StepOutcome> Checkpoints::AfterStep(double train_loss) {
   return outcome;
 }
 
-// Those of the owner are the step's.
+// The owner's metrics become the step's.
 ckptdb::Metrics Checkpoints::MetricsOf(double train_loss) const {
   return own_->is_owner() ? ckptdb::Metrics{{"train_loss", train_loss}}
                           : ckptdb::Metrics();
@@ -186,7 +186,7 @@ std::vector<SaveReport> Checkpoints::TakeReports() {
 }
 
 void Checkpoints::OnSaved(const ckptdb::SaveReport& saved) {
-  if (!saved.status.ok()) return;  // the training loop is told
+  if (!saved.status.ok()) return;  // the training loop receives the error
   SaveReport report;
   report.step = saved.step;
   report.kind = std::string(ckptdb::StepKindName(saved.result.kind));

@@ -1,11 +1,11 @@
-// The trainer's checkpoints, by ckptdb's manager: what a user of the library
-// writes. A step holds each embedding table as a table, each tensor of the
-// perceptron as a tensor, and the progress as a blob of rank 0. With several
-// ranks each has its part of the tables and some of the tensors.
+// The trainer's checkpoints: the code that a user of ckptdb's manager writes. A
+// step holds each embedding table as a table, each tensor of the perceptron as
+// a tensor, and the progress as a blob of rank 0. With several ranks each has
+// its part of the tables and some of the tensors.
 //
-// A save goes on beside the training, unless a process is to be killed in it.
-// With several ranks each has such an object, and all make the same calls; what
-// is asked of the store is asked on rank 0, which owns it.
+// A save runs beside the training, unless a crash drill kills the process in
+// it. With several ranks each has such an object, and all make the same calls;
+// rank 0, which owns the store, answers questions about it.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_CHECKPOINT_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_CHECKPOINT_H_
 
@@ -33,31 +33,31 @@ namespace train_ctr {
 struct SaveReport {
   int64_t step = 0;
   std::string kind;
-  // The reason why it was saved whole with `delta`; empty otherwise.
+  // The reason for a full save with `delta`; empty otherwise.
   std::string base_reason;
   uint64_t bytes = 0;          // written by this save
   uint64_t rows_upserted = 0;  // written; a full save writes all
-  uint64_t rows_erased = 0;    // ids written as gone, only by a delta
-  double blocking_ms = 0;      // the training loop stood still
-  double save_ms = 0;          // from its begin to durable and visible
-  double commit_ms = 0;        // of it, from staged on
+  uint64_t rows_erased = 0;    // tombstones, only in a delta
+  double blocking_ms = 0;      // the training loop was blocked
+  double save_ms = 0;          // from its start until durable and visible
+  double commit_ms = 0;        // of save_ms, after staging
 };
 
 struct CheckpointOptions {
   std::string store;
-  // Each so many steps are saved, and the last one; 0: none by itself.
+  // The interval of saves in steps; the last step is saved too. 0: no schedule.
   int64_t save_every = 0;
   int64_t last_step = 0;
-  // Newest steps to keep; pinned ones stay besides.
+  // Newest steps to keep, beside pinned ones.
   int64_t keep_steps = 3;
   bool delta = false;
-  // One in so many saves is whole with `delta`. If 0, only those for which the
-  // store says so. A restore reads what the saves since then have written, and
-  // a follower has to read all of such a save.
+  // The interval of full saves with `delta`. 0: only when the store requires
+  // one. A restore reads all saves since the last full one, and a follower
+  // reads all of a full save.
   int64_t base_every = 10;
-  // Says what happens to the steps after one that was restored.
+  // Decides about the steps after a restored one.
   ckptdb::SaveSpec::Abandoned abandoned = ckptdb::SaveSpec::Abandoned::kRemove;
-  // The training goes on while a save is written.
+  // Saves are written beside the training.
   bool async = true;
   // Options besides these; see train_ctr/config.h.
   Config config;
@@ -89,10 +89,9 @@ class Checkpoints {
   // Loads what the configuration says, and saves the first step.
   absl::Status StartTraining();
 
-  // The trainer has done a step: saves it if it is time to, and says whether
-  // the training is to end with it. An error may be of an earlier save. After
-  // an error the trainer may go on, and a later save has all that the failed
-  // one had.
+  // Call after each step: saves it if one is due, and returns whether to stop
+  // training. The error may be an earlier save's. The trainer may continue
+  // after an error: the next save includes the changes of the failed one.
   absl::StatusOr<ckptdb::StepOutcome> AfterStep(double train_loss);
   // Saves the trainer's step.
   absl::Status Save(double train_loss);
@@ -106,7 +105,7 @@ class Checkpoints {
   // Returns whether an evaluation of the trainer's step was interrupted.
   absl::StatusOr<bool> EvaluationUnderWay() const;
 
-  // This process will soon be ended. Thread-safe.
+  // Announces that this process will soon end. Thread-safe.
   void SetPreempted() { manager_->SetPreempted(); }
 
   // Returns the reports of the saves that were committed since the last call,

@@ -34,8 +34,8 @@ absl::StatusOr<CrashAt> ParseCrashAt(absl::string_view text);
 // Thread-safe, but for one training thread that calls Trained, Arm, Disarm.
 class CrashDrill {
  public:
-  // Kills this process if the drill `is_here`. A drill is of one rank, and the
-  // others are told of it, as their saves are made in the same way.
+  // Kills this process if the drill `is_here`. Only one rank is
+  // killed; the others know of the drill, as they save in the same way.
   explicit CrashDrill(std::optional<CrashAt> at, bool is_here = true)
       : at_(std::move(at)), is_here_(is_here) {}
   CrashDrill(const CrashDrill&) = delete;

@@ -19,8 +19,8 @@ uint64_t TableDigest(const EmbeddingTable& table);
 // whatever the order of tables and tensors.
 std::string StateDigest(const StateView& state);
 
-// Returns the digest of the state of all ranks together, which all ask for. It
-// is that of one rank that has all rows.
+// Returns the digest of the state of all ranks; all ranks call it. It equals
+// the digest of a single rank with all rows.
 absl::StatusOr<std::string> SharedDigest(Trainer& trainer);
 
 }  // namespace train_ctr

@@ -57,15 +57,15 @@ class EmbeddingTable {
   const std::string& name() const { return options_.name; }
   size_t dim() const { return options_.dim; }
   size_t rows() const { return columns_->size(); }
-  // Returns what a checkpoint holds of it: EmbeddingSlots.
+  // Returns the table that a checkpoint saves, with EmbeddingSlots.
   ckptdb::ColumnTable* state() const { return columns_.get(); }
 
-  // The row of `id`, created when there is none; counts the sight of it, and
-  // marks it as changed. The first values of a row depend on the seed, the
-  // table's name and the id.
+  // Returns the row of `id`, which is created if missing; increments its
+  // frequency, and marks it as changed. The first values of a row depend on the
+  // seed, the table's name and the id.
   Row Touch(int64_t id, int64_t step);
   std::optional<Row> Find(int64_t id) const { return columns_->Find(id); }
-  // The row of `id`, which is created with zeros when there is none.
+  // Returns the row of `id`, which is created with zeros if missing.
   Row Insert(int64_t id) { return columns_->Insert(id).value().row; }
   MutableRow mutable_row(Row row) const {
     return {embedding_[row], adagrad_sum_[row], freq_[row], last_step_[row]};

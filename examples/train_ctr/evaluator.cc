@@ -77,7 +77,7 @@ absl::StatusOr<Evaluation> Evaluator::Run() {
 }
 
 absl::Status Evaluator::Keep(const ckptdb::EvaluationState::Name& name) {
-  // A long tail is begun anew after a crash, from what was kept last.
+  // A long tail is resumed after a crash from the last progress that fitted.
   CKPTDB_ASSIGN_OR_RETURN(const std::string place, loader_.Dump());
   CKPTDB_ASSIGN_OR_RETURN(const std::string meters, meters_.Save());
   if (place.size() + meters.size() > ckptdb::kMaxEvaluationBytes) {

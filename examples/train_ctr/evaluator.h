@@ -1,5 +1,5 @@
-// An evaluation over the held-out tail that goes on where it was after a crash:
-// how far it has come is kept with the step that it is of.
+// An evaluation over the held-out tail that resumes after a crash: its progress
+// is stored with the evaluated step.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_EVALUATOR_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_EVALUATOR_H_
 
@@ -26,7 +26,7 @@ class Evaluator {
       std::shared_ptr<CrashDrill> crash_drill);
 
   // Evaluates the trainer's step, which is committed and is what the trainer
-  // holds. An interrupted evaluation goes on where it was.
+  // holds. An interrupted evaluation is resumed.
   absl::StatusOr<Evaluation> Run();
 
  private:

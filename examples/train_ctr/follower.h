@@ -1,6 +1,6 @@
-// Follows the store of a trainer that goes on saving, in a process of its own:
-// keeps a Replica at the newest step, by what changed since the one before it
-// where the store has that, and as a whole where it has not.
+// Follows the store of a running trainer from another process: keeps a Replica
+// at the newest step, by the changes since the previous one if the store has
+// them, and otherwise by a full restore.
 //
 //   Follower follower("checkpoints", {.until_step = 1000});
 //   CKPTDB_ASSIGN_OR_RETURN(const FollowReport report, follower.Run());
@@ -36,7 +36,7 @@ struct FollowOptions {
 
 // The replica was brought from one step to another.
 struct FollowedStep {
-  std::optional<int64_t> from;  // none: from nothing
+  std::optional<int64_t> from;  // unset: from an empty replica
   int64_t to = 0;
   bool incremental = false;
   std::string whole_reason;  // why not by changes
@@ -75,7 +75,7 @@ class Follower {
 
   const std::string store_;
   const FollowOptions options_;
-  bool waiting_ = false;  // for the store, and has said so
+  bool waiting_ = false;  // for the store, and has logged it
   std::unique_ptr<ckptdb::Reader> reader_;
   Replica replica_;
   std::optional<ckptdb::Version> held_;  // the replica's

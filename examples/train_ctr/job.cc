@@ -109,7 +109,7 @@ absl::Status Job::Open() {
   return absl::OkStatus();
 }
 
-// What ranks that do the same have in common.
+// The options that must match on all ranks.
 std::string Job::SharedOptions() const {
   return absl::StrCat(
       trainer_->progress(), options_.steps, " ", options_.save_every, " ",

@@ -32,7 +32,7 @@ absl::Status Follow(const train_ctr::Options& options) {
   return Write(report, options);
 }
 
-// Trains as one process, or as one rank of those that mpirun has started.
+// Trains as one process, or as one of mpirun's ranks.
 int Train(const train_ctr::Options& options) {
   std::atomic<bool> stopped = false;
   // Before MPI, whose threads would take the signals.

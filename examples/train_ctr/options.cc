@@ -97,7 +97,7 @@ void AddFollowOptions(CLI::App* app, Options* options) {
       app->add_flag("--follow", options->follow,
                     "Do not train: keep a copy of the model of a trainer that "
                     "saves to the store");
-  // The command has all options of a trainer, and none of its own.
+  // The program has all options of a trainer; a follower takes few of them.
   for (CLI::Option* other : app->get_options()) {
     const std::string name = other->get_name();
     if (name == "--help" || name == "--store" || name == "--json") continue;

@@ -31,7 +31,7 @@ class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
 
-  // Returns number `n`, from 0, of those that a generator of this seed gives.
+  // Returns the `n`th number, from 0, of a generator with this seed.
   TRAIN_CTR_HOST_DEVICE static uint64_t At(uint64_t seed, uint64_t n) {
     return Mix(seed + (n + 1) * kStep);
   }

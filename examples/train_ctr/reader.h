@@ -1,6 +1,6 @@
 // The endless stream of training examples: the log over and over, shuffled
 // through a buffer. Its position can be saved and restored, and a restored
-// stream goes on with exactly the examples the saved one would have given.
+// stream continues with exactly the examples of the saved one.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_READER_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_READER_H_
 
@@ -37,14 +37,13 @@ class Reader {
   absl::Status NextBatch(size_t examples, Batch* batch);
 
   // Replaces the batch by up to `examples` held-out ones, from
-  // `*position` on, which it moves. Empty at the end. Training examples go on
-  // as if it had not been called.
+  // `*position` on, which it moves. Empty at the end. Does not affect
+  // the training examples.
   absl::Status NextHeldOut(size_t examples, LogPosition* position,
                            Batch* batch);
   LogPosition held_out_begin() const { return source_->tail(); }
 
-  // Returns everything that a new Reader of the same log needs to go on from
-  // here.
+  // Returns the position, from which a new Reader of the same log continues.
   std::string SavePosition() const;
   // Returns FailedPrecondition if the position is of another log or shuffle
   // size, and DataLoss if it is not a position.

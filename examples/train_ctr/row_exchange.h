@@ -7,8 +7,8 @@
 //   CKPTDB_RETURN_IF_ERROR(rows.ApplyGradients(gradients, 0.02f));
 //
 // All ranks make the same calls in the same order. The ids of rank 0 count as
-// before those of rank 1, and so on: what becomes of a row depends on that
-// order alone, and not on the number of ranks.
+// before those of rank 1, and so on: the result depends on that order, and not
+// on the number of ranks.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_ROW_EXCHANGE_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_ROW_EXCHANGE_H_
 
@@ -29,10 +29,10 @@ namespace train_ctr {
 // of one remainder.
 enum class Sharding { kSlices, kModulo };
 
-// What a checkpoint is told of it.
+// Returns the sharding that a checkpoint declares.
 ckptdb::TableSharding DeclaredSharding(Sharding sharding);
 
-// Not thread-safe. What it points to outlives it.
+// Not thread-safe. Its arguments outlive it.
 class RowExchange {
  public:
   RowExchange(examples::Ranks* own, Sharding sharding,

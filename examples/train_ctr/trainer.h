@@ -3,7 +3,7 @@
 //
 // The same options, log and number of steps give the same bits, whether or not
 // the state was saved and restored in between, and on any number of ranks. The
-// state is: that of model() and progress(), nothing else.
+// state consists of model() and progress().
 //
 // With several ranks all read the same log, and each trains its share of each
 // batch. The rows of tables are divided among them; tensors and progress are
@@ -52,7 +52,7 @@ class Trainer {
   // Evaluates over the held-out tail without changing state. Unseen ids count
   // as zeros.
   absl::StatusOr<Evaluation> Evaluate();
-  // The same by batches: false when there is none left.
+  // The same by batches. Returns false after the last one.
   EvaluationProgress BeginEvaluation() const;
   absl::StatusOr<bool> EvaluateBatch(EvaluationProgress* progress);
 

@@ -1,4 +1,4 @@
-// What a trainer of a click model is told about its model.
+// The options of a click model and its training.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_TRAINER_OPTIONS_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_TRAINER_OPTIONS_H_
 

@@ -68,7 +68,7 @@ class DeviceEmbedding {
   // Erases the rows last seen before `step`. Waits for the stream.
   absl::Status EraseUnseenSince(int64_t step);
 
-  // The rows were restored: builds the index anew.
+  // Rebuilds the index after a restore.
   absl::Status Reindex(const Transfer& transfer);
   // Returns a copy in host memory.
   absl::StatusOr<EmbeddingTable> Read(const Transfer& transfer) const;

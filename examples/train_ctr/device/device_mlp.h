@@ -33,7 +33,7 @@ class DeviceMlp {
       Mlp mlp, size_t max_examples, cudaStream_t stream,
       const Transfer& transfer);
 
-  // Waits for the stream, so that nothing is queued for memory that goes.
+  // Waits for the stream, which may still use the memory.
   ~DeviceMlp();
 
   // Makes the logits of `examples` rows of `input`.
@@ -52,7 +52,7 @@ class DeviceMlp {
   absl::StatusOr<std::vector<TensorView>> Read(const Transfer& transfer);
 
  private:
-  // What Mlp::State has of a parameter: its values and Adam's moments.
+  // A parameter's tensors in Mlp::State: its values and Adam's moments.
   static constexpr size_t kTensors = 3;
   struct Parameter {
     std::array<TensorView, kTensors> host;  // of mlp_

@@ -14,7 +14,7 @@ namespace {
 
 // Returns Unavailable or InvalidArgument if the machine does not have it.
 absl::Status CheckDevice(int device) {
-  int count = 0;  // stays as it is without a driver
+  int count = 0;  // not set without a driver
   const absl::Status counted =
       CudaStatus(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
   if (!counted.ok() || count == 0) {

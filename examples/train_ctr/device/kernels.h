@@ -1,6 +1,6 @@
 // The kernels of the model in GPU memory. Each call puts work on a stream and
-// returns at once, with cudaSuccess or the error of the launch. What a pointer
-// points to is in device memory and stays until the work has ended.
+// returns at once, with cudaSuccess or the launch's error. Pointers are to
+// device memory that stays valid until the work has ended.
 //
 // They are loops over the functions of operations.h and math/layer_math.h.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_DEVICE_KERNELS_H_

@@ -35,8 +35,8 @@ absl::StatusOr<PinnedBytes> NewPinnedBytes(size_t bytes);
 
 }  // namespace internal
 
-// An array in the memory of the current device. What is queued for it must be
-// done before it goes.
+// An array in the memory of the current device. Work queued on it must
+// have ended before it is destroyed.
 template <typename T>
 class DeviceArray {
  public:
@@ -92,8 +92,8 @@ class StagedArray {
   internal::PinnedBytes host_;
 };
 
-// Copies between device memory and any host memory, for what is done once in a
-// while. Not thread-safe.
+// Copies between device memory and any host memory, for rare
+// transfers. Not thread-safe.
 class Transfer {
  public:
   // `stream` outlives it.

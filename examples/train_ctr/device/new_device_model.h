@@ -1,5 +1,5 @@
 // The model in the memory of a GPU, for programs that link train_ctr_device. A
-// build without CUDA has train_ctr_no_device in its place, which only says so.
+// build without CUDA links train_ctr_no_device instead, which returns an error.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_DEVICE_NEW_DEVICE_MODEL_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_DEVICE_NEW_DEVICE_MODEL_H_
 

@@ -1,4 +1,4 @@
-// What a build without CUDA has in place of the model in GPU memory.
+// Stands in for the model in GPU memory in a build without CUDA.
 #include "absl/strings/str_cat.h"
 #include "train_ctr/device/new_device_model.h"
 

@@ -1,6 +1,5 @@
-// What kernels do with the rows of a table in GPU memory, each as what one
-// thread does with one number. The kernels of kernels.cu give each to a thread,
-// tests run them one after the other on the host.
+// The operations of kernels on the rows of a table in GPU memory, each as the
+// work of one thread on one element.
 //
 // Threads of one launch write different elements, and sums are made by one
 // thread each in a stated order: no result depends on which thread runs first.
@@ -56,8 +55,8 @@ struct ClearIds {
   }
 };
 
-// Counts the sight of the rows of a batch, makes those that are new, and lists
-// their numbers. One thread an element of an embedding.
+// Updates frequency and last step of a batch's rows, initializes new rows, and
+// lists row numbers. One thread an element of an embedding.
 struct TouchRows {
   TableArrays table;
   const BatchRow* rows = nullptr;
@@ -86,7 +85,7 @@ struct TouchRows {
 };
 
 // Copies the embeddings of the places of a batch to the inputs of the
-// perceptron; those of places without a row are zeros. One thread an element.
+// perceptron; places without a row get zeros. One thread an element.
 struct GatherEmbeddings {
   TableArrays table;
   const BatchPlace* places = nullptr;

@@ -39,7 +39,7 @@ class RowIndex {
  private:
   uint64_t capacity_;
   absl::flat_hash_map<int64_t, int32_t> rows_;
-  std::vector<int64_t> ids_;   // by row, of those that were given once
+  std::vector<int64_t> ids_;   // by row, of rows that were ever given
   std::vector<int32_t> free_;  // of these; the last one is given first
 };
 

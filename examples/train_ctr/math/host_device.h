@@ -1,4 +1,4 @@
-// What the mathematics of the model has for the host and for kernels. The same
+// Macros for mathematics that runs on the host and in kernels. The same
 // functions run on both, and give the same bits: sums are made in a stated
 // order, and neither compiler may contract a product and a sum to one rounding
 // (-ffp-contract=off, --fmad=false).
@@ -14,7 +14,7 @@
 #endif
 
 // Asks a compiler of kernels to unroll the loop that follows, so that small
-// arrays stay in registers. Compilers for the host do so by themselves.
+// arrays stay in registers. Compilers for the host unroll it anyway.
 #if defined(__CUDA_ARCH__)
 #define TRAIN_CTR_UNROLL _Pragma("unroll")
 #else
