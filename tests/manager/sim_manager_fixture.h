@@ -22,11 +22,10 @@ class SimManagerTest : public ManagerTest {
     ManagerTest::TearDown();
   }
 
-  // Opens the store again: its newest step is this one, and is whole.
+  // Reopens the store; the newest step must be `step`, undamaged.
   void ExpectRestores(int64_t step) {
     Start();
-    ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
-                         manager_->Restore());
+    ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
     EXPECT_EQ(report.version.step, step);
     TestModel expected;
     testing::TrainTo(step, &expected);
