@@ -1,4 +1,4 @@
-#include "ckptdb/bench/alternatives.h"
+#include "bench/alternatives.h"
 
 #include <rocksdb/db.h>
 #include <rocksdb/write_batch.h>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 namespace {

@@ -3,11 +3,11 @@
 #define CKPTDB_BENCH_ALTERNATIVES_H_
 
 #include "absl/status/status.h"
-#include "ckptdb/bench/cases.h"
-#include "ckptdb/bench/disk.h"
-#include "ckptdb/bench/payload.h"
-#include "ckptdb/bench/report.h"
-#include "ckptdb/bench/store_save.h"
+#include "bench/cases.h"
+#include "bench/disk.h"
+#include "bench/payload.h"
+#include "bench/report.h"
+#include "bench/store_save.h"
 
 namespace ckptdb::bench {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "ckptdb/bench/report.h"
+#include "bench/report.h"
 
 namespace ckptdb::bench {
 

@@ -1,10 +1,10 @@
-#include "ckptdb/bench/chain_store.h"
+#include "bench/chain_store.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/bench/store_save.h"
-#include "ckptdb/schema/status.h"
+#include "bench/store_save.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 

@@ -11,11 +11,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/bench/cases.h"
-#include "ckptdb/bench/disk.h"
-#include "ckptdb/bench/measure.h"
-#include "ckptdb/bench/payload.h"
-#include "ckptdb/db/store.h"
+#include "bench/cases.h"
+#include "bench/disk.h"
+#include "bench/measure.h"
+#include "bench/payload.h"
+#include "db/store.h"
 
 namespace ckptdb::bench {
 

@@ -1,9 +1,9 @@
 #include <vector>
 
-#include "ckptdb/bench/cases.h"
-#include "ckptdb/bench/payload.h"
-#include "ckptdb/bench/store_save.h"
-#include "ckptdb/schema/status.h"
+#include "bench/cases.h"
+#include "bench/payload.h"
+#include "bench/store_save.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 namespace {

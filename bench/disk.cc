@@ -1,4 +1,4 @@
-#include "ckptdb/bench/disk.h"
+#include "bench/disk.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 namespace {

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/bench/cases.h"
-#include "ckptdb/bench/chain_store.h"
-#include "ckptdb/bench/store_save.h"
-#include "ckptdb/schema/status.h"
+#include "bench/cases.h"
+#include "bench/chain_store.h"
+#include "bench/store_save.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 namespace {

@@ -1,11 +1,11 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/bench/alternatives.h"
-#include "ckptdb/bench/cases.h"
-#include "ckptdb/bench/payload.h"
-#include "ckptdb/bench/store_save.h"
-#include "ckptdb/schema/status.h"
+#include "bench/alternatives.h"
+#include "bench/cases.h"
+#include "bench/payload.h"
+#include "bench/store_save.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 namespace {

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/bench/cases.h"
-#include "ckptdb/bench/measure.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "bench/cases.h"
+#include "bench/measure.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/lossy.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::bench {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "ckptdb/bench/cases.h"
-#include "ckptdb/bench/report.h"
-#include "ckptdb/schema/status.h"
+#include "bench/cases.h"
+#include "bench/report.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 namespace {

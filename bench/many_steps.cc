@@ -1,11 +1,11 @@
-#include "ckptdb/bench/many_steps.h"
+#include "bench/many_steps.h"
 
 #include <memory>
 #include <vector>
 
-#include "ckptdb/bench/payload.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/schema/status.h"
+#include "bench/payload.h"
+#include "db/store.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/bench/cases.h"
-#include "ckptdb/bench/measure.h"
-#include "ckptdb/db/row_tracker.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "bench/cases.h"
+#include "bench/measure.h"
+#include "db/row_tracker.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/bench/measure.h"
+#include "bench/measure.h"
 
 #include <malloc.h>
 #include <sys/resource.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 namespace {

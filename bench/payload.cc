@@ -1,4 +1,4 @@
-#include "ckptdb/bench/payload.h"
+#include "bench/payload.h"
 
 #include <sys/mman.h>
 
@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/parallel.h"
+#include "db/base/row_block.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/page.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::bench {
 namespace {

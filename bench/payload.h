@@ -13,9 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/bench/raw_io.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/state.h"
+#include "bench/raw_io.h"
+#include "db/reader.h"
+#include "db/state.h"
 
 namespace ckptdb::bench {
 

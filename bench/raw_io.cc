@@ -1,4 +1,4 @@
-#include "ckptdb/bench/raw_io.h"
+#include "bench/raw_io.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/bench/disk.h"
-#include "ckptdb/schema/status.h"
+#include "bench/disk.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 namespace {

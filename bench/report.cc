@@ -1,4 +1,4 @@
-#include "ckptdb/bench/report.h"
+#include "bench/report.h"
 
 #include <algorithm>
 #include <array>

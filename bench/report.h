@@ -9,7 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/bench/measure.h"
+#include "bench/measure.h"
 
 namespace ckptdb::bench {
 

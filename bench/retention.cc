@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/bench/cases.h"
-#include "ckptdb/bench/disk.h"
-#include "ckptdb/bench/many_steps.h"
-#include "ckptdb/bench/payload.h"
-#include "ckptdb/bench/store_save.h"
-#include "ckptdb/schema/status.h"
+#include "bench/cases.h"
+#include "bench/disk.h"
+#include "bench/many_steps.h"
+#include "bench/payload.h"
+#include "bench/store_save.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 namespace {

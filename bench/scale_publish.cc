@@ -12,16 +12,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/bench/cases.h"
-#include "ckptdb/bench/disk.h"
-#include "ckptdb/bench/measure.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/db/stage/segments.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/status.h"
+#include "bench/cases.h"
+#include "bench/disk.h"
+#include "bench/measure.h"
+#include "db/base/parallel.h"
+#include "db/disk/rocks_status.h"
+#include "db/rocks/rocks_options.h"
+#include "db/stage/segments.h"
+#include "db/store.h"
+#include "schema/records/staged.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 namespace {

@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/bench/cases.h"
-#include "ckptdb/bench/disk.h"
-#include "ckptdb/bench/stall_model.h"
-#include "ckptdb/bench/stall_steps.h"
-#include "ckptdb/bench/store_save.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/status.h"
+#include "bench/cases.h"
+#include "bench/disk.h"
+#include "bench/stall_model.h"
+#include "bench/stall_steps.h"
+#include "bench/store_save.h"
+#include "db/base/parallel.h"
+#include "manager/checkpoint_manager.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/bench/stall_model.h"
+#include "bench/stall_model.h"
 
 #include <algorithm>
 #include <array>
@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/map_table.h"
-#include "ckptdb/manager/tables.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "manager/map_table.h"
+#include "manager/tables.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::bench {
 namespace {

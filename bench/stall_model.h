@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/bench/payload.h"
-#include "ckptdb/manager/model_state.h"
+#include "bench/payload.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::bench {
 

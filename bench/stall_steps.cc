@@ -1,4 +1,4 @@
-#include "ckptdb/bench/stall_steps.h"
+#include "bench/stall_steps.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "ckptdb/bench/disk.h"
-#include "ckptdb/bench/many_steps.h"
-#include "ckptdb/bench/measure.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/status.h"
+#include "bench/disk.h"
+#include "bench/many_steps.h"
+#include "bench/measure.h"
+#include "manager/checkpoint_manager.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 namespace {

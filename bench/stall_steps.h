@@ -4,8 +4,8 @@
 #define CKPTDB_BENCH_STALL_STEPS_H_
 
 #include "absl/status/status.h"
-#include "ckptdb/bench/cases.h"
-#include "ckptdb/bench/report.h"
+#include "bench/cases.h"
+#include "bench/report.h"
 
 namespace ckptdb::bench {
 

@@ -1,9 +1,9 @@
-#include "ckptdb/bench/store_save.h"
+#include "bench/store_save.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::bench {
 

@@ -25,23 +25,10 @@ if(CKPTDB_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CKPTDB_LAUNCHER})
 endif()
 
-# Sources include <ckptdb/ckptdb.h> and <ckptdb/db/store.h>, in the tree as in an
-# installed package.
-set(CKPTDB_INCLUDE ${PROJECT_BINARY_DIR}/include/ckptdb)
-if(IS_SYMLINK ${CKPTDB_INCLUDE}) # of an earlier version
-  file(REMOVE ${CKPTDB_INCLUDE})
-endif()
-file(MAKE_DIRECTORY ${CKPTDB_INCLUDE})
-foreach(folder bench cuda db examples manager mpi schema tests tools)
-  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${CKPTDB_INCLUDE}/${folder}
-       SYMBOLIC)
-endforeach()
-file(CREATE_LINK ${PROJECT_SOURCE_DIR}/manager/ckptdb.h
-     ${CKPTDB_INCLUDE}/ckptdb.h SYMBOLIC)
-
+# Sources include each other by their path in the tree, "db/store.h".
 add_library(ckptdb_compile INTERFACE)
-target_include_directories(ckptdb_compile INTERFACE
-                           ${PROJECT_BINARY_DIR}/include)
+target_include_directories(
+  ckptdb_compile INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include)
 # nvcc has its own warnings, and does not pass on those of its host compiler.
 target_compile_options(
   ckptdb_compile

@@ -1,6 +1,7 @@
 # The installed package: find_package(ckptdb), target ckptdb::ckptdb, headers
 # as <ckptdb/db/store.h>, and the command where it is built.
 include(CMakePackageConfigHelpers)
+include(ckptdb_headers)
 
 # The headers a user may include. Each includes only others of this list;
 # tests/install compiles all of them.
@@ -30,15 +31,10 @@ set(CKPTDB_INTERNAL_HEADERS
     manager/internal/map_rows.h
     manager/internal/tensor_device.h)
 
-foreach(header IN LISTS CKPTDB_PUBLIC_HEADERS CKPTDB_INTERNAL_HEADERS)
-  cmake_path(GET header PARENT_PATH folder)
-  install(FILES ${PROJECT_SOURCE_DIR}/${header}
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckptdb/${folder})
-endforeach()
-
-# The header that includes all others stands above them: <ckptdb/ckptdb.h>.
-install(FILES ${PROJECT_SOURCE_DIR}/manager/ckptdb.h
-              ${PROJECT_BINARY_DIR}/include/ckptdb/version.h
+ckptdb_public_headers(${CKPTDB_PUBLIC_HEADERS} ${CKPTDB_INTERNAL_HEADERS})
+# The header that includes all others stands above them.
+ckptdb_public_header(manager/ckptdb.h ckptdb.h)
+install(FILES ${PROJECT_BINARY_DIR}/include/ckptdb/version.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckptdb)
 
 set_target_properties(ckptdb PROPERTIES VERSION ${PROJECT_VERSION}
@@ -60,10 +56,7 @@ if(TARGET ckptdb_mpi)
     ckptdb_mpi PROPERTIES EXPORT_NAME mpi VERSION ${PROJECT_VERSION}
                           SOVERSION ${CKPTDB_SOVERSION})
   install(TARGETS ckptdb_mpi EXPORT ckptdb_mpi_targets)
-  foreach(header IN LISTS CKPTDB_MPI_HEADERS)
-    install(FILES ${PROJECT_SOURCE_DIR}/${header}
-            DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckptdb/mpi)
-  endforeach()
+  ckptdb_public_headers(${CKPTDB_MPI_HEADERS})
   install(EXPORT ckptdb_mpi_targets
           FILE ckptdbMpiTargets.cmake
           NAMESPACE ckptdb::
@@ -78,10 +71,7 @@ if(TARGET ckptdb_cuda)
     ckptdb_cuda PROPERTIES EXPORT_NAME cuda VERSION ${PROJECT_VERSION}
                            SOVERSION ${CKPTDB_SOVERSION})
   install(TARGETS ckptdb_cuda EXPORT ckptdb_cuda_targets)
-  foreach(header IN LISTS CKPTDB_CUDA_HEADERS)
-    install(FILES ${PROJECT_SOURCE_DIR}/${header}
-            DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckptdb/cuda)
-  endforeach()
+  ckptdb_public_headers(${CKPTDB_CUDA_HEADERS})
   install(EXPORT ckptdb_cuda_targets
           FILE ckptdbCudaTargets.cmake
           NAMESPACE ckptdb::

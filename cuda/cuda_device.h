@@ -71,8 +71,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/model_state.h"
+#include "manager/internal/tensor_device.h"
+#include "manager/model_state.h"
 
 namespace ckptdb {
 

@@ -68,9 +68,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/cuda/cuda_device.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/manager/tables.h"
+#include "cuda/cuda_device.h"
+#include "manager/model_state.h"
+#include "manager/tables.h"
 
 namespace ckptdb {
 

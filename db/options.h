@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 namespace internal {

@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/schema/types.h"
+#include "db/options.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

@@ -46,10 +46,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/types.h"
+#include "db/options.h"
+#include "db/reader.h"
+#include "db/state.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

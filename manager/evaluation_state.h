@@ -35,11 +35,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/schema/types.h"
+#include "db/reader.h"
+#include "db/store.h"
+#include "manager/coordinator.h"
+#include "manager/model_state.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

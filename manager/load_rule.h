@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/manager/policies.h"
-#include "ckptdb/schema/types.h"
+#include "manager/policies.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

@@ -18,14 +18,14 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/manager/load_rule.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/manager/policies.h"
-#include "ckptdb/manager/results.h"
-#include "ckptdb/schema/types.h"
+#include "db/options.h"
+#include "db/reader.h"
+#include "db/state.h"
+#include "manager/load_rule.h"
+#include "manager/model_state.h"
+#include "manager/policies.h"
+#include "manager/results.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "ckptdb/manager/internal/map_rows.h"
-#include "ckptdb/manager/tables.h"
+#include "manager/internal/map_rows.h"
+#include "manager/tables.h"
 
 namespace ckptdb {
 

@@ -30,10 +30,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/internal/dtype_of.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/row_tracker.h"
-#include "ckptdb/db/state.h"
+#include "db/internal/dtype_of.h"
+#include "db/reader.h"
+#include "db/row_tracker.h"
+#include "db/state.h"
 
 namespace ckptdb {
 

@@ -12,9 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/manager/policies.h"
-#include "ckptdb/schema/types.h"
+#include "db/store.h"
+#include "manager/policies.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

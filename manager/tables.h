@@ -57,11 +57,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/internal/dtype_of.h"
-#include "ckptdb/db/row_tracker.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/schema/status.h"
+#include "db/internal/dtype_of.h"
+#include "db/row_tracker.h"
+#include "db/state.h"
+#include "manager/model_state.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/mpi/mpi_coordinator.h"
+#include "mpi/mpi_coordinator.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

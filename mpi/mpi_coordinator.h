@@ -33,7 +33,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "ckptdb/manager/coordinator.h"
+#include "manager/coordinator.h"
 
 namespace ckptdb {
 

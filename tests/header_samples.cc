@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/cuda/cuda_device.h"
+#include "cuda/cuda_device.h"
 
 namespace ckptdb::samples {
 

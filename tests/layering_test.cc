@@ -19,10 +19,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "ckptdb/tests/support/source_folder.h"
-#include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/source_folder.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb {
 namespace {
@@ -162,19 +162,23 @@ bool AllowedRoom(const std::string& folder, const std::string& room) {
   return Has(KnowBase(), folder) && room == "db/base";
 }
 
+// Returns the folder of a header: "db/rocks" for "db/rocks/database.h" and for
+// "ckptdb/db/rocks/database.h", as users include it. <ckptdb/ckptdb.h>, which
+// includes all others, is in the highest layer.
+std::string FolderOf(absl::string_view header) {
+  if (header == "ckptdb/ckptdb.h") return "manager";
+  absl::ConsumePrefix(&header, "ckptdb/");
+  return fs::path(std::string(header)).parent_path().string();
+}
+
 // `folder` is that of the including file, relative to the root: "db/rocks".
 bool AllowedInclude(const std::string& folder, const std::string& header) {
-  const fs::path path(header);
-  const std::string first = path.begin()->string();
+  if (absl::StartsWith(header, "rocksdb/")) {
+    return Has(KnowRocksDb(), LayerOf(folder));
+  }
+  const std::string included = FolderOf(header);
+  if (!Layers().contains(LayerOf(included))) return true;
   const std::string layer = LayerOf(folder);
-  if (first == "rocksdb") return Has(KnowRocksDb(), layer);
-  if (first != "ckptdb") return true;
-  if (header == "ckptdb/version.h") return true;  // generated
-  // <ckptdb/ckptdb.h> lies in manager/, the highest layer.
-  const std::string included =
-      header == "ckptdb/ckptdb.h"
-          ? "manager"
-          : path.parent_path().lexically_relative("ckptdb").string();
   const auto layers = Layers().find(layer);
   if (layers != Layers().end() && !Has(layers->second, LayerOf(included))) {
     return false;
@@ -185,7 +189,7 @@ bool AllowedInclude(const std::string& folder, const std::string& header) {
 // A public header that only one room of its layer includes: the others are
 // below what it declares.
 bool OnlyForAnotherRoom(const std::string& folder, const std::string& header) {
-  return header == "ckptdb/manager/checkpoint_manager.h" &&
+  return header == "manager/checkpoint_manager.h" &&
          LayerOf(folder) == "manager" && folder != "manager" &&
          folder != "manager/core";
 }
@@ -193,11 +197,7 @@ bool OnlyForAnotherRoom(const std::string& folder, const std::string& header) {
 // Whether the benchmark `path` measures the part that has `header`.
 bool Measures(const fs::path& path, const std::string& header) {
   const auto parts = MeasuredParts().find(path.string());
-  return parts != MeasuredParts().end() &&
-         Has(parts->second, fs::path(header)
-                                .parent_path()
-                                .lexically_relative("ckptdb")
-                                .string());
+  return parts != MeasuredParts().end() && Has(parts->second, FolderOf(header));
 }
 
 // The header that a line includes; empty when it includes none.
@@ -349,39 +349,37 @@ TEST(Layering, EachRuleFindsWhatBreaksIt) {
     std::ofstream(fs::path(dir.path()) / name) << text << "\n";
   };
   plant("schema/a.cc", "#include <rocksdb/db.h>");
-  plant("schema/b.h", "#include \"ckptdb/db/store.h\"");
-  plant("schema/ok.h", "#include \"ckptdb/schema/status.h\"");
-  plant("schema/bytes/a.h", "#include \"ckptdb/schema/records/staged.h\"");
-  plant("schema/records/ok.h", "#include \"ckptdb/schema/bytes/keys.h\"");
-  plant("db/c.h", "#include \"ckptdb/schema/bytes/keys.h\"");
-  plant("db/base/ok.h", "#include \"ckptdb/schema/bytes/keys.h\"");
-  plant("tools/c.cc", "#include \"ckptdb/schema/records/records.h\"");
-  plant("db/a.cc", "#include \"ckptdb/manager/policy.h\"");
+  plant("schema/b.h", "#include \"db/store.h\"");
+  plant("schema/ok.h", "#include \"schema/status.h\"");
+  plant("schema/bytes/a.h", "#include \"schema/records/staged.h\"");
+  plant("schema/records/ok.h", "#include \"schema/bytes/keys.h\"");
+  plant("db/c.h", "#include \"schema/bytes/keys.h\"");
+  plant("db/base/ok.h", "#include \"schema/bytes/keys.h\"");
+  plant("tools/c.cc", "#include \"schema/records/records.h\"");
+  plant("db/a.cc", "#include \"manager/policy.h\"");
   plant("db/ok.cc", "#include \"rocksdb/db.h\"");
-  plant("db/b.h", "#include \"ckptdb/db/base/parallel.h\"");
-  plant("db/meta/a.cc", "#include \"ckptdb/db/read/run_cursor.h\"");
-  plant("db/read/a.cc", "#include \"ckptdb/db/quirks/read_window.h\"");
-  plant("db/read/ok.cc", "#include \"ckptdb/db/meta/catalog.h\"");
-  plant("manager/save/a.cc", "#include \"ckptdb/db/rocks/database.h\"");
-  plant("manager/load/b.cc", "#include \"ckptdb/manager/config/json_text.h\"");
-  plant("manager/save/ok.cc", "#include \"ckptdb/db/base/parallel.h\"");
-  plant("manager/save/b.cc",
-        "#include \"ckptdb/manager/checkpoint_manager.h\"");
-  plant("manager/core/ok.cc",
-        "#include \"ckptdb/manager/checkpoint_manager.h\"");
-  plant("manager/ok.h", "#include \"ckptdb/manager/internal/map_rows.h\"");
-  plant("examples/one/c.cc", "#include \"ckptdb/manager/internal/map_rows.h\"");
-  plant("tools/b.cc", "#include \"ckptdb/db/base/parallel.h\"");
+  plant("db/b.h", "#include \"db/base/parallel.h\"");
+  plant("db/meta/a.cc", "#include \"db/read/run_cursor.h\"");
+  plant("db/read/a.cc", "#include \"db/quirks/read_window.h\"");
+  plant("db/read/ok.cc", "#include \"db/meta/catalog.h\"");
+  plant("manager/save/a.cc", "#include \"db/rocks/database.h\"");
+  plant("manager/load/b.cc", "#include \"manager/config/json_text.h\"");
+  plant("manager/save/ok.cc", "#include \"db/base/parallel.h\"");
+  plant("manager/save/b.cc", "#include \"manager/checkpoint_manager.h\"");
+  plant("manager/core/ok.cc", "#include \"manager/checkpoint_manager.h\"");
+  plant("manager/ok.h", "#include \"manager/internal/map_rows.h\"");
+  plant("examples/one/c.cc", "#include \"manager/internal/map_rows.h\"");
+  plant("tools/b.cc", "#include \"db/base/parallel.h\"");
   plant("tools/a.cc", "\n#include \"rocksdb/db.h\"");
   plant("examples/one/a.cc", "#  include \"rocksdb/db.h\"");
-  plant("examples/one/b.cc", "#include \"ckptdb/manager/core/history.h\"");
-  plant("mpi/a.cc", "#include \"ckptdb/manager/ranks/messages.h\"");
-  plant("bench/b.cc", "#include \"ckptdb/db/rocks/database.h\"");
+  plant("examples/one/b.cc", "#include \"manager/core/history.h\"");
+  plant("mpi/a.cc", "#include \"manager/ranks/messages.h\"");
+  plant("bench/b.cc", "#include \"db/rocks/database.h\"");
   plant("bench/scale_publish.cc",
-        "#include \"ckptdb/db/stage/segments.h\"\n"
-        "#include \"ckptdb/manager/save/snapshot.h\"");
-  plant("bench/ok.cc", "#include \"ckptdb/db/base/parallel.h\"");
-  plant("manager/a.cc", "#include \"ckptdb/tools/command.h\"");
+        "#include \"db/stage/segments.h\"\n"
+        "#include \"manager/save/snapshot.h\"");
+  plant("bench/ok.cc", "#include \"db/base/parallel.h\"");
+  plant("manager/a.cc", "#include \"tools/command.h\"");
   plant("manager/core/warnings.cc", "std::fprintf(stderr, message);");
   plant("manager/load/a.cc", "std::fprintf(stderr, message);");
   plant("db/read/b.cc", "std::cerr << message;");
@@ -395,41 +393,41 @@ TEST(Layering, EachRuleFindsWhatBreaksIt) {
   int files = 0;
   EXPECT_THAT(Violations(dir.path(), &files),
               ElementsAre(std::string("bench/a.cc:1 says sleep") + "_for",
-                          "bench/b.cc:1 includes ckptdb/db/rocks/database.h",
+                          "bench/b.cc:1 includes db/rocks/database.h",
                           "bench/scale_publish.cc:2 includes "
-                          "ckptdb/manager/save/snapshot.h",
-                          "db/a.cc:1 includes ckptdb/manager/policy.h",
-                          "db/b.h:1 includes ckptdb/db/base/parallel.h",
-                          "db/c.h:1 includes ckptdb/schema/bytes/keys.h",
-                          "db/meta/a.cc:1 includes ckptdb/db/read/run_cursor.h",
-                          "db/read/a.cc:1 includes ckptdb/db/quirks/"
+                          "manager/save/snapshot.h",
+                          "db/a.cc:1 includes manager/policy.h",
+                          "db/b.h:1 includes db/base/parallel.h",
+                          "db/c.h:1 includes schema/bytes/keys.h",
+                          "db/meta/a.cc:1 includes db/read/run_cursor.h",
+                          "db/read/a.cc:1 includes db/quirks/"
                           "read_window.h",
                           "db/read/b.cc:1 says std::cerr",
                           "db/store/a.h:1 says std::mutex",
                           "examples/one/a.cc:1 includes rocksdb/db.h",
                           "examples/one/b.cc:1 includes "
-                          "ckptdb/manager/core/history.h",
+                          "manager/core/history.h",
                           "examples/one/c.cc:1 includes "
-                          "ckptdb/manager/internal/map_rows.h",
-                          "manager/a.cc:1 includes ckptdb/tools/command.h",
+                          "manager/internal/map_rows.h",
+                          "manager/a.cc:1 includes tools/command.h",
                           "manager/load/a.cc:1 says (stderr",
                           "manager/load/b.cc:1 includes "
-                          "ckptdb/manager/config/json_text.h",
+                          "manager/config/json_text.h",
                           "manager/save/a.cc:1 includes "
-                          "ckptdb/db/rocks/database.h",
+                          "db/rocks/database.h",
                           "manager/save/b.cc:1 includes "
-                          "ckptdb/manager/checkpoint_manager.h",
-                          "mpi/a.cc:1 includes ckptdb/manager/ranks/messages.h",
+                          "manager/checkpoint_manager.h",
+                          "mpi/a.cc:1 includes manager/ranks/messages.h",
                           "schema/a.cc:1 includes rocksdb/db.h",
-                          "schema/b.h:1 includes ckptdb/db/store.h",
+                          "schema/b.h:1 includes db/store.h",
                           "schema/bytes/a.h:1 includes "
-                          "ckptdb/schema/records/staged.h",
+                          "schema/records/staged.h",
                           "schema/c.cc:1 says std::cout",
                           std::string("tests/a.cc:1 says TO") + "DO",
                           "tools/a.cc:2 includes rocksdb/db.h",
-                          "tools/b.cc:1 includes ckptdb/db/base/parallel.h",
+                          "tools/b.cc:1 includes db/base/parallel.h",
                           "tools/c.cc:1 includes "
-                          "ckptdb/schema/records/records.h"));
+                          "schema/records/records.h"));
   EXPECT_EQ(files, 40);
 }
 

@@ -15,9 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "ckptdb/tests/support/source_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/source_folder.h"
 
 namespace ckptdb {
 namespace {
@@ -207,8 +207,7 @@ TEST(PublicFace, OneHeaderIncludesAllOthers) {
       Read(fs::path(testing::SourcePath("")) / "manager" / "ckptdb.h");
   for (const std::string& header : PublicHeaders()) {
     if (header == "manager/ckptdb.h") continue;
-    EXPECT_TRUE(
-        absl::StrContains(all, absl::StrCat("#include \"ckptdb/", header)))
+    EXPECT_TRUE(absl::StrContains(all, absl::StrCat("#include \"", header)))
         << header;
   }
 }
@@ -216,7 +215,7 @@ TEST(PublicFace, OneHeaderIncludesAllOthers) {
 TEST(PublicFace, PublicHeadersAreInstalledWithTheInternalOnesTheyInclude) {
   const std::string install = Read(fs::path(testing::SourcePath("")) / "cmake" /
                                    "ckptdb_install.cmake");
-  static const std::regex kInternal("#include \"ckptdb/(\\w+/internal/\\w+.h)");
+  static const std::regex kInternal("#include \"(\\w+/internal/\\w+.h)");
   for (const std::string& header : PublicHeaders()) {
     EXPECT_TRUE(absl::StrContains(install, header)) << header;
     const std::string text = Read(fs::path(testing::SourcePath("")) / header);
@@ -252,8 +251,7 @@ TEST(PublicFace, TheHeadersOfTheLibraryForGpuMemoryAreInstalled) {
         << header;
   }
   for (const std::string& header : PublicHeaders()) {
-    EXPECT_FALSE(absl::StrContains(Read(root / header), "ckptdb/cuda/\""))
-        << header;
+    EXPECT_FALSE(absl::StrContains(Read(root / header), "\"cuda/")) << header;
   }
 }
 

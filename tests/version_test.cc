@@ -6,7 +6,9 @@
 namespace ckptdb {
 namespace {
 
-TEST(Version, LibraryMatchesHeader) { EXPECT_STREQ(LibraryVersion(), CKPTDB_VERSION); }
+TEST(Version, LibraryMatchesHeader) {
+  EXPECT_STREQ(LibraryVersion(), CKPTDB_VERSION);
+}
 
 TEST(Version, TextConsistsOfTheNumbers) {
   EXPECT_EQ(absl::StrCat(CKPTDB_VERSION_MAJOR, ".", CKPTDB_VERSION_MINOR, ".",

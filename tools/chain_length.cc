@@ -1,10 +1,10 @@
-#include "ckptdb/tools/chain_length.h"
+#include "tools/chain_length.h"
 
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "ckptdb/tools/format.h"
+#include "tools/format.h"
 
 namespace ckptdb::tool {
 

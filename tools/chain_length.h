@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-#include "ckptdb/db/options.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tools/json.h"
+#include "db/options.h"
+#include "schema/types.h"
+#include "tools/json.h"
 
 namespace ckptdb::tool {
 

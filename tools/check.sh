@@ -141,7 +141,7 @@ tidy() {
   if ! output=$(clang-tidy --quiet -p build/tidy \
     --extra-arg=-Wthread-safety \
     --checks='-bugprone-suspicious-include,clang-diagnostic-thread-safety*' \
-    --header-filter="/include/ckptdb/|^$1/[a-z0-9_/]*[.]cc\$" "$2" 2>&1); then
+    --header-filter="^$1/([a-z0-9_]+/)*[a-z0-9_]+[.](h|cc)\$" "$2" 2>&1); then
     grep -v 'warnings\? .*generated\.$' <<< "${output}" || true
     echo "FAILED: $2"
   fi

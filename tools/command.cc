@@ -1,6 +1,6 @@
-#include "ckptdb/tools/command.h"
+#include "tools/command.h"
 
-#include "ckptdb/tools/format.h"
+#include "tools/format.h"
 
 namespace ckptdb::tool {
 

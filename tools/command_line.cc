@@ -1,4 +1,4 @@
-#include "ckptdb/tools/command_line.h"
+#include "tools/command_line.h"
 
 #include <cstdlib>
 #include <memory>
@@ -11,9 +11,9 @@
 #include "CLI/Formatter.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tools/command.h"
 #include "ckptdb/version.h"
+#include "schema/types.h"
+#include "tools/command.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <ostream>
 
-#include "ckptdb/tools/exit_code.h"
+#include "tools/exit_code.h"
 
 namespace ckptdb::tool {
 

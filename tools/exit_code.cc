@@ -1,4 +1,4 @@
-#include "ckptdb/tools/exit_code.h"
+#include "tools/exit_code.h"
 
 namespace ckptdb::tool {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/tools/format.h"
+#include "tools/format.h"
 
 #include <algorithm>
 #include <array>

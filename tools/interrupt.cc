@@ -1,4 +1,4 @@
-#include "ckptdb/tools/interrupt.h"
+#include "tools/interrupt.h"
 
 #include <atomic>
 

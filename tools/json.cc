@@ -1,10 +1,10 @@
-#include "ckptdb/tools/json.h"
+#include "tools/json.h"
 
 #include <cmath>
 
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tools/chain_length.h"
-#include "ckptdb/tools/format.h"
+#include "schema/types.h"
+#include "tools/chain_length.h"
+#include "tools/format.h"
 
 namespace ckptdb::tool {
 namespace {

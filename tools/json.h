@@ -7,10 +7,10 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tools/step_totals.h"
+#include "db/reader.h"
 #include "nlohmann/json.hpp"
+#include "schema/types.h"
+#include "tools/step_totals.h"
 
 namespace ckptdb::tool {
 

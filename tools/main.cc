@@ -4,7 +4,7 @@
 #include <exception>
 #include <iostream>
 
-#include "ckptdb/tools/command_line.h"
+#include "tools/command_line.h"
 
 int main(int argc, char** argv) {
   using ckptdb::tool::ExitCode;

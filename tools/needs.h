@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tools/json.h"
+#include "schema/types.h"
+#include "tools/json.h"
 
 namespace ckptdb::tool {
 

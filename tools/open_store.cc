@@ -1,4 +1,4 @@
-#include "ckptdb/tools/open_store.h"
+#include "tools/open_store.h"
 
 #include <sys/stat.h>
 
@@ -9,8 +9,8 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tools/progress_line.h"
-#include "ckptdb/tools/step_argument.h"
+#include "tools/progress_line.h"
+#include "tools/step_argument.h"
 
 namespace ckptdb::tool {
 namespace {

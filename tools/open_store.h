@@ -9,9 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/tools/command.h"
+#include "db/reader.h"
+#include "db/store.h"
+#include "tools/command.h"
 
 namespace ckptdb::tool {
 

@@ -1,13 +1,13 @@
-#include "ckptdb/tools/pin_steps.h"
+#include "tools/pin_steps.h"
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tools/json.h"
-#include "ckptdb/tools/open_store.h"
-#include "ckptdb/tools/step_argument.h"
+#include "schema/status.h"
+#include "tools/json.h"
+#include "tools/open_store.h"
+#include "tools/step_argument.h"
 
 namespace ckptdb::tool {
 namespace {

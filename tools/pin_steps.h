@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "ckptdb/tools/command.h"
+#include "tools/command.h"
 
 namespace ckptdb::tool {
 

@@ -1,9 +1,9 @@
-#include "ckptdb/tools/progress_line.h"
+#include "tools/progress_line.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tools/format.h"
+#include "tools/format.h"
 
 namespace ckptdb::tool {
 namespace {

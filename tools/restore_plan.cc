@@ -1,13 +1,13 @@
-#include "ckptdb/tools/restore_plan.h"
+#include "tools/restore_plan.h"
 
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tools/json.h"
+#include "schema/status.h"
+#include "schema/types.h"
+#include "tools/json.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/schema/types.h"
+#include "db/reader.h"
+#include "schema/types.h"
 
 namespace ckptdb::tool {
 

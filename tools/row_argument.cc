@@ -1,4 +1,4 @@
-#include "ckptdb/tools/row_argument.h"
+#include "tools/row_argument.h"
 
 #include "CLI/App.hpp"
 #include "absl/strings/numbers.h"

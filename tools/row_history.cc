@@ -1,11 +1,11 @@
-#include "ckptdb/tools/row_history.h"
+#include "tools/row_history.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tools/open_store.h"
+#include "schema/status.h"
+#include "schema/types.h"
+#include "tools/open_store.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -16,8 +16,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/schema/types.h"
+#include "db/reader.h"
+#include "schema/types.h"
 
 namespace ckptdb::tool {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/tools/step_argument.h"
+#include "tools/step_argument.h"
 
 #include "CLI/App.hpp"
 #include "absl/strings/numbers.h"

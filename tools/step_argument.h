@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
 class App;

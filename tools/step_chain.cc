@@ -1,4 +1,4 @@
-#include "ckptdb/tools/step_chain.h"
+#include "tools/step_chain.h"
 
 #include <set>
 #include <utility>

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tools/step_totals.h"
+#include "db/reader.h"
+#include "schema/types.h"
+#include "tools/step_totals.h"
 
 namespace ckptdb::tool {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/tools/step_diff.h"
+#include "tools/step_diff.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tools/json.h"
+#include "schema/status.h"
+#include "schema/types.h"
+#include "tools/json.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/tools/step_totals.h"
+#include "tools/step_totals.h"
 
 #include "absl/strings/str_join.h"
 

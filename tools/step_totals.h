@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/schema/types.h"
+#include "db/reader.h"
+#include "schema/types.h"
 
 namespace ckptdb::tool {
 

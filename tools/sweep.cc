@@ -1,11 +1,11 @@
-#include "ckptdb/tools/sweep.h"
+#include "tools/sweep.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tools/format.h"
-#include "ckptdb/tools/open_store.h"
-#include "ckptdb/tools/progress_line.h"
+#include "tools/format.h"
+#include "tools/open_store.h"
+#include "tools/progress_line.h"
 
 namespace ckptdb::tool {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/tools/command.h"
-#include "ckptdb/tools/json.h"
+#include "db/store.h"
+#include "tools/command.h"
+#include "tools/json.h"
 
 namespace ckptdb::tool {
 

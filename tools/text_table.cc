@@ -1,9 +1,9 @@
-#include "ckptdb/tools/text_table.h"
+#include "tools/text_table.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "ckptdb/tools/format.h"
+#include "tools/format.h"
 
 namespace ckptdb::tool {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/tools/values.h"
+#include "tools/values.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tools/json.h"
+#include "schema/types.h"
+#include "tools/json.h"
 
 namespace ckptdb::tool {
 

@@ -1,13 +1,13 @@
-#include "ckptdb/bench/soak/check.h"
+#include "bench/soak/check.h"
 
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/bench/soak/held_rows.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/schema/status.h"
+#include "bench/soak/held_rows.h"
+#include "manager/model_state.h"
+#include "schema/status.h"
 
 namespace ckptdb::soak {
 namespace {

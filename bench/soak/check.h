@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/bench/soak/content.h"
-#include "ckptdb/db/reader.h"
+#include "bench/soak/content.h"
+#include "db/reader.h"
 
 namespace ckptdb::soak {
 

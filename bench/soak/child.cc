@@ -1,4 +1,4 @@
-#include "ckptdb/bench/soak/child.h"
+#include "bench/soak/child.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/bench/soak/event.h"
+#include "bench/soak/event.h"
 
 namespace ckptdb::soak {
 namespace {

@@ -1,14 +1,14 @@
-#include "ckptdb/bench/soak/command.h"
+#include "bench/soak/command.h"
 
 #include <chrono>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/bench/soak/child.h"
-#include "ckptdb/bench/soak/draw.h"
-#include "ckptdb/bench/soak/event.h"
-#include "ckptdb/schema/status.h"
+#include "bench/soak/child.h"
+#include "bench/soak/draw.h"
+#include "bench/soak/event.h"
+#include "schema/status.h"
 
 namespace ckptdb::soak {
 namespace {

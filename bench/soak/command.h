@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/bench/soak/volume.h"
+#include "bench/soak/volume.h"
 
 namespace ckptdb::soak {
 

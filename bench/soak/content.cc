@@ -1,7 +1,7 @@
-#include "ckptdb/bench/soak/content.h"
+#include "bench/soak/content.h"
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/bench/soak/draw.h"
+#include "bench/soak/draw.h"
 
 namespace ckptdb::soak {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/bench/soak/driver.h"
+#include "bench/soak/driver.h"
 
 #include <algorithm>
 #include <csignal>
@@ -9,11 +9,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/bench/soak/check.h"
-#include "ckptdb/bench/soak/draw.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
+#include "bench/soak/check.h"
+#include "bench/soak/draw.h"
+#include "db/reader.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb::soak {
 namespace {

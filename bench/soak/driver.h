@@ -12,15 +12,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/bench/soak/child.h"
-#include "ckptdb/bench/soak/command.h"
-#include "ckptdb/bench/soak/content.h"
-#include "ckptdb/bench/soak/draw.h"
-#include "ckptdb/bench/soak/event.h"
-#include "ckptdb/bench/soak/figures.h"
-#include "ckptdb/bench/soak/follower.h"
-#include "ckptdb/bench/soak/ledger.h"
-#include "ckptdb/bench/soak/volume.h"
+#include "bench/soak/child.h"
+#include "bench/soak/command.h"
+#include "bench/soak/content.h"
+#include "bench/soak/draw.h"
+#include "bench/soak/event.h"
+#include "bench/soak/figures.h"
+#include "bench/soak/follower.h"
+#include "bench/soak/ledger.h"
+#include "bench/soak/volume.h"
 
 namespace ckptdb::soak {
 

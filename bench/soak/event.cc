@@ -1,4 +1,4 @@
-#include "ckptdb/bench/soak/event.h"
+#include "bench/soak/event.h"
 
 #include <algorithm>
 #include <array>

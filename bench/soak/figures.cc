@@ -1,10 +1,10 @@
-#include "ckptdb/bench/soak/figures.h"
+#include "bench/soak/figures.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::soak {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "ckptdb/bench/soak/volume.h"
+#include "bench/soak/volume.h"
 
 namespace ckptdb::soak {
 

@@ -1,12 +1,12 @@
-#include "ckptdb/bench/soak/follower.h"
+#include "bench/soak/follower.h"
 
 #include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/bench/soak/check.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
+#include "bench/soak/check.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb::soak {
 namespace {

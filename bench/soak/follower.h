@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "absl/status/status.h"
-#include "ckptdb/bench/soak/content.h"
-#include "ckptdb/bench/soak/held_rows.h"
-#include "ckptdb/db/reader.h"
+#include "bench/soak/content.h"
+#include "bench/soak/held_rows.h"
+#include "db/reader.h"
 
 namespace ckptdb::soak {
 

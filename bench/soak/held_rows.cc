@@ -1,4 +1,4 @@
-#include "ckptdb/bench/soak/held_rows.h"
+#include "bench/soak/held_rows.h"
 
 #include <algorithm>
 #include <cstring>

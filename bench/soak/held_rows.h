@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/bench/soak/content.h"
-#include "ckptdb/db/reader.h"
+#include "bench/soak/content.h"
+#include "db/reader.h"
 
 namespace ckptdb::soak {
 

@@ -1,11 +1,11 @@
-#include "ckptdb/bench/soak/ledger.h"
+#include "bench/soak/ledger.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::soak {
 namespace {

@@ -9,13 +9,13 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/bench/disk.h"
-#include "ckptdb/bench/soak/check.h"
-#include "ckptdb/bench/soak/driver.h"
-#include "ckptdb/bench/soak/volume.h"
-#include "ckptdb/bench/soak/writer.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/schema/status.h"
+#include "bench/disk.h"
+#include "bench/soak/check.h"
+#include "bench/soak/driver.h"
+#include "bench/soak/volume.h"
+#include "bench/soak/writer.h"
+#include "db/reader.h"
+#include "schema/status.h"
 
 namespace ckptdb::soak {
 namespace {

@@ -1,12 +1,12 @@
-#include "ckptdb/bench/soak/rank_model.h"
+#include "bench/soak/rank_model.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::soak {
 namespace {

@@ -12,9 +12,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/bench/soak/content.h"
-#include "ckptdb/bench/soak/held_rows.h"
-#include "ckptdb/manager/model_state.h"
+#include "bench/soak/content.h"
+#include "bench/soak/held_rows.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::soak {
 

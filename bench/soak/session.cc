@@ -1,4 +1,4 @@
-#include "ckptdb/bench/soak/session.h"
+#include "bench/soak/session.h"
 
 #include <poll.h>
 
@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/bench/soak/draw.h"
-#include "ckptdb/bench/soak/rank_model.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/status.h"
+#include "bench/soak/draw.h"
+#include "bench/soak/rank_model.h"
+#include "manager/checkpoint_manager.h"
+#include "schema/status.h"
 
 namespace ckptdb::soak {
 namespace {

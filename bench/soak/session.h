@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "ckptdb/bench/soak/content.h"
-#include "ckptdb/bench/soak/event.h"
+#include "bench/soak/content.h"
+#include "bench/soak/event.h"
 
 namespace ckptdb::soak {
 

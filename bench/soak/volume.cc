@@ -1,4 +1,4 @@
-#include "ckptdb/bench/soak/volume.h"
+#include "bench/soak/volume.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,10 +13,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/bench/disk.h"
-#include "ckptdb/bench/soak/event.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/support/name_space.h"
+#include "bench/disk.h"
+#include "bench/soak/event.h"
+#include "schema/status.h"
+#include "tests/support/name_space.h"
 
 namespace ckptdb::soak {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/bench/soak/writer.h"
+#include "bench/soak/writer.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "absl/strings/match.h"
-#include "ckptdb/bench/soak/session.h"
+#include "bench/soak/session.h"
 
 namespace ckptdb::soak {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/cuda/cuda_device.h"
+#include "cuda/cuda_device.h"
 
 #include <cuda_runtime_api.h>
 
@@ -6,18 +6,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/kernels/piece.h"
-#include "ckptdb/cuda/kernels/row_kernels.h"
-#include "ckptdb/cuda/kernels/tensor_kernels.h"
-#include "ckptdb/cuda/runtime/buffer.h"
-#include "ckptdb/cuda/runtime/device_context.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/cuda/tensors/host_backend.h"
-#include "ckptdb/cuda/tensors/tensor_capture.h"
-#include "ckptdb/cuda/tensors/tensor_place.h"
-#include "ckptdb/cuda/tensors/tensor_upload.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/kernels/piece.h"
+#include "cuda/kernels/row_kernels.h"
+#include "cuda/kernels/tensor_kernels.h"
+#include "cuda/runtime/buffer.h"
+#include "cuda/runtime/device_context.h"
+#include "cuda/runtime/status.h"
+#include "cuda/tensors/host_backend.h"
+#include "cuda/tensors/tensor_capture.h"
+#include "cuda/tensors/tensor_place.h"
+#include "cuda/tensors/tensor_upload.h"
+#include "manager/internal/tensor_device.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/cuda/kernels/piece.h"
+#include "cuda/kernels/piece.h"
 
 namespace ckptdb::internal {
 

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "ckptdb/cuda/rows/host_device.h"
-#include "ckptdb/cuda/rows/row_lanes.h"
+#include "cuda/rows/host_device.h"
+#include "cuda/rows/row_lanes.h"
 
 namespace ckptdb::internal {
 

@@ -1,8 +1,8 @@
-#include "ckptdb/cuda/kernels/row_kernels.h"
+#include "cuda/kernels/row_kernels.h"
 
 #include <algorithm>
 
-#include "ckptdb/cuda/kernels/launch.h"
+#include "cuda/kernels/launch.h"
 
 namespace ckptdb::internal {
 namespace {

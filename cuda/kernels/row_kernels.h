@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "ckptdb/cuda/rows/row_codes.h"
-#include "ckptdb/cuda/rows/row_operations.h"
+#include "cuda/rows/row_codes.h"
+#include "cuda/rows/row_operations.h"
 
 namespace ckptdb::internal {
 

@@ -1,6 +1,6 @@
-#include "ckptdb/cuda/kernels/tensor_kernels.h"
+#include "cuda/kernels/tensor_kernels.h"
 
-#include "ckptdb/cuda/kernels/launch.h"
+#include "cuda/kernels/launch.h"
 
 namespace ckptdb::internal {
 namespace {

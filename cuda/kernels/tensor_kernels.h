@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "ckptdb/cuda/kernels/piece.h"
+#include "cuda/kernels/piece.h"
 
 namespace ckptdb::internal {
 

@@ -16,9 +16,9 @@
 
 #include <cstdint>
 
-#include "ckptdb/cuda/rows/host_device.h"
-#include "ckptdb/cuda/rows/row_lanes.h"
-#include "ckptdb/schema/bytes/quantize.h"
+#include "cuda/rows/host_device.h"
+#include "cuda/rows/row_lanes.h"
+#include "schema/bytes/quantize.h"
 
 namespace ckptdb::internal {
 

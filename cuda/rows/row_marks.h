@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "ckptdb/cuda/rows/host_device.h"
+#include "cuda/rows/host_device.h"
 
 namespace ckptdb::internal {
 

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "ckptdb/cuda/rows/host_device.h"
-#include "ckptdb/cuda/rows/row_lanes.h"
-#include "ckptdb/cuda/rows/row_marks.h"
+#include "cuda/rows/host_device.h"
+#include "cuda/rows/row_lanes.h"
+#include "cuda/rows/row_marks.h"
 
 namespace ckptdb::internal {
 

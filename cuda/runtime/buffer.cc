@@ -1,10 +1,10 @@
-#include "ckptdb/cuda/runtime/buffer.h"
+#include "cuda/runtime/buffer.h"
 
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/runtime/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -16,8 +16,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/mutex.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

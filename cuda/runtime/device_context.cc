@@ -1,9 +1,9 @@
-#include "ckptdb/cuda/runtime/device_context.h"
+#include "cuda/runtime/device_context.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/cuda/runtime/buffer.h"
-#include "ckptdb/cuda/runtime/buffer_pool.h"
-#include "ckptdb/cuda/runtime/device_scope.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/cuda/runtime/stream.h"
+#include "cuda/runtime/buffer.h"
+#include "cuda/runtime/buffer_pool.h"
+#include "cuda/runtime/device_scope.h"
+#include "cuda/runtime/status.h"
+#include "cuda/runtime/stream.h"
 
 namespace ckptdb::internal {
 

@@ -23,7 +23,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/cuda/runtime/status.h"
+#include "cuda/runtime/status.h"
 
 namespace ckptdb::internal {
 

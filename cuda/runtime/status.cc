@@ -1,4 +1,4 @@
-#include "ckptdb/cuda/runtime/status.h"
+#include "cuda/runtime/status.h"
 
 #include <string>
 

@@ -1,7 +1,7 @@
-#include "ckptdb/cuda/runtime/stream.h"
+#include "cuda/runtime/stream.h"
 
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/runtime/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/cuda/runtime/device_scope.h"
+#include "cuda/runtime/device_scope.h"
 
 namespace ckptdb::internal {
 

@@ -1,13 +1,13 @@
-#include "ckptdb/cuda/tables/device_marks.h"
+#include "cuda/tables/device_marks.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/kernels/row_kernels.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/kernels/row_kernels.h"
+#include "cuda/runtime/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

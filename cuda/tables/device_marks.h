@@ -23,13 +23,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/cuda/rows/row_operations.h"
-#include "ckptdb/cuda/runtime/device_context.h"
-#include "ckptdb/cuda/runtime/stream.h"
-#include "ckptdb/cuda/tables/row_list.h"
-#include "ckptdb/cuda/tables/table_rows.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/row_tracker.h"
+#include "cuda/rows/row_operations.h"
+#include "cuda/runtime/device_context.h"
+#include "cuda/runtime/stream.h"
+#include "cuda/tables/row_list.h"
+#include "cuda/tables/table_rows.h"
+#include "db/base/mutex.h"
+#include "db/row_tracker.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/cuda/device_table.h"
+#include "cuda/device_table.h"
 
 #include <cuda_runtime_api.h>
 
@@ -9,16 +9,16 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/runtime/buffer.h"
-#include "ckptdb/cuda/runtime/device_context.h"
-#include "ckptdb/cuda/tables/device_marks.h"
-#include "ckptdb/cuda/tables/row_capture.h"
-#include "ckptdb/cuda/tables/row_index.h"
-#include "ckptdb/cuda/tables/row_list.h"
-#include "ckptdb/cuda/tables/row_writer.h"
-#include "ckptdb/cuda/tables/table_rows.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/runtime/buffer.h"
+#include "cuda/runtime/device_context.h"
+#include "cuda/tables/device_marks.h"
+#include "cuda/tables/row_capture.h"
+#include "cuda/tables/row_index.h"
+#include "cuda/tables/row_list.h"
+#include "cuda/tables/row_writer.h"
+#include "cuda/tables/table_rows.h"
+#include "manager/internal/tensor_device.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

@@ -1,15 +1,15 @@
-#include "ckptdb/cuda/tables/hash_rows.h"
+#include "cuda/tables/hash_rows.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/rows/row_lanes.h"
-#include "ckptdb/cuda/runtime/buffer.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/cuda/tables/upload.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/rows/row_lanes.h"
+#include "cuda/runtime/buffer.h"
+#include "cuda/runtime/status.h"
+#include "cuda/tables/upload.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -12,13 +12,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/cuda/hash_table.h"
-#include "ckptdb/cuda/runtime/device_context.h"
-#include "ckptdb/cuda/runtime/stream.h"
-#include "ckptdb/cuda/tables/row_capture.h"
-#include "ckptdb/cuda/tables/table_rows.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/model_state.h"
+#include "cuda/hash_table.h"
+#include "cuda/runtime/device_context.h"
+#include "cuda/runtime/stream.h"
+#include "cuda/tables/row_capture.h"
+#include "cuda/tables/table_rows.h"
+#include "manager/internal/tensor_device.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

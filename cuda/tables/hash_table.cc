@@ -1,4 +1,4 @@
-#include "ckptdb/cuda/hash_table.h"
+#include "cuda/hash_table.h"
 
 #include <cuda_runtime_api.h>
 
@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/runtime/device_context.h"
-#include "ckptdb/cuda/tables/hash_rows.h"
-#include "ckptdb/cuda/tables/hash_writer.h"
-#include "ckptdb/cuda/tables/score_tracker.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/runtime/device_context.h"
+#include "cuda/tables/hash_rows.h"
+#include "cuda/tables/hash_writer.h"
+#include "cuda/tables/score_tracker.h"
+#include "manager/internal/tensor_device.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

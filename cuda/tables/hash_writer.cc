@@ -1,12 +1,12 @@
-#include "ckptdb/cuda/tables/hash_writer.h"
+#include "cuda/tables/hash_writer.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/kernels/row_kernels.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/kernels/row_kernels.h"
+#include "cuda/runtime/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

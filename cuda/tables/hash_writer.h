@@ -10,11 +10,11 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "ckptdb/cuda/tables/hash_rows.h"
-#include "ckptdb/cuda/tables/score_tracker.h"
-#include "ckptdb/cuda/tables/upload.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/reader.h"
+#include "cuda/tables/hash_rows.h"
+#include "cuda/tables/score_tracker.h"
+#include "cuda/tables/upload.h"
+#include "db/base/mutex.h"
+#include "db/reader.h"
 
 namespace ckptdb::internal {
 

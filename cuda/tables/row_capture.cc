@@ -1,16 +1,16 @@
-#include "ckptdb/cuda/tables/row_capture.h"
+#include "cuda/tables/row_capture.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/kernels/row_kernels.h"
-#include "ckptdb/cuda/rows/row_lanes.h"
-#include "ckptdb/cuda/runtime/buffer.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/kernels/row_kernels.h"
+#include "cuda/rows/row_lanes.h"
+#include "cuda/runtime/buffer.h"
+#include "cuda/runtime/status.h"
+#include "db/base/row_block.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

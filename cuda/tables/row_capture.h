@@ -24,15 +24,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/cuda/rows/row_codes.h"
-#include "ckptdb/cuda/runtime/device_context.h"
-#include "ckptdb/cuda/runtime/stream.h"
-#include "ckptdb/cuda/tables/row_list.h"
-#include "ckptdb/cuda/tables/slot_form.h"
-#include "ckptdb/cuda/tables/table_rows.h"
-#include "ckptdb/db/base/large_array.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/model_state.h"
+#include "cuda/rows/row_codes.h"
+#include "cuda/runtime/device_context.h"
+#include "cuda/runtime/stream.h"
+#include "cuda/tables/row_list.h"
+#include "cuda/tables/slot_form.h"
+#include "cuda/tables/table_rows.h"
+#include "db/base/large_array.h"
+#include "manager/internal/tensor_device.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

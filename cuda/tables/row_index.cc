@@ -1,7 +1,7 @@
-#include "ckptdb/cuda/tables/row_index.h"
+#include "cuda/tables/row_index.h"
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

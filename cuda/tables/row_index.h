@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/cuda/tables/table_rows.h"
+#include "cuda/tables/table_rows.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/cuda/tables/row_list.h"
+#include "cuda/tables/row_list.h"
 
 #include <xxhash.h>
 
@@ -7,9 +7,9 @@
 #include <limits>
 #include <utility>
 
-#include "ckptdb/cuda/kernels/row_kernels.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/kernels/row_kernels.h"
+#include "cuda/runtime/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -11,10 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/cuda/rows/row_marks.h"
-#include "ckptdb/cuda/rows/row_operations.h"
-#include "ckptdb/cuda/runtime/device_context.h"
-#include "ckptdb/cuda/tables/table_rows.h"
+#include "cuda/rows/row_marks.h"
+#include "cuda/rows/row_operations.h"
+#include "cuda/runtime/device_context.h"
+#include "cuda/tables/table_rows.h"
 
 namespace ckptdb::internal {
 

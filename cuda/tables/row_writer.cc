@@ -1,15 +1,15 @@
-#include "ckptdb/cuda/tables/row_writer.h"
+#include "cuda/tables/row_writer.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/kernels/row_kernels.h"
-#include "ckptdb/cuda/rows/row_lanes.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/cuda/runtime/stream.h"
-#include "ckptdb/cuda/tables/upload.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/kernels/row_kernels.h"
+#include "cuda/rows/row_lanes.h"
+#include "cuda/runtime/status.h"
+#include "cuda/runtime/stream.h"
+#include "cuda/tables/upload.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -16,13 +16,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/cuda/runtime/device_context.h"
-#include "ckptdb/cuda/tables/device_marks.h"
-#include "ckptdb/cuda/tables/row_index.h"
-#include "ckptdb/cuda/tables/table_rows.h"
-#include "ckptdb/cuda/tables/upload.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/reader.h"
+#include "cuda/runtime/device_context.h"
+#include "cuda/tables/device_marks.h"
+#include "cuda/tables/row_index.h"
+#include "cuda/tables/table_rows.h"
+#include "cuda/tables/upload.h"
+#include "db/base/mutex.h"
+#include "db/reader.h"
 
 namespace ckptdb::internal {
 

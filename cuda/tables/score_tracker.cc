@@ -1,10 +1,10 @@
-#include "ckptdb/cuda/tables/score_tracker.h"
+#include "cuda/tables/score_tracker.h"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

@@ -11,9 +11,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/cuda/tables/hash_rows.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/row_tracker.h"
+#include "cuda/tables/hash_rows.h"
+#include "db/base/mutex.h"
+#include "db/row_tracker.h"
 
 namespace ckptdb::internal {
 

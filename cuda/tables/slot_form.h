@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
-#include "ckptdb/cuda/rows/row_lanes.h"
-#include "ckptdb/cuda/tables/upload.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/types.h"
+#include "cuda/rows/row_lanes.h"
+#include "cuda/tables/upload.h"
+#include "schema/bytes/lossy.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "ckptdb/cuda/rows/row_lanes.h"
-#include "ckptdb/cuda/rows/row_marks.h"
-#include "ckptdb/schema/types.h"
+#include "cuda/rows/row_lanes.h"
+#include "cuda/rows/row_marks.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

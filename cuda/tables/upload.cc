@@ -1,12 +1,12 @@
-#include "ckptdb/cuda/tables/upload.h"
+#include "cuda/tables/upload.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "ckptdb/cuda/runtime/buffer.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/runtime/buffer.h"
+#include "cuda/runtime/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

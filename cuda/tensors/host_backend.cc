@@ -1,4 +1,4 @@
-#include "ckptdb/cuda/tensors/host_backend.h"
+#include "cuda/tensors/host_backend.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,10 +7,10 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/tensors/tensor_place.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/tensors/tensor_place.h"
+#include "db/base/parallel.h"
+#include "manager/internal/tensor_device.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

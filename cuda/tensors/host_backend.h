@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "ckptdb/cuda/cuda_device.h"
+#include "cuda/cuda_device.h"
 
 namespace ckptdb::internal {
 

@@ -1,14 +1,14 @@
-#include "ckptdb/cuda/tensors/packed_batch.h"
+#include "cuda/tensors/packed_batch.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/kernels/tensor_kernels.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/kernels/tensor_kernels.h"
+#include "cuda/runtime/status.h"
+#include "db/base/parallel.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/cuda/runtime/device_context.h"
-#include "ckptdb/cuda/runtime/stream.h"
-#include "ckptdb/cuda/tensors/packing.h"
+#include "cuda/runtime/device_context.h"
+#include "cuda/runtime/stream.h"
+#include "cuda/tensors/packing.h"
 
 namespace ckptdb::internal {
 

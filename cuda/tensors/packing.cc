@@ -1,4 +1,4 @@
-#include "ckptdb/cuda/tensors/packing.h"
+#include "cuda/tensors/packing.h"
 
 #include <algorithm>
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/cuda/kernels/piece.h"
-#include "ckptdb/cuda/tensors/tensor_place.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/model_state.h"
+#include "cuda/kernels/piece.h"
+#include "cuda/tensors/tensor_place.h"
+#include "manager/internal/tensor_device.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

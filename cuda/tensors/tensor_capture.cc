@@ -1,13 +1,13 @@
-#include "ckptdb/cuda/tensors/tensor_capture.h"
+#include "cuda/tensors/tensor_capture.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "ckptdb/cuda/runtime/stream.h"
-#include "ckptdb/cuda/tensors/packed_batch.h"
-#include "ckptdb/cuda/tensors/packing.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/runtime/stream.h"
+#include "cuda/tensors/packed_batch.h"
+#include "cuda/tensors/packing.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

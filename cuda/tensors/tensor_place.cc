@@ -1,9 +1,9 @@
-#include "ckptdb/cuda/tensors/tensor_place.h"
+#include "cuda/tensors/tensor_place.h"
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/runtime/buffer.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "cuda/runtime/buffer.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

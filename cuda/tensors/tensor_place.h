@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/manager/model_state.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/cuda/tensors/tensor_upload.h"
+#include "cuda/tensors/tensor_upload.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,9 +6,9 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/kernels/tensor_kernels.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/schema/status.h"
+#include "cuda/kernels/tensor_kernels.h"
+#include "cuda/runtime/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

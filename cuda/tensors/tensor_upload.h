@@ -12,11 +12,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/cuda/runtime/device_context.h"
-#include "ckptdb/cuda/runtime/stream.h"
-#include "ckptdb/cuda/tensors/packing.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/model_state.h"
+#include "cuda/runtime/device_context.h"
+#include "cuda/runtime/stream.h"
+#include "cuda/tensors/packing.h"
+#include "manager/internal/tensor_device.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/call_gate.h"
+#include "db/base/call_gate.h"
 
 #include "absl/strings/str_cat.h"
 

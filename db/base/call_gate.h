@@ -8,8 +8,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/base/home_process.h"
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/home_process.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/call_guard.h"
+#include "db/base/call_guard.h"
 
 #include <exception>
 #include <new>
@@ -6,8 +6,8 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/status_exception.h"
-#include "ckptdb/schema/bytes/annotate.h"
+#include "db/base/status_exception.h"
+#include "schema/bytes/annotate.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/exit_task.h"
+#include "db/base/exit_task.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/options.h"
+#include "db/base/call_guard.h"
+#include "db/options.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/home_process.h"
+#include "db/base/home_process.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/exit_task.h"
+#include "db/base/exit_task.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/huge_page.h"
+#include "db/base/huge_page.h"
 
 #include <sys/mman.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {

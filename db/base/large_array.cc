@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/large_array.h"
+#include "db/base/large_array.h"
 
 #include <sys/mman.h>
 
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "ckptdb/db/base/huge_page.h"
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/huge_page.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/nearest_name.h"
+#include "db/base/nearest_name.h"
 
 #include <algorithm>
 

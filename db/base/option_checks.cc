@@ -1,8 +1,8 @@
-#include "ckptdb/db/base/option_checks.h"
+#include "db/base/option_checks.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/bytes/modulo_rank.h"
-#include "ckptdb/schema/types.h"
+#include "db/state.h"
+#include "schema/bytes/modulo_rank.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 namespace internal {

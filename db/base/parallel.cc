@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/parallel.h"
+#include "db/base/parallel.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/call_guard.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {

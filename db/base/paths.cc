@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/paths.h"
+#include "db/base/paths.h"
 
 #include "absl/strings/str_cat.h"
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/resolve_path.h"
+#include "db/base/resolve_path.h"
 
 #include <filesystem>
 #include <system_error>

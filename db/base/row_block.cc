@@ -1,15 +1,15 @@
-#include "ckptdb/db/base/row_block.h"
+#include "db/base/row_block.h"
 
 #include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/bytes/codec.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/bytes/names.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/codec.h"
+#include "schema/bytes/lossy.h"
+#include "schema/bytes/names.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/call_guard.h"
+#include "db/state.h"
+#include "schema/bytes/lossy.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/state.h"
+#include "db/options.h"
+#include "db/state.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/uuid.h"
+#include "db/base/uuid.h"
 
 #include <algorithm>
 #include <array>

@@ -1,13 +1,13 @@
-#include "ckptdb/db/disk/direct_write_file.h"
+#include "db/disk/direct_write_file.h"
 
 #include <algorithm>
 #include <cstring>
 #include <future>
 #include <utility>
 
-#include "ckptdb/db/base/huge_page.h"
-#include "ckptdb/db/disk/io_threads.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/huge_page.h"
+#include "db/disk/io_threads.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

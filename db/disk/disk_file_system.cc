@@ -1,4 +1,4 @@
-#include "ckptdb/db/disk/disk_file_system.h"
+#include "db/disk/disk_file_system.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -14,9 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/disk/disk_folder.h"
-#include "ckptdb/db/disk/file_lock.h"
-#include "ckptdb/db/quirks/file_names.h"
+#include "db/disk/disk_folder.h"
+#include "db/disk/file_lock.h"
+#include "db/quirks/file_names.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/disk/disk_folder.h"
+#include "db/disk/disk_folder.h"
 
 #include <fcntl.h>
 #include <linux/openat2.h>

@@ -1,9 +1,9 @@
-#include "ckptdb/db/disk/environment.h"
+#include "db/disk/environment.h"
 
 #include <chrono>
 #include <utility>
 
-#include "ckptdb/db/disk/disk_file_system.h"
+#include "db/disk/disk_file_system.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/disk/file_lock.h"
+#include "db/disk/file_lock.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {

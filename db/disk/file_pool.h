@@ -13,7 +13,7 @@
 #include <list>
 #include <memory>
 
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/disk/files.h"
+#include "db/disk/files.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -9,8 +9,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/schema/status.h"
+#include "db/disk/rocks_status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

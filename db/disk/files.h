@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/disk/disk_file_system.h"
+#include "db/disk/disk_file_system.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/disk/io_threads.h"
+#include "db/disk/io_threads.h"
 
 #include <chrono>
 #include <deque>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/disk/open_files.h"
+#include "db/disk/open_files.h"
 
 #include <dirent.h>
 #include <sys/resource.h>
@@ -10,7 +10,7 @@
 #include "absl/base/const_init.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {

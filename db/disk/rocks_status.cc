@@ -1,11 +1,11 @@
-#include "ckptdb/db/disk/rocks_status.h"
+#include "db/disk/rocks_status.h"
 
 #include <cerrno>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/disk_folder.h"
-#include "ckptdb/db/quirks/error_text.h"
+#include "db/disk/disk_folder.h"
+#include "db/quirks/error_text.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/schema/bytes/annotate.h"
+#include "schema/bytes/annotate.h"
 
 namespace ckptdb::internal {
 

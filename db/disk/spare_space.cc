@@ -1,4 +1,4 @@
-#include "ckptdb/db/disk/spare_space.h"
+#include "db/disk/spare_space.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

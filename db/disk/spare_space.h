@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 

@@ -1,9 +1,9 @@
-#include "ckptdb/db/disk/store_path.h"
+#include "db/disk/store_path.h"
 
 #include "absl/status/status.h"
-#include "ckptdb/db/base/resolve_path.h"
-#include "ckptdb/db/disk/environment.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/resolve_path.h"
+#include "db/disk/environment.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

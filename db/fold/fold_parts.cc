@@ -1,4 +1,4 @@
-#include "ckptdb/db/fold/fold_parts.h"
+#include "db/fold/fold_parts.h"
 
 #include <algorithm>
 #include <map>
@@ -8,20 +8,20 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/db/base/paths.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/fold/run_writer.h"
-#include "ckptdb/db/read/run_merge.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/call_guard.h"
+#include "db/base/parallel.h"
+#include "db/base/paths.h"
+#include "db/disk/files.h"
+#include "db/disk/rocks_status.h"
+#include "db/fold/run_writer.h"
+#include "db/read/run_merge.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/lossy.h"
+#include "schema/bytes/page.h"
+#include "schema/records/records.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,10 +1,10 @@
-#include "ckptdb/db/fold/run_output.h"
+#include "db/fold/run_output.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/schema/status.h"
+#include "db/disk/rocks_status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/stage/segments.h"
-#include "ckptdb/schema/records/staged.h"
+#include "db/stage/segments.h"
+#include "schema/records/staged.h"
 
 namespace ckptdb::internal {
 

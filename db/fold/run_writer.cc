@@ -1,12 +1,12 @@
-#include "ckptdb/db/fold/run_writer.h"
+#include "db/fold/run_writer.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/lossy.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -9,11 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/fold/run_output.h"
-#include "ckptdb/db/read/run_merge.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/types.h"
+#include "db/fold/run_output.h"
+#include "db/read/run_merge.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/page.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

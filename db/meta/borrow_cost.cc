@@ -1,4 +1,4 @@
-#include "ckptdb/db/meta/borrow_cost.h"
+#include "db/meta/borrow_cost.h"
 
 #include <algorithm>
 #include <utility>

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,11 +1,11 @@
-#include "ckptdb/db/meta/borrowed.h"
+#include "db/meta/borrowed.h"
 
 #include <set>
 #include <utility>
 
-#include "ckptdb/db/meta/lineage.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/status.h"
+#include "db/meta/lineage.h"
+#include "schema/bytes/keys.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/meta/catalog.h"
-#include "ckptdb/schema/types.h"
+#include "db/meta/catalog.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,15 +1,15 @@
-#include "ckptdb/db/meta/catalog.h"
+#include "db/meta/catalog.h"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/status.h"
+#include "db/disk/rocks_status.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/page.h"
+#include "schema/records/records.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

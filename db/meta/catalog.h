@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/meta/step_journal.h"
-#include "ckptdb/db/rocks/database.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/types.h"
+#include "db/meta/step_journal.h"
+#include "db/rocks/database.h"
+#include "schema/records/records.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/meta/completeness.h"
+#include "db/meta/completeness.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -10,11 +10,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/page.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -4,8 +4,8 @@
 #define CKPTDB_DB_META_COMPLETENESS_H_
 
 #include "absl/status/status.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/types.h"
+#include "schema/records/staged.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

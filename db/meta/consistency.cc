@@ -1,4 +1,4 @@
-#include "ckptdb/db/meta/consistency.h"
+#include "db/meta/consistency.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/shape.h"
-#include "ckptdb/schema/records/table_schema.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/shape.h"
+#include "schema/records/table_schema.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/meta/lease.h"
+#include "db/meta/lease.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -6,13 +6,13 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/paths.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/rocks/database.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/paths.h"
+#include "db/disk/files.h"
+#include "db/disk/rocks_status.h"
+#include "db/options.h"
+#include "db/rocks/database.h"
+#include "schema/records/records.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -12,9 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/types.h"
+#include "db/store.h"
+#include "schema/records/records.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

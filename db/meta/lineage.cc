@@ -1,13 +1,13 @@
-#include "ckptdb/db/meta/lineage.h"
+#include "db/meta/lineage.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/records/branches.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/records/branches.h"
+#include "schema/records/records.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

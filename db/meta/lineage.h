@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/meta/catalog.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/schema/types.h"
+#include "db/meta/catalog.h"
+#include "db/options.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

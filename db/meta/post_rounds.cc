@@ -1,4 +1,4 @@
-#include "ckptdb/db/meta/post_rounds.h"
+#include "db/meta/post_rounds.h"
 
 #include <algorithm>
 #include <cstdint>

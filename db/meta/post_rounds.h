@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "ckptdb/schema/records/post.h"
+#include "schema/records/post.h"
 
 namespace ckptdb::internal {
 

@@ -1,17 +1,17 @@
-#include "ckptdb/db/meta/posts.h"
+#include "db/meta/posts.h"
 
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/paths.h"
-#include "ckptdb/db/base/uuid.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/meta/lease.h"
-#include "ckptdb/db/rocks/database.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/paths.h"
+#include "db/base/uuid.h"
+#include "db/disk/files.h"
+#include "db/disk/rocks_status.h"
+#include "db/meta/lease.h"
+#include "db/rocks/database.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

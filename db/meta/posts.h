@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/schema/records/post.h"
+#include "db/store.h"
+#include "schema/records/post.h"
 
 namespace ckptdb::internal {
 

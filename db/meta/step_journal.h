@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <deque>
 
-#include "ckptdb/db/store.h"
+#include "db/store.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/quirks/block_pool.h"
+#include "db/quirks/block_pool.h"
 
 #include <rocksdb/cache.h>
 #include <rocksdb/memory_allocator.h>
@@ -9,8 +9,8 @@
 #include <new>
 #include <vector>
 
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/quirks/read_window.h"
+#include "db/base/mutex.h"
+#include "db/quirks/read_window.h"
 
 namespace ckptdb::internal {
 namespace {

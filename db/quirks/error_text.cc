@@ -1,4 +1,4 @@
-#include "ckptdb/db/quirks/error_text.h"
+#include "db/quirks/error_text.h"
 
 #include <cerrno>
 #include <cstdint>

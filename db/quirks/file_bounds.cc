@@ -1,4 +1,4 @@
-#include "ckptdb/db/quirks/file_bounds.h"
+#include "db/quirks/file_bounds.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/quirks/file_names.h"
+#include "db/quirks/file_names.h"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 

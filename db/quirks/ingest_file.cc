@@ -1,4 +1,4 @@
-#include "ckptdb/db/quirks/ingest_file.h"
+#include "db/quirks/ingest_file.h"
 
 #include <rocksdb/env.h>
 #include <rocksdb/sst_file_reader.h>
@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/quirks/lazy_tables.h"
+#include "db/quirks/lazy_tables.h"
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/string_view.h"

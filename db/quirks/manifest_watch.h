@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 

@@ -1,11 +1,11 @@
-#include "ckptdb/db/quirks/read_window.h"
+#include "db/quirks/read_window.h"
 
 #include <cstring>
 #include <functional>
 #include <unordered_map>
 #include <utility>
 
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {

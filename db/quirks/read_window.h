@@ -18,7 +18,7 @@
 #include <memory>
 #include <utility>
 
-#include "ckptdb/db/base/huge_page.h"
+#include "db/base/huge_page.h"
 
 namespace ckptdb::internal {
 

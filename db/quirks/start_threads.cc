@@ -1,11 +1,11 @@
-#include "ckptdb/db/quirks/start_threads.h"
+#include "db/quirks/start_threads.h"
 
 #include <rocksdb/env.h>
 
 #include <future>
 #include <vector>
 
-#include "ckptdb/db/base/call_guard.h"
+#include "db/base/call_guard.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/quirks/table_tail.h"
+#include "db/quirks/table_tail.h"
 
 #include <xxhash.h>
 

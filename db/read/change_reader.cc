@@ -1,20 +1,20 @@
-#include "ckptdb/db/base/option_checks.h"
-#include "ckptdb/db/reader.h"
+#include "db/base/option_checks.h"
+#include "db/reader.h"
 
 #include <map>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/meta/catalog.h"
-#include "ckptdb/db/read/change_reader_impl.h"
-#include "ckptdb/db/read/row_batcher.h"
-#include "ckptdb/db/read/table_runs.h"
-#include "ckptdb/db/read/table_scan.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/records/table_schema.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "db/meta/catalog.h"
+#include "db/read/change_reader_impl.h"
+#include "db/read/row_batcher.h"
+#include "db/read/table_runs.h"
+#include "db/read/table_scan.h"
+#include "schema/bytes/keys.h"
+#include "schema/records/table_schema.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 

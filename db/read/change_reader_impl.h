@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/meta/lineage.h"
-#include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/db/reader.h"
+#include "db/meta/lineage.h"
+#include "db/read/step_reader_impl.h"
+#include "db/reader.h"
 
 namespace ckptdb {
 

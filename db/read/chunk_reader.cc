@@ -1,18 +1,18 @@
-#include "ckptdb/db/read/chunk_reader.h"
+#include "db/read/chunk_reader.h"
 
 #include <rocksdb/slice.h>
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/parallel.h"
+#include "db/disk/rocks_status.h"
+#include "db/rocks/rocks_options.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/page.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -10,10 +10,10 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/db/rocks/ahead_iterator.h"
-#include "ckptdb/schema/types.h"
+#include "db/options.h"
+#include "db/read/step_reader_impl.h"
+#include "db/rocks/ahead_iterator.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,10 +1,10 @@
-#include "ckptdb/db/read/row_batcher.h"
+#include "db/read/row_batcher.h"
 
 #include <numeric>
 #include <utility>
 
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

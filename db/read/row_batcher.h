@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/read/run_merge.h"
-#include "ckptdb/db/reader.h"
+#include "db/read/run_merge.h"
+#include "db/reader.h"
 
 namespace ckptdb::internal {
 

@@ -4,11 +4,11 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/read/run_cursor.h"
-#include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/db/read/table_runs.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/status.h"
+#include "db/read/run_cursor.h"
+#include "db/read/step_reader_impl.h"
+#include "db/read/table_runs.h"
+#include "schema/bytes/keys.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,16 +1,16 @@
-#include "ckptdb/db/read/run_cursor.h"
+#include "db/read/run_cursor.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/disk/rocks_status.h"
+#include "db/rocks/rocks_options.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/limits.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -12,11 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/db/rocks/ahead_iterator.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/types.h"
+#include "db/read/step_reader_impl.h"
+#include "db/rocks/ahead_iterator.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/page.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

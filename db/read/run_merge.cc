@@ -1,12 +1,12 @@
-#include "ckptdb/db/read/run_merge.h"
+#include "db/read/run_merge.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/huge_page.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "db/base/huge_page.h"
+#include "schema/bytes/keys.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

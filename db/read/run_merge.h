@@ -12,10 +12,10 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/read/run_cursor.h"
-#include "ckptdb/db/read/table_runs.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/schema/bytes/keys.h"
+#include "db/read/run_cursor.h"
+#include "db/read/table_runs.h"
+#include "db/reader.h"
+#include "schema/bytes/keys.h"
 
 namespace ckptdb::internal {
 

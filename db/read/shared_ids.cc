@@ -1,15 +1,15 @@
-#include "ckptdb/db/read/shared_ids.h"
+#include "db/read/shared_ids.h"
 
 #include <algorithm>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/read/run_merge.h"
-#include "ckptdb/db/read/table_runs.h"
-#include "ckptdb/db/read/table_scan.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/mutex.h"
+#include "db/read/run_merge.h"
+#include "db/read/table_runs.h"
+#include "db/read/table_scan.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/schema/types.h"
+#include "db/options.h"
+#include "db/read/step_reader_impl.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

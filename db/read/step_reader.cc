@@ -1,5 +1,5 @@
-#include "ckptdb/db/base/option_checks.h"
-#include "ckptdb/db/reader.h"
+#include "db/base/option_checks.h"
+#include "db/reader.h"
 
 #include <functional>
 #include <set>
@@ -7,17 +7,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/meta/catalog.h"
-#include "ckptdb/db/read/chunk_reader.h"
-#include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/db/read/table_runs.h"
-#include "ckptdb/db/read/table_scan.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/shape.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/call_guard.h"
+#include "db/disk/rocks_status.h"
+#include "db/meta/catalog.h"
+#include "db/read/chunk_reader.h"
+#include "db/read/step_reader_impl.h"
+#include "db/read/table_runs.h"
+#include "db/read/table_scan.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/shape.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

@@ -13,10 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/base/home_process.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/rocks/database.h"
-#include "ckptdb/schema/bytes/shape.h"
+#include "db/base/home_process.h"
+#include "db/reader.h"
+#include "db/rocks/database.h"
+#include "schema/bytes/shape.h"
 
 namespace ckptdb {
 

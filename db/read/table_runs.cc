@@ -1,12 +1,12 @@
-#include "ckptdb/db/read/table_runs.h"
+#include "db/read/table_runs.h"
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/shape.h"
-#include "ckptdb/schema/status.h"
+#include "schema/bytes/shape.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/schema/types.h"
+#include "db/read/step_reader_impl.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

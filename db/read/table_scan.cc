@@ -1,16 +1,16 @@
-#include "ckptdb/db/read/table_scan.h"
+#include "db/read/table_scan.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/base/option_checks.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/db/read/row_batcher.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/mutex.h"
+#include "db/base/option_checks.h"
+#include "db/base/parallel.h"
+#include "db/read/row_batcher.h"
+#include "schema/bytes/limits.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -10,9 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/read/run_merge.h"
-#include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/db/read/table_runs.h"
+#include "db/read/run_merge.h"
+#include "db/read/step_reader_impl.h"
+#include "db/read/table_runs.h"
 
 namespace ckptdb::internal {
 

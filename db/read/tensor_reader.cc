@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/read/chunk_reader.h"
-#include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/shape.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/disk/rocks_status.h"
+#include "db/read/chunk_reader.h"
+#include "db/read/step_reader_impl.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/shape.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

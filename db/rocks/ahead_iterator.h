@@ -11,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-#include "ckptdb/db/quirks/read_window.h"
+#include "db/quirks/read_window.h"
 
 namespace ckptdb::internal {
 

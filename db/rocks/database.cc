@@ -1,5 +1,5 @@
 // Reads and changes of an open database.
-#include "ckptdb/db/rocks/database.h"
+#include "db/rocks/database.h"
 
 #include <rocksdb/convenience.h>
 
@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/quirks/file_names.h"
-#include "ckptdb/db/rocks/database_listener.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "db/disk/files.h"
+#include "db/disk/rocks_status.h"
+#include "db/quirks/file_names.h"
+#include "db/rocks/database_listener.h"
+#include "schema/bytes/keys.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

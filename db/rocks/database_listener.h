@@ -7,10 +7,10 @@
 #include <atomic>
 
 #include "absl/status/status.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/quirks/given_up_compactions.h"
-#include "ckptdb/db/rocks/rocks_options.h"
+#include "db/base/mutex.h"
+#include "db/disk/rocks_status.h"
+#include "db/quirks/given_up_compactions.h"
+#include "db/rocks/rocks_options.h"
 
 namespace ckptdb::internal {
 

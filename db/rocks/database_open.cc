@@ -1,5 +1,5 @@
 // Opens, checks and closes a database.
-#include "ckptdb/db/rocks/database.h"
+#include "db/rocks/database.h"
 
 #include <rocksdb/system_clock.h>
 
@@ -8,22 +8,22 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/exit_task.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/base/paths.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/quirks/error_text.h"
-#include "ckptdb/db/quirks/file_names.h"
-#include "ckptdb/db/quirks/start_threads.h"
-#include "ckptdb/db/rocks/database_listener.h"
-#include "ckptdb/db/rocks/fenced_file_system.h"
-#include "ckptdb/db/rocks/find_database.h"
-#include "ckptdb/db/rocks/info_log.h"
-#include "ckptdb/db/rocks/manifest_size.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/call_guard.h"
+#include "db/base/exit_task.h"
+#include "db/base/mutex.h"
+#include "db/base/paths.h"
+#include "db/disk/files.h"
+#include "db/disk/rocks_status.h"
+#include "db/quirks/error_text.h"
+#include "db/quirks/file_names.h"
+#include "db/quirks/start_threads.h"
+#include "db/rocks/database_listener.h"
+#include "db/rocks/fenced_file_system.h"
+#include "db/rocks/find_database.h"
+#include "db/rocks/info_log.h"
+#include "db/rocks/manifest_size.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,8 +1,8 @@
-#include "ckptdb/db/rocks/fenced_file_system.h"
+#include "db/rocks/fenced_file_system.h"
 
 #include <utility>
 
-#include "ckptdb/db/quirks/file_names.h"
+#include "db/quirks/file_names.h"
 
 namespace ckptdb::internal {
 namespace {

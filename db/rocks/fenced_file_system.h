@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "ckptdb/db/rocks/owner_lock.h"
+#include "db/rocks/owner_lock.h"
 
 namespace ckptdb::internal {
 

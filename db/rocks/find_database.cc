@@ -1,4 +1,4 @@
-#include "ckptdb/db/rocks/find_database.h"
+#include "db/rocks/find_database.h"
 
 #include <rocksdb/db.h>
 
@@ -7,13 +7,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/paths.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/quirks/file_names.h"
-#include "ckptdb/db/quirks/start_threads.h"
-#include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/paths.h"
+#include "db/disk/files.h"
+#include "db/quirks/file_names.h"
+#include "db/quirks/start_threads.h"
+#include "db/rocks/rocks_options.h"
+#include "schema/bytes/limits.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,13 +1,13 @@
-#include "ckptdb/db/rocks/folder_state.h"
+#include "db/rocks/folder_state.h"
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/quirks/file_names.h"
-#include "ckptdb/schema/status.h"
+#include "db/disk/files.h"
+#include "db/disk/rocks_status.h"
+#include "db/quirks/file_names.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

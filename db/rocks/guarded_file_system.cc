@@ -1,4 +1,4 @@
-#include "ckptdb/db/rocks/guarded_file_system.h"
+#include "db/rocks/guarded_file_system.h"
 
 #include <sys/stat.h>
 
@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "ckptdb/db/disk/direct_write_file.h"
-#include "ckptdb/db/quirks/file_names.h"
-#include "ckptdb/db/quirks/ingest_file.h"
-#include "ckptdb/db/quirks/read_window.h"
-#include "ckptdb/db/quirks/table_tail.h"
-#include "ckptdb/db/rocks/rocks_options.h"
+#include "db/disk/direct_write_file.h"
+#include "db/quirks/file_names.h"
+#include "db/quirks/ingest_file.h"
+#include "db/quirks/read_window.h"
+#include "db/quirks/table_tail.h"
+#include "db/rocks/rocks_options.h"
 
 namespace ckptdb::internal {
 namespace {

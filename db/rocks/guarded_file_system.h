@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/disk/file_pool.h"
-#include "ckptdb/db/quirks/lazy_tables.h"
-#include "ckptdb/db/quirks/manifest_watch.h"
+#include "db/base/mutex.h"
+#include "db/disk/file_pool.h"
+#include "db/quirks/lazy_tables.h"
+#include "db/quirks/manifest_watch.h"
 
 namespace ckptdb::internal {
 

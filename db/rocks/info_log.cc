@@ -1,4 +1,4 @@
-#include "ckptdb/db/rocks/info_log.h"
+#include "db/rocks/info_log.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "ckptdb/db/options.h"
+#include "db/options.h"
 
 namespace ckptdb::internal {
 

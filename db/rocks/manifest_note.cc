@@ -1,4 +1,4 @@
-#include "ckptdb/db/rocks/manifest_note.h"
+#include "db/rocks/manifest_note.h"
 
 #include <algorithm>
 #include <array>
@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/quirks/file_names.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/status.h"
+#include "db/disk/files.h"
+#include "db/disk/rocks_status.h"
+#include "db/quirks/file_names.h"
+#include "schema/bytes/page.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/quirks/manifest_watch.h"
+#include "db/quirks/manifest_watch.h"
 
 namespace ckptdb::internal {
 

@@ -1,13 +1,13 @@
-#include "ckptdb/db/rocks/manifest_size.h"
+#include "db/rocks/manifest_size.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/quirks/file_names.h"
-#include "ckptdb/schema/status.h"
+#include "db/disk/files.h"
+#include "db/quirks/file_names.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

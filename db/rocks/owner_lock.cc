@@ -1,4 +1,4 @@
-#include "ckptdb/db/rocks/owner_lock.h"
+#include "db/rocks/owner_lock.h"
 
 #include <unistd.h>
 
@@ -10,12 +10,12 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/base/paths.h"
-#include "ckptdb/db/base/uuid.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/paths.h"
+#include "db/base/uuid.h"
+#include "db/disk/files.h"
+#include "db/disk/rocks_status.h"
+#include "db/options.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

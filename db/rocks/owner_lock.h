@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 

@@ -1,13 +1,13 @@
-#include "ckptdb/db/rocks/rocks_options.h"
+#include "db/rocks/rocks_options.h"
 
 #include <rocksdb/table.h>
 
-#include "ckptdb/db/quirks/block_pool.h"
-#include "ckptdb/db/quirks/file_bounds.h"
-#include "ckptdb/db/quirks/table_tail.h"
-#include "ckptdb/db/rocks/info_log.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/types.h"
+#include "db/quirks/block_pool.h"
+#include "db/quirks/file_bounds.h"
+#include "db/quirks/table_tail.h"
+#include "db/rocks/info_log.h"
+#include "schema/bytes/limits.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

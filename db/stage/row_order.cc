@@ -1,4 +1,4 @@
-#include "ckptdb/db/stage/row_order.h"
+#include "db/stage/row_order.h"
 
 #include <algorithm>
 #include <iterator>
@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/own_rows.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "db/base/own_rows.h"
+#include "db/base/parallel.h"
+#include "db/base/row_block.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

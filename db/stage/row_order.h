@@ -14,11 +14,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/base/large_array.h"
-#include "ckptdb/db/base/own_rows.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/large_array.h"
+#include "db/base/own_rows.h"
+#include "db/state.h"
+#include "schema/bytes/keys.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

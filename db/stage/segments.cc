@@ -1,19 +1,19 @@
-#include "ckptdb/db/stage/segments.h"
+#include "db/stage/segments.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/huge_page.h"
-#include "ckptdb/db/disk/direct_write_file.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/meta/borrow_cost.h"
-#include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/huge_page.h"
+#include "db/disk/direct_write_file.h"
+#include "db/disk/files.h"
+#include "db/disk/rocks_status.h"
+#include "db/meta/borrow_cost.h"
+#include "db/rocks/rocks_options.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/page.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -14,9 +14,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/stage/staged_item.h"
-#include "ckptdb/db/stage/stream.h"
-#include "ckptdb/schema/records/staged.h"
+#include "db/stage/staged_item.h"
+#include "db/stage/stream.h"
+#include "schema/records/staged.h"
 
 namespace ckptdb::internal {
 

@@ -1,5 +1,5 @@
-#include "ckptdb/db/base/own_rows.h"
-#include "ckptdb/db/state.h"
+#include "db/base/own_rows.h"
+#include "db/state.h"
 
 #include <algorithm>
 #include <functional>
@@ -9,10 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/staging.h"
-#include "ckptdb/schema/bytes/names.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/call_guard.h"
+#include "db/base/staging.h"
+#include "schema/bytes/names.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/stage/staged_item.h"
+#include "db/stage/staged_item.h"
 
 #include <algorithm>
 #include <optional>
@@ -9,22 +9,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/db/base/own_rows.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/db/base/staging.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/meta/borrow_cost.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/bytes/names.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/bytes/shape.h"
-#include "ckptdb/schema/records/table_schema.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/own_rows.h"
+#include "db/base/parallel.h"
+#include "db/base/row_block.h"
+#include "db/base/staging.h"
+#include "db/disk/rocks_status.h"
+#include "db/meta/borrow_cost.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/lossy.h"
+#include "schema/bytes/names.h"
+#include "schema/bytes/page.h"
+#include "schema/bytes/shape.h"
+#include "schema/records/table_schema.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

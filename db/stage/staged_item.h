@@ -8,12 +8,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/stage/row_order.h"
-#include "ckptdb/db/stage/stream.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/types.h"
+#include "db/options.h"
+#include "db/stage/row_order.h"
+#include "db/stage/stream.h"
+#include "db/state.h"
+#include "schema/records/staged.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

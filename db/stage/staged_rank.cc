@@ -5,9 +5,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/status.h"
+#include "db/state.h"
+#include "schema/records/staged.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 

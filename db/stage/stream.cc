@@ -1,15 +1,15 @@
-#include "ckptdb/db/stage/stream.h"
+#include "db/stage/stream.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/row_block.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/lossy.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

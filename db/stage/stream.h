@@ -15,11 +15,11 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/stage/row_order.h"
-#include "ckptdb/schema/bytes/codec.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/mutex.h"
+#include "db/stage/row_order.h"
+#include "schema/bytes/codec.h"
+#include "schema/bytes/page.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

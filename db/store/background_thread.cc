@@ -1,6 +1,6 @@
-#include "ckptdb/db/store/background_thread.h"
+#include "db/store/background_thread.h"
 
-#include "ckptdb/db/base/call_guard.h"
+#include "db/base/call_guard.h"
 
 namespace ckptdb::internal {
 

@@ -6,10 +6,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/store/folds.h"
-#include "ckptdb/db/store/sweep_requests.h"
-#include "ckptdb/db/store/sweeper.h"
+#include "db/base/mutex.h"
+#include "db/store/folds.h"
+#include "db/store/sweep_requests.h"
+#include "db/store/sweeper.h"
 
 namespace ckptdb::internal {
 

@@ -1,14 +1,14 @@
-#include "ckptdb/db/store/commit.h"
+#include "db/store/commit.h"
 
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/meta/borrowed.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/meta/borrowed.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/page.h"
+#include "schema/records/records.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/types.h"
+#include "db/options.h"
+#include "schema/records/staged.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -5,12 +5,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/db/store/commit.h"
-#include "ckptdb/db/store/step_catalog.h"
-#include "ckptdb/db/store/store_parts.h"
-#include "ckptdb/schema/types.h"
+#include "db/options.h"
+#include "db/state.h"
+#include "db/store/commit.h"
+#include "db/store/step_catalog.h"
+#include "db/store/store_parts.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,20 +1,20 @@
 // Commits saves and folds, and changes single records: docs/design.md, "Save".
-#include "ckptdb/db/store/committer.h"
+#include "db/store/committer.h"
 
 #include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/call_guard.h"
+#include "db/disk/files.h"
+#include "db/disk/rocks_status.h"
+#include "db/options.h"
+#include "schema/bytes/keys.h"
+#include "schema/records/records.h"
+#include "schema/records/staged.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -7,13 +7,13 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/store/commit.h"
-#include "ckptdb/db/store/step_catalog.h"
-#include "ckptdb/db/store/store_folder.h"
-#include "ckptdb/db/store/sweep_requests.h"
-#include "ckptdb/db/store/table_summaries.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/mutex.h"
+#include "db/store/commit.h"
+#include "db/store/step_catalog.h"
+#include "db/store/store_folder.h"
+#include "db/store/sweep_requests.h"
+#include "db/store/table_summaries.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,12 +1,12 @@
-#include "ckptdb/db/store/evaluation_records.h"
+#include "db/store/evaluation_records.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/records/evaluation.h"
-#include "ckptdb/schema/status.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/keys.h"
+#include "schema/records/evaluation.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/rocks/database.h"
-#include "ckptdb/schema/types.h"
+#include "db/rocks/database.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

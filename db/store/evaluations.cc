@@ -1,18 +1,18 @@
-#include "ckptdb/db/store/evaluations.h"
+#include "db/store/evaluations.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/store/committer.h"
-#include "ckptdb/db/store/evaluation_records.h"
-#include "ckptdb/db/store/step_catalog.h"
-#include "ckptdb/db/store/store_folder.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/names.h"
-#include "ckptdb/schema/records/evaluation.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/disk/rocks_status.h"
+#include "db/store/committer.h"
+#include "db/store/evaluation_records.h"
+#include "db/store/step_catalog.h"
+#include "db/store/store_folder.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/names.h"
+#include "schema/records/evaluation.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

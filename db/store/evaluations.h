@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/store/store_parts.h"
-#include "ckptdb/schema/types.h"
+#include "db/store/store_parts.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

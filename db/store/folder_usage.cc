@@ -1,4 +1,4 @@
-#include "ckptdb/db/store/folder_usage.h"
+#include "db/store/folder_usage.h"
 
 #include <algorithm>
 #include <set>
@@ -8,10 +8,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/spare_space.h"
-#include "ckptdb/db/meta/lease.h"
-#include "ckptdb/db/rocks/database.h"
+#include "db/disk/files.h"
+#include "db/disk/spare_space.h"
+#include "db/meta/lease.h"
+#include "db/rocks/database.h"
 
 namespace ckptdb::internal {
 namespace {

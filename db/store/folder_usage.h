@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "ckptdb/db/store.h"
+#include "db/store.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/store/folds.h"
+#include "db/store/folds.h"
 
 #include <map>
 #include <memory>
@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/option_checks.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/open_files.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/store/commit.h"
-#include "ckptdb/db/store/measure_usage.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/option_checks.h"
+#include "db/disk/files.h"
+#include "db/disk/open_files.h"
+#include "db/options.h"
+#include "db/store/commit.h"
+#include "db/store/measure_usage.h"
+#include "schema/records/records.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

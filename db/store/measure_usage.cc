@@ -1,16 +1,16 @@
-#include "ckptdb/db/store/measure_usage.h"
+#include "db/store/measure_usage.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/meta/borrowed.h"
-#include "ckptdb/db/meta/lease.h"
-#include "ckptdb/db/store/folder_usage.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/status.h"
+#include "db/disk/files.h"
+#include "db/meta/borrowed.h"
+#include "db/meta/lease.h"
+#include "db/store/folder_usage.h"
+#include "schema/bytes/keys.h"
+#include "schema/records/records.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/meta/catalog.h"
-#include "ckptdb/db/rocks/database.h"
-#include "ckptdb/db/store.h"
+#include "db/meta/catalog.h"
+#include "db/rocks/database.h"
+#include "db/store.h"
 
 namespace ckptdb::internal {
 

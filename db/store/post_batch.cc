@@ -1,7 +1,7 @@
-#include "ckptdb/db/store/post_batch.h"
+#include "db/store/post_batch.h"
 
-#include "ckptdb/db/meta/posts.h"
-#include "ckptdb/schema/status.h"
+#include "db/meta/posts.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

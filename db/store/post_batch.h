@@ -11,9 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/store/step_catalog.h"
-#include "ckptdb/schema/records/post.h"
-#include "ckptdb/schema/types.h"
+#include "db/store/step_catalog.h"
+#include "schema/records/post.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

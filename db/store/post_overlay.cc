@@ -1,9 +1,9 @@
-#include "ckptdb/db/store/post_overlay.h"
+#include "db/store/post_overlay.h"
 
 #include <cmath>
 #include <utility>
 
-#include "ckptdb/db/meta/posts.h"
+#include "db/meta/posts.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/meta/catalog.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/schema/records/post.h"
-#include "ckptdb/schema/types.h"
+#include "db/meta/catalog.h"
+#include "db/reader.h"
+#include "schema/records/post.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,12 +1,12 @@
-#include "ckptdb/db/store/post_taker.h"
+#include "db/store/post_taker.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/meta/post_rounds.h"
-#include "ckptdb/db/store/post_batch.h"
-#include "ckptdb/schema/status.h"
+#include "db/meta/post_rounds.h"
+#include "db/store/post_batch.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

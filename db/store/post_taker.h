@@ -10,13 +10,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/meta/posts.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/db/store/committer.h"
-#include "ckptdb/db/store/step_catalog.h"
-#include "ckptdb/db/store/store_folder.h"
-#include "ckptdb/schema/records/post.h"
+#include "db/base/mutex.h"
+#include "db/meta/posts.h"
+#include "db/store.h"
+#include "db/store/committer.h"
+#include "db/store/step_catalog.h"
+#include "db/store/store_folder.h"
+#include "schema/records/post.h"
 
 namespace ckptdb::internal {
 

@@ -1,12 +1,12 @@
-#include "ckptdb/db/store/reader_leases.h"
+#include "db/store/reader_leases.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/uuid.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "db/base/uuid.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -14,13 +14,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/base/exit_task.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/disk/environment.h"
-#include "ckptdb/db/meta/lease.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/rocks/guarded_file_system.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/exit_task.h"
+#include "db/base/mutex.h"
+#include "db/disk/environment.h"
+#include "db/meta/lease.h"
+#include "db/options.h"
+#include "db/rocks/guarded_file_system.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

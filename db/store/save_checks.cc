@@ -1,4 +1,4 @@
-#include "ckptdb/db/store/save_checks.h"
+#include "db/store/save_checks.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/db/base/option_checks.h"
-#include "ckptdb/db/base/staging.h"
-#include "ckptdb/schema/bytes/names.h"
-#include "ckptdb/schema/bytes/user_metadata.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/option_checks.h"
+#include "db/base/staging.h"
+#include "schema/bytes/names.h"
+#include "schema/bytes/user_metadata.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -4,8 +4,8 @@
 #define CKPTDB_DB_STORE_SAVE_CHECKS_H_
 
 #include "absl/status/status.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/schema/types.h"
+#include "db/options.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/store/saves.h"
+#include "db/store/saves.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -12,22 +12,22 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/paths.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/meta/borrow_cost.h"
-#include "ckptdb/db/meta/borrowed.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/db/store/commit.h"
-#include "ckptdb/db/store/commit_builder.h"
-#include "ckptdb/db/store/committer.h"
-#include "ckptdb/db/store/post_taker.h"
-#include "ckptdb/db/store/save_checks.h"
-#include "ckptdb/db/store/step_catalog.h"
-#include "ckptdb/db/store/store_folder.h"
-#include "ckptdb/db/store/sweep_requests.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/paths.h"
+#include "db/disk/files.h"
+#include "db/meta/borrow_cost.h"
+#include "db/meta/borrowed.h"
+#include "db/options.h"
+#include "db/state.h"
+#include "db/store/commit.h"
+#include "db/store/commit_builder.h"
+#include "db/store/committer.h"
+#include "db/store/post_taker.h"
+#include "db/store/save_checks.h"
+#include "db/store/step_catalog.h"
+#include "db/store/store_folder.h"
+#include "db/store/sweep_requests.h"
+#include "schema/records/staged.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -6,11 +6,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/db/store/store_parts.h"
-#include "ckptdb/schema/types.h"
+#include "db/options.h"
+#include "db/state.h"
+#include "db/store.h"
+#include "db/store/store_parts.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,13 +1,13 @@
-#include "ckptdb/db/store/step_catalog.h"
+#include "db/store/step_catalog.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/meta/lineage.h"
-#include "ckptdb/db/store/save_checks.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/status.h"
+#include "db/meta/lineage.h"
+#include "db/store/save_checks.h"
+#include "schema/bytes/annotate.h"
+#include "schema/records/records.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

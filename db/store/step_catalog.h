@@ -16,13 +16,13 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/meta/catalog.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/store/commit.h"
-#include "ckptdb/db/store/version_holds.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/mutex.h"
+#include "db/meta/catalog.h"
+#include "db/options.h"
+#include "db/store/commit.h"
+#include "db/store/version_holds.h"
+#include "schema/records/records.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,15 +1,15 @@
-#include "ckptdb/db/store/step_edits.h"
+#include "db/store/step_edits.h"
 
 #include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "ckptdb/db/store/save_checks.h"
-#include "ckptdb/db/store/step_catalog.h"
-#include "ckptdb/db/store/store_folder.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/bytes/user_metadata.h"
-#include "ckptdb/schema/status.h"
+#include "db/store/save_checks.h"
+#include "db/store/step_catalog.h"
+#include "db/store/store_folder.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/user_metadata.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "ckptdb/db/store/committer.h"
-#include "ckptdb/db/store/store_parts.h"
-#include "ckptdb/schema/types.h"
+#include "db/store/committer.h"
+#include "db/store/store_parts.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,18 +1,18 @@
 // The public calls of Store: each enters the store's gate and calls the
 // responsible part.
-#include "ckptdb/db/store.h"
+#include "db/store.h"
 
 #include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/disk/store_path.h"
-#include "ckptdb/db/store/evaluations.h"
-#include "ckptdb/db/store/saves.h"
-#include "ckptdb/db/store/step_edits.h"
-#include "ckptdb/db/store/store_impl.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "db/disk/store_path.h"
+#include "db/store/evaluations.h"
+#include "db/store/saves.h"
+#include "db/store/step_edits.h"
+#include "db/store/store_impl.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

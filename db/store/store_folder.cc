@@ -1,21 +1,21 @@
-#include "ckptdb/db/store/store_folder.h"
+#include "db/store/store_folder.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/hit_crash_point.h"
-#include "ckptdb/db/base/paths.h"
-#include "ckptdb/db/base/uuid.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/rocks/find_database.h"
-#include "ckptdb/db/rocks/manifest_size.h"
-#include "ckptdb/db/store/measure_usage.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/hit_crash_point.h"
+#include "db/base/paths.h"
+#include "db/base/uuid.h"
+#include "db/disk/files.h"
+#include "db/disk/rocks_status.h"
+#include "db/rocks/find_database.h"
+#include "db/rocks/manifest_size.h"
+#include "db/store/measure_usage.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/keys.h"
+#include "schema/records/records.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

@@ -12,13 +12,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/disk/environment.h"
-#include "ckptdb/db/disk/spare_space.h"
-#include "ckptdb/db/meta/catalog.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/rocks/database.h"
-#include "ckptdb/db/rocks/owner_lock.h"
-#include "ckptdb/schema/records/records.h"
+#include "db/disk/environment.h"
+#include "db/disk/spare_space.h"
+#include "db/meta/catalog.h"
+#include "db/options.h"
+#include "db/rocks/database.h"
+#include "db/rocks/owner_lock.h"
+#include "schema/records/records.h"
 
 namespace ckptdb::internal {
 

@@ -1,15 +1,15 @@
-#include "ckptdb/db/store/store_impl.h"
+#include "db/store/store_impl.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/option_checks.h"
-#include "ckptdb/db/base/staging.h"
-#include "ckptdb/db/disk/store_path.h"
-#include "ckptdb/db/read/change_reader_impl.h"
-#include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/db/store/measure_usage.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/option_checks.h"
+#include "db/base/staging.h"
+#include "db/disk/store_path.h"
+#include "db/read/change_reader_impl.h"
+#include "db/read/step_reader_impl.h"
+#include "db/store/measure_usage.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 

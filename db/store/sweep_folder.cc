@@ -1,4 +1,4 @@
-#include "ckptdb/db/store/sweep_folder.h"
+#include "db/store/sweep_folder.h"
 
 #include <utility>
 
@@ -6,9 +6,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/paths.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/rocks/database.h"
+#include "db/base/paths.h"
+#include "db/disk/files.h"
+#include "db/rocks/database.h"
 
 namespace ckptdb::internal {
 namespace {

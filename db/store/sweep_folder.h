@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "ckptdb/db/store.h"
+#include "db/store.h"
 
 namespace ckptdb::internal {
 

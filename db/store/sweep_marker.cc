@@ -1,14 +1,14 @@
-#include "ckptdb/db/store/sweep_marker.h"
+#include "db/store/sweep_marker.h"
 
 #include <memory>
 #include <utility>
 
-#include "ckptdb/db/meta/lease.h"
-#include "ckptdb/db/store/measure_usage.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/meta/lease.h"
+#include "db/store/measure_usage.h"
+#include "schema/bytes/keys.h"
+#include "schema/records/records.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

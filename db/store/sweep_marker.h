@@ -10,13 +10,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/meta/borrowed.h"
-#include "ckptdb/db/rocks/database.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/db/store/step_catalog.h"
-#include "ckptdb/db/store/store_folder.h"
-#include "ckptdb/db/store/version_holds.h"
-#include "ckptdb/schema/types.h"
+#include "db/meta/borrowed.h"
+#include "db/rocks/database.h"
+#include "db/store.h"
+#include "db/store/step_catalog.h"
+#include "db/store/store_folder.h"
+#include "db/store/version_holds.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

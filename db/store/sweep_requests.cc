@@ -1,4 +1,4 @@
-#include "ckptdb/db/store/sweep_requests.h"
+#include "db/store/sweep_requests.h"
 
 #include <chrono>
 

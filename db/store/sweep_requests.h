@@ -3,7 +3,7 @@
 #define CKPTDB_DB_STORE_SWEEP_REQUESTS_H_
 
 #include "absl/base/thread_annotations.h"
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/store/sweeper.h"
+#include "db/store/sweeper.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -6,14 +6,14 @@
 #include <string>
 #include <utility>
 
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/meta/posts.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/store/measure_usage.h"
-#include "ckptdb/db/store/sweep_folder.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/disk/rocks_status.h"
+#include "db/meta/posts.h"
+#include "db/options.h"
+#include "db/store/measure_usage.h"
+#include "db/store/sweep_folder.h"
+#include "schema/bytes/keys.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,9 +1,9 @@
-#include "ckptdb/db/store/table_summaries.h"
+#include "db/store/table_summaries.h"
 
 #include <utility>
 
-#include "ckptdb/db/meta/catalog.h"
-#include "ckptdb/schema/status.h"
+#include "db/meta/catalog.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

@@ -11,9 +11,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/rocks/database.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/mutex.h"
+#include "db/rocks/database.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

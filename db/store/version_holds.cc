@@ -1,4 +1,4 @@
-#include "ckptdb/db/store/version_holds.h"
+#include "db/store/version_holds.h"
 
 #include <utility>
 

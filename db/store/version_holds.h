@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/store/sweep_requests.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/mutex.h"
+#include "db/store/sweep_requests.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

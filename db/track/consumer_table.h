@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/row_tracker.h"
+#include "db/row_tracker.h"
 
 namespace ckptdb::internal {
 

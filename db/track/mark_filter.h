@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "ckptdb/db/track/mark_hash.h"
+#include "db/track/mark_hash.h"
 
 namespace ckptdb::internal {
 

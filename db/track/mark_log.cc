@@ -1,11 +1,11 @@
-#include "ckptdb/db/track/mark_log.h"
+#include "db/track/mark_log.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <utility>
 
-#include "ckptdb/db/track/mark_hash.h"
+#include "db/track/mark_hash.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -12,8 +12,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/track/newest_marks.h"
+#include "db/base/mutex.h"
+#include "db/track/newest_marks.h"
 
 namespace ckptdb::internal {
 

@@ -1,9 +1,9 @@
-#include "ckptdb/db/track/newest_marks.h"
+#include "db/track/newest_marks.h"
 
 #include <algorithm>
 #include <bit>
 
-#include "ckptdb/db/track/mark_hash.h"
+#include "db/track/mark_hash.h"
 
 namespace ckptdb::internal {
 namespace {

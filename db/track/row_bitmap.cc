@@ -4,11 +4,11 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/row_tracker.h"
-#include "ckptdb/db/track/consumer_table.h"
-#include "ckptdb/db/track/mark_lane.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/mutex.h"
+#include "db/row_tracker.h"
+#include "db/track/consumer_table.h"
+#include "db/track/mark_lane.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

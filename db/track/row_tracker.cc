@@ -1,4 +1,4 @@
-#include "ckptdb/db/row_tracker.h"
+#include "db/row_tracker.h"
 
 #include <algorithm>
 #include <array>
@@ -9,14 +9,14 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/track/consumer_table.h"
-#include "ckptdb/db/track/mark_filter.h"
-#include "ckptdb/db/track/mark_hash.h"
-#include "ckptdb/db/track/mark_lane.h"
-#include "ckptdb/db/track/mark_log.h"
-#include "ckptdb/db/track/newest_marks.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/mutex.h"
+#include "db/track/consumer_table.h"
+#include "db/track/mark_filter.h"
+#include "db/track/mark_hash.h"
+#include "db/track/mark_lane.h"
+#include "db/track/mark_log.h"
+#include "db/track/newest_marks.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

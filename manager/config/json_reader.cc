@@ -1,12 +1,12 @@
-#include "ckptdb/manager/config/json_reader.h"
+#include "manager/config/json_reader.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/db/base/nearest_name.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/nearest_name.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

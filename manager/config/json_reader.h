@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "ckptdb/manager/config/json_text.h"
+#include "manager/config/json_text.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/config/json_text.h"
+#include "manager/config/json_text.h"
 
 #include <algorithm>
 #include <cstdint>

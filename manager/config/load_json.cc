@@ -1,9 +1,9 @@
-#include "ckptdb/manager/config/load_json.h"
+#include "manager/config/load_json.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "ckptdb/manager/config/json_reader.h"
-#include "ckptdb/manager/load_rule.h"
-#include "ckptdb/manager/policies.h"
+#include "manager/config/json_reader.h"
+#include "manager/load_rule.h"
+#include "manager/policies.h"
 
 namespace ckptdb::internal {
 

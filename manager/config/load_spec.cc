@@ -1,11 +1,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/config/json_reader.h"
-#include "ckptdb/manager/config/json_text.h"
-#include "ckptdb/manager/config/load_json.h"
-#include "ckptdb/manager/load_rule.h"
-#include "ckptdb/schema/status.h"
+#include "manager/config/json_reader.h"
+#include "manager/config/json_text.h"
+#include "manager/config/load_json.h"
+#include "manager/load_rule.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/manager_options.h"
+#include "manager/manager_options.h"
 
 #include <functional>
 #include <string>
@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "ckptdb/manager/config/json_reader.h"
-#include "ckptdb/manager/config/json_text.h"
-#include "ckptdb/manager/config/load_json.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
+#include "manager/config/json_reader.h"
+#include "manager/config/json_text.h"
+#include "manager/config/load_json.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "ckptdb/manager/results.h"
+#include "manager/results.h"
 
 namespace ckptdb::internal {
 

@@ -1,15 +1,15 @@
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "manager/checkpoint_manager.h"
 
 #include <cstdint>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/core/manager_impl.h"
-#include "ckptdb/manager/core/manager_parts.h"
-#include "ckptdb/manager/ranks/guarded_coordinator.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "manager/core/manager_impl.h"
+#include "manager/core/manager_parts.h"
+#include "manager/ranks/guarded_coordinator.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 

@@ -1,12 +1,12 @@
-#include "ckptdb/manager/core/decision_maker.h"
+#include "manager/core/decision_maker.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/policy/now_micros.h"
-#include "ckptdb/manager/policy/save_schedule.h"
-#include "ckptdb/manager/policy/step_info.h"
-#include "ckptdb/schema/status.h"
+#include "manager/policy/now_micros.h"
+#include "manager/policy/save_schedule.h"
+#include "manager/policy/step_info.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

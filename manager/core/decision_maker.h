@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/state/save_lineage.h"
+#include "db/store.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/state/save_lineage.h"
 
 namespace ckptdb::internal {
 

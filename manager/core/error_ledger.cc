@@ -1,4 +1,4 @@
-#include "ckptdb/manager/core/error_ledger.h"
+#include "manager/core/error_ledger.h"
 
 #include <utility>
 

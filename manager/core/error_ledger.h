@@ -6,8 +6,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/manager/save/pending_save_state.h"
+#include "db/base/mutex.h"
+#include "manager/save/pending_save_state.h"
 
 namespace ckptdb::internal {
 

@@ -1,10 +1,10 @@
-#include "ckptdb/manager/core/explain_step.h"
+#include "manager/core/explain_step.h"
 
 #include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/save/save_publisher.h"
+#include "manager/save/save_publisher.h"
 
 namespace ckptdb::internal {
 namespace {

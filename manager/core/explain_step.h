@@ -6,10 +6,10 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/policy/history.h"
-#include "ckptdb/manager/policy/retirement.h"
+#include "db/store.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/policy/history.h"
+#include "manager/policy/retirement.h"
 
 namespace ckptdb::internal {
 

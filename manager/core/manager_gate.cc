@@ -1,4 +1,4 @@
-#include "ckptdb/manager/core/manager_gate.h"
+#include "manager/core/manager_gate.h"
 
 #include "absl/strings/str_cat.h"
 

@@ -12,10 +12,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/base/call_gate.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_gate.h"
+#include "db/base/call_guard.h"
+#include "db/base/mutex.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

@@ -1,13 +1,13 @@
-#include "ckptdb/manager/core/manager_impl.h"
+#include "manager/core/manager_impl.h"
 
 #include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/core/explain_step.h"
-#include "ckptdb/manager/state/micros_since.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "manager/core/explain_step.h"
+#include "manager/state/micros_since.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

@@ -7,20 +7,20 @@
 #include <optional>
 #include <vector>
 
-#include "ckptdb/db/base/exit_task.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/core/decision_maker.h"
-#include "ckptdb/manager/core/manager_gate.h"
-#include "ckptdb/manager/core/manager_parts.h"
-#include "ckptdb/manager/core/preemption.h"
-#include "ckptdb/manager/core/reporter.h"
-#include "ckptdb/manager/core/save_runner.h"
-#include "ckptdb/manager/core/step_coordinator.h"
-#include "ckptdb/manager/load/restorer.h"
-#include "ckptdb/manager/policy/history.h"
-#include "ckptdb/manager/policy/retirement.h"
-#include "ckptdb/manager/state/save_lineage.h"
-#include "ckptdb/manager/state/training_progress.h"
+#include "db/base/exit_task.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/core/decision_maker.h"
+#include "manager/core/manager_gate.h"
+#include "manager/core/manager_parts.h"
+#include "manager/core/preemption.h"
+#include "manager/core/reporter.h"
+#include "manager/core/save_runner.h"
+#include "manager/core/step_coordinator.h"
+#include "manager/load/restorer.h"
+#include "manager/policy/history.h"
+#include "manager/policy/retirement.h"
+#include "manager/state/save_lineage.h"
+#include "manager/state/training_progress.h"
 
 namespace ckptdb {
 

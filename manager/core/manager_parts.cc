@@ -1,4 +1,4 @@
-#include "ckptdb/manager/core/manager_parts.h"
+#include "manager/core/manager_parts.h"
 
 #include <algorithm>
 #include <string>
@@ -7,21 +7,21 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/option_checks.h"
-#include "ckptdb/db/base/resolve_path.h"
-#include "ckptdb/db/base/staging.h"
-#include "ckptdb/manager/config/statistics.h"
-#include "ckptdb/manager/policy/policy_checks.h"
-#include "ckptdb/manager/policy/retention.h"
-#include "ckptdb/manager/policy/save_schedule.h"
-#include "ckptdb/manager/ranks/tell_status.h"
-#include "ckptdb/manager/state/model_sharding.h"
-#include "ckptdb/manager/state/reader_options.h"
-#include "ckptdb/manager/state/replicated_tensors.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/bytes/user_metadata.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "db/base/option_checks.h"
+#include "db/base/resolve_path.h"
+#include "db/base/staging.h"
+#include "manager/config/statistics.h"
+#include "manager/policy/policy_checks.h"
+#include "manager/policy/retention.h"
+#include "manager/policy/save_schedule.h"
+#include "manager/ranks/tell_status.h"
+#include "manager/state/model_sharding.h"
+#include "manager/state/reader_options.h"
+#include "manager/state/replicated_tensors.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/user_metadata.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/core/error_ledger.h"
-#include "ckptdb/manager/core/warnings.h"
-#include "ckptdb/manager/state/change_sets.h"
+#include "db/reader.h"
+#include "db/state.h"
+#include "db/store.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/coordinator.h"
+#include "manager/core/error_ledger.h"
+#include "manager/core/warnings.h"
+#include "manager/state/change_sets.h"
 
 namespace ckptdb::internal {
 

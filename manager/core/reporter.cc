@@ -1,8 +1,8 @@
-#include "ckptdb/manager/core/reporter.h"
+#include "manager/core/reporter.h"
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/config/statistics.h"
+#include "db/base/call_guard.h"
+#include "manager/config/statistics.h"
 
 namespace ckptdb::internal {
 

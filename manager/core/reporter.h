@@ -2,9 +2,9 @@
 #ifndef CKPTDB_MANAGER_CORE_REPORTER_H_
 #define CKPTDB_MANAGER_CORE_REPORTER_H_
 
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/core/error_ledger.h"
-#include "ckptdb/manager/policy/history.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/core/error_ledger.h"
+#include "manager/policy/history.h"
 
 namespace ckptdb::internal {
 

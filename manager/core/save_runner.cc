@@ -1,4 +1,4 @@
-#include "ckptdb/manager/core/save_runner.h"
+#include "manager/core/save_runner.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/state/micros_since.h"
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/schema/bytes/annotate.h"
+#include "db/base/call_guard.h"
+#include "manager/internal/tensor_device.h"
+#include "manager/state/micros_since.h"
+#include "manager/state/registered_state.h"
+#include "schema/bytes/annotate.h"
 
 namespace ckptdb::internal {
 namespace {

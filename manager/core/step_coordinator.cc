@@ -1,15 +1,15 @@
-#include "ckptdb/manager/core/step_coordinator.h"
+#include "manager/core/step_coordinator.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/policy/now_micros.h"
-#include "ckptdb/manager/ranks/messages.h"
-#include "ckptdb/manager/state/micros_since.h"
-#include "ckptdb/manager/state/model_sharding.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "manager/policy/now_micros.h"
+#include "manager/ranks/messages.h"
+#include "manager/state/micros_since.h"
+#include "manager/state/model_sharding.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

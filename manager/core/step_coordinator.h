@@ -8,15 +8,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/core/decision_maker.h"
-#include "ckptdb/manager/core/manager_parts.h"
-#include "ckptdb/manager/core/preemption.h"
-#include "ckptdb/manager/core/save_runner.h"
-#include "ckptdb/manager/policy/history.h"
-#include "ckptdb/manager/ranks/messages.h"
-#include "ckptdb/manager/state/save_lineage.h"
-#include "ckptdb/manager/state/training_progress.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/core/decision_maker.h"
+#include "manager/core/manager_parts.h"
+#include "manager/core/preemption.h"
+#include "manager/core/save_runner.h"
+#include "manager/policy/history.h"
+#include "manager/ranks/messages.h"
+#include "manager/state/save_lineage.h"
+#include "manager/state/training_progress.h"
 
 namespace ckptdb::internal {
 

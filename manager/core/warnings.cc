@@ -1,4 +1,4 @@
-#include "ckptdb/manager/core/warnings.h"
+#include "manager/core/warnings.h"
 
 #include <cstdio>
 #include <string>
@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/load/loaded_items.h"
-#include "ckptdb/manager/state/list_some.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/call_guard.h"
+#include "manager/load/loaded_items.h"
+#include "manager/state/list_some.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/core/error_ledger.h"
+#include "db/store.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/core/error_ledger.h"
 
 namespace ckptdb::internal {
 

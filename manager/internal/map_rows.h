@@ -17,11 +17,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/internal/dtype_of.h"
-#include "ckptdb/db/row_tracker.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/manager/tables.h"
+#include "db/internal/dtype_of.h"
+#include "db/row_tracker.h"
+#include "db/state.h"
+#include "manager/model_state.h"
+#include "manager/tables.h"
 
 namespace ckptdb::internal {
 

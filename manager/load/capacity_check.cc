@@ -1,11 +1,11 @@
-#include "ckptdb/manager/load/capacity_check.h"
+#include "manager/load/capacity_check.h"
 
 #include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

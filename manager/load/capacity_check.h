@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/manager/state/model_sharding.h"
+#include "db/reader.h"
+#include "manager/model_state.h"
+#include "manager/state/model_sharding.h"
 
 namespace ckptdb::internal {
 

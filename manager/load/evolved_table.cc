@@ -1,12 +1,12 @@
-#include "ckptdb/manager/load/evolved_table.h"
+#include "manager/load/evolved_table.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/bytes/cast_in_range.h"
-#include "ckptdb/schema/status.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/cast_in_range.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

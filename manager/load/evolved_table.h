@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/manager/load/slot_plan.h"
+#include "db/reader.h"
+#include "manager/load/slot_plan.h"
 
 namespace ckptdb::internal {
 

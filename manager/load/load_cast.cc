@@ -1,13 +1,13 @@
-#include "ckptdb/manager/load/load_cast.h"
+#include "manager/load/load_cast.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/schema/bytes/cast_in_range.h"
-#include "ckptdb/schema/bytes/shape.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/parallel.h"
+#include "schema/bytes/cast_in_range.h"
+#include "schema/bytes/shape.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/schema/bytes/shape.h"
-#include "ckptdb/schema/types.h"
+#include "db/reader.h"
+#include "manager/model_state.h"
+#include "schema/bytes/shape.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,11 +1,11 @@
-#include "ckptdb/manager/load/load_fit.h"
+#include "manager/load/load_fit.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/db/base/nearest_name.h"
-#include "ckptdb/manager/state/list_some.h"
+#include "db/base/nearest_name.h"
+#include "manager/state/list_some.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/manager/load/loaded_items.h"
-#include "ckptdb/manager/load/step_items.h"
+#include "manager/load/loaded_items.h"
+#include "manager/load/step_items.h"
 
 namespace ckptdb::internal {
 

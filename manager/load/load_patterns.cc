@@ -1,4 +1,4 @@
-#include "ckptdb/manager/load/load_patterns.h"
+#include "manager/load/load_patterns.h"
 
 #include <algorithm>
 #include <iterator>
@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/nearest_name.h"
-#include "ckptdb/manager/state/categories.h"
-#include "ckptdb/manager/state/registered_state.h"
+#include "db/base/nearest_name.h"
+#include "manager/state/categories.h"
+#include "manager/state/registered_state.h"
 
 namespace ckptdb::internal {
 namespace {

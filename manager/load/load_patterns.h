@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "ckptdb/manager/load/loaded_items.h"
-#include "ckptdb/manager/load_rule.h"
-#include "ckptdb/manager/model_state.h"
+#include "manager/load/loaded_items.h"
+#include "manager/load_rule.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

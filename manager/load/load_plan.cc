@@ -1,16 +1,16 @@
-#include "ckptdb/manager/load/load_plan.h"
+#include "manager/load/load_plan.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/load/load_fit.h"
-#include "ckptdb/manager/load/load_patterns.h"
-#include "ckptdb/manager/state/categories.h"
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/manager/state/restore_counts.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "manager/load/load_fit.h"
+#include "manager/load/load_patterns.h"
+#include "manager/state/categories.h"
+#include "manager/state/registered_state.h"
+#include "manager/state/restore_counts.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -11,12 +11,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/load/loaded_items.h"
-#include "ckptdb/manager/load/planned_items.h"
-#include "ckptdb/manager/load/step_items.h"
-#include "ckptdb/manager/load_rule.h"
-#include "ckptdb/manager/state/change_sets.h"
+#include "manager/coordinator.h"
+#include "manager/load/loaded_items.h"
+#include "manager/load/planned_items.h"
+#include "manager/load/step_items.h"
+#include "manager/load_rule.h"
+#include "manager/state/change_sets.h"
 
 namespace ckptdb::internal {
 

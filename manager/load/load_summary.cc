@@ -1,12 +1,12 @@
-#include "ckptdb/manager/results.h"
+#include "manager/results.h"
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/manager/load/load_patterns.h"
-#include "ckptdb/manager/load/loaded_items.h"
+#include "manager/load/load_patterns.h"
+#include "manager/load/loaded_items.h"
 
 namespace ckptdb {
 namespace {

@@ -2,7 +2,7 @@
 #ifndef CKPTDB_MANAGER_LOAD_LOADED_ITEMS_H_
 #define CKPTDB_MANAGER_LOAD_LOADED_ITEMS_H_
 
-#include "ckptdb/manager/results.h"
+#include "manager/results.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/load/planned_items.h"
+#include "manager/load/planned_items.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,19 +7,19 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/load/capacity_check.h"
-#include "ckptdb/manager/load/evolved_table.h"
-#include "ckptdb/manager/load/load_patterns.h"
-#include "ckptdb/manager/load/row_exchange.h"
-#include "ckptdb/manager/load/slot_plan.h"
-#include "ckptdb/manager/load/step_items.h"
-#include "ckptdb/manager/load/tensor_load.h"
-#include "ckptdb/manager/state/categories.h"
-#include "ckptdb/manager/state/model_sharding.h"
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "manager/load/capacity_check.h"
+#include "manager/load/evolved_table.h"
+#include "manager/load/load_patterns.h"
+#include "manager/load/row_exchange.h"
+#include "manager/load/slot_plan.h"
+#include "manager/load/step_items.h"
+#include "manager/load/tensor_load.h"
+#include "manager/state/categories.h"
+#include "manager/state/model_sharding.h"
+#include "manager/state/registered_state.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

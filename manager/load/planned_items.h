@@ -8,11 +8,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/load/loaded_items.h"
-#include "ckptdb/manager/manager_options.h"
-#include "ckptdb/manager/model_state.h"
+#include "db/reader.h"
+#include "manager/coordinator.h"
+#include "manager/load/loaded_items.h"
+#include "manager/manager_options.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

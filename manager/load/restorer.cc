@@ -1,17 +1,17 @@
-#include "ckptdb/manager/load/restorer.h"
+#include "manager/load/restorer.h"
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/manager/load/loaded_items.h"
-#include "ckptdb/manager/ranks/messages.h"
-#include "ckptdb/manager/state/micros_since.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "db/base/mutex.h"
+#include "manager/load/loaded_items.h"
+#include "manager/ranks/messages.h"
+#include "manager/state/micros_since.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/load/row_exchange.h"
+#include "manager/load/row_exchange.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,14 +8,14 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/base/own_rows.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/manager/ranks/message_codec.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/bytes/modulo_rank.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "db/base/mutex.h"
+#include "db/base/own_rows.h"
+#include "db/base/parallel.h"
+#include "manager/ranks/message_codec.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/modulo_rank.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

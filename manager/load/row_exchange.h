@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/manager/coordinator.h"
+#include "db/reader.h"
+#include "db/state.h"
+#include "manager/coordinator.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/load/slot_plan.h"
+#include "manager/load/slot_plan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/schema/bytes/cast_in_range.h"
+#include "schema/bytes/cast_in_range.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/manager/load/loaded_items.h"
-#include "ckptdb/manager/load_rule.h"
-#include "ckptdb/schema/types.h"
+#include "manager/load/loaded_items.h"
+#include "manager/load_rule.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

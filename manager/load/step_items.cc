@@ -1,4 +1,4 @@
-#include "ckptdb/manager/load/step_items.h"
+#include "manager/load/step_items.h"
 
 #include <algorithm>
 #include <iterator>
@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "ckptdb/manager/state/categories.h"
-#include "ckptdb/manager/state/registered_state.h"
+#include "manager/state/categories.h"
+#include "manager/state/registered_state.h"
 
 namespace ckptdb::internal {
 namespace {

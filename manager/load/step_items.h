@@ -8,9 +8,9 @@
 #include <tuple>
 #include <vector>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/manager/load_rule.h"
-#include "ckptdb/manager/model_state.h"
+#include "db/reader.h"
+#include "manager/load_rule.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

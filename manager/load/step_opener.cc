@@ -1,10 +1,10 @@
-#include "ckptdb/manager/load/step_opener.h"
+#include "manager/load/step_opener.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/state/reader_options.h"
-#include "ckptdb/schema/status.h"
+#include "manager/state/reader_options.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

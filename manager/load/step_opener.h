@@ -10,11 +10,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/manager_options.h"
-#include "ckptdb/manager/ranks/messages.h"
+#include "db/reader.h"
+#include "db/store.h"
+#include "manager/coordinator.h"
+#include "manager/manager_options.h"
+#include "manager/ranks/messages.h"
 
 namespace ckptdb::internal {
 

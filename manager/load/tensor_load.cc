@@ -1,4 +1,4 @@
-#include "ckptdb/manager/load/tensor_load.h"
+#include "manager/load/tensor_load.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/load/load_cast.h"
-#include "ckptdb/schema/bytes/shape.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "manager/internal/tensor_device.h"
+#include "manager/load/load_cast.h"
+#include "schema/bytes/shape.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

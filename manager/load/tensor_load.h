@@ -6,10 +6,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/schema/types.h"
+#include "db/reader.h"
+#include "manager/coordinator.h"
+#include "manager/model_state.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

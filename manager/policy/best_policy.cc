@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/policies.h"
-#include "ckptdb/manager/policy/keep_rule.h"
-#include "ckptdb/manager/policy/policy_checks.h"
-#include "ckptdb/schema/status.h"
+#include "manager/policies.h"
+#include "manager/policy/keep_rule.h"
+#include "manager/policy/policy_checks.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/policy/history.h"
+#include "manager/policy/history.h"
 
 #include <utility>
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/manager/results.h"
+#include "db/base/mutex.h"
+#include "manager/results.h"
 
 namespace ckptdb::internal {
 

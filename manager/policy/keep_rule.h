@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "ckptdb/manager/policies.h"
+#include "manager/policies.h"
 
 namespace ckptdb::internal {
 

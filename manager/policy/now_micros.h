@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/time/clock.h"
-#include "ckptdb/manager/manager_options.h"
+#include "manager/manager_options.h"
 
 namespace ckptdb::internal {
 

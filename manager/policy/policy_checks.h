@@ -11,9 +11,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/status_exception.h"
-#include "ckptdb/manager/policies.h"
+#include "db/base/call_guard.h"
+#include "db/base/status_exception.h"
+#include "manager/policies.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/policy/retention.h"
+#include "manager/policy/retention.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/base/option_checks.h"
-#include "ckptdb/manager/policy/keep_rule.h"
-#include "ckptdb/manager/policy/policy_checks.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/option_checks.h"
+#include "manager/policy/keep_rule.h"
+#include "manager/policy/policy_checks.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "ckptdb/manager/policies.h"
+#include "manager/policies.h"
 
 namespace ckptdb::internal {
 

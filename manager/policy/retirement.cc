@@ -1,10 +1,10 @@
-#include "ckptdb/manager/policy/retirement.h"
+#include "manager/policy/retirement.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "ckptdb/manager/policy/step_info.h"
-#include "ckptdb/schema/records/branches.h"
+#include "manager/policy/step_info.h"
+#include "schema/records/branches.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/manager/policies.h"
-#include "ckptdb/manager/policy/retention.h"
+#include "db/base/mutex.h"
+#include "db/store.h"
+#include "manager/policies.h"
+#include "manager/policy/retention.h"
 
 namespace ckptdb::internal {
 

@@ -2,10 +2,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/policies.h"
-#include "ckptdb/manager/policy/policy_checks.h"
-#include "ckptdb/manager/policy/save_rule.h"
-#include "ckptdb/manager/policy/verdict.h"
+#include "manager/policies.h"
+#include "manager/policy/policy_checks.h"
+#include "manager/policy/save_rule.h"
+#include "manager/policy/verdict.h"
 
 namespace ckptdb {
 namespace {

@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "absl/status/status.h"
-#include "ckptdb/manager/policies.h"
-#include "ckptdb/manager/policy/verdict.h"
+#include "manager/policies.h"
+#include "manager/policy/verdict.h"
 
 namespace ckptdb::internal {
 

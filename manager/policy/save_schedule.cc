@@ -1,12 +1,12 @@
-#include "ckptdb/manager/policy/save_schedule.h"
+#include "manager/policy/save_schedule.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/policy/policy_checks.h"
-#include "ckptdb/manager/policy/save_rule.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
+#include "manager/policy/policy_checks.h"
+#include "manager/policy/save_rule.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace internal {

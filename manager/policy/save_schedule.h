@@ -11,7 +11,7 @@
 #define CKPTDB_MANAGER_POLICY_SAVE_SCHEDULE_H_
 
 #include "absl/status/status.h"
-#include "ckptdb/manager/policies.h"
+#include "manager/policies.h"
 
 namespace ckptdb::internal {
 

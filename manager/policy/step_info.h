@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "ckptdb/manager/policies.h"
-#include "ckptdb/schema/types.h"
+#include "manager/policies.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,8 +1,8 @@
-#include "ckptdb/manager/ranks/call_message.h"
+#include "manager/ranks/call_message.h"
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/ranks/message_codec.h"
-#include "ckptdb/schema/status.h"
+#include "manager/ranks/message_codec.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

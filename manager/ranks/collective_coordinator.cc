@@ -10,12 +10,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/ranks/message_codec.h"
-#include "ckptdb/manager/ranks/watchdog.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "manager/coordinator.h"
+#include "manager/ranks/message_codec.h"
+#include "manager/ranks/watchdog.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

@@ -1,12 +1,12 @@
-#include "ckptdb/manager/coordinator.h"
+#include "manager/coordinator.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/ranks/message_codec.h"
-#include "ckptdb/manager/ranks/packed_values.h"
-#include "ckptdb/manager/ranks/tell_status.h"
-#include "ckptdb/schema/status.h"
+#include "manager/ranks/message_codec.h"
+#include "manager/ranks/packed_values.h"
+#include "manager/ranks/tell_status.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

@@ -1,9 +1,9 @@
-#include "ckptdb/manager/ranks/direct_exchange.h"
+#include "manager/ranks/direct_exchange.h"
 
 #include <utility>
 
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/ranks/message_codec.h"
+#include "manager/coordinator.h"
+#include "manager/ranks/message_codec.h"
 
 namespace ckptdb::internal {
 

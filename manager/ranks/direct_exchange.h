@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/manager/ranks/call_message.h"
-#include "ckptdb/manager/ranks/rank_calls.h"
+#include "manager/ranks/call_message.h"
+#include "manager/ranks/rank_calls.h"
 
 namespace ckptdb::internal {
 

@@ -6,9 +6,9 @@
 #include <set>
 #include <utility>
 
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/ranks/direct_exchange.h"
-#include "ckptdb/manager/ranks/rank_calls.h"
+#include "manager/coordinator.h"
+#include "manager/ranks/direct_exchange.h"
+#include "manager/ranks/rank_calls.h"
 
 namespace ckptdb::internal {
 namespace {

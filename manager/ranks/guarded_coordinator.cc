@@ -1,12 +1,12 @@
-#include "ckptdb/manager/ranks/guarded_coordinator.h"
+#include "manager/ranks/guarded_coordinator.h"
 
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

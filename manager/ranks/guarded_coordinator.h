@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/manager/coordinator.h"
+#include "manager/coordinator.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/ranks/message_codec.h"
+#include "manager/ranks/message_codec.h"
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

@@ -2,10 +2,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/ranks/message_hub.h"
-#include "ckptdb/manager/ranks/packed_values.h"
-#include "ckptdb/schema/status.h"
+#include "manager/coordinator.h"
+#include "manager/ranks/message_hub.h"
+#include "manager/ranks/packed_values.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

@@ -1,13 +1,13 @@
-#include "ckptdb/manager/ranks/message_hub.h"
+#include "manager/ranks/message_hub.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -13,9 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/ranks/rank_calls.h"
+#include "db/base/mutex.h"
+#include "manager/coordinator.h"
+#include "manager/ranks/rank_calls.h"
 
 namespace ckptdb::internal {
 

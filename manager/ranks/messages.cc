@@ -1,13 +1,13 @@
-#include "ckptdb/manager/ranks/messages.h"
+#include "manager/ranks/messages.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/ranks/message_codec.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/records/record_checks.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/status.h"
+#include "manager/ranks/message_codec.h"
+#include "schema/bytes/page.h"
+#include "schema/records/record_checks.h"
+#include "schema/records/staged.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

@@ -9,11 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/manager/policies.h"
-#include "ckptdb/manager/state/change_sets.h"
-#include "ckptdb/schema/types.h"
+#include "db/state.h"
+#include "db/store.h"
+#include "manager/policies.h"
+#include "manager/state/change_sets.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/ranks/direct_exchange.h"
-#include "ckptdb/manager/ranks/rank_calls.h"
+#include "manager/coordinator.h"
+#include "manager/ranks/direct_exchange.h"
+#include "manager/ranks/rank_calls.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,8 +1,8 @@
-#include "ckptdb/manager/ranks/packed_values.h"
+#include "manager/ranks/packed_values.h"
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/ranks/message_codec.h"
+#include "manager/ranks/message_codec.h"
 
 namespace ckptdb::internal {
 

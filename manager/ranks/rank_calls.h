@@ -31,7 +31,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "ckptdb/manager/ranks/call_message.h"
+#include "manager/ranks/call_message.h"
 
 namespace ckptdb::internal {
 

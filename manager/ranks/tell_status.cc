@@ -1,9 +1,9 @@
-#include "ckptdb/manager/ranks/tell_status.h"
+#include "manager/ranks/tell_status.h"
 
 #include <string>
 
-#include "ckptdb/manager/ranks/message_codec.h"
-#include "ckptdb/schema/status.h"
+#include "manager/ranks/message_codec.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "ckptdb/manager/coordinator.h"
+#include "manager/coordinator.h"
 
 namespace ckptdb::internal {
 

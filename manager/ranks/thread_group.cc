@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/ranks/packed_values.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/mutex.h"
+#include "manager/coordinator.h"
+#include "manager/ranks/packed_values.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 

@@ -1,10 +1,10 @@
-#include "ckptdb/manager/ranks/watchdog.h"
+#include "manager/ranks/watchdog.h"
 
 #include <algorithm>
 
 #include "absl/time/clock.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/save/arena.h"
+#include "manager/save/arena.h"
 
 #include <algorithm>
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "ckptdb/db/base/large_array.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/model_state.h"
+#include "db/base/large_array.h"
+#include "manager/internal/tensor_device.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

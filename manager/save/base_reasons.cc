@@ -1,15 +1,15 @@
-#include "ckptdb/manager/save/base_reasons.h"
+#include "manager/save/base_reasons.h"
 
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/ranks/messages.h"
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/records/table_schema.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "manager/ranks/messages.h"
+#include "manager/state/registered_state.h"
+#include "schema/records/staged.h"
+#include "schema/records/table_schema.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/manager/state/change_sets.h"
+#include "db/state.h"
+#include "manager/coordinator.h"
+#include "manager/model_state.h"
+#include "manager/state/change_sets.h"
 
 namespace ckptdb::internal {
 

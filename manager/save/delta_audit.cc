@@ -1,4 +1,4 @@
-#include "ckptdb/manager/save/delta_audit.h"
+#include "manager/save/delta_audit.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,13 +9,13 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/manager/state/model_sharding.h"
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/mutex.h"
+#include "db/base/row_block.h"
+#include "manager/state/model_sharding.h"
+#include "manager/state/registered_state.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/lossy.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -5,11 +5,11 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/row_tracker.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/manager/state/registered_state.h"
+#include "db/reader.h"
+#include "db/row_tracker.h"
+#include "db/state.h"
+#include "manager/model_state.h"
+#include "manager/state/registered_state.h"
 
 namespace ckptdb::internal {
 

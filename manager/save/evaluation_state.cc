@@ -1,4 +1,4 @@
-#include "ckptdb/manager/evaluation_state.h"
+#include "manager/evaluation_state.h"
 
 #include <memory>
 #include <utility>
@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/ranks/messages.h"
-#include "ckptdb/manager/ranks/tell_status.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/bytes/names.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "manager/ranks/messages.h"
+#include "manager/ranks/tell_status.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/names.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

@@ -1,9 +1,9 @@
-#include "ckptdb/manager/results.h"
+#include "manager/results.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "ckptdb/manager/save/pending_save_state.h"
-#include "ckptdb/schema/status.h"
+#include "manager/save/pending_save_state.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/save/replica_audit.h"
+#include "manager/save/replica_audit.h"
 
 #include <functional>
 #include <map>
@@ -10,15 +10,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/ranks/messages.h"
-#include "ckptdb/manager/ranks/tell_status.h"
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "db/base/row_block.h"
+#include "manager/internal/tensor_device.h"
+#include "manager/ranks/messages.h"
+#include "manager/ranks/tell_status.h"
+#include "manager/state/registered_state.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/page.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

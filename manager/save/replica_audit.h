@@ -8,9 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/model_state.h"
+#include "db/state.h"
+#include "manager/coordinator.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

@@ -1,21 +1,21 @@
-#include "ckptdb/manager/save/save_operation.h"
+#include "manager/save/save_operation.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/staging.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/manager/save/base_reasons.h"
-#include "ckptdb/manager/save/delta_audit.h"
-#include "ckptdb/manager/save/replica_audit.h"
-#include "ckptdb/manager/state/micros_since.h"
-#include "ckptdb/manager/state/reader_options.h"
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/manager/state/replicated_tensors.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "db/base/staging.h"
+#include "db/state.h"
+#include "manager/save/base_reasons.h"
+#include "manager/save/delta_audit.h"
+#include "manager/save/replica_audit.h"
+#include "manager/state/micros_since.h"
+#include "manager/state/reader_options.h"
+#include "manager/state/registered_state.h"
+#include "manager/state/replicated_tensors.h"
+#include "schema/bytes/annotate.h"
+#include "schema/records/staged.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,13 +1,13 @@
-#include "ckptdb/manager/save/save_publisher.h"
+#include "manager/save/save_publisher.h"
 
 #include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/policy/now_micros.h"
-#include "ckptdb/manager/state/micros_since.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "manager/policy/now_micros.h"
+#include "manager/state/micros_since.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 

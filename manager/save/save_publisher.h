@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/manager/manager_options.h"
-#include "ckptdb/manager/policy/history.h"
-#include "ckptdb/manager/policy/retirement.h"
-#include "ckptdb/manager/ranks/messages.h"
+#include "db/store.h"
+#include "manager/manager_options.h"
+#include "manager/policy/history.h"
+#include "manager/policy/retirement.h"
+#include "manager/ranks/messages.h"
 
 namespace ckptdb::internal {
 

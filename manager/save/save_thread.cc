@@ -1,4 +1,4 @@
-#include "ckptdb/manager/save/save_thread.h"
+#include "manager/save/save_thread.h"
 
 #include <utility>
 

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/save/snapshot.h"
+#include "manager/save/snapshot.h"
 
 #include <algorithm>
 #include <array>
@@ -6,13 +6,13 @@
 #include <functional>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/call_guard.h"
+#include "db/base/parallel.h"
+#include "db/base/row_block.h"
+#include "manager/state/registered_state.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

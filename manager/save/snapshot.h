@@ -11,12 +11,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/manager/save/arena.h"
-#include "ckptdb/manager/state/change_sets.h"
-#include "ckptdb/manager/state/registered_state.h"
+#include "db/state.h"
+#include "manager/internal/tensor_device.h"
+#include "manager/model_state.h"
+#include "manager/save/arena.h"
+#include "manager/state/change_sets.h"
+#include "manager/state/registered_state.h"
 
 namespace ckptdb::internal {
 

@@ -2,9 +2,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/option_checks.h"
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/manager/tables.h"
+#include "db/base/option_checks.h"
+#include "db/base/row_block.h"
+#include "manager/tables.h"
 
 namespace ckptdb::internal {
 namespace {

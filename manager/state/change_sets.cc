@@ -1,13 +1,13 @@
-#include "ckptdb/manager/state/change_sets.h"
+#include "manager/state/change_sets.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/manager/state/restore_counts.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/call_guard.h"
+#include "manager/state/registered_state.h"
+#include "manager/state/restore_counts.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

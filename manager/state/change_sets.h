@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/row_tracker.h"
-#include "ckptdb/manager/model_state.h"
+#include "db/row_tracker.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

@@ -9,12 +9,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/large_array.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/manager/state/row_parts.h"
-#include "ckptdb/manager/tables.h"
+#include "db/base/call_guard.h"
+#include "db/base/large_array.h"
+#include "db/base/mutex.h"
+#include "db/base/parallel.h"
+#include "manager/state/row_parts.h"
+#include "manager/tables.h"
 
 namespace ckptdb {
 namespace {

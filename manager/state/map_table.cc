@@ -6,10 +6,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/manager/map_table.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/mutex.h"
+#include "db/base/parallel.h"
+#include "manager/map_table.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,13 +1,13 @@
-#include "ckptdb/manager/state/model_sharding.h"
+#include "manager/state/model_sharding.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/db/base/staging.h"
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/staging.h"
+#include "manager/state/registered_state.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -10,11 +10,11 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/base/own_rows.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/manager/model_state.h"
+#include "db/base/mutex.h"
+#include "db/base/own_rows.h"
+#include "db/reader.h"
+#include "db/state.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

@@ -1,19 +1,19 @@
-#include "ckptdb/manager/model_state.h"
+#include "manager/model_state.h"
 
 #include <array>
 #include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/state/categories.h"
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/bytes/names.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "db/base/row_block.h"
+#include "manager/internal/tensor_device.h"
+#include "manager/state/categories.h"
+#include "manager/state/registered_state.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/lossy.h"
+#include "schema/bytes/names.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 namespace {

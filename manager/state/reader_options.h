@@ -2,8 +2,8 @@
 #ifndef CKPTDB_MANAGER_STATE_READER_OPTIONS_H_
 #define CKPTDB_MANAGER_STATE_READER_OPTIONS_H_
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/manager/manager_options.h"
+#include "db/reader.h"
+#include "manager/manager_options.h"
 
 namespace ckptdb::internal {
 

@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/manager/model_state.h"
+#include "db/state.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/state/replicated_tensors.h"
+#include "manager/state/replicated_tensors.h"
 
 #include <algorithm>
 #include <tuple>
@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "manager/coordinator.h"
+#include "manager/state/registered_state.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

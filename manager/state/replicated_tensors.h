@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/manager/manager_options.h"
-#include "ckptdb/manager/model_state.h"
+#include "manager/manager_options.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::internal {
 

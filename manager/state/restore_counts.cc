@@ -1,4 +1,4 @@
-#include "ckptdb/manager/state/restore_counts.h"
+#include "manager/state/restore_counts.h"
 
 namespace ckptdb::internal {
 

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "absl/base/thread_annotations.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/row_tracker.h"
+#include "db/base/mutex.h"
+#include "db/row_tracker.h"
 
 namespace ckptdb::internal {
 

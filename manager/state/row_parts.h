@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/state.h"
+#include "db/state.h"
 
 namespace ckptdb::internal {
 

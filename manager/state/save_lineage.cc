@@ -1,9 +1,9 @@
-#include "ckptdb/manager/state/save_lineage.h"
+#include "manager/state/save_lineage.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/records/branches.h"
+#include "schema/records/branches.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/store.h"
-#include "ckptdb/manager/state/change_sets.h"
-#include "ckptdb/manager/state/registered_state.h"
+#include "db/store.h"
+#include "manager/state/change_sets.h"
+#include "manager/state/registered_state.h"
 
 namespace ckptdb::internal {
 

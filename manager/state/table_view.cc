@@ -3,9 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/manager/tables.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/row_block.h"
+#include "manager/tables.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/state/training_progress.h"
+#include "manager/state/training_progress.h"
 
 #include "absl/strings/str_cat.h"
 

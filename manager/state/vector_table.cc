@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/manager/state/row_parts.h"
-#include "ckptdb/manager/tables.h"
-#include "ckptdb/schema/status.h"
+#include "db/base/parallel.h"
+#include "manager/state/row_parts.h"
+#include "manager/tables.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

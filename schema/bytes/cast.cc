@@ -1,4 +1,4 @@
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 #include <cstdint>
 #include <cstring>
@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/cast_in_range.h"
-#include "ckptdb/schema/bytes/element.h"
+#include "schema/bytes/cast_in_range.h"
+#include "schema/bytes/element.h"
 
 namespace ckptdb {
 namespace internal {

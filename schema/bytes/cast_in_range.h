@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string>
 
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

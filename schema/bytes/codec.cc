@@ -1,4 +1,4 @@
-#include "ckptdb/schema/bytes/codec.h"
+#include "schema/bytes/codec.h"
 
 #include <lz4.h>
 
@@ -6,9 +6,9 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/lossy.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 namespace {

@@ -1,6 +1,6 @@
-#include "ckptdb/schema/bytes/dtype.h"
+#include "schema/bytes/dtype.h"
 
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 #include <array>
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

@@ -12,8 +12,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "ckptdb/schema/bytes/small_float.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/small_float.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

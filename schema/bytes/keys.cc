@@ -1,13 +1,13 @@
-#include "ckptdb/schema/bytes/keys.h"
+#include "schema/bytes/keys.h"
 
 #include <cstddef>
 #include <type_traits>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/names.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/names.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

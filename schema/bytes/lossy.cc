@@ -1,15 +1,15 @@
-#include "ckptdb/schema/bytes/lossy.h"
+#include "schema/bytes/lossy.h"
 
 #include <algorithm>
 #include <cfenv>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/quantize.h"
-#include "ckptdb/schema/bytes/quantize_loops.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/quantize.h"
+#include "schema/bytes/quantize_loops.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 namespace {

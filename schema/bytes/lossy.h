@@ -18,8 +18,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/schema/bytes/quantize.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/quantize.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

@@ -1,11 +1,11 @@
-#include "ckptdb/schema/bytes/names.h"
+#include "schema/bytes/names.h"
 
 #include <cstddef>
 #include <cstdint>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 namespace {

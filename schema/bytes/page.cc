@@ -1,4 +1,4 @@
-#include "ckptdb/schema/bytes/page.h"
+#include "schema/bytes/page.h"
 
 #if defined(__x86_64__)
 #include <xxh_x86dispatch.h>  // the widest vectors that the processor has
@@ -9,11 +9,11 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/codec.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
 #include "ckptdb_generated.h"
+#include "schema/bytes/codec.h"
+#include "schema/bytes/limits.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 namespace {

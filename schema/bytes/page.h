@@ -23,8 +23,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/lossy.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

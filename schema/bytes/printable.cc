@@ -1,4 +1,4 @@
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 #include <algorithm>
 #include <array>

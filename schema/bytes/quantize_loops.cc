@@ -1,4 +1,4 @@
-#include "ckptdb/schema/bytes/quantize_loops.h"
+#include "schema/bytes/quantize_loops.h"
 
 #include <algorithm>
 #include <cstring>

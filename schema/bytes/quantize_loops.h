@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "ckptdb/schema/bytes/quantize.h"
+#include "schema/bytes/quantize.h"
 
 namespace ckptdb::internal {
 

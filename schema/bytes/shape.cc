@@ -1,11 +1,11 @@
-#include "ckptdb/schema/bytes/shape.h"
+#include "schema/bytes/shape.h"
 
 #include <algorithm>
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

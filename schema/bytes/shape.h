@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"

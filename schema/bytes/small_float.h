@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

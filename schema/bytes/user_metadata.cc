@@ -1,10 +1,10 @@
-#include "ckptdb/schema/bytes/user_metadata.h"
+#include "schema/bytes/user_metadata.h"
 
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/names.h"
-#include "ckptdb/schema/status.h"
+#include "schema/bytes/names.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 

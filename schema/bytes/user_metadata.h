@@ -3,7 +3,7 @@
 #define CKPTDB_SCHEMA_BYTES_USER_METADATA_H_
 
 #include "absl/status/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/schema/records/branches.h"
+#include "schema/records/branches.h"
 
 #include <algorithm>
 

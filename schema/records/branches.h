@@ -4,7 +4,7 @@
 #define CKPTDB_SCHEMA_RECORDS_BRANCHES_H_
 
 #include "absl/types/span.h"
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

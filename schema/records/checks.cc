@@ -1,4 +1,4 @@
-#include "ckptdb/schema/records/checks.h"
+#include "schema/records/checks.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -8,9 +8,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/names.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/names.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/schema/records/envelope.h"
-#include "ckptdb/schema/types.h"
+#include "schema/records/envelope.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

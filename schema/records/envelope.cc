@@ -1,4 +1,4 @@
-#include "ckptdb/schema/records/envelope.h"
+#include "schema/records/envelope.h"
 
 #include <xxhash.h>
 
@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/status.h"
+#include "schema/bytes/limits.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/limits.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

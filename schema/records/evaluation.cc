@@ -1,11 +1,11 @@
-#include "ckptdb/schema/records/evaluation.h"
+#include "schema/records/evaluation.h"
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/records/checks.h"
-#include "ckptdb/schema/records/flat.h"
-#include "ckptdb/schema/records/record_checks.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/records/checks.h"
+#include "schema/records/flat.h"
+#include "schema/records/record_checks.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 namespace {

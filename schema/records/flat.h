@@ -12,10 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/records/envelope.h"
-#include "ckptdb/schema/types.h"
 #include "ckptdb_generated.h"
+#include "schema/bytes/limits.h"
+#include "schema/records/envelope.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,13 +1,13 @@
-#include "ckptdb/schema/records/metrics.h"
+#include "schema/records/metrics.h"
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/records/checks.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/records/checks.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

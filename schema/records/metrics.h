@@ -4,9 +4,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/schema/records/envelope.h"
-#include "ckptdb/schema/records/flat.h"
-#include "ckptdb/schema/types.h"
+#include "schema/records/envelope.h"
+#include "schema/records/flat.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,10 +1,10 @@
-#include "ckptdb/schema/records/post.h"
+#include "schema/records/post.h"
 
-#include "ckptdb/schema/records/checks.h"
-#include "ckptdb/schema/records/flat.h"
-#include "ckptdb/schema/records/metrics.h"
-#include "ckptdb/schema/records/record_checks.h"
-#include "ckptdb/schema/status.h"
+#include "schema/records/checks.h"
+#include "schema/records/flat.h"
+#include "schema/records/metrics.h"
+#include "schema/records/record_checks.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

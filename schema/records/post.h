@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 

@@ -10,13 +10,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/schema/records/checks.h"
-#include "ckptdb/schema/records/envelope.h"
-#include "ckptdb/schema/records/post.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/records/checks.h"
+#include "schema/records/envelope.h"
+#include "schema/records/post.h"
+#include "schema/records/records.h"
+#include "schema/records/staged.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/schema/records/records.h"
+#include "schema/records/records.h"
 
 #include <algorithm>
 #include <array>
@@ -9,13 +9,13 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/records/checks.h"
-#include "ckptdb/schema/records/flat.h"
-#include "ckptdb/schema/records/metrics.h"
-#include "ckptdb/schema/records/record_checks.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/page.h"
+#include "schema/records/checks.h"
+#include "schema/records/flat.h"
+#include "schema/records/metrics.h"
+#include "schema/records/record_checks.h"
+#include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb {
 namespace {

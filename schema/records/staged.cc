@@ -1,13 +1,13 @@
-#include "ckptdb/schema/records/staged.h"
+#include "schema/records/staged.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/records/checks.h"
-#include "ckptdb/schema/records/flat.h"
-#include "ckptdb/schema/records/record_checks.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/status.h"
+#include "schema/bytes/keys.h"
+#include "schema/records/checks.h"
+#include "schema/records/flat.h"
+#include "schema/records/record_checks.h"
+#include "schema/records/records.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/schema/records/table_schema.h"
+#include "schema/records/table_schema.h"
 
 #include <algorithm>
 

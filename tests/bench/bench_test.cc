@@ -8,10 +8,10 @@
 #include <set>
 #include <string>
 
-#include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb {
 namespace {

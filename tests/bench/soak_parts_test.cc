@@ -3,14 +3,14 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/bench/soak/content.h"
-#include "ckptdb/bench/soak/event.h"
-#include "ckptdb/bench/soak/figures.h"
-#include "ckptdb/bench/soak/held_rows.h"
-#include "ckptdb/bench/soak/ledger.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "bench/soak/content.h"
+#include "bench/soak/event.h"
+#include "bench/soak/figures.h"
+#include "bench/soak/held_rows.h"
+#include "bench/soak/ledger.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::soak {
 namespace {

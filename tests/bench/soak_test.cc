@@ -10,13 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/bench/soak/child.h"
-#include "ckptdb/tests/support/long_run.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "bench/soak/child.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/long_run.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::soak {
 namespace {

@@ -34,10 +34,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/mpi/mpi_coordinator.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/manager/rank_model.h"
+#include "manager/checkpoint_manager.h"
+#include "mpi/mpi_coordinator.h"
+#include "schema/status.h"
+#include "tests/manager/rank_model.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -9,14 +9,14 @@
 #include <string>
 #include <thread>
 
-#include "ckptdb/cuda/runtime/buffer.h"
-#include "ckptdb/cuda/runtime/device_scope.h"
-#include "ckptdb/cuda/runtime/stream.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/tests/cuda/device_save.h"
-#include "ckptdb/tests/cuda/tables/device_trainer.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "cuda/runtime/buffer.h"
+#include "cuda/runtime/device_scope.h"
+#include "cuda/runtime/stream.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/internal/tensor_device.h"
+#include "tests/cuda/device_save.h"
+#include "tests/cuda/tables/device_trainer.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -27,16 +27,16 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "ckptdb/cuda/cuda_device.h"
-#include "ckptdb/cuda/kernels/row_kernels.h"
-#include "ckptdb/cuda/runtime/buffer.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/cuda/tensors/packed_batch.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/cuda/bars.h"
+#include "cuda/cuda_device.h"
+#include "cuda/kernels/row_kernels.h"
+#include "cuda/runtime/buffer.h"
+#include "cuda/runtime/status.h"
+#include "cuda/tensors/packed_batch.h"
+#include "schema/status.h"
+#include "tests/cuda/bars.h"
 #ifdef CKPTDB_CUDA_STANDIN
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/tests/support/cuda_standin.h"
+#include "manager/internal/tensor_device.h"
+#include "tests/support/cuda_standin.h"
 #endif
 
 namespace ckptdb {

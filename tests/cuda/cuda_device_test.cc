@@ -1,6 +1,6 @@
 // Opening devices, and checking tensors.
-#include "ckptdb/cuda/cuda_device.h"
-#include "ckptdb/cuda/device_table.h"
+#include "cuda/cuda_device.h"
+#include "cuda/device_table.h"
 
 #include <cuda_runtime_api.h>
 
@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/tests/cuda/device_fixture.h"
-#include "ckptdb/tests/support/cuda_standin.h"
-#include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/internal/tensor_device.h"
+#include "manager/model_state.h"
+#include "tests/cuda/device_fixture.h"
+#include "tests/support/cuda_standin.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string>
 
-#include "ckptdb/tests/support/cuda_standin.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/cuda_standin.h"
 
 namespace ckptdb::testing {
 namespace {

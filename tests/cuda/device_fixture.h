@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/cuda/cuda_device.h"
-#include "ckptdb/tests/support/cuda_standin.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "cuda/cuda_device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/cuda_standin.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 

@@ -14,16 +14,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/cuda/device_fixture.h"
-#include "ckptdb/tests/manager/test_model.h"
-#include "ckptdb/tests/support/long_run.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "db/options.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/internal/tensor_device.h"
+#include "schema/status.h"
+#include "tests/cuda/device_fixture.h"
+#include "tests/manager/test_model.h"
+#include "tests/support/long_run.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -11,10 +11,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/tests/cuda/device_fixture.h"
 #include "gtest/gtest.h"
+#include "manager/internal/tensor_device.h"
+#include "manager/model_state.h"
+#include "tests/cuda/device_fixture.h"
 
 namespace ckptdb::testing {
 

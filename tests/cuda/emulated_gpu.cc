@@ -1,9 +1,9 @@
-#include "ckptdb/tests/cuda/gpu_machine.h"
-#include "ckptdb/tests/support/cuda_standin.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/simt.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/cuda/gpu_machine.h"
+#include "tests/support/cuda_standin.h"
+#include "tests/support/seed.h"
+#include "tests/support/simt.h"
 
 namespace ckptdb::testing {
 

@@ -9,14 +9,14 @@
 #include <thread>
 #include <vector>
 
-#include "ckptdb/cuda/cuda_device.h"
-#include "ckptdb/cuda/device_table.h"
-#include "ckptdb/cuda/runtime/device_scope.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/tests/cuda/gpu_machine.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "cuda/cuda_device.h"
+#include "cuda/device_table.h"
+#include "cuda/runtime/device_scope.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/internal/tensor_device.h"
+#include "tests/cuda/gpu_machine.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tests/cuda/device_fixture.h"
-#include "ckptdb/tests/cuda/device_save.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/cuda/device_fixture.h"
+#include "tests/cuda/device_save.h"
 
 namespace ckptdb::testing {
 namespace {

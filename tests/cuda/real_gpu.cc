@@ -2,8 +2,8 @@
 
 #include <cstdlib>
 
-#include "ckptdb/tests/cuda/gpu_machine.h"
 #include "gtest/gtest.h"
+#include "tests/cuda/gpu_machine.h"
 
 namespace ckptdb::testing {
 

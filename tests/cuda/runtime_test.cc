@@ -3,14 +3,14 @@
 
 #include <utility>
 
-#include "ckptdb/cuda/runtime/buffer.h"
-#include "ckptdb/cuda/runtime/buffer_pool.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/cuda/runtime/stream.h"
-#include "ckptdb/tests/support/cuda_standin.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "cuda/runtime/buffer.h"
+#include "cuda/runtime/buffer_pool.h"
+#include "cuda/runtime/status.h"
+#include "cuda/runtime/stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/cuda_standin.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::internal {
 namespace {

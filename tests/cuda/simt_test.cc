@@ -1,6 +1,6 @@
 // The emulation of blocks and warps detects incorrect kernels: each kernel here
 // works as intended on a device, or only sometimes.
-#include "ckptdb/tests/support/simt.h"
+#include "tests/support/simt.h"
 
 #include <cuda_runtime_api.h>
 
@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/cuda/gpu_machine.h"
-#include "ckptdb/tests/support/cuda_standin.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/cuda/gpu_machine.h"
+#include "tests/support/cuda_standin.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/cuda/device_fixture.h"
-#include "ckptdb/tests/cuda/device_save.h"
-#include "ckptdb/tests/support/long_run.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "schema/status.h"
+#include "tests/cuda/device_fixture.h"
+#include "tests/cuda/device_save.h"
+#include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {

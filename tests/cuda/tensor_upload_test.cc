@@ -7,10 +7,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/cuda/device_fixture.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "schema/status.h"
+#include "tests/cuda/device_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/tests/db/child.h"
+#include "tests/db/child.h"
 
 #include <fcntl.h>
 #include <spawn.h>

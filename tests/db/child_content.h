@@ -3,7 +3,7 @@
 #ifndef CKPTDB_TESTS_DB_CHILD_CONTENT_H_
 #define CKPTDB_TESTS_DB_CHILD_CONTENT_H_
 
-#include "ckptdb/tests/db/content.h"
+#include "tests/db/content.h"
 
 namespace ckptdb::testing {
 

@@ -42,16 +42,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/db/child_content.h"
-#include "ckptdb/tests/db/full_volume.h"
-#include "ckptdb/tests/db/grants_every_lock.h"
-#include "ckptdb/tests/db/late_exit.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/support/name_space.h"
+#include "db/reader.h"
+#include "db/state.h"
+#include "db/store.h"
+#include "schema/status.h"
+#include "tests/db/child_content.h"
+#include "tests/db/full_volume.h"
+#include "tests/db/grants_every_lock.h"
+#include "tests/db/late_exit.h"
+#include "tests/db/store_fixture.h"
+#include "tests/support/name_space.h"
 
 namespace ckptdb::testing {
 namespace {

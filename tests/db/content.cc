@@ -1,12 +1,12 @@
-#include "ckptdb/tests/db/content.h"
+#include "tests/db/content.h"
 
 #include <algorithm>
 #include <limits>
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/shape.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/bytes/shape.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/records/staged.h"
+#include "db/reader.h"
+#include "db/state.h"
+#include "schema/records/staged.h"
 
 namespace ckptdb::testing {
 

@@ -1,10 +1,10 @@
-#include "ckptdb/tests/db/delta_content.h"
+#include "tests/db/delta_content.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/status.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/tests/db/content.h"
+#include "db/reader.h"
+#include "db/state.h"
+#include "tests/db/content.h"
 
 namespace ckptdb::testing {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/db/delta_content.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/state.h"
+#include "schema/status.h"
+#include "tests/db/delta_content.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 

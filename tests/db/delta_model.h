@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/db/model_trainer.h"
+#include "schema/types.h"
+#include "tests/db/model_trainer.h"
 
 namespace ckptdb::testing {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/tests/db/full_volume.h"
+#include "tests/db/full_volume.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/support/long_run.h"
-#include "ckptdb/tests/support/name_space.h"
+#include "db/options.h"
+#include "db/store.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
+#include "tests/db/store_fixture.h"
+#include "tests/support/long_run.h"
+#include "tests/support/name_space.h"
 
 namespace ckptdb::testing {
 namespace {

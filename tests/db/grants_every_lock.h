@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "ckptdb/db/disk/environment.h"
+#include "db/disk/environment.h"
 
 namespace ckptdb::testing {
 

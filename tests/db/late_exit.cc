@@ -1,16 +1,16 @@
-#include "ckptdb/tests/db/late_exit.h"
+#include "tests/db/late_exit.h"
 
 #include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <utility>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/db/child_content.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/reader.h"
+#include "db/state.h"
+#include "db/store.h"
+#include "schema/status.h"
+#include "tests/db/child_content.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/tests/db/model_trainer.h"
+#include "tests/db/model_trainer.h"
 
 #include <iterator>
 

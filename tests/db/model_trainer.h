@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/options.h"
-#include "ckptdb/tests/db/delta_content.h"
+#include "db/options.h"
+#include "tests/db/delta_content.h"
 
 namespace ckptdb::testing {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "ckptdb/tests/db/sim_store.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "tests/db/sim_store.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 

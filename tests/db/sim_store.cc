@@ -1,4 +1,4 @@
-#include "ckptdb/tests/db/sim_store.h"
+#include "tests/db/sim_store.h"
 
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
@@ -10,16 +10,16 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/meta/catalog.h"
-#include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/bytes/annotate.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/db/delta_content.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "db/meta/catalog.h"
+#include "db/rocks/rocks_options.h"
+#include "db/state.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/limits.h"
+#include "schema/status.h"
+#include "schema/types.h"
+#include "tests/db/delta_content.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -25,12 +25,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/disk/environment.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/tests/db/content.h"
-#include "ckptdb/tests/support/long_run.h"
-#include "ckptdb/tests/support/sim_file_system.h"
+#include "db/disk/environment.h"
+#include "db/reader.h"
+#include "db/store.h"
+#include "tests/db/content.h"
+#include "tests/support/long_run.h"
+#include "tests/support/sim_file_system.h"
 
 namespace ckptdb::testing {
 

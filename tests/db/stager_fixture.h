@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/state.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/state.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "ckptdb/db/disk/environment.h"
+#include "db/disk/environment.h"
 
 namespace ckptdb::testing {
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/store.h"
-#include "ckptdb/tests/db/content.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "db/store.h"
+#include "tests/db/content.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 

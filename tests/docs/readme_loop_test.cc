@@ -12,9 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ckptdb/tests/support/row_files.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "tests/support/row_files.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 // Train(folder) of README.md as it stands there, and with one line changed.
 namespace as_written {

@@ -3,11 +3,11 @@
 // decompressed and compressed.
 #include <string>
 
-#include "ckptdb/schema/bytes/codec.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/bytes/quantize_loops.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/fuzz/fuzz_input.h"
+#include "schema/bytes/codec.h"
+#include "schema/bytes/lossy.h"
+#include "schema/bytes/quantize_loops.h"
+#include "schema/types.h"
+#include "tests/fuzz/fuzz_input.h"
 
 namespace ckptdb {
 namespace {

@@ -1,9 +1,9 @@
 // Keys of all kinds: a key that parses is rebuilt from its fields.
 #include <string>
 
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/fuzz/fuzz_input.h"
+#include "schema/bytes/keys.h"
+#include "schema/types.h"
+#include "tests/fuzz/fuzz_input.h"
 
 namespace ckptdb {
 namespace {

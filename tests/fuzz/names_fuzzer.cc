@@ -1,10 +1,10 @@
 // Names: a valid name round-trips through a key, and an invalid one does not.
 #include <string>
 
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/names.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/fuzz/fuzz_input.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/names.h"
+#include "schema/types.h"
+#include "tests/fuzz/fuzz_input.h"
 
 namespace ckptdb {
 namespace {

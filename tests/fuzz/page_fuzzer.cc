@@ -3,10 +3,10 @@
 #include <cstring>
 #include <string>
 
-#include "ckptdb/schema/bytes/codec.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/tests/fuzz/fuzz_input.h"
+#include "schema/bytes/codec.h"
+#include "schema/bytes/lossy.h"
+#include "schema/bytes/page.h"
+#include "tests/fuzz/fuzz_input.h"
 
 namespace ckptdb {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/schema/records/envelope.h"
-#include "ckptdb/tests/fuzz/fuzz_input.h"
+#include "schema/records/envelope.h"
+#include "tests/fuzz/fuzz_input.h"
 
 namespace ckptdb::testing {
 

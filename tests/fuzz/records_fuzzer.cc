@@ -1,11 +1,11 @@
 // Records of the store: the first byte selects the kind, the rest is a record,
 // or its FlatBuffer.
 
-#include "ckptdb/schema/records/evaluation.h"
-#include "ckptdb/schema/records/post.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/fuzz/record_round_trip.h"
+#include "schema/records/evaluation.h"
+#include "schema/records/post.h"
+#include "schema/records/records.h"
+#include "schema/types.h"
+#include "tests/fuzz/record_round_trip.h"
 
 namespace ckptdb {
 namespace {

@@ -1,8 +1,8 @@
 // Messages between owner and stagers: the first byte selects ticket or staged
 // rank, the rest is one, or its FlatBuffer.
-#include "ckptdb/schema/records/staged.h"
+#include "schema/records/staged.h"
 
-#include "ckptdb/tests/fuzz/record_round_trip.h"
+#include "tests/fuzz/record_round_trip.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using ckptdb::internal::RecordKind;

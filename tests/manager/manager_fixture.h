@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/tests/manager/test_model.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "tests/manager/test_model.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/bytes/modulo_rank.h"
-#include "ckptdb/tests/manager/test_model.h"
+#include "db/state.h"
+#include "schema/bytes/modulo_rank.h"
+#include "tests/manager/test_model.h"
 
 namespace ckptdb::testing {
 

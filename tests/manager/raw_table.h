@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/manager/model_state.h"
+#include "manager/model_state.h"
 
 namespace ckptdb::testing {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "manager/checkpoint_manager.h"
 
 namespace ckptdb::testing {
 

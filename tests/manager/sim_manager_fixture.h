@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "ckptdb/tests/db/sim_store.h"
-#include "ckptdb/tests/manager/manager_fixture.h"
+#include "tests/db/sim_store.h"
+#include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 

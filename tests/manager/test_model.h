@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/model_state.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "manager/model_state.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 

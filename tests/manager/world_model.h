@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/tests/manager/run_ranks.h"
-#include "ckptdb/tests/manager/test_model.h"
+#include "manager/checkpoint_manager.h"
+#include "tests/manager/run_ranks.h"
+#include "tests/manager/test_model.h"
 
 namespace ckptdb::testing {
 

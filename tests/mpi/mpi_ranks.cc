@@ -18,10 +18,10 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/mpi/mpi_coordinator.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/manager/rank_model.h"
+#include "manager/checkpoint_manager.h"
+#include "mpi/mpi_coordinator.h"
+#include "schema/status.h"
+#include "tests/manager/rank_model.h"
 
 namespace ckptdb::testing {
 namespace {

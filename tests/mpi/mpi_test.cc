@@ -8,12 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/mpi/mpi_coordinator.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/mpi/mpirun.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "db/store.h"
+#include "manager/checkpoint_manager.h"
+#include "mpi/mpi_coordinator.h"
+#include "schema/status.h"
+#include "tests/mpi/mpirun.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 

@@ -13,11 +13,11 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/tests/mpi/mpirun.h"
-#include "ckptdb/tests/support/long_run.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "db/options.h"
+#include "db/store.h"
+#include "tests/mpi/mpirun.h"
+#include "tests/support/long_run.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

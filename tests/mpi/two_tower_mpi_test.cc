@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tests/mpi/mpirun.h"
+#include "tests/mpi/mpirun.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -4,13 +4,13 @@
 
 #include <string>
 
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/records/post.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/types.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/page.h"
+#include "schema/records/post.h"
+#include "schema/records/records.h"
+#include "schema/records/staged.h"
+#include "schema/types.h"
 
 namespace ckptdb::testing {
 

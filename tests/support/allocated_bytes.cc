@@ -1,4 +1,4 @@
-#include "ckptdb/tests/support/allocated_bytes.h"
+#include "tests/support/allocated_bytes.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "ckptdb/tests/support/long_run.h"
+#include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 

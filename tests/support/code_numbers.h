@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "ckptdb/schema/bytes/quantize.h"
+#include "schema/bytes/quantize.h"
 
 namespace ckptdb::testing {
 

@@ -1,10 +1,10 @@
-#include "ckptdb/tests/support/cuda_standin.h"
+#include "tests/support/cuda_standin.h"
 
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tests/support/cuda_standin_state.h"
+#include "tests/support/cuda_standin_state.h"
 
 namespace ckptdb::testing {
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "ckptdb/tests/support/cuda_standin_state.h"
+#include "tests/support/cuda_standin_state.h"
 
 using ckptdb::testing::standin::contexts;
 using ckptdb::testing::standin::Event;

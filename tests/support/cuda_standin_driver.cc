@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "ckptdb/tests/support/cuda_standin_state.h"
+#include "tests/support/cuda_standin_state.h"
 
 namespace {
 

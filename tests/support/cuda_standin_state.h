@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tests/support/cuda_standin.h"
+#include "tests/support/cuda_standin.h"
 
 namespace ckptdb::testing::standin {
 

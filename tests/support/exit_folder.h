@@ -10,7 +10,7 @@
 #include <string>
 #include <system_error>
 
-#include "ckptdb/tests/support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/tests/support/fiber.h"
+#include "tests/support/fiber.h"
 
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>

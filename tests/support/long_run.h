@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "ckptdb/tests/support/seed.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/tests/support/no_memory.h"
+#include "tests/support/no_memory.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>

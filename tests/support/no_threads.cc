@@ -1,4 +1,4 @@
-#include "ckptdb/tests/support/no_threads.h"
+#include "tests/support/no_threads.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 

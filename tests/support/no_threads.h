@@ -5,7 +5,7 @@
 #ifndef CKPTDB_TESTS_SUPPORT_NO_THREADS_H_
 #define CKPTDB_TESTS_SUPPORT_NO_THREADS_H_
 
-#include "ckptdb/tests/support/long_run.h"
+#include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 

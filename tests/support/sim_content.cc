@@ -1,4 +1,4 @@
-#include "ckptdb/tests/support/sim_content.h"
+#include "tests/support/sim_content.h"
 
 #include <xxhash.h>
 

@@ -1,4 +1,4 @@
-#include "ckptdb/tests/support/sim_disk.h"
+#include "tests/support/sim_disk.h"
 
 #include <xxhash.h>
 

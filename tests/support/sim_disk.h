@@ -23,7 +23,7 @@
 #include <map>
 #include <string>
 
-#include "ckptdb/tests/support/sim_content.h"
+#include "tests/support/sim_content.h"
 
 namespace ckptdb::testing {
 

@@ -1,9 +1,9 @@
-#include "ckptdb/tests/support/sim_file_system.h"
+#include "tests/support/sim_file_system.h"
 
 #include <cstdarg>
 #include <utility>
 
-#include "ckptdb/tests/support/sim_files.h"
+#include "tests/support/sim_files.h"
 
 namespace ckptdb::testing {
 namespace {

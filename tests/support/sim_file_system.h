@@ -27,9 +27,9 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/tests/support/sim_disk.h"
-#include "ckptdb/tests/support/sim_volume.h"
 #include "rocksdb/file_system.h"
+#include "tests/support/sim_disk.h"
+#include "tests/support/sim_volume.h"
 
 namespace ckptdb::testing {
 

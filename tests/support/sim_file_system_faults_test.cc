@@ -5,10 +5,10 @@
 #include <thread>
 #include <vector>
 
-#include "ckptdb/tests/support/sim_file_system.h"
-#include "ckptdb/tests/support/sim_test_calls.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/sim_file_system.h"
+#include "tests/support/sim_test_calls.h"
 
 namespace ckptdb::testing {
 namespace {

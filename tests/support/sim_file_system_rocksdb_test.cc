@@ -7,14 +7,14 @@
 #include <unordered_set>
 #include <vector>
 
-#include "ckptdb/tests/support/sim_file_system.h"
-#include "ckptdb/tests/support/sim_test_calls.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rocksdb/convenience.h"
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
 #include "rocksdb/sst_file_writer.h"
+#include "tests/support/sim_file_system.h"
+#include "tests/support/sim_test_calls.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,5 +1,5 @@
 // The file calls of SimFileSystem, and its state after a power loss.
-#include "ckptdb/tests/support/sim_file_system.h"
+#include "tests/support/sim_file_system.h"
 
 #include <algorithm>
 #include <memory>
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/support/sim_test_calls.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/sim_test_calls.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/tests/support/sim_files.h"
+#include "tests/support/sim_files.h"
 
 #include <algorithm>
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <utility>
 
-#include "ckptdb/tests/support/sim_volume.h"
 #include "rocksdb/file_system.h"
+#include "tests/support/sim_volume.h"
 
 namespace ckptdb::testing {
 

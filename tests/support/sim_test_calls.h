@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/support/sim_file_system.h"
 #include "gtest/gtest.h"
+#include "tests/support/sim_file_system.h"
 
 namespace ckptdb::testing {
 

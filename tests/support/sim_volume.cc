@@ -1,4 +1,4 @@
-#include "ckptdb/tests/support/sim_volume.h"
+#include "tests/support/sim_volume.h"
 
 #include <algorithm>
 #include <chrono>

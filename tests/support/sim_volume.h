@@ -22,9 +22,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/support/sim_disk.h"
 #include "rocksdb/io_status.h"
 #include "rocksdb/slice.h"
+#include "tests/support/sim_disk.h"
 
 namespace ckptdb::testing {
 

@@ -1,7 +1,7 @@
 // SimVolume's test interface: journal, faults and direct access.
 #include <utility>
 
-#include "ckptdb/tests/support/sim_volume.h"
+#include "tests/support/sim_volume.h"
 
 namespace ckptdb::testing {
 

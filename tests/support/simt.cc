@@ -1,4 +1,4 @@
-#include "ckptdb/tests/support/simt.h"
+#include "tests/support/simt.h"
 
 #include <algorithm>
 #include <deque>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tests/support/cuda_standin_state.h"
-#include "ckptdb/tests/support/fiber.h"
+#include "tests/support/cuda_standin_state.h"
+#include "tests/support/fiber.h"
 
 // The memory of all __shared__ variables of the program, from the linker. There
 // may be none.

@@ -1,4 +1,4 @@
-#include "ckptdb/tests/support/source_folder.h"
+#include "tests/support/source_folder.h"
 
 namespace ckptdb::testing {
 

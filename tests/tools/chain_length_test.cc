@@ -1,4 +1,4 @@
-#include "ckptdb/tools/chain_length.h"
+#include "tools/chain_length.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,16 +1,16 @@
-#include "ckptdb/tools/command_line.h"
+#include "tools/command_line.h"
 
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tools/command.h"
-#include "ckptdb/tools/json.h"
-#include "ckptdb/tools/open_store.h"
-#include "ckptdb/tools/step_argument.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tools/command.h"
+#include "tools/json.h"
+#include "tools/open_store.h"
+#include "tools/step_argument.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/tests/tools/delta_store.h"
+#include "tests/tools/delta_store.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::testing {
 namespace {

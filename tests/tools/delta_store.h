@@ -15,7 +15,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/store.h"
+#include "db/store.h"
 
 namespace ckptdb::testing {
 

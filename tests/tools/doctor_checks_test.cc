@@ -19,15 +19,15 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
-#include "ckptdb/tools/doctor/checks.h"
-#include "ckptdb/tools/doctor/mount.h"
-#include "ckptdb/tools/doctor/peer.h"
-#include "ckptdb/tools/doctor/private_folder.h"
-#include "ckptdb/tools/doctor/process_peer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+#include "tools/doctor/checks.h"
+#include "tools/doctor/mount.h"
+#include "tools/doctor/peer.h"
+#include "tools/doctor/private_folder.h"
+#include "tools/doctor/process_peer.h"
 
 namespace ckptdb::tool {
 namespace {

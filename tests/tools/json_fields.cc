@@ -1,4 +1,4 @@
-#include "ckptdb/tests/tools/json_fields.h"
+#include "tests/tools/json_fields.h"
 
 #include <fstream>
 

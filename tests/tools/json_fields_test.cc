@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/manager/config/statistics.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/support/source_folder.h"
-#include "ckptdb/tests/tools/json_fields.h"
-#include "ckptdb/tests/tools/tool_fixture.h"
-#include "ckptdb/tools/command.h"
+#include "db/state.h"
+#include "manager/config/statistics.h"
+#include "schema/status.h"
+#include "tests/support/source_folder.h"
+#include "tests/tools/json_fields.h"
+#include "tests/tools/tool_fixture.h"
+#include "tools/command.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/tools/needs.h"
+#include "tools/needs.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "ckptdb/tools/progress_line.h"
+#include "tools/progress_line.h"
 
 #include <chrono>
 #include <future>

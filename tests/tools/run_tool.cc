@@ -1,4 +1,4 @@
-#include "ckptdb/tests/tools/run_tool.h"
+#include "tests/tools/run_tool.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "ckptdb/tests/support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,12 +1,12 @@
-#include "ckptdb/tests/tools/sample_store.h"
+#include "tests/tools/sample_store.h"
 
 #include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/status.h"
+#include "db/state.h"
+#include "schema/status.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/store.h"
+#include "db/store.h"
 
 namespace ckptdb::testing {
 

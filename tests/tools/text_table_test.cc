@@ -1,4 +1,4 @@
-#include "ckptdb/tools/text_table.h"
+#include "tools/text_table.h"
 
 #include "gtest/gtest.h"
 

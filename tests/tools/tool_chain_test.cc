@@ -1,7 +1,7 @@
 // chain: the versions from which a step is restored.
 #include <string>
 
-#include "ckptdb/tests/tools/tool_fixture.h"
+#include "tests/tools/tool_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

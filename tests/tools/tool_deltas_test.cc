@@ -1,7 +1,7 @@
 // ls, show, items, du, verify, rm: their output for delta steps.
 #include <string>
 
-#include "ckptdb/tests/tools/tool_fixture.h"
+#include "tests/tools/tool_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

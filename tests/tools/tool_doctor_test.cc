@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/support/temp_dir.h"
-#include "ckptdb/tests/tools/run_tool.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temp_dir.h"
+#include "tests/tools/run_tool.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -10,14 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/store.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
-#include "ckptdb/tests/tools/delta_store.h"
-#include "ckptdb/tests/tools/run_tool.h"
-#include "ckptdb/tests/tools/sample_store.h"
+#include "db/store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+#include "tests/tools/delta_store.h"
+#include "tests/tools/run_tool.h"
+#include "tests/tools/sample_store.h"
 
 namespace ckptdb::testing {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/tools/tool_fixture.h"
-#include "ckptdb/tools/command_line.h"
+#include "tests/tools/tool_fixture.h"
+#include "tools/command_line.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tests/support/long_run.h"
-#include "ckptdb/tests/tools/tool_fixture.h"
-#include "ckptdb/tools/open_store.h"
+#include "tests/support/long_run.h"
+#include "tests/tools/tool_fixture.h"
+#include "tools/open_store.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <string>
 
-#include "ckptdb/tests/tools/tool_fixture.h"
+#include "tests/tools/tool_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

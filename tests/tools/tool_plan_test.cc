@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/state.h"
-#include "ckptdb/tests/tools/tool_fixture.h"
+#include "db/state.h"
+#include "tests/tools/tool_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

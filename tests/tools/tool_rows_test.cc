@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/tests/tools/tool_fixture.h"
+#include "tests/tools/tool_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,6 +1,6 @@
 // show, items and verify: how tables are divided among ranks.
-#include "ckptdb/db/state.h"
-#include "ckptdb/tests/tools/tool_fixture.h"
+#include "db/state.h"
+#include "tests/tools/tool_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

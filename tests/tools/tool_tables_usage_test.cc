@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "ckptdb/tests/tools/tool_fixture.h"
+#include "tests/tools/tool_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tests/tools/tool_fixture.h"
 #include "ckptdb/version.h"
+#include "tests/tools/tool_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/tools/values.h"
+#include "tools/values.h"
 
 #include <cmath>
 #include <cstdint>

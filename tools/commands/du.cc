@@ -5,15 +5,15 @@
 
 #include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tools/command.h"
-#include "ckptdb/tools/format.h"
-#include "ckptdb/tools/json.h"
-#include "ckptdb/tools/needs.h"
-#include "ckptdb/tools/open_store.h"
-#include "ckptdb/tools/progress_line.h"
-#include "ckptdb/tools/sweep.h"
-#include "ckptdb/tools/text_table.h"
+#include "schema/status.h"
+#include "tools/command.h"
+#include "tools/format.h"
+#include "tools/json.h"
+#include "tools/needs.h"
+#include "tools/open_store.h"
+#include "tools/progress_line.h"
+#include "tools/sweep.h"
+#include "tools/text_table.h"
 
 namespace ckptdb::tool {
 namespace {

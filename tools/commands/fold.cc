@@ -6,16 +6,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tools/chain_length.h"
-#include "ckptdb/tools/command.h"
-#include "ckptdb/tools/format.h"
-#include "ckptdb/tools/interrupt.h"
-#include "ckptdb/tools/json.h"
-#include "ckptdb/tools/open_store.h"
-#include "ckptdb/tools/progress_line.h"
-#include "ckptdb/tools/step_argument.h"
-#include "ckptdb/tools/sweep.h"
+#include "schema/status.h"
+#include "tools/chain_length.h"
+#include "tools/command.h"
+#include "tools/format.h"
+#include "tools/interrupt.h"
+#include "tools/json.h"
+#include "tools/open_store.h"
+#include "tools/progress_line.h"
+#include "tools/step_argument.h"
+#include "tools/sweep.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -2,11 +2,11 @@
 #include <memory>
 #include <string>
 
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tools/command.h"
-#include "ckptdb/tools/json.h"
-#include "ckptdb/tools/open_store.h"
-#include "ckptdb/tools/sweep.h"
+#include "schema/status.h"
+#include "tools/command.h"
+#include "tools/json.h"
+#include "tools/open_store.h"
+#include "tools/sweep.h"
 
 namespace ckptdb::tool {
 namespace {

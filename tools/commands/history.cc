@@ -5,16 +5,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tools/command.h"
-#include "ckptdb/tools/format.h"
-#include "ckptdb/tools/json.h"
-#include "ckptdb/tools/open_store.h"
-#include "ckptdb/tools/progress_line.h"
-#include "ckptdb/tools/row_argument.h"
-#include "ckptdb/tools/row_history.h"
-#include "ckptdb/tools/text_table.h"
-#include "ckptdb/tools/values.h"
+#include "schema/status.h"
+#include "tools/command.h"
+#include "tools/format.h"
+#include "tools/json.h"
+#include "tools/open_store.h"
+#include "tools/progress_line.h"
+#include "tools/row_argument.h"
+#include "tools/row_history.h"
+#include "tools/text_table.h"
+#include "tools/values.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -12,13 +12,13 @@
 #include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tools/command.h"
-#include "ckptdb/tools/format.h"
-#include "ckptdb/tools/json.h"
-#include "ckptdb/tools/open_store.h"
-#include "ckptdb/tools/step_argument.h"
-#include "ckptdb/tools/text_table.h"
+#include "schema/status.h"
+#include "tools/command.h"
+#include "tools/format.h"
+#include "tools/json.h"
+#include "tools/open_store.h"
+#include "tools/step_argument.h"
+#include "tools/text_table.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tools/command.h"
-#include "ckptdb/tools/json.h"
-#include "ckptdb/tools/needs.h"
-#include "ckptdb/tools/open_store.h"
-#include "ckptdb/tools/step_argument.h"
-#include "ckptdb/tools/sweep.h"
+#include "schema/status.h"
+#include "tools/command.h"
+#include "tools/json.h"
+#include "tools/needs.h"
+#include "tools/open_store.h"
+#include "tools/step_argument.h"
+#include "tools/sweep.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tools/command.h"
-#include "ckptdb/tools/pin_steps.h"
-#include "ckptdb/tools/step_argument.h"
+#include "tools/command.h"
+#include "tools/pin_steps.h"
+#include "tools/step_argument.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -10,15 +10,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tools/command.h"
-#include "ckptdb/tools/exit_code.h"
-#include "ckptdb/tools/format.h"
-#include "ckptdb/tools/json.h"
-#include "ckptdb/tools/open_store.h"
-#include "ckptdb/tools/progress_line.h"
-#include "ckptdb/tools/step_argument.h"
-#include "ckptdb/tools/step_totals.h"
+#include "schema/status.h"
+#include "tools/command.h"
+#include "tools/exit_code.h"
+#include "tools/format.h"
+#include "tools/json.h"
+#include "tools/open_store.h"
+#include "tools/progress_line.h"
+#include "tools/step_argument.h"
+#include "tools/step_totals.h"
 
 namespace ckptdb::tool {
 namespace {

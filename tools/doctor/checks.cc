@@ -1,7 +1,7 @@
-#include "ckptdb/tools/doctor/checks.h"
+#include "tools/doctor/checks.h"
 
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tools/interrupt.h"
+#include "schema/status.h"
+#include "tools/interrupt.h"
 
 namespace ckptdb::tool {
 // Aborted means that the peer is gone, Cancelled that a signal arrived: neither

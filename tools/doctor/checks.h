@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "ckptdb/tools/doctor/file_calls.h"
-#include "ckptdb/tools/doctor/peer.h"
+#include "tools/doctor/file_calls.h"
+#include "tools/doctor/peer.h"
 
 namespace ckptdb::tool {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/tools/doctor/file_calls.h"
+#include "tools/doctor/file_calls.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/tools/doctor/host_peer.h"
+#include "tools/doctor/host_peer.h"
 
 #include <poll.h>
 
@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tools/doctor/private_folder.h"
-#include "ckptdb/tools/interrupt.h"
+#include "schema/status.h"
+#include "tools/doctor/private_folder.h"
+#include "tools/interrupt.h"
 
 namespace ckptdb::tool {
 namespace {

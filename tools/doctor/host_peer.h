@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "ckptdb/tools/doctor/peer.h"
+#include "tools/doctor/peer.h"
 
 namespace ckptdb::tool {
 

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tools/doctor/checks.h"
-#include "ckptdb/tools/format.h"
+#include "schema/status.h"
+#include "tools/doctor/checks.h"
+#include "tools/format.h"
 
 namespace ckptdb::tool {
 namespace {

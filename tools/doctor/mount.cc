@@ -1,4 +1,4 @@
-#include "ckptdb/tools/doctor/mount.h"
+#include "tools/doctor/mount.h"
 
 #include <cstdlib>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "ckptdb/tools/doctor/peer.h"
+#include "tools/doctor/peer.h"
 
 #include <unistd.h>
 
@@ -14,8 +14,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tools/format.h"
+#include "schema/status.h"
+#include "tools/format.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/tools/doctor/private_folder.h"
+#include "tools/doctor/private_folder.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::tool {
 namespace {

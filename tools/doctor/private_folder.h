@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/tools/doctor/file_calls.h"
+#include "tools/doctor/file_calls.h"
 
 namespace ckptdb::tool {
 

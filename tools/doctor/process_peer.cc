@@ -1,4 +1,4 @@
-#include "ckptdb/tools/doctor/process_peer.h"
+#include "tools/doctor/process_peer.h"
 
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "ckptdb/schema/status.h"
+#include "schema/status.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/tools/doctor/peer.h"
+#include "tools/doctor/peer.h"
 
 namespace ckptdb::tool {
 

@@ -1,13 +1,13 @@
-#include "ckptdb/tools/doctor/report.h"
+#include "tools/doctor/report.h"
 
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tools/format.h"
-#include "ckptdb/tools/text_table.h"
+#include "schema/types.h"
+#include "tools/format.h"
+#include "tools/text_table.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tools/doctor/checks.h"
-#include "ckptdb/tools/doctor/mount.h"
-#include "ckptdb/tools/doctor/speed.h"
-#include "ckptdb/tools/json.h"
+#include "tools/doctor/checks.h"
+#include "tools/doctor/mount.h"
+#include "tools/doctor/speed.h"
+#include "tools/json.h"
 
 namespace ckptdb::tool {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/tools/doctor/speed.h"
+#include "tools/doctor/speed.h"
 
 #include <algorithm>
 #include <random>
@@ -10,9 +10,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tools/format.h"
-#include "ckptdb/tools/interrupt.h"
+#include "schema/status.h"
+#include "tools/format.h"
+#include "tools/interrupt.h"
 
 namespace ckptdb::tool {
 namespace {

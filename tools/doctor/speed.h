@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/tools/doctor/file_calls.h"
-#include "ckptdb/tools/doctor/peer.h"
+#include "tools/doctor/file_calls.h"
+#include "tools/doctor/peer.h"
 
 namespace ckptdb::tool {
 

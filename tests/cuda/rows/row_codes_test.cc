@@ -1,6 +1,6 @@
 // Encoding rows as they are gathered, compared with a simple model of the
 // codecs and with the host's pages, for random and extreme numbers.
-#include "ckptdb/cuda/rows/row_codes.h"
+#include "cuda/rows/row_codes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/kernels/row_kernels.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/tests/support/code_numbers.h"
-#include "ckptdb/tests/support/cuda_standin.h"
-#include "ckptdb/tests/support/seed.h"
+#include "cuda/kernels/row_kernels.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "schema/bytes/lossy.h"
+#include "tests/support/code_numbers.h"
+#include "tests/support/cuda_standin.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::internal {
 namespace {

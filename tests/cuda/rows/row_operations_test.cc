@@ -1,16 +1,16 @@
 // The operations on rows in device memory, compared with simple models: rows at
 // random places, marks by many threads, digests. GpuKernels tests the rest.
-#include "ckptdb/cuda/rows/row_operations.h"
+#include "cuda/rows/row_operations.h"
 
 #include <cstring>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "ckptdb/cuda/kernels/row_kernels.h"
-#include "ckptdb/tests/support/cuda_standin.h"
-#include "ckptdb/tests/support/seed.h"
+#include "cuda/kernels/row_kernels.h"
 #include "gtest/gtest.h"
+#include "tests/support/cuda_standin.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::internal {
 namespace {

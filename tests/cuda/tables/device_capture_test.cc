@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/cuda/device_table.h"
-#include "ckptdb/tests/cuda/tables/device_table_fixture.h"
-#include "ckptdb/tests/cuda/tables/device_trainer.h"
+#include "cuda/device_table.h"
+#include "tests/cuda/tables/device_table_fixture.h"
+#include "tests/cuda/tables/device_trainer.h"
 
 namespace ckptdb::testing {
 namespace {

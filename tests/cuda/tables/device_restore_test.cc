@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/device_table.h"
-#include "ckptdb/tests/cuda/tables/device_table_fixture.h"
-#include "ckptdb/tests/cuda/tables/device_trainer.h"
+#include "cuda/device_table.h"
+#include "tests/cuda/tables/device_table_fixture.h"
+#include "tests/cuda/tables/device_trainer.h"
 
 namespace ckptdb::testing {
 namespace {

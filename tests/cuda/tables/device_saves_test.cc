@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/device_table.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/tests/cuda/tables/device_trainer.h"
-#include "ckptdb/tests/support/long_run.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "cuda/device_table.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/coordinator.h"
+#include "tests/cuda/tables/device_trainer.h"
+#include "tests/support/long_run.h"
+#include "tests/support/seed.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <memory>
 
-#include "ckptdb/cuda/device_table.h"
-#include "ckptdb/tests/cuda/tables/device_trainer.h"
-#include "ckptdb/tests/support/seed.h"
+#include "cuda/device_table.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/cuda/tables/device_trainer.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 

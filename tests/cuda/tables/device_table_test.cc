@@ -1,6 +1,6 @@
 // Tables in device memory, with the stand-in: which rows are captured, in which
 // order, and the state of the marks after failed calls.
-#include "ckptdb/cuda/device_table.h"
+#include "cuda/device_table.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/cuda/tables/device_table_fixture.h"
-#include "ckptdb/tests/cuda/tables/device_trainer.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "schema/status.h"
+#include "tests/cuda/tables/device_table_fixture.h"
+#include "tests/cuda/tables/device_trainer.h"
+#include "tests/support/seed.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -17,14 +17,14 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "ckptdb/cuda/cuda_device.h"
-#include "ckptdb/cuda/device_table.h"
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/tests/support/cuda_standin.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "cuda/cuda_device.h"
+#include "cuda/device_table.h"
+#include "db/base/row_block.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "schema/bytes/lossy.h"
+#include "tests/support/cuda_standin.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 

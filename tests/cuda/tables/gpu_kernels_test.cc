@@ -16,13 +16,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/kernels/row_kernels.h"
-#include "ckptdb/cuda/kernels/tensor_kernels.h"
-#include "ckptdb/tests/cuda/gpu_machine.h"
-#include "ckptdb/tests/support/code_numbers.h"
-#include "ckptdb/tests/support/seed.h"
+#include "cuda/kernels/row_kernels.h"
+#include "cuda/kernels/tensor_kernels.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/cuda/gpu_machine.h"
+#include "tests/support/code_numbers.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -11,17 +11,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/device_table.h"
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/tests/cuda/gpu_machine.h"
-#include "ckptdb/tests/cuda/tables/staged_slots.h"
-#include "ckptdb/tests/support/code_numbers.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "cuda/device_table.h"
+#include "db/base/row_block.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/checkpoint_manager.h"
+#include "tests/cuda/gpu_machine.h"
+#include "tests/cuda/tables/staged_slots.h"
+#include "tests/support/code_numbers.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,6 +1,6 @@
 // A hash table of another library in device memory, with the stand-in: finding
 // changed rows by scores, and complete saves and restores.
-#include "ckptdb/cuda/hash_table.h"
+#include "cuda/hash_table.h"
 
 #include <cuda_runtime_api.h>
 
@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/row_block.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/tests/cuda/tables/device_trainer.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "db/base/row_block.h"
+#include "manager/checkpoint_manager.h"
+#include "schema/bytes/lossy.h"
+#include "tests/cuda/tables/device_trainer.h"
+#include "tests/support/seed.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

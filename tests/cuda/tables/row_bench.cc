@@ -20,15 +20,15 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
-#include "ckptdb/cuda/cuda_device.h"
-#include "ckptdb/cuda/device_table.h"
-#include "ckptdb/cuda/kernels/row_kernels.h"
-#include "ckptdb/cuda/runtime/buffer.h"
-#include "ckptdb/cuda/runtime/device_context.h"
-#include "ckptdb/cuda/runtime/status.h"
-#include "ckptdb/manager/internal/tensor_device.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/cuda/bars.h"
+#include "cuda/cuda_device.h"
+#include "cuda/device_table.h"
+#include "cuda/kernels/row_kernels.h"
+#include "cuda/runtime/buffer.h"
+#include "cuda/runtime/device_context.h"
+#include "cuda/runtime/status.h"
+#include "manager/internal/tensor_device.h"
+#include "schema/status.h"
+#include "tests/cuda/bars.h"
 
 namespace ckptdb {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/stage/row_order.h"
-#include "ckptdb/db/stage/stream.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "db/stage/row_order.h"
+#include "db/stage/stream.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/cuda/device_table.h"
-#include "ckptdb/tests/cuda/tables/device_trainer.h"
-#include "ckptdb/tests/support/seed.h"
+#include "cuda/device_table.h"
+#include "tests/cuda/tables/device_trainer.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -10,11 +10,11 @@
 #include <string>
 #include <thread>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/tests/db/child.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/support/forked.h"
+#include "db/reader.h"
+#include "db/state.h"
+#include "tests/db/child.h"
+#include "tests/db/store_fixture.h"
+#include "tests/support/forked.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/huge_page.h"
+#include "db/base/huge_page.h"
 
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/large_array.h"
+#include "db/base/large_array.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "ckptdb/db/base/huge_page.h"
-#include "ckptdb/tests/support/seed.h"
+#include "db/base/huge_page.h"
 #include "gtest/gtest.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::internal {
 namespace {

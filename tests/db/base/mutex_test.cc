@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/mutex.h"
+#include "db/base/mutex.h"
 
 #include <chrono>
 #include <thread>

@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/support/no_threads.h"
+#include "db/reader.h"
+#include "tests/db/store_fixture.h"
+#include "tests/support/no_threads.h"
 
 namespace ckptdb::testing {
 namespace {

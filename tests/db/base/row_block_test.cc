@@ -1,12 +1,12 @@
 // Which blocks of rows a trainer may give.
-#include "ckptdb/db/base/row_block.h"
+#include "db/base/row_block.h"
 
 #include <array>
 #include <vector>
 
-#include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -7,11 +7,11 @@
 #include <new>
 #include <stdexcept>
 
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/parallel.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/delta_fixture.h"
-#include "ckptdb/tests/support/long_run.h"
+#include "db/base/call_guard.h"
+#include "db/base/parallel.h"
+#include "db/reader.h"
+#include "tests/db/delta_fixture.h"
+#include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/base/uuid.h"
+#include "db/base/uuid.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/meta/lease.h"
+#include "db/meta/lease.h"
 
 namespace ckptdb::internal {
 namespace {

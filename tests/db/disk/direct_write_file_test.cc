@@ -1,4 +1,4 @@
-#include "ckptdb/db/disk/direct_write_file.h"
+#include "db/disk/direct_write_file.h"
 
 #include <rocksdb/env.h>
 
@@ -10,11 +10,11 @@
 #include <string>
 #include <utility>
 
-#include "ckptdb/db/base/huge_page.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "db/base/huge_page.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/seed.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::internal {
 namespace {

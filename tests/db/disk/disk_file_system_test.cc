@@ -1,4 +1,4 @@
-#include "ckptdb/db/disk/disk_file_system.h"
+#include "db/disk/disk_file_system.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/disk/disk_folder.h"
-#include "ckptdb/db/disk/environment.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "db/disk/disk_folder.h"
+#include "db/disk/environment.h"
+#include "db/disk/files.h"
+#include "db/disk/rocks_status.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::internal {
 namespace {

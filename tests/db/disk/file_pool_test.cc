@@ -1,4 +1,4 @@
-#include "ckptdb/db/disk/file_pool.h"
+#include "db/disk/file_pool.h"
 
 #include <gmock/gmock.h>
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/reader.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

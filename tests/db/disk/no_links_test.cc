@@ -14,8 +14,8 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/support/exit_folder.h"
+#include "tests/db/store_fixture.h"
+#include "tests/support/exit_folder.h"
 
 namespace ckptdb::testing {
 namespace {

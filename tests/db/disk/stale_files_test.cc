@@ -2,10 +2,10 @@
 // is shown for a while what another one has replaced or removed.
 #include <gmock/gmock.h>
 
-#include "ckptdb/db/disk/environment.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/stale_files.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/disk/environment.h"
+#include "db/reader.h"
+#include "tests/db/stale_files.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

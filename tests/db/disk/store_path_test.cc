@@ -7,11 +7,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/store_path.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/tests/db/child_content.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/disk/store_path.h"
+#include "db/reader.h"
+#include "db/state.h"
+#include "tests/db/child_content.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

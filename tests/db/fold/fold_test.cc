@@ -8,12 +8,12 @@
 #include <mutex>
 #include <thread>
 
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/delta_content.h"
-#include "ckptdb/tests/db/stale_files.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/support/seed.h"
+#include "db/options.h"
+#include "db/reader.h"
+#include "tests/db/delta_content.h"
+#include "tests/db/stale_files.h"
+#include "tests/db/store_fixture.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,12 +1,12 @@
 // Every limit that a caller can reach: at, below, above.
-#include "ckptdb/schema/bytes/limits.h"
+#include "schema/bytes/limits.h"
 
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 #include <gmock/gmock.h>
 
-#include "ckptdb/db/state.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/state.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,10 +1,10 @@
 // Chains, branches and ways between steps, over records alone.
-#include "ckptdb/db/meta/lineage.h"
+#include "db/meta/lineage.h"
 
 #include <gmock/gmock.h>
 
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/records/records.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/meta/post_rounds.h"
+#include "db/meta/post_rounds.h"
 
 #include <gmock/gmock.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tests/support/seed.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::internal {
 namespace {

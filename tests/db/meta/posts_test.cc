@@ -1,5 +1,5 @@
 // What readers post, and what the owner makes of it.
-#include "ckptdb/db/meta/posts.h"
+#include "db/meta/posts.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/uuid.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/records/envelope.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/db/child.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/base/uuid.h"
+#include "db/reader.h"
+#include "schema/bytes/limits.h"
+#include "schema/records/envelope.h"
+#include "schema/types.h"
+#include "tests/db/child.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

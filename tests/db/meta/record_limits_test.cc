@@ -4,11 +4,11 @@
 
 #include <thread>
 
-#include "ckptdb/db/meta/lease.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/db/delta_fixture.h"
+#include "db/meta/lease.h"
+#include "db/reader.h"
+#include "schema/records/records.h"
+#include "schema/types.h"
+#include "tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/meta/step_journal.h"
+#include "db/meta/step_journal.h"
 
 #include <gmock/gmock.h>
 

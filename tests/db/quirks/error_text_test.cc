@@ -1,5 +1,5 @@
 // What is read from the texts of errors that RocksDB makes.
-#include "ckptdb/db/quirks/error_text.h"
+#include "db/quirks/error_text.h"
 
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::internal {
 namespace {

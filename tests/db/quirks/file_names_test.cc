@@ -1,5 +1,5 @@
 // The names of RocksDB's files, as the names of those that it makes.
-#include "ckptdb/db/quirks/file_names.h"
+#include "db/quirks/file_names.h"
 
 #include <rocksdb/db.h>
 
@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
-#include "ckptdb/tests/support/temp_dir.h"
 #include "gtest/gtest.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::internal {
 namespace {

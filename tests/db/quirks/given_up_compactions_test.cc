@@ -1,4 +1,4 @@
-#include "ckptdb/db/quirks/given_up_compactions.h"
+#include "db/quirks/given_up_compactions.h"
 
 #include <thread>
 

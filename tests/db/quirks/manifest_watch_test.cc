@@ -1,4 +1,4 @@
-#include "ckptdb/db/quirks/manifest_watch.h"
+#include "db/quirks/manifest_watch.h"
 
 #include "gtest/gtest.h"
 

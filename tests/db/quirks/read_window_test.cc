@@ -1,4 +1,4 @@
-#include "ckptdb/db/quirks/read_window.h"
+#include "db/quirks/read_window.h"
 
 #include <rocksdb/env.h>
 
@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/base/huge_page.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "db/base/huge_page.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/delta_fixture.h"
-#include "ckptdb/tests/support/seed.h"
+#include "db/reader.h"
+#include "tests/db/delta_fixture.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,7 +1,7 @@
 // Delta steps of several tables, some of them whole, and of tensors and blobs.
 #include <gmock/gmock.h>
 
-#include "ckptdb/tests/db/delta_fixture.h"
+#include "tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

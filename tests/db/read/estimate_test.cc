@@ -1,8 +1,8 @@
 // What a scan would read, from the records alone.
 #include <gmock/gmock.h>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/delta_fixture.h"
+#include "db/reader.h"
+#include "tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

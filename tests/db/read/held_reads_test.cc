@@ -9,9 +9,9 @@
 #include <mutex>
 #include <thread>
 
-#include "ckptdb/db/disk/environment.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/tests/db/delta_fixture.h"
+#include "db/disk/environment.h"
+#include "db/options.h"
+#include "tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -2,9 +2,9 @@
 // takes is the store's own.
 #include <gmock/gmock.h>
 
-#include "ckptdb/tests/db/delta_fixture.h"
-#include "ckptdb/tests/db/sim_store.h"
-#include "ckptdb/tests/support/long_run.h"
+#include "tests/db/delta_fixture.h"
+#include "tests/db/sim_store.h"
+#include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {

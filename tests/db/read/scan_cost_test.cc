@@ -7,10 +7,10 @@
 #include <fstream>
 #include <iostream>
 
-#include "ckptdb/db/disk/environment.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/delta_fixture.h"
-#include "ckptdb/tests/support/long_run.h"
+#include "db/disk/environment.h"
+#include "db/reader.h"
+#include "tests/db/delta_fixture.h"
+#include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "ckptdb/schema/bytes/shape.h"
-#include "ckptdb/tests/db/stager_fixture.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/source_folder.h"
+#include "schema/bytes/shape.h"
+#include "tests/db/stager_fixture.h"
+#include "tests/support/seed.h"
+#include "tests/support/source_folder.h"
 
 namespace ckptdb::testing {
 namespace {

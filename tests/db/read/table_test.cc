@@ -5,9 +5,9 @@
 #include <atomic>
 #include <limits>
 
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/support/seed.h"
+#include "schema/types.h"
+#include "tests/db/store_fixture.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -4,11 +4,11 @@
 #include <limits>
 #include <thread>
 
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/shape.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/support/seed.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/shape.h"
+#include "schema/types.h"
+#include "tests/db/store_fixture.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -15,10 +15,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/environment.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/support/as_nobody.h"
+#include "db/disk/environment.h"
+#include "db/reader.h"
+#include "tests/db/store_fixture.h"
+#include "tests/support/as_nobody.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/quirks/lazy_tables.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/rocks/database.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/quirks/lazy_tables.h"
+#include "db/reader.h"
+#include "db/rocks/database.h"
 #include "gmock/gmock.h"
+#include "schema/bytes/limits.h"
+#include "schema/types.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

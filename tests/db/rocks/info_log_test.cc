@@ -1,4 +1,4 @@
-#include "ckptdb/db/rocks/info_log.h"
+#include "db/rocks/info_log.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/disk/spare_space.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/disk/spare_space.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,14 +1,14 @@
-#include "ckptdb/db/rocks/manifest_note.h"
+#include "db/rocks/manifest_note.h"
 
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tests/support/sim_file_system.h"
-#include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/sim_file_system.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,6 +1,6 @@
 // The MANIFEST stays small however long a store is open, and an opening asks
 // for no more room than it needs.
-#include "ckptdb/db/rocks/manifest_size.h"
+#include "db/rocks/manifest_size.h"
 
 #include <gmock/gmock.h>
 
@@ -9,10 +9,10 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/environment.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/disk/environment.h"
+#include "db/disk/files.h"
+#include "db/reader.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/tests/db/sim_store.h"
-#include "ckptdb/tests/support/no_memory.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "db/base/call_guard.h"
+#include "tests/db/sim_store.h"
+#include "tests/support/no_memory.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/disk/open_files.h"
-#include "ckptdb/tests/db/delta_fixture.h"
-#include "ckptdb/tests/support/long_run.h"
+#include "db/disk/open_files.h"
 #include "gmock/gmock.h"
+#include "tests/db/delta_fixture.h"
+#include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,13 +1,13 @@
 // What goes into the write batch: each rank's share, keys and headers included.
 #include <gmock/gmock.h>
 
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/db/stager_fixture.h"
-#include "ckptdb/tests/support/long_run.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/page.h"
+#include "schema/records/staged.h"
+#include "schema/types.h"
+#include "tests/db/stager_fixture.h"
+#include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {

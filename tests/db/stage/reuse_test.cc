@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "ckptdb/db/state.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/state.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

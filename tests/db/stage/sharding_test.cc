@@ -6,8 +6,8 @@
 #include <limits>
 #include <map>
 
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/tests/db/delta_fixture.h"
+#include "schema/records/records.h"
+#include "tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,6 +1,6 @@
 // Saves of several ranks: staging in threads and processes, publishing what
 // they staged, and what is refused.
-#include "ckptdb/db/state.h"
+#include "db/state.h"
 
 #include <gmock/gmock.h>
 
@@ -8,12 +8,12 @@
 #include <memory>
 #include <thread>
 
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/db/child.h"
-#include "ckptdb/tests/db/child_content.h"
-#include "ckptdb/tests/db/stager_fixture.h"
+#include "schema/bytes/limits.h"
+#include "schema/records/staged.h"
+#include "schema/types.h"
+#include "tests/db/child.h"
+#include "tests/db/child_content.h"
+#include "tests/db/stager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,7 +1,7 @@
 // The step that a save goes on from, and what becomes of those after it.
 #include <gmock/gmock.h>
 
-#include "ckptdb/tests/db/delta_fixture.h"
+#include "tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

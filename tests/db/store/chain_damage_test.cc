@@ -7,13 +7,13 @@
 
 #include <functional>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/records/record_checks.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/tests/db/delta_fixture.h"
+#include "db/reader.h"
+#include "db/rocks/rocks_options.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/page.h"
+#include "schema/records/record_checks.h"
+#include "schema/records/records.h"
+#include "tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

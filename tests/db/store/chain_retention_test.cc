@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "ckptdb/tests/db/delta_fixture.h"
+#include "tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/child.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/support/exit_folder.h"
+#include "db/reader.h"
+#include "tests/db/child.h"
+#include "tests/db/store_fixture.h"
+#include "tests/support/exit_folder.h"
 
 namespace ckptdb::testing {
 namespace {

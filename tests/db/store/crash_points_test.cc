@@ -8,9 +8,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/tests/db/child.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/options.h"
+#include "tests/db/child.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

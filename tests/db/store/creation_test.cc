@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "ckptdb/tests/db/sim_store.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "tests/db/sim_store.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -8,13 +8,13 @@
 #include <map>
 #include <set>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/tests/db/delta_content.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/golden/declared_sharding/history.h"
-#include "ckptdb/tests/golden/declared_sharding/make_store.h"
-#include "ckptdb/tests/support/source_folder.h"
+#include "db/reader.h"
+#include "schema/records/records.h"
+#include "tests/db/delta_content.h"
+#include "tests/db/store_fixture.h"
+#include "tests/golden/declared_sharding/history.h"
+#include "tests/golden/declared_sharding/make_store.h"
+#include "tests/support/source_folder.h"
 
 namespace ckptdb::testing {
 namespace {

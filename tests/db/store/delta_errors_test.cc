@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "ckptdb/tests/db/delta_fixture.h"
+#include "tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -3,19 +3,19 @@
 // in memory. After each, steps are restored and followed from one another.
 //
 //   CKPTDB_SEED=7 CKPTDB_LONG=1 delta_model_test
-#include "ckptdb/tests/db/delta_model.h"
+#include "tests/db/delta_model.h"
 
 #include <gmock/gmock.h>
 
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/db/model_trainer.h"
-#include "ckptdb/tests/db/sim_store.h"
-#include "ckptdb/tests/support/long_run.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "db/state.h"
+#include "schema/status.h"
+#include "tests/db/model_trainer.h"
+#include "tests/db/sim_store.h"
+#include "tests/support/long_run.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "ckptdb/tests/db/delta_fixture.h"
-#include "ckptdb/tests/support/seed.h"
+#include "tests/db/delta_fixture.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -2,8 +2,8 @@
 // other.
 #include <gmock/gmock.h>
 
-#include "ckptdb/tests/db/delta_fixture.h"
-#include "ckptdb/tests/support/seed.h"
+#include "tests/db/delta_fixture.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,13 +1,13 @@
 // Evaluations that are under way: kept with their step, and gone with it.
 #include <gmock/gmock.h>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/rocks/change_batch.h"
-#include "ckptdb/db/rocks/database.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/records/evaluation.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/db/delta_fixture.h"
+#include "db/reader.h"
+#include "db/rocks/change_batch.h"
+#include "db/rocks/database.h"
+#include "schema/bytes/keys.h"
+#include "schema/records/evaluation.h"
+#include "schema/types.h"
+#include "tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/prepared_store.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "db/reader.h"
+#include "tests/db/prepared_store.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

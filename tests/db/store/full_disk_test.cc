@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/tests/db/sim_store.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "db/state.h"
+#include "tests/db/sim_store.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

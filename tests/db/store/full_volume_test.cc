@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "ckptdb/tests/db/child.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "tests/db/child.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

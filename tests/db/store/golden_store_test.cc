@@ -4,11 +4,11 @@
 
 #include <filesystem>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/content.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/golden/lossy_codecs/values.h"
-#include "ckptdb/tests/support/source_folder.h"
+#include "db/reader.h"
+#include "tests/db/content.h"
+#include "tests/db/store_fixture.h"
+#include "tests/golden/lossy_codecs/values.h"
+#include "tests/support/source_folder.h"
 
 namespace ckptdb::testing {
 namespace {

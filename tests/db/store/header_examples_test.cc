@@ -5,14 +5,14 @@
 #include <filesystem>
 #include <functional>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/row_tracker.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "db/reader.h"
+#include "db/row_tracker.h"
+#include "db/state.h"
+#include "db/store.h"
+#include "schema/status.h"
+#include "schema/types.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -16,13 +16,13 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/tests/db/delta_fixture.h"
-#include "ckptdb/tests/support/seed.h"
+#include "db/reader.h"
+#include "db/rocks/rocks_options.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/lossy.h"
+#include "schema/bytes/page.h"
+#include "tests/db/delta_fixture.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {

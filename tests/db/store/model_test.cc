@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <functional>
 
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/support/long_run.h"
+#include "db/state.h"
+#include "schema/status.h"
+#include "tests/db/store_fixture.h"
+#include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {

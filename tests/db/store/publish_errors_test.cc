@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "absl/strings/escaping.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/db/delta_content.h"
-#include "ckptdb/tests/db/stager_fixture.h"
+#include "schema/records/staged.h"
+#include "schema/status.h"
+#include "tests/db/delta_content.h"
+#include "tests/db/stager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

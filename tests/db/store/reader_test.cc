@@ -1,5 +1,5 @@
 // A reader beside an owner, and leases.
-#include "ckptdb/db/reader.h"
+#include "db/reader.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -10,11 +10,11 @@
 #include <fstream>
 #include <thread>
 
-#include "ckptdb/db/disk/environment.h"
-#include "ckptdb/db/meta/lease.h"
-#include "ckptdb/tests/db/child.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/support/as_nobody.h"
+#include "db/disk/environment.h"
+#include "db/meta/lease.h"
+#include "tests/db/child.h"
+#include "tests/db/store_fixture.h"
+#include "tests/support/as_nobody.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -17,9 +17,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/db/sim_store.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/reader.h"
+#include "tests/db/sim_store.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,6 +1,6 @@
 // The records of an open store in memory: which saves and folds are in
 // progress, what is held, and what a sweep has to know.
-#include "ckptdb/db/store/step_catalog.h"
+#include "db/store/step_catalog.h"
 
 #include <gmock/gmock.h>
 
@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/store/commit.h"
-#include "ckptdb/db/store/sweep_requests.h"
-#include "ckptdb/db/store/version_holds.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "db/store/commit.h"
+#include "db/store/sweep_requests.h"
+#include "db/store/version_holds.h"
+#include "schema/records/records.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -6,9 +6,9 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/options.h"
+#include "db/state.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -10,11 +10,11 @@
 #include <functional>
 #include <set>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/tests/db/child.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/reader.h"
+#include "db/rocks/rocks_options.h"
+#include "db/state.h"
+#include "tests/db/child.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,14 +1,14 @@
 // Saving, listing, finding and reading steps of one rank.
-#include "ckptdb/db/store.h"
+#include "db/store.h"
 
 #include <gmock/gmock.h>
 
 #include <filesystem>
 #include <limits>
 
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "schema/bytes/limits.h"
+#include "schema/types.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <semaphore>
 #include <thread>
 
-#include "ckptdb/db/store/sweep_requests.h"
+#include "db/store/sweep_requests.h"
 
 namespace ckptdb::internal {
 

@@ -1,11 +1,11 @@
 // When a sweep is due.
-#include "ckptdb/db/store/sweep_requests.h"
+#include "db/store/sweep_requests.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "ckptdb/tests/db/store/sweep_counter.h"
+#include "tests/db/store/sweep_counter.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,12 +1,12 @@
 // What the ranks of a version have of each table.
-#include "ckptdb/db/store/table_summaries.h"
+#include "db/store/table_summaries.h"
 
 #include <gmock/gmock.h>
 
 #include <string>
 #include <vector>
 
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -13,10 +13,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tests/db/child.h"
-#include "ckptdb/tests/db/grants_every_lock.h"
-#include "ckptdb/tests/db/store_fixture.h"
-#include "ckptdb/tests/support/seed.h"
+#include "tests/db/child.h"
+#include "tests/db/grants_every_lock.h"
+#include "tests/db/store_fixture.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -17,13 +17,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/environment.h"
-#include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/meta/lease.h"
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/tests/db/store_fixture.h"
+#include "db/disk/environment.h"
+#include "db/disk/files.h"
+#include "db/meta/lease.h"
+#include "db/options.h"
+#include "db/reader.h"
+#include "schema/records/records.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

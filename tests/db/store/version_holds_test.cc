@@ -1,12 +1,12 @@
 // What is held, by whom, and when the end of a hold asks for a sweep.
-#include "ckptdb/db/store/version_holds.h"
+#include "db/store/version_holds.h"
 
 #include <gmock/gmock.h>
 
 #include <memory>
 
-#include "ckptdb/db/store/sweep_requests.h"
-#include "ckptdb/tests/db/store/sweep_counter.h"
+#include "db/store/sweep_requests.h"
+#include "tests/db/store/sweep_counter.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/track/mark_filter.h"
+#include "db/track/mark_filter.h"
 
 #include <cstddef>
 #include <cstdint>

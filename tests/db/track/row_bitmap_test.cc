@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "ckptdb/db/row_tracker.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "db/row_tracker.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/row_tracker.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "db/row_tracker.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,6 +1,6 @@
 // RowTracker, sentence by sentence of its contract; random orders of calls and
 // threads are in row_tracker_model_test.
-#include "ckptdb/db/row_tracker.h"
+#include "db/row_tracker.h"
 
 #include <gmock/gmock.h>
 
@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

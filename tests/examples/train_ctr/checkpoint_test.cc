@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/examples/train_ctr/saved_digest.h"
-#include "ckptdb/tests/examples/train_ctr/state_copy.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "tests/examples/train_ctr/saved_digest.h"
+#include "tests/examples/train_ctr/state_copy.h"
+#include "tests/support/temp_dir.h"
 #include "train_ctr/digest.h"
 #include "train_ctr/replica.h"
 

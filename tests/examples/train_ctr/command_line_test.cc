@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "program.h"
+#include "tests/support/temp_dir.h"
 
 namespace train_ctr {
 namespace {

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/examples/train_ctr/program.h"
-#include "ckptdb/tests/support/source_folder.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "db/reader.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/examples/train_ctr/program.h"
+#include "tests/support/source_folder.h"
+#include "tests/support/temp_dir.h"
 
 namespace train_ctr {
 namespace {

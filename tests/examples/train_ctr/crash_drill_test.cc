@@ -3,8 +3,8 @@
 #include <csignal>
 #include <string>
 
-#include "ckptdb/db/options.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "db/options.h"
+#include "tests/support/status_matchers.h"
 
 namespace train_ctr {
 namespace {

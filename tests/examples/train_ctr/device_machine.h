@@ -14,9 +14,9 @@
 #include "gtest/gtest.h"
 
 #ifdef TRAIN_CTR_STANDIN
-#include "ckptdb/tests/support/cuda_standin.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/simt.h"
+#include "tests/support/cuda_standin.h"
+#include "tests/support/seed.h"
+#include "tests/support/simt.h"
 #endif
 
 namespace train_ctr {

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/options.h"
-#include "ckptdb/tests/examples/train_ctr/device_machine.h"
-#include "ckptdb/tests/examples/train_ctr/log_files.h"
-#include "ckptdb/tests/examples/train_ctr/program.h"
-#include "ckptdb/tests/support/long_run.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "db/options.h"
+#include "tests/examples/train_ctr/device_machine.h"
+#include "tests/examples/train_ctr/log_files.h"
+#include "tests/examples/train_ctr/program.h"
+#include "tests/support/long_run.h"
+#include "tests/support/temp_dir.h"
 
 namespace train_ctr {
 namespace {

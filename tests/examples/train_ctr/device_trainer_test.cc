@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/tests/examples/train_ctr/device_machine.h"
-#include "ckptdb/tests/examples/train_ctr/saved_digest.h"
-#include "ckptdb/tests/examples/train_ctr/state_copy.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "tests/examples/train_ctr/device_machine.h"
+#include "tests/examples/train_ctr/saved_digest.h"
+#include "tests/examples/train_ctr/state_copy.h"
+#include "tests/support/temp_dir.h"
 #include "train_ctr/checkpoint.h"
 #include "train_ctr/device/kernels.h"
 #include "train_ctr/digest.h"

@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "ckptdb/tests/examples/train_ctr/state_copy.h"
+#include "tests/examples/train_ctr/state_copy.h"
 
 namespace train_ctr {
 namespace {

@@ -7,9 +7,9 @@
 #include <set>
 #include <vector>
 
-#include "ckptdb/tests/support/seed.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/seed.h"
 
 namespace train_ctr {
 namespace {

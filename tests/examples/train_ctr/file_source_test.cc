@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/examples/train_ctr/log_files.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "tests/examples/train_ctr/log_files.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace train_ctr {
 namespace {

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/examples/train_ctr/program.h"
-#include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
+#include "tests/examples/train_ctr/program.h"
+#include "tests/support/temp_dir.h"
 
 namespace train_ctr {
 namespace {

@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "ckptdb/tests/support/status_matchers.h"
+#include "tests/support/status_matchers.h"
 #include "train_ctr/random.h"
 
 namespace train_ctr {

@@ -5,15 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/options.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/examples/train_ctr/program.h"
-#include "ckptdb/tests/examples/train_ctr/workloads.h"
-#include "ckptdb/tests/support/long_run.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "db/options.h"
+#include "db/store.h"
+#include "schema/bytes/limits.h"
+#include "schema/types.h"
+#include "tests/examples/train_ctr/program.h"
+#include "tests/examples/train_ctr/workloads.h"
+#include "tests/support/long_run.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace train_ctr {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/tests/support/seed.h"
 #include "gtest/gtest.h"
+#include "tests/support/seed.h"
 
 namespace train_ctr {
 namespace {

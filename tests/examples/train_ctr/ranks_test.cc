@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/tests/examples/train_ctr/state_copy.h"
+#include "tests/examples/train_ctr/state_copy.h"
 #include "train_ctr/digest.h"
 #include "train_ctr/mlp.h"
 #include "train_ctr/random.h"

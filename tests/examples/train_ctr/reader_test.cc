@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/tests/examples/train_ctr/log_files.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "tests/examples/train_ctr/log_files.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 #include "train_ctr/file_source.h"
 #include "train_ctr/generated_source.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/tests/support/status_matchers.h"
+#include "tests/support/status_matchers.h"
 #include "train_ctr/digest.h"
 #include "train_ctr/generated_source.h"
 #include "train_ctr/host_model.h"

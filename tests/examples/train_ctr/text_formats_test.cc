@@ -4,8 +4,8 @@
 #include <set>
 #include <string>
 
-#include "ckptdb/tests/examples/train_ctr/log_files.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "tests/examples/train_ctr/log_files.h"
+#include "tests/support/status_matchers.h"
 
 namespace train_ctr {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/examples/train_ctr/state_copy.h"
+#include "tests/examples/train_ctr/state_copy.h"
 #include "train_ctr/digest.h"
 
 namespace train_ctr {

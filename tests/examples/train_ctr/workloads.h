@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/examples/train_ctr/log_files.h"
-#include "ckptdb/tests/support/source_folder.h"
+#include "tests/examples/train_ctr/log_files.h"
+#include "tests/support/source_folder.h"
 
 namespace train_ctr {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/tests/golden/declared_sharding/history.h"
+#include "tests/golden/declared_sharding/history.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/state.h"
-#include "ckptdb/tests/db/content.h"
-#include "ckptdb/tests/db/delta_content.h"
+#include "db/state.h"
+#include "tests/db/content.h"
+#include "tests/db/delta_content.h"
 
 namespace ckptdb::testing {
 

@@ -1,4 +1,4 @@
-#include "ckptdb/tests/golden/declared_sharding/make_store.h"
+#include "tests/golden/declared_sharding/make_store.h"
 
 #include <atomic>
 #include <filesystem>
@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/db/state.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/golden/declared_sharding/history.h"
+#include "db/reader.h"
+#include "db/state.h"
+#include "schema/status.h"
+#include "tests/golden/declared_sharding/history.h"
 
 namespace ckptdb::testing {
 namespace {

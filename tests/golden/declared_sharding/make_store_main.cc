@@ -1,7 +1,7 @@
 // make_declared_sharding_store FOLDER: writes the store into a new folder.
 #include <cstdio>
 
-#include "ckptdb/tests/golden/declared_sharding/make_store.h"
+#include "tests/golden/declared_sharding/make_store.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) {

@@ -2,9 +2,9 @@
 #include <cstdio>
 #include <optional>
 
-#include "ckptdb/db/store.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/golden/lossy_codecs/values.h"
+#include "db/store.h"
+#include "schema/status.h"
+#include "tests/golden/lossy_codecs/values.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/state.h"
+#include "db/state.h"
 
 namespace ckptdb::testing {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/state.h"
-#include "ckptdb/db/store.h"
-#include "ckptdb/schema/status.h"
+#include "db/state.h"
+#include "db/store.h"
+#include "schema/status.h"
 
 namespace ckptdb {
 namespace {

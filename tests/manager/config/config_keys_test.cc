@@ -17,11 +17,11 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/support/source_folder.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "schema/status.h"
+#include "tests/support/source_folder.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "manager/checkpoint_manager.h"
 
 #include <gmock/gmock.h>
 
@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/policy/keep_rule.h"
-#include "ckptdb/manager/policy/save_rule.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "manager/policy/keep_rule.h"
+#include "manager/policy/save_rule.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "schema/status.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,8 +1,8 @@
 // Saves that cannot begin because the disk is full or the store refuses them.
 #include <gmock/gmock.h>
 
-#include "ckptdb/db/options.h"
-#include "ckptdb/tests/manager/sim_manager_fixture.h"
+#include "db/options.h"
+#include "tests/manager/sim_manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,5 +1,5 @@
 // What a single-process manager saves and keeps.
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "manager/checkpoint_manager.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -11,8 +11,8 @@
 #include <limits>
 #include <thread>
 
-#include "ckptdb/tests/manager/manager_fixture.h"
-#include "ckptdb/tests/support/long_run.h"
+#include "tests/manager/manager_fixture.h"
+#include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -12,9 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/tests/manager/manager_fixture.h"
-#include "ckptdb/tests/support/source_folder.h"
+#include "manager/checkpoint_manager.h"
+#include "tests/manager/manager_fixture.h"
+#include "tests/support/source_folder.h"
 
 namespace ckptdb::testing {
 namespace {

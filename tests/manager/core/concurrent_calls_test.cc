@@ -13,10 +13,10 @@
 #include <set>
 #include <thread>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/manager/manager_fixture.h"
-#include "ckptdb/tests/support/long_run.h"
-#include "ckptdb/tests/support/seed.h"
+#include "db/reader.h"
+#include "tests/manager/manager_fixture.h"
+#include "tests/support/long_run.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,12 +1,12 @@
-#include "ckptdb/manager/core/error_ledger.h"
+#include "manager/core/error_ledger.h"
 
 #include <memory>
 
 #include "absl/status/status.h"
-#include "ckptdb/manager/save/pending_save_state.h"
-#include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/save/pending_save_state.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -6,8 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 
-#include "ckptdb/db/options.h"
-#include "ckptdb/tests/manager/sim_manager_fixture.h"
+#include "db/options.h"
+#include "tests/manager/sim_manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -8,11 +8,11 @@
 #include <map>
 #include <thread>
 
-#include "ckptdb/db/options.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/db/sim_store.h"
-#include "ckptdb/tests/manager/manager_fixture.h"
-#include "ckptdb/tests/support/long_run.h"
+#include "db/options.h"
+#include "schema/status.h"
+#include "tests/db/sim_store.h"
+#include "tests/manager/manager_fixture.h"
+#include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {

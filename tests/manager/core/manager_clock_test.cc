@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "ckptdb/tests/manager/manager_fixture.h"
+#include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

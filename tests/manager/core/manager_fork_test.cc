@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "ckptdb/tests/manager/manager_fixture.h"
-#include "ckptdb/tests/support/forked.h"
+#include "tests/manager/manager_fixture.h"
+#include "tests/support/forked.h"
 
 namespace ckptdb::testing {
 namespace {

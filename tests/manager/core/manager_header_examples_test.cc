@@ -6,19 +6,19 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/policies.h"
-#include "ckptdb/manager/policy/keep_rule.h"
-#include "ckptdb/manager/policy/retention.h"
-#include "ckptdb/manager/policy/save_schedule.h"
-#include "ckptdb/manager/policy/verdict.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/manager/test_model.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/coordinator.h"
+#include "manager/policies.h"
+#include "manager/policy/keep_rule.h"
+#include "manager/policy/retention.h"
+#include "manager/policy/save_schedule.h"
+#include "manager/policy/verdict.h"
+#include "schema/status.h"
+#include "tests/manager/test_model.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb {
 namespace {

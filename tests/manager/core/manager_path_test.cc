@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "ckptdb/tests/manager/manager_fixture.h"
+#include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

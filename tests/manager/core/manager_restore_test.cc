@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/manager/manager_fixture.h"
-#include "ckptdb/tests/support/row_files.h"
+#include "tests/manager/manager_fixture.h"
+#include "tests/support/row_files.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -8,8 +8,8 @@
 #include <set>
 #include <thread>
 
-#include "ckptdb/tests/manager/manager_fixture.h"
-#include "ckptdb/tests/support/exit_folder.h"
+#include "tests/manager/manager_fixture.h"
+#include "tests/support/exit_folder.h"
 
 namespace ckptdb::testing {
 namespace {

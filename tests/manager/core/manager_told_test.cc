@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/manager/manager_fixture.h"
+#include "schema/types.h"
+#include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,7 +1,7 @@
 // How a training begins and ends, and its warnings.
 #include <gmock/gmock.h>
 
-#include "ckptdb/tests/manager/manager_fixture.h"
+#include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/manager/manager_fixture.h"
-#include "ckptdb/tests/support/seed.h"
+#include "schema/status.h"
+#include "tests/manager/manager_fixture.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {

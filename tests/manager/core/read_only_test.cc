@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "absl/strings/match.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/manager/manager_fixture.h"
+#include "schema/status.h"
+#include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "absl/strings/match.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/manager/manager_fixture.h"
-#include "ckptdb/tests/support/no_threads.h"
+#include "schema/status.h"
+#include "tests/manager/manager_fixture.h"
+#include "tests/support/no_threads.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/tests/manager/load/f32_table.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "tests/manager/load/f32_table.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

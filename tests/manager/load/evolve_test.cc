@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/tables.h"
-#include "ckptdb/tests/manager/load/f32_table.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/tables.h"
+#include "tests/manager/load/f32_table.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

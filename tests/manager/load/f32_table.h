@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/manager/tables.h"
+#include "manager/tables.h"
 
 namespace ckptdb::testing {
 

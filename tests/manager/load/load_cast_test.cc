@@ -1,18 +1,18 @@
 // Loads of items whose dtype in the step differs.
-#include "ckptdb/manager/load/load_cast.h"
+#include "manager/load/load_cast.h"
 
 #include <gmock/gmock.h>
 
 #include <numeric>
 #include <thread>
 
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/load/evolved_table.h"
-#include "ckptdb/schema/bytes/shape.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/manager/raw_table.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/load/evolved_table.h"
+#include "schema/bytes/shape.h"
+#include "schema/status.h"
+#include "tests/manager/raw_table.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

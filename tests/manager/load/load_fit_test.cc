@@ -1,7 +1,7 @@
 // The errors of a step that does not match the registered model. They are never
 // NotFound, which a training loop would interpret as an empty store, and start
 // afresh.
-#include "ckptdb/manager/load/load_fit.h"
+#include "manager/load/load_fit.h"
 
 #include <gmock/gmock.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tests/manager/manager_fixture.h"
+#include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

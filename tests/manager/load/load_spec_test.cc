@@ -1,11 +1,11 @@
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "manager/checkpoint_manager.h"
 
 #include <gmock/gmock.h>
 
-#include "ckptdb/manager/load/load_patterns.h"
-#include "ckptdb/manager/tables.h"
-#include "ckptdb/tests/manager/test_model.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/load/load_patterns.h"
+#include "manager/tables.h"
+#include "tests/manager/test_model.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

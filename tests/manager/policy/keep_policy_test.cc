@@ -1,4 +1,4 @@
-#include "ckptdb/manager/policies.h"
+#include "manager/policies.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/manager/policy/keep_rule.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/policy/keep_rule.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/policy/retirement.h"
+#include "manager/policy/retirement.h"
 
 #include <gmock/gmock.h>
 
@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/policies.h"
+#include "manager/policies.h"
 
 #include <cmath>
 #include <limits>
@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/manager/policy/save_rule.h"
-#include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/policy/save_rule.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

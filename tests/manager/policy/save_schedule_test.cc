@@ -1,12 +1,12 @@
-#include "ckptdb/manager/policy/save_schedule.h"
+#include "manager/policy/save_schedule.h"
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

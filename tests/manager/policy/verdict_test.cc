@@ -1,4 +1,4 @@
-#include "ckptdb/manager/policy/verdict.h"
+#include "manager/policy/verdict.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/coordinator.h"
+#include "manager/coordinator.h"
 
 #include <atomic>
 #include <functional>
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

@@ -5,13 +5,13 @@
 #include <new>
 #include <thread>
 
-#include "ckptdb/db/options.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/manager/rank_model.h"
-#include "ckptdb/tests/manager/run_ranks.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "db/options.h"
+#include "manager/checkpoint_manager.h"
+#include "schema/status.h"
+#include "schema/types.h"
+#include "tests/manager/rank_model.h"
+#include "tests/manager/run_ranks.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,14 +1,14 @@
 // The messages between ranks during a save.
-#include "ckptdb/manager/ranks/messages.h"
+#include "manager/ranks/messages.h"
 
 #include <gmock/gmock.h>
 
 #include <string>
 
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/bytes/keys.h"
+#include "schema/records/staged.h"
+#include "schema/types.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

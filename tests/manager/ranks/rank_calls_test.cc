@@ -1,6 +1,6 @@
 // Simulates, from a seed and in simulated time, calls of ranks whose messages
 // are delayed, lost, duplicated and reordered, and one of which stops or dies.
-#include "ckptdb/manager/ranks/rank_calls.h"
+#include "manager/ranks/rank_calls.h"
 
 #include <map>
 #include <optional>
@@ -11,12 +11,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/tests/support/long_run.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/coordinator.h"
+#include "tests/support/long_run.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

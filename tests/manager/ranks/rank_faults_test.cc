@@ -9,17 +9,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/manager/rank_model.h"
-#include "ckptdb/tests/manager/ranks/rank_network.h"
-#include "ckptdb/tests/manager/ranks/run_ranks.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/coordinator.h"
+#include "schema/status.h"
+#include "tests/manager/rank_model.h"
+#include "tests/manager/ranks/rank_network.h"
+#include "tests/manager/ranks/run_ranks.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/tests/manager/ranks/rank_network.h"
+#include "tests/manager/ranks/rank_network.h"
 
 #include <chrono>
 #include <random>

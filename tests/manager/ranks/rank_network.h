@@ -14,8 +14,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "ckptdb/db/base/mutex.h"
-#include "ckptdb/manager/coordinator.h"
+#include "db/base/mutex.h"
+#include "manager/coordinator.h"
 
 namespace ckptdb::testing {
 

@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "ckptdb/manager/coordinator.h"
-#include "ckptdb/tests/manager/ranks/rank_network.h"
+#include "manager/coordinator.h"
+#include "tests/manager/ranks/rank_network.h"
 
 namespace ckptdb::testing {
 

@@ -8,12 +8,12 @@
 #include <map>
 #include <set>
 
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/load/row_exchange.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/manager/world_model.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/load/row_exchange.h"
+#include "schema/status.h"
+#include "tests/manager/world_model.h"
+#include "tests/support/seed.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -16,12 +16,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/manager/raw_table.h"
-#include "ckptdb/tests/manager/world_model.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "schema/status.h"
+#include "tests/manager/raw_table.h"
+#include "tests/manager/world_model.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

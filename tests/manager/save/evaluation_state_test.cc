@@ -1,14 +1,14 @@
 // The progress of evaluations, saved by managers of one rank and of several.
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "manager/checkpoint_manager.h"
 
 #include <gmock/gmock.h>
 
 #include <array>
 #include <thread>
 
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/manager/manager_fixture.h"
+#include "schema/status.h"
+#include "schema/types.h"
+#include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

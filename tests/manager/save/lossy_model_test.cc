@@ -9,11 +9,11 @@
 #include <random>
 #include <unordered_map>
 
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/map_table.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/map_table.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/manager/manager_fixture.h"
-#include "ckptdb/tests/support/long_run.h"
+#include "tests/manager/manager_fixture.h"
+#include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <thread>
 
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/tables.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/tables.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

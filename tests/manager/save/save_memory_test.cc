@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/support/allocated_bytes.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "schema/bytes/limits.h"
+#include "schema/types.h"
+#include "tests/support/allocated_bytes.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,5 +1,5 @@
 // Snapshots of blocks of all sizes.
-#include "ckptdb/manager/save/snapshot.h"
+#include "manager/save/snapshot.h"
 
 #include <array>
 #include <cstdint>
@@ -7,10 +7,10 @@
 #include <numeric>
 #include <vector>
 
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/state/registered_state.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/tests/manager/manager_fixture.h"
+#include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -4,15 +4,15 @@
 #include <filesystem>
 #include <thread>
 
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/manager/raw_table.h"
-#include "ckptdb/tests/manager/run_ranks.h"
-#include "ckptdb/tests/manager/test_model.h"
-#include "ckptdb/tests/manager/world_model.h"
-#include "ckptdb/tests/support/source_folder.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "schema/status.h"
+#include "schema/types.h"
+#include "tests/manager/raw_table.h"
+#include "tests/manager/run_ranks.h"
+#include "tests/manager/test_model.h"
+#include "tests/manager/world_model.h"
+#include "tests/support/source_folder.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -9,13 +9,13 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/node_hash_map.h"
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/map_table.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/map_table.h"
+#include "schema/status.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,12 +1,12 @@
-#include "ckptdb/manager/model_state.h"
+#include "manager/model_state.h"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <limits>
 
-#include "ckptdb/manager/state/registered_state.h"
-#include "ckptdb/tests/manager/test_model.h"
+#include "manager/state/registered_state.h"
+#include "tests/manager/test_model.h"
 
 namespace ckptdb::testing {
 namespace {

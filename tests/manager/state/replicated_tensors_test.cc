@@ -1,4 +1,4 @@
-#include "ckptdb/manager/state/replicated_tensors.h"
+#include "manager/state/replicated_tensors.h"
 
 #include <gmock/gmock.h>
 
@@ -6,8 +6,8 @@
 #include <numeric>
 #include <random>
 
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::internal {
 namespace {

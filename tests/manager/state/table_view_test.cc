@@ -11,15 +11,15 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/map_table.h"
-#include "ckptdb/manager/state/change_sets.h"
-#include "ckptdb/manager/state/restore_counts.h"
-#include "ckptdb/manager/tables.h"
-#include "ckptdb/tests/manager/raw_table.h"
-#include "ckptdb/tests/manager/test_model.h"
-#include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
+#include "manager/checkpoint_manager.h"
+#include "manager/map_table.h"
+#include "manager/state/change_sets.h"
+#include "manager/state/restore_counts.h"
+#include "manager/tables.h"
+#include "tests/manager/raw_table.h"
+#include "tests/manager/test_model.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/manager/tables.h"
-#include "ckptdb/schema/status.h"
-#include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/tables.h"
+#include "schema/status.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/schema/bytes/small_float.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/bytes/small_float.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

@@ -1,13 +1,13 @@
-#include "ckptdb/schema/bytes/codec.h"
+#include "schema/bytes/codec.h"
 
 #include <random>
 #include <string>
 #include <vector>
 
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/bytes/limits.h"
+#include "schema/types.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

@@ -1,12 +1,12 @@
-#include "ckptdb/schema/bytes/dtype.h"
+#include "schema/bytes/dtype.h"
 
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ckptdb/tests/support/status_matchers.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

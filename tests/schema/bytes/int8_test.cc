@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/codec.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/bytes/quantize.h"
-#include "ckptdb/schema/bytes/quantize_loops.h"
-#include "ckptdb/tests/schema/bytes/lossy_calls.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/bytes/codec.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/lossy.h"
+#include "schema/bytes/quantize.h"
+#include "schema/bytes/quantize_loops.h"
+#include "tests/schema/bytes/lossy_calls.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

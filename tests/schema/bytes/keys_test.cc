@@ -1,4 +1,4 @@
-#include "ckptdb/schema/bytes/keys.h"
+#include "schema/bytes/keys.h"
 
 #include <limits>
 #include <random>
@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/types.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/bytes/quantize.h"
-#include "ckptdb/schema/bytes/quantize_loops.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/bytes/lossy.h"
+#include "schema/bytes/quantize.h"
+#include "schema/bytes/quantize_loops.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 

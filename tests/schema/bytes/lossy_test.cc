@@ -1,6 +1,6 @@
 // Lossy codecs, compared with the arithmetic for one number, with all loops
 // that this processor supports, on ordinary, extreme and damaged input.
-#include "ckptdb/schema/bytes/lossy.h"
+#include "schema/bytes/lossy.h"
 
 #include <gmock/gmock.h>
 
@@ -14,15 +14,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/bytes/codec.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/bytes/page.h"
-#include "ckptdb/schema/bytes/quantize.h"
-#include "ckptdb/schema/bytes/quantize_loops.h"
-#include "ckptdb/schema/bytes/small_float.h"
-#include "ckptdb/tests/schema/bytes/lossy_calls.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/bytes/codec.h"
+#include "schema/bytes/limits.h"
+#include "schema/bytes/page.h"
+#include "schema/bytes/quantize.h"
+#include "schema/bytes/quantize_loops.h"
+#include "schema/bytes/small_float.h"
+#include "tests/schema/bytes/lossy_calls.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>

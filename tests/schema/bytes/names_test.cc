@@ -1,9 +1,9 @@
-#include "ckptdb/schema/bytes/names.h"
+#include "schema/bytes/names.h"
 
 #include <string>
 
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/types.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

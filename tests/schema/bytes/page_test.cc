@@ -1,4 +1,4 @@
-#include "ckptdb/schema/bytes/page.h"
+#include "schema/bytes/page.h"
 
 #include <cstring>
 #include <random>
@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/schema/samples.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/bytes/limits.h"
+#include "schema/types.h"
+#include "tests/schema/samples.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

@@ -1,11 +1,11 @@
-#include "ckptdb/schema/bytes/shape.h"
+#include "schema/bytes/shape.h"
 
 #include <limits>
 #include <random>
 
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/types.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

@@ -1,12 +1,12 @@
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 #include <gmock/gmock.h>
 
 #include <limits>
 #include <random>
 
-#include "ckptdb/schema/bytes/modulo_rank.h"
-#include "ckptdb/tests/support/seed.h"
+#include "schema/bytes/modulo_rank.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb {
 namespace {

@@ -1,10 +1,10 @@
-#include "ckptdb/schema/types.h"
+#include "schema/types.h"
 
 #include <limits>
 #include <random>
 
-#include "ckptdb/tests/support/seed.h"
 #include "gtest/gtest.h"
+#include "tests/support/seed.h"
 
 namespace ckptdb {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/schema/bytes/small_float.h"
+#include "schema/bytes/small_float.h"
 
 #include <cmath>
 #include <cstdint>

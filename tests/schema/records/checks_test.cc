@@ -1,10 +1,10 @@
-#include "ckptdb/schema/records/checks.h"
+#include "schema/records/checks.h"
 
 #include <string>
 
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/bytes/limits.h"
+#include "schema/types.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -13,16 +13,16 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/schema/bytes/codec.h"
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/lossy.h"
-#include "ckptdb/schema/records/envelope.h"
-#include "ckptdb/schema/records/evaluation.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/schema/samples.h"
-#include "ckptdb/tests/support/source_folder.h"
 #include "gtest/gtest.h"
+#include "schema/bytes/codec.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/lossy.h"
+#include "schema/records/envelope.h"
+#include "schema/records/evaluation.h"
+#include "schema/records/records.h"
+#include "schema/types.h"
+#include "tests/schema/samples.h"
+#include "tests/support/source_folder.h"
 
 namespace ckptdb::testing {
 namespace {

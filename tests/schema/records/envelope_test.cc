@@ -1,6 +1,6 @@
 // The envelope, and damage that must be detected in records of every kind: a
 // flipped bit, truncation, another kind, a newer format.
-#include "ckptdb/schema/records/envelope.h"
+#include "schema/records/envelope.h"
 
 #include <cstring>
 #include <functional>
@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/records/evaluation.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/schema/samples.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/bytes/limits.h"
+#include "schema/records/evaluation.h"
+#include "schema/records/records.h"
+#include "schema/records/staged.h"
+#include "schema/types.h"
+#include "tests/schema/samples.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

@@ -3,14 +3,14 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/schema/bytes/keys.h"
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/records/envelope.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/records/staged.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb_generated.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/limits.h"
+#include "schema/records/envelope.h"
+#include "schema/records/records.h"
+#include "schema/records/staged.h"
+#include "schema/types.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

@@ -1,12 +1,12 @@
-#include "ckptdb/schema/records/post.h"
+#include "schema/records/post.h"
 
 #include <functional>
 #include <string>
 
-#include "ckptdb/schema/records/record_checks.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/schema/samples.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/records/record_checks.h"
+#include "schema/types.h"
+#include "tests/schema/samples.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

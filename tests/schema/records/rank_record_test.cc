@@ -5,13 +5,13 @@
 #include <tuple>
 #include <vector>
 
-#include "ckptdb/schema/bytes/limits.h"
-#include "ckptdb/schema/records/record_checks.h"
-#include "ckptdb/schema/records/records.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/schema/samples.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/bytes/limits.h"
+#include "schema/records/record_checks.h"
+#include "schema/records/records.h"
+#include "schema/types.h"
+#include "tests/schema/samples.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

@@ -1,4 +1,4 @@
-#include "ckptdb/schema/records/records.h"
+#include "schema/records/records.h"
 
 #include <cmath>
 #include <functional>
@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/schema/records/record_checks.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/schema/samples.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/records/record_checks.h"
+#include "schema/types.h"
+#include "tests/schema/samples.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {

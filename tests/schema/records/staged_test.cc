@@ -1,14 +1,14 @@
-#include "ckptdb/schema/records/staged.h"
+#include "schema/records/staged.h"
 
 #include <functional>
 #include <random>
 #include <string>
 
-#include "ckptdb/schema/records/record_checks.h"
-#include "ckptdb/schema/types.h"
-#include "ckptdb/tests/schema/samples.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/status_matchers.h"
+#include "schema/records/record_checks.h"
+#include "schema/types.h"
+#include "tests/schema/samples.h"
+#include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb {
 namespace {
