@@ -331,7 +331,9 @@ TEST_F(ManagerTest, TableCannotBeRegisteredTwice) {
       CheckpointManager::Open(options_, &model_->state).status(),
       StatusIs(absl::StatusCode::kAlreadyExists,
                AllOf(HasSubstr("table \"again\""),
-                     HasSubstr("register the table under a single name"))));
+                     HasSubstr("register the table under a single name"),
+                     HasSubstr("make a second adapter over the same "
+                               "container"))));
 }
 
 }  // namespace

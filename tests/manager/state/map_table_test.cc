@@ -33,7 +33,10 @@ struct MapRow {
   std::vector<float> history = std::vector<float>(2);
 };
 
-std::vector<internal::RowField<MapRow>> MapRowFields() {
+// Tables over any map of these rows share them.
+using MapRowFieldList = MapTable<std::map<int64_t, MapRow>>::Fields;
+
+MapRowFieldList MapRowFields() {
   return {Field("embedding", &MapRow::embedding), Field("sums", &MapRow::sums),
           Field("last_step", &MapRow::last_step, {.codec = Codec::kAuto}),
           Field("is_new", &MapRow::is_new),
@@ -202,11 +205,11 @@ TYPED_TEST(MapOfAnyType, SourceContainsEachRowOnce) {
 
 TEST(MapTableTest, AddTableRejectsInvalidFields) {
   struct Case {
-    std::vector<internal::RowField<MapRow>> fields;
+    MapRowFieldList fields;
     TableOptions options;
     std::string error;
   };
-  const internal::RowField<MapRow> field = Field("a", &MapRow::embedding);
+  const MapRowFieldList::value_type field = Field("a", &MapRow::embedding);
   const Case cases[] = {
       {{}, {}, "it has 0 slots; expected 1 to 256"},
       {std::vector(257, field), {}, "it has 257 slots; expected 1 to 256"},
