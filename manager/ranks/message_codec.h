@@ -93,7 +93,7 @@ class MessageWriter {
   }
   template <HasFields Message>
   void PutOne(const Message& message) {
-    std::apply([this](const auto&... fields) { Put(fields...); },
+    std::apply([this](const auto&... fields) { this->Put(fields...); },
                Fields<Message>::Of(message));
   }
   template <typename List>
@@ -184,7 +184,7 @@ class MessageReader {
   }
   template <HasFields Message>
   void GetOne(Message* message) {
-    std::apply([this](auto&... fields) { Get(&fields...); },
+    std::apply([this](auto&... fields) { this->Get(&fields...); },
                Fields<Message>::Of(*message));
   }
 

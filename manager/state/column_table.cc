@@ -350,7 +350,7 @@ class ColumnTable::LiveRows : public LiveTable {
   }
   absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
     std::vector<Place> places;
-    const absl::Status reserved = BeginCopy(batch.ids, &places);
+    absl::Status reserved = BeginCopy(batch.ids, &places);
     // The rows before one that failed are in the table, so they are written.
     Copy(batch, places);
     EndCopy();
