@@ -1,4 +1,4 @@
-// The messages between ranks during a save.
+// The messages between the ranks of a manager.
 #include "manager/ranks/messages.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +44,7 @@ TEST(SavePartMessage, RoundTrips) {
   EXPECT_EQ(received.staged, sent.staged);
 }
 
-TEST(SavePartMessage, FailedRankSendsOnlyItsError) {
+TEST(SavePartMessage, OfAFailedRankHasOnlyTheError) {
   SavePart sent = SamplePart();
   sent.status = absl::ResourceExhaustedError("no room");
   const std::string bytes = Encode(sent);
@@ -55,8 +55,7 @@ TEST(SavePartMessage, FailedRankSendsOnlyItsError) {
   EXPECT_EQ(received.staged, StagedRank());
 }
 
-// An error that the rank itself can receive.
-TEST(SavePartMessage, EncodingFailureBecomesTheErrorOfTheRank) {
+TEST(SavePartMessage, OfAnInvalidPartHasTheError) {
   SavePart sent = SamplePart();
   sent.staged.record().rank_record.clear();
   SavePart received;
@@ -65,7 +64,7 @@ TEST(SavePartMessage, EncodingFailureBecomesTheErrorOfTheRank) {
                                         HasSubstr("rank record")));
 }
 
-TEST(SavePartMessage, RejectsEveryTruncation) {
+TEST(SavePartMessage, RejectsEveryCut) {
   const std::string bytes = Encode(SamplePart());
   for (size_t length = 0; length < bytes.size(); ++length) {
     SCOPED_TRACE(length);
@@ -77,9 +76,9 @@ TEST(SavePartMessage, RejectsEveryTruncation) {
   }
 }
 
-TEST(SavePartMessage, RejectsEveryFlippedBitOfAnEntry) {
+TEST(SavePartMessage, RejectsFlippedBits) {
   std::string bytes = Encode(SamplePart());
-  // The last entry contains a value of 2,000 bytes.
+  // The last entry has 2,000 bytes of value.
   for (size_t i = 0; i < 2000; i += 7) {
     char& byte = bytes[bytes.size() - 1 - i];
     byte ^= 1;
@@ -90,9 +89,52 @@ TEST(SavePartMessage, RejectsEveryFlippedBitOfAnEntry) {
   }
 }
 
+TEST(AnnouncementMessage, RoundTripsAndRejectsEveryCut) {
+  internal::Announcement sent;
+  sent.error = absl::NotFoundError("no step");
+  sent.finish_save = true;
+  sent.step = 300;
+  sent.decision = {SavePolicy::Kind::kEphemeral, "every 10 steps"};
+  sent.version = {300, 7};
+  sent.whole = false;
+  sent.base_reason = std::string("\0x", 2);
+  const std::string bytes = Encode(sent);
+  internal::Announcement received;
+  ASSERT_OK(internal::Decode(bytes, &received));
+  EXPECT_EQ(received.error, sent.error);
+  EXPECT_TRUE(received.finish_save);
+  EXPECT_FALSE(received.preempted);
+  EXPECT_EQ(received.step, 300);
+  EXPECT_EQ(received.decision, sent.decision);
+  EXPECT_EQ(received.version, sent.version);
+  EXPECT_FALSE(received.whole);
+  EXPECT_EQ(received.base_reason, sent.base_reason);
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_THAT(
+        internal::Decode(absl::string_view(bytes).substr(0, length), &received),
+        StatusIs(kCut, HasSubstr(std::to_string(length) + " bytes")));
+  }
+  EXPECT_THAT(internal::Decode(bytes + "x", &received),
+              StatusIs(kCut, HasSubstr("cannot decode")));
+}
+
+// A size that is far larger than the message allocates nothing.
+TEST(EvaluationPartsMessage, RejectsHugeSizes) {
+  internal::EvaluationParts sent;
+  sent.parts = {{5, "meters", "loader"}, {6, "", "end"}};
+  std::string bytes = Encode(sent);
+  internal::EvaluationParts received;
+  ASSERT_OK(internal::Decode(bytes, &received));
+  EXPECT_EQ(received.parts, sent.parts);
+  // The size of the list follows the 8 bytes of the empty status.
+  for (size_t i = 8; i < 16; ++i) bytes[i] = '\xff';
+  EXPECT_THAT(internal::Decode(bytes, &received),
+              StatusIs(kCut, HasSubstr("cannot decode")));
+}
+
 TEST(AgreedBasesMessage, RoundTrips) {
   internal::AgreedBases sent;
-  sent.status = absl::DeadlineExceededError("not there were ranks 3 of 4");
+  sent.status = absl::DeadlineExceededError("rank 3 of 4 is missing");
   sent.bases = {{"user", "its rows were replaced"}, {"item", ""}};
   internal::AgreedBases received;
   ASSERT_OK(internal::Decode(Encode(sent), &received));
