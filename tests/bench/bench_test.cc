@@ -127,7 +127,7 @@ TEST_F(BenchTest, TinyCountsFsyncs) {
             Case("tiny")["fsync_of_its_bytes_seconds"]);
 }
 
-TEST_F(BenchTest, StallIsWhatAManagerTakes) {
+TEST_F(BenchTest, StallReportsAllCases) {
   RunCase("stall", {"stall", "stall/columns", "stall/map", "stall/saves",
                     "stall/open", "stall/step", "stall/plan"});
   EXPECT_EQ(Case("stall")["raw_variant"], "memcpy");
@@ -147,7 +147,7 @@ TEST_F(BenchTest, ScaleCommitsManyRanks) {
   EXPECT_EQ(Case("scale/publish/16")["files"], 64);
 }
 
-TEST_F(BenchTest, MarksAreCountedByTheRow) {
+TEST_F(BenchTest, MarksReportsTimePerRow) {
   RunCase("marks",
           {"marks/zipf/1", "marks/zipf/2", "marks/sparse/1", "marks/sparse/2",
            "marks/all/1", "marks/all/2", "marks/bitmap/1", "marks/bitmap/2"});
@@ -173,7 +173,7 @@ TEST_F(BenchTest, LossyEncodesAndDecodes) {
               1e-3);
 }
 
-TEST(BenchProgramTest, TextIsATableWithGoals) {
+TEST(BenchProgramTest, PrintsATableWithGoals) {
   const testing::TempDir dir;
   const Ran ran = Bench("tiny --repetitions 1 --dir " + dir.path());
   EXPECT_EQ(ran.exit_status, 0);
@@ -181,7 +181,7 @@ TEST(BenchProgramTest, TextIsATableWithGoals) {
   EXPECT_THAT(ran.output, HasSubstr("goal: fsyncs"));
 }
 
-TEST(BenchProgramTest, BadArgumentsAreAnError) {
+TEST(BenchProgramTest, RejectsBadArguments) {
   for (const char* arguments :
        {"", "fast", "full --rows 0", "dense --repetitions 0"}) {
     const Ran ran = Bench(std::string(arguments) + " 2>&1");
@@ -190,7 +190,7 @@ TEST(BenchProgramTest, BadArgumentsAreAnError) {
   }
 }
 
-TEST(BenchProgramTest, TooLittleRoomIsAnErrorThatSaysSo) {
+TEST(BenchProgramTest, FailsWhenTheDiskHasTooLittleSpace) {
   const testing::TempDir dir;
   const Ran ran = Bench("dense --dense-bytes 4000000000000000 --dir " +
                         dir.path() + " 2>&1");

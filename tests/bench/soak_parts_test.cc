@@ -44,7 +44,7 @@ TEST(SoakContent, StepsAndSeedsDiffer) {
   EXPECT_NE(content.Position(5, 0), content.Position(5, 1));
 }
 
-TEST(SoakRows, TheFirstDifferenceIsNamed) {
+TEST(SoakRows, ReportsTheFirstDifference) {
   const Rows expected = {{3, {}}, {5, {}}};
   EXPECT_OK(CompareRows(expected, expected, "step 1"));
   EXPECT_THAT(CompareRows({{3, {}}}, expected, "step 1"),
@@ -56,7 +56,7 @@ TEST(SoakRows, TheFirstDifferenceIsNamed) {
               StatusIs(kLoss, HasSubstr("id 5: the row has other values")));
 }
 
-TEST(SoakLedger, WhatWasAcknowledgedMustBeThere) {
+TEST(SoakLedger, RejectsMissingAcknowledgedSteps) {
   Ledger ledger;
   for (const int64_t step : {1, 2, 3}) {
     ledger.Began(step);
@@ -71,7 +71,7 @@ TEST(SoakLedger, WhatWasAcknowledgedMustBeThere) {
               StatusIs(kLoss, HasSubstr("step 2 instead of step 3")));
 }
 
-TEST(SoakLedger, RetiredStepsMustBeGone) {
+TEST(SoakLedger, RejectsRetiredSteps) {
   Ledger ledger;
   ledger.Saved(1, {});
   ledger.Saved(2, {1});
@@ -80,7 +80,7 @@ TEST(SoakLedger, RetiredStepsMustBeGone) {
               StatusIs(kLoss, HasSubstr("step 1 should not be there")));
 }
 
-TEST(SoakLedger, ASaveInDoubtHappenedOrDidNot) {
+TEST(SoakLedger, AcceptsASaveInDoubtEitherWay) {
   Ledger happened;
   happened.Saved(1, {});
   happened.Began(2);
@@ -112,7 +112,7 @@ TEST(SoakLedger, OnlyTheLastFailedSaveIsInDoubt) {
               StatusIs(kLoss, HasSubstr("step 3 should not be there")));
 }
 
-TEST(SoakLedger, EvaluationsMayBeAheadAndNotBehind) {
+TEST(SoakLedger, RejectsEvaluationsBehindTheAcknowledged) {
   Ledger ledger;
   ledger.Saved(1, {});
   ledger.Evaluated(1, 2);
@@ -140,7 +140,7 @@ Figures Growing(uint64_t disk, uint64_t files, uint64_t manifest,
   return figures;
 }
 
-TEST(SoakFigures, WhatGrowsIsOverItsBound) {
+TEST(SoakFigures, RejectsGrowthOverABound) {
   constexpr uint64_t kMiB = uint64_t{1} << 20;
   const auto is_over = [](const std::string& figure) {
     return StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(figure));
@@ -160,7 +160,7 @@ TEST(SoakFigures, ReportHasBothHalves) {
   EXPECT_THAT(report, AllOf(HasSubstr("123"), HasSubstr("55")));
 }
 
-TEST(SoakEvent, ComesBackAsItWas) {
+TEST(SoakEvent, RoundTrips) {
   const Event event = {.kind = Event::Kind::kSaved,
                        .step = 12,
                        .count = 3,
@@ -179,7 +179,7 @@ TEST(SoakEvent, ComesBackAsItWas) {
   EXPECT_EQ(decoded.text, event.text);
 }
 
-TEST(SoakEvent, OtherLinesAreRefused) {
+TEST(SoakEvent, RejectsOtherLines) {
   for (const char* line : {"", "saved", "moved\t1\t0\t0\t\t",
                            "saved\tx\t0\t0\t\t", "saved\t1\t0\t0\t1,y\t"}) {
     EXPECT_THAT(DecodeEvent(line),

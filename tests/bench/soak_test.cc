@@ -55,7 +55,7 @@ int SavesOf(absl::string_view output) {
   return -1;
 }
 
-TEST(SoakTest, NothingIsLostAndNothingGrows) {
+TEST(SoakTest, LosesNothingAndStaysBounded) {
   constexpr int kSaves = 150;
   constexpr int kLongSaves = 4000;
   const int saves = ckptdb::testing::IsLongRun() ? kLongSaves : kSaves;
@@ -91,7 +91,7 @@ TEST(SoakTest, ChecksAStoreAgainstItsSeed) {
   EXPECT_THAT(other.output, HasSubstr("table \"user\", id "));
 }
 
-TEST(SoakTest, BadArgumentsAreAnError) {
+TEST(SoakTest, RejectsBadArguments) {
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{
            {"--saves", "0"}, {"--volume-mib", "1"}, {"write"}, {"listen"}}) {

@@ -91,7 +91,7 @@ class CheckpointTest : public ::testing::Test {
   CheckpointOptions options_;
 };
 
-TEST_F(CheckpointTest, AStepIsTheStateByDeltasToo) {
+TEST_F(CheckpointTest, DeltaStepsRestoreTheState) {
   const TrainingRun run = Start();
   const SaveReport first = Save(run, 40);
   EXPECT_EQ(first.kind, "full");
@@ -123,7 +123,7 @@ TEST_F(CheckpointTest, WithoutDeltaEachStepIsFull) {
   }
 }
 
-TEST_F(CheckpointTest, EveryThirdStepIsABase) {
+TEST_F(CheckpointTest, EveryThirdSaveIsFull) {
   options_.base_every = 3;
   const TrainingRun run = Start();
   std::vector<std::string> kinds;
@@ -141,7 +141,7 @@ TEST_F(CheckpointTest, EveryThirdStepIsABase) {
 }
 
 // The first steps change most of the rows that there are.
-TEST_F(CheckpointTest, AStepIsABaseWhenTheStoreSaysSo) {
+TEST_F(CheckpointTest, SavesInFullWhenTheStoreRequiresIt) {
   const TrainingRun run = Start();
   EXPECT_EQ(Save(run, 2).kind, "full");
   EXPECT_EQ(Save(run, 10).kind, "delta");
@@ -174,7 +174,7 @@ TEST_F(CheckpointTest, AFailedSaveLosesNoChange) {
 }
 
 // So does one whose set is that of a new consumer, which is not complete.
-TEST_F(CheckpointTest, AFailedFirstSaveIsFollowedByABase) {
+TEST_F(CheckpointTest, SavesInFullAfterAFailedFirstSave) {
   const TrainingRun run = Start();
   TrainTo(run, 3);
   const std::string staging = store_ + "/staging";
@@ -187,7 +187,7 @@ TEST_F(CheckpointTest, AFailedFirstSaveIsFollowedByABase) {
   EXPECT_EQ(DigestOf(4), StateDigest(*run.trainer));
 }
 
-TEST_F(CheckpointTest, TheFirstSaveAfterARestoreIsADelta) {
+TEST_F(CheckpointTest, SavesADeltaAfterARestore) {
   TrainingRun run = Start();
   Save(run, 40);
   Save(run, 42);
@@ -203,7 +203,7 @@ TEST_F(CheckpointTest, TheFirstSaveAfterARestoreIsADelta) {
 }
 
 // The place of the restored step in its chain counts.
-TEST_F(CheckpointTest, BasesAreDueAcrossRestores) {
+TEST_F(CheckpointTest, CountsFullSavesAcrossRestores) {
   options_.base_every = 3;
   std::vector<std::string> kinds;
   TrainingRun run = Start();
@@ -243,7 +243,7 @@ TEST_F(AbandonedTest, StepsThatAreRemovedGoWithTheNextSave) {
   EXPECT_EQ(DigestOf(48), StateDigest(*run.trainer));
 }
 
-TEST_F(AbandonedTest, AStepThatIsRemovedMayBeSavedAgain) {
+TEST_F(AbandonedTest, SavesARemovedStepAgain) {
   const TrainingRun run = Branch(ckptdb::SaveSpec::Abandoned::kRemove);
   EXPECT_EQ(Save(run, 44).kind, "delta");
   EXPECT_THAT(Steps(), ElementsAre(40, 42, 44));
@@ -268,7 +268,7 @@ TEST_F(AbandonedTest, StepsThatAreKeptStayUntilTheyAreReached) {
 
 // It goes on from what was saved last, not from higher steps of the branch that
 // was kept.
-TEST_F(AbandonedTest, ARunGoesOnFromItsOwnBranch) {
+TEST_F(AbandonedTest, ResumesItsOwnBranch) {
   TrainingRun run = Branch(ckptdb::SaveSpec::Abandoned::kKeep);
   Save(run, 44);
   run.Stop();
@@ -280,7 +280,7 @@ TEST_F(AbandonedTest, ARunGoesOnFromItsOwnBranch) {
   EXPECT_THAT(Steps(), ElementsAre(40, 42, 44, 45, 46));
 }
 
-TEST_F(AbandonedTest, ARunGoesBackToABranchThatWasKept) {
+TEST_F(AbandonedTest, ResumesAKeptBranch) {
   TrainingRun run = Branch(ckptdb::SaveSpec::Abandoned::kKeep);
   Save(run, 44);
   run.Stop();
@@ -290,7 +290,7 @@ TEST_F(AbandonedTest, ARunGoesBackToABranchThatWasKept) {
   EXPECT_EQ(DigestOf(48), StateDigest(*run.trainer));
 }
 
-TEST_F(CheckpointTest, ADamagedStepIsTrainedAgain) {
+TEST_F(CheckpointTest, TrainsADamagedStepAgain) {
   TrainingRun run = Start();
   for (int64_t step = 40; step <= 44; step += 2) Save(run, step);
   run.Stop();

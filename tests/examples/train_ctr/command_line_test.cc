@@ -32,7 +32,7 @@ class CommandLineTest : public ::testing::Test {
   ckptdb::testing::TempDir dir_;
 };
 
-TEST_F(CommandLineTest, WrongFlagsAreErrors) {
+TEST_F(CommandLineTest, RejectsWrongFlags) {
   ExpectRefused({"--bogus"}, "--bogus");
   ExpectRefused({"--steps", "abc"}, "--steps = abc");
   ExpectRefused({"--steps", "0", "--save-every", "1"}, "--steps 0");
@@ -43,7 +43,7 @@ TEST_F(CommandLineTest, WrongFlagsAreErrors) {
   ExpectRefused({"--follow", "--batch", "3"}, "--batch");
 }
 
-TEST_F(CommandLineTest, ADeviceThatIsNoneIsRefused) {
+TEST_F(CommandLineTest, RejectsInvalidDevices) {
   const std::vector<std::string> train = {"--steps", "9", "--save-every", "3"};
   const auto with = [&train](std::vector<std::string> more) {
     more.insert(more.end(), train.begin(), train.end());
@@ -63,7 +63,7 @@ TEST_F(CommandLineTest, ADeviceThatIsNoneIsRefused) {
 
 // No machine has it: one has no driver, one fewer GPUs, and a build may have no
 // CUDA. Each says which device was asked for and what is missing.
-TEST_F(CommandLineTest, ADeviceThatTheMachineDoesNotHaveIsNamed) {
+TEST_F(CommandLineTest, ReportsAMissingDevice) {
   ExpectRefused({"--steps", "9", "--save-every", "3", "--device", "cuda:1000"},
                 "--device cuda:1000: this ");
   const ProgramResult result =
@@ -75,7 +75,7 @@ TEST_F(CommandLineTest, ADeviceThatTheMachineDoesNotHaveIsNamed) {
                     HasSubstr("train_ctr was built without CUDA; configure")));
 }
 
-TEST_F(CommandLineTest, AReportThatCannotBeWrittenIsKnownAtOnce) {
+TEST_F(CommandLineTest, RejectsAnUnwritableReport) {
   const std::string report = dir_.path() + "/missing/report.json";
   const ProgramResult result =
       Program(report, {"--store", store(), "--steps", "9", "--save-every", "3"})

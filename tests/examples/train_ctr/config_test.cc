@@ -58,7 +58,7 @@ class ConfigTest : public ::testing::Test {
   ckptdb::testing::TempDir dir_;
 };
 
-TEST_F(ConfigTest, SaysWhatIsSaved) {
+TEST_F(ConfigTest, SchedulesSaves) {
   const ProgramResult result = TrainWith(
       "store", 12,
       R"({"permanent": {"save_at_steps": [4, 9]}, "keep": "keep_all", "async": false,
@@ -84,7 +84,7 @@ std::string SampleOf(const std::string& document, const std::string& heading) {
 
 // As it stands there but for a path, for so long that its retention has
 // something to remove.
-TEST_F(ConfigTest, TheSampleOfTheDocumentKeepsWhatItSays) {
+TEST_F(ConfigTest, DocumentedSampleRetainsAsDescribed) {
   std::string sample = SampleOf(ckptdb::testing::SourcePath("docs/manager.md"),
                                 "Configuration files");
   const std::string statistics = dir_.path() + "/saves.jsonl";
@@ -126,7 +126,7 @@ TEST_F(ConfigTest, OneSwitchTurnsSavingOff) {
   EXPECT_EQ(off.json["digest"], on.json["digest"]);
 }
 
-TEST_F(ConfigTest, WrongOptionsAreErrors) {
+TEST_F(ConfigTest, RejectsWrongOptions) {
   const std::pair<const char*, const char*> cases[] = {
       {"[", "no JSON object"},
       {R"({"permanant": "save_initially"})", R"(did you mean "permanent"?)"},
@@ -148,7 +148,7 @@ TEST_F(ConfigTest, WrongOptionsAreErrors) {
   EXPECT_THAT(none.errors, HasSubstr("/none.json"));
 }
 
-TEST_F(ConfigTest, LoadsWhatAnotherRunHasLearned) {
+TEST_F(ConfigTest, LoadsAnotherRunsModel) {
   const ProgramResult first = Train("first", 12, {"--save-every", "6"});
   ASSERT_EQ(first.exit_code, 0) << first.errors;
   const ProgramResult second =
@@ -163,7 +163,7 @@ TEST_F(ConfigTest, LoadsWhatAnotherRunHasLearned) {
 }
 
 // At a step in between, and at the last one.
-TEST_F(ConfigTest, AnEvaluationThatWasCutOffGoesOn) {
+TEST_F(ConfigTest, ResumesAnInterruptedEvaluation) {
   const std::vector<std::string> flags = {
       "--save-every", "3", "--eval-every", "6", "--eval-save-every", "2"};
   const ProgramResult whole = Train("whole", 18, flags);
@@ -188,7 +188,7 @@ TEST_F(ConfigTest, AnEvaluationThatWasCutOffGoesOn) {
   }
 }
 
-TEST_F(ConfigTest, ASignalEndsItWithASave) {
+TEST_F(ConfigTest, SavesOnASignal) {
   constexpr int kMany = 1'000'000;
   Program program(dir_.path() + "/report.json",
                   Arguments("store", kMany, {"--save-every", "20"}));

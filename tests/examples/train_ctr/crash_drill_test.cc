@@ -25,7 +25,7 @@ TEST(CrashDrillTest, ParsesStepAndPoint) {
   }
 }
 
-TEST(CrashDrillTest, RefusesWhatIsNeither) {
+TEST(CrashDrillTest, RejectsInvalidText) {
   for (const std::string text : {"", "x", "0", "-1", "1.5", ":begin"}) {
     EXPECT_THAT(ParseCrashAt(text),
                 StatusIs(absl::StatusCode::kInvalidArgument,

@@ -83,24 +83,24 @@ class DeviceProgramTest : public ::testing::Test {
   int device_rows_ = 20'000;
 };
 
-TEST_F(DeviceProgramTest, FullSavesAreThoseOfTheHost) { ExpectTheSame({}); }
+TEST_F(DeviceProgramTest, FullSavesMatchTheHost) { ExpectTheSame({}); }
 
-TEST_F(DeviceProgramTest, DeltasAreThoseOfTheHost) {
+TEST_F(DeviceProgramTest, DeltasMatchTheHost) {
   ExpectTheSame({"--delta", "--base-every", "3", "--eval-every", "60"});
 }
 
-TEST_F(DeviceProgramTest, SavesThatTheTrainingWaitsForAreThoseOfTheHost) {
+TEST_F(DeviceProgramTest, SynchronousSavesMatchTheHost) {
   ExpectTheSame({"--sync", "--delta"});
 }
 
 // Many fields share a table, and a batch names a row many times.
-TEST_F(DeviceProgramTest, ALogOfManyFieldsIsTrainedAsOnTheHost) {
+TEST_F(DeviceProgramTest, TrainsManyFieldsAsOnTheHost) {
   WriteFile(dir_.path() + "/log", CriteoLog(200, 1));
   ExpectTheSame({"--data", dir_.path() + "/log", "--format", "criteo",
                  "--delta", "--seed", "9"});
 }
 
-TEST_F(DeviceProgramTest, TablesThatAreLoadedHaveTheirRows) {
+TEST_F(DeviceProgramTest, LoadsTables) {
   const std::string base = HostDigest();
   WriteFile(dir_.path() + "/config",
             R"({"load": [{"path": ")" + StorePath("host") +
@@ -160,7 +160,7 @@ TEST_F(DeviceKillTest, FullSavesEndTheSameFromEveryPoint) {
 }
 
 // The steps of a run in host memory are restored to the device.
-TEST_F(DeviceKillTest, ADeviceGoesOnFromTheStepsOfAHost) {
+TEST_F(DeviceKillTest, DeviceResumesStepsOfAHost) {
   const std::string expected = HostDigest();
   const std::string crash = std::to_string(kCrashStep);
   const ProgramResult killed =
@@ -172,7 +172,7 @@ TEST_F(DeviceKillTest, ADeviceGoesOnFromTheStepsOfAHost) {
   EXPECT_EQ(resumed.json["saves"][0]["kind"], "delta");
 }
 
-TEST_F(DeviceProgramTest, ATableThatIsFullEndsTheRunWithAnError) {
+TEST_F(DeviceProgramTest, FailsWhenATableIsFull) {
   device_rows_ = 100;
   const ProgramResult result = Train("store", true);
   EXPECT_EQ(result.exit_code, 1);

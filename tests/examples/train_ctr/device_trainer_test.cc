@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Machines, DeviceTrainerTest,
                          ::testing::ValuesIn(Machines()),
                          [](const auto& machine) { return machine.param; });
 
-TEST_P(DeviceTrainerTest, EachStepHasTheBitsOfAHostTrainer) {
+TEST_P(DeviceTrainerTest, EachStepMatchesAHostTrainer) {
   options_.hidden = {9, 8, 17};
   options_.dim = 5;
   options_.batch = 37;
@@ -90,7 +90,7 @@ TEST_P(DeviceTrainerTest, EachStepHasTheBitsOfAHostTrainer) {
 
 // The training goes on while a step is written. Deltas have the rows of those
 // of the host.
-TEST_P(DeviceTrainerTest, EachSavedStepIsTheStateOfThatStep) {
+TEST_P(DeviceTrainerTest, SavedStepsHoldTheirState) {
   ASSERT_OK_AND_ASSIGN(const auto device, Make());
   ASSERT_OK_AND_ASSIGN(const auto checkpoints,
                        Checkpoints::Open(checkpoint_, device.get()));
@@ -128,7 +128,7 @@ TEST_P(DeviceTrainerTest, EachSavedStepIsTheStateOfThatStep) {
 
 // A run is given up in the middle of a save, and another one goes on from the
 // newest step and from an older one.
-TEST_P(DeviceTrainerTest, ARestoredTrainerGoesOnAsIfNothingHadHappened) {
+TEST_P(DeviceTrainerTest, RestoredTrainerContinuesIdentically) {
   const auto host = MakeOnHost();
   while (host->step() < 90) ASSERT_OK(host->Step());
   for (const int64_t resumed_from : {0, 40, 20}) {
@@ -152,7 +152,7 @@ TEST_P(DeviceTrainerTest, ARestoredTrainerGoesOnAsIfNothingHadHappened) {
   }
 }
 
-TEST_P(DeviceTrainerTest, ATableThatIsFullIsAnErrorThatSaysWhatToDo) {
+TEST_P(DeviceTrainerTest, FullTableErrorNamesTheRemedy) {
   options_.device_rows = 50;
   ASSERT_OK_AND_ASSIGN(const auto device, Make());
   absl::Status trained;
@@ -167,7 +167,7 @@ TEST_P(DeviceTrainerTest, ATableThatIsFullIsAnErrorThatSaysWhatToDo) {
 }
 
 // Rows that are erased have room for others: many more ids come than fit.
-TEST_P(DeviceTrainerTest, RowsThatAreErasedAreUsedAgain) {
+TEST_P(DeviceTrainerTest, ReusesErasedRows) {
   options_.erase_after_steps = 8;
   options_.device_rows = 600;
   ASSERT_OK_AND_ASSIGN(const auto device, Make());
@@ -182,7 +182,7 @@ TEST_P(DeviceTrainerTest, RowsThatAreErasedAreUsedAgain) {
   EXPECT_EQ(StateDigest(*device), StateDigest(*host));
 }
 
-TEST_P(DeviceTrainerTest, ANumberThatNoDeviceHasIsRefused) {
+TEST_P(DeviceTrainerTest, RejectsAMissingDevice) {
   options_.cuda_device = 1'000;
   EXPECT_THAT(Make().status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -190,7 +190,7 @@ TEST_P(DeviceTrainerTest, ANumberThatNoDeviceHasIsRefused) {
                              HasSubstr("numbered from 0 to"))));
 }
 
-TEST_P(DeviceTrainerTest, RowsThatDoNotFitIntoItsMemoryAreRefused) {
+TEST_P(DeviceTrainerTest, RejectsTablesLargerThanMemory) {
   options_.device_rows = (uint64_t{1} << 31) - 1;
   options_.dim = 4096;
   EXPECT_THAT(Make().status(),
@@ -232,7 +232,7 @@ absl::StatusOr<std::string> TrainALittle(Trainer* trainer) {
 }
 
 // No error is lost: a run in which a call of the runtime fails says so.
-TEST_P(DeviceTrainerTest, EachCallThatFailsIsAnError) {
+TEST_P(DeviceTrainerTest, ReportsEachFailingCall) {
   using Standin = ckptdb::testing::CudaStandin;
   if (GetParam() != "random") GTEST_SKIP() << "one order is enough";
   options_.device_rows = 600;

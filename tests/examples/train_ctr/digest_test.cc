@@ -51,7 +51,7 @@ TEST(DigestTest, DependsOnEveryPartOfTheState) {
   expect_new("progress");
 }
 
-TEST(DigestTest, TellsRowsApartThatSwapTheirValues) {
+TEST(DigestTest, DetectsSwappedRows) {
   EmbeddingTable table({.name = "user", .dim = 1});
   *table.mutable_row(table.Insert(1)).embedding = 5;
   *table.mutable_row(table.Insert(2)).embedding = 6;

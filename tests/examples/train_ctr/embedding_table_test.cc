@@ -133,7 +133,7 @@ TEST(EmbeddingTableTest, ErasesToTheLastRow) {
 }
 
 // The names and types that steps of earlier versions have.
-TEST(EmbeddingTableTest, ItsStateHasTheSlotsOfARow) {
+TEST(EmbeddingTableTest, StateHasTheSlotsOfARow) {
   using ckptdb::Codec;
   using ckptdb::DType;
   EXPECT_THAT(

@@ -105,7 +105,7 @@ TEST_F(FileSourceTest, ErrorsNameFileLineAndValue) {
                                                "finite number")));
 }
 
-TEST_F(FileSourceTest, RefusesWhatIsNoLog) {
+TEST_F(FileSourceTest, RejectsFilesWithoutALog) {
   EXPECT_THAT(FileSource::Open(dir_.path() + "/none", Format::kCriteo, 0.1),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none")));
   EXPECT_THAT(FileSource::Open(dir_.path(), Format::kCriteo, 0.1),
@@ -142,7 +142,7 @@ TEST_F(FileSourceTest, NoticesATruncatedFile) {
                               HasSubstr(path_ + " ends at byte")));
 }
 
-TEST_F(FileSourceTest, IdentityTellsLogsApart) {
+TEST_F(FileSourceTest, IdentityDistinguishesLogs) {
   ASSERT_OK_AND_ASSIGN(auto a, Open(Ratings(9, "\n"), Format::kMovieLens));
   ASSERT_OK_AND_ASSIGN(auto b, Open(Ratings(8, "\n"), Format::kMovieLens));
   ASSERT_OK_AND_ASSIGN(auto c, Open(Ratings(9, "\n"), Format::kMovieLens, 0.5));

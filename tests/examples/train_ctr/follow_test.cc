@@ -122,7 +122,7 @@ TEST_F(FollowTest, GoesOverSeveralSavesAtOnce) {
   EXPECT_THAT(Kinds(result), ElementsAre("full", "changes"));
 }
 
-TEST_F(FollowTest, ReadsAllWhenABaseIsInBetween) {
+TEST_F(FollowTest, ReadsFullSavesBetween) {
   keep_ = "9";  // or it is luck whether the steps on the way are gone
   Train(kFirst);
   Program follower(FollowerReport(), FollowerArguments(kFirst + 15));
@@ -177,7 +177,7 @@ TEST_F(FollowTest, RunsBesideATrainer) {
 
 // The steps that the trainer gave up cannot be undone by changes, as they are
 // gone.
-TEST_F(FollowTest, GoesBackWithATrainerThatDoes) {
+TEST_F(FollowTest, FollowsATrainerThatGoesBack) {
   Train(kFirst);
   Program follower(FollowerReport(), FollowerArguments());
   ASSERT_THAT(follower.NextLine(), HasSubstr("step 60 reached"));

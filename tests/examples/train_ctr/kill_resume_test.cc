@@ -205,7 +205,7 @@ INSTANTIATE_TEST_SUITE_P(Workloads, KillResumeTest,
 
 class ResumeTest : public KillResumeTest {};
 
-TEST_P(ResumeTest, ADoneRunOnlyReports) {
+TEST_P(ResumeTest, FinishedRunOnlyReports) {
   const std::string expected = UninterruptedDigest();
   const ProgramResult again = Train("uninterrupted", {"--resume"});
   ASSERT_EQ(again.exit_code, 0) << again.errors;
@@ -214,13 +214,13 @@ TEST_P(ResumeTest, ADoneRunOnlyReports) {
   EXPECT_TRUE(again.json["saves"].empty());
 }
 
-TEST_P(ResumeTest, AnEmptyStoreStartsAtTheBeginning) {
+TEST_P(ResumeTest, StartsAtTheBeginningOfAnEmptyStore) {
   const ProgramResult result = Train("store", {"--resume"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_EQ(result.json["digest"], UninterruptedDigest());
 }
 
-TEST_P(ResumeTest, AStoreWithStepsNeedsResume) {
+TEST_P(ResumeTest, RejectsAStoreWithStepsWithoutResume) {
   UninterruptedDigest();
   const ProgramResult result = Train("uninterrupted");
   EXPECT_EQ(result.exit_code, 1);
@@ -229,7 +229,7 @@ TEST_P(ResumeTest, AStoreWithStepsNeedsResume) {
                     HasSubstr("--resume")));
 }
 
-TEST_P(ResumeTest, OtherOptionsAreRefused) {
+TEST_P(ResumeTest, RejectsOtherOptions) {
   UninterruptedDigest();
   const ProgramResult other =
       Train("uninterrupted", {"--resume", "--seed", "5"});
@@ -241,7 +241,7 @@ TEST_P(ResumeTest, OtherOptionsAreRefused) {
   EXPECT_THAT(fewer.errors, HasSubstr("is at step 18, after the last of 15"));
 }
 
-TEST_P(ResumeTest, GoesOnFromAnOlderStep) {
+TEST_P(ResumeTest, ResumesAnOlderStep) {
   const std::string expected = UninterruptedDigest();
   for (const std::string abandoned : {"keep", "remove"}) {
     const ProgramResult resumed =
@@ -261,7 +261,7 @@ TEST_P(ResumeTest, GoesOnFromAnOlderStep) {
 INSTANTIATE_TEST_SUITE_P(Generated, ResumeTest,
                          ::testing::Values(Workloads().front()));
 
-TEST(CommandLine, ErrorsOfALogNameTheLine) {
+TEST(CommandLine, LogErrorsNameTheLine) {
   const ckptdb::testing::TempDir dir;
   WriteFile(dir.path() + "/log", MovieLensLog(9, 1, "\t") + "1\t2\tx\t4\n" +
                                      MovieLensLog(9, 2, "\t"));

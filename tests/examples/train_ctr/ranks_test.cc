@@ -46,7 +46,7 @@ std::unique_ptr<Trainer> TrainerOf(Ranks* own, Sharding sharding) {
   return Trainer::Create(options, std::move(reader).value(), own).value();
 }
 
-TEST(RanksTest, TheirStateIsThatOfOne) {
+TEST(RanksTest, StateMatchesOneRank) {
   auto alone = TrainerOf(nullptr, Sharding::kSlices);
   std::vector<double> losses;
   for (int s = 0; s < 40; ++s) losses.push_back(alone->Step().value());
@@ -74,7 +74,7 @@ TEST(RanksTest, TheirStateIsThatOfOne) {
 }
 
 // So does the program of a build without CUDA refuse one rank.
-TEST(RanksTest, AModelInGpuMemoryIsOfOneRank) {
+TEST(RanksTest, RejectsSeveralRanksInGpuMemory) {
   const auto make = [](Ranks* own) {
     TrainerOptions options = SmallTrainer();
     options.cuda_device = 2;
@@ -93,7 +93,7 @@ TEST(RanksTest, AModelInGpuMemoryIsOfOneRank) {
                                  "without CUDA")));
 }
 
-TEST(RanksTest, ValuesGoToTheirRanks) {
+TEST(RanksTest, ExchangesValues) {
   RunRankThreads(3, [](Ranks* own) {
     examples::PerRank<int64_t> to(3);
     for (int64_t r = 0; r < 3; ++r) {
@@ -108,7 +108,7 @@ TEST(RanksTest, ValuesGoToTheirRanks) {
   });
 }
 
-TEST(RanksTest, OnlyTheOwnerIsAsked) {
+TEST(RanksTest, AsksOnlyTheOwner) {
   RunRankThreads(3, [](Ranks* own) {
     const auto value =
         examples::AskOwner(own, "value", [&]() -> absl::StatusOr<int64_t> {
@@ -126,7 +126,7 @@ TEST(RanksTest, OnlyTheOwnerIsAsked) {
   });
 }
 
-TEST(RanksTest, AMissingRankIsNamed) {
+TEST(RanksTest, NamesAMissingRank) {
   ckptdb::ThreadGroup group(2);
   auto own = examples::ThreadRank(group.Join(0), absl::Milliseconds(50));
   EXPECT_THAT(examples::Sum(own.get(), "rows", 1).status(),
@@ -136,7 +136,7 @@ TEST(RanksTest, AMissingRankIsNamed) {
 
 // The gradients of parts of the weights, each summed over the shares of a
 // batch, have the bits of those that are summed at once.
-TEST(RanksTest, PartsOfGradientsAreTheWhole) {
+TEST(RanksTest, PartsOfGradientsSumToTheWhole) {
   constexpr size_t kShared = 11;
   constexpr size_t kWidth = 7;
   Random random(1);

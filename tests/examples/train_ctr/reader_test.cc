@@ -93,7 +93,7 @@ TEST_P(ReaderTest, SeedDecidesTheOrder) {
   EXPECT_FALSE(batch == Next(*other, 100));
 }
 
-TEST_P(ReaderTest, GoesOnFromEverySavedPosition) {
+TEST_P(ReaderTest, ResumesFromEverySavedPosition) {
   const uint64_t seed = ckptdb::testing::TestSeed();
   auto reader = Open(GetParam(), 8, seed);
   for (int save = 0; save < 40; ++save) {
@@ -108,7 +108,7 @@ TEST_P(ReaderTest, GoesOnFromEverySavedPosition) {
   EXPECT_GE(reader->epoch(), 6u);
 }
 
-TEST_P(ReaderTest, HeldOutExamplesDisturbNothing) {
+TEST_P(ReaderTest, HeldOutExamplesDoNotMoveThePosition) {
   auto reader = Open(GetParam(), 8);
   auto undisturbed = Open(GetParam(), 8);
   for (int round = 0; round < 3; ++round) {

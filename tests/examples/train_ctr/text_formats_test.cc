@@ -37,7 +37,7 @@ TEST(CriteoTest, ReadsLabelAndFields) {
   EXPECT_EQ(example.ids[2], HashFeature(2, LogBucket(260)));
 }
 
-TEST(CriteoTest, SameValueOfTwoFieldsIsTwoIds) {
+TEST(CriteoTest, EqualValuesOfTwoFieldsHaveTwoIds) {
   Example example;
   ASSERT_OK(ParseLine(Format::kCriteo, CriteoLine("0"), &example));
   const std::set<int64_t> distinct(example.ids.begin(), example.ids.end());

@@ -42,7 +42,7 @@ TEST(TrainerTest, SeedDecidesEverything) {
 }
 
 // Rows in another order, as after a restore, change nothing.
-TEST(TrainerTest, GoesOnFromACopyOfItsState) {
+TEST(TrainerTest, ContinuesFromACopyOfItsState) {
   auto trainer = MakeTrainer(SmallTrainer());
   for (int round = 0; round < 5; ++round) {
     Train(*trainer, 13);
@@ -85,7 +85,7 @@ TEST(TrainerTest, ErasesUnseenRows) {
 
 // A copy of the tables before some steps, and what the trackers say of these,
 // make the tables after them.
-TEST(TrainerTest, TracksWhatItChanges) {
+TEST(TrainerTest, TracksChangedRows) {
   auto trainer = MakeTrainer(SmallTrainer());
   std::vector<ckptdb::ChangeTracker::Consumer> consumers;
   for (size_t t = 0; t < TablesOf(*trainer).size(); ++t) {
