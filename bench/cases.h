@@ -33,11 +33,11 @@ struct BenchOptions {
   uint64_t seed = 1;
 };
 
-// A table's rows, saved; and what a user would write instead of a store.
+// Saves a table's rows, and compares with alternatives to a store.
 absl::Status RunFull(const BenchOptions& options, Report* report);
-// Tensors, saved.
+// Saves tensors.
 absl::Status RunDense(const BenchOptions& options, Report* report);
-// Reads both of the above back with nothing of them in the page cache.
+// Reads both back with a cold page cache.
 absl::Status RunRestore(const BenchOptions& options, Report* report);
 // Measures the deletion of a step until its space is back, and the opening of a
 // store of many steps.
@@ -55,8 +55,8 @@ absl::Status RunScalePublish(const BenchOptions& options, Report* report);
 absl::Status RunFollow(const BenchOptions& options, Report* report);
 // Folds ten deltas into a base.
 absl::Status RunFold(const BenchOptions& options, Report* report);
-// Measures how long a training stands still for its manager: for saves beside
-// it, for steps without a save, and with a store of many steps.
+// Measures how long a manager blocks the training: for saves beside it, for
+// steps without a save, and with a store of many steps.
 absl::Status RunStall(const BenchOptions& options, Report* report);
 
 // Encodes and decodes pages with lossy codecs, against memcpy.

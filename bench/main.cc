@@ -29,7 +29,7 @@ constexpr Case kCases[] = {
     {"scale", "commits of up to 1,024 ranks", RunScalePublish},
     {"follow", "read one delta over what is held", RunFollow},
     {"fold", "fold 10 deltas into a base", RunFold},
-    {"stall", "what a manager takes of the training's time", RunStall},
+    {"stall", "how long a manager blocks the training", RunStall},
     {"marks", "mark rows as changed", RunMarks},
     {"lossy", "encode and decode with lossy codecs", RunLossy},
 };
@@ -48,27 +48,29 @@ void AddOptions(BenchOptions* options, bool* json, CLI::App* app) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app->add_option("--alternative-repetitions", options->alternative_repetitions,
-                  "Of the slow alternatives; 0 leaves them out")
+                  "Repetitions of the slow alternatives; 0 skips them")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   app->add_option("--threads", options->threads,
-                  "Workers of the store; 0 for its own defaults")
+                  "Worker threads of the store; 0: the defaults")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app->add_option("--rows", options->rows, "Of the table")
+  app->add_option("--rows", options->rows, "Rows of the table")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app->add_option("--dense-bytes", options->dense_bytes, "Of the tensors")
+  app->add_option("--dense-bytes", options->dense_bytes, "Bytes of the tensors")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app->add_option("--retention-bytes", options->retention_bytes,
-                  "Of the step that is deleted")
+                  "Bytes of the step that `retention` deletes")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app->add_option("--steps", options->steps, "Of the store that is opened")
+  app->add_option("--steps", options->steps,
+                  "Steps of the stores that are opened")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app->add_option("--max-ranks", options->max_ranks, "Of `scale`")
+  app->add_option("--max-ranks", options->max_ranks,
+                  "Largest number of ranks in `scale`")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app->add_option("--seed", options->seed)->capture_default_str();
