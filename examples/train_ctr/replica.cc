@@ -44,7 +44,7 @@ absl::Status CheckColumns(const ckptdb::StepReader& step,
                           const EmbeddingTable& table) {
   CKPTDB_ASSIGN_OR_RETURN(const ckptdb::StepReader::TableSpec spec,
                           step.FindTable(table.name()));
-  if (SameColumns(spec.slots, table.state()->slots())) return absl::OkStatus();
+  if (SameSlots(spec.slots, table.state()->slots())) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("the step's table \"", table.name(),
                    "\" has not the slots of the trainer's"));
