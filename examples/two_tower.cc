@@ -1,5 +1,4 @@
 // A two-tower recommender: users in a hash map, items in an array, one layer.
-//
 //   two_tower STORE STEPS RANKS [SIGNAL STEP]
 //
 // Ranks are threads, or processes under "mpirun -np RANKS". It resumes from the
@@ -88,7 +87,6 @@ ckptdb::Metrics Apply(const PerRank<Gradient>& gradients, const Ranks& own,
                         : ckptdb::Metrics();
 }
 
-// One step of all ranks together.
 absl::StatusOr<ckptdb::Metrics> Step(uint64_t step, Ranks* own, Model* model) {
   const uint32_t size = own->size();
   std::vector<std::array<int64_t, 2>> examples;  // of this rank's users

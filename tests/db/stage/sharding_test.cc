@@ -191,7 +191,7 @@ TEST_F(ShardingTest, ChangesAreCheckedToo) {
   for (Deltas& delta : deltas) delta["user"];
   deltas[2]["user"].upserted[4] = RowOf(4, 1);
   EXPECT_THAT(SaveIds(spec, {{}, {}, {}}, sharding, deltas),
-              IsInvalid("id 4 belongs to rank 1 of 3 by modulo, and rank 2"));
+              IsInvalid("id 4 belongs to rank 1 of 3 by modulo, but rank 2"));
   deltas[2]["user"] = {{}, {1}};
   EXPECT_THAT(SaveIds(spec, {{}, {}, {}}, sharding, deltas),
               IsInvalid("erased ids: table \"user\": id 1 belongs to rank 1"));

@@ -105,8 +105,9 @@ TEST_F(PostedMetricsTest, WarnsOnceOfASkippedPost) {
   std::ofstream(options_.path + "/posts/" + name) << "not a post";
   TrainAndWait(8);
   EXPECT_THAT(warnings_,
-              ElementsAre(AllOf(HasSubstr("posts/" + name),
-                                HasSubstr(" was ignored: post: size 7"))));
+              ElementsAre(AllOf(
+                  HasSubstr("posts/" + name),
+                  HasSubstr(" was ignored: post: size 10 is too small"))));
   EXPECT_THAT(Steps(), ElementsAre(8));
 }
 
