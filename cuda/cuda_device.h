@@ -20,7 +20,7 @@
 // starts on any machine.
 //
 // A save
-// 1. captures each tensor as the work already queued on its stream leaves it.
+// 1. captures each tensor as it is after the work already queued on its stream.
 //    The tensors are packed into staging memory on the device, on a stream of
 //    the lowest priority. Work that the trainer queues later waits only for
 //    this packing: not for the host, the bus or the disk. The manager's call
@@ -38,14 +38,14 @@
 // for the bus. All device tensors must fit in arena_bytes; otherwise the save
 // fails with ResourceExhausted and both numbers.
 //
-// A restore writes each tensor through such a ring, after the work already
-// queued on its stream, checks it in the same way, and returns when it is on
-// the device.
+// A restore writes each tensor through a ring of pinned buffers, after the work
+// already queued on its stream, checks it in the same way, and returns when it
+// is on the device.
 //
 // Streams. TensorState::stream is a stream of this device. Null is the legacy
 // default stream; a trainer compiled with per-thread default streams passes
-// cudaStreamPerThread, which is that of the thread that calls the manager. A
-// stream must outlive the managers of its tensors.
+// cudaStreamPerThread, which stands for the stream of the thread that calls the
+// manager. A stream must outlive the managers of its tensors.
 //
 // Graphs. Saving or restoring a tensor fails with FailedPrecondition while its
 // stream is being captured into a CUDA graph. Other streams may be captured at
@@ -54,13 +54,13 @@
 // must not be recorded in a capture: a save that waits for it would become part
 // of the graph, and this cannot be detected.
 //
-// Threads. Any thread may call. The thread's current device is restored. A
-// thread that has not used a device still has none afterwards: the process gets
-// no context on any device but this one.
+// Threads. Any thread may call a CudaDevice. Calls restore the thread's current
+// device. A thread that has not used a device still has none afterwards: the
+// process gets no context on any device but this one.
 //
 // Device memory: at most staging_bytes, allocated by the first save that needs
-// it, and a ring during a restore or for tensors that pass through. Host
-// memory: at most two rings for each save or restore in progress.
+// it, and a ring during a restore or for tensors that do not fit. Host memory:
+// at most two rings for each save or restore in progress.
 #ifndef CKPTDB_CUDA_CUDA_DEVICE_H_
 #define CKPTDB_CUDA_CUDA_DEVICE_H_
 
@@ -98,7 +98,7 @@ class CudaDevice : public TensorState::Device {
     // If true, a missing device is an error. If false, host memory replaces
     // device memory.
     bool required = false;
-    // Receives one line if there is no device. Default: standard error.
+    // Receives one line if no device exists. Default: standard error.
     std::function<void(absl::string_view line)> log = {};
   };
 

@@ -32,7 +32,7 @@
 //    otherwise.
 //
 // A save
-// 1. captures the rows as the work already queued on the stream leaves them.
+// 1. captures the rows as they are after the work already queued on the stream.
 //    The manager's call waits for that work, because it needs the ids of the
 //    rows.
 // 2. gathers the changed rows into staging memory on the device. Work queued on
@@ -42,8 +42,8 @@
 //    arrived. A mismatch is DataLoss.
 //
 // The gather encodes slots whose codec is bf16 or int8, and only their codes
-// are staged and copied. The stored bytes are the same as for a host table with
-// the same rows. The manager's call then waits for the gather too: if a value
+// are staged and copied. The stored bytes equal those of a host table with the
+// same rows. The manager's call then waits for the gather too: if a value
 // cannot be encoded, such as a NaN with int8, the slot is gathered unencoded. A
 // restore writes f32, widened on the host.
 //
@@ -111,7 +111,7 @@ class DeviceTable : public internal::AdaptedTable {
 
   // Returns FailedPrecondition if `device` works in host memory (see
   // CudaDevice::Open), InvalidArgument for invalid rows, arrays or options, and
-  // ResourceExhausted if the device has no memory for the marks.
+  // ResourceExhausted if the marks do not fit in device memory.
   static absl::StatusOr<std::unique_ptr<DeviceTable>> Make(
       CudaDevice* device, uint64_t rows, const std::vector<Array>& arrays,
       Options options);

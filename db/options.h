@@ -25,8 +25,7 @@ namespace internal {
 class Environment;
 }  // namespace internal
 
-// Receives the messages of a store for people who look for a cause, and the
-// warnings of a manager.
+// Receives a store's diagnostic messages and a manager's warnings.
 //
 //   class ToMyLog : public ckptdb::Logger {
 //     void Log(Severity severity, absl::string_view message) override {
@@ -41,19 +40,20 @@ class Logger {
 
   virtual ~Logger() = default;
 
-  // Receives one message, a line without its end. Several threads may call it
-  // at once, also while the store holds locks: it must not call the store, and
-  // should return soon. Its exceptions are dropped.
+  // Receives one message: a line without a newline. Several threads may call it
+  // at once, even while the store holds locks: it must not call the store, and
+  // should return quickly. Exceptions it throws are dropped.
   virtual void Log(Severity severity, absl::string_view message) = 0;
 };
 
 // The payload of Store::Open's error if the store is already open for writing:
-// the holder's pid and host. I/O errors, also Unavailable, have no payload.
+// the holder's pid and host. I/O errors, which are Unavailable too, have no
+// payload.
 inline constexpr char kHolderPayload[] = "ckptdb/holder";
 
 struct StoreOptions {
   // Bounds on the deltas after which a full save is due. The store only reports
-  // it, in SaveResult.
+  // that, in SaveResult.
   struct ChainBounds {
     // The maximum number of deltas after the base; each costs a restore some
     // seeks. Default: 50.
@@ -67,13 +67,15 @@ struct StoreOptions {
   // Creates the store if the folder holds none. Default: true.
   bool create_if_missing = true;
 
-  // Modes of created folders and files, which include 0700 and 0600 and are at
-  // most 07777. Default: 0700 and 0600: other users cannot read the weights.
+  // Modes of created folders and files. They must include 0700 and 0600,
+  // respectively, and be at most 07777. Default: 0700 and 0600: other users
+  // cannot read the weights.
   uint32_t directory_mode = 0700;
   uint32_t file_mode = 0600;
 
   // Free space that saves leave for the commit and other users of the disk. A
-  // save that would use it is refused before it starts. Default: 64 MiB.
+  // save that would use this space is refused before it starts. Default: 64
+  // MiB.
   uint64_t reserve_bytes = uint64_t{64} << 20;
 
   // Space set aside in the file SPARE, and used on a full disk to open the
@@ -81,10 +83,10 @@ struct StoreOptions {
   // KiB, and at most 8 MiB. 0 sets nothing aside. Default: 8 MiB.
   uint64_t spare_bytes = uint64_t{8} << 20;
 
-  // Reads tables around the page cache where the file system can, which takes a
-  // third of the CPU time and leaves the cache to the trainer. If false,
-  // processes of a machine that read the same step share the cache. Default:
-  // true.
+  // Reads tables around the page cache if the file system supports it, which
+  // takes a third of the CPU time and leaves the cache to the trainer. If
+  // false, processes of a machine that read the same step share the cache.
+  // Default: true.
   bool direct_reads = true;
 
   // Folds the newest step in the background when its chain exceeds
@@ -96,14 +98,14 @@ struct StoreOptions {
   // commit and deletion. If false, only Sweep() does. Default: true.
   bool background_sweep = true;
 
-  // Receives RocksDB's warnings. If null, they are only in db/LOG and
+  // Receives RocksDB's warnings. If null, they only appear in db/LOG and
   // db/LOG.old, at most 1 MiB each, space permitting. Default: null.
   std::shared_ptr<Logger> logger = {};
 
   // Called with the name of each point of kCrashPoints on the thread that
   // passes it, for tests and drills. If it throws, the call returns Internal;
-  // after the commit of a step the store is then unusable, and has the step
-  // when it is opened again.
+  // if a step was already committed, the store is then unusable until reopened,
+  // and contains the step.
   std::function<void(absl::string_view point)> on_point = {};
   std::shared_ptr<internal::Environment> environment = {};
 };
@@ -138,21 +140,21 @@ struct ReaderOptions {
 
 struct StageOptions {
   // Threads that write files. They wait for the disk half of the time, so more
-  // than there are cores help; each takes about 6 MiB, and its file some
-  // milliseconds of the commit. At least 1. Default: 8.
+  // threads than cores help. Each takes about 6 MiB of memory, and its file
+  // adds some milliseconds to the commit. At least 1. Default: 8.
   int threads = 8;
 
-  // Writes around the page cache where the file system can, which takes less
-  // than half of the CPU time and leaves the cache to the trainer. Default:
-  // true.
+  // Writes around the page cache if the file system supports it, which takes
+  // less than half of the CPU time and leaves the cache to the trainer.
+  // Default: true.
   bool direct_writes = true;
 
-  // Stores a tensor again although the parent has the same bytes, so that the
-  // parent's can be freed. Default: false.
+  // Stores a tensor again even if the parent contains the same bytes, so that
+  // the parent's can be freed. Default: false.
   bool rewrite_unchanged = false;
 
-  // As in StoreOptions. Store::Save and a manager take those of their store,
-  // except an on_point that is set.
+  // As in StoreOptions. Store::Save and a manager use their store's options
+  // instead, except for an on_point that is set here.
   uint32_t directory_mode = 0700;
   uint32_t file_mode = 0600;
   uint64_t reserve_bytes = uint64_t{64} << 20;
@@ -160,12 +162,12 @@ struct StageOptions {
   std::shared_ptr<internal::Environment> environment = {};
 };
 
-// The description of a save that is fixed at Begin.
+// The part of a save's description that is fixed at Begin.
 struct SaveSpec {
-  // What happens to the steps saved after the parent, which belong to a run
-  // that was abandoned when an older step was restored.
+  // What happens to steps saved after the parent. They belong to a run that was
+  // abandoned when an older step was restored.
   enum class Abandoned {
-    kRefuse,  // the save is FailedPrecondition
+    kRefuse,  // the save returns FailedPrecondition
     kKeep,    // they stay
     kRemove,  // they are removed in the same write batch, except pinned ones
   };
@@ -173,7 +175,7 @@ struct SaveSpec {
   int64_t step = 0;
 
   // Replaces an existing step, which stays until the new one is committed. If
-  // false, an existing step is AlreadyExists. A pinned step is
+  // false, an existing step causes AlreadyExists. A pinned step causes
   // FailedPrecondition unless it is quarantined; the new step is then pinned.
   // Default: false.
   bool overwrite = false;
@@ -189,9 +191,9 @@ struct SaveSpec {
 
   // The step that this trainer saved or restored last: SaveResult::version or
   // StepRecord::version. Tables given with their changes are saved as delta
-  // runs on top of it. It is committed, not quarantined, not after `step`, and
-  // the newest unless `abandoned` allows later ones. If unset, all tables are
-  // saved in full. Default: unset.
+  // runs on top of it. It must be committed, not quarantined, not after `step`,
+  // and the newest unless `abandoned` allows later ones. If unset, all tables
+  // are saved in full. Default: unset.
   std::optional<Version> parent = std::nullopt;
   Abandoned abandoned = Abandoned::kRefuse;
 
@@ -200,7 +202,7 @@ struct SaveSpec {
   std::optional<int64_t> begun_at_micros = std::nullopt;
 };
 
-// The description of a save that is known once all ranks have staged.
+// The part of a save's description that is known once all ranks have staged.
 struct PublishSpec {
   Metrics metrics = {};             // at most kMaxMetrics
   UserMetadata user_metadata = {};  // at most kMaxMetadataBytes in all
@@ -218,14 +220,14 @@ struct PublishSpec {
   // store's clock, at Publish.
   std::optional<int64_t> committed_at_micros = std::nullopt;
 
-  // True: Publish calls Store::TakePosts first. False saves a caller that has
-  // just called it a second look. Default: true.
+  // Publish calls Store::TakePosts first. Set to false if the caller has just
+  // called it. Default: true.
   bool take_posts = true;
 };
 
 struct ReadOptions {
-  // Threads of one call, each of which reads, checks and hands on. More than
-  // there are cores keep the disk busy. At least 1. Default: 16.
+  // Threads of one call; each reads, checks and delivers data. More threads
+  // than cores keep the disk busy. At least 1. Default: 16.
   int threads = 16;
 
   // Bytes read at a time from each stream: from a page to 2 MiB. Default: 2
@@ -234,8 +236,8 @@ struct ReadOptions {
 };
 
 struct FoldOptions {
-  // Threads that merge and write, each a range of slices. At least 1. Default:
-  // 4.
+  // Threads that merge and write; each handles a range of slices. At least 1.
+  // Default: 4.
   int threads = 4;
 
   uint64_t readahead_bytes = uint64_t{2} << 20;  // as in ReadOptions
@@ -244,7 +246,8 @@ struct FoldOptions {
   // Cancelled, and the next Fold of the step resumes it.
   std::function<bool()> cancelled = {};
 
-  // Called with the bytes done and in all, from any thread, one call at a time.
+  // Called with the bytes done and the total, from any thread, one call at a
+  // time.
   std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = {};
 };
 

@@ -1,5 +1,5 @@
-// Readers of a store: StepReader reads a committed step, ChangeReader reads
-// what differs between two steps, and Reader is a follower's handle of the
+// Readers of a store: StepReader reads a committed step, ChangeReader reads the
+// differences between two steps, and Reader is a follower's handle of the
 // store. Store, in db/store.h, opens the first two as well.
 #ifndef CKPTDB_DB_READER_H_
 #define CKPTDB_DB_READER_H_
@@ -41,12 +41,12 @@ class RowSink {
 // in memory.
 class LiveTable : public RowSink {
  public:
-  // Whether rows of the table that the step does not have are removed.
+  // Whether rows of the table that are missing from the step are removed.
   enum class RestoreMode { kClear, kMerge };
 
   // Removes all rows. Called before the first row in RestoreMode::kClear.
   virtual absl::Status Clear() = 0;
-  // Erases these ids, which the table may not have. Called like Consume.
+  // Erases these ids, not all of which need to exist. Called like Consume.
   virtual absl::Status Erase(int worker, absl::Span<const int64_t> ids) = 0;
 };
 
@@ -57,9 +57,9 @@ struct ScanOptions {
   bool ids_only = false;
   // Limits the scan to the rows of these slices.
   SliceRange slices = {};
-  // If set, limits the scan to the ids for which it returns true, for another
-  // sharding than by slices. All workers call it. Reads all pages of ids, and
-  // the pages of slots with such rows.
+  // If set, limits the scan to the ids for which it returns true. Use it for
+  // shardings other than by slices. All workers call it. Reads all pages of
+  // ids, and the pages of slots with such rows.
   std::function<bool(int64_t id)> wanted = {};
   ReadOptions read = {};
 };
@@ -73,10 +73,11 @@ struct ScanOptions {
 //       step->ReadTensor("mlp.0.weight", weights.data(), 48));
 //   CKPTDB_RETURN_IF_ERROR(step->ScanTable("user", {}, &sink));
 //
-// Thread-safe. Every returned byte was checked. Methods return DataLoss naming
-// the step, rank, item and key for data that fails a check, and Aborted if the
-// owner removed a step that is read without a lease: see ReaderOptions::leases.
-// A failed call leaves undefined bytes in the caller's memory.
+// Thread-safe. Every returned byte has been checked. Methods return DataLoss
+// naming the step, rank, item and key for data that fails a check, and Aborted
+// if the owner removed a step that is read without a lease: see
+// ReaderOptions::leases. After a failed call, the contents of the caller's
+// memory are undefined.
 class StepReader {
  public:
   // A whole tensor, put together from the shards of all ranks.
@@ -94,8 +95,8 @@ class StepReader {
     SliceHash slice_hash = SliceHash::kModulo;
     // How the ranks that saved the step divided its rows. Undeclared in steps
     // older than this field, in steps of one rank that declared nothing, and
-    // for TableSharding::Unchecked; if the step has slice bounds, these are
-    // nevertheless by slices.
+    // for TableSharding::Unchecked; if the step has slice bounds, such tables
+    // are nevertheless sharded by slices.
     Item::Sharding sharding = Item::Sharding::kUndeclared;
     std::string sharding_name;  // of kCustom only
     // The number of rows. If not `exact`, an upper bound: in a delta step, rows
@@ -104,16 +105,16 @@ class StepReader {
     bool exact = true;
   };
 
-  // An estimate of what a scan of some slices reads, from the records. Of a run
-  // whose rank also held other slices, `rows` and `stored_bytes` count an even
-  // share.
+  // An estimate, from the records, of what a scan of some slices reads. If a
+  // run's rank also held other slices, `rows` and `stored_bytes` count a
+  // proportional share of the run.
   struct ScanEstimate {
     uint64_t base_runs = 0;
     uint64_t delta_runs = 0;
-    uint64_t rows = 0;          // about; a row counts in each of its runs
-    uint64_t max_rows = 0;      // all rows of all runs that may have any
-    uint64_t erased_rows = 0;   // ids in delta runs, about
-    uint64_t stored_bytes = 0;  // about
+    uint64_t rows = 0;          // approximate; counts a row once per run
+    uint64_t max_rows = 0;      // rows of all runs that may contain any
+    uint64_t erased_rows = 0;   // ids in delta runs, approximate
+    uint64_t stored_bytes = 0;  // approximate
   };
 
   // Values of one row, slot by slot in the table's order.
@@ -150,22 +151,21 @@ class StepReader {
                                        const ReadOptions& options = {}) const;
 
   // Returns the row of this id, whichever rank saved it. Returns NotFound if no
-  // rank has it.
+  // rank did.
   absl::StatusOr<Row> LookupRow(absl::string_view table, int64_t id) const;
 
   // Passes all rows of a table, of all ranks, to the sink, each once, in
   // batches of any order. Merges the runs of a delta step's chain, newest
-  // first, which takes the memory of a window and a page per stream, run and
+  // first, which takes memory for a window and a page per stream, run and
   // thread; very long chains are read by fewer threads, to stay below 1 GiB.
   // Returns InvalidArgument if the sink is null.
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,
                          RowSink* sink) const;
-  // Estimates such a scan of all slots. Returns the errors that ScanTable
-  // returns before the first row.
+  // Estimates a scan of all slots. Returns the errors that ScanTable returns
+  // before the first row.
   absl::StatusOr<ScanEstimate> EstimateScan(absl::string_view table,
                                             const SliceRange& slices) const;
-  // Scans the table into a table in memory, clearing it first if `mode` is
-  // kClear.
+  // Scans the table into `live`, clearing that first if `mode` is kClear.
   absl::Status RestoreTable(absl::string_view table,
                             LiveTable::RestoreMode mode,
                             const ScanOptions& options, LiveTable* live) const;
@@ -228,7 +228,7 @@ class ChangeReader {
   bool forwards() const;
 
   // Passes new and changed rows of a table to live->Consume, and erased ids,
-  // which the first step may not have had, to live->Erase: each id once, in
+  // some of which the first step may lack, to live->Erase: each id once, in
   // batches of any order. Slots not in `options.slots` keep their values.
   // Returns NotFound if the second step has no such table, and
   // FailedPrecondition if the table was saved in full on the way or is missing
@@ -236,15 +236,15 @@ class ChangeReader {
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,
                          LiveTable* live) const;
 
-  // Estimates the delta runs that such a scan reads. A scan that is not
+  // Estimates the delta runs that ScanTable reads. A scan that is not
   // forwards() also reads the ids of the second step's runs, and pages with
   // changed ids. Returns the errors that ScanTable returns before the first
   // row.
   absl::StatusOr<StepReader::ScanEstimate> EstimateScan(
       absl::string_view table, const SliceRange& slices) const;
 
-  // Returns the tensors and blobs of the second step whose bytes, shape or
-  // dtype the first step does not have.
+  // Returns the tensors and blobs of the second step that are new or differ
+  // from the first step's in bytes, shape or dtype.
   std::vector<ItemName> ChangedItems() const;
 
  private:
@@ -264,7 +264,7 @@ struct Usage {
     enum class Reason {
       kReferenced,   // a step uses its data
       kLeased,       // a reader holds it
-      kInProgress,   // of a save in progress, or of one that died
+      kInProgress,   // belongs to a save in progress or interrupted
       kQuarantined,  // was acknowledged, but its record is lost
       kGarbage,      // the next sweep removes it
     };
@@ -277,7 +277,7 @@ struct Usage {
   struct Name {
     Item::Kind kind = Item::Kind::kRows;
     std::string name;              // of a table; empty for tensors and blobs
-    uint64_t step_count = 0;       // that stored bytes of it
+    uint64_t step_count = 0;       // steps that stored bytes of it
     uint64_t exclusive_bytes = 0;  // stored by steps
     uint64_t delta_bytes = 0;      // of exclusive_bytes, in delta runs
     // Stored by versions that are no longer steps, and needed by a step.
@@ -287,7 +287,7 @@ struct Usage {
   // An entry of the store's folder that a sweep or TakePosts skips.
   struct SkippedEntry {
     std::string path;    // below the store: "staging/12"
-    std::string reason;  // a text
+    std::string reason;  // human-readable
     // True if the store uses no such name; false if removing it failed.
     bool foreign = false;
 
@@ -301,8 +301,9 @@ struct Usage {
 
   std::vector<Step> steps;          // by step
   std::vector<Held> held_versions;  // by version
-  // Tensors, tables by name, and blobs, as far as there are any, if by_name is
-  // set. Their exclusive_bytes add up to those of the steps.
+  // If by_name is set: an entry for tensors, one for each table, by name, and
+  // one for blobs, each only if the store contains any. Their exclusive_bytes
+  // add up to those of the steps.
   std::vector<Name> names;
   // All regular files below the store, each once. The sum of the five fields
   // below.
@@ -316,11 +317,13 @@ struct Usage {
   uint64_t foreign_bytes = 0;  // under names that the store does not use
   // Foreign entries, entries of finished saves, and unreadable ones, by path.
   std::vector<SkippedEntry> unswept;
-  // What an unprivileged user may still write to the store's file system.
+  // The bytes that an unprivileged user can still write to the store's file
+  // system.
   uint64_t available_bytes = 0;
 
-  // Returns the part of database_bytes of neither steps nor held versions, or 0
-  // if their estimates exceed it, as with a missing data file.
+  // Returns the part of database_bytes that belongs to neither steps nor held
+  // versions, or 0 if their estimates exceed database_bytes, as with a missing
+  // data file.
   uint64_t overhead_bytes() const;
 };
 
@@ -338,11 +341,11 @@ struct Usage {
 // Thread-safe. For forked children see db/store.h.
 class Reader {
  public:
-  // Opens the store at `path`. Returns NotFound if there is no store; DataLoss,
-  // FailedPrecondition and ResourceExhausted as Store::Open, raising the soft
-  // limit of open files as it does; and Unavailable with the number of tries if
-  // the owner writes all the time or the file system shows old files for
-  // seconds.
+  // Opens the store at `path`. Returns NotFound if the store does not exist;
+  // DataLoss, FailedPrecondition and ResourceExhausted as Store::Open, raising
+  // the soft limit of open files as it does; and Unavailable with the number of
+  // tries if the owner writes continuously or the file system keeps showing
+  // stale files for seconds.
   static absl::StatusOr<std::unique_ptr<Reader>> Open(
       absl::string_view path, const ReaderOptions& options = {});
   ~Reader();
@@ -357,7 +360,7 @@ class Reader {
   // a new reader then.
   absl::Status Refresh();
 
-  // What readers posted for a step, and the owner has not processed yet.
+  // Posts of readers for a step that the owner has not processed yet.
   struct Posted {
     Metrics metrics;             // new ones, and those with another value
     std::optional<bool> pinned;  // if the pin will change
@@ -365,9 +368,9 @@ class Reader {
     bool empty() const { return metrics.empty() && !pinned.has_value(); }
     bool operator==(const Posted&) const = default;
   };
-  // Returns what was posted for this step as of the last Refresh, without posts
-  // that this process may not read. Records from Steps, FindStep and Latest
-  // include it, those of a StepReader do not.
+  // Returns the unprocessed posts for this step as of the last Refresh, without
+  // posts that this process may not read. Records from Steps, FindStep and
+  // Latest include them; those of a StepReader do not.
   Posted FindPosted(int64_t step) const;
 
   // As in Store.
@@ -376,8 +379,8 @@ class Reader {
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   absl::StatusOr<StepRecord> Latest() const;
   UserMetadata user_metadata() const;
-  // Returns what each rank saved of a step, as StepReader::ranks, without
-  // opening the step and without a lease.
+  // Returns what each rank saved of a step, as StepReader::ranks does, but
+  // without opening the step or taking a lease.
   absl::StatusOr<std::vector<StepRecord::Rank>> FindRanks(int64_t step) const;
   absl::StatusOr<Usage> GetUsage(const Usage::Options& options = {}) const;
   absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
@@ -385,25 +388,26 @@ class Reader {
   absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
       int64_t step) const;
 
-  // Catches up, then opens a step with a lease that is renewed until the
-  // StepReader, which this reader outlives, is destroyed: the owner keeps the
-  // data of a leased step that it retires. Returns NotFound if the step is
-  // gone, and PermissionDenied if a required lease cannot be written. Without a
-  // lease (see ReaderOptions::leases) this call and the StepReader return
-  // Aborted once the owner has removed a file of the step.
+  // Catches up, then opens a step with a lease, which is renewed until the
+  // StepReader is destroyed: the owner keeps a leased step's data even if it
+  // retires the step. Destroy the StepReader before this reader. Returns
+  // NotFound if the step no longer exists, and PermissionDenied if a required
+  // lease cannot be written. Without a lease (see ReaderOptions::leases) this
+  // call and the StepReader return Aborted once the owner has removed a file of
+  // the step.
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
 
-  // As Store::OpenChanges, with a lease on all that it reads.
+  // As Store::OpenChanges, with a lease on all data that it reads.
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
                                                             int64_t to);
 
   // Adds metrics to a step, or replaces those of the same name, from a process
-  // other than the owner. The post is durable on return, a file in the store's
-  // folder `posts`. The owner processes it, before retention, with its next
+  // other than the owner. The post is a file in the store's folder `posts`,
+  // durable on return. The owner processes it, before retention, with its next
   // save or when it opens the store; readers see it after their next Refresh.
   // The latest of several posts counts. A post does not keep its step, and is
-  // skipped if the step was removed or overwritten. Does nothing without
-  // metrics.
+  // skipped if the step was removed or overwritten. Does nothing if `metrics`
+  // is empty.
   //
   // Returns NotFound for an unknown step, InvalidArgument for more than
   // kMaxMetrics, names that cannot be stored or more than 1 MiB in all, and

@@ -21,7 +21,7 @@
 // 1. A mark is in the set of the next Take, or that set is not complete. A mark
 //    made during a Take is in that set or the next one.
 // 2. An id is in a set once, under its newest mark. Of concurrent marks of one
-//    id either may be the newer.
+//    id, either may be the newer.
 // 3. A returned set is part of the next Take's set, except for ids marked again
 //    since, which have the newer mark.
 // 4. A new consumer's first set is not complete, because earlier changes are
@@ -108,7 +108,7 @@ class ChangeTracker {
   [[nodiscard]] virtual absl::StatusOr<Changes> Take(Consumer consumer) = 0;
 
   // Takes back the unchanged set of a failed save. Returns NotFound for an
-  // unknown consumer and InvalidArgument for a set that Take did not give to
+  // unknown consumer and InvalidArgument for a set that Take did not return to
   // this consumer; `changes` is then unchanged.
   virtual absl::Status Return(Consumer consumer, Changes&& changes) = 0;
 };
@@ -116,13 +116,13 @@ class ChangeTracker {
 // A tracker of marks of any int64 ids.
 //
 // A mark is appended to a log, unless the thread marked the id recently. Take
-// cuts the log, and sorts the part before the cut while trainers mark on.
+// cuts the log, and sorts the part before the cut while trainers keep marking.
 //
 // `ckptdb_bench marks` measures the costs: a few nanoseconds per mark, in
-// batches of some thousand ids, beside other threads. A Take takes 10 to 20
-// nanoseconds, and temporarily 8 bytes beyond the set and the bound, for each
-// mark since the last one. A mark that finds the log full of repetitions first
-// merges them, at the cost of a Take.
+// batches of some thousand ids, while other threads mark too. A Take takes 10
+// to 20 nanoseconds, and temporarily 8 bytes beyond the set and the bound, for
+// each mark since the last one. A mark that finds the log full of duplicates
+// first merges them, at the cost of a Take.
 class RowTracker : public ChangeTracker {
  public:
   struct Options {

@@ -81,8 +81,9 @@ struct RowBlock {
   absl::Span<const int64_t> ids;
   absl::Span<const SlotValues> slots;
   // Row numbers: the values of ids[i] are at data + rows[i] * stride_bytes, so
-  // that some rows of a large array are one block, which is faster than a block
-  // for each. If empty, as it is if a slot has places, row i is at number i.
+  // that scattered rows of a large array form one block, which is faster than
+  // one block each. If empty, as it must be if a slot has `places`, ids[i] is
+  // at number i.
   absl::Span<const uint32_t> rows = {};
 
   uint64_t RowAt(uint64_t i) const { return rows.empty() ? i : rows[i]; }
@@ -120,9 +121,9 @@ class RowSource::Arrays : public RowSource {
   absl::Span<const uint32_t> rows_;
 };
 
-// Which rank of a training has which rows of a table. Declared where the table
-// is added, checked for every row when it is staged, recorded in the step, and
-// used by restores.
+// Which rank of a training holds which rows of a table. Declared where the
+// table is added, checked for every row when it is staged, recorded in the
+// step, and used by restores.
 //
 //   state.AddTable({.name = "user", .slots = slots, .rows = &rows,
 //                   .sharding = TableSharding::ByModulo()});
@@ -135,24 +136,24 @@ class TableSharding {
   // SaveSpec::slice_bounds apply, or else staging refuses the table.
   TableSharding() = default;
 
-  // Rank r has the ids of slices [bounds[r], bounds[r + 1]): see SliceOf.
-  // Without bounds a manager takes EvenSliceBounds, and a stager requires
-  // SaveSpec::slice_bounds. The tables of one step have the same bounds.
+  // Rank r holds the ids of slices [bounds[r], bounds[r + 1]): see SliceOf.
+  // Without bounds a manager uses EvenSliceBounds, and staging requires
+  // SaveSpec::slice_bounds. All tables of a step must have the same bounds.
   static TableSharding BySlices(std::vector<uint32_t> bounds = {});
 
-  // Rank uint64(id) % world_size has an id. With 3 ranks, rank 0 has -1,
+  // Rank uint64(id) % world_size holds the id. With 3 ranks, rank 0 holds -1,
   // because 2^64 - 1 is a multiple of 3.
   static TableSharding ByModulo();
 
-  // Rank rank_of(id, world_size), below world_size and the same in every
-  // process, has an id. Several threads call it. The name is recorded; a
-  // manager whose function has another name does not restore the step, so
-  // rename a function that changes.
+  // Rank rank_of(id, world_size) holds the id. The result must be below
+  // world_size and the same in every process. Several threads call the
+  // function. The name is recorded; a manager whose function has another name
+  // does not restore the step, so rename a function that changes.
   static TableSharding ByFunction(
       std::string name,
       std::function<uint32_t(int64_t id, uint32_t world_size)> rank_of);
 
-  // All ranks have the same rows. Rank 0 saves them, and each rank restores
+  // All ranks hold the same rows. Rank 0 saves them, and each rank restores
   // all.
   static TableSharding Replicated();
 
@@ -194,7 +195,7 @@ class RankState {
   };
 
   // The changes of a table since the parent of a save: whole rows that are new
-  // or changed, and erased ids, which the parent need not have. No id is in
+  // or changed, and erased ids, which may be missing in the parent. No id is in
   // both.
   struct Changes {
     const RowSource* upserted = nullptr;  // null: no rows
@@ -208,10 +209,10 @@ class RankState {
     const RowSource* rows = nullptr;
     SliceHash slice_hash = SliceHash::kModulo;
     std::optional<Changes> changes = std::nullopt;
-    // Why to write all rows although `changes` are given, such as a tracker
-    // over its bound. Empty otherwise.
+    // Why to write all rows although `changes` are given, for example because a
+    // tracker exceeded its bound. Empty otherwise.
     std::string base_reason = {};
-    // Which rank has which rows; staging checks it row by row. Required for
+    // Which rank holds which rows; staging checks it row by row. Required for
     // several ranks unless SaveSpec::slice_bounds is set.
     TableSharding sharding = {};
   };
@@ -225,7 +226,7 @@ class RankState {
                  Codec codec = Codec::kNone) {
     tensors_.push_back({std::move(name), std::move(view), codec});
   }
-  // Adds a table. A slot's codec applies to its pages; ids are stored under
+  // Adds a table. A slot's codec applies to its pages; ids are stored with
   // kAuto.
   void AddTable(std::string name, std::vector<Slot> slots,
                 const RowSource* rows,
@@ -235,11 +236,12 @@ class RankState {
     table.sharding = std::move(sharding);
     tables_.push_back(std::move(table));
   }
-  // Adds a table, of which only `changes`, if given, are written, as a delta
-  // run on top of SaveSpec::parent. All `rows` are written, with the reason
-  // kept in the item, if the save has no parent, the parent has no such table
-  // or other slots, or `base_reason` is set; staging then returns
-  // FailedPrecondition if `rows` is null. All ranks must choose alike.
+  // Adds a table. If `changes` are given, writes only these, as a delta run on
+  // top of SaveSpec::parent. Nevertheless writes all `rows`, and records the
+  // reason in the item, if the save has no parent, if the parent lacks the
+  // table or stores it with other slots, or if `base_reason` is set; staging
+  // then returns FailedPrecondition if `rows` is null. All ranks must make the
+  // same choice.
   void AddTable(Table table) { tables_.push_back(std::move(table)); }
   void AddBlob(std::string name, absl::string_view bytes,
                Codec codec = Codec::kNone) {
@@ -321,8 +323,8 @@ class StagedRank {
 // StagedRank instead. A tensor or blob with the parent's bytes becomes a
 // reference to them.
 //
-// Takes 16 bytes for each row of all tables, about 6 MiB for each thread, and
-// at most InlineShareBytes.
+// Uses 16 bytes of memory for each row of all tables, about 6 MiB for each
+// thread, and at most InlineShareBytes.
 //
 // Returns InvalidArgument for an invalid `state` (a name, a shape, a limit, a
 // duplicate id, a table of several ranks without a declared sharding, an id of

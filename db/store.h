@@ -19,19 +19,19 @@
 // Guarantees
 // 1. A step exists or does not: all ranks' parts, records and retirements are
 //    in one synced write batch.
-// 2. What Publish, Delete, SaveEvaluation, SetUserMetadata and changes of a
-//    step's record acknowledged is durable.
+// 2. Everything acknowledged by Publish, Delete, SaveEvaluation,
+//    SetUserMetadata and calls that change a step's record is durable.
 // 3. A failed or interrupted save leaves the store as it was. The next sweep
-//    deletes its bytes, also after a crash.
-// 4. After an I/O error of the database every further change is
+//    deletes its bytes, even after a crash.
+// 4. After an I/O error of the database, every further change returns
 //    FailedPrecondition naming that error, until the store is reopened.
 //
 // Thread-safe; changes are made one at a time.
 //
-// In a child forked while the store is open, every call is FailedPrecondition,
-// lists are empty, and the destructor does nothing. The same holds for readers,
-// and for opening a store or staging in a child of a process that opened one:
-// call exec() first, or fork before.
+// In a child forked while the store is open, every call returns
+// FailedPrecondition, lists are empty, and the destructor does nothing. The
+// same holds for readers, and for opening a store or staging in a child of a
+// process that opened one: fork before opening, or call exec() in the child.
 #ifndef CKPTDB_DB_STORE_H_
 #define CKPTDB_DB_STORE_H_
 
@@ -60,8 +60,8 @@ struct SaveResult {
   uint64_t borrowed_bytes = 0;   // referenced, not written
   StepRecord::Kind kind = StepRecord::Kind::kFull;
   uint64_t deltas = 0;  // in the chain
-  // Why the next save should be full, or the step be folded. Empty otherwise.
-  // See StoreOptions::ChainBounds.
+  // Why the next save should be full, or this step should be folded. Empty
+  // otherwise. See StoreOptions::ChainBounds.
   std::string base_due_reason;
   int64_t stage_micros = 0;   // Save only
   int64_t commit_micros = 0;  // Publish
@@ -79,8 +79,8 @@ class Store {
   //     if (!there) forget(step);
   //   }
   struct Changes {
-    // Steps that were saved or removed, or whose record changed, once for each
-    // change, the oldest first.
+    // Steps that were saved or removed, or whose record changed: one entry per
+    // change, oldest first.
     std::vector<int64_t> steps;
     // True if any step may have changed, and `steps` is empty: in the first
     // call, or after hundreds of changes.
@@ -97,24 +97,24 @@ class Store {
 
   struct FoldResult {
     Version version;      // of the step now
-    bool folded = false;  // false: it had no chain, and is unchanged
+    bool folded = false;  // false: no chain, so nothing changed
     uint64_t written_rows = 0;
     uint64_t written_bytes = 0;
     uint64_t parts = 0;
-    uint64_t resumed_parts = 0;  // of those, done by an interrupted fold
+    uint64_t resumed_parts = 0;  // of `parts`, written by an interrupted fold
   };
 
   struct SweepResult {
     std::vector<Version> swept_versions;
     uint64_t freed_bytes = 0;  // of data files
-    // Versions that were acknowledged and whose records are lost.
+    // Acknowledged versions whose records are lost.
     std::vector<Version> quarantined_versions;
     // The damaged file that keeps the space of removed small saves from being
     // freed. Empty otherwise.
     std::string inline_retained_reason;
-    // The space needed and free if the disk is too full to rewrite the
-    // remaining small saves, which would free the space of removed ones; a
-    // later sweep does it. Empty otherwise.
+    // The space needed and free, if the disk is too full to free the space of
+    // removed small saves by rewriting the remaining ones; a later sweep
+    // retries. Empty otherwise.
     std::string inline_postponed_reason;
     // See Store::unswept.
     std::vector<Usage::SkippedEntry> unswept;
@@ -128,13 +128,13 @@ class Store {
 
   // Opens the store at `path` for writing, or creates it. The path is resolved
   // once: a later chdir or changed link has no effect. A store has one owner: a
-  // second one, in any process and by any path, gets Unavailable with the
+  // second one, in any process and under any path, gets Unavailable with the
   // holder's pid and host, also as kHolderPayload. Returns DataLoss if files of
   // records or small saves are damaged or missing (see BadFiles),
   // FailedPrecondition for a newer format, NotFound without create_if_missing,
   // and ResourceExhausted with the limit if the process can open fewer than 64
-  // more files. A soft limit below 16,384 is raised to that, or to the hard
-  // one.
+  // more files. Raises a soft limit below 16,384 to that, or to the hard limit
+  // if lower.
   static absl::StatusOr<std::unique_ptr<Store>> Open(
       absl::string_view path, const StoreOptions& options = {});
 
@@ -152,10 +152,10 @@ class Store {
   //
   // Afterwards every call returns FailedPrecondition, lists are empty, path(),
   // uuid() and sweep_status() stay, and Close returns OK. exit() closes an open
-  // store, or stops its threads if readers exist. Threads that use a store up
-  // to the end of the process need one that is never destroyed. In exit
-  // handlers registered before the first store was opened, calls that open,
-  // read or change a store are FailedPrecondition.
+  // store, or stops its threads if readers exist. If threads use a store until
+  // the process ends, never destroy it. In exit handlers registered before the
+  // first store was opened, calls that open, read or change a store are
+  // FailedPrecondition.
   absl::Status Close();
 
   // Returns the path of the store, absolute and without links.
@@ -171,10 +171,10 @@ class Store {
   // overwrite.
   absl::StatusOr<Attempt> Begin(const SaveSpec& spec);
 
-  // Makes the step exist. `ranks` has the parts of all ranks, in any order.
-  // Returns DataLoss naming an item of a part that lost files or entries on its
-  // way. After any error but that of guarantee 4 nothing has changed, and the
-  // attempt may be published again or abandoned.
+  // Makes the step exist. `ranks` contains the parts of all ranks, in any
+  // order. Returns DataLoss naming an item whose part lost files or entries in
+  // transit. After any error except that of guarantee 4, nothing has changed,
+  // and the attempt may be published again or abandoned.
   absl::StatusOr<SaveResult> Publish(const Version& version,
                                      absl::Span<const StagedRank> ranks,
                                      const PublishSpec& spec = {});
@@ -208,19 +208,20 @@ class Store {
   absl::StatusOr<StepRecord> Latest() const;
 
   // Opens a step for reading. The step stays intact until the reader is
-  // destroyed, which must be before the store is.
+  // destroyed; destroy the reader before the store.
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step) const;
 
   // Opens the changes from version `from`, of a step that was saved or
   // restored, to step `to`. Returns FailedPrecondition naming the step where
-  // the chain of changes ends, because it was saved in full or is gone.
+  // the chain of changes ends, because it was saved in full or no longer
+  // exists.
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
                                                             int64_t to) const;
 
   // Merges the chain of a step into base runs of the same step, under a new
   // attempt. The rows stay the same, and reads and saves continue; a save on
   // top of the unfolded step counts as one on top of the folded step. Tensors
-  // and blobs are not copied. Delta runs stay as long as the step, for
+  // and blobs are not copied. Delta runs are kept as long as the step, for
   // followers that hold its parent. Returns Aborted if the step is deleted or
   // overwritten meanwhile. An interrupted fold is resumed, also after a crash.
   absl::StatusOr<FoldResult> Fold(int64_t step,
@@ -262,10 +263,10 @@ class Store {
   UserMetadata user_metadata() const;
 
   // Saves the progress of an evaluation of a step, for all its ranks in one
-  // write batch, replacing what was saved of it before. It is removed when the
-  // step is deleted, retired or overwritten, and survives a fold. Returns
-  // InvalidArgument for a name that cannot be stored, no part or too many, and
-  // a part of more than kMaxEvaluationBytes.
+  // write batch, replacing its earlier progress. It is removed when the step is
+  // deleted, retired or overwritten, and survives a fold. Returns
+  // InvalidArgument for a name that cannot be stored, for no part or too many,
+  // and for a part above kMaxEvaluationBytes.
   absl::Status SaveEvaluation(
       int64_t step, absl::string_view evaluation, absl::string_view group,
       absl::Span<const StepRecord::Evaluation::Part> ranks);
@@ -285,11 +286,11 @@ class Store {
   // Returns the status of the last background sweep.
   absl::Status sweep_status() const;
   // Returns the entries of staging/, leases/ and posts/ that the last sweep
-  // left: foreign ones, and ones it could not remove, which the next sweep
-  // tries again. They are not errors of a sweep.
+  // left behind: foreign ones, and ones it could not remove, which the next
+  // sweep retries. They do not affect sweep_status.
   std::vector<Usage::SkippedEntry> unswept() const;
 
-  // Returns the usage at the moment of the call, including steps deleted
+  // Returns the usage as of the start of the call, including steps deleted
   // meanwhile.
   absl::StatusOr<Usage> GetUsage() const;
 

@@ -1,4 +1,4 @@
-// The interface of a training loop: decides when to save, saves in the
+// CheckpointManager, for training loops: decides when to save, saves in the
 // background on all ranks, removes old steps, and restores.
 //
 //   ManagerOptions options{.path = "checkpoints",
@@ -17,7 +17,7 @@
 //   CKPTDB_RETURN_IF_ERROR(manager->FinishTraining());
 //   CKPTDB_RETURN_IF_ERROR(manager->Close());
 //
-// Every rank has a manager, made with its Coordinator; the owner's manager has
+// Every rank opens a manager with its Coordinator; the owner's manager holds
 // the store. All ranks make the same calls in the same order and get the same
 // results: the owner decides, and a call that fails on one rank fails on all.
 //
@@ -27,7 +27,7 @@
 // are taken with the copy, and are kept for the next save if this one fails.
 //
 // A read-only manager follows a store that another job writes, from any
-// process, and writes nothing there but leases:
+// process, and writes only leases to it:
 //
 //   ManagerOptions options;
 //   options.path = "checkpoints";
@@ -40,32 +40,31 @@
 //     evaluate(report.version.step);
 //   }
 //
-// Threads. One thread at a time makes the calls that train: Open,
+// Threads. Only one thread at a time may make the training calls: Open,
 // StartTraining, FinishTraining, Step, StepTo, Save, Restore, RestoreOrStart,
-// AbandonSteps, WaitForStep, AwaitStep, ApplyStep, Load, Delete and Close; the
+// AbandonSteps, WaitForStep, AwaitStep, ApplyStep, Load, Delete and Close. The
 // thread that made the last of them is the training thread. Methods documented
-// as thread-safe, and those of the Store and the Reader, may run beside them.
-// Destroy the manager when no call is in progress. In a child forked while a
-// manager exists, every call is FailedPrecondition and the destructor does
-// nothing.
+// as thread-safe, and those of the Store and the Reader, may run concurrently
+// with them. Destroy the manager when no call is in progress. In a child forked
+// while a manager exists, every call returns FailedPrecondition and the
+// destructor does nothing.
 //
 // Callbacks run on a thread of the manager or on the training thread. Code that
-// the manager calls (callbacks, policies, the model) must not make a call of
-// the training thread or wait for the end of a save: that is
-// FailedPrecondition. An exception from the model or a policy becomes Internal,
-// which the save or restore returns. An exception from an observer changes
-// nothing that was done; the next call of the training thread returns it, on
-// all ranks.
+// the manager calls (callbacks, policies, the model) must not make a training
+// call or wait for a save to finish: such calls return FailedPrecondition. An
+// exception from the model or a policy becomes Internal, which the save or
+// restore returns. An exception from an observer undoes nothing; the training
+// thread's next call returns it, on all ranks.
 //
-// An error of a background save, beyond tolerated failures, is reported as
-// "save of step 4000: ..." to:
+// A background save's error, unless tolerated, is reported as "save of step
+// 4000: ..." to:
 // 1. The training thread, once, by the first of Step, StepTo, Save,
 //    StartTraining, FinishTraining, Restore, Load, Close, WaitUntilFinished or
 //    CheckForErrors after the failure, unless PendingSave::WaitCommitted has
 //    returned it on that thread.
 // 2. Every other thread that waited for that save in WaitUntilFinished.
 // 3. Every other thread that calls WaitUntilFinished or CheckForErrors before
-//    the training thread got the error.
+//    the training thread has received the error.
 #ifndef CKPTDB_MANAGER_CHECKPOINT_MANAGER_H_
 #define CKPTDB_MANAGER_CHECKPOINT_MANAGER_H_
 
@@ -91,9 +90,9 @@ namespace ckptdb {
 
 class CheckpointManager {
  public:
-  // Opens a manager. `model` must outlive it, with everything registered.
-  // Returns InvalidArgument, on all ranks, for invalid options, and for a null
-  // model or coordinator.
+  // Opens a manager. Register everything in `model` first; it must outlive the
+  // manager. Returns InvalidArgument, on all ranks, for invalid options, and
+  // for a null model or coordinator.
   static absl::StatusOr<std::unique_ptr<CheckpointManager>> Open(
       const ManagerOptions& options, ModelState* model,
       std::unique_ptr<Coordinator> ranks = SingleProcess());
@@ -106,25 +105,25 @@ class CheckpointManager {
   CheckpointManager& operator=(const CheckpointManager&) = delete;
 
   // Waits for the save in progress and releases the tables' trackers and the
-  // store, which can be opened again at once. Returns the error of that save,
-  // or else of closing. Ranks close independently; the owner waits up to two
-  // seconds until the others know how its last calls ended: see
+  // store, which can be opened again at once. Returns the save's error, or
+  // otherwise the error of closing. Ranks close independently; the owner waits
+  // up to two seconds until the others know how its last calls ended: see
   // Coordinator::Leave. Returns FailedPrecondition, and stays open, while a
   // StepReader or ChangeReader of store() exists.
   //
-  // Afterwards calls return FailedPrecondition, also those of evaluation(),
-  // store() and reader() are null, and Close returns OK. A Store that store()
-  // returned before stays valid, closed, for as long as the manager; a Reader
-  // is destroyed.
+  // Afterwards calls return FailedPrecondition, including those of
+  // evaluation(); store() and reader() return null, and Close returns OK. A
+  // Store returned by store() stays valid, but closed, until the manager is
+  // destroyed; a Reader is destroyed at once.
   absl::Status Close();
 
   // Saves the initial step if Saving::first_save requires it. Call it before
   // the first step, and after restores.
   absl::Status StartTraining();
-  // Saves the last step unless it is saved, and waits until it is durable, also
-  // after an error of an earlier save, which it returns. Call it after the last
-  // step. Does nothing if no step was trained, or if the time for the last save
-  // is too short: see Saving::preemption_grace.
+  // Saves the last step if it is not yet saved, and waits until it is durable.
+  // Does so even if an earlier save failed, and returns that error. Call it
+  // after the last step. Does nothing if no step was trained, or if the time
+  // for the last save is too short: see Saving::preemption_grace.
   absl::Status FinishTraining();
 
   // Returns the step trained last: 0 or the restored step, plus one for each
@@ -146,7 +145,7 @@ class CheckpointManager {
                                    const UserMetadata& user_metadata = {});
   // Does the same for a trainer that counts steps itself: `step` was trained
   // last. Returns InvalidArgument unless it is after global_step(); only the
-  // first call may pass 0, without a restore or save of step 0 before it.
+  // first call may pass 0, and only if step 0 was not restored or saved before.
   absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics = {},
                                      const UserMetadata& user_metadata = {});
   // Returns whether StepTo would save that step now, and why, without counting,
@@ -154,7 +153,7 @@ class CheckpointManager {
   // same answer. The answer of StepTo may differ a moment later where policies
   // depend on time, or where a save in progress can serve a preemption. Returns
   // FailedPrecondition if BusyPolicy::kFail would fail the step, and
-  // InvalidArgument for a negative step; no error of an earlier save.
+  // InvalidArgument for a negative step; never returns an earlier save's error.
   absl::StatusOr<SavePolicy::Decision> ShouldSave(int64_t step,
                                                   const Metrics& metrics = {});
   // Saves the step trained last, whatever the schedule says. Returns
@@ -165,7 +164,7 @@ class CheckpointManager {
 
   // Begins a training: restores the requested step, by default the newest, or
   // leaves the model as it is if the manager's own store has no step. The
-  // result says which. Call it once, before the first step.
+  // result tells which. Call it once, before the first step.
   //
   // With RestoreRequest::path the first run begins with the step of that other
   // store; a run that finds steps in its own store continues from their newest
@@ -184,10 +183,9 @@ class CheckpointManager {
   //    not exist, or if a registered item or slot is missing or has another
   //    shape, dtype or width; names all items that differ. See EvolvePolicy;
   // 3. DataLoss if the step is damaged, or all steps are quarantined; with
-  //    `fall_back`, the error of the newest step.
-  // After an error found while the model was being written, the model is partly
-  // restored: Step and Save are FailedPrecondition until a restore or load
-  // succeeds.
+  //    `fall_back`, the error of the newest step. After an error found while
+  //    the model was being written, the model is partly restored: Step and Save
+  //    return FailedPrecondition until a restore or load succeeds.
   //
   // Items and slots only in the step are not loaded, and the owner warns of
   // them because the next save lacks them. It also warns if a step of another
@@ -209,8 +207,8 @@ class CheckpointManager {
   // after SetPreempted, with the model unchanged; FailedPrecondition unless
   // the manager is read-only; and otherwise the errors of Restore.
   absl::StatusOr<RestoreReport> WaitForStep(absl::Duration timeout);
-  // The halves of WaitForStep, for a server that must not lock its model while
-  // it waits:
+  // The two halves of WaitForStep, for a server that must not lock its model
+  // while waiting:
   //
   //   CKPTDB_RETURN_IF_ERROR(manager->AwaitStep(absl::Minutes(10)).status());
   //   const auto lock = lock_model();
@@ -224,19 +222,20 @@ class CheckpointManager {
 
   // Loads by rules, in order, until one fails whose error is not ignored.
   // global_step() and the lineage stay, and the next save of each table is
-  // full. With `dry_run` the model is unchanged, and what is missing or does
-  // not fit is only in the summary.
+  // full. With `dry_run` the model is unchanged, and items that are missing or
+  // do not fit are only listed in the summary.
   absl::StatusOr<LoadSummary> Load(const std::vector<LoadRule>& rules,
                                    bool dry_run = false);
 
   // Announces that this machine will soon be taken away. Policies and all ranks
   // learn of it with the next step: StepOutcome::preempted. One rank's call is
-  // enough. Thread-safe; a signal handler may call it, and so may each later
-  // preemption.
+  // enough. Thread-safe; a signal handler may call it. Call it again for each
+  // later preemption.
   void SetPreempted();
   // Returns whether SetPreempted was called on this rank since its last step,
-  // or that step's outcome was preempted. With several ranks end the loop by
-  // StepOutcome::preempted instead, which becomes true on all at one step.
+  // or that step's outcome was preempted. With several ranks, use
+  // StepOutcome::preempted to end the loop, because it becomes true on all
+  // ranks at the same step.
   bool preempted() const;
 
   // The following concern this rank alone, and are thread-safe.
@@ -245,8 +244,9 @@ class CheckpointManager {
   bool IsSavingInProgress() const;
   // Returns the unreported error of a background save, if any: see above.
   absl::Status CheckForErrors();
-  // Waits for the save in progress and its callbacks, and returns the same.
-  // Threads other than the training thread get only the error of that save.
+  // Waits for the save in progress and its callbacks, then returns the error as
+  // CheckForErrors does. Threads other than the training thread get only that
+  // save's error.
   absl::Status WaitUntilFinished();
 
   // Returns why a step was saved and is kept, on the owner. Thread-safe.
@@ -267,8 +267,8 @@ class CheckpointManager {
   // read-only.
   absl::Status Delete(int64_t step);
 
-  // Returns the progress of evaluations of this store's steps. All ranks make
-  // its calls, and never beside a call of the manager.
+  // Returns the progress of evaluations of this store's steps. All ranks call
+  // its methods, and never concurrently with a call of the manager.
   EvaluationState* evaluation();
 
   // Returns the store on the owner, and null on other ranks, if the manager is

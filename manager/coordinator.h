@@ -21,8 +21,8 @@
 // even ranks that arrive later. After a failed call the next one can begin.
 //
 // If the owner dies while it announces how a call ended, a rank without the
-// outcome asks the others. It gets the outcome from a rank that knows it and is
-// in a call in time, or else DeadlineExceeded naming the owner.
+// outcome asks the others. It receives the outcome if a rank that knows it is
+// in a call in time, and otherwise DeadlineExceeded naming the owner.
 //
 // One thread of a rank at a time may call its coordinator.
 #ifndef CKPTDB_MANAGER_COORDINATOR_H_
@@ -65,8 +65,8 @@ class Coordinator {
                                                 absl::Duration deadline) = 0;
 
   // Like Broadcast, but the owner waits for no rank, and a missing rank does
-  // not affect the others: for facts such as a committed step. The default is
-  // Broadcast.
+  // not affect the others. Used to announce facts such as a committed step. The
+  // default is Broadcast.
   virtual absl::StatusOr<std::string> Tell(absl::string_view tag,
                                            std::string value,
                                            absl::Duration deadline) {
@@ -74,8 +74,9 @@ class Coordinator {
   }
 
   // Like Tell, but rank r receives only the owner's values[r], one per rank. If
-  // the owner dies first, a rank gets DeadlineExceeded, as no other rank knows
-  // its value. The default sends all values to all ranks: use it for few bytes.
+  // the owner dies first, a rank gets DeadlineExceeded, because no other rank
+  // knows its value. The default sends all values to all ranks, which suits
+  // only small values.
   virtual absl::StatusOr<std::string> TellEach(absl::string_view tag,
                                                std::vector<std::string> values,
                                                absl::Duration deadline);
@@ -87,30 +88,32 @@ class Coordinator {
 
   // Sends values[r] to rank r, one per rank, and returns what each rank sent to
   // this one, by rank. A rank holds both until all ranks have theirs; split
-  // large transfers. The default goes through the owner: use it for few bytes.
+  // large transfers. The default sends everything through the owner, which
+  // suits only small values.
   virtual absl::StatusOr<std::vector<std::string>> AllToAll(
       absl::string_view tag, std::vector<std::string> values,
       absl::Duration deadline);
 
-  // Returns whether AllToAll sends each value directly to its rank. If so,
-  // restores exchange rows where each rank would have to read others' rows. The
-  // same on all ranks. Default: false.
+  // Returns whether AllToAll sends each value directly to its rank. If true,
+  // ranks exchange rows in restores in which each would otherwise have to read
+  // other ranks' rows. Must match on all ranks. Default: false.
   virtual bool HasDirectAllToAll() const { return false; }
 
   // Returns another coordinator of the same ranks, for another thread, with
   // independent calls. All ranks duplicate in the same order.
   virtual absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() = 0;
 
-  // Ends the calls of this rank, including those of duplicates; none is in
-  // progress or follows. CheckpointManager::Close calls it. Where messages may
-  // be lost, the owner answers other ranks for up to two seconds, until all
+  // Ends this rank's use of the coordinator and its duplicates: no call may be
+  // in progress or follow. CheckpointManager::Close calls it. Where messages
+  // may be lost, the owner answers other ranks for up to two seconds, until all
   // know how the last calls ended. The default does nothing.
   virtual void Leave() {}
 };
 
 // Returns the deadline of a Tell after a Gather: three times `deadline` on a
-// follower, for an owner that arrives late, waits for the ranks, and handles a
-// missing one. Use Tell there, because the missing rank does not arrive.
+// follower, because the owner may arrive late, wait for the ranks, and handle a
+// missing one. Use Tell rather than Broadcast there, because the missing rank
+// does not arrive.
 absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline);
 
 // Returns OK on all ranks if all of `status` are OK, and otherwise the error of
@@ -144,7 +147,7 @@ class ThreadGroup {
 // Carries messages between ranks, over sockets or shared memory, for example.
 // Messages may be late, lost, duplicated or reordered, but not changed.
 //
-// One thread calls it at a time, but not always the same.
+// One thread at a time calls it, but not always the same thread.
 class Coordinator::Transport {
  public:
   struct Message {
@@ -159,8 +162,8 @@ class Coordinator::Transport {
   virtual uint32_t rank() const = 0;
   virtual uint32_t world_size() const = 0;
 
-  // Takes `outgoing` and returns received messages. It may wait until `give_up`
-  // at most. Not called again after an error.
+  // Takes `outgoing` and returns received messages. May block, at most until
+  // `give_up`. Not called again after an error.
   virtual absl::StatusOr<std::vector<Message>> Exchange(
       std::vector<Message> outgoing, absl::Time give_up) = 0;
 
@@ -169,10 +172,11 @@ class Coordinator::Transport {
   virtual size_t unsent() const = 0;
 };
 
-// Returns a coordinator over `transport`. After its deadline a rank asks the
-// owner for the outcome for another quarter of it, between one and ten seconds;
-// a rank whose message was lost asks earlier. The owner answers in any of its
-// calls, on any thread, and in Leave.
+// Returns a coordinator over `transport`. When a call's deadline has passed,
+// the rank keeps asking the owner for the outcome for another quarter of the
+// deadline, but at least one and at most ten seconds; a rank whose message was
+// lost asks earlier. The owner answers during any of its calls, on any thread,
+// and in Leave.
 std::unique_ptr<Coordinator> MessageCoordinator(
     std::unique_ptr<Coordinator::Transport> transport);
 

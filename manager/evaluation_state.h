@@ -46,9 +46,9 @@ namespace ckptdb {
 class EvaluationState {
  public:
   struct Name {
-    int64_t step = 0;        // a committed one
-    std::string evaluation;  // of the task or the set of examples
-    std::string group;       // of metrics: one that was added
+    int64_t step = 0;        // a committed step
+    std::string evaluation;  // the task or data set
+    std::string group;       // a metrics group added with AddGroup
   };
 
   // For the library; CheckpointManager::evaluation() returns one. `store` is
@@ -64,7 +64,7 @@ class EvaluationState {
 
   // Saves the progress, replacing that of an earlier call. Returns NotFound for
   // an unknown step or group, and InvalidArgument if a rank's meters and loader
-  // exceed kMaxEvaluationBytes together.
+  // together exceed kMaxEvaluationBytes.
   absl::Status Save(const Name& name, IoState* loader, uint64_t processed);
 
   // Loads the meters, then the loader, and returns the saved `processed`, or 0,

@@ -36,10 +36,9 @@ namespace ckptdb {
 //
 // A policy may stay in the trainer's code: entries that a step does not need
 // are not used. Each key and pattern must match something registered, or the
-// restore is InvalidArgument with the nearest name.
+// restore returns InvalidArgument with the nearest name.
 struct EvolvePolicy {
-  // Where the slots of a table come from if the step has the table with other
-  // slots.
+  // How to restore the slots of a table whose slots differ in the step.
   //
   // Functions are called on each rank with its rows, in batches of any order,
   // by ReadOptions::threads threads at once. The memory is valid during the
@@ -55,8 +54,8 @@ struct EvolvePolicy {
           function = {};
     };
 
-    // Maps registered slots to slots of the step, if the step has no slot of
-    // the registered name.
+    // Maps registered slots to slots of the step, for slots that the step lacks
+    // under their registered name.
     std::map<std::string, std::string> oname = {};
     std::map<std::string, Fill> fill = {};
     // Converts a slot that the step has as `from`, with other elements or
@@ -68,8 +67,8 @@ struct EvolvePolicy {
         convert = {};
   };
 
-  // Maps registered names to names in the step, if the step has no such item of
-  // the registered name. To exchange two names, load by rules instead.
+  // Maps registered names to names in the step, for items that the step lacks
+  // under their registered name. To exchange two names, load by rules instead.
   std::map<std::string, std::string> oname = {};
   // Patterns, as in LoadRule, of items that keep their values.
   std::vector<std::string> exclude = {};
@@ -106,35 +105,34 @@ struct EvolvePolicy {
 //
 // An item with another dtype does not fit unless the rule sets `cast`: then a
 // tensor of the same shape, or a slot of the same name and width, is converted
-// by CastElements. Floats are not cast to integers. A number out of range is
-// OutOfRange naming it and its place, found during the load; as after any error
-// of a load, the model is unusable until a load succeeds. A cast takes extra
-// memory for each of ReadOptions::threads: up to 8 MiB for a tensor, and a
-// batch of rows in the new dtype for a table.
+// by CastElements. Floats are not cast to integers. A number out of range ends
+// the load with OutOfRange, naming the number and its place; as after any
+// failed load, the model is unusable until a load succeeds. A cast takes extra
+// memory on each of ReadOptions::threads: up to 8 MiB for a tensor, and a batch
+// of rows in the new dtype for a table.
 struct LoadRule {
   std::string path = {};  // empty: the manager's own store
   // Unset: the step saved last, or the best. Not with `best`.
   std::optional<int64_t> step = std::nullopt;
-  // Loads the best step by this metric, of those that have it. Fails if none
-  // does.
+  // Loads the best step by this metric. Fails if no step has the metric.
   std::optional<KeepPolicy::BestOptions> best = std::nullopt;
   std::vector<std::string> load = {"*"};
   std::vector<std::string> exclude = {};  // from the items matching `load`
   // Maps the registered name to the name in the step.
   std::map<std::string, std::string> oname = {};
-  // By registered name: where slots come from that differ in the step.
+  // By registered name: how to load slots that differ in the step.
   std::map<std::string, EvolvePolicy::Table> tables = {};
   // Makes it an error if an item is missing or does not fit, or if a pattern of
   // `load` matches nothing registered. A pattern of `exclude`, or a key of
   // `oname` or `tables`, that matches nothing is always an error, because the
-  // rule would overwrite what it is to leave alone.
+  // rule could overwrite items that it should leave alone.
   bool strict = true;
   bool hashtable_clear = true;  // false: rows are merged into the tables
   bool cast = false;            // converts items of another dtype
   // Applies only while the manager's own store has no step. In JSON,
   // "is_dynamic": false.
   bool only_if_empty = false;
-  bool ignore_error = false;  // an error is only noted in the summary
+  bool ignore_error = false;  // errors only appear in the summary
   bool skip = false;          // the rule does nothing
 };
 

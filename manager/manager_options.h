@@ -1,5 +1,5 @@
-// Options of a CheckpointManager and of its saves and restores, and how a
-// configuration file gives them.
+// Options of a CheckpointManager and of its saves and restores, and
+// ReadManagerConfig, which reads them from a configuration file.
 //
 //   ManagerOptions options{.path = "checkpoints",
 //                          .schedule = {.permanent = SaveEveryNSteps(1000)},
@@ -40,8 +40,8 @@ struct SaveRequest {
 };
 
 struct RestoreRequest {
-  // The step to restore, and no other. If unset, the step saved last, or the
-  // best.
+  // The step to restore. If unset: the best one if `best` is set, otherwise the
+  // one saved last.
   std::optional<int64_t> step = std::nullopt;
   bool best = false;  // according to ManagerOptions::Restoring::best
   // Restores the best step by this metric, regardless of `best` and the
@@ -70,12 +70,12 @@ struct ManagerOptions {
     kFail,      // FailedPrecondition
   };
 
-  // What to do with io states that ranks of another world size saved.
+  // What to do with IO states that were saved with another world size.
   enum class IoStateResize {
     kError,         // FailedPrecondition with both sizes
-    kRedistribute,  // IoState::Redistribute with the parts of all old ranks
+    kRedistribute,  // IoState::Redistribute with the old ranks' parts
     kOwners,        // all ranks load the owner's part
-    kReset,         // they stay as they are
+    kReset,         // IO states keep their current values
   };
 
   enum class ReplicatedSaver {
@@ -83,7 +83,7 @@ struct ManagerOptions {
     kOwner,
   };
 
-  // Whether StartTraining saves the step that a training begins with.
+  // Whether StartTraining saves the initial step.
   enum class FirstSave {
     kUnlessRestored,
     kAlways,  // unless it was restored from the manager's own store
@@ -93,10 +93,10 @@ struct ManagerOptions {
   // How steps are saved. Ignored if the manager is read-only.
   struct Saving {
     // If false, nothing is saved: Step and StepTo only count, StartTraining and
-    // FinishTraining do nothing, Save is FailedPrecondition, and changed rows
-    // are not tracked. Restores, loads, evaluations and notices of a preemption
-    // work, and the manager still owns the store; see `read_only`.
-    // Default: true.
+    // FinishTraining do nothing, Save returns FailedPrecondition, and changed
+    // rows are not tracked. Restores, loads, evaluations and preemption notices
+    // work, and the manager still owns the store; see `read_only`. Default:
+    // true.
     bool enabled = true;
     StageOptions stage = {};
     // Saves in the background. If false, Step and Save return when the step is
@@ -107,15 +107,15 @@ struct ManagerOptions {
 
     // Saves only the changed rows of tables that have a tracker. Default: true.
     bool deltas = true;
-    // Makes every base_every-th save full. If 0, a save is full only where no
+    // Makes every base_every-th save full. If 0, a save is full only if no
     // delta is possible or `bounds` is exceeded. Default: 0.
     int64_t base_every = 0;
     StoreOptions::ChainBounds bounds = {};
-    // Finds missing marks while a trainer is developed: compares each row that
-    // a delta save leaves out with the parent, and fails the save with
+    // For developing a trainer, finds missing marks: compares each row that a
+    // delta save leaves out with the parent, and fails the save with
     // FailedPrecondition naming the table, the lowest such id, the slot and the
-    // missing mark. The training waits while all tables of the step are read;
-    // takes 24 bytes per row. Default: false.
+    // missing mark. The training waits while all tables of the step are read.
+    // Uses 24 bytes of memory per row. Default: false.
     bool audit_deltas = false;
     // Compares replicated tensors and tables between ranks at each save, and
     // fails the save with FailedPrecondition naming the item and the first rank
@@ -125,8 +125,8 @@ struct ManagerOptions {
     bool audit_replicas = false;
 
     // The number of consecutive saves that may fail, in any phase, before a
-    // call returns the error. Each failure is reported and warned of. Steps
-    // that the store refuses (AlreadyExists, InvalidArgument, and
+    // call returns the error. Each failure produces a report and a warning.
+    // Steps that the store refuses (AlreadyExists, InvalidArgument, and
     // FailedPrecondition at the beginning) do not count: the call returns that
     // error. At least 0. Default: 0.
     int64_t tolerated_failures = 0;
@@ -139,14 +139,14 @@ struct ManagerOptions {
     // infinite.
     absl::Duration preemption_grace = absl::InfiniteDuration();
 
-    // The most memory that copies of a rank's state take. Default: 1 GiB.
+    // The maximum memory for copies of a rank's state. Default: 1 GiB.
     uint64_t arena_bytes = uint64_t{1} << 30;
     int copy_threads = 4;  // at least 1
 
     // Stored in each step, next to the manager's own metadata.
     UserMetadata user_metadata = {};
-    // Metadata of the store itself, set by the first manager that has any. A
-    // manager that finds different metadata leaves it and warns; use
+    // Metadata of the store itself, set by the first manager that provides any.
+    // A manager that finds different metadata leaves it and warns; use
     // Store::SetUserMetadata to replace it. Default: none.
     UserMetadata store_metadata = {};
   };
@@ -155,27 +155,27 @@ struct ManagerOptions {
   struct Restoring {
     ReadOptions read = {};
     // Defines the best step for RestoreRequest::best and BestStep. Default:
-    // unset: no step is the best.
+    // unset; BestStep then returns FailedPrecondition.
     std::optional<KeepPolicy::BestOptions> best = std::nullopt;
     // How to restore a step whose items differ from the registered ones.
-    // Default: unset: an error.
+    // Default: unset; such a step is an error.
     std::optional<EvolvePolicy> evolve = std::nullopt;
-    // What happens to the steps after one that was restored. Pinned steps stay
-    // in any case: Restore warns of them, and Step saves the step after a
-    // pinned one instead. Default: the next save removes them.
+    // What happens to the steps after a restored one. Pinned steps always stay:
+    // Restore warns of them, and Step saves the step after a pinned one
+    // instead. Default: the next save removes them.
     SaveSpec::Abandoned abandoned = SaveSpec::Abandoned::kRemove;
-    // Default: kError, and kReset for a read-only manager, which trains
-    // nothing and restores with any number of ranks.
+    // Default: kError; for a read-only manager kReset, because it trains
+    // nothing and may have any number of ranks.
     std::optional<IoStateResize> io_state_resize = std::nullopt;
   };
 
   // How a read-only manager follows a store.
   struct Following {
     // How long Open waits for another job to create the store. Default: 0, so
-    // that a mistyped path is NotFound at once.
+    // that a mistyped path returns NotFound at once.
     absl::Duration await_store = absl::ZeroDuration();
-    // How often Open, WaitForStep and AwaitStep look. Above 0. Default: 1
-    // second.
+    // How often Open, WaitForStep and AwaitStep poll the store. Above 0.
+    // Default: 1 second.
     absl::Duration poll_every = absl::Seconds(1);
     // Restores the part of one rank in a single process, for a rank that failed
     // and restarts while the others keep their state. Default: the
@@ -189,19 +189,19 @@ struct ManagerOptions {
     // The sharding of tables that declare none: see ModelState::AddTable. A
     // save refuses ids of other ranks, and a restore reads only this rank's
     // rows. With several ranks, Open returns InvalidArgument if a table has no
-    // sharding, if tables by slices have different bounds, or if ranks declare
-    // different shardings. Default: undeclared.
+    // sharding, if tables sharded by slices have different bounds, or if ranks
+    // declare different shardings. Default: undeclared.
     TableSharding sharding = {};
     // Which rank saves a replicated tensor.
     ReplicatedSaver replicated_saver = ReplicatedSaver::kBalanced;
-    // The owner reads replicated tensors and broadcasts them, for a file system
-    // slower than the ranks' network. Tensors that a load casts are read by
-    // each rank. Must match on all ranks, as must replicated_saver. Default:
-    // false: each rank reads them.
+    // The owner reads replicated tensors and broadcasts them: useful if the
+    // file system is slower than the ranks' network. Each rank still reads
+    // tensors that a load casts. Must match on all ranks, as must
+    // replicated_saver. Default: false: each rank reads them.
     bool broadcast_replicated = false;
   };
 
-  // What receives reports and warnings, and the clock.
+  // Callbacks for reports and warnings, and the clock.
   struct Observers {
     // Receives each warning, on the thread that calls the manager. Every rank
     // warns of saves that waited `warn_waiting` or longer for an earlier one,
@@ -231,10 +231,11 @@ struct ManagerOptions {
   // later chdir has no effect.
   std::string path = {};
   // Follows a store that another job owns: restores and loads work, Step only
-  // counts, Save is FailedPrecondition, and a damaged step is an error and not
-  // quarantined. `store`, `schedule`, `retention`, `save`, on_saved, on_deleted
-  // and statistics_path are ignored. Open returns NotFound if the store does
-  // not exist; a store without steps can be followed. Default: false.
+  // counts, Save returns FailedPrecondition, and a damaged step is an error
+  // instead of being quarantined. `store`, `schedule`, `retention`, `save`,
+  // on_saved, on_deleted and statistics_path are ignored. Open returns NotFound
+  // if the store does not exist; a store without steps can be followed.
+  // Default: false.
   bool read_only = false;
   StoreOptions store = {};
   SaveSchedule schedule = {};
@@ -246,7 +247,7 @@ struct ManagerOptions {
   Observers observers = {};
 };
 
-// Reads options of a manager from JSON, for configuration files.
+// Reads a manager's options from JSON, for configuration files.
 //
 //   ManagerOptions options{.path = "checkpoints"};
 //   CKPTDB_RETURN_IF_ERROR(ReadManagerConfig(R"({
@@ -257,8 +258,8 @@ struct ManagerOptions {
 //   })", &options));
 //
 // Keys are the names of the fields of ManagerOptions, its groups, its schedule
-// and its retention, without nesting; policies have the names of the functions
-// of manager/policies.h in lower case. docs/manager.md lists all of them with
+// and its retention, without nesting; policies are named after the functions of
+// manager/policies.h, in lower case. docs/manager.md lists all of them with
 // types, defaults and bounds.
 //
 // Sets the options that `json` names. Returns InvalidArgument with the place,

@@ -41,11 +41,11 @@ inline internal::WholeRowField Field(absl::string_view name,
 // Between saves the trainer changes the map freely and marks what it changed
 // with MarkUpserted and MarkErased, from any thread. If an id marked as
 // upserted is not in the map, the save fails with Internal naming it: mark
-// erased ids as such. A restore writes rows one at a time, from several
+// erased ids with MarkErased. A restore writes rows one at a time, from several
 // threads; new rows are value-initialized.
 //
 // A save takes 16 bytes per saved row, plus 8 per std::vector, until it is
-// staged. docs/performance.md says how long the training waits.
+// staged. docs/performance.md shows how long the training waits.
 template <typename Map>
 class MapTable : public internal::AnyMapTable {
  public:

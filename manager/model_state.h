@@ -11,7 +11,7 @@
 // All ranks register the same names. Registration returns AlreadyExists for a
 // name that is taken, and InvalidArgument for one that is reserved, is a
 // category of load rules such as "dense", or cannot be stored. Registered state
-// stays in place as long as the manager lives.
+// must not move while the manager exists.
 //
 // Not thread-safe.
 #ifndef CKPTDB_MANAGER_MODEL_STATE_H_
@@ -70,9 +70,10 @@ struct TensorState {
   // the tensor is in host memory, and the fields below are unset.
   Device* device = nullptr;
   // The stream that writes the tensor, such as a cudaStream_t; null is the
-  // default stream. A save takes the tensor as work queued on the stream before
-  // the call leaves it; work queued later waits on the device until the tensor
-  // is set aside. A restore writes the tensor after work queued before.
+  // default stream. A save captures the tensor after all work queued on the
+  // stream before the call; work queued later waits on the device until the
+  // tensor is captured. A restore writes the tensor after all work queued
+  // before.
   void* stream = nullptr;
   // An event, such as a cudaEvent_t, recorded before the call, that saves and
   // restores also wait for. May be null.
@@ -93,8 +94,8 @@ struct TensorState {
   }
 };
 
-// A sparse table of the trainer; manager/tables.h has ready ones over maps and
-// arrays. Called on the thread that calls the manager.
+// A sparse table of the trainer; manager/tables.h provides adapters for maps
+// and arrays. Called on the thread that calls the manager.
 class TableState {
  public:
   // Rows of a table in device memory that are set aside for a save.
@@ -116,8 +117,9 @@ class TableState {
 
   // For tables in device memory: sets aside all rows, or those of `ids` unless
   // it is null, without waiting for the copy of the values. The table may
-  // change then; `ids` stays valid as long as the result. The default returns
-  // null, for a table in host memory: a save then calls AllRows or RowsOf.
+  // change afterwards; `ids` stays valid as long as the result. The default
+  // returns null, for tables in host memory, and a save calls AllRows or RowsOf
+  // instead.
   virtual absl::StatusOr<std::unique_ptr<Captured>> Capture(
       const absl::Span<const int64_t>* ids) const;
 
@@ -138,7 +140,7 @@ class TableState {
 
   // Returns the receiver of restored rows with these slots in this order, or
   // null if the table cannot receive them. Other slots keep their values; in
-  // new rows the trainer chooses them.
+  // new rows the table initializes them.
   virtual LiveTable* Live(absl::Span<const std::string> slots) = 0;
 
   // Returns the tracker of changed rows. If null, every save of the table is
@@ -171,7 +173,7 @@ class ModelState {
     virtual absl::Status Load(absl::string_view bytes) = 0;
   };
 
-  // The rank, and the size of its world, whose part of a step to restore.
+  // Selects one rank's part of a step to restore.
   struct Shard {
     uint32_t rank = 0;
     uint32_t world_size = 1;
@@ -183,8 +185,8 @@ class ModelState {
   ModelState& operator=(const ModelState&);
 
   absl::Status AddTensor(std::string name, TensorState tensor);
-  // Adds a table. With several ranks, declare which rank has which rows by
-  // `sharding`, or by ManagerOptions::Ranks::sharding for all tables.
+  // Adds a table. With several ranks, declare which rank holds which rows with
+  // `sharding`, or with ManagerOptions::Ranks::sharding for all tables.
   absl::Status AddTable(std::string name, TableState* table,
                         TableSharding sharding = {});
   absl::Status AddIoState(std::string name, IoState* io);

@@ -7,19 +7,19 @@
 //       .retention = {.keep = LatestN(3) | BestN("auc", 2)}};
 //
 // A policy is an immutable value, cheap to copy, and thread-safe. Functions
-// named Save... return policies that save; the others return policies that
-// keep. `a | b`, `a & b` and `!a` compose policies of one kind.
+// named Save... return a SavePolicy, the others a KeepPolicy. `a | b`, `a & b`
+// and `!a` compose policies of one class.
 //
-// A policy is a pure function. So must be the functions given to SaveIf, KeepIf
-// and KeepFunction, which any thread may call.
+// A policy is a pure function. Functions passed to SaveIf, KeepIf and
+// KeepFunction must be pure too; any thread may call them.
 //
 // A policy made from a value out of bounds carries an InvalidArgument that
 // names the value and the bounds; a composition carries the first error of its
 // operands. CheckpointManager::Open returns the error, as does status(). Such a
 // policy saves no step, and keeps all.
 //
-// Steps that are pinned, being read, needed by other steps, or the newest stay
-// whatever a policy says: see RetentionOptions.
+// The newest step, and steps that are pinned, being read or needed by other
+// steps, stay regardless of policies: see RetentionOptions.
 #ifndef CKPTDB_MANAGER_POLICIES_H_
 #define CKPTDB_MANAGER_POLICIES_H_
 
@@ -44,7 +44,7 @@ struct KeepRule;
 struct SaveRule;
 }  // namespace internal
 
-// What policies know of a step.
+// What policies know about a step.
 struct StepInfo {
   int64_t step = 0;
   int64_t time_micros = 0;  // when its save began, since 1970, UTC
@@ -55,7 +55,7 @@ struct StepInfo {
 // Decides whether a step is saved.
 class SavePolicy {
  public:
-  // What policies that save know before a step.
+  // What a policy knows when it decides on a step.
   struct Context {
     int64_t step = 0;        // the step that may be saved
     int64_t now_micros = 0;  // since 1970, UTC
@@ -81,7 +81,7 @@ class SavePolicy {
     bool operator==(const Decision&) const = default;
   };
 
-  // Constructs no policy: no step is saved.
+  // Constructs an empty policy: no step is saved.
   SavePolicy() = default;
   bool has_value() const { return rule_ != nullptr; }
 
@@ -106,16 +106,16 @@ SavePolicy SaveEveryNSteps(int64_t steps);
 // step, for trainers that advance several steps at a time. If the store has no
 // step, saves step 0 and steps from `steps` on.
 SavePolicy SaveAtOrAfterEveryNSteps(int64_t steps);
-// Saves these steps, each at least 0. With an empty list only the trainer
-// saves.
+// Saves these steps, each at least 0. With an empty list, only the trainer's
+// calls of Save save.
 SavePolicy SaveAtSteps(const std::vector<int64_t>& steps);
 // Saves when `seconds`, above 0 and at most 1e11, have passed since the newest
-// step's save began, when the clock was set back, and when there is no step.
+// step's save began, if the clock was set back, or if the store has no step.
 SavePolicy SaveEveryNSeconds(double seconds);
 // Saves as soon as the previous save is done, but not within `seconds`, from 0
 // to 1e11, after it began.
 SavePolicy SaveContinuously(double seconds);
-// Saves when there is no step yet.
+// Saves if the store has no step yet.
 SavePolicy SaveInitially();
 // Saves the step at which a preemption ends the training.
 SavePolicy SaveOnPreemption();
@@ -165,7 +165,7 @@ class KeepPolicy {
     bool keep_without_metric = true;
   };
 
-  // Constructs no policy: all steps are kept.
+  // Constructs an empty policy: all steps are kept.
   KeepPolicy() = default;
   bool has_value() const { return rule_ != nullptr; }
 
@@ -192,12 +192,12 @@ KeepPolicy LatestOf(const KeepPolicy& policy, int64_t count);
 KeepPolicy KeepSteps(const std::vector<int64_t>& steps);
 // Keeps multiples of `steps`, at least 1.
 KeepPolicy KeepEveryNSteps(int64_t steps);
-// Keeps the step nearest to each multiple of `steps`, at least 1, and the
-// earlier of two. The first and the last step stay.
+// Keeps the step nearest to each multiple of `steps`, at least 1; of two
+// equally near steps, the earlier one. Also keeps the first and the last step.
 KeepPolicy KeepNearestToEveryNSteps(int64_t steps);
 // Keeps the first step, then each whose save began at least `seconds`, above 0
-// and at most 1e11, after the last one kept, or before it if the clock was set
-// back.
+// and at most 1e11, after the last one kept, or, if the clock was set back,
+// before it.
 KeepPolicy KeepEveryNSeconds(double seconds);
 // Keeps steps whose save began at most `seconds` ago, from 0 to 1e11, or in the
 // future.
@@ -210,10 +210,10 @@ KeepPolicy BestN(KeepPolicy::BestOptions options);
 // and is not empty.
 KeepPolicy KeepIf(std::string name,
                   std::function<bool(const StepInfo& step)> function);
-// Keeps what the function returns for permanent steps, which ascend: one answer
-// each. Called once for the steps of the training, and once for those of other
-// branches, if any: see RetentionOptions. Steps without an answer are kept,
-// with a warning.
+// The function receives the permanent steps in ascending order, and returns for
+// each whether to keep it. It is called once for the training's own steps, and
+// once for steps of other branches, if any: see RetentionOptions. Steps missing
+// from its result are kept, with a warning.
 KeepPolicy KeepFunction(
     std::string name,
     std::function<std::vector<bool>(absl::Span<const StepInfo> steps,
@@ -230,15 +230,15 @@ absl::StatusOr<StepRecord> BestStep(absl::Span<const StepRecord> steps,
                                     const KeepPolicy::BestOptions& options);
 
 // Decides which steps the write batch of the next commit removes. The newest
-// step, pinned ones and the one that the training began from always stay.
+// step, pinned steps and the step that the training began from always stay.
 //
 // The policy decides on the steps of the training's own lineage. Steps of other
-// branches, kept or pinned when an older step was restored, do not count among
-// these; the policy decides on all of them in a separate call.
+// branches, which were kept or pinned when an older step was restored, are not
+// counted among these; the policy decides on them in a separate call.
 struct RetentionOptions {
   enum class Removal {
     kNever,            // all steps stay
-    kEphemeralOnly,    // permanent steps stay, whatever the policy says
+    kEphemeralOnly,    // permanent steps stay, regardless of the policy
     kAllNonPermanent,  // steps that the policy does not keep are removed too
   };
 

@@ -1,4 +1,4 @@
-// What calls of a CheckpointManager return, and what it reports to observers.
+// The results of CheckpointManager's calls, and its reports to observers.
 #ifndef CKPTDB_MANAGER_RESULTS_H_
 #define CKPTDB_MANAGER_RESULTS_H_
 
@@ -18,7 +18,7 @@
 
 namespace ckptdb {
 
-// A save that runs beside the training.
+// A save that runs in the background.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(PendingSave save, manager->Save());
 //   CKPTDB_RETURN_IF_ERROR(save.WaitStaged());  // the model may change now
@@ -47,7 +47,7 @@ class PendingSave {
 
   bool committed_or_failed() const;
 
-  // Asks the save to end. Unless it is too late, the save fails with Cancelled
+  // Asks the save to stop. Unless it is too late, the save fails with Cancelled
   // on all ranks and leaves the store as it was.
   void Cancel();
 
@@ -63,7 +63,7 @@ struct StepOutcome {
   // True if SetPreempted was called on some rank: end the training with this
   // step. It is the same on all ranks, so that all leave their loops together,
   // and stays true until a step is saved or the newest one becomes permanent
-  // instead. On a read-only manager it is preempted() of this rank.
+  // instead. On a read-only manager it equals this rank's preempted().
   bool preempted = false;
 };
 
@@ -169,7 +169,7 @@ struct LoadSummary {
 
   uint64_t bytes() const;
   uint64_t rows() const;
-  // Returns a text for people, one line per item.
+  // Returns a human-readable summary, one line per item.
   std::string ToString() const;
 };
 

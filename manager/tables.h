@@ -21,7 +21,7 @@
 // | MapTable | a hash map of the trainer, one struct per row | the trainer |
 // | ColumnTable | in the adapter: an index, and an array per slot | the table |
 // | VectorTable | arrays of the trainer, by row number | the trainer |
-// | TableView | those of another table | as in that table |
+// | TableView | another table's rows, some slots | as for that table |
 //
 // Rules of all adapters
 // 1. ModelState::AddTable returns InvalidArgument for a mistake in how an
@@ -29,9 +29,9 @@
 //    empty or repeated name, a dimension that differs from the type's.
 // 2. An adapter, and the container it points to, outlive the manager and stay
 //    in place. One adapter is registered in one ModelState per store.
-// 3. Nothing may change the rows while a call of the manager that begins a save
-//    runs: Step, StepTo, Save, StartTraining, FinishTraining. Any thread may
-//    mark rows at any time.
+// 3. Nothing may change the rows during a manager's call that begins a save:
+//    Step, StepTo, Save, StartTraining, FinishTraining. Any thread may mark
+//    rows at any time.
 // 4. Mark a changed row before the next save, or that save and all later ones
 //    miss the change. ManagerOptions::Saving::audit_deltas finds missing marks.
 // 5. The marks of a failed save are part of the next one. A restore inserts,
@@ -40,7 +40,8 @@
 //    some of the step's rows.
 // 6. Slots that a restore does not load, such as those of the optimizer, keep
 //    their values, and are zero in new rows.
-// 7. With several ranks, each holds its own rows as the table's sharding says.
+// 7. With several ranks, each holds the rows that the table's sharding assigns
+//    to it.
 #ifndef CKPTDB_MANAGER_TABLES_H_
 #define CKPTDB_MANAGER_TABLES_H_
 
@@ -69,7 +70,7 @@ struct TableOptions {
   // Options of a field of a MapTable.
   struct Field {
     // The number of elements of a std::vector. If a row has another number, the
-    // save is FailedPrecondition naming it. 0 for other types.
+    // save returns FailedPrecondition naming it. 0 for other types.
     uint32_t dim = 0;
     Codec codec = Codec::kNone;
   };
@@ -103,13 +104,13 @@ class AdaptedTable : public TableState {
   absl::Status status() const final { return status_; }
 
  protected:
-  // `made` is an error found before those of slots and options, and is reported
-  // first.
+  // If `made` is an error, status() returns it rather than errors in slots and
+  // options.
   AdaptedTable(absl::Status made, std::vector<Slot> slots,
                TableOptions options);
 
   const TableOptions& options() const { return options_; }
-  // Returns the numbers of the slots of these names, or nothing if one is
+  // Returns the indexes of the slots with these names, or nothing if one is
   // unknown or the table is invalid.
   std::optional<std::vector<size_t>> FindSlots(
       absl::Span<const std::string> names) const;
@@ -142,9 +143,9 @@ struct AnyArray {
 //   embedding[user.row][0] = 0.5f;
 //   users.Erase(18);
 //
-// Insert marks the rows it returns, new or not: Insert what a batch changes,
-// and Find what it only reads. Mark rows changed in another way with
-// MarkUpserted.
+// Insert marks the rows it returns, new or not: use Insert for rows that a
+// batch changes, and Find for rows that it only reads. Mark rows changed in
+// other ways with MarkUpserted.
 //
 // An id keeps its row number until it is erased; a later Insert reuses the
 // number first. The same calls give the same numbers, but a restore numbers
@@ -152,16 +153,16 @@ struct AnyArray {
 // its values, 8 bytes and a bit for the id, and about 19 to 38 bytes of index.
 // Memory of erased rows is reused; Clear frees all of it.
 //
-// Calls that change the table must not run beside other calls. Find, IdOf,
-// ForEach, and values of different rows may be used concurrently, and marks
-// made at any time. Nothing throws.
+// Calls that change the table must not run concurrently with other calls. Find,
+// IdOf, ForEach, and the values of different rows may be used concurrently, and
+// marks may be made at any time. Nothing throws.
 class ColumnTable : public internal::AdaptedTable {
  public:
   // The values of one slot. As thread-safe as an array.
   template <typename T>
   class Column {
    public:
-    // Constructs a column of no table.
+    // Constructs an empty column, which must not be indexed.
     Column() = default;
 
     // Returns the elements() values of a row, at an address that is valid until
@@ -189,8 +190,8 @@ class ColumnTable : public internal::AdaptedTable {
   ~ColumnTable() override;
 
   // Returns the column of a slot, valid as long as the table. Returns NotFound
-  // for an unknown slot, and InvalidArgument if its dtype is not T's. Slots of
-  // bytes are uint8_t.
+  // for an unknown slot, and InvalidArgument if its dtype is not T's. Use
+  // uint8_t for slots of bytes.
   template <typename T>
   absl::StatusOr<Column<T>> column(absl::string_view slot) const {
     CKPTDB_ASSIGN_OR_RETURN(const size_t number,
@@ -208,9 +209,9 @@ class ColumnTable : public internal::AdaptedTable {
       const std::function<void(int64_t id, uint64_t row)>& visit) const;
 
   // Returns the row of the id, inserted if it was missing, and marks it as
-  // upserted. Inserting many ids at once is faster. Returns ResourceExhausted
-  // if memory runs out, with the ids before that inserted and in *rows, and
-  // InvalidArgument if rows is null.
+  // upserted. Inserting many ids at once is faster. If memory runs out, returns
+  // ResourceExhausted; *rows then holds the rows of the ids inserted so far.
+  // Returns InvalidArgument if rows is null.
   absl::StatusOr<Inserted> Insert(int64_t id);
   absl::Status Insert(absl::Span<const int64_t> ids,
                       std::vector<Inserted>* rows);
@@ -219,9 +220,9 @@ class ColumnTable : public internal::AdaptedTable {
   uint64_t Erase(absl::Span<const int64_t> ids);
   bool Erase(int64_t id) { return Erase(absl::MakeConstSpan(&id, 1)) == 1; }
   void Clear();
-  // Marks ids. May run beside any call.
+  // Marks ids. May run concurrently with any call.
   void MarkUpserted(absl::Span<const int64_t> ids);
-  // Returns the tracker of the marks, which may have other consumers too.
+  // Returns the tracker that holds the marks; other consumers may use it too.
   RowTracker* tracker() override;
 
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;
@@ -272,13 +273,14 @@ internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
 //   CKPTDB_RETURN_IF_ERROR(items.MarkUpserted({17, 900}));
 //
 // All rows always exist. LiveTable::RestoreMode::kClear, and restoring an
-// erased id, set rows to zero. Restoring a row beyond the arrays is OutOfRange
-// and changes nothing. audit_deltas would report rows that a restored step, of
-// a MapTable for example, does not have. Several threads restore rows at once.
+// erased id, set rows to zero. Restoring a row beyond the arrays returns
+// OutOfRange and changes nothing. audit_deltas would report rows missing from
+// the restored step, for example if a MapTable saved it. Several threads
+// restore rows at once.
 //
-// `holds` returns whether this rank holds a row, as the table's sharding says;
-// several threads call it. If empty, the rank holds all rows. Other rows are
-// not saved, and their marks are ignored.
+// `holds` returns whether this rank holds a row, in agreement with the table's
+// sharding; several threads call it. If empty, the rank holds all rows. Other
+// rows are not saved, and their marks are ignored.
 class VectorTable : public internal::AdaptedTable {
  public:
   VectorTable(uint64_t rows, std::vector<internal::AnyArray> arrays,
@@ -286,8 +288,8 @@ class VectorTable : public internal::AdaptedTable {
               std::function<bool(int64_t id)> holds = {});
   ~VectorTable() override;
 
-  // Marks ids. May run beside any call. Returns OutOfRange naming the first id
-  // that is not a row, and then marks nothing.
+  // Marks ids. May run concurrently with any call. Returns OutOfRange naming
+  // the first id that is not a row, and then marks nothing.
   absl::Status MarkUpserted(absl::Span<const int64_t> ids);
   // Returns null for more rows than kMaxBitmapRows.
   RowBitmap* tracker() override;
@@ -309,7 +311,7 @@ class VectorTable : public internal::AdaptedTable {
   std::unique_ptr<LiveRows> live_;
 };
 
-// Some slots of another table, under other codecs, for a second manager with a
+// Some slots of another table, with other codecs, for a second manager with a
 // separate store: for example, embeddings as int8 for servers, next to the
 // lossless store of the training.
 //
@@ -317,13 +319,14 @@ class VectorTable : public internal::AdaptedTable {
 //   ModelState serving;
 //   CKPTDB_RETURN_IF_ERROR(serving.AddTable("user", &served));
 //
-// Rows, marks and tracker are the table's: a mark made once reaches each
-// manager. A restore through the view writes these slots of the table. Rows in
-// device memory are read through host memory, and the save waits for them.
+// The view shares the table's rows, marks and tracker: a mark made once reaches
+// each manager. A restore through the view writes these slots of the table.
+// Rows in device memory are read through host memory, and the save waits for
+// them.
 class TableView : public TableState {
  public:
-  // `table` outlives the view. `slots` has names and codecs. AddTable returns
-  // InvalidArgument if the table is null or has no slot of a name.
+  // `table` outlives the view. `slots` lists names and codecs. AddTable returns
+  // InvalidArgument if the table is null or lacks one of the slots.
   TableView(TableState* table,
             const std::vector<std::pair<std::string, Codec>>& slots);
 

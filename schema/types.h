@@ -37,7 +37,7 @@ inline constexpr uint64_t kMaxBlobBytes = uint64_t{4} << 30;
 inline constexpr uint64_t kMaxMetadataBytes = uint64_t{1} << 20;  // with names
 inline constexpr size_t kMaxMetrics = 4096;
 inline constexpr size_t kMaxBranches = 1024;  // that a step descends from
-// Of the meters and the loader of one rank of an evaluation together.
+// One rank's meters and loader of an evaluation, together.
 inline constexpr uint64_t kMaxEvaluationBytes = uint64_t{8} << 20;
 
 // The number of slices, the unit of sharding: every id of a table is in one of
@@ -78,7 +78,7 @@ absl::StatusOr<DType> ParseDType(absl::string_view name);
 // if that saves less than 5 %.
 //
 // kBf16 and kInt8 are lossy, for f32 only, and used only on request.
-// Item::errors has the error.
+// Item::errors records the error.
 //
 //   kBf16  halves the bytes: rounds to the nearest bf16, with an error of at
 //          most 1/256 of the number, or 2^-134 if that is more. NaNs,
@@ -87,8 +87,8 @@ absl::StatusOr<DType> ParseDType(absl::string_view name);
 //   kInt8  takes one byte per number and 8 per row: 255 steps from the row's
 //          least number to its greatest. The error is at most 1/509 of this
 //          range, about half a step, plus half the distance between two f32 at
-//          the row's largest magnitude. A row is that of the slot, of at least
-//          4 numbers, or 128 consecutive numbers of a tensor. Rows with an
+//          the row's largest magnitude. A row is the slot's row, of at least 4
+//          numbers, or 128 consecutive numbers of a tensor. Rows with an
 //          infinity or a NaN are stored without loss.
 enum class Codec : uint8_t {
   kNone = 0,
@@ -152,8 +152,9 @@ inline std::vector<uint32_t> EvenSliceBounds(uint32_t world_size) {
   return bounds;
 }
 
-// Identifies what one save wrote. A store never reuses an attempt, so that a
-// retried, overwritten or folded step never touches the bytes of another.
+// Identifies the data that one save wrote. A store never reuses an attempt, so
+// that a retried, overwritten or folded step never touches the bytes of
+// another.
 struct Version {
   int64_t step = 0;
   uint32_t attempt = 0;
@@ -198,7 +199,7 @@ struct Item {
     kCustom = 3,      // by a named function of the trainer
     kReplicated = 4,  // the same rows on all ranks; rank 0 saves them
   };
-  // How far stored finite numbers are from the trainer's under a lossy codec.
+  // How far stored finite numbers are from the trainer's, with a lossy codec.
   struct Error {
     double max = 0;    // the largest, as an f32
     double bound = 0;  // the codec's guarantee for these numbers
@@ -255,15 +256,16 @@ inline constexpr uint8_t kShardingKinds = 5;
 // another number, "unknown".
 absl::string_view ShardingKindName(Item::Sharding kind);
 
-// Returns the same for messages, with the name: `custom "hash_v2"`.
+// Describes a sharding in messages, with its name if custom: `custom
+// "hash_v2"`.
 std::string DescribeSharding(Item::Sharding kind, absl::string_view name);
 
 // The record that makes a step exist.
 struct StepRecord {
   enum class Kind : uint8_t { kFull = 0, kDelta = 1 };
-  // A line of versions, each saved on top of the one before it: the attempts,
-  // which only grow, of its first version and of the last one that a step
-  // descends from.
+  // A sequence of versions, each saved on top of the one before it, given by
+  // the attempts of its first version and of the last one that a step descends
+  // from. Attempts only grow along a branch.
   struct Branch {
     uint32_t first = 0;
     uint32_t last = 0;
@@ -311,7 +313,7 @@ struct StepRecord {
   };
 
   Version version;
-  // Adjacent, because retention reads them of every step.
+  // Kept adjacent, because retention reads them for every step.
   int64_t committed_at_micros = 0;  // since 1970, UTC
   bool ephemeral = false;
   bool pinned = false;
@@ -387,15 +389,15 @@ absl::Status CastElements(DType from, const void* in, DType to, void* out,
 // Spaces stay.
 std::string Printable(absl::string_view text);
 
-// Escapes these characters of a JSON document as \uNNNN, which keeps its
+// Escapes the same characters in a JSON document as \uNNNN, which keeps its
 // meaning.
 std::string PrintableJson(absl::string_view json);
 
 // Copies as memcpy does, for large arrays that are not read soon, such as rows
 // that a RowSink puts into its table: streaming stores (SSE2) neither read the
 // destination nor evict other data from the processor's cache. The result is
-// visible to threads that see the call return. Few bytes, and processors
-// without such stores, are left to memcpy.
+// visible to threads that see the call return. Calls memcpy for small sizes,
+// and on processors without such stores.
 void BulkCopy(void* to, const void* from, uint64_t bytes);
 
 }  // namespace ckptdb
