@@ -183,9 +183,10 @@ class CheckpointManager {
   //    not exist, or if a registered item or slot is missing or has another
   //    shape, dtype or width; names all items that differ. See EvolvePolicy;
   // 3. DataLoss if the step is damaged, or all steps are quarantined; with
-  //    `fall_back`, the error of the newest step. After an error found while
-  //    the model was being written, the model is partly restored: Step and Save
-  //    return FailedPrecondition until a restore or load succeeds.
+  //    `fall_back`, the error of the newest step.
+  // After an error found while the model was being written, the model is partly
+  // restored: Step and Save return FailedPrecondition until a restore or load
+  // succeeds.
   //
   // Items and slots only in the step are not loaded, and the owner warns of
   // them because the next save lacks them. It also warns if a step of another

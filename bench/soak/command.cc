@@ -16,7 +16,7 @@ namespace {
 constexpr int kBusyCode = 4;
 constexpr int kOtherCode = 5;
 // The text of the error of a reader that gave up opening a busy store.
-constexpr char kEachTime[] = "times that it was opened";
+constexpr char kEachTime[] = "its owner wrote to it during each";
 
 using Words = std::vector<std::string>;
 

@@ -128,11 +128,11 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> HostFallback(
     const CudaDevice::Options& options, absl::string_view why) {
   if (options.required) {
     return absl::UnavailableError(absl::StrCat(
-        "there is no CUDA device (", why,
+        "no CUDA device was found (", why,
         "); install a driver, or set CudaDevice::Options::required to false to "
         "work in host memory"));
   }
-  const std::string line = absl::StrCat("ckptdb: there is no CUDA device (",
+  const std::string line = absl::StrCat("ckptdb: no CUDA device was found (",
                                         why, "); tensors are in host memory");
   if (options.log) {
     options.log(line);

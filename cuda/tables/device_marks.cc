@@ -112,7 +112,7 @@ absl::StatusOr<ChangeTracker::Consumer> DeviceMarks::AddConsumer(
     return absl::ResourceExhaustedError(
         absl::StrCat("a table in device memory has ", kMaxConsumers,
                      " consumers of its changes, and \"", name,
-                     "\" is one too many; remove one"));
+                     "\" cannot be added; remove one first"));
   }
   CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, context_->Enter());
   Waiting waiting;
@@ -211,8 +211,8 @@ absl::Status DeviceMarks::CheckReport() {
   return absl::OutOfRangeError(absl::StrCat(
       report.out_of_range, " marked row numbers are out of range, such as ",
       static_cast<int64_t>(report.example), "; the table has ", table_.rows,
-      " rows. Rows that were meant may be unmarked, so the next save of the "
-      "table is full"));
+      " rows. The intended rows may be unmarked, so the table's next save is "
+      "full"));
 }
 
 void DeviceMarks::ReturnMarksOf(const RowLister::Set& set, Waiting* waiting) {

@@ -73,7 +73,7 @@ absl::Status CheckTable(CudaDevice* device, uint64_t rows,
   internal::DeviceContext* const context = device->context();
   if (context == nullptr) {
     return absl::FailedPreconditionError(
-        "there is no CUDA device, and a DeviceTable needs one; use a "
+        "a DeviceTable needs a CUDA device, and none was found; use a "
         "VectorTable or ColumnTable of manager/tables.h in host memory");
   }
   if (rows > DeviceTable::kMaxRows) {

@@ -81,9 +81,9 @@ absl::StatusOr<std::vector<int64_t>> HashWindow::Export(
   uint64_t count = 0;
   std::memcpy(&count, host_.get(), sizeof(count));
   if (count > spec.places) {
-    return absl::InternalError(
-        absl::StrCat("HashTable::Source::Export has returned ", count,
-                     " rows of ", spec.places, " places"));
+    return absl::InternalError(absl::StrCat(
+        "HashTable::Source::Export returned ", count, " rows for ", spec.places,
+        " places; expected at most one row per place"));
   }
   std::vector<int64_t> keys(count);
   if (count == 0) return keys;

@@ -27,8 +27,8 @@ absl::Status CheckHashTable(CudaDevice* device, HashTable::Source* source,
   }
   if (device->context() == nullptr) {
     return absl::FailedPreconditionError(
-        "there is no CUDA device, and a HashTable needs one; use a MapTable or "
-        "ColumnTable in host memory");
+        "a HashTable needs a CUDA device, and none was found; use a MapTable "
+        "or ColumnTable in host memory");
   }
   if (options.batch_rows >= 1 && options.batch_rows <= kMaxBatchRows) {
     return absl::OkStatus();

@@ -154,8 +154,8 @@ absl::Status RowCapture::ReadFindings() {
   host_waited_ = true;
   if (std::memcmp(copy.get(), copy.get() + bytes, bytes) != 0) {
     return absl::DataLossError(
-        "two copies of the encoder's findings about rows under a lossy codec "
-        "differ");
+        "the encoder's statistics of lossy rows changed on their way from the "
+        "device: two copies of them differ");
   }
   for (size_t slot = 0; slot < forms_.size(); ++slot) {
     if (!forms_[slot].encoded()) continue;

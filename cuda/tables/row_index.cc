@@ -21,9 +21,10 @@ absl::Status CheckHasPlace(const TableRows& table, int64_t id) {
   if (table.ids == nullptr) {
     if (RowOfId(table, id).has_value()) return absl::OkStatus();
     return absl::OutOfRangeError(absl::StrCat(
-        "id ", id, " of the step does not belong to the ", table.rows,
-        " rows of the table in device memory, whose ids begin at ",
-        table.first_id, " with a step of ", table.id_step));
+        "id ", id,
+        " of the step does not belong to the table in device memory, whose ",
+        table.rows, " rows have ids from ", table.first_id, " on with id_step ",
+        table.id_step));
   }
   if (id != table.free_id) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(

@@ -80,10 +80,10 @@ absl::StatusOr<StepRecord> Catalog::Latest() const {
   if (const StepRecord* const newest = Newest()) return *newest;
   if (steps.empty()) return absl::NotFoundError("no step is committed");
   // Not NotFound, which a caller may take for an empty store.
-  return absl::DataLossError(absl::StrCat(
-      "all ", steps.size(),
-      " steps are quarantined, as they were found damaged; \"ckptdb verify "
-      "STEP\" names the damage"));
+  return absl::DataLossError(
+      absl::StrCat("all ", steps.size(),
+                   " steps are quarantined, because they were found damaged; "
+                   "\"ckptdb verify STEP\" describes the damage"));
 }
 
 const StepRecord* Catalog::Newest() const {

@@ -78,14 +78,16 @@ absl::Status CheckReplicated(const Held& held, bool is_first) {
   const std::string place =
       absl::StrCat(ItemKindName(item.kind), " \"", item.name, "\"");
   if (is_first) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(place, " is replicated, and rank ", held.rank,
-                     " has it, but not rank 0, which saves its rows"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        place,
+        " is replicated, but rank 0, which saves its rows, lacks it; rank ",
+        held.rank, " has it; add it on all ranks"));
   }
   if (item.rows == 0 && item.erased_rows == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      place, " is replicated, and rank ", held.rank, " has saved ", item.rows,
-      " rows and ", item.erased_rows, " erased ids of it"));
+      place, " is replicated, so only rank 0 may save its rows, but rank ",
+      held.rank, " saved ", item.rows, " rows and ", item.erased_rows,
+      " erased ids"));
 }
 
 // With sharding by modulo or by slices each rank owns some ids. If a rank

@@ -115,7 +115,7 @@ absl::Status Database::status() const {
   if (first.ok()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "\"", store_,
-      "\" is unusable until opened again, because of: ", first.ToString()));
+      "\" is unusable until it is reopened, because of: ", first.ToString()));
 }
 
 // FencedFileSystem checks this, too, before each change of a file.

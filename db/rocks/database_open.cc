@@ -181,8 +181,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
     rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros(random));
   }
   return absl::UnavailableError(absl::StrCat(
-      "\"", DatabasePath(store), "\" was written to each of the ", kTries,
-      " times that it was opened",
+      "\"", DatabasePath(store), "\" could not be opened in ", kTries,
+      " tries, because its owner wrote to it during each",
       opened.ok() ? "" : ", the last time with: ", opened.status().message()));
 }
 

@@ -102,8 +102,9 @@ absl::Status CheckManifest(rocksdb::FileSystem* files, const std::string& path,
   CKPTDB_ASSIGN_OR_RETURN(const std::optional<uint64_t> hash,
                           HashStart(files, manifest, noted.bytes));
   if (!hash.has_value()) {
-    return absl::DataLossError(absl::StrCat(
-        "\"", manifest, "\" is truncated: it had ", noted.bytes, " bytes"));
+    return absl::DataLossError(
+        absl::StrCat("\"", manifest, "\" is truncated: expected at least ",
+                     noted.bytes, " bytes"));
   }
   if (*hash == noted.hash) return absl::OkStatus();
   return absl::DataLossError(

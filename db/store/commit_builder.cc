@@ -185,7 +185,7 @@ absl::Status CommitBuilder::CheckFiles(const StagedRecord& staged) const {
     if (bytes != file.bytes) {
       return absl::DataLossError(absl::StrCat(
           "staged file \"", path, "\" has ", bytes, " bytes, expected ",
-          file.bytes, "; it was cut or replaced after it was staged"));
+          file.bytes, "; it was truncated or replaced after staging"));
     }
   }
   return absl::OkStatus();
@@ -386,7 +386,7 @@ absl::StatusOr<size_t> CommitBuilder::AddOldRuns(const Item& table,
   };
   size_t member = parent_chain_.size();
   for (bool base = false; !base;) {
-    if (member == 0) return refuse("there is no base run");
+    if (member == 0) return refuse("the base run is missing");
     CKPTDB_ASSIGN_OR_RETURN(
         const auto tables,
         summaries_->Load(folder_.database(), parent_chain_[--member]));

@@ -242,7 +242,7 @@ absl::Status Reader::Impl::OpenFirst() {
   }
   return absl::NotFoundError(
       absl::StrCat("the store at \"", path_,
-                   "\" is not complete, and was not completed within ",
+                   "\" is incomplete, and was not completed within ",
                    absl::FormatDuration(absl::FromChrono(kTries * kPause)),
                    "; Store::Open completes it: ", status.message()));
 }

@@ -54,8 +54,8 @@ absl::StatusOr<ReaderLeases::Taken> ReaderLeases::Take(
     return Taken{nullptr, written};
   }
   if (!written.ok()) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("no lease on step ", lease.step, ": ", written.message()));
+    return absl::PermissionDeniedError(absl::StrCat(
+        "cannot lease step ", lease.step, ": ", written.message()));
   }
   const std::string uuid = lease.uuid;
   // Drops the lease also if a later statement fails. It points at this object

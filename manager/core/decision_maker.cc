@@ -29,7 +29,7 @@ absl::Status DecisionMaker::CheckAhead(int64_t step) const {
 
 SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
   if (!options_.save.enabled) {
-    return {SavePolicy::Kind::kNone, "ManagerOptions::save.enabled is off"};
+    return {SavePolicy::Kind::kNone, "ManagerOptions::save.enabled is false"};
   }
   const bool busy = question.saving.has_value();
   SavePolicy::Context context;

@@ -87,7 +87,7 @@ absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
   if (!parts_->options.save.enabled) {
     return absl::FailedPreconditionError(absl::StrCat(
         "Save: step ", global_step(), " of store \"", parts_->options.path,
-        "\" is not saved: ManagerOptions::save.enabled is off"));
+        "\" is not saved: ManagerOptions::save.enabled is false"));
   }
   CKPTDB_ASSIGN_OR_RETURN(
       const StepOutcome outcome,
@@ -166,7 +166,7 @@ absl::Status CheckpointManager::Impl::AbandonSteps() {
   if (!parts_->options.save.enabled) {
     return absl::FailedPreconditionError(
         absl::StrCat("AbandonSteps: store \"", parts_->options.path,
-                     "\": ManagerOptions::save.enabled is off"));
+                     "\": ManagerOptions::save.enabled is false"));
   }
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "abandon the steps",
                                FinishSaveAndTakeError(),

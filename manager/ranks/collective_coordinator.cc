@@ -53,9 +53,10 @@ absl::Status Unpack(uint32_t rank, absl::string_view packed,
   while (!reader.rest().empty()) {
     absl::string_view message;
     if (!reader.Get(&message) || message.empty()) {
-      return absl::InternalError(absl::StrCat(
-          "the collectives gave bytes of rank ", rank,
-          " that it has not sent; they must return what was given to them"));
+      return absl::InternalError(
+          absl::StrCat("the collectives returned bytes for rank ", rank,
+                       " that it did not send; they must return each rank's "
+                       "bytes unchanged"));
     }
     messages->push_back({rank, std::make_shared<const std::string>(message)});
   }
@@ -127,8 +128,8 @@ class CollectiveTransport : public Coordinator::Transport {
                       [&] { return group_.broadcast(std::move(to_all)); }));
       if (packed.empty()) {
         return absl::InternalError(
-            "Coordinator::Collectives::broadcast gave nothing, expected what "
-            "rank 0 has sent");
+            "Coordinator::Collectives::broadcast returned nothing, expected "
+            "the value that rank 0 sent");
       }
       if (rank() != kOwnerRank) {
         CKPTDB_RETURN_IF_ERROR(Unpack(kOwnerRank, packed, &incoming));
@@ -169,13 +170,13 @@ class CollectiveTransport : public Coordinator::Transport {
     for (uint32_t r = 0; r < turns.size(); ++r) {
       if (turns[r].size() != kTurnBytes) {
         return absl::InternalError(absl::StrCat(
-            "the all-gather gave ", turns[r].size(), " bytes of rank ", r,
+            "the all-gather returned ", turns[r].size(), " bytes for rank ", r,
             ", expected ", kTurnBytes, "; no other call may use the group"));
       }
       const Turn turn = DecodeTurn(turns[r]);
       if (turn.number != own.number) {
         return absl::AbortedError(
-            absl::StrCat("the collectives of the ranks are out of step: rank ",
+            absl::StrCat("the ranks' collective calls are out of step: rank ",
                          rank(), " is at turn ", own.number, ", rank ", r,
                          " at turn ", turn.number));
       }
@@ -201,13 +202,12 @@ class CollectiveTransport : public Coordinator::Transport {
   absl::Status CheckCount(absl::string_view function, size_t count) const {
     if (count == world_size()) return absl::OkStatus();
     return absl::InternalError(absl::StrCat(
-        "Coordinator::Collectives::", function, " gave ", count,
-        " values, expected one of each of the ", world_size(), " ranks"));
+        "Coordinator::Collectives::", function, " returned ", count,
+        " values, expected one from each of the ", world_size(), " ranks"));
   }
 
   inline static const absl::Status kLate = absl::DeadlineExceededError(
-      "the other ranks did not all come to a collective in time, and it was "
-      "aborted");
+      "a collective was aborted because not all ranks joined it in time");
 
   const Coordinator::Collectives group_;
   internal::Watchdog watchdog_;

@@ -58,8 +58,8 @@ class GuardedCoordinator : public Coordinator {
       return values;
     }
     return absl::InternalError(
-        absl::StrCat("Coordinator::Gather gave ", values->size(),
-                     " values, expected one of each of the ", world_size_,
+        absl::StrCat("Coordinator::Gather returned ", values->size(),
+                     " values, expected one from each of the ", world_size_,
                      " ranks, at \"", tag, "\""));
   }
   absl::StatusOr<std::vector<std::string>> AllToAll(
@@ -70,8 +70,8 @@ class GuardedCoordinator : public Coordinator {
     });
     if (!received.ok() || received->size() == world_size_) return received;
     return absl::InternalError(
-        absl::StrCat("Coordinator::AllToAll gave ", received->size(),
-                     " values, expected one of each of the ", world_size_,
+        absl::StrCat("Coordinator::AllToAll returned ", received->size(),
+                     " values, expected one from each of the ", world_size_,
                      " ranks, at \"", tag, "\""));
   }
   bool HasDirectAllToAll() const override {

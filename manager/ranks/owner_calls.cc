@@ -469,7 +469,7 @@ class OwnerCalls : public RankCalls {
     outcome.number = message.number;
     outcome.call = message.call;
     outcome.status = absl::AbortedError(absl::StrCat(
-        "rank ", to, " comes to \"", message.call,
+        "rank ", to, " reached \"", message.call,
         "\" too late: the others are ", begun_ - message.number,
         " calls ahead, and at most ", kMaxOutcomes, " outcomes are kept"));
     outbox_->Send(to, std::move(outcome));
@@ -509,7 +509,7 @@ absl::Status MissingRanks(const std::vector<uint32_t>& missing,
                           uint32_t world_size, absl::string_view call) {
   return absl::DeadlineExceededError(
       absl::StrCat("ranks ", absl::StrJoin(missing, ", "), " of ", world_size,
-                   " did not come to \"", call, "\" in time"));
+                   " did not reach \"", call, "\" in time"));
 }
 
 absl::Status RanksDisagree(uint32_t rank, absl::string_view call,

@@ -116,7 +116,7 @@ class ThreadGroup::Meeting {
     }
     return absl::DeadlineExceededError(absl::StrCat(
         "ranks ", absl::StrJoin(missing, ", "), " of ", call.values.size(),
-        " did not come to \"", call.tag, "\" in time"));
+        " did not reach \"", call.tag, "\" in time"));
   }
 
   absl::StatusOr<std::vector<std::string>> Leave(uint32_t rank, uint64_t number,

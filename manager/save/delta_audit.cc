@@ -193,7 +193,7 @@ absl::Status AuditTable(const StepReader& parent, const RegisteredTable& table,
                           Annotate(table.state->AllRows(), place));
   if (rows == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat(place, ": TableState::AllRows has returned null"));
+        absl::StrCat(place, ": TableState::AllRows returned null"));
   }
   CKPTDB_RETURN_IF_ERROR(Annotate(audit.AddRows(*rows), place));
   RowFilter filter(sharding, table.state->slice_hash(), rank, world_size);

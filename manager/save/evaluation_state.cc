@@ -50,7 +50,7 @@ absl::StatusOr<std::vector<StepRecord::Evaluation::Part>> DecodeParts(
     CKPTDB_RETURN_IF_ERROR(one.status);
     if (one.parts.size() != 1) {
       return absl::InternalError(
-          absl::StrCat("rank ", rank, " has sent ", one.parts.size(),
+          absl::StrCat("rank ", rank, " sent ", one.parts.size(),
                        " parts of an evaluation, expected 1"));
     }
     parts[rank] = std::move(one.parts.front());
@@ -89,9 +89,9 @@ absl::StatusOr<ModelState::Object*> EvaluationState::FindGroup(
   const auto print = [](std::string* out, const auto& each) {
     absl::StrAppend(out, "\"", each.first, "\"");
   };
-  return absl::NotFoundError(
-      absl::StrCat("metrics group \"", group, "\" was not added; there are ",
-                   groups_.size(), ": ", absl::StrJoin(groups_, ", ", print)));
+  return absl::NotFoundError(absl::StrCat(
+      "metrics group \"", group, "\" was not added; the ", groups_.size(),
+      " added groups: ", absl::StrJoin(groups_, ", ", print)));
 }
 
 void EvaluationState::Close() {

@@ -87,7 +87,7 @@ absl::StatusOr<uint64_t> HashTable(const RegisteredTable& table) {
   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<RowSource> rows,
                           table.state->AllRows());
   if (rows == nullptr) {
-    return absl::InvalidArgumentError("TableState::AllRows has returned null");
+    return absl::InvalidArgumentError("TableState::AllRows returned null");
   }
   const std::vector<Slot> slots = table.state->slots();
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t blocks, CountBlocks(*rows));

@@ -260,7 +260,7 @@ absl::StatusOr<std::unique_ptr<RowSource>> Snapshot::RowsOf(
   if (rows != nullptr) return rows;
   return absl::InvalidArgumentError(absl::StrCat(
       "table \"", table.name, "\": TableState::", full ? "AllRows" : "RowsOf",
-      " has returned null"));
+      " returned null"));
 }
 
 // A device table captures its rows itself; all other tables are cut into parts

@@ -19,7 +19,7 @@ absl::Status CheckOptions(const std::vector<Slot>& slots,
                     [&](const Slot& slot) { return slot.name == name; });
     if (known) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("TableOptions::optimizer_slots has \"", name,
+        absl::StrCat("TableOptions::optimizer_slots names \"", name,
                      "\", which is not a slot of the table"));
   }
   return absl::OkStatus();

@@ -147,7 +147,7 @@ absl::Status ColumnTable::Columns::MakeRoom() {
   }
   if (!has_memory) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", kRows, " more rows"));
+        absl::StrCat("cannot allocate memory for ", kRows, " more rows"));
   }
   // Calls that may throw come first.
   for (std::vector<char*>& values : values_) {
@@ -299,9 +299,8 @@ class ColumnRows : public internal::RowParts {
       if (i + kAhead < ids.size()) columns_.Prefetch(ids[i + kAhead]);
       const auto row = columns_.Find(ids[i]);
       if (!row.has_value()) {
-        return absl::InternalError(
-            absl::StrCat("row ", ids[i],
-                         " was marked as upserted, and is not in the table"));
+        return absl::InternalError(absl::StrCat(
+            "row ", ids[i], " was marked as upserted but is not in the table"));
       }
       (*marked)[*row / kWordBits].fetch_or(uint64_t{1} << *row % kWordBits,
                                            std::memory_order_relaxed);
@@ -461,9 +460,9 @@ absl::StatusOr<size_t> ColumnTable::FindColumn(absl::string_view slot,
   }
   const DType own = slots()[found->front()].dtype;
   if (own == dtype) return found->front();
-  return absl::InvalidArgumentError(absl::StrCat("slot \"", slot, "\" is of ",
-                                                 DTypeName(own), ", not of ",
-                                                 DTypeName(dtype)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("slot \"", slot, "\" has dtype ", DTypeName(own), ", not ",
+                   DTypeName(dtype)));
 }
 
 const std::vector<char*>* ColumnTable::Chunks(size_t slot) const {

@@ -236,7 +236,7 @@ class Int8Decoder {
     }
     const uint64_t elements = layout_.ElementsOf(row);
     if (!AllZero(stored_.substr(layout_.CodesAt(row), elements))) {
-      return BadRow(row, "is verbatim and has codes");
+      return BadRow(row, "is verbatim but has nonzero codes");
     }
     const uint64_t bytes = elements * kFloatBytes;
     if (stored_.size() - verbatim_ < bytes) return false;

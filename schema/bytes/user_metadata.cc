@@ -15,8 +15,9 @@ absl::Status CheckUserMetadata(const UserMetadata& metadata) {
     bytes += name.size() + value.size();
   }
   if (bytes <= kMaxMetadataBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "user metadata of ", bytes, " bytes; the limit is ", kMaxMetadataBytes));
+  return absl::InvalidArgumentError(absl::StrCat("user metadata takes ", bytes,
+                                                 " bytes; the limit is ",
+                                                 kMaxMetadataBytes));
 }
 
 }  // namespace ckptdb

@@ -77,7 +77,7 @@ TEST_F(MpiTest, ExchangesLargeAndEmptyValues) {
 TEST_F(MpiTest, AllRanksNameALateRank) {
   EXPECT_THAT(Run(4, {"late"}),
               Each(AllOf(HasSubstr("DEADLINE_EXCEEDED"),
-                         HasSubstr("ranks 3 of 4 did not come to \"barrier "
+                         HasSubstr("ranks 3 of 4 did not reach \"barrier "
                                    "all\" in time"))))
       << log();
 }

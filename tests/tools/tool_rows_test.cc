@@ -219,7 +219,7 @@ TEST_F(ToolRows, HistoryFailsIfTheRowOrTableIsMissing) {
   EXPECT_EQ(history.code, 2);
   EXPECT_EQ(history.out, "");
   EXPECT_EQ(history.err, "ckptdb: history: " + path() +
-                             ": no step has a row of id 9999 in table "
+                             ": no step has a row with id 9999 in table "
                              "\"user\"\n");
   history = Run({"history", "users", "1"});
   EXPECT_EQ(history.code, 2);

@@ -106,7 +106,7 @@ absl::Status ReadAll(const Context& context, const Reader& reader,
 absl::Status History::NotFound(const Context& context, bool found_table) const {
   const std::string table = absl::StrCat("table \"", row_.table, "\"");
   return absl::NotFoundError(
-      found_table ? absl::StrCat(context.store, ": no step has a row of id ",
+      found_table ? absl::StrCat(context.store, ": no step has a row with id ",
                                  row_.id(), " in ", table)
                   : absl::StrCat(context.store, ": no step has a ", table));
 }

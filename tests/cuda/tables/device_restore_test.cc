@@ -134,7 +134,7 @@ TEST_P(DeviceRestoreTest, RestoreNamesRowsThatDoNotFit) {
     const auto is_no_row =
         StatusIs(absl::StatusCode::kOutOfRange,
                  HasSubstr(absl::StrCat(
-                     "id ", id, " of the step does not belong to the 3")));
+                     "id ", id, " of the step does not belong to the table")));
     EXPECT_THAT(Batches(rows).Into(table_->Live({"embedding", "step"})),
                 is_no_row);
     EXPECT_THAT(table_->capacity()->check_id(id), is_no_row);

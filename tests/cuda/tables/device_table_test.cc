@@ -208,7 +208,7 @@ TEST_P(DeviceTableTest, ConsumersAreIndependent) {
   }
   EXPECT_THAT(tracker->AddConsumer("too many").status(),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("\"too many\" is one too many")));
+                       HasSubstr("\"too many\" cannot be added")));
 }
 
 TEST_P(DeviceTableTest, OutOfRangeMarksFailTheNextTake) {
@@ -388,7 +388,7 @@ TEST_P(DeviceTableTest, MakeRejectsInvalidArguments) {
       {4,
        {array},
        {.table = {.optimizer_slots = {"b"}}},
-       "optimizer_slots has \"b\""},
+       "optimizer_slots names \"b\""},
   };
   for (const Case& wrong : cases) {
     EXPECT_THAT(

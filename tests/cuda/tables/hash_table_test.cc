@@ -311,7 +311,7 @@ TEST_P(HashTableTest, RejectsExportOfMoreRowsThanPlaces) {
   source.excess = 51;
   EXPECT_THAT(table->AllRows().status(),
               StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("has returned 51 rows of 50 places")));
+                       HasSubstr("returned 51 rows for 50 places")));
 }
 
 TEST_P(HashTableTest, MakeRejectsInvalidArguments) {

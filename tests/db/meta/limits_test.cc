@@ -177,7 +177,7 @@ TEST_F(PublishLimitsTest, WhatIsWrongIsSaidOfTheSpec) {
   expect({.metrics = {{"", 1.0}}}, "metric name");
   expect({.user_metadata = {{"", "v"}}}, "metadata name");
   expect({.user_metadata = {{"a", std::string(kMaxMetadataBytes, 'x')}}},
-         "user metadata of 1048577 bytes; the limit is 1048576");
+         "user metadata takes 1048577 bytes; the limit is 1048576");
 }
 
 TEST_F(PublishLimitsTest, MetricNameBytes) {

@@ -130,7 +130,7 @@ TEST_F(UnleasedReadsTest, AStepIsReadWhereNoLeaseCanBeWritten) {
                          OpenReader(ReaderOptions::LeaseMode::kRequired));
     EXPECT_THAT(strict->OpenStep(1),
                 StatusIs(absl::StatusCode::kPermissionDenied,
-                         AllOf(HasSubstr("no lease on step 1"),
+                         AllOf(HasSubstr("cannot lease step 1"),
                                HasSubstr(path() + "/leases"))));
   }
 }

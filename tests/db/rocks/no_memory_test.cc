@@ -102,7 +102,7 @@ class NoMemoryTest : public ::testing::Test {
     if (!saved.ok()) {
       ++*out_of_use;
       EXPECT_THAT(saved, StatusIs(absl::StatusCode::kFailedPrecondition,
-                                  HasSubstr("unusable until opened again")));
+                                  HasSubstr("unusable until it is reopened")));
     }
     EXPECT_OK(sim.Open()) << "it is closed, and opened again";
     ExpectBeforeOrAfter(&sim, changed, status.ok(),

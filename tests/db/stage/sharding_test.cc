@@ -318,8 +318,8 @@ TEST_F(ShardingTest, RankZeroHasToSaveAReplicatedTable) {
   ASSERT_OK_AND_ASSIGN(StagedRank one, StageIds(save.tickets[1], {1, 2},
                                                 TableSharding::Replicated()));
   EXPECT_THAT(store_->Publish(save.version, {zero, one}),
-              IsInvalid("table \"user\" is replicated, and rank 1 has it, but "
-                        "not rank 0"));
+              IsInvalid("table \"user\" is replicated, but rank 0, which "
+                        "saves its rows, lacks it; rank 1 has it"));
   ASSERT_OK_AND_ASSIGN(
       const StagedRank rows,
       StageIds(save.tickets[0], {1, 2}, TableSharding::Replicated()));
@@ -331,8 +331,7 @@ TEST_F(ShardingTest, RankZeroHasToSaveAReplicatedTable) {
   record.items[0].sharding = Item::Sharding::kReplicated;
   one.record().rank_record = EncodeRankRecord(record).value();
   EXPECT_THAT(store_->Publish(save.version, {rows, one}),
-              IsInvalid("is replicated, and rank 1 has saved 1 rows and 0 "
-                        "erased ids of it"));
+              IsInvalid("but rank 1 saved 1 rows and 0 erased ids"));
 }
 
 TEST_F(ShardingTest, OtherRanksEraseNothingOfAReplicatedTable) {
@@ -354,8 +353,7 @@ TEST_F(ShardingTest, OtherRanksEraseNothingOfAReplicatedTable) {
   record.items[0].sharding = Item::Sharding::kReplicated;
   one.record().rank_record = EncodeRankRecord(record).value();
   EXPECT_THAT(store_->Publish(save.version, {zero, one}),
-              IsInvalid("is replicated, and rank 1 has saved 0 rows and 1 "
-                        "erased ids of it"));
+              IsInvalid("but rank 1 saved 0 rows and 1 erased ids"));
 }
 
 // Bounds of the step are those of its other tables.

@@ -245,7 +245,7 @@ TEST_F(ChainDamageTest, AChainWithoutItsBase) {
   EXPECT_THAT(SaveOver(spec, last_, last_),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("changes of table \"user\" over parent " +
-                                 Name(4) + ": there is no base run")));
+                                 Name(4) + ": the base run is missing")));
   EXPECT_THAT(ListSteps(), ElementsAre(4, 40, 50));
 }
 

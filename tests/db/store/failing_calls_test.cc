@@ -127,7 +127,7 @@ class FailingCallsTest : public PreparedStoreTest {
     EXPECT_THAT(std::string(after.message()), HasSubstr("injected"));
     sim->files()->ClearFault();
     const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition,
-                                  HasSubstr("until opened again"));
+                                  HasSubstr("until it is reopened"));
     EXPECT_THAT(after, refused);
     EXPECT_THAT(sim->store()->Delete(kFirst), refused);
     EXPECT_THAT(sim->store()->Begin({.step = 5}), refused);

@@ -161,7 +161,7 @@ TEST_P(FailingDiskTest, NextSaveContainsTheChangesOfAFailedSave) {
       save.ok() ? save->WaitCommitted().status() : save.status();
   if (absl::StartsWith(GetParam(), "publish:")) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
-                                 HasSubstr("until opened again")));
+                                 HasSubstr("until it is reopened")));
     return ExpectRestores(2);
   }
   ASSERT_OK(status);

@@ -127,11 +127,11 @@ TEST_F(TrainingTest, SavingOffTurnsOffAllSaves) {
   ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
   EXPECT_EQ(outcome.step, 3);
   EXPECT_EQ(outcome.decision.kind, SavePolicy::Kind::kNone);
-  EXPECT_EQ(outcome.decision.reason, "ManagerOptions::save.enabled is off");
+  EXPECT_EQ(outcome.decision.reason, "ManagerOptions::save.enabled is false");
   EXPECT_FALSE(outcome.save.has_value());
   EXPECT_TRUE(manager_->preempted());
   ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(3));
-  EXPECT_EQ(story.saved, "not saved: ManagerOptions::save.enabled is off");
+  EXPECT_EQ(story.saved, "not saved: ManagerOptions::save.enabled is false");
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(reports_, IsEmpty());
   EXPECT_THAT(Steps(), ElementsAre(2));

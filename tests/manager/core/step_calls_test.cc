@@ -144,7 +144,7 @@ TEST_F(ShouldSaveTest, IsFalseWhenNothingIsSaved) {
   Start();
   EXPECT_EQ(Ask(2),
             (SavePolicy::Decision{SavePolicy::Kind::kNone,
-                                  "ManagerOptions::save.enabled is off"}));
+                                  "ManagerOptions::save.enabled is false"}));
   options_.save.enabled = true;
   options_.read_only = true;
   Start();

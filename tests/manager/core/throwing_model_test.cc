@@ -137,10 +137,9 @@ TEST_F(ThrowingModelTest, SaveFails_WhenTheModelThrows) {
     ASSERT_TRUE(manager_->StepTo(step).ok());
     status = manager_->Save().status();
     status.Update(manager_->WaitUntilFinished());
-    EXPECT_THAT(status,
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("\"item\""),
-                               HasSubstr("AllRows has returned null"))));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 AllOf(HasSubstr("\"item\""),
+                                       HasSubstr("AllRows returned null"))));
     at_.clear();
     ASSERT_OK(manager_->Save());
     ASSERT_OK(manager_->Close());

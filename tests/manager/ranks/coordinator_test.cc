@@ -196,7 +196,7 @@ class AbsentRank : public ::testing::Test {
     EXPECT_THAT(statuses[0],
                 StatusIs(absl::StatusCode::kDeadlineExceeded,
                          AllOf(HasSubstr("ranks 1"),
-                               HasSubstr(" of 3 did not come to \""))));
+                               HasSubstr(" of 3 did not reach \""))));
     EXPECT_EQ(statuses[1], statuses[0]);
     EXPECT_EQ(statuses[2], statuses[0]);
   }

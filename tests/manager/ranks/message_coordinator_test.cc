@@ -110,7 +110,7 @@ TEST(MessageCoordinator, AllToAllErrorNamesALateRankOnAllRanks) {
   statuses[1] = exchange(1, kLong);
   EXPECT_THAT(statuses,
               Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
-                            AllOf(HasSubstr("ranks 1 of 3 did not come to"),
+                            AllOf(HasSubstr("ranks 1 of 3 did not reach"),
                                   HasSubstr("\"all-to-all rows\"")))));
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < 3; ++r) {
@@ -234,7 +234,7 @@ TEST(MessageCoordinator, ErrorNamesALateRank_WhichThenRejoins) {
       statuses,
       Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
                     AllOf(HasSubstr("ranks 1"),
-                          HasSubstr("of 3 did not come to \"barrier all\"")))));
+                          HasSubstr("of 3 did not reach \"barrier all\"")))));
   std::vector<std::thread> threads;
   for (const auto& rank : ranks) {
     threads.emplace_back([&] { EXPECT_OK(rank->Barrier("next", kLong)); });

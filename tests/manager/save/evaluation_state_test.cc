@@ -138,7 +138,7 @@ TEST_F(EvaluationStateTest, UnknownStepsAndGroupsAreNotFound) {
   EXPECT_THAT(Load(Name(3)), no_step);
   const auto no_group = StatusIs(
       absl::StatusCode::kNotFound,
-      HasSubstr("metrics group \"eval/cvr\" was not added; there are 1: "
+      HasSubstr("metrics group \"eval/cvr\" was not added; the 1 added groups: "
                 "\"eval/ctr\""));
   EXPECT_THAT(Save(Name(2, "day_7", "eval/cvr"), 1), no_group);
   EXPECT_THAT(Load(Name(2, "day_7", "eval/cvr")), no_group);

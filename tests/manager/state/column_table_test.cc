@@ -183,7 +183,7 @@ TEST(ColumnTableTest, RejectsInvalidSlotsAndRows) {
                        HasSubstr("the table has no slot \"color\"")));
   EXPECT_THAT(table.column<float>("name").status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("slot \"name\" is of u8, not of f32")));
+                       HasSubstr("slot \"name\" has dtype u8, not f32")));
   EXPECT_THAT(table.RowsOf({4}).status(),
               StatusIs(absl::StatusCode::kInternal,
                        HasSubstr("row 4 was marked as upserted")));

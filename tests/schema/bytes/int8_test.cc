@@ -368,7 +368,7 @@ TEST(Int8, RejectsDamage) {
   expect(4, FloatBits(-0.0f), "row 0 of int8 has the invalid bounds");
   expect(8, FloatBits(kQuietNan) + 1, "row 0 of int8 has the invalid bounds");
   expect(12, FloatBits(1), "row 1 of int8 has the invalid bounds");
-  expect(20 + 16, 1, "row 1 of int8 is verbatim and has codes");
+  expect(20 + 16, 1, "row 1 of int8 is verbatim but has nonzero codes");
   std::string raw(4096, '\0');
   for (size_t bytes = 0; bytes < good.size(); ++bytes) {
     EXPECT_THAT(
