@@ -100,8 +100,8 @@ expect_named() {
   for ((rank = 0; rank < $1; ++rank)); do
     [[ ${rank} -ne $2 ]] || continue
     text=$(cat "${out}/${rank}.end" 2> /dev/null || echo "did not end")
-    [[ ${text} == OK || ${text} == *"ranks $2 of $1 did not come"* ||
-      ${text} == *"ranks ${3:-$2} of $1 did not come"* ]] ||
+    [[ ${text} == OK || ${text} == *"ranks $2 of $1 did not reach"* ||
+      ${text} == *"ranks ${3:-$2} of $1 did not reach"* ]] ||
       complain "rank ${rank}: ${text}"
   done
 }

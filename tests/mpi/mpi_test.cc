@@ -107,7 +107,7 @@ TEST_F(MpiTest, OtherRanksNameAKilledRank) {
     const std::vector<std::string> came_to =
         Run(4, {"die", path, std::to_string(killed)}, kGoOn);
     const std::string expected =
-        absl::StrCat("ranks ", killed, " of 4 did not come");
+        absl::StrCat("ranks ", killed, " of 4 did not reach");
     for (int rank = 0; rank < 4; ++rank) {
       if (rank == killed) continue;
       EXPECT_THAT(came_to[size_t(rank)],
@@ -132,7 +132,7 @@ TEST_F(MpiTest, OtherRanksNameARankKilledInAnExchange) {
       EXPECT_THAT(came_to[size_t(rank)],
                   AllOf(HasSubstr("DEADLINE_EXCEEDED"),
                         HasSubstr(absl::StrCat("ranks ", killed,
-                                               " of 4 did not come"))))
+                                               " of 4 did not reach"))))
           << rank << log();
     }
   }

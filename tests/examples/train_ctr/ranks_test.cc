@@ -131,7 +131,7 @@ TEST(RanksTest, NamesAMissingRank) {
   auto own = examples::ThreadRank(group.Join(0), absl::Milliseconds(50));
   EXPECT_THAT(examples::Sum(own.get(), "rows", 1).status(),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       HasSubstr("ranks 1 of 2 did not come")));
+                       HasSubstr("ranks 1 of 2 did not reach")));
 }
 
 // The gradients of parts of the weights, each summed over the shares of a

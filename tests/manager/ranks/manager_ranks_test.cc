@@ -218,7 +218,7 @@ TEST_F(ManagerRanksTest, AllRanksFail_WhenOneIsMissing) {
   for (const int rank : {0, 1}) {
     EXPECT_THAT(statuses[static_cast<size_t>(rank)],
                 StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         HasSubstr("ranks 2 of 3 did not come")));
+                         HasSubstr("ranks 2 of 3 did not reach")));
   }
   ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
   EXPECT_EQ(store->Steps().size(), 1U);

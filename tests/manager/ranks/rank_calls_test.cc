@@ -233,7 +233,7 @@ class World {
   bool Names(const absl::Status& status, uint32_t gone) const {
     return absl::StartsWith(status.message(),
                             absl::StrCat("ranks ", gone, " of ",
-                                         faults_.world_size, " did not come"));
+                                         faults_.world_size, " did not reach"));
   }
 
   void CheckResult(uint32_t r, size_t number, const CallResult& result) const {
