@@ -251,8 +251,8 @@ absl::Status CommitBuilder::AddParent() {
   return absl::OkStatus();
 }
 
-// Looks both up under one lock, at one moment. The caller has the turn of
-// Committer, so they stay true until the commit.
+// Looks both up at once, under one lock. The caller holds Committer::changes(),
+// so neither changes before the commit.
 absl::Status CommitBuilder::AddRetired(const PublishSpec& spec) {
   return catalog_.Read([&](const Catalog& records) -> absl::Status {
     CKPTDB_RETURN_IF_ERROR(RetireSteps(records, spec.retire));

@@ -16,8 +16,8 @@ namespace ckptdb::internal {
 
 // Returns the commit of a publish, with pointers to `ranks`, or the errors of
 // Store::Publish: among them FailedPrecondition naming a table whose changed
-// rows do not fit the parent's table. Writes nothing. The caller has the turn
-// of Committer, so what this finds in the catalog holds until the commit.
+// rows do not fit the parent's table. Writes nothing. The caller holds
+// Committer::changes(), so the catalog does not change until the commit.
 absl::StatusOr<Commit> BuildCommit(const StoreParts& store,
                                    const Version& version,
                                    const SaveInProgress& save,

@@ -111,7 +111,7 @@ absl::Status Committer::WriteCommit(const Commit& commit) {
 
 void Committer::Acknowledge(Commit commit) {
   const Version version = commit.step.version;
-  // Saves the next save on top of this one from loading all ranks' records
+  // Spares the next save on top of this one from loading all ranks' records
   // again.
   summaries_->Add(version, commit.ranks);
   catalog_->ApplyCommit(std::move(commit));

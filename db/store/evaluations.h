@@ -15,8 +15,9 @@
 
 namespace ckptdb::internal {
 
-// They return what the calls of Store return. Save and delete take the turn of
-// Committer, so that no other call removes the step; find and list hold it.
+// They return what Store's calls return. Save and delete acquire
+// Committer::changes(), so that no other call removes the step; find and list
+// hold its version.
 absl::Status SaveEvaluation(
     const StoreParts& store, int64_t step, absl::string_view evaluation,
     absl::string_view group,

@@ -40,7 +40,7 @@ class Folds {
                                          const FoldOptions& options);
 
   // Folds the newest step if its chain exceeds StoreOptions::fold_bounds. A
-  // fold that another call ends is not an error.
+  // fold that another call interrupts is not an error.
   absl::Status FoldNewest(const std::function<bool()>& cancelled);
 
  private:

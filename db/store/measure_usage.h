@@ -15,8 +15,8 @@
 
 namespace ckptdb::internal {
 
-// Returns the bytes of data files by version. RocksDB knows them: this reads no
-// files.
+// Returns the bytes of data files by version. RocksDB tracks them, so this
+// reads no files.
 std::map<Version, uint64_t> BulkBytes(const Database& database);
 
 // Measures the folder and the database of a store, whose records are `catalog`.

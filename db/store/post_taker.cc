@@ -40,8 +40,8 @@ absl::Status PostTaker::TakePosts() {
   return taken;
 }
 
-// Posts are removed once the changes are durable. After a crash between the two
-// they are applied again, which changes nothing.
+// Posts are removed once the changes are durable. A crash in between makes the
+// next owner apply them again, which changes nothing.
 absl::Status PostTaker::Take(std::vector<Post> posts) {
   std::vector<size_t> rounds;
   {

@@ -56,8 +56,8 @@ class Reader::Impl {
   absl::Status OpenFirst();
   absl::StatusOr<bool> IsBeingCreated() const;
   absl::Status Refresh();
-  // Copies the pointer under the lock for use without it: a refresh replaces
-  // the database, and calls that use the old one keep it open.
+  // Copies the pointer under the lock, for use without the lock: a refresh
+  // replaces the database, and calls that still use the old one keep it open.
   std::vector<std::string> BadFiles() const {
     const auto opened = database();
     return {opened->corrupt_tables().begin(), opened->corrupt_tables().end()};
@@ -393,7 +393,7 @@ absl::Status Reader::Impl::ExplainRemoval(int64_t step,
                                           const std::vector<Version>& versions,
                                           const absl::Status& no_lease,
                                           const absl::Status& status) {
-  // Removed files cause either a missing entry or file, or a failed read.
+  // A removed file shows as a missing entry or file, or as a failed read.
   if (!absl::IsDataLoss(status) && !absl::IsUnavailable(status)) return status;
   if (!Refresh().ok()) return status;  // the cause remains unknown
   const absl::StatusOr<Planned<Plan>> now = PlanNow(make_plan);

@@ -46,8 +46,8 @@ absl::StatusOr<ReaderLeases::Taken> ReaderLeases::Take(
   lease.versions = versions;
   lease.expires_at_micros = NextExpiry();
   const absl::Status written = WriteLease(files_.get(), store_, lease);
-  // If the disk or its permissions allow no lease, the options may permit a
-  // read without one. Any other error is returned.
+  // If a full disk or missing permissions prevent a lease, the options may
+  // permit reading without one. Any other error is returned.
   const bool impossible =
       absl::IsPermissionDenied(written) || absl::IsResourceExhausted(written);
   if (impossible && mode_ == ReaderOptions::LeaseMode::kWherePossible) {
@@ -59,7 +59,7 @@ absl::StatusOr<ReaderLeases::Taken> ReaderLeases::Take(
   }
   const std::string uuid = lease.uuid;
   // Drops the lease also if a later statement fails. It points at this object
-  // because a null pointer stands for no lease.
+  // because a null pointer means that there is no lease.
   std::shared_ptr<void> taken(this, [this, uuid](void*) { Drop(uuid); });
   const MutexLock lock(&mutex_);
   // The lease is written before it is listed, because the thread renews only

@@ -9,7 +9,7 @@
 
 namespace ckptdb::internal {
 
-// Returns the error for a call that would remove or replace a pinned step.
+// Returns the error of a call that would remove or replace a pinned step.
 absl::Status PinnedError(const StepRecord& record);
 
 absl::Status CheckMetrics(const Metrics& metrics);

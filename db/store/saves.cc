@@ -194,7 +194,8 @@ absl::StatusOr<std::vector<Ticket>> MakeTickets(const StoreParts& store,
   return tickets;
 }
 
-// Writes the record of the attempt, and makes what its ranks need to stage.
+// Writes the attempt's record, and makes the staging folder and the ranks'
+// tickets.
 absl::StatusOr<Store::Attempt> RecordAttempt(const StoreParts& store,
                                              const BegunAttempt& begun,
                                              const SaveSpec& spec, bool sync)
@@ -205,9 +206,9 @@ absl::StatusOr<Store::Attempt> RecordAttempt(const StoreParts& store,
   CKPTDB_RETURN_IF_ERROR(store.committer->WriteAttempt(begun, sync));
   Store::Attempt handle;
   handle.version = begun.attempt.version;
-  // The folder is made after the attempt's record is written, because no byte
-  // may lie in a store without a record. A stager looks for the folder to see
-  // whether the attempt is in progress.
+  // The folder is made after the attempt's record is written, because a store
+  // must not contain data without a record. A stager looks for the folder to
+  // see whether the attempt is in progress.
   CKPTDB_RETURN_IF_ERROR(
       MakeFolders(store.folder->files(),
                   store.folder->StagingFolder(handle.version.attempt)));
@@ -231,7 +232,8 @@ absl::StatusOr<Store::Attempt> BeginSave(const StoreParts& store,
   const MutexLock turn(store.committer->changes());
   CKPTDB_RETURN_IF_ERROR(store.folder->database().status());
   CKPTDB_RETURN_IF_ERROR(CheckSaveSpec(spec));
-  // Publish checks this again; here it saves the ranks from staging in vain.
+  // Publish checks this again; this early check spares ranks from staging in
+  // vain.
   CKPTDB_RETURN_IF_ERROR(store.catalog->CheckStepAvailable(spec));
   CKPTDB_RETURN_IF_ERROR(store.folder->CheckSaveSpace(kBatchOverhead));
   CKPTDB_ASSIGN_OR_RETURN(
@@ -260,8 +262,8 @@ absl::StatusOr<SaveResult> PublishSave(const StoreParts& store,
                                        const Version& version,
                                        absl::Span<const StagedRank> ranks,
                                        const PublishSpec& spec) {
-  // Errors are in skipped_posts, and do not end a save. TakePosts takes the
-  // turn, so it comes before it.
+  // Errors are listed in skipped_posts, and do not fail a save. TakePosts
+  // acquires changes() itself, so it is called first.
   if (spec.take_posts) store.posts->TakePosts().IgnoreError();
   const MutexLock turn(store.committer->changes());
   const int64_t started = store.folder->NowMicros();

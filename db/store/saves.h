@@ -14,8 +14,8 @@
 
 namespace ckptdb::internal {
 
-// They return the errors of the calls of Store. StepCatalog has the saves in
-// progress. Each takes the turn of Committer.
+// They return the errors of Store's calls. StepCatalog holds the saves in
+// progress. Each acquires Committer::changes().
 
 // If `sync` is true, the attempt's record is durable on return.
 absl::StatusOr<Store::Attempt> BeginSave(const StoreParts& store,

@@ -107,8 +107,8 @@ absl::Status StepCatalog::CheckStepAvailable(const SaveSpec& spec) const {
                    "; set SaveSpec::overwrite to replace it"));
 }
 
-// A number is used in memory first: a number that may be in the write-ahead log
-// is never used again.
+// Advances the counter in memory first, so that a number that may already be in
+// the write-ahead log is never used again.
 AttemptRecord StepCatalog::TakeAttempt(int64_t step, int64_t begun_at_micros,
                                        uint32_t folds) {
   AttemptRecord attempt;
@@ -221,8 +221,8 @@ void StepCatalog::ApplyCommit(Commit commit) {
   const MutexLock lock(&mutex_);
   for (const int64_t step : commit.removed_steps) records_.EraseStep(step);
   for (StepRecord& retired : commit.retired) Retire(std::move(retired));
-  // Memory changes at once, as the disk did: no reader sees the new step beside
-  // a step that it retired.
+  // Memory changes atomically, as the disk did: no reader sees the new step
+  // together with a step that it retired.
   records_.attempts[version.attempt] = {version, AttemptState::kCommitted, 0};
   records_.PutStep(std::move(commit.step));
   const auto save = saves_.find(version.attempt);

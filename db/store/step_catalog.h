@@ -127,8 +127,8 @@ class StepCatalog {
   void ApplyDeletion(const StepRecord& record);
   void ApplyUserMetadata(const UserMetadata& metadata);
 
-  // Returns whether a deletion is only in the write-ahead log, and resets that:
-  // the caller flushes, or gives it back.
+  // Returns whether a deletion is only in the write-ahead log, and clears the
+  // flag: the caller must flush, or call GiveBackUnflushed.
   bool TakeUnflushed();
   void GiveBackUnflushed();
   CatalogMarks Mark() const;

@@ -14,8 +14,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// Writes what `change` makes of the step's record, durably. `change` may
-// refuse, and must leave the fields that LineageDigest covers.
+// Applies `change` to the step's record and writes it durably. `change` may
+// return an error, and must not modify the fields that LineageDigest covers.
 absl::Status ChangeRecord(const StoreParts& store, int64_t step,
                           absl::FunctionRef<absl::Status(StepRecord*)> change,
                           Spare spare = Spare::kKeep) {
@@ -37,7 +37,7 @@ absl::Status DeleteStep(const StoreParts& store, int64_t step) {
   const MutexLock turn(store.committer->changes());
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
                           store.catalog->FindStep(step));
-  // The turn keeps others from pinning the step before it is deleted.
+  // While changes() is held, no other call can pin the step.
   if (record.pinned) return Annotate(PinnedError(record), store.folder->path());
   return store.committer->Delete(record);
 }

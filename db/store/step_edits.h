@@ -12,7 +12,7 @@
 
 namespace ckptdb::internal {
 
-// Each takes the turn of Committer, and is durable on return.
+// Each acquires Committer::changes(), and is durable on return.
 absl::Status DeleteStep(const StoreParts& store, int64_t step);
 absl::Status SetStepFlag(const StoreParts& store, int64_t step,
                          bool StepRecord::*flag, bool value,

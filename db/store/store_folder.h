@@ -1,4 +1,4 @@
-// The folder of a store that its owner has open; internal to db/.
+// The folder of a store, opened by its owner; internal to db/.
 #ifndef CKPTDB_DB_STORE_STORE_FOLDER_H_
 #define CKPTDB_DB_STORE_STORE_FOLDER_H_
 
@@ -22,7 +22,7 @@
 
 namespace ckptdb::internal {
 
-// Disk space that changing records takes beyond the batch: the MANIFEST, new
+// Disk space that a change of records takes beyond its batch: the MANIFEST, new
 // files, and their partly used last blocks.
 inline constexpr uint64_t kRecordOverhead = uint64_t{256} << 10;
 // Disk space that a save takes beyond its files and the batch's entries.

@@ -29,7 +29,7 @@
 namespace ckptdb {
 
 // Puts the parts together, opens and closes them. A call of Store enters the
-// gate, and then calls a part, or a function that is given parts().
+// gate, and then calls a part, or passes parts() to a function.
 class Store::Impl {
  public:
   static absl::StatusOr<std::unique_ptr<Impl>> Open(
@@ -63,7 +63,8 @@ class Store::Impl {
   absl::Status ShutDown();
   void CloseAtExit();
 
-  // Each takes those before it. Holds of saves in progress go before holds_.
+  // Each is constructed from the ones before it. Saves in progress, in
+  // catalog_, release their holds before holds_ is destroyed.
   const std::unique_ptr<internal::StoreFolder> folder_;
   internal::SweepRequests requests_;
   internal::VersionHolds holds_;

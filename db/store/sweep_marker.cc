@@ -66,7 +66,8 @@ void SweepMarker::MarkBorrowed(CatalogMarks* marks, KeptItems* kept) {
     } else {
       absl::StatusOr<std::vector<BorrowedItem>> loaded = LoadBorrowed(step);
       if (!loaded.ok()) {
-        // The list of needed items is lost, so all of those versions stay.
+        // The list of needed items cannot be read, so all of those versions
+        // stay.
         marks->whole.insert(needed.begin(), needed.end());
         continue;
       }

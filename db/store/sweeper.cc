@@ -97,8 +97,8 @@ absl::Status Sweeper::Free(const Garbage& garbage) {
   Database& database = folder_->database();
   KeyRanges ranges = RangesOf(garbage.versions);
   const std::map<Version, uint64_t> bulk = BulkBytes(database);
-  // Small saves have no files in bulk. A range for each would make RocksDB
-  // search all files in vain.
+  // Small saves have no files in bulk. A range for each of them would make
+  // RocksDB search all files in vain.
   std::erase_if(ranges, [&](const auto& range) {
     const absl::StatusOr<Version> version = ParseVersionPrefix(range.first);
     return version.ok() && !bulk.contains(*version);

@@ -148,7 +148,7 @@ std::optional<StepInfo> DecisionMaker::Newest() const {
   const bool found = store_->VisitStep(
       *step, [&](const StepRecord& record) { newest = StepInfoOf(record); });
   if (found) return newest;
-  // It was deleted by hand: use the step before it.
+  // The step was deleted by hand: use the one before it.
   std::vector<StepInfo> committed = CommittedSteps();
   if (!committed.empty()) newest = std::move(committed.back());
   return newest;

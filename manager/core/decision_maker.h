@@ -47,9 +47,8 @@ class DecisionMaker {
   absl::StatusOr<SavePolicy::Decision> WouldSave(
       const Question& question) const;
 
-  // Returns what becomes of a decision to save while a save is in progress.
-  // With ManagerOptions::BusyPolicy::kCoalesce it is put off until that save
-  // ends.
+  // Returns what a decision to save becomes while a save is in progress. With
+  // ManagerOptions::BusyPolicy::kCoalesce it is put off until that save ends.
   absl::StatusOr<SavePolicy::Decision> DecideWhenBusy(
       const Question& question, const SavePolicy::Decision& decision);
   // Makes the newest step permanent instead of saving another, and changes

@@ -39,8 +39,8 @@ struct ManagerParts {
         ModelState::Shard{ranks->rank(), ranks->world_size()});
   }
 
-  // The given options with paths resolved, and without the options of saving if
-  // saving is off.
+  // The options as passed, with paths resolved, and without options that do not
+  // apply, such as those of saving if saving is disabled.
   const ManagerOptions options;
   const ModelState* const model;
   const std::unique_ptr<Coordinator> ranks;

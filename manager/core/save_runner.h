@@ -61,11 +61,11 @@ class SaveRunner {
   // Returns whether the save that was started last runs in the background.
   bool in_background() const { return in_background_; }
 
-  // The save that was begun last; null before the first.
+  // Returns the save that was begun last; null before the first.
   std::shared_ptr<PendingSave::State> current() const;
-  // Returns whether it is neither committed nor failed.
+  // Returns whether that save has neither committed nor failed.
   bool in_progress() const;
-  // The step of the unfinished save, if any.
+  // Returns the step of the unfinished save, if any.
   std::optional<StepInfo> unfinished() const;
 
   // Waits for the started save to end and applies its outcome: the next save

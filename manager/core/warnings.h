@@ -12,10 +12,10 @@
 
 namespace ckptdb::internal {
 
-// Sends warnings to ManagerOptions::observers.on_warning, or else to the
-// store's logger, or else to stderr, and remembers which were sent. Only the
-// the training thread uses it, so that the callback runs on the thread that
-// calls the manager.
+// Sends warnings to ManagerOptions::observers.on_warning; if unset, to the
+// store's logger; without one, to stderr. Remembers which were sent. Only the
+// training thread uses it, so that the callback runs on the thread that calls
+// the manager.
 class Warnings {
  public:
   // Both arguments outlive it. Exceptions of the callback are added to
@@ -27,28 +27,30 @@ class Warnings {
 
   void Warn(const std::string& warning);
 
-  // The schedule is empty: a long training would save nothing.
+  // Warns of an empty schedule, with which a long training would save nothing.
   void WarnOfSchedule();
-  // A rank other than the owner passes metrics. Once.
+  // Warns once if a rank other than the owner passes metrics.
   void WarnOfMetrics(uint32_t rank);
-  // The save of `step` waited for the previous one.
+  // Warns that saving `step` waited for the previous save.
   void WarnOfWaiting(int64_t step, absl::Duration waited);
-  // Items and slots of the restored step that the model does not have, so that
-  // the next save drops them, and items missing in the step.
+  // Warns of items and slots of the restored step that the model lacks, so that
+  // the next save drops them, and of items missing in the step.
   void WarnOfChangedModel(const RestoreReport& report);
-  // Damaged or missing files of the store.
+  // Warns of damaged or missing files of the store.
   void WarnOfBadFiles(const Store& store);
-  // Pinned steps of the branch that was abandoned when `restored` was restored.
+  // Warns of pinned steps of the branch that was abandoned when `restored` was
+  // restored.
   void WarnOfPins(const Store& store, int64_t restored,
                   const std::set<int64_t>& abandoned);
-  // The store's metadata differs from ManagerOptions::save.store_metadata.
+  // Warns that the store's metadata differs from
+  // ManagerOptions::save.store_metadata.
   void WarnOfMetadata();
   // Warns of each reason why the store cannot free space, once.
   void WarnOfSweeps(const Store& store);
   // Warns of each post that could not be used, once.
   void WarnOfPosts(const Store& store);
-  // A line of the statistics log could not be written. Once: a full disk
-  // usually stays full for a while.
+  // Warns that a line of the statistics log could not be written. Only once,
+  // because a full disk usually stays full for a while.
   void WarnOfStatistics(const absl::Status& error);
 
  private:

@@ -90,8 +90,8 @@ class TensorCast {
 }  // namespace
 
 // A piece spans as many whole inner dimensions as fit; the next dimension
-// outwards is cut, and of those before it the piece has one index. So it is
-// contiguous in memory, and a box of the tensor in the step.
+// outwards is cut, and the piece has a single index in those before it. So it
+// is contiguous in memory, and a box of the step's tensor.
 TensorPieces::TensorPieces(const Shape& shape, uint64_t most_elements)
     : shape_(shape) {
   if (shape_.empty()) return;

@@ -74,8 +74,9 @@ class Unmatched {
 
 }  // namespace
 
-// Backtracks only to the last star, because an earlier star could only match
-// what that one matches as well. So the time is bounded by pattern times name.
+// Backtracks only to the last star, because an earlier star could match nothing
+// that the last one cannot. So the time is at most pattern length x name
+// length.
 bool GlobMatches(absl::string_view pattern, absl::string_view name) {
   // The position to resume at when "*" must stand for one more character.
   size_t star = absl::string_view::npos;

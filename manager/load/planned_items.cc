@@ -32,8 +32,9 @@ std::string TypeOf(DType dtype, const Shape& shape) {
   return absl::StrCat(DTypeName(dtype), " ", ToString(shape));
 }
 
-// Returns the error if the step was sharded by another function than the model
-// declares, or empty. With any other sharding the ids suffice to find the rows.
+// Returns a description if the step was sharded by another function than the
+// model declares, and otherwise an empty string. With any other sharding, ids
+// suffice to find the rows.
 std::string ShardingMismatch(const StepReader::TableSpec& table,
                              const TableSharding& sharding) {
   if (table.sharding != Item::Sharding::kCustom ||
@@ -195,7 +196,7 @@ class ItemPlanner {
   }
 
   // Returns the receiver of the step's rows: the table's own receiver, which
-  // the table owns, or one that makes the slots for it.
+  // the table owns, or one that computes its slots.
   std::shared_ptr<LiveTable> ReceiverOf(const std::string& source,
                                         SlotPlan plan, LiveTable* own) const {
     if (plan.direct()) return {own, [](LiveTable*) {}};
@@ -229,8 +230,8 @@ class ItemPlanner {
     };
   }
 
-  // Restores by changes are not checked: the table already holds the earlier
-  // rows.
+  // Restores of changes are not checked, because the table already holds the
+  // earlier rows.
   void PlanCheck(const RegisteredTable& table,
                  const StepReader::TableSpec& found,
                  const TableSharding& sharding, const ScanOptions& scan,

@@ -64,7 +64,7 @@ void DescribeRestore(const OpenedStep& opened, const LoadPlan& plan,
   report->loaded_rows = report->loaded.rows();
 }
 
-// Returns the newest step's error, as that step was lost first.
+// Returns the newest step's error, which was found first.
 absl::Status NoStepLeft(const absl::Status& first_damage, size_t damaged) {
   return absl::DataLossError(absl::StrCat(
       first_damage.message(),
@@ -361,7 +361,7 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
   }
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
   if (dry_run) return absl::OkStatus();
-  // The load's changes are not marked and in no step.
+  // The load's changes are not marked, and no step contains them.
   parts_.lineage->RequireBase(
       absl::StrCat("the model was loaded from ", loaded->path));
   parts_.lineage->BeginWriting(absl::StrCat("a load from step ",

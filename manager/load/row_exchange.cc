@@ -203,7 +203,7 @@ class Exchanger {
     *status = exchange_.step->ScanTable(exchange_.table, scan, &sorter);
     return sorter.Take();
   }
-  // Every rank receives all errors, and so returns the same one.
+  // Every rank receives all errors, so all ranks return the same one.
   static absl::Status FirstError(const std::vector<std::string>& incoming) {
     for (size_t rank = 0; rank < incoming.size(); ++rank) {
       if (!incoming[rank].empty() && incoming[rank][0] == kRows) continue;

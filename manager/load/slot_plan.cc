@@ -22,8 +22,8 @@ std::optional<Slot> FindSlot(const std::vector<Slot>& slots,
   return found == slots.end() ? std::nullopt : std::optional(*found);
 }
 
-// Returns the step's slot that a registered one is loaded from: that of the
-// same name, or else the one that it is mapped to.
+// Returns the step's slot that a registered one is loaded from: the one with
+// the same name, or otherwise the one that it is mapped to.
 std::optional<Slot> FindSource(const SlotInputs& inputs,
                                const std::string& name) {
   std::optional<Slot> same = FindSlot(inputs.in_step, name);

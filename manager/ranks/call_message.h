@@ -1,5 +1,5 @@
 // The messages between the ranks of a MessageCoordinator; internal to manager/.
-// Their bytes are those of message_codec.h.
+// Encoded by message_codec.h.
 #ifndef CKPTDB_MANAGER_RANKS_CALL_MESSAGE_H_
 #define CKPTDB_MANAGER_RANKS_CALL_MESSAGE_H_
 

@@ -46,7 +46,7 @@ Turn DecodeTurn(absl::string_view bytes) {
 }
 
 // Returns Internal if the bytes are not messages: the trainer's functions have
-// mixed them up, or cut them.
+// mixed them up or truncated them.
 absl::Status Unpack(uint32_t rank, absl::string_view packed,
                     std::vector<Coordinator::Transport::Message>* messages) {
   MessageReader reader(packed);

@@ -75,7 +75,7 @@ std::vector<std::string> DirectExchange::Take(uint64_t number) {
   return values;
 }
 
-// Earlier calls may be left that failed, and were never taken.
+// Failed earlier calls, whose values were never taken, may still be here.
 void DirectExchange::Forget(uint64_t number) {
   calls_.erase(calls_.begin(), calls_.upper_bound(number));
 }

@@ -13,21 +13,21 @@
 namespace ckptdb::internal {
 namespace {
 
-// When a rank that receives nothing asks for the first time. The time doubles
-// with each question, up to a fraction of the deadline and five seconds. The
+// The time after which a rank that receives nothing first asks. It doubles with
+// each question, up to a fraction of the deadline and at most five seconds. The
 // fraction is small because the deadline may be several times the owner's
 // (AfterGather), and lost messages must be asked for within the owner's.
 constexpr absl::Duration kFirstAsk = absl::Milliseconds(200);
 constexpr absl::Duration kMaxAskSilence = absl::Seconds(5);
 constexpr int kAsksInDeadline = 128;
-// How often it asks within its grace.
+// The number of times it asks during its grace period.
 constexpr int kAsksInGrace = 20;
-// Within its grace it asks the ranks at distances below this one, and at this
-// distance, twice this, four times this and so on, because the owner may have
-// died after it sent the outcome to some. Ranks pass outcomes on, so all learn
-// what one knows.
+// During its grace period it asks the ranks at distances up to this one, and at
+// twice this distance, four times, and so on, because the owner may have died
+// after it sent the outcome to some. Ranks pass outcomes on, so all learn what
+// one knows.
 constexpr uint32_t kNearPeers = 16;
-// How often a rank that leaves confirms that it has all outcomes.
+// The number of times that a leaving rank confirms that it has all outcomes.
 constexpr int kConfirmations = 3;
 // Values that are kept in case they are lost.
 constexpr size_t kMaxSentValues = 8;
@@ -188,7 +188,7 @@ class FollowerCalls : public RankCalls {
 
   void OnOutcome(CallMessage outcome) {
     const uint64_t number = outcome.number;
-    // The owner has received the values of the calls up to this one.
+    // The owner has received this rank's values up to this call.
     brought_.erase(brought_.begin(), brought_.upper_bound(number));
     if (IsTaken(number) || outcomes_.contains(number)) return;
     if (IsForAll(outcome)) {

@@ -11,9 +11,9 @@
 //   const std::string bytes = EncodeMessage(target);
 //   CKPTDB_RETURN_IF_ERROR(DecodeMessage(bytes, &target));
 //
-// Numbers have the bytes that they have in memory, without padding; strings and
-// lists follow their size in 8 bytes. All ranks run the same build, and the
-// bytes are not stored.
+// Numbers are encoded as they are in memory, without padding; strings and lists
+// as 8 bytes of size followed by their contents. All ranks run the same build,
+// and the bytes are not stored.
 #ifndef CKPTDB_MANAGER_RANKS_MESSAGE_CODEC_H_
 #define CKPTDB_MANAGER_RANKS_MESSAGE_CODEC_H_
 
@@ -35,7 +35,7 @@ namespace ckptdb::internal {
 
 // "5 no such step": the code, a space, the message. Empty for OK.
 std::string EncodeStatus(const absl::Status& status);
-// Returns Internal for bytes that EncodeStatus did not make.
+// Returns Internal for bytes that EncodeStatus did not produce.
 absl::Status DecodeStatus(absl::string_view bytes);
 
 // Specialized for each message.
@@ -105,7 +105,7 @@ class MessageWriter {
   std::string* const bytes_;
 };
 
-// Reads what a MessageWriter has made. After bytes that are truncated, ok() is
+// Reads the output of a MessageWriter. If the bytes are truncated, ok() is
 // false and all values read are arbitrary.
 class MessageReader {
  public:
@@ -117,7 +117,7 @@ class MessageReader {
     return ok_;
   }
   bool ok() const { return ok_; }
-  // The bytes that were not read yet.
+  // The bytes not yet read.
   absl::string_view rest() const { return rest_; }
 
  private:
@@ -192,8 +192,7 @@ class MessageReader {
   bool ok_ = true;
 };
 
-// Encodes a message, or a list of them. `expected_bytes` of memory are
-// allocated at first.
+// Encodes a message, or a list of them. Initially allocates `expected_bytes`.
 template <typename Message>
 std::string EncodeMessage(const Message& message, size_t expected_bytes = 0) {
   std::string bytes;

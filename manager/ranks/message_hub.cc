@@ -23,7 +23,7 @@ constexpr absl::Duration kMaxWait = absl::Milliseconds(50);
 constexpr absl::Duration kMaxStandstill = absl::Seconds(1);
 
 // How long the owner stays for ranks that may lack the outcomes of the last
-// calls, and when it first sends them again. The time doubles, up to a limit.
+// calls, and the time until it first resends them, which doubles up to a limit.
 constexpr absl::Duration kMaxLeaveTime = absl::Seconds(2);
 constexpr absl::Duration kFirstConfirm = absl::Milliseconds(50);
 constexpr absl::Duration kMaxConfirm = absl::Milliseconds(200);

@@ -87,7 +87,7 @@ class MessageHub {
   ConditionVariable changed_;
   std::map<std::string, Channel> channels_ ABSL_GUARDED_BY(mutex_);
   std::vector<Message> outgoing_ ABSL_GUARDED_BY(mutex_);
-  // The number of messages that were ever in `outgoing_`, and of those given to
+  // The number of messages ever added to `outgoing_`, and of those passed to
   // the transport.
   uint64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;

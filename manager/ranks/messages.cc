@@ -84,9 +84,9 @@ uint64_t SizeOf(const StagedRecord& staged) {
   return bytes;
 }
 
-// Returns DataLoss if the bytes changed on their way: entries go into the write
-// batch as they are, and a changed one would be committed as if it had been
-// saved.
+// Returns DataLoss if the bytes changed in transit: entries are added to the
+// write batch as they are, so a changed one would be committed as if it had
+// been saved.
 absl::Status CheckHash(absl::string_view bytes, uint64_t hash) {
   const uint64_t found = HashBytes(bytes);
   if (found == hash) return absl::OkStatus();

@@ -1,5 +1,5 @@
-// The messages between the ranks of a manager; internal to manager/. Their
-// bytes are those of message_codec.h.
+// The messages between the ranks of a manager; internal to manager/. Encoded by
+// message_codec.h.
 #ifndef CKPTDB_MANAGER_RANKS_MESSAGES_H_
 #define CKPTDB_MANAGER_RANKS_MESSAGES_H_
 
@@ -21,7 +21,7 @@ namespace ckptdb::internal {
 struct Announcement {
   // If set, every rank returns this error, and does nothing else.
   absl::Status error;
-  // The previous save has ended, and each rank takes note of that.
+  // The previous save has ended, and each rank applies its outcome.
   bool finish_save = false;
   bool preempted = false;  // the machine of some rank will be taken away
   // The newest step became permanent instead of a save.
@@ -96,7 +96,7 @@ std::string Encode(const EvaluationParts& message);
 std::string Encode(const RestoreTarget& message);
 
 // Return Internal for bytes that are not such a message, and DataLoss for a
-// SavePart that changed on its way.
+// SavePart that changed in transit.
 absl::Status Decode(absl::string_view bytes, Announcement* message);
 absl::Status Decode(absl::string_view bytes, Notice* message);
 absl::Status Decode(absl::string_view bytes, Outcome* message);

@@ -18,14 +18,14 @@ namespace {
 // a dead rank would keep all of them.
 constexpr size_t kMaxOutcomes = 64;
 
-// When the owner asks for the first time for missing values. The time doubles
-// with each question, up to a fraction of its deadline and five seconds.
+// The time after which the owner first asks for missing values. It doubles with
+// each question, up to a fraction of the deadline and at most five seconds.
 constexpr absl::Duration kFirstResend = absl::Milliseconds(200);
 constexpr int kResendsInDeadline = 32;
 constexpr absl::Duration kMaxResendSilence = absl::Seconds(5);
-// A waiting rank sends a message at least once in CallMessage::silence. A rank
-// that is silent for so many of these is presumed dead, and one that arrives at
-// a call so much later than the first is late.
+// A waiting rank sends at least one message per CallMessage::silence. A rank
+// that stays silent for this many such intervals is presumed dead, and one that
+// arrives at a call this much later than the first is late.
 constexpr int kMaxSilences = 6;
 
 class OwnerCalls : public RankCalls {
@@ -252,7 +252,7 @@ class OwnerCalls : public RankCalls {
     ++call->here;
   }
 
-  // Takes note of the call that a rank is in.
+  // Records which call a rank is in.
   void Name(uint32_t rank, const CallMessage& message, Call* call) const {
     const absl::Time arrived = now_ - message.waited;
     Seen& seen =

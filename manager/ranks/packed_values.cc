@@ -14,7 +14,7 @@ std::string PackValues(const std::vector<std::string>& values) {
   return EncodeMessage(values, bytes);
 }
 
-// Reads the values before it without copying them.
+// Skips the values before it without copying them.
 absl::StatusOr<std::string> UnpackValue(absl::string_view packed,
                                         size_t index) {
   MessageReader reader(packed);

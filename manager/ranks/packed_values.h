@@ -1,4 +1,4 @@
-// Several values as one; internal to manager/.
+// Packs several values into one; internal to manager/.
 #ifndef CKPTDB_MANAGER_RANKS_PACKED_VALUES_H_
 #define CKPTDB_MANAGER_RANKS_PACKED_VALUES_H_
 
@@ -15,7 +15,7 @@ namespace ckptdb::internal {
 std::string PackValues(const std::vector<std::string>& values);
 
 // Returns the value at `index`, or Internal for bytes that PackValues did not
-// make, or made of fewer values.
+// produce, or that hold fewer values.
 absl::StatusOr<std::string> UnpackValue(absl::string_view packed, size_t index);
 
 // Returns the error of a function that was not given one value for each rank.

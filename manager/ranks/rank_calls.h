@@ -11,7 +11,7 @@
 // settles a call itself only if the owner does not answer: then the owner is
 // missing.
 //
-// Guarantees, for ranks whose messages arrive in the end:
+// Guarantees, for ranks whose messages eventually arrive:
 //   1. All ranks return the same status from a call, late ones too, as long as
 //      the owner lives. If it dies before it has sent the outcome to all, a
 //      rank that asks another in time, directly or through a third, returns
@@ -86,8 +86,8 @@ class RankCalls {
 
   // Begins the next call of this rank, after the previous one is over.
   virtual void Begin(CallRequest request) = 0;
-  // Takes note of a message. Advance acts on it, so that the order of messages
-  // that arrived together does not matter.
+  // Records a message. Advance acts on it, so that the order of messages that
+  // arrived together does not matter.
   virtual void OnMessage(uint32_t from, CallMessage message) = 0;
   virtual void Advance(absl::Time now) = 0;
   // Returns whether the call is over. Its result can be taken once.
