@@ -44,12 +44,12 @@
 //
 // Streams. TensorState::stream is a stream of this device. Null is the legacy
 // default stream; a trainer compiled with per-thread default streams passes
-// cudaStreamPerThread, which stands for the stream of the thread that calls the
+// cudaStreamPerThread, which denotes the stream of the thread that calls the
 // manager. A stream must outlive the managers of its tensors.
 //
 // Graphs. Saving or restoring a tensor fails with FailedPrecondition while its
 // stream is being captured into a CUDA graph. Other streams may be captured at
-// the same time, also in global mode, except that no blocking stream may be
+// the same time, even in global mode, except that no blocking stream may be
 // captured while a tensor uses the legacy default stream. TensorState::event
 // must not be recorded in a capture: a save that waits for it would become part
 // of the graph, and this cannot be detected.

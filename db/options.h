@@ -2,7 +2,7 @@
 //
 // Functions and objects of the caller should throw nothing. If one throws, on
 // any thread, the call it was part of returns Internal with its name and the
-// exception's message. std::bad_alloc, also from the library itself, becomes
+// exception's message. std::bad_alloc, even from the library itself, becomes
 // ResourceExhausted. No exception leaves a call that returns a status.
 #ifndef CKPTDB_DB_OPTIONS_H_
 #define CKPTDB_DB_OPTIONS_H_

@@ -223,7 +223,7 @@ class Store {
   // top of the unfolded step counts as one on top of the folded step. Tensors
   // and blobs are not copied. Delta runs are kept as long as the step, for
   // followers that hold its parent. Returns Aborted if the step is deleted or
-  // overwritten meanwhile. An interrupted fold is resumed, also after a crash.
+  // overwritten meanwhile. An interrupted fold is resumed, even after a crash.
   absl::StatusOr<FoldResult> Fold(int64_t step,
                                   const FoldOptions& options = {});
 

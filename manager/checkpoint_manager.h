@@ -156,7 +156,7 @@ class CheckpointManager {
   // InvalidArgument for a negative step; never returns an earlier save's error.
   absl::StatusOr<SavePolicy::Decision> ShouldSave(int64_t step,
                                                   const Metrics& metrics = {});
-  // Saves the step trained last, whatever the schedule says. Returns
+  // Saves the step trained last, regardless of the schedule. Returns
   // AlreadyExists if the step exists, and FailedPrecondition if saving is
   // disabled, if it would replace a pinned step of an abandoned branch, and for
   // the reasons of Step. Only the PendingSave returns a tolerated failure.
@@ -195,7 +195,7 @@ class CheckpointManager {
   absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request = {});
 
   // Starts a new lineage with the model as it is, in a store that has steps:
-  // Restoring::abandoned says what the next save does with them. Stores
+  // Restoring::abandoned decides what the next save does with them. Stores
   // nothing; global_step() stays. All ranks call it. Returns FailedPrecondition
   // if the manager is read-only or saving is disabled, and the error of a save
   // in progress.

@@ -7,7 +7,8 @@ uint64_t DigestOf(const TensorPiece& piece, const char* bytes) {
   const uint64_t lanes = LanesOf(piece);
   for (uint64_t lane = 0; lane < lanes; ++lane) {
     Lane value;
-    // A constant number of bytes, but for the last lane, is what is fast.
+    // Copies of constant size are fast, so only the last lane has a variable
+    // one.
     if (const uint32_t some = BytesOfLane(piece, lane); some == kLaneBytes) {
       __builtin_memcpy(&value, bytes + lane * kLaneBytes, kLaneBytes);
     } else {

@@ -33,8 +33,8 @@ CKPTDB_HOST_DEVICE inline uint64_t LanesOf(const TensorPiece& piece) {
   return (piece.bytes + kLaneBytes - 1) / kLaneBytes;
 }
 
-// Returns the most bytes, up to 16, that can be moved at once: they divide
-// every address and, for rows that are not adjacent, every length.
+// Returns the largest number of bytes, up to 16, that can be moved at once: it
+// divides every address and, for rows that are not adjacent, every length.
 CKPTDB_HOST_DEVICE inline uint32_t UnitOf(const TensorPiece& piece) {
   uint64_t all =
       reinterpret_cast<uintptr_t>(piece.tensor) | piece.first | kLaneBytes;

@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) CopyLanes(Copy copy) {
       copy.digest);
 }
 
-// Adds up the findings of all threads of a warp, and adds the sum to `found`.
+// Adds up the statistics of all threads of a warp, and adds the sum to `found`.
 __device__ void AddFound(CodesFound mine, CodesFound* found) {
   for (uint32_t half = kWarpThreads / 2; half > 0; half /= 2) {
     mine.Add({__shfl_down_sync(~0U, mine.error, half),

@@ -1,12 +1,12 @@
-// What kernels and the host's tests of their mathematics have in common;
-// internal to cuda/.
+// Definitions shared by kernels and by host tests of their arithmetic; internal
+// to cuda/.
 #ifndef CKPTDB_CUDA_ROWS_HOST_DEVICE_H_
 #define CKPTDB_CUDA_ROWS_HOST_DEVICE_H_
 
 #include <cstdint>
 
-// Marks a function that runs on the device and on the host. A compiler for the
-// host alone sees nothing of it.
+// Marks a function that runs on the device and on the host. Empty for a
+// host-only compiler.
 #if defined(__CUDACC__)
 #define CKPTDB_HOST_DEVICE __host__ __device__
 #else
@@ -15,8 +15,8 @@
 
 namespace ckptdb::internal {
 
-// The atomic operations of the kernels. None orders other memory: what is read
-// after a kernel is ordered by the kernel's end.
+// The atomic operations of the kernels. They do not order other memory
+// accesses; the end of a kernel orders them before later reads.
 
 CKPTDB_HOST_DEVICE inline uint32_t AtomicLoad(const uint32_t* word) {
 #if defined(__CUDA_ARCH__)
@@ -80,7 +80,7 @@ CKPTDB_HOST_DEVICE inline uint32_t CountBits(uint32_t word) {
 #endif
 }
 
-// Returns the number of the lowest bit of a word that is not 0.
+// Returns the index of the lowest set bit of a nonzero word.
 CKPTDB_HOST_DEVICE inline uint32_t LowestBit(uint32_t word) {
 #if defined(__CUDA_ARCH__)
   return static_cast<uint32_t>(__ffs(static_cast<int>(word)) - 1);

@@ -1,16 +1,16 @@
-// Rows of f32 that are put under a lossy codec as they are gathered, so that
-// only their codes cross the bus; internal to cuda/. Each function is what one
-// thread does; tests run them one after the other on the host.
+// Encodes rows of f32 with a lossy codec while gathering them, so that only
+// their codes cross the bus; internal to cuda/. Each function is the work of
+// one thread; tests run them one after another on the host.
 //
-// The mathematics is that of schema/bytes/quantize.h, which host tables go
-// through as well, so that what is stored is the same bytes. It rounds nothing
-// that is added afterwards; the kernels are compiled with --fmad=false
-// --ftz=false besides.
+// The arithmetic is that of schema/bytes/quantize.h, which encodes host tables
+// too, so the stored bytes are the same. It adds no rounded product, so fused
+// multiply-adds would not change it; as a second safeguard, the kernels are
+// compiled with --fmad=false --ftz=false.
 //
-// A slot that has a number that no code stands for is refused as a whole, and
-// then leaves the device as it is: an infinity or a NaN under int8, whose row
-// is stored verbatim, and a finite number that bf16 would round to an infinity,
-// whose page is.
+// If a slot contains a number that has no code, the whole slot is refused and
+// leaves the device unencoded. Such numbers are infinities and NaNs with int8,
+// whose row is stored verbatim, and finite numbers that bf16 would round to an
+// infinity, whose page is stored verbatim.
 #ifndef CKPTDB_CUDA_ROWS_ROW_CODES_H_
 #define CKPTDB_CUDA_ROWS_ROW_CODES_H_
 
@@ -25,14 +25,14 @@ namespace ckptdb::internal {
 inline constexpr uint32_t kF32Bytes = sizeof(float);
 inline constexpr uint32_t kLaneNumbers = kLaneBytes / kF32Bytes;
 
-// What is found out about the numbers of a slot as they are encoded. Magnitudes
-// are the bits of floats that are not negative, which are ordered as they are.
+// Statistics of a slot's numbers, collected while they are encoded. Magnitudes
+// are the bits of nonnegative floats, which sort as the floats do.
 struct CodesFound {
-  // All bits, so that one that changes on the way is no other answer.
+  // All bits are set, so that a bit flipped in transit does not make it 0.
   static constexpr uint32_t kRefused = ~uint32_t{0};
 
-  uint32_t error = 0;      // the largest, of finite numbers
-  uint32_t magnitude = 0;  // the largest of a finite number, under bf16
+  uint32_t error = 0;      // the largest error of a finite number
+  uint32_t magnitude = 0;  // the largest finite one, with bf16
   uint32_t refused = 0;    // kRefused: some number has no code
 
   CKPTDB_HOST_DEVICE void Add(const CodesFound& other) {
@@ -40,7 +40,7 @@ struct CodesFound {
     magnitude = magnitude < other.magnitude ? other.magnitude : magnitude;
     refused |= other.refused;
   }
-  // Adds what a thread has found to what all have.
+  // Adds one thread's statistics to those of all threads.
   CKPTDB_HOST_DEVICE void AddTo(CodesFound* all) const {
     if (error != 0) AtomicMax(&all->error, error);
     if (magnitude != 0) AtomicMax(&all->magnitude, magnitude);
@@ -58,7 +58,7 @@ CKPTDB_HOST_DEVICE inline uint32_t MagnitudeOf(float number) {
   return FloatBits(number) & kFloatMagnitude;
 }
 
-// The rows of a slot that are encoded, and where their numbers are.
+// The rows of a slot to encode, and the location of their numbers.
 struct NumberRows {
   SlotView slot;                   // f32
   const uint32_t* rows = nullptr;  // null: the rows from `first` on
@@ -74,19 +74,19 @@ struct NumberRows {
   CKPTDB_HOST_DEVICE uint64_t RowOf(uint64_t i) const {
     return rows == nullptr ? first + i : rows[first + i];
   }
-  // Returns how many numbers a lane of them has.
+  // Returns the number of numbers in a lane.
   CKPTDB_HOST_DEVICE uint32_t NumbersIn(uint32_t lane) const {
     return LaneBytesOf(slot.row_bytes, lane) / kF32Bytes;
   }
 };
 
-// Encodes rows as bf16, padded to whole lanes with zeros. A thread makes a lane
-// of 8 codes.
+// Encodes rows as bf16, padded to whole lanes with zeros. A thread computes a
+// lane of 8 codes.
 struct EncodeBf16Rows {
   NumberRows from;
   Lane* batch = nullptr;
-  uint64_t* digest = nullptr;   // is added to
-  CodesFound* found = nullptr;  // is added to
+  uint64_t* digest = nullptr;   // the sum is added to it
+  CodesFound* found = nullptr;  // the statistics are added to it
 
   CKPTDB_HOST_DEVICE uint32_t LanesOfRow() const {
     return LanesOf(from.slot.row_bytes / 2);
@@ -95,7 +95,7 @@ struct EncodeBf16Rows {
     return from.count * LanesOfRow();
   }
 
-  // Makes lane `at` of the batch. Returns what it adds to the digest.
+  // Computes lane `at` of the batch. Returns its term of the digest.
   template <uint32_t kAlignment>
   CKPTDB_HOST_DEVICE uint64_t Run(uint64_t at, CodesFound* mine) const {
     const uint32_t lanes = LanesOfRow();
@@ -131,8 +131,8 @@ struct EncodeBf16Rows {
   }
 };
 
-// The least and the greatest OrderedKey of some numbers; of none, those that
-// any number replaces.
+// The least and the greatest OrderedKey of some numbers. Without numbers,
+// values that any number replaces.
 struct KeyRange {
   int32_t least = 0x7fffffff;
   int32_t greatest = -0x7fffffff - 1;
@@ -143,30 +143,31 @@ struct KeyRange {
   }
 };
 
-// Encodes rows as int8: the codes padded to whole lanes with zeros, and bounds
-// in an array of their own. The `parts` threads of a row find out its range
-// together, and then each makes every so many lanes of 16 codes.
+// Encodes rows as int8: the codes padded to whole lanes with zeros, and the
+// bounds in a separate array. The `parts` threads of a row determine its range
+// together; then each computes every `parts`-th lane of 16 codes.
 struct EncodeInt8Rows {
-  // A row has at most so many parts, all of them in one warp.
+  // The maximum number of parts of a row, which are all in one warp.
   static constexpr uint32_t kMaxParts = 32;
 
   NumberRows from;
   Lane* codes = nullptr;
   uint64_t* bounds = nullptr;   // the bits of an Int8Bounds each
-  uint64_t* digest = nullptr;   // is added to
-  CodesFound* found = nullptr;  // is added to
+  uint64_t* digest = nullptr;   // the sum is added to it
+  CodesFound* found = nullptr;  // the statistics are added to it
 
   CKPTDB_HOST_DEVICE uint32_t LanesOfRow() const {
     return LanesOf(from.Numbers());
   }
-  // Returns how many threads a row has: a power of 2, and none without a lane.
+  // Returns the number of threads of a row: a power of 2, and none without a
+  // lane.
   CKPTDB_HOST_DEVICE uint32_t Parts() const {
     uint32_t parts = 1;
     while (parts < kMaxParts && parts * 2 <= LanesOfRow()) parts *= 2;
     return parts;
   }
 
-  // Returns the range of the numbers of a row that are one part's.
+  // Returns the range of the numbers in one part of a row.
   template <uint32_t kAlignment>
   CKPTDB_HOST_DEVICE KeyRange RangeOf(uint64_t i, uint32_t part,
                                       uint32_t parts) const {
@@ -187,8 +188,8 @@ struct EncodeInt8Rows {
     return range;
   }
 
-  // Makes the lanes of a row that are one part's; the first part writes the
-  // bounds. `range` is of the whole row. Returns what it adds to the digest.
+  // Computes the lanes of one part of a row; the first part also writes the
+  // bounds. `range` is the whole row's. Returns the part's term of the digest.
   template <uint32_t kAlignment>
   CKPTDB_HOST_DEVICE uint64_t Run(uint64_t i, uint32_t part, uint32_t parts,
                                   const KeyRange& range,
@@ -213,8 +214,7 @@ struct EncodeInt8Rows {
     return mixed + MixBounds(i, bounds[i]);
   }
 
-  // Returns what the bounds of a row add to the digest: they come behind all
-  // codes.
+  // Returns the term of a row's bounds in the digest; bounds follow all codes.
   CKPTDB_HOST_DEVICE uint64_t MixBounds(uint64_t i, uint64_t bits) const {
     return MixLane(from.count * LanesOfRow() + i, {bits, 0});
   }

@@ -1,6 +1,6 @@
-// Copies of rows in lanes of 16 bytes, between a table and a batch whose rows
-// lie one after the other, and the digest of a batch; internal to cuda/. A
-// kernel gives each lane to a thread of its own.
+// Copies rows in lanes of 16 bytes between a table and a batch, in which rows
+// are adjacent, and computes the digest of a batch; internal to cuda/. A kernel
+// assigns each lane to a separate thread.
 #ifndef CKPTDB_CUDA_ROWS_ROW_LANES_H_
 #define CKPTDB_CUDA_ROWS_ROW_LANES_H_
 
@@ -12,10 +12,10 @@ namespace ckptdb::internal {
 
 inline constexpr uint32_t kLaneBytes = 16;
 
-// The most blocks of a kernel that copies rows or tensors. A trainer's stream
-// waits for them, so they are enough to keep the memory of a device busy; an
-// H100 has room for 1,056 of their size, so that work of other streams goes on
-// beside them.
+// The maximum number of blocks of a kernel that copies rows or tensors. A
+// trainer's stream waits for them, so there are enough to saturate device
+// memory. An H100 has room for 1,056 blocks of this size, so that work of other
+// streams can run at the same time.
 inline constexpr uint32_t kCopyBlocks = 512;
 
 // 16 bytes as the device moves them.
@@ -40,22 +40,24 @@ struct SlotView {
   uint32_t row_bytes = 0;
 };
 
-// Returns the most bytes, up to 16, that can be moved at once wherever a lane
-// of the slot begins, and of which each lane, also the last, has a multiple.
+// Returns the largest number of bytes, up to 16, that can be moved at once: it
+// divides the address and the length of every lane of the slot, including the
+// last.
 CKPTDB_HOST_DEVICE inline uint32_t AlignmentOf(const SlotView& slot) {
   const uint64_t all = reinterpret_cast<uintptr_t>(slot.data) |
                        slot.stride_bytes | slot.row_bytes | kLaneBytes;
   return static_cast<uint32_t>(all & (~all + 1));
 }
 
-// Returns how many bytes of a row lane `lane` has: 16, or fewer in the last.
+// Returns the number of bytes in lane `lane` of a row: 16, or fewer in the
+// last.
 CKPTDB_HOST_DEVICE inline uint32_t LaneBytesOf(uint32_t row_bytes,
                                                uint32_t lane) {
   const uint32_t left = row_bytes - lane * kLaneBytes;
   return left < kLaneBytes ? left : kLaneBytes;
 }
 
-// Pieces of a lane, of the sizes that can be moved at once.
+// Pieces of a lane, in the sizes that can be moved at once.
 template <uint32_t kAlignment>
 struct PieceOf;
 template <>
@@ -80,8 +82,8 @@ struct PieceOf<kLaneBytes> {
 };
 
 // Read and write one piece at an address that is a multiple of its size. The
-// device needs a typed access to move it at once; on the host that would break
-// the rule that memory is read as what it was written.
+// device needs a typed access to move it at once; on the host that would
+// violate strict aliasing.
 template <typename Piece>
 CKPTDB_HOST_DEVICE inline Piece ReadPiece(const char* from) {
 #if defined(__CUDA_ARCH__)
@@ -101,10 +103,10 @@ CKPTDB_HOST_DEVICE inline void WritePiece(const Piece& piece, char* to) {
 #endif
 }
 
-// Reads the first `bytes` bytes of a lane, a multiple of kAlignment; those from
-// `at` on, for each multiple of it, are at address(at), a multiple of it, too.
-// The others are zero. All loops have constant bounds, so that the lane stays
-// in registers.
+// Reads the first `bytes` bytes of a lane, a multiple of kAlignment, and sets
+// the others to zero. For each multiple `at` of kAlignment, the bytes from `at`
+// on are at address(at), which is a multiple of it too. All loops have constant
+// bounds, so that the lane stays in registers.
 template <uint32_t kAlignment, typename Address>
 CKPTDB_HOST_DEVICE inline Lane GatherPieces(uint32_t bytes,
                                             const Address& address) {
@@ -126,7 +128,7 @@ CKPTDB_HOST_DEVICE inline Lane GatherPieces(uint32_t bytes,
   }
 }
 
-// Writes them, in the same way.
+// Writes the first `bytes` bytes of a lane in the same way.
 template <uint32_t kAlignment, typename Address>
 CKPTDB_HOST_DEVICE inline void ScatterPieces(const Lane& lane, uint32_t bytes,
                                              const Address& address) {
@@ -147,8 +149,7 @@ CKPTDB_HOST_DEVICE inline void ScatterPieces(const Lane& lane, uint32_t bytes,
   }
 }
 
-// Read and write the first `bytes` bytes of a lane, which are one after the
-// other.
+// Read and write the first `bytes` bytes of a lane at consecutive addresses.
 template <uint32_t kAlignment>
 CKPTDB_HOST_DEVICE inline Lane ReadPieces(const char* from, uint32_t bytes) {
   return GatherPieces<kAlignment>(bytes,
@@ -160,9 +161,9 @@ CKPTDB_HOST_DEVICE inline void WritePieces(const Lane& lane, uint32_t bytes,
   ScatterPieces<kAlignment>(lane, bytes, [=](uint32_t at) { return to + at; });
 }
 
-// Moves every `step`-th lane from `at` to below `lanes`, and returns their
-// digest. Several are on their way at once: all are read before one is written,
-// as the compiler moves no read before a write that may be to the same memory.
+// Moves every `step`-th lane in [at, lanes), and returns their digest. Several
+// lanes are in flight at once: all are read before the first is written,
+// because the compiler does not move a read before a write that may alias it.
 template <uint32_t kAlignment, typename Move>
 CKPTDB_HOST_DEVICE inline uint64_t MoveLanes(const Move& move, uint64_t at,
                                              uint64_t lanes, uint64_t step) {
@@ -190,7 +191,7 @@ CKPTDB_HOST_DEVICE inline uint64_t MoveLanes(const Move& move, uint64_t at,
   return digest;
 }
 
-// Reads lane `lane` of a row of a table. What is beyond the row is zero.
+// Reads lane `lane` of a table's row. Bytes beyond the row are zero.
 template <uint32_t kAlignment>
 CKPTDB_HOST_DEVICE inline Lane ReadLane(const SlotView& slot, uint64_t row,
                                         uint32_t lane) {
@@ -199,7 +200,7 @@ CKPTDB_HOST_DEVICE inline Lane ReadLane(const SlotView& slot, uint64_t row,
       LaneBytesOf(slot.row_bytes, lane));
 }
 
-// Writes lane `lane` of a row of a table, and nothing beyond the row.
+// Writes lane `lane` of a table's row, and nothing beyond the row.
 template <uint32_t kAlignment>
 CKPTDB_HOST_DEVICE inline void WriteLane(const SlotView& slot, uint64_t row,
                                          uint32_t lane, const Lane& value) {
@@ -209,8 +210,8 @@ CKPTDB_HOST_DEVICE inline void WriteLane(const SlotView& slot, uint64_t row,
 }
 
 // Mixes a lane with its place in the batch. The digest of a batch is the sum of
-// all its lanes, which may be added in any order; lanes that have changed
-// places have another sum.
+// its mixed lanes, which may be added in any order; exchanging two lanes
+// changes the sum.
 CKPTDB_HOST_DEVICE inline uint64_t MixLane(uint64_t place, const Lane& value) {
   constexpr uint64_t kFirst = 0x9e3779b97f4a7c15;
   constexpr uint64_t kSecond = 0xbf58476d1ce4e5b9;

@@ -1,6 +1,6 @@
-// Marks of changed rows, one bit a row: how one is set, how the marks of an
-// interval are taken, and how a set turns into a list of rows; internal to
-// cuda/. A kernel calls these functions, one thread a mark or a word.
+// Marks of changed rows, one bit per row: setting a mark, taking the marks of
+// an interval, and turning a set into a list of rows; internal to cuda/.
+// Kernels call these functions with one thread per mark or word.
 #ifndef CKPTDB_CUDA_ROWS_ROW_MARKS_H_
 #define CKPTDB_CUDA_ROWS_ROW_MARKS_H_
 
@@ -11,28 +11,29 @@
 namespace ckptdb::internal {
 
 inline constexpr uint32_t kMarkWordBits = 32;
-// A row number has 32 bits. The last one is left out, so that a count has, too.
+// Row numbers have 32 bits. The highest one is not used, so that a count fits
+// in 32 bits too.
 inline constexpr uint64_t kMaxDeviceRows = (uint64_t{1} << 32) - 1;
 
 CKPTDB_HOST_DEVICE constexpr uint64_t MarkWords(uint64_t rows) {
   return (rows + kMarkWordBits - 1) / kMarkWordBits;
 }
 
-// What was wrong with marks since it was last read.
+// Errors in marks since the report was last read.
 struct MarkReport {
-  uint64_t out_of_range = 0;  // how many
+  uint64_t out_of_range = 0;  // the number of such marks
   uint64_t example = 0;       // one of them: a row number, as uint64_t(int64_t)
 };
 
-// The marks of a table. It has MarkWords(rows) words.
+// The marks of a table, in MarkWords(rows) words.
 struct MarkWordsView {
   uint32_t* words = nullptr;
   uint64_t rows = 0;
 };
 
 // Sets the mark of a row. Most rows of a batch are marked already, and a read
-// is cheaper than an atomic operation. A number that is no row writes nothing
-// but the report.
+// is cheaper than an atomic operation. A number that is not a row is only
+// reported.
 CKPTDB_HOST_DEVICE inline void SetMark(const MarkWordsView& marks, int64_t row,
                                        MarkReport* report) {
   const auto at = static_cast<uint64_t>(row);
@@ -46,13 +47,13 @@ CKPTDB_HOST_DEVICE inline void SetMark(const MarkWordsView& marks, int64_t row,
   if ((AtomicLoad(word) & bit) == 0) AtomicOr(word, bit);
 }
 
-// The ids of the rows of a table. Rows whose id is `free_id` hold nothing.
+// The ids of a table's rows. Rows whose id is `free_id` are empty.
 struct RowIdsView {
-  const int64_t* ids = nullptr;  // null: all rows hold something
+  const int64_t* ids = nullptr;  // null: no row is empty
   int64_t free_id = 0;
 };
 
-// Returns the bits of a word whose rows hold something.
+// Returns the bits of a word whose rows are not empty.
 CKPTDB_HOST_DEVICE inline uint32_t LiveBits(const RowIdsView& ids,
                                             uint64_t word_number,
                                             uint32_t word) {
@@ -67,7 +68,7 @@ CKPTDB_HOST_DEVICE inline uint32_t LiveBits(const RowIdsView& ids,
   return live;
 }
 
-// Returns the word of a set of all rows of a table of `rows`.
+// Returns the word of a set that contains all of a table's `rows` rows.
 CKPTDB_HOST_DEVICE inline uint32_t FullWord(uint64_t rows,
                                             uint64_t word_number) {
   const uint64_t first = word_number * kMarkWordBits;
@@ -76,20 +77,20 @@ CKPTDB_HOST_DEVICE inline uint32_t FullWord(uint64_t rows,
                        : (uint32_t{1} << (rows - first) % kMarkWordBits) - 1;
 }
 
-// Takes a word of the marks: it is 0 then, and marks that are made meanwhile
-// are in this word or in the next one.
+// Takes a word of the marks, which is then 0. A concurrent mark is in the
+// returned word or is left for the next call.
 CKPTDB_HOST_DEVICE inline uint32_t TakeMarkWord(uint32_t* word) {
-  // Most words have no mark, and an exchange writes.
+  // Most words have no mark, and an exchange would write to all.
   return AtomicLoad(word) == 0 ? 0 : AtomicExchange(word, 0);
 }
 
-// Gives back a word that was taken.
+// Returns a taken word to the marks.
 CKPTDB_HOST_DEVICE inline void ReturnMarkWord(uint32_t* word, uint32_t taken) {
   if (taken != 0) AtomicOr(word, taken);
 }
 
-// Writes the rows of a word to `rows`, in ascending order, and returns how many
-// there are.
+// Writes the rows of a word to `rows`, in ascending order, and returns their
+// number.
 CKPTDB_HOST_DEVICE inline uint32_t ExpandWord(uint64_t word_number,
                                               uint32_t word, uint32_t* rows) {
   uint32_t count = 0;
@@ -100,9 +101,9 @@ CKPTDB_HOST_DEVICE inline uint32_t ExpandWord(uint64_t word_number,
   return count;
 }
 
-// A set is made a list in three kernels: the rows of each tile of words are
-// counted, the counts are added up, and each tile is written where those before
-// it end. So the list is in ascending order, whichever tile runs first.
+// Three kernels turn a set into a list: one counts the rows of each tile of
+// words, one adds up the counts, and one writes each tile where the tile before
+// it ends. So the list is in ascending order, whichever tile runs first.
 inline constexpr uint32_t kTileWords = 1024;
 
 CKPTDB_HOST_DEVICE constexpr uint64_t MarkTiles(uint64_t rows) {

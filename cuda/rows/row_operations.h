@@ -1,7 +1,7 @@
-// The operations on rows in device memory, each as what one thread does with
+// The operations on rows in device memory, each as the work of one thread on
 // one mark, word, lane or count; internal to cuda/. The kernels of
-// cuda/kernels/row_kernels.cu give each to a thread; tests run them one after
-// the other on the host.
+// cuda/kernels/row_kernels.cu run one per thread; tests run them one after
+// another on the host.
 #ifndef CKPTDB_CUDA_ROWS_ROW_OPERATIONS_H_
 #define CKPTDB_CUDA_ROWS_ROW_OPERATIONS_H_
 
@@ -26,23 +26,22 @@ struct MarkRows {
   }
 };
 
-// Takes the marks of an interval: they are moved to the sets that wait for
-// each consumer, and the set of this consumer is moved to `taken`, without
-// rows that hold nothing.
+// Takes the marks of an interval: adds them to each consumer's pending set, and
+// moves this consumer's pending set to `taken`, without empty rows.
 struct TakeMarks {
-  // Sets of other consumers than this one.
+  // The maximum number of consumers besides this one.
   static constexpr uint32_t kMaxOthers = 7;
 
   MarkWordsView marks;
   RowIdsView ids;
-  uint32_t* pending = nullptr;  // the set that waits for this consumer
+  uint32_t* pending = nullptr;  // this consumer's pending set
   uint32_t* others[kMaxOthers] = {};
   uint32_t other_count = 0;
   uint32_t* taken = nullptr;
 
   CKPTDB_HOST_DEVICE uint64_t Rows() const { return marks.rows; }
 
-  // Returns how many rows of the word were taken.
+  // Returns the number of rows taken from the word.
   CKPTDB_HOST_DEVICE uint32_t Run(uint64_t word) const {
     const uint32_t marked = TakeMarkWord(marks.words + word);
     if (marked != 0) {
@@ -61,7 +60,7 @@ struct TakeMarks {
   }
 };
 
-// Makes the set of all rows that hold something.
+// Makes the set of all rows that are not empty.
 struct TakeAll {
   uint64_t rows = 0;
   RowIdsView ids;
@@ -76,7 +75,7 @@ struct TakeAll {
   }
 };
 
-// Gives back a set that was taken.
+// Returns a taken set to the pending rows.
 struct ReturnMarks {
   uint32_t* pending = nullptr;
   const uint32_t* taken = nullptr;
@@ -87,12 +86,12 @@ struct ReturnMarks {
   }
 };
 
-// Writes the ids of rows, one after the other.
+// Writes the ids of rows to consecutive addresses.
 struct ListIds {
   const uint32_t* rows = nullptr;
   uint64_t count = 0;
-  // The ids of the table; null: the id of a row is first + row * step, as of
-  // uint64_t.
+  // The ids of the table. If null, the id of a row is first + row * step,
+  // computed as uint64_t.
   const int64_t* ids = nullptr;
   int64_t first = 0;
   int64_t step = 1;
@@ -107,7 +106,7 @@ struct ListIds {
   }
 };
 
-// Makes all rows ones that hold nothing.
+// Makes rows empty.
 struct FreeRows {
   int64_t* ids = nullptr;
   uint64_t count = 0;
@@ -117,8 +116,9 @@ struct FreeRows {
 };
 
 // One step of the running sums of kTileWords numbers, for element `i`. After
-// steps of 1, 2, 4, ... and kTileWords / 2, with `in` and `out` exchanged and
-// all threads awaited in between, each is the sum of itself and all before it.
+// steps of 1, 2, 4, ..., kTileWords / 2, with `in` and `out` swapped and the
+// threads synchronized in between, each element is the sum of itself and all
+// before it.
 CKPTDB_HOST_DEVICE inline void SumStep(const uint32_t* in, uint32_t* out,
                                        uint32_t i, uint32_t step) {
   out[i] = in[i] + (i >= step ? in[i - step] : 0);
@@ -130,13 +130,13 @@ struct GatherRowsOfSlot {
   SlotView slot;
   const uint32_t* rows = nullptr;  // null: the rows from `first` on
   uint64_t first = 0;              // of the list of rows
-  uint64_t count = 0;              // the most rows of the batch
-  // The number of rows of the list, where only the device knows it; or null.
+  uint64_t count = 0;              // the maximum number of rows
+  // The number of rows in the list if only the device knows it; otherwise null.
   const uint64_t* listed = nullptr;
   Lane* batch = nullptr;
-  uint64_t* digest = nullptr;  // is added to
+  uint64_t* digest = nullptr;  // the sum is added to it
 
-  // Returns how many lanes there are.
+  // Returns the number of lanes of the batch.
   CKPTDB_HOST_DEVICE uint64_t Lanes() const {
     uint64_t some = count;
     if (listed != nullptr) {
@@ -166,15 +166,15 @@ struct GatherRowsOfSlot {
   }
 };
 
-// Copies the rows of a batch to their places in a slot, or fills them with
-// zeros, and adds up the digest of the batch.
+// Copies the rows of a batch to their rows in a slot, or fills those with
+// zeros, and adds up the batch's digest.
 struct ScatterRowsOfSlot {
-  SlotView batch;  // rows one after the other; data null: zeros
+  SlotView batch;  // adjacent rows; if data is null, zeros
   SlotView slot;
   const uint32_t* rows = nullptr;  // null: the rows from `first` on
   uint64_t first = 0;
   uint64_t count = 0;
-  uint64_t* digest = nullptr;  // is added to; null: none
+  uint64_t* digest = nullptr;  // the sum is added to it; null: no digest
 
   CKPTDB_HOST_DEVICE uint64_t Lanes() const {
     return count * LanesOf(slot.row_bytes);

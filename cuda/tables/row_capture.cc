@@ -125,7 +125,7 @@ absl::Status RowCapture::TakeRows() {
   return absl::OkStatus();
 }
 
-// Clears the findings.
+// Clears the encoder's statistics.
 absl::Status RowCapture::ClearFindings(char* found) {
   if (findings_bytes() == 0) return absl::OkStatus();
   found_ = reinterpret_cast<CodesFound*>(found);
@@ -135,8 +135,8 @@ absl::Status RowCapture::ClearFindings(char* found) {
       "cudaMemsetAsync of the findings about rows");
 }
 
-// Waits for the gathers and reads their findings: twice, because no digest
-// covers them.
+// Waits for the gathers and reads the encoder's statistics: twice, because no
+// digest covers them.
 absl::Status RowCapture::ReadFindings() {
   const uint64_t bytes = findings_bytes();
   CKPTDB_ASSIGN_OR_RETURN(const PinnedPool::Loan copy,
@@ -352,20 +352,20 @@ absl::Status RowCapture::Fetch() {
   }
   fetched_ = true;
   for (size_t slot = 0; slot < forms_.size(); ++slot) {
-    columns_.push_back(ColumnOf(slot));
+    slot_values_.push_back(ValuesOf(slot));
   }
   return absl::OkStatus();
 }
 
-RowBlock::SlotValues RowCapture::ColumnOf(size_t slot) {
+RowBlock::SlotValues RowCapture::ValuesOf(size_t slot) {
   const SlotForm& form = forms_[slot];
-  RowBlock::SlotValues column;
-  if (ids_.empty()) return column;
+  RowBlock::SlotValues values;
+  if (ids_.empty()) return values;
   const char* const rows = host_.get() + host_at_[slot];
   if (!form.encoded()) {
-    column.data = rows;
-    column.stride_bytes = form.padded_bytes();
-    return column;
+    values.data = rows;
+    values.stride_bytes = form.padded_bytes();
+    return values;
   }
   EncodedRows& encoded = encoded_[slot];
   encoded.codec = form.codec();
@@ -373,12 +373,12 @@ RowBlock::SlotValues RowCapture::ColumnOf(size_t slot) {
   encoded.stride_bytes = form.padded_bytes();
   encoded.bounds =
       reinterpret_cast<const Int8Bounds*>(rows + form.BoundsAt(ids_.size()));
-  column = EncodedValues(&encoded);
-  return column;
+  values = EncodedValues(&encoded);
+  return values;
 }
 
 absl::StatusOr<RowBlock> RowCapture::Block(uint64_t /*block*/) const {
-  if (fetched_) return RowBlock{ids_.all(), columns_};
+  if (fetched_) return RowBlock{ids_.all(), slot_values_};
   return absl::FailedPreconditionError(
       "the rows are still on the device; call Fetch first");
 }

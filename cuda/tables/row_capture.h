@@ -90,7 +90,7 @@ class RowCapture : public TableState::Captured {
   uint64_t digests_bytes() const {
     return AlignLane(chunks_.size() * sizeof(uint64_t));
   }
-  // Bytes of the encoder's findings; 0 if no slot is encoded.
+  // Bytes of the encoder's statistics; 0 if no slot is encoded.
   uint64_t findings_bytes() const;
   Staged StagedAt(size_t chunk) const;
   absl::Status TakeRows();
@@ -107,7 +107,7 @@ class RowCapture : public TableState::Captured {
   absl::Status FinishCopy(Place* place);
   absl::Status FinishRing(std::vector<Place>* ring);
   absl::Status CopyStaged();
-  RowBlock::SlotValues ColumnOf(size_t slot);
+  RowBlock::SlotValues ValuesOf(size_t slot);
 
   DeviceContext* const context_;
   const TableRows& table_;
@@ -124,7 +124,7 @@ class RowCapture : public TableState::Captured {
   std::vector<EncodedRows> encoded_;  // of each slot
   DevicePool::Loan staging_;
   LargeArray<char> host_;
-  std::vector<RowBlock::SlotValues> columns_;
+  std::vector<RowBlock::SlotValues> slot_values_;
   bool host_waited_ = false;  // for the gathers
   bool queued_ = false;       // queued work that nobody has waited for
   bool fetched_ = false;      // the rows are in host memory

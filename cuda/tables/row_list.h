@@ -51,7 +51,7 @@ class RowIds {
 uint64_t DigestOfIds(absl::Span<const int64_t> ids);
 
 // Makes lists on the context's side stream. Its queued work has ended, or runs
-// before all that is queued there later. Used by one thread at a time.
+// before all work queued there later. Used by one thread at a time.
 class RowLister {
  public:
   // A set of rows.

@@ -23,8 +23,8 @@ inline uint64_t AlignLane(uint64_t bytes) {
 // one thread at a time. Finish must have returned before it is destroyed.
 class Upload {
  public:
-  // `bytes` is the most that is appended, each part rounded up to whole lanes,
-  // in rows of `slots` slots.
+  // At most `bytes` bytes are appended, counting each part rounded up to whole
+  // lanes, in rows of `slots` slots.
   static absl::StatusOr<std::unique_ptr<Upload>> Make(DeviceContext* context,
                                                       uint64_t bytes,
                                                       size_t slots);

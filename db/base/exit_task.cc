@@ -60,7 +60,7 @@ class ExitTasks {
   }
 
  private:
-  // Returns the next task to run; null if there is none.
+  // Returns the next task to run; null if none is left.
   ExitTask* Begin() {
     const MutexLock lock(&mutex_);
     runner_ = std::this_thread::get_id();

@@ -128,20 +128,20 @@ absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
                absl::StrCat("places of ", block.rows.size(), " rows, and ",
                             rows, " ids; give one row number for each id"));
   }
-  // An empty block needs no columns.
+  // An empty block needs no slots.
   if (rows == 0) return absl::OkStatus();
   if (block.slots.size() != slots.size()) {
     return Bad(number,
                absl::StrCat(block.slots.size(), " slots, not ", slots.size()));
   }
   for (size_t s = 0; s < slots.size(); ++s) {
-    const RowBlock::SlotValues& column = block.slots[s];
-    if (EncodedOf(column) != nullptr) {
+    const RowBlock::SlotValues& values = block.slots[s];
+    if (EncodedOf(values) != nullptr) {
       CKPTDB_RETURN_IF_ERROR(
-          CheckEncoded(number, *EncodedOf(column), slots[s], encoded));
-    } else if (!column.places.empty()) {
+          CheckEncoded(number, *EncodedOf(values), slots[s], encoded));
+    } else if (!values.places.empty()) {
       CKPTDB_RETURN_IF_ERROR(
-          CheckPlaces(number, block, slots[s].name, column.places.size()));
+          CheckPlaces(number, block, slots[s].name, values.places.size()));
     } else {
       CKPTDB_RETURN_IF_ERROR(CheckArray(number, block, s, slots[s]));
     }

@@ -128,7 +128,7 @@ class DiskFileSystem : public rocksdb::FileSystemWrapper {
   IOStatus AreFilesSame(const std::string& first, const std::string& second,
                         const IOOptions& options, bool* same,
                         IODebugContext* debug) override;
-  // Returns the space for users without privileges, also to root.
+  // Returns the space available to unprivileged users, even if called by root.
   IOStatus GetFreeSpace(const std::string& path, const IOOptions& options,
                         uint64_t* bytes, IODebugContext* debug) override;
 

@@ -89,7 +89,7 @@ void VisitTree(rocksdb::FileSystem* files, const std::string& path,
                const VisitEntry& visit);
 
 // Returns how many bytes may still be written at `path`, a folder of a store in
-// use. Returns FailedPrecondition if it is gone.
+// use. Returns FailedPrecondition if it no longer exists.
 absl::StatusOr<uint64_t> FreeBytes(rocksdb::FileSystem* files,
                                    const std::string& path);
 

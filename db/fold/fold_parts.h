@@ -35,7 +35,7 @@ struct FoldTarget {
 };
 
 // Stages the base runs that a step's chain merges to. The division into parts
-// depends only on the step. Each finished part has a note beside its files, so
+// depends only on the step. Each finished part has a note next to its files, so
 // that an interrupted fold can be resumed.
 class FoldParts {
  public:

@@ -17,8 +17,8 @@
 
 namespace ckptdb::internal {
 
-// A table of at least so many bytes shares no file with tensors and blobs. A
-// smaller one costs more in a file of its own than that frees.
+// A table of at least this many bytes shares no file with tensors and blobs.
+// For a smaller one, a separate file costs more than it frees.
 inline constexpr uint64_t kMinSeparateFileBytes = uint64_t{16} << 20;
 
 using ItemNames = std::set<std::pair<Item::Kind, std::string>>;

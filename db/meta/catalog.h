@@ -34,10 +34,9 @@ struct Catalog {
   std::vector<StepRecord> Steps() const;
   // Returns NotFound, naming the steps next to it, if the step does not exist.
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
-  // Returns the most recently saved step that is not quarantined; null if there
-  // is none.
+  // Returns the most recently saved step that is not quarantined, or null.
   const StepRecord* Newest() const;
-  // Like Newest, but returns NotFound if there is none.
+  // Like Newest, but returns NotFound instead of null.
   absl::StatusOr<StepRecord> Latest() const;
   // Returns the record of a version that is or was a step; null if it is
   // unknown.

@@ -74,7 +74,7 @@ absl::Status CheckLink(const StepRecord& step, const StepRecord& member,
 }
 
 // A state and its ancestors, back to where the path ends: at a record that was
-// saved in full, or that is gone.
+// saved in full, or that no longer exists.
 struct Ancestry {
   std::vector<StepRecord> increments;  // newest first; those with delta runs
   std::vector<Version> states;         // increments[i] led to states[i]

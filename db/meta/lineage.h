@@ -19,8 +19,8 @@ namespace ckptdb::internal {
 bool IsState(const StepRecord& step, const Version& parent);
 
 // Returns the step that a save continues: SaveSpec::parent, or the newest step
-// if that is not set. Returns a record of attempt 0 if there is none, and the
-// errors of SaveSpec::parent.
+// if that is not set. Returns a record of attempt 0 if there is no such step,
+// and the errors of SaveSpec::parent.
 absl::StatusOr<StepRecord> FindParent(const Catalog& catalog,
                                       const SaveSpec& spec);
 

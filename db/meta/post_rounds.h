@@ -17,8 +17,8 @@ namespace ckptdb::internal {
 // Returns the round of each post, in the order of `posts`, the order in which
 // they were posted. The highest round is removed first, and the folder is
 // synced after each. Posts of different values take one round; posts that
-// replace each other's values take two, whatever their number; a chain of posts
-// that each replace a part of the previous one takes more.
+// replace each other's values take two, regardless of their number; a chain of
+// posts that each replace a part of the previous one takes more.
 std::vector<size_t> RemovalRounds(const std::vector<Post>& posts);
 
 // The maximum number of rounds of one call.

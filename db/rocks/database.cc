@@ -282,8 +282,8 @@ absl::Status Database::HoldCompactions() {
 absl::Status Database::ResumeCompactions() {
   if (!compactions_held_) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(files_.get(), store_));
-  // A compaction writes its result beside its input, so there must be room for
-  // all of both families, and as much again.
+  // A compaction keeps its input until its result is written, so there must be
+  // room for both families twice.
   if (free / 2 < TableBytes(Family::kInline) + TableBytes(Family::kMeta)) {
     return absl::OkStatus();
   }

@@ -55,11 +55,11 @@ class Database {
       absl::string_view store, const internal::Environment& environment,
       bool direct_reads);
 
-  // Opens it for writing, and creates the database if there is none. Opening
-  // begins another MANIFEST, and removes the files that it does not name. So an
-  // existing database is first opened as a follower, to check whether it is
-  // usable and which tables, `corrupt`, must be left out. It writes while
-  // `lock` is held.
+  // Opens the database for writing, and creates it if it does not exist.
+  // Opening begins another MANIFEST, and removes the files that it does not
+  // name. So an existing database is first opened as a follower, to check
+  // whether it is usable and which tables, `corrupt`, must be left out. It
+  // writes while `lock` is held.
   //
   // Both return ResourceExhausted if the process may open too few files.
   static absl::StatusOr<std::unique_ptr<Database>> OpenOwner(
@@ -169,7 +169,7 @@ class Database {
   absl::Status status() const;
 
   // Records the number of the last synced write and the state of the MANIFEST
-  // in a file beside the database. The owner calls this after every
+  // in a file next to the database. The owner calls this after every
   // acknowledged change: a MANIFEST that lost its end is a valid older one, and
   // the note distinguishes it from the complete one. An older note remains
   // valid, so the file is not synced, and failing to write it is not an error.

@@ -207,7 +207,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
   const std::string path = DatabasePath(store);
   rocksdb::FileSystem* const files = database->files_.get();
   // The folder is examined before and after. In between RocksDB reads the
-  // MANIFEST and then opens the files that it names, which may be gone by then.
+  // MANIFEST and then opens the files that it names, which may have been
+  // deleted by then.
   CKPTDB_ASSIGN_OR_RETURN(database->followed_, ReadFolderState(files, path));
   const absl::Status status = database->Follow(path, corrupt);
   CKPTDB_ASSIGN_OR_RETURN(const FolderState after,

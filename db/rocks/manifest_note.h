@@ -1,5 +1,5 @@
-// A note about the MANIFEST beside the database, so that damage to it is found
-// before RocksDB opens it; internal to db/.
+// A note about the MANIFEST, stored next to the database, so that damage to the
+// MANIFEST is found before RocksDB opens it; internal to db/.
 #ifndef CKPTDB_DB_ROCKS_MANIFEST_NOTE_H_
 #define CKPTDB_DB_ROCKS_MANIFEST_NOTE_H_
 

@@ -41,8 +41,8 @@ absl::string_view NameOf(absl::string_view note) {
 }
 
 // Tries RocksDB's own lock, which an owner also holds. If LOCK was removed by
-// hand beside an owner, this keeps an open that will fail anyway from fencing
-// that owner off.
+// hand while an owner runs, this keeps an open that will fail anyway from
+// fencing that owner off.
 rocksdb::IOStatus TryDatabaseLock(rocksdb::FileSystem* files,
                                   const std::string& store) {
   const std::string path = DatabasePath(store) + "/LOCK";
@@ -55,7 +55,7 @@ rocksdb::IOStatus TryDatabaseLock(rocksdb::FileSystem* files,
   return status.ok() ? files->UnlockFile(lock, io, nullptr) : status;
 }
 
-// The file beside the lock names its holder.
+// The file next to the lock names its holder.
 absl::Status LockError(rocksdb::FileSystem* files, const std::string& store,
                        const rocksdb::IOStatus& status) {
   const absl::StatusOr<std::string> note = ReadFile(files, OwnerPath(store));

@@ -35,7 +35,7 @@ absl::Status CallSharding(absl::string_view table, Function&& function) {
                      std::forward<Function>(function));
 }
 
-// Divides the rows evenly among `threads`, also when they are in one block.
+// Divides the rows evenly among `threads`, even if all are in one block.
 std::vector<std::vector<RowPart>> SplitRows(const std::vector<RowBlock>& blocks,
                                             uint64_t rows, size_t threads) {
   std::vector<std::vector<RowPart>> parts(threads);
@@ -55,7 +55,7 @@ std::vector<std::vector<RowPart>> SplitRows(const std::vector<RowBlock>& blocks,
   return parts;
 }
 
-// Checks block `number`, and compares its columns with those of *with_rows, the
+// Checks block `number`, and compares its slots with those of *with_rows, the
 // first block that has rows, which is set here.
 absl::Status CheckBlock(uint64_t number, const RowBlock& block,
                         const std::vector<Slot>& slots,

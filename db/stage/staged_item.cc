@@ -127,7 +127,8 @@ std::string WhyBase(const StepRecord::Rank* parent_tables,
 absl::StatusOr<OwnRows> OwnSlices(const internal::TicketRecord& ticket,
                                   const RankState::Table& table) {
   const TableSharding& sharding = table.sharding;
-  // A single rank has all slices, whatever bounds the table declares.
+  // A single rank holds all slices, regardless of the bounds that the table
+  // declares.
   if (!ticket.slices.has_value()) {
     if (ticket.world_size == 1) return OwnRows();
     return BadTable(

@@ -116,19 +116,19 @@ class SlotStream : public RowStream {
         raw);
   }
 
-  // Copies `bytes` bytes of each row, consecutively, from address_of(column,
+  // Copies `bytes` bytes of each row, consecutively, from address_of(values,
   // row).
   template <typename AddressOf>
   void GatherPieces(absl::Span<const RowRef> rows, uint64_t bytes,
                     const AddressOf& address_of, char* to) const {
     const absl::Span<const RowBlock> blocks = order().blocks();
-    // Most tables are one block, whose column is looked up once instead of per
-    // row.
+    // Most tables are one block, whose slot is looked up once instead of once
+    // per row.
     if (blocks.size() == 1) {
-      const RowBlock::SlotValues& column = blocks[0].slots[slot_];
+      const RowBlock::SlotValues& values = blocks[0].slots[slot_];
       GatherRows(
           rows.size(), bytes,
-          [&](uint64_t i) { return address_of(column, rows[i].row); }, to);
+          [&](uint64_t i) { return address_of(values, rows[i].row); }, to);
     } else {
       GatherRows(
           rows.size(), bytes,
@@ -171,16 +171,16 @@ class EncodedSlotStream : public SlotStream {
     if (codec() == Codec::kInt8) {
       GatherPieces(
           rows, sizeof(Int8Bounds),
-          [](const RowBlock::SlotValues& column, uint64_t row) {
-            return reinterpret_cast<const char*>(EncodedOf(column)->bounds +
+          [](const RowBlock::SlotValues& values, uint64_t row) {
+            return reinterpret_cast<const char*>(EncodedOf(values)->bounds +
                                                  row);
           },
           stored + page.bounds_at());
     }
     GatherPieces(
         rows, page.code_bytes(),
-        [](const RowBlock::SlotValues& column, uint64_t row) {
-          return EncodedOf(column)->CodesAt(row);
+        [](const RowBlock::SlotValues& values, uint64_t row) {
+          return EncodedOf(values)->CodesAt(row);
         },
         stored + page.codes_at());
   }

@@ -114,7 +114,7 @@ absl::StatusOr<Version> Folds::BeginFold(const StepRecord& step) {
   const std::map<Version, uint64_t> ingested = BulkBytes(folder_->database());
   const BegunAttempt begun =
       catalog_->BeginFold(step, folder_->NowMicros(), ingested);
-  // The record is written also when resuming: the attempt was listed before its
+  // The record is written even when resuming: the attempt was listed before its
   // record was written, and that write may have failed.
   CKPTDB_RETURN_IF_ERROR(committer_->WriteAttempt(begun, /*sync=*/true));
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kBegun));

@@ -339,7 +339,7 @@ auto Reader::Impl::PlanNow(const MakePlan<Plan>& make_plan) const
 
 // Takes the lease, then checks that the step still exists: the owner reads the
 // leases after the commit that retires a step. So either the owner sees the
-// lease, or this sees that the step is gone.
+// lease, or this sees that the step was removed.
 template <typename Plan>
 auto Reader::Impl::PlanWithLease(int64_t step, const MakePlan<Plan>& make_plan)
     -> absl::StatusOr<Leased<Plan>> {

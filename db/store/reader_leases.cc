@@ -58,7 +58,7 @@ absl::StatusOr<ReaderLeases::Taken> ReaderLeases::Take(
         "cannot lease step ", lease.step, ": ", written.message()));
   }
   const std::string uuid = lease.uuid;
-  // Drops the lease also if a later statement fails. It points at this object
+  // Drops the lease even if a later statement fails. It points at this object
   // because a null pointer means that there is no lease.
   std::shared_ptr<void> taken(this, [this, uuid](void*) { Drop(uuid); });
   const MutexLock lock(&mutex_);

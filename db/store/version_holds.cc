@@ -46,7 +46,8 @@ void VersionHolds::NoteGarbage(const std::vector<Version>& versions) {
 }
 
 void VersionHolds::Release(const std::vector<Version>& versions, HeldBy by) {
-  // Held to the end: once the last reader is gone, the store may be destroyed.
+  // Held to the end, because the store may be destroyed once the last reader
+  // is.
   const MutexLock lock(&mutex_);
   if (by == HeldBy::kReader) --readers_;
   if (RemoveHolds(versions)) requests_->Request();

@@ -359,7 +359,7 @@ absl::Status CheckpointManager::Impl::Close() {
 }
 
 // A save of several ranks may wait up to ManagerOptions::ranks.deadline, half
-// an hour by default, for a rank that is gone. An exiting process waits a
+// an hour by default, for a rank that has died. An exiting process waits a
 // minute at most. If the save itself called exit(), it does not wait, because
 // it would wait for itself.
 void CheckpointManager::Impl::WaitAtExit() {

@@ -38,8 +38,8 @@ std::vector<RetentionDecision> Retirement::Plan(const Store& store,
   Put(commit.saved);
   assumed_.insert(commit.saved.step);
   state_.others.clear();
-  // A lineage that was started beside older steps also descends from these;
-  // steps with higher numbers do not belong to the training.
+  // A lineage that was started in a store with older steps also descends from
+  // these; steps with higher numbers do not belong to the training.
   for (const auto& [step, own] : branches_) {
     if (step > commit.saved.step ||
         (step < commit.saved.step && parent.has_value() &&

@@ -40,7 +40,7 @@ absl::StatusOr<BaseReasons> OwnBases(const BaseInputs& inputs, bool is_owner) {
     parent_tables = inputs.ticket->record().parent_tables;
   }
   for (const RegisteredTable& table : inputs.model.tables()) {
-    // The general reason tells more than an incomplete set of changes.
+    // The general reason is more informative than an incomplete set of changes.
     if (inputs.has_parent && !inputs.reason.empty()) {
       bases[table.name] = inputs.reason;
       continue;

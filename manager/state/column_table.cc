@@ -327,7 +327,7 @@ class ColumnRows : public internal::RowParts {
 
 // Writes the rows of a restore to the columns. A worker reserves the rows of a
 // batch under a lock, because an insertion may grow the index, and copies their
-// values beside other workers.
+// values concurrently with other workers.
 class ColumnTable::LiveRows : public LiveTable {
  public:
   LiveRows(Columns* columns, std::vector<size_t> slots) : columns_(columns) {

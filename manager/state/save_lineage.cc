@@ -9,8 +9,8 @@ namespace ckptdb::internal {
 namespace {
 
 // Returns whether `other` is `restored` or one of its ancestors. A lineage that
-// was started beside older steps also descends from these, which may have
-// higher numbers.
+// was started in a store with older steps also descends from these, which may
+// have higher numbers.
 bool IsBefore(const StepRecord& other, const StepRecord& restored) {
   return other.version.step <= restored.version.step &&
          IsOnLineage(other.branches.back(), restored.branches);

@@ -10,7 +10,7 @@
 namespace ckptdb {
 namespace {
 
-// Rows of another source, with some of its slots. Chooses the columns of all
+// Rows of another source, with some of its slots. Selects the slots of all
 // blocks in advance, because several threads read blocks.
 class ViewedRows : public RowSource {
  public:
@@ -20,32 +20,32 @@ class ViewedRows : public RowSource {
     const uint64_t blocks = rows->block_count();
     for (uint64_t b = 0; b < blocks; ++b) {
       CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, rows->Block(b));
-      std::vector<RowBlock::SlotValues>& columns =
-          viewed->columns_.emplace_back();
-      if (block.ids.empty()) continue;  // may have no columns
+      std::vector<RowBlock::SlotValues>& values =
+          viewed->slot_values_.emplace_back();
+      if (block.ids.empty()) continue;  // may have no slots
       for (const size_t place : places) {
         if (place >= block.slots.size()) {
           return absl::InvalidArgumentError(
               absl::StrCat("block ", b, " has ", block.slots.size(),
                            " slots; expected those of TableState::slots"));
         }
-        columns.push_back(block.slots[place]);
+        values.push_back(block.slots[place]);
       }
     }
     viewed->rows_ = std::move(rows);
     return viewed;
   }
 
-  uint64_t block_count() const override { return columns_.size(); }
+  uint64_t block_count() const override { return slot_values_.size(); }
   absl::StatusOr<RowBlock> Block(uint64_t number) const override {
     CKPTDB_ASSIGN_OR_RETURN(RowBlock block, rows_->Block(number));
-    block.slots = columns_[number];
+    block.slots = slot_values_[number];
     return block;
   }
 
  private:
   std::unique_ptr<RowSource> rows_;
-  std::vector<std::vector<RowBlock::SlotValues>> columns_;
+  std::vector<std::vector<RowBlock::SlotValues>> slot_values_;
 };
 
 }  // namespace

@@ -92,7 +92,7 @@ std::string TablesText(const StepChain& chain) {
   TextTable table(
       {{"TABLE"}, {"BASE"}, {"DELTAS", TextTable::kRight}, {"BASE REASON"}});
   for (const TableStart& start : TableStarts(chain)) {
-    // The reason is unknown if the rank records of a removed version are gone.
+    // The reason is unknown if the rank records of a removed version are lost.
     // It is empty if the save was given no changed rows.
     std::string why = "unknown";
     if (start.base_reason.has_value()) why = Printable(*start.base_reason);
@@ -106,7 +106,7 @@ std::string TablesText(const StepChain& chain) {
 Json LinkJson(const ChainLink& link) {
   Json json = ToJson(link.version);
   const std::optional<Totals> tables = link.tables();
-  // The version's record may be gone: then its fields are null.
+  // If the version's record is lost, its fields are null.
   const auto of_record = [&](const auto& field) {
     return link.record ? Json(field(*link.record)) : Json();
   };

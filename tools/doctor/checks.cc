@@ -4,8 +4,8 @@
 #include "tools/interrupt.h"
 
 namespace ckptdb::tool {
-// Aborted means that the peer is gone, Cancelled that a signal arrived: neither
-// says anything about the file system.
+// Aborted means that the peer has ended, Cancelled that a signal arrived:
+// neither says anything about the file system.
 bool EndsAllChecks(const absl::Status& status) {
   return absl::IsAborted(status) || absl::IsCancelled(status);
 }

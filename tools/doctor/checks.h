@@ -51,7 +51,8 @@ struct CheckOutcome {
   std::string consequence;  // empty for kOk
 };
 
-// Returns whether an error means that the peer is gone or the user interrupted.
+// Returns whether an error means that the peer has ended or the user
+// interrupted the command.
 bool EndsAllChecks(const absl::Status& status);
 
 // The error for a call that succeeded but misbehaved.
