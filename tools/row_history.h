@@ -25,7 +25,7 @@ enum class RowChange {
   kAppeared,
   kChanged,
   kErased,
-  kDropped,  // the step does not have the table
+  kDropped,  // the step lacks the table
 };
 absl::string_view RowChangeName(RowChange change);
 
@@ -60,7 +60,7 @@ class RowHistory {
   bool found_table() const { return found_table_; }
 
  private:
-  // The row in a step; `row` is nullopt if the step does not have it.
+  // The row in a step; `row` is nullopt if the step lacks it.
   struct State {
     bool has_table = false;
     std::optional<Row> row;

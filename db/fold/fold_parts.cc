@@ -96,8 +96,8 @@ class CancellableSink : public MergeSink {
   CancellableSink(const std::function<bool()>& cancelled, RunWriter* writer)
       : cancelled_(cancelled), writer_(writer) {}
   absl::Status Rows(const RowSink::Batch& batch) override {
-    // The function is the caller's and may be slow, so it is not called for
-    // each batch, which may have one row.
+    // The caller's function may be slow, so it is not called for each batch,
+    // which may have a single row.
     constexpr uint64_t kRowsBetween = 4096;
     rows_ += batch.ids.size();
     if (rows_ >= kRowsBetween) {

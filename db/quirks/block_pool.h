@@ -17,7 +17,7 @@ namespace ckptdb::internal {
 // Returns a block cache that holds only blocks that are being read. Their
 // memory is lent by the window in use (read_window.h), or pooled for the whole
 // process, which keeps at most 32 MiB when idle. Each database needs a separate
-// cache: RocksDB takes the blocks of a store and of its copy for the same, and
+// cache: RocksDB cannot tell the blocks of a store from those of its copy, and
 // would miss damage in one of them.
 std::shared_ptr<rocksdb::Cache> PooledBlocks();
 

@@ -1,9 +1,9 @@
 // Follows the MANIFEST as RocksDB writes it; internal to db/.
 //
 // A MANIFEST only grows, and a truncated one is a valid older one: RocksDB
-// takes a record that is cut off, or whose length is damaged, for the end. So
-// its length and hash are recorded next to the database and checked by each
-// open (db/rocks/manifest_note.h): steps would silently disappear otherwise.
+// treats a truncated record, or one with a damaged length, as the end. So its
+// length and hash are recorded next to the database and checked by each open
+// (db/rocks/manifest_note.h): steps would silently disappear otherwise.
 #ifndef CKPTDB_DB_QUIRKS_MANIFEST_WATCH_H_
 #define CKPTDB_DB_QUIRKS_MANIFEST_WATCH_H_
 

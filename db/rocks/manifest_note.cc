@@ -63,8 +63,8 @@ std::string EncodeManifestNote(const ManifestNote& note) {
   return bytes;
 }
 
-// Returns nothing for a note that is torn or of another length; it is ignored
-// because it was written without a sync.
+// Returns nothing for a note that is torn or has another length; such a note is
+// ignored because notes are written without a sync.
 std::optional<ManifestNote> DecodeManifestNote(absl::string_view bytes) {
   if (bytes.size() != kNoteBytes) return std::nullopt;
   std::array<uint64_t, 4> words{};

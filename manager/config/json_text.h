@@ -39,8 +39,8 @@ class JsonText {
   const Json& json() const { return json_; }
 
   // Appends " (line 3, column 7)", the place of the value that an error is
-  // about, to its message. Both count from 1, columns in bytes. Returns other
-  // errors unchanged. Removes the payload of AboutValue.
+  // about, to its message. Both are counted from 1, columns in bytes. Returns
+  // other errors unchanged. Removes the payload of AboutValue.
   absl::Status Locate(const absl::Status& error) const;
 
  private:

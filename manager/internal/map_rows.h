@@ -50,7 +50,7 @@ template <Element T, typename Allocator>
 requires(!std::is_same_v<T, bool>) struct FieldType<std::vector<T, Allocator>> {
   using Value = T;
   static constexpr size_t kElements =
-      0;  // TableOptions::Field::dim says how many
+      0;  // the number is TableOptions::Field::dim
   static T* Data(std::vector<T, Allocator>& field) { return field.data(); }
 };
 template <typename T>
@@ -265,7 +265,7 @@ class WalkOf : public RowWalk {
     }
   }
 
-  // The rows of a bucket are side by side in the list.
+  // The rows of a bucket are adjacent in the list.
   void BeginInBuckets(size_t first, size_t end) {
     for (size_t bucket = first; bucket < end; ++bucket) {
       const auto row = map_.begin(bucket);
@@ -324,7 +324,7 @@ class AnyMapTable : public AdaptedTable {
   // id counts.
   void MarkUpserted(absl::Span<const int64_t> ids);
   void MarkErased(absl::Span<const int64_t> ids);
-  // Returns the tracker of the marks, which may have other consumers too.
+  // Returns the tracker that holds the marks; other consumers may use it too.
   RowTracker* tracker() final;
 
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const final;

@@ -25,8 +25,8 @@ class TensorState::Device {
     absl::string_view name;
     const TensorState* state = nullptr;
     uint64_t bytes = 0;
-    // The place of its bytes in the memory of the save, a multiple of
-    // kAlignment. Places rise from item to item and do not overlap.
+    // The offset of its bytes in the save's memory, a multiple of kAlignment.
+    // Offsets ascend from item to item, and ranges do not overlap.
     uint64_t at = 0;
   };
   static constexpr uint64_t kAlignment = 64;
@@ -34,13 +34,13 @@ class TensorState::Device {
   // Tensors that are set aside for a save, so that they may change.
   class Capture {
    public:
-    // Waits until the device no longer uses the tensors or the memory of the
-    // save for this capture.
+    // Waits until the device no longer uses the tensors or the save's memory
+    // for this capture.
     virtual ~Capture() = default;
-    // Copies the tensors to their places in the memory of the save, and returns
-    // when they are there. Called once, by any thread. Returns DataLoss naming
-    // the tensor whose bytes the copy changed. After an error the memory holds
-    // any bytes.
+    // Copies the tensors to their places in the save's memory, and returns when
+    // they are there. Called once, by any thread. Returns DataLoss naming the
+    // tensor whose bytes the copy changed. After an error the contents of the
+    // memory are undefined.
     virtual absl::Status Fetch() = 0;
   };
 
@@ -53,9 +53,9 @@ class TensorState::Device {
     // on, a multiple of kAlignment. `bytes` may change afterwards.
     virtual absl::Status Write(uint64_t first,
                                absl::Span<const char> bytes) = 0;
-    // Returns when everything is in the tensor. Returns DataLoss naming the
+    // Returns when all bytes are in the tensor. Returns DataLoss naming the
     // tensor if the copy changed bytes. After an error of Write or Finish the
-    // tensor holds any bytes.
+    // contents of the tensor are undefined.
     virtual absl::Status Finish() = 0;
   };
 
@@ -66,9 +66,9 @@ class TensorState::Device {
   virtual absl::Status Check(const TensorState& tensor) const = 0;
 
   // Sets the tensors aside without waiting for the device: only their streams
-  // wait. `memory` is the memory of the save, valid as long as the capture.
-  // Tensors that do not fit in staging memory of the device are copied to their
-  // places before this returns, which waits for the device.
+  // wait. `memory` is the save's memory, valid as long as the capture. Tensors
+  // that do not fit in the device's staging memory are copied to their places
+  // before the call returns, which waits for the device.
   virtual absl::StatusOr<std::unique_ptr<Capture>> SetAside(
       absl::Span<const Item> items, char* memory) = 0;
 

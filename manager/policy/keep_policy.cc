@@ -142,8 +142,8 @@ KeepPolicy ComposeKeep(absl::string_view name, const KeepPolicy& left,
                   });
 }
 
-// Completes the answer of a caller's function: steps that it does not answer
-// for must not be removed.
+// Completes the answer of a caller's function: steps without an answer must not
+// be removed.
 KeepAnswer AnswerOf(const std::string& name, std::vector<bool> keep,
                     size_t steps) {
   KeepAnswer answer;

@@ -38,9 +38,9 @@ struct KeepRule {
 // Returns a policy with this rule; `status` is its error unless OK.
 KeepPolicy MakeKeep(absl::Status status, KeepRule::Answer answer);
 
-// Asks about `steps`, which ascend, at a time since 1970, UTC. Keeps all of
-// them without a policy, or with a policy that has an error, which becomes the
-// reason.
+// Applies the policy to `steps`, which ascend, at a time since 1970, UTC. Keeps
+// all of them without a policy, or with one that has an error, which becomes
+// the reason.
 KeepAnswer Ask(const KeepPolicy& policy, absl::Span<const StepInfo> steps,
                int64_t now_micros);
 

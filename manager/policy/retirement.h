@@ -26,7 +26,7 @@ class Retirement {
   struct Commit {
     StepInfo saved;
     int64_t now_micros = 0;
-    // The step that it is based on; unset: the newest.
+    // The step that the commit is based on; unset: the newest.
     std::optional<Version> parent;
     // Steps that are removed regardless of the policy, unless they are pinned.
     std::set<int64_t> abandoned;

@@ -51,8 +51,8 @@ absl::Status SavePolicy::status() const {
 
 Verdict internal::Decide(const SavePolicy& policy,
                          const SavePolicy::Context& context) {
-  // Without a policy nothing is saved; nor with an error, which becomes the
-  // reason; Open refuses the latter.
+  // Saves nothing without a policy, or with one that has an error, which
+  // becomes the reason; Open rejects the latter.
   if (!policy.has_value()) return {false, "no policy is set"};
   if (policy.status().ok()) return policy.rule()->decide(context);
   return {false, std::string(policy.status().message())};

@@ -12,8 +12,9 @@ namespace ckptdb {
 namespace internal {
 namespace {
 
-// Returns why a wanted ephemeral save is not made; empty if it is. The veto is
-// the caller's code, and is called only for a save that would be made.
+// Returns why an ephemeral save that is due does not happen; empty if it does.
+// The veto is the caller's code, and is called only for a save that would be
+// made.
 std::string Prevented(const SaveSchedule& schedule,
                       const SavePolicy::Context& context) {
   if (context.last.has_value() &&

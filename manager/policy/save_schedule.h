@@ -20,7 +20,7 @@ namespace ckptdb::internal {
 absl::Status CheckSchedule(const SaveSchedule& schedule);
 
 // Never saves a step that is not after the newest one: the trainer was reset,
-// or asked about the step before.
+// or has already asked about that step.
 SavePolicy::Decision Decide(const SaveSchedule& schedule,
                             const SavePolicy::Context& context);
 

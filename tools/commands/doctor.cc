@@ -124,7 +124,7 @@ absl::Status Doctor::Lead(const Context& context, PrivateFolder* folder,
 }
 
 // Returns FailedPrecondition, which is exit code 5, if a check is unsafe. A
-// host that does not lead has no results, and ends with 0.
+// host that is not the leader has no results, and exits with 0.
 absl::Status Judge(const std::string& folder, const Report& report) {
   const auto unsafe = ChecksOf(report, CheckResult::kUnsafe);
   if (unsafe.empty()) return absl::OkStatus();
