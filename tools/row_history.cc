@@ -108,7 +108,7 @@ RowHistory::RowHistory(Reader* reader, std::string table, int64_t id)
 absl::Status RowHistory::Add(const StepRecord& step) {
   const int64_t number = step.version.step;
   absl::StatusOr<State> state =
-      absl::FailedPreconditionError("there is no step to come from");
+      absl::FailedPreconditionError("no earlier step was added");
   // The changes since the previous step are a few pages. If there are none, the
   // row is looked up.
   if (before_.has_value() && state_.has_table) state = Follow(number);

@@ -290,7 +290,7 @@ Reader::Impl::OpenNewer(const std::shared_ptr<const internal::Database>& before,
   if (gone || catalog->root.uuid != uuid_) {
     return absl::FailedPreconditionError(absl::StrCat(
         "\"", path_,
-        "\" was removed, or replaced by another, since it was opened"));
+        "\" was removed or replaced since it was opened; open a new Reader"));
   }
   return opened;
 }
@@ -380,9 +380,9 @@ auto Reader::Impl::PlanWithLease(int64_t step, const MakePlan<Plan>& make_plan)
     return Leased<Plan>{std::move(planned->plan), database,
                         ReadHold(std::move(hold), std::move(explain))};
   }
-  return absl::UnavailableError(absl::StrCat(path_, ": step ", step,
-                                             " was overwritten ", kLeaseTries,
-                                             " times while it was opened"));
+  return absl::UnavailableError(
+      absl::StrCat(path_, ": step ", step, " was overwritten ", kLeaseTries,
+                   " times while it was being opened; try again"));
 }
 
 // Explains an error of a read without a lease: if the owner has removed the

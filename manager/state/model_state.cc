@@ -61,7 +61,9 @@ absl::StatusOr<std::unique_ptr<TableState::Captured>> TableState::Capture(
 absl::Status IoState::Redistribute(absl::Span<const std::string> parts) {
   // A state that can combine parts overrides this.
   return absl::UnimplementedError(absl::StrCat(
-      "this io state cannot be combined from ", parts.size(), " parts"));
+      "this io state cannot be combined from ", parts.size(),
+      " parts; implement IoState::Redistribute, or set "
+      "ManagerOptions::restore.io_state_resize to kOwners or kReset"));
 }
 
 ModelState::ModelState() = default;

@@ -59,7 +59,7 @@ TEST_F(ToolChanges, RmRefusesPinnedStepsAndRemovesNothing) {
   EXPECT_EQ(rm.out, "");
   EXPECT_EQ(rm.err,
             "ckptdb: rm: step 200 is pinned, so nothing was removed; "
-            "unpin it first\n");
+            "run \"ckptdb unpin 200\" first\n");
   EXPECT_THAT(Steps(), ElementsAre(100, 200, 300));
 }
 

@@ -41,7 +41,8 @@ absl::Status CheckRemovable(const std::vector<StepRecord>& records) {
     if (!record.pinned) continue;
     return absl::FailedPreconditionError(
         absl::StrCat(StepName(record.version.step),
-                     " is pinned, so nothing was removed; unpin it first"));
+                     " is pinned, so nothing was removed; run \"ckptdb unpin ",
+                     record.version.step, "\" first"));
   }
   return absl::OkStatus();
 }

@@ -130,7 +130,7 @@ TEST_F(ReaderTest, AnotherStoreInItsPlaceIsAnError) {
   std::filesystem::remove_all(path());
   const auto replaced =
       StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr(path()), HasSubstr("removed, or replaced")));
+               AllOf(HasSubstr(path()), HasSubstr("removed or replaced")));
   EXPECT_THAT(reader->Refresh(), replaced);
   Reopen();
   EXPECT_THAT(reader->Refresh(), replaced);
