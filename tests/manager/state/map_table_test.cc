@@ -227,7 +227,7 @@ TEST(MapTableTest, AddTableRejectsInvalidFields) {
        {},
        "slot \"a\" of 16385 x f32 has 65540 bytes per row; expected 1 to "
        "65536"},
-      {{field}, {.optimizer_slots = {"b"}}, "has \"b\", which is not a slot"},
+      {{field}, {.optimizer_slots = {"b"}}, "names \"b\", which is not a slot"},
       {{field},
        {.threads = 0},
        "TableOptions::threads is 0; it must be at least 1"},
