@@ -14,7 +14,7 @@
 namespace ckptdb::internal {
 
 // Compares the rank's rows that are not in `changes` with those of `parent`,
-// byte by byte; a slot under a lossy codec must round to the parent's value.
+// byte by byte; a slot with a lossy codec must round to the parent's value.
 // Returns FailedPrecondition naming the table, the lowest id that differs, the
 // slot and the missing mark. `sharding` as returned by ResolveShardings. Takes
 // 24 bytes per row.

@@ -249,7 +249,7 @@ class Int8Decoder {
   const Int8Layout& layout_;
   const Loops& loops_;
   char* const raw_;
-  uint64_t verbatim_;  // where the next verbatim row is
+  uint64_t verbatim_;  // the offset of the next verbatim row
 };
 
 absl::Status DequantizeInt8(absl::string_view stored, uint64_t raw_bytes,

@@ -43,8 +43,8 @@ Item::Error Larger(const Item::Error& a, const Item::Error& b);
 
 enum class Rounding {
   kNearest,
-  // Stores verbatim the data that would be rounded: rows of int8, or the whole
-  // page under bf16.
+  // Stores data that would be rounded verbatim: the row with int8, the whole
+  // page with bf16.
   kNone,
 };
 
@@ -68,10 +68,9 @@ struct EncodedRows {
   Codec codec = Codec::kBf16;  // or kInt8
   const char* codes = nullptr;
   uint64_t stride_bytes = 0;  // from the codes of one row to those of the next
-  const Int8Bounds* bounds =
-      nullptr;          // of the rows, under kInt8; none verbatim
-  float error = 0;      // the largest that was made
-  float magnitude = 0;  // the largest that a number had, under kBf16
+  const Int8Bounds* bounds = nullptr;  // the rows', with kInt8; none verbatim
+  float error = 0;                     // the largest of a number
+  float magnitude = 0;                 // the largest of a number, with kBf16
 
   const char* CodesAt(uint64_t row) const { return codes + row * stride_bytes; }
 };

@@ -124,7 +124,7 @@ bool PageBuilder::FinishLossy(Codec codec, uint32_t count, Rounding rounding) {
                 &compressed_, &error_)) {
     return false;
   }
-  // Under a lossy codec the stored bytes are hashed, because the raw bytes
+  // With a lossy codec the stored bytes are hashed, because the raw bytes
   // cannot be restored.
   raw_hash_ = HashBytes(compressed_);
   compressed_.insert(0, kPageHeaderBytes, '\0');

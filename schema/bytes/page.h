@@ -1,9 +1,9 @@
 // A page holds rows of one slot of a table, a chunk a part of a tensor or blob.
-// Each is one entry of the store: a PageHeader, then the bytes under a codec.
+// Each is one entry of the store: a PageHeader, then the encoded bytes.
 //
 // The header is 32 bytes, little-endian: magic, codec, count, raw bytes, stored
 // bytes, a hash of the header, and XXH3-64 of the raw bytes (of the stored
-// bytes under a lossy codec).
+// bytes with a lossy codec).
 //
 //   PageBuilder page;
 //   std::memcpy(page.Reset(12), floats, 12);
@@ -33,7 +33,7 @@ inline constexpr size_t kPageHeaderBytes = 32;
 // Returns XXH3-64 of the bytes, the hash of pages, records and digests.
 uint64_t HashBytes(absl::string_view bytes);
 
-// Builds entries one after the other in the same memory. Not thread-safe.
+// Builds entries one after another in the same memory. Not thread-safe.
 class PageBuilder {
  public:
   // Starts an entry of `raw_bytes` bytes, at most kChunkBytes. The caller fills
@@ -42,7 +42,7 @@ class PageBuilder {
 
   // Hashes the filled-in bytes, compresses them unless `codec` is kNone, and
   // writes the header. A codec that saves nothing is stored as kNone. `codec`
-  // is not kAuto; if it is lossy, `rounding` says whether it may round.
+  // is not kAuto; if it is lossy, `rounding` determines whether it may round.
   // FinishWithHash is for callers that know the hash; its codec must not be
   // lossy.
   void Finish(Codec codec, uint32_t count, uint32_t element_bytes,
@@ -56,7 +56,7 @@ class PageBuilder {
 
   // Returns the header and the stored bytes, valid until the next Reset.
   absl::string_view entry() const { return entry_; }
-  // Returns XXH3-64 of the raw bytes; of the stored bytes under a lossy codec.
+  // Returns XXH3-64 of the raw bytes; of the stored bytes with a lossy codec.
   uint64_t raw_hash() const { return raw_hash_; }
   // Returns the errors of a lossy codec.
   const Item::Error& error() const { return error_; }
@@ -67,7 +67,7 @@ class PageBuilder {
                    size_t stored_bytes);
 
   std::string buffer_;      // header and raw bytes
-  std::string compressed_;  // header and stored bytes, when under a codec
+  std::string compressed_;  // header and stored bytes, if encoded
   size_t raw_bytes_ = 0;
   uint64_t raw_hash_ = 0;
   Item::Error error_;

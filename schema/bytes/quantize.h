@@ -1,4 +1,4 @@
-// The mathematics of the lossy codecs, for hosts and devices; internal to the
+// The arithmetic of the lossy codecs, for hosts and devices; internal to the
 // library.
 //
 //   EncodeBf16(FloatBits(1.00390625f))   == 0x3f80   // a tie goes to even
@@ -187,7 +187,7 @@ class Int8Scale {
   double bias_;
   double scale_;
   double start_;    // of the numbers of code 0
-  double inverse_;  // of the scale; 0 when all numbers are alike
+  double inverse_;  // of the scale; 0 if all numbers are equal
 };
 
 }  // namespace ckptdb::internal

@@ -20,7 +20,7 @@ namespace ckptdb::internal {
 struct FloatLayout {
   int exponent_bits;
   int mantissa_bits;
-  bool infinities;  // with the highest exponent all are infinities or NaN
+  bool infinities;  // the highest exponent only encodes infinities and NaNs
 
   // The exponent of the last mantissa bit of the smallest numbers.
   constexpr int lowest() const {
