@@ -47,16 +47,14 @@ class Logger {
 };
 
 // The payload of Store::Open's error if the store is already open for writing:
-// the holder's pid and host. I/O errors, which are Unavailable too, have no
-// payload.
+// the holder's pid and host. I/O errors, also Unavailable, have none.
 inline constexpr char kHolderPayload[] = "ckptdb/holder";
 
 struct StoreOptions {
-  // Bounds on the deltas after which a full save is due. The store only reports
-  // that, in SaveResult.
+  // Bounds beyond which a full save is due, which the store only reports.
   struct ChainBounds {
-    // The maximum number of deltas after the base; each costs a restore some
-    // seeks. Default: 50.
+    // The maximum number of deltas after the base; each costs a restore seeks.
+    // Default: 50.
     uint64_t max_deltas = 50;
 
     // The maximum stored bytes of delta runs relative to those of the base
@@ -74,8 +72,7 @@ struct StoreOptions {
   uint32_t file_mode = 0600;
 
   // Free space that saves leave for the commit and other users of the disk. A
-  // save that would use this space is refused before it starts. Default: 64
-  // MiB.
+  // save that would use it is refused before it starts. Default: 64 MiB.
   uint64_t reserve_bytes = uint64_t{64} << 20;
 
   // Space set aside in the file SPARE, and used on a full disk to open the
@@ -104,8 +101,8 @@ struct StoreOptions {
 
   // Called with the name of each point of kCrashPoints on the thread that
   // passes it, for tests and drills. If it throws, the call returns Internal;
-  // if a step was already committed, the store is then unusable until reopened,
-  // and contains the step.
+  // if a step was already committed, the store is unusable until reopened, and
+  // then contains the step.
   std::function<void(absl::string_view point)> on_point = {};
   std::shared_ptr<internal::Environment> environment = {};
 };
@@ -236,8 +233,8 @@ struct ReadOptions {
 };
 
 struct FoldOptions {
-  // Threads that merge and write; each handles a range of slices. At least 1.
-  // Default: 4.
+  // Threads that merge and write, each a range of slices. At least 1. Default:
+  // 4.
   int threads = 4;
 
   uint64_t readahead_bytes = uint64_t{2} << 20;  // as in ReadOptions
@@ -246,8 +243,7 @@ struct FoldOptions {
   // Cancelled, and the next Fold of the step resumes it.
   std::function<bool()> cancelled = {};
 
-  // Called with the bytes done and the total, from any thread, one call at a
-  // time.
+  // Called with the bytes done and in total, on any thread, one call at a time.
   std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = {};
 };
 

@@ -51,8 +51,7 @@ class LiveTable : public RowSink {
 };
 
 struct ScanOptions {
-  // Slots to read, in this order, or all if empty. Set `ids_only` to read only
-  // ids.
+  // Slots to read, in this order, or all if empty. `ids_only` reads only ids.
   std::vector<std::string> slots = {};
   bool ids_only = false;
   // Limits the scan to the rows of these slices.
@@ -76,8 +75,8 @@ struct ScanOptions {
 // Thread-safe. Every returned byte has been checked. Methods return DataLoss
 // naming the step, rank, item and key for data that fails a check, and Aborted
 // if the owner removed a step that is read without a lease: see
-// ReaderOptions::leases. After a failed call, the contents of the caller's
-// memory are undefined.
+// ReaderOptions::leases. A failed call leaves undefined bytes in the caller's
+// memory.
 class StepReader {
  public:
   // A whole tensor, put together from the shards of all ranks.
@@ -150,8 +149,7 @@ class StepReader {
   absl::StatusOr<std::string> ReadBlob(uint32_t rank, absl::string_view name,
                                        const ReadOptions& options = {}) const;
 
-  // Returns the row of this id, whichever rank saved it. Returns NotFound if no
-  // rank did.
+  // Returns the row of this id, or NotFound if no rank saved it.
   absl::StatusOr<Row> LookupRow(absl::string_view table, int64_t id) const;
 
   // Passes all rows of a table, of all ranks, to the sink, each once, in
@@ -223,8 +221,7 @@ class ChangeReader {
 
   const StepRecord& from() const;
   const StepReader& to() const;
-  // Returns whether reading delta runs is enough to get from the first step to
-  // the second.
+  // Returns whether delta runs alone lead from the first step to the second.
   bool forwards() const;
 
   // Passes new and changed rows of a table to live->Consume, and erased ids,
@@ -305,8 +302,7 @@ struct Usage {
   // one for blobs, each only if the store contains any. Their exclusive_bytes
   // add up to those of the steps.
   std::vector<Name> names;
-  // All regular files below the store, each once. The sum of the five fields
-  // below.
+  // All regular files below the store, each once: the sum of the next five.
   uint64_t disk_bytes = 0;
   // db/: steps, held versions, and RocksDB's log, MANIFEST, indexes, headers
   // and space not freed yet.
@@ -317,8 +313,7 @@ struct Usage {
   uint64_t foreign_bytes = 0;  // under names that the store does not use
   // Foreign entries, entries of finished saves, and unreadable ones, by path.
   std::vector<SkippedEntry> unswept;
-  // The bytes that an unprivileged user can still write to the store's file
-  // system.
+  // The bytes that an unprivileged user can still write to the file system.
   uint64_t available_bytes = 0;
 
   // Returns the part of database_bytes that belongs to neither steps nor held
@@ -406,8 +401,7 @@ class Reader {
   // durable on return. The owner processes it, before retention, with its next
   // save or when it opens the store; readers see it after their next Refresh.
   // The latest of several posts counts. A post does not keep its step, and is
-  // skipped if the step was removed or overwritten. Does nothing if `metrics`
-  // is empty.
+  // skipped if the step was removed or overwritten. An empty post does nothing.
   //
   // Returns NotFound for an unknown step, InvalidArgument for more than
   // kMaxMetrics, names that cannot be stored or more than 1 MiB in all, and

@@ -39,8 +39,8 @@ struct StagedRecord;
 struct TicketRecord;
 }  // namespace internal
 
-// A dense, row-major tensor in host memory. `data` may be null if it has no
-// elements.
+// A dense, row-major tensor in host memory; without elements, `data` may be
+// null.
 struct TensorView {
   DType dtype = DType::kF32;
   Shape shape;
@@ -82,8 +82,8 @@ struct RowBlock {
   absl::Span<const SlotValues> slots;
   // Row numbers: the values of ids[i] are at data + rows[i] * stride_bytes, so
   // that scattered rows of a large array form one block, which is faster than
-  // one block each. If empty, as it must be if a slot has `places`, ids[i] is
-  // at number i.
+  // one block each. If empty, as it must be with `places`, ids[i] is at number
+  // i.
   absl::Span<const uint32_t> rows = {};
 
   uint64_t RowAt(uint64_t i) const { return rows.empty() ? i : rows[i]; }
@@ -153,8 +153,7 @@ class TableSharding {
       std::string name,
       std::function<uint32_t(int64_t id, uint32_t world_size)> rank_of);
 
-  // All ranks hold the same rows. Rank 0 saves them, and each rank restores
-  // all.
+  // All ranks hold the same rows. Rank 0 saves them, and all restore them.
   static TableSharding Replicated();
 
   // Each id is on one rank and may move: the new rank upserts it in the save in
@@ -195,8 +194,7 @@ class RankState {
   };
 
   // The changes of a table since the parent of a save: whole rows that are new
-  // or changed, and erased ids, which may be missing in the parent. No id is in
-  // both.
+  // or changed, and erased ids, which the parent may lack. No id is in both.
   struct Changes {
     const RowSource* upserted = nullptr;  // null: no rows
     absl::Span<const int64_t> erased = {};
@@ -226,8 +224,7 @@ class RankState {
                  Codec codec = Codec::kNone) {
     tensors_.push_back({std::move(name), std::move(view), codec});
   }
-  // Adds a table. A slot's codec applies to its pages; ids are stored with
-  // kAuto.
+  // Adds a table. A slot's codec applies to its pages; ids use kAuto.
   void AddTable(std::string name, std::vector<Slot> slots,
                 const RowSource* rows,
                 SliceHash slice_hash = SliceHash::kModulo,
@@ -240,8 +237,8 @@ class RankState {
   // top of SaveSpec::parent. Nevertheless writes all `rows`, and records the
   // reason in the item, if the save has no parent, if the parent lacks the
   // table or stores it with other slots, or if `base_reason` is set; staging
-  // then returns FailedPrecondition if `rows` is null. All ranks must make the
-  // same choice.
+  // then returns FailedPrecondition if `rows` is null. All ranks must choose
+  // the same.
   void AddTable(Table table) { tables_.push_back(std::move(table)); }
   void AddBlob(std::string name, absl::string_view bytes,
                Codec codec = Codec::kNone) {

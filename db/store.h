@@ -133,8 +133,7 @@ class Store {
   // records or small saves are damaged or missing (see BadFiles),
   // FailedPrecondition for a newer format, NotFound without create_if_missing,
   // and ResourceExhausted with the limit if the process can open fewer than 64
-  // more files. Raises a soft limit below 16,384 to that, or to the hard limit
-  // if lower.
+  // more files. Raises a soft limit below 16,384 to that or the hard limit.
   static absl::StatusOr<std::unique_ptr<Store>> Open(
       absl::string_view path, const StoreOptions& options = {});
 
@@ -192,8 +191,8 @@ class Store {
   std::vector<StepRecord> Steps() const;
   // Returns NotFound naming the neighboring steps for an unknown step.
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
-  // Calls `visit` for each committed step without copying records. `visit` must
-  // not call the store.
+  // Calls `visit`, which must not call the store, for each committed step,
+  // without copying records.
   void VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const;
   // Calls `visit` for this step. Returns false if it does not exist.
   bool VisitStep(int64_t step,
@@ -213,8 +212,7 @@ class Store {
 
   // Opens the changes from version `from`, of a step that was saved or
   // restored, to step `to`. Returns FailedPrecondition naming the step where
-  // the chain of changes ends, because it was saved in full or no longer
-  // exists.
+  // the chain of changes ends, because it was saved in full or removed.
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
                                                             int64_t to) const;
 
@@ -270,8 +268,7 @@ class Store {
   absl::Status SaveEvaluation(
       int64_t step, absl::string_view evaluation, absl::string_view group,
       absl::Span<const StepRecord::Evaluation::Part> ranks);
-  // Returns nothing if that rank saved nothing, and NotFound for an unknown
-  // step.
+  // Returns nothing if the rank saved nothing, NotFound for an unknown step.
   absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const;
   // Lists all evaluations of a step, by name and rank.
@@ -290,8 +287,7 @@ class Store {
   // sweep retries. They do not affect sweep_status.
   std::vector<Usage::SkippedEntry> unswept() const;
 
-  // Returns the usage as of the start of the call, including steps deleted
-  // meanwhile.
+  // Returns the usage as of the start of the call.
   absl::StatusOr<Usage> GetUsage() const;
 
  private:

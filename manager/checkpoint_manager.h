@@ -184,9 +184,8 @@ class CheckpointManager {
   //    shape, dtype or width; names all items that differ. See EvolvePolicy;
   // 3. DataLoss if the step is damaged, or all steps are quarantined; with
   //    `fall_back`, the error of the newest step.
-  // After an error found while the model was being written, the model is partly
-  // restored: Step and Save return FailedPrecondition until a restore or load
-  // succeeds.
+  // After an error found while the model was being written, it is partly
+  // restored: Step and Save fail until a restore or load succeeds.
   //
   // Items and slots only in the step are not loaded, and the owner warns of
   // them because the next save lacks them. It also warns if a step of another
@@ -208,8 +207,8 @@ class CheckpointManager {
   // after SetPreempted, with the model unchanged; FailedPrecondition unless
   // the manager is read-only; and otherwise the errors of Restore.
   absl::StatusOr<RestoreReport> WaitForStep(absl::Duration timeout);
-  // The two halves of WaitForStep, for a server that must not lock its model
-  // while waiting:
+  // The halves of WaitForStep, for a server that waits without locking its
+  // model:
   //
   //   CKPTDB_RETURN_IF_ERROR(manager->AwaitStep(absl::Minutes(10)).status());
   //   const auto lock = lock_model();
@@ -234,9 +233,8 @@ class CheckpointManager {
   // later preemption.
   void SetPreempted();
   // Returns whether SetPreempted was called on this rank since its last step,
-  // or that step's outcome was preempted. With several ranks, use
-  // StepOutcome::preempted to end the loop, because it becomes true on all
-  // ranks at the same step.
+  // or that step's outcome was preempted. With several ranks, end the loop by
+  // StepOutcome::preempted instead, which becomes true on all at one step.
   bool preempted() const;
 
   // The following concern this rank alone, and are thread-safe.
@@ -246,8 +244,8 @@ class CheckpointManager {
   // Returns the unreported error of a background save, if any: see above.
   absl::Status CheckForErrors();
   // Waits for the save in progress and its callbacks, then returns the error as
-  // CheckForErrors does. Threads other than the training thread get only that
-  // save's error.
+  // CheckForErrors does. Threads other than the training thread get only its
+  // error.
   absl::Status WaitUntilFinished();
 
   // Returns why a step was saved and is kept, on the owner. Thread-safe.

@@ -65,8 +65,8 @@ class Coordinator {
                                                 absl::Duration deadline) = 0;
 
   // Like Broadcast, but the owner waits for no rank, and a missing rank does
-  // not affect the others. Used to announce facts such as a committed step. The
-  // default is Broadcast.
+  // not affect the others. For facts such as a committed step. The default is
+  // Broadcast.
   virtual absl::StatusOr<std::string> Tell(absl::string_view tag,
                                            std::string value,
                                            absl::Duration deadline) {
@@ -75,8 +75,8 @@ class Coordinator {
 
   // Like Tell, but rank r receives only the owner's values[r], one per rank. If
   // the owner dies first, a rank gets DeadlineExceeded, because no other rank
-  // knows its value. The default sends all values to all ranks, which suits
-  // only small values.
+  // knows its value. The default sends all values to all ranks: only for small
+  // values.
   virtual absl::StatusOr<std::string> TellEach(absl::string_view tag,
                                                std::vector<std::string> values,
                                                absl::Duration deadline);
@@ -88,8 +88,7 @@ class Coordinator {
 
   // Sends values[r] to rank r, one per rank, and returns what each rank sent to
   // this one, by rank. A rank holds both until all ranks have theirs; split
-  // large transfers. The default sends everything through the owner, which
-  // suits only small values.
+  // large transfers. The default goes through the owner: only for small values.
   virtual absl::StatusOr<std::vector<std::string>> AllToAll(
       absl::string_view tag, std::vector<std::string> values,
       absl::Duration deadline);
@@ -111,9 +110,9 @@ class Coordinator {
 };
 
 // Returns the deadline of a Tell after a Gather: three times `deadline` on a
-// follower, because the owner may arrive late, wait for the ranks, and handle a
-// missing one. Use Tell rather than Broadcast there, because the missing rank
-// does not arrive.
+// follower, because the owner may arrive late, wait for ranks, and handle a
+// missing one. Use Tell, not Broadcast, because the missing rank does not
+// arrive.
 absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline);
 
 // Returns OK on all ranks if all of `status` are OK, and otherwise the error of

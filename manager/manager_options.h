@@ -40,8 +40,7 @@ struct SaveRequest {
 };
 
 struct RestoreRequest {
-  // The step to restore. If unset: the best one if `best` is set, otherwise the
-  // one saved last.
+  // The step to restore. If unset: the best one with `best`, or the last saved.
   std::optional<int64_t> step = std::nullopt;
   bool best = false;  // according to ManagerOptions::Restoring::best
   // Restores the best step by this metric, regardless of `best` and the
@@ -95,7 +94,7 @@ struct ManagerOptions {
     // If false, nothing is saved: Step and StepTo only count, StartTraining and
     // FinishTraining do nothing, Save returns FailedPrecondition, and changed
     // rows are not tracked. Restores, loads, evaluations and preemption notices
-    // work, and the manager still owns the store; see `read_only`. Default:
+    // work, and the manager still owns the store: see `read_only`. Default:
     // true.
     bool enabled = true;
     StageOptions stage = {};

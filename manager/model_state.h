@@ -71,15 +71,13 @@ struct TensorState {
   Device* device = nullptr;
   // The stream that writes the tensor, such as a cudaStream_t; null is the
   // default stream. A save captures the tensor after all work queued on the
-  // stream before the call; work queued later waits on the device until the
-  // tensor is captured. A restore writes the tensor after all work queued
-  // before.
+  // stream before the call; later work waits on the device until the tensor is
+  // captured. A restore writes it after all work queued before.
   void* stream = nullptr;
   // An event, such as a cudaEvent_t, recorded before the call, that saves and
   // restores also wait for. May be null.
   void* event = nullptr;
-  // The bytes from one index of the first dimension to the next. If 0, they are
-  // adjacent.
+  // The bytes between consecutive indexes of the first dimension. 0: adjacent.
   uint64_t stride_bytes = 0;
 
   bool sharded() const { return !global_shape.empty(); }
@@ -118,8 +116,7 @@ class TableState {
   // For tables in device memory: sets aside all rows, or those of `ids` unless
   // it is null, without waiting for the copy of the values. The table may
   // change afterwards; `ids` stays valid as long as the result. The default
-  // returns null, for tables in host memory, and a save calls AllRows or RowsOf
-  // instead.
+  // returns null, for tables in host memory: a save calls AllRows or RowsOf.
   virtual absl::StatusOr<std::unique_ptr<Captured>> Capture(
       const absl::Span<const int64_t>* ids) const;
 

@@ -106,8 +106,7 @@ SavePolicy SaveEveryNSteps(int64_t steps);
 // step, for trainers that advance several steps at a time. If the store has no
 // step, saves step 0 and steps from `steps` on.
 SavePolicy SaveAtOrAfterEveryNSteps(int64_t steps);
-// Saves these steps, each at least 0. With an empty list, only the trainer's
-// calls of Save save.
+// Saves these steps, each at least 0. If empty, only the trainer saves.
 SavePolicy SaveAtSteps(const std::vector<int64_t>& steps);
 // Saves when `seconds`, above 0 and at most 1e11, have passed since the newest
 // step's save began, if the clock was set back, or if the store has no step.
@@ -196,8 +195,8 @@ KeepPolicy KeepEveryNSteps(int64_t steps);
 // equally near steps, the earlier one. Also keeps the first and the last step.
 KeepPolicy KeepNearestToEveryNSteps(int64_t steps);
 // Keeps the first step, then each whose save began at least `seconds`, above 0
-// and at most 1e11, after the last one kept, or, if the clock was set back,
-// before it.
+// and at most 1e11, after the last one kept, or before it, if the clock was set
+// back.
 KeepPolicy KeepEveryNSeconds(double seconds);
 // Keeps steps whose save began at most `seconds` ago, from 0 to 1e11, or in the
 // future.

@@ -40,8 +40,7 @@
 //    some of the step's rows.
 // 6. Slots that a restore does not load, such as those of the optimizer, keep
 //    their values, and are zero in new rows.
-// 7. With several ranks, each holds the rows that the table's sharding assigns
-//    to it.
+// 7. With several ranks, each holds the rows that the sharding assigns to it.
 #ifndef CKPTDB_MANAGER_TABLES_H_
 #define CKPTDB_MANAGER_TABLES_H_
 
@@ -104,8 +103,7 @@ class AdaptedTable : public TableState {
   absl::Status status() const final { return status_; }
 
  protected:
-  // If `made` is an error, status() returns it rather than errors in slots and
-  // options.
+  // An error in `made` takes precedence over errors in slots and options.
   AdaptedTable(absl::Status made, std::vector<Slot> slots,
                TableOptions options);
 
@@ -215,8 +213,7 @@ class ColumnTable : public internal::AdaptedTable {
   absl::StatusOr<Inserted> Insert(int64_t id);
   absl::Status Insert(absl::Span<const int64_t> ids,
                       std::vector<Inserted>* rows);
-  // Erases rows and marks all of the ids as erased. Returns the number of rows
-  // erased.
+  // Erases rows and marks all ids as erased. Returns the number of rows erased.
   uint64_t Erase(absl::Span<const int64_t> ids);
   bool Erase(int64_t id) { return Erase(absl::MakeConstSpan(&id, 1)) == 1; }
   void Clear();
@@ -321,8 +318,7 @@ class VectorTable : public internal::AdaptedTable {
 //
 // The view shares the table's rows, marks and tracker: a mark made once reaches
 // each manager. A restore through the view writes these slots of the table.
-// Rows in device memory are read through host memory, and the save waits for
-// them.
+// Rows in device memory pass through host memory, and the save waits.
 class TableView : public TableState {
  public:
   // `table` outlives the view. `slots` lists names and codecs. AddTable returns

@@ -153,8 +153,7 @@ inline std::vector<uint32_t> EvenSliceBounds(uint32_t world_size) {
 }
 
 // Identifies the data that one save wrote. A store never reuses an attempt, so
-// that a retried, overwritten or folded step never touches the bytes of
-// another.
+// that a retried, overwritten or folded step never touches another's bytes.
 struct Version {
   int64_t step = 0;
   uint32_t attempt = 0;
@@ -185,8 +184,7 @@ struct Slot {
 // same order, so that they have the same rows. Codecs may differ.
 bool SameSlots(absl::Span<const Slot> a, absl::Span<const Slot> b);
 
-// An item that a rank saved under a name. The kind decides which fields are
-// used.
+// An item that a rank saved. The kind decides which fields are used.
 struct Item {
   enum class Kind : char { kBlob = 'B', kRows = 'R', kTensor = 'T' };
   enum class Run : char { kBase = 'B', kDelta = 'D' };
@@ -256,8 +254,7 @@ inline constexpr uint8_t kShardingKinds = 5;
 // another number, "unknown".
 absl::string_view ShardingKindName(Item::Sharding kind);
 
-// Describes a sharding in messages, with its name if custom: `custom
-// "hash_v2"`.
+// Returns the same for messages, with the name: `custom "hash_v2"`.
 std::string DescribeSharding(Item::Sharding kind, absl::string_view name);
 
 // The record that makes a step exist.
@@ -389,8 +386,7 @@ absl::Status CastElements(DType from, const void* in, DType to, void* out,
 // Spaces stay.
 std::string Printable(absl::string_view text);
 
-// Escapes the same characters in a JSON document as \uNNNN, which keeps its
-// meaning.
+// Escapes them in a JSON document as \uNNNN, which keeps its meaning.
 std::string PrintableJson(absl::string_view json);
 
 // Copies as memcpy does, for large arrays that are not read soon, such as rows
