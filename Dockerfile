@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The tools of tools/packages.txt on Debian 12, so that no script needs root:
 #
 #   docker build -t ckptdb .

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Alternatives to a store, measured in turns with it.
 #ifndef CKPTDB_BENCH_ALTERNATIVES_H_
 #define CKPTDB_BENCH_ALTERNATIVES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cases of ckptdb_bench, one a file. Each makes its data, measures against
 // the raw limit of the machine, adds its results to the report, and leaves
 // nothing on the disk.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Restores of a base alone, with ten deltas over it and with a hundred; and
 // a follower's read of one delta.
 #include <atomic>

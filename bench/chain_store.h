@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A store with a base of a table and deltas over it, each of 1 % of the rows,
 // and what it takes to restore, follow and compare them.
 #ifndef CKPTDB_BENCH_CHAIN_STORE_H_

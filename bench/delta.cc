@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A save of the rows that changed, against a save of all of them.
 #include <utility>
 #include <vector>

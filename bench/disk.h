@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folder that a benchmark works in, and the state of the disk under it.
 #ifndef CKPTDB_BENCH_DISK_H_
 #define CKPTDB_BENCH_DISK_H_

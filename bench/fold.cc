@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folding ten deltas into a base, against reading and writing the same bytes.
 #include <algorithm>
 #include <string>

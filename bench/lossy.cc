@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast lossy codecs encode and decode a page.
 #include <cstring>
 #include <random>

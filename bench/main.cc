@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb_bench: how far the store is from the raw limit of this machine.
 #include <cstdio>
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A store of many small steps, for what must not take longer the more there
 // are.
 #ifndef CKPTDB_BENCH_MANY_STEPS_H_

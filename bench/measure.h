@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wall time, CPU time and memory of competing pieces of work, measured in
 // turns, so that a slow minute of the machine meets all of them.
 #ifndef CKPTDB_BENCH_MEASURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The payload of the benchmarks: random bytes, which no codec makes smaller, in
 // memory of the trainer.
 #ifndef CKPTDB_BENCH_PAYLOAD_H_

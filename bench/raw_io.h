@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The raw limit of the machine: the same bytes, written and synced or read,
 // with nothing around them.
 #ifndef CKPTDB_BENCH_RAW_IO_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results: a table for people, one JSON object a case for programs.
 #ifndef CKPTDB_BENCH_REPORT_H_
 #define CKPTDB_BENCH_REPORT_H_

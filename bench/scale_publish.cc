@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commit of a save of very many ranks that have each staged a few files,
 // against as many files linked and synced.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saves of a manager beside a training: how long it stands still, and whether
 // memory grows.
 #include <algorithm>

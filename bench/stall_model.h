@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model of a training, and its work while its manager saves it.
 #ifndef CKPTDB_BENCH_STALL_MODEL_H_
 #define CKPTDB_BENCH_STALL_MODEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Benchmarks of the time that a manager takes from the training besides its
 // saves.
 #ifndef CKPTDB_BENCH_STALL_STEPS_H_

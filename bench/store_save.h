@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Our side of a save benchmark: each repetition saves a new step into
 // the same store, the one before deleted and swept.
 #ifndef CKPTDB_BENCH_STORE_SAVE_H_

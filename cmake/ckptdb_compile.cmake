@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Compiler settings for everything built here; users of the package do not
 # inherit them.
 set(CMAKE_CXX_STANDARD 20)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Decides whether ckptdb::cuda is built: if nvcc is found, always, or never.
 #
 # The C++ sources are compiled by the same compiler as all others, so that they

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The dependencies, from Debian's packages; nothing is downloaded.
 find_package(Threads REQUIRED)
 find_package(absl CONFIG REQUIRED)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake --build build/release --target docs: the reference of the public headers in
 # build/release/docs/html, by doxygen, which nothing else needs. Warnings are errors.
 find_program(CKPTDB_DOXYGEN doxygen)

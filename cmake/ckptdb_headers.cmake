@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The public headers as users include them: <ckptdb/db/store.h>.
 #
 # They lie in the tree as db/store.h, and include each other so. Copies that say

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The installed package: find_package(ckptdb), target ckptdb::ckptdb, headers
 # as <ckptdb/db/store.h>, and the command where it is built.
 include(CMakePackageConfigHelpers)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Decides whether ckptdb::mpi is built: if MPI is found, always, or never.
 set(CKPTDB_MPI AUTO CACHE STRING "Build the coordinator over MPI")
 set_property(CACHE CKPTDB_MPI PROPERTY STRINGS AUTO ON OFF)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cpack -G DEB: one package of the library, its headers and the command. Its
 # dependencies are those of the programs (dpkg-shlibdeps) and of the headers.
 set(CPACK_PACKAGE_NAME ckptdb)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # pkg-config --cflags --libs ckptdb, for builds without CMake; a user gives
 # -std=c++20. A static library is linked with all that it uses; a shared one with
 # what its headers use.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Compares RocksDB's version with the tested one, because the library depends on
 # internals that no release guarantees: docs/rocksdb.md lists them.
 set(CKPTDB_OTHER_ROCKSDB WARN

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The version is that of the project: in a header, in the names of shared
 # libraries, in the package. Before 1.0 a minor version may change the ABI.
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.h.in

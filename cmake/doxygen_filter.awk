@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # For doxygen: turns the comments of a header, which are plain text after //, into
 # documentation. The comment at the top of a header describes the file. Indented
 # lines are an example, lines that begin with | are a table; of all else, what

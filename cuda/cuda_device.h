@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CudaDevice: saves and restores tensors in GPU memory without stopping the
 // trainer.
 //

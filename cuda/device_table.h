@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DeviceTable: a TableState whose rows are in GPU memory. manager/tables.h
 // describes what all adapters have in common.
 //

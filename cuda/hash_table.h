@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // HashTable: a TableState for a hash table in GPU memory that another library
 // manages, such as HierarchicalKV or dynamicemb. manager/tables.h describes
 // what all adapters have in common.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Options of a store and of its calls.
 //
 // Functions and objects of the caller should throw nothing. If one throws, on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Readers of a store: StepReader reads a committed step, ChangeReader reads the
 // differences between two steps, and Reader is a follower's handle of the
 // store. Store, in db/store.h, opens the first two as well.

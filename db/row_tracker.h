@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trackers of the rows of a table that changed since the last committed save,
 // so that a delta save writes only those: RowTracker for sparse tables,
 // RowBitmap for tables whose rows are 0 to n - 1.

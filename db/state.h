@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state that a rank saves: tensors, tables and blobs under names, in the
 // caller's memory.
 //

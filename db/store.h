@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The owner's handle of a store, which saves, lists, reads and retires steps.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(auto store, Store::Open("checkpoints"));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The example of README.md: what stands between the marks is there as well,
 // byte for byte, and tests/docs compares them.
 //

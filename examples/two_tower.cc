@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A two-tower recommender: users in a hash map, items in an array, one layer.
 //   two_tower STORE STEPS RANKS [SIGNAL STEP]
 //

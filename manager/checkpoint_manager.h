@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CheckpointManager, for training loops: decides when to save, saves in the
 // background on all ranks, removes old steps, and restores.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All public headers of ckptdb. Headers in folders named `internal` are
 // installed beside them and are not for users.
 //

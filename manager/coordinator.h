@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Communication between the ranks of a training job: the owner decides and
 // broadcasts, gathers what the others staged, and all ranks get one result.
 //

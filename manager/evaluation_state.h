@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // EvaluationState stores the progress of evaluating a step, so that the
 // evaluation can resume after a crash.
 //

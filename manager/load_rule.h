@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What to load from a step whose items differ from the model's: rules of a
 // load, and the policy of a restore into a model that has evolved.
 #ifndef CKPTDB_MANAGER_LOAD_RULE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Options of a CheckpointManager and of its saves and restores, and
 // ReadManagerConfig, which reads them from a configuration file.
 //

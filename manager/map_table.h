@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MapTable: a TableState over a trainer's hash map. manager/tables.h has the
 // rules that all adapters share.
 #ifndef CKPTDB_MANAGER_MAP_TABLE_H_

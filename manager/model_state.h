@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state that a rank saves and restores, registered once.
 //
 //   ModelState model;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Policies that decide when a step is saved and which steps are kept.
 //
 //   ManagerOptions options{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The results of CheckpointManager's calls, and its reports to observers.
 #ifndef CKPTDB_MANAGER_RESULTS_H_
 #define CKPTDB_MANAGER_RESULTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adapters from a trainer's containers to TableState.
 //
 //   struct User {

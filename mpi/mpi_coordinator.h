@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A coordinator over MPI, for a training job whose ranks are processes on one
 // or more hosts.
 //

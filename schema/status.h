@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two macros that propagate absl::Status.
 //
 //   CKPTDB_RETURN_IF_ERROR(writer.Sync());

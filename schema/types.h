@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The types of a checkpoint: tensors, tables and blobs, the versions that hold
 // them, and the records that describe them.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Writes the tests of a program of GoogleTest for CTest, one for each of its
 # suites, whose cases share a process: to start one takes longer than most cases
 # do. Run after the program is built, with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The samples in the comments of the public headers, each within a function
 // that declares what it uses. public_face_test compares them with the headers;
 // here they are compiled. Tests of the same calls are in tests/db and

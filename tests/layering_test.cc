@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules of the tree that no compiler checks. An arrow between layers, and
 // between the folders of a layer, never points back. What lies directly in a
 // layer's folder is public; what lies in a folder below is the layer's own.

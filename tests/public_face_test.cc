@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The public face stays small: the lines of the installed headers, and the
 // types that they declare. Headers in folders named `internal` are installed
 // too, but are not for users and do not count. docs/design.md, "Public face".

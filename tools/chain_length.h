@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures a step's chain and checks whether it is too long.
 #ifndef CKPTDB_TOOLS_CHAIN_LENGTH_H_
 #define CKPTDB_TOOLS_CHAIN_LENGTH_H_

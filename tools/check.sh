@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Checks the sources with clang-format, clang-tidy and clang's thread-safety
 # analysis, and that each names its license; changes nothing.
 #

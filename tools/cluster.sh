@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Simulates hosts that share a distributed file system on one machine, to test a
 # store between hosts. Each host is a network, mount and UTS namespace with its
 # own name and address, and mounts the file system at the same path.

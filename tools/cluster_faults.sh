@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Injects faults between hosts: trains on the hosts of a cluster started with
 # tools/cluster.sh, injects a fault, and checks the store afterwards.
 #

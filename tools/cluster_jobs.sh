@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Jobs on a cluster, and the checks after them, for tools/cluster_faults.sh,
 # which sources this file and sets cluster, bin, work, hosts and seed.
 # shellcheck shell=bash disable=SC2154,SC2034 # shared with that script

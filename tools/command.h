@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface of ckptdb's subcommands. Each is in its own file and is created
 // by one of the functions below.
 #ifndef CKPTDB_TOOLS_COMMAND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parses the command line of ckptdb and runs its command.
 #ifndef CKPTDB_TOOLS_COMMAND_LINE_H_
 #define CKPTDB_TOOLS_COMMAND_LINE_H_

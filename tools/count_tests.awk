@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Counts the test cases in a CTest log. A GoogleTest program contains many cases
 # in one CTest test, so its own counts are used; any other test counts as one.
 # Names the failed cases.

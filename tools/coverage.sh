@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds with coverage counters, runs all tests, and reports the lines of
 # schema/, db/ and manager/ that no test runs.
 #

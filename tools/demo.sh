@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Sets up, builds, and demonstrates ckptdb in about a minute: a trainer that
 # saves changed rows is killed in the middle of a save, resumes from its newest
 # checkpoint, and ends with the same state as one that was never killed. A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exit codes of the command.
 #ifndef CKPTDB_TOOLS_EXIT_CODE_H_
 #define CKPTDB_TOOLS_EXIT_CODE_H_

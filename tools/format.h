@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Formats sizes, times and hashes for people.
 #ifndef CKPTDB_TOOLS_FORMAT_H_
 #define CKPTDB_TOOLS_FORMAT_H_

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds the fuzz targets and runs each for a few seconds, starting from its
 # corpus in tests/fuzz/corpus/<target>.
 #

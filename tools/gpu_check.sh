@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs everything that needs a GPU: the tests with the label `gpu`, the same
 # tests under compute-sanitizer if it is installed, and the benchmarks, whose
 # results go to docs/gpu.md.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns Ctrl-C into a request: while an Interrupt lives, SIGINT and SIGTERM
 // make asked() true instead of ending the process. A second signal of the same
 // kind ends it.

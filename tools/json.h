@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts records to JSON with the field names of docs/json.md. Names are
 // stable: fields may be added, but none is removed or changes its meaning.
 #ifndef CKPTDB_TOOLS_JSON_H_

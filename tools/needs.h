@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the steps that need the data of a removed step's version.
 #ifndef CKPTDB_TOOLS_NEEDS_H_
 #define CKPTDB_TOOLS_NEEDS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opens the store named on the command line.
 #ifndef CKPTDB_TOOLS_OPEN_STORE_H_
 #define CKPTDB_TOOLS_OPEN_STORE_H_

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Draws docs/*.svg from docs/*.dot. Needs Debian's graphviz.
 set -euo pipefail
 cd "$(dirname "$0")/.."

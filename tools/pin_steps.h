@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The code shared by pin and unpin.
 #ifndef CKPTDB_TOOLS_PIN_STEPS_H_
 #define CKPTDB_TOOLS_PIN_STEPS_H_

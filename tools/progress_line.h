@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shows the progress of a long call in a line on a terminal. The line appears
 // after one second, and is cleared when the object is destroyed.
 //

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes what a release consists of, from the commit that is checked out:
 #
 #   tools/release.sh [FOLDER]      FOLDER: default build/dist

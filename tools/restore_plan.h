@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans what a restore of a step would read. Reads the step's records and none
 // of its data.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A row on the command line: a table and an id.
 #ifndef CKPTDB_TOOLS_ROW_ARGUMENT_H_
 #define CKPTDB_TOOLS_ROW_ARGUMENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Follows one row through the steps.
 //
 //   RowHistory history(reader.get(), "user", -3);

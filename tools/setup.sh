@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages of a list that are missing, as root or through
 # sudo. When nothing is missing it changes nothing.
 #

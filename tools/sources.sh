@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Compiles each source of the library and of the command by itself, without
 # making anything of it. The other presets compile many at once, which hides
 # what a source forgot to include.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step on the command line: a number, or "latest".
 #ifndef CKPTDB_TOOLS_STEP_ARGUMENT_H_
 #define CKPTDB_TOOLS_STEP_ARGUMENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads the versions from which a step is restored.
 #ifndef CKPTDB_TOOLS_STEP_CHAIN_H_
 #define CKPTDB_TOOLS_STEP_CHAIN_H_

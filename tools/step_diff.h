@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares two steps.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(const StepDiff diff,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/step_totals.h"
 
 #include "absl/strings/str_join.h"

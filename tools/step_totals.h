@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums up the contents of a step from the records of its ranks.
 #ifndef CKPTDB_TOOLS_STEP_TOTALS_H_
 #define CKPTDB_TOOLS_STEP_TOTALS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sweep at the end of rm, gc and fold, and its output.
 #ifndef CKPTDB_TOOLS_SWEEP_H_
 #define CKPTDB_TOOLS_SWEEP_H_

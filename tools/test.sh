@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Sets up, builds and runs all tests.
 #
 #   tools/test.sh [-t PROGRAM,...] [PRESET [CTEST ARGUMENT...]]

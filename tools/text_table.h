@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Formats a table for people. Columns are as wide as their widest cell, with
 // two spaces between them and no trailing spaces.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts a slot's elements to numbers by their dtype.
 //
 //   ElementText(DType::kBf16, bytes)  == "0.100097656"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of whether a store holds what was saved.
 #ifndef CKPTDB_BENCH_SOAK_CHECK_H_
 #define CKPTDB_BENCH_SOAK_CHECK_H_

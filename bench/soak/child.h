@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A process that this one starts, reads lines from and kills.
 #ifndef CKPTDB_BENCH_SOAK_CHILD_H_
 #define CKPTDB_BENCH_SOAK_CHILD_H_

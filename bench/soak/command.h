@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the command `ckptdb` on the store while a writer and a follower use it.
 #ifndef CKPTDB_BENCH_SOAK_COMMAND_H_
 #define CKPTDB_BENCH_SOAK_COMMAND_H_

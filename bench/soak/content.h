@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The content of each step of a soak, as a function of a seed and the step
 // alone: so any process can tell what it has to find, however training came
 // there.

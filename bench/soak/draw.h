@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers by counter: the same arguments, the same number, in whatever
 // process and order they are drawn.
 #ifndef CKPTDB_BENCH_SOAK_DRAW_H_

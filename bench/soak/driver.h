@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process that starts the writer, kills it, fills its disk, and looks
 // whether all that was acknowledged is there.
 #ifndef CKPTDB_BENCH_SOAK_DRIVER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events that the writer reports to the driver, one per line, before it
 // continues.
 #ifndef CKPTDB_BENCH_SOAK_EVENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The figures that a soak measures, and whether they stay within bounds.
 #ifndef CKPTDB_BENCH_SOAK_FIGURES_H_
 #define CKPTDB_BENCH_SOAK_FIGURES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A serving process beside the writer: holds the newest step, applies the
 // changes of each next one, and compares its copy each time.
 #ifndef CKPTDB_BENCH_SOAK_FOLLOWER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of the soak's table as a process holds them: filled by a restore or a
 // scan, compared with what they should be.
 #ifndef CKPTDB_BENCH_SOAK_HELD_ROWS_H_

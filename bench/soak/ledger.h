@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A ledger of what a store has acknowledged, and so must hold.
 //
 //   ledger.Began(7);

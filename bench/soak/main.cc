@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb_soak: a store under everything at once, for as many saves as are asked
 // for. See docs/testing.md.
 #include <cstdio>

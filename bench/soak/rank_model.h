@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model that one rank of the soak trains: its share of each step's content.
 #ifndef CKPTDB_BENCH_SOAK_RANK_MODEL_H_
 #define CKPTDB_BENCH_SOAK_RANK_MODEL_H_

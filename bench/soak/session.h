@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One opening of the store by the writer, with all its ranks.
 #ifndef CKPTDB_BENCH_SOAK_SESSION_H_
 #define CKPTDB_BENCH_SOAK_SESSION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The disk of a soak: a separate tmpfs where this process may mount one, which
 // the driver fills now and then.
 #ifndef CKPTDB_BENCH_SOAK_VOLUME_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process that trains and saves, until it is killed.
 #ifndef CKPTDB_BENCH_SOAK_WRITER_H_
 #define CKPTDB_BENCH_SOAK_WRITER_H_

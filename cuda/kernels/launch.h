@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launching and loading kernels; internal to cuda/.
 //
 //   return Launch(ScaleRows, blocks, kThreads, stream, rows, count, 0.5F);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pieces of tensors: packing and unpacking them, and their digests; internal to
 // cuda/. A kernel assigns each piece to a thread block and each lane to a
 // thread.

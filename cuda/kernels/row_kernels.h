@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels on rows in device memory; internal to cuda/. Each call queues work on
 // a stream and returns at once, with cudaSuccess or the launch's error. All
 // pointers are to device memory, which must stay valid until the work has

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cuda/kernels/tensor_kernels.h"
 
 #include "cuda/kernels/launch.h"

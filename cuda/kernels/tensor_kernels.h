@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of tensors; internal to cuda/.
 #ifndef CKPTDB_CUDA_KERNELS_TENSOR_KERNELS_H_
 #define CKPTDB_CUDA_KERNELS_TENSOR_KERNELS_H_

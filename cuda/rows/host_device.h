@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Definitions shared by kernels and by host tests of their arithmetic; internal
 // to cuda/.
 #ifndef CKPTDB_CUDA_ROWS_HOST_DEVICE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encodes rows of f32 with a lossy codec while gathering them, so that only
 // their codes cross the bus; internal to cuda/. Each function is the work of
 // one thread; tests run them one after another on the host.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies rows in lanes of 16 bytes between a table and a batch, in which rows
 // are adjacent, and computes the digest of a batch; internal to cuda/. A kernel
 // assigns each lane to a separate thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Marks of changed rows, one bit per row: setting a mark, taking the marks of
 // an interval, and turning a set into a list of rows; internal to cuda/.
 // Kernels call these functions with one thread per mark or word.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations on rows in device memory, each as the work of one thread on
 // one mark, word, lane or count; internal to cuda/. The kernels of
 // cuda/kernels/row_kernels.cu run one per thread; tests run them one after

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory, and host memory that it copies to, freed with its owner;
 // internal to cuda/.
 //

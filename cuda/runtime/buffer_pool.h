@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A pool of reusable buffers; internal to cuda/.
 //
 // Allocating device memory, or pinned host memory, makes the device wait for

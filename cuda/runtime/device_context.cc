@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cuda/runtime/device_context.h"
 
 #include <algorithm>

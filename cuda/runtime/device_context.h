@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // State shared by all saves and restores of one device; internal to cuda/.
 #ifndef CKPTDB_CUDA_RUNTIME_DEVICE_CONTEXT_H_
 #define CKPTDB_CUDA_RUNTIME_DEVICE_CONTEXT_H_

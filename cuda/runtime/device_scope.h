@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device context in which a thread works; internal to cuda/.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(PrimaryContext context, PrimaryContext::Retain(3));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cuda/runtime/stream.h"
 
 #include "cuda/runtime/status.h"

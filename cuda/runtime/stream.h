@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA streams and events, destroyed with their owner; internal to cuda/.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(CudaStream side, CudaStream::Create());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tracks the changed rows of a table in device memory; internal to cuda/.
 //
 // Marks are bits in device memory, set by kernels on the trainer's stream. Take

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cuda/tables/hash_rows.h"
 
 #include <algorithm>

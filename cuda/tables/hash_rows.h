@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads rows of a hash table in device memory in batches; internal to cuda/.
 #ifndef CKPTDB_CUDA_TABLES_HASH_ROWS_H_
 #define CKPTDB_CUDA_TABLES_HASH_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Restores rows into a hash table in device memory; internal to cuda/.
 #ifndef CKPTDB_CUDA_TABLES_HASH_WRITER_H_
 #define CKPTDB_CUDA_TABLES_HASH_WRITER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captures rows of a table in device memory for a save; internal to cuda/.
 //
 //   side stream     has waited for the trainer's; gathers the rows, `gathered`

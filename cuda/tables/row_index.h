@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maps ids to rows during a restore; internal to cuda/.
 #ifndef CKPTDB_CUDA_TABLES_ROW_INDEX_H_
 #define CKPTDB_CUDA_TABLES_ROW_INDEX_H_

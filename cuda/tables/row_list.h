@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sets of rows in device memory, their lists of row numbers there, and their
 // ids on the host; internal to cuda/.
 #ifndef CKPTDB_CUDA_TABLES_ROW_LIST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Restores rows into a table in device memory; internal to cuda/.
 //
 // Each batch is copied to the device at once and scattered to its rows there.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the changed rows of a hash table by their scores; internal to cuda/.
 #ifndef CKPTDB_CUDA_TABLES_SCORE_TRACKER_H_
 #define CKPTDB_CUDA_TABLES_SCORE_TRACKER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layout of a slot's rows in a batch that leaves the device; internal to
 // cuda/.
 #ifndef CKPTDB_CUDA_TABLES_SLOT_FORM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of a table in device memory, shared by its parts; internal to cuda/.
 #ifndef CKPTDB_CUDA_TABLES_TABLE_ROWS_H_
 #define CKPTDB_CUDA_TABLES_TABLE_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory for uploading rows to the device; internal to cuda/.
 #ifndef CKPTDB_CUDA_TABLES_UPLOAD_H_
 #define CKPTDB_CUDA_TABLES_UPLOAD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CudaDevice in host memory, for machines without a GPU; internal to cuda/.
 #ifndef CKPTDB_CUDA_TENSORS_HOST_BACKEND_H_
 #define CKPTDB_CUDA_TENSORS_HOST_BACKEND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors packed in device memory, and their copy to the host; internal to
 // cuda/.
 #ifndef CKPTDB_CUDA_TENSORS_PACKED_BATCH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts tensors into pieces, packs them, and cuts the packed buffer into copies;
 // internal to cuda/.
 #ifndef CKPTDB_CUDA_TENSORS_PACKING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captures tensors of a device for a save; internal to cuda/.
 #ifndef CKPTDB_CUDA_TENSORS_TENSOR_CAPTURE_H_
 #define CKPTDB_CUDA_TENSORS_TENSOR_CAPTURE_H_

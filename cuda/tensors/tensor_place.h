@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layout of a tensor in device memory; internal to cuda/.
 #ifndef CKPTDB_CUDA_TENSORS_TENSOR_PLACE_H_
 #define CKPTDB_CUDA_TENSORS_TENSOR_PLACE_H_

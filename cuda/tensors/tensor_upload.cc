@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cuda/tensors/tensor_upload.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Restores a tensor into device memory; internal to cuda/.
 #ifndef CKPTDB_CUDA_TENSORS_TENSOR_UPLOAD_H_
 #define CKPTDB_CUDA_TENSORS_TENSOR_UPLOAD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tracks the calls in progress on an object, and their threads; internal to the
 // library.
 #ifndef CKPTDB_DB_BASE_CALL_GATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts exceptions of the caller's code to statuses; internal to the
 // library.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/base/exit_task.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tasks that run before a process destroys its static objects; internal to the
 // library.
 //

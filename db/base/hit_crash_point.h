@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reports that a crash point of db/options.h is reached; internal to db/.
 #ifndef CKPTDB_DB_BASE_HIT_CRASH_POINT_H_
 #define CKPTDB_DB_BASE_HIT_CRASH_POINT_H_

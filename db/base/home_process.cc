@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/base/home_process.h"
 
 #include <pthread.h>

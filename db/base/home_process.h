@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process that created an object, and the consequences of a fork();
 // internal to the library.
 //

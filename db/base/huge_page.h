@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory in huge pages, for disk reads and writes; internal to db/.
 //
 // A direct read or write is split wherever the pages of its memory are not

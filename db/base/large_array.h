@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Large arrays in huge pages, whose memory is reused; internal to the library.
 //
 // First touching memory is expensive: the system clears it, and under a

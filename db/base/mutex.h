@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A mutex and a condition variable that clang's thread-safety analysis follows
 // (ABSL_GUARDED_BY and the like; tools/check.sh runs it):
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the name that a misspelt one was probably meant to be; internal to
 // ckptdb.
 #ifndef CKPTDB_DB_BASE_NEAREST_NAME_H_

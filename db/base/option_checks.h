@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of values that several option structs share; internal to db/ and
 // manager/. Each returns InvalidArgument with the option's name, its value and
 // the permitted values.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides which rows of a table one rank owns, by the declared sharding.
 #ifndef CKPTDB_DB_BASE_OWN_ROWS_H_
 #define CKPTDB_DB_BASE_OWN_ROWS_H_

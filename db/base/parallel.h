@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs tasks on several threads; internal to db/.
 #ifndef CKPTDB_DB_BASE_PARALLEL_H_
 #define CKPTDB_DB_BASE_PARALLEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The paths of the parts of a store; internal to db/.
 #ifndef CKPTDB_DB_BASE_PATHS_H_
 #define CKPTDB_DB_BASE_PATHS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Resolves paths from callers; internal to the library.
 #ifndef CKPTDB_DB_BASE_RESOLVE_PATH_H_
 #define CKPTDB_DB_BASE_RESOLVE_PATH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks and copies blocks of rows from a trainer; internal to the library.
 #ifndef CKPTDB_DB_BASE_ROW_BLOCK_H_
 #define CKPTDB_DB_BASE_ROW_BLOCK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of options and shardings, and staging as a manager does it.
 #ifndef CKPTDB_DB_BASE_STAGING_H_
 #define CKPTDB_DB_BASE_STAGING_H_

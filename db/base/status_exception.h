@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Carries an error through code that cannot return one, such as a policy's
 // function; internal to the library. StatusOfException keeps its code.
 #ifndef CKPTDB_DB_BASE_STATUS_EXCEPTION_H_

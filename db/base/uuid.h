@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generates unique names; internal to the library.
 #ifndef CKPTDB_DB_BASE_UUID_H_
 #define CKPTDB_DB_BASE_UUID_H_

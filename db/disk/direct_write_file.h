@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that bypass the page cache and are written from memory in huge pages;
 // internal to db/.
 //

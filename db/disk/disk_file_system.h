@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The machine's file system, restricted for a store; internal to db/.
 //
 // Symbolic links are not followed, neither at the end of a path nor within it,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opens paths of the machine's file system without following links; internal to
 // db/.
 #ifndef CKPTDB_DB_DISK_DISK_FOLDER_H_

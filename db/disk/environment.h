@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The environment of a store: a file system and a clock. Internal to db/ and to
 // tests, which use a simulated file system.
 #ifndef CKPTDB_DB_DISK_ENVIRONMENT_H_

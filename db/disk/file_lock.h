@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Locks files of the machine between open file descriptions; internal to db/.
 //
 // RocksDB's locks belong to a process and are identified by path, so a process

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of which only some are open at a time; internal to db/.
 //
 // RocksDB keeps a file open as long as an iterator may read from it, and a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accesses small files and folders through a rocksdb::FileSystem; internal to
 // db/.
 #ifndef CKPTDB_DB_DISK_FILES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs disk I/O on background threads; internal to db/.
 #ifndef CKPTDB_DB_DISK_IO_THREADS_H_
 #define CKPTDB_DB_DISK_IO_THREADS_H_

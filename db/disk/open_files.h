@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Limits how many of the process's open files a database may use; internal to
 // db/.
 #ifndef CKPTDB_DB_DISK_OPEN_FILES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts RocksDB's statuses to absl::Status; internal to db/.
 #ifndef CKPTDB_DB_DISK_ROCKS_STATUS_H_
 #define CKPTDB_DB_DISK_ROCKS_STATUS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/disk/spare_space.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Disk space that a store sets aside, so that steps can be deleted when the
 // disk is full; internal to db/.
 #ifndef CKPTDB_DB_DISK_SPARE_SPACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/disk/store_path.h"
 
 #include "absl/status/status.h"

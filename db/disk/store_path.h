@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Resolves paths of stores from callers; internal to db/.
 #ifndef CKPTDB_DB_DISK_STORE_PATH_H_
 #define CKPTDB_DB_DISK_STORE_PATH_H_

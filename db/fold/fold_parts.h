@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folds a chain in parts, each of which is finished and kept separately;
 // internal to db/.
 #ifndef CKPTDB_DB_FOLD_FOLD_PARTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/fold/run_output.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the pages of folded runs; internal to db/.
 #ifndef CKPTDB_DB_FOLD_RUN_OUTPUT_H_
 #define CKPTDB_DB_FOLD_RUN_OUTPUT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes sorted rows as pages of a base run; internal to db/.
 #ifndef CKPTDB_DB_FOLD_RUN_WRITER_H_
 #define CKPTDB_DB_FOLD_RUN_WRITER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The dtypes of C++ types. Not for users.
 #ifndef CKPTDB_DB_INTERNAL_DTYPE_OF_H_
 #define CKPTDB_DB_INTERNAL_DTYPE_OF_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether borrowing an item is worth the space it keeps; internal to db/.
 //
 // A file is deleted as a whole, so a step that borrows one small tensor keeps

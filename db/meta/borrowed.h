@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the data of other versions that a step needs: tensors and blobs that it
 // refers to, the runs of its chain, a folded step's increment. Internal to db/.
 #ifndef CKPTDB_DB_META_BORROWED_H_

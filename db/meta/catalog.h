@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The records of a store in memory; internal to db/.
 #ifndef CKPTDB_DB_META_CATALOG_H_
 #define CKPTDB_DB_META_CATALOG_H_

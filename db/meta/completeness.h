@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks that a staged rank has all entries that its record lists; internal to
 // db/.
 #ifndef CKPTDB_DB_META_COMPLETENESS_H_

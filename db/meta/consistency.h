@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks that the ranks of one save are consistent; internal to db/.
 #ifndef CKPTDB_DB_META_CONSISTENCY_H_
 #define CKPTDB_DB_META_CONSISTENCY_H_

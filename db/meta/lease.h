@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Leases: small files with which readers keep steps from being swept; internal
 // to db/.
 #ifndef CKPTDB_DB_META_LEASE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chains, branches, and the path of changes between two steps, computed from
 // the records in memory. Internal to db/.
 #ifndef CKPTDB_DB_META_LINEAGE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order in which taken posts are removed; internal to db/.
 #ifndef CKPTDB_DB_META_POST_ROUNDS_H_
 #define CKPTDB_DB_META_POST_ROUNDS_H_

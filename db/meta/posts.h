@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Posts: small files with which readers send metrics and pins to the owner;
 // internal to db/.
 #ifndef CKPTDB_DB_META_POSTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A journal of the most recently changed steps of a store; internal to db/.
 #ifndef CKPTDB_DB_META_STEP_JOURNAL_H_
 #define CKPTDB_DB_META_STEP_JOURNAL_H_

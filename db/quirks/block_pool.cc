@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/quirks/block_pool.h"
 
 #include <rocksdb/cache.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pools the memory of the blocks that RocksDB reads; internal to db/.
 //
 // A scan allocates and frees a block of 256 KiB or more for each page. The C

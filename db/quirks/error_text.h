@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Extracts facts that only the texts of RocksDB's errors contain; internal to
 // db/.
 #ifndef CKPTDB_DB_QUIRKS_ERROR_TEXT_H_

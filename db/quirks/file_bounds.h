@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records the least and the greatest key of each file of small saves; internal
 // to db/.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names of RocksDB's files; internal to db/.
 #ifndef CKPTDB_DB_QUIRKS_FILE_NAMES_H_
 #define CKPTDB_DB_QUIRKS_FILE_NAMES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Identifies errors of compactions that were given up among the errors of
 // RocksDB's background work; internal to db/.
 #ifndef CKPTDB_DB_QUIRKS_GIVEN_UP_COMPACTIONS_H_

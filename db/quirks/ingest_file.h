@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prepares a data file for RocksDB to ingest; internal to db/.
 //
 // RocksDB reads the first and the last key of such a file, and does not expect

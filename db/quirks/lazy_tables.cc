@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/quirks/lazy_tables.h"
 
 #include "absl/strings/ascii.h"

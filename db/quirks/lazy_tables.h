@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides which SST files are opened with a database, and how to open it if
 // some of them are damaged or missing; internal to db/.
 //

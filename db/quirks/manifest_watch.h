@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Follows the MANIFEST as RocksDB writes it; internal to db/.
 //
 // A MANIFEST only grows, and a truncated one is a valid older one: RocksDB

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads ahead for one scan of a table at a time; internal to db/.
 //
 // RocksDB's readahead copies each block once more, and reads into memory that

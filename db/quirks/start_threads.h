@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Starts RocksDB's threads before a database is opened; internal to db/.
 #ifndef CKPTDB_DB_QUIRKS_START_THREADS_H_
 #define CKPTDB_DB_QUIRKS_START_THREADS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/quirks/table_tail.h"
 
 #include <xxhash.h>

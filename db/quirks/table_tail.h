@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks the end of an SST file before RocksDB opens it; internal to db/.
 #ifndef CKPTDB_DB_QUIRKS_TABLE_TAIL_H_
 #define CKPTDB_DB_QUIRKS_TABLE_TAIL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the changes from one step to another; internal to db/.
 #ifndef CKPTDB_DB_READ_CHANGE_READER_IMPL_H_
 #define CKPTDB_DB_READ_CHANGE_READER_IMPL_H_

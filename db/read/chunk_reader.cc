@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/read/chunk_reader.h"
 
 #include <rocksdb/slice.h>

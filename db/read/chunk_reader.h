@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads chunks of tensors and blobs, several per read; internal to db/.
 #ifndef CKPTDB_DB_READ_CHUNK_READER_H_
 #define CKPTDB_DB_READ_CHUNK_READER_H_

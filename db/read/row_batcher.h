@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes rows to a sink in batches large enough to be worth a call; internal to
 // db/.
 #ifndef CKPTDB_DB_READ_ROW_BATCHER_H_

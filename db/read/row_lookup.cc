@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looks up one row: seeks in the ids of each run, newest first, and then reads
 // once for each slot.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the rows of one run in order, page by page; internal to db/.
 #ifndef CKPTDB_DB_READ_RUN_CURSOR_H_
 #define CKPTDB_DB_READ_RUN_CURSOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Merges several runs of a table; each id is emitted once, from the newest run
 // that contains it. Internal to db/.
 #ifndef CKPTDB_DB_READ_RUN_MERGE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds ids that two ranks saved in one version; internal to db/.
 #ifndef CKPTDB_DB_READ_SHARED_IDS_H_
 #define CKPTDB_DB_READ_SHARED_IDS_H_

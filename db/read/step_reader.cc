@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/base/option_checks.h"
 #include "db/reader.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step open for reading; internal to db/.
 #ifndef CKPTDB_DB_READ_STEP_READER_IMPL_H_
 #define CKPTDB_DB_READ_STEP_READER_IMPL_H_

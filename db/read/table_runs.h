@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the runs that contain the rows of a table; internal to db/.
 #ifndef CKPTDB_DB_READ_TABLE_RUNS_H_
 #define CKPTDB_DB_READ_TABLE_RUNS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scans a table on several threads, each with its ranges of slices; internal to
 // db/.
 #ifndef CKPTDB_DB_READ_TABLE_SCAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads boxes of tensors from the chunks of their shards.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads all data of a step and checks it against its records.
 #include <functional>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An iterator with a readahead window; internal to db/.
 //
 //   AheadIterator entries(std::move(rocksdb_iterator), kAhead, pass_bytes);

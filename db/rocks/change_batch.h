@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A batch of changes that allocates memory before RocksDB adds to it; internal
 // to db/.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads and changes of an open database.
 #include "db/rocks/database.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The RocksDB database of a store, opened by its owner or by a follower;
 // internal to db/.
 #ifndef CKPTDB_DB_ROCKS_DATABASE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Listens to RocksDB's background work; internal to db/.
 #ifndef CKPTDB_DB_ROCKS_DATABASE_LISTENER_H_
 #define CKPTDB_DB_ROCKS_DATABASE_LISTENER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opens, checks and closes a database.
 #include "db/rocks/database.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/rocks/fenced_file_system.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file system of an owner, which refuses changes once another owner has
 // taken over; internal to db/.
 //

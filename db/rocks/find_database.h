@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Distinguishes a store's database from a missing one and from another
 // program's; internal to db/.
 #ifndef CKPTDB_DB_ROCKS_FIND_DATABASE_H_

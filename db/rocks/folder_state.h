@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of a database's folder, to detect later whether it was written to;
 // internal to db/.
 #ifndef CKPTDB_DB_ROCKS_FOLDER_STATE_H_

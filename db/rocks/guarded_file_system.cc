@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/rocks/guarded_file_system.h"
 
 #include <sys/stat.h>

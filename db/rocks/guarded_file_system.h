@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file system under a store's database; internal to db/.
 //
 // Sets the modes of new files, and applies the workarounds in db/quirks/ to

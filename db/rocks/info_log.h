@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RocksDB's info log; internal to db/.
 //
 // RocksDB's own log aborts the process at the second line after one that did

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A note about the MANIFEST, stored next to the database, so that damage to the
 // MANIFEST is found before RocksDB opens it; internal to db/.
 #ifndef CKPTDB_DB_ROCKS_MANIFEST_NOTE_H_

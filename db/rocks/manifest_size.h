@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Limits the size of the MANIFEST, and computes the bytes that an open writes;
 // internal to db/.
 //

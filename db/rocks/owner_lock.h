@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lock that makes one process the owner of a store; internal to db/.
 #ifndef CKPTDB_DB_ROCKS_OWNER_LOCK_H_
 #define CKPTDB_DB_ROCKS_OWNER_LOCK_H_

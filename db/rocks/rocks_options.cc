@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/rocks/rocks_options.h"
 
 #include <rocksdb/table.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of RocksDB; internal to db/. docs/rocksdb.md gives the reasons.
 #ifndef CKPTDB_DB_ROCKS_ROCKS_OPTIONS_H_
 #define CKPTDB_DB_ROCKS_ROCKS_OPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorts references to the rows of a table into the order of its run; internal
 // to db/.
 #ifndef CKPTDB_DB_STAGE_ROW_ORDER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Divides a save into files that workers write in parallel; internal to db/.
 #ifndef CKPTDB_DB_STAGE_SEGMENTS_H_
 #define CKPTDB_DB_STAGE_SEGMENTS_H_

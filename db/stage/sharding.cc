@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/base/own_rows.h"
 #include "db/state.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prepares the items of a save for staging; internal to db/.
 #ifndef CKPTDB_DB_STAGE_STAGED_ITEM_H_
 #define CKPTDB_DB_STAGE_STAGED_ITEM_H_

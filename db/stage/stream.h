@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes the entries of an item; internal to db/.
 //
 // An item has one or more streams: the chunks of a tensor or blob, or the pages

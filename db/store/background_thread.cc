@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/store/background_thread.h"
 
 #include "db/base/call_guard.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread of an open store that sweeps and folds; internal to db/.
 #ifndef CKPTDB_DB_STORE_BACKGROUND_THREAD_H_
 #define CKPTDB_DB_STORE_BACKGROUND_THREAD_H_

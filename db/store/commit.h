@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The records that a publish or a fold is about to commit; internal to db/.
 #ifndef CKPTDB_DB_STORE_COMMIT_H_
 #define CKPTDB_DB_STORE_COMMIT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Step 3a of a save: checks the staged parts, and makes the records to commit;
 // internal to db/.
 #ifndef CKPTDB_DB_STORE_COMMIT_BUILDER_H_

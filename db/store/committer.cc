@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Commits saves and folds, and changes single records: docs/design.md, "Save".
 #include "db/store/committer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Changes the records of an open store, first on disk and then in memory;
 // internal to db/.
 #ifndef CKPTDB_DB_STORE_COMMITTER_H_

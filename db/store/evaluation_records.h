@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The records of evaluations in progress, for owners and readers; internal to
 // db/.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls of Store about evaluations; internal to db/.
 #ifndef CKPTDB_DB_STORE_EVALUATIONS_H_
 #define CKPTDB_DB_STORE_EVALUATIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Divides the files of a store's folder by their use; internal to db/.
 #ifndef CKPTDB_DB_STORE_FOLDER_USAGE_H_
 #define CKPTDB_DB_STORE_FOLDER_USAGE_H_

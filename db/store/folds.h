@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folding rewrites the chain of a step as base runs of the same step, under a
 // separate attempt: see "Folding" in docs/design.md. Internal to db/.
 #ifndef CKPTDB_DB_STORE_FOLDS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures the usage of a store, for its owner and for readers; internal to
 // db/.
 #ifndef CKPTDB_DB_STORE_MEASURE_USAGE_H_

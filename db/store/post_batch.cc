@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/store/post_batch.h"
 
 #include "db/meta/posts.h"

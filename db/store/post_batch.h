@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collects the record changes that posts request, to write them at once;
 // internal to db/.
 #ifndef CKPTDB_DB_STORE_POST_BATCH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shows a reader the posts that the owner has not taken yet; internal to db/.
 #ifndef CKPTDB_DB_STORE_POST_OVERLAY_H_
 #define CKPTDB_DB_STORE_POST_OVERLAY_H_

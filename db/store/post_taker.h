@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Takes readers' posts into the owner's store: see "Posts" in docs/design.md.
 // Internal to db/.
 #ifndef CKPTDB_DB_STORE_POST_TAKER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Takes, renews and drops the leases of a reader outside the owner's process;
 // internal to db/.
 #ifndef CKPTDB_DB_STORE_READER_LEASES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks the arguments of a save; internal to db/. Each check returns
 // InvalidArgument with the value and the limit.
 #ifndef CKPTDB_DB_STORE_SAVE_CHECKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls of Store that save, from Begin to Publish or Abandon; internal to
 // db/.
 #ifndef CKPTDB_DB_STORE_SAVES_H_

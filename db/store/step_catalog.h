@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The in-memory records of an open store, with state that is not on disk;
 // internal to db/.
 #ifndef CKPTDB_DB_STORE_STEP_CATALOG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls of Store that change the records of steps, and the store's
 // metadata; internal to db/.
 #ifndef CKPTDB_DB_STORE_STEP_EDITS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The public calls of Store: each enters the store's gate and calls the
 // responsible part.
 #include "db/store.h"

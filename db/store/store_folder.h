@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folder of a store, opened by its owner; internal to db/.
 #ifndef CKPTDB_DB_STORE_STORE_FOLDER_H_
 #define CKPTDB_DB_STORE_STORE_FOLDER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An open store: the parts that it consists of, in the order in which they
 // depend on each other; internal to db/store/.
 #ifndef CKPTDB_DB_STORE_STORE_IMPL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of an open store that its calls use; internal to db/.
 #ifndef CKPTDB_DB_STORE_STORE_PARTS_H_
 #define CKPTDB_DB_STORE_STORE_PARTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Removes garbage outside the database for a sweep; internal to db/.
 #ifndef CKPTDB_DB_STORE_SWEEP_FOLDER_H_
 #define CKPTDB_DB_STORE_SWEEP_FOLDER_H_

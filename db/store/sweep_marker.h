@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the data that a sweep may remove: step 1 of "Sweep" in docs/design.md.
 // Internal to db/.
 #ifndef CKPTDB_DB_STORE_SWEEP_MARKER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes sweep requests to a store's background thread; internal to db/.
 #ifndef CKPTDB_DB_STORE_SWEEP_REQUESTS_H_
 #define CKPTDB_DB_STORE_SWEEP_REQUESTS_H_

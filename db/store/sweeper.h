@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sweeps: removes all data that no step, reader, lease or save in progress
 // needs. See "Sweep" in docs/design.md. Internal to db/.
 #ifndef CKPTDB_DB_STORE_SWEEPER_H_

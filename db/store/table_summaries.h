@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Summaries of the tables of versions; internal to db/.
 #ifndef CKPTDB_DB_STORE_TABLE_SUMMARIES_H_
 #define CKPTDB_DB_STORE_TABLE_SUMMARIES_H_

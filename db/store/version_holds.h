@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts the versions that calls and readers of the owner's process use;
 // internal to db/.
 #ifndef CKPTDB_DB_STORE_VERSION_HOLDS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The consumers of a tracker, and the sets that they have taken; internal to
 // db/.
 #ifndef CKPTDB_DB_TRACK_CONSUMER_TABLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Remembers recently marked ids; internal to db/.
 #ifndef CKPTDB_DB_TRACK_MARK_FILTER_H_
 #define CKPTDB_DB_TRACK_MARK_FILTER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hash of marked ids; internal to db/.
 #ifndef CKPTDB_DB_TRACK_MARK_HASH_H_
 #define CKPTDB_DB_TRACK_MARK_HASH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Assigns threads to lanes, in which they record marks; internal to db/.
 #ifndef CKPTDB_DB_TRACK_MARK_LANE_H_
 #define CKPTDB_DB_TRACK_MARK_LANE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The log of a RowTracker; internal to db/.
 #ifndef CKPTDB_DB_TRACK_MARK_LOG_H_
 #define CKPTDB_DB_TRACK_MARK_LOG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the newest mark of each id; internal to db/.
 #ifndef CKPTDB_DB_TRACK_NEWEST_MARKS_H_
 #define CKPTDB_DB_TRACK_NEWEST_MARKS_H_

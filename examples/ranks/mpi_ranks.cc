@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ranks/mpi_ranks.h"
 
 #include <ckptdb/mpi/mpi_coordinator.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks that are processes under mpirun, where the examples are built with MPI
 // (CKPTDB_MPI).
 #ifndef CKPTDB_EXAMPLES_RANKS_MPI_RANKS_H_

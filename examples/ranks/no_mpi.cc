@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // This file replaces mpi_ranks.cc where MPI is not built.
 #include "ranks/mpi_ranks.h"
 

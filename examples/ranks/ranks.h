@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranks of a training job, for the examples: this process alone, threads of
 // it, or the processes that mpirun has started. A trainer is the same on all.
 //

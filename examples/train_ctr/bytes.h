@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fixed-width numbers and strings written to bytes and read back, for state
 // that is saved as a blob. Little-endian, like the machines this runs on.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_BYTES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The trainer's checkpoints: the code that a user of ckptdb's manager writes. A
 // step holds each embedding table as a table, each tensor of the perceptron as
 // a tensor, and the progress as a blob of rank 0. With several ranks each has

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file of --config: options of ckptdb's manager, and what to load before
 // the first step.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_CONFIG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kills the process at a chosen step, or at a named point of the step's save,
 // as a power switch would: SIGKILL, no destructor runs.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_CRASH_DRILL_H_

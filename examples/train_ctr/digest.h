@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One number for all state of a trainer, to compare runs and copies by.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_DIGEST_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_DIGEST_H_

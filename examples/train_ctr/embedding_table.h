@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A dynamic embedding table: rows appear as their ids are seen, are trained by
 // Adagrad, and are erased when they were not seen for a while.
 //

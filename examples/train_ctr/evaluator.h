@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An evaluation over the held-out tail that resumes after a crash: its progress
 // is stored with the evaluated step.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_EVALUATOR_H_

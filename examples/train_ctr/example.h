@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One line of a click log as the trainer sees it, and many of them.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_EXAMPLE_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_EXAMPLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A click log in a text file, read as a stream.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_FILE_SOURCE_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_FILE_SOURCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Follows the store of a running trainer from another process: keeps a Replica
 // at the newest step, by the changes since the previous one if the store has
 // them, and otherwise by a full restore.

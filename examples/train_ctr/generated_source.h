@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A click log made up as it is read: Zipf-distributed ids and planted weights,
 // so that there is something to learn and the AUC means something.
 //

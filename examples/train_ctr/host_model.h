@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model in host memory, whose rows and gradients are divided among ranks.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_HOST_MODEL_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_HOST_MODEL_H_

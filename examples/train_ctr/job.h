@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One run of the trainer: resume, train, save, evaluate, report.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_JOB_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_JOB_H_

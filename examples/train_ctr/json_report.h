@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the report of a run as a JSON object to a file, which replaces one of
 // its name.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_JSON_REPORT_H_

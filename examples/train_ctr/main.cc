@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // train_ctr: trains a click-through-rate model and checkpoints it in a ckptdb
 // store, alone or as the ranks of "mpirun train_ctr", or follows a process that
 // does. Exit codes: 0 done, 1 failed or called wrongly, with the reason on

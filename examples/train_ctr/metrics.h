@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Metrics of predictions of clicks.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_METRICS_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_METRICS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small multi-layer perceptron: dense layers, ReLU between them, one logit
 // out. Gradients by hand, weights by Adam.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_MLP_H_

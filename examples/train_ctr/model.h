@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model that a trainer trains: embedding tables and a perceptron, with the
 // state of their optimizers. It is in host memory, divided among ranks, or in
 // the memory of a GPU.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line of train_ctr.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_OPTIONS_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_OPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Deterministic random numbers: a mixing function of integers and a small
 // generator whose whole state is one integer, so that it can be saved.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_RANDOM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The endless stream of training examples: the log over and over, shuffled
 // through a buffer. Its position can be saved and restored, and a restored
 // stream continues with exactly the examples of the saved one.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A copy of a trainer's state in another process, such as a warm standby or a
 // server of predictions. It is made of what the steps of a store hold, and so
 // needs neither the trainer's options nor its log.

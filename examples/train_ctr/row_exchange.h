@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Embedding tables whose rows are divided among the ranks: brings the
 // embeddings of a batch's ids to the rank that trains it, and their gradients
 // back.

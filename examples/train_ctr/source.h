@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The source of examples: a log with a beginning, a held-out tail and an end,
 // read forward from any position that was saved before.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_SOURCE_H_

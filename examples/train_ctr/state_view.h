@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A view of the trainer's state: its dense tensors, and all of it.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_STATE_VIEW_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_STATE_VIEW_H_

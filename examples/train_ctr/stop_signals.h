@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ends a program in an orderly way on Ctrl-C or SIGTERM.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_STOP_SIGNALS_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_STOP_SIGNALS_H_

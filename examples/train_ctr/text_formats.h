@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text formats of click logs: a line in, an Example out. No I/O.
 //
 // Criteo: CSV with the header label,I1..I13,C1..C26. Numeric columns are put

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The training loop's state and its one step: sparse features through
 // embedding tables into the perceptron, log loss, Adagrad and Adam back.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of a click model and its training.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_TRAINER_OPTIONS_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_TRAINER_OPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the values of a JSON object by key; internal to manager/.
 //
 //   ObjectReader reader("options", json);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A JSON text and the places of its values; internal to manager/.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(const JsonText text, JsonText::Parse("o", json));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads JSON values that occur in both manager configurations and load
 // specifications; internal to manager/.
 #ifndef CKPTDB_MANAGER_CONFIG_LOAD_JSON_H_

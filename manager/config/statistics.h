@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The log of the costs of saves and restores; internal to manager/.
 #ifndef CKPTDB_MANAGER_CONFIG_STATISTICS_H_
 #define CKPTDB_MANAGER_CONFIG_STATISTICS_H_

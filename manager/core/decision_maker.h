@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides whether a step is saved; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_DECISION_MAKER_H_
 #define CKPTDB_MANAGER_CORE_DECISION_MAKER_H_

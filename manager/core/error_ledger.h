@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors that no call has returned yet; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_ERROR_LEDGER_H_
 #define CKPTDB_MANAGER_CORE_ERROR_LEDGER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Explains why a step was or was not saved, and is or is not kept; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_CORE_EXPLAIN_STEP_H_

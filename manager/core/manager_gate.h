@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Controls which calls of a manager may be made; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_MANAGER_GATE_H_
 #define CKPTDB_MANAGER_CORE_MANAGER_GATE_H_

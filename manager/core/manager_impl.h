@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Assembles the parts of a manager; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_MANAGER_IMPL_H_
 #define CKPTDB_MANAGER_CORE_MANAGER_IMPL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts that a manager opens; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_MANAGER_PARTS_H_
 #define CKPTDB_MANAGER_CORE_MANAGER_PARTS_H_

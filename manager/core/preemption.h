@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tracks whether the machine of a rank will soon be taken away; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_CORE_PREEMPTION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reports each save and restore; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_REPORTER_H_
 #define CKPTDB_MANAGER_CORE_REPORTER_H_

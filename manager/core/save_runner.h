@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the saves of a manager, one at a time; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_SAVE_RUNNER_H_
 #define CKPTDB_MANAGER_CORE_SAVE_RUNNER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Coordinates all ranks at a step; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_STEP_COORDINATOR_H_
 #define CKPTDB_MANAGER_CORE_STEP_COORDINATOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The warnings of a manager; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_WARNINGS_H_
 #define CKPTDB_MANAGER_CORE_WARNINGS_H_

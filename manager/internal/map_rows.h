@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The implementation of MapTable: fields and maps with their types erased. Not
 // for users, who include manager/map_table.h.
 #ifndef CKPTDB_MANAGER_INTERNAL_MAP_ROWS_H_

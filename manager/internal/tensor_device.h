@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface of device memory, which ckptdb::cuda implements. For libraries
 // that add a device, not for users.
 #ifndef CKPTDB_MANAGER_INTERNAL_TENSOR_DEVICE_H_

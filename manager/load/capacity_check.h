@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks that a step's rows fit in a table of fixed size; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_CAPACITY_CHECK_H_
 #define CKPTDB_MANAGER_LOAD_CAPACITY_CHECK_H_

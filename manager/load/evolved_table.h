@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes a step's rows to a table with other slots; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_EVOLVED_TABLE_H_
 #define CKPTDB_MANAGER_LOAD_EVOLVED_TABLE_H_

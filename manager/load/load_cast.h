@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads tensors whose dtype in the step differs from the model's; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOAD_CAST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "manager/load/load_fit.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reports how a step differs from the registered model; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOAD_FIT_H_
 #define CKPTDB_MANAGER_LOAD_LOAD_FIT_H_

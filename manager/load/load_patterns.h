@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The patterns of a load rule, which select items to load: names with
 // wildcards, and categories; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOAD_PATTERNS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plan of what a load rule loads from a step; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOAD_PLAN_H_
 #define CKPTDB_MANAGER_LOAD_LOAD_PLAN_H_

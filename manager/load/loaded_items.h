@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Short names of the types in LoadSummary; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOADED_ITEMS_H_
 #define CKPTDB_MANAGER_LOAD_LOADED_ITEMS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans what a load rule loads from a step, item by item; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_PLANNED_ITEMS_H_
 #define CKPTDB_MANAGER_LOAD_PLANNED_ITEMS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Restores steps into the model; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_RESTORER_H_
 #define CKPTDB_MANAGER_LOAD_RESTORER_H_

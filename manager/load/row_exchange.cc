@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "manager/load/row_exchange.h"
 
 #include <algorithm>

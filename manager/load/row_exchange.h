@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Restores a table so that each page is read by a single rank; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_LOAD_ROW_EXCHANGE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans where a table's slots are loaded from; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_SLOT_PLAN_H_
 #define CKPTDB_MANAGER_LOAD_SLOT_PLAN_H_

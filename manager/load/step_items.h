@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The items of a step, and those registered in the model; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_STEP_ITEMS_H_
 #define CKPTDB_MANAGER_LOAD_STEP_ITEMS_H_

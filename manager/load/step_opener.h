@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opens the same step on all ranks; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_STEP_OPENER_H_
 #define CKPTDB_MANAGER_LOAD_STEP_OPENER_H_

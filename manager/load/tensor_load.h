@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads a tensor to host or device memory; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_TENSOR_LOAD_H_
 #define CKPTDB_MANAGER_LOAD_TENSOR_LOAD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records why steps were saved, skipped, kept and removed; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_POLICY_HISTORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rule of a KeepPolicy; internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_KEEP_RULE_H_
 #define CKPTDB_MANAGER_POLICY_KEEP_RULE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The clock of policies and records; internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_NOW_MICROS_H_
 #define CKPTDB_MANAGER_POLICY_NOW_MICROS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of policies' arguments; internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_POLICY_CHECKS_H_
 #define CKPTDB_MANAGER_POLICY_POLICY_CHECKS_H_

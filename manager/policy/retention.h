@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides which steps the next commit removes; internal to manager/.
 //
 //   RetentionOptions options{.keep = LatestN(3)};

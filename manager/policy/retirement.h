@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides which steps a save removes from a store, and why others are kept;
 // internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_RETIREMENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluates a schedule for a step; internal to manager/.
 //
 //   SaveSchedule schedule{.permanent = SaveEveryNSteps(1000),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Describes a stored step to policies; internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_STEP_INFO_H_
 #define CKPTDB_MANAGER_POLICY_STEP_INFO_H_

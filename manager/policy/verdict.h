@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A yes or no and why; internal to manager/.
 //
 //   Verdict verdict = AnyOf({false, "step 7 is not a multiple of 5"},

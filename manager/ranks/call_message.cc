@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "manager/ranks/call_message.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The messages between the ranks of a MessageCoordinator; internal to manager/.
 // Encoded by message_codec.h.
 #ifndef CKPTDB_MANAGER_RANKS_CALL_MESSAGE_H_

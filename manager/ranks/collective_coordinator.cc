@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A coordinator over the trainer's collectives.
 //
 // All ranks take part in each turn. It begins with an all-gather of whether

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The values that a rank sends to each other rank, and receives from each, in
 // the all-to-alls of a channel; internal to manager/.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls of a channel, on a rank other than the owner.
 #include <algorithm>
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Returns exceptions of the caller's coordinator as errors; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_RANKS_GUARDED_COORDINATOR_H_

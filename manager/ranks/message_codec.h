@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The codec of the messages between ranks; internal to manager/.
 //
 // A message names its fields once, for both directions; it may be a field of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A coordinator over messages: one channel of a hub.
 #include <utility>
 

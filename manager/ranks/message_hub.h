@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls of all channels of a rank, over one transport; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_RANKS_MESSAGE_HUB_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls of a channel, on the owner.
 #include <algorithm>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "manager/ranks/packed_values.h"
 
 #include "absl/status/status.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packs several values into one; internal to manager/.
 #ifndef CKPTDB_MANAGER_RANKS_PACKED_VALUES_H_
 #define CKPTDB_MANAGER_RANKS_PACKED_VALUES_H_

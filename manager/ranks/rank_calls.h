@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls of one rank in one channel, as a state machine; internal to
 // manager/.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "manager/ranks/tell_status.h"
 
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sends the outcome of a gathering to all ranks; internal to manager/.
 #ifndef CKPTDB_MANAGER_RANKS_TELL_STATUS_H_
 #define CKPTDB_MANAGER_RANKS_TELL_STATUS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks that are threads of one process. Each rank numbers its calls, and calls
 // with the same number meet.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls a function when a time has passed; internal to manager/.
 #ifndef CKPTDB_MANAGER_RANKS_WATCHDOG_H_
 #define CKPTDB_MANAGER_RANKS_WATCHDOG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The staging memory that a save copies the model into; internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_ARENA_H_
 #define CKPTDB_MANAGER_SAVE_ARENA_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides which tables a save writes in full; internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_BASE_REASONS_H_
 #define CKPTDB_MANAGER_SAVE_BASE_REASONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds changed rows that a delta omits; internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_DELTA_AUDIT_H_
 #define CKPTDB_MANAGER_SAVE_DELTA_AUDIT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of a save that all threads see: its two futures and its end;
 // internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_PENDING_SAVE_STATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds replicated tensors and tables that differ between ranks; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_SAVE_REPLICA_AUDIT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One save, from the decision to its outcome; internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_SAVE_OPERATION_H_
 #define CKPTDB_MANAGER_SAVE_SAVE_OPERATION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Publishes, on the owner, the staged parts of all ranks; internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_SAVE_PUBLISHER_H_
 #define CKPTDB_MANAGER_SAVE_SAVE_PUBLISHER_H_

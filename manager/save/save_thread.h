@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread that a manager's saves run on in the background; internal to
 // manager/.
 //

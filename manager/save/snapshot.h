@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A snapshot of the state that a rank saves; internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_SNAPSHOT_H_
 #define CKPTDB_MANAGER_SAVE_SNAPSHOT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The categories of registered state; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_CATEGORIES_H_
 #define CKPTDB_MANAGER_STATE_CATEGORIES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The changes of all of a rank's tables since its last save; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_STATE_CHANGE_SETS_H_

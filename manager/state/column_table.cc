@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of a ColumnTable: an index, and chunks of memory that never move.
 #include <algorithm>
 #include <array>

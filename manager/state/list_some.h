@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Formats lists of names in messages; a model may have thousands; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_STATE_LIST_SOME_H_

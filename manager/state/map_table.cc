@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows in the trainer's map: a save finds them and a restore inserts them.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures elapsed time for reports; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_MICROS_SINCE_H_
 #define CKPTDB_MANAGER_STATE_MICROS_SINCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The declared sharding of a model's tables; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_MODEL_SHARDING_H_
 #define CKPTDB_MANAGER_STATE_MODEL_SHARDING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options with which a manager reads stores; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_READER_OPTIONS_H_
 #define CKPTDB_MANAGER_STATE_READER_OPTIONS_H_

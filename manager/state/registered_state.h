@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The entries of a ModelState, in the order of registration.
 #ifndef CKPTDB_MANAGER_STATE_REGISTERED_STATE_H_
 #define CKPTDB_MANAGER_STATE_REGISTERED_STATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tensors that are equal on all ranks; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_REPLICATED_TENSORS_H_
 #define CKPTDB_MANAGER_STATE_REPLICATED_TENSORS_H_

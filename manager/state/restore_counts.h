@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts restores of tables that several managers save; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_RESTORE_COUNTS_H_
 #define CKPTDB_MANAGER_STATE_RESTORE_COUNTS_H_

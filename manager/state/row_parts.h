@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of a table that are read in place; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_ROW_PARTS_H_
 #define CKPTDB_MANAGER_STATE_ROW_PARTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lineage of saves: the parent of the next one; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_SAVE_LINEAGE_H_
 #define CKPTDB_MANAGER_STATE_SAVE_LINEAGE_H_

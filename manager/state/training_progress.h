@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The step that a training has reached; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_TRAINING_PROGRESS_H_
 #define CKPTDB_MANAGER_STATE_TRAINING_PROGRESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows in the trainer's arrays, by index.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Annotate adds context to an error; internal to the library.
 #ifndef CKPTDB_SCHEMA_BYTES_ANNOTATE_H_
 #define CKPTDB_SCHEMA_BYTES_ANNOTATE_H_

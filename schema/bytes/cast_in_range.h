@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts for callers that report the position of an element themselves; internal
 // to the library.
 #ifndef CKPTDB_SCHEMA_BYTES_CAST_IN_RANGE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Codecs of pages and chunks: pure functions over bytes. lossy.h encodes the
 // lossy ones.
 #ifndef CKPTDB_SCHEMA_BYTES_CODEC_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stored element types.
 #ifndef CKPTDB_SCHEMA_BYTES_DTYPE_H_
 #define CKPTDB_SCHEMA_BYTES_DTYPE_H_

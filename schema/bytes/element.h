@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accesses elements of tensors and slots in memory by dtype; internal to the
 // library.
 //

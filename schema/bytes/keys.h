@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keys of the column families. Numbers are big-endian, so that keys sort like
 // their fields.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Limits of the format and of the write batch; schema/types.h has the limits
 // that users of the library meet. Each is inclusive, and each has a test at,
 // below and above it.

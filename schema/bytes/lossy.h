@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lossy codecs for pages and chunks of f32: pure functions over bytes. The
 // stored bytes depend only on the numbers and are the same on every processor.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rank of an id if rows are sharded by modulo.
 #ifndef CKPTDB_SCHEMA_BYTES_MODULO_RANK_H_
 #define CKPTDB_SCHEMA_BYTES_MODULO_RANK_H_

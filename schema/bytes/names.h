@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of items, slots and metrics: UTF-8, 1 to kMaxNameBytes bytes, no NUL.
 #ifndef CKPTDB_SCHEMA_BYTES_NAMES_H_
 #define CKPTDB_SCHEMA_BYTES_NAMES_H_

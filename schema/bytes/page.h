@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A page holds rows of one slot of a table, a chunk a part of a tensor or blob.
 // Each is one entry of the store: a PageHeader, then the encoded bytes.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic of the lossy codecs, for hosts and devices; internal to the
 // library.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loops of the lossy codecs, compiled for several kinds of processors;
 // internal to schema/. Numbers may be unaligned. The calling thread must round
 // to nearest and must not flush subnormal numbers: see lossy.cc.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Boxes of tensors, and arithmetic on them without overflow.
 #ifndef CKPTDB_SCHEMA_BYTES_SHAPE_H_
 #define CKPTDB_SCHEMA_BYTES_SHAPE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversions of 8-bit and 16-bit floats; internal to the library.
 //
 //   DecodeSmallFloat(DType::kF16, 0x3c00)   == 1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The limits of user metadata, for steps and stores.
 #ifndef CKPTDB_SCHEMA_BYTES_USER_METADATA_H_
 #define CKPTDB_SCHEMA_BYTES_USER_METADATA_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schema/records/branches.h"
 
 #include <algorithm>

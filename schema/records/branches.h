@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides which steps a step descends from, using the branches in their
 // records.
 #ifndef CKPTDB_SCHEMA_RECORDS_BRANCHES_H_

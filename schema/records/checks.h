@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks shared by several records; internal to schema/. Each returns DataLoss
 // with the kind of the record, the field and its value.
 #ifndef CKPTDB_SCHEMA_RECORDS_CHECKS_H_

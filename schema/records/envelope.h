@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The envelope of every record; internal to schema/.
 #ifndef CKPTDB_SCHEMA_RECORDS_ENVELOPE_H_
 #define CKPTDB_SCHEMA_RECORDS_ENVELOPE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The record of an evaluation in progress: the results of one rank so far and
 // its position in the input. It has the envelope and the checks of records.h.
 #ifndef CKPTDB_SCHEMA_RECORDS_EVALUATION_H_

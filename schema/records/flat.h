@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FlatBuffers in envelopes, and conversions of their parts; internal to
 // schema/.
 #ifndef CKPTDB_SCHEMA_RECORDS_FLAT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Metrics within records; internal to schema/.
 #ifndef CKPTDB_SCHEMA_RECORDS_METRICS_H_
 #define CKPTDB_SCHEMA_RECORDS_METRICS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The record of a post, with which a reader asks a store's owner to change a
 // step; internal to the library. It has the envelope and the checks of
 // records.h.

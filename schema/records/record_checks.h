@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rules of all records, and encoding without checking them; internal to the
 // library and its tests.
 //

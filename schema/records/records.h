@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records of the meta family, which describe steps, ranks, attempts and the
 // store.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The messages that the owner and the stagers of a save exchange as bytes: the
 // ticket that Begin returns, and the staged rank that Publish receives. They
 // have the envelope and the checks of records.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides whether the changes of a table can be stored on top of an older step.
 #ifndef CKPTDB_SCHEMA_RECORDS_TABLE_SCHEMA_H_
 #define CKPTDB_SCHEMA_RECORDS_TABLE_SCHEMA_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The benchmark program as a whole, with little data: it ends well, says what
 // it promises to say, and cleans up. Times are not looked at.
 #include <sys/wait.h>

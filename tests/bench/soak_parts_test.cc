@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a soak is made of: its content, its ledger, its bounds, its words.
 #include <set>
 #include <string>

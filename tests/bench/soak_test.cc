@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The soak as a whole, for a few seconds, or with CKPTDB_LONG for some minutes;
 // and that it sees a store that is not what it should be.
 #include <filesystem>

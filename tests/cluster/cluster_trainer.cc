@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of a training job under mpirun, on hosts into which faults are
 // injected.
 //

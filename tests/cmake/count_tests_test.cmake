@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tools/count_tests.awk counts the cases of each kind of end that a test has.
 
 # add_log(name end output...): a test of a log of CTest. `end` is the line that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Checks what cmake/ckptdb_rocksdb.cmake of CKPTDB_SOURCE says of versions of
 # RocksDB. With VERSION this script is what the check runs in.
 cmake_minimum_required(VERSION 3.25)

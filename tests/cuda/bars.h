@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Thresholds of a benchmark: the least or the most that it may measure.
 #ifndef CKPTDB_TESTS_CUDA_BARS_H_
 #define CKPTDB_TESTS_CUDA_BARS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rank uses only the context of its own device, whatever its threads have
 // used before; and a trainer may capture its work into graphs during saves.
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures how fast tensors of a device are copied to the host, relative to one
 // large copy in the same run; on a GPU also how long the trainer's stream waits
 // for a save, and how much a save slows down its steps. With the stand-in it

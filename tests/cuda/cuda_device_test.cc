@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opening devices, and checking tensors.
 #include "cuda/cuda_device.h"
 #include "cuda/device_table.h"

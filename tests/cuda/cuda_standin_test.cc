@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests the behavior of the CUDA runtime's stand-in that the tests of cuda/
 // need.
 #include <cuda_runtime_api.h>

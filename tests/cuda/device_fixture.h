@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device of the stand-in, a trainer's stream, and tensors.
 #ifndef CKPTDB_TESTS_CUDA_DEVICE_FIXTURE_H_
 #define CKPTDB_TESTS_CUDA_DEVICE_FIXTURE_H_

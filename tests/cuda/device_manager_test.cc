@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A manager of a model that is partly in device memory: full and delta saves,
 // restores, loads, ranks, device errors and crashes.
 #include <cuda_runtime_api.h>

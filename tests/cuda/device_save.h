@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captures and fetches tensors as a manager does, for tests.
 #ifndef CKPTDB_TESTS_CUDA_DEVICE_SAVE_H_
 #define CKPTDB_TESTS_CUDA_DEVICE_SAVE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU on which the kernel tests run, chosen at link time: a real one
 // (real_gpu.cc) or an emulation on the host (emulated_gpu.cc). Also arrays in
 // its memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The behavior that other tests check with the stand-in, on a real or an
 // emulated GPU (tests/cuda/gpu_machine.h).
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Skips each ordering call in turn, as a bug would: the record of an event, or
 // a wait of a stream or of the host. At least one of the device's execution
 // orders must detect it, by wrong bytes, a wrong digest, or use of freed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams, events and memory of cuda/runtime, and the runtime's errors.
 #include <cuda_runtime_api.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulation of blocks and warps detects incorrect kernels: each kernel here
 // works as intended on a device, or only sometimes.
 #include "tests/support/simt.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Capturing tensors of a device and copying them to the host: stream order, the
 // ring, digests, memory, and failing calls. The device runs work as late as
 // possible, at once, or at random: "Tests without a GPU" in

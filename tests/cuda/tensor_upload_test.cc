@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing tensors to a device: stream order, the ring, digests, and failing
 // calls.
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Another process of a test: tests/db/child_main.cc with a command.
 //
 //   Child child({"hold", store_path});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What another process stages: both sides know it, so that only the staged
 // rank has to travel.
 #ifndef CKPTDB_TESTS_DB_CHILD_CONTENT_H_

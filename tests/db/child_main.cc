@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other process of a test. Its first line of output is "ok" or a status;
 // it goes on until its input ends.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests save and compare: the state of one rank as plain values, and the
 // way from there to a RankState and back from a StepReader.
 //

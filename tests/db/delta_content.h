@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Changes of tables as tests save them, and a live table that takes those of a
 // restore.
 //

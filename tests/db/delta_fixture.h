@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A test of delta saves.
 #ifndef CKPTDB_TESTS_DB_DELTA_FIXTURE_H_
 #define CKPTDB_TESTS_DB_DELTA_FIXTURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a store of delta saves must hold, as plain values: every state that was
 // ever saved, how they come from one another, and which of them are steps.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A store on a file system that is really full, in a process of its own: what
 // is asserted inside RocksDB ends that process alone.
 #ifndef CKPTDB_TESTS_DB_FULL_VOLUME_H_

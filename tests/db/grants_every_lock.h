@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The machine's file system, but each lock of a file is granted, as some
 // network file systems do.
 #ifndef CKPTDB_TESTS_DB_GRANTS_EVERY_LOCK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a process asks of the library in an exit handler that is older than all
 // that the library has made.
 #ifndef CKPTDB_TESTS_DB_LATE_EXIT_H_

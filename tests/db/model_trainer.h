@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trainer that changes tables at random, and knows which rows it changed
 // since it last saved or restored them; for tests that compare with a model.
 #ifndef CKPTDB_TESTS_DB_MODEL_TRAINER_H_

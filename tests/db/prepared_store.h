@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A store on a simulated disk, prepared by actions, and the model of it.
 #ifndef CKPTDB_TESTS_DB_PREPARED_STORE_H_
 #define CKPTDB_TESTS_DB_PREPARED_STORE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A store on a simulated disk, the steps that it must hold, and what may be
 // done to both; for tests of crashes, faults and damage.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file system that is not coherent between hosts: it shows what another host
 // has replaced or removed meanwhile.
 #ifndef CKPTDB_TESTS_DB_STALE_FILES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A test with a store of its own, in a folder of its own.
 #ifndef CKPTDB_TESTS_DB_STORE_FIXTURE_H_
 #define CKPTDB_TESTS_DB_STORE_FIXTURE_H_

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Checks that each file and folder that CONTRIBUTING.md of CKPTDB_SOURCE names in
 # backticks is there.
 cmake_minimum_required(VERSION 3.25)

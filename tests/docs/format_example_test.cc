@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checkpoint in hex of docs/format.md: it decodes to what the prose says,
 // and a save of the same state writes the same bytes. After a change of the
 // format run with CKPTDB_PRINT_EXAMPLE=1 for the new block.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loop of README.md between runs: resumed, with a changed model, with
 // damage, in the wrong folder. It never starts over where a model was trained.
 #include <ckptdb/ckptdb.h>

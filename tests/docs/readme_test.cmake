@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Checks README.md of CKPTDB_SOURCE: its blocks of output are what the program
 # CKPTDB_QUICKSTART prints, run after run, on a store below CKPTDB_WORK; its links
 # lead to files that exist. samples_test.cc compares the example.

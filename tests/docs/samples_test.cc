@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C++ samples of README.md and docs/*.md. Each is the text between
 // "// [NAME]" and "// [NAME end]" in a file that is compiled, which a comment
 // above the sample names:

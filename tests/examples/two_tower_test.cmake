@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The example two_tower: a run that was killed or preempted and resumed ends as
 # one that was not, on any number of ranks, and its checkpoints are few lines.
 file(REMOVE_RECURSE ${CKPTDB_WORK})

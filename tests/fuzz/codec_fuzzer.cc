@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Codecs: the first byte selects the codec, the second the bytes of an element
 // or the numbers of a row, and the next two the raw size. The rest is
 // decompressed and compressed.

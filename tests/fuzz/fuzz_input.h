@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the fuzz targets: taking numbers from the front of an input, and
 // the check that stops a run.
 #ifndef CKPTDB_TESTS_FUZZ_FUZZ_INPUT_H_

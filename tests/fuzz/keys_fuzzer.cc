@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keys of all kinds: a key that parses is rebuilt from its fields.
 #include <string>
 

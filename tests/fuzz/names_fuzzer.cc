@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names: a valid name round-trips through a key, and an invalid one does not.
 #include <string>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pages: the first byte selects the bytes of an element; the rest is read as an
 // entry, unchanged and with corrected hashes.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decodes a fuzzed record and checks that it round-trips.
 #ifndef CKPTDB_TESTS_FUZZ_RECORD_ROUND_TRIP_H_
 #define CKPTDB_TESTS_FUZZ_RECORD_ROUND_TRIP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records of the store: the first byte selects the kind, the rest is a record,
 // or its FlatBuffer.
 

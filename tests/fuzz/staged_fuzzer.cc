@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Messages between owner and stagers: the first byte selects ticket or staged
 // rank, the rest is one, or its FlatBuffer.
 #include "schema/records/staged.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Installs the build CKPTDB_BUILD under CKPTDB_WORK, then configures, builds
 # and runs CKPTDB_CONSUMER against it. Builds nothing in CKPTDB_BUILD.
 function(run)

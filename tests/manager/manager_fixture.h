@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A manager of a single process, and its model.
 #ifndef CKPTDB_TESTS_MANAGER_MANAGER_FIXTURE_H_
 #define CKPTDB_TESTS_MANAGER_MANAGER_FIXTURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model of one rank of many, for tests of the manager on several ranks.
 #ifndef CKPTDB_TESTS_MANAGER_RANK_MODEL_H_
 #define CKPTDB_TESTS_MANAGER_RANK_MODEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A table with arbitrary slots, for tests of the manager.
 #ifndef CKPTDB_TESTS_MANAGER_RAW_TABLE_H_
 #define CKPTDB_TESTS_MANAGER_RAW_TABLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Managers of several ranks, each in a thread.
 #ifndef CKPTDB_TESTS_MANAGER_RUN_RANKS_H_
 #define CKPTDB_TESTS_MANAGER_RUN_RANKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A manager over a simulated disk.
 #ifndef CKPTDB_TESTS_MANAGER_SIM_MANAGER_FIXTURE_H_
 #define CKPTDB_TESTS_MANAGER_SIM_MANAGER_FIXTURE_H_

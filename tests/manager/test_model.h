@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small model for tests of the manager.
 #ifndef CKPTDB_TESTS_MANAGER_TEST_MODEL_H_
 #define CKPTDB_TESTS_MANAGER_TEST_MODEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model of everything that ranks divide among themselves. Its values are
 // determined by step and global position, so any number of ranks can check its
 // part. Ranks are threads.

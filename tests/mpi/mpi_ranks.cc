@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of a job under mpirun, for mpi_test.
 //
 //   mpi_ranks OUT SCENARIO [ARGUMENT...]

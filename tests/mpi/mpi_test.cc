@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The MPI coordinator, with ranks as processes under mpirun on this host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

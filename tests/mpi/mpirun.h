@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Starts ranks as processes under mpirun on this host.
 #ifndef CKPTDB_TESTS_MPI_MPIRUN_H_
 #define CKPTDB_TESTS_MPI_MPIRUN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The trainer train_ctr under mpirun: its state does not depend on the number
 // of ranks, and a run that was killed and resumed ends like one that was not.
 #include <gmock/gmock.h>

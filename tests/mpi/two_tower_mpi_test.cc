@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The example two_tower under mpirun: it ends with the same state as with
 // threads, with any number of ranks, after kills and preemptions.
 #include <gmock/gmock.h>

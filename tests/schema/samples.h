@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One record of every kind, with a distinct value in every field.
 #ifndef CKPTDB_TESTS_SCHEMA_SAMPLES_H_
 #define CKPTDB_TESTS_SCHEMA_SAMPLES_H_

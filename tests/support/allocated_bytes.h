@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts the memory that a program allocates.
 //
 //   const uint64_t before = AllocatedBytes();

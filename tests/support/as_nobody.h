@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a part of a test as another user than root.
 #ifndef CKPTDB_TESTS_SUPPORT_AS_NOBODY_H_
 #define CKPTDB_TESTS_SUPPORT_AS_NOBODY_H_

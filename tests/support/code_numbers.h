@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ordinary and extreme rows of f32, for tests of lossy codecs.
 #ifndef CKPTDB_TESTS_SUPPORT_CODE_NUMBERS_H_
 #define CKPTDB_TESTS_SUPPORT_CODE_NUMBERS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stand-in for the CUDA runtime, linked in its place: device memory is host
 // memory, and queued work runs when the test chooses.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA runtime's functions, implemented by the stand-in.
 #include <cuda_runtime_api.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA driver's functions that ckptdb looks up through the runtime,
 // implemented by the stand-in.
 #include <cuda.h>

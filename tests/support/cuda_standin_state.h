@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of the CUDA runtime's stand-in: streams, events and memory. For its
 // own sources.
 #ifndef CKPTDB_TESTS_SUPPORT_CUDA_STANDIN_STATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folder of a death test that runs again in a child (EXPECT_EXIT in the
 // "threadsafe" style): the child exits without destroying its TempDir.
 #ifndef CKPTDB_TESTS_SUPPORT_EXIT_FOLDER_H_

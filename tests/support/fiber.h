@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A function that can pause and continue later, on its own stack.
 //
 //   Fiber fiber;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A forked child of the test's process, in which all its objects exist.
 #ifndef CKPTDB_TESTS_SUPPORT_FORKED_H_
 #define CKPTDB_TESTS_SUPPORT_FORKED_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many of its cases a long loop runs: all if CKPTDB_LONG is set in the
 // environment; otherwise every n-th, from one chosen by the seed. The cases of
 // such a loop run the same code at different moments, so repeated runs cover

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mounts that only this process sees, for a test in a separate process.
 #ifndef CKPTDB_TESTS_SUPPORT_NAME_SPACE_H_
 #define CKPTDB_TESTS_SUPPORT_NAME_SPACE_H_

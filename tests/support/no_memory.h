@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A machine that has no memory to give, for one allocation.
 //
 //   NoMemory none(/*after=*/7);  // the 8th allocation of this thread throws

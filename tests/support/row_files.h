@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The database files that contain rows of small saves, and a way to damage one.
 #ifndef CKPTDB_TESTS_SUPPORT_ROW_FILES_H_
 #define CKPTDB_TESTS_SUPPORT_ROW_FILES_H_

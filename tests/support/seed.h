@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The seed of a test process: CKPTDB_SEED if set, otherwise a random one.
 // Printed in either case, so that a failure can be reproduced.
 //

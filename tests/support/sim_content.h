@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bytes of one simulated file: a value type, cheap to copy.
 //
 // Bytes are kept as references to the buffers they were written from, so the

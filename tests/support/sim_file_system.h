@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An in-memory rocksdb::FileSystem for crash, fault and corruption tests.
 //
 //   auto fs = std::make_shared<SimFileSystem>();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Injected errors, full disks and hooks of SimFileSystem.
 #include <functional>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RocksDB on SimFileSystem: all features that the store uses, and recovery
 // after a power loss at every operation.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file calls of SimFileSystem, and its state after a power loss.
 #include "tests/support/sim_file_system.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RocksDB's file objects on handles of a SimVolume. Each closes its handle when
 // it is destroyed, or at Close(); calls after Close() are IOErrors.
 #ifndef CKPTDB_TESTS_SUPPORT_SIM_FILES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Short forms of SimFileSystem calls for its own tests. Each asserts success
 // unless it returns the status.
 #ifndef CKPTDB_TESTS_SUPPORT_SIM_TEST_CALLS_H_

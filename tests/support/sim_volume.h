@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A simulated disk with system calls: paths, handles, locks, a journal of all
 // changes, faults and a capacity. SimFileSystem implements RocksDB's interface
 // on top of it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SimVolume's test interface: journal, faults and direct access.
 #include <utility>
 

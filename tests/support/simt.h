@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs CUDA kernels on the host. Include it before a kernel source that the
 // host compiler compiles. CUDA's keywords become macros and functions, and
 // cudaLaunchKernel queues the kernel on the runtime's stand-in. <<<>>> launches

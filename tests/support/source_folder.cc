@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/support/source_folder.h"
 
 namespace ckptdb::testing {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The root of the source tree. Only one small object knows it, so that ccache
 // finds all others from another clone.
 #ifndef CKPTDB_TESTS_SUPPORT_SOURCE_FOLDER_H_

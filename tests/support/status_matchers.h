@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matchers of absl::Status and absl::StatusOr.
 //
 //   EXPECT_OK(store->Publish(...));

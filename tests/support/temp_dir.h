@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A temporary folder, removed when the object is destroyed.
 //
 //   TempDir dir;

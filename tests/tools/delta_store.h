@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small store with delta steps, for tests of the command. One rank; table
 // "user" has slots "embedding" f32[4] and "freq" u32, table "item" a slot
 // "price" f64; all saves have a tensor "w" and a blob "reader"; all is inline.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each check of `ckptdb doctor` succeeds on a file system that meets it, and
 // reports one that does not. Calls that fail or misbehave simulate such file
 // systems.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fields documented in docs/json.md, to compare with real documents.
 //
 //   JsonFields fields(docs_path, "ls");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // docs/json.md documents exactly the fields that the commands and the manager's
 // statistics print.
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the built ckptdb in a separate process.
 //
 //   ToolResult ls = RunTool({"ls", "-s", store, "--json"});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small store of known contents, for tests of the command:
 //
 //   step 100  one rank: tensor "mlp.weight" f32[3, 4], scalar "step" i64,

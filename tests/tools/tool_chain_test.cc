@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // chain: the versions from which a step is restored.
 #include <string>
 

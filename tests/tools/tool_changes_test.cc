@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rm, gc, pin, unpin: their effect on a store, and on one that is in use.
 #include <unistd.h>
 

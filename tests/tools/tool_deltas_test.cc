@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ls, show, items, du, verify, rm: their output for delta steps.
 #include <string>
 

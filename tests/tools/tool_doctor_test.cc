@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb doctor as users run it, with processes instead of hosts.
 #include <poll.h>
 #include <signal.h>

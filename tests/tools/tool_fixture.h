@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of the command on a store with known contents.
 #ifndef CKPTDB_TESTS_TOOLS_TOOL_FIXTURE_H_
 #define CKPTDB_TESTS_TOOLS_TOOL_FIXTURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fold: its effect on a step, and the state after an interrupt.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // "latest" while a trainer retires each step when it saves the next.
 #include <chrono>
 #include <condition_variable>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb metrics: with and without another owner.
 #include <filesystem>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plan: what a restore of a step would read.
 #include <cstdint>
 #include <string>

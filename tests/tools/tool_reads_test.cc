@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ls, show, items, verify, du: they print what was saved.
 #include <cstdint>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // row, history: one row in a step, and in all steps.
 #include <cstdint>
 #include <limits>

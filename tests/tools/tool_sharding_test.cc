@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // show, items and verify: how tables are divided among ranks.
 #include "db/state.h"
 #include "tests/tools/tool_fixture.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // du --tables: bytes by table over all steps.
 #include <cstdint>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files in the folder that do not belong to the store, and names with invisible
 // characters.
 #include <sys/mount.h>

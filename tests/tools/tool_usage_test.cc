@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which store the command opens, and its errors if it cannot.
 #include <filesystem>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb chain: the versions from which a step is restored.
 #include <memory>
 #include <optional>

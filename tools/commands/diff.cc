@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb diff: the differences between two steps.
 #include <memory>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb doctor: checks whether a file system meets a store's requirements.
 #include <cstdint>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb du: how the bytes of a store are used.
 #include <memory>
 #include <string>

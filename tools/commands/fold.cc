@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb fold: merges a step's chain into base runs of the step.
 #include <chrono>
 #include <cstdint>

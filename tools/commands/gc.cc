@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb gc: removes what no step, lease or save in progress needs.
 #include <memory>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb history: the steps in which a row changed.
 #include <memory>
 #include <string>

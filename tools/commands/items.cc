@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb items: every item of every rank of a step.
 #include <fnmatch.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb ls: the committed steps of a store.
 #include <cstdint>
 #include <memory>

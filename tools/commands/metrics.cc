@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb metrics: adds metrics to a step, or posts them to the process that has
 // the store open.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb pin: protects steps from removal.
 #include <memory>
 #include <string>

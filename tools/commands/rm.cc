@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb rm: removes steps, and frees their space.
 #include <algorithm>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb row: the values of one row.
 #include <cstdint>
 #include <memory>

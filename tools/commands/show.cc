@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb show: the contents of a step's record.
 #include <algorithm>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb unpin: makes pinned steps removable again.
 #include <memory>
 #include <string>

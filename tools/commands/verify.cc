@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ckptdb verify: reads every byte of a step, or of all steps, and checks it.
 #include <algorithm>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A store's requirements on a file system, each as a check; see
 // docs/file-systems.md.
 #ifndef CKPTDB_TOOLS_DOCTOR_CHECKS_H_

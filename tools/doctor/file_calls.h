@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file system calls that the checks of `ckptdb doctor` make, on names in
 // one folder. Tests replace single calls with ones that fail or misbehave.
 #ifndef CKPTDB_TOOLS_DOCTOR_FILE_CALLS_H_

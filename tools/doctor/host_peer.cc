@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/doctor/host_peer.h"
 
 #include <poll.h>

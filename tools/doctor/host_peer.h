@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Peers on other hosts, which receive requests through files in a folder that
 // all of them see. Each file is written under a temporary name, synced and
 // renamed, and none is written twice, so stale files do no harm.

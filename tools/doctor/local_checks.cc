@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checks that need one process.
 #include <sys/resource.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the file system that contains a folder.
 #ifndef CKPTDB_TOOLS_DOCTOR_MOUNT_H_
 #define CKPTDB_TOOLS_DOCTOR_MOUNT_H_

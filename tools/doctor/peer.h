@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Another process, on this or another host, that makes calls on the same folder
 // on request.
 #ifndef CKPTDB_TOOLS_DOCTOR_PEER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checks that need another process, on this or another host.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The temporary folder in which `ckptdb doctor` works, so that it touches
 // nothing else in the user's folder.
 #ifndef CKPTDB_TOOLS_DOCTOR_PRIVATE_FOLDER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/doctor/process_peer.h"
 
 #include <sys/socket.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A peer in a separate process on this host.
 #ifndef CKPTDB_TOOLS_DOCTOR_PROCESS_PEER_H_
 #define CKPTDB_TOOLS_DOCTOR_PROCESS_PEER_H_

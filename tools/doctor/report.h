@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The results of `ckptdb doctor`, and their output.
 #ifndef CKPTDB_TOOLS_DOCTOR_REPORT_H_
 #define CKPTDB_TOOLS_DOCTOR_REPORT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures the speed of writes, fsyncs and reads in a folder.
 #ifndef CKPTDB_TOOLS_DOCTOR_SPEED_H_
 #define CKPTDB_TOOLS_DOCTOR_SPEED_H_

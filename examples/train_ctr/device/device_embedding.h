@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An embedding table in the memory of a GPU: a ckptdb::DeviceTable, and the
 // index from ids to its rows.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_DEVICE_DEVICE_EMBEDDING_H_

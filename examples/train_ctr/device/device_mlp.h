@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The perceptron in the memory of a GPU: the parameters of an Mlp, and the
 // same mathematics by kernels.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_DEVICE_DEVICE_MLP_H_

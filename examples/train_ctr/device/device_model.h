@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model in the memory of a GPU. The host has the index of its rows, the loss
 // and the batches; everything else is on the device.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_DEVICE_DEVICE_MODEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of the model in GPU memory. Each call puts work on a stream and
 // returns at once, with cudaSuccess or the launch's error. Pointers are to
 // device memory that stays valid until the work has ended.

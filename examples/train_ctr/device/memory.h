@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of a GPU and the pinned host memory that its copies need.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_DEVICE_MEMORY_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_DEVICE_MEMORY_H_

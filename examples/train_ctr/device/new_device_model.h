@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model in the memory of a GPU, for programs that link train_ctr_device. A
 // build without CUDA links train_ctr_no_device instead, which returns an error.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_DEVICE_NEW_DEVICE_MODEL_H_

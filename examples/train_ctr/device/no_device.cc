@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stands in for the model in GPU memory in a build without CUDA.
 #include "absl/strings/str_cat.h"
 #include "train_ctr/device/new_device_model.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations of kernels on the rows of a table in GPU memory, each as the
 // work of one thread on one element.
 //

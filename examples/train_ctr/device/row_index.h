@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The index from ids to the rows of a table in GPU memory. It is in host
 // memory, as the batches come from there.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_DEVICE_ROW_INDEX_H_

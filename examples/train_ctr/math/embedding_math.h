@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The mathematics of one element of an embedding: its first value, and a step
 // of Adagrad.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_MATH_EMBEDDING_MATH_H_

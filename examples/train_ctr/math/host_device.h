@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Macros for mathematics that runs on the host and in kernels. The same
 // functions run on both, and give the same bits: sums are made in a stated
 // order, and neither compiler may contract a product and a sum to one rounding

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The mathematics of a dense layer: its outputs, the gradients of its inputs
 // and weights, and a step of Adam. Each is a matrix of sums, whose elements do
 // not depend on one another.

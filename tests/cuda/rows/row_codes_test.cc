@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encoding rows as they are gathered, compared with a simple model of the
 // codecs and with the host's pages, for random and extreme numbers.
 #include "cuda/rows/row_codes.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations on rows in device memory, compared with simple models: rows at
 // random places, marks by many threads, digests. GpuKernels tests the rest.
 #include "cuda/rows/row_operations.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captures of tables in device memory that are dropped, that fail, or whose set
 // was modified, with the stand-in: they leave no work and no memory behind.
 #include <string>

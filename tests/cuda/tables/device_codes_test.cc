@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables in device memory whose slots have lossy codecs, with the stand-in:
 // which bytes leave the device, and that the stored bytes equal those of a
 // table in host memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Restores of tables in device memory, with the stand-in.
 #include <cstdint>
 #include <string>

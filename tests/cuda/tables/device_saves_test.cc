@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Complete saves and restores of tables in device memory by a manager, with the
 // stand-in.
 #include <algorithm>

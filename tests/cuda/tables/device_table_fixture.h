@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A table in device memory, with the stand-in, and a consumer of its changes.
 #ifndef CKPTDB_TESTS_CUDA_TABLES_DEVICE_TABLE_FIXTURE_H_
 #define CKPTDB_TESTS_CUDA_TABLES_DEVICE_TABLE_FIXTURE_H_

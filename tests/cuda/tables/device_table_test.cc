@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables in device memory, with the stand-in: which rows are captured, in which
 // order, and the state of the marks after failed calls.
 #include "cuda/device_table.h"

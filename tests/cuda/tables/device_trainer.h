@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trainer with a table in device memory, with the stand-in, and a model of
 // the table's rows.
 #ifndef CKPTDB_TESTS_CUDA_TABLES_DEVICE_TRAINER_H_

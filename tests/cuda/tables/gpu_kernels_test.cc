@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each kernel compared with a simple model on the host: on a GPU, and on the
 // host with an emulation of blocks and warps (tests/support/simt.h). The sizes
 // are those at which a kernel takes another path: a word, a tile, more tiles

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables in the memory of a real or an emulated GPU (tests/cuda/gpu_machine.h),
 // compared with a model on the host.
 #include <cuda_runtime_api.h>

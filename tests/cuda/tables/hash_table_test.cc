@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A hash table of another library in device memory, with the stand-in: finding
 // changed rows by scores, and complete saves and restores.
 #include "cuda/hash_table.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures how fast rows of a table in GPU memory are marked, gathered and
 // captured, relative to the device's own copy in the same run.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stored bytes of the rows of a source.
 #ifndef CKPTDB_TESTS_CUDA_TABLES_STAGED_SLOTS_H_
 #define CKPTDB_TESTS_CUDA_TABLES_STAGED_SLOTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Skips each ordering call of saves and restores of tables in device memory in
 // turn: the record of an event, or a wait of a stream or of the host. One of
 // the device's execution orders must detect it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A forked child has its parent's objects and none of its threads: it is
 // refused, and takes nothing from its parent.
 #include <gmock/gmock.h>

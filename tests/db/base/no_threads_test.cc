@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A machine without threads to give.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which blocks of rows a trainer may give.
 #include "db/base/row_block.h"
 

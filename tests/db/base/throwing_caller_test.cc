@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Code of the caller's that throws, and memory that runs out: errors, on
 // whatever thread they happen.
 #include <gmock/gmock.h>

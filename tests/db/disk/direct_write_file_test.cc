@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/disk/direct_write_file.h"
 
 #include <rocksdb/env.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/disk/disk_file_system.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Links, FIFOs, devices and huge files in a store's folder: nothing outside it
 // is touched, and nothing waits or takes all memory.
 #include <fcntl.h>

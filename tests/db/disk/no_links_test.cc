@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file system without hard links: data files are copied into the database. In
 // a process of its own, whose system calls are filtered.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opening a store on a file system that is not coherent between hosts: a client
 // is shown for a while what another one has replaced or removed.
 #include <gmock/gmock.h>

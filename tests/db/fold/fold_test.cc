@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folding: the same rows before and after, what stays and what goes, and a
 // fold that is cut short.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every limit that a caller can reach: at, below, above.
 #include "schema/bytes/limits.h"
 

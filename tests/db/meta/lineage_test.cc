@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chains, branches and ways between steps, over records alone.
 #include "db/meta/lineage.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Power is lost after every change to the disk while a reader posts and the
 // owner takes in: what was acknowledged comes in, and nothing older comes back.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What readers post, and what the owner makes of it.
 #include "db/meta/posts.h"
 

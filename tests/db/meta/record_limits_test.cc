@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records are checked before they are written: what a store was given, it can
 // be opened with.
 #include <gmock/gmock.h>

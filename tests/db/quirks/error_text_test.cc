@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is read from the texts of errors that RocksDB makes.
 #include "db/quirks/error_text.h"
 

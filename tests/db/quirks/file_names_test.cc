@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names of RocksDB's files, as the names of those that it makes.
 #include "db/quirks/file_names.h"
 

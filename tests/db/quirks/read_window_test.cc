@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "db/quirks/read_window.h"
 
 #include <rocksdb/env.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From one step to another: forwards, backwards and across branches.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Delta steps of several tables, some of them whole, and of tensors and blobs.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a scan would read, from the records alone.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of the owner that read records beside deletions and sweeps: what they
 // read stays while they do.
 #include <gmock/gmock.h>

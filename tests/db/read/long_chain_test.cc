@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A thousand small deltas over one base, on a simulated disk: the time that it
 // takes is the store's own.
 #include <gmock/gmock.h>

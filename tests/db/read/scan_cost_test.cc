@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a scan costs: the bytes that it reads, the memory that it takes.
 #include <gmock/gmock.h>
 #include <malloc.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors of which each rank has a shard.
 #include <gmock/gmock.h>
 

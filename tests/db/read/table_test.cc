@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of one rank: rows of every kind, scans and look-ups.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors of one rank: every dtype, shape, size and codec, whole and in part.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Readers where no lease can be written: read-only mounts, other users' stores,
 // full disks.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A table file of one step is damaged, cut, gone or another one's: the store
 // opens, the step says so when it is read, and the others are as they were.
 // With the step the damage goes.

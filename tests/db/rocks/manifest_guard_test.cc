@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A MANIFEST that cannot be written or synced while files are ingested:
 // whatever of it is on disk, no file that it may name is gone, and the store
 // opens again.

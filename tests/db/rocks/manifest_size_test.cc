@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The MANIFEST stays small however long a store is open, and an opening asks
 // for no more room than it needs.
 #include "db/rocks/manifest_size.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RocksDB is out of memory in the middle of a change: the store is out of use
 // until it is opened again, and no call waits for ever.
 #include <gmock/gmock.h>

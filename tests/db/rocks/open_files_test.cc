@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stores with more files than the process may have open: 256, as of
 // `ulimit -n 256`.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What goes into the write batch: each rank's share, keys and headers included.
 #include <gmock/gmock.h>
 

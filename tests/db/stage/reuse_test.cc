@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors and blobs that did not change since the parent.
 #include <gmock/gmock.h>
 

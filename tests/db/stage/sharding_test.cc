@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a table declares of how its rows are divided among ranks: checked when
 // it is staged, recorded, and an id on two ranks found by Verify.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saves of several ranks: staging in threads and processes, publishing what
 // they staged, and what is refused.
 #include "db/state.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The step that a save goes on from, and what becomes of those after it.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Records of a chain that are missing, out of place or another's: found before
 // the first row is handed out, and nothing is swept for it.
 #include <gmock/gmock.h>

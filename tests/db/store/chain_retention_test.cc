@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stays of a chain whose steps are retired, what it takes, and when a new
 // base is due.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stores and readers that are closed, or that the process ends with.
 #include <gmock/gmock.h>
 

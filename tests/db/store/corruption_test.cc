@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every file of a store is damaged: bits flipped, cut at any length, emptied,
 // removed. What is read afterwards is right or is DataLoss that names the
 // place; no bytes are wrong and no step is missing in silence. And a store

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A process on the machine's own disk is killed at each named point of a save
 // and of a sweep. The old steps stay, the new one is there exactly when the
 // commit was passed, and what is left over goes with the next sweep.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Readers that are opened while another process creates the store.
 #include <gtest/gtest.h>
 

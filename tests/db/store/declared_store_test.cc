@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The store of tests/golden/declared_sharding, as it lies there and as it is
 // written today: both hold the values of its formulas, and are gone on with.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Changes that staging refuses, or takes no notice of.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random saves of tables, whole and as changes, by any number of ranks, with
 // branches, folds, deletions, sweeps and losses of power, against a plain model
 // in memory. After each, steps are restored and followed from one another.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Delta saves of one rank: what a chain of runs comes to.
 #include <gmock/gmock.h>
 

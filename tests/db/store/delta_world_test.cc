@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chains whose versions were saved by different numbers of ranks, read by any
 // other.
 #include <gmock/gmock.h>

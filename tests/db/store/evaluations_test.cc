@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluations that are under way: kept with their step, and gone with it.
 #include <gmock/gmock.h>
 

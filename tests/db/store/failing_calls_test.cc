@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every call to the file system fails once, or fails and so do all changes
 // after it. What the store was asked for succeeds or is a clean error, and
 // after a reopening the store holds what it held before, or that and the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The disk is full, at any point of a save, and whether or not it said so
 // before. The save is ResourceExhausted, the store is as it was, the process
 // lives, and all works again when there is room.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file system that is really full neither ends the process nor loses
 // anything, and can be freed by removing steps.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stores that older versions of the library have written, as they lie in
 // tests/golden.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The examples in the comments of the public headers, as they stand there.
 #include <gmock/gmock.h>
 

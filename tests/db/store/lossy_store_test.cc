@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stores with lossy codecs: what is read is what the codec makes of the
 // numbers at the time of the save, whatever happens to the chain afterwards.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random operations against a plain model in memory, compared after each.
 //
 //   CKPTDB_SEED=7 CKPTDB_LONG=1 model_test

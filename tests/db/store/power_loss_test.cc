@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Power is lost after every single change that a store makes to its disk, in
 // every variant of what a disk forgets. What is left opens, holds each step
 // that was acknowledged, and whole; nothing else; and goes on working.

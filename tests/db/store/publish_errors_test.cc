@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Publish and Stage refuse, and that it leaves nothing behind.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A reader beside an owner, and leases.
 #include "db/reader.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a small save asks of the disk: few syncs, and little more room than its
 // bytes take.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The records of an open store in memory: which saves and folds are in
 // progress, what is held, and what a sweep has to know.
 #include "db/store/step_catalog.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Overwriting, deleting, pinning, quarantining, retiring, sweeping.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folders, modes, refused opens and bad states.
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saving, listing, finding and reading steps of one rank.
 #include "db/store.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A thread in the place of the one that sweeps, which counts what it is asked.
 #ifndef CKPTDB_TESTS_DB_STORE_SWEEP_COUNTER_H_
 #define CKPTDB_TESTS_DB_STORE_SWEEP_COUNTER_H_

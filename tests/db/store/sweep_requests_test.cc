@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When a sweep is due.
 #include "db/store/sweep_requests.h"
 

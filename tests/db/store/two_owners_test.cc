@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One owner at a time.
 #include <gmock/gmock.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a sweep cannot remove holds nothing else up, and is told.
 #include <fcntl.h>
 #include <gmock/gmock.h>

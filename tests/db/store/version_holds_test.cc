@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is held, by whom, and when the end of a hold asks for a sweep.
 #include "db/store/version_holds.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RowBitmap, sentence by sentence of its contract.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of a RowTracker and its bound.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RowTracker under random calls against a plain model, and under threads.
 //
 //   CKPTDB_SEED=7 row_tracker_model_test

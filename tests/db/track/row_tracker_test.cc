@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RowTracker, sentence by sentence of its contract; random orders of calls and
 // threads are in row_tracker_model_test.
 #include "db/row_tracker.h"

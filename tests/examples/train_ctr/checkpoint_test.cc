@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checkpoints of a trainer, read beside it: each step is its state.
 #include "train_ctr/checkpoint.h"
 

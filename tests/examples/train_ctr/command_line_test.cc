@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What train_ctr says of a wrong command line, before it does anything.
 #include <filesystem>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The trainer with a configuration of its manager, an evaluation that is cut
 // off, and a signal that ends it.
 #include <csignal>

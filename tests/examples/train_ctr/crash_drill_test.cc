@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "train_ctr/crash_drill.h"
 
 #include <csignal>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU of a test of train_ctr: a real one, or with TRAIN_CTR_STANDIN the
 // stand-in for the runtime, which does things as late as it may, at once, or at
 // random, and runs the kernels on the host (tests/support/simt.h).

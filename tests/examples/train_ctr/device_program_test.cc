@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program with --device cuda, killed at each point of a save and resumed:
 // it ends with the digest of a run without --device that nothing interrupts.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trainer whose model is in GPU memory beside one whose model is in host
 // memory: both have the same state after each step.
 #include <ckptdb/db/reader.h>

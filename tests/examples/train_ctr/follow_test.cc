@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A process that follows a trainer ends with the trainer's state.
 #include <csignal>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run that is killed and resumed ends like one that was not, wherever it was
 // killed.
 #include <csignal>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small click logs that tests write themselves.
 #ifndef CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_LOG_FILES_H_
 #define CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_LOG_FILES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs train_ctr as a process of its own.
 #ifndef CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_PROGRAM_H_
 #define CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_PROGRAM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trainers on ranks that are threads: their state together is that of one.
 #include "ranks/ranks.h"
 

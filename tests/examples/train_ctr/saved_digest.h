@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The digest of a step of train_ctr's store.
 #ifndef CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_SAVED_DIGEST_H_
 #define CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_SAVED_DIGEST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trainers for tests, and the copy of one's state into another by way of what
 // a checkpoint holds, rows in reverse order.
 #ifndef CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_STATE_COPY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the program is run on: the generated log, logs that the test writes,
 // and real ones where they are.
 #ifndef CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_WORKLOADS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The contents of the store of tests/golden/declared_sharding, by formula: see
 // README.md in this folder. Nothing here is computed by the library.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the store in this folder: see README.md.
 #ifndef CKPTDB_TESTS_GOLDEN_DECLARED_SHARDING_MAKE_STORE_H_
 #define CKPTDB_TESTS_GOLDEN_DECLARED_SHARDING_MAKE_STORE_H_

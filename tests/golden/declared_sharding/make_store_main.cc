@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // make_declared_sharding_store FOLDER: writes the store into a new folder.
 #include <cstdio>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes the store of tests/golden/lossy_codecs in the given folder.
 #include <cstdio>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The values that were saved in the store of tests/golden/lossy_codecs, and the
 // values stored there: the former are slightly off the numbers that the codecs
 // can represent.

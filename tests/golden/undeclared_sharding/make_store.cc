@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes the store in this folder: see README.md. It was built with a library
 // from before tables declared their sharding; a newer one rejects tables of
 // three ranks without a declaration.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Uses the installed package like a program outside the tree.
 #include <ckptdb/ckptdb.h>
 #ifdef CONSUMER_HAS_CUDA

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compares the configuration reader with the tables of keys and policies in
 // docs/manager.md: it accepts what they list, rejects what they exclude, and
 // knows no other keys.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loop of docs/manager.md, "Preemption": the code between the marks. That
 // the document shows it is checked by tests/docs/samples_test.cc.
 #include <gmock/gmock.h>

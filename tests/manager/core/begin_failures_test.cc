@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saves that cannot begin because the disk is full or the store refuses them.
 #include <gmock/gmock.h>
 

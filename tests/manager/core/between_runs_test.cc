@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the next run of a trainer starts, and which saves are refused so that no
 // trained step is lost.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a single-process manager saves and keeps.
 #include "manager/checkpoint_manager.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests each row of the table "Coming from elsewhere" in docs/manager.md.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs every thread-safe call concurrently with every other, on one store: a
 // manager that trains and saves, threads that wait, inspect, read and delete, a
 // follower, and threads that mark rows. Mainly for sanitizers, but results are

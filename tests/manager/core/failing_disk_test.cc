@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A manager whose disk fails while it saves.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failure scenarios of a trainer and its store.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The manager's clock: ManagerOptions::observers.now_micros is used for
 // planning and recorded, and intervals are measured between the begins of
 // saves.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data loaders fork their trainer: the child's copy of a manager must do
 // nothing.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The examples in the comments of manager/'s headers.
 #include <memory>
 #include <mutex>

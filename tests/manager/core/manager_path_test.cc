@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A manager keeps using the store that its path named when it was opened.
 #include <gmock/gmock.h>
 

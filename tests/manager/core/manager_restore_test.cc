@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a manager restores, and what happens to later steps.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of a manager concurrent with those of the training thread, and after
 // Close.
 #include <gmock/gmock.h>

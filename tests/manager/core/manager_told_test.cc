@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Warnings about what a user would not notice otherwise.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a training begins and ends, and its warnings.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An evaluator posts metrics while the trainer runs, and the trainer keeps the
 // best steps accordingly.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A preemption: signaled to one rank, agreed on by all at one step, ended by
 // saving that step, and repeatable.
 #include <gmock/gmock.h>

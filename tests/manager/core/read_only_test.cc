@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A manager that follows a store while another one trains.
 #include <gmock/gmock.h>
 

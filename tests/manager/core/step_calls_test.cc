@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ShouldSave, loops that start at step 0, and the arguments of Step.
 #include <gmock/gmock.h>
 

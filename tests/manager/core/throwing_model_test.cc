@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trainer code that throws: the call or save that runs it fails, and the
 // training continues.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps whose rows do not fit in a table of fixed size.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Restores of evolved tables on another number of ranks.
 #include <gmock/gmock.h>
 

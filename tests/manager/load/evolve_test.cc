@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Restores into a model that differs from the saved one.
 #include <gmock/gmock.h>
 

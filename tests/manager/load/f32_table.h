@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A table of f32 slots, for tests of models that evolve.
 #ifndef CKPTDB_TESTS_MANAGER_LOAD_F32_TABLE_H_
 #define CKPTDB_TESTS_MANAGER_LOAD_F32_TABLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads of items whose dtype in the step differs.
 #include "manager/load/load_cast.h"
 

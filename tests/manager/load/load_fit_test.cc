@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The errors of a step that does not match the registered model. They are never
 // NotFound, which a training loop would interpret as an empty store, and start
 // afresh.

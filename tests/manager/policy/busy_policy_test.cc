@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a manager treats a step that is due while a save is in progress.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Managers of several ranks, each in a thread.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Managers of very many ranks, which are threads with a few numbers each: the
 // saved values, the memory and the bytes sent.
 #include <cstdint>

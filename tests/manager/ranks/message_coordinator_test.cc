@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests coordinators over messages and over collectives: all their calls, and
 // ranks that are late, gone, or in another call.
 #include <algorithm>

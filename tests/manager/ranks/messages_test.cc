@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The messages between the ranks of a manager.
 #include "manager/ranks/messages.h"
 

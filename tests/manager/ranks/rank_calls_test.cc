@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Simulates, from a seed and in simulated time, calls of ranks whose messages
 // are delayed, lost, duplicated and reordered, and one of which stops or dies.
 #include "manager/ranks/rank_calls.h"

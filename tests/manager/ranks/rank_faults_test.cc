@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests managers over messages and over collectives while messages and ranks
 // are lost.
 #include <algorithm>

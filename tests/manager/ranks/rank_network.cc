@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/manager/ranks/rank_network.h"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An in-memory network between a test's ranks that disturbs messages, from a
 // seed; and a process group whose collectives do.
 #ifndef CKPTDB_TESTS_MANAGER_RANKS_RANK_NETWORK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a test's ranks on threads, each with its own coordinator.
 #ifndef CKPTDB_TESTS_MANAGER_RANKS_RUN_RANKS_H_
 #define CKPTDB_TESTS_MANAGER_RANKS_RUN_RANKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which rank saves what, and restores on any number of ranks: random models on
 // random worlds, from CKPTDB_SEED.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A property of the model changes between two runs: the second run restores the
 // first one's step, its saves succeed, and a third run restores the second
 // one's state.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ManagerOptions::save.audit_deltas: a save detects a changed row without a
 // mark.
 #include <gmock/gmock.h>

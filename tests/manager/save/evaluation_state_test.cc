@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The progress of evaluations, saved by managers of one rank and of several.
 #include "manager/checkpoint_manager.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model with lossy codecs: audited deltas, a restore after which the training
 // continues, and loads into another dtype.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saves of more bytes than the budget for copies: the last part is copied.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ManagerOptions::save.audit_replicas: a save detects tensors and tables that
 // should be equal on all ranks and are not.
 #include <gmock/gmock.h>

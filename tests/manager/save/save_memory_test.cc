@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory that a manager allocates for small saves.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Snapshots of blocks of all sizes.
 #include "manager/save/snapshot.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The steps of a branch that was abandoned by restoring an older step: pinned
 // ones, kept ones, and the saves beside them.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables sharded over the managers of several ranks.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trainer's maps as tables.
 #include <array>
 #include <limits>

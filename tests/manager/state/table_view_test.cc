@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A second manager saves the rows of the first one's tables to a store for
 // serving: with fewer slots, with int8, and from the same marks.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of each kind of adapter, saved with one and restored with another.
 #include <array>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trainer's arrays as tables.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row-wise int8, compared with the arithmetic for one number, on ordinary,
 // extreme and damaged rows.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encodes and decodes numbers with the lossy codecs, with all loops that this
 // processor supports; for the tests of each codec.
 #ifndef CKPTDB_TESTS_SCHEMA_BYTES_LOSSY_CALLS_H_

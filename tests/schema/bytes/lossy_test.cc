@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lossy codecs, compared with the arithmetic for one number, with all loops
 // that this processor supports, on ordinary, extreme and damaged input.
 #include "schema/bytes/lossy.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The initial inputs of the fuzz targets, checked in under tests/fuzz/corpus,
 // must match the current encoders' output. After a change of the format,
 //

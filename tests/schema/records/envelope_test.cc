@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The envelope, and damage that must be detected in records of every kind: a
 // flipped bit, truncation, another kind, a newer format.
 #include "schema/records/envelope.h"

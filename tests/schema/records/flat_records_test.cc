@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Valid FlatBuffers that no encoder writes.
 #include <string>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exactly the records that can be encoded can be decoded: for every kind of
 // record, at, below and above every limit, and with random combinations.
 #include <functional>
