@@ -28,7 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::IsSupersetOf;
 
 constexpr size_t kMaxHeaders = 18;
-constexpr size_t kMaxLines = 4174;
+constexpr size_t kMaxLines = 4185;
 constexpr size_t kMaxTypes = 68;
 constexpr size_t kMaxNestedTypes = 77;
 
