@@ -139,7 +139,7 @@ TEST_F(LossyModelTest, AuditFindsARowThatDoesNotRoundToTheStoredOne) {
   model_->users.begin()->second.embedding[3] += 1;
   EXPECT_THAT(manager_->Step().status(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("in slot \"embedding\", and was not "
+                       HasSubstr("in slot \"embedding\" and was not "
                                  "marked")));
 }
 
