@@ -12,19 +12,24 @@ namespace {
 constexpr uint64_t kKeptPerBorrowed = 8;
 constexpr uint64_t kSmallBytes = uint64_t{1} << 20;
 
-// Follows CutSegments, which also cuts by size.
-bool BeginsFile(const Item& before, const Item& item, uint64_t file_bytes) {
-  constexpr auto kTable = Item::Kind::kRows;
-  return (before.kind == kTable || item.kind == kTable) &&
-         std::max(file_bytes, item.raw_bytes) >= kMinSeparateFileBytes;
-}
-
 double UsedPart(const BorrowedFile& file) {
   return static_cast<double>(file.borrowed_bytes) /
          static_cast<double>(std::max<uint64_t>(file.bytes, 1));
 }
 
 }  // namespace
+
+bool BeginsFile(const Item& before, uint64_t file_bytes, const Item& item,
+                uint64_t item_bytes) {
+  constexpr auto kTable = Item::Kind::kRows;
+  constexpr uint64_t kLargeTableBytes = uint64_t{16} << 20;
+  constexpr uint64_t kLargeDenseBytes = uint64_t{4} << 20;
+  const bool mixed = (before.kind == kTable) != (item.kind == kTable);
+  const uint64_t dense_bytes = item.kind == kTable ? file_bytes : item_bytes;
+  if (mixed && dense_bytes >= kLargeDenseBytes) return true;
+  return (before.kind == kTable || item.kind == kTable) &&
+         std::max(file_bytes, item_bytes) >= kLargeTableBytes;
+}
 
 bool BorrowedFile::IsCostly() const {
   return !borrows_large && borrowed_bytes * kKeptPerBorrowed < unused_bytes();
@@ -40,7 +45,9 @@ std::vector<BorrowedFile> BorrowedFiles(
         item.placement != Item::Placement::kBulk) {
       continue;
     }
-    if (before == nullptr || BeginsFile(*before, item, files.back().bytes)) {
+    // Follows CutSegments, which also cuts by size.
+    if (before == nullptr ||
+        BeginsFile(*before, files.back().bytes, item, item.raw_bytes)) {
       files.emplace_back().version = stored.version;
     }
     before = &item;

@@ -18,9 +18,13 @@
 
 namespace ckptdb::internal {
 
-// A table of at least this many bytes shares no file with tensors and blobs.
-// For a smaller one, a separate file costs more than it frees.
-inline constexpr uint64_t kMinSeparateFileBytes = uint64_t{16} << 20;
+// Returns whether `item` begins a new file, after `before` in a file of
+// `file_bytes`. A table of 16 MiB or more shares no file with its neighbors. A
+// smaller one, which costs more in a separate file than that frees, shares its
+// file with other tables, but with tensors and blobs only if these are below
+// 4 MiB: later steps need its run for longer than them.
+bool BeginsFile(const Item& before, uint64_t file_bytes, const Item& item,
+                uint64_t item_bytes);
 
 using ItemNames = std::set<std::pair<Item::Kind, std::string>>;
 

@@ -48,12 +48,9 @@ class Cutter {
       if (at < stream->entries()) Cut();
     }
   }
-  // Begins a new segment before an item of this size that should not share a
-  // file with the items before it.
-  void Border(uint64_t next_bytes) {
-    if (bytes_ > 0 && std::max(bytes_, next_bytes) >= kMinSeparateFileBytes) {
-      Cut();
-    }
+  // Begins a new segment if `item` should not share a file with those before.
+  void Border(const Item& before, const Item& item, uint64_t item_bytes) {
+    if (bytes_ > 0 && BeginsFile(before, bytes_, item, item_bytes)) Cut();
   }
   std::vector<Segment> Finish() {
     if (!segment_.empty()) Cut();
@@ -93,13 +90,12 @@ bool AreSmallEntries(uint64_t bytes, uint64_t entries) {
 std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
                                  int threads) {
   Cutter cutter(TargetBytes(items, threads));
-  bool in_table = false;
+  const Item* before = nullptr;
   for (const StagedItem& staged : items) {
-    const bool table = staged.item.kind == Item::Kind::kRows;
-    // A large table shares no file with its neighbors, so that its space can be
-    // freed while a later step borrows a tensor.
-    if (table || in_table) cutter.Border(staged.raw_bytes_to_write());
-    in_table = table;
+    if (before != nullptr) {
+      cutter.Border(*before, staged.item, staged.raw_bytes_to_write());
+    }
+    before = &staged.item;
     if (staged.reused) continue;
     for (const auto& stream : staged.streams) cutter.Add(stream.get());
   }

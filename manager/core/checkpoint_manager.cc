@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "db/base/call_guard.h"
 #include "manager/core/manager_impl.h"
 #include "manager/core/manager_parts.h"
@@ -109,8 +110,13 @@ std::string TrainingStart::ToString() const {
   if (fresh()) {
     return absl::StrCat("fresh start: store \"", store, "\" has no step");
   }
-  return absl::StrCat("restored step ", restored->version.step, " from \"",
-                      restored->store, "\"");
+  std::string text = absl::StrCat("restored step ", restored->version.step,
+                                  " from \"", restored->store, "\"");
+  if (!restored->damaged_steps.empty()) {
+    absl::StrAppend(&text, "; skipped damaged steps ",
+                    absl::StrJoin(restored->damaged_steps, ", "));
+  }
+  return text;
 }
 bool CheckpointManager::IsSavingInProgress() const {
   // In a forked child the save in progress is the parent's, and its lock may

@@ -42,6 +42,22 @@ class ChainTest : public DeltaFixture {
   }
 };
 
+TEST_F(ChainTest, DeltaRunsKeepNoTensorsOfRetiredSteps) {
+  content_ = UserContent({1, 2, 3, 4, 5, 6, 7, 8});
+  content_.tensors["w"] = BulkTensor(1, kBulk);
+  SaveNext(1);
+  for (int64_t step = 2; step < 6; ++step) {
+    rows()[1] = RowOf(1, static_cast<int>(step));
+    content_.tensors["w"] = BulkTensor(static_cast<uint64_t>(step), kBulk);
+    ASSERT_OK(KeepLatest(step));
+  }
+  ASSERT_OK(store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(5));
+  EXPECT_EQ(record.chain.size(), 5U);
+  EXPECT_LT(TableBytes(), 2 * kBulk);
+  ExpectStep(5, {content_});
+}
+
 TEST_F(ChainTest, BaseIsDueByLength) {
   content_ = UserContent({1, 2, 3, 4, 5, 6, 7, 8});
   SaveNext(1);

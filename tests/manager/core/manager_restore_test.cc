@@ -130,9 +130,12 @@ TEST_F(ManagerTest, FallsBackFromADamagedStep) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 4")));
   RestoreRequest any;
   any.fall_back = true;
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(any));
-  EXPECT_EQ(report.version.step, 2);
-  EXPECT_THAT(report.damaged_steps, ElementsAre(4));
+  ASSERT_OK_AND_ASSIGN(const TrainingStart start,
+                       manager_->RestoreOrStart(any));
+  ASSERT_FALSE(start.fresh());
+  EXPECT_EQ(start.restored->version.step, 2);
+  EXPECT_THAT(start.restored->damaged_steps, ElementsAre(4));
+  EXPECT_THAT(start.ToString(), HasSubstr("; skipped damaged steps 4"));
   ASSERT_OK_AND_ASSIGN(const StepRecord damaged,
                        manager_->store()->FindStep(4));
   EXPECT_TRUE(damaged.quarantined);
