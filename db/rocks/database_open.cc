@@ -160,11 +160,9 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
   for (int i = 0; i < kTries; ++i) {
     opened = TryFollower(store, environment, direct_reads, corrupt, &changed);
     if (IsStale(opened.status(), changed)) {
-      if (!stale.Pause()) {
-        return stale.Exceeded(DatabasePath(store), opened.status());
-      }
       corrupt.clear();
-      continue;
+      if (stale.Pause()) continue;
+      return stale.Exceeded(DatabasePath(store), opened.status());
     }
     // Nothing has changed meanwhile, so the outcome is valid, unless it names a
     // corrupt table that the next try can leave out.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/core/decision_maker.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,10 +16,9 @@ namespace ckptdb::internal {
 absl::Status DecisionMaker::CheckAhead(int64_t step) const {
   if (lineage_->parent().has_value()) return absl::OkStatus();
   const std::vector<StepInfo> committed = CommittedSteps();
-  if (committed.empty() || step > committed.back().step) {
-    return absl::OkStatus();
-  }
+  if (committed.empty()) return CheckAheadOfQuarantined(step);
   const int64_t newest = committed.back().step;
+  if (step > newest) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "step ", step, " cannot be saved: store \"", options_.path,
       "\" already has step ", newest,
@@ -26,6 +27,20 @@ absl::Status DecisionMaker::CheckAhead(int64_t step) const {
       newest,
       ", open another folder, or call AbandonSteps to discard this store's "
       "steps"));
+}
+
+absl::Status DecisionMaker::CheckAheadOfQuarantined(int64_t step) const {
+  if (lineage_->has_begun()) return absl::OkStatus();
+  int64_t newest = -1;
+  store_->VisitSteps([&](const StepRecord& record) {
+    if (record.quarantined) newest = std::max(newest, record.version.step);
+  });
+  if (step > newest) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "step ", step, " cannot be saved: all steps of store \"", options_.path,
+      "\" are quarantined as damaged, the newest is step ", newest,
+      "; restore a copy of the store, open another folder, or call "
+      "AbandonSteps to discard this store's steps"));
 }
 
 SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {

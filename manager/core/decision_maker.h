@@ -69,6 +69,7 @@ class DecisionMaker {
   void OnSaveEnded(int64_t took_micros) { last_save_micros_ = took_micros; }
 
  private:
+  absl::Status CheckAheadOfQuarantined(int64_t step) const;
   struct PutOffSave {
     int64_t from_step = 0;
     SavePolicy::Decision decision;

@@ -51,6 +51,7 @@ SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,
 }
 
 void SaveLineage::OnCommitted(const SaveResult& result, const Store* store) {
+  has_begun_ = true;
   parent_ = result.version;
   parent_attempt_ = result.version.attempt;
   differing_tables_.clear();
@@ -68,6 +69,7 @@ void SaveLineage::OnCommitted(const SaveResult& result, const Store* store) {
 
 void SaveLineage::SetParent(const StepRecord& record,
                             BaseReasons differing_tables, const Store* store) {
+  has_begun_ = true;
   parent_ = record.version;
   parent_attempt_ = StateOf(record).attempt;
   deltas_ = record.chain.size() - 1;
@@ -93,6 +95,7 @@ absl::Status SaveLineage::CheckWritten() const {
 }
 
 void SaveLineage::AbandonAll(const Store* store) {
+  has_begun_ = true;
   ClearParent("the previous steps were abandoned");
   newest_at_open_.reset();
   abandoned_.clear();

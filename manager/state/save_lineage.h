@@ -25,6 +25,9 @@ class SaveLineage {
       : newest_at_open_(newest_at_open) {}
 
   const std::optional<Version>& parent() const { return parent_; }
+  // Returns whether this run has restored or saved a step of the store, or has
+  // abandoned its steps.
+  bool has_begun() const { return has_begun_; }
   // The attempt that created the parent's state: the step's own, or that of the
   // step it was restored from.
   uint32_t parent_attempt() const { return parent_attempt_; }
@@ -88,6 +91,7 @@ class SaveLineage {
  private:
   std::optional<int64_t> newest_at_open_;
   std::optional<Version> parent_;
+  bool has_begun_ = false;
   uint32_t parent_attempt_ = 0;
   BaseReasons differing_tables_;
   uint64_t deltas_ = 0;  // in the parent's chain

@@ -134,6 +134,24 @@ TEST_F(BetweenRuns, RestoreFails_WhenTheOtherStoreIsEmpty) {
   }
 }
 
+TEST_F(BetweenRuns, ARunOverQuarantinedStepsIsRefusedUntilItAbandonsThem) {
+  Start();
+  TrainTo(6);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_NO_FATAL_FAILURE(QuarantineAll());
+  ASSERT_OK(manager_->Close());
+  Start();
+  EXPECT_THAT(manager_->Step().status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("are quarantined"),
+                             HasSubstr("call AbandonSteps"))));
+  ASSERT_OK(manager_->AbandonSteps());
+  TrainTo(6);
+  ASSERT_OK(manager_->FinishTraining());
+  ASSERT_OK_AND_ASSIGN(const StepRecord newest, manager_->store()->Latest());
+  EXPECT_EQ(newest.version.step, 6);
+}
+
 TEST_F(BetweenRuns, AStoreOfQuarantinedStepsIsNotEmpty) {
   Start();
   TrainTo(4);
