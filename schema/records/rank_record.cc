@@ -75,8 +75,7 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   const auto offset = builder->CreateVector(item.offset);
   const auto slot_vector = builder->CreateVector(slots);
   const auto reason = AddString(item.base_reason, builder);
-  // The field is absent if there is no name, as in records from before the
-  // field.
+  // Absent if there is no name, as in records from before the field.
   Offset<flatbuffers::String> sharding_name;
   if (!item.sharding_name.empty()) {
     sharding_name = AddString(item.sharding_name, builder);
