@@ -151,8 +151,8 @@ struct StageOptions {
   // the parent's can be freed. Default: false.
   bool rewrite_unchanged = false;
 
-  // As in StoreOptions. Store::Save and a manager use their store's options
-  // instead, except for an on_point that is set here.
+  // Same as in StoreOptions. Store::Save and a manager use their store's
+  // options instead, except for an on_point that is set here.
   uint32_t directory_mode = 0700;
   uint32_t file_mode = 0600;
   uint64_t reserve_bytes = uint64_t{64} << 20;

@@ -369,7 +369,7 @@ class Reader {
   // Latest include them; those of a StepReader do not.
   Posted FindPosted(int64_t step) const;
 
-  // As in Store.
+  // Same as in Store.
   std::vector<std::string> BadFiles() const;
   std::vector<StepRecord> Steps() const;
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
@@ -393,7 +393,7 @@ class Reader {
   // the step.
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
 
-  // As Store::OpenChanges, with a lease on all data that it reads.
+  // Same as Store::OpenChanges, with a lease on all data that it reads.
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
                                                             int64_t to);
 

@@ -11,11 +11,11 @@
 //       auto manager,
 //       ckptdb::CheckpointManager::Open({.path = "checkpoints"}, &model));
 //
-// Of a training loop: manager/checkpoint_manager.h, manager/manager_options.h,
+// For a training loop: manager/checkpoint_manager.h, manager/manager_options.h,
 // manager/results.h, manager/model_state.h, manager/tables.h,
 // manager/map_table.h, manager/policies.h, manager/load_rule.h,
 // manager/evaluation_state.h and manager/coordinator.h.
-// Of a store: db/store.h, db/reader.h, db/state.h, db/row_tracker.h and
+// For a store: db/store.h, db/reader.h, db/state.h, db/row_tracker.h and
 // db/options.h. Values, records and statuses: schema/types.h, schema/status.h.
 #ifndef CKPTDB_MANAGER_CKPTDB_H_
 #define CKPTDB_MANAGER_CKPTDB_H_

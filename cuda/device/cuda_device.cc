@@ -124,7 +124,7 @@ bool HasNoDevice(cudaError_t error) {
   return error == cudaErrorNoDevice || error == cudaErrorStubLibrary;
 }
 
-// Logs that there is no device, and returns one that works in host memory.
+// Logs why no GPU is used, and returns a device that works in host memory.
 absl::StatusOr<std::unique_ptr<CudaDevice>> HostFallback(
     const CudaDevice::Options& options, absl::string_view why) {
   if (options.required) {

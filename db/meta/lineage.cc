@@ -139,9 +139,8 @@ bool IsWhole(const Catalog& catalog, const Version& version) {
   return step != catalog.steps.end() && IsState(step->second, version);
 }
 
-// Of versions that are neither steps nor increments, the sweep keeps only the
-// parts that some chain needs, which may be other tables. This checks that it
-// kept these. `head` is the step that the versions lead to.
+// The sweep removes the parts of retired versions that no chain needs. Checks
+// that it kept the tables that `head`, the step at the end of the chain, needs.
 absl::Status CheckKept(const Catalog& catalog, const StepRecord& head,
                        const std::vector<StepRecord>& members) {
   const bool is_step = IsStep(catalog, head.version);

@@ -59,8 +59,8 @@ absl::StatusOr<ReaderLeases::Taken> ReaderLeases::Take(
         "cannot lease step ", lease.step, ": ", written.message()));
   }
   const std::string uuid = lease.uuid;
-  // Drops the lease even if a later statement fails. It points at this object
-  // because a null pointer means that there is no lease.
+  // Drops the lease even if a later statement fails. Points at this object,
+  // because callers take a null pointer for a missing lease.
   std::shared_ptr<void> taken(this, [this, uuid](void*) { Drop(uuid); });
   const MutexLock lock(&mutex_);
   // The lease is written before it is listed, because the thread renews only

@@ -97,8 +97,8 @@ class StoreFolder {
   absl::Status OpenFolder();
   absl::Status CheckSpaceToOpen(rocksdb::FileSystem* files) const;
   // Reads the records as the last owner left them, without writing. Returns
-  // NotFound if there are none. Sets `corrupt` to the tables without which the
-  // database must be opened.
+  // NotFound if no record exists. Sets `corrupt` to the tables without which
+  // the database must be opened.
   absl::StatusOr<Catalog> ReadRecords(CorruptTables* corrupt) const;
   absl::StatusOr<Catalog> OpenDatabase();
   absl::StatusOr<Catalog> MakeRecords();

@@ -16,7 +16,7 @@ namespace ckptdb::internal {
 
 // Remembers some of the ids it was given, each in the single slot that its hash
 // selects. It may forget any id, but never claims to know one it was not given.
-// So it keeps repeated marks of hot rows out of the log, and loses no row.
+// Repeated marks of hot rows therefore stay out of the log, and no row is lost.
 //
 // Fits into a second-level cache, because every mark accesses a random slot.
 class MarkFilter {
