@@ -81,6 +81,10 @@ void StreamCursor::SeekToSlices() {
 }
 
 void StreamCursor::SeekToRow(const RowPosition& position) {
+  if (part_.item->placement == Item::Placement::kInline) {
+    SeekForward(KeyAt(position));
+    return;
+  }
   // The row may lie in the previous page, because a page's key is the position
   // of its first row.
   entries_->SeekForPrev(KeyAt(position));
@@ -89,6 +93,19 @@ void StreamCursor::SeekToRow(const RowPosition& position) {
   if (!entries_->Valid() && entries_->status().ok()) {
     entries_->Seek(lower_);
   }
+}
+
+// Moves to the last page that does not begin after `key`, or to the first. A
+// backward seek would also read a neighbouring version's block, whose damage
+// must not affect this one. An inline stream has few pages.
+void StreamCursor::SeekForward(const std::string& key) {
+  std::string last;
+  for (entries_->Seek(lower_);
+       entries_->Valid() && entries_->key().compare(key) <= 0;
+       entries_->Next()) {
+    last = entries_->key().ToString();
+  }
+  if (!last.empty()) entries_->Seek(last);
 }
 
 // Moves to the page of a slot that begins at the same row as a page of ids. The

@@ -58,6 +58,7 @@ class StreamCursor {
 
  private:
   std::string KeyAt(const RowPosition& position) const;
+  void SeekForward(const std::string& key);
   absl::Status LoadPage();
 
   const RankItem part_;

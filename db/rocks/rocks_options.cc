@@ -7,6 +7,7 @@
 #include "db/quirks/file_bounds.h"
 #include "db/quirks/table_tail.h"
 #include "db/rocks/info_log.h"
+#include "db/rocks/version_blocks.h"
 #include "schema/bytes/limits.h"
 #include "schema/types.h"
 
@@ -68,6 +69,9 @@ rocksdb::ColumnFamilyOptions FamilyOptions(size_t block_bytes) {
 // files, and keep one per save forever.
 rocksdb::ColumnFamilyOptions InlineOptions() {
   rocksdb::ColumnFamilyOptions options = FamilyOptions(kBlockBytes);
+  rocksdb::BlockBasedTableOptions table = TableOptions(kBlockBytes);
+  SeparateVersions(&table);
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   options.compaction_style = rocksdb::kCompactionStyleUniversal;
   options.table_properties_collector_factories.push_back(
       NewBoundsCollectorFactory());

@@ -82,7 +82,8 @@ class RankStager {
     // copied here need not be read again.
     CKPTDB_RETURN_IF_ERROR(CopyLast());
     // Uses an upper bound, because codecs make entries smaller.
-    const bool in_line = EntryBytes() <= InlineShareBytes(ticket_.world_size);
+    const bool in_line = !ticket_.in_files &&
+                         EntryBytes() <= InlineShareBytes(ticket_.world_size);
     CKPTDB_RETURN_IF_ERROR(in_line ? MakeEntries() : WriteFiles());
     return Finish(in_line ? Item::Placement::kInline : Item::Placement::kBulk);
   }

@@ -153,6 +153,16 @@ void LeaveOutCostly(const StoreParts& store, const StepRecord& parent,
   }
 }
 
+// Small saves share a family with a damaged one, whose tables are never
+// compacted again, and tables written by older versions share blocks.
+bool HasDamagedSteps(const StoreParts& store) {
+  return store.catalog->Read([](const Catalog& records) {
+    return std::ranges::any_of(records.steps, [](const auto& step) {
+      return step.second.quarantined;
+    });
+  });
+}
+
 absl::StatusOr<std::vector<Ticket>> MakeTickets(const StoreParts& store,
                                                 const BegunAttempt& begun,
                                                 const SaveSpec& spec) {
@@ -164,6 +174,7 @@ absl::StatusOr<std::vector<Ticket>> MakeTickets(const StoreParts& store,
     CKPTDB_ASSIGN_OR_RETURN(parent_tables,
                             ParentTables(store.folder->database(), parent));
   }
+  const bool in_files = HasDamagedSteps(store);
   std::vector<Ticket> tickets;
   tickets.reserve(spec.world_size);
   for (uint32_t rank = 0; rank < spec.world_size; ++rank) {
@@ -178,6 +189,7 @@ absl::StatusOr<std::vector<Ticket>> MakeTickets(const StoreParts& store,
     }
     ticket.parent_tables = parent_tables;
     ticket.staging = absl::StrCat(StagingOf(version.attempt), "/", rank);
+    ticket.in_files = in_files;
     // A rank borrows from the same rank of the parent, so the new ranks of a
     // larger world borrow nothing.
     if (parent.version.attempt != 0 && rank < parent.world_size) {

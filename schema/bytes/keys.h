@@ -16,6 +16,7 @@
 #define CKPTDB_SCHEMA_BYTES_KEYS_H_
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -39,6 +40,7 @@ struct RowPosition {
   auto operator<=>(const RowPosition&) const = default;
 };
 
+inline constexpr size_t kVersionPrefixBytes = 12;
 std::string VersionPrefix(const Version& version);
 // Returns the first key after all keys of a version.
 std::string VersionEnd(const Version& version);

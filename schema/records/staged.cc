@@ -146,7 +146,7 @@ bool internal::TicketRecord::operator==(const TicketRecord& other) const {
   return uuid == other.uuid && version == other.version &&
          world_size == other.world_size && rank == other.rank &&
          slices == other.slices && staging == other.staging &&
-         SameRecord(parent, other.parent) &&
+         in_files == other.in_files && SameRecord(parent, other.parent) &&
          SameRecord(parent_tables, other.parent_tables);
 }
 
@@ -185,9 +185,10 @@ std::string internal::EncodeUnchecked(const internal::TicketRecord& ticket) {
   const auto staging = AddString(ticket.staging, &builder);
   const auto parent = AddBytes(EncodeNested(ticket.parent), &builder);
   const auto tables = AddBytes(EncodeNested(ticket.parent_tables), &builder);
-  builder.Finish(fbs::CreateTicket(
-      builder, uuid, ticket.version.step, ticket.version.attempt,
-      ticket.world_size, ticket.rank, slice_vector, staging, parent, tables));
+  builder.Finish(fbs::CreateTicket(builder, uuid, ticket.version.step,
+                                   ticket.version.attempt, ticket.world_size,
+                                   ticket.rank, slice_vector, staging, parent,
+                                   tables, ticket.in_files));
   return Seal(RecordKind::kTicket, builder);
 }
 
@@ -205,6 +206,7 @@ absl::StatusOr<internal::TicketRecord> DecodeTicket(absl::string_view bytes) {
   ticket.world_size = from->world_size();
   ticket.rank = from->rank();
   ticket.staging = ToStd(from->staging());
+  ticket.in_files = from->in_files();
   CKPTDB_ASSIGN_OR_RETURN(ticket.parent,
                           DecodeNested("parent", BytesOf(from->parent())));
   CKPTDB_ASSIGN_OR_RETURN(

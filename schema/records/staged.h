@@ -27,6 +27,7 @@ struct TicketRecord {
   uint32_t rank = 0;
   std::optional<SliceRange> slices;  // this rank's; none: any
   std::string staging;               // this rank's folder, below the store
+  bool in_files = false;             // even if the part is small
   // The parent's record of this rank; null if the rank has nothing to borrow.
   std::shared_ptr<const StepRecord::Rank> parent;
   // The tables of all ranks of the parent, without their rows, if the save
