@@ -121,8 +121,8 @@ class CheckpointManager {
   // Saves the initial step if Saving::first_save requires it. Call it before
   // the first step, and after restores.
   absl::Status StartTraining();
-  // Saves the last step if it is not yet saved, and waits until it is durable.
-  // Does so even if an earlier save failed, and returns that error. Call it
+  // Saves the last step, with the metrics and metadata given to its Step, if it
+  // is not yet saved, and waits until it is durable. Does so even if an earlier save failed, and returns that error. Call it
   // after the last step. Does nothing if no step was trained, or if the time
   // for the last save is too short: see Saving::preemption_grace.
   absl::Status FinishTraining();

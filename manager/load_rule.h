@@ -69,7 +69,8 @@ struct EvolvePolicy {
   };
 
   // Maps registered names to names in the step, for items that the step lacks
-  // under their registered name. To exchange two names, load by rules instead.
+  // under their registered name; an item that it has under neither is an error.
+  // To exchange two names, load by rules instead.
   std::map<std::string, std::string> oname = {};
   // Patterns, as in LoadRule, of items that keep their values.
   std::vector<std::string> exclude = {};

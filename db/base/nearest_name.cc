@@ -30,4 +30,13 @@ absl::string_view Nearest(absl::string_view name,
                            });
 }
 
+std::string NearestSimilar(absl::string_view name,
+                           const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  const absl::string_view nearest = Nearest(name, names);
+  const size_t letters = std::max(name.size(), nearest.size());
+  if (EditDistance(name, nearest) > (letters + 1) / 2) return "";
+  return std::string(nearest);
+}
+
 }  // namespace ckptdb::internal

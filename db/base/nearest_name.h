@@ -21,6 +21,11 @@ size_t EditDistance(absl::string_view a, absl::string_view b);
 absl::string_view Nearest(absl::string_view name,
                           const std::vector<std::string>& names);
 
+// Returns the nearest of `names` if it differs in at most half of the letters;
+// empty if none does.
+std::string NearestSimilar(absl::string_view name,
+                           const std::vector<std::string>& names);
+
 }  // namespace ckptdb::internal
 
 #endif  // CKPTDB_DB_BASE_NEAREST_NAME_H_

@@ -279,9 +279,10 @@ absl::Status CheckDiskSpace(FileSystem* files, const std::string& path,
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(files, path));
   // This form of the comparison cannot overflow.
   if (free >= reserve && free - reserve >= needed) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("\"", path, "\" needs ", needed, " bytes and a reserve of ",
-                   reserve, "; ", free, " are free"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "\"", path, "\" needs ", needed, " bytes and a reserve of ", reserve,
+      "; ", free, " are free; free some space",
+      reserve > 0 ? ", or lower StoreOptions::reserve_bytes" : ""));
 }
 
 }  // namespace ckptdb::internal

@@ -17,6 +17,19 @@
 #include "schema/status.h"
 
 namespace ckptdb::internal {
+namespace {
+
+// Get and ForEach read records, of which the store has no other copy.
+absl::Status RecordError(const rocksdb::Status& status) {
+  absl::Status error = FromRocksRead(status, "reading records");
+  if (!absl::IsDataLoss(error)) return error;
+  return absl::DataLossError(
+      absl::StrCat(error.message(),
+                   "; steps cannot be opened without their records: restore "
+                   "this file from a copy of the store"));
+}
+
+}  // namespace
 
 bool Database::HasFileName(absl::string_view name) {
   return IsDatabaseFile(name);
@@ -41,7 +54,7 @@ absl::StatusOr<std::string> Database::Get(Family from,
   Guarded([&] { entry->Seek(wanted); });
   if (entry->Valid()) return std::string(FromSlice(entry->value()));
   if (entry->status().ok()) return absl::NotFoundError("no such entry");
-  return FromRocksRead(entry->status(), "reading an entry");
+  return RecordError(entry->status());
 }
 
 absl::Status Database::ForEach(
@@ -57,7 +70,7 @@ absl::Status Database::ForEach(
     CKPTDB_RETURN_IF_ERROR(
         visit(FromSlice(entries->key()), FromSlice(entries->value())));
   }
-  return FromRocksRead(entries->status(), "reading entries");
+  return RecordError(entries->status());
 }
 
 std::unique_ptr<rocksdb::Iterator> Database::NewIterator(

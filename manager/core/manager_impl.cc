@@ -55,11 +55,11 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::StepTo(
     int64_t step, const Metrics& metrics, const UserMetadata& user_metadata) {
   if (read_only()) return CountStep(step);
   CKPTDB_RETURN_IF_ERROR(progress_.Count(step));
-  SaveRequest request;
-  request.metrics = metrics;
-  request.user_metadata = user_metadata;
+  last_step_ = SaveRequest();
+  last_step_.metrics = metrics;
+  last_step_.user_metadata = user_metadata;
   CKPTDB_ASSIGN_OR_RETURN(StepOutcome outcome,
-                          steps_.DecideAndSave(std::nullopt, request));
+                          steps_.DecideAndSave(std::nullopt, last_step_));
   preemption_.SetLastStep(outcome.preempted);
   return outcome;
 }
@@ -124,7 +124,7 @@ absl::Status CheckpointManager::Impl::FinishTraining() {
   // There was no time to save this step, so the newest one was made permanent
   // instead.
   if (preemption_.promoted_at() == global_step()) return status;
-  SaveRequest request;
+  SaveRequest request = last_step_;
   request.reason = "FinishTraining saves the last step";
   const absl::StatusOr<PendingSave> save = Save(request);
   status.Update(save.status());
@@ -173,6 +173,9 @@ absl::Status CheckpointManager::Impl::AbandonSteps() {
                                FinishSaveAndTakeError(),
                                parts_->options.ranks.deadline));
   lineage_.AbandonAll(parts_->store.get());
+  if (parts_->is_owner()) {
+    parts_->warnings.WarnOfAbandonedSteps(lineage_.abandoned());
+  }
   decisions_.ForgetPutOff();
   return absl::OkStatus();
 }
@@ -219,6 +222,7 @@ absl::Status CheckpointManager::Impl::CheckReadOnly(
 }
 
 void CheckpointManager::Impl::NoteRestored(const RestoreReport& report) {
+  last_step_ = SaveRequest();
   // A step of another store implies nothing about this store's steps: the step
   // count and a save that was put off stay.
   if (report.store != parts_->options.path) {

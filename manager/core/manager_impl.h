@@ -90,6 +90,7 @@ class CheckpointManager::Impl {
   const std::unique_ptr<internal::ManagerParts> parts_;
   internal::ManagerGate gate_;
   internal::TrainingProgress progress_;
+  SaveRequest last_step_;  // the metrics and metadata given to the last Step
   internal::Preemption preemption_;
   internal::History history_;
   internal::Retirement retirement_;

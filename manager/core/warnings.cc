@@ -124,6 +124,17 @@ void Warnings::WarnOfPins(const Store& store, int64_t restored,
       "to allow overwriting them, run \"ckptdb unpin STEP\""));
 }
 
+void Warnings::WarnOfAbandonedSteps(const std::set<int64_t>& abandoned) {
+  if (abandoned.empty()) return;
+  const bool keeps = options_.restore.abandoned == SaveSpec::Abandoned::kKeep;
+  Warn(absl::StrCat(
+      StoreName(), ": AbandonSteps: ", abandoned.size(), " steps, ",
+      *abandoned.begin(), " to ", *abandoned.rbegin(),
+      keeps ? ", are abandoned, and kept by ManagerOptions::restore.abandoned"
+            : ", are abandoned: the next save removes those that are not "
+              "pinned; restore one of them to keep them"));
+}
+
 void Warnings::WarnOfMetadata() {
   Warn(absl::StrCat(StoreName(),
                     " keeps its user metadata, which differs from "

@@ -43,6 +43,8 @@ class Warnings {
   // restored.
   void WarnOfPins(const Store& store, int64_t restored,
                   const std::set<int64_t>& abandoned);
+  // Warns of what the next save does to the steps that the trainer abandoned.
+  void WarnOfAbandonedSteps(const std::set<int64_t>& abandoned);
   // Warns that the store's metadata differs from
   // ManagerOptions::save.store_metadata.
   void WarnOfMetadata();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/load/load_fit.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "db/base/nearest_name.h"
@@ -23,12 +21,10 @@ std::string NearestTo(const LoadedItem& item,
   for (const StepItem& each : unexpected) {
     if (each.category == item.category) names.push_back(each.name);
   }
-  if (names.empty()) return "";
-  const StepItem nearest = {item.category,
-                            std::string(Nearest(item.source, names))};
-  const size_t letters = std::max(item.source.size(), nearest.name.size());
-  if (EditDistance(item.source, nearest.name) > (letters + 1) / 2) return "";
-  return absl::StrCat(" (did you mean ", nearest.ToString(), "?)");
+  const std::string nearest = NearestSimilar(item.source, names);
+  if (nearest.empty()) return "";
+  return absl::StrCat(" (did you mean ",
+                      StepItem{item.category, nearest}.ToString(), "?)");
 }
 
 }  // namespace

@@ -53,7 +53,10 @@ absl::Status LoadPlan::Check(Demand demand, absl::string_view remedy) const {
       demand == Demand::kAll || (demand == Demand::kFit && AllMissing());
   for (const PlannedItem& planned : items_) {
     const LoadedItem& item = planned.item;
-    if (item.outcome == ItemOutcome::kMissing && all_needed) {
+    // A name that a policy maps to an old one is not new in the model.
+    const bool needed =
+        all_needed || (demand == Demand::kFit && item.source != item.name);
+    if (item.outcome == ItemOutcome::kMissing && needed) {
       missing.push_back(&item);
     }
     if (item.outcome == ItemOutcome::kMisfit && demand != Demand::kAny) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "db/base/nearest_name.h"
 #include "schema/bytes/cast_in_range.h"
 
 namespace ckptdb::internal {
@@ -54,6 +55,20 @@ std::optional<std::string> ElementOf(double value, DType dtype) {
     return element;
   }
   return std::nullopt;
+}
+
+// Returns, as a question, the slot of the step with the nearest name, unless
+// it is loaded under its own name; empty if none is similar.
+std::string NearestSlot(const SlotInputs& inputs, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Slot& slot : inputs.in_step) {
+    if (!FindSlot(inputs.chosen, slot.name).has_value()) {
+      names.push_back(slot.name);
+    }
+  }
+  const std::string nearest = NearestSimilar(name, names);
+  if (nearest.empty()) return "";
+  return absl::StrCat(" (did you mean \"", nearest, "\"?)");
 }
 
 class Planner {
@@ -109,13 +124,22 @@ class Planner {
 
   void Fill(SlotSource source) {
     const std::string& name = source.to.name;
+    const auto old = inputs_.evolution.oname.find(name);
+    if (old != inputs_.evolution.oname.end()) {
+      wrong_.push_back(absl::StrCat("the step has neither slot \"", name,
+                                    "\" nor \"", old->second,
+                                    "\", which EvolvePolicy::Table::oname maps "
+                                    "it to",
+                                    NearestSlot(inputs_, old->second)));
+      return;
+    }
     const auto fill = inputs_.evolution.fill.find(name);
     if (fill == inputs_.evolution.fill.end()) {
-      wrong_.push_back(
-          absl::StrCat("slot \"", name,
-                       "\" is not in the step; set its values in "
-                       "EvolvePolicy::Table::fill, or its old name in "
-                       "EvolvePolicy::Table::oname"));
+      wrong_.push_back(absl::StrCat(
+          "slot \"", name, "\" is not in the step", NearestSlot(inputs_, name),
+          "; set its values in "
+          "EvolvePolicy::Table::fill, or its old name in "
+          "EvolvePolicy::Table::oname"));
       return;
     }
     source.fill = fill->second.function;

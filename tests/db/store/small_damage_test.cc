@@ -18,7 +18,9 @@
 namespace ckptdb::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 RankContent ContentOf(int64_t step) {
   return SmallContent(static_cast<uint64_t>(step));
@@ -118,6 +120,32 @@ TEST_F(SmallDamageTest, StepsSavedAgainBesideADamagedOneAreReadable) {
     Reopen();
     ASSERT_OK(store_->Sweep());
   }
+}
+
+// Without the records no step can be found. Which file to bring back is named.
+TEST_F(SmallDamageTest, DamagedRecordsNameTheFileAndTheRemedy) {
+  for (int64_t step = 0; step < 2; ++step)
+    ASSERT_OK(Save(step, ContentOf(step)));
+  store_.reset();
+  int damaged = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(path() + "/db")) {
+    if (entry.path().extension() != ".sst") continue;
+    FlipByte(entry.path(), 20);
+    const absl::Status status = Reader::Open(path()).status();
+    if (!status.ok()) {
+      ++damaged;
+      EXPECT_THAT(status,
+                  StatusIs(absl::StatusCode::kDataLoss,
+                           AllOf(HasSubstr(entry.path().filename()),
+                                 HasSubstr("from a copy of the store"))));
+      EXPECT_EQ(Store::Open(path(), options_).status().code(), status.code());
+    }
+    FlipByte(entry.path(), 20);
+  }
+  EXPECT_GE(damaged, 1);
+  Reopen();
+  ExpectStep(1, {ContentOf(1)});
 }
 
 // Its table is never compacted again, so small saves would pile up.

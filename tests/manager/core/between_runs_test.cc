@@ -14,6 +14,7 @@ namespace ckptdb::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -230,6 +231,10 @@ TEST_F(BetweenRuns, RestoreFromAnotherStoreWarnsOfNewerSteps) {
   EXPECT_THAT(TrainStep(), IsBehind(4));
   // Abandons the steps that block the save.
   ASSERT_OK(manager_->AbandonSteps());
+  EXPECT_THAT(warnings_.back(),
+              AllOf(HasSubstr("2 steps, 2 to 4, are abandoned: the next save "
+                              "removes those that are not pinned"),
+                    HasSubstr(options_.path)));
   TrainTo(2);
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(2));
@@ -256,6 +261,8 @@ TEST_F(BetweenRuns, AbandonedStepsAreKept_WhenOptionIsKeep) {
   TrainTo(6);
   Start();
   ASSERT_OK(manager_->AbandonSteps());
+  EXPECT_THAT(warnings_,
+              Contains(HasSubstr("kept by ManagerOptions::restore.abandoned")));
   TrainTo(4);
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));

@@ -7,9 +7,11 @@
 namespace ckptdb::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 class TrainingTest : public ManagerTest {
  protected:
@@ -84,6 +86,22 @@ TEST_F(TrainingTest, LastStepIsSavedOnce) {
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 5, 6));
   EXPECT_EQ(reports_.size(), 4U);
+}
+
+TEST_F(TrainingTest, LastStepIsSavedWithTheMetricsOfItsStep) {
+  Start();
+  ASSERT_OK(manager_->StepTo(1, {{"auc", 0.5}}, {{"host", "a"}}));
+  ASSERT_OK(manager_->FinishTraining());
+  ASSERT_OK_AND_ASSIGN(const auto step, manager_->store()->OpenStep(1));
+  EXPECT_THAT(step->record().metrics, ElementsAre(Pair("auc", 0.5)));
+  EXPECT_THAT(step->record().user_metadata, Contains(Pair("host", "a")));
+  // They are not those of a step that is restored later.
+  ASSERT_OK(manager_->StepTo(3, {{"auc", 0.75}}));
+  ASSERT_OK(manager_->Restore({.step = 1}));
+  ASSERT_OK(manager_->StepTo(5));
+  ASSERT_OK(manager_->FinishTraining());
+  ASSERT_OK_AND_ASSIGN(const auto last, manager_->store()->OpenStep(5));
+  EXPECT_THAT(last->record().metrics, IsEmpty());
 }
 
 TEST_F(TrainingTest, LastStepIsSavedDespiteAnEarlierError) {
