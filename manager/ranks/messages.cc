@@ -99,23 +99,6 @@ absl::Status CheckHash(absl::string_view bytes, uint64_t hash) {
 
 }  // namespace
 
-std::string Encode(const Announcement& message) {
-  return EncodeMessage(message);
-}
-absl::Status Decode(absl::string_view bytes, Announcement* message) {
-  return DecodeMessage(bytes, message);
-}
-
-std::string Encode(const Notice& message) { return EncodeMessage(message); }
-absl::Status Decode(absl::string_view bytes, Notice* message) {
-  return DecodeMessage(bytes, message);
-}
-
-std::string Encode(const Outcome& message) { return EncodeMessage(message); }
-absl::Status Decode(absl::string_view bytes, Outcome* message) {
-  return DecodeMessage(bytes, message);
-}
-
 // The status, the staged rank, and the hash of the staged rank. A rank that has
 // failed sends only its status.
 std::string Encode(const SavePart& message) {
@@ -149,39 +132,30 @@ absl::Status Decode(absl::string_view bytes, SavePart* message) {
   return absl::OkStatus();
 }
 
-std::string Encode(const BaseReasons& message) {
+template <typename Message>
+std::string Encode(const Message& message) {
   return EncodeMessage(message);
 }
-absl::Status Decode(absl::string_view bytes, BaseReasons* message) {
+template <typename Message>
+absl::Status Decode(absl::string_view bytes, Message* message) {
   return DecodeMessage(bytes, message);
 }
 
-std::string Encode(const AgreedBases& message) {
-  return EncodeMessage(message);
-}
-absl::Status Decode(absl::string_view bytes, AgreedBases* message) {
-  return DecodeMessage(bytes, message);
-}
-
-std::string Encode(const ReplicaDigests& message) {
-  return EncodeMessage(message);
-}
-absl::Status Decode(absl::string_view bytes, ReplicaDigests* message) {
-  return DecodeMessage(bytes, message);
-}
-
-std::string Encode(const EvaluationParts& message) {
-  return EncodeMessage(message);
-}
-absl::Status Decode(absl::string_view bytes, EvaluationParts* message) {
-  return DecodeMessage(bytes, message);
-}
-
-std::string Encode(const RestoreTarget& message) {
-  return EncodeMessage(message);
-}
-absl::Status Decode(absl::string_view bytes, RestoreTarget* message) {
-  return DecodeMessage(bytes, message);
-}
+template std::string Encode(const Announcement&);
+template std::string Encode(const Notice&);
+template std::string Encode(const Outcome&);
+template std::string Encode(const BaseReasons&);
+template std::string Encode(const AgreedBases&);
+template std::string Encode(const ReplicaDigests&);
+template std::string Encode(const EvaluationParts&);
+template std::string Encode(const RestoreTarget&);
+template absl::Status Decode(absl::string_view, Announcement*);
+template absl::Status Decode(absl::string_view, Notice*);
+template absl::Status Decode(absl::string_view, Outcome*);
+template absl::Status Decode(absl::string_view, BaseReasons*);
+template absl::Status Decode(absl::string_view, AgreedBases*);
+template absl::Status Decode(absl::string_view, ReplicaDigests*);
+template absl::Status Decode(absl::string_view, EvaluationParts*);
+template absl::Status Decode(absl::string_view, RestoreTarget*);
 
 }  // namespace ckptdb::internal

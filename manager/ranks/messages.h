@@ -85,28 +85,17 @@ struct RestoreTarget {
   Version version;
 };
 
-std::string Encode(const Announcement& message);
-std::string Encode(const Notice& message);
-std::string Encode(const Outcome& message);
-// A part that Decode would reject is encoded as the error of its rank.
-std::string Encode(const SavePart& message);
-std::string Encode(const BaseReasons& message);
-std::string Encode(const AgreedBases& message);
-std::string Encode(const ReplicaDigests& message);
-std::string Encode(const EvaluationParts& message);
-std::string Encode(const RestoreTarget& message);
+// Decode returns Internal for bytes that are not such a message. Defined for
+// the messages above, and for BaseReasons.
+template <typename Message>
+std::string Encode(const Message& message);
+template <typename Message>
+absl::Status Decode(absl::string_view bytes, Message* message);
 
-// Return Internal for bytes that are not such a message, and DataLoss for a
-// SavePart that changed in transit.
-absl::Status Decode(absl::string_view bytes, Announcement* message);
-absl::Status Decode(absl::string_view bytes, Notice* message);
-absl::Status Decode(absl::string_view bytes, Outcome* message);
+// A part that Decode would reject is encoded as the error of its rank. Decode
+// returns DataLoss for a part that changed in transit.
+std::string Encode(const SavePart& message);
 absl::Status Decode(absl::string_view bytes, SavePart* message);
-absl::Status Decode(absl::string_view bytes, BaseReasons* message);
-absl::Status Decode(absl::string_view bytes, AgreedBases* message);
-absl::Status Decode(absl::string_view bytes, ReplicaDigests* message);
-absl::Status Decode(absl::string_view bytes, EvaluationParts* message);
-absl::Status Decode(absl::string_view bytes, RestoreTarget* message);
 
 }  // namespace ckptdb::internal
 
