@@ -35,7 +35,8 @@ using OnSaved = std::function<void()>;
 
 class ManyRanks {
  public:
-  explicit ManyRanks(uint32_t world_size) : world_size_(world_size) {
+  explicit ManyRanks(uint32_t world_size, int64_t saves = kSaves)
+      : world_size_(world_size), saves_(saves) {
     options_.path = dir_.path() + "/store";
     options_.save.async = false;
     options_.ranks.deadline = kPatience;
@@ -44,7 +45,7 @@ class ManyRanks {
     options_.store.background_sweep = false;
   }
 
-  // Saves kSaves steps on all ranks. Rank 0 calls `on_saved` after each.
+  // Saves the steps on all ranks. Rank 0 calls `on_saved` after each.
   void SaveAll(const JoinRank& join, const OnSaved& on_saved = nullptr) {
     std::vector<absl::Status> statuses(world_size_);
     std::vector<std::thread> threads;
@@ -59,13 +60,13 @@ class ManyRanks {
   // Expects that the newest step contains each rank's values.
   void ExpectSaved() const {
     ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
-    ASSERT_OK_AND_ASSIGN(const auto step, store->OpenStep(kSaves));
+    ASSERT_OK_AND_ASSIGN(const auto step, store->OpenStep(saves_));
     EXPECT_EQ(step->record().world_size, world_size_);
     std::vector<float> values(size_t(kElements * world_size_));
     ASSERT_OK(step->ReadTensor("shard", values.data(),
                                values.size() * sizeof(float)));
     for (size_t i = 0; i < values.size(); ++i) {
-      ASSERT_EQ(values[i], static_cast<float>(i) + kSaves);
+      ASSERT_EQ(values[i], static_cast<float>(i + static_cast<size_t>(saves_)));
     }
   }
 
@@ -84,7 +85,7 @@ class ManyRanks {
     CKPTDB_ASSIGN_OR_RETURN(
         const auto manager,
         CheckpointManager::Open(options_, &model, std::move(ranks)));
-    for (int64_t step = 1; step <= kSaves; ++step) {
+    for (int64_t step = 1; step <= saves_; ++step) {
       for (float& value : values) value += 1;
       CKPTDB_RETURN_IF_ERROR(manager->Step().status());
       if (rank == kOwnerRank && on_saved) on_saved();
@@ -93,6 +94,7 @@ class ManyRanks {
   }
 
   const uint32_t world_size_;
+  const int64_t saves_;
   TempDir dir_;
   ManagerOptions options_;
 };
@@ -105,29 +107,31 @@ TEST(ManyRanks, AThousandRanksSaveTogether) {
   ranks.ExpectSaved();
 }
 
-// Returns the bytes that all ranks together allocate in a save.
+// Returns the bytes that all ranks together allocate in the second save. Those
+// of later ones depend on when RocksDB compacts.
 uint64_t AllocatedInASave(uint32_t world_size) {
   ThreadGroup group(world_size);
   std::vector<uint64_t> after;
-  ManyRanks ranks(world_size);
+  ManyRanks ranks(world_size, /*saves=*/2);
   ranks.SaveAll([&](uint32_t rank) { return group.Join(rank); },
                 [&] { after.push_back(AllocatedBytes()); });
   ranks.ExpectSaved();
-  return (after[kSaves - 1] - after[0]) / (kSaves - 1);
+  return after[1] - after[0];
 }
 
-// Memory that grew with the square of the ranks would take eight times as much
-// for each of 128 ranks as for each of 16.
+// Memory that grew with the square of the ranks would take four times as much
+// for each of 1024 ranks as for each of 256. In smaller worlds the parts that
+// all ranks share still count.
 TEST(ManyRanks, MemoryPerRankIsConstant) {
   if (!kCountsAllocations) {
     GTEST_SKIP() << "the sanitizer replaces operator new";
   }
-  constexpr uint64_t kFew = 16;
-  constexpr uint64_t kMany = 128;
+  constexpr uint64_t kFew = 256;
+  constexpr uint64_t kMany = 1024;
   const uint64_t few = AllocatedInASave(kFew);
   const uint64_t many = AllocatedInASave(kMany);
   std::cout << few / kFew << " and " << many / kMany << " bytes a rank\n";
-  EXPECT_LE(many / kMany, few / kFew * 2);
+  EXPECT_LE(many / kMany, few / kFew * 5 / 4);
 }
 
 // The bytes that rank 0 receives and sends for a save.
