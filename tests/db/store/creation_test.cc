@@ -15,6 +15,10 @@
 namespace ckptdb::testing {
 namespace {
 
+// A window of the reader may be a single moment, so each is tried, except under
+// sanitizers, which are slower.
+uint64_t StrideOfMoments() { return kSanitized && !IsLongRun() ? 7 : 1; }
+
 // Counts the looks of a reader at files and folders, and calls a function
 // before one of them.
 class CountedLooks : public rocksdb::FileSystemWrapper {
@@ -109,7 +113,7 @@ class CreationTest : public ::testing::Test {
 TEST_F(CreationTest, ReaderWaitsForAStoreThatIsHalfCreated) {
   const size_t operations = created_->operations();
   ASSERT_GT(operations, 20U);
-  const uint64_t stride = IsLongRun() ? 1 : 7;
+  const uint64_t stride = StrideOfMoments();
   for (size_t k = FirstCase(stride); k < operations; k += stride) {
     SCOPED_TRACE(created_->OperationText(k));
     Begin(k);
@@ -123,7 +127,7 @@ TEST_F(CreationTest, ReaderWaitsForAStoreThatIsHalfCreated) {
 // after the death of another owner.
 TEST_F(CreationTest, ReaderFails_NeverForAStoreThatIsCreatedMeanwhile) {
   constexpr uint64_t kLooks = 80;  // about three tries to open
-  const uint64_t stride = IsLongRun() ? 1 : 7;
+  const uint64_t stride = StrideOfMoments();
   for (const size_t begun : {size_t{0}, created_->operations() / 2}) {
     uint64_t look = FirstCase(stride);
     for (bool called = true; called && look < kLooks; look += stride) {
