@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "absl/strings/match.h"
@@ -409,6 +410,25 @@ TEST_F(DoctorChecks, ReportFaultsOfOneProcess) {
   std::vector<Fault> faults = FilesFaults();
   for (Fault& fault : DiskFaults()) faults.push_back(std::move(fault));
   ExpectAllTold(LocalChecks(), faults, /*with_peer=*/false);
+}
+
+// A store raises the soft limit, too.
+TEST_F(DoctorChecks, OpenFilesPass_WhenOnlyTheSoftLimitIsLow) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low{128, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  FileCalls files(folder_);
+  const std::vector<Check>& checks = LocalChecks();
+  const auto check =
+      std::find_if(checks.begin(), checks.end(),
+                   [](const Check& each) { return each.name == "open_files"; });
+  ASSERT_NE(check, checks.end());
+  const absl::StatusOr<CheckOutcome> outcome =
+      RunCheck(*check, {&files, nullptr, absl::Milliseconds(10)});
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_OK(outcome);
+  ExpectOk({*outcome});
 }
 
 TEST_F(DoctorChecks, ReportFaultsBetweenProcesses) {
