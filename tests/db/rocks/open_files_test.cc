@@ -5,18 +5,23 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "db/disk/open_files.h"
 #include "gmock/gmock.h"
 #include "tests/db/delta_fixture.h"
 #include "tests/support/long_run.h"
+#include "tests/support/row_files.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -86,6 +91,24 @@ class OpenFilesTest : public DeltaFixture {
                            SaveRanks(spec, content, changes));
       parent_ = saved.version;
     }
+  }
+  // They contain a property of their keys.
+  std::vector<std::filesystem::path> FilesOfSmallSaves() const {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(path() + "/db")) {
+      std::ifstream file(entry.path(), std::ios::binary);
+      const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+      if (entry.path().extension() == ".sst" &&
+          absl::StrContains(bytes, "ckptdb.greatest_key")) {
+        found.push_back(entry.path());
+      }
+    }
+    return found;
+  }
+  static bool AreGone(const std::vector<std::filesystem::path>& files) {
+    return std::ranges::none_of(
+        files, [](const auto& file) { return std::filesystem::exists(file); });
   }
   uint64_t CountTables() const {
     uint64_t tables = 0;
@@ -191,6 +214,44 @@ TEST_F(OpenFilesTest, ReaderKeepsSmallSavesThatOwnerCompacted) {
   }
 }
 
+// RocksDB opens 16 files with the database and never closes them. Damage holds
+// compactions, so that the reader is opened from more files of small saves.
+TEST_F(OpenFilesTest, ReaderKeepsManySmallSavesThatOwnerCompacted) {
+  constexpr int kRanks = 40;
+  constexpr int64_t kLarge = 7;
+  constexpr int64_t kSmall = kLarge + 14;
+  ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLarge, /*deltas=*/true));
+  const auto save = [&](int64_t step) {
+    return Save(step, SmallContent(static_cast<uint64_t>(step))).status();
+  };
+  ASSERT_OK(save(kLarge + 1));
+  const auto first = FilesOfSmallSaves();
+  ASSERT_EQ(first.size(), 1U);
+  store_.reset();
+  DamageFile(first[0]);
+  Reopen();
+  for (int64_t step = kLarge + 2; step <= kSmall; ++step) ASSERT_OK(save(step));
+  DamageFile(first[0]);  // repairs it
+  const auto before = FilesOfSmallSaves();
+  ASSERT_GT(before.size(), 10U);
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path(), {}));
+  std::map<int64_t, std::unique_ptr<StepReader>> open;
+  for (int64_t step = kLarge; step <= kSmall; ++step) {
+    ASSERT_OK_AND_ASSIGN(open[step], reader->OpenStep(step));
+  }
+  Reopen();
+  for (int64_t step = kSmall + 1; !AreGone(before); ++step) {
+    ASSERT_LT(step, kSmall + 500);
+    ASSERT_OK(save(step));
+    ASSERT_OK(store_->Sweep());
+  }
+  ExpectHolds(*open[kLarge], AllRanks(kRanks, kLarge));
+  for (int64_t step = kLarge + 1; step <= kSmall; ++step) {
+    SCOPED_TRACE(step);
+    ExpectHolds(*open[step], {SmallContent(static_cast<uint64_t>(step))});
+  }
+}
+
 TEST_F(OpenFilesTest, OpenRaisesSoftLimit) { EXPECT_EQ(SoftLimit(), kLimit); }
 
 TEST_F(OpenFilesTest, OpenFails_WhenProcessHasTooFewFilesLeft) {
@@ -217,6 +278,16 @@ TEST_F(OpenFilesTest, ManyStoresShareTheLimit) {
     ASSERT_OK(
         stores.back()->Save({.step = 1}, HeldState(OneRow(0, i)).state()));
   }
+}
+
+// The share of each leaves room for those after it.
+TEST_F(OpenFilesTest, SharesAddUpToLessThanTheLimit) {
+  ASSERT_OK_AND_ASSIGN(const auto first, internal::OpenFileShare::Take());
+  ASSERT_OK_AND_ASSIGN(const auto second, internal::OpenFileShare::Take());
+  ASSERT_OK_AND_ASSIGN(const auto third, internal::OpenFileShare::Take());
+  EXPECT_LT(first.files() + second.files() + third.files(), kLimit);
+  EXPECT_LE(second.files(), first.files());
+  EXPECT_GE(third.files(), internal::OpenFileShare::kFewest / 2);
 }
 
 // CKPTDB_LONG=1 has 100,000 files, in folders of TMPDIR.
