@@ -587,6 +587,9 @@ TEST_F(ManagerTest, OpenRejectsInvalidOptions) {
   options.save.preemption_grace = absl::Seconds(-30);
   expect(options, "preemption_grace is -30s; it must be at least 0");
   options = options_;
+  options.follow.await_store = absl::Seconds(-5);
+  expect(options, "await_store is -5s; it must be at least 0");
+  options = options_;
   options.ranks.deadline = absl::ZeroDuration();
   expect(options, "deadline is 0; it must be above 0");
   options = options_;
