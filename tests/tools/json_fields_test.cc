@@ -3,31 +3,185 @@
 // statistics print.
 #include <unistd.h>
 
-#include <cctype>
 #include <cstdint>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "db/state.h"
 #include "manager/config/statistics.h"
 #include "schema/status.h"
 #include "tests/support/source_folder.h"
-#include "tests/tools/json_fields.h"
 #include "tests/tools/tool_fixture.h"
 #include "tools/command.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using Json = nlohmann::json;
-using Commands = std::vector<std::vector<std::string>>;
+// The tables of docs/json.md: the rows of each section by its heading.
+struct DocumentedField {
+  std::string path;     // "steps[].step"; "*" stands for the fields of `type`
+  std::string type;     // "integer", or the name of another section
+  bool shared = false;  // the type is another section
+  bool nullable = false;
+  bool always = false;     // present in every object that may have it
+  bool unreached = false;  // missing from the samples; the row says why
+};
+using JsonDocs = std::map<std::string, std::vector<DocumentedField>>;
+
+// The fields of one section, with shared objects expanded.
+class JsonFields {
+ public:
+  JsonFields(const JsonDocs& docs, const std::string& section);
+
+  // Appends to errors() each field that is undocumented, has another type, or
+  // is missing although it is always present.
+  void Check(const Json& document) { CheckObject(document, ""); }
+
+  const std::vector<std::string>& errors() const { return errors_; }
+  // Returns documented fields that no checked document contained.
+  std::vector<std::string> Unreached() const;
+
+ private:
+  void Add(const JsonDocs& docs, const std::string& section,
+           const std::string& prefix, bool unreached);
+  void CheckObject(const Json& object, const std::string& prefix);
+  void CheckValue(const Json& value, const std::string& path);
+
+  std::map<std::string, DocumentedField> fields_;  // by full path
+  std::map<std::string, bool> reached_;
+  std::vector<std::string> errors_;
+};
+
+// "| `a[]` | *version* or null | meaning | always |"
+DocumentedField ParseRow(const std::string& line) {
+  const std::vector<std::string> cells = absl::StrSplit(line, " | ");
+  DocumentedField field;
+  field.path = absl::StrReplaceAll(cells[0], {{"| ", ""}, {"`", ""}});
+  absl::string_view type = cells[1];
+  field.nullable = absl::ConsumeSuffix(&type, " or null");
+  field.shared = absl::ConsumePrefix(&type, "*");
+  absl::ConsumeSuffix(&type, "*");
+  field.type = std::string(type);
+  field.always = cells.back() == "always |";
+  field.unreached = absl::StartsWith(cells.back(), "not in the samples: ");
+  return field;
+}
+
+bool IsFloat(const Json& value) {
+  return value.is_number() || value == "nan" || value == "inf" ||
+         value == "-inf";
+}
+
+bool HasType(const Json& value, const DocumentedField& field) {
+  if (value.is_null()) return field.nullable;
+  if (field.shared || field.type == "object" || field.type == "map") {
+    return value.is_object();
+  }
+  if (field.type == "integer") return value.is_number_integer();
+  if (field.type == "number") return value.is_number();
+  if (field.type == "float") return IsFloat(value);
+  if (field.type == "value") return IsFloat(value) || value.is_boolean();
+  if (field.type == "string") return value.is_string();
+  return field.type == "boolean" && value.is_boolean();
+}
+
+// Returns whether `path` is a direct field of the objects at `prefix`.
+bool IsFieldOf(const std::string& path, const std::string& prefix) {
+  return absl::StartsWith(path, prefix) &&
+         path.find('.', prefix.size()) == std::string::npos;
+}
+
+JsonDocs ReadJsonDocs(const std::string& path) {
+  JsonDocs docs;
+  std::string section;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (absl::StartsWith(line, "### ")) section = line.substr(4);
+    if (!absl::StartsWith(line, "| `")) continue;
+    docs[section].push_back(ParseRow(line));
+  }
+  return docs;
+}
+
+JsonFields::JsonFields(const JsonDocs& docs, const std::string& section) {
+  Add(docs, section, "", /*unreached=*/false);
+}
+
+void JsonFields::Add(const JsonDocs& docs, const std::string& section,
+                     const std::string& prefix, bool unreached) {
+  const auto rows = docs.find(section);
+  if (rows == docs.end()) {
+    errors_.push_back(absl::StrCat("there is no section \"", section, "\""));
+    return;
+  }
+  for (const DocumentedField& row : rows->second) {
+    const std::string path = prefix + row.path;
+    const bool skipped = unreached || row.unreached;
+    if (absl::EndsWith(path, "*")) {
+      Add(docs, row.type, path.substr(0, path.size() - 1), skipped);
+      continue;
+    }
+    fields_[path] = row;
+    fields_[path].unreached = skipped;
+    // The array itself exists, even if it is empty.
+    if (row.unreached) reached_[path] = true;
+    if (row.shared) Add(docs, row.type, path + ".", skipped);
+  }
+}
+
+void JsonFields::CheckObject(const Json& object, const std::string& prefix) {
+  for (const auto& [path, field] : fields_) {
+    if (!field.always || !IsFieldOf(path, prefix)) continue;
+    std::string name = path.substr(prefix.size());
+    if (absl::EndsWith(name, "[]")) name.resize(name.size() - 2);
+    if (object.contains(name)) continue;
+    errors_.push_back(path + " is missing");
+  }
+  for (const auto& [name, value] : object.items()) {
+    const std::string path = prefix + name;
+    if (!value.is_array()) {
+      CheckValue(value, path);
+      continue;
+    }
+    if (value.empty()) reached_[path + "[]"] = true;
+    for (const Json& element : value) CheckValue(element, path + "[]");
+  }
+}
+
+void JsonFields::CheckValue(const Json& value, const std::string& path) {
+  const auto field = fields_.find(path);
+  if (field == fields_.end()) {
+    errors_.push_back(path + " is not documented");
+    return;
+  }
+  reached_[path] = true;
+  if (!HasType(value, field->second)) {
+    errors_.push_back(absl::StrCat(path, " is ", value.dump(), " and not ",
+                                   field->second.type));
+  }
+  const bool has_fields =
+      field->second.shared || field->second.type == "object";
+  if (has_fields && value.is_object()) CheckObject(value, path + ".");
+}
+
+std::vector<std::string> JsonFields::Unreached() const {
+  std::vector<std::string> paths;
+  for (const auto& [path, field] : fields_) {
+    if (!field.unreached && !reached_.contains(path)) paths.push_back(path);
+  }
+  return paths;
+}
 
 const JsonDocs& Docs() {
   static const JsonDocs* const kDocs =
@@ -43,7 +197,63 @@ void ExpectDocumented(const std::string& section,
   EXPECT_THAT(fields.Unreached(), IsEmpty()) << section;
 }
 
-class JsonFieldsTest : public ToolFixture {
+// Commands whose output has all fields of a section: on the sample store, and
+// on the store with deltas, after some that change it.
+struct SectionCase {
+  std::string section;
+  std::vector<Words> sample;
+  std::vector<Words> deltas = {};
+  std::vector<Words> before = {};
+};
+
+// Add a section and a row here for each new command.
+const std::vector<SectionCase>& SectionCases() {
+  static const auto* const kCases = new std::vector<SectionCase>{
+      {"ls", {{"ls"}}, {{"ls"}}},
+      {"show",
+       {{"show", "100"}, {"show", "200"}, {"show", "300"}, {"show", "800"}},
+       {{"show", "200"}, {"show", "400"}},
+       {{"fold", "400"}}},
+      {"items",
+       {{"items", "200"}, {"items", "300"}, {"items", "800"}},
+       {{"items", "300"}}},
+      {"chain",
+       {},
+       {{"chain", "400", "-t"},
+        {"fold", "400"},
+        {"chain", "400", "-t"},
+        {"chain", "100", "-t"}},
+       {{"rm", "200"}}},
+      {"diff",
+       {{"diff", "100", "200"},
+        {"diff", "200", "300"},
+        {"diff", "200", "900"},
+        {"diff", "900", "100"}},
+       {{"diff", "100", "300"}}},
+      {"plan",
+       {{"plan", "200"}, {"plan", "300", "--world", "3"}},
+       {{"plan", "400", "--from", "100"}, {"plan", "100", "--from", "400"}}},
+      {"row",
+       {{"row", "user", "1", "--step", "300"}},
+       {{"row", "types", "7", "--step", "100"}}},
+      {"history", {{"history", "user", "1"}}, {{"history", "user", "-2"}}},
+      {"verify", {{"verify"}, {"verify", "100"}}, {{"verify"}}},
+      {"du", {{"du"}}, {{"du", "--tables"}}, {{"rm", "200"}}},
+      {"fold",
+       {{"fold", "100"}},
+       {{"fold", "400"}},
+       {{"rm", "100", "200", "300"}}},
+      {"rm", {{"rm", "300"}}, {{"rm", "100"}}},
+      {"gc", {{"gc"}}, {{"gc"}}},
+      {"pin", {{"pin", "100"}}},
+      {"unpin", {{"unpin", "200"}}},
+      {"metrics", {{"metrics", "100", "auc=0.5"}}},
+      {"doctor", {{"doctor", "--speed-mib", "1"}}}};
+  return *kCases;
+}
+
+class JsonFieldsTest : public ToolFixture,
+                       public ::testing::WithParamInterface<SectionCase> {
  protected:
   absl::StatusOr<std::unique_ptr<Store>> MakeStore() const override {
     CKPTDB_RETURN_IF_ERROR(MakeDeltaStore(deltas()).status());
@@ -51,199 +261,88 @@ class JsonFieldsTest : public ToolFixture {
   }
   std::string deltas() const { return dir_.path() + "/deltas"; }
 
-  // Checks the command's output for the sample store and for the delta store.
-  void ExpectDocumentedFor(const Commands& sample, const Commands& delta) {
-    std::vector<Json> documents;
-    std::string section;
-    for (const auto& command : sample) {
-      section = command.front();
-      documents.push_back(RunJson(command));
+  // Adds steps with other slots and codecs, files that do not belong to the
+  // store, and for gc a deleted step.
+  void Prepare() {
+    const std::vector<int64_t> ids = {1};
+    const std::vector<float> values = {0.1F, 0.2F, 0.35F, 0.4F, 7, 8, 9, 1};
+    const RowSource::Arrays lossy(ids, {{values.data(), 32}});
+    RankState state;
+    state.AddTable("user", {{"embedding", DType::kF32, 8, Codec::kInt8}},
+                   &lossy);
+    state.AddTensor("w", TensorView::Of(values.data(), {8}), Codec::kBf16);
+    const RowSource::Arrays rows(ids, {{values.data(), 8}, {values.data(), 4}});
+    RankState other;
+    other.AddTable("user",
+                   {{"embedding", DType::kF32, 2}, {"score", DType::kF32, 1}},
+                   &rows);
+    Own();
+    ASSERT_OK(store_->Save({.step = 800}, state).status());
+    ASSERT_OK(store_->Save({.step = 900}, other).status());
+    if (GetParam().section == "gc") {
+      ASSERT_OK(store_->Delete(300));
     }
-    for (std::vector<std::string> command : delta) {
-      section = command.front();
-      command.insert(command.end(), {"--json", "--store", deltas()});
-      const ToolResult result = RunTool(command);
-      EXPECT_EQ(result.code, 0) << result.err;
-      documents.push_back(result.Json());
-    }
-    ExpectDocumented(section, documents);
-  }
-
-  // Adds files that do not belong to the store.
-  void PutForeignFiles() const {
+    Disown();
     for (const std::string& store : {path(), deltas()}) {
       std::ofstream(store + "/leases/notes.txt") << "not a lease";
     }
   }
-
-  // Saves only a table "user" whose slots differ from those of the samples.
-  void SaveOtherSlots(int64_t step) {
-    const std::vector<int64_t> ids = {1};
-    const std::vector<float> values(4, 0.5F);
-    const RowSource::Arrays rows(
-        ids, {{values.data(), 2 * sizeof(float)}, {values.data(), 4}});
-    RankState state;
-    state.AddTable("user",
-                   {{"embedding", DType::kF32, 2}, {"score", DType::kF32, 1}},
-                   &rows);
-    Own();
-    ASSERT_OK(store_->Save({.step = step}, state).status());
-    Disown();
-  }
-  // Saves a table and a tensor with lossy codecs.
-  void SaveLossy(int64_t step) {
-    const std::vector<int64_t> ids = {1};
-    const std::vector<float> values = {0.1F, 0.2F, 0.35F, 0.4F, 7, 8, 9, 1};
-    const RowSource::Arrays rows(ids, {{values.data(), 32}});
-    RankState state;
-    state.AddTable("user", {{"embedding", DType::kF32, 8, Codec::kInt8}},
-                   &rows);
-    state.AddTensor("w", TensorView::Of(values.data(), {8}), Codec::kBf16);
-    Own();
-    ASSERT_OK(store_->Save({.step = step}, state).status());
-    Disown();
+  static Json Document(Words command, const Words& more) {
+    command.emplace_back("--json");
+    command.insert(command.end(), more.begin(), more.end());
+    const ToolResult result = RunTool(command);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    return result.Json();
   }
 };
 
-TEST_F(JsonFieldsTest, Ls) { ExpectDocumentedFor({{"ls"}}, {{"ls"}}); }
-
-TEST_F(JsonFieldsTest, Show) {
-  ASSERT_EQ(RunTool({"fold", "400", "-s", deltas()}).code, 0);
-  SaveLossy(900);
-  ExpectDocumentedFor(
-      {{"show", "100"}, {"show", "200"}, {"show", "300"}, {"show", "900"}},
-      {{"show", "200"}, {"show", "400"}});
+TEST_P(JsonFieldsTest, AreDocumented) {
+  const auto& [section, sample, delta, before] = GetParam();
+  Prepare();
+  const Words at_deltas = {"--store", deltas()};
+  const Words at_sample =
+      section == "doctor" ? Words{dir_.path()} : Words{"--store", path()};
+  for (const Words& command : before) Document(command, at_deltas);
+  std::vector<Json> documents;
+  for (const Words& command : sample) {
+    documents.push_back(Document(command, at_sample));
+  }
+  for (const Words& command : delta) {
+    const Json document = Document(command, at_deltas);
+    if (command.front() == section) documents.push_back(document);
+  }
+  ExpectDocumented(section, documents);
 }
 
-TEST_F(JsonFieldsTest, Items) {
-  SaveLossy(900);
-  ExpectDocumentedFor({{"items", "200"}, {"items", "300"}, {"items", "900"}},
-                      {{"items", "300"}});
-}
+INSTANTIATE_TEST_SUITE_P(Sections, JsonFieldsTest,
+                         ::testing::ValuesIn(SectionCases()),
+                         [](const auto& row) { return row.param.section; });
 
-TEST_F(JsonFieldsTest, Chain) {
-  ASSERT_EQ(RunTool({"rm", "200", "-s", deltas()}).code, 0);
-  const auto chain = [this](const char* step) {
-    return RunTool({"chain", step, "--tables", "--json", "-s", deltas()})
-        .Json();
-  };
-  const Json before = chain("400");
-  ASSERT_EQ(RunTool({"fold", "400", "-s", deltas()}).code, 0);
-  ExpectDocumented("chain", {before, chain("400"), chain("100")});
-}
+class DamagedJsonFieldsTest : public ToolFixture {};
 
-TEST_F(JsonFieldsTest, Diff) {
-  SaveOtherSlots(900);
-  ExpectDocumentedFor({{"diff", "100", "200"},
-                       {"diff", "200", "300"},
-                       {"diff", "200", "900"},
-                       {"diff", "900", "100"}},
-                      {{"diff", "100", "300"}});
-}
-
-TEST_F(JsonFieldsTest, Plan) {
-  ExpectDocumentedFor(
-      {{"plan", "200"}, {"plan", "300", "--world", "3"}},
-      {{"plan", "400", "--from", "100"}, {"plan", "100", "--from", "400"}});
-}
-
-TEST_F(JsonFieldsTest, Row) {
-  ExpectDocumentedFor({{"row", "user", "1"}},
-                      {{"row", "types", "7", "--step", "100"}});
-}
-
-TEST_F(JsonFieldsTest, History) {
-  ExpectDocumentedFor({{"history", "user", "1"}}, {{"history", "user", "-2"}});
-}
-
-TEST_F(JsonFieldsTest, Verify) {
-  ExpectDocumentedFor({{"verify"}, {"verify", "100"}}, {{"verify"}});
-}
-
-TEST_F(JsonFieldsTest, VerifyOfADamagedStep) {
+TEST_F(DamagedJsonFieldsTest, OfVerifyAreDocumented) {
   DamageLargestFile();
   const ToolResult verify = Run({"verify", "--json"});
   EXPECT_EQ(verify.code, 3);
   ExpectDocumented("verify", {verify.Json()});
 }
 
-TEST_F(JsonFieldsTest, Du) {
-  ASSERT_EQ(RunTool({"rm", "200", "-s", deltas()}).code, 0);
-  PutForeignFiles();
-  ExpectDocumentedFor({{"du"}}, {{"du", "--tables"}});
-}
-
-TEST_F(JsonFieldsTest, Fold) {
-  ASSERT_EQ(RunTool({"rm", "100", "200", "300", "-s", deltas()}).code, 0);
-  PutForeignFiles();
-  ExpectDocumentedFor({{"fold", "100"}}, {{"fold", "400"}});
-}
-
-TEST_F(JsonFieldsTest, Rm) {
-  PutForeignFiles();
-  ExpectDocumentedFor({{"rm", "300"}}, {{"rm", "100"}});
-}
-
-TEST_F(JsonFieldsTest, Gc) {
-  PutForeignFiles();
-  Own();
-  ASSERT_OK(store_->Delete(300));
-  Disown();
-  ExpectDocumentedFor({{"gc"}}, {{"gc"}});
-}
-
-TEST_F(JsonFieldsTest, Pin) { ExpectDocumentedFor({{"pin", "100"}}, {}); }
-
-TEST_F(JsonFieldsTest, Unpin) { ExpectDocumentedFor({{"unpin", "200"}}, {}); }
-
-TEST_F(JsonFieldsTest, Metrics) {
-  ExpectDocumentedFor({{"metrics", "100", "auc=0.5"}}, {});
-}
-
-TEST_F(JsonFieldsTest, Doctor) {
-  ExpectDocumentedFor({{"doctor", dir_.path(), "--speed-mib", "1"}}, {});
-}
-
-// Add a section and a test here for each new command.
 TEST(JsonDocsTest, EachCommandHasASection) {
   std::set<std::string> tested;
-  const auto* const suite = [] {
-    const auto* const unit = ::testing::UnitTest::GetInstance();
-    for (int i = 0; i < unit->total_test_suite_count(); ++i) {
-      const auto* const each = unit->GetTestSuite(i);
-      if (each->name() == std::string("JsonFieldsTest")) return each;
-    }
-    return static_cast<const ::testing::TestSuite*>(nullptr);
-  }();
-  ASSERT_NE(suite, nullptr);
-  for (int i = 0; i < suite->total_test_count(); ++i) {
-    std::string name = suite->GetTestInfo(i)->name();
-    name.front() = static_cast<char>(std::tolower(name.front()));
-    tested.insert(name);
-  }
+  for (const SectionCase& row : SectionCases()) tested.insert(row.section);
   for (const auto& command : tool::AllCommands()) {
     EXPECT_TRUE(Docs().contains(command->name())) << command->name();
     EXPECT_TRUE(tested.contains(command->name())) << command->name();
   }
 }
 
-TEST(JsonDocsTest, StatisticsOfSaves) {
+TEST(JsonDocsTest, Statistics) {
   SaveReport saved;
   saved.retired_steps = {1};
   saved.metrics = {{"auc", 0.75},
                    {"loss", std::numeric_limits<double>::infinity()}};
-  SaveReport failed;
-  failed.status = absl::UnavailableError("no space");
-  failed.sweep_status = absl::UnavailableError("no space");
-  ExpectDocumented("save", {Json::parse(internal::StatisticsLine(saved)),
-                            Json::parse(internal::StatisticsLine(failed))});
-}
-
-TEST(JsonDocsTest, StatisticsNameProcessAndTime) {
-  SaveReport report;
-  report.metrics = {{"auc", 0.75},
-                    {"loss", std::numeric_limits<double>::infinity()}};
-  const Json line = Json::parse(internal::StatisticsLine(report));
+  const Json line = Json::parse(internal::StatisticsLine(saved));
   EXPECT_EQ(line["metrics"], Json({{"auc", 0.75}, {"loss", "inf"}}));
   EXPECT_EQ(line["pid"], getpid());
   EXPECT_FALSE(line["host"].get<std::string>().empty());
@@ -252,9 +351,11 @@ TEST(JsonDocsTest, StatisticsNameProcessAndTime) {
   EXPECT_TRUE(absl::ParseTime(absl::RFC3339_full,
                               line["time"].get<std::string>(), &time, &error))
       << error;
-}
-
-TEST(JsonDocsTest, StatisticsOfRestores) {
+  SaveReport failed;
+  failed.status = absl::UnavailableError("no space");
+  failed.sweep_status = absl::UnavailableError("no space");
+  ExpectDocumented("save",
+                   {line, Json::parse(internal::StatisticsLine(failed))});
   RestoreReport report;
   report.damaged_steps = {1};
   ExpectDocumented("restore", {Json::parse(internal::StatisticsLine(report))});

@@ -26,9 +26,9 @@ struct ToolResult {
 };
 
 struct ToolSetting {
-  std::string store_variable;  // CKPTDB_STORE; unset if empty
-  std::string folder;          // the current folder; the caller's if empty
-  std::string out_path;        // the output file; `out` if empty
+  std::string store_variable = {};  // CKPTDB_STORE; unset if empty
+  std::string folder = {};          // the current folder; the caller's if empty
+  std::string out_path = {};        // the output file; `out` if empty
 };
 
 ToolResult RunTool(const std::vector<std::string>& arguments,

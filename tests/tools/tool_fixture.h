@@ -22,6 +22,46 @@
 
 namespace ckptdb::testing {
 
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+using Text = ::testing::Matcher<const std::string&>;
+
+// Matches a text that contains a match of each of these.
+template <typename... Regex>
+auto ContainsAll(const Regex&... regexes) {
+  return AllOf(ContainsRegex(std::string(regexes))...);
+}
+
+// Returns where a document differs from what is expected: objects may have more
+// fields, arrays have as many elements.
+inline std::string Difference(const Json& got, const Json& expected,
+                              const std::string& at) {
+  if (!got.is_structured() || got.type() != expected.type() ||
+      (got.is_array() && got.size() != expected.size())) {
+    return got == expected ? "" : at + " is " + got.dump();
+  }
+  for (const auto& [key, value] : expected.items()) {
+    const std::string below = at + "/" + key;
+    if (got.is_object() && !got.contains(key)) return below + " is missing";
+    const Json& part = got.is_array() ? got[std::stoul(key)] : got[key];
+    std::string difference = Difference(part, value, below);
+    if (!difference.empty()) return difference;
+  }
+  return "";
+}
+MATCHER_P(Includes, json, json) {
+  const std::string difference = Difference(arg, Json::parse(json), "");
+  *result_listener << difference;
+  return difference.empty();
+}
+
 class ToolFixture : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -35,23 +75,40 @@ class ToolFixture : public ::testing::Test {
   std::string path() const { return dir_.path() + "/store"; }
 
   // Runs the command on the store.
-  ToolResult Run(std::vector<std::string> arguments) const {
+  ToolResult Run(Words arguments) const {
     arguments.insert(arguments.end(), {"--store", path()});
     return RunTool(arguments);
   }
   // Returns the document that it prints. It must succeed and print nothing
   // else.
-  nlohmann::json RunJson(std::vector<std::string> arguments) const {
+  Json RunJson(Words arguments) const {
     arguments.emplace_back("--json");
     const ToolResult result = Run(std::move(arguments));
     EXPECT_EQ(result.code, 0);
     EXPECT_EQ(result.err, "");
     return result.Json();
   }
+  void ExpectRun(const Words& arguments, int code, const Text& out,
+                 const Text& err) const {
+    SCOPED_TRACE(Json(arguments).dump());
+    const ToolResult result = Run(arguments);
+    EXPECT_EQ(result.code, code);
+    EXPECT_THAT(result.out, out);
+    EXPECT_THAT(result.err, err);
+  }
+  // It succeeds without errors.
+  void ExpectPrints(const Words& arguments, const Text& out) const {
+    ExpectRun(arguments, 0, out, "");
+  }
+  // It fails without output, and names itself.
+  void ExpectFails(const Words& arguments, int code, const Text& err) const {
+    ExpectRun(arguments, code, "",
+              AllOf(StartsWith("ckptdb: " + arguments[0] + ": "), err));
+  }
   // Returns the steps of the store.
   std::vector<int64_t> Steps() const {
     std::vector<int64_t> steps;
-    const nlohmann::json ls = RunJson({"ls"});
+    const Json ls = RunJson({"ls"});
     for (const auto& step : ls["steps"]) {
       steps.push_back(step["step"].get<int64_t>());
     }
@@ -93,19 +150,15 @@ class ToolFixture : public ::testing::Test {
 };
 
 // The same for stores with delta steps.
-class DeltaFixture : public ToolFixture {
+template <absl::StatusOr<std::unique_ptr<Store>> (*kMake)(const std::string&)>
+class FixtureOf : public ToolFixture {
  protected:
   absl::StatusOr<std::unique_ptr<Store>> MakeStore() const override {
-    return MakeDeltaStore(path());
+    return kMake(path());
   }
 };
-
-class BigDeltaFixture : public ToolFixture {
- protected:
-  absl::StatusOr<std::unique_ptr<Store>> MakeStore() const override {
-    return MakeBigDeltaStore(path());
-  }
-};
+using DeltaFixture = FixtureOf<MakeDeltaStore>;
+using BigDeltaFixture = FixtureOf<MakeBigDeltaStore>;
 
 }  // namespace ckptdb::testing
 

@@ -4,113 +4,83 @@
 #include <string>
 #include <vector>
 
+#include "db/state.h"
 #include "tests/tools/tool_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ContainsRegex;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
-using Json = nlohmann::json;
-
-class ToolReads : public ToolFixture {};
-
-const Json* FindItem(const Json& document, uint32_t rank,
-                     const std::string& name) {
-  for (const Json& item : document["items"]) {
-    if (item["rank"] == rank && item["name"] == name) return &item;
+class ToolReads : public ToolFixture {
+ protected:
+  // Items by name, of the only rank that has them.
+  Json Items(Words arguments) const {
+    arguments.insert(arguments.begin(), "items");
+    Json items = Json::object();
+    const Json document = RunJson(arguments);
+    for (const Json& item : document["items"]) {
+      const auto [place, is_new] =
+          items.emplace(item["name"].get<std::string>(), item);
+      EXPECT_TRUE(is_new) << item;
+    }
+    return items;
   }
-  return nullptr;
-}
+};
 
 TEST_F(ToolReads, LsAsJson) {
   const Json ls = RunJson({"ls"});
   EXPECT_EQ(ls["store"], path());
   EXPECT_EQ(ls["uuid"].get<std::string>().size(), 36u);
   EXPECT_EQ(ls["store_metadata"], (Json{{"run", "sample\n1"}}));
-  ASSERT_EQ(ls["steps"].size(), 3u);
-  const Json& first = ls["steps"][0];
-  EXPECT_EQ(first["step"], 100);
-  EXPECT_TRUE(first["attempt"].is_number_unsigned());
-  EXPECT_EQ(first["kind"], "full");
-  EXPECT_EQ(first["pinned"], false);
-  EXPECT_EQ(first["ephemeral"], false);
-  EXPECT_EQ(first["quarantined"], false);
-  EXPECT_EQ(first["world_size"], 1);
-  EXPECT_EQ(first["rows"], 1000);
-  EXPECT_EQ(first["items"], 4);
-  const Json& second = ls["steps"][1];
-  EXPECT_EQ(second["step"], 200);
-  EXPECT_EQ(second["pinned"], true);
-  EXPECT_GE(second["exclusive_bytes"], kBigElements * 4);
-  const Json& third = ls["steps"][2];
-  EXPECT_EQ(third["step"], 300);
-  EXPECT_EQ(third["ephemeral"], true);
-  EXPECT_EQ(third["world_size"], 2);
-  EXPECT_EQ(third["rows"], 1500);
+  EXPECT_THAT(ls["steps"], Includes(R"([
+      {"step": 100, "kind": "full", "pinned": false, "ephemeral": false,
+       "quarantined": false, "world_size": 1, "rows": 1000, "items": 4},
+      {"step": 200, "pinned": true},
+      {"step": 300, "ephemeral": true, "world_size": 2, "rows": 1500}])"));
+  EXPECT_TRUE(ls["steps"][0]["attempt"].is_number_unsigned());
+  EXPECT_GE(ls["steps"][1]["exclusive_bytes"], kBigElements * 4);
 }
 
 TEST_F(ToolReads, LsAsTable) {
-  const ToolResult ls = Run({"ls"});
-  EXPECT_EQ(ls.code, 0);
-  EXPECT_EQ(ls.err, "");
-  EXPECT_THAT(ls.out,
-              ContainsRegex("^STEP +KIND +CHAIN +FLAGS +RANKS +ROWS +ERASED"));
-  EXPECT_THAT(ls.out, ContainsRegex("\n 100  full +1  - +1  1,000 "));
-  EXPECT_THAT(ls.out,
-              ContainsRegex("\n 200  full +1  pinned +1  1,200 +0 +9\\.. MiB"));
-  EXPECT_THAT(ls.out, ContainsRegex("\n 300  full +1  ephemeral +2  1,500 "));
+  ExpectPrints({"ls"},
+               ContainsAll("^STEP +KIND +CHAIN +FLAGS +RANKS +ROWS +ERASED",
+                           "\n 100  full +1  - +1  1,000 ",
+                           "\n 200  full +1  pinned +1  1,200 +0 +9\\.. MiB",
+                           "\n 300  full +1  ephemeral +2  1,500 "));
 }
 
 TEST_F(ToolReads, ShowAsJson) {
   const Json show = RunJson({"show", "100"});
   EXPECT_EQ(show["store"], path());
-  EXPECT_EQ(show["step"], 100);
-  EXPECT_EQ(show["world_size"], 1);
-  EXPECT_EQ(show["parent"], Json());
-  ASSERT_EQ(show["chain"].size(), 1u);
-  EXPECT_EQ(show["chain"][0]["step"], 100);
+  EXPECT_THAT(show, Includes(R"({
+      "step": 100, "world_size": 1, "parent": null, "chain": [{"step": 100}],
+      "user_metadata": {"note": "first\nrun"},
+      "kinds": {"tensor": {"items": 2, "raw_bytes": 56},
+                "table": {"rows": 1000}, "blob": {"raw_bytes": 11}},
+      "totals": {"items": 4}, "ranks": [{}]})"));
   EXPECT_EQ(show["chain"][0]["attempt"], show["attempt"]);
   EXPECT_EQ(show["metrics"], (Json{{"auc", 0.75}, {"loss", "nan"}}));
-  EXPECT_EQ(show["user_metadata"]["note"], "first\nrun");
   EXPECT_EQ(show["user_metadata"]["raw"], "\xef\xbf\xbd\x01");
   EXPECT_EQ(show["store_metadata"], (Json{{"run", "sample\n1"}}));
-  EXPECT_EQ(show["kinds"]["tensor"]["items"], 2);
-  EXPECT_EQ(show["kinds"]["tensor"]["raw_bytes"], 48 + 8);
-  EXPECT_EQ(show["kinds"]["table"]["rows"], 1000);
-  EXPECT_EQ(show["kinds"]["blob"]["raw_bytes"], 11);
-  EXPECT_EQ(show["totals"]["items"], 4);
-  ASSERT_EQ(show["ranks"].size(), 1u);
   EXPECT_EQ(show["ranks"][0]["digest"].get<std::string>().size(), 16u);
 }
 
 TEST_F(ToolReads, ShowPrintsTheSlicesOfRanks) {
-  const Json show = RunJson({"show", "300"});
-  EXPECT_EQ(show["slice_bounds"], (Json{0, 32768, 65536}));
-  ASSERT_EQ(show["ranks"].size(), 2u);
-  EXPECT_EQ(show["ranks"][0]["totals"]["rows"], 750);
-  EXPECT_EQ(show["ranks"][1]["totals"]["rows"], 750);
-  EXPECT_THAT(Run({"show", "300"}).out,
-              AllOf(ContainsRegex("  1  \\[32768, 65536\\) +2  +750 "),
-                    ContainsRegex("\nflags +ephemeral\n")));
+  EXPECT_THAT(RunJson({"show", "300"}), Includes(R"({
+      "slice_bounds": [0, 32768, 65536],
+      "ranks": [{"totals": {"rows": 750}}, {"totals": {"rows": 750}}]})"));
+  EXPECT_THAT(
+      Run({"show", "300"}).out,
+      ContainsAll("  1  \\[32768, 65536\\) +2  +750 ", "\nflags +ephemeral\n"));
 }
 
 TEST_F(ToolReads, ShowAsText) {
-  const ToolResult show = Run({"show", "100"});
-  EXPECT_EQ(show.code, 0);
-  EXPECT_EQ(show.err, "");
-  EXPECT_THAT(show.out, ContainsRegex("^step +100\n"));
-  EXPECT_THAT(show.out, ContainsRegex("\ncommitted +20[0-9-]+ [0-9:]+ UTC, "));
-  EXPECT_THAT(show.out, ContainsRegex("\n  auc +0\\.75\n"));
-  EXPECT_THAT(show.out, ContainsRegex("\n  note +first\\\\nrun\n"));
-  EXPECT_THAT(show.out, ContainsRegex("\n  raw +\\\\xff\\\\x01\n"));
-  EXPECT_THAT(show.out,
-              ContainsRegex("\nmetadata of the store\n  run +sample\\\\n1\n"));
-  EXPECT_THAT(show.out, ContainsRegex("\n  table +1  1,000 "));
+  ExpectPrints(
+      {"show", "100"},
+      ContainsAll("^step +100\n", "\ncommitted +20[0-9-]+ [0-9:]+ UTC, ",
+                  "\n  auc +0\\.75\n", "\n  note +first\\\\nrun\n",
+                  "\n  raw +\\\\xff\\\\x01\n",
+                  "\nmetadata of the store\n  run +sample\\\\n1\n",
+                  "\n  table +1  1,000 "));
 }
 
 TEST_F(ToolReads, LatestIsTheHighestStep) {
@@ -119,204 +89,149 @@ TEST_F(ToolReads, LatestIsTheHighestStep) {
 }
 
 TEST_F(ToolReads, ItemsOfOneRank) {
-  const Json items = RunJson({"items", "100"});
-  EXPECT_EQ(items["items"].size(), 4u);
-  const Json* weight = FindItem(items, 0, "mlp.weight");
-  ASSERT_NE(weight, nullptr);
-  EXPECT_EQ((*weight)["kind"], "tensor");
-  EXPECT_EQ((*weight)["dtype"], "f32");
-  EXPECT_EQ((*weight)["shape"], (Json{3, 4}));
-  EXPECT_EQ((*weight)["raw_bytes"], 48);
-  EXPECT_EQ((*weight)["placement"], "inline");
-  EXPECT_EQ((*weight)["data_version"]["step"], 100);
-  EXPECT_EQ((*weight)["borrowed"], false);
-  const Json* scalar = FindItem(items, 0, "step");
-  ASSERT_NE(scalar, nullptr);
-  EXPECT_EQ((*scalar)["dtype"], "i64");
-  EXPECT_EQ((*scalar)["shape"], Json::array());
-  const Json* user = FindItem(items, 0, "user");
-  ASSERT_NE(user, nullptr);
-  EXPECT_EQ((*user)["kind"], "table");
-  EXPECT_EQ((*user)["rows"], 1000);
-  EXPECT_EQ((*user)["run"], "base");
-  ASSERT_EQ((*user)["slots"].size(), 2u);
-  EXPECT_EQ((*user)["slots"][0]["name"], "embedding");
-  EXPECT_EQ((*user)["slots"][0]["elements"], 16);
-  EXPECT_EQ((*user)["slots"][0]["row_bytes"], 64);
-  EXPECT_EQ((*user)["slots"][1]["codec"], "lz4");
-  const Json* reader = FindItem(items, 0, "reader");
-  ASSERT_NE(reader, nullptr);
-  EXPECT_EQ((*reader)["kind"], "blob");
-  EXPECT_EQ((*reader)["raw_bytes"], 11);
+  const Json items = Items({"100"});
+  EXPECT_EQ(items.size(), 4u);
+  EXPECT_THAT(items, Includes(R"({
+      "mlp.weight": {"rank": 0, "kind": "tensor", "dtype": "f32",
+                     "shape": [3, 4], "raw_bytes": 48, "placement": "inline",
+                     "data_version": {"step": 100}, "borrowed": false},
+      "step": {"rank": 0, "dtype": "i64", "shape": []},
+      "user": {"rank": 0, "kind": "table", "rows": 1000, "run": "base",
+               "slots": [{"name": "embedding", "elements": 16, "row_bytes": 64},
+                         {"codec": "lz4"}]},
+      "reader": {"rank": 0, "kind": "blob", "raw_bytes": 11}})"));
 }
 
 TEST_F(ToolReads, ItemsOfShards) {
-  const Json items = RunJson({"items", "300", "mlp.*"});
-  ASSERT_EQ(items["items"].size(), 2u);
-  const Json* shard = FindItem(items, 1, "mlp.weight");
-  ASSERT_NE(shard, nullptr);
-  EXPECT_EQ((*shard)["shape"], (Json{3, 4}));
-  EXPECT_EQ((*shard)["global_shape"], (Json{6, 4}));
-  EXPECT_EQ((*shard)["offset"], (Json{3, 0}));
+  EXPECT_THAT(RunJson({"items", "300", "mlp.*"})["items"], Includes(R"([
+      {"rank": 0}, {"rank": 1, "name": "mlp.weight", "shape": [3, 4],
+                    "global_shape": [6, 4], "offset": [3, 0]}])"));
   EXPECT_THAT(Run({"items", "300", "mlp.*", "--rank", "1"}).out,
               HasSubstr("f32[3, 4] at [3, 0] of [6, 4]"));
 }
 
 TEST_F(ToolReads, ItemsNameTheVersionOfTheirData) {
-  const Json items = RunJson({"items", "200", "mlp.weight"});
-  ASSERT_EQ(items["items"].size(), 1u);
-  const Json& weight = items["items"][0];
-  EXPECT_EQ(weight["borrowed"], true);
-  EXPECT_EQ(weight["data_version"]["step"], 100);
+  EXPECT_THAT(RunJson({"items", "200", "mlp.weight"})["items"], Includes(R"([
+      {"borrowed": true, "data_version": {"step": 100}}])"));
   const Json show = RunJson({"show", "200"});
   EXPECT_EQ(show["references"][0]["step"], 100);
   EXPECT_GE(show["kinds"]["tensor"]["borrowed_bytes"], 48);
 }
 
 TEST_F(ToolReads, ItemsAreFiltered) {
-  const ToolResult nothing = Run({"items", "100", "nothing*"});
-  EXPECT_EQ(nothing.code, 2);
-  EXPECT_EQ(nothing.err,
+  ExpectRun({"items", "100", "nothing*"}, 2, ::testing::_,
             "ckptdb: items: step 100 has no item that matches \"nothing*\"\n");
   EXPECT_EQ(RunJson({"items", "300", "--rank", "0"})["items"].size(), 2u);
-  const ToolResult none = Run({"items", "300", "--rank", "2"});
-  EXPECT_EQ(none.code, 2);
-  EXPECT_EQ(none.err,
+  ExpectRun({"items", "300", "--rank", "2"}, 2, ::testing::_,
             "ckptdb: items: step 300 has no rank 2: its world size is 2\n");
 }
 
 TEST_F(ToolReads, ItemsAsTable) {
-  const ToolResult items = Run({"items", "100"});
-  EXPECT_EQ(items.code, 0);
-  EXPECT_THAT(items.out,
-              ContainsRegex("\n   0  table +user +embedding:f32x16 "
-                            "freq:u32 +undeclared +base +1,000 +- "));
-  EXPECT_THAT(items.out,
-              ContainsRegex("\n   0  blob +reader +- +- +- +- +- +11 B "));
+  EXPECT_THAT(Run({"items", "100"}).out,
+              ContainsAll("\n   0  table +user +embedding:f32x16 freq:u32 "
+                          "+undeclared +base +1,000 +- ",
+                          "\n   0  blob +reader +- +- +- +- +- +11 B "));
 }
 
 TEST_F(ToolReads, VerifyReadsAllSteps) {
-  const ToolResult verify = Run({"verify"});
-  EXPECT_EQ(verify.code, 0);
-  EXPECT_EQ(verify.err, "");
-  EXPECT_THAT(verify.out, ContainsRegex("^step 100: ok, [0-9.]+ KiB in .*\n"
-                                        "step 200: ok, 9\\.. MiB in .*\n"
-                                        "step 300: ok, [0-9.]+ KiB in .*\n$"));
-  const Json json = RunJson({"verify", "200"});
-  EXPECT_EQ(json["ok"], true);
-  ASSERT_EQ(json["steps"].size(), 1u);
-  EXPECT_EQ(json["steps"][0]["step"], 200);
-  EXPECT_EQ(json["steps"][0]["result"], "ok");
-  EXPECT_EQ(json["steps"][0]["error"], Json());
+  ExpectPrints({"verify"}, ContainsRegex("^step 100: ok, [0-9.]+ KiB in .*\n"
+                                         "step 200: ok, 9\\.. MiB in .*\n"
+                                         "step 300: ok, [0-9.]+ KiB in .*\n$"));
+  EXPECT_THAT(RunJson({"verify", "200"}), Includes(R"({
+      "ok": true, "steps": [{"step": 200, "result": "ok", "error": null}]})"));
 }
 
 TEST_F(ToolReads, VerifyFindsDamageAndContinues) {
   DamageLargestFile();
-  const ToolResult verify = Run({"verify"});
-  EXPECT_EQ(verify.code, 3);
-  EXPECT_THAT(verify.out, ContainsRegex("^step 100: ok, .*\n"
-                                        "step 200: damaged\n"
-                                        "step 300: ok, "));
-  EXPECT_THAT(verify.err, StartsWith("ckptdb: verify: "));
-  EXPECT_THAT(verify.err, HasSubstr("step 200"));
-  EXPECT_THAT(verify.err, HasSubstr("big"));
+  ExpectRun({"verify"}, 3,
+            ContainsRegex("^step 100: ok, .*\n"
+                          "step 200: damaged\n"
+                          "step 300: ok, "),
+            AllOf(StartsWith("ckptdb: verify: "), HasSubstr("step 200"),
+                  HasSubstr("big")));
   EXPECT_EQ(Run({"verify", "100"}).code, 0);
-}
-
-TEST_F(ToolReads, VerifyFindsDamageAsJson) {
-  DamageLargestFile();
   const ToolResult verify = Run({"verify", "200", "--json"});
   EXPECT_EQ(verify.code, 3);
   EXPECT_THAT(verify.err, HasSubstr("step 200"));
-  const Json json = verify.Json();
-  EXPECT_EQ(json["ok"], false);
-  EXPECT_EQ(json["steps"][0]["result"], "damaged");
-  EXPECT_THAT(json["steps"][0]["error"].get<std::string>(), HasSubstr("big"));
+  EXPECT_THAT(verify.Json(), Includes(R"({
+      "ok": false, "steps": [{"result": "damaged"}]})"));
+  EXPECT_THAT(verify.Json()["steps"][0]["error"].get<std::string>(),
+              HasSubstr("big"));
 }
 
 // The command names the file instead of silently showing older steps, whichever
 // table it is. Without a data file, the rest of the store is still usable.
 TEST_F(ToolReads, NamesAMissingOrTruncatedSstFile) {
-  std::vector<std::filesystem::path> tables;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(path() + "/db")) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> tables;
+  for (const auto& entry : fs::directory_iterator(path() + "/db")) {
     if (entry.path().extension() == ".sst") tables.push_back(entry.path());
   }
   ASSERT_GE(tables.size(), 3U);
   int of_data = 0;
   int of_records = 0;
-  for (const std::filesystem::path& table : tables) {
-    const uintmax_t bytes = std::filesystem::file_size(table);
+  for (const fs::path& table : tables) {
+    const uintmax_t bytes = fs::file_size(table);
     for (const uintmax_t left : {uintmax_t{0}, uintmax_t{100}, bytes - 1}) {
       SCOPED_TRACE(table.string() + " has " + std::to_string(left) + " bytes");
-      const std::filesystem::path kept = dir_.path() + "/kept";
-      std::filesystem::copy(path(), kept,
-                            std::filesystem::copy_options::recursive);
+      const fs::path kept = dir_.path() + "/kept";
+      fs::copy(path(), kept, fs::copy_options::recursive);
       if (left == 0) {
-        std::filesystem::remove(table);
+        fs::remove(table);
       } else {
-        std::filesystem::resize_file(table, left);
+        fs::resize_file(table, left);
       }
       const int code = Run({"ls"}).code;
       EXPECT_TRUE(code == 0 || code == 3) << code;
       ++(code == 0 ? of_data : of_records);
       for (const char* command : {"ls", "verify", "gc"}) {
-        const ToolResult result = Run({command});
-        EXPECT_EQ(result.code, command == std::string("verify") ? 3 : code)
-            << command << ": " << result.err;
-        EXPECT_THAT(result.err, HasSubstr(table.filename().string()));
+        ExpectRun({command}, command == std::string("verify") ? 3 : code,
+                  ::testing::_, HasSubstr(table.filename().string()));
       }
-      std::filesystem::remove_all(path());
-      std::filesystem::rename(kept, path());
+      fs::remove_all(path());
+      fs::rename(kept, path());
     }
   }
   EXPECT_GT(of_data, 0);
   EXPECT_GT(of_records, 0);
-  const ToolResult verify = Run({"verify"});
-  EXPECT_EQ(verify.code, 0);
-  EXPECT_EQ(verify.err, "");
+  ExpectPrints({"verify"}, ::testing::_);
 }
 
 TEST_F(ToolReads, Du) {
   const Json du = RunJson({"du"});
-  ASSERT_EQ(du["steps"].size(), 3u);
-  EXPECT_EQ(du["steps"][1]["step"], 200);
+  EXPECT_THAT(du, Includes(R"({
+      "steps": [{"borrowed_bytes": 0}, {"step": 200}, {}],
+      "held_versions": []})"));
   EXPECT_GE(du["steps"][1]["exclusive_bytes"], kBigElements * 4);
   EXPECT_GT(du["steps"][1]["borrowed_bytes"], 0);
-  EXPECT_EQ(du["steps"][0]["borrowed_bytes"], 0);
-  EXPECT_THAT(du["held_versions"], IsEmpty());
   EXPECT_GE(du["disk_bytes"], kBigElements * 4);
   EXPECT_GT(du["available_bytes"], 0);
-  const ToolResult text = Run({"du"});
-  EXPECT_EQ(text.code, 0);
-  EXPECT_THAT(text.out, ContainsRegex("\n 200 +[0-9]+ +9\\.. MiB "));
-  EXPECT_THAT(text.out, ContainsRegex("\non disk +[0-9.]+ MiB\n"));
+  EXPECT_THAT(Run({"du"}).out, ContainsAll("\n 200 +[0-9]+ +9\\.. MiB ",
+                                           "\non disk +[0-9.]+ MiB\n"));
 }
 
 TEST_F(ToolReads, DuShowsKeptVersionsAndReasons) {
   Own();
   ASSERT_OK(store_->Delete(100));  // step 200 uses its tensors
   ASSERT_OK(store_->Unpin(200));
-  const Json du = RunJson({"du"});
-  EXPECT_EQ(du["steps"].size(), 2u);
-  ASSERT_EQ(du["held_versions"].size(), 1u);
-  EXPECT_EQ(du["held_versions"][0]["step"], 100);
-  EXPECT_EQ(du["held_versions"][0]["reason"], "referenced");
+  EXPECT_THAT(RunJson({"du"}), Includes(R"({
+      "steps": [{}, {}],
+      "held_versions": [{"step": 100, "reason": "referenced"}]})"));
   EXPECT_THAT(Run({"du"}).out,
               ContainsRegex("\n +100 .* referenced  tensors of step 200\n"));
 }
 
 TEST_F(ToolReads, ReadsALiveStore) {
   Own();
-  EXPECT_EQ(Steps(), (std::vector<int64_t>{100, 200, 300}));
+  EXPECT_THAT(Steps(), ElementsAre(100, 200, 300));
   ASSERT_OK(store_->Delete(300));
   EXPECT_THAT(Steps(), ElementsAre(100, 200));
   ASSERT_OK(SaveStep300(store_.get()));
   EXPECT_THAT(Steps(), ElementsAre(100, 200, 300));
-  EXPECT_EQ(Run({"show", "300"}).code, 0);
-  EXPECT_EQ(Run({"items", "300"}).code, 0);
-  EXPECT_EQ(Run({"verify"}).code, 0);
-  EXPECT_EQ(Run({"du"}).code, 0);
+  for (const Words& command : std::vector<Words>{
+           {"show", "300"}, {"items", "300"}, {"verify"}, {"du"}}) {
+    EXPECT_EQ(Run(command).code, 0) << command[0];
+  }
 }
 
 TEST_F(ToolReads, RejectsAFileAsStore) {
@@ -329,13 +244,58 @@ TEST_F(ToolReads, RejectsAFileAsStore) {
 
 TEST_F(ToolReads, NamesAMissingStep) {
   for (const char* command : {"show", "items", "verify"}) {
-    const ToolResult result = Run({command, "150"});
-    EXPECT_EQ(result.code, 2) << command;
-    EXPECT_EQ(result.out, "");
-    EXPECT_THAT(result.err,
-                AllOf(StartsWith(std::string("ckptdb: ") + command + ": "),
-                      HasSubstr("150")));
+    ExpectFails({command, "150"}, 2, HasSubstr("150"));
   }
+}
+
+// How tables are divided among ranks.
+class ToolSharding : public ToolFixture {
+ protected:
+  // Rank r of step 400 saves ids[r].
+  void Save(const std::vector<std::vector<int64_t>>& ids,
+            const TableSharding& sharding) {
+    Own();
+    ASSERT_OK_AND_ASSIGN(
+        const Store::Attempt save,
+        store_->Begin(
+            {.step = 400, .world_size = static_cast<uint32_t>(ids.size())}));
+    std::vector<StagedRank> staged;
+    for (size_t rank = 0; rank < ids.size(); ++rank) {
+      const std::vector<char> bytes(ids[rank].size());
+      const RowSource::Arrays rows(ids[rank], {{bytes.data(), 1}});
+      RankState state;
+      state.AddTable("t", {{"v", DType::kU8, 1}}, &rows, SliceHash::kMix,
+                     sharding);
+      ASSERT_OK_AND_ASSIGN(staged.emplace_back(),
+                           Stage(store_->path(), save.tickets[rank], state));
+    }
+    ASSERT_OK(store_->Publish(save.version, staged).status());
+  }
+};
+
+TEST_F(ToolSharding, ShowAndItemsPrintTheSharding) {
+  Save({{1, 3}, {2}},
+       TableSharding::ByFunction("hash_v2", [](int64_t id, uint32_t) {
+         return static_cast<uint32_t>(id % 2 == 0);
+       }));
+  EXPECT_THAT(RunJson({"show", "400"})["tables"], Includes(R"([
+      {"name": "t", "sharding": "custom", "sharding_name": "hash_v2"}])"));
+  EXPECT_THAT(Run({"show", "400"}).out,
+              ContainsRegex("\ntables\n  TABLE +SHARDING +SLICE HASH\n"
+                            "  t +custom \"hash_v2\" +mix\n"));
+  EXPECT_THAT(RunJson({"items", "400"})["items"], Includes(R"([
+      {"sharding": "custom", "sharding_name": "hash_v2"},
+      {"sharding": "custom", "sharding_name": "hash_v2"}])"));
+  EXPECT_THAT(Run({"items", "400"}).out, HasSubstr("custom \"hash_v2\""));
+  EXPECT_EQ(RunJson({"show", "300"})["tables"][0]["sharding"], "slices");
+  EXPECT_EQ(RunJson({"show", "100"})["tables"][0]["sharding"], "undeclared");
+}
+
+TEST_F(ToolSharding, VerifyNamesAnIdOnTwoRanks) {
+  Save({{1, 3}, {2, 3}}, TableSharding::Unchecked());
+  ExpectRun({"verify", "400"}, 3, ::testing::_,
+            HasSubstr("table \"t\": id 3 is on ranks 0 and 1"));
+  EXPECT_EQ(RunJson({"verify", "300"})["steps"][0]["result"], "ok");
 }
 
 }  // namespace

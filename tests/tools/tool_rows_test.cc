@@ -11,70 +11,37 @@
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ContainsRegex;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Pair;
-using ::testing::StartsWith;
-using Json = nlohmann::json;
-
-class ToolRows : public DeltaFixture {
- protected:
-  using Events = std::vector<std::pair<int64_t, std::string>>;
-
-  // Returns the steps and what happened in them.
-  Events History(const std::string& table, const std::string& id) const {
-    const Json history = RunJson({"history", table, id});
-    EXPECT_EQ(history["complete"], true);
-    Events events;
-    for (const Json& event : history["events"]) {
-      events.emplace_back(event["step"].get<int64_t>(),
-                          event["change"].get<std::string>());
-    }
-    return events;
-  }
-};
+class ToolRows : public DeltaFixture {};
 
 TEST_F(ToolRows, RowAsJson) {
   const Json row = RunJson({"row", "user", "1"});
   EXPECT_EQ(row["store"], path());
-  EXPECT_EQ(row["step"], 400);
   EXPECT_TRUE(row["attempt"].is_number_unsigned());
-  EXPECT_EQ(row["table"], "user");
-  EXPECT_EQ(row["id"], 1);
-  ASSERT_EQ(row["slots"].size(), 2u);
-  EXPECT_EQ(row["slots"][0]["name"], "embedding");
-  EXPECT_EQ(row["slots"][0]["dtype"], "f32");
-  EXPECT_EQ(row["slots"][0]["elements"], 4);
-  EXPECT_EQ(row["slots"][0]["values"], (Json{201.0, 201.25, 201.5, 201.75}));
-  EXPECT_EQ(row["slots"][1]["name"], "freq");
-  EXPECT_EQ(row["slots"][1]["values"], Json{2});
+  EXPECT_THAT(row, Includes(R"({
+      "step": 400, "table": "user", "id": 1, "slots": [
+        {"name": "embedding", "dtype": "f32", "elements": 4,
+         "values": [201.0, 201.25, 201.5, 201.75]},
+        {"name": "freq", "values": [2]}]})"));
 }
 
 TEST_F(ToolRows, RowOfAnOlderStep) {
-  const Json row = RunJson({"row", "user", "1", "--step", "100"});
-  EXPECT_EQ(row["step"], 100);
-  EXPECT_EQ(row["slots"][0]["values"], (Json{101.0, 101.25, 101.5, 101.75}));
+  EXPECT_THAT(RunJson({"row", "user", "1", "--step", "100"}), Includes(R"({
+      "step": 100, "slots": [{"values": [101.0, 101.25, 101.5, 101.75]}, {}]
+      })"));
 }
 
 TEST_F(ToolRows, RowOfANegativeId) {
-  const Json row = RunJson({"row", "user", "-2", "--step", "latest"});
-  EXPECT_EQ(row["id"], -2);
-  EXPECT_EQ(row["slots"][1]["values"], Json{3});
+  EXPECT_THAT(RunJson({"row", "user", "-2", "--step", "latest"}),
+              Includes(R"({"id": -2, "slots": [{}, {"values": [3]}]})"));
   EXPECT_EQ(RunJson({"row", "user", "-1"})["slots"][1]["values"], Json{1});
 }
 
 TEST_F(ToolRows, RowAsText) {
-  const ToolResult row = Run({"row", "user", "1"});
-  EXPECT_EQ(row.code, 0);
-  EXPECT_EQ(row.err, "");
-  EXPECT_THAT(row.out, ContainsRegex("^step 400 attempt [0-9]+, table user, "
-                                     "row 1\n"));
-  EXPECT_THAT(row.out, ContainsRegex("\n  embedding  f32 +4  201 201\\.25 "
-                                     "201\\.5 201\\.75\n"));
-  EXPECT_THAT(row.out, ContainsRegex("\n  freq +u32 +1  2\n"));
+  ExpectPrints(
+      {"row", "user", "1"},
+      ContainsAll("^step 400 attempt [0-9]+, table user, row 1\n",
+                  "\n  embedding  f32 +4  201 201\\.25 201\\.5 201\\.75\n",
+                  "\n  freq +u32 +1  2\n"));
 }
 
 TEST_F(ToolRows, RowDecodesEveryDType) {
@@ -96,30 +63,19 @@ TEST_F(ToolRows, RowDecodesEveryDType) {
         << expected[i].first;
   }
   EXPECT_THAT(Run({"row", "types", "7", "--step", "100"}).out,
-              AllOf(ContainsRegex("\n  f16 +f16 +2  1\\.0009766 65504\n"),
-                    ContainsRegex("\n  f8e4m3 +f8e4m3 +2  1\\.125 nan\n"),
-                    ContainsRegex("\n  bool +bool +2  true false\n")));
+              ContainsAll("\n  f16 +f16 +2  1\\.0009766 65504\n",
+                          "\n  f8e4m3 +f8e4m3 +2  1\\.125 nan\n",
+                          "\n  bool +bool +2  true false\n"));
 }
 
-TEST_F(ToolRows, NamesAMissingRow) {
-  ToolResult row = Run({"row", "user", "-2", "--step", "200"});
-  EXPECT_EQ(row.code, 2);
-  EXPECT_EQ(row.out, "");
-  EXPECT_EQ(row.err,
-            "ckptdb: row: step 200 table \"user\" has no row with id -2\n");
-  row = Run({"row", "user", "9999"});
-  EXPECT_EQ(row.code, 2);
-  EXPECT_THAT(row.err, HasSubstr("step 400 table \"user\" has no row with id "
-                                 "9999"));
-}
-
-TEST_F(ToolRows, NamesAMissingTableOrStep) {
-  ToolResult row = Run({"row", "types", "7"});
-  EXPECT_EQ(row.code, 2);
-  EXPECT_EQ(row.err, "ckptdb: row: step 400 has no table \"types\"\n");
-  row = Run({"row", "user", "1", "--step", "150"});
-  EXPECT_EQ(row.code, 2);
-  EXPECT_THAT(row.err, HasSubstr("150"));
+TEST_F(ToolRows, NamesAMissingRowTableOrStep) {
+  ExpectFails({"row", "user", "-2", "--step", "200"}, 2,
+              "ckptdb: row: step 200 table \"user\" has no row with id -2\n");
+  ExpectFails({"row", "user", "9999"}, 2,
+              HasSubstr("step 400 table \"user\" has no row with id 9999"));
+  ExpectFails({"row", "types", "7"}, 2,
+              "ckptdb: row: step 400 has no table \"types\"\n");
+  ExpectFails({"row", "user", "1", "--step", "150"}, 2, HasSubstr("150"));
 }
 
 // A trainer casts uint64 ids to int64.
@@ -143,89 +99,75 @@ TEST_F(ToolRows, RejectsAnInvalidId) {
   for (const char* command : {"row", "history"}) {
     for (const char* id :
          {"x", "1.5", "18446744073709551616", "-9223372036854775809"}) {
-      const ToolResult result = Run({command, "user", id});
-      EXPECT_EQ(result.code, 1) << id;
-      EXPECT_EQ(result.out, "");
-      EXPECT_THAT(result.err, HasSubstr("invalid id \"" + std::string(id) +
-                                        "\"; expected -2^63 to 2^64 - 1"));
+      ExpectRun({command, "user", id}, 1, "",
+                HasSubstr("invalid id \"" + std::string(id) +
+                          "\"; expected -2^63 to 2^64 - 1"));
     }
   }
 }
 
-TEST_F(ToolRows, HistoryListsStepsThatChangedValues) {
+class ToolHistory : public DeltaFixture {
+ protected:
+  // Expects these steps, with what happened in them.
+  void Expect(const std::string& table, const std::string& id,
+              const std::vector<std::pair<int64_t, std::string>>& expected) {
+    SCOPED_TRACE(table + " " + id);
+    const Json history = RunJson({"history", table, id});
+    EXPECT_EQ(history["complete"], true);
+    std::vector<std::pair<int64_t, std::string>> events;
+    for (const Json& event : history["events"]) {
+      events.emplace_back(event["step"].get<int64_t>(),
+                          event["change"].get<std::string>());
+    }
+    EXPECT_EQ(events, expected);
+  }
+};
+
+TEST_F(ToolHistory, ListsChangesErasuresAndDroppedTables) {
   // Step 400 writes the same values again.
-  EXPECT_THAT(History("user", "1"),
-              ElementsAre(Pair(100, "appeared"), Pair(200, "changed")));
-  EXPECT_THAT(History("user", "7"), ElementsAre(Pair(100, "appeared")));
+  Expect("user", "1", {{100, "appeared"}, {200, "changed"}});
+  Expect("user", "7", {{100, "appeared"}});
+  Expect("user", "-2", {{100, "appeared"}, {200, "erased"}, {300, "appeared"}});
+  Expect("user", "50", {{200, "appeared"}, {300, "erased"}});
+  Expect("types", "7", {{100, "appeared"}, {200, "dropped"}});
+  // Full saves of a table are compared.
+  Expect("item", "3", {{100, "appeared"}, {300, "changed"}});
+  Expect("item", "2", {{100, "appeared"}, {400, "changed"}});
 }
 
-TEST_F(ToolRows, HistoryListsErasures) {
-  EXPECT_THAT(History("user", "-2"),
-              ElementsAre(Pair(100, "appeared"), Pair(200, "erased"),
-                          Pair(300, "appeared")));
-  EXPECT_THAT(History("user", "50"),
-              ElementsAre(Pair(200, "appeared"), Pair(300, "erased")));
-}
-
-TEST_F(ToolRows, HistoryComparesFullSavesOfATable) {
-  EXPECT_THAT(History("item", "3"),
-              ElementsAre(Pair(100, "appeared"), Pair(300, "changed")));
-  EXPECT_THAT(History("item", "2"),
-              ElementsAre(Pair(100, "appeared"), Pair(400, "changed")));
-}
-
-TEST_F(ToolRows, HistoryShowsADroppedTable) {
-  EXPECT_THAT(History("types", "7"),
-              ElementsAre(Pair(100, "appeared"), Pair(200, "dropped")));
-}
-
-TEST_F(ToolRows, HistorySkipsRemovedSteps) {
+TEST_F(ToolHistory, SkipsRemovedSteps) {
   ASSERT_EQ(Run({"rm", "200"}).code, 0);
-  EXPECT_THAT(History("user", "1"),
-              ElementsAre(Pair(100, "appeared"), Pair(300, "changed")));
-  EXPECT_THAT(History("user", "-2"),
-              ElementsAre(Pair(100, "appeared"), Pair(300, "changed")));
+  Expect("user", "1", {{100, "appeared"}, {300, "changed"}});
+  Expect("user", "-2", {{100, "appeared"}, {300, "changed"}});
 }
 
-TEST_F(ToolRows, HistoryAsJson) {
+TEST_F(ToolHistory, AsJson) {
   const Json history = RunJson({"history", "user", "1"});
   EXPECT_EQ(history["store"], path());
-  EXPECT_EQ(history["table"], "user");
-  EXPECT_EQ(history["id"], 1);
-  ASSERT_EQ(history["events"].size(), 2u);
+  EXPECT_THAT(history, Includes(R"({
+      "table": "user", "id": 1, "events": [{}, {
+        "step": 200, "changed_slots": ["embedding", "freq"],
+        "slots": [{"values": [201.0, 201.25, 201.5, 201.75]}, {}]}]})"));
   const Json& changed = history["events"][1];
-  EXPECT_EQ(changed["step"], 200);
   EXPECT_TRUE(changed["attempt"].is_number_unsigned());
   EXPECT_TRUE(changed["committed_at_micros"].is_number());
-  EXPECT_EQ(changed["changed_slots"], (Json{"embedding", "freq"}));
-  EXPECT_EQ(changed["slots"][0]["values"],
-            (Json{201.0, 201.25, 201.5, 201.75}));
-  const Json erased = RunJson({"history", "user", "50"})["events"][1];
-  EXPECT_THAT(erased["slots"], IsEmpty());
-  EXPECT_THAT(erased["changed_slots"], IsEmpty());
+  EXPECT_THAT(RunJson({"history", "user", "50"})["events"][1],
+              Includes(R"({"slots": [], "changed_slots": []})"));
 }
 
-TEST_F(ToolRows, HistoryAsTable) {
-  const ToolResult history = Run({"history", "user", "1"});
-  EXPECT_EQ(history.code, 0);
-  EXPECT_EQ(history.err, "");
-  EXPECT_THAT(history.out,
-              ContainsRegex("^STEP  ATTEMPT  COMMITTED \\(UTC\\) +ROW +SLOTS\n"
-                            " 100 .* appeared  -\n"
-                            " 200 .* changed +embedding freq\n$"));
+TEST_F(ToolHistory, AsTable) {
+  ExpectPrints({"history", "user", "1"},
+               ContainsRegex("^STEP  ATTEMPT  COMMITTED \\(UTC\\) +ROW +SLOTS\n"
+                             " 100 .* appeared  -\n"
+                             " 200 .* changed +embedding freq\n$"));
 }
 
-TEST_F(ToolRows, HistoryFailsIfTheRowOrTableIsMissing) {
-  ToolResult history = Run({"history", "user", "9999"});
-  EXPECT_EQ(history.code, 2);
-  EXPECT_EQ(history.out, "");
-  EXPECT_EQ(history.err, "ckptdb: history: " + path() +
-                             ": no step has a row with id 9999 in table "
-                             "\"user\"\n");
-  history = Run({"history", "users", "1"});
-  EXPECT_EQ(history.code, 2);
-  EXPECT_EQ(history.err,
-            "ckptdb: history: " + path() + ": no step has a table \"users\"\n");
+TEST_F(ToolHistory, FailsIfTheRowOrTableIsMissing) {
+  const std::string here = "ckptdb: history: " + path();
+  ExpectFails({"history", "user", "9999"}, 2,
+              here + ": no step has a row with id 9999 in table \"user\"\n");
+  ExpectFails({"history", "users", "1"}, 2,
+              here + ": no step has a table \"users\"\n");
 }
 
 class BigToolRows : public BigDeltaFixture {};
@@ -244,20 +186,18 @@ TEST_F(BigToolRows, HistoryStopsAtDamage) {
   EXPECT_EQ(history.code, 3);
   EXPECT_THAT(history.err,
               AllOf(StartsWith("ckptdb: history: "), HasSubstr("step 100")));
-  const Json json = history.Json();
-  EXPECT_EQ(json["complete"], false);
-  ASSERT_EQ(json["events"].size(), 1u);
-  EXPECT_EQ(json["events"][0]["step"], 50);
-  const ToolResult row = Run({"row", "t", "9900", "--step", "100"});
-  EXPECT_EQ(row.code, 3);
-  EXPECT_EQ(row.out, "");
+  EXPECT_THAT(history.Json(),
+              Includes(R"({"complete": false, "events": [{"step": 50}]})"));
+  ExpectFails({"row", "t", "9900", "--step", "100"}, 3, ::testing::_);
 }
 
 TEST_F(ToolRows, ReadALiveStore) {
   Own();
-  EXPECT_EQ(Run({"row", "user", "1"}).code, 0);
-  EXPECT_EQ(Run({"history", "user", "1"}).code, 0);
-  EXPECT_EQ(Run({"chain", "latest"}).code, 0);
+  for (const Words& command : std::vector<Words>{{"row", "user", "1"},
+                                                 {"history", "user", "1"},
+                                                 {"chain", "latest"}}) {
+    EXPECT_EQ(Run(command).code, 0) << command[0];
+  }
 }
 
 TEST_F(ToolRows, HelpDescribesTheCostOfHistory) {

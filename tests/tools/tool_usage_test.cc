@@ -1,43 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which store the command opens, and its errors if it cannot.
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/version.h"
+#include "tests/support/long_run.h"
 #include "tests/tools/tool_fixture.h"
+#include "tools/open_store.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-
 class ToolUsage : public ToolFixture {};
 
-TEST_F(ToolUsage, FlagNamesTheStore) {
+TEST_F(ToolUsage, FlagOrEnvironmentOrFolderNamesTheStore) {
   const TempDir other;
-  ToolSetting elsewhere;
-  elsewhere.folder = other.path();
-  elsewhere.store_variable = other.path();
+  const std::string none = other.path();
+  const ToolSetting elsewhere = {.store_variable = none, .folder = none};
   EXPECT_EQ(RunTool({"ls", "-s", path()}, elsewhere).code, 0);
   EXPECT_EQ(RunTool({"-s", path(), "ls"}, elsewhere).code, 0);
   EXPECT_EQ(RunTool({"ls"}, elsewhere).code, 2);
-}
-
-TEST_F(ToolUsage, EnvironmentNamesTheStore) {
-  const TempDir other;
-  ToolSetting elsewhere;
-  elsewhere.folder = other.path();
-  elsewhere.store_variable = path();
-  EXPECT_EQ(RunTool({"show", "100"}, elsewhere).code, 0);
-}
-
-TEST_F(ToolUsage, DefaultStoreIsTheCurrentFolder) {
-  ToolSetting inside;
-  inside.folder = path();
-  EXPECT_EQ(RunTool({"show", "100"}, inside).code, 0);
+  const Words show = {"show", "100"};
+  EXPECT_EQ(RunTool(show, {.store_variable = path(), .folder = none}).code, 0);
+  EXPECT_EQ(RunTool(show, {.folder = path()}).code, 0);
+  // Without any of them, the error says how to name one.
+  const ToolResult result = RunTool({"ls"}, {.folder = none});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("--store"), HasSubstr("CKPTDB_STORE")));
 }
 
 TEST_F(ToolUsage, JsonFlagMayPrecedeTheCommand) {
@@ -57,28 +54,9 @@ TEST_F(ToolUsage, NamesAFolderWithoutAStore) {
   EXPECT_TRUE(std::filesystem::is_empty(empty.path()));
 }
 
-TEST_F(ToolUsage, ErrorSaysHowToNameAStore) {
-  const TempDir empty;
-  ToolSetting inside;
-  inside.folder = empty.path();
-  const ToolResult result = RunTool({"ls"}, inside);
-  EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err,
-              AllOf(HasSubstr("--store"), HasSubstr("CKPTDB_STORE")));
-}
-
-TEST_F(ToolUsage, RejectsAnInvalidStep) {
-  const ToolResult result = Run({"show", "x7"});
-  EXPECT_EQ(result.code, 1);
-  EXPECT_EQ(result.out, "");
-  EXPECT_THAT(result.err,
-              AllOf(StartsWith("ckptdb: show: "), HasSubstr("\"x7\"")));
-}
-
 TEST_F(ToolUsage, FailsWhenTheOutputCannotBeWritten) {
-  ToolSetting full;
-  full.out_path = "/dev/full";
-  const ToolResult result = RunTool({"ls", "-s", path()}, full);
+  const ToolResult result =
+      RunTool({"ls", "-s", path()}, {.out_path = "/dev/full"});
   EXPECT_EQ(result.code, 5);
   EXPECT_EQ(result.err, "ckptdb: ls: cannot write to standard output\n");
 }
@@ -88,6 +66,96 @@ TEST(ToolVersion, EqualsTheVersionOfTheBuild) {
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(result.out, absl::StrCat("ckptdb ", LibraryVersion(), "\n"));
   EXPECT_EQ(result.err, "");
+}
+
+// "latest" while a trainer retires each step when it saves the next.
+class ToolLatest : public ToolFixture {
+ protected:
+  // Saves and retires steps until the end, several times while a command opens
+  // the store, and ever more rarely until a command has ended: on a busy
+  // machine it could not open a store that is always written to.
+  void Train() {
+    const std::vector<float> weights(1000, 1);
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (int64_t first = step_; !done_; ++step_) {
+      RankState state;
+      state.AddTensor("w", TensorView::Of(weights.data(), {1000}));
+      PublishSpec publish;
+      if (step_ > first) publish.retire = {step_ - 1};
+      ASSERT_OK(store_->Save({.step = step_}, state, publish));
+      ASSERT_OK(store_->Sweep());
+      ++saves_;
+      changed_.wait_for(lock, saves_ * std::chrono::milliseconds(1),
+                        [this] { return done_; });
+    }
+  }
+  void RunBesideATrainer(const std::vector<std::string>& arguments, int runs) {
+    Own();
+    done_ = false;
+    std::thread trainer([this] { Train(); });
+    // Under a sanitizer, a command is ten times slower, and retries opening a
+    // changing store as many times more often.
+    if (kSanitized) runs /= 10;
+    for (int i = 0; i < runs; ++i) {
+      const ToolResult result = Run(arguments);
+      EXPECT_EQ(result.code, 0) << result.err;
+      const std::lock_guard<std::mutex> lock(mutex_);
+      saves_ = 0;
+    }
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+    trainer.join();
+    Disown();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int saves_ = 0;  // since a command has ended last
+  bool done_ = false;
+  int64_t step_ = 1000;
+};
+
+TEST_F(ToolLatest, IsFoundWhileATrainerRuns) {
+  RunBesideATrainer({"verify", "latest"}, 60);
+  RunBesideATrainer({"diff", "100", "latest"}, 20);
+  RunBesideATrainer({"plan", "latest", "--from", "100"}, 20);
+  RunBesideATrainer({"show", "latest"}, 20);
+}
+
+TEST(RetryLatest, StopsAndReportsTheNumberOfTries) {
+  int calls = 0;
+  const auto gone = [&] {
+    return absl::AbortedError(absl::StrCat("step ", ++calls, " is gone"));
+  };
+  EXPECT_THAT(tool::RetryLatest(true, gone),
+              StatusIs(absl::StatusCode::kAborted,
+                       AllOf(HasSubstr("100 times in a row"),
+                             HasSubstr("step 100 is gone"))));
+  EXPECT_EQ(calls, 100);
+}
+
+TEST(RetryLatest, RetriesOnlyAbortedReads) {
+  int calls = 0;
+  EXPECT_OK(tool::RetryLatest(true, [&] {
+    return ++calls < 3 ? absl::AbortedError("") : absl::OkStatus();
+  }));
+  EXPECT_EQ(calls, 3);
+  for (const bool latest : {true, false}) {
+    calls = 0;
+    const absl::Status error =
+        latest ? absl::NotFoundError("none") : absl::AbortedError("gone");
+    EXPECT_EQ(tool::RetryLatest(latest,
+                                [&] {
+                                  ++calls;
+                                  return error;
+                                }),
+              error);
+    EXPECT_EQ(calls, 1);
+  }
 }
 
 }  // namespace
