@@ -9,7 +9,7 @@
 
 namespace ckptdb::testing {
 
-using standin::Lock;
+using standin::Locked;
 using standin::State;
 using standin::Stream;
 
@@ -23,133 +23,91 @@ void CudaStandin::Reset(const Options& options) {
 cudaError_t CudaStandin::Queue(cudaStream_t stream, const char* name,
                                std::function<void()> work,
                                std::vector<Range> ranges) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  cudaError_t error = state.Enter(name);
-  const int device = state.UseContext();
-  const std::shared_ptr<Stream> on = state.Find(stream);
+  const Locked state;
+  cudaError_t error = state->Enter(name);
+  const int device = state->UseContext();
+  const std::shared_ptr<Stream> on = state->Find(stream);
   if (stream != nullptr && on != nullptr && on->device != device) {
-    state.Violate(absl::StrCat("a kernel of cuda:", device,
-                               " on a stream of cuda:", on->device));
+    state->Violate(absl::StrCat("a kernel of cuda:", device,
+                                " on a stream of cuda:", on->device));
   }
   if (error == cudaSuccess) {
-    error = state.Push(stream,
-                       {name, std::move(work), std::move(ranges), nullptr, 0});
+    error = state->Push(stream,
+                        {name, std::move(work), std::move(ranges), nullptr, 0});
   }
   return error;
 }
 
 void CudaStandin::Capture(cudaStream_t stream, bool begins) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  const std::shared_ptr<Stream> found = state.Find(stream);
+  const Locked state;
+  const std::shared_ptr<Stream> found = state->Find(stream);
   if (found != nullptr) found->captured = begins;
 }
 
 std::vector<int> CudaStandin::contexts() {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  return {state.contexts_.begin(), state.contexts_.end()};
+  const Locked state;
+  return {state->contexts_.begin(), state->contexts_.end()};
 }
 
 int64_t CudaStandin::retained() {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
+  const Locked state;
   int64_t all = 0;
-  for (const auto& [device, count] : state.retained_) all += count;
+  for (const auto& [device, count] : state->retained_) all += count;
   return all;
 }
 
-int64_t CudaStandin::calls() {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  return state.calls_;
-}
+int64_t CudaStandin::calls() { return Locked()->calls_; }
 
-std::string CudaStandin::LastCall() {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  return state.last_call_;
-}
+std::string CudaStandin::LastCall() { return Locked()->last_call_; }
 
-std::string CudaStandin::FailedCall() {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  return state.failed_call_;
-}
+std::string CudaStandin::FailedCall() { return Locked()->failed_call_; }
 
 void CudaStandin::FailCall(int64_t number, cudaError_t error, bool forever) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  state.fail_call_ = number;
-  state.fail_error_ = error;
-  state.fail_forever_ = forever;
+  const Locked state;
+  state->fail_call_ = number;
+  state->fail_error_ = error;
+  state->fail_forever_ = forever;
 }
 
 void CudaStandin::Finish(cudaStream_t stream) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  const std::shared_ptr<Stream> found = state.Find(stream);
-  if (found != nullptr) state.RunTo(found.get(), found->queued);
+  const Locked state;
+  const std::shared_ptr<Stream> found = state->Find(stream);
+  if (found != nullptr) state->RunTo(found.get(), found->queued);
 }
 
-void CudaStandin::SkipCall(int64_t number) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  state.skip_call_ = number;
-}
+void CudaStandin::SkipCall(int64_t number) { Locked()->skip_call_ = number; }
 
 std::vector<CudaStandin::Ordering> CudaStandin::ordering_calls() {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  return state.ordering_;
+  return Locked()->ordering_;
 }
 
 void CudaStandin::FlipCopy(int64_t number, uint64_t byte) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  state.flip_copy_ = number == 0 ? 0 : state.copies_ + number;
-  state.flip_byte_ = byte;
+  const Locked state;
+  state->flip_copy_ = number == 0 ? 0 : state->copies_ + number;
+  state->flip_byte_ = byte;
 }
 
-int64_t CudaStandin::copies() {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  return state.copies_;
-}
+int64_t CudaStandin::copies() { return Locked()->copies_; }
 
-uint64_t CudaStandin::bytes_to_host() {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  return state.bytes_to_host_;
-}
+uint64_t CudaStandin::bytes_to_host() { return Locked()->bytes_to_host_; }
 
 int64_t CudaStandin::host_waits_of(std::thread::id thread) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  return state.host_waits_[thread];
+  return Locked()->host_waits_[thread];
 }
 
 std::vector<std::string> CudaStandin::violations() {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  return state.violations_;
+  return Locked()->violations_;
 }
 
-uint64_t CudaStandin::device_bytes_used() {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  return state.device_used_;
-}
+uint64_t CudaStandin::device_bytes_used() { return Locked()->device_used_; }
 
 int64_t CudaStandin::allocations() {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
+  const Locked state;
   int64_t streams = 0;
-  for (const auto& [handle, stream] : state.streams_) {
+  for (const auto& [handle, stream] : state->streams_) {
     if (!stream->destroyed) ++streams;
   }
-  return static_cast<int64_t>(state.memory_.size() + state.events_.size()) +
+  return static_cast<int64_t>(state->memory_.size() + state->events_.size()) +
          streams;
 }
 

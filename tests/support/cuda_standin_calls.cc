@@ -21,11 +21,6 @@ using ckptdb::testing::standin::Stream;
 
 namespace {
 
-cudaError_t AllocateHost(void** memory, size_t bytes) {
-  *memory = State::Get().Add(bytes, Kind::kPinned);
-  return cudaSuccess;
-}
-
 // Queues a copy between device memory and pinned host memory.
 cudaError_t QueueCopy(void* to, const void* from, size_t bytes,
                       cudaMemcpyKind kind, cudaStream_t stream) {
@@ -68,6 +63,12 @@ cudaError_t QueueCopy(void* to, const void* from, size_t bytes,
   return error
 #define CKPTDB_STANDIN_ENTER(name) \
   CKPTDB_STANDIN_COUNT(name);      \
+  state.UseContext()
+// A call that frees something: it does not fail.
+#define CKPTDB_STANDIN_FREE(name)        \
+  State& state = State::Get();           \
+  const Lock lock(state.mutex_);         \
+  state.Enter(name, /*may_fail=*/false); \
   state.UseContext()
 
 extern "C" {
@@ -158,10 +159,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 }
 
 cudaError_t cudaFree(void* memory) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  state.Enter("cudaFree", /*may_fail=*/false);
-  state.UseContext();
+  CKPTDB_STANDIN_FREE("cudaFree");
   state.EndsCaptures("cudaFree");
   if (memory == nullptr) return cudaSuccess;
   const auto* const held = state.Holder(memory, 1);
@@ -175,14 +173,12 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned int /*flags*/) {
   CKPTDB_STANDIN_ENTER("cudaHostAlloc");
   state.EndsCaptures("cudaHostAlloc");
-  return AllocateHost(memory, bytes);
+  *memory = state.Add(bytes, Kind::kPinned);
+  return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void* memory) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  state.Enter("cudaFreeHost", /*may_fail=*/false);
-  state.UseContext();
+  CKPTDB_STANDIN_FREE("cudaFreeHost");
   state.EndsCaptures("cudaFreeHost");
   if (memory == nullptr) return cudaSuccess;
   if (!state.Remove(memory, "cudaFreeHost")) return cudaErrorInvalidValue;
@@ -203,10 +199,7 @@ cudaError_t cudaHostRegister(void* memory, size_t bytes,
 }
 
 cudaError_t cudaHostUnregister(void* memory) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  state.Enter("cudaHostUnregister", /*may_fail=*/false);
-  state.UseContext();
+  CKPTDB_STANDIN_FREE("cudaHostUnregister");
   state.EndsCaptures("cudaHostUnregister");
   return state.Remove(memory, "cudaHostUnregister")
              ? cudaSuccess
@@ -313,10 +306,7 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 
 // Its queued work still runs.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  state.Enter("cudaStreamDestroy", /*may_fail=*/false);
-  state.UseContext();
+  CKPTDB_STANDIN_FREE("cudaStreamDestroy");
   const auto found = state.Find(stream);
   if (found == nullptr) return cudaErrorInvalidResourceHandle;
   found->destroyed = true;
@@ -354,11 +344,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
                                 unsigned int /*flags*/) {
   CKPTDB_STANDIN_ENTER("cudaStreamWaitEvent");
   if (state.Skips()) return cudaSuccess;
-  const auto found = state.events_.find(event);
-  if (found == state.events_.end()) return cudaErrorInvalidResourceHandle;
-  const Event& recorded = found->second;
+  const Event* const recorded = state.FindEvent(event);
+  if (recorded == nullptr) return cudaErrorInvalidResourceHandle;
   return state.Push(stream,
-                    {"wait", nullptr, {}, recorded.stream, recorded.ops});
+                    {"wait", nullptr, {}, recorded->stream, recorded->ops});
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event,
@@ -370,10 +359,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event,
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  state.Enter("cudaEventDestroy", /*may_fail=*/false);
-  state.UseContext();
+  CKPTDB_STANDIN_FREE("cudaEventDestroy");
   return state.events_.erase(event) == 1 ? cudaSuccess
                                          : cudaErrorInvalidResourceHandle;
 }
@@ -381,28 +367,26 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   CKPTDB_STANDIN_ENTER("cudaEventRecord");
   if (state.Skips()) return cudaSuccess;
-  const auto found = state.events_.find(event);
+  Event* const recorded = state.FindEvent(event);
   const auto on = state.Find(stream);
-  if (found == state.events_.end() || on == nullptr) {
+  if (recorded == nullptr || on == nullptr) {
     return cudaErrorInvalidResourceHandle;
   }
-  Event& recorded = found->second;
-  if (stream != nullptr && on->device != recorded.device) {
+  if (stream != nullptr && on->device != recorded->device) {
     state.Violate("an event is recorded on a stream of another device");
   }
   if (on->captured) state.Violate("an event is recorded in a capture");
-  recorded.stream = on;
-  recorded.ops = on->queued;
+  recorded->stream = on;
+  recorded->ops = on->queued;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   CKPTDB_STANDIN_ENTER("cudaEventQuery");
-  const auto found = state.events_.find(event);
-  if (found == state.events_.end()) return cudaErrorInvalidResourceHandle;
-  const Event& recorded = found->second;
+  const Event* const recorded = state.FindEvent(event);
+  if (recorded == nullptr) return cudaErrorInvalidResourceHandle;
   const bool done =
-      recorded.stream == nullptr || recorded.stream->done >= recorded.ops;
+      recorded->stream == nullptr || recorded->stream->done >= recorded->ops;
   return done ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -410,11 +394,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   CKPTDB_STANDIN_ENTER("cudaEventSynchronize");
   if (state.Skips()) return cudaSuccess;
   ++state.host_waits_[std::this_thread::get_id()];
-  const auto found = state.events_.find(event);
-  if (found == state.events_.end()) return cudaErrorInvalidResourceHandle;
-  const Event& recorded = found->second;
-  if (recorded.stream != nullptr) {
-    state.RunTo(recorded.stream.get(), recorded.ops);
+  const Event* const recorded = state.FindEvent(event);
+  if (recorded == nullptr) return cudaErrorInvalidResourceHandle;
+  if (recorded->stream != nullptr) {
+    state.RunTo(recorded->stream.get(), recorded->ops);
   }
   return cudaSuccess;
 }
@@ -429,5 +412,6 @@ cudaError_t cudaDeviceSynchronize() {
 
 }  // extern "C"
 
+#undef CKPTDB_STANDIN_FREE
 #undef CKPTDB_STANDIN_ENTER
 #undef CKPTDB_STANDIN_COUNT

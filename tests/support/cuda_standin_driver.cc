@@ -14,8 +14,7 @@
 namespace {
 
 using ckptdb::testing::standin::contexts;
-using ckptdb::testing::standin::Lock;
-using ckptdb::testing::standin::State;
+using ckptdb::testing::standin::Locked;
 
 CUcontext ContextOf(int device) {
   return reinterpret_cast<CUcontext>(static_cast<uintptr_t>(device) + 1);
@@ -26,7 +25,7 @@ int DeviceOf(CUcontext context) {
 }
 
 // Returns the error with which the call must fail.
-CUresult Enter(State* state, const char* name) {
+CUresult Enter(const Locked& state, const char* name) {
   const cudaError_t error = state->Enter(name);
   // The driver sets no error for cudaGetLastError.
   ckptdb::testing::standin::last_error = cudaSuccess;
@@ -39,23 +38,21 @@ CUresult DeviceGet(CUdevice* device, int number) {
 }
 
 CUresult Retain(CUcontext* context, CUdevice device) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  if (const CUresult error = Enter(&state, "cuDevicePrimaryCtxRetain");
+  const Locked state;
+  if (const CUresult error = Enter(state, "cuDevicePrimaryCtxRetain");
       error != CUDA_SUCCESS) {
     return error;
   }
-  ++state.retained_[device];
-  state.contexts_.insert(device);
+  ++state->retained_[device];
+  state->contexts_.insert(device);
   *context = ContextOf(device);
   return CUDA_SUCCESS;
 }
 
 CUresult Release(CUdevice device) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  if (--state.retained_[device] < 0) {
-    state.Violate("a context without references is released");
+  const Locked state;
+  if (--state->retained_[device] < 0) {
+    state->Violate("a context without references is released");
   }
   return CUDA_SUCCESS;
 }
@@ -66,24 +63,22 @@ CUresult GetCurrent(CUcontext* context) {
 }
 
 CUresult Push(CUcontext context) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  if (const CUresult error = Enter(&state, "cuCtxPushCurrent");
+  const Locked state;
+  if (const CUresult error = Enter(state, "cuCtxPushCurrent");
       error != CUDA_SUCCESS) {
     return error;
   }
-  if (state.retained_[DeviceOf(context)] == 0) {
-    state.Violate("a context without references is pushed");
+  if (state->retained_[DeviceOf(context)] == 0) {
+    state->Violate("a context without references is pushed");
   }
   contexts.push_back(DeviceOf(context));
   return CUDA_SUCCESS;
 }
 
 CUresult Pop(CUcontext* context) {
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
+  const Locked state;
   if (contexts.empty()) {
-    state.Violate("a context is popped on a thread without one");
+    state->Violate("a context is popped on a thread without one");
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   *context = ContextOf(contexts.back());
@@ -105,9 +100,9 @@ extern "C" cudaError_t cudaGetDriverEntryPointByVersion(
       {"cuCtxPushCurrent", reinterpret_cast<void*>(&Push)},
       {"cuCtxPopCurrent", reinterpret_cast<void*>(&Pop)},
   };
-  State& state = State::Get();
-  const Lock lock(state.mutex_);
-  if (const cudaError_t error = state.Enter("cudaGetDriverEntryPointByVersion");
+  const Locked state;
+  if (const cudaError_t error =
+          state->Enter("cudaGetDriverEntryPointByVersion");
       error != cudaSuccess) {
     return error;
   }

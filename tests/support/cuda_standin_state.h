@@ -153,6 +153,11 @@ class State {
     return nullptr;
   }
 
+  Event* FindEvent(cudaEvent_t event) {
+    const auto found = events_.find(event);
+    return found == events_.end() ? nullptr : &found->second;
+  }
+
   cudaError_t Push(cudaStream_t to, Op op) {
     const std::shared_ptr<Stream> stream = Find(to);
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
@@ -309,6 +314,15 @@ class State {
 };
 
 using Lock = std::lock_guard<std::mutex>;
+
+// The state, locked as long as the object exists.
+class Locked {
+ public:
+  State* operator->() const { return &State::Get(); }
+
+ private:
+  Lock lock_{State::Get().mutex_};
+};
 
 }  // namespace ckptdb::testing::standin
 

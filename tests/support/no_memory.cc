@@ -5,18 +5,21 @@
 #include <execinfo.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "tests/support/allocated_bytes.h"
 
 namespace ckptdb::testing {
 namespace {
 
 constexpr int64_t kNever = -1;
 thread_local int64_t allocations_left = kNever;
+std::atomic<uint64_t> allocated_bytes = 0;
 
 constexpr int kMaxFrames = 64;
 
@@ -46,6 +49,8 @@ bool IsCalledWhereNothingMayBeThrown() {
 }
 
 }  // namespace
+
+uint64_t AllocatedBytes() { return allocated_bytes; }
 
 NoMemory::NoMemory(int64_t after) {
   // The first call of backtrace() loads a library.
@@ -78,6 +83,7 @@ void* operator new(size_t bytes) {
   if (ckptdb::testing::TakeFailure()) throw std::bad_alloc();
   void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
   if (memory == nullptr) throw std::bad_alloc();
+  ckptdb::testing::allocated_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return memory;
 }
 void operator delete(void* memory) noexcept { std::free(memory); }

@@ -10,31 +10,10 @@
 namespace ckptdb::testing {
 namespace {
 
-const char* KindName(SimOperation::Kind kind) {
-  switch (kind) {
-    case SimOperation::Kind::kCreate:
-      return "create";
-    case SimOperation::Kind::kWrite:
-      return "write";
-    case SimOperation::Kind::kTruncate:
-      return "truncate";
-    case SimOperation::Kind::kSync:
-      return "sync";
-    case SimOperation::Kind::kLink:
-      return "link";
-    case SimOperation::Kind::kRename:
-      return "rename";
-    case SimOperation::Kind::kRemove:
-      return "remove";
-    case SimOperation::Kind::kMakeFolder:
-      return "mkdir";
-    case SimOperation::Kind::kRemoveFolder:
-      return "rmdir";
-    case SimOperation::Kind::kSyncFolder:
-      return "sync folder";
-  }
-  return "unknown";
-}
+// By kind.
+constexpr const char* kKindNames[] = {
+    "create", "write",  "truncate", "sync",  "link",
+    "rename", "remove", "mkdir",    "rmdir", "sync folder"};
 
 // splitmix64's finalizer.
 uint64_t Mix(uint64_t x) {
@@ -89,25 +68,15 @@ bool DropsNames(PowerLoss variant) {
 }  // namespace
 
 const char* PowerLossName(PowerLoss variant) {
-  switch (variant) {
-    case PowerLoss::kKeepAll:
-      return "KeepAll";
-    case PowerLoss::kDropUnsyncedBytes:
-      return "DropUnsyncedBytes";
-    case PowerLoss::kDropUnsyncedNames:
-      return "DropUnsyncedNames";
-    case PowerLoss::kDropBoth:
-      return "DropBoth";
-    case PowerLoss::kTornAppends:
-      return "TornAppends";
-    case PowerLoss::kGarbageTail:
-      return "GarbageTail";
-  }
-  return "unknown";
+  constexpr const char* kNames[] = {"KeepAll",           "DropUnsyncedBytes",
+                                    "DropUnsyncedNames", "DropBoth",
+                                    "TornAppends",       "GarbageTail"};
+  return kNames[static_cast<size_t>(variant)];
 }
 
 std::string SimOperation::ToString() const {
-  std::string text = std::string(KindName(kind)) + " " + path;
+  std::string text =
+      std::string(kKindNames[static_cast<size_t>(kind)]) + " " + path;
   if (!to_path.empty()) text += " to " + to_path;
   if (kind == Kind::kWrite) {
     text += " offset " + std::to_string(offset) + " bytes " +
@@ -123,12 +92,11 @@ SimDisk::SimDisk(bool durable_mkdir) : durable_mkdir_(durable_mkdir) {
   root.links = root.durable_links = 1;
 }
 
-const SimInode* SimDisk::Find(uint64_t inode) const {
-  const auto found = inodes_.find(inode);
-  return found == inodes_.end() ? nullptr : &found->second;
+SimInode* SimDisk::FindMutable(uint64_t inode) {
+  return const_cast<SimInode*>(Find(inode));
 }
 
-SimInode* SimDisk::FindMutable(uint64_t inode) {
+const SimInode* SimDisk::Find(uint64_t inode) const {
   const auto found = inodes_.find(inode);
   return found == inodes_.end() ? nullptr : &found->second;
 }
@@ -141,19 +109,14 @@ void SimDisk::Apply(const SimOperation& operation) {
     case Kind::kMakeFolder:
       return Create(operation, operation.kind == Kind::kMakeFolder);
     case Kind::kWrite:
-      if (inode == nullptr) return;
-      inode->dirty_from = std::min(
-          {inode->dirty_from, operation.offset, inode->content.size()});
-      inode->content.Write(operation.offset, operation.bytes);
-      inode->time_s = operation.time_s;
-      return;
     case Kind::kTruncate:
       if (inode == nullptr) return;
       inode->dirty_from = std::min(
           {inode->dirty_from, operation.offset, inode->content.size()});
-      inode->content.Resize(operation.offset);
       inode->time_s = operation.time_s;
-      return;
+      return operation.kind == Kind::kWrite
+                 ? inode->content.Write(operation.offset, operation.bytes)
+                 : inode->content.Resize(operation.offset);
     case Kind::kSync:
       return SyncFile(operation.inode);
     case Kind::kLink:

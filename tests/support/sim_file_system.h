@@ -19,6 +19,7 @@
 #ifndef CKPTDB_TESTS_SUPPORT_SIM_FILE_SYSTEM_H_
 #define CKPTDB_TESTS_SUPPORT_SIM_FILE_SYSTEM_H_
 
+#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -30,6 +31,7 @@
 
 #include "rocksdb/file_system.h"
 #include "tests/support/sim_disk.h"
+#include "tests/support/sim_files.h"
 #include "tests/support/sim_volume.h"
 
 namespace ckptdb::testing {
@@ -46,10 +48,11 @@ class SimFileSystem : public rocksdb::FileSystem {
   using IOStatus = rocksdb::IOStatus;
   using FileOptions = rocksdb::FileOptions;
   using IOOptions = rocksdb::IOOptions;
-  using IODebugContext = rocksdb::IODebugContext;
 
-  explicit SimFileSystem(SimFileSystemOptions options = {});
-  explicit SimFileSystem(std::shared_ptr<SimVolume> volume);
+  explicit SimFileSystem(SimFileSystemOptions options = {})
+      : volume_(std::make_shared<SimVolume>(SimDisk(options.durable_mkdir))) {}
+  explicit SimFileSystem(std::shared_ptr<SimVolume> volume)
+      : volume_(std::move(volume)) {}
 
   // --- Journal: every change since this object was made, in order.
 
@@ -64,7 +67,9 @@ class SimFileSystem : public rocksdb::FileSystem {
   // that follows the first `k` operations (all, if there are fewer). It has no
   // locks, faults, capacity or hook, and its journal starts empty. Cheap if
   // called with the same or increasing `k`.
-  std::shared_ptr<SimFileSystem> CrashAfter(size_t k, PowerLoss variant) const;
+  std::shared_ptr<SimFileSystem> CrashAfter(size_t k, PowerLoss variant) const {
+    return std::make_shared<SimFileSystem>(volume_->CrashAfter(k, variant));
+  }
   // Returns an XXH3-based hash of all visible paths and bytes.
   uint64_t ImageDigest() const { return volume_->ImageDigest(); }
 
@@ -114,7 +119,12 @@ class SimFileSystem : public rocksdb::FileSystem {
     return volume_->WriteAll(path, std::move(bytes));
   }
   // Also returns false if `byte` is beyond the end.
-  [[nodiscard]] bool FlipBit(const std::string& path, uint64_t byte, int bit);
+  [[nodiscard]] bool FlipBit(const std::string& path, uint64_t byte, int bit) {
+    std::optional<std::string> bytes = ReadAll(path);
+    if (!bytes.has_value() || byte >= bytes->size()) return false;
+    (*bytes)[byte] = static_cast<char>((*bytes)[byte] ^ (1 << (bit & 7)));
+    return WriteAll(path, *std::move(bytes));
+  }
   // Truncates, or extends with zeros.
   [[nodiscard]] bool TruncateTo(const std::string& path, uint64_t size) {
     return volume_->TruncateTo(path, size);
@@ -131,81 +141,193 @@ class SimFileSystem : public rocksdb::FileSystem {
 
   // --- rocksdb::FileSystem.
 
+  using Path = const std::string&;
+  using Debug = rocksdb::IODebugContext;
+
   const char* Name() const override { return "SimFileSystem"; }
-  IOStatus NewSequentialFile(const std::string& path,
-                             const FileOptions& options,
+  IOStatus NewSequentialFile(Path path, const FileOptions& options,
                              std::unique_ptr<rocksdb::FSSequentialFile>* result,
-                             IODebugContext* dbg) override;
+                             Debug*) override {
+    return Open<SimSequentialFile>(path, result, options.use_direct_reads);
+  }
   IOStatus NewRandomAccessFile(
-      const std::string& path, const FileOptions& options,
-      std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
-      IODebugContext* dbg) override;
-  IOStatus NewWritableFile(const std::string& path, const FileOptions& options,
+      Path path, const FileOptions& options,
+      std::unique_ptr<rocksdb::FSRandomAccessFile>* result, Debug*) override {
+    return Open<SimRandomAccessFile>(path, result, options.use_direct_reads);
+  }
+  IOStatus NewWritableFile(Path path, const FileOptions& options,
                            std::unique_ptr<rocksdb::FSWritableFile>* result,
-                           IODebugContext* dbg) override;
-  IOStatus ReopenWritableFile(const std::string& path,
-                              const FileOptions& options,
+                           Debug*) override {
+    return OpenForWrite(path, options, /*truncate=*/true, /*append=*/false,
+                        result);
+  }
+  IOStatus ReopenWritableFile(Path path, const FileOptions& options,
                               std::unique_ptr<rocksdb::FSWritableFile>* result,
-                              IODebugContext* dbg) override;
+                              Debug*) override {
+    return OpenForWrite(path, options, /*truncate=*/false, /*append=*/true,
+                        result);
+  }
   // Renames `old_path` and writes over its bytes from the start, as POSIX does.
-  IOStatus ReuseWritableFile(const std::string& path,
-                             const std::string& old_path,
+  IOStatus ReuseWritableFile(Path path, Path old_path,
                              const FileOptions& options,
                              std::unique_ptr<rocksdb::FSWritableFile>* result,
-                             IODebugContext* dbg) override;
-  IOStatus NewRandomRWFile(const std::string& path, const FileOptions& options,
+                             Debug*) override {
+    IOStatus status = volume_->Rename(old_path, path);
+    if (!status.ok()) return status;
+    return OpenForWrite(path, options, /*truncate=*/false, /*append=*/false,
+                        result);
+  }
+  // Like POSIX: the file must exist.
+  IOStatus NewRandomRWFile(Path path, const FileOptions&,
                            std::unique_ptr<rocksdb::FSRandomRWFile>* result,
-                           IODebugContext* dbg) override;
-  IOStatus NewDirectory(const std::string& path, const IOOptions& options,
+                           Debug*) override {
+    return Open<SimRandomRWFile>(path, result);
+  }
+  IOStatus NewDirectory(Path path, const IOOptions&,
                         std::unique_ptr<rocksdb::FSDirectory>* result,
-                        IODebugContext* dbg) override;
-  IOStatus FileExists(const std::string& path, const IOOptions& options,
-                      IODebugContext* dbg) override;
-  IOStatus GetChildren(const std::string& path, const IOOptions& options,
-                       std::vector<std::string>* result,
-                       IODebugContext* dbg) override;
-  IOStatus DeleteFile(const std::string& path, const IOOptions& options,
-                      IODebugContext* dbg) override;
-  IOStatus Truncate(const std::string& path, size_t size,
-                    const IOOptions& options, IODebugContext* dbg) override;
-  IOStatus CreateDir(const std::string& path, const IOOptions& options,
-                     IODebugContext* dbg) override;
-  IOStatus CreateDirIfMissing(const std::string& path, const IOOptions& options,
-                              IODebugContext* dbg) override;
-  IOStatus DeleteDir(const std::string& path, const IOOptions& options,
-                     IODebugContext* dbg) override;
-  IOStatus GetFileSize(const std::string& path, const IOOptions& options,
-                       uint64_t* size, IODebugContext* dbg) override;
-  IOStatus GetFileModificationTime(const std::string& path,
-                                   const IOOptions& options, uint64_t* time_s,
-                                   IODebugContext* dbg) override;
-  IOStatus RenameFile(const std::string& from, const std::string& to,
-                      const IOOptions& options, IODebugContext* dbg) override;
-  IOStatus LinkFile(const std::string& from, const std::string& to,
-                    const IOOptions& options, IODebugContext* dbg) override;
-  IOStatus NumFileLinks(const std::string& path, const IOOptions& options,
-                        uint64_t* count, IODebugContext* dbg) override;
-  IOStatus AreFilesSame(const std::string& first, const std::string& second,
-                        const IOOptions& options, bool* same,
-                        IODebugContext* dbg) override;
+                        Debug*) override {
+    SimVolume::Handle handle;
+    IOStatus status = volume_->OpenFolder(path, &handle);
+    if (status.ok()) *result = std::make_unique<SimDirectory>(volume_, handle);
+    return status;
+  }
+  IOStatus FileExists(Path path, const IOOptions&, Debug*) override {
+    SimVolume::Stat stat;
+    IOStatus status = volume_->GetStat(path, &stat);
+    return status.IsPathNotFound() ? IOStatus::NotFound(path) : status;
+  }
+  IOStatus GetChildren(Path path, const IOOptions&,
+                       std::vector<std::string>* result, Debug*) override {
+    return volume_->List(path, result);
+  }
+  IOStatus DeleteFile(Path path, const IOOptions&, Debug*) override {
+    return volume_->Remove(path);
+  }
+  IOStatus Truncate(Path path, size_t size, const IOOptions&, Debug*) override {
+    SimVolume::Handle handle;
+    IOStatus status = volume_->OpenForRead(path, &handle);
+    if (!status.ok()) return status;
+    return SimHandle(volume_, handle).Truncate(size);
+  }
+  IOStatus CreateDir(Path path, const IOOptions&, Debug*) override {
+    return volume_->MakeFolder(path, /*existing_is_ok=*/false);
+  }
+  IOStatus CreateDirIfMissing(Path path, const IOOptions&, Debug*) override {
+    return volume_->MakeFolder(path, /*existing_is_ok=*/true);
+  }
+  IOStatus DeleteDir(Path path, const IOOptions&, Debug*) override {
+    return volume_->RemoveFolder(path);
+  }
+  IOStatus GetFileSize(Path path, const IOOptions&, uint64_t* size,
+                       Debug*) override {
+    return Field(path, &SimVolume::Stat::size_bytes, size);
+  }
+  IOStatus GetFileModificationTime(Path path, const IOOptions&,
+                                   uint64_t* time_s, Debug*) override {
+    return Field(path, &SimVolume::Stat::time_s, time_s);
+  }
+  IOStatus NumFileLinks(Path path, const IOOptions&, uint64_t* count,
+                        Debug*) override {
+    return Field(path, &SimVolume::Stat::links, count);
+  }
+  IOStatus IsDirectory(Path path, const IOOptions&, bool* is_folder,
+                       Debug*) override {
+    return Field(path, &SimVolume::Stat::is_folder, is_folder);
+  }
+  IOStatus RenameFile(Path from, Path to, const IOOptions&, Debug*) override {
+    return volume_->Rename(from, to);
+  }
+  IOStatus LinkFile(Path from, Path to, const IOOptions&, Debug*) override {
+    return volume_->Link(from, to);
+  }
+  IOStatus AreFilesSame(Path first, Path second, const IOOptions&, bool* same,
+                        Debug*) override {
+    uint64_t a = 0;
+    uint64_t b = 0;
+    IOStatus status = Field(first, &SimVolume::Stat::inode, &a);
+    if (status.ok()) status = Field(second, &SimVolume::Stat::inode, &b);
+    *same = status.ok() && a == b;
+    return status;
+  }
   // Locking a path again fails until it is unlocked.
-  IOStatus LockFile(const std::string& path, const IOOptions& options,
-                    rocksdb::FileLock** lock, IODebugContext* dbg) override;
-  IOStatus UnlockFile(rocksdb::FileLock* lock, const IOOptions& options,
-                      IODebugContext* dbg) override;
-  IOStatus GetTestDirectory(const IOOptions& options, std::string* path,
-                            IODebugContext* dbg) override;
-  IOStatus NewLogger(const std::string& path, const IOOptions& options,
+  IOStatus LockFile(Path path, const IOOptions&, rocksdb::FileLock** lock,
+                    Debug*) override {
+    IOStatus status = volume_->Lock(path);
+    *lock = status.ok() ? new FileLock(path) : nullptr;
+    return status;
+  }
+  IOStatus UnlockFile(rocksdb::FileLock* lock, const IOOptions&,
+                      Debug*) override {
+    const std::unique_ptr<FileLock> held(static_cast<FileLock*>(lock));
+    volume_->Unlock(held->path);
+    return IOStatus::OK();
+  }
+  IOStatus GetTestDirectory(const IOOptions&, std::string* path,
+                            Debug*) override {
+    *path = "/test";
+    return volume_->MakeFolder(*path, /*existing_is_ok=*/true);
+  }
+  IOStatus NewLogger(Path, const IOOptions&,
                      std::shared_ptr<rocksdb::Logger>* result,
-                     IODebugContext* dbg) override;
-  IOStatus GetAbsolutePath(const std::string& path, const IOOptions& options,
-                           std::string* absolute, IODebugContext* dbg) override;
-  IOStatus GetFreeSpace(const std::string& path, const IOOptions& options,
-                        uint64_t* bytes, IODebugContext* dbg) override;
-  IOStatus IsDirectory(const std::string& path, const IOOptions& options,
-                       bool* is_folder, IODebugContext* dbg) override;
+                     Debug*) override {
+    *result = std::make_shared<SilentLogger>();
+    return IOStatus::OK();
+  }
+  IOStatus GetAbsolutePath(Path path, const IOOptions&, std::string* absolute,
+                           Debug*) override {
+    *absolute = path.rfind('/', 0) == 0 ? path : "/" + path;
+    return IOStatus::OK();
+  }
+  IOStatus GetFreeSpace(Path, const IOOptions&, uint64_t* bytes,
+                        Debug*) override {
+    return volume_->FreeSpace(bytes);
+  }
 
  private:
+  struct FileLock : public rocksdb::FileLock {
+    explicit FileLock(std::string locked) : path(std::move(locked)) {}
+    std::string path;
+  };
+  class SilentLogger : public rocksdb::Logger {
+   public:
+    ~SilentLogger() override { Close().PermitUncheckedError(); }
+    using rocksdb::Logger::Logv;
+    size_t GetLogFileSize() const override { return 0; }
+    void Logv(const char*, va_list) override {}
+
+   protected:
+    rocksdb::Status CloseImpl() override { return rocksdb::Status::OK(); }
+  };
+
+  template <typename File, typename Result, typename... Arguments>
+  IOStatus Open(Path path, Result* result, Arguments... arguments) {
+    SimVolume::Handle handle;
+    IOStatus status = volume_->OpenForRead(path, &handle);
+    if (status.ok()) {
+      *result = std::make_unique<File>(volume_, handle, arguments...);
+    }
+    return status;
+  }
+  IOStatus OpenForWrite(Path path, const FileOptions& options, bool truncate,
+                        bool append,
+                        std::unique_ptr<rocksdb::FSWritableFile>* result) {
+    SimVolume::Handle handle;
+    IOStatus status = volume_->OpenForWrite(path, truncate, &handle);
+    if (status.ok()) {
+      *result = std::make_unique<SimWritableFile>(
+          volume_, handle, options.use_direct_writes,
+          append ? handle.size_bytes : 0);
+    }
+    return status;
+  }
+  template <typename Member, typename Value>
+  IOStatus Field(Path path, Member SimVolume::Stat::*member, Value* value) {
+    SimVolume::Stat stat;
+    IOStatus status = volume_->GetStat(path, &stat);
+    *value = stat.*member;
+    return status;
+  }
+
   std::shared_ptr<SimVolume> volume_;
 };
 

@@ -1,25 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file calls of SimFileSystem, and its state after a power loss.
-#include "tests/support/sim_file_system.h"
-
+// The file calls of SimFileSystem, its state after a power loss, injected
+// errors, full disks and hooks.
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/sim_file_system.h"
 #include "tests/support/sim_test_calls.h"
 
 namespace ckptdb::testing {
 namespace {
 
+using enum PowerLoss;
+using rocksdb::IOStatus;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Optional;
+
+constexpr char kNone[] = "(no file)";
+
+std::string Bytes(const SimFileSystem& fs, const std::string& path) {
+  return fs.ReadAll(path).value_or(kNone);
+}
 
 std::string ReadRange(SimFileSystem& fs, const std::string& path,
                       uint64_t offset, size_t n) {
@@ -38,13 +47,13 @@ TEST(SimFileSystemTest, AppendsOverwritesAndTruncates) {
   ASSERT_TRUE(Append(*file, "world").ok());
   EXPECT_EQ(file->GetFileSize(kIo, nullptr), 11u);
   ASSERT_TRUE(file->PositionedAppend("LO", 3, kIo, nullptr).ok());
-  EXPECT_THAT(fs.ReadAll("/a"), Optional(std::string("helLO world")));
+  EXPECT_EQ(Bytes(fs, "/a"), "helLO world");
   EXPECT_EQ(ReadRange(fs, "/a", 4, 4), "O wo");
   EXPECT_EQ(ReadRange(fs, "/a", 9, 100), "ld");
   EXPECT_EQ(ReadRange(fs, "/a", 11, 1), "");
   ASSERT_TRUE(file->Truncate(2, kIo, nullptr).ok());
   ASSERT_TRUE(file->PositionedAppend("z", 4, kIo, nullptr).ok());
-  EXPECT_THAT(fs.ReadAll("/a"), Optional(std::string("he\0\0z", 5)));
+  EXPECT_EQ(Bytes(fs, "/a"), std::string("he\0\0z", 5));
   ASSERT_TRUE(file->Close(kIo, nullptr).ok());
   EXPECT_THAT(Append(*file, "x").ToString(), HasSubstr("/a: is closed"));
 }
@@ -69,13 +78,13 @@ TEST(SimFileSystemTest, ReopenAppendsAndReuseOverwrites) {
   std::unique_ptr<rocksdb::FSWritableFile> file;
   ASSERT_TRUE(fs.ReopenWritableFile("/a", {}, &file, nullptr).ok());
   ASSERT_TRUE(Append(*file, "de").ok());
-  EXPECT_THAT(fs.ReadAll("/a"), Optional(std::string("abcde")));
+  EXPECT_EQ(Bytes(fs, "/a"), "abcde");
   ASSERT_TRUE(fs.ReuseWritableFile("/b", "/a", {}, &file, nullptr).ok());
   ASSERT_TRUE(Append(*file, "XY").ok());
-  EXPECT_THAT(fs.ReadAll("/b"), Optional(std::string("XYcde")));
-  EXPECT_EQ(fs.ReadAll("/a"), std::nullopt);
+  EXPECT_EQ(Bytes(fs, "/b"), "XYcde");
+  EXPECT_EQ(Bytes(fs, "/a"), kNone);
   Create(fs, "/b");
-  EXPECT_THAT(fs.ReadAll("/b"), Optional(std::string()));
+  EXPECT_EQ(Bytes(fs, "/b"), "");
 }
 
 TEST(SimFileSystemTest, RandomRWFileWritesInPlace) {
@@ -85,12 +94,10 @@ TEST(SimFileSystemTest, RandomRWFileWritesInPlace) {
   ASSERT_TRUE(fs.WriteAll("/a", "abc"));
   ASSERT_TRUE(fs.NewRandomRWFile("/a", {}, &file, nullptr).ok());
   ASSERT_TRUE(file->Write(1, "Z", kIo, nullptr).ok());
-  EXPECT_THAT(fs.ReadAll("/a"), Optional(std::string("aZc")));
-  EXPECT_THAT(Crash(fs, PowerLoss::kDropUnsyncedBytes)->ReadAll("/a"),
-              Optional(std::string("abc")));
+  EXPECT_EQ(Bytes(fs, "/a"), "aZc");
+  EXPECT_EQ(Bytes(*Crash(fs, kDropUnsyncedBytes), "/a"), "abc");
   ASSERT_TRUE(file->Sync(kIo, nullptr).ok());
-  EXPECT_THAT(Crash(fs, PowerLoss::kDropUnsyncedBytes)->ReadAll("/a"),
-              Optional(std::string("aZc")));
+  EXPECT_EQ(Bytes(*Crash(fs, kDropUnsyncedBytes), "/a"), "aZc");
 }
 
 TEST(SimFileSystemTest, LinksShareOneInode) {
@@ -107,7 +114,7 @@ TEST(SimFileSystemTest, LinksShareOneInode) {
   EXPECT_TRUE(same);
   ASSERT_TRUE(Append(*file, "d").ok());
   ASSERT_TRUE(fs.DeleteFile("/a", kIo, nullptr).ok());
-  EXPECT_THAT(fs.ReadAll("/b"), Optional(std::string("abcd")));
+  EXPECT_EQ(Bytes(fs, "/b"), "abcd");
   EXPECT_EQ(fs.TotalBytes(), 4u);
 }
 
@@ -179,7 +186,7 @@ TEST(SimFileSystemTest, LocksExcludeUntilUnlocked) {
               HasSubstr("lock hold by current process: //LOCK"));
   ASSERT_TRUE(fs.UnlockFile(lock, kIo, nullptr).ok());
   ASSERT_TRUE(fs.LockFile("/LOCK", kIo, &second, nullptr).ok());
-  auto image = Crash(fs, PowerLoss::kKeepAll);
+  auto image = Crash(fs, kKeepAll);
   ASSERT_TRUE(image->LockFile("/LOCK", kIo, &lock, nullptr).ok());
   EXPECT_TRUE(image->UnlockFile(lock, kIo, nullptr).ok());
   EXPECT_TRUE(fs.UnlockFile(second, kIo, nullptr).ok());
@@ -189,13 +196,12 @@ TEST(SimFileSystemTest, DirectAccessIsDurable) {
   SimFileSystem fs;
   ASSERT_TRUE(fs.WriteAll("/a", "abc"));
   ASSERT_TRUE(fs.FlipBit("/a", 1, 0));
-  EXPECT_THAT(fs.ReadAll("/a"), Optional(std::string("acc")));
+  EXPECT_EQ(Bytes(fs, "/a"), "acc");
   EXPECT_FALSE(fs.FlipBit("/a", 3, 0));
   ASSERT_TRUE(fs.TruncateTo("/a", 2));
-  EXPECT_THAT(Crash(fs, PowerLoss::kDropBoth)->ReadAll("/a"),
-              Optional(std::string("ac")));
+  EXPECT_EQ(Bytes(*Crash(fs, kDropBoth), "/a"), "ac");
   ASSERT_TRUE(fs.Remove("/a"));
-  EXPECT_THAT(Paths(*Crash(fs, PowerLoss::kDropBoth)), IsEmpty());
+  EXPECT_THAT(Paths(*Crash(fs, kDropBoth)), IsEmpty());
   EXPECT_EQ(fs.calls(), 0u);
 }
 
@@ -227,13 +233,11 @@ TEST(SimFileSystemTest, KeepAllShowsExactlyTheFirstOperations) {
   auto file = CreateWith(fs, "/a", "12");
   ASSERT_TRUE(Append(*file, "34").ok());
   ASSERT_TRUE(fs.RenameFile("/a", "/b", kIo, nullptr).ok());
-  const auto at = [&](size_t k) {
-    return fs.CrashAfter(k, PowerLoss::kKeepAll);
-  };
+  const auto at = [&](size_t k) { return fs.CrashAfter(k, kKeepAll); };
   EXPECT_THAT(Paths(*at(0)), IsEmpty());
-  EXPECT_THAT(at(1)->ReadAll("/a"), Optional(std::string()));
-  EXPECT_THAT(at(3)->ReadAll("/a"), Optional(std::string("1234")));
-  EXPECT_THAT(at(2)->ReadAll("/a"), Optional(std::string("12")));
+  EXPECT_EQ(Bytes(*at(1), "/a"), "");
+  EXPECT_EQ(Bytes(*at(3), "/a"), "1234");
+  EXPECT_EQ(Bytes(*at(2), "/a"), "12");
   EXPECT_THAT(Paths(*at(4)), ElementsAre("/b"));
   EXPECT_THAT(Paths(*at(100)), ElementsAre("/b"));
 }
@@ -246,21 +250,20 @@ TEST(SimFileSystemTest, DropUnsyncedBytesKeepsNames) {
   ASSERT_TRUE(a->RangeSync(0, 11, kIo, nullptr).ok());
   ASSERT_TRUE(a->Flush(kIo, nullptr).ok());
   auto b = CreateWith(fs, "/b", "lost");
-  auto image = Crash(fs, PowerLoss::kDropUnsyncedBytes);
-  EXPECT_THAT(image->ReadAll("/a"), Optional(std::string("synced")));
-  EXPECT_THAT(image->ReadAll("/b"), Optional(std::string()));
+  auto image = Crash(fs, kDropUnsyncedBytes);
+  EXPECT_EQ(Bytes(*image, "/a"), "synced");
+  EXPECT_EQ(Bytes(*image, "/b"), "");
   Sync(*a);
-  image = Crash(fs, PowerLoss::kDropUnsyncedBytes);
-  EXPECT_THAT(image->ReadAll("/a"), Optional(std::string("synced lost")));
+  image = Crash(fs, kDropUnsyncedBytes);
+  EXPECT_EQ(Bytes(*image, "/a"), "synced lost");
 }
 
 TEST(SimFileSystemTest, DropUnsyncedBytesUndoesTruncation) {
   SimFileSystem fs;
   ASSERT_TRUE(fs.WriteAll("/a", "synced"));
   Create(fs, "/a");
-  EXPECT_THAT(fs.ReadAll("/a"), Optional(std::string()));
-  EXPECT_THAT(Crash(fs, PowerLoss::kDropUnsyncedBytes)->ReadAll("/a"),
-              Optional(std::string("synced")));
+  EXPECT_EQ(Bytes(fs, "/a"), "");
+  EXPECT_EQ(Bytes(*Crash(fs, kDropUnsyncedBytes), "/a"), "synced");
 }
 
 TEST(SimFileSystemTest, DropUnsyncedNamesUndoesCreation) {
@@ -268,12 +271,11 @@ TEST(SimFileSystemTest, DropUnsyncedNamesUndoesCreation) {
   MakeFolder(fs, "/d");
   auto file = CreateWith(fs, "/d/a", "abc");
   Sync(*file);
-  EXPECT_THAT(Paths(*Crash(fs, PowerLoss::kDropUnsyncedNames)), IsEmpty());
+  EXPECT_THAT(Paths(*Crash(fs, kDropUnsyncedNames)), IsEmpty());
   SyncFolder(fs, "/");
-  EXPECT_THAT(Paths(*Crash(fs, PowerLoss::kDropUnsyncedNames)), IsEmpty());
+  EXPECT_THAT(Paths(*Crash(fs, kDropUnsyncedNames)), IsEmpty());
   SyncFolder(fs, "/d");
-  EXPECT_THAT(Crash(fs, PowerLoss::kDropUnsyncedNames)->ReadAll("/d/a"),
-              Optional(std::string("abc")));
+  EXPECT_EQ(Bytes(*Crash(fs, kDropUnsyncedNames), "/d/a"), "abc");
 }
 
 TEST(SimFileSystemTest, DropUnsyncedNamesUndoesRenameAndRestoresTheTarget) {
@@ -283,14 +285,14 @@ TEST(SimFileSystemTest, DropUnsyncedNamesUndoesRenameAndRestoresTheTarget) {
   Sync(*file);
   SyncFolder(fs, "/");
   ASSERT_TRUE(fs.RenameFile("/tmp", "/CURRENT", kIo, nullptr).ok());
-  EXPECT_THAT(fs.ReadAll("/CURRENT"), Optional(std::string("new")));
-  auto image = Crash(fs, PowerLoss::kDropUnsyncedNames);
-  EXPECT_THAT(image->ReadAll("/CURRENT"), Optional(std::string("old")));
-  EXPECT_THAT(image->ReadAll("/tmp"), Optional(std::string("new")));
+  EXPECT_EQ(Bytes(fs, "/CURRENT"), "new");
+  auto image = Crash(fs, kDropUnsyncedNames);
+  EXPECT_EQ(Bytes(*image, "/CURRENT"), "old");
+  EXPECT_EQ(Bytes(*image, "/tmp"), "new");
   SyncFolder(fs, "/");
-  image = Crash(fs, PowerLoss::kDropUnsyncedNames);
-  EXPECT_THAT(image->ReadAll("/CURRENT"), Optional(std::string("new")));
-  EXPECT_EQ(image->ReadAll("/tmp"), std::nullopt);
+  image = Crash(fs, kDropUnsyncedNames);
+  EXPECT_EQ(Bytes(*image, "/CURRENT"), "new");
+  EXPECT_EQ(Bytes(*image, "/tmp"), kNone);
 }
 
 TEST(SimFileSystemTest, DropUnsyncedNamesRestoresDeletedNames) {
@@ -300,13 +302,10 @@ TEST(SimFileSystemTest, DropUnsyncedNamesRestoresDeletedNames) {
   ASSERT_TRUE(fs.ReopenWritableFile("/a", {}, &file, nullptr).ok());
   ASSERT_TRUE(Append(*file, " unsynced").ok());
   ASSERT_TRUE(fs.DeleteFile("/a", kIo, nullptr).ok());
-  EXPECT_THAT(Crash(fs, PowerLoss::kDropUnsyncedNames)->ReadAll("/a"),
-              Optional(std::string("abc")));
-  EXPECT_EQ(Crash(fs, PowerLoss::kDropUnsyncedBytes)->ReadAll("/a"),
-            std::nullopt);
+  EXPECT_EQ(Bytes(*Crash(fs, kDropUnsyncedNames), "/a"), "abc");
+  EXPECT_EQ(Bytes(*Crash(fs, kDropUnsyncedBytes), "/a"), kNone);
   SyncFolder(fs, "/");
-  EXPECT_EQ(Crash(fs, PowerLoss::kDropUnsyncedNames)->ReadAll("/a"),
-            std::nullopt);
+  EXPECT_EQ(Bytes(*Crash(fs, kDropUnsyncedNames), "/a"), kNone);
 }
 
 TEST(SimFileSystemTest, DropUnsyncedNamesRestoresAFolderWithItsFiles) {
@@ -315,10 +314,9 @@ TEST(SimFileSystemTest, DropUnsyncedNamesRestoresAFolderWithItsFiles) {
   ASSERT_TRUE(fs.WriteAll("/d/a", "abc"));
   ASSERT_TRUE(fs.DeleteFile("/d/a", kIo, nullptr).ok());
   ASSERT_TRUE(fs.DeleteDir("/d", kIo, nullptr).ok());
-  EXPECT_THAT(Paths(*Crash(fs, PowerLoss::kDropUnsyncedNames)),
-              ElementsAre("/d/a"));
+  EXPECT_THAT(Paths(*Crash(fs, kDropUnsyncedNames)), ElementsAre("/d/a"));
   SyncFolder(fs, "/");
-  auto image = Crash(fs, PowerLoss::kDropUnsyncedNames);
+  auto image = Crash(fs, kDropUnsyncedNames);
   EXPECT_TRUE(Exists(*image, "/d").IsNotFound());
 }
 
@@ -326,11 +324,9 @@ TEST(SimFileSystemTest, UnsyncedFolderIsLostWithoutDurableMkdir) {
   SimFileSystem fs({.durable_mkdir = false});
   MakeFolder(fs, "/d");
   ASSERT_TRUE(fs.WriteAll("/d/a", "abc"));
-  EXPECT_TRUE(
-      Exists(*Crash(fs, PowerLoss::kDropUnsyncedNames), "/d").IsNotFound());
+  EXPECT_TRUE(Exists(*Crash(fs, kDropUnsyncedNames), "/d").IsNotFound());
   SyncFolder(fs, "/");
-  EXPECT_THAT(Paths(*Crash(fs, PowerLoss::kDropUnsyncedNames)),
-              ElementsAre("/d/a"));
+  EXPECT_THAT(Paths(*Crash(fs, kDropUnsyncedNames)), ElementsAre("/d/a"));
 }
 
 TEST(SimFileSystemTest, LinkIsAsDurableAsItsFolder) {
@@ -341,7 +337,7 @@ TEST(SimFileSystemTest, LinkIsAsDurableAsItsFolder) {
   Sync(*file);
   ASSERT_TRUE(fs.LinkFile("/staging/a", "/db/1", kIo, nullptr).ok());
   SyncFolder(fs, "/db");
-  EXPECT_THAT(Paths(*Crash(fs, PowerLoss::kDropBoth)), ElementsAre("/db/1"));
+  EXPECT_THAT(Paths(*Crash(fs, kDropBoth)), ElementsAre("/db/1"));
 }
 
 TEST(SimFileSystemTest, DropBothDropsBoth) {
@@ -351,9 +347,9 @@ TEST(SimFileSystemTest, DropBothDropsBoth) {
   SyncFolder(fs, "/");
   ASSERT_TRUE(Append(*a, " lost").ok());
   CreateWith(fs, "/b", "lost");
-  auto image = Crash(fs, PowerLoss::kDropBoth);
+  auto image = Crash(fs, kDropBoth);
   EXPECT_THAT(Paths(*image), ElementsAre("/a"));
-  EXPECT_THAT(image->ReadAll("/a"), Optional(std::string("kept")));
+  EXPECT_EQ(Bytes(*image, "/a"), "kept");
 }
 
 TEST(SimFileSystemTest, TornAppendsCutTheUnsyncedTailAnywhere) {
@@ -364,17 +360,15 @@ TEST(SimFileSystemTest, TornAppendsCutTheUnsyncedTailAnywhere) {
   std::set<size_t> cuts;
   for (int i = 0; i < 200; ++i) {
     ASSERT_TRUE(Append(*file, "x").ok());
-    const auto image = Crash(fs, PowerLoss::kTornAppends);
+    const auto image = Crash(fs, kTornAppends);
     const std::string bytes = image->ReadAll("/a").value();
     EXPECT_EQ(bytes, "synced" + std::string(bytes.size() - 6, 'x'));
     EXPECT_LE(bytes.size(), 7u + i);
-    EXPECT_EQ(Crash(fs, PowerLoss::kTornAppends)->ImageDigest(),
-              image->ImageDigest());
+    EXPECT_EQ(Crash(fs, kTornAppends)->ImageDigest(), image->ImageDigest());
     cuts.insert(bytes.size());
   }
   EXPECT_GT(cuts.size(), 50u);
-  EXPECT_THAT(fs.CrashAfter(synced_at, PowerLoss::kTornAppends)->ReadAll("/a"),
-              Optional(std::string("synced")));
+  EXPECT_EQ(Bytes(*fs.CrashAfter(synced_at, kTornAppends), "/a"), "synced");
 }
 
 TEST(SimFileSystemTest, TornOverwritesKeepSyncedBytesBeyondTheCut) {
@@ -385,7 +379,7 @@ TEST(SimFileSystemTest, TornOverwritesKeepSyncedBytesBeyondTheCut) {
   std::set<std::string> seen;
   for (int i = 0; i < 50; ++i) {
     ASSERT_TRUE(file->Write(2, "XY", kIo, nullptr).ok());
-    seen.insert(Crash(fs, PowerLoss::kTornAppends)->ReadAll("/a").value());
+    seen.insert(Crash(fs, kTornAppends)->ReadAll("/a").value());
   }
   EXPECT_THAT(seen,
               ::testing::UnorderedElementsAre("abcdef", "abXdef", "abXYef"));
@@ -396,26 +390,24 @@ TEST(SimFileSystemTest, GarbageTailIsZeros) {
   auto file = CreateWith(fs, "/a", "abc");
   Sync(*file);
   ASSERT_TRUE(Append(*file, "de").ok());
-  EXPECT_THAT(Crash(fs, PowerLoss::kGarbageTail)->ReadAll("/a"),
-              Optional(std::string("abc\0\0", 5)));
-  EXPECT_THAT(fs.ReadAll("/a"), Optional(std::string("abcde")));
+  EXPECT_EQ(Bytes(*Crash(fs, kGarbageTail), "/a"), std::string("abc\0\0", 5));
+  EXPECT_EQ(Bytes(fs, "/a"), "abcde");
 }
 
 TEST(SimFileSystemTest, ImagesAreIndependentAndDurable) {
   SimFileSystem fs;
   auto file = CreateWith(fs, "/a", "abc");
-  auto first = Crash(fs, PowerLoss::kKeepAll);
-  auto second = Crash(fs, PowerLoss::kKeepAll);
+  auto first = Crash(fs, kKeepAll);
+  auto second = Crash(fs, kKeepAll);
   ASSERT_TRUE(Append(*file, "d").ok());
   std::unique_ptr<rocksdb::FSWritableFile> other;
   ASSERT_TRUE(first->ReopenWritableFile("/a", {}, &other, nullptr).ok());
   ASSERT_TRUE(Append(*other, "X").ok());
-  EXPECT_THAT(fs.ReadAll("/a"), Optional(std::string("abcd")));
-  EXPECT_THAT(first->ReadAll("/a"), Optional(std::string("abcX")));
-  EXPECT_THAT(second->ReadAll("/a"), Optional(std::string("abc")));
+  EXPECT_EQ(Bytes(fs, "/a"), "abcd");
+  EXPECT_EQ(Bytes(*first, "/a"), "abcX");
+  EXPECT_EQ(Bytes(*second, "/a"), "abc");
   EXPECT_EQ(second->operations(), 0u);
-  EXPECT_THAT(Crash(*first, PowerLoss::kDropBoth)->ReadAll("/a"),
-              Optional(std::string("abc")));
+  EXPECT_EQ(Bytes(*Crash(*first, kDropBoth), "/a"), "abc");
 }
 
 TEST(SimFileSystemTest, DigestCoversOnlyPathsAndBytes) {
@@ -433,6 +425,224 @@ TEST(SimFileSystemTest, DigestCoversOnlyPathsAndBytes) {
   EXPECT_EQ(one.ImageDigest(), two.ImageDigest());
   MakeFolder(two, "/empty");
   EXPECT_NE(one.ImageDigest(), two.ImageDigest());
+}
+
+// A call that can fail, and files "/d/a" (synced, "abc") opened in all ways.
+struct World {
+  World() {
+    MakeFolder(fs, "/d");
+    EXPECT_TRUE(fs.WriteAll("/d/a", "abc"));
+    EXPECT_TRUE(fs.ReopenWritableFile("/d/a", {}, &writable, nullptr).ok());
+    EXPECT_TRUE(fs.NewSequentialFile("/d/a", {}, &sequential, nullptr).ok());
+    EXPECT_TRUE(fs.NewRandomAccessFile("/d/a", {}, &random, nullptr).ok());
+    EXPECT_TRUE(fs.NewDirectory("/d", kIo, &folder, nullptr).ok());
+  }
+  SimFileSystem fs;
+  std::unique_ptr<rocksdb::FSWritableFile> writable;
+  std::unique_ptr<rocksdb::FSSequentialFile> sequential;
+  std::unique_ptr<rocksdb::FSRandomAccessFile> random;
+  std::unique_ptr<rocksdb::FSDirectory> folder;
+};
+
+struct NamedCall {
+  const char* name;
+  bool mutates;
+  std::function<IOStatus(World&)> call;
+};
+
+char scratch[16];
+rocksdb::Slice result;
+uint64_t number;
+std::vector<std::string> names;
+
+const NamedCall kCalls[] = {
+    {"open sequential", false,
+     [](World& w) {
+       return w.fs.NewSequentialFile("/d/a", {}, &w.sequential, nullptr);
+     }},
+    {"open random", false,
+     [](World& w) {
+       return w.fs.NewRandomAccessFile("/d/a", {}, &w.random, nullptr);
+     }},
+    {"create", true,
+     [](World& w) {
+       return w.fs.NewWritableFile("/d/b", {}, &w.writable, nullptr);
+     }},
+    {"reopen", true,
+     [](World& w) {
+       return w.fs.ReopenWritableFile("/d/a", {}, &w.writable, nullptr);
+     }},
+    {"append", true, [](World& w) { return Append(*w.writable, "x"); }},
+    {"positioned append", true,
+     [](World& w) {
+       return w.writable->PositionedAppend("x", 0, kIo, nullptr);
+     }},
+    {"truncate", true,
+     [](World& w) { return w.writable->Truncate(1, kIo, nullptr); }},
+    {"sync", true, [](World& w) { return w.writable->Sync(kIo, nullptr); }},
+    {"fsync", true, [](World& w) { return w.writable->Fsync(kIo, nullptr); }},
+    {"rename", true,
+     [](World& w) { return w.fs.RenameFile("/d/a", "/d/b", kIo, nullptr); }},
+    {"link", true,
+     [](World& w) { return w.fs.LinkFile("/d/a", "/d/b", kIo, nullptr); }},
+    {"delete", true,
+     [](World& w) { return w.fs.DeleteFile("/d/a", kIo, nullptr); }},
+    {"mkdir", true,
+     [](World& w) { return w.fs.CreateDir("/e", kIo, nullptr); }},
+    {"open folder", false,
+     [](World& w) { return w.fs.NewDirectory("/d", kIo, &w.folder, nullptr); }},
+    {"sync folder", true,
+     [](World& w) { return w.folder->Fsync(kIo, nullptr); }},
+    {"sync folder with options", true,
+     [](World& w) { return w.folder->FsyncWithDirOptions(kIo, nullptr, {}); }},
+    {"read", false,
+     [](World& w) {
+       return w.random->Read(0, 3, kIo, &result, scratch, nullptr);
+     }},
+    {"sequential read", false,
+     [](World& w) {
+       return w.sequential->Read(3, kIo, &result, scratch, nullptr);
+     }},
+    {"get children", false,
+     [](World& w) { return w.fs.GetChildren("/d", kIo, &names, nullptr); }},
+    {"get size", false,
+     [](World& w) { return w.fs.GetFileSize("/d/a", kIo, &number, nullptr); }},
+    {"exists", false, [](World& w) { return Exists(w.fs, "/d/a"); }},
+    {"free space", false,
+     [](World& w) { return w.fs.GetFreeSpace("/", kIo, &number, nullptr); }},
+};
+
+TEST(SimFileSystemFaultsTest, EveryKindOfCallFailsOnceAndDoesNothing) {
+  for (const NamedCall& named : kCalls) {
+    SCOPED_TRACE(named.name);
+    World world;
+    const uint64_t digest = world.fs.ImageDigest();
+    const size_t operations = world.fs.operations();
+    const uint64_t calls = world.fs.calls();
+    world.fs.FailOperation(calls, IOStatus::IOError("injected"), false);
+    EXPECT_EQ(named.call(world).ToString(), "IO error: injected");
+    EXPECT_EQ(world.fs.calls(), calls + 1);
+    EXPECT_EQ(world.fs.failed_calls(), 1u);
+    EXPECT_EQ(world.fs.ImageDigest(), digest);
+    EXPECT_EQ(world.fs.operations(), operations);
+    const IOStatus again = named.call(world);
+    EXPECT_TRUE(again.ok()) << again.ToString();
+    EXPECT_EQ(world.fs.failed_calls(), 1u);
+  }
+}
+
+TEST(SimFileSystemFaultsTest, StickyFaultFailsOnlyLaterChanges) {
+  for (const NamedCall& named : kCalls) {
+    SCOPED_TRACE(named.name);
+    World world;
+    world.fs.FailOperation(world.fs.calls() + 1, IOStatus::IOError("injected"),
+                           true);
+    EXPECT_TRUE(Exists(world.fs, "/d/a").ok());
+    EXPECT_EQ(Exists(world.fs, "/d/a").ToString(), "IO error: injected");
+    EXPECT_EQ(named.call(world).ok(), !named.mutates);
+    world.fs.ClearFault();
+    EXPECT_TRUE(named.call(world).ok());
+  }
+}
+
+TEST(SimFileSystemFaultsTest, AnyWriteOfAFileCanFail) {
+  for (const bool sticky : {false, true}) {
+    SimFileSystem fs;
+    auto one = CreateWith(fs, "/one", "x");
+    auto two = CreateWith(fs, "/two", "x");
+    fs.FailWrite("/two", 1, IOStatus::IOError("injected"), sticky);
+    EXPECT_TRUE(Append(*two, "y").ok());
+    EXPECT_TRUE(Append(*one, "y").ok());
+    EXPECT_EQ(fs.failed_calls(), 0U);
+    EXPECT_FALSE(Append(*two, "z").ok());
+    EXPECT_EQ(fs.failed_calls(), 1U);
+    EXPECT_EQ(Append(*two, "z").ok(), !sticky);
+    EXPECT_EQ(Append(*one, "z").ok(), !sticky);
+    fs.ClearFault();
+    EXPECT_TRUE(Append(*two, "z").ok());
+  }
+}
+
+TEST(SimFileSystemFaultsTest, ErrorKeepsItsCodeAndFlags) {
+  SimFileSystem fs;
+  auto file = Create(fs, "/a");
+  IOStatus error = IOStatus::NoSpace("injected");
+  error.SetRetryable(true);
+  fs.FailOperation(fs.calls(), error, false);
+  const IOStatus status = Append(*file, "x");
+  EXPECT_TRUE(status.IsNoSpace());
+  EXPECT_TRUE(status.GetRetryable());
+}
+
+TEST(SimFileSystemFaultsTest, FullDiskWritesWhatFits) {
+  SimFileSystem fs;
+  auto file = CreateWith(fs, "/a", "12345");
+  fs.SetCapacity(8);
+  uint64_t free = 0;
+  ASSERT_TRUE(fs.GetFreeSpace("/", kIo, &free, nullptr).ok());
+  EXPECT_EQ(free, 3u);
+  const IOStatus status = Append(*file, "6789");
+  EXPECT_TRUE(status.IsNoSpace());
+  EXPECT_THAT(status.ToString(),
+              HasSubstr("/a: capacity 8 bytes, written 3 of 4"));
+  EXPECT_EQ(Bytes(fs, "/a"), "12345678");
+  ASSERT_TRUE(fs.GetFreeSpace("/", kIo, &free, nullptr).ok());
+  EXPECT_EQ(free, 0u);
+  EXPECT_TRUE(file->PositionedAppend("ab", 0, kIo, nullptr).ok());
+  EXPECT_TRUE(Append(*Create(fs, "/b"), "x").IsNoSpace());
+  file.reset();
+  ASSERT_TRUE(fs.DeleteFile("/a", kIo, nullptr).ok());
+  EXPECT_TRUE(Append(*Create(fs, "/b"), "12345678").ok());
+  EXPECT_TRUE(Append(*Create(fs, "/c"), "9").IsNoSpace());
+  fs.SetCapacity(std::nullopt);
+  EXPECT_TRUE(Append(*Create(fs, "/c"), "9").ok());
+}
+
+TEST(SimFileSystemFaultsTest, ReportedFreeSpaceCanBeSet) {
+  SimFileSystem fs;
+  fs.SetCapacity(4);
+  fs.SetReportedFreeSpace(1000);
+  uint64_t free = 0;
+  ASSERT_TRUE(fs.GetFreeSpace("/", kIo, &free, nullptr).ok());
+  EXPECT_EQ(free, 1000u);
+  EXPECT_TRUE(Append(*Create(fs, "/a"), "12345").IsNoSpace());
+  fs.SetReportedFreeSpace(std::nullopt);
+  ASSERT_TRUE(fs.GetFreeSpace("/", kIo, &free, nullptr).ok());
+  EXPECT_EQ(free, 0u);
+}
+
+TEST(SimFileSystemFaultsTest, HookSeesEveryOperation) {
+  SimFileSystem fs;
+  std::vector<size_t> seen;
+  fs.SetOperationHook([&](size_t k) {
+    seen.push_back(k);
+    EXPECT_EQ(fs.operations(), k);
+  });
+  auto file = CreateWith(fs, "/a", "x");
+  EXPECT_TRUE(Exists(fs, "/a").ok());
+  Sync(*file);
+  EXPECT_THAT(seen, ElementsAre(1, 2, 3));
+}
+
+TEST(SimFileSystemFaultsTest, ThreadsShareOneDisk) {
+  constexpr int kThreads = 4;
+  constexpr int kAppends = 500;
+  SimFileSystem fs;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&fs, t] {
+      auto file = Create(fs, "/" + std::to_string(t));
+      for (int i = 0; i < kAppends; ++i) {
+        EXPECT_TRUE(Append(*file, "abcd").ok());
+        if (i % 100 == 0) Sync(*file);
+        if (i % 100 == 50) Crash(fs, kTornAppends)->ImageDigest();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(fs.TotalBytes(), 4u * kThreads * kAppends);
+  EXPECT_EQ(fs.operations(), kThreads * (1u + kAppends + kAppends / 100));
+  EXPECT_EQ(Crash(fs, kKeepAll)->ImageDigest(), fs.ImageDigest());
 }
 
 }  // namespace

@@ -9,7 +9,6 @@ namespace ckptdb::testing {
 namespace {
 
 using rocksdb::IOStatus;
-using Kind = SimOperation::Kind;
 
 std::vector<std::string> SplitPath(const std::string& path) {
   std::vector<std::string> parts;
@@ -86,12 +85,25 @@ IOStatus SimVolume::StartCall(bool mutates, const std::string& written) {
   return fail_with_;
 }
 
-uint64_t SimVolume::Record(SimOperation operation) {
+IOStatus SimVolume::Record(SimOperation operation) {
   operation.time_s = NowSeconds();
-  const uint64_t inode = operation.inode;
   disk_.Apply(operation);
   journal_.push_back(std::move(operation));
-  return inode;
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::RecordOf(Kind kind, uint64_t inode, const std::string& path,
+                             uint64_t offset) {
+  return Record({.kind = kind, .inode = inode, .offset = offset, .path = path});
+}
+
+IOStatus SimVolume::RecordAt(Kind kind, const Place& place, uint64_t inode,
+                             const std::string& path) {
+  return Record({.kind = kind,
+                 .inode = inode,
+                 .folder = place.folder,
+                 .name = place.name,
+                 .path = path});
 }
 
 SimVolume::Place SimVolume::Resolve(const std::string& path) const {
@@ -124,12 +136,8 @@ IOStatus SimVolume::CreateFile(const std::string& path, Place* place) {
   if (place->folder == 0) return Missing(path);
   if (place->is_folder) return IOStatus::IOError(path, "is a folder");
   if (place->inode != 0) return IOStatus::OK();
-  place->inode = Record({.kind = Kind::kCreate,
-                         .inode = disk_.next_inode(),
-                         .folder = place->folder,
-                         .name = place->name,
-                         .path = path});
-  return IOStatus::OK();
+  place->inode = disk_.next_inode();
+  return RecordAt(Kind::kCreate, *place, place->inode, path);
 }
 
 IOStatus SimVolume::OpenForRead(const std::string& path, Handle* handle) {
@@ -151,7 +159,7 @@ IOStatus SimVolume::OpenForWrite(const std::string& path, bool truncate,
   IOStatus status = CreateFile(path, &place);
   if (!status.ok()) return status;
   if (truncate && InodeOf(place).content.size() > 0) {
-    Record({.kind = Kind::kTruncate, .inode = place.inode, .path = path});
+    RecordOf(Kind::kTruncate, place.inode, path);
   }
   disk_.AddHandle(place.inode);
   *handle = {place.inode, InodeOf(place).content.size(), path};
@@ -170,7 +178,7 @@ IOStatus SimVolume::OpenFolder(const std::string& path, Handle* handle) {
 }
 
 void SimVolume::Close(const Handle& handle) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Guard lock(mutex_);
   disk_.DropHandle(handle.inode);
 }
 
@@ -218,26 +226,19 @@ IOStatus SimVolume::Truncate(const Handle& handle, uint64_t size) {
   Call call(this, true, handle.path);
   if (call.failed()) return call.status();
   if (disk_.Find(handle.inode)->content.size() == size) return IOStatus::OK();
-  Record({.kind = Kind::kTruncate,
-          .inode = handle.inode,
-          .offset = size,
-          .path = handle.path});
-  return IOStatus::OK();
+  return RecordOf(Kind::kTruncate, handle.inode, handle.path, size);
 }
 
 IOStatus SimVolume::Sync(const Handle& handle) {
   Call call(this, true, handle.path);
   if (call.failed()) return call.status();
-  Record({.kind = Kind::kSync, .inode = handle.inode, .path = handle.path});
-  return IOStatus::OK();
+  return RecordOf(Kind::kSync, handle.inode, handle.path);
 }
 
 IOStatus SimVolume::SyncFolder(const Handle& handle) {
   Call call(this, true);
   if (call.failed()) return call.status();
-  Record(
-      {.kind = Kind::kSyncFolder, .inode = handle.inode, .path = handle.path});
-  return IOStatus::OK();
+  return RecordOf(Kind::kSyncFolder, handle.inode, handle.path);
 }
 
 IOStatus SimVolume::Rename(const std::string& from, const std::string& to) {
@@ -255,14 +256,13 @@ IOStatus SimVolume::Rename(const std::string& from, const std::string& to) {
                             !InodeOf(target).names.empty())) {
     return IOStatus::IOError(from, "cannot replace " + to);
   }
-  Record({.kind = Kind::kRename,
-          .folder = source.folder,
-          .name = source.name,
-          .to_folder = target.folder,
-          .to_name = target.name,
-          .path = from,
-          .to_path = to});
-  return IOStatus::OK();
+  return Record({.kind = Kind::kRename,
+                 .folder = source.folder,
+                 .name = source.name,
+                 .to_folder = target.folder,
+                 .to_name = target.name,
+                 .path = from,
+                 .to_path = to});
 }
 
 IOStatus SimVolume::Link(const std::string& from, const std::string& to) {
@@ -274,13 +274,12 @@ IOStatus SimVolume::Link(const std::string& from, const std::string& to) {
   const Place target = Resolve(to);
   if (target.folder == 0) return Missing(to);
   if (target.inode != 0) return IOStatus::IOError(to, "exists");
-  Record({.kind = Kind::kLink,
-          .inode = source.inode,
-          .to_folder = target.folder,
-          .to_name = target.name,
-          .path = from,
-          .to_path = to});
-  return IOStatus::OK();
+  return Record({.kind = Kind::kLink,
+                 .inode = source.inode,
+                 .to_folder = target.folder,
+                 .to_name = target.name,
+                 .path = from,
+                 .to_path = to});
 }
 
 IOStatus SimVolume::Remove(const std::string& path) {
@@ -289,11 +288,7 @@ IOStatus SimVolume::Remove(const std::string& path) {
   Place place;
   IOStatus status = FindFile(path, &place);
   if (!status.ok()) return status;
-  Record({.kind = Kind::kRemove,
-          .folder = place.folder,
-          .name = place.name,
-          .path = path});
-  return IOStatus::OK();
+  return RecordAt(Kind::kRemove, place, 0, path);
 }
 
 IOStatus SimVolume::MakeFolder(const std::string& path, bool existing_is_ok) {
@@ -305,12 +300,7 @@ IOStatus SimVolume::MakeFolder(const std::string& path, bool existing_is_ok) {
     return IOStatus::IOError(path, "exists");
   }
   if (place.folder == 0) return Missing(path);
-  Record({.kind = Kind::kMakeFolder,
-          .inode = disk_.next_inode(),
-          .folder = place.folder,
-          .name = place.name,
-          .path = path});
-  return IOStatus::OK();
+  return RecordAt(Kind::kMakeFolder, place, disk_.next_inode(), path);
 }
 
 IOStatus SimVolume::RemoveFolder(const std::string& path) {
@@ -323,11 +313,7 @@ IOStatus SimVolume::RemoveFolder(const std::string& path) {
   if (!InodeOf(place).names.empty()) {
     return IOStatus::IOError(path, "is not empty");
   }
-  Record({.kind = Kind::kRemoveFolder,
-          .folder = place.folder,
-          .name = place.name,
-          .path = path});
-  return IOStatus::OK();
+  return RecordAt(Kind::kRemoveFolder, place, 0, path);
 }
 
 IOStatus SimVolume::List(const std::string& path,
@@ -363,7 +349,7 @@ IOStatus SimVolume::Lock(const std::string& path) {
 }
 
 void SimVolume::Unlock(const std::string& path) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const Guard lock(mutex_);
   locks_.erase(JoinPath(SplitPath(path)));
 }
 
@@ -375,6 +361,97 @@ IOStatus SimVolume::FreeSpace(uint64_t* bytes) {
   const uint64_t used = disk_.TotalBytes();
   *bytes = reported_free_.value_or(capacity > used ? capacity - used : 0);
   return IOStatus::OK();
+}
+
+// --- The interface for tests: journal, faults and direct access.
+
+std::string SimVolume::OperationText(size_t k) const {
+  const Guard lock(mutex_);
+  return k < journal_.size() ? journal_[k].ToString() : "end of the journal";
+}
+
+std::shared_ptr<SimVolume> SimVolume::CrashAfter(size_t k,
+                                                 PowerLoss variant) const {
+  const Guard lock(mutex_);
+  if (!replay_.has_value() || replayed_ > k) {
+    replay_.emplace(base_);
+    replayed_ = 0;
+  }
+  for (; replayed_ < k && replayed_ < journal_.size(); ++replayed_) {
+    replay_->Apply(journal_[replayed_]);
+  }
+  return std::make_shared<SimVolume>(replay_->AfterPowerLoss(variant, k));
+}
+
+void SimVolume::FailOperation(uint64_t k, IOStatus error, bool sticky) {
+  const Guard lock(mutex_);
+  fail_at_ = k;
+  fail_part_.clear();
+  fail_with_ = std::move(error);
+  fail_sticky_ = sticky;
+}
+
+void SimVolume::FailWrite(std::string part, uint64_t k, IOStatus error,
+                          bool sticky) {
+  const Guard lock(mutex_);
+  fail_at_.reset();
+  fail_part_ = std::move(part);
+  fail_after_ = k;
+  fail_with_ = std::move(error);
+  fail_sticky_ = sticky;
+}
+
+std::optional<std::string> SimVolume::ReadAll(const std::string& path) const {
+  const Guard lock(mutex_);
+  Place place;
+  if (!FindFile(path, &place).ok()) return std::nullopt;
+  return InodeOf(place).content.ToString();
+}
+
+bool SimVolume::WriteAll(const std::string& path, std::string bytes) {
+  const Guard lock(mutex_);
+  Place place;
+  if (!CreateFile(path, &place).ok()) return false;
+  RecordOf(Kind::kTruncate, place.inode, path);
+  Record({.kind = Kind::kWrite,
+          .inode = place.inode,
+          .bytes = std::make_shared<const std::string>(std::move(bytes)),
+          .path = path});
+  RecordOf(Kind::kSync, place.inode, path);
+  RecordOf(Kind::kSyncFolder, place.folder, path);
+  return true;
+}
+
+bool SimVolume::TruncateTo(const std::string& path, uint64_t size) {
+  const Guard lock(mutex_);
+  Place place;
+  if (!FindFile(path, &place).ok()) return false;
+  RecordOf(Kind::kTruncate, place.inode, path, size);
+  RecordOf(Kind::kSync, place.inode, path);
+  return true;
+}
+
+bool SimVolume::RemoveNow(const std::string& path) {
+  const Guard lock(mutex_);
+  Place place;
+  if (!FindFile(path, &place).ok()) return false;
+  RecordAt(Kind::kRemove, place, 0, path);
+  RecordOf(Kind::kSyncFolder, place.folder, path);
+  return true;
+}
+
+std::vector<SimPathSize> SimVolume::ListFiles(const std::string& root) const {
+  const Guard lock(mutex_);
+  std::vector<SimPathSize> files;
+  const Place place = Resolve(root);
+  if (!place.is_folder) return files;
+  const std::string prefix = root.substr(0, root.find_last_not_of('/') + 1);
+  disk_.Walk(place.inode, prefix,
+             [&](const std::string& path, const SimInode& inode) {
+               if (inode.is_folder) return;
+               files.push_back({path, inode.content.size()});
+             });
+  return files;
 }
 
 }  // namespace ckptdb::testing

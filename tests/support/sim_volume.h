@@ -21,6 +21,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rocksdb/io_status.h"
@@ -87,20 +88,30 @@ class SimVolume {
   void Unlock(const std::string& path);
 
   // --- Journal.
-  size_t operations() const;
+  size_t operations() const {
+    const Guard lock(mutex_);
+    return journal_.size();
+  }
   std::string OperationText(size_t k) const;
   std::shared_ptr<SimVolume> CrashAfter(size_t k, PowerLoss variant) const;
-  uint64_t ImageDigest() const;
+  uint64_t ImageDigest() const {
+    const Guard lock(mutex_);
+    return disk_.Digest();
+  }
 
   // --- Faults.
-  uint64_t calls() const;
-  uint64_t failed_calls() const;
+  uint64_t calls() const { return Get(calls_); }
+  uint64_t failed_calls() const { return Get(failed_calls_); }
   void FailOperation(uint64_t k, IOStatus error, bool sticky);
   void FailWrite(std::string part, uint64_t k, IOStatus error, bool sticky);
-  void ClearFault();
-  void SetCapacity(std::optional<uint64_t> bytes);
-  void SetReportedFreeSpace(std::optional<uint64_t> bytes);
-  void SetOperationHook(std::function<void(size_t k)> hook);
+  void ClearFault() { FailOperation(~uint64_t{0}, IOStatus::OK(), false); }
+  void SetCapacity(std::optional<uint64_t> bytes) { Set(bytes, &capacity_); }
+  void SetReportedFreeSpace(std::optional<uint64_t> bytes) {
+    Set(bytes, &reported_free_);
+  }
+  void SetOperationHook(std::function<void(size_t k)> hook) {
+    Set(std::move(hook), &hook_);
+  }
 
   // --- For tests: not counted, cannot fail, journaled, durable at once.
   std::optional<std::string> ReadAll(const std::string& path) const;
@@ -108,10 +119,15 @@ class SimVolume {
   bool TruncateTo(const std::string& path, uint64_t size);
   bool RemoveNow(const std::string& path);
   std::vector<SimPathSize> ListFiles(const std::string& root) const;
-  uint64_t TotalBytes() const;
+  uint64_t TotalBytes() const {
+    const Guard lock(mutex_);
+    return disk_.TotalBytes();
+  }
 
  private:
   class Call;
+  using Guard = std::lock_guard<std::mutex>;
+  using Kind = SimOperation::Kind;
   // The result of a path lookup: folder, last name, and inode, 0 if missing.
   struct Place {
     uint64_t folder = 0;
@@ -126,7 +142,22 @@ class SimVolume {
   IOStatus CreateFile(const std::string& path, Place* place);
   IOStatus StartCall(bool mutates, const std::string& written);
   uint64_t Room(const SimInode& file, uint64_t end) const;
-  uint64_t Record(SimOperation operation);
+  template <typename T>
+  T Get(const T& member) const {
+    const Guard lock(mutex_);
+    return member;
+  }
+  template <typename T>
+  void Set(T value, T* member) {
+    const Guard lock(mutex_);
+    *member = std::move(value);
+  }
+  // Each applies an operation, and returns OK.
+  IOStatus Record(SimOperation operation);
+  IOStatus RecordOf(Kind kind, uint64_t inode, const std::string& path,
+                    uint64_t offset = 0);
+  IOStatus RecordAt(Kind kind, const Place& place, uint64_t inode,
+                    const std::string& path);
 
   mutable std::mutex mutex_;
   const SimDisk base_;
