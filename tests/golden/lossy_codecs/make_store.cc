@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the store of tests/golden/lossy_codecs in the given folder.
-#include <cstdio>
 #include <optional>
+#include <string>
 
 #include "db/store.h"
 #include "schema/status.h"
@@ -43,7 +43,9 @@ absl::Status SaveStep(Store* store, int64_t step,
   return absl::OkStatus();
 }
 
-absl::Status MakeStore(const char* path) {
+}  // namespace
+
+absl::Status MakeLossyCodecsStore(const std::string& path) {
   CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path));
   std::optional<Version> parent;
   for (int64_t step = 1; step <= 3; ++step) {
@@ -53,15 +55,4 @@ absl::Status MakeStore(const char* path) {
   return store->Sweep().status();
 }
 
-}  // namespace
 }  // namespace ckptdb::testing
-
-int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: make_lossy_codecs_store FOLDER\n");
-    return 2;
-  }
-  const absl::Status status = ckptdb::testing::MakeStore(argv[1]);
-  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  return status.ok() ? 0 : 1;
-}

@@ -11,9 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "db/state.h"
 
 namespace ckptdb::testing {
+
+// Makes the store in a new folder.
+absl::Status MakeLossyCodecsStore(const std::string& path);
 
 constexpr int64_t kLossyStride = 7919;
 constexpr int64_t kLossyRows = 100;
