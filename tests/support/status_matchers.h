@@ -2,13 +2,14 @@
 // Matchers of absl::Status and absl::StatusOr.
 //
 //   EXPECT_OK(store->Publish(...));
-//   EXPECT_THAT(store->Open(7), StatusIs(absl::StatusCode::kNotFound,
-//                                        HasSubstr("step 7")));
+//   EXPECT_THAT(store->Open(7), NotFound("step 7"));
+//   EXPECT_THAT(store->Open(7), StatusIs(absl::StatusCode::kNotFound, Eq("")));
 //   ASSERT_OK_AND_ASSIGN(auto store, Store::Open(path, {}));
 #ifndef CKPTDB_TESTS_SUPPORT_STATUS_MATCHERS_H_
 #define CKPTDB_TESTS_SUPPORT_STATUS_MATCHERS_H_
 
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -39,6 +40,52 @@ MATCHER_P2(StatusIs, code, message,
   return StatusOf(arg).code() == code &&
          ::testing::Matches(message)(std::string(StatusOf(arg).message()));
 }
+
+// The matcher of a part of a message: that it contains a text, or another one.
+template <typename Part>
+auto MessagePart(const Part& part) {
+  if constexpr (std::is_constructible_v<std::string, Part>) {
+    return ::testing::HasSubstr(std::string(part));
+  } else {
+    return part;
+  }
+}
+
+// NotFound("step 7", Not(HasSubstr("step 8"))): the code, and a message that
+// has all these parts.
+#define CKPTDB_STATUS_MATCHER(Code)                                         \
+  template <typename... Parts>                                              \
+  auto Code(const Parts&... parts) {                                        \
+    return StatusIs(absl::StatusCode::k##Code,                              \
+                    ::testing::AllOf(::testing::_, MessagePart(parts)...)); \
+  }
+CKPTDB_STATUS_MATCHER(Aborted)
+CKPTDB_STATUS_MATCHER(AlreadyExists)
+CKPTDB_STATUS_MATCHER(Cancelled)
+CKPTDB_STATUS_MATCHER(DataLoss)
+CKPTDB_STATUS_MATCHER(FailedPrecondition)
+CKPTDB_STATUS_MATCHER(Internal)
+CKPTDB_STATUS_MATCHER(InvalidArgument)
+CKPTDB_STATUS_MATCHER(NotFound)
+CKPTDB_STATUS_MATCHER(OutOfRange)
+CKPTDB_STATUS_MATCHER(PermissionDenied)
+CKPTDB_STATUS_MATCHER(ResourceExhausted)
+CKPTDB_STATUS_MATCHER(Unavailable)
+CKPTDB_STATUS_MATCHER(Unimplemented)
+#undef CKPTDB_STATUS_MATCHER
+
+// Of GoogleMock, for tests in this namespace.
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::Pair;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 }  // namespace ckptdb::testing
 

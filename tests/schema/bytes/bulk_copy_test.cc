@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schema/types.h"
+#include "tests/support/test.h"
 
-#include <cstdint>
 #include <cstring>
-#include <string>
 #include <thread>
 
-#include "gtest/gtest.h"
-
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
 std::string Numbered(uint64_t bytes) {
@@ -45,4 +42,4 @@ TEST(BulkCopyTest, IsVisibleToOtherThreads) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

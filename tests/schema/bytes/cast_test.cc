@@ -4,23 +4,16 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "schema/bytes/small_float.h"
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using testing::StatusIs;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -108,8 +101,7 @@ TEST(CanCast, RejectsFloatsToIntegers) {
       const absl::Status status =
           CastElements(source, in.data(), target, out.data(), 1);
       if (!can) {
-        EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
-                                     HasSubstr(DTypeName(source))));
+        EXPECT_THAT(status, InvalidArgument(DTypeName(source)));
       } else if (IsFloatDType(to)) {
         EXPECT_OK(status);
       }
@@ -177,7 +169,7 @@ TEST(CastElements, RoundsToTheNearestAndTiesToEven) {
 }
 
 TEST(CastElements, RoundsAnyNumber) {
-  std::mt19937_64 random(testing::TestSeed());
+  std::mt19937_64 random(TestSeed());
   for (const DType dtype : kSmall) {
     const Numbers numbers(dtype);
     const double least = std::ilogb(numbers.all()[1]) - 3;
@@ -306,14 +298,12 @@ TEST(CastElements, IntegersAtTheirLimits) {
           const std::string name =
               negative ? std::to_string(static_cast<int64_t>(value))
                        : std::to_string(value);
-          EXPECT_THAT(status,
-                      StatusIs(absl::StatusCode::kOutOfRange,
-                               HasSubstr("element 0: " + name + " of " +
+          EXPECT_THAT(status, OutOfRange("element 0: " + name + " of " +
                                          std::string(DTypeName(from.dtype)) +
                                          " is out of range for " +
                                          std::string(DTypeName(to.dtype)) +
                                          ", " + std::to_string(to.least) +
-                                         " to " + std::to_string(to.most))));
+                                         " to " + std::to_string(to.most)));
           continue;
         }
         EXPECT_OK(status);
@@ -345,8 +335,7 @@ TEST(CastElements, BoolIsZeroOrOne) {
       Cast<uint8_t>(DType::kI16, std::vector<int16_t>{0, 1}, DType::kBool),
       ElementsAre(0, 1));
   EXPECT_THAT(CastOneOf<uint8_t>(DType::kI8, int8_t{-1}, DType::kBool, 0),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("-1 of i8 is out of range for bool, 0 to 1")));
+              OutOfRange("-1 of i8 is out of range for bool, 0 to 1"));
 }
 
 TEST(CastElements, IntegersToFloats) {
@@ -398,4 +387,4 @@ TEST(CastElements, AcceptsUnalignedArrays) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

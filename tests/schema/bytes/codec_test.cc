@@ -2,23 +2,16 @@
 #include "schema/bytes/codec.h"
 
 #include <random>
-#include <string>
-#include <vector>
 
 #include "schema/bytes/limits.h"
 #include "schema/types.h"
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using testing::StatusIs;
-
-auto IsLoss(const std::string& words) {
-  return StatusIs(absl::StatusCode::kDataLoss, HasSubstr(words));
-}
+auto IsLoss(const std::string& words) { return DataLoss(words); }
 
 std::string RandomBytes(size_t bytes, std::mt19937_64* random) {
   std::string out(bytes, '\0');
@@ -60,8 +53,7 @@ TEST(Codec, RejectsUnknownNumbersAndNames) {
   }
   EXPECT_THAT(
       ParseCodec("zstd"),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("unknown codec \"zstd\"; expected one of none, lz4")));
+      InvalidArgument("unknown codec \"zstd\"; expected one of none, lz4"));
 }
 
 TEST(Codec, RoundTripOfAllSizesAndElements) {
@@ -86,7 +78,7 @@ TEST(Codec, RoundTripOfAllSizesAndElements) {
 }
 
 TEST(Codec, ShuffleHelpsForSimilarElements) {
-  std::mt19937_64 random(testing::TestSeed());
+  std::mt19937_64 random(TestSeed());
   const std::string raw = Counters(10000, 8, &random);
   std::string plain;
   std::string shuffled;
@@ -97,7 +89,7 @@ TEST(Codec, ShuffleHelpsForSimilarElements) {
 }
 
 TEST(Codec, LeavesIncompressibleBytesUncompressed) {
-  std::mt19937_64 random(testing::TestSeed());
+  std::mt19937_64 random(TestSeed());
   std::string stored;
   for (const Codec codec : {Codec::kLz4, Codec::kShuffleLz4}) {
     EXPECT_FALSE(Compress(codec, "", 4, &stored));
@@ -143,7 +135,7 @@ std::string Compressible(int percent, std::mt19937_64* random) {
 }
 
 TEST(ChooseCodec, KeepsNoneUnlessItSavesFivePercent) {
-  std::mt19937_64 random(testing::TestSeed());
+  std::mt19937_64 random(TestSeed());
   EXPECT_EQ(ChooseCodec(Compressible(100, &random), 1), Codec::kNone);
   EXPECT_EQ(ChooseCodec(Compressible(96, &random), 1), Codec::kNone);
   EXPECT_EQ(ChooseCodec(Compressible(94, &random), 1), Codec::kLz4);
@@ -152,7 +144,7 @@ TEST(ChooseCodec, KeepsNoneUnlessItSavesFivePercent) {
 
 // At the threshold: the largest sample part that LZ4 reduces to 95 % or less.
 TEST(ChooseCodec, ThresholdIsFivePercentOfTheSample) {
-  std::mt19937_64 random(testing::TestSeed());
+  std::mt19937_64 random(TestSeed());
   const std::string noise = RandomBytes(95000, &random);
   int kept = 0;
   int taken = 0;
@@ -170,7 +162,7 @@ TEST(ChooseCodec, ThresholdIsFivePercentOfTheSample) {
 }
 
 TEST(ChooseCodec, TakesTheSmallest) {
-  std::mt19937_64 random(testing::TestSeed());
+  std::mt19937_64 random(TestSeed());
   EXPECT_EQ(ChooseCodec(Counters(10000, 8, &random), 8), Codec::kShuffleLz4);
   // With a period of three bytes, shuffling by four does not help.
   std::string periodic;
@@ -185,4 +177,4 @@ TEST(ChooseCodec, LeavesShortSamplesUncompressed) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

@@ -2,18 +2,10 @@
 #include "schema/bytes/dtype.h"
 
 #include "schema/types.h"
+#include "tests/support/test.h"
 
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "tests/support/status_matchers.h"
-
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using testing::StatusIs;
 
 // The numbers are stored, so they are spelled out here.
 TEST(DType, NumbersNamesAndBytes) {
@@ -34,22 +26,19 @@ TEST(DType, NumbersNamesAndBytes) {
 
 TEST(DType, RejectsUnknownNumbers) {
   for (int number = kDTypes; number < 256; ++number) {
-    EXPECT_THAT(
-        DTypeFromStored(static_cast<uint8_t>(number)),
-        StatusIs(absl::StatusCode::kDataLoss,
-                 HasSubstr("invalid stored dtype " + std::to_string(number) +
-                           "; expected less than 15")));
+    EXPECT_THAT(DTypeFromStored(static_cast<uint8_t>(number)),
+                DataLoss("invalid stored dtype " + std::to_string(number) +
+                         "; expected less than 15"));
   }
 }
 
 TEST(DType, RejectsUnknownNames) {
   for (const char* name : {"", "F32", "f32 ", "float", "u128"}) {
     EXPECT_THAT(ParseDType(name),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("unknown dtype \"" + std::string(name) +
-                                   "\"; expected one of f64, f32")));
+                InvalidArgument("unknown dtype \"" + std::string(name) +
+                                "\"; expected one of f64, f32"));
   }
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row-wise int8, compared with the arithmetic for one number, on ordinary,
 // extreme and damaged rows.
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <random>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "schema/bytes/codec.h"
 #include "schema/bytes/limits.h"
 #include "schema/bytes/lossy.h"
@@ -19,9 +13,9 @@
 #include "schema/bytes/quantize_loops.h"
 #include "tests/schema/bytes/lossy_calls.h"
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
 using internal::FloatBits;
@@ -29,21 +23,6 @@ using internal::FloatOf;
 using internal::Int8Bounds;
 using internal::Int8Scale;
 using internal::OrderedKey;
-using testing::AnyFinite;
-using testing::BytesOf;
-using testing::DecodeLossy;
-using testing::Encoded;
-using testing::EncodeLossy;
-using testing::ExpectErrors;
-using testing::Floats;
-using testing::FloatsOf;
-using ::testing::HasSubstr;
-using testing::kGreatest;
-using testing::kInfinity;
-using testing::kLeast;
-using testing::kQuietNan;
-using testing::StatusIs;
-using testing::TestSeed;
 
 // Rows with any offset and spread, and with any bits.
 Floats RandomRow(uint64_t elements, std::mt19937_64* random) {
@@ -358,7 +337,7 @@ TEST(Int8, RejectsDamage) {
     std::memcpy(bad.data() + at, &word, sizeof(word));
     std::string raw(128, '\0');
     EXPECT_THAT(Dequantize(Codec::kInt8, bad, 128, raw.data()),
-                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(words)));
+                DataLoss(words));
   };
   expect(0, 0, "rows of int8 have 0 numbers; expected 1 to 32");
   expect(0, 33, "rows of int8 have 33 numbers; expected 1 to 32");
@@ -375,13 +354,13 @@ TEST(Int8, RejectsDamage) {
     EXPECT_THAT(
         Dequantize(Codec::kInt8, absl::string_view(good).substr(0, bytes), 128,
                    raw.data()),
-        StatusIs(absl::StatusCode::kDataLoss, HasSubstr("")));
+        DataLoss(""));
   }
   for (const size_t raw_bytes : {0, 116, 124, 127, 132, 4096}) {
     EXPECT_THAT(Dequantize(Codec::kInt8, good, raw_bytes, raw.data()),
-                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("")));
+                DataLoss(""));
     EXPECT_THAT(Dequantize(Codec::kBf16, good, raw_bytes, raw.data()),
-                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("")));
+                DataLoss(""));
   }
 }
 
@@ -391,4 +370,4 @@ TEST(Int8, EmptyInputIsNotEncoded) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

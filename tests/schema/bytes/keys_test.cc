@@ -4,20 +4,14 @@
 #include <limits>
 #include <random>
 #include <tuple>
-#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "schema/types.h"
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-using testing::StatusIs;
 
 constexpr int64_t kMaxStep = std::numeric_limits<int64_t>::max();
 constexpr uint32_t kMax32 = std::numeric_limits<uint32_t>::max();
@@ -39,9 +33,8 @@ std::string PageKey(const Version& version, uint32_t rank,
 }
 
 auto IsBadKey(const std::string& key, const std::string& words) {
-  return StatusIs(absl::StatusCode::kDataLoss,
-                  AllOf(StartsWith("key " + absl::BytesToHexString(key) + " "),
-                        HasSubstr(words)));
+  return DataLoss(StartsWith("key " + absl::BytesToHexString(key) + " "),
+                  words);
 }
 
 TEST(Keys, BytesOfEachKind) {
@@ -155,7 +148,7 @@ class Draw {
 };
 
 TEST(Keys, SortLikeTheirFields) {
-  Draw draw(testing::TestSeed());
+  Draw draw(TestSeed());
   for (int i = 0; i < 20000; ++i) {
     const Fields a = draw.All();
     const Fields b = draw.Near(a);
@@ -167,7 +160,7 @@ TEST(Keys, SortLikeTheirFields) {
 }
 
 TEST(Keys, ParseReturnsTheFields) {
-  Draw draw(testing::TestSeed());
+  Draw draw(TestSeed());
   for (int i = 0; i < 5000; ++i) {
     const Fields fields = draw.All();
     const std::string key = fields.Key();
@@ -187,8 +180,7 @@ TEST(Keys, ParseRejectsEveryTruncation) {
         PageKey({7, 3}, 0, "users", Item::Run::kBase, 2, {1, 2})}) {
     for (size_t bytes = 0; bytes < key.size(); ++bytes) {
       const std::string cut = key.substr(0, bytes);
-      EXPECT_THAT(ParseDataKey(cut),
-                  StatusIs(absl::StatusCode::kDataLoss, HasSubstr("key ")));
+      EXPECT_THAT(ParseDataKey(cut), DataLoss("key "));
     }
     EXPECT_THAT(ParseDataKey(key + "x"),
                 IsBadKey(key + "x", "has an invalid suffix"));
@@ -251,7 +243,7 @@ TEST(Keys, PrefixEndIsTheFirstKeyAfterThePrefix) {
   EXPECT_EQ(PrefixEnd("a\xff"), "b");
   EXPECT_EQ(PrefixEnd("\xff\xff"), "");
   EXPECT_EQ(PrefixEnd(""), "");
-  Draw draw(testing::TestSeed());
+  Draw draw(TestSeed());
   for (int i = 0; i < 2000; ++i) {
     const Fields a = draw.All();
     const Fields b = draw.Near(a);
@@ -290,7 +282,7 @@ TEST(MetaKeys, ParseReturnsTheFields) {
 }
 
 TEST(MetaKeys, SortLikeTheirFields) {
-  Draw draw(testing::TestSeed());
+  Draw draw(TestSeed());
   for (int i = 0; i < 5000; ++i) {
     const Fields a = draw.All();
     const Fields b = draw.Near(a);
@@ -340,4 +332,4 @@ TEST(MetaKeys, ParseNamesTheWrongField) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

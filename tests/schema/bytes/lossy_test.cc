@@ -3,18 +3,13 @@
 // that this processor supports, on ordinary, extreme and damaged input.
 #include "schema/bytes/lossy.h"
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "schema/bytes/codec.h"
 #include "schema/bytes/limits.h"
 #include "schema/bytes/page.h"
@@ -23,33 +18,19 @@
 #include "schema/bytes/small_float.h"
 #include "tests/schema/bytes/lossy_calls.h"
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
 using internal::DecodeBf16;
 using internal::EncodeBf16;
 using internal::FloatBits;
 using internal::FloatOf;
-using testing::BytesOf;
-using testing::DecodeLossy;
-using testing::Encoded;
-using testing::EncodeLossy;
-using testing::ExpectErrors;
-using testing::Floats;
-using testing::FloatsOf;
-using ::testing::HasSubstr;
-using testing::kGreatest;
-using testing::kInfinity;
-using testing::kLeast;
-using testing::kQuietNan;
-using testing::StatusIs;
-using testing::TestSeed;
 
 TEST(Bf16, RoundsLikeTheReference) {
   const std::vector<uint32_t> lower = {0,      1,      0x3fff, 0x4000, 0x7fff,
@@ -149,9 +130,8 @@ TEST(Lossy, DetectsEveryFlippedBitOfAPage) {
       bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
       const absl::StatusOr<PageView> view = ParsePage(bad);
       std::string scratch;
-      EXPECT_THAT(
-          view.ok() ? ReadPage(*view, 4, &scratch).status() : view.status(),
-          StatusIs(absl::StatusCode::kDataLoss, HasSubstr("")))
+      EXPECT_THAT(view.ok() ? ReadPage(*view, 4, &scratch).status() : view,
+                  DataLoss(""))
           << bit;
     }
   }
@@ -168,8 +148,7 @@ TEST(Lossy, PagesRequireF32) {
                        ReadPage(view, 4, &scratch));
   EXPECT_EQ(read, raw);
   EXPECT_THAT(ReadPage(view, 8, &scratch),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       HasSubstr("page with codec bf16 has 8-byte elements")));
+              DataLoss("page with codec bf16 has 8-byte elements"));
 }
 
 // The bytes do not depend on the floating-point modes of the trainer's thread.
@@ -222,7 +201,7 @@ TEST(Lossy, ErrorsNameTheRequirements) {
   EXPECT_OK(CheckLossy(Codec::kBf16, DType::kF32, 1));
   EXPECT_OK(CheckLossy(Codec::kInt8, DType::kF32, kLeastInt8Elements));
   const auto invalid = [](const std::string& words) {
-    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words));
+    return InvalidArgument(words);
   };
   EXPECT_THAT(CheckLossy(Codec::kBf16, DType::kF64, 8),
               invalid("codec bf16 supports only f32, not f64; use one of "
@@ -237,4 +216,4 @@ TEST(Lossy, ErrorsNameTheRequirements) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schema/bytes/names.h"
 
-#include <string>
-
 #include "schema/types.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-using testing::StatusIs;
-
 auto IsBadName(const std::string& words) {
-  return StatusIs(absl::StatusCode::kInvalidArgument,
-                  AllOf(StartsWith("item name \""), HasSubstr(words)));
+  return InvalidArgument(StartsWith("item name \""), words);
 }
 
 TEST(CheckName, Lengths) {
@@ -56,4 +48,4 @@ TEST(CheckName, RejectsIllFormedUtf8) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

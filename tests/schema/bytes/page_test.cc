@@ -3,31 +3,20 @@
 
 #include <cstring>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "schema/bytes/limits.h"
 #include "schema/types.h"
 #include "tests/schema/samples.h"
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using testing::MakePage;
-using ::testing::StartsWith;
-using testing::StatusIs;
-
-auto IsPageLoss(const std::string& words) {
-  return StatusIs(absl::StatusCode::kDataLoss, HasSubstr(words));
-}
+auto IsPageLoss(const std::string& words) { return DataLoss(words); }
 auto IsBadHeader(const std::string& words) {
-  return StatusIs(absl::StatusCode::kDataLoss,
-                  AllOf(StartsWith("page header: "), HasSubstr(words)));
+  return DataLoss(StartsWith("page header: "), words);
 }
 
 // Replaces a little-endian number of an entry and corrects the header's hash,
@@ -78,7 +67,7 @@ struct Case {
 };
 
 std::vector<Case> Cases() {
-  std::mt19937_64 random(testing::TestSeed());
+  std::mt19937_64 random(TestSeed());
   std::string noise(kPageBytes, '\0');
   for (char& c : noise) c = static_cast<char>(random());
   return {{"empty", "", false},
@@ -216,4 +205,4 @@ TEST(Page, DetectsEveryTruncation) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schema/types.h"
+#include "tests/support/test.h"
 
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "gtest/gtest.h"
-
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
 TEST(Printable, LeavesTextAlone) {
@@ -79,4 +74,4 @@ TEST(PrintableJson, KeepsTheMeaning) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

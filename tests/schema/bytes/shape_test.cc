@@ -6,19 +6,14 @@
 
 #include "schema/types.h"
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using testing::StatusIs;
 
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
-auto IsBadShape(const std::string& words) {
-  return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words));
-}
+auto IsBadShape(const std::string& words) { return InvalidArgument(words); }
 
 int64_t CountOf(const Shape& shape, uint32_t element_bytes) {
   const auto count = ElementCount(shape, element_bytes);
@@ -92,7 +87,7 @@ TEST(Intersect, ReturnsTheCommonBox) {
 }
 
 TEST(Intersect, MatchesAComparisonByElement) {
-  std::mt19937_64 random(testing::TestSeed());
+  std::mt19937_64 random(TestSeed());
   for (int i = 0; i < 2000; ++i) {
     const auto draw = [&](int64_t n) {
       return static_cast<int64_t>(random() % n);
@@ -117,4 +112,4 @@ TEST(Intersect, MatchesAComparisonByElement) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schema/types.h"
 
-#include <gmock/gmock.h>
-
 #include <limits>
 #include <random>
 
 #include "schema/bytes/modulo_rank.h"
 #include "tests/support/seed.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
 TEST(ModuloRank, UsesTheUnsignedId) {
-  std::mt19937_64 random(testing::TestSeed());
+  std::mt19937_64 random(TestSeed());
   for (const uint32_t world :
        {1u, 2u, 3u, 5u, 7u, 8u, 48u, 1000u, 32767u, 65535u, kMaxWorldSize}) {
     const ModuloRank rank_of(world);
@@ -52,4 +51,4 @@ TEST(ShardingKindName, NamesEachKind) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

@@ -4,10 +4,10 @@
 #include <limits>
 #include <random>
 
-#include "gtest/gtest.h"
 #include "tests/support/seed.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
 TEST(SliceOf, ModuloTakesTheLowBitsOfTheUnsignedId) {
@@ -41,7 +41,7 @@ TEST(SliceRange, ContainsItsBeginAndNotItsEnd) {
 }
 
 TEST(EvenSliceBounds, CoverAllSlicesEvenly) {
-  std::mt19937_64 random(testing::TestSeed());
+  std::mt19937_64 random(TestSeed());
   std::vector<uint32_t> sizes = {1, 2, 3, 7, 65535, kMaxWorldSize};
   for (int i = 0; i < 20; ++i) sizes.push_back(1 + random() % kMaxWorldSize);
   for (const uint32_t world_size : sizes) {
@@ -58,4 +58,4 @@ TEST(EvenSliceBounds, CoverAllSlicesEvenly) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

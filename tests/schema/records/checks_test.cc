@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schema/records/checks.h"
 
-#include <string>
-
 #include "schema/bytes/limits.h"
 #include "schema/types.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb::internal {
+namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-using testing::StatusIs;
+using internal::CheckPath;
+using internal::CheckSliceBounds;
+using internal::CheckUuid;
+using internal::CheckVersion;
 
-constexpr RecordKind kKind = RecordKind::kLease;
+constexpr auto kKind = internal::RecordKind::kLease;
 
 auto IsBad(const std::string& words) {
-  return StatusIs(absl::StatusCode::kDataLoss,
-                  AllOf(StartsWith("lease: "), HasSubstr(words)));
+  return DataLoss(StartsWith("lease: "), words);
 }
 
 TEST(CheckUuid, LengthsAtAndOverTheLimits) {
@@ -71,4 +68,4 @@ TEST(CheckPath, RejectsPathsOutsideOfTheFolder) {
 }
 
 }  // namespace
-}  // namespace ckptdb::internal
+}  // namespace ckptdb::testing

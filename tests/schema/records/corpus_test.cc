@@ -10,11 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <map>
-#include <string>
-#include <vector>
 
-#include "gtest/gtest.h"
 #include "schema/bytes/codec.h"
 #include "schema/bytes/keys.h"
 #include "schema/bytes/lossy.h"
@@ -24,6 +20,7 @@
 #include "schema/types.h"
 #include "tests/schema/samples.h"
 #include "tests/support/source_folder.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {

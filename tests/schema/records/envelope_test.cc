@@ -4,9 +4,6 @@
 #include "schema/records/envelope.h"
 
 #include <cstring>
-#include <functional>
-#include <string>
-#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "schema/bytes/limits.h"
@@ -15,19 +12,15 @@
 #include "schema/records/staged.h"
 #include "schema/types.h"
 #include "tests/schema/samples.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
 using internal::kEnvelopeBytes;
 using internal::RecordKind;
 using internal::Seal;
 using internal::Unseal;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-using testing::StatusIs;
 
 struct Kind {
   RecordKind kind;
@@ -63,8 +56,7 @@ std::vector<Kind> Kinds() {
 }
 
 auto IsLoss(const std::string& record, const std::string& words) {
-  return StatusIs(absl::StatusCode::kDataLoss,
-                  AllOf(StartsWith(record + ": "), HasSubstr(words)));
+  return DataLoss(StartsWith(record + ": "), words);
 }
 
 TEST(Envelope, FirstBytes) {
@@ -210,4 +202,4 @@ TEST(Records, FlipsAndTruncationsPastTheHashAreDataLossOrAnotherRecord) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

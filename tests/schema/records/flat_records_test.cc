@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Valid FlatBuffers that no encoder writes.
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "ckptdb_generated.h"
 #include "schema/bytes/keys.h"
 #include "schema/bytes/limits.h"
@@ -11,22 +7,17 @@
 #include "schema/records/records.h"
 #include "schema/records/staged.h"
 #include "schema/types.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 using internal::RecordKind;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-using testing::StatusIs;
 
 auto IsRecordLoss(const std::string& record, const std::string& words) {
-  return StatusIs(absl::StatusCode::kDataLoss,
-                  AllOf(StartsWith(record + ": "), HasSubstr(words)));
+  return DataLoss(StartsWith(record + ": "), words);
 }
 
 std::string Sealed(RecordKind kind, const FlatBufferBuilder& builder) {
@@ -236,4 +227,4 @@ TEST(FlatAttemptRecord, RejectsAbsentFields) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing
