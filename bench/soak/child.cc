@@ -17,30 +17,6 @@
 #include "bench/soak/event.h"
 
 namespace ckptdb::soak {
-namespace {
-
-int Spawn(std::vector<std::string>* arguments, int output, bool with_errors,
-          pid_t* pid) {
-  std::vector<char*> argv;
-  for (std::string& argument : *arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  if (with_errors) {
-    posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
-  }
-  const int error =
-      posix_spawn(pid, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  return error;
-}
-
-}  // namespace
-
-std::string Ending::ToString() const {
-  return absl::StrCat(by_signal ? "signal " : "exit ", code);
-}
 
 absl::StatusOr<std::unique_ptr<Child>> Child::Start(
     std::vector<std::string> arguments, bool with_errors) {
@@ -48,8 +24,19 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Start(
   if (pipe2(out.data(), O_CLOEXEC) != 0) {
     return absl::UnavailableError(absl::StrCat("pipe: ", std::strerror(errno)));
   }
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+  if (with_errors) {
+    posix_spawn_file_actions_adddup2(&actions, out[1], STDERR_FILENO);
+  }
   pid_t pid = -1;
-  const int error = Spawn(&arguments, out[1], with_errors, &pid);
+  const int error =
+      posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
   close(out[1]);
   if (error == 0) return std::unique_ptr<Child>(new Child(pid, out[0]));
   close(out[0]);
@@ -63,19 +50,15 @@ Child::~Child() {
   close(output_);
 }
 
-std::optional<std::string> Child::TakeLine() {
-  const size_t end = read_.find('\n');
-  if (end == std::string::npos) return std::nullopt;
-  std::string line = read_.substr(0, end);
-  read_.erase(0, end + 1);
-  return line;
-}
-
 absl::StatusOr<std::string> Child::ReadLine(int64_t timeout_ms) {
   constexpr int64_t kMicrosPerMs = 1000;
   const int64_t deadline = SteadyMicros() + timeout_ms * kMicrosPerMs;
   while (true) {
-    if (std::optional<std::string> line = TakeLine()) return *std::move(line);
+    if (const size_t end = read_.find('\n'); end != std::string::npos) {
+      std::string line = read_.substr(0, end);
+      read_.erase(0, end + 1);
+      return line;
+    }
     const int64_t left_ms =
         std::max<int64_t>((deadline - SteadyMicros()) / kMicrosPerMs, 0);
     pollfd ready = {output_, POLLIN, 0};
@@ -89,28 +72,18 @@ absl::StatusOr<std::string> Child::ReadLine(int64_t timeout_ms) {
   }
 }
 
-std::string Child::ReadAll() {
-  constexpr int64_t kTimeoutMs = 600'000;
-  std::string all;
-  while (true) {
-    const auto line = ReadLine(kTimeoutMs);
-    if (!line.ok()) return all + read_;
-    absl::StrAppend(&all, *line, "\n");
-  }
-}
-
 void Child::Kill() {
-  if (!ending_) kill(pid_, SIGKILL);
+  if (ending_.empty()) kill(pid_, SIGKILL);
 }
 
-Ending Child::Wait() {
-  if (ending_) return *ending_;
+std::string Child::Wait() {
+  if (!ending_.empty()) return ending_;
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
-  ending_ = WIFSIGNALED(status) ? Ending{true, WTERMSIG(status)}
-                                : Ending{false, WEXITSTATUS(status)};
-  return *ending_;
+  ending_ = WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
+                                : absl::StrCat("exit ", WEXITSTATUS(status));
+  return ending_;
 }
 
 }  // namespace ckptdb::soak

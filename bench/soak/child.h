@@ -7,22 +7,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace ckptdb::soak {
-
-// The end of a process: "exit 3", "signal 9".
-struct Ending {
-  bool by_signal = false;
-  int code = 0;  // or the signal
-
-  std::string ToString() const;
-};
 
 class Child {
  public:
@@ -41,21 +31,19 @@ class Child {
   // and the output is closed, and DeadlineExceeded if none came in time. A line
   // that was cut off is none.
   absl::StatusOr<std::string> ReadLine(int64_t timeout_ms);
-  // Returns all of the output, until it is closed.
-  std::string ReadAll();
 
   // Sends SIGKILL; the lines that it wrote can still be read.
   void Kill();
-  Ending Wait();
+  // Returns how it ended: "exit 3", "signal 9".
+  std::string Wait();
 
  private:
   Child(pid_t pid, int output) : pid_(pid), output_(output) {}
-  std::optional<std::string> TakeLine();
 
-  pid_t pid_;
+  const pid_t pid_;
   const int output_;
   std::string read_;  // and not handed out yet
-  std::optional<Ending> ending_;
+  std::string ending_;
 };
 
 }  // namespace ckptdb::soak

@@ -14,17 +14,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "db/reader.h"
+#include "manager/map_table.h"
+
 namespace ckptdb::soak {
 
 inline constexpr char kTable[] = "user";
-inline constexpr char kEmbeddingSlot[] = "embedding";
-inline constexpr char kSumSlot[] = "adagrad_sum";
 inline constexpr char kDenseTensor[] = "layer";
 inline constexpr char kFrozenTensor[] = "frozen";
 inline constexpr char kReader[] = "reader";
 inline constexpr char kMetric[] = "auc";
-inline constexpr char kEvaluation[] = "day";
-inline constexpr char kMeters[] = "meters";
 
 // Elements of the tensor that all ranks share out, f32, new in each step.
 inline constexpr int64_t kDenseElements = 4096;
@@ -34,21 +34,33 @@ inline constexpr int64_t kDenseElements = 4096;
 inline constexpr int64_t kFrozenElements = 576 << 10;
 inline constexpr int64_t kFrozenSteps = 40;
 
-inline constexpr size_t kEmbeddingElements = 8;
-
 struct Row {
-  std::array<float, kEmbeddingElements> embedding{};
+  std::array<float, 8> embedding{};
   float adagrad_sum = 0;
 
   bool operator==(const Row&) const = default;
 };
 using Rows = std::map<int64_t, Row>;
 
+// A table over the rows. Its slices are those of MixId.
+class RowTable : public MapTable<Rows> {
+ public:
+  explicit RowTable(soak::Rows* rows);
+};
+
 // The rows that differ between a step and the one before.
 struct RowChange {
   Rows upserted;
   std::vector<int64_t> erased;
 };
+
+// Returns a random number, the same for the same arguments, in whatever process
+// and order they are drawn. `what` is the name of what is drawn.
+uint64_t Draw(uint64_t seed, absl::string_view what, uint64_t a,
+              uint64_t b = 0);
+// Returns `least` times 2 to the power of a number drawn from 0 to `doublings`:
+// short and long spans are as likely.
+uint64_t DrawSpan(uint64_t drawn, uint64_t least, uint64_t doublings);
 
 class Content {
  public:
@@ -65,10 +77,12 @@ class Content {
   std::vector<int64_t> Frozen(int64_t step) const;
   // The io state of a rank.
   std::string Position(int64_t step, uint32_t rank) const;
-  // Returns the meters of an evaluation after `processed` batches.
-  std::string Meters(int64_t step, uint64_t processed, uint32_t rank) const;
   // Returns a value in [0, 1) that does not rise or fall with the step.
   double Metric(int64_t step) const;
+
+  // Compares rows, tensors and io states of all ranks, each element. DataLoss
+  // that names the step and the first difference.
+  absl::Status Check(const StepReader& step) const;
 
  private:
   // A place has at most one row at a time.
@@ -84,6 +98,10 @@ class Content {
 
   const uint64_t seed_;
 };
+
+// Returns DataLoss with `where` and the first id at which they differ.
+absl::Status CompareRows(const Rows& found, const Rows& expected,
+                         absl::string_view where);
 
 }  // namespace ckptdb::soak
 

@@ -2,16 +2,14 @@
 #include "bench/soak/driver.h"
 
 #include <algorithm>
-#include <csignal>
 #include <iostream>
-#include <optional>
+#include <memory>
 #include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "bench/soak/check.h"
-#include "bench/soak/draw.h"
 #include "db/reader.h"
 #include "schema/bytes/annotate.h"
 #include "schema/status.h"
@@ -25,40 +23,68 @@ constexpr int64_t kStandstillMs = 120'000;
 constexpr uint64_t kSavesPerSample = 20;
 constexpr uint64_t kSavesPerLine = 1000;
 
+absl::Status Over(absl::string_view figure, uint64_t value,
+                  absl::string_view of, uint64_t bound) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      figure, ": ", value, " is over the bound ", bound, ", ", of));
+}
+
 }  // namespace
 
-Driver::Driver(const DriverOptions& options, Volume* volume)
-    : options_(options), volume_(volume), content_(options.seed) {}
+Halves::Halves(const std::vector<Sample>& samples) {
+  for (const Sample& sample : samples) {
+    auto& half = sample.saves <= samples.back().saves / 2 ? first : second;
+    for (size_t f = 0; f < half.size(); ++f) {
+      half[f] = std::max(half[f], sample.figures[f]);
+    }
+  }
+}
 
-uint64_t Driver::Draw(DrawKind kind, uint64_t number) const {
-  return soak::Draw(options_.seed, kind, number);
+absl::Status CheckBounds(const std::vector<Sample>& samples,
+                         uint64_t needed_bytes) {
+  // The store's SPARE and its logs, and the files of a save and of a fold in
+  // progress, are on the disk whatever its steps are.
+  constexpr uint64_t kFixedDiskBytes = 48 << 20;
+  constexpr uint64_t kDiskFactor = 3;
+  // The halves of a shorter run differ by what was drawn for each.
+  constexpr uint64_t kGrowthSaves = 1000;
+  const Halves most(samples);
+  const uint64_t bound = kDiskFactor * needed_bytes + kFixedDiskBytes;
+  const uint64_t disk = std::max(most.first[0], most.second[0]);
+  if (disk > bound) {
+    return Over(kFigures[0].name, disk,
+                "3 times what the steps need, and 48 MiB", bound);
+  }
+  if (samples.empty() || samples.back().saves < kGrowthSaves) {
+    return absl::OkStatus();
+  }
+  for (size_t f = 0; f < kFigures.size(); ++f) {
+    const uint64_t limit = most.first[f] * 3 / 2 + kFigures[f].slack;
+    if (most.second[f] <= limit) continue;
+    return Over(kFigures[f].name, most.second[f],
+                "1.5 times that of the first half", limit);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Driver::Run() {
-  constexpr uint64_t kFirstFill = 30;
-  fill_at_save_ = kFirstFill;
-  follower_ = std::make_unique<Follower>(volume_->store(), content_);
-  while (counts_.saves < options_.saves) {
+  while (saves_ < options_.saves) {
     CKPTDB_RETURN_IF_ERROR(internal::Annotate(
-        Live(), absl::StrCat("life ", lives_, " of the writer, after ",
-                             counts_.saves, " saves")));
+        Live(), absl::StrCat("life ", lives_, " of the writer, after ", saves_,
+                             " saves")));
     CKPTDB_RETURN_IF_ERROR(internal::Annotate(
-        CheckStore(), absl::StrCat("after kill ", counts_.kills, " and ",
-                                   counts_.saves, " saves")));
-    if (commands_ == nullptr) {
-      commands_ = std::make_unique<Commands>(volume_, options_.seed);
-    }
-    CKPTDB_RETURN_IF_ERROR(RunCommands());
+        CheckStore(),
+        absl::StrCat("after kill ", lives_, " and ", saves_, " saves")));
+    CKPTDB_RETURN_IF_ERROR(Operate());
   }
-  return figures_.CheckBounds();
+  return CheckBounds(samples_, needed_bytes_);
 }
 
 absl::Status Driver::Live() {
   constexpr uint64_t kLeastSaves = 5;
   constexpr uint64_t kDoublings = 8;
-  const uint64_t left = options_.saves - counts_.saves;
-  const uint64_t drawn =
-      DrawSpan(Next(DrawKind::kLife), kLeastSaves, kDoublings);
+  const uint64_t left = options_.saves - saves_;
+  const uint64_t drawn = DrawSpan(Next("life"), kLeastSaves, kDoublings);
   const uint64_t saves = options_.steady ? left : std::min(drawn, left);
   std::vector<std::string> words = {options_.program,
                                     "write",
@@ -70,15 +96,14 @@ absl::Status Driver::Live() {
   if (options_.steady) words.emplace_back("--steady");
   CKPTDB_ASSIGN_OR_RETURN(const auto writer, Child::Start(words));
   saving_.reset();
-  CKPTDB_RETURN_IF_ERROR(ReadUntilKill(writer.get(), counts_.saves + saves));
+  CKPTDB_RETURN_IF_ERROR(ReadUntilKill(writer.get(), saves_ + saves));
   writer->Kill();
-  ++counts_.kills;
+  ++counts_["kills"];
   CKPTDB_RETURN_IF_ERROR(ReadRest(writer.get()));
-  if (saving_) ++counts_.kills_in_saves;
-  const Ending ending = writer->Wait();
-  if (ending.by_signal && ending.code == SIGKILL) return absl::OkStatus();
-  return absl::InternalError("the writer ended by itself: " +
-                             ending.ToString());
+  if (saving_) ++counts_["kills while saving"];
+  const std::string ending = writer->Wait();
+  if (ending == "signal 9") return absl::OkStatus();
+  return absl::InternalError("the writer ended by itself: " + ending);
 }
 
 // Kills between two saves are as likely as kills within one.
@@ -86,12 +111,10 @@ absl::Status Driver::ReadUntilKill(Child* writer, uint64_t saves) {
   constexpr uint64_t kLongestDelayMicros = 20'000;
   std::optional<int64_t> kill_at;
   while (true) {
-    CKPTDB_RETURN_IF_ERROR(StatusBeside());
     CKPTDB_RETURN_IF_ERROR(FillOrFree());
     const int64_t now = SteadyMicros();
-    if (!kill_at && counts_.saves >= saves) {
-      kill_at = now + static_cast<int64_t>(Next(DrawKind::kKill) %
-                                           kLongestDelayMicros);
+    if (!kill_at && saves_ >= saves) {
+      kill_at = now + static_cast<int64_t>(Next("kill") % kLongestDelayMicros);
     }
     if (kill_at && now >= *kill_at) return absl::OkStatus();
     int64_t until = kill_at.value_or(now + kStandstillMs * kMicrosPerMs);
@@ -100,13 +123,13 @@ absl::Status Driver::ReadUntilKill(Child* writer, uint64_t saves) {
         writer->ReadLine(std::max<int64_t>((until - now) / kMicrosPerMs, 0));
     if (line.ok()) {
       CKPTDB_RETURN_IF_ERROR(NoteLine(*line));
-      if (counts_.saves % kSavesPerSample == 0) TakeSample(writer->pid());
+      if (saves_ % kSavesPerSample == 0) TakeSample(writer->pid());
     } else if (!absl::IsDeadlineExceeded(line.status())) {
       return absl::InternalError("the writer ended by itself: " +
-                                 writer->Wait().ToString());
+                                 writer->Wait());
     } else if (!kill_at && !filling_) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("the writer told nothing for ", kStandstillMs, " ms"));
+      return absl::DeadlineExceededError(absl::StrCat(
+          "the writer reported nothing for ", kStandstillMs, " ms"));
     }
   }
 }
@@ -125,13 +148,13 @@ absl::Status Driver::NoteLine(const std::string& line) {
   lines_.push_back(line);
   if (lines_.size() > kLines) lines_.pop_front();
   CKPTDB_ASSIGN_OR_RETURN(const Event event, DecodeEvent(line));
-  return internal::Annotate(Note(event), "told \"" + line + "\"");
+  return internal::Annotate(Note(event), "reported \"" + line + "\"");
 }
 
 absl::Status Driver::Note(const Event& event) {
   switch (event.kind) {
     case Event::Kind::kOpened: {
-      ++counts_.sessions;
+      ++counts_["openings"];
       std::optional<int64_t> latest;
       if (event.step >= 0) latest = event.step;
       return ledger_.Settle({event.steps.begin(), event.steps.end()}, latest);
@@ -143,49 +166,39 @@ absl::Status Driver::Note(const Event& event) {
     case Event::Kind::kSaved:
       NoteSave(event);
       return absl::OkStatus();
-    case Event::Kind::kEvaluated:
-      ++counts_.evaluations;
-      ledger_.Evaluated(event.step, event.count);
-      return absl::OkStatus();
     case Event::Kind::kFolded:
-      ++counts_.folds;
+      ++counts_["folds"];
       return absl::OkStatus();
     case Event::Kind::kFailed:
       return NoteFailure(event);
-    case Event::Kind::kClosed:
-      return absl::OkStatus();
   }
   return absl::OkStatus();
 }
 
 void Driver::NoteSave(const Event& event) {
   saving_.reset();
-  ++counts_.saves;
-  if (counts_.saves % kSavesPerLine == 0) {
-    std::cerr << counts_.saves << " saves, " << counts_.kills << " kills"
-              << std::endl;
+  ++saves_;
+  if (saves_ % kSavesPerLine == 0) {
+    std::cerr << saves_ << " saves, " << lives_ << " lives" << std::endl;
   }
-  if (absl::StartsWith(event.text, "full")) ++counts_.full;
-  if (absl::EndsWith(event.text, "ephemeral")) ++counts_.ephemeral;
-  counts_.retired += event.steps.size();
+  ++counts_["saves: " + event.text];
+  counts_["steps retired"] += event.steps.size();
   ledger_.Saved(event.step, event.steps);
   if (!volume_->WasFull(event.began_micros)) recovering_ = false;
 }
 
-bool Driver::MayFail(int64_t began_micros) const {
-  return recovering_ || volume_->WasFull(began_micros);
-}
-
 absl::Status Driver::NoteFailure(const Event& event) {
-  ++counts_.failed_for_room;
-  // An evaluation or a fold fails as well.
+  ++counts_["failures for room"];
+  // A fold fails as well.
   if (saving_ == event.step) {
     saving_.reset();
     if (absl::StartsWith(event.text, "RESOURCE_EXHAUSTED")) {
       ledger_.Failed(event.step);
     }
   }
-  if (MayFail(event.began_micros)) return absl::OkStatus();
+  if (recovering_ || volume_->WasFull(event.began_micros)) {
+    return absl::OkStatus();
+  }
   return absl::InternalError("failed although the disk was not full");
 }
 
@@ -200,25 +213,23 @@ absl::Status Driver::FillOrFree() {
   if (filling_ && now >= free_at_micros_) {
     CKPTDB_RETURN_IF_ERROR(volume_->Free());
     filling_ = false;
-    fill_at_save_ =
-        counts_.saves + kFewestSaves + Next(DrawKind::kFill) % kMostSaves;
-  } else if (!filling_ && counts_.saves >= fill_at_save_) {
+    fill_at_save_ = saves_ + kFewestSaves + Next("fill") % kMostSaves;
+  } else if (!filling_ && saves_ >= fill_at_save_) {
     filling_ = recovering_ = true;
-    ++counts_.fillings;
+    ++counts_["fillings of the disk"];
     free_at_micros_ =
-        now +
-        kMicrosPerMs * static_cast<int64_t>(kShortestMs +
-                                            Next(DrawKind::kFull) % kLongestMs);
-    return volume_->Fill(Next(DrawKind::kRoom) % kRooms);
+        now + kMicrosPerMs *
+                  static_cast<int64_t>(kShortestMs + Next("full") % kLongestMs);
+    return volume_->Fill(Next("room") % kRooms);
   }
   return absl::OkStatus();
 }
 
 void Driver::TakeSample(int64_t writer) {
-  figures_.Add({.saves = counts_.saves,
-                .folder = MeasureFolder(volume_->store()),
-                .writer_bytes = ResidentBytes(writer),
-                .needed_bytes = needed_bytes_});
+  const FolderSize size = MeasureFolder(volume_->store());
+  samples_.push_back({saves_,
+                      {size.disk_bytes, size.files, size.manifest_bytes,
+                       ResidentBytes(writer)}});
 }
 
 absl::Status Driver::CheckStore() {
@@ -232,85 +243,75 @@ absl::Status Driver::CheckStore() {
     latest = record->version.step;
   }
   CKPTDB_RETURN_IF_ERROR(ledger_.Settle(found, latest));
-  CKPTDB_ASSIGN_OR_RETURN(const auto evaluated,
-                          CheckAllSteps(reader.get(), content_));
-  counts_.steps_checked += evaluated.size();
-  CKPTDB_RETURN_IF_ERROR(ledger_.SettleEvaluations(evaluated));
-  CKPTDB_ASSIGN_OR_RETURN(const Usage usage, reader->GetUsage());
-  needed_bytes_ = 0;
-  for (const Usage::Step& step : usage.steps)
-    needed_bytes_ += step.exclusive_bytes;
-  for (const Usage::Held& held : usage.held_versions) {
-    const bool needed = held.reason == Usage::Held::Reason::kReferenced;
-    if (needed) needed_bytes_ += held.stored_bytes;
+  for (const int64_t number : found) {
+    CKPTDB_ASSIGN_OR_RETURN(const auto step, reader->OpenStep(number));
+    CKPTDB_RETURN_IF_ERROR(content_.Check(*step));
   }
+  counts_["steps compared"] += found.size();
+  CKPTDB_ASSIGN_OR_RETURN(const Usage usage, reader->GetUsage());
+  uint64_t needed = 0;
+  for (const Usage::Step& step : usage.steps) needed += step.exclusive_bytes;
+  for (const Usage::Held& held : usage.held_versions) {
+    if (held.reason != Usage::Held::Reason::kReferenced) continue;
+    needed += held.stored_bytes;
+  }
+  needed_bytes_ = std::max(needed_bytes_, needed);
   return absl::OkStatus();
+}
+
+// The disk may be full; then the operator tries again after the next life.
+absl::Status Driver::Operate() {
+  const int64_t began = SteadyMicros();
+  const auto run = [&]() -> absl::Status {
+    CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(volume_->store()));
+    const uint64_t drawn = Next("operate");
+    if (drawn % 3 == 0) CKPTDB_RETURN_IF_ERROR(PinOrUnpin(store.get()));
+    if (drawn / 3 % 4 == 0) {
+      CKPTDB_RETURN_IF_ERROR(store->Fold(*ledger_.steps().rbegin()).status());
+    }
+    return drawn / 12 % 2 == 0 ? store->Sweep().status() : absl::OkStatus();
+  };
+  const absl::Status status = run();
+  const bool room =
+      !absl::IsResourceExhausted(status) && !absl::IsFailedPrecondition(status);
+  if (status.ok() || (!room && volume_->WasFull(began))) {
+    return absl::OkStatus();
+  }
+  return internal::Annotate(status, "between two writers");
+}
+
+absl::Status Driver::PinOrUnpin(Store* store) {
+  constexpr size_t kMostPins = 3;
+  if (ledger_.pinned().size() < kMostPins) {
+    const int64_t step = *ledger_.steps().rbegin();
+    CKPTDB_RETURN_IF_ERROR(store->Pin(step));
+    ++counts_["pins"];
+    ledger_.Pinned(step);
+    return absl::OkStatus();
+  }
+  const int64_t step = *ledger_.pinned().begin();
+  CKPTDB_RETURN_IF_ERROR(store->Unpin(step));
+  ledger_.Unpinned(step);
+  return absl::OkStatus();
+}
+
+std::string Driver::Report() const {
+  std::string text = absl::StrFormat("%-29s %14u\n", "saves", saves_);
+  for (const auto& [name, count] : counts_) {
+    absl::StrAppendFormat(&text, "%-29s %14u\n", name, count);
+  }
+  absl::StrAppendFormat(&text, "\n%-29s %14s %14s\n", "at most", "first half",
+                        "second half");
+  const Halves most(samples_);
+  for (size_t f = 0; f < kFigures.size(); ++f) {
+    absl::StrAppendFormat(&text, "%-29s %14u %14u\n", kFigures[f].name,
+                          most.first[f], most.second[f]);
+  }
+  return text;
 }
 
 std::string Driver::LastLines() const {
   return absl::StrCat(absl::StrJoin(lines_, "\n"), "\n");
-}
-
-Counts Driver::counts() const {
-  Counts counts = counts_;
-  if (follower_ != nullptr) {
-    counts.followed_by_changes = follower_->by_changes();
-    counts.followed_whole = follower_->whole();
-    counts.overtaken = follower_->overtaken();
-  }
-  if (commands_ != nullptr) {
-    counts.commands += commands_->run();
-    counts.busy_commands += commands_->busy();
-    counts.overtaken_commands += commands_->overtaken();
-  }
-  return counts;
-}
-
-absl::Status Driver::StatusBeside() const {
-  CKPTDB_RETURN_IF_ERROR(follower_->status());
-  return commands_ == nullptr ? absl::OkStatus() : commands_->status();
-}
-
-absl::StatusOr<CommandResult> Driver::Command(
-    const std::vector<std::string>& words) {
-  auto result = RunCommand(*volume_, words);
-  ++counts_.commands;
-  if (result.ok() && *result == CommandResult::kBusy) ++counts_.busy_commands;
-  return result;
-}
-
-absl::Status Driver::Pin() {
-  const int64_t step = *ledger_.steps().rbegin();
-  CKPTDB_ASSIGN_OR_RETURN(const CommandResult result,
-                          Command({"pin", absl::StrCat(step)}));
-  if (result != CommandResult::kDone) return absl::OkStatus();
-  ++counts_.pins;
-  ledger_.Pinned(step);
-  return absl::OkStatus();
-}
-
-absl::Status Driver::Unpin() {
-  const int64_t step = *ledger_.pinned().begin();
-  CKPTDB_ASSIGN_OR_RETURN(const CommandResult result,
-                          Command({"unpin", absl::StrCat(step)}));
-  if (result == CommandResult::kDone) ledger_.Unpinned(step);
-  return absl::OkStatus();
-}
-
-absl::Status Driver::RunCommands() {
-  constexpr size_t kMostPins = 3;
-  const uint64_t drawn = Next(DrawKind::kBetween);
-  if (drawn % 3 == 0) {
-    CKPTDB_RETURN_IF_ERROR(ledger_.pinned().size() < kMostPins ? Pin()
-                                                               : Unpin());
-  }
-  if (drawn / 3 % 4 == 0) {
-    CKPTDB_RETURN_IF_ERROR(Command({"fold", "latest"}).status());
-  }
-  if (drawn / 12 % 4 == 0) {
-    CKPTDB_RETURN_IF_ERROR(Command({"verify"}).status());
-  }
-  return drawn / 48 % 2 == 0 ? Command({"gc"}).status() : absl::OkStatus();
 }
 
 }  // namespace ckptdb::soak

@@ -10,19 +10,17 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 
 namespace ckptdb::soak {
 namespace {
 
-constexpr std::array<absl::string_view, 7> kNames = {
-    "opened", "began", "saved", "evaluated", "folded", "failed", "closed"};
+constexpr std::array<absl::string_view, 5> kNames = {"opened", "began", "saved",
+                                                     "folded", "failed"};
 
 bool ParseSteps(absl::string_view text, std::vector<int64_t>* steps) {
   for (const absl::string_view one :
        absl::StrSplit(text, ',', absl::SkipEmpty())) {
-    steps->emplace_back();
-    if (!absl::SimpleAtoi(one, &steps->back())) return false;
+    if (!absl::SimpleAtoi(one, &steps->emplace_back())) return false;
   }
   return true;
 }
@@ -37,32 +35,27 @@ int64_t SteadyMicros() {
 
 std::string EncodeEvent(const Event& event) {
   return absl::StrCat(kNames[static_cast<size_t>(event.kind)], "\t", event.step,
-                      "\t", event.count, "\t", event.began_micros, "\t",
-                      StepList(event.steps), "\t",
+                      "\t", event.began_micros, "\t",
+                      absl::StrJoin(event.steps, ","), "\t",
                       absl::StrReplaceAll(event.text, {{"\n", " "}}), "\n");
 }
 
 absl::StatusOr<Event> DecodeEvent(absl::string_view line) {
   const std::vector<absl::string_view> fields =
-      absl::StrSplit(line, absl::MaxSplits('\t', 5));
+      absl::StrSplit(line, absl::MaxSplits('\t', 4));
   Event event;
   const auto name = std::find(kNames.begin(), kNames.end(), fields[0]);
-  const bool ok = name != kNames.end() && fields.size() == 6 &&
+  const bool ok = name != kNames.end() && fields.size() == 5 &&
                   absl::SimpleAtoi(fields[1], &event.step) &&
-                  absl::SimpleAtoi(fields[2], &event.count) &&
-                  absl::SimpleAtoi(fields[3], &event.began_micros) &&
-                  ParseSteps(fields[4], &event.steps);
+                  absl::SimpleAtoi(fields[2], &event.began_micros) &&
+                  ParseSteps(fields[3], &event.steps);
   if (!ok) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the writer said \"", line, "\""));
+        absl::StrCat("the writer reported \"", line, "\""));
   }
   event.kind = static_cast<Event::Kind>(name - kNames.begin());
-  event.text = std::string(fields[5]);
+  event.text = std::string(fields[4]);
   return event;
-}
-
-std::string StepList(absl::Span<const int64_t> steps) {
-  return absl::StrJoin(steps, ",");
 }
 
 }  // namespace ckptdb::soak

@@ -10,23 +10,19 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 
 namespace ckptdb::soak {
 
 struct Event {
   enum class Kind {
-    kOpened,     // `step` restored, or -1; `steps` that the store lists
-    kBegan,      // a save of `step`
-    kSaved,      // `step`, durable; `steps` that left with it
-    kEvaluated,  // so many batches, `count`, of an evaluation of `step`
-    kFolded,     // `step`; `count` rows
-    kFailed,     // what began at `began_micros`: of `step`, or -1
-    kClosed,     // the store is closed, and reopened next
+    kOpened,  // `step` restored, or -1; `steps` that the store lists
+    kBegan,   // a save of `step`
+    kSaved,   // `step`, durable; `steps` that left with it
+    kFolded,  // `step`
+    kFailed,  // what began at `began_micros`: of `step`, or -1
   };
   Kind kind = Kind::kOpened;
   int64_t step = -1;
-  uint64_t count = 0;
   // Time by SteadyMicros, a clock that all processes share.
   int64_t began_micros = 0;
   std::vector<int64_t> steps = {};
@@ -38,9 +34,6 @@ int64_t SteadyMicros();
 std::string EncodeEvent(const Event& event);  // with the end of the line
 // Returns InvalidArgument naming the line.
 absl::StatusOr<Event> DecodeEvent(absl::string_view line);
-
-// "1,2,3"
-std::string StepList(absl::Span<const int64_t> steps);
 
 }  // namespace ckptdb::soak
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/soak/ledger.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "schema/status.h"
@@ -23,13 +20,8 @@ std::string NameOf(std::optional<int64_t> step) {
 
 }  // namespace
 
-void Ledger::Forget(int64_t step) {
-  steps_.erase(step);
-  batches_.erase(step);
-}
-
 void Ledger::Saved(int64_t step, absl::Span<const int64_t> retired) {
-  for (const int64_t gone : retired) Forget(gone);
+  for (const int64_t gone : retired) steps_.erase(gone);
   steps_.insert(step);
   latest_ = step;
   in_doubt_.clear();
@@ -62,25 +54,9 @@ absl::Status Ledger::Settle(const std::set<int64_t>& found,
     return absl::DataLossError(absl::StrCat("the latest is ", NameOf(latest),
                                             " instead of ", NameOf(expected)));
   }
-  const std::vector<int64_t> known(steps_.begin(), steps_.end());
-  for (const int64_t step : known) {
-    if (found.count(step) == 0) Forget(step);
-  }
+  std::erase_if(steps_, [&](int64_t step) { return found.count(step) == 0; });
   if (happened) Saved(*happened, {});
   in_doubt_.clear();
-  return absl::OkStatus();
-}
-
-absl::Status Ledger::SettleEvaluations(
-    const std::map<int64_t, uint64_t>& found) {
-  for (const auto& [step, batches] : batches_) {
-    const auto has = found.find(step);
-    const uint64_t done = has == found.end() ? 0 : has->second;
-    if (done >= batches) continue;
-    return absl::DataLossError(absl::StrCat("evaluation of step ", step, ": ",
-                                            done, " batches, acknowledged ",
-                                            batches));
-  }
   return absl::OkStatus();
 }
 

@@ -8,10 +8,8 @@
 #define CKPTDB_BENCH_SOAK_LEDGER_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -27,7 +25,6 @@ class Ledger {
   // known when another one is acknowledged or the store opened again: it may be
   // the one after which the store is out of use, see guarantee 4 of db/store.h.
   void Failed(int64_t step) { in_doubt_ = {step}; }
-  void Evaluated(int64_t step, uint64_t batches) { batches_[step] = batches; }
   void Pinned(int64_t step) { pinned_.insert(step); }
   void Unpinned(int64_t step) { pinned_.erase(step); }
 
@@ -38,9 +35,6 @@ class Ledger {
   // that it retired may be gone, but none that is pinned.
   absl::Status Settle(const std::set<int64_t>& found,
                       std::optional<int64_t> latest);
-  // `found` has, for each step, how many batches of its evaluation the store
-  // has. Returns DataLoss if there are less than were acknowledged.
-  absl::Status SettleEvaluations(const std::map<int64_t, uint64_t>& found);
 
   const std::set<int64_t>& steps() const { return steps_; }
   const std::set<int64_t>& pinned() const { return pinned_; }
@@ -48,13 +42,11 @@ class Ledger {
  private:
   absl::Status CheckMissing(const std::set<int64_t>& found,
                             bool may_retire) const;
-  void Forget(int64_t step);
 
   std::set<int64_t> steps_;
   std::set<int64_t> pinned_;
   std::set<int64_t> in_doubt_;
   std::optional<int64_t> latest_;
-  std::map<int64_t, uint64_t> batches_;
 };
 
 }  // namespace ckptdb::soak

@@ -11,7 +11,6 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "bench/disk.h"
-#include "bench/soak/check.h"
 #include "bench/soak/driver.h"
 #include "bench/soak/volume.h"
 #include "bench/soak/writer.h"
@@ -65,18 +64,23 @@ absl::Status Soak(const Arguments& arguments) {
                 &volume);
   absl::Status status = driver.Run();
   if (!status.ok()) {
-    std::cerr << "the writer told last:\n" << driver.LastLines();
+    std::cerr << "the last lines of the writer:\n" << driver.LastLines();
     KeepStore(volume, arguments);
   }
-  std::cout << Report(driver.counts(), driver.figures());
+  std::cout << driver.Report();
   return status;
 }
 
 absl::Status Check(const Arguments& arguments) {
   CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(arguments.store));
-  CKPTDB_ASSIGN_OR_RETURN(const auto checked,
-                          CheckAllSteps(reader.get(), Content(arguments.seed)));
-  std::cout << checked.size() << " steps are as they should be" << std::endl;
+  const Content content(arguments.seed);
+  for (const StepRecord& record : reader->Steps()) {
+    CKPTDB_ASSIGN_OR_RETURN(const auto step,
+                            reader->OpenStep(record.version.step));
+    CKPTDB_RETURN_IF_ERROR(content.Check(*step));
+  }
+  std::cout << reader->Steps().size() << " steps are as they should be"
+            << std::endl;
   return absl::OkStatus();
 }
 
@@ -87,7 +91,7 @@ int Exit(const absl::Status& status) {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("A store under kills, a full disk and readers for a long time.");
+  CLI::App app("A store under kills and a full disk for a long time.");
   app.footer(kExample);
   app.require_subcommand(0, 1);
   Arguments arguments;

@@ -5,40 +5,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "schema/status.h"
 #include "schema/types.h"
 
 namespace ckptdb::soak {
 namespace {
 
-// A copy of some rows, as one block.
-class CopiedRows : public RowSource {
- public:
-  CopiedRows(std::vector<int64_t> ids, std::vector<Row> rows)
-      : ids_(std::move(ids)), rows_(std::move(rows)) {
-    if (rows_.empty()) return;
-    slots_ = {{rows_.front().embedding.data(), sizeof(Row)},
-              {&rows_.front().adagrad_sum, sizeof(Row)}};
-  }
-  uint64_t block_count() const override { return rows_.empty() ? 0 : 1; }
-  absl::StatusOr<RowBlock> Block(uint64_t) const override {
-    return RowBlock{ids_, slots_};
-  }
-
- private:
-  const std::vector<int64_t> ids_;
-  const std::vector<Row> rows_;
-  std::vector<RowBlock::SlotValues> slots_;
-};
-
 SliceRange OwnSlices(uint32_t rank, uint32_t world_size) {
   const std::vector<uint32_t> bounds = EvenSliceBounds(world_size);
   return {bounds[rank], bounds[rank + 1]};
-}
-
-bool Owns(const SliceRange& own, int64_t id) {
-  return own.Contains(SliceOf(id, SliceHash::kMix));
 }
 
 int64_t FirstElement(uint32_t rank, uint32_t world_size) {
@@ -47,61 +22,13 @@ int64_t FirstElement(uint32_t rank, uint32_t world_size) {
 
 }  // namespace
 
-void TrainedTable::Apply(const RowChange& change, const SliceRange& own) {
-  std::vector<int64_t> erased;
-  for (const int64_t id : change.erased) {
-    if (Owns(own, id) && held_.rows().erase(id) > 0) erased.push_back(id);
-  }
-  std::vector<int64_t> upserted;
-  for (const auto& [id, row] : change.upserted) {
-    if (!Owns(own, id)) continue;
-    held_.rows()[id] = row;
-    upserted.push_back(id);
-  }
-  tracker_.MarkErased(erased);
-  tracker_.MarkUpserted(upserted);
-}
-
-std::vector<Slot> TrainedTable::slots() const {
-  return {{kEmbeddingSlot, DType::kF32, kEmbeddingElements},
-          {kSumSlot, DType::kF32, 1}};
-}
-
-absl::StatusOr<std::unique_ptr<RowSource>> TrainedTable::AllRows() const {
-  std::vector<int64_t> ids;
-  ids.reserve(rows().size());
-  for (const auto& [id, row] : rows()) ids.push_back(id);
-  return RowsOf(ids);
-}
-
-absl::StatusOr<std::unique_ptr<RowSource>> TrainedTable::RowsOf(
-    absl::Span<const int64_t> ids) const {
-  std::vector<Row> copies;
-  copies.reserve(ids.size());
-  for (const int64_t id : ids) {
-    const auto found = rows().find(id);
-    if (found == rows().end()) {
-      return absl::InternalError(
-          absl::StrCat("row ", id, " is marked and not in the table"));
-    }
-    copies.push_back(found->second);
-  }
-  return std::make_unique<CopiedRows>(
-      std::vector<int64_t>(ids.begin(), ids.end()), std::move(copies));
-}
-
-LiveTable* TrainedTable::Live(absl::Span<const std::string> slots) {
-  held_.SetSlots(slots);
-  return &held_;
-}
-
-absl::Status Text::Load(absl::string_view bytes) {
+absl::Status RankModel::Position::Load(absl::string_view bytes) {
   text = std::string(bytes);
   return absl::OkStatus();
 }
 
-absl::Status Text::Redistribute(absl::Span<const std::string> parts) {
-  text = absl::StrJoin(parts, "\n");
+absl::Status RankModel::Position::Redistribute(
+    absl::Span<const std::string> /*parts*/) {
   return absl::OkStatus();
 }
 
@@ -110,11 +37,10 @@ RankModel::RankModel(const Content& content, uint32_t rank, uint32_t world_size)
       rank_(rank),
       own_(OwnSlices(rank, world_size)),
       first_(FirstElement(rank, world_size)),
+      rows_(content.RowsAt(0)),
       dense_(static_cast<size_t>(FirstElement(rank + 1, world_size) - first_)),
       frozen_(kFrozenElements) {
-  RowChange all;
-  all.upserted = content_.RowsAt(0);
-  table_.Apply(all, own_);
+  std::erase_if(rows_, [&](const auto& row) { return !Owns(row.first); });
   SetTensors(0);
 }
 
@@ -143,7 +69,15 @@ void RankModel::SetTensors(int64_t step) {
 }
 
 void RankModel::Train(int64_t step) {
-  table_.Apply(content_.ChangesOf(step), own_);
+  const RowChange change = content_.ChangesOf(step);
+  for (const int64_t id : change.erased) {
+    if (rows_.erase(id) > 0) table_.MarkErased({id});
+  }
+  for (const auto& [id, row] : change.upserted) {
+    if (!Owns(id)) continue;
+    rows_[id] = row;
+    table_.MarkUpserted({id});
+  }
   SetTensors(step);
 }
 
@@ -151,9 +85,8 @@ absl::Status RankModel::Check(int64_t step, bool resized) const {
   const std::string where =
       absl::StrCat("step ", step, " restored by rank ", rank_);
   Rows expected = content_.RowsAt(step);
-  std::erase_if(expected,
-                [&](const auto& row) { return !Owns(own_, row.first); });
-  CKPTDB_RETURN_IF_ERROR(CompareRows(table_.rows(), expected, where));
+  std::erase_if(expected, [&](const auto& row) { return !Owns(row.first); });
+  CKPTDB_RETURN_IF_ERROR(CompareRows(rows_, expected, where));
   const std::vector<float> dense = content_.Dense(step);
   const bool same =
       std::equal(dense_.begin(), dense_.end(), dense.begin() + first_) &&

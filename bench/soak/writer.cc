@@ -4,17 +4,28 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <future>
+#include <memory>
 #include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
 
-#include "absl/strings/match.h"
-#include "bench/soak/session.h"
+#include "absl/strings/str_cat.h"
+#include "bench/soak/event.h"
+#include "bench/soak/rank_model.h"
+#include "manager/checkpoint_manager.h"
+#include "schema/status.h"
 
 namespace ckptdb::soak {
 namespace {
 
+constexpr uint64_t kMaxDeltas = 20;
+constexpr uint64_t kFoldedSteps = 60;  // one step in so many is folded
+
 // Each line is one write: a process that is killed has written all of it or
 // nothing.
-void TellDriver(const Event& event) {
+void Tell(const Event& event) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
   const std::string line = EncodeEvent(event);
@@ -24,19 +35,196 @@ void TellDriver(const Event& event) {
   }
 }
 
-// Another process, a command, has the store open for a moment. An error that
-// ranks agree on keeps its text and loses its payload.
-bool IsBusy(const absl::Status& status) {
-  return absl::IsUnavailable(status) &&
-         absl::StrContains(status.message(), "cannot be locked for writing");
+// The part of a session that is the same on all ranks.
+struct Plan {
+  uint64_t seed = 0;    // of the content
+  uint64_t number = 0;  // of the session, which its random choices depend on
+  uint32_t world_size = 2;
+  uint64_t steps = 0;
+  int step_ms = 0;  // that the training of a step takes, beside its save
+  ManagerOptions manager = {};
+
+  uint64_t Pick(absl::string_view what, uint64_t step = 0) const {
+    return Draw(seed, what, number, step);
+  }
+};
+
+Plan MakePlan(const WriterOptions& writer, uint64_t number) {
+  constexpr uint64_t kLeastSteps = 10;
+  constexpr uint64_t kDoublings = 7;
+  constexpr int kSlowStepMs = 20;
+  Plan plan = {.seed = writer.seed, .number = number};
+  plan.world_size = static_cast<uint32_t>(2 + plan.Pick("world") % 3);
+  plan.steps = writer.steady
+                   ? UINT64_MAX
+                   : DrawSpan(plan.Pick("steps"), kLeastSteps, kDoublings);
+  plan.step_ms = plan.Pick("pace") % 4 == 0 ? kSlowStepMs : 0;
+  ManagerOptions& options = plan.manager;
+  options.path = writer.store;
+  options.store.background_fold = plan.Pick("background fold") % 2 == 0;
+  options.store.reserve_bytes = (plan.Pick("reserve") % 3) << 20;
+  options.store.fold_bounds.max_deltas = kMaxDeltas / 2;
+  options.save.stage.threads = 2;
+  options.schedule.permanent = SaveEveryNSteps(5);
+  options.schedule.ephemeral = SaveEveryNSteps(1);
+  options.retention.keep = LatestN(4) | BestN(kMetric, 2);
+  options.retention.keep_ephemeral = 2;
+  options.save.bounds.max_deltas = kMaxDeltas;
+  options.save.async = plan.Pick("async") % 4 != 0;
+  // Reports each failure to the driver, which knows whether it is expected.
+  options.save.tolerated_failures = INT64_MAX;
+  options.observers.on_warning = [](const std::string&) {};
+  options.restore.io_state_resize =
+      ManagerOptions::IoStateResize::kRedistribute;
+  options.ranks.deadline = absl::Minutes(5);
+  return plan;
 }
 
-// Returns whether an error ends the session and not the writer.
-// FailedPrecondition means a store that is out of use after an I/O error, until
-// it is opened again.
-bool CanGoOn(const absl::Status& status) {
-  return status.ok() || IsBusy(status) || absl::IsResourceExhausted(status) ||
-         absl::IsFailedPrecondition(status);
+// One rank of one opening of the store.
+class RankSession {
+ public:
+  RankSession(const Plan& plan, uint32_t rank)
+      : plan_(plan),
+        rank_(rank),
+        content_(plan.seed),
+        model_(content_, rank, plan.world_size) {}
+
+  absl::Status Run(std::unique_ptr<Coordinator> ranks) {
+    CKPTDB_RETURN_IF_ERROR(Open(std::move(ranks)));
+    absl::Status status = Restore();
+    if (status.ok()) status = TrainAndSave();
+    if (fold_.valid()) fold_.wait();
+    status.Update(manager_->Close());
+    return status;
+  }
+
+ private:
+  absl::Status Open(std::unique_ptr<Coordinator> ranks);
+  absl::Status Restore();
+  absl::Status TrainAndSave();
+  absl::Status SaveStep();
+  void TellSave(const SaveResult& saved, int64_t began_micros);
+  void StartFold();
+  // Goes on after what failed for room; returns any other error.
+  absl::Status TellFailure(const absl::Status& status,
+                           int64_t began_micros) const;
+
+  const Plan& plan_;
+  const uint32_t rank_;
+  const Content content_;
+  RankModel model_;
+  int64_t step_ = 0;
+  std::mutex mutex_;
+  SaveReport report_;  // of the last save; under mutex_
+  std::unique_ptr<CheckpointManager> manager_;
+  std::future<void> fold_;
+};
+
+absl::Status RankSession::TellFailure(const absl::Status& status,
+                                      int64_t began_micros) const {
+  if (rank_ == kOwnerRank) {
+    Tell({Event::Kind::kFailed, step_, began_micros, {}, status.ToString()});
+  }
+  return absl::IsResourceExhausted(status) ? absl::OkStatus() : status;
+}
+
+absl::Status RankSession::Open(std::unique_ptr<Coordinator> ranks) {
+  CKPTDB_RETURN_IF_ERROR(model_.Register());
+  ManagerOptions options = plan_.manager;
+  options.observers.on_saved = [this](const SaveReport& report) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    report_ = report;
+  };
+  CKPTDB_ASSIGN_OR_RETURN(
+      manager_,
+      CheckpointManager::Open(options, model_.state(), std::move(ranks)));
+  return absl::OkStatus();
+}
+
+absl::Status RankSession::Restore() {
+  CKPTDB_ASSIGN_OR_RETURN(const auto start, manager_->RestoreOrStart());
+  Event event = {.kind = Event::Kind::kOpened};
+  if (!start.fresh()) {
+    event.step = step_ = start.restored->version.step;
+    const bool resized = start.restored->record.world_size != plan_.world_size;
+    CKPTDB_RETURN_IF_ERROR(model_.Check(step_, resized));
+  }
+  if (rank_ != kOwnerRank) return absl::OkStatus();
+  for (const StepRecord& record : manager_->store()->Steps()) {
+    event.steps.push_back(record.version.step);
+  }
+  Tell(event);
+  return absl::OkStatus();
+}
+
+absl::Status RankSession::TrainAndSave() {
+  model_.Train(step_ + 1);
+  for (uint64_t i = 0; i < plan_.steps; ++i) {
+    ++step_;
+    CKPTDB_RETURN_IF_ERROR(SaveStep());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankSession::SaveStep() {
+  const int64_t began = SteadyMicros();
+  if (rank_ == kOwnerRank) Tell({Event::Kind::kBegan, step_, began});
+  const auto outcome =
+      manager_->StepTo(step_, {{kMetric, content_.Metric(step_)}});
+  // The copied state may change while it is saved.
+  model_.Train(step_ + 1);
+  poll(nullptr, 0, plan_.step_ms);
+  if (!outcome.ok()) return TellFailure(outcome.status(), began);
+  if (!outcome->save.has_value()) {
+    return absl::InternalError(absl::StrCat(
+        "step ", step_, " is not saved: ", outcome->decision.reason));
+  }
+  const auto saved = outcome->save->WaitCommitted();
+  CKPTDB_RETURN_IF_ERROR(manager_->WaitUntilFinished());
+  if (!saved.ok()) return TellFailure(saved.status(), began);
+  if (rank_ == kOwnerRank) TellSave(*saved, began);
+  return absl::OkStatus();
+}
+
+void RankSession::TellSave(const SaveResult& saved, int64_t began_micros) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Tell({Event::Kind::kSaved, step_, began_micros, report_.retired_steps,
+          std::string(StepKindName(saved.kind))});
+  }
+  const auto step = static_cast<uint64_t>(step_);
+  if (plan_.Pick("fold", step) % kFoldedSteps == 0) StartFold();
+}
+
+// Folds the step beside the saves that follow it.
+void RankSession::StartFold() {
+  if (fold_.valid()) fold_.wait();
+  fold_ = std::async(std::launch::async, [this, step = step_] {
+    const int64_t began = SteadyMicros();
+    const absl::Status folded = manager_->store()->Fold(step).status();
+    // Retention may take the step meanwhile.
+    if (absl::IsNotFound(folded) || absl::IsAborted(folded)) return;
+    Tell({folded.ok() ? Event::Kind::kFolded : Event::Kind::kFailed,
+          step,
+          began,
+          {},
+          folded.ok() ? "" : "fold: " + folded.ToString()});
+  });
+}
+
+absl::Status RunSession(const Plan& plan) {
+  ThreadGroup group(plan.world_size);
+  std::vector<absl::Status> statuses(plan.world_size);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < plan.world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      RankSession session(plan, rank);
+      statuses[rank] = session.Run(group.Join(rank));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) CKPTDB_RETURN_IF_ERROR(status);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -44,25 +232,17 @@ bool CanGoOn(const absl::Status& status) {
 absl::Status RunWriter(const WriterOptions& options) {
   constexpr uint64_t kSessionsOfALife = 1'000'000;
   constexpr int kPauseMs = 10;
-  SessionOptions session = {.store = options.store,
-                            .seed = options.seed,
-                            .number = options.life * kSessionsOfALife,
-                            .steady = options.steady,
-                            .tell = TellDriver};
-  while (true) {
+  for (uint64_t number = options.life * kSessionsOfALife;; ++number) {
     const int64_t began = SteadyMicros();
-    absl::Status status = RunSession(session);
-    ++session.number;
-    if (!CanGoOn(status)) return status;
-    if (status.ok()) {
-      TellDriver({.kind = Event::Kind::kClosed});
-      continue;
+    const absl::Status status = RunSession(MakePlan(options, number));
+    if (status.ok()) continue;
+    // FailedPrecondition means a store that is out of use after an I/O error,
+    // until it is opened again.
+    if (!absl::IsResourceExhausted(status) &&
+        !absl::IsFailedPrecondition(status)) {
+      return status;
     }
-    if (!IsBusy(status)) {
-      TellDriver({.kind = Event::Kind::kFailed,
-                  .began_micros = began,
-                  .text = status.ToString()});
-    }
+    Tell({Event::Kind::kFailed, -1, began, {}, status.ToString()});
     poll(nullptr, 0, kPauseMs);
   }
 }

@@ -18,9 +18,10 @@ struct WriterOptions {
 };
 
 // Sessions one after the other, each on another number of ranks: opens the
-// store, restores, trains and saves for a while, closes. Writes each event to
-// standard output. Returns only on an error that neither a full disk nor
-// another owner explains.
+// store, restores the newest step, checks it, trains and saves for a while,
+// closes. Saves that fail for lack of space are reported and skipped. Writes
+// each event to standard output. Returns only on an error that neither a full
+// disk nor another owner explains.
 absl::Status RunWriter(const WriterOptions& options);
 
 }  // namespace ckptdb::soak

@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "bench/soak/content.h"
+#include "bench/soak/driver.h"
 #include "bench/soak/event.h"
-#include "bench/soak/figures.h"
-#include "bench/soak/held_rows.h"
 #include "bench/soak/ledger.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -113,58 +112,43 @@ TEST(SoakLedger, OnlyTheLastFailedSaveIsInDoubt) {
               StatusIs(kLoss, HasSubstr("step 3 should not be there")));
 }
 
-TEST(SoakLedger, RejectsEvaluationsBehindTheAcknowledged) {
-  Ledger ledger;
-  ledger.Saved(1, {});
-  ledger.Evaluated(1, 2);
-  EXPECT_OK(ledger.SettleEvaluations({{1, 2}}));
-  EXPECT_OK(ledger.SettleEvaluations({{1, 3}}));
-  EXPECT_THAT(ledger.SettleEvaluations({{1, 1}}),
-              StatusIs(kLoss, HasSubstr("1 batches, acknowledged 2")));
-  EXPECT_THAT(ledger.SettleEvaluations({}), StatusIs(kLoss, HasSubstr("0 ba")));
-  ledger.Saved(2, {1});
-  EXPECT_OK(ledger.SettleEvaluations({}));
-}
-
-// So many samples, in which a figure grows from one to the next.
-Figures Growing(uint64_t disk, uint64_t files, uint64_t manifest,
-                uint64_t memory) {
-  Figures figures;
+// So many samples, in which figures grow from one to the next.
+std::vector<Sample> Growing(uint64_t disk, uint64_t files, uint64_t manifest,
+                            uint64_t memory) {
+  std::vector<Sample> samples;
   for (uint64_t i = 1; i <= 10; ++i) {
-    figures.Add({.saves = i * 1000,
-                 .folder = {.disk_bytes = (uint64_t{40} << 20) + i * disk,
-                            .files = 50 + i * files,
-                            .manifest_bytes = i * manifest},
-                 .writer_bytes = (uint64_t{100} << 20) + i * memory,
-                 .needed_bytes = uint64_t{20} << 20});
+    samples.push_back({i * 1000,
+                       {(uint64_t{40} << 20) + i * disk, 50 + i * files,
+                        i * manifest, (uint64_t{100} << 20) + i * memory}});
   }
-  return figures;
+  return samples;
 }
 
 TEST(SoakFigures, RejectsGrowthOverABound) {
   constexpr uint64_t kMiB = uint64_t{1} << 20;
+  constexpr uint64_t kNeeded = 20 * kMiB;
   const auto is_over = [](const std::string& figure) {
     return StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(figure));
   };
-  EXPECT_OK(Growing(0, 0, 0, 0).CheckBounds());
-  EXPECT_THAT(Growing(20 * kMiB, 0, 0, 0).CheckBounds(), is_over("disk"));
-  EXPECT_THAT(Growing(0, 100, 0, 0).CheckBounds(), is_over("files"));
-  EXPECT_THAT(Growing(0, 0, kMiB, 0).CheckBounds(), is_over("MANIFEST"));
-  EXPECT_THAT(Growing(0, 0, 0, 50 * kMiB).CheckBounds(), is_over("resident"));
+  EXPECT_OK(CheckBounds(Growing(0, 0, 0, 0), kNeeded));
+  EXPECT_THAT(CheckBounds(Growing(20 * kMiB, 0, 0, 0), kNeeded),
+              is_over("disk"));
+  EXPECT_THAT(CheckBounds(Growing(0, 100, 0, 0), kNeeded), is_over("files"));
+  EXPECT_THAT(CheckBounds(Growing(0, 0, kMiB, 0), kNeeded),
+              is_over("MANIFEST"));
+  EXPECT_THAT(CheckBounds(Growing(0, 0, 0, 50 * kMiB), kNeeded),
+              is_over("resident"));
 }
 
-TEST(SoakFigures, ReportHasBothHalves) {
-  const Figures figures = Growing(0, 1, 0, 0);
-  EXPECT_EQ(figures.files().first_half, 55u);
-  EXPECT_EQ(figures.files().second_half, 60u);
-  const std::string report = Report({.saves = 123}, figures);
-  EXPECT_THAT(report, AllOf(HasSubstr("123"), HasSubstr("55")));
+TEST(SoakFigures, AreComparedByHalves) {
+  const Halves most(Growing(0, 1, 0, 0));
+  EXPECT_EQ(most.first[1], 55u);
+  EXPECT_EQ(most.second[1], 60u);
 }
 
 TEST(SoakEvent, RoundTrips) {
   const Event event = {.kind = Event::Kind::kSaved,
                        .step = 12,
-                       .count = 3,
                        .began_micros = 456,
                        .steps = {1, 2},
                        .text = "full\tpermanent"};
@@ -174,15 +158,14 @@ TEST(SoakEvent, RoundTrips) {
   ASSERT_OK_AND_ASSIGN(const Event decoded, DecodeEvent(line));
   EXPECT_EQ(decoded.kind, event.kind);
   EXPECT_EQ(decoded.step, 12);
-  EXPECT_EQ(decoded.count, 3u);
   EXPECT_EQ(decoded.began_micros, 456);
   EXPECT_EQ(decoded.steps, event.steps);
   EXPECT_EQ(decoded.text, event.text);
 }
 
 TEST(SoakEvent, RejectsOtherLines) {
-  for (const char* line : {"", "saved", "moved\t1\t0\t0\t\t",
-                           "saved\tx\t0\t0\t\t", "saved\t1\t0\t0\t1,y\t"}) {
+  for (const char* line : {"", "saved", "moved\t1\t0\t\t", "saved\tx\t0\t\t",
+                           "saved\t1\t0\t1,y\t"}) {
     EXPECT_THAT(DecodeEvent(line),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(line)));
   }
