@@ -22,10 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ranks/ranks.h"
-#include "train_ctr/config.h"
 #include "train_ctr/crash_drill.h"
-#include "train_ctr/evaluator.h"
 #include "train_ctr/trainer.h"
 
 namespace train_ctr {
@@ -58,10 +55,11 @@ struct CheckpointOptions {
   int64_t base_every = 10;
   // Decides about the steps after a restored one.
   ckptdb::SaveSpec::Abandoned abandoned = ckptdb::SaveSpec::Abandoned::kRemove;
-  // Saves are written beside the training.
-  bool async = true;
-  // Options besides these; see train_ctr/config.h.
-  Config config;
+  // Saves are written only when the training waits, not beside it.
+  bool sync = false;
+  // A JSON file with options of the manager besides these, and with a load
+  // specification under "load". Empty: none.
+  std::string config;
   // The number of batches after which the progress of an evaluation is saved.
   // If 0, it never is.
   int64_t eval_save_every = 100;
@@ -98,10 +96,10 @@ class Checkpoints {
   absl::Status Save(double train_loss);
   // Saves the last step if it is not saved, waits until it is durable, and
   // returns the error of the save in progress.
-  absl::Status Finish();
+  absl::Status Finish() { return manager_->FinishTraining(); }
 
-  // Evaluates over the held-out tail. If the step is saved, its progress is
-  // kept.
+  // Evaluates over the held-out tail. The progress of evaluating a saved step
+  // is stored with the step, and an interrupted evaluation is resumed.
   absl::StatusOr<Evaluation> Evaluate();
   // Returns whether an evaluation of the trainer's step was interrupted.
   absl::StatusOr<bool> EvaluationUnderWay() const;
@@ -114,45 +112,46 @@ class Checkpoints {
   std::vector<SaveReport> TakeReports();
 
  private:
-  Checkpoints(CheckpointOptions options, Trainer* trainer)
-      : options_(std::move(options)),
-        trainer_(trainer),
-        own_(trainer->ranks()),
-        progress_(trainer) {}
-
   // The options, the step counter and the reader's position. It refuses those
   // of another trainer, and is loaded first.
-  class Progress : public ckptdb::ModelState::Object {
-   public:
-    explicit Progress(Trainer* trainer) : trainer_(trainer) {}
-    absl::StatusOr<std::string> Save() override { return trainer_->progress(); }
+  struct Progress : ckptdb::ModelState::Object {
+    explicit Progress(Trainer* of) : trainer(of) {}
+    absl::StatusOr<std::string> Save() override { return trainer->progress(); }
     absl::Status Load(absl::string_view bytes) override {
-      return trainer_->RestoreProgress(bytes);
+      return trainer->RestoreProgress(bytes);
     }
-
-   private:
-    Trainer* const trainer_;
+    Trainer* const trainer;
+  };
+  // The place of an evaluation in the log.
+  struct Place : ckptdb::IoState {
+    explicit Place(LogPosition* of) : position(of) {}
+    absl::StatusOr<std::string> Dump() override;
+    absl::Status Load(absl::string_view bytes) override;
+    LogPosition* const position;
   };
 
-  ckptdb::SavePolicy Schedule() const;
+  Checkpoints(CheckpointOptions options, Trainer* trainer)
+      : options_(std::move(options)), trainer_(trainer), progress_(trainer) {}
+
+  absl::Status ReadConfig(ckptdb::ManagerOptions* manager);
   absl::StatusOr<ckptdb::ManagerOptions> NewManagerOptions();
-  ckptdb::Metrics MetricsOf(double train_loss) const;
-  absl::Status EndDrill(bool saved);
-  void OnSaved(const ckptdb::SaveReport& saved);
-  absl::Status CountRows(SaveReport* report) const;
+  ckptdb::SaveRequest RequestOf(double train_loss) const;
   // Returns NotFound if the step does not exist.
   absl::Status CheckSaved(int64_t step) const;
+  absl::Status KeepEvaluation(const ckptdb::EvaluationState::Name& name);
+  void OnSaved(const ckptdb::SaveReport& saved);
+  absl::Status CountRows(SaveReport* report) const;
 
   const CheckpointOptions options_;
   Trainer* const trainer_;
-  examples::Ranks* const own_;
   Progress progress_;
+  EvaluationProgress evaluation_;
+  Place place_{&evaluation_.position};
   ckptdb::ModelState model_;
   std::mutex mutex_;
   std::vector<SaveReport> reports_;  // guarded by mutex_
   std::vector<ckptdb::LoadRule> load_;
   std::unique_ptr<ckptdb::CheckpointManager> manager_;
-  std::unique_ptr<Evaluator> evaluator_;
   bool restored_ = false;
 };
 

@@ -2,6 +2,7 @@
 #include "train_ctr/crash_drill.h"
 
 #include <ckptdb/db/options.h>
+
 #include <algorithm>
 #include <csignal>
 
@@ -12,20 +13,6 @@
 #include "absl/strings/str_split.h"
 
 namespace train_ctr {
-namespace {
-
-absl::Status CheckPoint(absl::string_view point) {
-  const auto& points = ckptdb::kCrashPoints;
-  if (point == kEvaluationPoint ||
-      std::find(points.begin(), points.end(), point) != points.end()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--crash-at: there is no point \"", point, "\"; there are ",
-                   ListCrashPoints()));
-}
-
-}  // namespace
 
 std::string ListCrashPoints() {
   return absl::StrCat(absl::StrJoin(ckptdb::kCrashPoints, ", "), " and ",
@@ -41,31 +28,20 @@ absl::StatusOr<CrashAt> ParseCrashAt(absl::string_view text) {
         absl::StrCat("--crash-at \"", text,
                      "\" is not STEP or STEP:POINT with a STEP of 1 or more"));
   }
-  if (absl::StrContains(text, ":")) {
-    const absl::Status known = CheckPoint(crash.point);
-    if (!known.ok()) return known;
+  const auto& points = ckptdb::kCrashPoints;
+  if (!absl::StrContains(text, ":") || crash.point == kEvaluationPoint ||
+      std::find(points.begin(), points.end(), crash.point) != points.end()) {
+    return crash;
   }
-  return crash;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--crash-at: there is no point \"", crash.point,
+                   "\"; there are ", ListCrashPoints()));
 }
 
-void CrashDrill::Trained(int64_t step) const {
-  if (is_here_ && at_ && at_->point.empty() && at_->step == step) {
+void CrashDrill::KillAt(int64_t step, absl::string_view point) const {
+  if (is_here_ && at_ && at_->point == point && at_->step == step) {
     std::raise(SIGKILL);
   }
-}
-
-void CrashDrill::Evaluating(int64_t step) const {
-  if (is_here_ && at_ && at_->point == kEvaluationPoint && at_->step == step) {
-    std::raise(SIGKILL);
-  }
-}
-
-void CrashDrill::Arm(int64_t step) {
-  armed_ = is_here_ && at_point() && at_->step == step;
-}
-
-void CrashDrill::Passed(absl::string_view point) const {
-  if (armed_ && at_->point == point) std::raise(SIGKILL);
 }
 
 absl::Status CrashDrill::Disarm() {

@@ -39,8 +39,6 @@ class CrashDrill {
   // killed; the others know of the drill, as they save in the same way.
   explicit CrashDrill(std::optional<CrashAt> at, bool is_here = true)
       : at_(std::move(at)), is_here_(is_here) {}
-  CrashDrill(const CrashDrill&) = delete;
-  CrashDrill& operator=(const CrashDrill&) = delete;
 
   // Returns whether it is at a point of a save. The sweeps of a store under
   // such a drill belong to its saves: they must not run in the background,
@@ -49,23 +47,27 @@ class CrashDrill {
     return at_ && !at_->point.empty() && at_->point != kEvaluationPoint;
   }
 
-  // Called when `step` is trained. It may not return.
-  void Trained(int64_t step) const;
-
-  // Called when the progress of an evaluation of `step` is saved. It may not
-  // return.
-  void Evaluating(int64_t step) const;
+  // Called when `step` is trained, and when the progress of an evaluation of it
+  // is saved. They may not return.
+  void Trained(int64_t step) const { KillAt(step, ""); }
+  void Evaluating(int64_t step) const { KillAt(step, kEvaluationPoint); }
 
   // The save of `step` begins: Passed kills from here to Disarm, if the drill
   // is at this save.
-  void Arm(int64_t step);
+  void Arm(int64_t step) {
+    armed_ = is_here_ && at_point() && at_->step == step;
+  }
   // A store's hook. May not return.
-  void Passed(absl::string_view point) const;
+  void Passed(absl::string_view point) const {
+    if (armed_) KillAt(at_->step, point);
+  }
   // The save and its sweep are over, and the process is alive: when armed,
   // FailedPrecondition naming the point that they did not pass.
   absl::Status Disarm();
 
  private:
+  void KillAt(int64_t step, absl::string_view point) const;
+
   const std::optional<CrashAt> at_;
   const bool is_here_;
   std::atomic<bool> armed_ = false;

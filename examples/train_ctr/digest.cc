@@ -39,33 +39,24 @@ std::vector<uint64_t> RowSums(const StateView& state) {
   return sums;
 }
 
-uint64_t TableDigest(const std::string& name, uint64_t row_sum) {
-  return Hash(name.data(), name.size(), row_sum);
-}
-
-std::string StateDigest(const StateView& state,
-                        const std::vector<uint64_t>& row_sums) {
+std::string DigestOf(const StateView& state,
+                     const std::vector<uint64_t>& row_sums) {
   uint64_t sum = 0;
   for (size_t t = 0; t < row_sums.size(); ++t) {
-    sum += TableDigest(state.tables[t]->name(), row_sums[t]);
+    const std::string& name = state.tables[t]->name();
+    sum += Hash(name.data(), name.size(), row_sums[t]);
   }
-  for (const TensorView& tensor : state.tensors) {
-    const uint64_t name = Hash(tensor.name.data(), tensor.name.size(), 0);
-    sum += Hash(tensor.values, tensor.bytes(), name);
+  for (const auto& [name, bytes] : state.tensors) {
+    sum += Hash(bytes.data(), bytes.size(), Hash(name.data(), name.size(), 0));
   }
-  const uint64_t digest =
-      Hash(state.progress.data(), state.progress.size(), sum);
-  return absl::StrCat(absl::Hex(digest, absl::kZeroPad16));
+  sum = Hash(state.progress.data(), state.progress.size(), sum);
+  return absl::StrCat(absl::Hex(sum, absl::kZeroPad16));
 }
 
 }  // namespace
 
-uint64_t TableDigest(const EmbeddingTable& table) {
-  return TableDigest(table.name(), RowSums({{&table}, {}, {}}).front());
-}
-
 std::string StateDigest(const StateView& state) {
-  return StateDigest(state, RowSums(state));
+  return DigestOf(state, RowSums(state));
 }
 
 absl::StatusOr<std::string> SharedDigest(Trainer& trainer) {
@@ -77,7 +68,7 @@ absl::StatusOr<std::string> SharedDigest(Trainer& trainer) {
   for (const std::vector<uint64_t>& of_rank : of_ranks) {
     for (size_t t = 0; t < sums.size(); ++t) sums[t] += of_rank.at(t);
   }
-  return StateDigest(state, sums);
+  return DigestOf(state, sums);
 }
 
 }  // namespace train_ctr

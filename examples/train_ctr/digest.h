@@ -3,21 +3,19 @@
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_DIGEST_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_DIGEST_H_
 
-#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "train_ctr/embedding_table.h"
-#include "train_ctr/state_view.h"
+#include "absl/strings/string_view.h"
 #include "train_ctr/trainer.h"
 
 namespace train_ctr {
 
-// Returns a digest of every row's id and slots, whatever the order of the rows.
-uint64_t TableDigest(const EmbeddingTable& table);
+// The name of the progress in a step, a blob of rank 0.
+inline constexpr absl::string_view kProgress = "progress";
 
 // Returns a digest of all tables, tensors and the progress, as 16 hex digits,
-// whatever the order of tables and tensors.
+// whatever the order of rows and tables.
 std::string StateDigest(const StateView& state);
 
 // Returns the digest of the state of all ranks; all ranks call it. It equals

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "train_ctr/math/embedding_math.h"
+#include "train_ctr/math.h"
 
 namespace train_ctr {
 namespace {
@@ -50,7 +50,7 @@ EmbeddingTable::Row EmbeddingTable::Touch(int64_t id, int64_t step) {
   if (is_new) {
     float* const values = embedding_[row];
     for (size_t d = 0; d < dim(); ++d) {
-      values[d] = InitialEmbedding(seed_, id, d, options_.init_range);
+      values[d] = InitialEmbedding(seed_, id, d);
     }
   }
   ++*freq_[row];

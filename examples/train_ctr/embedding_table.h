@@ -25,8 +25,6 @@ struct EmbeddingTableOptions {
   // Floats of a row's embedding, and of its Adagrad sum.
   size_t dim = 16;
   uint64_t seed = 1;
-  // New embeddings are uniform in [-init_range, init_range). Default: 0.05.
-  float init_range = 0.05f;
 };
 
 // Returns the slots of a table in a checkpoint: embedding, adagrad_sum, freq

@@ -1,53 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_ctr/job.h"
 
-#include <atomic>
+#include <ckptdb/schema/status.h>
+
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <utility>
 
-#include <ckptdb/schema/status.h>
 #include "absl/strings/str_cat.h"
-#include "train_ctr/crash_drill.h"
+#include "absl/strings/str_format.h"
 #include "train_ctr/digest.h"
-#include "train_ctr/reader.h"
 
 namespace train_ctr {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const Options& options,
-                                                     examples::Ranks* own) {
-  CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Source> source, OpenSource(options));
-  CKPTDB_ASSIGN_OR_RETURN(
-      std::unique_ptr<Reader> reader,
-      Reader::Create(std::move(source), options.shuffle_examples,
-                     options.trainer.seed));
-  return Trainer::Create(options.trainer, std::move(reader), own);
-}
+using Json = nlohmann::ordered_json;
 
-void PrintEvaluation(int64_t step, const Evaluation& evaluation,
-                     uint64_t rows) {
-  const std::string resumed =
-      evaluation.resumed_after == 0
-          ? ""
-          : absl::StrCat(", ", evaluation.resumed_after, " of ",
-                         evaluation.examples, " examples by a run before");
-  std::fprintf(stderr, "step %lld: loss %.4f, auc %.4f, %llu rows%s\n",
-               static_cast<long long>(step), evaluation.loss, evaluation.auc,
-               static_cast<unsigned long long>(rows), resumed.c_str());
-}
-
-void PrintSave(const SaveReport& save) {
-  const std::string why =
-      save.base_reason.empty() ? "" : absl::StrCat(" (", save.base_reason, ")");
-  std::fprintf(stderr,
-               "step %lld saved: %s%s, %llu rows, %llu erased, %llu bytes, "
-               "%.1f ms blocking, durable after %.1f ms\n",
-               static_cast<long long>(save.step), save.kind.c_str(),
-               why.c_str(), static_cast<unsigned long long>(save.rows_upserted),
-               static_cast<unsigned long long>(save.rows_erased),
-               static_cast<unsigned long long>(save.bytes), save.blocking_ms,
-               save.save_ms);
+Json ToJson(const SaveReport& save) {
+  Json json = {{"step", save.step},
+               {"kind", save.kind},
+               {"bytes", save.bytes},
+               {"rows_upserted", save.rows_upserted},
+               {"rows_erased", save.rows_erased},
+               {"blocking_ms", save.blocking_ms},
+               {"save_ms", save.save_ms},
+               {"commit_ms", save.commit_ms}};
+  if (!save.base_reason.empty()) json["base_reason"] = save.base_reason;
+  return json;
 }
 
 // The state of a run between its steps.
@@ -57,7 +37,7 @@ class Job {
       const std::atomic<bool>* stopped)
       : options_(options), own_(own), stopped_(stopped) {}
 
-  absl::StatusOr<JobReport> Run();
+  absl::StatusOr<Json> Run();
 
  private:
   absl::Status Open();
@@ -65,12 +45,14 @@ class Job {
   absl::Status ResumeFrom(int64_t step);
   absl::Status Evaluate();
   absl::Status Train();
-  absl::StatusOr<JobReport> Finish();
   absl::Status AfterStep(double train_loss);
   void TakeReports();
   absl::Status CountRows();
-  std::string SharedOptions() const;
-  absl::StatusOr<CheckpointOptions> NewCheckpointOptions() const;
+  template <typename... Values>
+  void Print(const absl::FormatSpec<Values...>& format,
+             const Values&... values) const {
+    if (own_->is_owner()) absl::FPrintF(stderr, format, values...);
+  }
 
   const Options& options_;
   examples::Ranks* const own_;
@@ -78,14 +60,33 @@ class Job {
   std::shared_ptr<CrashDrill> crash_drill_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Checkpoints> checkpoints_;
-  JobReport report_;
+  bool preempted_ = false;
+  uint64_t rows_ = 0;  // of all ranks
+  Evaluation evaluation_;
+  Json resumed_from_ = nullptr;
+  Json saves_ = Json::array();
 };
 
-absl::StatusOr<JobReport> Job::Run() {
+absl::StatusOr<Json> Job::Run() {
   CKPTDB_RETURN_IF_ERROR(Open());
   CKPTDB_RETURN_IF_ERROR(Resume());
   CKPTDB_RETURN_IF_ERROR(Train());
-  return Finish();
+  CKPTDB_RETURN_IF_ERROR(checkpoints_->Finish());
+  TakeReports();
+  // A preempted job has no time for it.
+  if (!preempted_) CKPTDB_RETURN_IF_ERROR(Evaluate());
+  CKPTDB_ASSIGN_OR_RETURN(const std::string digest, SharedDigest(*trainer_));
+  CKPTDB_RETURN_IF_ERROR(CountRows());
+  Print("digest %s\n", digest);
+  return Json{{"step", trainer_->step()},
+              {"loss", evaluation_.loss},
+              {"auc", evaluation_.auc},
+              {"evaluation_resumed_after", evaluation_.resumed_after},
+              {"preempted", preempted_},
+              {"digest", digest},
+              {"rows", rows_},
+              {"resumed_from", resumed_from_},
+              {"saves", saves_}};
 }
 
 absl::Status Job::Open() {
@@ -100,40 +101,26 @@ absl::Status Job::Open() {
   }
   crash_drill_ = std::make_shared<CrashDrill>(
       std::move(crash_at), options_.crash_rank == own_->rank());
-  CKPTDB_ASSIGN_OR_RETURN(trainer_, MakeTrainer(options_, own_));
-  CKPTDB_RETURN_IF_ERROR(
-      examples::CheckSame(own_, "options or data", SharedOptions()));
-  CKPTDB_ASSIGN_OR_RETURN(const CheckpointOptions checkpoint,
-                          NewCheckpointOptions());
+  CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Log> log, OpenLog(options_));
+  CKPTDB_ASSIGN_OR_RETURN(
+      auto reader, Reader::Create(std::move(log), options_.shuffle_examples,
+                                  options_.trainer.seed));
+  CKPTDB_ASSIGN_OR_RETURN(
+      trainer_, Trainer::Create(options_.trainer, std::move(reader), own_));
+  CheckpointOptions checkpoint = options_.checkpoint;
+  checkpoint.last_step = options_.steps;
+  checkpoint.crash_drill = crash_drill_;
+  // These must match on all ranks.
+  CKPTDB_RETURN_IF_ERROR(examples::CheckSame(
+      own_, "options or data",
+      absl::StrCat(trainer_->progress(), options_.steps, " ",
+                   checkpoint.save_every, " ", options_.eval_every, " ",
+                   checkpoint.sync, checkpoint.delta, options_.resume, " ",
+                   options_.crash_at, " ",
+                   static_cast<int>(options_.trainer.sharding))));
   CKPTDB_ASSIGN_OR_RETURN(checkpoints_,
                           Checkpoints::Open(checkpoint, trainer_.get()));
   return absl::OkStatus();
-}
-
-// The options that must match on all ranks.
-std::string Job::SharedOptions() const {
-  return absl::StrCat(
-      trainer_->progress(), options_.steps, " ", options_.save_every, " ",
-      options_.eval_every, " ", options_.sync, options_.delta, options_.resume,
-      " ", options_.crash_at, " ", static_cast<int>(trainer_->sharding()));
-}
-
-absl::StatusOr<CheckpointOptions> Job::NewCheckpointOptions() const {
-  CheckpointOptions checkpoint;
-  checkpoint.store = options_.store;
-  checkpoint.save_every = options_.save_every;
-  checkpoint.last_step = options_.steps;
-  checkpoint.async = !options_.sync;
-  checkpoint.keep_steps = options_.keep_steps;
-  checkpoint.delta = options_.delta;
-  checkpoint.base_every = options_.base_every;
-  checkpoint.abandoned = options_.abandoned;
-  checkpoint.eval_save_every = options_.eval_save_every;
-  checkpoint.crash_drill = crash_drill_;
-  if (!options_.config.empty()) {
-    CKPTDB_ASSIGN_OR_RETURN(checkpoint.config, ReadConfig(options_.config));
-  }
-  return checkpoint;
 }
 
 absl::Status Job::Resume() {
@@ -148,40 +135,40 @@ absl::Status Job::Resume() {
 absl::Status Job::ResumeFrom(int64_t step) {
   if (step > options_.steps) {
     return absl::FailedPreconditionError(
-        absl::StrCat("store ", options_.store, " is at step ", step,
+        absl::StrCat("store ", options_.checkpoint.store, " is at step ", step,
                      ", after the last of ", options_.steps, " steps"));
   }
-  report_.resumed_from = step;
+  resumed_from_ = step;
   CKPTDB_RETURN_IF_ERROR(CountRows());
-  if (own_->is_owner()) {
-    std::fprintf(stderr, "resumed from step %lld: %llu rows\n",
-                 static_cast<long long>(step),
-                 static_cast<unsigned long long>(report_.rows));
-  }
-  if (step == options_.steps) return absl::OkStatus();  // Finish does
+  Print("resumed from step %d: %d rows\n", step, rows_);
+  if (step == options_.steps) return absl::OkStatus();  // Run evaluates
   CKPTDB_ASSIGN_OR_RETURN(const bool cut_off,
                           checkpoints_->EvaluationUnderWay());
   return cut_off ? Evaluate() : absl::OkStatus();
 }
 
 absl::Status Job::Evaluate() {
-  CKPTDB_ASSIGN_OR_RETURN(report_.evaluation, checkpoints_->Evaluate());
+  CKPTDB_ASSIGN_OR_RETURN(evaluation_, checkpoints_->Evaluate());
   CKPTDB_RETURN_IF_ERROR(CountRows());
-  if (own_->is_owner()) {
-    PrintEvaluation(trainer_->step(), report_.evaluation, report_.rows);
-  }
+  const std::string resumed =
+      evaluation_.resumed_after == 0
+          ? ""
+          : absl::StrCat(", ", evaluation_.resumed_after, " of ",
+                         evaluation_.examples, " examples by a run before");
+  Print("step %d: loss %.4f, auc %.4f, %d rows%s\n", trainer_->step(),
+        evaluation_.loss, evaluation_.auc, rows_, resumed);
   return absl::OkStatus();
 }
 
 absl::Status Job::CountRows() {
-  CKPTDB_ASSIGN_OR_RETURN(report_.rows,
+  CKPTDB_ASSIGN_OR_RETURN(rows_,
                           examples::Sum(own_, "row counts", trainer_->rows()));
   return absl::OkStatus();
 }
 
 absl::Status Job::Train() {
   CKPTDB_RETURN_IF_ERROR(checkpoints_->StartTraining());
-  while (trainer_->step() < options_.steps && !report_.preempted) {
+  while (trainer_->step() < options_.steps && !preempted_) {
     CKPTDB_ASSIGN_OR_RETURN(const double loss, trainer_->Step());
     CKPTDB_RETURN_IF_ERROR(AfterStep(loss));
   }
@@ -194,9 +181,9 @@ absl::Status Job::AfterStep(double train_loss) {
   if (*stopped_) checkpoints_->SetPreempted();
   CKPTDB_ASSIGN_OR_RETURN(const ckptdb::StepOutcome outcome,
                           checkpoints_->AfterStep(train_loss));
-  report_.preempted = outcome.preempted;
+  preempted_ = outcome.preempted;
   TakeReports();
-  const bool last = step == options_.steps || report_.preempted;
+  const bool last = step == options_.steps || preempted_;
   if (last || options_.eval_every == 0 || step % options_.eval_every != 0) {
     return absl::OkStatus();
   }
@@ -204,33 +191,25 @@ absl::Status Job::AfterStep(double train_loss) {
 }
 
 void Job::TakeReports() {
-  for (SaveReport& save : checkpoints_->TakeReports()) {
-    PrintSave(save);
-    report_.saves.push_back(std::move(save));
+  for (const SaveReport& save : checkpoints_->TakeReports()) {
+    const std::string why = save.base_reason.empty()
+                                ? ""
+                                : absl::StrCat(" (", save.base_reason, ")");
+    Print(
+        "step %d saved: %s%s, %d rows, %d erased, %d bytes, %.1f ms blocking, "
+        "durable after %.1f ms\n",
+        save.step, save.kind, why, save.rows_upserted, save.rows_erased,
+        save.bytes, save.blocking_ms, save.save_ms);
+    saves_.push_back(ToJson(save));
   }
-}
-
-absl::StatusOr<JobReport> Job::Finish() {
-  CKPTDB_RETURN_IF_ERROR(checkpoints_->Finish());
-  TakeReports();
-  // A preempted job has no time for it.
-  if (!report_.preempted) CKPTDB_RETURN_IF_ERROR(Evaluate());
-  report_.step = trainer_->step();
-  CKPTDB_ASSIGN_OR_RETURN(report_.digest, SharedDigest(*trainer_));
-  CKPTDB_RETURN_IF_ERROR(CountRows());
-  report_.epoch = trainer_->epoch();
-  if (own_->is_owner()) {
-    std::fprintf(stderr, "digest %s\n", report_.digest.c_str());
-  }
-  return report_;
 }
 
 }  // namespace
 
-absl::StatusOr<JobReport> RunJob(const Options& options, examples::Ranks* own,
-                                 const std::atomic<bool>* stopped) {
+absl::StatusOr<Json> RunJob(const Options& options, examples::Ranks* own,
+                            const std::atomic<bool>* stopped) {
   auto job = std::make_unique<Job>(options, own, stopped);
-  absl::StatusOr<JobReport> report = job->Run();
+  absl::StatusOr<Json> report = job->Run();
   if (!report.ok() && own->size() > 1) {
     // Its destructor would wait for the save in progress, and so for ranks that
     // may be gone. The process is about to end.

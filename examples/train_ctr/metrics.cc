@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "train_ctr/bytes.h"
 
 namespace train_ctr {
@@ -20,7 +21,7 @@ void ClickMetrics::Add(float logit, float label) {
   loss_sum_ += LogLoss(logit, label);
 }
 
-std::string ClickMetrics::Save() const {
+absl::StatusOr<std::string> ClickMetrics::Save() {
   ByteWriter bytes;
   bytes.Put(loss_sum_);
   bytes.Put(static_cast<uint64_t>(predictions_.size()));
@@ -31,7 +32,7 @@ std::string ClickMetrics::Save() const {
   return bytes.Take();
 }
 
-bool ClickMetrics::Load(absl::string_view bytes) {
+absl::Status ClickMetrics::Load(absl::string_view bytes) {
   ByteReader reader(bytes);
   loss_sum_ = reader.Get<double>();
   const auto count = reader.Get<uint64_t>();
@@ -40,7 +41,9 @@ bool ClickMetrics::Load(absl::string_view bytes) {
     const auto logit = reader.Get<float>();
     predictions_.emplace_back(logit, reader.Get<uint8_t>() != 0);
   }
-  return reader.complete();
+  if (reader.complete()) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("metrics of ", bytes.size(), " bytes are cut off"));
 }
 
 double ClickMetrics::log_loss() const {

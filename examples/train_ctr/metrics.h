@@ -3,12 +3,16 @@
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_METRICS_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_METRICS_H_
 
+#include <ckptdb/manager/model_state.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace train_ctr {
@@ -26,7 +30,7 @@ struct Evaluation {
 };
 
 // The mean log loss, and the area under the ROC curve.
-class ClickMetrics {
+class ClickMetrics : public ckptdb::ModelState::Object {
  public:
   void Add(float logit, float label);
 
@@ -38,10 +42,10 @@ class ClickMetrics {
   double auc() const;
   Evaluation Result() const { return {log_loss(), auc(), examples()}; }
 
-  // Save returns all of it as bytes. Load takes them back, and returns false
+  // Save returns all of it as bytes. Load takes them back, and returns DataLoss
   // for invalid bytes.
-  std::string Save() const;
-  bool Load(absl::string_view bytes);
+  absl::StatusOr<std::string> Save() override;
+  absl::Status Load(absl::string_view bytes) override;
 
  private:
   std::vector<std::pair<float, bool>> predictions_;

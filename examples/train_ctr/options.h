@@ -3,8 +3,6 @@
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_OPTIONS_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_OPTIONS_H_
 
-#include <ckptdb/db/options.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,9 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "train_ctr/checkpoint.h"
 #include "train_ctr/follower.h"
-#include "train_ctr/generated_source.h"
-#include "train_ctr/source.h"
+#include "train_ctr/log.h"
 #include "train_ctr/trainer.h"
 
 namespace CLI {
@@ -25,26 +23,18 @@ class App;
 namespace train_ctr {
 
 struct Options {
-  std::string store;
   int64_t steps = 0;
-  int64_t save_every = 0;
   bool resume = false;
   std::optional<int64_t> resume_step;  // none: the newest
-  ckptdb::SaveSpec::Abandoned abandoned = ckptdb::SaveSpec::Abandoned::kRemove;
-  bool delta = false;
-  bool sync = false;
-  int64_t base_every = 10;
-  std::string crash_at;  // as ParseCrashAt takes it; empty: never
+  std::string crash_at;                // as ParseCrashAt takes it; empty: never
   uint32_t crash_rank = 0;
   double deadline_seconds = 300;  // that ranks wait for one another
-  std::string json;               // empty: none
-  std::string config;             // empty: none
-  int64_t eval_save_every = 100;
+  int64_t eval_every = 0;
+  std::string json;  // empty: none
   std::string data;  // empty: the generated log
   std::string format;
-  int64_t keep_steps = 3;
-  int64_t eval_every = 0;
   size_t shuffle_examples = 1024;
+  CheckpointOptions checkpoint;
   TrainerOptions trainer;
   GeneratedLogOptions generated;
 
@@ -60,7 +50,7 @@ void AddOptions(CLI::App* app, Options* options);
 absl::Status CheckOptions(const Options& options);
 
 // The log the options ask for.
-absl::StatusOr<std::unique_ptr<Source>> OpenSource(const Options& options);
+absl::StatusOr<std::unique_ptr<Log>> OpenLog(const Options& options);
 
 }  // namespace train_ctr
 

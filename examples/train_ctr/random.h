@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "train_ctr/math/host_device.h"
+#include "train_ctr/host_device.h"
 
 namespace train_ctr {
 

@@ -9,27 +9,28 @@
 
 namespace train_ctr {
 
-absl::StatusOr<std::unique_ptr<Reader>> Reader::Create(
-    std::unique_ptr<Source> source, size_t shuffle_examples, uint64_t seed) {
+absl::StatusOr<std::unique_ptr<Reader>> Reader::Create(std::unique_ptr<Log> log,
+                                                       size_t shuffle_examples,
+                                                       uint64_t seed) {
   if (shuffle_examples < 1 || shuffle_examples > kMaxShuffleExamples) {
     return absl::InvalidArgumentError(
         absl::StrCat("a shuffle buffer of ", shuffle_examples,
                      " examples: 1 to ", kMaxShuffleExamples, " are possible"));
   }
-  CKPTDB_RETURN_IF_ERROR(source->Seek(source->begin()));
+  CKPTDB_RETURN_IF_ERROR(log->Seek(log->begin()));
   return std::unique_ptr<Reader>(
-      new Reader(std::move(source), shuffle_examples, seed));
+      new Reader(std::move(log), shuffle_examples, seed));
 }
 
 absl::Status Reader::NextOfLog(Example* example) {
-  CKPTDB_ASSIGN_OR_RETURN(bool found, source_->Next(source_->tail(), example));
+  CKPTDB_ASSIGN_OR_RETURN(bool found, log_->Next(log_->tail(), example));
   if (found) return absl::OkStatus();
   ++epoch_;
-  CKPTDB_RETURN_IF_ERROR(source_->Seek(source_->begin()));
-  CKPTDB_ASSIGN_OR_RETURN(found, source_->Next(source_->tail(), example));
+  CKPTDB_RETURN_IF_ERROR(log_->Seek(log_->begin()));
+  CKPTDB_ASSIGN_OR_RETURN(found, log_->Next(log_->tail(), example));
   if (found) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("no training examples in ", source_->identity()));
+      absl::StrCat("no training examples in ", log_->identity()));
 }
 
 absl::Status Reader::NextExample(Batch* batch) {
@@ -51,30 +52,30 @@ absl::Status Reader::NextBatch(size_t examples, Batch* batch) {
 
 absl::Status Reader::NextHeldOut(size_t examples, LogPosition* position,
                                  Batch* batch) {
-  const LogPosition training = source_->position();
-  CKPTDB_RETURN_IF_ERROR(source_->Seek(*position));
+  const LogPosition training = log_->position();
+  CKPTDB_RETURN_IF_ERROR(log_->Seek(*position));
   batch->Clear();
   Example example;
   while (batch->size() < examples) {
     CKPTDB_ASSIGN_OR_RETURN(const bool found,
-                            source_->Next(source_->end(), &example));
+                            log_->Next(log_->end(), &example));
     if (!found) break;
     batch->Add(example);
   }
-  *position = source_->position();
-  return source_->Seek(training);
+  *position = log_->position();
+  return log_->Seek(training);
 }
 
 std::string Reader::identity() const {
-  return absl::StrCat(source_->identity(), ", shuffled through ",
+  return absl::StrCat(log_->identity(), ", shuffled through ",
                       shuffle_examples_);
 }
 
 std::string Reader::SavePosition() const {
   ByteWriter out;
   out.PutString(identity());
-  out.Put(source_->position().offset);
-  out.Put(source_->position().line);
+  out.Put(log_->position().offset);
+  out.Put(log_->position().line);
   out.Put(epoch_);
   out.Put(random_.state());
   out.Put(static_cast<uint64_t>(buffer_.size()));
@@ -111,7 +112,7 @@ absl::Status Reader::RestorePosition(absl::string_view position) {
     return absl::DataLossError(absl::StrCat(
         "the saved reader position of ", position.size(), " bytes is damaged"));
   }
-  CKPTDB_RETURN_IF_ERROR(source_->Seek(log));
+  CKPTDB_RETURN_IF_ERROR(log_->Seek(log));
   epoch_ = epoch;
   random_.set_state(random_state);
   buffer_ = std::move(buffer);

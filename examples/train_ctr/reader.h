@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "train_ctr/log.h"
 #include "train_ctr/random.h"
-#include "train_ctr/source.h"
 
 namespace train_ctr {
 
@@ -28,9 +28,9 @@ class Reader {
   // Each example leaves a buffer of `shuffle_examples` (1 to
   // kMaxShuffleExamples; 1 keeps the order of the log) at random.
   static absl::StatusOr<std::unique_ptr<Reader>> Create(
-      std::unique_ptr<Source> source, size_t shuffle_examples, uint64_t seed);
+      std::unique_ptr<Log> log, size_t shuffle_examples, uint64_t seed);
 
-  const FieldLayout& layout() const { return source_->layout(); }
+  const FieldLayout& layout() const { return log_->layout(); }
   // Passes over the log that were begun, less one.
   uint64_t epoch() const { return epoch_; }
 
@@ -42,7 +42,7 @@ class Reader {
   // the training examples.
   absl::Status NextHeldOut(size_t examples, LogPosition* position,
                            Batch* batch);
-  LogPosition held_out_begin() const { return source_->tail(); }
+  LogPosition held_out_begin() const { return log_->tail(); }
 
   // Returns the position, from which a new Reader of the same log continues.
   std::string SavePosition() const;
@@ -51,8 +51,8 @@ class Reader {
   absl::Status RestorePosition(absl::string_view position);
 
  private:
-  Reader(std::unique_ptr<Source> source, size_t shuffle_examples, uint64_t seed)
-      : source_(std::move(source)),
+  Reader(std::unique_ptr<Log> log, size_t shuffle_examples, uint64_t seed)
+      : log_(std::move(log)),
         shuffle_examples_(shuffle_examples),
         random_(Mix(seed, 0x72656164)) {}
 
@@ -60,7 +60,7 @@ class Reader {
   absl::Status NextExample(Batch* batch);
   std::string identity() const;
 
-  std::unique_ptr<Source> source_;
+  std::unique_ptr<Log> log_;
   size_t shuffle_examples_;
   Random random_;
   uint64_t epoch_ = 0;

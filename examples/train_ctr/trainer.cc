@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
       new Trainer(options, std::move(reader), own));
   CKPTDB_ASSIGN_OR_RETURN(
       trainer->model_,
-      NewModel(options, trainer->reader_->layout(), trainer->own_));
+      Model::Make(options, &trainer->reader_->layout(), trainer->own_));
   return trainer;
 }
 
@@ -70,42 +70,22 @@ Trainer::Trainer(const TrainerOptions& options, std::unique_ptr<Reader> reader,
 absl::StatusOr<double> Trainer::Step() {
   CKPTDB_RETURN_IF_ERROR(reader_->NextBatch(options_.batch, &batch_));
   ++step_;
-  TakeShare();
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<float> logits,
-                          model_->Forward(share_, step_));
-  const double loss = LossGradient(logits);
-  CKPTDB_RETURN_IF_ERROR(model_->Backward(logit_gradient_));
-  CKPTDB_RETURN_IF_ERROR(EraseUnseen());
-  return loss;
-}
-
-void Trainer::TakeShare() {
-  const size_t examples = batch_.size();
-  share_begin_ = examples * own_->rank() / own_->size();
-  batch_.CopyTo(share_begin_, examples * (own_->rank() + 1) / own_->size(),
-                &share_);
-}
-
-double Trainer::LossGradient(const std::vector<float>& logits) {
-  const auto examples = static_cast<float>(batch_.size());
+                          model_->Forward(batch_, step_));
   double loss = 0;
+  std::vector<float> gradient;
   for (size_t e = 0; e < batch_.size(); ++e) {
-    loss += LogLoss(logits[e], batch_.labels[e]);
+    const float label = batch_.labels[e];
+    loss += LogLoss(logits[e], label);
+    gradient.push_back((Sigmoid(logits[e]) - label) /
+                       static_cast<float>(batch_.size()));
   }
-  logit_gradient_.resize(share_.size());
-  for (size_t e = 0; e < share_.size(); ++e) {
-    const float logit = logits[share_begin_ + e];
-    logit_gradient_[e] = (Sigmoid(logit) - share_.labels[e]) / examples;
+  CKPTDB_RETURN_IF_ERROR(model_->Backward(gradient));
+  const int64_t after = options_.erase_after_steps;
+  if (after > 0 && step_ % std::max<int64_t>(1, after / kEraseChecks) == 0) {
+    CKPTDB_RETURN_IF_ERROR(model_->rows()->EraseUnseenSince(step_ - after));
   }
   return loss / static_cast<double>(batch_.size());
-}
-
-absl::Status Trainer::EraseUnseen() {
-  const int64_t after = options_.erase_after_steps;
-  if (after == 0 || step_ % std::max<int64_t>(1, after / kEraseChecks) != 0) {
-    return absl::OkStatus();
-  }
-  return model_->EraseUnseenSince(step_ - after);
 }
 
 absl::StatusOr<Evaluation> Trainer::Evaluate() {
@@ -125,9 +105,8 @@ absl::StatusOr<bool> Trainer::EvaluateBatch(EvaluationProgress* progress) {
   CKPTDB_RETURN_IF_ERROR(
       reader_->NextHeldOut(options_.batch, &progress->position, &batch_));
   if (batch_.size() == 0) return false;
-  TakeShare();
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<float> logits,
-                          model_->Predict(share_));
+                          model_->Predict(batch_));
   for (size_t e = 0; e < batch_.size(); ++e) {
     progress->metrics.Add(logits[e], batch_.labels[e]);
   }

@@ -6,9 +6,9 @@
 // the state was saved and restored in between, and on any number of ranks. The
 // state consists of model() and progress().
 //
-// With several ranks all read the same log, and each trains its share of each
-// batch. The rows of tables are divided among them; tensors and progress are
-// the same on all.
+// With several ranks all read the same log, and train the same perceptron with
+// each batch. The rows of tables are divided among them; tensors and progress
+// are the same on all.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_TRAINER_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_TRAINER_H_
 
@@ -25,10 +25,14 @@
 #include "train_ctr/metrics.h"
 #include "train_ctr/model.h"
 #include "train_ctr/reader.h"
-#include "train_ctr/state_view.h"
-#include "train_ctr/trainer_options.h"
 
 namespace train_ctr {
+
+struct TrainerOptions : ModelOptions {
+  // Rows not seen for more than this many steps are erased; looked for every
+  // eighth of it. 0 keeps all. Default: 0.
+  int64_t erase_after_steps = 0;
+};
 
 // An evaluation that is under way.
 struct EvaluationProgress {
@@ -41,8 +45,8 @@ struct EvaluationProgress {
 class Trainer {
  public:
   // Returns InvalidArgument for an option out of its range, and the errors of
-  // NewModel. `own` is this rank and outlives the trainer; null stands for one
-  // rank alone.
+  // Model::Make. `own` is this rank and outlives the trainer; null stands for
+  // one rank alone.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(
       const TrainerOptions& options, std::unique_ptr<Reader> reader,
       examples::Ranks* own = nullptr);
@@ -60,11 +64,10 @@ class Trainer {
   // The options that shape the state, for people and for comparison.
   std::string identity() const;
   int64_t step() const { return step_; }
-  uint64_t epoch() const { return reader_->epoch(); }
   // The rows of this rank.
-  size_t rows() const { return model_->rows(); }
+  size_t rows() const { return model_->rows()->size(); }
   examples::Ranks* ranks() const { return own_; }
-  Sharding sharding() const { return options_.sharding; }
+  const TrainerOptions& options() const { return options_; }
 
   Model* model() const { return model_.get(); }
   // Returns all state, which is good until the next call.
@@ -78,23 +81,14 @@ class Trainer {
  private:
   Trainer(const TrainerOptions& options, std::unique_ptr<Reader> reader,
           examples::Ranks* own);
-  // Takes this rank's share of the batch.
-  void TakeShare();
-  double LossGradient(const std::vector<float>& logits);
-  absl::Status EraseUnseen();
 
-  TrainerOptions options_;
-  std::unique_ptr<Reader> reader_;
+  const TrainerOptions options_;
+  const std::unique_ptr<Reader> reader_;
   const std::unique_ptr<examples::Ranks> alone_;  // null if ranks were given
   examples::Ranks* const own_;
   std::unique_ptr<Model> model_;
   int64_t step_ = 0;
-
-  // Scratch of a step.
-  Batch batch_;
-  Batch share_;
-  size_t share_begin_ = 0;  // of the batch
-  std::vector<float> logit_gradient_;
+  Batch batch_;  // of the last call
 };
 
 }  // namespace train_ctr

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for the model in GPU memory in a build without CUDA.
 #include "absl/strings/str_cat.h"
-#include "train_ctr/device/new_device_model.h"
+#include "train_ctr/model.h"
 
 namespace train_ctr {
 
-absl::StatusOr<std::unique_ptr<Model>> NewDeviceModel(
-    const TrainerOptions& options, const FieldLayout& /*layout*/) {
+absl::StatusOr<ModelMemory> NewDeviceMemory(
+    const ModelOptions& options, const std::vector<EmbeddingTableOptions>&,
+    const FieldLayout*) {
   return absl::UnavailableError(absl::StrCat(
       "--device cuda:", options.cuda_device.value_or(0),
       ": this train_ctr was built without CUDA; configure with "

@@ -14,7 +14,6 @@
 #include "tests/examples/train_ctr/state_copy.h"
 #include "tests/support/temp_dir.h"
 #include "train_ctr/digest.h"
-#include "train_ctr/replica.h"
 
 namespace train_ctr {
 namespace {

@@ -18,7 +18,6 @@
 #include "train_ctr/checkpoint.h"
 #include "train_ctr/device/kernels.h"
 #include "train_ctr/digest.h"
-#include "train_ctr/replica.h"
 
 namespace train_ctr {
 namespace {
@@ -46,7 +45,7 @@ class DeviceTrainerTest : public ::testing::TestWithParam<std::string> {
 
   absl::StatusOr<std::unique_ptr<Trainer>> Make() const {
     auto reader =
-        Reader::Create(GeneratedSource::Create({}).value(), 64, options_.seed);
+        Reader::Create(NewGeneratedLog({}).value(), 64, options_.seed);
     return Trainer::Create(options_, std::move(reader).value());
   }
   std::unique_ptr<Trainer> MakeOnHost() const {
@@ -226,8 +225,8 @@ absl::StatusOr<std::string> TrainALittle(Trainer* trainer) {
   for (int step = 0; step < 4; ++step) {
     CKPTDB_RETURN_IF_ERROR(trainer->Step().status());
   }
-  CKPTDB_RETURN_IF_ERROR(trainer->model()->EraseUnseenSince(3));
-  CKPTDB_RETURN_IF_ERROR(trainer->model()->OnRestored());
+  CKPTDB_RETURN_IF_ERROR(trainer->model()->rows()->EraseUnseenSince(3));
+  CKPTDB_RETURN_IF_ERROR(trainer->model()->rows()->OnRestored());
   CKPTDB_ASSIGN_OR_RETURN(const StateView state, trainer->View());
   return StateDigest(state);
 }

@@ -86,29 +86,18 @@ TEST_F(FollowTest, GoesByChangesFromSaveToSave) {
   Program follower(FollowerReport(), FollowerArguments(kFirst + 9));
   ASSERT_THAT(follower.NextLine(),
               HasSubstr("step 60 reached from nothing: whole"));
-  std::vector<nlohmann::json> saves;
   for (int step = kFirst + 3; step <= kFirst + 9; step += 3) {
     const ProgramResult trainer = Train(step);
     ASSERT_EQ(trainer.json["saves"].size(), 1u) << trainer.errors;
-    saves.push_back(trainer.json["saves"][0]);
+    EXPECT_EQ(trainer.json["saves"][0]["kind"], "delta");
     ASSERT_THAT(follower.NextLine(),
                 HasSubstr("step " + std::to_string(step) + " reached from " +
                           std::to_string(step - 3) + ": by changes"));
   }
   const ProgramResult result = follower.Finish();
   ASSERT_NO_FATAL_FAILURE(CheckFollowed(result, kFirst + 9));
-  const auto& restores = result.json["restores"];
-  ASSERT_EQ(restores.size(), saves.size() + 1);
-  for (size_t s = 0; s < saves.size(); ++s) {
-    EXPECT_EQ(saves[s]["kind"], "delta");
-    const auto& restore = restores[s + 1];
-    EXPECT_EQ(restore["rows_upserted"], saves[s]["rows_upserted"]);
-    EXPECT_EQ(restore["rows_erased"], saves[s]["rows_erased"]);
-    EXPECT_GT(restore["rows_upserted"], 0);
-    EXPECT_LT(restore["rows_upserted"], restores[0]["rows_upserted"]);
-    EXPECT_GT(restore["rows_erased"], 0);
-    EXPECT_TRUE(restore["whole_tables"].empty());
-  }
+  EXPECT_THAT(Kinds(result),
+              ElementsAre("full", "changes", "changes", "changes"));
 }
 
 TEST_F(FollowTest, GoesOverSeveralSavesAtOnce) {
@@ -144,12 +133,6 @@ TEST_F(FollowTest, ReadsFullSavesBetween) {
   const ProgramResult result = follower.Finish();
   ASSERT_NO_FATAL_FAILURE(CheckFollowed(result, kFirst + 15));
   EXPECT_THAT(Kinds(result), ElementsAre("full", "full", "changes", "full"));
-  for (const size_t full : {1, 3}) {
-    const auto& restore = result.json["restores"][full];
-    EXPECT_THAT(restore["reason"], HasSubstr("was saved in full"));
-    EXPECT_THAT(restore["whole_tables"],
-                ElementsAre("context", "item", "user"));
-  }
 }
 
 TEST_F(FollowTest, StartsLate) {
@@ -159,7 +142,6 @@ TEST_F(FollowTest, StartsLate) {
   const ProgramResult result = follower.Finish();
   ASSERT_NO_FATAL_FAILURE(CheckFollowed(result, kFirst + 12));
   EXPECT_THAT(Kinds(result), ElementsAre("full"));
-  EXPECT_EQ(result.json["restores"][0]["reason"], "as nothing is held yet");
 }
 
 // As fast as both can; which steps it sees is a matter of luck.

@@ -13,8 +13,6 @@
 
 #include "tests/examples/train_ctr/state_copy.h"
 #include "train_ctr/digest.h"
-#include "train_ctr/mlp.h"
-#include "train_ctr/random.h"
 
 namespace train_ctr {
 namespace {
@@ -42,8 +40,7 @@ std::unique_ptr<Trainer> TrainerOf(Ranks* own, Sharding sharding) {
   options.batch = 29;  // which no number of ranks divides
   options.hidden = {7, 5};
   options.sharding = sharding;
-  auto reader =
-      Reader::Create(GeneratedSource::Create({}).value(), 64, options.seed);
+  auto reader = Reader::Create(NewGeneratedLog({}).value(), 64, options.seed);
   return Trainer::Create(options, std::move(reader).value(), own).value();
 }
 
@@ -79,8 +76,7 @@ TEST(RanksTest, RejectsSeveralRanksInGpuMemory) {
   const auto make = [](Ranks* own) {
     TrainerOptions options = SmallTrainer();
     options.cuda_device = 2;
-    auto reader =
-        Reader::Create(GeneratedSource::Create({}).value(), 64, options.seed);
+    auto reader = Reader::Create(NewGeneratedLog({}).value(), 64, options.seed);
     return Trainer::Create(options, std::move(reader).value(), own).status();
   };
   RunRankThreads(3, [&make](Ranks* own) {
@@ -133,59 +129,6 @@ TEST(RanksTest, NamesAMissingRank) {
   EXPECT_THAT(examples::Sum(own.get(), "rows", 1).status(),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("ranks 1 of 2 did not reach")));
-}
-
-// The gradients of parts of the weights, each summed over the shares of a
-// batch, have the bits of those that are summed at once.
-TEST(RanksTest, PartsOfGradientsSumToTheWhole) {
-  constexpr size_t kShared = 11;
-  constexpr size_t kWidth = 7;
-  Random random(1);
-  std::vector<float> input(kShared * kWidth);
-  for (float& value : input) value = float(random.NextUnit() - 0.5);
-  std::vector<float> logit_gradient(kShared);
-  for (float& value : logit_gradient) value = float(random.NextUnit() - 0.5);
-  Mlp whole(kWidth, {5, 3}, 1);
-  whole.Forward(input.data(), kShared);
-  std::vector<float> expected_input_gradient;
-  whole.Backward(input.data(), logit_gradient, &expected_input_gradient);
-  const auto expected = whole.Gradients();
-
-  for (const size_t ranks : {1U, 2U, 9U}) {
-    std::vector<Mlp> mlps(ranks, Mlp(kWidth, {5, 3}, 1));
-    std::vector<std::vector<std::vector<float>>> factors(ranks);  // by part
-    std::vector<float> input_gradient;
-    for (size_t r = 0; r < ranks; ++r) {
-      const size_t begin = kShared * r / ranks;
-      const size_t end = kShared * (r + 1) / ranks;
-      const float* share = input.data() + begin * kWidth;
-      mlps[r].Forward(share, end - begin);
-      std::vector<float> of_share;
-      mlps[r].BackwardExamples({logit_gradient.begin() + ptrdiff_t(begin),
-                                logit_gradient.begin() + ptrdiff_t(end)},
-                               &of_share);
-      input_gradient.insert(input_gradient.end(), of_share.begin(),
-                            of_share.end());
-      for (size_t part = 0; part < ranks; ++part) {
-        factors[part].push_back(mlps[r].Factors(share, {part, ranks}));
-      }
-    }
-    EXPECT_EQ(input_gradient, expected_input_gradient);
-    std::vector<std::vector<float>> sums;
-    for (size_t r = 0; r < ranks; ++r) {
-      sums.push_back(mlps[r].SumPart({r, ranks}, factors[r]));
-    }
-    for (Mlp& mlp : mlps) {
-      mlp.SetGradients(sums);
-      const auto gradients = mlp.Gradients();
-      for (size_t t = 0; t < expected.size(); ++t) {
-        EXPECT_EQ(std::memcmp(gradients[t].values, expected[t].values,
-                              expected[t].bytes()),
-                  0)
-            << expected[t].name;
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -11,8 +11,7 @@
 #include "tests/support/seed.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
-#include "train_ctr/file_source.h"
-#include "train_ctr/generated_source.h"
+#include "train_ctr/log.h"
 
 namespace train_ctr {
 namespace {
@@ -20,9 +19,9 @@ namespace {
 using ::ckptdb::testing::StatusIs;
 using ::testing::HasSubstr;
 
-enum class Log { kCriteo, kMovieLens, kGenerated };
+enum class Kind { kCriteo, kMovieLens, kGenerated };
 
-class ReaderTest : public ::testing::TestWithParam<Log> {
+class ReaderTest : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
     WriteFile(dir_.path() + "/criteo", CriteoLog(50, 1));
@@ -30,21 +29,21 @@ class ReaderTest : public ::testing::TestWithParam<Log> {
   }
 
   // Logs of 50 examples, 40 of them for training.
-  std::unique_ptr<Source> OpenSource(Log log) {
-    if (log == Log::kGenerated) {
+  std::unique_ptr<Log> OpenLog(Kind log) {
+    if (log == Kind::kGenerated) {
       GeneratedLogOptions options;
       options.examples = 50;
       options.holdout = 0.2;
-      return GeneratedSource::Create(options).value();
+      return NewGeneratedLog(options).value();
     }
-    const bool criteo = log == Log::kCriteo;
-    return FileSource::Open(dir_.path() + (criteo ? "/criteo" : "/movielens"),
-                            criteo ? Format::kCriteo : Format::kMovieLens, 0.2)
+    const bool criteo = log == Kind::kCriteo;
+    return OpenFileLog(dir_.path() + (criteo ? "/criteo" : "/movielens"),
+                       criteo ? Format::kCriteo : Format::kMovieLens, 0.2)
         .value();
   }
 
-  std::unique_ptr<Reader> Open(Log log, size_t shuffle, uint64_t seed = 1) {
-    return Reader::Create(OpenSource(log), shuffle, seed).value();
+  std::unique_ptr<Reader> Open(Kind log, size_t shuffle, uint64_t seed = 1) {
+    return Reader::Create(OpenLog(log), shuffle, seed).value();
   }
 
   ckptdb::testing::TempDir dir_;
@@ -144,7 +143,8 @@ TEST_P(ReaderTest, RefusesPositionsOfOtherLogs) {
   EXPECT_THAT(reader->RestorePosition(other_shuffle),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("shuffled through 9")));
-  const Log other = GetParam() == Log::kCriteo ? Log::kGenerated : Log::kCriteo;
+  const Kind other =
+      GetParam() == Kind::kCriteo ? Kind::kGenerated : Kind::kCriteo;
   EXPECT_THAT(reader->RestorePosition(Open(other, 8)->SavePosition()),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("the saved position is of a")));
@@ -152,17 +152,17 @@ TEST_P(ReaderTest, RefusesPositionsOfOtherLogs) {
 
 TEST_P(ReaderTest, LimitsTheShuffleBuffer) {
   for (const size_t examples : {size_t{0}, kMaxShuffleExamples + 1}) {
-    EXPECT_THAT(Reader::Create(OpenSource(GetParam()), examples, 1),
+    EXPECT_THAT(Reader::Create(OpenLog(GetParam()), examples, 1),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("a shuffle buffer of " +
                                    std::to_string(examples) + " examples")));
   }
-  EXPECT_OK(Reader::Create(OpenSource(GetParam()), kMaxShuffleExamples, 1));
+  EXPECT_OK(Reader::Create(OpenLog(GetParam()), kMaxShuffleExamples, 1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Logs, ReaderTest,
-                         ::testing::Values(Log::kCriteo, Log::kMovieLens,
-                                           Log::kGenerated));
+                         ::testing::Values(Kind::kCriteo, Kind::kMovieLens,
+                                           Kind::kGenerated));
 
 }  // namespace
 }  // namespace train_ctr

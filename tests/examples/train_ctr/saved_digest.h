@@ -9,7 +9,7 @@
 #include <string>
 
 #include "train_ctr/digest.h"
-#include "train_ctr/replica.h"
+#include "train_ctr/follower.h"
 
 namespace train_ctr {
 
@@ -20,10 +20,17 @@ inline std::string DigestOfSavedStep(const std::string& store, int64_t step) {
   if (!reader.ok()) return reader.status().ToString();
   const auto opened = (*reader)->OpenStep(step);
   if (!opened.ok()) return opened.status().ToString();
-  Replica replica;
-  const auto restored = replica.Restore(**opened);
+  const auto replica = Replica::Make(**opened);
+  if (!replica.ok()) return replica.status().ToString();
+  ckptdb::ManagerOptions options;
+  options.path = store;
+  options.read_only = true;
+  const auto manager =
+      ckptdb::CheckpointManager::Open(options, (*replica)->model());
+  if (!manager.ok()) return manager.status().ToString();
+  const auto restored = (*manager)->Restore({.step = step});
   if (!restored.ok()) return restored.status().ToString();
-  return StateDigest(replica.state());
+  return StateDigest((*replica)->view());
 }
 
 }  // namespace train_ctr

@@ -5,7 +5,6 @@
 #define CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_STATE_COPY_H_
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,8 +12,6 @@
 
 #include "tests/support/status_matchers.h"
 #include "train_ctr/digest.h"
-#include "train_ctr/generated_source.h"
-#include "train_ctr/host_model.h"
 #include "train_ctr/reader.h"
 #include "train_ctr/trainer.h"
 
@@ -31,23 +28,24 @@ inline TrainerOptions SmallTrainer() {
 
 inline std::unique_ptr<Trainer> MakeTrainer(
     const TrainerOptions& options, const GeneratedLogOptions& log = {}) {
-  auto reader =
-      Reader::Create(GeneratedSource::Create(log).value(), 64, options.seed);
+  auto reader = Reader::Create(NewGeneratedLog(log).value(), 64, options.seed);
   return Trainer::Create(options, std::move(reader).value()).value();
 }
 
-// The model of a trainer, which is in host memory.
-inline HostModel& ModelOf(const Trainer& trainer) {
-  return static_cast<HostModel&>(*trainer.model());
-}
+// The tables of a trainer whose model is in host memory.
 inline std::vector<EmbeddingTable>& TablesOf(const Trainer& trainer) {
-  return ModelOf(trainer).tables();
+  return static_cast<HostRows&>(*trainer.model()->rows()).tables();
 }
 
 // The digest of a trainer that is alone.
 inline std::string StateDigest(Trainer& trainer) {
   const absl::StatusOr<StateView> state = trainer.View();
   return state.ok() ? StateDigest(*state) : state.status().ToString();
+}
+
+// The digest of one table.
+inline std::string TableDigest(const EmbeddingTable& table) {
+  return StateDigest(StateView{{&table}, {}, ""});
 }
 
 inline void CopyRow(const EmbeddingTable& from, int64_t id,
@@ -71,11 +69,15 @@ inline void CopyTable(const EmbeddingTable& from, EmbeddingTable* to) {
 
 inline void CopyState(Trainer& from, Trainer* to) {
   ASSERT_OK(to->RestoreProgress(from.progress()));
-  const auto source = ModelOf(from).tensors();
-  const auto target = ModelOf(*to).tensors();
-  for (size_t t = 0; t < source.size(); ++t) {
-    ASSERT_EQ(source[t].name, target[t].name);
-    std::memcpy(target[t].values, source[t].values, source[t].bytes());
+  const Mlp::State& source = from.model()->mlp()->state();
+  Mlp::State& target = to->model()->mlp()->state();
+  target.adam_step = source.adam_step;
+  for (size_t p = 0; p < source.parameters.size(); ++p) {
+    const Mlp::Parameter& parameter = source.parameters[p];
+    ASSERT_EQ(parameter.name, target.parameters[p].name);
+    std::copy_n(parameter.values, parameter.count, target.parameters[p].values);
+    std::copy_n(parameter.m, parameter.count, target.parameters[p].m);
+    std::copy_n(parameter.v, parameter.count, target.parameters[p].v);
   }
   for (size_t t = 0; t < TablesOf(from).size(); ++t) {
     CopyTable(TablesOf(from)[t], &TablesOf(*to)[t]);

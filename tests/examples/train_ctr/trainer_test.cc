@@ -148,7 +148,7 @@ TEST(TrainerTest, RefusesDamagedProgress) {
 
 TEST(TrainerTest, RefusesOptionsOutOfRange) {
   const auto create = [](const TrainerOptions& options) {
-    auto source = GeneratedSource::Create({}).value();
+    auto source = NewGeneratedLog({}).value();
     return Trainer::Create(options,
                            Reader::Create(std::move(source), 1, 1).value());
   };

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train_ctr/file_source.h"
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,6 +6,7 @@
 #include "tests/examples/train_ctr/log_files.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "train_ctr/log.h"
 
 namespace train_ctr {
 namespace {
@@ -20,17 +19,17 @@ using ::testing::StrEq;
 
 constexpr auto kBadFile = absl::StatusCode::kInvalidArgument;
 
-class FileSourceTest : public ::testing::Test {
+class FileLogTest : public ::testing::Test {
  protected:
-  absl::StatusOr<std::unique_ptr<FileSource>> Open(const std::string& text,
-                                                   Format format,
-                                                   double holdout = 0.2) {
+  absl::StatusOr<std::unique_ptr<Log>> Open(const std::string& text,
+                                            Format format,
+                                            double holdout = 0.2) {
     WriteFile(path_, text);
-    return FileSource::Open(path_, format, holdout);
+    return OpenFileLog(path_, format, holdout);
   }
 
   // The first ids from `from` on.
-  static std::vector<int64_t> ReadTo(Source& source, LogPosition from,
+  static std::vector<int64_t> ReadTo(Log& source, LogPosition from,
                                      LogPosition stop) {
     std::vector<int64_t> ids;
     EXPECT_OK(source.Seek(from));
@@ -63,21 +62,21 @@ std::string Ratings(int users, const std::string& line_end) {
   return text;
 }
 
-TEST_F(FileSourceTest, SplitsOffTheTail) {
+TEST_F(FileLogTest, SplitsOffTheTail) {
   ASSERT_OK_AND_ASSIGN(auto source,
                        Open(Ratings(10, "\n"), Format::kMovieLens));
   EXPECT_EQ(ReadTo(*source, source->begin(), source->tail()), Users(0, 8));
   EXPECT_EQ(ReadTo(*source, source->tail(), source->end()), Users(8, 10));
 }
 
-TEST_F(FileSourceTest, TakesEveryLineEnd) {
+TEST_F(FileLogTest, TakesEveryLineEnd) {
   const std::string text = Ratings(3, "\r\n") + "\n\r\n" + "3::1::5::0";
   ASSERT_OK_AND_ASSIGN(auto source, Open(text, Format::kMovieLens));
   EXPECT_EQ(ReadTo(*source, source->begin(), source->end()), Users(0, 4));
   EXPECT_EQ(ReadTo(*source, source->tail(), source->end()), Users(3, 4));
 }
 
-TEST_F(FileSourceTest, SeeksToEveryPosition) {
+TEST_F(FileLogTest, SeeksToEveryPosition) {
   ASSERT_OK_AND_ASSIGN(auto source,
                        Open(Ratings(12, "\n"), Format::kMovieLens));
   LogPosition position = source->begin();
@@ -90,13 +89,13 @@ TEST_F(FileSourceTest, SeeksToEveryPosition) {
   }
 }
 
-TEST_F(FileSourceTest, PassesTheCriteoHeader) {
+TEST_F(FileLogTest, PassesTheCriteoHeader) {
   ASSERT_OK_AND_ASSIGN(auto source, Open(CriteoLog(5, 1), Format::kCriteo));
   EXPECT_EQ(ReadTo(*source, source->begin(), source->end()).size(), 5u);
   EXPECT_EQ(source->begin().line, 1u);
 }
 
-TEST_F(FileSourceTest, ErrorsNameFileLineAndValue) {
+TEST_F(FileLogTest, ErrorsNameFileLineAndValue) {
   const std::string text = Ratings(2, "\n") + "\n7\t1\tbad\t0\n";
   ASSERT_OK_AND_ASSIGN(auto source, Open(text, Format::kMovieLens));
   ASSERT_OK(source->Seek(source->tail()));
@@ -106,10 +105,10 @@ TEST_F(FileSourceTest, ErrorsNameFileLineAndValue) {
                                                "finite number")));
 }
 
-TEST_F(FileSourceTest, RejectsFilesWithoutALog) {
-  EXPECT_THAT(FileSource::Open(dir_.path() + "/none", Format::kCriteo, 0.1),
+TEST_F(FileLogTest, RejectsFilesWithoutALog) {
+  EXPECT_THAT(OpenFileLog(dir_.path() + "/none", Format::kCriteo, 0.1),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none")));
-  EXPECT_THAT(FileSource::Open(dir_.path(), Format::kCriteo, 0.1),
+  EXPECT_THAT(OpenFileLog(dir_.path(), Format::kCriteo, 0.1),
               StatusIs(kBadFile, HasSubstr("is a folder")));
   EXPECT_THAT(Open("", Format::kCriteo),
               StatusIs(kBadFile, HasSubstr("is empty")));
@@ -124,7 +123,7 @@ TEST_F(FileSourceTest, RejectsFilesWithoutALog) {
               StatusIs(kBadFile, HasSubstr("holdout 1 ")));
 }
 
-TEST_F(FileSourceTest, LimitsLines) {
+TEST_F(FileLogTest, LimitsLines) {
   const std::string rest(kMaxLineBytes, '0');
   EXPECT_OK(Open(Ratings(2, "\n") + rest + "\n", Format::kMovieLens));
   EXPECT_THAT(Open(Ratings(2, "\n") + rest + "0\n", Format::kMovieLens),
@@ -132,7 +131,7 @@ TEST_F(FileSourceTest, LimitsLines) {
                                                "65536 bytes")));
 }
 
-TEST_F(FileSourceTest, NoticesATruncatedFile) {
+TEST_F(FileLogTest, NoticesATruncatedFile) {
   ASSERT_OK_AND_ASSIGN(auto source, Open(Ratings(9, "\n"), Format::kMovieLens));
   WriteFile(path_, Ratings(2, "\n"));
   ASSERT_OK(source->Seek(source->begin()));
@@ -143,7 +142,7 @@ TEST_F(FileSourceTest, NoticesATruncatedFile) {
                               HasSubstr(path_ + " ends at byte")));
 }
 
-TEST_F(FileSourceTest, IdentityDistinguishesLogs) {
+TEST_F(FileLogTest, IdentityDistinguishesLogs) {
   ASSERT_OK_AND_ASSIGN(auto a, Open(Ratings(9, "\n"), Format::kMovieLens));
   ASSERT_OK_AND_ASSIGN(auto b, Open(Ratings(8, "\n"), Format::kMovieLens));
   ASSERT_OK_AND_ASSIGN(auto c, Open(Ratings(9, "\n"), Format::kMovieLens, 0.5));

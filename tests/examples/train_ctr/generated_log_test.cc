@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train_ctr/generated_source.h"
-
 #include <map>
 #include <vector>
 
 #include "tests/support/status_matchers.h"
+#include "train_ctr/log.h"
 #include "train_ctr/random.h"
 
 namespace train_ctr {
@@ -23,7 +22,7 @@ GeneratedLogOptions SmallLog() {
   return options;
 }
 
-std::vector<Example> ReadAll(Source& source, LogPosition from) {
+std::vector<Example> ReadAll(Log& source, LogPosition from) {
   std::vector<Example> examples;
   EXPECT_OK(source.Seek(from));
   Example example;
@@ -33,9 +32,9 @@ std::vector<Example> ReadAll(Source& source, LogPosition from) {
   return examples;
 }
 
-TEST(GeneratedSourceTest, SameSeedSameLog) {
-  ASSERT_OK_AND_ASSIGN(auto a, GeneratedSource::Create(SmallLog()));
-  ASSERT_OK_AND_ASSIGN(auto b, GeneratedSource::Create(SmallLog()));
+TEST(GeneratedLogTest, SameSeedSameLog) {
+  ASSERT_OK_AND_ASSIGN(auto a, NewGeneratedLog(SmallLog()));
+  ASSERT_OK_AND_ASSIGN(auto b, NewGeneratedLog(SmallLog()));
   const auto from_a = ReadAll(*a, a->begin());
   const auto from_b = ReadAll(*b, b->begin());
   ASSERT_EQ(from_a.size(), 20000u);
@@ -46,11 +45,11 @@ TEST(GeneratedSourceTest, SameSeedSameLog) {
   }
 }
 
-TEST(GeneratedSourceTest, OtherSeedOtherLog) {
+TEST(GeneratedLogTest, OtherSeedOtherLog) {
   GeneratedLogOptions options = SmallLog();
-  ASSERT_OK_AND_ASSIGN(auto a, GeneratedSource::Create(options));
+  ASSERT_OK_AND_ASSIGN(auto a, NewGeneratedLog(options));
   options.seed = 2;
-  ASSERT_OK_AND_ASSIGN(auto b, GeneratedSource::Create(options));
+  ASSERT_OK_AND_ASSIGN(auto b, NewGeneratedLog(options));
   EXPECT_NE(a->identity(), b->identity());
   Example of_a;
   Example of_b;
@@ -63,8 +62,8 @@ TEST(GeneratedSourceTest, OtherSeedOtherLog) {
   EXPECT_LT(same, 50);
 }
 
-TEST(GeneratedSourceTest, SeeksAnywhere) {
-  ASSERT_OK_AND_ASSIGN(auto source, GeneratedSource::Create(SmallLog()));
+TEST(GeneratedLogTest, SeeksAnywhere) {
+  ASSERT_OK_AND_ASSIGN(auto source, NewGeneratedLog(SmallLog()));
   const auto all = ReadAll(*source, source->begin());
   const auto tail = ReadAll(*source, source->tail());
   ASSERT_EQ(tail.size(), 2000u);
@@ -74,7 +73,7 @@ TEST(GeneratedSourceTest, SeeksAnywhere) {
               StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("20001")));
 }
 
-TEST(GeneratedSourceTest, FirstIdsAreTheMostFrequent) {
+TEST(GeneratedLogTest, FirstIdsAreTheMostFrequent) {
   const ZipfDistribution zipf(1000, 1.0);
   std::map<uint64_t, int> counts;
   Random random(1);
@@ -86,8 +85,8 @@ TEST(GeneratedSourceTest, FirstIdsAreTheMostFrequent) {
   EXPECT_LE(counts.rbegin()->first, 999u);
 }
 
-TEST(GeneratedSourceTest, LabelsFollowPlantedWeights) {
-  ASSERT_OK_AND_ASSIGN(auto source, GeneratedSource::Create(SmallLog()));
+TEST(GeneratedLogTest, LabelsFollowPlantedWeights) {
+  ASSERT_OK_AND_ASSIGN(auto source, NewGeneratedLog(SmallLog()));
   std::map<int64_t, std::pair<double, int>> clicks_of_user;
   for (const Example& example : ReadAll(*source, source->begin())) {
     clicks_of_user[example.ids[0]].first += example.label;
@@ -104,26 +103,26 @@ TEST(GeneratedSourceTest, LabelsFollowPlantedWeights) {
   EXPECT_GT(highest, 0.55);
 }
 
-TEST(GeneratedSourceTest, RefusesOptionsOutOfRange) {
+TEST(GeneratedLogTest, RefusesOptionsOutOfRange) {
   GeneratedLogOptions options;
   options.users = 0;
-  EXPECT_THAT(GeneratedSource::Create(options),
+  EXPECT_THAT(NewGeneratedLog(options),
               StatusIs(kInvalid, HasSubstr("0 users")));
   options = {};
-  options.items = kMaxGeneratedIds + 1;
-  EXPECT_THAT(GeneratedSource::Create(options),
+  options.items = 100'000'001;
+  EXPECT_THAT(NewGeneratedLog(options),
               StatusIs(kInvalid, HasSubstr("100000001 items")));
   options = {};
   options.examples = 1;
-  EXPECT_THAT(GeneratedSource::Create(options),
+  EXPECT_THAT(NewGeneratedLog(options),
               StatusIs(kInvalid, HasSubstr("1 examples")));
   options = {};
   options.exponent = -1;
-  EXPECT_THAT(GeneratedSource::Create(options),
+  EXPECT_THAT(NewGeneratedLog(options),
               StatusIs(kInvalid, HasSubstr("exponent -1")));
   options = {};
   options.holdout = 0;
-  EXPECT_THAT(GeneratedSource::Create(options),
+  EXPECT_THAT(NewGeneratedLog(options),
               StatusIs(kInvalid, HasSubstr("holdout 0")));
 }
 

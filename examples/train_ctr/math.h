@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mathematics of a dense layer: its outputs, the gradients of its inputs
-// and weights, and a step of Adam. Each is a matrix of sums, whose elements do
-// not depend on one another.
+// The mathematics of the model, for the host and for kernels: the elements of
+// embeddings, and the operations of dense layers, each of which makes a matrix
+// of sums whose elements do not depend on one another.
+//
+// The same functions run on both, and give the same bits: sums are made in a
+// stated order, and neither compiler may contract a product and a sum to one
+// rounding (-ffp-contract=off, --fmad=false).
 //
 //   ForwardLayer layer = {...};
 //   RunTiles(layer);                             // on the host
@@ -11,15 +15,36 @@
 // Each sum has its terms in the same order for every kWidth, so that a tile of
 // several elements, which the host adds up at once, has the bits that a thread
 // for each element gives.
-#ifndef CKPTDB_EXAMPLES_TRAIN_CTR_MATH_LAYER_MATH_H_
-#define CKPTDB_EXAMPLES_TRAIN_CTR_MATH_LAYER_MATH_H_
+#ifndef CKPTDB_EXAMPLES_TRAIN_CTR_MATH_H_
+#define CKPTDB_EXAMPLES_TRAIN_CTR_MATH_H_
 
 #include <cmath>
 #include <cstdint>
 
-#include "train_ctr/math/host_device.h"
+#include "train_ctr/host_device.h"
+#include "train_ctr/random.h"
 
 namespace train_ctr {
+
+// Returns the first value of element `d` of the embedding of `id`: uniform in
+// [-0.05, 0.05). It depends on the arguments alone, so that rows may be made in
+// any order.
+TRAIN_CTR_HOST_DEVICE inline float InitialEmbedding(uint64_t table_seed,
+                                                    int64_t id, uint64_t d) {
+  constexpr float kRange = 0.05f;
+  const uint64_t bits =
+      Random::At(Mix(table_seed, static_cast<uint64_t>(id)), d);
+  return kRange * static_cast<float>(2 * ToUnit(bits) - 1);
+}
+
+// Makes a step of Adagrad with the gradient of one element.
+TRAIN_CTR_HOST_DEVICE inline void AdagradStep(float gradient,
+                                              float learning_rate, float* sum,
+                                              float* value) {
+  constexpr float kEpsilon = 1e-8f;
+  *sum += gradient * gradient;
+  *value -= learning_rate * gradient / (sqrtf(*sum) + kEpsilon);
+}
 
 // output[e][o] = bias[o] + the sum over i of input[e][i] * weight[i][o], in the
 // order of i; not less than 0 with `relu`.
@@ -89,7 +114,7 @@ struct BackwardLayer {
   }
 };
 
-// gradient[i][o] += the sum over e of input[e][i] * output_gradient[e][o], in
+// gradient[i][o] = the sum over e of input[e][i] * output_gradient[e][o], in
 // the order of e. A bias is the weight of one input that is always 1.
 struct WeightGradient {
   const float* input = nullptr;            // examples x inputs; null: ones
@@ -104,16 +129,14 @@ struct WeightGradient {
 
   template <uint32_t kWidth>
   TRAIN_CTR_HOST_DEVICE void Run(uint64_t i, uint64_t o) const {
-    float* const to = gradient + i * outputs + o;
-    float sums[kWidth];
-    TRAIN_CTR_UNROLL
-    for (uint32_t t = 0; t < kWidth; ++t) sums[t] = to[t];
+    float sums[kWidth] = {};
     for (uint64_t e = 0; e < examples; ++e) {
       const float x = input == nullptr ? 1 : input[e * inputs + i];
       const float* const out = output_gradient + e * outputs + o;
       TRAIN_CTR_UNROLL
       for (uint32_t t = 0; t < kWidth; ++t) sums[t] += x * out[t];
     }
+    float* const to = gradient + i * outputs + o;
     TRAIN_CTR_UNROLL
     for (uint32_t t = 0; t < kWidth; ++t) to[t] = sums[t];
   }
@@ -122,10 +145,11 @@ struct WeightGradient {
 // A step of Adam of `count` parameters. `scale` is the learning rate with the
 // corrections of the step.
 struct AdamStep {
+  static constexpr float kBeta1 = 0.9f;
+  static constexpr float kBeta2 = 0.999f;
+  static constexpr float kEpsilon = 1e-8f;
+
   float scale = 0;
-  float beta1 = 0;
-  float beta2 = 0;
-  float epsilon = 0;
   uint64_t count = 0;
   const float* gradient = nullptr;
   float* m = nullptr;
@@ -140,9 +164,9 @@ struct AdamStep {
     TRAIN_CTR_UNROLL
     for (uint64_t i = first; i < first + kWidth; ++i) {
       const float g = gradient[i];
-      m[i] = beta1 * m[i] + (1 - beta1) * g;
-      v[i] = beta2 * v[i] + (1 - beta2) * g * g;
-      value[i] -= scale * m[i] / (sqrtf(v[i]) + epsilon);
+      m[i] = kBeta1 * m[i] + (1 - kBeta1) * g;
+      v[i] = kBeta2 * v[i] + (1 - kBeta2) * g * g;
+      value[i] -= scale * m[i] / (sqrtf(v[i]) + kEpsilon);
     }
   }
 };
@@ -164,4 +188,4 @@ void RunTiles(const Operation& operation) {
 
 }  // namespace train_ctr
 
-#endif  // CKPTDB_EXAMPLES_TRAIN_CTR_MATH_LAYER_MATH_H_
+#endif  // CKPTDB_EXAMPLES_TRAIN_CTR_MATH_H_
