@@ -49,8 +49,7 @@ absl::Status RunTiny(const BenchOptions& options, Report* report);
 absl::Status RunDelta(const BenchOptions& options, Report* report);
 // Restores of a base with ten and with a hundred deltas, against the base.
 absl::Status RunChain(const BenchOptions& options, Report* report);
-// The commit of what 1 to 1,024 ranks have staged, in 4 files each; and of the
-// same bytes from one rank for each 8 of 256.
+// The commit of what 1 to 1,024 ranks have staged, in 4 files each.
 absl::Status RunScalePublish(const BenchOptions& options, Report* report);
 // Reads one delta of 1 % into a copy of the step before it.
 absl::Status RunFollow(const BenchOptions& options, Report* report);

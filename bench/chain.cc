@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Restores of a base alone, with ten deltas over it and with a hundred; and
-// a follower's read of one delta.
+// Deltas: a save of the rows that changed; restores of a base alone, with ten
+// deltas over it and with a hundred; a follower's read of one delta; and the
+// fold of ten deltas into a base.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -95,6 +97,151 @@ CaseResult AgainstBase(const std::string& name, uint64_t bytes,
   return result;
 }
 
+constexpr double kMaxBytesRatio = 1.03;
+constexpr double kMaxPartOfFull = 0.03;
+constexpr double kMaxFixedSeconds = 0.020;
+
+// Each repetition: a base, a delta over it, and the delta's bytes written raw.
+class DeltaSaves {
+ public:
+  DeltaSaves(ChainStore* chain, const Workspace& workspace)
+      : chain_(chain), raw_(workspace.Path("raw")) {
+    full_.name = "full save";
+    delta_.name = "ours";
+    for (const RawVariant& variant : RawVariants(workspace.Path(""))) {
+      variants_.push_back(variant);
+      writes_.push_back({variant.Name(), {}});
+    }
+  }
+
+  absl::Status Turn() {
+    CKPTDB_RETURN_IF_ERROR(chain_->Clear());
+    CKPTDB_RETURN_IF_ERROR(Save(&full_, [&] { return chain_->SaveBase(); }));
+    const uint64_t before = FileBytes(chain_->path());
+    CKPTDB_RETURN_IF_ERROR(Save(&delta_, [&] { return chain_->SaveDelta(); }));
+    written_bytes_ = static_cast<double>(FileBytes(chain_->path()) - before);
+    const Memory all = chain_->table().payload()[1];
+    const std::vector<Memory> payload = {
+        {all.data, static_cast<size_t>(chain_->bytes_changed())}};
+    for (size_t i = 0; i < variants_.size(); ++i) {
+      CKPTDB_RETURN_IF_ERROR(MakeEmptyFolder(raw_));
+      CKPTDB_RETURN_IF_ERROR(SyncFileSystem(raw_));
+      CKPTDB_ASSIGN_OR_RETURN(const Sample sample, Measure([&] {
+                                return RawWrite(raw_, payload, variants_[i]);
+                              }));
+      writes_[i].samples.push_back(sample);
+    }
+    return Remove(raw_);
+  }
+
+  CaseResult Result() const {
+    std::vector<Outcome> outcomes = {delta_};
+    outcomes.insert(outcomes.end(), writes_.begin(), writes_.end());
+    CaseResult result = Compare("delta", chain_->bytes_changed(), outcomes);
+    const double full = SecondsOf(full_).median;
+    const double bytes_ratio =
+        written_bytes_ / static_cast<double>(chain_->bytes_changed());
+    result.figures = {
+        {"rows", static_cast<double>(chain_->table().rows())},
+        {"rows_changed", static_cast<double>(chain_->rows_changed())},
+        {"full_save_seconds", full},
+        {"written_bytes", written_bytes_}};
+    result.goals = {{"written_bytes_ratio", bytes_ratio, kMaxBytesRatio},
+                    {"seconds", result.seconds.median,
+                     kMaxPartOfFull * full + kMaxFixedSeconds}};
+    return result;
+  }
+
+ private:
+  // Other work of the chain, such as its digest, is not measured.
+  template <typename SaveFunction>
+  absl::Status Save(Outcome* outcome, const SaveFunction& save) {
+    CKPTDB_ASSIGN_OR_RETURN(const SaveResult saved, save());
+    outcome->samples.push_back(chain_->last_sample());
+    return saved.borrowed_bytes == 0
+               ? absl::OkStatus()
+               : absl::UnavailableError("a save wrote less than all");
+  }
+
+  ChainStore* const chain_;
+  const std::string raw_;
+  std::vector<RawVariant> variants_;
+  std::vector<Outcome> writes_;
+  Outcome full_;
+  Outcome delta_;
+  double written_bytes_ = 0;
+};
+
+constexpr int kDeltas = 10;
+constexpr double kMaxFoldRatio = 1.5;
+constexpr int kRawFoldFiles = 4;
+
+// The raw counterpart: reads and writes as many bytes as the resulting base,
+// and does not read the deltas.
+class RawFold {
+ public:
+  RawFold(const Workspace& workspace, Table* table)
+      : in_(workspace.Path("raw_in")),
+        out_(workspace.Path("raw_out")),
+        table_(table) {}
+
+  absl::Status Make() {
+    CKPTDB_RETURN_IF_ERROR(MakeEmptyFolder(in_));
+    return RawWrite(in_, table_->payload(), {false, kRawFoldFiles});
+  }
+
+  Contestant As(const RawVariant& variant) {
+    Contestant raw;
+    raw.name = variant.Name();
+    raw.prepare = [this] {
+      CKPTDB_RETURN_IF_ERROR(MakeEmptyFolder(out_));
+      CKPTDB_RETURN_IF_ERROR(SyncFileSystem(out_));
+      return MakeCold(in_);
+    };
+    raw.run = [this, variant]() -> absl::Status {
+      CKPTDB_RETURN_IF_ERROR(
+          RawRead(in_, table_->payload(), kRawFoldFiles, variant));
+      return RawWrite(out_, table_->payload(), variant);
+    };
+    raw.finish = [this] { return Remove(out_); };
+    return raw;
+  }
+
+ private:
+  const std::string in_;
+  const std::string out_;
+  Table* const table_;
+};
+
+// Folds a new chain each time.
+Contestant FoldOf(ChainStore* chain, const BenchOptions& options,
+                  PeakMemory* memory, uint64_t* peak_bytes) {
+  Contestant fold;
+  fold.name = "ours";
+  fold.prepare = [chain, memory]() -> absl::Status {
+    CKPTDB_RETURN_IF_ERROR(chain->Clear());
+    CKPTDB_RETURN_IF_ERROR(chain->SaveBase().status());
+    for (int i = 0; i < kDeltas; ++i) {
+      CKPTDB_RETURN_IF_ERROR(chain->SaveDelta().status());
+    }
+    memory->Start();
+    return MakeCold(chain->path());
+  };
+  fold.run = [chain, options]() -> absl::Status {
+    FoldOptions how;
+    if (options.threads > 0) how.threads = options.threads;
+    return chain->store().Fold(chain->last_step(), how).status();
+  };
+  fold.finish = [chain, memory, peak_bytes]() -> absl::Status {
+    *peak_bytes = std::max(*peak_bytes, memory->BytesAboveStart());
+    const Contestant restore = chain->RestoreOf(chain->last_step(), "check");
+    CKPTDB_RETURN_IF_ERROR(restore.prepare());
+    CKPTDB_RETURN_IF_ERROR(restore.run());
+    return restore.finish();
+  };
+  return fold;
+}
+
 }  // namespace
 
 absl::Status RunChain(const BenchOptions& options, Report* report) {
@@ -135,6 +282,46 @@ absl::Status RunFollow(const BenchOptions& options, Report* report) {
   result.goals = {
       {"seconds", result.seconds.median,
        kMaxPartOfChain * result.raw_seconds.median + kMaxFixedChainSeconds}};
+  report->Add(std::move(result));
+  return absl::OkStatus();
+}
+
+absl::Status RunDelta(const BenchOptions& options, Report* report) {
+  constexpr uint64_t kCopies = 2;
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto workspace,
+      Workspace::Make(options.dir, kCopies * options.rows * Table::kRowBytes));
+  CKPTDB_ASSIGN_OR_RETURN(const auto chain,
+                          ChainStore::Make(*workspace, options));
+  DeltaSaves saves(chain.get(), *workspace);
+  for (int i = 0; i < options.repetitions; ++i) {
+    CKPTDB_RETURN_IF_ERROR(saves.Turn());
+  }
+  report->Add(saves.Result());
+  return absl::OkStatus();
+}
+
+absl::Status RunFold(const BenchOptions& options, Report* report) {
+  constexpr uint64_t kCopies = 5;
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto workspace,
+      Workspace::Make(options.dir, kCopies * options.rows * Table::kRowBytes));
+  CKPTDB_ASSIGN_OR_RETURN(const auto chain,
+                          ChainStore::Make(*workspace, options));
+  RawFold raw(*workspace, &chain->table());
+  CKPTDB_RETURN_IF_ERROR(raw.Make());
+  PeakMemory memory;
+  uint64_t peak_bytes = 0;
+  std::vector<Contestant> contestants = {
+      FoldOf(chain.get(), options, &memory, &peak_bytes)};
+  for (const RawVariant& variant : RawVariants(workspace->Path(""))) {
+    contestants.push_back(raw.As(variant));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<Outcome> outcomes,
+                          TakeTurns("fold", contestants, options.repetitions));
+  CaseResult result = Compare("fold", chain->table().bytes(), outcomes);
+  result.figures = {{"peak_bytes", static_cast<double>(peak_bytes)}};
+  result.goals = {{"ratio", result.ratio(), kMaxFoldRatio}};
   report->Add(std::move(result));
   return absl::OkStatus();
 }

@@ -62,30 +62,17 @@ uint64_t UnlinkedOpenBytes() {
   return bytes;
 }
 
-// Drops the page cache. Returns false if this process may not.
-bool DropWholeCache() {
-  const int fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool done = write(fd, "3", 1) == 1;
-  close(fd);
-  return done;
-}
-
-void DropFromCache(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-  close(fd);
+// As root; other processes may not.
+void DropWholeCache() {
+  OpenFile("/proc/sys/vm/drop_caches", O_WRONLY).Append("3").IgnoreError();
 }
 
 absl::Status ReadWholeFile(const std::string& path, std::vector<char>* buffer) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoError("open", path);
+  const OpenFile file(path, O_RDONLY);
+  CKPTDB_RETURN_IF_ERROR(file.opened());
   ssize_t got = 1;
-  while (got > 0) got = read(fd, buffer->data(), buffer->size());
-  absl::Status status = got < 0 ? ErrnoError("read", path) : absl::OkStatus();
-  close(fd);
-  return status;
+  while (got > 0) got = read(file.fd(), buffer->data(), buffer->size());
+  return got < 0 ? ErrnoError("read", path) : absl::OkStatus();
 }
 
 }  // namespace
@@ -93,6 +80,29 @@ absl::Status ReadWholeFile(const std::string& path, std::vector<char>* buffer) {
 absl::Status ErrnoError(absl::string_view call, const std::string& path) {
   return absl::UnavailableError(
       absl::StrCat(call, " ", path, ": ", std::strerror(errno)));
+}
+
+OpenFile::OpenFile(std::string path, int flags)
+    : path_(std::move(path)),
+      fd_(open(path_.c_str(), flags | O_CLOEXEC, 0600)) {}
+
+OpenFile::~OpenFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status OpenFile::opened() const {
+  return fd_ < 0 ? ErrnoError("open", path_) : absl::OkStatus();
+}
+
+absl::Status OpenFile::Append(absl::string_view bytes) const {
+  const ssize_t written = write(fd_, bytes.data(), bytes.size());
+  return written == static_cast<ssize_t>(bytes.size())
+             ? absl::OkStatus()
+             : ErrnoError("write", path_);
+}
+
+absl::Status OpenFile::Sync() const {
+  return fsync(fd_) == 0 ? absl::OkStatus() : ErrnoError("fsync", path_);
 }
 
 absl::StatusOr<std::unique_ptr<Workspace>> Workspace::Make(
@@ -140,18 +150,15 @@ absl::Status Remove(const std::string& path) {
 }
 
 absl::Status SyncFileSystem(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoError("open", path);
-  const bool synced = syncfs(fd) == 0;
-  absl::Status status = synced ? absl::OkStatus() : ErrnoError("syncfs", path);
-  close(fd);
-  return status;
+  const OpenFile file(path, O_RDONLY);
+  CKPTDB_RETURN_IF_ERROR(file.opened());
+  return syncfs(file.fd()) == 0 ? absl::OkStatus() : ErrnoError("syncfs", path);
 }
 
 absl::Status MakeCold(const std::string& folder) {
   CKPTDB_RETURN_IF_ERROR(SyncFileSystem(folder));
   ForEachFile(folder, [](const std::string& path, const struct stat&) {
-    DropFromCache(path);
+    posix_fadvise(OpenFile(path, O_RDONLY).fd(), 0, 0, POSIX_FADV_DONTNEED);
   });
   DropWholeCache();
   return absl::OkStatus();

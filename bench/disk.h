@@ -16,6 +16,26 @@ namespace ckptdb::bench {
 // The status of a failed system call: what was done, the path, the errno.
 absl::Status ErrnoError(absl::string_view call, const std::string& path);
 
+// A file or folder that this process has open. The errors of its calls name it.
+class OpenFile {
+ public:
+  OpenFile(std::string path, int flags);
+  ~OpenFile();
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  absl::Status opened() const;
+  int fd() const { return fd_; }
+  const std::string& path() const { return path_; }
+  // Writes all bytes at the end of what was written.
+  absl::Status Append(absl::string_view bytes) const;
+  absl::Status Sync() const;
+
+ private:
+  const std::string path_;
+  const int fd_;
+};
+
 // A new folder, removed with all that is in it by the destructor.
 class Workspace {
  public:

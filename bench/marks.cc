@@ -6,11 +6,9 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -153,27 +151,6 @@ class Copied : public Marked {
   std::vector<Copy> copies_;
 };
 
-// The marks that a user would write.
-class Mapped : public Marked {
- public:
-  absl::Status Mark(int, Batch ids) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (const int64_t id : ids) map_[id] = true;
-    return absl::OkStatus();
-  }
-  absl::Status Take() override {
-    Ids ids;
-    ids.reserve(map_.size());
-    for (const auto& [id, upserted] : map_) ids.push_back(id);
-    map_ = {};
-    return absl::OkStatus();
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<int64_t, bool> map_;
-};
-
 // Rows as they are marked in one interval.
 struct Load {
   std::string name;
@@ -240,7 +217,6 @@ class MarkCase {
         {"take_ns_per_row", NsPerRow(take.seconds) / count()}};
     result.goals = {
         {"ns_per_row", NsPerRow(result.seconds.median), kMaxNsPerRow}};
-    CKPTDB_RETURN_IF_ERROR(CompareWithMap(&result));
     report->Add(std::move(result));
     return absl::OkStatus();
   }
@@ -285,19 +261,6 @@ class MarkCase {
   absl::StatusOr<Sample> MeasureTake(Marked* marked) {
     CKPTDB_RETURN_IF_ERROR(MarkAll(marked));
     return Measure([marked] { return marked->Take(); });
-  }
-
-  absl::Status CompareWithMap(CaseResult* result) {
-    Mapped mapped;
-    CKPTDB_ASSIGN_OR_RETURN(
-        const std::vector<Outcome> outcomes,
-        TakeTurns(name_, {Marking("mutex and unordered_map", &mapped)},
-                  options_.alternative_repetitions));
-    if (outcomes[0].samples.empty()) return absl::OkStatus();
-    const double seconds = SecondsOf(outcomes[0]).median;
-    result->raw_variants.push_back({outcomes[0].name, seconds});
-    result->figures.push_back({"map_ns_per_row", NsPerRow(seconds)});
-    return absl::OkStatus();
   }
 
   const Load& load_;

@@ -7,13 +7,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "db/base/parallel.h"
 #include "db/base/row_block.h"
-#include "schema/bytes/limits.h"
 #include "schema/bytes/page.h"
 #include "schema/status.h"
 #include "schema/types.h"
@@ -180,32 +177,6 @@ absl::Status Table::ReadFrom(const StepReader& step,
   if (filler.filled() == rows_) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("restored ", filler.filled(), " rows of ", rows_));
-}
-
-std::vector<uint32_t> Table::SortedRows() const {
-  const auto* ids = reinterpret_cast<const int64_t*>(ids_.memory().data);
-  std::vector<uint32_t> rows(rows_);
-  std::iota(rows.begin(), rows.end(), 0);
-  std::sort(rows.begin(), rows.end(),
-            [&](uint32_t a, uint32_t b) { return ids[a] < ids[b]; });
-  return rows;
-}
-
-absl::Status Table::Gather(absl::Span<const uint32_t> rows, int threads) const {
-  constexpr uint64_t kPageRows = kPageBytes / kSlotBytes;
-  const uint64_t pages = (rows.size() + kPageRows - 1) / kPageRows;
-  std::vector<std::string> page(threads, std::string(kPageBytes, '\0'));
-  const auto gather = [&](int worker, uint64_t i) {
-    const auto some = rows.subspan(i % pages * kPageRows, kPageRows);
-    const char* const values =
-        (i < pages ? embedding_ : adagrad_).memory().data;
-    internal::GatherRows(
-        some.size(), kSlotBytes,
-        [&](uint64_t row) { return values + some[row] * kSlotBytes; },
-        page[worker].data());
-    return absl::OkStatus();
-  };
-  return internal::ParallelFor(threads, 2 * pages, gather);
 }
 
 void Table::Clear() {

@@ -70,11 +70,6 @@ class Table {
 
   // Scans the table back into this memory, its rows in the order they come.
   absl::Status ReadFrom(const StepReader& step, const ReadOptions& options);
-  // The rows in the order of their ids.
-  std::vector<uint32_t> SortedRows() const;
-  // Copies the values of these rows, by `threads` threads, each page of them to
-  // where the page before was.
-  absl::Status Gather(absl::Span<const uint32_t> rows, int threads) const;
   void Clear();
   // Returns the digest of all rows, whatever their order.
   uint64_t Digest() const;

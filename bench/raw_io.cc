@@ -45,63 +45,32 @@ std::string FilePath(const std::string& folder, int file) {
   return absl::StrCat(folder, "/raw.", file);
 }
 
-class OpenFile {
- public:
-  OpenFile(std::string path, int flags)
-      : path_(std::move(path)),
-        fd_(open(path_.c_str(), flags | O_CLOEXEC, 0600)) {}
-  ~OpenFile() {
-    if (fd_ >= 0) close(fd_);
+// Moves a piece with `call`, pwrite or pread, until all of it is moved.
+template <typename Call>
+absl::Status Move(const OpenFile& file, const Piece& piece, const Call& call) {
+  for (size_t done = 0; done < piece.bytes;) {
+    const ssize_t moved = call(file.fd(), piece.data + done, piece.bytes - done,
+                               piece.offset + static_cast<off_t>(done));
+    if (moved <= 0) return ErrnoError("read or write", file.path());
+    done += static_cast<size_t>(moved);
   }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-
-  absl::Status opened() const {
-    return fd_ < 0 ? ErrnoError("open", path_) : absl::OkStatus();
-  }
-  absl::Status Write(const Piece& piece) {
-    for (size_t done = 0; done < piece.bytes;) {
-      const ssize_t put = pwrite(fd_, piece.data + done, piece.bytes - done,
-                                 piece.offset + static_cast<off_t>(done));
-      if (put <= 0) return ErrnoError("write", path_);
-      done += static_cast<size_t>(put);
-    }
-    return absl::OkStatus();
-  }
-  absl::Status Read(const Piece& piece) {
-    for (size_t done = 0; done < piece.bytes;) {
-      const ssize_t got = pread(fd_, piece.data + done, piece.bytes - done,
-                                piece.offset + static_cast<off_t>(done));
-      if (got <= 0) return ErrnoError("read", path_);
-      done += static_cast<size_t>(got);
-    }
-    return absl::OkStatus();
-  }
-  absl::Status Sync() {
-    return fsync(fd_) == 0 ? absl::OkStatus() : ErrnoError("fsync", path_);
-  }
-  void ExpectSequentialReads() {
-    posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
-  }
-
- private:
-  const std::string path_;
-  const int fd_;
-};
+  return absl::OkStatus();
+}
 
 // Calls `work` with the part of `pieces` of each of `threads` threads.
 absl::Status InThreads(
     int threads, absl::Span<const Piece> pieces,
     const std::function<absl::Status(absl::Span<const Piece>)>& work) {
   const auto parts = static_cast<size_t>(threads);
+  // The same cut as CutIntoPieces makes for as many files.
+  const auto begin = [&](size_t part) {
+    return (part * pieces.size() + parts - 1) / parts;
+  };
   std::vector<absl::Status> statuses(parts);
   std::vector<std::thread> running;
   for (size_t t = 0; t < parts; ++t) {
-    // The same cut as CutIntoPieces makes for as many files.
-    const size_t begin = (t * pieces.size() + parts - 1) / parts;
-    const size_t end = ((t + 1) * pieces.size() + parts - 1) / parts;
-    running.emplace_back([&, t, begin, end] {
-      statuses[t] = work(pieces.subspan(begin, end - begin));
+    running.emplace_back([&, t] {
+      statuses[t] = work(pieces.subspan(begin(t), begin(t + 1) - begin(t)));
     });
   }
   for (std::thread& thread : running) thread.join();
@@ -112,10 +81,12 @@ absl::Status InThreads(
 absl::Status WritePieces(const std::string& folder, int flags,
                          absl::Span<const Piece> pieces) {
   if (pieces.empty()) return absl::OkStatus();
-  OpenFile file(FilePath(folder, pieces.front().file),
-                O_WRONLY | O_CREAT | O_TRUNC | flags);
+  const OpenFile file(FilePath(folder, pieces.front().file),
+                      O_WRONLY | O_CREAT | O_TRUNC | flags);
   CKPTDB_RETURN_IF_ERROR(file.opened());
-  for (const Piece& piece : pieces) CKPTDB_RETURN_IF_ERROR(file.Write(piece));
+  for (const Piece& piece : pieces) {
+    CKPTDB_RETURN_IF_ERROR(Move(file, piece, pwrite));
+  }
   return file.Sync();
 }
 
@@ -123,12 +94,14 @@ absl::Status ReadPieces(const std::string& folder, int flags,
                         absl::Span<const Piece> pieces) {
   while (!pieces.empty()) {
     const int number = pieces.front().file;
-    OpenFile file(FilePath(folder, number), O_RDONLY | flags);
+    const OpenFile file(FilePath(folder, number), O_RDONLY | flags);
     CKPTDB_RETURN_IF_ERROR(file.opened());
-    if ((flags & O_DIRECT) == 0) file.ExpectSequentialReads();
+    if ((flags & O_DIRECT) == 0) {
+      posix_fadvise(file.fd(), 0, 0, POSIX_FADV_SEQUENTIAL);
+    }
     for (; !pieces.empty() && pieces.front().file == number;
          pieces.remove_prefix(1)) {
-      CKPTDB_RETURN_IF_ERROR(file.Read(pieces.front()));
+      CKPTDB_RETURN_IF_ERROR(Move(file, pieces.front(), pread));
     }
   }
   return absl::OkStatus();
@@ -166,7 +139,7 @@ absl::Status RawWrite(const std::string& folder,
       InThreads(variant.threads, pieces, [&](absl::Span<const Piece> part) {
         return WritePieces(folder, Flags(variant), part);
       }));
-  OpenFile parent(folder, O_RDONLY | O_DIRECTORY);
+  const OpenFile parent(folder, O_RDONLY | O_DIRECTORY);
   CKPTDB_RETURN_IF_ERROR(parent.opened());
   return parent.Sync();
 }

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "bench/cases.h"
 #include "bench/disk.h"
-#include "bench/many_steps.h"
 #include "bench/payload.h"
 #include "bench/store_save.h"
 #include "schema/status.h"

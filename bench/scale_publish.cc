@@ -28,7 +28,6 @@ namespace ckptdb::bench {
 namespace {
 
 constexpr uint32_t kWorlds[] = {1, 16, 256, 1024};
-constexpr uint32_t kLedRanks = 256;
 constexpr uint64_t kFilesPerRank = 4;
 // All bytes of a rank are just too many for the write batch, also of one rank.
 constexpr uint64_t kLayers = 4;
@@ -84,11 +83,8 @@ absl::Status SplitFile(const std::string& store, StagedRank* staged) {
 // The state of all ranks: layers that are divided by rows, and a table.
 class PublishedRanks {
  public:
-  PublishedRanks(std::string path, uint32_t ranks, uint32_t shards_per_rank)
-      : path_(std::move(path)),
-        ranks_(ranks),
-        shards_(shards_per_rank),
-        values_(kLayerElements * shards_per_rank) {}
+  PublishedRanks(std::string path, uint32_t ranks)
+      : path_(std::move(path)), ranks_(ranks), values_(kLayerElements) {}
 
   absl::Status Open() {
     StoreOptions options;
@@ -108,9 +104,7 @@ class PublishedRanks {
   }
 
   uint64_t files() const { return ranks_ * kFilesPerRank; }
-  uint64_t bytes() const {
-    return uint64_t{ranks_} * shards_ * kLayers * kLayerBytes;
-  }
+  uint64_t bytes() const { return uint64_t{ranks_} * kLayers * kLayerBytes; }
 
  private:
   // Removes the step before, and stages the next one.
@@ -158,7 +152,6 @@ class PublishedRanks {
 
   const std::string path_;
   const uint32_t ranks_;
-  const uint32_t shards_;
   std::vector<float> values_;
   std::unique_ptr<Store> store_;
   Store::Attempt attempt_;
@@ -181,7 +174,9 @@ class LinkedFiles {
       CKPTDB_RETURN_IF_ERROR(MakeEmptyFolder(to_));
       const std::string bytes(kLayerBytes, 'x');
       for (uint64_t i = 0; i < files_; ++i) {
-        CKPTDB_RETURN_IF_ERROR(Write(absl::StrCat(from_, "/", i), bytes));
+        const OpenFile file(absl::StrCat(from_, "/", i), O_WRONLY | O_CREAT);
+        CKPTDB_RETURN_IF_ERROR(file.opened());
+        CKPTDB_RETURN_IF_ERROR(file.Append(bytes));
       }
       return SyncFileSystem(from_);
     };
@@ -191,9 +186,9 @@ class LinkedFiles {
         if (::link(absl::StrCat(from_, "/", i).c_str(), path.c_str()) != 0) {
           return ErrnoError("link", path);
         }
-        CKPTDB_RETURN_IF_ERROR(Sync(path, O_RDWR));
+        CKPTDB_RETURN_IF_ERROR(OpenFile(path, O_RDWR).Sync());
       }
-      return Sync(to_, O_RDONLY | O_DIRECTORY);
+      return OpenFile(to_, O_RDONLY | O_DIRECTORY).Sync();
     };
     link.finish = [this]() -> absl::Status {
       CKPTDB_RETURN_IF_ERROR(Remove(from_));
@@ -203,25 +198,6 @@ class LinkedFiles {
   }
 
  private:
-  static absl::Status Write(const std::string& path, const std::string& bytes) {
-    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) return ErrnoError("open", path);
-    const bool written = write(fd, bytes.data(), bytes.size()) ==
-                         static_cast<ssize_t>(bytes.size());
-    absl::Status status =
-        written ? absl::OkStatus() : ErrnoError("write", path);
-    close(fd);
-    return status;
-  }
-  static absl::Status Sync(const std::string& path, int flags) {
-    const int fd = open(path.c_str(), flags | O_CLOEXEC);
-    if (fd < 0) return ErrnoError("open", path);
-    absl::Status status =
-        fsync(fd) == 0 ? absl::OkStatus() : ErrnoError("fsync", path);
-    close(fd);
-    return status;
-  }
-
   const std::string from_;
   const std::string to_;
   const uint64_t files_;
@@ -229,14 +205,13 @@ class LinkedFiles {
 
 absl::StatusOr<CaseResult> ComparePublish(const BenchOptions& options,
                                           const std::string& name,
-                                          uint32_t ranks,
-                                          uint32_t shards_per_rank) {
+                                          uint32_t ranks) {
   constexpr uint64_t kCopies = 4;
-  PublishedRanks sizes("", ranks, shards_per_rank);
+  PublishedRanks sizes("", ranks);
   CKPTDB_ASSIGN_OR_RETURN(
       const auto workspace,
       Workspace::Make(options.dir, kCopies * sizes.bytes() + (1 << 28)));
-  PublishedRanks published(workspace->Path("store"), ranks, shards_per_rank);
+  PublishedRanks published(workspace->Path("store"), ranks);
   CKPTDB_RETURN_IF_ERROR(published.Open());
   LinkedFiles linked(workspace->Path("from"), workspace->Path("to"),
                      published.files());
@@ -257,23 +232,6 @@ absl::StatusOr<CaseResult> ComparePublish(const BenchOptions& options,
   return result;
 }
 
-// The same bytes from one rank for each host of 8, which has staged for all of
-// them.
-absl::Status CompareLeaders(const BenchOptions& options,
-                            const CaseResult& by_themselves, Report* report) {
-  constexpr uint32_t kRanksOfAHost = 8;
-  const uint32_t hosts = kLedRanks / kRanksOfAHost;
-  CKPTDB_ASSIGN_OR_RETURN(
-      CaseResult result,
-      ComparePublish(options, absl::StrCat("scale/leaders/", kLedRanks), hosts,
-                     kRanksOfAHost));
-  result.figures.push_back(
-      {"times_each_rank_by_itself",
-       result.seconds.median / by_themselves.seconds.median});
-  report->Add(std::move(result));
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status RunScalePublish(const BenchOptions& options, Report* report) {
@@ -282,8 +240,7 @@ absl::Status RunScalePublish(const BenchOptions& options, Report* report) {
     if (ranks > options.max_ranks) break;
     CKPTDB_ASSIGN_OR_RETURN(
         CaseResult result,
-        ComparePublish(options, absl::StrCat("scale/publish/", ranks), ranks,
-                       /*shards_per_rank=*/1));
+        ComparePublish(options, absl::StrCat("scale/publish/", ranks), ranks));
     const double per_file = result.figures[2].value;
     const double per_rank = result.figures[3].value;
     if (ranks >= 16)
@@ -292,9 +249,6 @@ absl::Status RunScalePublish(const BenchOptions& options, Report* report) {
     if (ranks > 16) {
       result.goals.push_back({"times_the_ms_of_16_per_rank",
                               per_rank / millis_of_16, kMaxGrowthPerRank});
-    }
-    if (ranks == kLedRanks) {
-      CKPTDB_RETURN_IF_ERROR(CompareLeaders(options, result, report));
     }
     report->Add(std::move(result));
   }

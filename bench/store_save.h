@@ -65,6 +65,12 @@ class StoreSave {
 std::vector<Contestant> RawWriters(const Workspace& workspace,
                                    const std::vector<Memory>& payload);
 
+inline constexpr uint64_t kManyStepsTensorElements = 16;
+
+// Makes a store of steps 0 to `steps` - 1 of a u64 tensor "w" and a table of a
+// few rows each, no two with the same bytes, each with a metric "auc".
+absl::Status BuildSteps(const std::string& path, uint64_t steps, uint64_t seed);
+
 }  // namespace ckptdb::bench
 
 #endif  // CKPTDB_BENCH_STORE_SAVE_H_

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,31 +25,6 @@ constexpr int kFsyncsPerSave = 5;
 // times.
 constexpr int kSyncsOfASave = 12;
 
-// A file that grows and is synced, over and over.
-class GrowingFile {
- public:
-  static absl::StatusOr<std::unique_ptr<GrowingFile>> Make(std::string path) {
-    const int fd =
-        open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (fd < 0) return ErrnoError("open", path);
-    return std::unique_ptr<GrowingFile>(new GrowingFile(std::move(path), fd));
-  }
-  ~GrowingFile() { close(fd_); }
-
-  absl::Status GrowAndSync(const std::string& bytes) {
-    if (write(fd_, bytes.data(), bytes.size()) !=
-        static_cast<ssize_t>(bytes.size())) {
-      return ErrnoError("write", path_);
-    }
-    return fsync(fd_) == 0 ? absl::OkStatus() : ErrnoError("fsync", path_);
-  }
-
- private:
-  GrowingFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-  const std::string path_;
-  const int fd_;
-};
-
 constexpr uint64_t kBlock = kAlignBytes;
 constexpr uint64_t kSavedBytes = kRows * Table::kRowBytes + kTensorBytes;
 
@@ -74,7 +47,7 @@ absl::StatusOr<std::unique_ptr<SmallState>> MakeState(uint64_t seed) {
 
 class SmallSaves {
  public:
-  SmallSaves(Store* store, GrowingFile* file, const StageOptions& stage)
+  SmallSaves(Store* store, const OpenFile* file, const StageOptions& stage)
       : store_(store), file_(file), stage_(stage) {
     ours_.name = "ours";
     fsync_.name = "4 KiB and fsync";
@@ -108,12 +81,10 @@ class SmallSaves {
  private:
   // The first sync is of the bytes of the save, the others are of a block.
   absl::Status SyncAsASaveDoes() {
-    const std::string bytes(kSavedBytes, 'x');
-    const std::string block(kBlock, 'x');
     CKPTDB_ASSIGN_OR_RETURN(
         const Sample sample, Measure([&]() -> absl::Status {
           for (int i = 0; i < kSyncsOfASave; ++i) {
-            CKPTDB_RETURN_IF_ERROR(file_->GrowAndSync(i == 0 ? bytes : block));
+            CKPTDB_RETURN_IF_ERROR(Grow(i == 0 ? kSavedBytes : kBlock));
           }
           return absl::OkStatus();
         }));
@@ -122,15 +93,20 @@ class SmallSaves {
   }
 
   absl::Status GrowAndSync(uint64_t bytes, Outcome* outcome) {
-    const std::string block(bytes, 'x');
     CKPTDB_ASSIGN_OR_RETURN(const Sample sample,
-                            Measure([&] { return file_->GrowAndSync(block); }));
+                            Measure([&] { return Grow(bytes); }));
     outcome->samples.push_back(sample);
     return absl::OkStatus();
   }
+  absl::Status Grow(uint64_t bytes) {
+    CKPTDB_RETURN_IF_ERROR(
+        file_->Append(absl::string_view(bytes_to_write_).substr(0, bytes)));
+    return file_->Sync();
+  }
 
+  const std::string bytes_to_write_ = std::string(kSavedBytes, 'x');
   Store* const store_;
-  GrowingFile* const file_;
+  const OpenFile* const file_;
   const StageOptions stage_;
   int64_t step_ = 0;
   Outcome ours_;
@@ -147,10 +123,11 @@ absl::Status RunTiny(const BenchOptions& options, Report* report) {
                           Workspace::Make(options.dir, kNeededBytes));
   CKPTDB_ASSIGN_OR_RETURN(const auto store,
                           Store::Open(workspace->Path("store")));
-  CKPTDB_ASSIGN_OR_RETURN(const auto file,
-                          GrowingFile::Make(workspace->Path("growing")));
+  const OpenFile file(workspace->Path("growing"),
+                      O_WRONLY | O_CREAT | O_APPEND);
+  CKPTDB_RETURN_IF_ERROR(file.opened());
   CKPTDB_RETURN_IF_ERROR(SyncFileSystem(workspace->Path("")));
-  SmallSaves saves(store.get(), file.get(), StageOptionsOf(options));
+  SmallSaves saves(store.get(), &file, StageOptionsOf(options));
   const int turns = options.repetitions * kSavesPerRepetition;
   for (int turn = 0; turn < turns; ++turn) {
     CKPTDB_RETURN_IF_ERROR(

@@ -101,7 +101,6 @@ TEST_F(BenchTest, FullSavesATableAndMeasuresTheAlternatives) {
   EXPECT_EQ(Case("full/fwrite")["repetitions"], 1);
   EXPECT_GT(Case("full")["stored_bytes"], 20000 * 2 * 64 * 4);
   EXPECT_TRUE(Case("full").contains("peak_bytes"));
-  EXPECT_GT(Case("full")["gather_seconds"], 0.0);
   EXPECT_EQ(Case("full")["goals"].size(), 3);
 }
 
@@ -155,9 +154,8 @@ TEST_F(BenchTest, MarksReportsTimePerRow) {
   EXPECT_EQ(Case("marks/all/1")["bytes"], 20000 * 8);
   EXPECT_EQ(Case("marks/sparse/2")["rows"], 200);
   EXPECT_EQ(Case("marks/zipf/2")["raw_variant"], "memcpy");
-  for (const char* figure :
-       {"ns_per_row", "first_ns_per_row", "take_ns_per_row", "raw_ns_per_row",
-        "map_ns_per_row"}) {
+  for (const char* figure : {"ns_per_row", "first_ns_per_row",
+                             "take_ns_per_row", "raw_ns_per_row"}) {
     EXPECT_GT(Case("marks/all/2")[figure].get<double>(), 0) << figure;
   }
 }
