@@ -7,7 +7,6 @@
 #                           [--bin DIR] [--rounds N] [--seed N] [--keep]
 #                           [--only RANK:POINT] FAULT...
 #
-#   calm      no fault
 #   kill      SIGKILL of one rank, --rounds times (20): at each crash point of
 #             db/options.h that the rank reaches, between two saves
 #             ("train"), and at a random time ("time"); --only repeats one of them
@@ -17,7 +16,6 @@
 #   takeover  cuts off the owner's host during training, lets the other hosts
 #             continue with the store, and then reconnects the first owner
 #   server    stops the storage server on a host with ranks, and restarts it
-#   full      fills the file system, by a quota (MooseFS)
 #   follow    a reader on another host follows the saves, --rounds times
 #
 # After each round: every step that was acknowledged to any rank is in the
@@ -55,7 +53,7 @@ while [[ $# -gt 0 ]]; do
     --seed) seed=$2 && shift ;;
     --only) only=$2 && shift ;;
     --keep) keep=true ;;
-    calm | kill | pause | cut | cut-owner | takeover | server | full | follow)
+    kill | pause | cut | cut-owner | takeover | server | follow)
       faults+=("$1")
       ;;
     *) fail "unknown fault or flag \"$1\"; see the head of this file" ;;
@@ -102,16 +100,6 @@ trap finish EXIT
 . tools/cluster_jobs.sh
 
 # --- Faults
-
-calm() {
-  begin_round
-  start_job 3 "" steps=10
-  end_job 60
-  expect_ok 3 "on three hosts"
-  note_saved
-  resume
-  end_round "calm"
-}
 
 # note_time START: sets `took` to the time from the kill to the end of the last
 # rank.
@@ -300,25 +288,6 @@ server() {
   end_round "server of ${host} away for 5 s"
 }
 
-# The job reaches a quota, which is then lifted.
-full() {
-  local limit=$1
-  begin_round
-  "${cluster}" exec host1 -- mkdir "${store}"
-  "${cluster}" exec host1 -- mfssetquota -L "${limit}" "${store}" > "${work}/quota"
-  kept=1000000
-  start_job 3 "" steps=100000 deadline=10
-  end_job 120
-  note_saved
-  grep -l -q -E 'RESOURCE_EXHAUSTED|No space|quota' "${out}"/*.end ||
-    complain "no rank reports a full disk: $(cat "${out}"/*.end)"
-  echo "        rank 0: $(cat "${out}/0.end" 2> /dev/null || echo "did not end")"
-  check_store
-  "${cluster}" exec host1 -- mfsdelquota -L "${store}" > "${work}/quota"
-  resume
-  end_round "full at ${limit}"
-}
-
 # A reader on a separate host.
 follow() {
   local reader trainer
@@ -348,7 +317,6 @@ code=0
 
 for fault in "${faults[@]}"; do
   case ${fault} in
-    calm) calm ;;
     kill) kill_rounds ;;
     pause) for host in host3 host1; do pause_host "${host}"; done ;;
     cut) cut_host host3 2 ;;
@@ -359,7 +327,6 @@ for fault in "${faults[@]}"; do
       # GlusterFS keeps all files on host1.
       [[ ${fs[1]} != moosefs ]] || server host2
       ;;
-    full) for limit in 4MiB 8MiB 30MiB; do full "${limit}"; done ;;
     follow) for ((i = 0; i < rounds; ++i)); do follow; done ;;
   esac
 done

@@ -8,6 +8,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -35,21 +36,31 @@ struct Context {
 
 class Command {
  public:
+  // The texts of --help.
+  struct Help {
+    std::string name;
+    std::string summary;     // one line
+    std::string notes = {};  // more lines, at most 80 columns wide
+    std::string examples;    // command lines
+  };
+
+  explicit Command(Help help) : help_(std::move(help)) {}
   virtual ~Command() = default;
 
-  virtual std::string name() const = 0;
-  virtual std::string summary() const = 0;  // one line
-  // Returns additional lines for --help, at most 80 columns wide.
-  virtual std::string notes() const { return {}; }
-  // Returns example command lines for --help.
-  virtual std::string examples() const = 0;
+  const std::string& name() const { return help_.name; }
+  const std::string& summary() const { return help_.summary; }
+  const std::string& notes() const { return help_.notes; }
+  const std::string& examples() const { return help_.examples; }
 
   // Adds the command's arguments; they are parsed before Run.
-  virtual void AddArguments(CLI::App* app) = 0;
+  virtual void AddArguments(CLI::App* /*app*/) {}
 
   // Prints to context.out. The caller prints an error, which determines the
   // exit code.
   virtual absl::Status Run(const Context& context) = 0;
+
+ private:
+  const Help help_;
 };
 
 std::unique_ptr<Command> NewLs();

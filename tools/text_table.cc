@@ -4,19 +4,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/strip.h"
 #include "tools/format.h"
 
 namespace ckptdb::tool {
 
-TextTable::TextTable(std::vector<Column> columns, size_t indent)
-    : columns_(std::move(columns)), indent_(indent) {
-  for (const Column& column : columns_) {
-    widths_.push_back(DisplayWidth(column.title));
+TextTable::TextTable(std::initializer_list<absl::string_view> columns,
+                     size_t indent)
+    : indent_(indent) {
+  for (absl::string_view title : columns) {
+    right_.push_back(absl::ConsumePrefix(&title, ">"));
+    titles_.emplace_back(title);
+    widths_.push_back(DisplayWidth(title));
   }
 }
 
 void TextTable::AddRow(std::vector<std::string> cells) {
-  cells.resize(columns_.size());
+  cells.resize(titles_.size());
   for (size_t i = 0; i < cells.size(); ++i) {
     widths_[i] = std::max(widths_[i], DisplayWidth(cells[i]));
   }
@@ -26,11 +30,9 @@ void TextTable::AddRow(std::vector<std::string> cells) {
 // Columns without titles are a list of names and values, without a title line.
 std::string TextTable::ToString() const {
   std::string text;
-  std::vector<std::string> titles;
-  for (const Column& column : columns_) titles.push_back(column.title);
   const auto is_empty = [](const std::string& title) { return title.empty(); };
-  if (!std::all_of(titles.begin(), titles.end(), is_empty)) {
-    AppendLine(titles, &text);
+  if (!std::all_of(titles_.begin(), titles_.end(), is_empty)) {
+    AppendLine(titles_, &text);
   }
   for (const auto& row : rows_) AppendLine(row, &text);
   return text;
@@ -41,11 +43,10 @@ void TextTable::AppendLine(const std::vector<std::string>& cells,
   std::string line(indent_, ' ');
   for (size_t i = 0; i < cells.size(); ++i) {
     const size_t padding = widths_[i] - DisplayWidth(cells[i]);
-    const bool right = columns_[i].alignment == kRight;
     if (i > 0) line.append(2, ' ');
-    if (right) line.append(padding, ' ');
+    if (right_[i]) line.append(padding, ' ');
     line.append(cells[i]);
-    if (!right) line.append(padding, ' ');
+    if (!right_[i]) line.append(padding, ' ');
   }
   // An empty last cell must not leave trailing spaces.
   line.erase(line.find_last_not_of(' ') + 1);

@@ -2,29 +2,28 @@
 // Formats a table for people. Columns are as wide as their widest cell, with
 // two spaces between them and no trailing spaces.
 //
-//   TextTable table({{"STEP", TextTable::kRight}, {"KIND"}});
+//   TextTable table({">STEP", "KIND"});
 //   table.AddRow({"1000", "full"});
 //   out << table.ToString();
 #ifndef CKPTDB_TOOLS_TEXT_TABLE_H_
 #define CKPTDB_TOOLS_TEXT_TABLE_H_
 
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <vector>
+
+#include "absl/strings/string_view.h"
 
 namespace ckptdb::tool {
 
 class TextTable {
  public:
-  enum Alignment { kLeft, kRight };
-  struct Column {
-    std::string title;
-    Alignment alignment = kLeft;
-  };
-
-  // If no column has a title, the title line is omitted. Every line is indented
-  // by `indent` spaces.
-  explicit TextTable(std::vector<Column> columns, size_t indent = 0);
+  // A column whose title begins with ">" is aligned to the right, and shows the
+  // title without it. If no column has a title, the title line is omitted.
+  // Every line is indented by `indent` spaces.
+  explicit TextTable(std::initializer_list<absl::string_view> columns,
+                     size_t indent = 0);
 
   // Adds a row with one cell per column. Missing cells are empty, and extra
   // cells are dropped.
@@ -36,8 +35,9 @@ class TextTable {
   void AppendLine(const std::vector<std::string>& cells,
                   std::string* text) const;
 
-  std::vector<Column> columns_;
-  size_t indent_;
+  const size_t indent_;
+  std::vector<std::string> titles_;
+  std::vector<bool> right_;  // aligned
   std::vector<size_t> widths_;
   std::vector<std::vector<std::string>> rows_;
 };

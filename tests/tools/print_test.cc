@@ -106,7 +106,7 @@ TEST(DisplayWidth, CountsCodePoints) {
 }
 
 TEST(TextTable, AlignsColumns) {
-  TextTable table({{"STEP", TextTable::kRight}, {"KIND"}, {"FLAGS"}});
+  TextTable table({">STEP", "KIND", "FLAGS"});
   table.AddRow({"5", "full", "pinned"});
   table.AddRow({"100000", "delta", ""});
   EXPECT_EQ(table.ToString(),
@@ -116,12 +116,11 @@ TEST(TextTable, AlignsColumns) {
 }
 
 TEST(TextTable, PrintsTitlesOfAnEmptyTable) {
-  EXPECT_EQ(TextTable({{"STEP", TextTable::kRight}, {"KIND"}}).ToString(),
-            "STEP  KIND\n");
+  EXPECT_EQ(TextTable({">STEP", "KIND"}).ToString(), "STEP  KIND\n");
 }
 
 TEST(TextTable, OmitsEmptyTitles) {
-  TextTable table({{""}, {"", TextTable::kRight}}, 2);
+  TextTable table({"", ">"}, 2);
   table.AddRow({"own", "1.0 KiB"});
   table.AddRow({"borrowed", "0 B"});
   EXPECT_EQ(table.ToString(),
@@ -130,7 +129,7 @@ TEST(TextTable, OmitsEmptyTitles) {
 }
 
 TEST(TextTable, AlignsByCodePoints) {
-  TextTable table({{"NAME"}, {"N"}});
+  TextTable table({"NAME", "N"});
   table.AddRow({"größe", "1"});
   table.AddRow({"abcdef", "2"});
   EXPECT_EQ(table.ToString(),
@@ -140,7 +139,7 @@ TEST(TextTable, AlignsByCodePoints) {
 }
 
 TEST(TextTable, PadsAndTruncatesRows) {
-  TextTable table({{"A"}, {"B"}});
+  TextTable table({"A", "B"});
   table.AddRow({"1"});
   table.AddRow({"1", "2", "3"});
   EXPECT_EQ(table.ToString(), "A  B\n1\n1  2\n");

@@ -45,14 +45,8 @@ void AddLink(const ChainLink& link, std::string state, TextTable* table) {
 }
 
 std::string LinksText(const StepChain& chain, const StepRecord& step) {
-  TextTable table({{"STEP", TextTable::kRight},
-                   {"ATTEMPT", TextTable::kRight},
-                   {"KIND"},
-                   {"ROWS", TextTable::kRight},
-                   {"ERASED", TextTable::kRight},
-                   {"TABLES", TextTable::kRight},
-                   {"SAVED", TextTable::kRight},
-                   {"NOW"}});
+  TextTable table({">STEP", ">ATTEMPT", "KIND", ">ROWS", ">ERASED", ">TABLES",
+                   ">SAVED", "NOW"});
   for (const ChainLink& link : chain.links) {
     AddLink(link, StateText(link, step), &table);
   }
@@ -70,7 +64,7 @@ std::string LinksText(const StepChain& chain, const StepRecord& step) {
 std::string BoundsText(const StepRecord& step) {
   const StoreOptions::ChainBounds bounds;
   const std::string due = BaseDue(step, bounds);
-  TextTable table({{""}, {""}});
+  TextTable table({"", ""});
   table.AddRow(
       {"deltas", absl::StrCat(DeltasOf(step), "; the default limit is ",
                               bounds.max_deltas)});
@@ -90,8 +84,7 @@ std::string BaseText(const TableStart& start) {
 }
 
 std::string TablesText(const StepChain& chain) {
-  TextTable table(
-      {{"TABLE"}, {"BASE"}, {"DELTAS", TextTable::kRight}, {"BASE REASON"}});
+  TextTable table({"TABLE", "BASE", ">DELTAS", "BASE REASON"});
   for (const TableStart& start : TableStarts(chain)) {
     // The reason is unknown if the rank records of a removed version are lost.
     // It is empty if the save was given no changed rows.
@@ -156,15 +149,13 @@ Json ChainJson(const std::string& store, const StepChain& chain,
 
 class Chain : public Command {
  public:
-  std::string name() const override { return "chain"; }
-  std::string summary() const override {
-    return "Show the versions from which a step is restored";
-  }
-  std::string examples() const override {
-    return "  ckptdb chain 1000 --store /checkpoints/ctr\n"
-           "  ckptdb chain latest --tables -s /checkpoints/ctr\n"
-           "  ckptdb chain latest -s /checkpoints/ctr --json\n";
-  }
+  Chain()
+      : Command({.name = "chain",
+                 .summary = "Show the versions from which a step is restored",
+                 .examples =
+                     "  ckptdb chain 1000 --store /checkpoints/ctr\n"
+                     "  ckptdb chain latest --tables -s /checkpoints/ctr\n"
+                     "  ckptdb chain latest -s /checkpoints/ctr --json\n"}) {}
   void AddArguments(CLI::App* app) override {
     AddStep(app, &step_);
     app->add_flag("-t,--tables", with_tables_,

@@ -110,7 +110,7 @@ std::string ReadText(const StepDiff& diff) {
 }
 
 std::string HeaderText(const StepDiff& diff) {
-  TextTable table({{""}, {""}});
+  TextTable table({"", ""});
   table.AddRow({"from", VersionText(diff.from)});
   table.AddRow({"to", VersionText(diff.to)});
   table.AddRow({"increments", diff.not_incremental_reason.empty()
@@ -121,8 +121,7 @@ std::string HeaderText(const StepDiff& diff) {
 }
 
 std::string MetricsText(const std::vector<MetricDiff>& metrics) {
-  TextTable table(
-      {{"METRIC"}, {"FROM", TextTable::kRight}, {"TO", TextTable::kRight}});
+  TextTable table({"METRIC", ">FROM", ">TO"});
   for (const MetricDiff& diff : metrics) {
     table.AddRow({Printable(diff.name), TextOrDash(diff.from, NumberText),
                   TextOrDash(diff.to, NumberText)});
@@ -131,7 +130,7 @@ std::string MetricsText(const std::vector<MetricDiff>& metrics) {
 }
 
 std::string TensorsText(const std::vector<TensorDiff>& tensors) {
-  TextTable table({{"TENSOR"}, {"CHANGE"}, {"WHAT"}, {"FROM"}, {"TO"}});
+  TextTable table({"TENSOR", "CHANGE", "WHAT", "FROM", "TO"});
   for (const TensorDiff& diff : tensors) {
     table.AddRow(
         {Printable(diff.name),
@@ -144,13 +143,8 @@ std::string TensorsText(const std::vector<TensorDiff>& tensors) {
 }
 
 std::string TablesText(const StepDiff& diff) {
-  TextTable table({{"TABLE"},
-                   {"CHANGE"},
-                   {"SLOTS"},
-                   {"ROWS", TextTable::kRight},
-                   {"UPSERTED", TextTable::kRight},
-                   {"ERASED", TextTable::kRight},
-                   {"REASON NOT COUNTED"}});
+  TextTable table({"TABLE", "CHANGE", "SLOTS", ">ROWS", ">UPSERTED", ">ERASED",
+                   "REASON NOT COUNTED"});
   for (const TableDiff& each : diff.tables) {
     const auto& rows = each.rows;
     table.AddRow({Printable(each.name), TableChange(each), SlotsText(each),
@@ -162,11 +156,7 @@ std::string TablesText(const StepDiff& diff) {
 }
 
 std::string BlobsText(const std::vector<BlobDiff>& blobs) {
-  TextTable table({{"BLOB"},
-                   {"RANK", TextTable::kRight},
-                   {"CHANGE"},
-                   {"FROM", TextTable::kRight},
-                   {"TO", TextTable::kRight}});
+  TextTable table({"BLOB", ">RANK", "CHANGE", ">FROM", ">TO"});
   for (const BlobDiff& diff : blobs) {
     table.AddRow({Printable(diff.name), absl::StrCat(diff.rank),
                   Str(ChangeName(diff.from_bytes.has_value(),
@@ -265,23 +255,26 @@ Json DiffJson(const std::string& store, const StepDiff& diff) {
 
 class Diff : public Command {
  public:
-  std::string name() const override { return "diff"; }
-  std::string summary() const override {
-    return "Show the differences between two steps";
-  }
-  std::string notes() const override {
-    return "Tensors and blobs are compared by their digests. A tensor is\n"
-           "read only if the two steps divide it into different parts. For\n"
-           "tables, the ids in the delta runs between the steps are read:\n"
-           "UPSERTED rows were written, possibly with the same values, and\n"
-           "ERASED rows were removed. A table is \"unknown\" if it was saved\n"
-           "in full between the steps, or no delta runs connect them. The\n"
-           "exit code is 0 whether or not the steps differ.\n";
-  }
-  std::string examples() const override {
-    return "  ckptdb diff 1000 1100 --store /checkpoints/ctr\n"
-           "  ckptdb diff 1000 latest -s /checkpoints/ctr --json\n";
-  }
+  Diff()
+      : Command(
+            {.name = "diff",
+             .summary = "Show the differences between two steps",
+             .notes = "Tensors and blobs are compared by their digests. A "
+                      "tensor is\n"
+                      "read only if the two steps divide it into different "
+                      "parts. For\n"
+                      "tables, the ids in the delta runs between the steps are "
+                      "read:\n"
+                      "UPSERTED rows were written, possibly with the same "
+                      "values, and\n"
+                      "ERASED rows were removed. A table is \"unknown\" if it "
+                      "was saved\n"
+                      "in full between the steps, or no delta runs connect "
+                      "them. The\n"
+                      "exit code is 0 whether or not the steps differ.\n",
+             .examples =
+                 "  ckptdb diff 1000 1100 --store /checkpoints/ctr\n"
+                 "  ckptdb diff 1000 latest -s /checkpoints/ctr --json\n"}) {}
   void AddArguments(CLI::App* app) override {
     AddNamedStep(app, "A", &from_);
     AddNamedStep(app, "B", &to_);

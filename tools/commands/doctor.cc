@@ -28,23 +28,25 @@ using Peers = std::vector<std::unique_ptr<Peer>>;
 
 class Doctor : public Command {
  public:
-  std::string name() const override { return "doctor"; }
-  std::string summary() const override {
-    return "Check that a file system meets a store's requirements, and measure "
-           "its speed";
-  }
-  std::string notes() const override {
-    return "The checks run in a temporary folder in DIR and touch nothing\n"
-           "else. To check a file system that several hosts share, run the\n"
-           "command on all of them with the same --hosts and --session; the\n"
-           "first host prints the results.\n"
-           "missing: the store works without it. unsafe: a store there may\n"
-           "lose steps, or its saves may fail; the exit code is then 5.\n";
-  }
-  std::string examples() const override {
-    return "  ckptdb doctor /checkpoints\n"
-           "  ckptdb doctor /checkpoints --hosts 2 --session monday --json\n";
-  }
+  Doctor()
+      : Command({.name = "doctor",
+                 .summary = "Check that a file system meets a store's "
+                            "requirements, and measure "
+                            "its speed",
+                 .notes = "The checks run in a temporary folder in DIR and "
+                          "touch nothing\n"
+                          "else. To check a file system that several hosts "
+                          "share, run the\n"
+                          "command on all of them with the same --hosts and "
+                          "--session; the\n"
+                          "first host prints the results.\n"
+                          "missing: the store works without it. unsafe: a "
+                          "store there may\n"
+                          "lose steps, or its saves may fail; the exit code is "
+                          "then 5.\n",
+                 .examples = "  ckptdb doctor /checkpoints\n"
+                             "  ckptdb doctor /checkpoints --hosts 2 --session "
+                             "monday --json\n"}) {}
   void AddArguments(CLI::App* app) override;
   absl::Status Run(const Context& context) override;
 

@@ -37,10 +37,7 @@ std::string HoldReasonText(Usage::Held::Reason why) {
 }
 
 void PrintSteps(const Usage& usage, std::ostream* out) {
-  TextTable table({{"STEP", TextTable::kRight},
-                   {"ATTEMPT", TextTable::kRight},
-                   {"OWN", TextTable::kRight},
-                   {"BORROWED", TextTable::kRight}});
+  TextTable table({">STEP", ">ATTEMPT", ">OWN", ">BORROWED"});
   for (const Usage::Step& step : usage.steps) {
     table.AddRow(
         {absl::StrCat(step.version.step), absl::StrCat(step.version.attempt),
@@ -52,11 +49,7 @@ void PrintSteps(const Usage& usage, std::ostream* out) {
 void PrintOthers(const Usage& usage, const std::vector<StepRecord>& steps,
                  std::ostream* out) {
   if (usage.held_versions.empty()) return;
-  TextTable table({{"STEP", TextTable::kRight},
-                   {"ATTEMPT", TextTable::kRight},
-                   {"BYTES", TextTable::kRight},
-                   {"REASON"},
-                   {"NEEDED BY"}});
+  TextTable table({">STEP", ">ATTEMPT", ">BYTES", "REASON", "NEEDED BY"});
   for (const Usage::Held& other : usage.held_versions) {
     table.AddRow({absl::StrCat(other.version.step),
                   absl::StrCat(other.version.attempt),
@@ -79,12 +72,8 @@ std::string NamesTitle(Item::Kind kind) {
 }
 
 void PrintNames(const Usage& usage, std::ostream* out) {
-  TextTable table({{"WHAT"},
-                   {"NAME"},
-                   {"STEPS", TextTable::kRight},
-                   {"OWN", TextTable::kRight},
-                   {"OF DELTAS", TextTable::kRight},
-                   {"KEPT FOR STEPS", TextTable::kRight}});
+  TextTable table(
+      {"WHAT", "NAME", ">STEPS", ">OWN", ">OF DELTAS", ">KEPT FOR STEPS"});
   for (const Usage::Name& name : usage.names) {
     const bool is_table = name.kind == Item::Kind::kRows;
     table.AddRow({NamesTitle(name.kind), is_table ? Printable(name.name) : "-",
@@ -127,7 +116,7 @@ void PrintText(const Usage& usage, const std::vector<StepRecord>& steps,
   PrintOthers(usage, steps, out);
   if (with_tables) PrintNames(usage, out);
   const uint64_t referenced = ReferencedBytes(usage);
-  TextTable table({{""}, {"", TextTable::kRight}});
+  TextTable table({"", ">"});
   table.AddRow({"steps", FormatBytes(ExclusiveBytes(usage))});
   table.AddRow({"kept for other steps", FormatBytes(referenced)});
   table.AddRow({"others", FormatBytes(HeldBytes(usage) - referenced)});
@@ -205,23 +194,23 @@ Json UsageJson(const std::string& store, const Usage& usage,
 
 class Du : public Command {
  public:
-  std::string name() const override { return "du"; }
-  std::string summary() const override {
-    return "Show how the bytes of a store are used";
-  }
-  std::string examples() const override {
-    return "  ckptdb du --store /checkpoints/ctr\n"
-           "  ckptdb du --tables -s /checkpoints/ctr\n"
-           "  ckptdb du -s /checkpoints/ctr --json\n";
-  }
-  std::string notes() const override {
-    return "BORROWED is the data of other versions that a step uses: runs\n"
-           "of its chain, tensors, blobs. \"kept for other steps\" is data of\n"
-           "removed steps that other steps need; it is removed with the\n"
-           "last of them. \"reserved\" is space for a full disk. --tables\n"
-           "shows the same bytes by table: STEPS is the number of steps\n"
-           "that stored some of them, OWN the bytes that they stored.\n";
-  }
+  Du()
+      : Command(
+            {.name = "du",
+             .summary = "Show how the bytes of a store are used",
+             .notes =
+                 "BORROWED is the data of other versions that a step uses: "
+                 "runs\n"
+                 "of its chain, tensors, blobs. \"kept for other steps\" is "
+                 "data of\n"
+                 "removed steps that other steps need; it is removed with the\n"
+                 "last of them. \"reserved\" is space for a full disk. "
+                 "--tables\n"
+                 "shows the same bytes by table: STEPS is the number of steps\n"
+                 "that stored some of them, OWN the bytes that they stored.\n",
+             .examples = "  ckptdb du --store /checkpoints/ctr\n"
+                         "  ckptdb du --tables -s /checkpoints/ctr\n"
+                         "  ckptdb du -s /checkpoints/ctr --json\n"}) {}
   void AddArguments(CLI::App* app) override {
     app->add_flag("-t,--tables", with_tables_,
                   "also by table, and for all tensors and all blobs");

@@ -14,14 +14,10 @@ namespace {
 
 class Gc : public Command {
  public:
-  std::string name() const override { return "gc"; }
-  std::string summary() const override {
-    return "Remove the data that no step and no reader needs";
-  }
-  std::string examples() const override {
-    return "  ckptdb gc --store /checkpoints/ctr\n";
-  }
-  void AddArguments(CLI::App*) override {}
+  Gc()
+      : Command({.name = "gc",
+                 .summary = "Remove the data that no step and no reader needs",
+                 .examples = "  ckptdb gc --store /checkpoints/ctr\n"}) {}
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
     CKPTDB_ASSIGN_OR_RETURN(const Store::SweepResult swept,

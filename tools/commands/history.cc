@@ -29,11 +29,7 @@ std::string SlotsText(const std::vector<std::string>& slots) {
 }
 
 void PrintText(const std::vector<RowEvent>& events, std::ostream* out) {
-  TextTable table({{"STEP", TextTable::kRight},
-                   {"ATTEMPT", TextTable::kRight},
-                   {"COMMITTED (UTC)"},
-                   {"ROW"},
-                   {"SLOTS"}});
+  TextTable table({">STEP", ">ATTEMPT", "COMMITTED (UTC)", "ROW", "SLOTS"});
   for (const RowEvent& event : events) {
     table.AddRow({absl::StrCat(event.step.version.step),
                   absl::StrCat(event.step.version.attempt),
@@ -69,21 +65,24 @@ Json HistoryJson(const std::string& store, const RowArgument& row,
 
 class History : public Command {
  public:
-  std::string name() const override { return "history"; }
-  std::string summary() const override {
-    return "List the steps in which a row appeared, changed or was erased";
-  }
-  std::string notes() const override {
-    return "Reads all committed steps, oldest first. For a delta step it\n"
-           "reads the pages of the delta runs that may contain the id. For\n"
-           "a full step, and for the first step, it looks up the row and\n"
-           "compares it with the previous step. This takes some reads of up\n"
-           "to 256 KiB and the records of the chain per step, even for a\n"
-           "row that never changed.\n";
-  }
-  std::string examples() const override {
-    return "  ckptdb history user 4711 --store /checkpoints/ctr\n"
-           "  ckptdb history user -3 -s /checkpoints/ctr --json\n";
+  History()
+      : Command({.name = "history",
+                 .summary = "List the steps in which a row appeared, changed "
+                            "or was erased",
+                 .notes = "Reads all committed steps, oldest first. For a "
+                          "delta step it\n"
+                          "reads the pages of the delta runs that may contain "
+                          "the id. For\n"
+                          "a full step, and for the first step, it looks up "
+                          "the row and\n"
+                          "compares it with the previous step. This takes some "
+                          "reads of up\n"
+                          "to 256 KiB and the records of the chain per step, "
+                          "even for a\n"
+                          "row that never changed.\n",
+                 .examples =
+                     "  ckptdb history user 4711 --store /checkpoints/ctr\n"
+                     "  ckptdb history user -3 -s /checkpoints/ctr --json\n"}) {
   }
   void AddArguments(CLI::App* app) override { AddRow(app, &row_); }
   absl::Status Run(const Context& context) override;

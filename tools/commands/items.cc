@@ -96,19 +96,9 @@ std::string ShardingText(const Item& item) {
 
 void PrintTable(const StepReader& step, const Filter& filter,
                 std::ostream* out) {
-  TextTable table({{"RANK", TextTable::kRight},
-                   {"KIND"},
-                   {"NAME"},
-                   {"LAYOUT"},
-                   {"SHARDING"},
-                   {"RUN"},
-                   {"ROWS", TextTable::kRight},
-                   {"ERASED", TextTable::kRight},
-                   {"BYTES", TextTable::kRight},
-                   {"STORED", TextTable::kRight},
-                   {"CODEC"},
-                   {"DATA OF"},
-                   {"BASE REASON"}});
+  TextTable table({">RANK", "KIND", "NAME", "LAYOUT", "SHARDING", "RUN",
+                   ">ROWS", ">ERASED", ">BYTES", ">STORED", "CODEC", "DATA OF",
+                   "BASE REASON"});
   for (const StepRecord::Rank& rank : step.ranks()) {
     for (const Item& item : rank.items) {
       if (!filter.Takes(rank.rank, item)) continue;
@@ -141,19 +131,17 @@ Json ItemsJson(const std::string& store, const StepReader& step,
 
 class Items : public Command {
  public:
-  std::string name() const override { return "items"; }
-  std::string summary() const override {
-    return "List the items of every rank of a step";
-  }
-  std::string examples() const override {
-    return "  ckptdb items 1000 --store /checkpoints/ctr\n"
-           "  ckptdb items latest 'mlp.*' --rank 0 --json\n";
-  }
-  std::string notes() const override {
-    return "RUN is \"base\" for a table with all its rows, and \"delta\" for\n"
-           "changed rows and erased ids. BASE REASON is why all rows were\n"
-           "saved although changed rows were given.\n";
-  }
+  Items()
+      : Command({.name = "items",
+                 .summary = "List the items of every rank of a step",
+                 .notes = "RUN is \"base\" for a table with all its rows, and "
+                          "\"delta\" for\n"
+                          "changed rows and erased ids. BASE REASON is why all "
+                          "rows were\n"
+                          "saved although changed rows were given.\n",
+                 .examples =
+                     "  ckptdb items 1000 --store /checkpoints/ctr\n"
+                     "  ckptdb items latest 'mlp.*' --rank 0 --json\n"}) {}
   void AddArguments(CLI::App* app) override {
     AddStep(app, &step_);
     app->add_option("GLOB", filter_.glob,

@@ -94,19 +94,9 @@ std::string RowsText(const StepRecord& step) {
 }
 
 void PrintTable(const std::vector<Listed>& steps, const Context& context) {
-  TextTable table({{"STEP", TextTable::kRight},
-                   {"KIND"},
-                   {"CHAIN", TextTable::kRight},
-                   {"FLAGS"},
-                   {"RANKS", TextTable::kRight},
-                   {"ROWS", TextTable::kRight},
-                   {"ERASED", TextTable::kRight},
-                   {"BYTES", TextTable::kRight},
-                   {"OWN", TextTable::kRight},
-                   {"COMMITTED (UTC)"},
-                   {"AGE", TextTable::kRight},
-                   {"SAVED IN", TextTable::kRight},
-                   {"METRICS"}});
+  TextTable table({">STEP", "KIND", ">CHAIN", "FLAGS", ">RANKS", ">ROWS",
+                   ">ERASED", ">BYTES", ">OWN", "COMMITTED (UTC)", ">AGE",
+                   ">SAVED IN", "METRICS"});
   for (const Listed& listed : steps) {
     const StepRecord& step = listed.record;
     table.AddRow(
@@ -123,23 +113,19 @@ void PrintTable(const std::vector<Listed>& steps, const Context& context) {
 
 class Ls : public Command {
  public:
-  std::string name() const override { return "ls"; }
-  std::string summary() const override {
-    return "List the committed steps of a store";
-  }
-  std::string examples() const override {
-    return "  ckptdb ls --store /checkpoints/ctr\n"
-           "  ckptdb ls -s /checkpoints/ctr --json\n";
-  }
-  void AddArguments(CLI::App*) override {}
-  std::string notes() const override {
-    return "CHAIN is the number of versions from which the step is\n"
-           "restored, including itself.\n"
-           "ROWS and BYTES of a delta step count only its changed rows;\n"
-           "ERASED counts the rows that it removes.\n"
-           "METRICS and FLAGS with an asterisk were posted; the store's\n"
-           "owner applies them with its next save.\n";
-  }
+  Ls()
+      : Command(
+            {.name = "ls",
+             .summary = "List the committed steps of a store",
+             .notes =
+                 "CHAIN is the number of versions from which the step is\n"
+                 "restored, including itself.\n"
+                 "ROWS and BYTES of a delta step count only its changed rows;\n"
+                 "ERASED counts the rows that it removes.\n"
+                 "METRICS and FLAGS with an asterisk were posted; the store's\n"
+                 "owner applies them with its next save.\n",
+             .examples = "  ckptdb ls --store /checkpoints/ctr\n"
+                         "  ckptdb ls -s /checkpoints/ctr --json\n"}) {}
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     const std::vector<Listed> steps = ListAll(*reader);

@@ -48,19 +48,19 @@ std::string CheckMetric(const std::string& text) {
 
 class MetricsCommand : public Command {
  public:
-  std::string name() const override { return "metrics"; }
-  std::string summary() const override {
-    return "Add metrics to a step, even while its trainer runs";
-  }
-  std::string notes() const override {
-    return "Replaces metrics of the same name. While another process has\n"
-           "the store open, the metrics are posted, and that process adds\n"
-           "them with its next save.\n";
-  }
-  std::string examples() const override {
-    return "  ckptdb metrics 1000 auc=0.731 --store /checkpoints/ctr\n"
-           "  ckptdb metrics latest auc=0.731 loss=0.42 -s /checkpoints/ctr\n";
-  }
+  MetricsCommand()
+      : Command(
+            {.name = "metrics",
+             .summary = "Add metrics to a step, even while its trainer runs",
+             .notes = "Replaces metrics of the same name. While another "
+                      "process has\n"
+                      "the store open, the metrics are posted, and that "
+                      "process adds\n"
+                      "them with its next save.\n",
+             .examples =
+                 "  ckptdb metrics 1000 auc=0.731 --store /checkpoints/ctr\n"
+                 "  ckptdb metrics latest auc=0.731 loss=0.42 -s "
+                 "/checkpoints/ctr\n"}) {}
   void AddArguments(CLI::App* app) override {
     AddStep(app, &step_);
     app->add_option("metrics", metrics_, "metrics, each as NAME=VALUE")

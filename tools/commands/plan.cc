@@ -82,7 +82,7 @@ std::string FromText(const Planned& planned) {
 
 std::string PlanHeaderText(const Planned& planned) {
   const size_t ranks = planned.plan.ranks.size();
-  TextTable table({{""}, {""}});
+  TextTable table({"", ""});
   table.AddRow({"step", absl::StrCat(ToString(planned.step.version),
                                      ", saved by ", planned.step.world_size,
                                      planned.step.world_size == 1 ? " rank"
@@ -94,15 +94,8 @@ std::string PlanHeaderText(const Planned& planned) {
 }
 
 std::string RanksText(const RestorePlan& plan) {
-  TextTable table({{"RANK", TextTable::kRight},
-                   {"SLICES"},
-                   {"BASES", TextTable::kRight},
-                   {"DELTAS", TextTable::kRight},
-                   {"ROWS", TextTable::kRight},
-                   {"AT MOST", TextTable::kRight},
-                   {"TABLES", TextTable::kRight},
-                   {"TENSORS", TextTable::kRight},
-                   {"BLOBS", TextTable::kRight}});
+  TextTable table({">RANK", "SLICES", ">BASES", ">DELTAS", ">ROWS", ">AT MOST",
+                   ">TABLES", ">TENSORS", ">BLOBS"});
   for (const PlannedRank& rank : plan.ranks) {
     const StepReader::ScanEstimate read = rank.all_tables();
     table.AddRow({absl::StrCat(rank.rank), SlicesText(rank.slices),
@@ -116,16 +109,8 @@ std::string RanksText(const RestorePlan& plan) {
 }
 
 std::string RankTablesText(const RestorePlan& plan) {
-  TextTable table({{"RANK", TextTable::kRight},
-                   {"TABLE"},
-                   {"SHARDING"},
-                   {"SLICES"},
-                   {"BASES", TextTable::kRight},
-                   {"DELTAS", TextTable::kRight},
-                   {"ROWS", TextTable::kRight},
-                   {"AT MOST", TextTable::kRight},
-                   {"ERASED", TextTable::kRight},
-                   {"BYTES", TextTable::kRight}});
+  TextTable table({">RANK", "TABLE", "SHARDING", "SLICES", ">BASES", ">DELTAS",
+                   ">ROWS", ">AT MOST", ">ERASED", ">BYTES"});
   for (const PlannedRank& rank : plan.ranks) {
     for (const PlannedTable& each : rank.tables) {
       const StepReader::ScanEstimate& read = each.read;
@@ -142,7 +127,7 @@ std::string RankTablesText(const RestorePlan& plan) {
 
 // Returns the tables that an incremental restore reads in full.
 std::string FullReadsText(const RestorePlan& plan) {
-  TextTable table({{"READ IN FULL"}, {"REASON"}});
+  TextTable table({"READ IN FULL", "REASON"});
   bool any = false;
   for (const PlannedTable& each : plan.ranks.front().tables) {
     if (each.full_read_reason.empty()) continue;
@@ -202,23 +187,24 @@ Json PlanJson(const std::string& store, const Planned& planned) {
 
 class PlanCommand : public Command {
  public:
-  std::string name() const override { return "plan"; }
-  std::string summary() const override {
-    return "Show what a restore of a step would read";
-  }
-  std::string notes() const override {
-    return "Reads only records, no data. If a run also contains rows of\n"
-           "other ranks, ROWS and bytes are an even share of it, and AT\n"
-           "MOST counts all its rows. A row that was written in several\n"
-           "runs counts in each. Each rank reads whole tensors, or its own\n"
-           "part if as many ranks restore as saved. It reads the blobs that\n"
-           "it saved, or all blobs if the number of ranks differs.\n";
-  }
-  std::string examples() const override {
-    return "  ckptdb plan 1000 --store /checkpoints/ctr\n"
-           "  ckptdb plan latest --world 8 --tables -s /checkpoints/ctr\n"
-           "  ckptdb plan latest --from 1000 -s /checkpoints/ctr --json\n";
-  }
+  PlanCommand()
+      : Command(
+            {.name = "plan",
+             .summary = "Show what a restore of a step would read",
+             .notes =
+                 "Reads only records, no data. If a run also contains rows of\n"
+                 "other ranks, ROWS and bytes are an even share of it, and AT\n"
+                 "MOST counts all its rows. A row that was written in several\n"
+                 "runs counts in each. Each rank reads whole tensors, or its "
+                 "own\n"
+                 "part if as many ranks restore as saved. It reads the blobs "
+                 "that\n"
+                 "it saved, or all blobs if the number of ranks differs.\n",
+             .examples =
+                 "  ckptdb plan 1000 --store /checkpoints/ctr\n"
+                 "  ckptdb plan latest --world 8 --tables -s /checkpoints/ctr\n"
+                 "  ckptdb plan latest --from 1000 -s /checkpoints/ctr "
+                 "--json\n"}) {}
   void AddArguments(CLI::App* app) override;
   absl::Status Run(const Context& context) override;
 

@@ -21,14 +21,13 @@ namespace {
 
 class Rm : public Command {
  public:
-  std::string name() const override { return "rm"; }
-  std::string summary() const override {
-    return "Remove steps that are not pinned, and free their space";
-  }
-  std::string examples() const override {
-    return "  ckptdb rm 1000 --store /checkpoints/ctr\n"
-           "  ckptdb rm 1000 2000 3000 -s /checkpoints/ctr\n";
-  }
+  Rm()
+      : Command({.name = "rm",
+                 .summary =
+                     "Remove steps that are not pinned, and free their space",
+                 .examples =
+                     "  ckptdb rm 1000 --store /checkpoints/ctr\n"
+                     "  ckptdb rm 1000 2000 3000 -s /checkpoints/ctr\n"}) {}
   void AddArguments(CLI::App* app) override { AddSteps(app, &steps_); }
   absl::Status Run(const Context& context) override;
 

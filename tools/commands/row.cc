@@ -28,8 +28,7 @@ void PrintText(const Version& version, const RowArgument& argument,
                std::ostream* out) {
   *out << ToString(version) << ", table " << Printable(argument.table)
        << ", row " << argument.id() << '\n';
-  TextTable text(
-      {{"SLOT"}, {"DTYPE"}, {"ELEMENTS", TextTable::kRight}, {"VALUES"}}, 2);
+  TextTable text({"SLOT", "DTYPE", ">ELEMENTS", "VALUES"}, 2);
   for (size_t i = 0; i < table.slots.size(); ++i) {
     const Slot& slot = table.slots[i];
     text.AddRow({Printable(slot.name), Str(DTypeName(slot.dtype)),
@@ -52,14 +51,12 @@ Json RowJson(const std::string& store, const Version& version,
 
 class RowCommand : public Command {
  public:
-  std::string name() const override { return "row"; }
-  std::string summary() const override {
-    return "Show the values of a row, slot by slot";
-  }
-  std::string examples() const override {
-    return "  ckptdb row user 4711 --store /checkpoints/ctr\n"
-           "  ckptdb row user -3 --step 1000 -s /checkpoints/ctr --json\n";
-  }
+  RowCommand()
+      : Command({.name = "row",
+                 .summary = "Show the values of a row, slot by slot",
+                 .examples = "  ckptdb row user 4711 --store /checkpoints/ctr\n"
+                             "  ckptdb row user -3 --step 1000 -s "
+                             "/checkpoints/ctr --json\n"}) {}
   void AddArguments(CLI::App* app) override {
     AddRow(app, &row_);
     AddStepOption(app, &step_);

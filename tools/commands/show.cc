@@ -57,7 +57,7 @@ Shown ShownOf(const Reader& reader, const StepReader& step) {
 
 std::string RecordText(const Shown& shown, int64_t now_micros) {
   const StepRecord& record = shown.record;
-  TextTable table({{""}, {""}});
+  TextTable table({"", ""});
   table.AddRow({"step", absl::StrCat(record.version.step)});
   table.AddRow({"attempt", absl::StrCat(record.version.attempt)});
   table.AddRow({"kind", Str(StepKindName(record.kind))});
@@ -79,7 +79,7 @@ std::string RecordText(const Shown& shown, int64_t now_micros) {
 }
 
 std::string MetricsText(const Shown& shown) {
-  TextTable table({{""}, {"", TextTable::kRight}, {""}}, 2);
+  TextTable table({"", ">", ""}, 2);
   for (const auto& [name, value] : shown.record.metrics) {
     const bool posted = shown.posted.metrics.contains(name);
     table.AddRow({Printable(name), absl::StrFormat("%.9g", value),
@@ -89,7 +89,7 @@ std::string MetricsText(const Shown& shown) {
 }
 
 std::string MetadataText(const UserMetadata& metadata) {
-  TextTable table({{""}, {""}}, 2);
+  TextTable table({"", ""}, 2);
   for (const auto& [key, value] : metadata) {
     table.AddRow({Printable(key), Printable(value)});
   }
@@ -104,14 +104,9 @@ void AddTotals(std::string name, const Totals& totals, TextTable* table) {
 }
 
 std::string KindsText(absl::Span<const StepRecord::Rank> ranks) {
-  TextTable table({{"KIND"},
-                   {"ITEMS", TextTable::kRight},
-                   {"ROWS", TextTable::kRight},
-                   {"ERASED", TextTable::kRight},
-                   {"BYTES", TextTable::kRight},
-                   {"STORED", TextTable::kRight},
-                   {"BORROWED", TextTable::kRight}},
-                  2);
+  TextTable table(
+      {"KIND", ">ITEMS", ">ROWS", ">ERASED", ">BYTES", ">STORED", ">BORROWED"},
+      2);
   for (Item::Kind kind : kItemKinds) {
     AddTotals(Str(ItemKindName(kind)), TotalsOfKind(ranks, kind), &table);
   }
@@ -131,7 +126,7 @@ std::map<std::string, const Item*> ShownTables(const StepReader& step) {
 }
 
 std::string TablesText(const std::map<std::string, const Item*>& tables) {
-  TextTable table({{"TABLE"}, {"SHARDING"}, {"SLICE HASH"}}, 2);
+  TextTable table({"TABLE", "SHARDING", "SLICE HASH"}, 2);
   for (const auto& [name, item] : tables) {
     table.AddRow({Printable(name),
                   DescribeSharding(item->sharding, item->sharding_name),
@@ -179,12 +174,7 @@ std::vector<LossyNumbers> LossyOf(const StepReader& step) {
 }
 
 std::string LossyText(const std::vector<LossyNumbers>& lossy) {
-  TextTable table({{"KIND"},
-                   {"NAME"},
-                   {"SLOT"},
-                   {"CODEC"},
-                   {"LARGEST ERROR", TextTable::kRight},
-                   {"BOUND", TextTable::kRight}},
+  TextTable table({"KIND", "NAME", "SLOT", "CODEC", ">LARGEST ERROR", ">BOUND"},
                   2);
   for (const LossyNumbers& one : lossy) {
     table.AddRow({Str(ItemKindName(one.kind)), Printable(one.name),
@@ -217,14 +207,8 @@ std::string SlicesText(const StepRecord& record, size_t rank) {
 }
 
 std::string RanksText(const StepReader& step) {
-  TextTable table({{"RANK", TextTable::kRight},
-                   {"SLICES"},
-                   {"ITEMS", TextTable::kRight},
-                   {"ROWS", TextTable::kRight},
-                   {"ERASED", TextTable::kRight},
-                   {"BYTES", TextTable::kRight},
-                   {"STORED", TextTable::kRight},
-                   {"DIGEST"}},
+  TextTable table({">RANK", "SLICES", ">ITEMS", ">ROWS", ">ERASED", ">BYTES",
+                   ">STORED", "DIGEST"},
                   2);
   const std::vector<uint64_t>& digests = step.record().rank_digests;
   for (size_t r = 0; r < step.ranks().size(); ++r) {
@@ -290,23 +274,23 @@ Json ShownJson(const std::string& store, const Shown& shown) {
 
 class Show : public Command {
  public:
-  std::string name() const override { return "show"; }
-  std::string summary() const override {
-    return "Show a step: its record, metrics, metadata, totals";
-  }
-  std::string examples() const override {
-    return "  ckptdb show 1000 --store /checkpoints/ctr\n"
-           "  ckptdb show latest -s /checkpoints/ctr --json\n";
+  Show()
+      : Command(
+            {.name = "show",
+             .summary = "Show a step: its record, metrics, metadata, totals",
+             .notes =
+                 "Shows only the contents of the step itself: for a delta "
+                 "step,\n"
+                 "the changed rows.\n"
+                 "\"ckptdb chain\" shows the other versions from which it is\n"
+                 "restored.\n"
+                 "Posted metrics are those that the store's owner will add "
+                 "with\n"
+                 "its next save.\n",
+             .examples = "  ckptdb show 1000 --store /checkpoints/ctr\n"
+                         "  ckptdb show latest -s /checkpoints/ctr --json\n"}) {
   }
   void AddArguments(CLI::App* app) override { AddStep(app, &step_); }
-  std::string notes() const override {
-    return "Shows only the contents of the step itself: for a delta step,\n"
-           "the changed rows.\n"
-           "\"ckptdb chain\" shows the other versions from which it is\n"
-           "restored.\n"
-           "Posted metrics are those that the store's owner will add with\n"
-           "its next save.\n";
-  }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));

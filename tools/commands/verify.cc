@@ -118,14 +118,13 @@ Json VerdictJson(const Verdict& verdict) {
 
 class Verify : public Command {
  public:
-  std::string name() const override { return "verify"; }
-  std::string summary() const override {
-    return "Read every byte of a step, or of all steps, and check it";
-  }
-  std::string examples() const override {
-    return "  ckptdb verify --store /checkpoints/ctr\n"
-           "  ckptdb verify latest -s /checkpoints/ctr --json\n";
-  }
+  Verify()
+      : Command({.name = "verify",
+                 .summary =
+                     "Read every byte of a step, or of all steps, and check it",
+                 .examples =
+                     "  ckptdb verify --store /checkpoints/ctr\n"
+                     "  ckptdb verify latest -s /checkpoints/ctr --json\n"}) {}
   void AddArguments(CLI::App* app) override { AddOptionalStep(app, &step_); }
   absl::Status Run(const Context& context) override;
 

@@ -34,7 +34,7 @@ void PrintConsequences(const Report& report, std::ostream* out) {
 }
 
 void PrintSpeed(const Speed& speed, std::ostream* out) {
-  TextTable table({{""}, {"", TextTable::kRight}});
+  TextTable table({"", ">"});
   table.AddRow({absl::StrCat("write and fsync ", FormatBytes(speed.bytes)),
                 Rate(speed.write_bytes_per_second)});
   for (const Speed::Read& read : speed.reads) {
@@ -109,7 +109,7 @@ void PrintReport(const Report& report, std::ostream* out) {
   *out << Printable(report.folder) << ": " << Printable(report.mount.type)
        << " of " << Printable(report.mount.source) << ", checked from "
        << Printable(absl::StrJoin(report.hosts, ", ")) << "\n\n";
-  TextTable table({{"CHECK"}, {"WITH"}, {"RESULT"}, {"OBSERVED"}});
+  TextTable table({"CHECK", "WITH", "RESULT", "OBSERVED"});
   for (const CheckOutcome& check : report.checks) {
     table.AddRow({check.name, check.host.empty() ? "-" : Printable(check.host),
                   CheckResultText(check.result), Printable(check.observed)});
