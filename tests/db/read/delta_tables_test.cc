@@ -219,5 +219,32 @@ TEST_F(DeltaTablesTest, VerifyPassesOverWhatIsVerified) {
             FindItem(2, "item").raw_bytes + FindItem(2, "user").raw_bytes);
 }
 
+// The file of the large blob is kept in any case, so a small one in it refers
+// back, too.
+TEST_F(DeltaTablesTest, LargeBlobsReferBack) {
+  constexpr uint64_t kLargeBytes = uint64_t{2} << 20;
+  content_ = SmallContent(1);
+  content_.blobs["large"] = RowOf(1, 1, kLargeBytes);
+  SaveMixed(1, {});
+  const Version base = *parent_;
+  EXPECT_GE(FindItem(1, "large").stored_bytes, kLargeBytes);
+  content_.tables["user"].rows[-1] = RowOf(-1, 2);
+  SaveMixed(2, {"user"});
+  EXPECT_EQ(FindItem(2, "large").data_version, base);
+  EXPECT_EQ(FindItem(2, "reader").data_version, base);
+  ASSERT_OK_AND_ASSIGN(const StepRecord second, store_->FindStep(2));
+  EXPECT_LT(second.exclusive_bytes, 1000u);
+  content_.blobs["large"].back() ^= 1;
+  SaveMixed(3, {"user"});
+  EXPECT_EQ(FindItem(3, "large").data_version, *parent_);
+  for (const int64_t step : {1, 2}) {
+    ASSERT_OK(store_->Delete(step));
+    history_.erase(step);
+  }
+  ASSERT_OK(store_->Sweep());
+  Reopen();
+  ExpectHistory({-1});
+}
+
 }  // namespace
 }  // namespace ckptdb::testing
