@@ -86,7 +86,7 @@ std::string SimOperation::ToString() const {
   return text;
 }
 
-SimDisk::SimDisk(bool durable_mkdir) : durable_mkdir_(durable_mkdir) {
+SimDisk::SimDisk() {
   SimInode& root = inodes_[kRoot];
   root.is_folder = true;
   root.links = root.durable_links = 1;
@@ -138,7 +138,7 @@ void SimDisk::Create(const SimOperation& operation, bool is_folder) {
   next_inode_ = std::max(next_inode_, operation.inode + 1);
   Link(operation.folder, operation.name, operation.inode);
   SimInode* const parent = FindMutable(operation.folder);
-  if (!is_folder || !durable_mkdir_ || parent == nullptr) return;
+  if (!is_folder || parent == nullptr) return;
   uint64_t& durable = parent->durable_names[operation.name];
   const uint64_t replaced = std::exchange(durable, operation.inode);
   ++created.durable_links;

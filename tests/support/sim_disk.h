@@ -7,8 +7,9 @@
 // 2. A folder maps names to inodes. Sync(folder) makes its names at that moment
 //    durable: created, linked, renamed and deleted ones. A rename between two
 //    folders is two changes, one in each.
-// 3. With `durable_mkdir` a new folder's own name is durable at once, otherwise
-//    by a sync of its parent. A removed folder's name always needs that sync.
+// 3. A new folder's own name is durable at once, because RocksDB never syncs
+// the
+//    parent of a folder it makes. A removed folder's name needs that sync.
 // 4. The root folder always exists.
 //
 // Every change of the disk is a SimOperation; the same operations applied to a
@@ -105,7 +106,7 @@ class SimDisk {
  public:
   static constexpr uint64_t kRoot = 1;
 
-  explicit SimDisk(bool durable_mkdir);
+  SimDisk();
 
   // The number the next created inode must carry.
   uint64_t next_inode() const { return next_inode_; }
@@ -143,7 +144,6 @@ class SimDisk {
 
   SimInode* FindMutable(uint64_t inode);
 
-  bool durable_mkdir_;
   uint64_t next_inode_ = kRoot + 1;
   std::map<uint64_t, SimInode> inodes_;
 };

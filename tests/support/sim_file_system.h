@@ -22,7 +22,6 @@
 #include <cstdarg>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,21 +35,13 @@
 
 namespace ckptdb::testing {
 
-struct SimFileSystemOptions {
-  // A new folder's name survives a power loss without a sync of its parent.
-  // RocksDB never syncs the parent of a folder it makes.
-  // Default: true
-  bool durable_mkdir = true;
-};
-
 class SimFileSystem : public rocksdb::FileSystem {
  public:
   using IOStatus = rocksdb::IOStatus;
   using FileOptions = rocksdb::FileOptions;
   using IOOptions = rocksdb::IOOptions;
 
-  explicit SimFileSystem(SimFileSystemOptions options = {})
-      : volume_(std::make_shared<SimVolume>(SimDisk(options.durable_mkdir))) {}
+  SimFileSystem() : SimFileSystem(std::make_shared<SimVolume>(SimDisk())) {}
   explicit SimFileSystem(std::shared_ptr<SimVolume> volume)
       : volume_(std::move(volume)) {}
 
@@ -65,7 +56,7 @@ class SimFileSystem : public rocksdb::FileSystem {
   }
   // Returns a new, independent file system with the state after a power loss
   // that follows the first `k` operations (all, if there are fewer). It has no
-  // locks, faults, capacity or hook, and its journal starts empty. Cheap if
+  // locks, faults or capacity, and its journal starts empty. Cheap if
   // called with the same or increasing `k`.
   std::shared_ptr<SimFileSystem> CrashAfter(size_t k, PowerLoss variant) const {
     return std::make_shared<SimFileSystem>(volume_->CrashAfter(k, variant));
@@ -101,11 +92,6 @@ class SimFileSystem : public rocksdb::FileSystem {
   // Overrides the result of GetFreeSpace. nullopt: the real value.
   void SetReportedFreeSpace(std::optional<uint64_t> bytes) {
     volume_->SetReportedFreeSpace(bytes);
-  }
-  // Sets a function that is called after each call that added to the journal,
-  // with the value of operations(), on the calling thread and without a lock.
-  void SetOperationHook(std::function<void(size_t k)> hook) {
-    volume_->SetOperationHook(std::move(hook));
   }
 
   // --- Direct access: not counted, cannot fail, journaled, durable at once.
@@ -158,30 +144,12 @@ class SimFileSystem : public rocksdb::FileSystem {
   IOStatus NewWritableFile(Path path, const FileOptions& options,
                            std::unique_ptr<rocksdb::FSWritableFile>* result,
                            Debug*) override {
-    return OpenForWrite(path, options, /*truncate=*/true, /*append=*/false,
-                        result);
+    return OpenForWrite(path, options, /*truncate=*/true, result);
   }
   IOStatus ReopenWritableFile(Path path, const FileOptions& options,
                               std::unique_ptr<rocksdb::FSWritableFile>* result,
                               Debug*) override {
-    return OpenForWrite(path, options, /*truncate=*/false, /*append=*/true,
-                        result);
-  }
-  // Renames `old_path` and writes over its bytes from the start, as POSIX does.
-  IOStatus ReuseWritableFile(Path path, Path old_path,
-                             const FileOptions& options,
-                             std::unique_ptr<rocksdb::FSWritableFile>* result,
-                             Debug*) override {
-    IOStatus status = volume_->Rename(old_path, path);
-    if (!status.ok()) return status;
-    return OpenForWrite(path, options, /*truncate=*/false, /*append=*/false,
-                        result);
-  }
-  // Like POSIX: the file must exist.
-  IOStatus NewRandomRWFile(Path path, const FileOptions&,
-                           std::unique_ptr<rocksdb::FSRandomRWFile>* result,
-                           Debug*) override {
-    return Open<SimRandomRWFile>(path, result);
+    return OpenForWrite(path, options, /*truncate=*/false, result);
   }
   IOStatus NewDirectory(Path path, const IOOptions&,
                         std::unique_ptr<rocksdb::FSDirectory>* result,
@@ -239,15 +207,6 @@ class SimFileSystem : public rocksdb::FileSystem {
   }
   IOStatus LinkFile(Path from, Path to, const IOOptions&, Debug*) override {
     return volume_->Link(from, to);
-  }
-  IOStatus AreFilesSame(Path first, Path second, const IOOptions&, bool* same,
-                        Debug*) override {
-    uint64_t a = 0;
-    uint64_t b = 0;
-    IOStatus status = Field(first, &SimVolume::Stat::inode, &a);
-    if (status.ok()) status = Field(second, &SimVolume::Stat::inode, &b);
-    *same = status.ok() && a == b;
-    return status;
   }
   // Locking a path again fails until it is unlocked.
   IOStatus LockFile(Path path, const IOOptions&, rocksdb::FileLock** lock,
@@ -309,14 +268,12 @@ class SimFileSystem : public rocksdb::FileSystem {
     return status;
   }
   IOStatus OpenForWrite(Path path, const FileOptions& options, bool truncate,
-                        bool append,
                         std::unique_ptr<rocksdb::FSWritableFile>* result) {
     SimVolume::Handle handle;
     IOStatus status = volume_->OpenForWrite(path, truncate, &handle);
     if (status.ok()) {
       *result = std::make_unique<SimWritableFile>(
-          volume_, handle, options.use_direct_writes,
-          append ? handle.size_bytes : 0);
+          volume_, handle, options.use_direct_writes, handle.size_bytes);
     }
     return status;
   }

@@ -84,10 +84,6 @@ class SimSequentialFile : public SimFile<rocksdb::FSSequentialFile> {
     if (status.ok()) position_ += result->size();
     return status;
   }
-  IOStatus PositionedRead(uint64_t offset, size_t n, const IOOptions&,
-                          Slice* result, char* scratch, Debug*) override {
-    return handle_.Read(offset, n, result, scratch);
-  }
   IOStatus Skip(uint64_t n) override {
     position_ += n;
     return IOStatus::OK();
@@ -168,23 +164,6 @@ class SimWritableFile : public SimFile<rocksdb::FSWritableFile> {
  private:
   const bool direct_;
   uint64_t position_;
-};
-
-class SimRandomRWFile : public SimFile<rocksdb::FSRandomRWFile> {
- public:
-  using SimFile::SimFile;
-
-  IOStatus Write(uint64_t offset, const Slice& bytes, const IOOptions&,
-                 Debug*) override {
-    return handle_.Write(offset, bytes);
-  }
-  IOStatus Read(uint64_t offset, size_t n, const IOOptions&, Slice* result,
-                char* scratch, Debug*) const override {
-    return handle_.Read(offset, n, result, scratch);
-  }
-  IOStatus Flush(const IOOptions&, Debug*) override { return IOStatus::OK(); }
-  IOStatus Sync(const IOOptions&, Debug*) override { return handle_.Sync(); }
-  IOStatus Close(const IOOptions&, Debug*) override { return handle_.Close(); }
 };
 
 class SimDirectory : public SimFile<rocksdb::FSDirectory> {

@@ -5,6 +5,9 @@
 #include <chrono>
 #include <utility>
 
+#define RETURN_IF_FAILED(call) \
+  if (IOStatus status = (call); !status.ok()) return status
+
 namespace ckptdb::testing {
 namespace {
 
@@ -38,37 +41,6 @@ IOStatus Missing(const std::string& path) {
 }
 
 }  // namespace
-
-// One system call: holds the mutex, counts, injects the fault, and, if the call
-// changed the disk, calls the hook afterwards without the mutex.
-class SimVolume::Call {
- public:
-  // `written`: the file, for a write or sync.
-  Call(SimVolume* volume, bool mutates, const std::string& written = "")
-      : volume_(volume),
-        lock_(volume->mutex_),
-        begin_(volume->journal_.size()) {
-    status_ = volume->StartCall(mutates, written);
-  }
-  ~Call() {
-    const size_t end = volume_->journal_.size();
-    if (end == begin_ || !volume_->hook_) return;
-    const auto hook = volume_->hook_;
-    lock_.unlock();
-    hook(end);
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-
-  bool failed() const { return !status_.ok(); }
-  const IOStatus& status() const { return status_; }
-
- private:
-  SimVolume* volume_;
-  std::unique_lock<std::mutex> lock_;
-  size_t begin_;
-  IOStatus status_;
-};
 
 SimVolume::SimVolume(SimDisk disk) : base_(disk), disk_(std::move(disk)) {}
 
@@ -141,11 +113,10 @@ IOStatus SimVolume::CreateFile(const std::string& path, Place* place) {
 }
 
 IOStatus SimVolume::OpenForRead(const std::string& path, Handle* handle) {
-  Call call(this, false);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(false));
   Place place;
-  IOStatus status = FindFile(path, &place);
-  if (!status.ok()) return status;
+  RETURN_IF_FAILED(FindFile(path, &place));
   disk_.AddHandle(place.inode);
   *handle = {place.inode, InodeOf(place).content.size(), path};
   return IOStatus::OK();
@@ -153,11 +124,10 @@ IOStatus SimVolume::OpenForRead(const std::string& path, Handle* handle) {
 
 IOStatus SimVolume::OpenForWrite(const std::string& path, bool truncate,
                                  Handle* handle) {
-  Call call(this, true);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(true));
   Place place;
-  IOStatus status = CreateFile(path, &place);
-  if (!status.ok()) return status;
+  RETURN_IF_FAILED(CreateFile(path, &place));
   if (truncate && InodeOf(place).content.size() > 0) {
     RecordOf(Kind::kTruncate, place.inode, path);
   }
@@ -167,8 +137,8 @@ IOStatus SimVolume::OpenForWrite(const std::string& path, bool truncate,
 }
 
 IOStatus SimVolume::OpenFolder(const std::string& path, Handle* handle) {
-  Call call(this, false);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(false));
   const Place place = Resolve(path);
   if (place.inode == 0) return Missing(path);
   if (!place.is_folder) return IOStatus::IOError(path, "is not a folder");
@@ -184,8 +154,8 @@ void SimVolume::Close(const Handle& handle) {
 
 IOStatus SimVolume::Read(const Handle& handle, uint64_t offset, size_t n,
                          rocksdb::Slice* result, char* scratch) {
-  Call call(this, false);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(false));
   const SimContent& content = disk_.Find(handle.inode)->content;
   *result = rocksdb::Slice(scratch, content.Read(offset, n, scratch));
   return IOStatus::OK();
@@ -201,8 +171,8 @@ uint64_t SimVolume::Room(const SimInode& file, uint64_t end) const {
 
 IOStatus SimVolume::Write(const Handle& handle, uint64_t offset,
                           const rocksdb::Slice& bytes) {
-  Call call(this, true, handle.path);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(true, handle.path));
   const SimInode& file = *disk_.Find(handle.inode);
   const uint64_t end =
       std::min(offset + bytes.size(),
@@ -223,27 +193,27 @@ IOStatus SimVolume::Write(const Handle& handle, uint64_t offset,
 }
 
 IOStatus SimVolume::Truncate(const Handle& handle, uint64_t size) {
-  Call call(this, true, handle.path);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(true, handle.path));
   if (disk_.Find(handle.inode)->content.size() == size) return IOStatus::OK();
   return RecordOf(Kind::kTruncate, handle.inode, handle.path, size);
 }
 
 IOStatus SimVolume::Sync(const Handle& handle) {
-  Call call(this, true, handle.path);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(true, handle.path));
   return RecordOf(Kind::kSync, handle.inode, handle.path);
 }
 
 IOStatus SimVolume::SyncFolder(const Handle& handle) {
-  Call call(this, true);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(true));
   return RecordOf(Kind::kSyncFolder, handle.inode, handle.path);
 }
 
 IOStatus SimVolume::Rename(const std::string& from, const std::string& to) {
-  Call call(this, true);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(true));
   const Place source = Resolve(from);
   const Place target = Resolve(to);
   if (source.inode == 0) return Missing(from);
@@ -266,11 +236,10 @@ IOStatus SimVolume::Rename(const std::string& from, const std::string& to) {
 }
 
 IOStatus SimVolume::Link(const std::string& from, const std::string& to) {
-  Call call(this, true);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(true));
   Place source;
-  IOStatus status = FindFile(from, &source);
-  if (!status.ok()) return status;
+  RETURN_IF_FAILED(FindFile(from, &source));
   const Place target = Resolve(to);
   if (target.folder == 0) return Missing(to);
   if (target.inode != 0) return IOStatus::IOError(to, "exists");
@@ -283,17 +252,16 @@ IOStatus SimVolume::Link(const std::string& from, const std::string& to) {
 }
 
 IOStatus SimVolume::Remove(const std::string& path) {
-  Call call(this, true);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(true));
   Place place;
-  IOStatus status = FindFile(path, &place);
-  if (!status.ok()) return status;
+  RETURN_IF_FAILED(FindFile(path, &place));
   return RecordAt(Kind::kRemove, place, 0, path);
 }
 
 IOStatus SimVolume::MakeFolder(const std::string& path, bool existing_is_ok) {
-  Call call(this, true);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(true));
   const Place place = Resolve(path);
   if (place.inode != 0) {
     if (existing_is_ok && place.is_folder) return IOStatus::OK();
@@ -304,8 +272,8 @@ IOStatus SimVolume::MakeFolder(const std::string& path, bool existing_is_ok) {
 }
 
 IOStatus SimVolume::RemoveFolder(const std::string& path) {
-  Call call(this, true);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(true));
   const Place place = Resolve(path);
   if (place.inode == 0) return Missing(path);
   if (!place.is_folder) return IOStatus::IOError(path, "is not a folder");
@@ -318,8 +286,8 @@ IOStatus SimVolume::RemoveFolder(const std::string& path) {
 
 IOStatus SimVolume::List(const std::string& path,
                          std::vector<std::string>* names) {
-  Call call(this, false);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(false));
   names->clear();
   const Place place = Resolve(path);
   if (!place.is_folder) return IOStatus::NotFound(path, "no such folder");
@@ -328,8 +296,8 @@ IOStatus SimVolume::List(const std::string& path,
 }
 
 IOStatus SimVolume::GetStat(const std::string& path, Stat* stat) {
-  Call call(this, false);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(false));
   const Place place = Resolve(path);
   if (place.inode == 0) return Missing(path);
   const SimInode& inode = InodeOf(place);
@@ -339,12 +307,11 @@ IOStatus SimVolume::GetStat(const std::string& path, Stat* stat) {
 }
 
 IOStatus SimVolume::Lock(const std::string& path) {
-  Call call(this, true);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(true));
   Place place;
-  IOStatus status = CreateFile(path, &place);
-  if (!status.ok()) return status;
-  if (locks_.insert(JoinPath(SplitPath(path))).second) return status;
+  RETURN_IF_FAILED(CreateFile(path, &place));
+  if (locks_.insert(JoinPath(SplitPath(path))).second) return IOStatus::OK();
   return IOStatus::Busy("lock hold by current process: " + path);
 }
 
@@ -354,8 +321,8 @@ void SimVolume::Unlock(const std::string& path) {
 }
 
 IOStatus SimVolume::FreeSpace(uint64_t* bytes) {
-  Call call(this, false);
-  if (call.failed()) return call.status();
+  const Guard lock(mutex_);
+  RETURN_IF_FAILED(StartCall(false));
   constexpr uint64_t kUnlimited = uint64_t{1} << 50;
   const uint64_t capacity = capacity_.value_or(kUnlimited);
   const uint64_t used = disk_.TotalBytes();
@@ -455,3 +422,5 @@ std::vector<SimPathSize> SimVolume::ListFiles(const std::string& root) const {
 }
 
 }  // namespace ckptdb::testing
+
+#undef RETURN_IF_FAILED

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -109,9 +108,6 @@ class SimVolume {
   void SetReportedFreeSpace(std::optional<uint64_t> bytes) {
     Set(bytes, &reported_free_);
   }
-  void SetOperationHook(std::function<void(size_t k)> hook) {
-    Set(std::move(hook), &hook_);
-  }
 
   // --- For tests: not counted, cannot fail, journaled, durable at once.
   std::optional<std::string> ReadAll(const std::string& path) const;
@@ -125,7 +121,6 @@ class SimVolume {
   }
 
  private:
-  class Call;
   using Guard = std::lock_guard<std::mutex>;
   using Kind = SimOperation::Kind;
   // The result of a path lookup: folder, last name, and inode, 0 if missing.
@@ -140,7 +135,9 @@ class SimVolume {
   const SimInode& InodeOf(const Place& place) const;
   IOStatus FindFile(const std::string& path, Place* place) const;
   IOStatus CreateFile(const std::string& path, Place* place);
-  IOStatus StartCall(bool mutates, const std::string& written);
+  // Counts a system call, and returns the error with which it must fail.
+  // `written`: the file, for a write or sync.
+  IOStatus StartCall(bool mutates, const std::string& written = "");
   uint64_t Room(const SimInode& file, uint64_t end) const;
   template <typename T>
   T Get(const T& member) const {
@@ -178,7 +175,6 @@ class SimVolume {
   bool fail_sticky_ = false;
   std::optional<uint64_t> capacity_;
   std::optional<uint64_t> reported_free_;
-  std::function<void(size_t)> hook_;
 };
 
 }  // namespace ckptdb::testing

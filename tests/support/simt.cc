@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <deque>
-#include <memory>
 #include <numeric>
 #include <random>
-#include <string>
 #include <utility>
 #include <vector>
 
