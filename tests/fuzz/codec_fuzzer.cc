@@ -88,7 +88,4 @@ void CheckCodecs(absl::string_view input) {
 }  // namespace
 }  // namespace ckptdb
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  ckptdb::CheckCodecs(ckptdb::testing::InputOf(bytes, size));
-  return 0;
-}
+CKPTDB_FUZZ(ckptdb::CheckCodecs)

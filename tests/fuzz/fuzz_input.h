@@ -15,10 +15,6 @@ inline void Require(bool condition) {
   if (!condition) __builtin_trap();
 }
 
-inline absl::string_view InputOf(const uint8_t* bytes, size_t size) {
-  return {reinterpret_cast<const char*>(bytes), size};
-}
-
 // Returns 0 if nothing is left.
 inline uint8_t TakeByte(absl::string_view* input) {
   if (input->empty()) return 0;
@@ -28,5 +24,12 @@ inline uint8_t TakeByte(absl::string_view* input) {
 }
 
 }  // namespace ckptdb::testing
+
+// A target that runs `check` on each input.
+#define CKPTDB_FUZZ(check)                                                   \
+  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) { \
+    check(absl::string_view(reinterpret_cast<const char*>(bytes), size));    \
+    return 0;                                                                \
+  }
 
 #endif  // CKPTDB_TESTS_FUZZ_FUZZ_INPUT_H_

@@ -60,7 +60,4 @@ void CheckKey(absl::string_view key) {
 }  // namespace
 }  // namespace ckptdb
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  ckptdb::CheckKey(ckptdb::testing::InputOf(bytes, size));
-  return 0;
-}
+CKPTDB_FUZZ(ckptdb::CheckKey)

@@ -30,7 +30,4 @@ void CheckOneName(absl::string_view name) {
 }  // namespace
 }  // namespace ckptdb
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  ckptdb::CheckOneName(ckptdb::testing::InputOf(bytes, size));
-  return 0;
-}
+CKPTDB_FUZZ(ckptdb::CheckOneName)

@@ -83,7 +83,4 @@ void CheckPages(absl::string_view input) {
 }  // namespace
 }  // namespace ckptdb
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  ckptdb::CheckPages(ckptdb::testing::InputOf(bytes, size));
-  return 0;
-}
+CKPTDB_FUZZ(ckptdb::CheckPages)

@@ -41,7 +41,4 @@ void CheckRecords(absl::string_view input) {
 }  // namespace
 }  // namespace ckptdb
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  ckptdb::CheckRecords(ckptdb::testing::InputOf(bytes, size));
-  return 0;
-}
+CKPTDB_FUZZ(ckptdb::CheckRecords)

@@ -8,7 +8,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using ckptdb::internal::RecordKind;
   using ckptdb::testing::CheckRecord;
-  absl::string_view input = ckptdb::testing::InputOf(bytes, size);
+  absl::string_view input(reinterpret_cast<const char*>(bytes), size);
   if (ckptdb::testing::TakeByte(&input) % 2 == 0) {
     CheckRecord(RecordKind::kTicket, ckptdb::DecodeTicket, ckptdb::EncodeTicket,
                 input);
