@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-targets=(gpu_tests train_ctr_gpu_tests train_ctr cuda_bench cuda_row_bench)
+targets=(gpu_tests train_ctr_gpu_tests train_ctr cuda_bench)
 build=${1:-}
 if [[ ${build} == -* ]]; then
   echo "gpu_check.sh: \"${build}\" is not a build folder" >&2
@@ -82,8 +82,8 @@ for program in "${programs[@]}"; do
 done
 echo "== measured on $(date -u +%Y-%m-%d)"
 run "${build}/bin/cuda_bench"
-run "${build}/bin/cuda_row_bench"      # 2.4 GiB
-run "${build}/bin/cuda_row_bench" 42   # 10 GiB
+run "${build}/bin/cuda_bench" rows      # 2.4 GiB
+run "${build}/bin/cuda_bench" rows 42   # 10 GiB
 
 if [[ ${skipped} -gt 0 ]]; then
   echo "${skipped} skipped: compute-sanitizer is not installed"

@@ -5,7 +5,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,54 +64,40 @@ TEST(CudaDeviceTest, RequiredDeviceIsUnavailable) {
   CudaDevice::Options options;
   options.required = true;
   const auto device = CudaDevice::Open(options);
-  EXPECT_EQ(device.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(device.status().message()),
-              HasSubstr("CudaDevice::Options::required"));
+  EXPECT_THAT(device, StatusIs(absl::StatusCode::kUnavailable,
+                               HasSubstr("CudaDevice::Options::required")));
 }
 
 // At, below and above each limit.
 TEST(CudaDeviceTest, OptionsHaveLimits) {
+  using Options = CudaDevice::Options;
   CudaStandin::Reset({.devices = 2});
-  const auto open = [](const CudaDevice::Options& options) {
+  const auto open = [](auto option, auto value) {
+    Options options;
+    options.*option = value;
     return CudaDevice::Open(options).status();
   };
-  CudaDevice::Options options;
-  for (const int device : {0, 1}) {
-    options.device = device;
-    EXPECT_OK(open(options));
+  const auto rejects = [](const std::string& message) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message));
+  };
+  for (const int device : {0, 1}) EXPECT_OK(open(&Options::device, device));
+  EXPECT_THAT(open(&Options::device, 2),
+              rejects("device is 2, expected 0 to 1"));
+  EXPECT_THAT(open(&Options::device, -1),
+              rejects("device is -1, expected at least 0"));
+  for (const uint64_t chunk : {kMiB, 1024 * kMiB, kMiB + 64}) {
+    EXPECT_OK(open(&Options::chunk_bytes, chunk));
   }
-  options.device = 2;
-  EXPECT_THAT(std::string(open(options).message()),
-              HasSubstr("device is 2, expected 0 to 1"));
-  options.device = -1;
-  EXPECT_THAT(std::string(open(options).message()),
-              HasSubstr("device is -1, expected at least 0"));
-  options = {};
-  for (const uint64_t chunk : {uint64_t{1} << 20, uint64_t{1} << 30}) {
-    options.chunk_bytes = chunk;
-    EXPECT_OK(open(options));
-  }
-  for (const uint64_t chunk :
-       {(uint64_t{1} << 20) - 1, (uint64_t{1} << 30) + 1}) {
-    options.chunk_bytes = chunk;
-    EXPECT_THAT(std::string(open(options).message()),
-                HasSubstr("expected 1048576 to 1073741824"));
+  for (const uint64_t chunk : {kMiB - 1, 1024 * kMiB + 1}) {
+    EXPECT_THAT(open(&Options::chunk_bytes, chunk),
+                rejects("expected 1048576 to 1073741824"));
   }
   // Chunks must be aligned, or they would share lanes with another tensor.
-  options.chunk_bytes = (uint64_t{1} << 20) + 32;
-  EXPECT_THAT(std::string(open(options).message()),
-              HasSubstr("chunk_bytes is 1048608, expected a multiple of 64"));
-  options.chunk_bytes += 32;
-  EXPECT_OK(open(options));
-  options = {};
-  for (const int slots : {2, 4}) {
-    options.ring_slots = slots;
-    EXPECT_OK(open(options));
-  }
+  EXPECT_THAT(open(&Options::chunk_bytes, kMiB + 32),
+              rejects("chunk_bytes is 1048608, expected a multiple of 64"));
+  for (const int slots : {2, 4}) EXPECT_OK(open(&Options::ring_slots, slots));
   for (const int slots : {1, 5}) {
-    options.ring_slots = slots;
-    EXPECT_THAT(std::string(open(options).message()),
-                HasSubstr("expected 2 to 4"));
+    EXPECT_THAT(open(&Options::ring_slots, slots), rejects("expected 2 to 4"));
   }
 }
 
@@ -162,9 +147,9 @@ TEST(CudaDeviceTest, OpenFailsWithoutKernelsForTheDevice) {
     const auto device = CudaDevice::Open();
     CudaStandin::FailCall(0, cudaSuccess);
     if (CudaStandin::FailedCall() != "cudaFuncGetAttributes") continue;
-    EXPECT_EQ(device.status().code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(device.status().message()),
-                HasSubstr("compiled for CMAKE_CUDA_ARCHITECTURES"));
+    EXPECT_THAT(device,
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("compiled for CMAKE_CUDA_ARCHITECTURES")));
     return;
   }
   ADD_FAILURE() << "no kernel is loaded";
@@ -184,11 +169,12 @@ TEST(CudaDeviceTest, RejectsRowsBeyondTheirMemory) {
   for (const uint64_t stride : {uint64_t{1} << 40, ~uint64_t{0}}) {
     state.stride_bytes = stride;
     const absl::Status status = model.AddTensor("w", state);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr(stride == ~uint64_t{0}
-                              ? "4 rows with stride_bytes 18446744073709551615"
-                              : "at its last byte, 3298534883335, is host"));
+    EXPECT_THAT(
+        status,
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 HasSubstr(stride == ~uint64_t{0}
+                               ? "4 rows with stride_bytes 18446744073709551615"
+                               : "at its last byte, 3298534883335, is host")));
   }
   const auto table = DeviceTable::Make(
       fixture.device(), 100,
@@ -198,9 +184,8 @@ TEST(CudaDeviceTest, RejectsRowsBeyondTheirMemory) {
   // A slot of 0 bytes is rejected as such, wherever it is.
   const auto empty = DeviceTable::Make(
       fixture.device(), 100, {{{"nothing", DType::kF32, 0}, state.data}});
-  EXPECT_EQ(empty.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(empty.status().message()),
-              Not(HasSubstr("last byte")));
+  EXPECT_THAT(empty, StatusIs(absl::StatusCode::kInvalidArgument,
+                              Not(HasSubstr("last byte"))));
 }
 
 TEST(CudaDeviceTest, RejectsTensorsOutsideDeviceMemory) {
@@ -211,37 +196,46 @@ TEST(CudaDeviceTest, RejectsTensorsOutsideDeviceMemory) {
 
   TensorState state = fixture.StateOf(tensor);
   state.stride_bytes = 7;
-  EXPECT_THAT(std::string(model.AddTensor("a", state).message()),
-              AllOf(HasSubstr("state \"a\""),
-                    HasSubstr("stride_bytes 7, expected at least the 8")));
+  EXPECT_THAT(
+      model.AddTensor("a", state),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("state \"a\""),
+                     HasSubstr("stride_bytes 7, expected at least the 8"))));
   float host = 0;
   state = TensorState::Of(&host, {1});
   state.device = fixture.device();
-  EXPECT_THAT(std::string(model.AddTensor("b", state).message()),
-              HasSubstr("data is host memory, expected memory of cuda:0"));
+  EXPECT_THAT(
+      model.AddTensor("b", state),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("data is host memory, expected memory of cuda:0")));
   state.data = nullptr;
-  EXPECT_THAT(std::string(model.AddTensor("c", state).message()),
-              HasSubstr("data is null, and the tensor has 4 bytes"));
+  EXPECT_THAT(model.AddTensor("c", state),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("data is null, and the tensor has 4 bytes")));
   state.shape = {0, 4};
   EXPECT_OK(model.AddTensor("d", state));
 
   TensorState on_host = TensorState::Of(&host, {1});
   on_host.stream = fixture.stream();
-  EXPECT_THAT(std::string(model.AddTensor("e", on_host).message()),
-              HasSubstr("TensorState::device is null"));
+  EXPECT_THAT(model.AddTensor("e", on_host),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("TensorState::device is null")));
 }
 
 TEST(CudaDeviceTest, RejectsMemoryOfAnotherDevice) {
   CudaStandin::Reset({.devices = 2});
   ASSERT_OK_AND_ASSIGN(const auto device, CudaDevice::Open());
   void* memory = nullptr;
-  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
-  ASSERT_EQ(cudaMalloc(&memory, 4), cudaSuccess);
+  ASSERT_CUDA(cudaSetDevice(1));
+  ASSERT_CUDA(cudaMalloc(&memory, 4));
   TensorState state = TensorState::Of(static_cast<float*>(memory), {1});
   state.device = device.get();
-  EXPECT_THAT(std::string(device->Check(state).message()),
-              HasSubstr("data is memory of cuda:1, expected memory of cuda:0"));
-  ASSERT_EQ(cudaFree(memory), cudaSuccess);
+  EXPECT_THAT(
+      device->Check(state),
+      StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          HasSubstr("data is memory of cuda:1, expected memory of cuda:0")));
+  ASSERT_CUDA(cudaFree(memory));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/cuda/expect_cuda.h"
 #include "tests/support/cuda_standin.h"
 
 namespace ckptdb::testing {
@@ -15,29 +16,26 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using Order = CudaStandin::Order;
 
 // Two streams, an event, and memory on both sides.
 class CudaStandinTest : public ::testing::Test {
  protected:
   void Start(Order order) {
     CudaStandin::Reset({.order = order});
-    ASSERT_EQ(cudaStreamCreate(&a_), cudaSuccess);
-    ASSERT_EQ(cudaStreamCreate(&b_), cudaSuccess);
-    ASSERT_EQ(cudaEventCreateWithFlags(&event_, 0), cudaSuccess);
-    ASSERT_EQ(cudaMalloc(&device_, 4), cudaSuccess);
-    ASSERT_EQ(cudaHostAlloc(&host_, 4, 0), cudaSuccess);
+    ASSERT_CUDA(cudaStreamCreate(&a_));
+    ASSERT_CUDA(cudaStreamCreate(&b_));
+    ASSERT_CUDA(cudaEventCreateWithFlags(&event_, 0));
+    ASSERT_CUDA(cudaMalloc(&device_, 4));
+    ASSERT_CUDA(cudaHostAlloc(&host_, 4, 0));
   }
   void Write(cudaStream_t stream, const std::string& text) {
-    ASSERT_EQ(CudaStandin::Queue(
-                  stream, "write",
-                  [this, text] { std::memcpy(device_, text.data(), 4); }),
-              cudaSuccess);
+    ASSERT_CUDA(CudaStandin::Queue(stream, "write", [this, text] {
+      std::memcpy(device_, text.data(), 4);
+    }));
   }
   void Copy(cudaStream_t stream) {
-    ASSERT_EQ(
-        cudaMemcpyAsync(host_, device_, 4, cudaMemcpyDeviceToHost, stream),
-        cudaSuccess);
+    ASSERT_CUDA(
+        cudaMemcpyAsync(host_, device_, 4, cudaMemcpyDeviceToHost, stream));
   }
   std::string Host() const { return {static_cast<char*>(host_), 4}; }
 
@@ -52,13 +50,13 @@ TEST_F(CudaStandinTest, LazyDeviceRunsOnlyAwaitedWork) {
   Start(Order::kLazy);
   Write(a_, "trai");
   Copy(b_);
-  ASSERT_EQ(cudaStreamSynchronize(b_), cudaSuccess);
+  ASSERT_CUDA(cudaStreamSynchronize(b_));
   EXPECT_NE(Host(), "trai");  // no event orders b after a
-  ASSERT_EQ(cudaEventRecord(event_, a_), cudaSuccess);
-  ASSERT_EQ(cudaStreamWaitEvent(b_, event_, 0), cudaSuccess);
+  ASSERT_CUDA(cudaEventRecord(event_, a_));
+  ASSERT_CUDA(cudaStreamWaitEvent(b_, event_, 0));
   Copy(b_);
   EXPECT_NE(Host(), "trai");  // nobody has waited
-  ASSERT_EQ(cudaStreamSynchronize(b_), cudaSuccess);
+  ASSERT_CUDA(cudaStreamSynchronize(b_));
   EXPECT_EQ(Host(), "trai");
   EXPECT_THAT(CudaStandin::violations(), IsEmpty());
 }
@@ -67,14 +65,14 @@ TEST_F(CudaStandinTest, EventCoversTheWorkBeforeItsRecord) {
   Start(Order::kLazy);
   Write(a_, "old_");
   Copy(a_);
-  ASSERT_EQ(cudaEventRecord(event_, a_), cudaSuccess);
+  ASSERT_CUDA(cudaEventRecord(event_, a_));
   EXPECT_EQ(cudaEventQuery(event_), cudaErrorNotReady);
   Write(a_, "new_");
   Copy(a_);
-  ASSERT_EQ(cudaEventSynchronize(event_), cudaSuccess);
+  ASSERT_CUDA(cudaEventSynchronize(event_));
   EXPECT_EQ(Host(), "old_");
-  EXPECT_EQ(cudaEventQuery(event_), cudaSuccess);
-  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_CUDA(cudaEventQuery(event_));
+  ASSERT_CUDA(cudaDeviceSynchronize());
   EXPECT_EQ(Host(), "new_");
 }
 
@@ -90,11 +88,11 @@ TEST_F(CudaStandinTest, FailsTheNumberedCall) {
   CudaStandin::FailCall(CudaStandin::calls() + 2, cudaErrorLaunchFailure);
   Write(a_, "once");
   EXPECT_EQ(cudaEventRecord(event_, a_), cudaErrorLaunchFailure);
-  EXPECT_EQ(cudaEventRecord(event_, a_), cudaSuccess);
+  EXPECT_CUDA(cudaEventRecord(event_, a_));
   CudaStandin::FailCall(1, cudaErrorLaunchFailure, /*forever=*/true);
   EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorLaunchFailure);
   EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorLaunchFailure);
-  EXPECT_EQ(cudaStreamDestroy(a_), cudaSuccess);
+  EXPECT_CUDA(cudaStreamDestroy(a_));
 }
 
 TEST_F(CudaStandinTest, FlipsABitOfACopy) {
@@ -115,8 +113,8 @@ TEST_F(CudaStandinTest, ReportsUndefinedBehavior) {
   EXPECT_NE(cudaMemcpyAsync(host_, device_, 5, cudaMemcpyDeviceToHost, a_),
             cudaSuccess);
   Copy(a_);
-  ASSERT_EQ(cudaFreeHost(host_), cudaSuccess);
-  ASSERT_EQ(cudaStreamDestroy(b_), cudaSuccess);
+  ASSERT_CUDA(cudaFreeHost(host_));
+  ASSERT_CUDA(cudaStreamDestroy(b_));
   EXPECT_NE(cudaStreamSynchronize(b_), cudaSuccess);
   EXPECT_THAT(
       CudaStandin::violations(),
@@ -130,9 +128,9 @@ TEST_F(CudaStandinTest, KeepsAnErrorUntilItIsRead) {
   Start(Order::kLazy);
   CudaStandin::FailCall(CudaStandin::calls() + 1, cudaErrorLaunchFailure);
   EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorLaunchFailure);
-  EXPECT_EQ(CudaStandin::Queue(a_, "kernel", [] {}), cudaSuccess);
+  EXPECT_CUDA(CudaStandin::Queue(a_, "kernel", [] {}));
   EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchFailure);
-  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_CUDA(cudaGetLastError());
 }
 
 TEST_F(CudaStandinTest, DeviceCountIsUnchangedWithoutADriver) {

@@ -32,7 +32,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::KilledBySignal;
-using Order = CudaStandin::Order;
 
 // A host model with device tensors: a large one, one with gaps between its
 // rows, one that never changes, and many small ones.
@@ -59,7 +58,7 @@ struct DeviceModel {
   }
   // Checks that the device has the values after `step` steps.
   void ExpectTrained(int step) const {
-    ASSERT_EQ(cudaStreamSynchronize(device->stream()), cudaSuccess);
+    ASSERT_CUDA(cudaStreamSynchronize(device->stream()));
     EXPECT_TRUE(large.Read() == BytesAfter(step, large.bytes()));
     EXPECT_TRUE(apart.Read() == BytesAfter(step, apart.bytes()));
     EXPECT_TRUE(still.Read() == BytesAfter(0, still.bytes()));
@@ -80,29 +79,40 @@ struct DeviceModel {
 };
 
 ManagerOptions OptionsIn(const std::string& folder) {
-  ManagerOptions options;
-  options.path = folder + "/store";
-  options.store.background_sweep = false;
+  ManagerOptions options = SaveEachStep(folder + "/store");
   options.schedule.permanent = SaveEveryNSteps(2);
-  options.save.bounds.max_delta_ratio = 100;
   options.save.arena_bytes = 64 * kMiB;
   return options;
 }
+
+// A manager of a model on a device.
+struct Training {
+  explicit Training(const ManagerOptions& options, Order order = Order::kLazy,
+                    uint64_t staging_bytes = 64 * kMiB)
+      : fixture(order, SmallRing(staging_bytes)), model(&fixture) {
+    auto opened = CheckpointManager::Open(options, &model.host.state);
+    EXPECT_OK(opened);
+    if (opened.ok()) manager = *std::move(opened);
+  }
+  // Trains these steps, and saves those that are due.
+  void Train(int64_t first, int64_t last) {
+    for (int64_t step = first; step <= last; ++step) {
+      model.Train(step);
+      ASSERT_OK(manager->Step());
+    }
+  }
+  DeviceFixture fixture;
+  DeviceModel model;
+  std::unique_ptr<CheckpointManager> manager;
+};
 
 // Restores a step to a model on another device, and checks it.
 void ExpectStepHolds(const std::string& path, int64_t step) {
   SCOPED_TRACE(step);
   const TempDir other;
-  DeviceFixture fixture(Order::kEager);
-  DeviceModel loaded(&fixture);
-  ASSERT_OK_AND_ASSIGN(
-      const auto manager,
-      CheckpointManager::Open(OptionsIn(other.path()), &loaded.host.state));
-  RestoreRequest request;
-  request.step = step;
-  request.path = path;
-  ASSERT_OK(manager->Restore(request));
-  loaded.ExpectTrained(static_cast<int>(step));
+  Training loaded(OptionsIn(other.path()), Order::kEager);
+  ASSERT_OK(loaded.manager->Restore({.step = step, .path = path}));
+  loaded.model.ExpectTrained(static_cast<int>(step));
 }
 
 struct SaveWay {
@@ -126,26 +136,19 @@ class DeviceManagerTest : public ::testing::TestWithParam<SaveWay> {
 TEST_P(DeviceManagerTest, SavesDuringTrainingAndRestoresEachStep) {
   const ManagerOptions options = Options();
   {
-    DeviceFixture fixture(GetParam().order,
-                          DeviceFixture::SmallRing(GetParam().staging_bytes));
-    DeviceModel model(&fixture);
-    ASSERT_OK_AND_ASSIGN(const auto manager,
-                         CheckpointManager::Open(options, &model.host.state));
-    while (manager->global_step() < 6) {
-      model.Train(manager->global_step() + 1);
-      ASSERT_OK(manager->Step());
+    Training run(options, GetParam().order, GetParam().staging_bytes);
+    for (int64_t step = 1; step <= 6; ++step) {
+      ASSERT_NO_FATAL_FAILURE(run.Train(step, step));
       // Lets the device run far ahead of the save thread.
-      if (manager->global_step() % 4 == 0) continue;
-      ASSERT_EQ(cudaStreamSynchronize(fixture.stream()), cudaSuccess);
+      if (step % 4 == 0) continue;
+      ASSERT_CUDA(cudaStreamSynchronize(run.fixture.stream()));
     }
-    ASSERT_OK(manager->FinishTraining());
+    ASSERT_OK(run.manager->FinishTraining());
     // The restore overwrites the model after the queued work.
-    model.Train(7);
-    RestoreRequest request;
-    request.step = 4;
-    ASSERT_OK(manager->Restore(request));
-    model.ExpectTrained(4);
-    ASSERT_OK(manager->Close());
+    run.model.Train(7);
+    ASSERT_OK(run.manager->Restore({.step = 4}));
+    run.model.ExpectTrained(4);
+    ASSERT_OK(run.manager->Close());
   }
   for (const int64_t step : {2, 4, 6}) ExpectStepHolds(options.path, step);
 }
@@ -164,30 +167,21 @@ INSTANTIATE_TEST_SUITE_P(
 // With the order in which the device does only what somebody waits for.
 TEST(DeviceManager, StepDoesNotWaitForTheDevice) {
   const TempDir dir;
-  DeviceFixture fixture(Order::kLazy);
-  DeviceModel model(&fixture);
-  ASSERT_OK_AND_ASSIGN(
-      const auto manager,
-      CheckpointManager::Open(OptionsIn(dir.path()), &model.host.state));
+  Training run(OptionsIn(dir.path()));
   // The first save allocates what later saves reuse.
-  for (int64_t step = 1; step <= 2; ++step) {
-    model.Train(step);
-    ASSERT_OK(manager->Step());
-  }
-  ASSERT_OK(manager->WaitUntilFinished());
-  model.Train(3);
-  ASSERT_OK(manager->Step());
+  run.Train(1, 2);
+  ASSERT_OK(run.manager->WaitUntilFinished());
+  run.Train(3, 3);
   std::atomic<bool> trained = false;
-  model.Train(4);
-  ASSERT_EQ(
-      CudaStandin::Queue(fixture.stream(), "mark", [&] { trained = true; }),
-      cudaSuccess);
+  run.model.Train(4);
+  ASSERT_CUDA(CudaStandin::Queue(run.fixture.stream(), "mark",
+                                 [&] { trained = true; }));
   const int64_t waits = CudaStandin::host_waits_of(std::this_thread::get_id());
-  ASSERT_OK(manager->Step());
+  ASSERT_OK(run.manager->Step());
   EXPECT_EQ(CudaStandin::host_waits_of(std::this_thread::get_id()), waits);
-  ASSERT_OK(manager->WaitUntilFinished());
+  ASSERT_OK(run.manager->WaitUntilFinished());
   EXPECT_TRUE(trained);
-  ASSERT_OK(manager->Close());
+  ASSERT_OK(run.manager->Close());
 }
 
 TEST(DeviceManager, UnchangedTensorsAreBorrowed) {
@@ -199,62 +193,44 @@ TEST(DeviceManager, UnchangedTensorsAreBorrowed) {
     reports.push_back(report);
   };
   {
-    DeviceFixture fixture(Order::kLazy);
-    DeviceModel model(&fixture);
-    ASSERT_OK_AND_ASSIGN(const auto manager,
-                         CheckpointManager::Open(options, &model.host.state));
-    for (int64_t step = 1; step <= 4; ++step) {
-      model.Train(step);
-      ASSERT_OK(manager->Step());
-    }
-    ASSERT_OK(manager->Close());
+    Training run(options);
+    run.Train(1, 4);
+    ASSERT_OK(run.manager->Close());
     ASSERT_EQ(reports.size(), 2U);
     EXPECT_EQ(reports[0].result.borrowed_bytes, 0U);
-    EXPECT_GE(reports[1].result.borrowed_bytes, model.still.bytes());
+    EXPECT_GE(reports[1].result.borrowed_bytes, run.model.still.bytes());
   }
   ExpectStepHolds(options.path, 4);
 }
 
 TEST(DeviceManager, SaveFailsIfTheArenaIsTooSmall) {
   const TempDir dir;
-  DeviceFixture fixture(Order::kLazy);
-  DeviceModel model(&fixture);
   ManagerOptions options = OptionsIn(dir.path());
   options.save.arena_bytes = kMiB;
-  ASSERT_OK_AND_ASSIGN(const auto manager,
-                       CheckpointManager::Open(options, &model.host.state));
-  const auto save = manager->Save();
-  const absl::Status status =
-      save.ok() ? manager->WaitUntilFinished() : save.status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("bytes of host memory, but "
-                              "ManagerOptions::save.arena_bytes is 1048576"),
-                    HasSubstr("raise it")));
-  ASSERT_OK(manager->Close());
+  Training run(options);
+  const auto save = run.manager->Save();
+  EXPECT_THAT(save.ok() ? run.manager->WaitUntilFinished() : save.status(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("bytes of host memory, but "
+                                       "ManagerOptions::save.arena_bytes is "
+                                       "1048576"),
+                             HasSubstr("raise it"))));
+  ASSERT_OK(run.manager->Close());
 }
 
 TEST(DeviceManager, DamagedCopyFailsOnlyThatSave) {
   const TempDir dir;
   const ManagerOptions options = OptionsIn(dir.path());
   {
-    DeviceFixture fixture(Order::kRandom);
-    DeviceModel model(&fixture);
-    ASSERT_OK_AND_ASSIGN(const auto manager,
-                         CheckpointManager::Open(options, &model.host.state));
-    model.Train(1);
-    ASSERT_OK(manager->Step());
-    model.Train(2);
+    Training run(options, Order::kRandom);
+    run.Train(1, 1);
+    run.model.Train(2);
     CudaStandin::FlipCopy(3, 5);  // after the list of pieces and the digests
-    absl::Status status = manager->Step().status();
-    if (status.ok()) status = manager->WaitUntilFinished();
-    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("tensor \"large\""));
-    for (int64_t step = 3; step <= 4; ++step) {
-      model.Train(step);
-      ASSERT_OK(manager->Step());
-    }
-    ASSERT_OK(manager->Close());
+    EXPECT_THAT(
+        StepAndWait(run.manager.get()),
+        StatusIs(absl::StatusCode::kDataLoss, HasSubstr("tensor \"large\"")));
+    run.Train(3, 4);
+    ASSERT_OK(run.manager->Close());
   }
   ExpectStepHolds(options.path, 4);
 }
@@ -351,30 +327,21 @@ TEST(DeviceManager, EachCallMayFail) {
     ManagerOptions options = OptionsIn(dir.path());
     options.save.tolerated_failures = 1;
     options.observers.on_warning = [](const std::string&) {};
-    DeviceFixture fixture(Order::kLazy);
-    DeviceModel model(&fixture);
-    ASSERT_OK_AND_ASSIGN(const auto manager,
-                         CheckpointManager::Open(options, &model.host.state));
-    model.Train(1);
-    ASSERT_OK(manager->Step());
-    model.Train(2);
+    Training run(options);
+    run.Train(1, 1);
+    run.model.Train(2);
     const int64_t before = CudaStandin::calls();
     CudaStandin::FailCall(before + call, cudaErrorLaunchFailure);
-    ASSERT_OK(manager->Step());
-    ASSERT_OK(manager->WaitUntilFinished());
+    ASSERT_OK(StepAndWait(run.manager.get()));
     failed = CudaStandin::calls() >= before + call;
     CudaStandin::FailCall(0, cudaSuccess);
-    model.Train(3);
-    ASSERT_OK(manager->Step());
-    model.Train(4);
-    ASSERT_OK(manager->Step());
-    ASSERT_OK(manager->Close());
-    RestoreRequest request;
-    model.Train(9);
-    ASSERT_OK_AND_ASSIGN(const auto again,
-                         CheckpointManager::Open(options, &model.host.state));
-    ASSERT_OK(again->Restore(request));
-    model.ExpectTrained(4);
+    run.Train(3, 4);
+    ASSERT_OK(run.manager->Close());
+    run.model.Train(9);
+    ASSERT_OK_AND_ASSIGN(const auto again, CheckpointManager::Open(
+                                               options, &run.model.host.state));
+    ASSERT_OK(again->Restore({}));
+    run.model.ExpectTrained(4);
     ASSERT_OK(again->Close());
     if (::testing::Test::HasFailure()) return;
   }
@@ -390,22 +357,15 @@ TEST(DeviceManager, UnpinnableMemoryWarnsOnceAndWorks) {
     warnings.push_back(warning);
   };
   {
-    DeviceFixture fixture(Order::kRandom);
-    DeviceModel model(&fixture);
-    ASSERT_OK_AND_ASSIGN(const auto manager,
-                         CheckpointManager::Open(options, &model.host.state));
-    model.Train(1);
-    ASSERT_OK(manager->Step());
-    model.Train(2);
+    Training run(options, Order::kRandom);
+    run.Train(1, 1);
+    run.model.Train(2);
     // Pinning comes first in a save: one call enters the device, the next pins.
     CudaStandin::FailCall(CudaStandin::calls() + 2, cudaErrorNotSupported);
-    ASSERT_OK(manager->Step());
+    ASSERT_OK(run.manager->Step());
     CudaStandin::FailCall(0, cudaSuccess);
-    for (int64_t step = 3; step <= 4; ++step) {
-      model.Train(step);
-      ASSERT_OK(manager->Step());
-    }
-    ASSERT_OK(manager->Close());
+    run.Train(3, 4);
+    ASSERT_OK(run.manager->Close());
   }
   EXPECT_THAT(warnings, ::testing::ElementsAre(HasSubstr("cannot be pinned")));
   ExpectStepHolds(options.path, 2);

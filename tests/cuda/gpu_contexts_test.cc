@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -34,11 +33,11 @@ class GpuContexts : public ::testing::Test {
     if (!GpuIsThere()) GTEST_SKIP() << "there is no GPU";
     // Uses the last device: calls of a thread without one would use the first.
     CudaDevice::Options device;
-    ASSERT_EQ(cudaGetDeviceCount(&device.device), cudaSuccess);
-    ASSERT_EQ(cudaSetDevice(--device.device), cudaSuccess);
+    ASSERT_CUDA(cudaGetDeviceCount(&device.device));
+    ASSERT_CUDA(cudaSetDevice(--device.device));
     ASSERT_OK_AND_ASSIGN(device_, CudaDevice::Open(device));
-    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
-    ASSERT_EQ(cudaStreamCreate(&other_), cudaSuccess);
+    ASSERT_CUDA(cudaStreamCreate(&stream_));
+    ASSERT_CUDA(cudaStreamCreate(&other_));
     weights_ = std::make_unique<GpuArray<float>>(std::vector<float>(kRows, 3));
     marked_ = std::make_unique<GpuArray<int64_t>>(std::vector<int64_t>{5, 7});
     DeviceTable::Options options;
@@ -99,39 +98,36 @@ TEST_F(GpuContexts, ThreadWithoutADeviceStaysWithoutOne) {
 }
 
 TEST_F(GpuContexts, SaveOfACapturedStreamFailsAndTheCaptureContinues) {
-  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal),
-            cudaSuccess);
+  ASSERT_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
   EXPECT_EQ(Take().status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Save().status().code(), absl::StatusCode::kFailedPrecondition);
   cudaGraph_t graph = nullptr;
-  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  ASSERT_CUDA(cudaStreamEndCapture(stream_, &graph));
+  EXPECT_CUDA(cudaGraphDestroy(graph));
   EXPECT_OK(Take());
   EXPECT_OK(Save());
 }
 
 // The marked rows are those at the time of the launch, not of the capture.
 TEST_F(GpuContexts, EachLaunchOfAGraphMarksRows) {
-  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal),
-            cudaSuccess);
+  ASSERT_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal));
   ASSERT_OK(table_->MarkUpserted(marked_->data(), 2));
   cudaGraph_t graph = nullptr;
-  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  ASSERT_CUDA(cudaStreamEndCapture(stream_, &graph));
   cudaGraphExec_t runs = nullptr;
-  ASSERT_EQ(cudaGraphInstantiate(&runs, graph, 0), cudaSuccess);
+  ASSERT_CUDA(cudaGraphInstantiate(&runs, graph, 0));
   for (const int64_t row : {11, 12}) {
     marked_->Write({row, 2});
-    ASSERT_EQ(cudaGraphLaunch(runs, stream_), cudaSuccess);
+    ASSERT_CUDA(cudaGraphLaunch(runs, stream_));
     ASSERT_OK_AND_ASSIGN(const auto changes, Take());
     EXPECT_THAT(changes.upserted, ElementsAre(2, row));
   }
-  EXPECT_EQ(cudaGraphExecDestroy(runs), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_CUDA(cudaGraphExecDestroy(runs));
+  EXPECT_CUDA(cudaGraphDestroy(graph));
 }
 
 TEST_F(GpuContexts, AnotherStreamMayBeCapturedDuringASave) {
-  ASSERT_EQ(cudaStreamBeginCapture(other_, cudaStreamCaptureModeGlobal),
-            cudaSuccess);
+  ASSERT_CUDA(cudaStreamBeginCapture(other_, cudaStreamCaptureModeGlobal));
   OnNewThread([this] {
     ASSERT_OK(table_->MarkUpserted(marked_->data(), 2));
     ASSERT_OK_AND_ASSIGN(const auto changes, Take());
@@ -140,8 +136,8 @@ TEST_F(GpuContexts, AnotherStreamMayBeCapturedDuringASave) {
     EXPECT_EQ(saved, std::vector<float>(kRows, 3));
   });
   cudaGraph_t graph = nullptr;
-  ASSERT_EQ(cudaStreamEndCapture(other_, &graph), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  ASSERT_CUDA(cudaStreamEndCapture(other_, &graph));
+  EXPECT_CUDA(cudaGraphDestroy(graph));
 }
 
 }  // namespace

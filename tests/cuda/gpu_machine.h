@@ -2,13 +2,6 @@
 // The GPU on which the kernel tests run, chosen at link time: a real one
 // (real_gpu.cc) or an emulation on the host (emulated_gpu.cc). Also arrays in
 // its memory.
-//
-//   void SetUp() override {
-//     if (!GpuIsThere()) GTEST_SKIP() << "there is no GPU";
-//   }
-//   void TearDown() override {
-//     if (!IsSkipped()) CheckGpu();
-//   }
 #ifndef CKPTDB_TESTS_CUDA_GPU_MACHINE_H_
 #define CKPTDB_TESTS_CUDA_GPU_MACHINE_H_
 
@@ -19,6 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/cuda/expect_cuda.h"
 
 namespace ckptdb::testing {
 
@@ -33,6 +27,21 @@ bool GpuIsThere();
 // Does nothing on a real GPU, where compute-sanitizer checks this.
 void CheckGpu();
 
+// A test with a stream, which is skipped without a GPU.
+class GpuMachineTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!GpuIsThere()) GTEST_SKIP() << "there is no GPU";
+    ASSERT_CUDA(cudaStreamCreate(&stream_));
+  }
+  void TearDown() override {
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+    if (!IsSkipped()) CheckGpu();
+  }
+
+  cudaStream_t stream_ = nullptr;
+};
+
 // An array in device memory. All copies wait for all other work.
 template <typename T>
 class GpuArray {
@@ -40,7 +49,7 @@ class GpuArray {
   explicit GpuArray(uint64_t count) : GpuArray(std::vector<T>(count)) {}
   explicit GpuArray(const std::vector<T>& values) : count_(values.size()) {
     // Even an empty array has an address.
-    EXPECT_EQ(cudaMalloc(&memory_, (count_ + 1) * sizeof(T)), cudaSuccess);
+    EXPECT_CUDA(cudaMalloc(&memory_, (count_ + 1) * sizeof(T)));
     Write(values);
   }
   GpuArray(const GpuArray&) = delete;
@@ -50,16 +59,14 @@ class GpuArray {
   T* data() const { return static_cast<T*>(memory_); }
   void Write(const std::vector<T>& values) {
     if (values.empty()) return;
-    EXPECT_EQ(cudaMemcpy(memory_, values.data(), values.size() * sizeof(T),
-                         cudaMemcpyHostToDevice),
-              cudaSuccess);
+    EXPECT_CUDA(cudaMemcpy(memory_, values.data(), values.size() * sizeof(T),
+                           cudaMemcpyHostToDevice));
   }
   std::vector<T> Read() const {
     std::vector<T> values(count_);
     if (values.empty()) return values;
-    EXPECT_EQ(cudaMemcpy(values.data(), memory_, count_ * sizeof(T),
-                         cudaMemcpyDeviceToHost),
-              cudaSuccess);
+    EXPECT_CUDA(cudaMemcpy(values.data(), memory_, count_ * sizeof(T),
+                           cudaMemcpyDeviceToHost));
     return values;
   }
 

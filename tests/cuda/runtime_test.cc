@@ -10,6 +10,7 @@
 #include "cuda/runtime/stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/cuda/expect_cuda.h"
 #include "tests/support/cuda_standin.h"
 #include "tests/support/status_matchers.h"
 
@@ -19,15 +20,15 @@ namespace {
 using testing::CudaStandin;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::StatusIs;
 
 TEST(CudaRuntime, ErrorsIncludeCallNameAndNumber) {
   EXPECT_OK(CudaStatus(cudaSuccess, "cudaMalloc"));
   const absl::Status full =
       CudaStatus(cudaErrorMemoryAllocation, "cudaMalloc of 7 bytes for x");
-  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(full.message()),
-              HasSubstr("cudaMalloc of 7 bytes for x: "
-                        "cudaErrorMemoryAllocation (2)"));
+  EXPECT_THAT(full, StatusIs(absl::StatusCode::kResourceExhausted,
+                             HasSubstr("cudaMalloc of 7 bytes for x: "
+                                       "cudaErrorMemoryAllocation (2)")));
   EXPECT_EQ(CudaStatus(cudaErrorInsufficientDriver, "x").code(),
             absl::StatusCode::kUnavailable);
   EXPECT_EQ(CudaStatus(cudaErrorInvalidValue, "x").code(),
@@ -76,9 +77,9 @@ TEST(CudaRuntime, PoolReusesBuffersOfGrowingSizes) {
     ASSERT_OK_AND_ASSIGN(const auto all, pool.Take(60 * kMiB));
     EXPECT_EQ(all.bytes(), 60 * kMiB);
     ASSERT_OK_AND_ASSIGN(const auto rest, pool.Take(4 * kMiB - 100));
-    EXPECT_THAT(pool.Take(1).status(),
-                testing::StatusIs(absl::StatusCode::kResourceExhausted,
-                                  HasSubstr("a test")));
+    EXPECT_THAT(
+        pool.Take(1).status(),
+        StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("a test")));
   }
   EXPECT_EQ(CudaStandin::allocations(), 0);
 }
@@ -86,19 +87,18 @@ TEST(CudaRuntime, PoolReusesBuffersOfGrowingSizes) {
 TEST(CudaRuntime, FailedAllocationNamesTheBuffer) {
   CudaStandin::Reset({.device_bytes = 1000});
   const auto buffer = DeviceBuffer::Allocate(1001, "staging");
-  EXPECT_EQ(buffer.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(buffer.status().message()),
-              HasSubstr("1001 bytes for staging"));
+  EXPECT_THAT(buffer, StatusIs(absl::StatusCode::kResourceExhausted,
+                               HasSubstr("1001 bytes for staging")));
 }
 
 TEST(CudaRuntime, DetectsPinnedMemory) {
   CudaStandin::Reset({});
   char stack[8] = {};
   EXPECT_FALSE(IsPinned(stack, sizeof(stack)));
-  ASSERT_EQ(cudaHostRegister(stack, 4, cudaHostRegisterPortable), cudaSuccess);
+  ASSERT_CUDA(cudaHostRegister(stack, 4, cudaHostRegisterPortable));
   EXPECT_TRUE(IsPinned(stack, 4));
   EXPECT_FALSE(IsPinned(stack, 8));
-  ASSERT_EQ(cudaHostUnregister(stack), cudaSuccess);
+  ASSERT_CUDA(cudaHostUnregister(stack));
 }
 
 }  // namespace

@@ -33,10 +33,9 @@ class SimtTest : public ::testing::Test {
     std::vector<uint32_t> results(blocks * kThreads);
     uint32_t* to = results.data();
     void* arguments[] = {&to};
-    EXPECT_EQ(cudaLaunchKernel(kernel, dim3(blocks), dim3(kThreads), arguments,
-                               0, nullptr),
-              cudaSuccess);
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_CUDA(cudaLaunchKernel(kernel, dim3(blocks), dim3(kThreads),
+                                 arguments, 0, nullptr));
+    EXPECT_CUDA(cudaDeviceSynchronize());
     return results;
   }
   std::vector<std::string> violations() { return CudaStandin::violations(); }

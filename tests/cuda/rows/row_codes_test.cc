@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encoding rows as they are gathered, compared with a simple model of the
-// codecs and with the host's pages, for random and extreme numbers.
+// Encoding rows as they are gathered, on a real or an emulated GPU, compared
+// with a simple model of the codecs and with the host's pages, for random and
+// extreme numbers.
 #include "cuda/rows/row_codes.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,18 +18,24 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "schema/bytes/lossy.h"
+#include "tests/cuda/gpu_machine.h"
 #include "tests/support/code_numbers.h"
-#include "tests/support/cuda_standin.h"
 #include "tests/support/seed.h"
 
 namespace ckptdb::internal {
 namespace {
 
-using testing::CudaStandin;
+using testing::GpuArray;
+using testing::GpuIsEmulated;
 using testing::RowKind;
 using testing::TestSeed;
 
 using Numbers = std::vector<float>;
+
+class RowCodes : public testing::GpuMachineTest {
+ protected:
+  std::mt19937_64 random_{TestSeed()};
+};
 
 // Values of a slot, with gaps between rows and before the first one.
 class CodeSlot {
@@ -36,27 +44,29 @@ class CodeSlot {
       : rows_(std::move(rows)),
         row_bytes_(static_cast<uint32_t>(rows_[0].size() * sizeof(float))),
         stride_(row_bytes_ + gap),
-        memory_(shift + rows_.size() * stride_ + kLaneBytes),
-        first_(shift) {
-    while (reinterpret_cast<uintptr_t>(memory_.data() + first_) % kLaneBytes !=
-           shift % kLaneBytes) {
-      ++first_;
-    }
+        shift_(shift),
+        memory_(shift + rows_.size() * stride_) {
+    std::vector<char> bytes(shift + rows_.size() * stride_);
     for (size_t row = 0; row < rows_.size(); ++row) {
-      std::memcpy(memory_.data() + first_ + row * stride_, rows_[row].data(),
+      std::memcpy(bytes.data() + shift + row * stride_, rows_[row].data(),
                   row_bytes_);
     }
+    memory_.Write(bytes);
   }
-  SlotView view() { return {memory_.data() + first_, stride_, row_bytes_}; }
+  NumberRows all() const {
+    return {{memory_.data() + shift_, stride_, row_bytes_},
+            nullptr,
+            0,
+            rows_.size()};
+  }
   const std::vector<Numbers>& rows() const { return rows_; }
-  uint32_t elements() const { return row_bytes_ / 4; }
 
  private:
   const std::vector<Numbers> rows_;
   const uint32_t row_bytes_;
   const uint64_t stride_;
-  std::vector<char> memory_;
-  uint64_t first_;
+  const uint64_t shift_;
+  GpuArray<char> memory_;
 };
 
 // Receives the kernels' output.
@@ -70,31 +80,29 @@ struct CodeBatch {
 constexpr uint64_t kGuardBits = 0x5555aaaa5555aaaa;
 
 CodeBatch Launch(Codec codec, const NumberRows& from) {
-  CudaStandin::Reset({});
-  CodeBatch batch;
   const uint32_t lanes =
       LanesOf(static_cast<uint32_t>(CodeBytes(codec, from.Numbers())));
-  batch.codes.assign(from.count * lanes + 1, {kGuardBits, kGuardBits});
-  std::vector<uint64_t> bounds(from.count + 1, kGuardBits);
-  if (codec == Codec::kBf16) {
-    EXPECT_EQ(LaunchEncode(EncodeBf16Rows{from, batch.codes.data(),
-                                          &batch.digest, &batch.found},
-                           nullptr),
-              cudaSuccess);
-  } else {
-    EXPECT_EQ(
-        LaunchEncode(EncodeInt8Rows{from, batch.codes.data(), bounds.data(),
-                                    &batch.digest, &batch.found},
-                     nullptr),
-        cudaSuccess);
-  }
-  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  const GpuArray<Lane> codes(
+      std::vector<Lane>(from.count * lanes + 1, {kGuardBits, kGuardBits}));
+  const GpuArray<uint64_t> bounds(
+      std::vector<uint64_t>(from.count + 1, kGuardBits));
+  const GpuArray<uint64_t> digest(1);
+  const GpuArray<CodesFound> found(1);
+  EXPECT_CUDA(
+      codec == Codec::kBf16
+          ? LaunchEncode(
+                EncodeBf16Rows{from, codes.data(), digest.data(), found.data()},
+                nullptr)
+          : LaunchEncode(EncodeInt8Rows{from, codes.data(), bounds.data(),
+                                        digest.data(), found.data()},
+                         nullptr));
+  CodeBatch batch = {codes.Read(), {}, digest.Read()[0], found.Read()[0]};
+  const std::vector<uint64_t> ends = bounds.Read();
   EXPECT_EQ(batch.codes.back().low, kGuardBits);
-  EXPECT_EQ(bounds.back(), kGuardBits);
+  EXPECT_EQ(ends.back(), kGuardBits);
   batch.codes.pop_back();
-  bounds.pop_back();
   batch.bounds.resize(from.count);
-  std::memcpy(batch.bounds.data(), bounds.data(), from.count * 8);
+  std::memcpy(batch.bounds.data(), ends.data(), from.count * 8);
   return batch;
 }
 
@@ -237,20 +245,20 @@ std::vector<Numbers> RandomRows(uint64_t count, uint32_t elements,
   return rows;
 }
 
-TEST(RowCodes, MatchTheModelAndTheHost) {
-  std::mt19937_64 random(TestSeed());
+// int8 rows have 1, 2, 4, 8, 16 or 32 threads.
+TEST_F(RowCodes, MatchTheModelAndTheHost) {
+  const uint64_t count = GpuIsEmulated() ? 24 : 500;
   for (const uint32_t elements :
        {1, 2, 3, 4, 5, 6, 7, 8, 15, 16, 17, 31, 33, 64, 67, 128, 500, 1030}) {
     // Addresses and strides with alignments of 16 to 1.
     for (const uint64_t shift : {0, 8, 4, 2, 1}) {
       SCOPED_TRACE(absl::StrCat(elements, " ", shift));
-      CodeSlot slot(RandomRows(24, elements, &random), shift,
-                    (16 - elements * 4 % 16) % 16 + shift);
-      const NumberRows from = {slot.view(), nullptr, 0, 24};
-      const CodeBatch halves = Launch(Codec::kBf16, from);
+      const CodeSlot slot(RandomRows(count, elements, &random_), shift,
+                          (16 - elements * 4 % 16) % 16 + shift);
+      const CodeBatch halves = Launch(Codec::kBf16, slot.all());
       ExpectModel(Codec::kBf16, slot.rows(), halves);
       ExpectPage(Codec::kBf16, slot.rows(), halves);
-      const CodeBatch bytes = Launch(Codec::kInt8, from);
+      const CodeBatch bytes = Launch(Codec::kInt8, slot.all());
       ExpectModel(Codec::kInt8, slot.rows(), bytes);
       if (EncodesByRow(Codec::kInt8, DType::kF32, elements)) {
         ExpectPage(Codec::kInt8, slot.rows(), bytes);
@@ -259,37 +267,44 @@ TEST(RowCodes, MatchTheModelAndTheHost) {
   }
 }
 
-TEST(RowCodes, OfAListMatchItsRows) {
-  std::mt19937_64 random(TestSeed());
-  CodeSlot slot(RandomRows(40, 21, &random), 4, 8);
+// More rows than a grid has threads for.
+TEST_F(RowCodes, OfManyRowsMatchTheModel) {
+  const CodeSlot slot(RandomRows(5'003, 1030, &random_), 0, 0);
+  for (const Codec codec : {Codec::kBf16, Codec::kInt8}) {
+    ExpectModel(codec, slot.rows(), Launch(codec, slot.all()));
+  }
+}
+
+TEST_F(RowCodes, OfAListMatchItsRows) {
+  const CodeSlot slot(RandomRows(40, 21, &random_), 4, 8);
   const std::vector<uint32_t> list = {0, 3, 4, 17, 39};
   // The list begins at its second row.
   std::vector<Numbers> rows;
   for (size_t i = 1; i < list.size(); ++i) rows.push_back(slot.rows()[list[i]]);
-  const NumberRows from = {slot.view(), list.data(), 1, rows.size()};
+  const GpuArray<uint32_t> listed(list);
+  const NumberRows from = {slot.all().slot, listed.data(), 1, rows.size()};
   for (const Codec codec : {Codec::kBf16, Codec::kInt8}) {
     ExpectModel(codec, rows, Launch(codec, from));
   }
 }
 
-TEST(RowCodes, ThreadsPerRowArePowersOfTwo) {
-  const auto parts = [](uint32_t elements) {
+TEST_F(RowCodes, ThreadsPerRowArePowersOfTwo) {
+  for (const auto& [elements, parts] :
+       std::vector<std::pair<uint32_t, uint32_t>>{{1, 1},
+                                                  {16, 1},
+                                                  {17, 2},
+                                                  {64, 4},
+                                                  {496, 16},
+                                                  {497, 32},
+                                                  {65'536, 32}}) {
     EncodeInt8Rows rows;
     rows.from.slot.row_bytes = elements * 4;
-    return rows.Parts();
-  };
-  EXPECT_EQ(parts(1), 1U);
-  EXPECT_EQ(parts(16), 1U);
-  EXPECT_EQ(parts(17), 2U);
-  EXPECT_EQ(parts(64), 4U);
-  EXPECT_EQ(parts(496), 16U);
-  EXPECT_EQ(parts(497), 32U);
-  EXPECT_EQ(parts(65'536), 32U);
+    EXPECT_EQ(rows.Parts(), parts) << elements;
+  }
 }
 
 // One of many numbers cannot be encoded.
-TEST(RowCodes, RejectNumbersWithoutACode) {
-  std::mt19937_64 random(TestSeed());
+TEST_F(RowCodes, RejectNumbersWithoutACode) {
   constexpr float kInfinite = std::numeric_limits<float>::infinity();
   constexpr float kMost = std::numeric_limits<float>::max();
   struct Case {
@@ -306,17 +321,17 @@ TEST(RowCodes, RejectNumbersWithoutACode) {
                         {FloatOf(0x7f7f7fff), false, false},
                         {-0.0F, false, false}};
   for (const Case& each : cases) {
-    for (const uint32_t at : {0, 13, 36}) {
-      SCOPED_TRACE(absl::StrCat(each.number, " ", at));
+    for (const auto& [row, at] : {std::pair(0, 36), std::pair(4, 0),
+                                  std::pair(37, 13), std::pair(99, 36)}) {
+      SCOPED_TRACE(absl::StrCat(each.number, " ", row));
       std::vector<Numbers> rows;
-      for (int i = 0; i < 6; ++i) {
-        rows.push_back(testing::RowOfKind(RowKind::kNormal, 37, &random));
+      for (int i = 0; i < 100; ++i) {
+        rows.push_back(testing::RowOfKind(RowKind::kNormal, 37, &random_));
       }
-      rows[4][at] = each.number;
-      CodeSlot slot(rows, 0, 0);
-      const NumberRows from = {slot.view(), nullptr, 0, 6};
+      rows[row][at] = each.number;
+      const CodeSlot slot(rows, 0, 0);
       const auto refused = [&](Codec codec) {
-        const uint32_t found = Launch(codec, from).found.refused;
+        const uint32_t found = Launch(codec, slot.all()).found.refused;
         EXPECT_TRUE(found == 0 || found == CodesFound::kRefused);
         return found != 0;
       };
@@ -327,11 +342,11 @@ TEST(RowCodes, RejectNumbersWithoutACode) {
 }
 
 // NaN keeps its sign and the upper bits of its payload, without an error.
-TEST(RowCodes, Bf16KeepsNanAndInfinities) {
+TEST_F(RowCodes, Bf16KeepsNanAndInfinities) {
   const Numbers row = {testing::NanWithPayload(), FloatOf(0x7f800001),
                        -std::numeric_limits<float>::infinity(), -0.0F, 1};
-  CodeSlot slot({row}, 0, 0);
-  const CodeBatch batch = Launch(Codec::kBf16, {slot.view(), nullptr, 0, 1});
+  const CodeSlot slot({row}, 0, 0);
+  const CodeBatch batch = Launch(Codec::kBf16, slot.all());
   ExpectModel(Codec::kBf16, {row}, batch);
   ExpectPage(Codec::kBf16, {row}, batch);
   EXPECT_EQ(batch.codes[0].low, 0x8000ff807fc0ffcaU);

@@ -10,6 +10,7 @@
 
 #include "cuda/kernels/row_kernels.h"
 #include "gtest/gtest.h"
+#include "tests/cuda/expect_cuda.h"
 #include "tests/support/cuda_standin.h"
 #include "tests/support/seed.h"
 
@@ -78,11 +79,10 @@ TEST(RowLanes, GatherAndScatterAnyAlignment) {
     std::vector<Lane> batch(rows.size() * LanesOf(row_bytes) + 1,
                             Lane{kGuard, kGuard});
     uint64_t digest = 0;
-    ASSERT_EQ(LaunchGather({slot, rows.data(), 0, rows.size(), nullptr,
-                            batch.data(), &digest},
-                           nullptr),
-              cudaSuccess);
-    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    ASSERT_CUDA(LaunchGather(
+        {slot, rows.data(), 0, rows.size(), nullptr, batch.data(), &digest},
+        nullptr));
+    ASSERT_CUDA(cudaDeviceSynchronize());
     EXPECT_EQ(batch.back().low, kGuard);
     uint64_t sum = 0;
     for (uint64_t i = 0; i + 1 < batch.size(); ++i) sum += MixLane(i, batch[i]);
@@ -100,15 +100,14 @@ TEST(RowLanes, GatherAndScatterAnyAlignment) {
     std::vector<char> other(table.size(), 'x');
     const SlotView target = {other.data() + shift, stride, row_bytes};
     uint64_t scattered = 0;
-    ASSERT_EQ(LaunchScatter({{packed.data(), row_bytes, row_bytes},
-                             target,
-                             rows.data(),
-                             0,
-                             rows.size(),
-                             &scattered},
-                            nullptr),
-              cudaSuccess);
-    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    ASSERT_CUDA(LaunchScatter({{packed.data(), row_bytes, row_bytes},
+                               target,
+                               rows.data(),
+                               0,
+                               rows.size(),
+                               &scattered},
+                              nullptr));
+    ASSERT_CUDA(cudaDeviceSynchronize());
     EXPECT_EQ(scattered, digest);
     std::vector<char> model(table.size(), 'x');
     for (const uint32_t row : rows) {
@@ -117,9 +116,8 @@ TEST(RowLanes, GatherAndScatterAnyAlignment) {
     }
     ASSERT_EQ(other, model) << row_bytes << " " << stride << " " << shift;
     // Tombstones.
-    ASSERT_EQ(LaunchScatter({{}, target, nullptr, 10, 5, nullptr}, nullptr),
-              cudaSuccess);
-    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    ASSERT_CUDA(LaunchScatter({{}, target, nullptr, 10, 5, nullptr}, nullptr));
+    ASSERT_CUDA(cudaDeviceSynchronize());
     for (uint64_t row = 10; row < 15; ++row) {
       std::memset(model.data() + shift + row * stride, 0, row_bytes);
     }

@@ -7,7 +7,6 @@
 #include <limits>
 #include <memory>
 #include <random>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,7 +15,6 @@
 #include "db/base/row_block.h"
 #include "manager/checkpoint_manager.h"
 #include "schema/bytes/lossy.h"
-#include "tests/cuda/tables/device_table_fixture.h"
 #include "tests/cuda/tables/device_trainer.h"
 #include "tests/cuda/tables/staged_slots.h"
 #include "tests/support/code_numbers.h"
@@ -28,8 +26,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-using Order = CudaStandin::Order;
 
 // A table in device memory with one slot per codec, and the same rows in host
 // memory.
@@ -126,32 +122,14 @@ class CodeTables {
 
 const std::vector<bool> kBoth = {true, false, true};
 
-class DeviceCodesTest : public ::testing::TestWithParam<Order> {
+class DeviceCodesTest : public OrderTest {
  protected:
-  void SetUp() override { Open(64 << 20); }
-  void TearDown() override {
-    device_.reset();
-    EXPECT_THAT(CudaStandin::violations(), IsEmpty());
-    EXPECT_EQ(CudaStandin::allocations(), 0);
-  }
-  void Open(uint64_t staging_bytes) {
-    device_.reset();
-    CudaStandin::Reset({.order = GetParam(), .seed = TestSeed()});
-    auto device = CudaDevice::Open(SmallRing(staging_bytes));
-    ASSERT_OK(device);
-    device_ = *std::move(device);
-  }
-
   std::mt19937_64 random_{TestSeed()};
-  std::unique_ptr<CudaDevice> device_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Orders, DeviceCodesTest,
                          ::testing::Values(Order::kLazy, Order::kEager),
-                         [](const auto& order) {
-                           return order.param == Order::kLazy ? "Lazy"
-                                                              : "Eager";
-                         });
+                         NameOf);
 
 TEST_P(DeviceCodesTest, StoresTheBytesOfAHostTable) {
   for (const uint32_t dim : {5, 8, 16, 31, 64, 130}) {
@@ -303,11 +281,8 @@ TEST_P(DeviceCodesTest, StepsMatchAHostTable) {
   ASSERT_OK(models[1].AddTable("item", tables.host()));
   std::unique_ptr<CheckpointManager> managers[2];
   for (int m = 0; m < 2; ++m) {
-    ManagerOptions options;
-    options.path = absl::StrCat(dir.path(), "/store", m);
-    options.store.background_sweep = false;
-    options.save.bounds.max_delta_ratio = 100;
-    options.schedule.permanent = SaveEveryNSteps(1);
+    ManagerOptions options =
+        SaveEachStep(absl::StrCat(dir.path(), "/store", m));
     options.save.audit_deltas = true;
     ASSERT_OK_AND_ASSIGN(managers[m],
                          CheckpointManager::Open(options, &models[m]));
@@ -327,8 +302,7 @@ TEST_P(DeviceCodesTest, StepsMatchAHostTable) {
     ASSERT_OK(tables.device()->MarkUpserted(marked.get<int64_t>(), 50));
     ASSERT_OK(tables.host()->MarkUpserted(ids));
     for (auto& manager : managers) {
-      ASSERT_OK(manager->Step());
-      ASSERT_OK(manager->WaitUntilFinished());
+      ASSERT_OK(StepAndWait(manager.get()));
     }
     const Item here = TableOf(managers[1].get(), step);
     const Item there = TableOf(managers[0].get(), step);

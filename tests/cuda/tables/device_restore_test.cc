@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "cuda/device_table.h"
-#include "tests/cuda/tables/device_table_fixture.h"
 #include "tests/cuda/tables/device_trainer.h"
 
 namespace ckptdb::testing {
@@ -14,19 +13,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
-using Order = CudaStandin::Order;
 using Rows = DeviceTrainer::Rows;
 
-class DeviceRestoreTest : public DeviceTableTest {};
+class DeviceRestoreTest : public DeviceTableTest {
+ protected:
+  LiveTable* Live() { return table_->Live({"embedding", "step"}); }
+};
 
 INSTANTIATE_TEST_SUITE_P(Orders, DeviceRestoreTest,
                          ::testing::Values(Order::kLazy, Order::kEager,
                                            Order::kRandom),
-                         [](const auto& order) {
-                           return order.param == Order::kLazy    ? "Lazy"
-                                  : order.param == Order::kEager ? "Eager"
-                                                                 : "Random";
-                         });
+                         NameOf);
 
 // Rows of a restore, in batches as a scan delivers them.
 class Batches {
@@ -54,12 +51,12 @@ TEST_P(DeviceRestoreTest, RestoreRunsAfterTheTrainersWork) {
   for (const bool with_ids : {true, false}) {
     for (const bool clear : {true, false}) {
       SCOPED_TRACE(absl::StrCat(with_ids, clear));
-      Open(SmallRing());
+      Open();
       DeviceTrainerOptions options;
       options.with_ids = with_ids;
       Make(options);
       ASSERT_OK(trainer_->Upsert({1, 2, 3, 4}, 1));
-      LiveTable* const live = table_->Live({"embedding", "step"});
+      LiveTable* const live = Live();
       ASSERT_NE(live, nullptr);
       Rows expected = trainer_->rows();
       if (clear) {
@@ -107,7 +104,7 @@ TEST_P(DeviceRestoreTest, RestoreNamesRowsThatDoNotFit) {
   Make({.rows = 3});
   Rows rows;
   for (int64_t id = 10; id < 14; ++id) rows[id] = {std::vector<float>(5), 1};
-  EXPECT_THAT(Batches(rows).Into(table_->Live({"embedding", "step"})),
+  EXPECT_THAT(Batches(rows).Into(Live()),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("has 3 rows, and the step has more")));
   rows.clear();
@@ -115,8 +112,7 @@ TEST_P(DeviceRestoreTest, RestoreNamesRowsThatDoNotFit) {
   const auto is_free_id =
       StatusIs(absl::StatusCode::kOutOfRange,
                HasSubstr("the step contains id -1, which is"));
-  EXPECT_THAT(Batches(rows).Into(table_->Live({"embedding", "step"})),
-              is_free_id);
+  EXPECT_THAT(Batches(rows).Into(Live()), is_free_id);
   // A restore checks the capacity before it changes anything.
   ASSERT_TRUE(table_->capacity().has_value());
   EXPECT_EQ(table_->capacity()->rows, 3U);
@@ -127,7 +123,7 @@ TEST_P(DeviceRestoreTest, RestoreNamesRowsThatDoNotFit) {
   numbers.with_ids = false;
   numbers.table.first_id = 100;
   numbers.table.id_step = 4;
-  Open(SmallRing());
+  Open();
   Make(numbers);
   for (const int64_t id : {99, 101, 112}) {
     rows.clear();
@@ -136,20 +132,19 @@ TEST_P(DeviceRestoreTest, RestoreNamesRowsThatDoNotFit) {
         StatusIs(absl::StatusCode::kOutOfRange,
                  HasSubstr(absl::StrCat(
                      "id ", id, " of the step does not belong to the table")));
-    EXPECT_THAT(Batches(rows).Into(table_->Live({"embedding", "step"})),
-                is_no_row);
+    EXPECT_THAT(Batches(rows).Into(Live()), is_no_row);
     EXPECT_THAT(table_->capacity()->check_id(id), is_no_row);
   }
   rows.clear();
   EXPECT_OK(table_->capacity()->check_id(108));
   rows[108] = {std::vector<float>(5, 1.0F), 1};
-  ASSERT_OK(Batches(rows).Into(table_->Live({"embedding", "step"})));
+  ASSERT_OK(Batches(rows).Into(Live()));
   EXPECT_EQ(trainer_->Read().at(108), rows.at(108));
 }
 
 TEST_P(DeviceRestoreTest, ChangedUploadIsDataLoss) {
   Make();
-  LiveTable* const live = table_->Live({"embedding", "step"});
+  LiveTable* const live = Live();
   Rows rows;
   rows[1] = {std::vector<float>(5, 1.0F), 1};
   ASSERT_OK(Batches(rows).Into(live));
@@ -164,13 +159,13 @@ TEST_P(DeviceRestoreTest, FailingCallsDoNotCrashARestore) {
   int64_t failed = 0;
   for (int64_t call = 1; call <= 50; ++call) {
     SCOPED_TRACE(call);
-    Open(SmallRing());
+    Open();
     Make();
     ASSERT_OK(trainer_->Upsert({1, 2}, 1));
     Rows rows;
     rows[2] = {std::vector<float>(5, 2.0F), 1};
     rows[3] = {std::vector<float>(5, 3.0F), 1};
-    LiveTable* live = table_->Live({"embedding", "step"});
+    LiveTable* live = Live();
     CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorUnknown);
     absl::Status restored = live->Clear();
     if (restored.ok()) restored = Batches(rows).Into(live);
@@ -183,7 +178,7 @@ TEST_P(DeviceRestoreTest, FailingCallsDoNotCrashARestore) {
     }
     ++failed;
     // The next restore succeeds.
-    live = table_->Live({"embedding", "step"});
+    live = Live();
     ASSERT_OK(live->Clear());
     ASSERT_OK(Batches(rows).Into(live));
     EXPECT_EQ(trainer_->Read(), rows);

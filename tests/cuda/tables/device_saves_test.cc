@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Complete saves and restores of tables in device memory by a manager, with the
 // stand-in.
-#include <algorithm>
 #include <array>
 #include <functional>
 #include <map>
@@ -27,7 +26,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-using Order = CudaStandin::Order;
 using Rows = DeviceTrainer::Rows;
 
 // One process of a training run: a trainer and its manager.
@@ -43,34 +41,12 @@ struct Process {
   }
 };
 
-class DeviceSaves : public ::testing::Test {
+class DeviceSaves : public StandinTest {
  protected:
-  void SetUp() override { OpenDevice(Order::kRandom, 64 << 20); }
-  void TearDown() override {
-    device_.reset();
-    EXPECT_THAT(CudaStandin::violations(), IsEmpty());
-    EXPECT_EQ(CudaStandin::allocations(), 0);
-  }
+  void SetUp() override { OpenDevice(Order::kRandom, SmallRing()); }
 
-  void OpenDevice(Order order, uint64_t staging_bytes) {
-    device_.reset();
-    CudaStandin::Reset({.order = order, .seed = TestSeed()});
-    CudaDevice::Options options;
-    options.staging_bytes = staging_bytes;
-    options.chunk_bytes = 1 << 20;
-    options.ring_slots = 2;
-    options.required = true;
-    auto device = CudaDevice::Open(options);
-    ASSERT_OK(device);
-    device_ = *std::move(device);
-  }
-  ManagerOptions Options() const {
-    ManagerOptions options;
-    options.path = dir_.path() + "/store";
-    options.store.background_sweep = false;
-    options.save.bounds.max_delta_ratio = 100;
-    options.schedule.permanent = SaveEveryNSteps(1);
-    return options;
+  ManagerOptions Options(const std::string& name = "store") const {
+    return SaveEachStep(dir_.path() + "/" + name);
   }
   std::unique_ptr<Process> Start(const DeviceTrainerOptions& trainer,
                                  const ManagerOptions& options,
@@ -90,20 +66,23 @@ class DeviceSaves : public ::testing::Test {
   }
   // Returns the rows that a new process restores from the newest step.
   Rows Restored(const DeviceTrainerOptions& trainer, int64_t* step) {
-    ManagerOptions options = Options();
-    options.path = dir_.path() + "/other";
-    const std::unique_ptr<Process> process = Start(trainer, options);
-    RestoreRequest request;
-    request.path = Options().path;
-    const auto report = process->manager->Restore(request);
+    const auto process = Start(trainer, Options("other"));
+    const auto report = process->manager->Restore({.path = Options().path});
     EXPECT_OK(report);
     if (!report.ok()) return {};
     *step = report->version.step;
     return process->trainer->Read();
   }
 
+  // Expects that the newest step has the trainer's rows.
+  void ExpectRestored(const DeviceTrainerOptions& trainer,
+                      const Process& process, int64_t expected_step) {
+    int64_t step = 0;
+    EXPECT_EQ(Restored(trainer, &step), process.trainer->rows());
+    EXPECT_EQ(step, expected_step);
+  }
+
   const TempDir dir_;
-  std::unique_ptr<CudaDevice> device_;
 };
 
 TEST_F(DeviceSaves, RestoresStepsOfARandomTraining) {
@@ -115,13 +94,12 @@ TEST_F(DeviceSaves, RestoresStepsOfARandomTraining) {
       for (const uint64_t staging_bytes : {64 << 20, 64}) {
         SCOPED_TRACE(absl::StrCat(static_cast<int>(order), with_ids, " ",
                                   staging_bytes));
-        OpenDevice(order, staging_bytes);
+        OpenDevice(order, SmallRing(staging_bytes));
         DeviceTrainerOptions trainer;
         trainer.with_ids = with_ids;
         trainer.dim = static_cast<uint32_t>(1 + random() % 40);
         trainer.gap_bytes = random() % 9;
-        ManagerOptions options = Options();
-        options.path = absl::StrCat(dir_.path(), "/store", ++number);
+        ManagerOptions options = Options(absl::StrCat(++number));
         options.save.audit_deltas = random() % 4 == 0;
         options.save.async = random() % 4 != 0;
         std::map<int64_t, Rows> history;
@@ -137,9 +115,7 @@ TEST_F(DeviceSaves, RestoresStepsOfARandomTraining) {
         }
         const auto process = Start(trainer, options);
         for (int64_t step = kSteps; step > 0; step -= 4) {
-          RestoreRequest request;
-          request.step = step;
-          ASSERT_OK(process->manager->Restore(request));
+          ASSERT_OK(process->manager->Restore({.step = step}));
           EXPECT_EQ(process->trainer->Read(), history[step]) << step;
         }
       }
@@ -168,8 +144,7 @@ TEST_F(DeviceSaves, ContinuesWithDeltasAfterARestore) {
     process->trainer->Reindex();
     ASSERT_OK(process->trainer->Train(3, &random));
     expected = process->trainer->rows();
-    ASSERT_OK(process->manager->Step());
-    ASSERT_OK(process->manager->WaitUntilFinished());
+    ASSERT_OK(StepAndWait(process->manager.get()));
     const StepRecord record = process->manager->store()->Steps().back();
     EXPECT_EQ(record.version.step, 3);
     EXPECT_EQ(record.parent.step, 2);
@@ -185,16 +160,14 @@ TEST_F(DeviceSaves, FollowerAppliesChangesFromStepToStep) {
     SCOPED_TRACE(with_ids);
     DeviceTrainerOptions trainer;
     trainer.with_ids = with_ids;
-    ManagerOptions options = Options();
-    options.path = absl::StrCat(dir_.path(), "/store", with_ids);
+    const ManagerOptions options = Options(absl::StrCat(with_ids));
     const auto process = Start(trainer, options);
     std::unique_ptr<Process> follower;
     // Otherwise the changes would be many compared to a first save of no rows.
     ASSERT_OK(process->trainer->Upsert({100, 101, 102}, 1));
     for (int64_t step = 1; step <= 5; ++step) {
       ASSERT_OK(process->trainer->Train(step, &random));
-      ASSERT_OK(process->manager->Step());
-      ASSERT_OK(process->manager->WaitUntilFinished());
+      ASSERT_OK(StepAndWait(process->manager.get()));
       if (follower == nullptr) {
         ManagerOptions read_only;
         read_only.path = options.path;
@@ -219,8 +192,7 @@ TEST_F(DeviceSaves, FailingCallsNeitherCrashNorLoseChanges) {
   options.save.tolerated_failures = 1000;
   const auto process = Start(trainer, options);
   ASSERT_OK(process->trainer->Train(1, &random));
-  ASSERT_OK(process->manager->Step());
-  ASSERT_OK(process->manager->WaitUntilFinished());
+  ASSERT_OK(StepAndWait(process->manager.get()));
   int64_t step = 1;
   int64_t failed = 0;
   const uint64_t stride = IsLongRun() ? 1 : 5;
@@ -235,11 +207,8 @@ TEST_F(DeviceSaves, FailingCallsNeitherCrashNorLoseChanges) {
     CudaStandin::FailCall(0, cudaSuccess);
     if (process->manager->store()->Steps().size() == before) ++failed;
     ASSERT_OK(process->trainer->Train(++step, &random));
-    ASSERT_OK(process->manager->Step());
-    ASSERT_OK(process->manager->WaitUntilFinished());
-    int64_t restored = 0;
-    EXPECT_EQ(Restored(trainer, &restored), process->trainer->rows());
-    EXPECT_EQ(restored, step);
+    ASSERT_OK(StepAndWait(process->manager.get()));
+    ExpectRestored(trainer, *process, step);
   }
   EXPECT_GT(failed, 3);
 }
@@ -254,9 +223,8 @@ TEST_F(DeviceSaves, CrashDuringASaveLeavesAWholeStep) {
     for (const bool with_ids : {true, false}) {
       DeviceTrainerOptions trainer;
       trainer.with_ids = with_ids;
-      ManagerOptions options = Options();
-      options.path =
-          absl::StrCat(dir_.path(), "/", std::string(point), with_ids);
+      ManagerOptions options =
+          Options(absl::StrCat(std::string(point), with_ids));
       std::map<int64_t, Rows> history;
       bool armed = false;
       const auto end = [&](absl::string_view at) {
@@ -300,9 +268,7 @@ TEST_F(DeviceSaves, NextSaveIncludesTheRowsOfAFailedSave) {
     ASSERT_OK(process->manager->Step());
     process->manager->WaitUntilFinished().IgnoreError();
     if (fails) continue;
-    int64_t restored = 0;
-    EXPECT_EQ(Restored(trainer, &restored), process->trainer->rows());
-    EXPECT_EQ(restored, step);
+    ExpectRestored(trainer, *process, step);
   }
 }
 
@@ -317,8 +283,7 @@ TEST_F(DeviceSaves, ChangedCopyFailsOnlyThatSave) {
   };
   const auto process = Start(trainer, options);
   ASSERT_OK(process->trainer->Train(1, &random));
-  ASSERT_OK(process->manager->Step());
-  ASSERT_OK(process->manager->WaitUntilFinished());
+  ASSERT_OK(StepAndWait(process->manager.get()));
   ASSERT_OK(process->trainer->Upsert({5, 6}, 2));
   // The earlier copies are of the counts and the ids.
   CudaStandin::FlipCopy(3, 1);
@@ -329,10 +294,8 @@ TEST_F(DeviceSaves, ChangedCopyFailsOnlyThatSave) {
   EXPECT_THAT(saves[1], StatusIs(absl::StatusCode::kDataLoss,
                                  HasSubstr("table \"user\": slot")));
   ASSERT_OK(process->trainer->Upsert({7}, 3));
-  ASSERT_OK(process->manager->Step());
-  ASSERT_OK(process->manager->WaitUntilFinished());
-  int64_t restored = 0;
-  EXPECT_EQ(Restored(trainer, &restored), process->trainer->rows());
+  ASSERT_OK(StepAndWait(process->manager.get()));
+  ExpectRestored(trainer, *process, 3);
 }
 
 // Several ranks with one table each.
@@ -369,8 +332,7 @@ class DeviceWorlds : public DeviceSaves {
 TEST_F(DeviceWorlds, OtherWorldSizesRestoreTheirRows) {
   for (const bool with_ids : {true, false}) {
     SCOPED_TRACE(with_ids);
-    ManagerOptions options = Options();
-    options.path = absl::StrCat(dir_.path(), "/world", with_ids);
+    const ManagerOptions options = Options(absl::StrCat("world", with_ids));
     std::array<Rows, 3> saved;
     Run(3, with_ids, options, [&](uint32_t rank, Process* process) {
       for (int64_t step = 1; step <= 3; ++step) {

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables in device memory, with the stand-in: which rows are captured, in which
-// order, and the state of the marks after failed calls.
-#include "cuda/device_table.h"
-
-#include <algorithm>
+// order, the state of the marks after failed calls, and captures that are
+// dropped or that fail.
 #include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cuda/device_table.h"
 #include "manager/checkpoint_manager.h"
 #include "schema/status.h"
-#include "tests/cuda/tables/device_table_fixture.h"
 #include "tests/cuda/tables/device_trainer.h"
-#include "tests/support/seed.h"
 #include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
@@ -26,19 +23,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-using Order = CudaStandin::Order;
 using Rows = DeviceTrainer::Rows;
 
 INSTANTIATE_TEST_SUITE_P(Orders, DeviceTableTest,
                          ::testing::Values(Order::kLazy, Order::kEager,
                                            Order::kCopiesLast, Order::kRandom),
-                         [](const auto& order) {
-                           return order.param == Order::kLazy    ? "Lazy"
-                                  : order.param == Order::kEager ? "Eager"
-                                  : order.param == Order::kCopiesLast
-                                      ? "CopiesLast"
-                                      : "Random";
-                         });
+                         NameOf);
 
 TEST_P(DeviceTableTest, TakesRowsMarkedAfterTheTrainersWork) {
   Make();
@@ -48,18 +38,16 @@ TEST_P(DeviceTableTest, TakesRowsMarkedAfterTheTrainersWork) {
   // In row order; rows were assigned to ids in order of arrival.
   EXPECT_THAT(changes.upserted, ElementsAre(7, 5, 9));
   EXPECT_THAT(changes.erased, IsEmpty());
-  ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(changes.upserted));
-  EXPECT_EQ(trainer_->RowsOf(*rows), trainer_->rows());
-  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes none, Take());
-  EXPECT_THAT(none.upserted, IsEmpty());
-  ASSERT_OK_AND_ASSIGN(const auto no_rows, table_->RowsOf(none.upserted));
+  ExpectRows(changes.upserted, trainer_->rows());
+  ExpectTaken(IsEmpty(), IsEmpty());
+  ASSERT_OK_AND_ASSIGN(const auto no_rows, table_->RowsOf({}));
   EXPECT_EQ(no_rows->block_count(), 0);
 }
 
 TEST_P(DeviceTableTest, CaptureHasTheValuesAtTheTimeOfTheCall) {
   for (const bool with_ids : {true, false}) {
     SCOPED_TRACE(with_ids);
-    Open(SmallRing());
+    Open();
     DeviceTrainerOptions options;
     options.with_ids = with_ids;
     Make(options);
@@ -71,41 +59,32 @@ TEST_P(DeviceTableTest, CaptureHasTheValuesAtTheTimeOfTheCall) {
                          HasSubstr("call Fetch first")));
     // The call returns at once; only the device waits.
     ASSERT_OK(trainer_->Upsert({2, 3, 4}, 2));
-    ASSERT_EQ(cudaStreamSynchronize(trainer_->stream()), cudaSuccess);
-    ASSERT_OK(captured->Fetch());
-    EXPECT_EQ(trainer_->RowsOf(*captured), before);
+    ExpectCaptured(captured.get(), before);
     captured.reset();
     ASSERT_OK_AND_ASSIGN(captured, table_->Capture(nullptr));
-    ASSERT_OK(captured->Fetch());
-    EXPECT_EQ(trainer_->RowsOf(*captured), trainer_->rows());
+    ExpectCaptured(captured.get(), trainer_->rows());
   }
 }
 
 // The same for a set that was taken before values changed again.
 TEST_P(DeviceTableTest, TakenSetHasTheValuesAtTheTimeOfItsCapture) {
-  DeviceTrainerOptions options;
-  options.with_ids = false;
-  Make(options);
+  MakeWithoutIds();
   ASSERT_OK(trainer_->Upsert({11, 12}, 1));
   ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes, Take());
   ASSERT_OK(trainer_->Upsert({11}, 2));
   const absl::Span<const int64_t> ids = changes.upserted;
   ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(&ids));
-  const Rows before = trainer_->rows();
+  const Rows before = {{11, trainer_->rows().at(11)},
+                       {12, trainer_->rows().at(12)}};
   ASSERT_OK(trainer_->Upsert({12}, 3));
-  ASSERT_EQ(cudaStreamSynchronize(trainer_->stream()), cudaSuccess);
-  ASSERT_OK(captured->Fetch());
-  const Rows rows = trainer_->RowsOf(*captured);
-  ASSERT_EQ(rows.size(), 2);
-  EXPECT_EQ(rows.at(11), before.at(11));
-  EXPECT_EQ(rows.at(12), before.at(12));
+  ExpectCaptured(captured.get(), before);
 }
 
 // Many chunks, in staging memory or through a window that holds two.
 TEST_P(DeviceTableTest, CapturesRowsOfManyChunks) {
   for (const uint64_t staging_bytes : {64 << 20, 1 << 20}) {
     SCOPED_TRACE(staging_bytes);
-    Open(SmallRing(staging_bytes));
+    Open(staging_bytes);
     DeviceTrainerOptions options;
     options.rows = 40'000;
     options.with_ids = false;
@@ -119,18 +98,14 @@ TEST_P(DeviceTableTest, CapturesRowsOfManyChunks) {
     const Rows before = trainer_->rows();
     ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(nullptr));
     ASSERT_OK(trainer_->Upsert(ids, 2));
-    ASSERT_EQ(cudaStreamSynchronize(trainer_->stream()), cudaSuccess);
-    ASSERT_OK(captured->Fetch());
-    EXPECT_TRUE(trainer_->RowsOf(*captured) == before);
+    ExpectCaptured(captured.get(), before);
   }
 }
 
 TEST_P(DeviceTableTest, ChangedCopyIsDataLoss) {
-  DeviceTrainerOptions options;
-  options.with_ids = false;
   for (const uint64_t staging_bytes : {64 << 20, 16}) {
-    Open(SmallRing(staging_bytes));
-    Make(options);
+    Open(staging_bytes);
+    MakeWithoutIds();
     for (int64_t copy = 1; copy <= 4; ++copy) {
       SCOPED_TRACE(copy);
       CudaStandin::FlipCopy(copy, 17);
@@ -152,8 +127,7 @@ TEST_P(DeviceTableTest, LastMarkOfAnIdWins) {
   ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes, Take());
   EXPECT_THAT(changes.upserted, UnorderedElementsAre(1, 3, 4, 5));
   EXPECT_THAT(changes.erased, UnorderedElementsAre(2));
-  ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(changes.upserted));
-  EXPECT_EQ(trainer_->RowsOf(*rows), trainer_->rows());
+  ExpectRows(changes.upserted, trainer_->rows());
 }
 
 TEST_P(DeviceTableTest, ReturnedSetIsTakenAgainWithNewerMarks) {
@@ -165,13 +139,8 @@ TEST_P(DeviceTableTest, ReturnedSetIsTakenAgainWithNewerMarks) {
   ASSERT_OK(trainer_->Erase({1}));
   ASSERT_OK(trainer_->Upsert({3, 4}, 2));
   ASSERT_OK(table_->tracker()->Return(consumer_, std::move(changes)));
-  ASSERT_OK_AND_ASSIGN(changes, Take());
-  EXPECT_TRUE(changes.complete);
-  EXPECT_THAT(changes.upserted, UnorderedElementsAre(2, 3, 4));
-  EXPECT_THAT(changes.erased, UnorderedElementsAre(1));
-  ASSERT_OK_AND_ASSIGN(changes, Take());
-  EXPECT_THAT(changes.upserted, IsEmpty());
-  EXPECT_THAT(changes.erased, IsEmpty());
+  ExpectTaken(UnorderedElementsAre(2, 3, 4), UnorderedElementsAre(1));
+  ExpectTaken(IsEmpty(), IsEmpty());
 }
 
 TEST_P(DeviceTableTest, ConsumersAreIndependent) {
@@ -200,8 +169,7 @@ TEST_P(DeviceTableTest, ConsumersAreIndependent) {
   ASSERT_OK(tracker->RemoveConsumer(feed));
   EXPECT_THAT(tracker->Take(feed).status(),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no consumer")));
-  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes more, Take());
-  EXPECT_THAT(more.upserted, ElementsAre(2, 3));
+  ExpectTaken(ElementsAre(2, 3), IsEmpty());
   std::vector<ChangeTracker::Consumer> others;
   for (int i = 0; i < 7; ++i) {
     ASSERT_OK_AND_ASSIGN(others.emplace_back(),
@@ -238,9 +206,7 @@ TEST_P(DeviceTableTest, OutOfRangeMarksFailTheNextTake) {
   EXPECT_FALSE(changes.complete);
   EXPECT_THAT(changes.reason, HasSubstr("out of range were marked"));
   ASSERT_OK(trainer_->Upsert({2}, 1));
-  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes next, Take());
-  EXPECT_TRUE(next.complete);
-  EXPECT_THAT(next.upserted, ElementsAre(2));
+  ExpectTaken(ElementsAre(2), IsEmpty());
 }
 
 // An incomplete set that is returned makes the next set incomplete.
@@ -261,11 +227,9 @@ TEST_P(DeviceTableTest, ReturnedIncompleteSetStaysIncomplete) {
 TEST_P(DeviceTableTest, FindsRowsOfAnyIds) {
   Make();
   ASSERT_OK(trainer_->Upsert({1, 2, 3}, 1));
-  const std::vector<int64_t> ids = {3, 1};
-  ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(ids));
   Rows expected = trainer_->rows();
   expected.erase(2);
-  EXPECT_EQ(trainer_->RowsOf(*rows), expected);
+  ExpectRows({3, 1}, expected);
   for (const int64_t id : {int64_t{4}, DeviceTrainer::kFree}) {
     EXPECT_THAT(table_->RowsOf({id}).status(),
                 StatusIs(absl::StatusCode::kInternal,
@@ -277,7 +241,7 @@ TEST_P(DeviceTableTest, FindsRowsOfAnyIds) {
 // set contains all marks or is reported as incomplete.
 TEST_P(DeviceTableTest, FailingCallsLoseNoMarks) {
   for (const Codec codec : {Codec::kNone, Codec::kInt8}) {
-    Open(SmallRing());
+    Open();
     DeviceTrainerOptions options;
     options.codec = codec;
     Make(options);
@@ -318,7 +282,7 @@ TEST_P(DeviceTableTest, FailingCallsLoseNoMarks) {
 TEST_P(DeviceTableTest, SetIsIncompleteIfAllCallsFail) {
   for (int64_t call = 1; call < 40; ++call) {
     SCOPED_TRACE(call);
-    Open(SmallRing());
+    Open();
     Make();
     ASSERT_OK(trainer_->Upsert({1, 2, 3}, 1));
     CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorLaunchFailure,
@@ -364,46 +328,35 @@ TEST_P(DeviceTableTest, FailedMarkMakesTheNextSetIncomplete) {
 TEST_P(DeviceTableTest, MakeRejectsInvalidArguments) {
   const DeviceMemory memory(4096);
   std::vector<float> host(16);
-  const DeviceTable::Array array = {{"a", DType::kF32, 4}, memory.get()};
+  const Slot slot = {"a", DType::kF32, 4};
+  const DeviceTable::Array array = {slot, memory.get()};
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   struct Case {
-    uint64_t rows = 4;
+    std::string error;
     std::vector<DeviceTable::Array> arrays;
     DeviceTable::Options options = {};
-    std::string error;
+    uint64_t rows = 4;
   };
   const Case cases[] = {
-      {4, {}, {}, "it has 0 slots; expected 1 to 256"},
-      {4, {array, array}, {}, "duplicate slot \"a\""},
-      {4,
-       {{{"a", DType::kF32, 4}, nullptr}},
-       {},
-       "the array of slot \"a\" is null"},
-      {4,
-       {{{"a", DType::kF32, 4}, host.data()}},
-       {},
-       "the array of slot \"a\" is host memory, expected memory of cuda:0"},
-      {4,
-       {{{"a", DType::kF32, 4}, memory.get(), 15}},
-       {},
-       "stride_bytes 15, expected at least the 16 bytes"},
-      {DeviceTable::kMaxRows + 1,
+      {"it has 0 slots; expected 1 to 256", {}},
+      {"duplicate slot \"a\"", {array, array}},
+      {"the array of slot \"a\" is null", {{slot, nullptr}}},
+      {"the array of slot \"a\" is host memory, expected memory of cuda:0",
+       {{slot, host.data()}}},
+      {"stride_bytes 15, expected at least the 16 bytes",
+       {{slot, memory.get(), 15}}},
+      {"a DeviceTable of 4294967296 rows; the limit is 4294967295",
        {array},
        {},
-       "a DeviceTable of 4294967296 rows; the limit is 4294967295"},
-      {4, {array}, {.id_step = 0}, "id_step is 0, expected at least 1"},
-      {4,
+       DeviceTable::kMaxRows + 1},
+      {"id_step is 0, expected at least 1", {array}, {.id_step = 0}},
+      {"exceed 2^63 - 1", {array}, {.first_id = kMost - 2}},
+      {"DeviceTable::Options::ids is host memory",
        {array},
-       {.first_id = std::numeric_limits<int64_t>::max() - 2},
-       "exceed 2^63 - 1"},
-      {4,
+       {.ids = reinterpret_cast<int64_t*>(host.data())}},
+      {"optimizer_slots names \"b\"",
        {array},
-       {.ids = reinterpret_cast<int64_t*>(host.data())},
-       "DeviceTable::Options::ids is host memory"},
-      {4,
-       {array},
-       {.table = {.optimizer_slots = {"b"}}},
-       "optimizer_slots names \"b\""},
-  };
+       {.table = {.optimizer_slots = {"b"}}}}};
   for (const Case& wrong : cases) {
     EXPECT_THAT(
         DeviceTable::Make(device_.get(), wrong.rows, wrong.arrays,
@@ -415,8 +368,7 @@ TEST_P(DeviceTableTest, MakeRejectsInvalidArguments) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("device of a DeviceTable is null")));
   EXPECT_OK(
-      DeviceTable::Make(device_.get(), 4, {array},
-                        {.first_id = std::numeric_limits<int64_t>::max() - 3}));
+      DeviceTable::Make(device_.get(), 4, {array}, {.first_id = kMost - 3}));
   EXPECT_OK(DeviceTable::Make(device_.get(), 0, {array}));
   ASSERT_OK_AND_ASSIGN(const auto table,
                        DeviceTable::Make(device_.get(), 4, {array}));
@@ -455,7 +407,7 @@ TEST(DeviceTable, HeaderExampleWorks) {
   CudaStandin::Reset({});
   const TempDir dir;
   cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  ASSERT_CUDA(cudaStreamCreate(&stream));
   {
     // The weights and sums of a row could also be adjacent.
     const DeviceMemory memory(2 * 100 * 64 * sizeof(float));
@@ -510,6 +462,82 @@ TEST(DeviceTable, ErrorWithoutADeviceNamesAlternatives) {
   EXPECT_THAT(DeviceTable::Make(device.get(), 4, {}).status(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("use a VectorTable or ColumnTable")));
+}
+
+// A capture that nobody fetches, while its table continues to change.
+TEST_P(DeviceTableTest, DroppedCaptureLeavesNothingBehind) {
+  Make();
+  ASSERT_OK(trainer_->Upsert({1, 2}, 1));
+  {
+    ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(nullptr));
+    ASSERT_OK(trainer_->Upsert({1}, 2));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto rows, table_->AllRows());
+  EXPECT_EQ(trainer_->RowsOf(*rows), trainer_->rows());
+}
+
+// A dropped capture waits for its gather before it releases its memory: a
+// larger capture frees that memory, because there is no room for both.
+TEST_P(DeviceTableTest, DroppedCaptureWaitsBeforeItsMemoryIsFreed) {
+  for (const bool fetched : {false, true}) {
+    Open(/*staging_bytes=*/16 << 10);
+    MakeWithoutIds();
+    ASSERT_OK(trainer_->Upsert({1, 2}, 1));
+    const std::vector<int64_t> two = {1, 2};
+    const absl::Span<const int64_t> ids = two;
+    {
+      ASSERT_OK_AND_ASSIGN(const auto dropped, table_->Capture(&ids));
+      if (fetched) {
+        ASSERT_OK(dropped->Fetch());
+      }
+    }
+    ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(nullptr));
+    ExpectCaptured(captured.get(), trainer_->rows());
+    EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+  }
+}
+
+// While the capture still exists, its buffers are already reused, by the
+// restore of a tensor.
+TEST_P(DeviceTableTest, FailedFetchLeavesNoCopyInFlight) {
+  DeviceTrainerOptions options;
+  options.with_ids = false;
+  options.rows = 3000;
+  options.dim = 255;
+  Make(options);
+  const DeviceMemory memory(1 << 20);
+  TensorState tensor = TensorState::Of(memory.get<uint8_t>(), {1 << 20});
+  tensor.device = device_.get();
+  int64_t failed = 0;
+  for (int64_t call = 1; call <= 30; ++call) {
+    SCOPED_TRACE(call);
+    ASSERT_OK(trainer_->Upsert({1, 20, 300}, call));
+    ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(nullptr));
+    CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorUnknown);
+    failed += captured->Fetch().ok() ? 0 : 1;
+    CudaStandin::FailCall(0, cudaSuccess);
+    const std::string bytes(memory.bytes(), static_cast<char>(call));
+    ASSERT_OK_AND_ASSIGN(const auto upload,
+                         device_->BeginUpload("t", tensor, bytes.size()));
+    ASSERT_OK(upload->Write(0, bytes));
+    ASSERT_OK(upload->Finish());
+    EXPECT_TRUE(std::string(memory.get(), memory.bytes()) == bytes);
+  }
+  EXPECT_GT(failed, 15);
+}
+
+// A set whose ids were modified by its holder is not the set that was taken.
+TEST_P(DeviceTableTest, ModifiedTakenSetIsLookedUpByIds) {
+  Make();
+  ASSERT_OK(trainer_->Upsert({1, 2, 3, 7}, 1));
+  ASSERT_OK(Take());
+  ASSERT_OK(trainer_->Upsert({1, 2, 3}, 2));
+  ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes changes, Take());
+  ASSERT_THAT(changes.upserted, ElementsAre(1, 2, 3));
+  changes.upserted[1] = 7;
+  Rows expected = trainer_->rows();
+  expected.erase(2);
+  ExpectRows(changes.upserted, expected);
 }
 
 }  // namespace

@@ -14,16 +14,17 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "cuda/cuda_device.h"
 #include "cuda/device_table.h"
 #include "db/base/row_block.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "schema/bytes/lossy.h"
+#include "tests/cuda/device_fixture.h"
 #include "tests/support/cuda_standin.h"
 #include "tests/support/status_matchers.h"
 
@@ -34,7 +35,7 @@ class DeviceMemory {
  public:
   explicit DeviceMemory(uint64_t bytes) : bytes_(bytes) {
     void* memory = nullptr;
-    EXPECT_EQ(cudaMalloc(&memory, std::max<uint64_t>(bytes, 1)), cudaSuccess);
+    EXPECT_CUDA(cudaMalloc(&memory, std::max<uint64_t>(bytes, 1)));
     memory_ = static_cast<char*>(memory);
   }
   DeviceMemory(DeviceMemory&& other) noexcept
@@ -80,7 +81,7 @@ class DeviceTrainer {
         embedding_(options.rows * stride_),
         steps_(options.rows * sizeof(int64_t)),
         ids_(options.rows * sizeof(int64_t)) {
-    EXPECT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
+    EXPECT_CUDA(cudaStreamCreate(&stream_));
     std::memset(embedding_.get(), 0, embedding_.bytes());
     std::memset(steps_.get(), 0, steps_.bytes());
     std::fill_n(ids_.get<int64_t>(), options.rows, kFree);
@@ -122,12 +123,7 @@ class DeviceTrainer {
   // Queues new values and marks for these ids, and adds rows for new ids.
   absl::Status Upsert(const std::vector<int64_t>& ids, int64_t step,
                       bool marks = true) {
-    struct Change {
-      uint64_t row;
-      int64_t id;
-      Row values;
-    };
-    std::vector<Change> changes;
+    std::vector<std::tuple<uint64_t, int64_t, Row>> changes;
     std::vector<int64_t> numbers;
     for (const int64_t id : ids) {
       Row values{std::vector<float>(options_.dim), step};
@@ -135,17 +131,16 @@ class DeviceTrainer {
         values.embedding[d] = static_cast<float>(id * 1000 + step * 10 + d);
       }
       const uint64_t row = RowFor(id);
-      changes.push_back({row, id, values});
+      changes.emplace_back(row, id, values);
       numbers.push_back(static_cast<int64_t>(row));
       rows_[id] = values;
     }
     Queue("train", [this, changes] {
-      for (const Change& change : changes) {
-        std::memcpy(embedding_.get() + change.row * stride_,
-                    change.values.embedding.data(),
+      for (const auto& [row, id, values] : changes) {
+        std::memcpy(embedding_.get() + row * stride_, values.embedding.data(),
                     options_.dim * sizeof(float));
-        steps_.get<int64_t>()[change.row] = change.values.step;
-        ids_.get<int64_t>()[change.row] = change.id;
+        steps_.get<int64_t>()[row] = values.step;
+        ids_.get<int64_t>()[row] = id;
       }
     });
     return marks ? Mark(numbers) : absl::OkStatus();
@@ -298,11 +293,10 @@ class DeviceTrainer {
   }
 
   void Queue(const char* name, std::function<void()> work) {
-    EXPECT_EQ(CudaStandin::Queue(stream_, name, std::move(work),
-                                 {{embedding_.get(), embedding_.bytes()},
-                                  {steps_.get(), steps_.bytes()},
-                                  {ids_.get(), ids_.bytes()}}),
-              cudaSuccess);
+    EXPECT_CUDA(CudaStandin::Queue(stream_, name, std::move(work),
+                                   {{embedding_.get(), embedding_.bytes()},
+                                    {steps_.get(), steps_.bytes()},
+                                    {ids_.get(), ids_.bytes()}}));
   }
 
   uint64_t RowFor(int64_t id) {
@@ -334,6 +328,59 @@ class DeviceTrainer {
   std::vector<uint64_t> free_;
   uint64_t next_ = 0;
   std::unique_ptr<DeviceTable> table_;
+};
+
+// A table of a trainer, and a consumer of its changes.
+class DeviceTableTest : public OrderTest {
+ protected:
+  void TearDown() override {
+    trainer_.reset();
+    OrderTest::TearDown();
+  }
+  void Open(uint64_t staging_bytes = 64 * kMiB) {
+    trainer_.reset();
+    OrderTest::Open(staging_bytes);
+  }
+  void Make(const DeviceTrainerOptions& options = {}) {
+    trainer_ = std::make_unique<DeviceTrainer>(device_.get(), options);
+    table_ = trainer_->table();
+    ASSERT_NE(table_, nullptr);
+    ASSERT_OK_AND_ASSIGN(consumer_, table_->tracker()->AddConsumer("test"));
+    // A consumer's first set is incomplete.
+    ASSERT_OK(table_->tracker()->Take(consumer_));
+  }
+  void MakeWithoutIds() {
+    DeviceTrainerOptions options;
+    options.with_ids = false;
+    Make(options);
+  }
+  absl::StatusOr<ChangeTracker::Changes> Take() {
+    return table_->tracker()->Take(consumer_);
+  }
+  // Takes a complete set with these ids.
+  template <typename Upserted, typename Erased>
+  void ExpectTaken(const Upserted& upserted, const Erased& erased) {
+    ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes, Take());
+    EXPECT_TRUE(changes.complete);
+    EXPECT_THAT(changes.upserted, upserted);
+    EXPECT_THAT(changes.erased, erased);
+  }
+  void ExpectRows(const std::vector<int64_t>& ids,
+                  const DeviceTrainer::Rows& expected) {
+    ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(ids));
+    EXPECT_EQ(trainer_->RowsOf(*rows), expected);
+  }
+  // Fetches a capture, of all rows or of some, when the trainer's work is done.
+  void ExpectCaptured(TableState::Captured* captured,
+                      const DeviceTrainer::Rows& expected) {
+    ASSERT_CUDA(cudaStreamSynchronize(trainer_->stream()));
+    ASSERT_OK(captured->Fetch());
+    EXPECT_TRUE(trainer_->RowsOf(*captured) == expected);
+  }
+
+  std::unique_ptr<DeviceTrainer> trainer_;
+  DeviceTable* table_ = nullptr;
+  ChangeTracker::Consumer consumer_;
 };
 
 }  // namespace ckptdb::testing

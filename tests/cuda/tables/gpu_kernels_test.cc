@@ -13,7 +13,6 @@
 #include <memory>
 #include <random>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -22,16 +21,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/gpu_machine.h"
-#include "tests/support/code_numbers.h"
 #include "tests/support/seed.h"
 
 namespace ckptdb::internal {
 namespace {
 
-using testing::CheckGpu;
 using testing::GpuArray;
 using testing::GpuIsEmulated;
-using testing::GpuIsThere;
 using testing::TestSeed;
 
 constexpr int64_t kFreeId = -7;
@@ -40,19 +36,14 @@ constexpr int64_t kFreeId = -7;
 constexpr uint64_t kManyTilesRows =
     uint64_t{kTileWords} * kTileWords * kMarkWordBits + 12'345;
 
-class GpuKernels : public ::testing::Test {
+class GpuKernels : public testing::GpuMachineTest {
  protected:
-  void SetUp() override {
-    if (!GpuIsThere()) GTEST_SKIP() << "there is no GPU";
-    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
-  }
-  void TearDown() override {
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
-    if (!IsSkipped()) CheckGpu();
-  }
-
-  void Finish() const {
-    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  template <typename Number>
+  void Mark(const MarkWordsView& view, const GpuArray<Number>& rows,
+            uint64_t count, const GpuArray<MarkReport>& report) const {
+    ASSERT_CUDA(LaunchMarkRows(
+        MarkRows<Number>{view, rows.data(), count, report.data()}, stream_));
+    ASSERT_CUDA(cudaStreamSynchronize(stream_));
   }
   // Random bytes.
   std::vector<char> Bytes(uint64_t count) {
@@ -67,7 +58,6 @@ class GpuKernels : public ::testing::Test {
   }
 
   std::mt19937_64 random_{TestSeed()};
-  cudaStream_t stream_ = nullptr;
 };
 
 // The list of a set, made in the same way as by a capture.
@@ -83,13 +73,12 @@ class Listed {
                                                       cudaStream_t)) {
     GpuArray<uint32_t> taken(MarkWords(rows_));
     take.taken = taken.data();
-    EXPECT_EQ(launch(take, tiles_.data(), count_.data(), stream_), cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_CUDA(launch(take, tiles_.data(), count_.data(), stream_));
+    EXPECT_CUDA(cudaStreamSynchronize(stream_));
     GpuArray<uint32_t> list(count_.Read()[0]);
-    EXPECT_EQ(LaunchListRows(taken.data(), rows_, tiles_.data(), list.data(),
-                             stream_),
-              cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_CUDA(LaunchListRows(taken.data(), rows_, tiles_.data(), list.data(),
+                               stream_));
+    EXPECT_CUDA(cudaStreamSynchronize(stream_));
     return list.Read();
   }
 
@@ -119,14 +108,8 @@ TEST_F(GpuKernels, MarksAreListedInAscendingOrder) {
     const GpuArray<int64_t> wide_rows(batch);
     const GpuArray<int32_t> narrow_rows(narrow);
     const MarkWordsView view = {marks.data(), rows};
-    ASSERT_EQ(LaunchMarkRows(MarkRows<int64_t>{view, wide_rows.data(),
-                                               batch.size(), report.data()},
-                             stream_),
-              cudaSuccess);
-    ASSERT_EQ(LaunchMarkRows(MarkRows<int32_t>{view, narrow_rows.data(),
-                                               narrow.size(), report.data()},
-                             stream_),
-              cudaSuccess);
+    Mark(view, wide_rows, batch.size(), report);
+    Mark(view, narrow_rows, narrow.size(), report);
     const std::set<int64_t> expected(batch.begin(), batch.end());
     Listed listed(rows, stream_);
     TakeMarks take;
@@ -155,24 +138,14 @@ TEST_F(GpuKernels, OutOfRangeMarksAreReportedAndWriteNothing) {
   const GpuArray<int64_t> rows(std::vector<int64_t>{
       1000, -1, 31, int64_t{1} << 32, std::numeric_limits<int64_t>::min(),
       std::numeric_limits<int64_t>::max(), 999});
-  ASSERT_EQ(LaunchMarkRows(
-                MarkRows<int64_t>{
-                    {marks.data(), kRows}, rows.data(), 7, report.data()},
-                stream_),
-            cudaSuccess);
-  Finish();
+  Mark({marks.data(), kRows}, rows, 7, report);
   std::vector<uint32_t> expected(MarkWords(kRows));
   expected[0] = uint32_t{1} << 31;
   expected[31] = uint32_t{1} << 7;
   EXPECT_EQ(marks.Read(), expected);
   EXPECT_EQ(report.Read()[0].out_of_range, 5U);
   const GpuArray<int32_t> narrow(std::vector<int32_t>{-5, 31});
-  ASSERT_EQ(LaunchMarkRows(
-                MarkRows<int32_t>{
-                    {marks.data(), kRows}, narrow.data(), 2, report.data()},
-                stream_),
-            cudaSuccess);
-  Finish();
+  Mark({marks.data(), kRows}, narrow, 2, report);
   EXPECT_EQ(marks.Read(), expected);
   EXPECT_EQ(report.Read()[0].out_of_range, 6U);
   EXPECT_EQ(static_cast<int64_t>(report.Read()[0].example), -5);
@@ -206,10 +179,8 @@ TEST_F(GpuKernels, EmptyRowsAreSkipped) {
       full[word] = FullWord(rows, word);
     }
     const GpuArray<uint32_t> given(full);
-    ASSERT_EQ(
-        LaunchReturnMarks(
-            ReturnMarks{pending.data(), given.data(), full.size()}, stream_),
-        cudaSuccess);
+    ASSERT_CUDA(LaunchReturnMarks(
+        ReturnMarks{pending.data(), given.data(), full.size()}, stream_));
     TakeMarks take;
     take.marks = {marks.data(), rows};
     take.ids = {there.data(), kFreeId};
@@ -223,13 +194,12 @@ TEST_F(GpuKernels, EmptyRowsAreSkipped) {
     ids_of.count = live.size();
     ids_of.ids = there.data();
     ids_of.listed = found.data();
-    ASSERT_EQ(LaunchListIds(ids_of, stream_), cudaSuccess);
+    ASSERT_CUDA(LaunchListIds(ids_of, stream_));
     std::vector<int64_t> expected;
     for (const uint32_t row : live) expected.push_back(ids[row]);
     EXPECT_EQ(found.Read(), expected);
 
-    ASSERT_EQ(LaunchFreeRows(FreeRows{there.data(), rows, kFreeId}, stream_),
-              cudaSuccess);
+    ASSERT_CUDA(LaunchFreeRows(FreeRows{there.data(), rows, kFreeId}, stream_));
     EXPECT_EQ(there.Read(), std::vector<int64_t>(rows, kFreeId));
   }
 }
@@ -280,7 +250,7 @@ TEST_F(GpuKernels, RowsAreGatheredAndScattered) {
     gather.listed = known.data();
     gather.batch = reinterpret_cast<Lane*>(batch.data());
     gather.digest = digest.data();
-    ASSERT_EQ(LaunchGather(gather, stream_), cudaSuccess);
+    ASSERT_CUDA(LaunchGather(gather, stream_));
 
     std::vector<char> expected((count + 5) * lanes * kLaneBytes);
     uint64_t expected_digest = 0;
@@ -308,7 +278,7 @@ TEST_F(GpuKernels, RowsAreGatheredAndScattered) {
     scatter.rows = listed.data() + first;
     scatter.count = count;
     scatter.digest = scattered.data();
-    ASSERT_EQ(LaunchScatter(scatter, stream_), cudaSuccess);
+    ASSERT_CUDA(LaunchScatter(scatter, stream_));
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t at = shape.shift + list[first + i] * stride;
       std::copy_n(bytes.begin() + static_cast<int64_t>(at), shape.row_bytes,
@@ -320,116 +290,13 @@ TEST_F(GpuKernels, RowsAreGatheredAndScattered) {
     // Without a batch, writes zeros.
     scatter.batch = {};
     scatter.digest = nullptr;
-    ASSERT_EQ(LaunchScatter(scatter, stream_), cudaSuccess);
+    ASSERT_CUDA(LaunchScatter(scatter, stream_));
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t at = shape.shift + list[first + i] * stride;
       std::fill_n(changed.begin() + static_cast<int64_t>(at), shape.row_bytes,
                   '\0');
     }
     EXPECT_TRUE(to.Read() == changed);
-  }
-}
-
-// All threads of a launch together give the same result as one thread per row.
-// int8 rows have 1, 2, 4, 8, 16 or 32 threads.
-TEST_F(GpuKernels, CodesOfAllWidthsMatchOneThread) {
-  for (const uint32_t numbers : {5, 16, 33, 64, 67, 130, 256, 500, 1030}) {
-    // The last count is larger than the threads of the grid.
-    const uint64_t rows = numbers > 1000 || !GpuIsEmulated() ? 5'003 : 203;
-    SCOPED_TRACE(numbers);
-    std::vector<float> values;
-    for (uint64_t row = 0; row < rows; ++row) {
-      const auto kind =
-          static_cast<testing::RowKind>(random_() % testing::kRowKinds);
-      const std::vector<float> some =
-          testing::RowOfKind(kind, numbers, &random_);
-      values.insert(values.end(), some.begin(), some.end());
-    }
-    const GpuArray<float> table(values);
-    NumberRows from;
-    from.slot = {reinterpret_cast<char*>(table.data()), numbers * sizeof(float),
-                 static_cast<uint32_t>(numbers * sizeof(float))};
-    from.count = rows;
-    NumberRows here = from;
-    here.slot.data = reinterpret_cast<char*>(values.data());
-
-    EncodeBf16Rows halves;
-    halves.from = from;
-    GpuArray<Lane> half_lanes(halves.Lanes());
-    GpuArray<uint64_t> digests(2);
-    GpuArray<CodesFound> found(2);
-    halves.batch = half_lanes.data();
-    halves.digest = digests.data();
-    halves.found = found.data();
-    ASSERT_EQ(LaunchEncode(halves, stream_), cudaSuccess);
-
-    EncodeInt8Rows codes;
-    codes.from = from;
-    GpuArray<Lane> code_lanes(rows * codes.LanesOfRow());
-    GpuArray<uint64_t> bounds(rows);
-    codes.codes = code_lanes.data();
-    codes.bounds = bounds.data();
-    codes.digest = digests.data() + 1;
-    codes.found = found.data() + 1;
-    ASSERT_EQ(LaunchEncode(codes, stream_), cudaSuccess);
-    Finish();
-
-    CodesFound expected_found[2];
-    uint64_t expected_digests[2] = {0, 0};
-    halves.from = here;
-    std::vector<Lane> expected_halves(halves.Lanes());
-    halves.batch = expected_halves.data();
-    for (uint64_t at = 0; at < halves.Lanes(); ++at) {
-      expected_digests[0] += halves.Run<4>(at, &expected_found[0]);
-    }
-    codes.from = here;
-    std::vector<Lane> expected_codes(rows * codes.LanesOfRow());
-    std::vector<uint64_t> expected_bounds(rows);
-    codes.codes = expected_codes.data();
-    codes.bounds = expected_bounds.data();
-    for (uint64_t i = 0; i < rows; ++i) {
-      const KeyRange range = codes.RangeOf<4>(i, 0, 1);
-      expected_digests[1] += codes.Run<4>(i, 0, 1, range, &expected_found[1]);
-    }
-    const auto same = [](const std::vector<Lane>& a,
-                         const std::vector<Lane>& b) {
-      return std::memcmp(a.data(), b.data(), a.size() * sizeof(Lane)) == 0;
-    };
-    EXPECT_TRUE(same(half_lanes.Read(), expected_halves));
-    EXPECT_TRUE(same(code_lanes.Read(), expected_codes));
-    EXPECT_EQ(bounds.Read(), expected_bounds);
-    for (int codec = 0; codec < 2; ++codec) {
-      EXPECT_EQ(digests.Read()[codec], expected_digests[codec]);
-      const CodesFound there = found.Read()[codec];
-      EXPECT_EQ(there.error, expected_found[codec].error);
-      EXPECT_EQ(there.magnitude, expected_found[codec].magnitude);
-      EXPECT_EQ(there.refused, expected_found[codec].refused);
-    }
-  }
-}
-
-TEST_F(GpuKernels, NumbersWithoutACodeAreReported) {
-  constexpr uint32_t kNumbers = 64;
-  constexpr uint64_t kRows = 100;
-  for (const uint64_t row : {0, 37, 99}) {
-    SCOPED_TRACE(row);
-    std::vector<float> values(kRows * kNumbers, 1.5F);
-    values[row * kNumbers + random_() % kNumbers] = testing::NanWithPayload();
-    const GpuArray<float> table(values);
-    EncodeInt8Rows codes;
-    codes.from.slot = {reinterpret_cast<char*>(table.data()),
-                       kNumbers * sizeof(float), kNumbers * sizeof(float)};
-    codes.from.count = kRows;
-    GpuArray<Lane> lanes(kRows * codes.LanesOfRow());
-    GpuArray<uint64_t> bounds(kRows);
-    GpuArray<uint64_t> digest(1);
-    GpuArray<CodesFound> found(1);
-    codes.codes = lanes.data();
-    codes.bounds = bounds.data();
-    codes.digest = digest.data();
-    codes.found = found.data();
-    ASSERT_EQ(LaunchEncode(codes, stream_), cudaSuccess);
-    EXPECT_EQ(found.Read()[0].refused, CodesFound::kRefused);
   }
 }
 
@@ -466,9 +333,8 @@ TEST_F(GpuKernels, PiecesArePackedAndUnpacked) {
   const GpuArray<TensorPiece> list(pieces);
   GpuArray<char> packed(packed_bytes);
   GpuArray<uint64_t> digests(pieces.size());
-  ASSERT_EQ(LaunchPack(list.data(), pieces.size(), packed.data(),
-                       digests.data(), stream_),
-            cudaSuccess);
+  ASSERT_CUDA(LaunchPack(list.data(), pieces.size(), packed.data(),
+                         digests.data(), stream_));
 
   std::vector<char> expected(packed_bytes);
   std::vector<uint64_t> expected_digests;
@@ -487,9 +353,8 @@ TEST_F(GpuKernels, PiecesArePackedAndUnpacked) {
     tensors[p]->Write(std::vector<char>(contents[p].size(), 'x'));
   }
   digests.Write(std::vector<uint64_t>(pieces.size()));
-  ASSERT_EQ(LaunchUnpack(list.data(), pieces.size(), packed.data(),
-                         digests.data(), stream_),
-            cudaSuccess);
+  ASSERT_CUDA(LaunchUnpack(list.data(), pieces.size(), packed.data(),
+                           digests.data(), stream_));
   EXPECT_EQ(digests.Read(), expected_digests);
   for (size_t p = 0; p < pieces.size(); ++p) {
     std::vector<char> back(contents[p].size(), 'x');

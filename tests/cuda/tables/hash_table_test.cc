@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <random>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -32,7 +31,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-using Order = CudaStandin::Order;
 using Source = HashTable::Source;
 
 constexpr uint32_t kDim = 3;
@@ -159,25 +157,16 @@ Value Of(int64_t key, uint64_t score) {
   return value;
 }
 
-class HashTableTest : public ::testing::TestWithParam<Order> {
+class HashTableTest : public OrderTest {
  protected:
   void SetUp() override {
-    CudaStandin::Reset({.order = GetParam(), .seed = TestSeed()});
-    CudaDevice::Options options;
-    options.chunk_bytes = 1 << 20;
-    options.ring_slots = 2;
-    options.required = true;
-    auto device = CudaDevice::Open(options);
-    ASSERT_OK(device);
-    device_ = *std::move(device);
-    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
+    OrderTest::SetUp();
+    ASSERT_CUDA(cudaStreamCreate(&stream_));
   }
   void TearDown() override {
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_CUDA(cudaDeviceSynchronize());
     cudaStreamDestroy(stream_);
-    device_.reset();
-    EXPECT_THAT(CudaStandin::violations(), IsEmpty());
-    EXPECT_EQ(CudaStandin::allocations(), 0);
+    OrderTest::TearDown();
   }
 
   std::unique_ptr<HashTable> Make(FakeHashTable* source,
@@ -210,16 +199,12 @@ class HashTableTest : public ::testing::TestWithParam<Order> {
     return rows;
   }
 
-  std::unique_ptr<CudaDevice> device_;
   cudaStream_t stream_ = nullptr;
 };
 
 INSTANTIATE_TEST_SUITE_P(Orders, HashTableTest,
                          ::testing::Values(Order::kLazy, Order::kEager),
-                         [](const auto& order) {
-                           return order.param == Order::kLazy ? "Lazy"
-                                                              : "Eager";
-                         });
+                         NameOf);
 
 TEST_P(HashTableTest, ScoresFindChangedRowsAndIdsFindErasedOnes) {
   FakeHashTable source;
@@ -339,11 +324,7 @@ TEST_P(HashTableTest, MakeRejectsInvalidArguments) {
 TEST_P(HashTableTest, RestoresStepsOfATraining) {
   std::mt19937_64 random(TestSeed());
   const TempDir dir;
-  ManagerOptions options;
-  options.path = dir.path() + "/store";
-  options.store.background_sweep = false;
-  options.save.bounds.max_delta_ratio = 100;
-  options.schedule.permanent = SaveEveryNSteps(1);
+  ManagerOptions options = SaveEachStep(dir.path() + "/store");
   options.save.audit_deltas = true;
   std::map<int64_t, Values> history;
   constexpr int64_t kSteps = 6;
@@ -378,15 +359,12 @@ TEST_P(HashTableTest, RestoresStepsOfATraining) {
   ASSERT_OK_AND_ASSIGN(const auto manager,
                        CheckpointManager::Open(options, &model));
   for (const int64_t step : {kSteps, int64_t{2}}) {
-    RestoreRequest request;
-    request.step = step;
-    ASSERT_OK(manager->Restore(request));
+    ASSERT_OK(manager->Restore({.step = step}));
     EXPECT_EQ(source.rows(), history[step]);
   }
   // Training continues with scores lower than earlier ones.
   source.Train({{70, Of(70, 3)}}, {}, stream_);
-  ASSERT_OK(manager->Step());
-  ASSERT_OK(manager->WaitUntilFinished());
+  ASSERT_OK(StepAndWait(manager.get()));
   FakeHashTable other;
   const auto other_table = Make(&other);
   ModelState other_model;
@@ -394,9 +372,7 @@ TEST_P(HashTableTest, RestoresStepsOfATraining) {
   options.path = dir.path() + "/other";
   ASSERT_OK_AND_ASSIGN(const auto reader,
                        CheckpointManager::Open(options, &other_model));
-  RestoreRequest request;
-  request.path = dir.path() + "/store";
-  ASSERT_OK(reader->Restore(request));
+  ASSERT_OK(reader->Restore({.path = dir.path() + "/store"}));
   EXPECT_EQ(other.rows(), source.rows());
 }
 
