@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/command_line.h"
-
+// The command line: arguments, exit codes, help and signals.
+#include <csignal>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -9,6 +9,8 @@
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "tools/command.h"
+#include "tools/command_line.h"
+#include "tools/interrupt.h"
 #include "tools/json.h"
 #include "tools/open_store.h"
 #include "tools/step_argument.h"
@@ -151,6 +153,44 @@ TEST(Usage, NamesTheInvalidArgument) {
   EXPECT_THAT(err({"ls", "extra"}), HasSubstr("extra"));
   EXPECT_THAT(err({"ls", "--store", ""}), HasSubstr("--store"));
   EXPECT_THAT(err({"items", "1", "--rank", "-1"}), HasSubstr("--rank"));
+}
+
+TEST(Interrupt, IsRequestedByASignal) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const Interrupt interrupt;
+    EXPECT_FALSE(Interrupt::asked());
+    ASSERT_EQ(std::raise(signal), 0);
+    EXPECT_TRUE(Interrupt::asked());
+  }
+}
+
+TEST(InterruptDeathTest, TheSecondSignalEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        const Interrupt interrupt;
+        std::raise(SIGINT);
+        std::raise(SIGINT);
+      },
+      ::testing::KilledBySignal(SIGINT), "");
+}
+
+TEST(InterruptDeathTest, RestoresTheSignalHandler) {
+  EXPECT_EXIT(
+      {
+        { const Interrupt interrupt; }
+        std::raise(SIGTERM);
+      },
+      ::testing::KilledBySignal(SIGTERM), "");
+}
+
+TEST(Interrupt, LeavesAnIgnoredSignalIgnored) {
+  ASSERT_NE(std::signal(SIGINT, SIG_IGN), SIG_ERR);
+  {
+    const Interrupt interrupt;
+    ASSERT_EQ(std::raise(SIGINT), 0);
+    EXPECT_FALSE(Interrupt::asked());
+  }
+  EXPECT_EQ(std::signal(SIGINT, SIG_DFL), SIG_IGN);
 }
 
 }  // namespace

@@ -17,7 +17,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -104,21 +103,6 @@ class FaultyCalls : public FileCalls {
   absl::StatusOr<Space> GetSpace() override {
     return has_space ? FileCalls::GetSpace() : Space{};
   }
-
-  // The real calls.
-  absl::StatusOr<int> RealOpen(const std::string& name, int flags) {
-    return FileCalls::Open(name, flags);
-  }
-  absl::StatusOr<std::string> RealRead(int file, uint64_t offset,
-                                       size_t bytes) {
-    return FileCalls::ReadAt(file, offset, bytes);
-  }
-  absl::Status RealUnlink(const std::string& name) {
-    return FileCalls::Unlink(name);
-  }
-  absl::Status RealWrite(int file, absl::string_view bytes) {
-    return FileCalls::Write(file, bytes);
-  }
 };
 
 // A peer in the same process.
@@ -161,10 +145,29 @@ struct Fault {
 constexpr CheckResult kMissing = CheckResult::kMissing;
 constexpr CheckResult kUnsafe = CheckResult::kUnsafe;
 
-std::function<absl::StatusOr<int>(const std::string&, int)> WithoutFlag(
-    FaultyCalls* calls, int flag) {
-  return [=](const std::string& name, int flags) {
-    return calls->RealOpen(name, flags & ~flag);
+using Make = std::function<void(World*)>;
+
+// A call of this process, or of the peer, returns this.
+template <typename Call, typename Result>
+Make Ours(Call FaultyCalls::*call, Result result) {
+  return [=](World* world) {
+    world->ours.*call = [=](auto&&...) { return result; };
+  };
+}
+template <typename Call, typename Result>
+Make Theirs(Call FaultyCalls::*call, Result result) {
+  return [=](World* world) {
+    world->theirs.*call = [=](auto&&...) { return result; };
+  };
+}
+
+// Files are opened without a flag.
+Make Without(int flag, FaultyCalls World::*of = &World::ours) {
+  return [=](World* world) {
+    FaultyCalls* const calls = &(world->*of);
+    calls->open = [=](const std::string& name, int flags) {
+      return calls->FileCalls::Open(name, flags & ~flag);
+    };
   };
 }
 
@@ -177,28 +180,13 @@ absl::Status Copy(FaultyCalls* calls, const std::string& from,
 
 std::vector<Fault> FilesFaults() {
   return {
-      {"exclusive_create", kUnsafe, "made twice",
-       [](World* world) {
-         world->ours.open = WithoutFlag(&world->ours, O_EXCL);
-       }},
+      {"exclusive_create", kUnsafe, "made twice", Without(O_EXCL)},
       {"hard_link", kMissing, "no link",
-       [](World* world) {
-         world->ours.link = [](auto&, auto&) {
-           return absl::UnimplementedError("no link");
-         };
-       }},
+       Ours(&FaultyCalls::link, absl::UnimplementedError("no link"))},
       {"hard_link", kMissing, "EPERM",
-       [](World* world) {
-         world->ours.link = [](auto&, auto&) {
-           return absl::PermissionDeniedError("EPERM");
-         };
-       }},
+       Ours(&FaultyCalls::link, absl::PermissionDeniedError("EPERM"))},
       {"hard_link", kUnsafe, "EIO",
-       [](World* world) {
-         world->ours.link = [](auto&, auto&) {
-           return absl::InternalError("EIO");
-         };
-       }},
+       Ours(&FaultyCalls::link, absl::InternalError("EIO"))},
       {"hard_link", kUnsafe, "not one file",
        [](World* world) {
          world->ours.link = [=](auto& from, auto& to) {
@@ -206,9 +194,7 @@ std::vector<Fault> FilesFaults() {
          };
        }},
       {"rename_replaces", kUnsafe, "other bytes",
-       [](World* world) {
-         world->ours.rename = [](auto&, auto&) { return absl::OkStatus(); };
-       }},
+       Ours(&FaultyCalls::rename, absl::OkStatus())},
       {"rename_over_open", kMissing, "changed by rename",
        [](World* world) {
          world->ours.rename = [=](auto& from, auto& to) {
@@ -237,34 +223,26 @@ std::vector<Fault> FilesFaults() {
 std::vector<Fault> DiskFaults() {
   return {
       {"sync_file", kUnsafe, "EIO",
-       [](World* world) {
-         world->ours.sync = [] { return absl::InternalError("EIO"); };
-       }},
+       Ours(&FaultyCalls::sync, absl::InternalError("EIO"))},
       {"sync_folder", kUnsafe, "EINVAL",
-       [](World* world) {
-         world->ours.sync_folder = [] {
-           return absl::InvalidArgumentError("EINVAL");
-         };
-       }},
-      {"truncate", kUnsafe, "other bytes",
-       [](World* world) {
-         world->ours.open = WithoutFlag(&world->ours, O_TRUNC);
-       }},
+       Ours(&FaultyCalls::sync_folder, absl::InvalidArgumentError("EINVAL"))},
+      {"truncate", kUnsafe, "other bytes", Without(O_TRUNC)},
       {"free_space", kUnsafe, "0 B of 0 B",
        [](World* world) { world->ours.has_space = false; }},
       {"direct_io", kMissing, "EINVAL",
        [](World* world) {
          world->ours.open = [=](auto& name, int flags) -> absl::StatusOr<int> {
            if ((flags & O_DIRECT) == 0)
-             return world->ours.RealOpen(name, flags);
+             return world->ours.FileCalls::Open(name, flags);
            return absl::InvalidArgumentError("EINVAL");
          };
        }},
       {"direct_io", kUnsafe, "other bytes",
        [](World* world) {
-         world->ours.open = WithoutFlag(&world->ours, O_DIRECT);
+         Without(O_DIRECT)(world);
          world->ours.write = [=](int file, auto bytes) {
-           return world->ours.RealWrite(file, std::string(bytes.size(), 'x'));
+           return world->ours.FileCalls::Write(file,
+                                               std::string(bytes.size(), 'x'));
          };
        }},
       {"fallocate", kMissing, "no fallocate",
@@ -277,7 +255,7 @@ std::vector<Fault> DiskFaults() {
            if (name == "opened_often" && ++*opened > kMost) {
              return absl::ResourceExhaustedError("Too many open files");
            }
-           return world->ours.RealOpen(name, flags);
+           return world->ours.FileCalls::Open(name, flags);
          };
        }},
   };
@@ -290,7 +268,7 @@ void CacheNames(World* world) {
                            int flags) -> absl::StatusOr<int> {
     const auto found = first->find(name);
     if (found != first->end()) return ::dup(found->second);
-    const auto file = world->theirs.RealOpen(name, flags);
+    const auto file = world->theirs.FileCalls::Open(name, flags);
     if (file.ok()) first->emplace(name, ::dup(*file));
     return file;
   };
@@ -302,13 +280,13 @@ void ReopenToRead(World* world) {
   auto last = std::make_shared<std::string>();
   world->theirs.open = [=](const std::string& name, int flags) {
     *last = name;
-    return world->theirs.RealOpen(name, flags);
+    return world->theirs.FileCalls::Open(name, flags);
   };
   world->theirs.read = [=](int, uint64_t offset,
                            size_t bytes) -> absl::StatusOr<std::string> {
-    const auto file = world->theirs.RealOpen(*last, O_RDONLY);
+    const auto file = world->theirs.FileCalls::Open(*last, O_RDONLY);
     if (!file.ok()) return file.status();
-    auto read = world->theirs.RealRead(*file, offset, bytes);
+    auto read = world->theirs.FileCalls::ReadAt(*file, offset, bytes);
     world->theirs.Close(*file);
     return read;
   };
@@ -316,30 +294,24 @@ void ReopenToRead(World* world) {
 
 void ReadAtMost(World* world, size_t limit) {
   world->theirs.read = [=](int file, uint64_t offset, size_t bytes) {
-    return world->theirs.RealRead(file, offset, std::min(bytes, limit));
+    return world->theirs.FileCalls::ReadAt(file, offset,
+                                           std::min(bytes, limit));
   };
 }
 
 std::vector<Fault> PeerFaults() {
   return {
-      {"lock", kUnsafe, "locked again",
-       [](World* world) { world->theirs.lock = [] { return true; }; }},
+      {"lock", kUnsafe, "locked again", Theirs(&FaultyCalls::lock, true)},
       {"lock", kUnsafe, "locked a file that is locked here",
        [](World* world) {
          auto calls = std::make_shared<int>(0);
          world->ours.lock = [=] { return ++*calls > 1; };
        }},
       {"lock", kUnsafe, "no locks",
-       [](World* world) {
-         world->theirs.lock = [] {
-           return absl::UnimplementedError("no locks");
-         };
-       }},
+       Theirs(&FaultyCalls::lock, absl::UnimplementedError("no locks"))},
       {"lock_of_the_dead", kUnsafe, "stays after its process", [](World*) {}},
       {"exclusive_create_by_others", kUnsafe, "made a name",
-       [](World* world) {
-         world->theirs.open = WithoutFlag(&world->theirs, O_EXCL);
-       }},
+       Without(O_EXCL, &World::theirs)},
       {"synced_bytes", kUnsafe, "not read in 19 of 20",
        [](World* world) { ReadAtMost(world, 10'000); }},
       {"closed_bytes", kUnsafe, "old bytes in 20 of 20",

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain, ls, show, items, du, verify, rm: their output for delta steps.
-#include <string>
 
 #include "tests/tools/tool_fixture.h"
 

@@ -107,20 +107,17 @@ TEST_F(ToolDoctor, CleansUpAfterASignal) {
 }
 
 TEST_F(ToolDoctor, RejectsInvalidArguments) {
-  const ToolResult alone = Run({"--hosts", "2"});
-  EXPECT_EQ(alone.code, 1);
-  EXPECT_THAT(alone.err, HasSubstr("--hosts 2 requires --session"));
-  const ToolResult slash = Run({"--session", "a/b"});
-  EXPECT_EQ(slash.code, 1);
-  EXPECT_THAT(slash.err, HasSubstr("invalid session \"a/b\"; expected"));
-  EXPECT_EQ(Run({"--hosts", "0"}).code, 1);
-  const ToolResult file = RunTool({"doctor", dir_.path() + "/mine"});
-  EXPECT_EQ(file.code, 1);
-  EXPECT_THAT(file.err, HasSubstr("not a folder"));
+  const auto expect_usage = [](const ToolResult& result, const char* message) {
+    EXPECT_EQ(result.code, 1);
+    EXPECT_THAT(result.err, HasSubstr(message));
+  };
+  expect_usage(Run({"--hosts", "2"}), "--hosts 2 requires --session");
+  expect_usage(Run({"--session", "a/b"}), "invalid session \"a/b\"; expected");
+  expect_usage(Run({"--hosts", "0"}), "--hosts");
+  expect_usage(Run({"--session", "monday"}),
+               "--session monday requires --hosts");
+  expect_usage(RunTool({"doctor", dir_.path() + "/mine"}), "not a folder");
   EXPECT_EQ(RunTool({"doctor", dir_.path() + "/none"}).code, 2);
-  const ToolResult one = Run({"--session", "monday"});
-  EXPECT_EQ(one.code, 1);
-  EXPECT_THAT(one.err, HasSubstr("--session monday requires --hosts"));
   ExpectUntouched();
 }
 

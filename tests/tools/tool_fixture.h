@@ -16,7 +16,6 @@
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
-#include "tests/tools/delta_store.h"
 #include "tests/tools/run_tool.h"
 #include "tests/tools/sample_store.h"
 

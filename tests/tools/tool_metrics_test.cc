@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // ckptdb metrics: with and without another owner.
-#include <filesystem>
 #include <fstream>
 #include <string>
 
