@@ -93,15 +93,11 @@ TEST_F(ReadmeLoop, StartsFreshOnceAndThenResumes) {
   EXPECT_EQ(Steps(), saved);
 }
 
-TEST_F(ReadmeLoop, RefusesAStepThatLacksAnAddedTensor) {
+TEST_F(ReadmeLoop, RefusesAStepThatLacksATensorOrATable) {
   RunWell(as_written::Train, folder_);
   EXPECT_THAT(RunToError(tensor_added::Train),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("step 1000"), HasSubstr("\"bias\""))));
-}
-
-TEST_F(ReadmeLoop, RefusesAStepWhoseTableHasAnotherName) {
-  RunWell(as_written::Train, folder_);
   EXPECT_THAT(RunToError(table_renamed::Train),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("step 1000"), HasSubstr("\"member\""))));

@@ -18,7 +18,6 @@
 #include <sstream>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 namespace ckptdb::testing {
