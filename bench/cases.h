@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases of ckptdb_bench, one a file. Each makes its data, measures against
+// The cases of ckptdb_bench. Each makes its data, measures against
 // the raw limit of the machine, adds its results to the report, and leaves
 // nothing on the disk.
 #ifndef CKPTDB_BENCH_CASES_H_

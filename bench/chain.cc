@@ -6,18 +6,144 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "bench/cases.h"
-#include "bench/chain_store.h"
+#include "bench/disk.h"
+#include "bench/measure.h"
+#include "bench/payload.h"
 #include "bench/store_save.h"
 #include "schema/status.h"
 
 namespace ckptdb::bench {
 namespace {
+
+// A delta changes one row in so many, scattered over the trainer's memory.
+constexpr uint64_t kRowsPerChanged = 100;
+
+// A store with a base of a table and deltas over it, each of 1 % of the rows,
+// and what it takes to restore, follow and compare them.
+class ChainStore {
+ public:
+  // Makes the store in the workspace, and the table with it.
+  static absl::StatusOr<std::unique_ptr<ChainStore>> Make(
+      const Workspace& workspace, const BenchOptions& options);
+
+  // Saves the whole table as the next step, with no chain.
+  absl::StatusOr<SaveResult> SaveBase();
+  // Changes 1 % of the rows, and saves them over the step before.
+  absl::StatusOr<SaveResult> SaveDelta();
+  // Removes all steps, and waits until their space is back.
+  absl::Status Clear();
+
+  Table& table() { return *table_; }
+  Store& store() { return *store_; }
+  const std::string& path() const { return store_->path(); }
+  int64_t last_step() const { return step_; }
+  // The time of the last save itself.
+  const Sample& last_sample() const { return last_sample_; }
+  // Returns the digest of the table's rows after a step was saved.
+  uint64_t digest(int64_t step) const { return digests_.at(step); }
+  uint64_t rows_changed() const;
+  uint64_t bytes_changed() const { return rows_changed() * Table::kRowBytes; }
+
+  // Reads a step with nothing of it in the page cache: Prepare, the restore,
+  // and a check of what came.
+  Contestant RestoreOf(int64_t step, const std::string& name);
+
+ private:
+  ChainStore(std::unique_ptr<Store> store, std::unique_ptr<Table> table,
+             const BenchOptions& options)
+      : store_(std::move(store)), table_(std::move(table)), options_(options) {}
+
+  absl::StatusOr<SaveResult> Save(const RankState& state);
+
+  std::unique_ptr<Store> store_;
+  const std::unique_ptr<Table> table_;
+  const BenchOptions options_;
+  int64_t step_ = 0;
+  uint64_t deltas_ = 0;
+  std::optional<Version> last_;
+  Sample last_sample_;
+  std::vector<uint64_t> digests_ = {0};  // by step
+};
+
+absl::StatusOr<std::unique_ptr<ChainStore>> ChainStore::Make(
+    const Workspace& workspace, const BenchOptions& options) {
+  CKPTDB_ASSIGN_OR_RETURN(auto table, Table::Make(options.rows, options.seed));
+  CKPTDB_ASSIGN_OR_RETURN(auto store, Store::Open(workspace.Path("store")));
+  return std::unique_ptr<ChainStore>(
+      new ChainStore(std::move(store), std::move(table), options));
+}
+
+uint64_t ChainStore::rows_changed() const {
+  return (table_->rows() + kRowsPerChanged - 1) / kRowsPerChanged;
+}
+
+absl::StatusOr<SaveResult> ChainStore::Save(const RankState& state) {
+  SaveSpec spec;
+  spec.step = step_ + 1;
+  spec.parent = last_;
+  SaveResult saved;
+  CKPTDB_ASSIGN_OR_RETURN(
+      last_sample_, Measure([&]() -> absl::Status {
+        CKPTDB_ASSIGN_OR_RETURN(
+            saved, store_->Save(spec, state, {}, StageOptionsOf(options_)));
+        return absl::OkStatus();
+      }));
+  last_ = saved.version;
+  step_ = saved.version.step;
+  digests_.push_back(table_->Digest());
+  return saved;
+}
+
+absl::StatusOr<SaveResult> ChainStore::SaveBase() {
+  RankState state;
+  table_->AddTo(&state);
+  return Save(state);
+}
+
+absl::StatusOr<SaveResult> ChainStore::SaveDelta() {
+  const uint64_t first = deltas_++ % kRowsPerChanged;
+  const auto changed = table_->Change(first, kRowsPerChanged);
+  RankState state;
+  table_->AddChangesTo(*changed, &state);
+  CKPTDB_ASSIGN_OR_RETURN(SaveResult saved, Save(state));
+  if (saved.kind == StepRecord::Kind::kDelta) return saved;
+  return absl::InternalError("a save of changes wrote the whole table");
+}
+
+absl::Status ChainStore::Clear() {
+  for (const StepRecord& step : store_->Steps()) {
+    CKPTDB_RETURN_IF_ERROR(store_->Delete(step.version.step));
+  }
+  last_.reset();
+  CKPTDB_RETURN_IF_ERROR(store_->Sweep().status());
+  return SyncFileSystem(path());
+}
+
+Contestant ChainStore::RestoreOf(int64_t step, const std::string& name) {
+  Contestant restore;
+  restore.name = name;
+  restore.prepare = [this] {
+    table_->Clear();
+    return MakeCold(path());
+  };
+  restore.run = [this, step]() -> absl::Status {
+    CKPTDB_ASSIGN_OR_RETURN(const auto reader, store_->OpenStep(step));
+    return table_->ReadFrom(*reader, ReadOptionsOf(options_));
+  };
+  restore.finish = [this, step] {
+    if (table_->Digest() == digest(step)) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat("what was restored of step ", step,
+                                            " is not what was saved"));
+  };
+  return restore;
+}
 
 constexpr int64_t kFew = 10;
 constexpr int64_t kMany = 100;

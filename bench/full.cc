@@ -19,7 +19,8 @@ namespace ckptdb::bench {
 namespace {
 
 constexpr double kMaxFullRatio = 1.1;
-constexpr double kMaxFullCpuSecondsPerGb = 0.6;
+constexpr double kMaxDenseRatio = 1.05;
+constexpr double kMaxCpuSecondsPerGb = 0.6;
 
 // Returns the memory limit of a save, beyond the memory of the caller.
 double MemoryLimitBytes(uint64_t rows) {
@@ -28,19 +29,26 @@ double MemoryLimitBytes(uint64_t rows) {
   return static_cast<double>(kFixedBytes + kBytesPerRow * rows);
 }
 
-CaseResult ToResult(const Table& table, const StoreSave& save,
-                    const std::vector<Outcome>& outcomes) {
-  CaseResult result = Compare("full", table.bytes(), outcomes);
-  const auto peak_bytes = static_cast<double>(save.peak_bytes());
-  result.figures = {{"rows", static_cast<double>(table.rows())},
-                    {"rows_per_second",
-                     static_cast<double>(table.rows()) / result.seconds.median},
-                    {"stored_bytes", static_cast<double>(save.stored_bytes())},
-                    {"peak_bytes", peak_bytes}};
-  result.goals = {{"ratio", result.ratio(), kMaxFullRatio},
-                  {"cpu_seconds_per_gb", result.cpu_seconds_per_gb(),
-                   kMaxFullCpuSecondsPerGb},
-                  {"peak_bytes", peak_bytes, MemoryLimitBytes(table.rows())}};
+// Saves the state of `payload`, Table or Tensors, in turns with raw writes of
+// its bytes.
+template <typename Payload>
+absl::StatusOr<CaseResult> CompareSaves(const std::string& name,
+                                        const BenchOptions& options,
+                                        const Workspace& workspace,
+                                        const Payload& payload,
+                                        double max_ratio, StoreSave* save) {
+  std::vector<Contestant> contestants = {save->AsContestant()};
+  for (Contestant& writer : RawWriters(workspace, payload.payload())) {
+    contestants.push_back(std::move(writer));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<Outcome> outcomes,
+                          TakeTurns(name, contestants, options.repetitions));
+  CaseResult result = Compare(name, payload.bytes(), outcomes);
+  result.figures = {{"stored_bytes", static_cast<double>(save->stored_bytes())},
+                    {"peak_bytes", static_cast<double>(save->peak_bytes())}};
+  result.goals = {
+      {"ratio", result.ratio(), max_ratio},
+      {"cpu_seconds_per_gb", result.cpu_seconds_per_gb(), kMaxCpuSecondsPerGb}};
   return result;
 }
 
@@ -183,16 +191,35 @@ absl::Status RunFull(const BenchOptions& options, Report* report) {
   table->AddTo(&state);
   CKPTDB_ASSIGN_OR_RETURN(const auto save,
                           StoreSave::Make(*workspace, options, &state));
-
-  std::vector<Contestant> contestants = {save->AsContestant()};
-  for (Contestant& writer : RawWriters(*workspace, table->payload())) {
-    contestants.push_back(std::move(writer));
-  }
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<Outcome> outcomes,
-                          TakeTurns("full", contestants, options.repetitions));
-  report->Add(ToResult(*table, *save, outcomes));
+  CKPTDB_ASSIGN_OR_RETURN(CaseResult result,
+                          CompareSaves("full", options, *workspace, *table,
+                                       kMaxFullRatio, save.get()));
+  const auto rows = static_cast<double>(table->rows());
+  result.figures.push_back({"rows", rows});
+  result.figures.push_back({"rows_per_second", rows / result.seconds.median});
+  result.goals.push_back({"peak_bytes", static_cast<double>(save->peak_bytes()),
+                          MemoryLimitBytes(table->rows())});
+  report->Add(std::move(result));
   return CompareWithAlternatives(options, *workspace, *table, save.get(),
                                  report);
+}
+
+absl::Status RunDense(const BenchOptions& options, Report* report) {
+  constexpr uint64_t kCopies = 3;
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto workspace,
+      Workspace::Make(options.dir, kCopies * options.dense_bytes));
+  CKPTDB_ASSIGN_OR_RETURN(const auto tensors,
+                          Tensors::Make(options.dense_bytes, options.seed));
+  RankState state;
+  tensors->AddTo(&state);
+  CKPTDB_ASSIGN_OR_RETURN(const auto save,
+                          StoreSave::Make(*workspace, options, &state));
+  CKPTDB_ASSIGN_OR_RETURN(CaseResult result,
+                          CompareSaves("dense", options, *workspace, *tensors,
+                                       kMaxDenseRatio, save.get()));
+  report->Add(std::move(result));
+  return absl::OkStatus();
 }
 
 }  // namespace ckptdb::bench

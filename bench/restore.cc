@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "bench/cases.h"
 #include "bench/payload.h"
 #include "bench/store_save.h"
@@ -16,115 +16,75 @@ namespace {
 constexpr double kMaxRestoreRatio = 1.05;
 constexpr int kRawFiles = 4;
 
-// A store and an open step of it; the step goes first.
-struct OpenedStep {
-  std::unique_ptr<Store> store;
-  std::unique_ptr<StepReader> step;
-};
-
-// `Payload` is Table or Tensors.
+// A payload, Table or Tensors, in a store and in raw files.
 template <typename Payload>
 class Restore {
  public:
-  // Saves the payload to a store, which is closed, and to raw files.
-  static absl::StatusOr<std::unique_ptr<Restore>> Make(
-      const BenchOptions& options, const Workspace& workspace,
-      Payload* payload);
-
-  // Opens the store and the step, and reads all.
-  Contestant Ours();
-  std::vector<Contestant> RawReaders();
-
- private:
   Restore(const BenchOptions& options, const Workspace& workspace,
           Payload* payload)
-      : read_(ReadOptionsOf(options)),
-        store_path_(workspace.Path("store")),
-        raw_path_(workspace.Path("raw")),
+      : options_(options),
+        workspace_(workspace),
         payload_(payload),
         digest_(payload->Digest()) {}
 
-  absl::Status SaveAll(const BenchOptions& options, const Workspace& workspace);
-  absl::Status Read();
-  // Closes the store, and compares what was read with what was saved.
-  absl::Status CloseAndCheck();
+  // Saves the payload to the store, which is closed, and to raw files.
+  absl::Status SaveAll() {
+    RankState state;
+    payload_->AddTo(&state);
+    CKPTDB_ASSIGN_OR_RETURN(const auto save,
+                            StoreSave::Make(workspace_, options_, &state));
+    CKPTDB_RETURN_IF_ERROR(save->Save());
+    step_ = save->last_step();
+    CKPTDB_RETURN_IF_ERROR(MakeEmptyFolder(raw_path_));
+    return RawWrite(raw_path_, payload_->payload(), {false, kRawFiles});
+  }
 
-  const ReadOptions read_;
-  const std::string store_path_;
-  const std::string raw_path_;
+  // Opens the store and the step, and reads all.
+  Contestant Ours() {
+    return Cold("ours", store_path_, [this]() -> absl::Status {
+      CKPTDB_ASSIGN_OR_RETURN(store_, Store::Open(store_path_));
+      CKPTDB_ASSIGN_OR_RETURN(reader_, store_->OpenStep(step_));
+      return payload_->ReadFrom(*reader_, ReadOptionsOf(options_));
+    });
+  }
+  Contestant Raw(const RawVariant& variant) {
+    return Cold(variant.Name(), raw_path_, [this, variant] {
+      return RawRead(raw_path_, payload_->payload(), kRawFiles, variant);
+    });
+  }
+  const std::string& raw_path() const { return raw_path_; }
+
+ private:
+  // Runs with nothing below `folder` in the page cache. Then closes the store,
+  // and compares what was read with what was saved.
+  Contestant Cold(std::string name, const std::string& folder,
+                  std::function<absl::Status()> run) {
+    return {std::move(name),
+            [this, folder] {
+              payload_->Clear();
+              return MakeCold(folder);
+            },
+            std::move(run),
+            [this] {
+              reader_.reset();
+              store_.reset();
+              return payload_->Digest() == digest_
+                         ? absl::OkStatus()
+                         : absl::DataLossError(
+                               "what was restored is not what was saved");
+            }};
+  }
+
+  const BenchOptions& options_;
+  const Workspace& workspace_;
+  const std::string store_path_ = workspace_.Path("store");
+  const std::string raw_path_ = workspace_.Path("raw");
   Payload* const payload_;
   const uint64_t digest_;
   int64_t step_ = 0;
-  OpenedStep opened_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<StepReader> reader_;
 };
-
-template <typename Payload>
-absl::StatusOr<std::unique_ptr<Restore<Payload>>> Restore<Payload>::Make(
-    const BenchOptions& options, const Workspace& workspace, Payload* payload) {
-  std::unique_ptr<Restore> restore(new Restore(options, workspace, payload));
-  CKPTDB_RETURN_IF_ERROR(restore->SaveAll(options, workspace));
-  return restore;
-}
-
-template <typename Payload>
-absl::Status Restore<Payload>::SaveAll(const BenchOptions& options,
-                                       const Workspace& workspace) {
-  RankState state;
-  payload_->AddTo(&state);
-  CKPTDB_ASSIGN_OR_RETURN(const auto save,
-                          StoreSave::Make(workspace, options, &state));
-  CKPTDB_RETURN_IF_ERROR(save->Save());
-  step_ = save->last_step();
-  CKPTDB_RETURN_IF_ERROR(MakeEmptyFolder(raw_path_));
-  return RawWrite(raw_path_, payload_->payload(), {false, kRawFiles});
-}
-
-template <typename Payload>
-absl::Status Restore<Payload>::Read() {
-  CKPTDB_ASSIGN_OR_RETURN(opened_.store, Store::Open(store_path_));
-  CKPTDB_ASSIGN_OR_RETURN(opened_.step, opened_.store->OpenStep(step_));
-  return payload_->ReadFrom(*opened_.step, read_);
-}
-
-template <typename Payload>
-absl::Status Restore<Payload>::CloseAndCheck() {
-  opened_.step.reset();
-  opened_.store.reset();
-  if (payload_->Digest() == digest_) return absl::OkStatus();
-  return absl::DataLossError("what was restored is not what was saved");
-}
-
-template <typename Payload>
-Contestant Restore<Payload>::Ours() {
-  Contestant ours;
-  ours.name = "ours";
-  ours.prepare = [this] {
-    payload_->Clear();
-    return MakeCold(store_path_);
-  };
-  ours.run = [this] { return Read(); };
-  ours.finish = [this] { return CloseAndCheck(); };
-  return ours;
-}
-
-template <typename Payload>
-std::vector<Contestant> Restore<Payload>::RawReaders() {
-  std::vector<Contestant> readers;
-  for (const RawVariant& variant : RawVariants(raw_path_)) {
-    Contestant reader;
-    reader.name = variant.Name();
-    reader.prepare = [this] {
-      payload_->Clear();
-      return MakeCold(raw_path_);
-    };
-    reader.run = [this, variant] {
-      return RawRead(raw_path_, payload_->payload(), kRawFiles, variant);
-    };
-    reader.finish = [this] { return CloseAndCheck(); };
-    readers.push_back(std::move(reader));
-  }
-  return readers;
-}
 
 template <typename Payload>
 absl::Status RunOne(const std::string& name, const BenchOptions& options,
@@ -133,11 +93,11 @@ absl::Status RunOne(const std::string& name, const BenchOptions& options,
   CKPTDB_ASSIGN_OR_RETURN(
       const auto workspace,
       Workspace::Make(options.dir, kCopies * payload->bytes()));
-  CKPTDB_ASSIGN_OR_RETURN(const auto restore,
-                          Restore<Payload>::Make(options, *workspace, payload));
-  std::vector<Contestant> contestants = {restore->Ours()};
-  for (Contestant& reader : restore->RawReaders()) {
-    contestants.push_back(std::move(reader));
+  Restore<Payload> restore(options, *workspace, payload);
+  CKPTDB_RETURN_IF_ERROR(restore.SaveAll());
+  std::vector<Contestant> contestants = {restore.Ours()};
+  for (const RawVariant& variant : RawVariants(restore.raw_path())) {
+    contestants.push_back(restore.Raw(variant));
   }
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<Outcome> outcomes,
                           TakeTurns(name, contestants, options.repetitions));

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -12,10 +13,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/soak/content.h"
 #include "bench/soak/event.h"
-#include "bench/soak/rank_model.h"
 #include "manager/checkpoint_manager.h"
+#include "manager/model_state.h"
 #include "schema/status.h"
+#include "schema/types.h"
 
 namespace ckptdb::soak {
 namespace {
@@ -33,6 +36,133 @@ void Tell(const Event& event) {
       static_cast<ssize_t>(line.size())) {
     _exit(1);  // the driver is gone
   }
+}
+
+SliceRange OwnSlices(uint32_t rank, uint32_t world_size) {
+  const std::vector<uint32_t> bounds = EvenSliceBounds(world_size);
+  return {bounds[rank], bounds[rank + 1]};
+}
+
+int64_t FirstElement(uint32_t rank, uint32_t world_size) {
+  return kDenseElements * rank / world_size;
+}
+
+// The model that one rank trains: its share of each step's content.
+class RankModel {
+ public:
+  RankModel(const Content& content, uint32_t rank, uint32_t world_size);
+
+  // Registers all of it, to be saved and restored. It is called once.
+  absl::Status Register();
+  ModelState* state() { return &state_; }
+
+  // Goes from `step - 1` to `step`.
+  void Train(int64_t step);
+  // Returns DataLoss if it is not this rank's part of a step. `resized`: the
+  // step was saved by a world of another size.
+  absl::Status Check(int64_t step, bool resized) const;
+
+ private:
+  // The position follows from the step, so the parts of another world size are
+  // not needed.
+  class Position : public IoState {
+   public:
+    std::string text;
+    absl::StatusOr<std::string> Dump() override { return text; }
+    absl::Status Load(absl::string_view bytes) override;
+    absl::Status Redistribute(absl::Span<const std::string> parts) override;
+  };
+
+  bool Owns(int64_t id) const {
+    return own_.Contains(SliceOf(id, SliceHash::kMix));
+  }
+  void SetTensors(int64_t step);
+
+  const Content content_;
+  const uint32_t rank_;
+  const SliceRange own_;
+  const int64_t first_;  // of kDenseTensor
+  Rows rows_;
+  RowTable table_{&rows_};
+  std::vector<float> dense_;
+  std::vector<int64_t> frozen_;
+  int64_t frozen_change_ = -1;  // that frozen_ was trained to
+  Position reader_;
+  ModelState state_;
+};
+
+absl::Status RankModel::Position::Load(absl::string_view bytes) {
+  text = std::string(bytes);
+  return absl::OkStatus();
+}
+
+absl::Status RankModel::Position::Redistribute(
+    absl::Span<const std::string> /*parts*/) {
+  return absl::OkStatus();
+}
+
+RankModel::RankModel(const Content& content, uint32_t rank, uint32_t world_size)
+    : content_(content),
+      rank_(rank),
+      own_(OwnSlices(rank, world_size)),
+      first_(FirstElement(rank, world_size)),
+      rows_(content.RowsAt(0)),
+      dense_(static_cast<size_t>(FirstElement(rank + 1, world_size) - first_)),
+      frozen_(kFrozenElements) {
+  std::erase_if(rows_, [&](const auto& row) { return !Owns(row.first); });
+  SetTensors(0);
+}
+
+absl::Status RankModel::Register() {
+  TensorState dense =
+      TensorState::Of(dense_.data(), {static_cast<int64_t>(dense_.size())});
+  dense.global_shape = {kDenseElements};
+  dense.offset = {first_};
+  CKPTDB_RETURN_IF_ERROR(state_.AddTensor(kDenseTensor, std::move(dense)));
+  CKPTDB_RETURN_IF_ERROR(state_.AddTensor(
+      kFrozenTensor, TensorState::Of(frozen_.data(), {kFrozenElements})));
+  CKPTDB_RETURN_IF_ERROR(
+      state_.AddTable(kTable, &table_, TableSharding::BySlices()));
+  return state_.AddIoState(kReader, &reader_);
+}
+
+void RankModel::SetTensors(int64_t step) {
+  const std::vector<float> dense = content_.Dense(step);
+  std::copy_n(dense.begin() + first_, dense_.size(), dense_.begin());
+  if (frozen_change_ != step / kFrozenSteps) {
+    frozen_change_ = step / kFrozenSteps;
+    const std::vector<int64_t> frozen = content_.Frozen(step);
+    std::copy(frozen.begin(), frozen.end(), frozen_.begin());
+  }
+  reader_.text = content_.Position(step, rank_);
+}
+
+void RankModel::Train(int64_t step) {
+  const RowChange change = content_.ChangesOf(step);
+  for (const int64_t id : change.erased) {
+    if (rows_.erase(id) > 0) table_.MarkErased({id});
+  }
+  for (const auto& [id, row] : change.upserted) {
+    if (!Owns(id)) continue;
+    rows_[id] = row;
+    table_.MarkUpserted({id});
+  }
+  SetTensors(step);
+}
+
+absl::Status RankModel::Check(int64_t step, bool resized) const {
+  const std::string where =
+      absl::StrCat("step ", step, " restored by rank ", rank_);
+  Rows expected = content_.RowsAt(step);
+  std::erase_if(expected, [&](const auto& row) { return !Owns(row.first); });
+  CKPTDB_RETURN_IF_ERROR(CompareRows(rows_, expected, where));
+  const std::vector<float> dense = content_.Dense(step);
+  const bool same =
+      std::equal(dense_.begin(), dense_.end(), dense.begin() + first_) &&
+      frozen_ == content_.Frozen(step) &&
+      (resized || reader_.text == content_.Position(step, rank_));
+  if (same) return absl::OkStatus();
+  return absl::DataLossError(where + ": tensors or io state are others");
 }
 
 // The part of a session that is the same on all ranks.
