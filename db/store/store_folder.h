@@ -72,8 +72,8 @@ class StoreFolder {
   std::string StagingFolder(uint32_t attempt) const;
 
   // Returns ResourceExhausted, with both numbers, unless `needed` bytes are
-  // free. Writing without this check may end the process: see "A full disk can
-  // be freed" in docs/design.md.
+  // free. Writing without this check may end the process: see "A full disk
+  // does not prevent deleting" in docs/design.md.
   absl::Status CheckDiskSpace(uint64_t needed,
                               Spare spare = Spare::kKeep) const;
   // The same for a batch of records.

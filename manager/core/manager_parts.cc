@@ -115,8 +115,8 @@ absl::Status CheckOptions(const ManagerOptions& options) {
   return CheckNumbers(options);
 }
 
-// Checks a manager that restores a single rank's part of a job: see "One rank
-// that comes back" in docs/manager.md.
+// Checks a manager that restores a single rank's part of a job: see "Restoring
+// one failed rank" in docs/manager.md.
 absl::Status CheckShard(const ManagerParts& parts) {
   if (!parts.options.follow.shard.has_value()) return absl::OkStatus();
   const ModelState::Shard& shard = *parts.options.follow.shard;
