@@ -4,23 +4,26 @@
 #ifndef CKPTDB_EXAMPLES_RANKS_MPI_RANKS_H_
 #define CKPTDB_EXAMPLES_RANKS_MPI_RANKS_H_
 
+#include <ckptdb/manager/coordinator.h>
+
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "ranks/ranks.h"
 
 namespace examples {
 
-// Returns whether mpirun, or an equivalent launcher, has started this process.
-bool StartedByMpirun();
+// Initializes MPI. Returns Unimplemented in a program that was built without
+// it.
+absl::Status StartMpi();
 
-// Initializes MPI and returns this process as one of its ranks. Returns
-// Unimplemented in a program that was built without MPI.
-absl::StatusOr<std::unique_ptr<Ranks>> StartMpi(absl::Duration deadline);
+// Returns a new coordinator of all processes; all make the same calls.
+absl::StatusOr<std::unique_ptr<ckptdb::Coordinator>> MpiCoordinator(
+    absl::Duration deadline);
 
-// Finalizes MPI, after all ranks have ended and the object that StartMpi
-// returned was destroyed.
+// Finalizes MPI, after all ranks have ended and all coordinators were
+// destroyed.
 void EndMpi();
 
 }  // namespace examples

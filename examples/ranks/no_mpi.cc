@@ -4,10 +4,15 @@
 
 namespace examples {
 
-absl::StatusOr<std::unique_ptr<Ranks>> StartMpi(absl::Duration /*deadline*/) {
+absl::Status StartMpi() {
   return absl::UnimplementedError(
       "this program was started by mpirun, but is built without MPI; configure "
       "with CKPTDB_MPI=ON where MPI is installed");
+}
+
+absl::StatusOr<std::unique_ptr<ckptdb::Coordinator>> MpiCoordinator(
+    absl::Duration /*deadline*/) {
+  return StartMpi();
 }
 
 void EndMpi() {}

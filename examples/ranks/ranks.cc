@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -12,12 +13,18 @@
 namespace examples {
 namespace {
 
-// The ranks of a coordinator: threads of this process, or it alone.
+using CoordinatorMaker =
+    std::function<absl::StatusOr<std::unique_ptr<ckptdb::Coordinator>>()>;
+
+// The ranks of a coordinator: threads of this process, it alone, or processes.
 class CoordinatedRanks : public Ranks {
  public:
+  // `another` makes more coordinators of the same ranks. Default: duplicates.
   CoordinatedRanks(std::unique_ptr<ckptdb::Coordinator> coordinator,
-                   absl::Duration deadline)
-      : coordinator_(std::move(coordinator)), deadline_(deadline) {}
+                   absl::Duration deadline, CoordinatorMaker another = nullptr)
+      : coordinator_(std::move(coordinator)),
+        deadline_(deadline),
+        another_(std::move(another)) {}
 
   uint32_t rank() const override { return coordinator_->rank(); }
   uint32_t size() const override { return coordinator_->world_size(); }
@@ -28,13 +35,32 @@ class CoordinatedRanks : public Ranks {
   }
   absl::StatusOr<std::unique_ptr<ckptdb::Coordinator>> NewCoordinator()
       override {
-    return coordinator_->Duplicate();
+    return another_ ? another_() : coordinator_->Duplicate();
   }
 
  private:
   const std::unique_ptr<ckptdb::Coordinator> coordinator_;
   const absl::Duration deadline_;
+  const CoordinatorMaker another_;
 };
+
+// Returns whether mpirun, or an equivalent launcher, has started this process:
+// Open MPI, MPICH and its kin, and others that use PMIx set these.
+bool StartedByMpirun() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<std::unique_ptr<Ranks>> StartProcess(absl::Duration deadline) {
+  CKPTDB_RETURN_IF_ERROR(StartMpi());
+  CKPTDB_ASSIGN_OR_RETURN(auto coordinator, MpiCoordinator(deadline));
+  // A manager that closes ends the use of its coordinator's duplicates, too.
+  return std::make_unique<CoordinatedRanks>(
+      std::move(coordinator), deadline,
+      [deadline] { return MpiCoordinator(deadline); });
+}
 
 int Report(const RankOptions& options, const Ranks& own,
            const absl::Status& status) {
@@ -66,7 +92,7 @@ int RunThreads(const RankOptions& options, uint32_t size,
 
 int RunProcess(const RankOptions& options,
                const std::function<absl::Status(Ranks*)>& body) {
-  absl::StatusOr<std::unique_ptr<Ranks>> own = StartMpi(options.deadline);
+  absl::StatusOr<std::unique_ptr<Ranks>> own = StartProcess(options.deadline);
   absl::Status status = own.status();
   if (status.ok() && options.ranks && *options.ranks != (*own)->size()) {
     status = absl::InvalidArgumentError(

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "ranks/ranks.h"
 #include "train_ctr/bytes.h"
-#include "train_ctr/digest.h"
+#include "train_ctr/trainer.h"
 
 namespace train_ctr {
 namespace {
@@ -199,24 +199,15 @@ absl::Status Checkpoints::Save(double train_loss) {
   return manager_->Save(RequestOf(train_loss)).status();
 }
 
-absl::Status Checkpoints::CheckSaved(int64_t step) const {
-  const auto find = [&]() -> absl::StatusOr<int64_t> {
-    CKPTDB_RETURN_IF_ERROR(manager_->store()->FindStep(step).status());
-    return step;
-  };
-  return examples::AskOwner(trainer_->ranks(), "a saved step", find).status();
-}
-
 absl::StatusOr<Evaluation> Checkpoints::Evaluate() {
   CKPTDB_RETURN_IF_ERROR(manager_->WaitUntilFinished());
-  const absl::Status saved = CheckSaved(trainer_->step());
-  if (absl::IsNotFound(saved)) return trainer_->Evaluate();
-  CKPTDB_RETURN_IF_ERROR(saved);
   const ckptdb::EvaluationState::Name name = {trainer_->step(), "held_out",
                                               kMetricsGroup};
   ckptdb::EvaluationState& state = *manager_->evaluation();
   evaluation_ = trainer_->BeginEvaluation();
   absl::StatusOr<uint64_t> done = state.Load(name, &place_);
+  const bool saved = !absl::IsNotFound(done.status());
+  if (!saved) done = 0;
   // It was begun by another number of ranks.
   if (absl::IsFailedPrecondition(done.status())) {
     CKPTDB_RETURN_IF_ERROR(state.Cleanup(name.step));
@@ -227,12 +218,12 @@ absl::StatusOr<Evaluation> Checkpoints::Evaluate() {
     CKPTDB_ASSIGN_OR_RETURN(const bool more,
                             trainer_->EvaluateBatch(&evaluation_));
     if (!more) break;
-    if (options_.eval_save_every > 0 &&
+    if (saved && options_.eval_save_every > 0 &&
         batches % options_.eval_save_every == 0) {
       CKPTDB_RETURN_IF_ERROR(KeepEvaluation(name));
     }
   }
-  CKPTDB_RETURN_IF_ERROR(state.Cleanup(name.step));
+  if (saved) CKPTDB_RETURN_IF_ERROR(state.Cleanup(name.step));
   Evaluation evaluation = evaluation_.metrics.Result();
   evaluation.resumed_after = *done;
   return evaluation;

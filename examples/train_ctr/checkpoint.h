@@ -136,8 +136,6 @@ class Checkpoints {
   absl::Status ReadConfig(ckptdb::ManagerOptions* manager);
   absl::StatusOr<ckptdb::ManagerOptions> NewManagerOptions();
   ckptdb::SaveRequest RequestOf(double train_loss) const;
-  // Returns NotFound if the step does not exist.
-  absl::Status CheckSaved(int64_t step) const;
   absl::Status KeepEvaluation(const ckptdb::EvaluationState::Name& name);
   void OnSaved(const ckptdb::SaveReport& saved);
   absl::Status CountRows(SaveReport* report) const;

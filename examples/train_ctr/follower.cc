@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "train_ctr/digest.h"
+#include "train_ctr/trainer.h"
 
 namespace train_ctr {
 

@@ -19,8 +19,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "train_ctr/embedding_table.h"
 #include "train_ctr/model.h"
+#include "train_ctr/rows.h"
 
 namespace train_ctr {
 

@@ -21,7 +21,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "train_ctr/host_device.h"
 #include "train_ctr/random.h"
 
 namespace train_ctr {

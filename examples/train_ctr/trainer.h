@@ -54,10 +54,8 @@ class Trainer {
   // Trains one batch, and returns its mean log loss before the update. After an
   // error the trainer must not be used further.
   absl::StatusOr<double> Step();
-  // Evaluates over the held-out tail without changing state. Unseen ids count
-  // as zeros.
-  absl::StatusOr<Evaluation> Evaluate();
-  // The same by batches. Returns false after the last one.
+  // Evaluate over the held-out tail, batch by batch, without changing state.
+  // Unseen ids count as zeros. Returns false after the last batch.
   EvaluationProgress BeginEvaluation() const;
   absl::StatusOr<bool> EvaluateBatch(EvaluationProgress* progress);
 
@@ -90,6 +88,17 @@ class Trainer {
   int64_t step_ = 0;
   Batch batch_;  // of the last call
 };
+
+// The name of the progress in a step, a blob of rank 0.
+inline constexpr absl::string_view kProgress = "progress";
+
+// Returns a digest of all tables, tensors and the progress, as 16 hex digits,
+// whatever the order of rows and tables.
+std::string StateDigest(const StateView& state);
+
+// Returns the digest of the state of all ranks; all ranks call it. It equals
+// the digest of a single rank with all rows.
+absl::StatusOr<std::string> SharedDigest(Trainer& trainer);
 
 }  // namespace train_ctr
 

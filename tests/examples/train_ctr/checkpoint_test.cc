@@ -13,7 +13,7 @@
 #include "tests/examples/train_ctr/saved_digest.h"
 #include "tests/examples/train_ctr/state_copy.h"
 #include "tests/support/temp_dir.h"
-#include "train_ctr/digest.h"
+#include "train_ctr/trainer.h"
 
 namespace train_ctr {
 namespace {

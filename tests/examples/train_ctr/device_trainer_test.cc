@@ -17,7 +17,7 @@
 #include "tests/support/temp_dir.h"
 #include "train_ctr/checkpoint.h"
 #include "train_ctr/device/kernels.h"
-#include "train_ctr/digest.h"
+#include "train_ctr/trainer.h"
 
 namespace train_ctr {
 namespace {
@@ -81,8 +81,8 @@ TEST_P(DeviceTrainerTest, EachStepMatchesAHostTrainer) {
     if (step % 10 != 0) continue;
     ASSERT_EQ(StateDigest(*device), StateDigest(*host)) << step;
   }
-  ASSERT_OK_AND_ASSIGN(const Evaluation evaluation, device->Evaluate());
-  ASSERT_OK_AND_ASSIGN(const Evaluation expected, host->Evaluate());
+  ASSERT_OK_AND_ASSIGN(const Evaluation evaluation, Evaluate(device.get()));
+  ASSERT_OK_AND_ASSIGN(const Evaluation expected, Evaluate(host.get()));
   EXPECT_EQ(evaluation.loss, expected.loss);
   EXPECT_EQ(evaluation.auc, expected.auc);
   EXPECT_EQ(StateDigest(*device), StateDigest(*host));

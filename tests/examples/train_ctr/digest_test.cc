@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train_ctr/digest.h"
+#include "train_ctr/trainer.h"
 
 #include <set>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train_ctr/embedding_table.h"
+#include "train_ctr/rows.h"
 
 #include <cmath>
 #include <limits>

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tests/examples/train_ctr/state_copy.h"
-#include "train_ctr/digest.h"
+#include "train_ctr/trainer.h"
 
 namespace train_ctr {
 namespace {
@@ -48,7 +48,7 @@ TEST(RanksTest, StateMatchesOneRank) {
   auto alone = TrainerOf(nullptr, Sharding::kSlices);
   std::vector<double> losses;
   for (int s = 0; s < 40; ++s) losses.push_back(alone->Step().value());
-  ASSERT_OK_AND_ASSIGN(const Evaluation expected, alone->Evaluate());
+  ASSERT_OK_AND_ASSIGN(const Evaluation expected, Evaluate(alone.get()));
   for (const uint32_t size : {1U, 2U, 5U, 31U}) {
     for (const Sharding sharding : {Sharding::kSlices, Sharding::kModulo}) {
       SCOPED_TRACE(size);
@@ -62,7 +62,8 @@ TEST(RanksTest, StateMatchesOneRank) {
         EXPECT_EQ(rows, alone->rows());
         EXPECT_LE(trainer->rows(), 2 * rows / size + 20);  // about even
         if (size > 2) return;  // an evaluation of many threads takes long
-        ASSERT_OK_AND_ASSIGN(const Evaluation evaluation, trainer->Evaluate());
+        ASSERT_OK_AND_ASSIGN(const Evaluation evaluation,
+                             Evaluate(trainer.get()));
         EXPECT_EQ(evaluation.loss, expected.loss);
         EXPECT_EQ(evaluation.auc, expected.auc);
         EXPECT_EQ(evaluation.examples, expected.examples);

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "train_ctr/digest.h"
 #include "train_ctr/follower.h"
+#include "train_ctr/trainer.h"
 
 namespace train_ctr {
 

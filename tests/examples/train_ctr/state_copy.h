@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "schema/status.h"
 #include "tests/support/status_matchers.h"
-#include "train_ctr/digest.h"
 #include "train_ctr/reader.h"
 #include "train_ctr/trainer.h"
 
@@ -35,6 +35,15 @@ inline std::unique_ptr<Trainer> MakeTrainer(
 // The tables of a trainer whose model is in host memory.
 inline std::vector<EmbeddingTable>& TablesOf(const Trainer& trainer) {
   return static_cast<HostRows&>(*trainer.model()->rows()).tables();
+}
+
+// Evaluates over the held-out tail.
+inline absl::StatusOr<Evaluation> Evaluate(Trainer* trainer) {
+  EvaluationProgress progress = trainer->BeginEvaluation();
+  for (bool more = true; more;) {
+    CKPTDB_ASSIGN_OR_RETURN(more, trainer->EvaluateBatch(&progress));
+  }
+  return progress.metrics.Result();
 }
 
 // The digest of a trainer that is alone.

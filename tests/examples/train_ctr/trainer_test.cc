@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "tests/examples/train_ctr/state_copy.h"
-#include "train_ctr/digest.h"
 
 namespace train_ctr {
 namespace {
@@ -20,10 +19,10 @@ void Train(Trainer& trainer, int steps) {
 TEST(TrainerTest, LearnsThePlantedWeights) {
   TrainerOptions options;
   auto trainer = MakeTrainer(options);
-  ASSERT_OK_AND_ASSIGN(const Evaluation before, trainer->Evaluate());
+  ASSERT_OK_AND_ASSIGN(const Evaluation before, Evaluate(trainer.get()));
   EXPECT_NEAR(before.auc, 0.5, 0.1);
   Train(*trainer, 200);
-  ASSERT_OK_AND_ASSIGN(const Evaluation after, trainer->Evaluate());
+  ASSERT_OK_AND_ASSIGN(const Evaluation after, Evaluate(trainer.get()));
   EXPECT_GT(after.auc, 0.75);
   EXPECT_LT(after.loss, before.loss - 0.1);
   EXPECT_EQ(after.examples, 20000u);
@@ -52,7 +51,7 @@ TEST(TrainerTest, ContinuesFromACopyOfItsState) {
     Train(*trainer, 20);
     Train(*copy, 20);
     EXPECT_EQ(StateDigest(*trainer), StateDigest(*copy)) << round;
-    EXPECT_EQ(trainer->Evaluate()->auc, copy->Evaluate()->auc);
+    EXPECT_EQ(Evaluate(trainer.get())->auc, Evaluate(copy.get())->auc);
   }
 }
 
@@ -60,7 +59,7 @@ TEST(TrainerTest, EvaluationChangesNoState) {
   auto trainer = MakeTrainer(SmallTrainer());
   Train(*trainer, 5);
   const std::string digest = StateDigest(*trainer);
-  ASSERT_OK(trainer->Evaluate());
+  ASSERT_OK(Evaluate(trainer.get()));
   EXPECT_EQ(StateDigest(*trainer), digest);
   auto unevaluated = MakeTrainer(SmallTrainer());
   Train(*unevaluated, 6);
