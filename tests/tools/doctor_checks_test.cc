@@ -180,7 +180,6 @@ absl::Status Copy(FaultyCalls* calls, const std::string& from,
 
 std::vector<Fault> FilesFaults() {
   return {
-      {"exclusive_create", kUnsafe, "made twice", Without(O_EXCL)},
       {"hard_link", kMissing, "no link",
        Ours(&FaultyCalls::link, absl::UnimplementedError("no link"))},
       {"hard_link", kMissing, "EPERM",
@@ -195,18 +194,6 @@ std::vector<Fault> FilesFaults() {
        }},
       {"rename_replaces", kUnsafe, "other bytes",
        Ours(&FaultyCalls::rename, absl::OkStatus())},
-      {"rename_over_open", kMissing, "changed by rename",
-       [](World* world) {
-         world->ours.rename = [=](auto& from, auto& to) {
-           return Copy(&world->ours, from, to);
-         };
-       }},
-      {"unlink_while_open", kMissing, "changed",
-       [](World* world) {
-         world->ours.unlink = [=](auto& name) {
-           return WriteFile(&world->ours, name, "", false);
-         };
-       }},
       {"file_modes", kMissing, "mode 777",
        [](World* world) {
          world->ours.look = [](auto* entry) { entry->mode = 0777; };

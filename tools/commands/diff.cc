@@ -253,25 +253,22 @@ Json DiffJson(const std::string& store, const StepDiff& diff) {
           {"blobs", ListJson(diff.blobs, BlobJson)}};
 }
 
+constexpr char kDiffNotes[] =
+    "Tensors and blobs are compared by their digests. A tensor is\n"
+    "read only if the two steps divide it into different parts. For\n"
+    "tables, the ids in the delta runs between the steps are read:\n"
+    "UPSERTED rows were written, possibly with the same values, and\n"
+    "ERASED rows were removed. A table is \"unknown\" if it was saved\n"
+    "in full between the steps, or no delta runs connect them. The\n"
+    "exit code is 0 whether or not the steps differ.\n";
+
 class Diff : public Command {
  public:
   Diff()
       : Command(
             {.name = "diff",
              .summary = "Show the differences between two steps",
-             .notes = "Tensors and blobs are compared by their digests. A "
-                      "tensor is\n"
-                      "read only if the two steps divide it into different "
-                      "parts. For\n"
-                      "tables, the ids in the delta runs between the steps are "
-                      "read:\n"
-                      "UPSERTED rows were written, possibly with the same "
-                      "values, and\n"
-                      "ERASED rows were removed. A table is \"unknown\" if it "
-                      "was saved\n"
-                      "in full between the steps, or no delta runs connect "
-                      "them. The\n"
-                      "exit code is 0 whether or not the steps differ.\n",
+             .notes = kDiffNotes,
              .examples =
                  "  ckptdb diff 1000 1100 --store /checkpoints/ctr\n"
                  "  ckptdb diff 1000 latest -s /checkpoints/ctr --json\n"}) {}

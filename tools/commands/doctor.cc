@@ -26,6 +26,14 @@ namespace {
 
 using Peers = std::vector<std::unique_ptr<Peer>>;
 
+constexpr char kDoctorNotes[] =
+    "The checks run in a temporary folder in DIR and touch nothing\n"
+    "else. To check a file system that several hosts share, run the\n"
+    "command on all of them with the same --hosts and --session; the\n"
+    "first host prints the results.\n"
+    "missing: the store works without it. unsafe: a store there may\n"
+    "lose steps, or its saves may fail; the exit code is then 5.\n";
+
 class Doctor : public Command {
  public:
   Doctor()
@@ -33,17 +41,7 @@ class Doctor : public Command {
                  .summary = "Check that a file system meets a store's "
                             "requirements, and measure "
                             "its speed",
-                 .notes = "The checks run in a temporary folder in DIR and "
-                          "touch nothing\n"
-                          "else. To check a file system that several hosts "
-                          "share, run the\n"
-                          "command on all of them with the same --hosts and "
-                          "--session; the\n"
-                          "first host prints the results.\n"
-                          "missing: the store works without it. unsafe: a "
-                          "store there may\n"
-                          "lose steps, or its saves may fail; the exit code is "
-                          "then 5.\n",
+                 .notes = kDoctorNotes,
                  .examples = "  ckptdb doctor /checkpoints\n"
                              "  ckptdb doctor /checkpoints --hosts 2 --session "
                              "monday --json\n"}) {}

@@ -192,25 +192,23 @@ Json UsageJson(const std::string& store, const Usage& usage,
   return json;
 }
 
+constexpr char kDuNotes[] =
+    "BORROWED is the data of other versions that a step uses: runs\n"
+    "of its chain, tensors, blobs. \"kept for other steps\" is data of\n"
+    "removed steps that other steps need; it is removed with the\n"
+    "last of them. \"reserved\" is space for a full disk. --tables\n"
+    "shows the same bytes by table: STEPS is the number of steps\n"
+    "that stored some of them, OWN the bytes that they stored.\n";
+
 class Du : public Command {
  public:
   Du()
-      : Command(
-            {.name = "du",
-             .summary = "Show how the bytes of a store are used",
-             .notes =
-                 "BORROWED is the data of other versions that a step uses: "
-                 "runs\n"
-                 "of its chain, tensors, blobs. \"kept for other steps\" is "
-                 "data of\n"
-                 "removed steps that other steps need; it is removed with the\n"
-                 "last of them. \"reserved\" is space for a full disk. "
-                 "--tables\n"
-                 "shows the same bytes by table: STEPS is the number of steps\n"
-                 "that stored some of them, OWN the bytes that they stored.\n",
-             .examples = "  ckptdb du --store /checkpoints/ctr\n"
-                         "  ckptdb du --tables -s /checkpoints/ctr\n"
-                         "  ckptdb du -s /checkpoints/ctr --json\n"}) {}
+      : Command({.name = "du",
+                 .summary = "Show how the bytes of a store are used",
+                 .notes = kDuNotes,
+                 .examples = "  ckptdb du --store /checkpoints/ctr\n"
+                             "  ckptdb du --tables -s /checkpoints/ctr\n"
+                             "  ckptdb du -s /checkpoints/ctr --json\n"}) {}
   void AddArguments(CLI::App* app) override {
     app->add_flag("-t,--tables", with_tables_,
                   "also by table, and for all tensors and all blobs");

@@ -102,25 +102,23 @@ Json OutcomeJson(const std::string& store, const Outcome& outcome) {
           {"fold_micros", outcome.micros}};
 }
 
+constexpr char kFoldNotes[] =
+    "The step keeps its rows, tensors and blobs, but no longer needs\n"
+    "the versions of its chain, which are removed when no other step\n"
+    "needs them. So a fold frees space once the older steps are\n"
+    "removed. It reads the chain and writes all rows. Ctrl-C\n"
+    "interrupts it and leaves the step unchanged; run it again to\n"
+    "resume.\n";
+
 class FoldCommand : public Command {
  public:
   FoldCommand()
-      : Command(
-            {.name = "fold",
-             .summary = "Merge a step's chain, which makes it a full step",
-             .notes =
-                 "The step keeps its rows, tensors and blobs, but no longer "
-                 "needs\n"
-                 "the versions of its chain, which are removed when no other "
-                 "step\n"
-                 "needs them. So a fold frees space once the older steps are\n"
-                 "removed. It reads the chain and writes all rows. Ctrl-C\n"
-                 "interrupts it and leaves the step unchanged; run it again "
-                 "to\n"
-                 "resume.\n",
-             .examples = "  ckptdb fold 1000 --store /checkpoints/ctr\n"
-                         "  ckptdb fold latest -s /checkpoints/ctr --json\n"}) {
-  }
+      : Command({.name = "fold",
+                 .summary = "Merge a step's chain, which makes it a full step",
+                 .notes = kFoldNotes,
+                 .examples =
+                     "  ckptdb fold 1000 --store /checkpoints/ctr\n"
+                     "  ckptdb fold latest -s /checkpoints/ctr --json\n"}) {}
   void AddArguments(CLI::App* app) override { AddStep(app, &step_); }
   absl::Status Run(const Context& context) override;
 

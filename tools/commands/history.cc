@@ -63,23 +63,21 @@ Json HistoryJson(const std::string& store, const RowArgument& row,
   return json;
 }
 
+constexpr char kHistoryNotes[] =
+    "Reads all committed steps, oldest first. For a delta step it\n"
+    "reads the pages of the delta runs that may contain the id. For\n"
+    "a full step, and for the first step, it looks up the row and\n"
+    "compares it with the previous step. This takes some reads of up\n"
+    "to 256 KiB and the records of the chain per step, even for a\n"
+    "row that never changed.\n";
+
 class History : public Command {
  public:
   History()
       : Command({.name = "history",
                  .summary = "List the steps in which a row appeared, changed "
                             "or was erased",
-                 .notes = "Reads all committed steps, oldest first. For a "
-                          "delta step it\n"
-                          "reads the pages of the delta runs that may contain "
-                          "the id. For\n"
-                          "a full step, and for the first step, it looks up "
-                          "the row and\n"
-                          "compares it with the previous step. This takes some "
-                          "reads of up\n"
-                          "to 256 KiB and the records of the chain per step, "
-                          "even for a\n"
-                          "row that never changed.\n",
+                 .notes = kHistoryNotes,
                  .examples =
                      "  ckptdb history user 4711 --store /checkpoints/ctr\n"
                      "  ckptdb history user -3 -s /checkpoints/ctr --json\n"}) {

@@ -129,16 +129,17 @@ Json ItemsJson(const std::string& store, const StepReader& step,
   return document;
 }
 
+constexpr char kItemsNotes[] =
+    "RUN is \"base\" for a table with all its rows, and \"delta\" for\n"
+    "changed rows and erased ids. BASE REASON is why all rows were\n"
+    "saved although changed rows were given.\n";
+
 class Items : public Command {
  public:
   Items()
       : Command({.name = "items",
                  .summary = "List the items of every rank of a step",
-                 .notes = "RUN is \"base\" for a table with all its rows, and "
-                          "\"delta\" for\n"
-                          "changed rows and erased ids. BASE REASON is why all "
-                          "rows were\n"
-                          "saved although changed rows were given.\n",
+                 .notes = kItemsNotes,
                  .examples =
                      "  ckptdb items 1000 --store /checkpoints/ctr\n"
                      "  ckptdb items latest 'mlp.*' --rank 0 --json\n"}) {}

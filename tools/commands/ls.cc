@@ -111,21 +111,22 @@ void PrintTable(const std::vector<Listed>& steps, const Context& context) {
   *context.out << table.ToString();
 }
 
+constexpr char kLsNotes[] =
+    "CHAIN is the number of versions from which the step is\n"
+    "restored, including itself.\n"
+    "ROWS and BYTES of a delta step count only its changed rows;\n"
+    "ERASED counts the rows that it removes.\n"
+    "METRICS and FLAGS with an asterisk were posted; the store's\n"
+    "owner applies them with its next save.\n";
+
 class Ls : public Command {
  public:
   Ls()
-      : Command(
-            {.name = "ls",
-             .summary = "List the committed steps of a store",
-             .notes =
-                 "CHAIN is the number of versions from which the step is\n"
-                 "restored, including itself.\n"
-                 "ROWS and BYTES of a delta step count only its changed rows;\n"
-                 "ERASED counts the rows that it removes.\n"
-                 "METRICS and FLAGS with an asterisk were posted; the store's\n"
-                 "owner applies them with its next save.\n",
-             .examples = "  ckptdb ls --store /checkpoints/ctr\n"
-                         "  ckptdb ls -s /checkpoints/ctr --json\n"}) {}
+      : Command({.name = "ls",
+                 .summary = "List the committed steps of a store",
+                 .notes = kLsNotes,
+                 .examples = "  ckptdb ls --store /checkpoints/ctr\n"
+                             "  ckptdb ls -s /checkpoints/ctr --json\n"}) {}
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     const std::vector<Listed> steps = ListAll(*reader);

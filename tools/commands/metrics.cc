@@ -46,17 +46,18 @@ std::string CheckMetric(const std::string& text) {
                       " with a nonempty name and a 64-bit number");
 }
 
+constexpr char kMetricsNotes[] =
+    "Replaces metrics of the same name. While another process has\n"
+    "the store open, the metrics are posted, and that process adds\n"
+    "them with its next save.\n";
+
 class MetricsCommand : public Command {
  public:
   MetricsCommand()
       : Command(
             {.name = "metrics",
              .summary = "Add metrics to a step, even while its trainer runs",
-             .notes = "Replaces metrics of the same name. While another "
-                      "process has\n"
-                      "the store open, the metrics are posted, and that "
-                      "process adds\n"
-                      "them with its next save.\n",
+             .notes = kMetricsNotes,
              .examples =
                  "  ckptdb metrics 1000 auc=0.731 --store /checkpoints/ctr\n"
                  "  ckptdb metrics latest auc=0.731 loss=0.42 -s "

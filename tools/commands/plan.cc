@@ -185,21 +185,21 @@ Json PlanJson(const std::string& store, const Planned& planned) {
   return json;
 }
 
+constexpr char kPlanNotes[] =
+    "Reads only records, no data. If a run also contains rows of\n"
+    "other ranks, ROWS and bytes are an even share of it, and AT\n"
+    "MOST counts all its rows. A row that was written in several\n"
+    "runs counts in each. Each rank reads whole tensors, or its own\n"
+    "part if as many ranks restore as saved. It reads the blobs that\n"
+    "it saved, or all blobs if the number of ranks differs.\n";
+
 class PlanCommand : public Command {
  public:
   PlanCommand()
       : Command(
             {.name = "plan",
              .summary = "Show what a restore of a step would read",
-             .notes =
-                 "Reads only records, no data. If a run also contains rows of\n"
-                 "other ranks, ROWS and bytes are an even share of it, and AT\n"
-                 "MOST counts all its rows. A row that was written in several\n"
-                 "runs counts in each. Each rank reads whole tensors, or its "
-                 "own\n"
-                 "part if as many ranks restore as saved. It reads the blobs "
-                 "that\n"
-                 "it saved, or all blobs if the number of ranks differs.\n",
+             .notes = kPlanNotes,
              .examples =
                  "  ckptdb plan 1000 --store /checkpoints/ctr\n"
                  "  ckptdb plan latest --world 8 --tables -s /checkpoints/ctr\n"

@@ -272,21 +272,21 @@ Json ShownJson(const std::string& store, const Shown& shown) {
   return json;
 }
 
+constexpr char kShowNotes[] =
+    "Shows only the contents of the step itself: for a delta step,\n"
+    "the changed rows.\n"
+    "\"ckptdb chain\" shows the other versions from which it is\n"
+    "restored.\n"
+    "Posted metrics are those that the store's owner will add with\n"
+    "its next save.\n";
+
 class Show : public Command {
  public:
   Show()
       : Command(
             {.name = "show",
              .summary = "Show a step: its record, metrics, metadata, totals",
-             .notes =
-                 "Shows only the contents of the step itself: for a delta "
-                 "step,\n"
-                 "the changed rows.\n"
-                 "\"ckptdb chain\" shows the other versions from which it is\n"
-                 "restored.\n"
-                 "Posted metrics are those that the store's owner will add "
-                 "with\n"
-                 "its next save.\n",
+             .notes = kShowNotes,
              .examples = "  ckptdb show 1000 --store /checkpoints/ctr\n"
                          "  ckptdb show latest -s /checkpoints/ctr --json\n"}) {
   }

@@ -30,16 +30,6 @@ absl::Status ExpectBytes(FileCalls* files, const std::string& name,
                    " of ", bytes.size(), ")"));
 }
 
-Seen ExclusiveCreate(const CheckContext& context) {
-  FileCalls* const files = context.files;
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL;
-  CKPTDB_RETURN_IF_ERROR(Open(files, "exclusive", kFlags).status());
-  const auto again = Open(files, "exclusive", kFlags);
-  if (again.ok()) return UnexpectedError("a name was made twice with O_EXCL");
-  if (!absl::IsAlreadyExists(again.status())) return again.status();
-  return "a second create with O_EXCL is refused";
-}
-
 // A save hard-links its data files into the database and then removes the names
 // in staging/, so the second name must keep the file.
 Seen HardLink(const CheckContext& context) {
@@ -73,35 +63,6 @@ Seen RenameReplaces(const CheckContext& context) {
     return UnexpectedError("the old name is still there after rename");
   }
   return "rename replaces a file";
-}
-
-// A reader may have a small file such as CURRENT open while the owner replaces
-// it.
-Seen RenameOverOpen(const CheckContext& context) {
-  FileCalls* const files = context.files;
-  CKPTDB_RETURN_IF_ERROR(WriteFile(files, "open", Bytes('o'), true));
-  CKPTDB_ASSIGN_OR_RETURN(const OpenFile file, Open(files, "open", O_RDONLY));
-  CKPTDB_RETURN_IF_ERROR(WriteFile(files, "other", Bytes('x'), true));
-  CKPTDB_RETURN_IF_ERROR(files->Rename("other", "open"));
-  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, ReadAll(files, file.get()));
-  if (bytes != Bytes('o'))
-    return UnexpectedError("an open file changed by rename");
-  CKPTDB_RETURN_IF_ERROR(ExpectBytes(files, "open", Bytes('x')));
-  return "an open file keeps its bytes";
-}
-
-// The owner removes files of retired steps, which a reader without a lease may
-// have open.
-Seen UnlinkOpen(const CheckContext& context) {
-  FileCalls* const files = context.files;
-  CKPTDB_RETURN_IF_ERROR(WriteFile(files, "unlinked", Bytes('u'), true));
-  CKPTDB_ASSIGN_OR_RETURN(const OpenFile file,
-                          Open(files, "unlinked", O_RDONLY));
-  CKPTDB_RETURN_IF_ERROR(files->Unlink("unlinked"));
-  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, ReadAll(files, file.get()));
-  if (bytes != Bytes('u'))
-    return UnexpectedError("a removed file that is open changed");
-  return "a removed file stays readable while it is open";
 }
 
 Seen SyncFile(const CheckContext& context) {
@@ -219,8 +180,6 @@ Seen OpenFiles(const CheckContext& context) {
 
 const std::vector<Check>& LocalChecks() {
   static const auto* const kChecks = new std::vector<Check>{
-      {"exclusive_create", ExclusiveCreate, CheckResult::kUnsafe,
-       "two processes may write to one temporary file and damage a step"},
       {"hard_link", HardLink, CheckResult::kUnsafe,
        "a save of more than 512 KiB fails when its files are linked into the "
        "database",
@@ -228,10 +187,6 @@ const std::vector<Check>& LocalChecks() {
        "takes twice the time, and twice the space until it is committed"},
       {"rename_replaces", RenameReplaces, CheckResult::kUnsafe,
        "the database cannot be opened again, or opens in an older state"},
-      {"rename_over_open", RenameOverOpen, CheckResult::kMissing,
-       "a reader may fail while the owner replaces a small file"},
-      {"unlink_while_open", UnlinkOpen, CheckResult::kMissing,
-       "a reader fails when the owner removes a file that it has open"},
       {"sync_file", SyncFile, CheckResult::kUnsafe,
        "saves fail, because steps cannot be made durable"},
       {"sync_folder", SyncFolder, CheckResult::kUnsafe,
