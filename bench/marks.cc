@@ -88,68 +88,50 @@ class Workers {
   std::vector<std::thread> threads_;
 };
 
-// An interface that changed rows are marked with.
-class Marked {
- public:
-  virtual ~Marked() = default;
-  virtual absl::Status Mark(int thread, Batch ids) = 0;
+// A way to mark changed rows, by several threads.
+struct Marked {
+  std::function<absl::Status(int thread, Batch ids)> mark;
   // Ends the interval.
-  virtual absl::Status Take() = 0;
+  std::function<absl::Status()> take;
 };
 
 template <typename Tracker>
-class Tracked : public Marked {
- public:
-  static absl::StatusOr<std::unique_ptr<Marked>> Make(
-      std::unique_ptr<Tracker> tracker) {
-    CKPTDB_ASSIGN_OR_RETURN(const ChangeTracker::Consumer consumer,
-                            tracker->AddConsumer("bench"));
-    CKPTDB_RETURN_IF_ERROR(tracker->Take(consumer).status());
-    return std::unique_ptr<Marked>(new Tracked(std::move(tracker), consumer));
-  }
-
-  absl::Status Mark(int, Batch ids) override {
-    if constexpr (std::is_void_v<decltype(tracker_->MarkUpserted(ids))>) {
-      tracker_->MarkUpserted(ids);
+absl::StatusOr<Marked> MarkedIn(std::shared_ptr<Tracker> tracker) {
+  CKPTDB_ASSIGN_OR_RETURN(const ChangeTracker::Consumer consumer,
+                          tracker->AddConsumer("bench"));
+  CKPTDB_RETURN_IF_ERROR(tracker->Take(consumer).status());
+  const auto mark = [tracker](int, Batch ids) {
+    if constexpr (std::is_void_v<decltype(tracker->MarkUpserted(ids))>) {
+      tracker->MarkUpserted(ids);
       return absl::OkStatus();
     } else {
-      return tracker_->MarkUpserted(ids);
+      return tracker->MarkUpserted(ids);
     }
-  }
-  absl::Status Take() override { return tracker_->Take(consumer_).status(); }
-
- private:
-  Tracked(std::unique_ptr<Tracker> tracker, ChangeTracker::Consumer consumer)
-      : tracker_(std::move(tracker)), consumer_(consumer) {}
-  const std::unique_ptr<Tracker> tracker_;
-  const ChangeTracker::Consumer consumer_;
-};
+  };
+  return Marked{
+      mark, [tracker, consumer] { return tracker->Take(consumer).status(); }};
+}
 
 // The least that a log of ids can do.
-class Copied : public Marked {
- public:
-  Copied(int threads, size_t rows) {
-    for (int i = 0; i < threads; ++i) copies_.push_back({Ids(rows), 0});
-  }
-  absl::Status Mark(int thread, Batch ids) override {
-    Copy& copy = copies_[static_cast<size_t>(thread)];
-    std::memcpy(copy.ids.data() + copy.used, ids.data(),
-                ids.size() * sizeof(int64_t));
-    copy.used += ids.size();
-    return absl::OkStatus();
-  }
-  absl::Status Take() override {
-    for (Copy& copy : copies_) copy.used = 0;
-    return absl::OkStatus();
-  }
-
- private:
+Marked Copied(int threads, size_t rows) {
   struct alignas(64) Copy {
     Ids ids;
     size_t used = 0;
   };
-  std::vector<Copy> copies_;
-};
+  const auto copies = std::make_shared<std::vector<Copy>>();
+  for (int i = 0; i < threads; ++i) copies->push_back({Ids(rows), 0});
+  return {[copies](int thread, Batch ids) {
+            Copy& copy = (*copies)[static_cast<size_t>(thread)];
+            std::memcpy(copy.ids.data() + copy.used, ids.data(),
+                        ids.size() * sizeof(int64_t));
+            copy.used += ids.size();
+            return absl::OkStatus();
+          },
+          [copies] {
+            for (Copy& copy : *copies) copy.used = 0;
+            return absl::OkStatus();
+          }};
+}
 
 // Rows as they are marked in one interval.
 struct Load {
@@ -195,15 +177,15 @@ class MarkCase {
         options_(options),
         workers_(threads) {}
 
-  absl::Status Run(Marked* ours, Report* report) {
+  absl::Status Run(const Marked& ours, Report* report) {
     // The first interval gets its memory from the system.
     CKPTDB_ASSIGN_OR_RETURN(const Sample first,
                             Measure([&] { return MarkAll(ours); }));
-    CKPTDB_RETURN_IF_ERROR(ours->Take());
-    Copied copied(workers_.count(), load_.ids.size());
+    CKPTDB_RETURN_IF_ERROR(ours.take());
+    const Marked copied = Copied(workers_.count(), load_.ids.size());
     CKPTDB_ASSIGN_OR_RETURN(
         const std::vector<Outcome> outcomes,
-        TakeTurns(name_, {Marking("ours", ours), Marking("memcpy", &copied)},
+        TakeTurns(name_, {Marking("ours", ours), Marking("memcpy", copied)},
                   options_.repetitions));
     CaseResult result =
         Compare(name_, load_.ids.size() * sizeof(int64_t), outcomes);
@@ -231,14 +213,14 @@ class MarkCase {
   }
 
   // Each thread its part, in batches.
-  absl::Status MarkAll(Marked* marked) {
+  absl::Status MarkAll(const Marked& marked) {
     std::vector<absl::Status> statuses(static_cast<size_t>(workers_.count()));
     workers_.Run([&](int thread) {
       const auto part = static_cast<size_t>(thread);
       const size_t begin = load_.ids.size() * part / statuses.size();
       const size_t end = load_.ids.size() * (part + 1) / statuses.size();
       for (size_t at = begin; at < end; at += kBatchRows) {
-        statuses[part].Update(marked->Mark(
+        statuses[part].Update(marked.mark(
             thread,
             Batch(load_.ids).subspan(at, std::min(kBatchRows, end - at))));
       }
@@ -249,18 +231,18 @@ class MarkCase {
     return absl::OkStatus();
   }
 
-  Contestant Marking(const std::string& name, Marked* marked) {
+  Contestant Marking(const std::string& name, const Marked& marked) {
     const auto wake = [this] {
       workers_.Wake();
       return absl::OkStatus();
     };
     return {name, wake, [this, marked] { return MarkAll(marked); },
-            [marked] { return marked->Take(); }};
+            marked.take};
   }
 
-  absl::StatusOr<Sample> MeasureTake(Marked* marked) {
+  absl::StatusOr<Sample> MeasureTake(const Marked& marked) {
     CKPTDB_RETURN_IF_ERROR(MarkAll(marked));
-    return Measure([marked] { return marked->Take(); });
+    return Measure(marked.take);
   }
 
   const Load& load_;
@@ -269,14 +251,14 @@ class MarkCase {
   Workers workers_;
 };
 
-using MakeMarked = std::function<absl::StatusOr<std::unique_ptr<Marked>>()>;
+using MakeMarked = std::function<absl::StatusOr<Marked>()>;
 
 absl::Status RunLoad(const Load& load, const MakeMarked& make,
                      const BenchOptions& options, Report* report) {
   for (const int threads : {1, 2}) {
-    CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<Marked> ours, make());
+    CKPTDB_ASSIGN_OR_RETURN(const Marked ours, make());
     MarkCase one(load, threads, options);
-    CKPTDB_RETURN_IF_ERROR(one.Run(ours.get(), report));
+    CKPTDB_RETURN_IF_ERROR(one.Run(ours, report));
   }
   return absl::OkStatus();
 }
@@ -288,12 +270,11 @@ absl::Status RunMarks(const BenchOptions& options, Report* report) {
   const uint64_t rows = options.rows;
   const uint64_t seed = options.seed;
   const MakeMarked make_tracker = [] {
-    return Tracked<RowTracker>::Make(std::make_unique<RowTracker>());
+    return MarkedIn(std::make_shared<RowTracker>());
   };
-  const MakeMarked make_bitmap =
-      [rows]() -> absl::StatusOr<std::unique_ptr<Marked>> {
+  const MakeMarked make_bitmap = [rows]() -> absl::StatusOr<Marked> {
     CKPTDB_ASSIGN_OR_RETURN(auto bitmap, RowBitmap::Make(rows));
-    return Tracked<RowBitmap>::Make(std::move(bitmap));
+    return MarkedIn(std::shared_ptr<RowBitmap>(std::move(bitmap)));
   };
   CKPTDB_RETURN_IF_ERROR(
       RunLoad(ZipfLoad(rows, seed), make_tracker, options, report));

@@ -23,64 +23,51 @@ constexpr double kMaxDeleteSeconds = 0.005;
 constexpr double kMaxSpaceSeconds = 1;
 constexpr double kMaxOpenSeconds = 0.3;
 
-// Waits until most of `bytes` bytes that files below a folder have are free.
-class SpaceWatch {
- public:
-  static absl::StatusOr<SpaceWatch> Start(std::string folder, uint64_t bytes) {
+// The space below a folder, before files of so many bytes are removed.
+struct SpaceWatch {
+  static absl::StatusOr<SpaceWatch> Start(const std::string& folder,
+                                          uint64_t bytes) {
     CKPTDB_ASSIGN_OR_RETURN(const uint64_t free_bytes, FreeBytes(folder));
-    const uint64_t allocated_bytes = AllocatedBytes(folder);
-    return SpaceWatch(std::move(folder), bytes, allocated_bytes, free_bytes);
+    return SpaceWatch{folder, bytes - bytes / 10, AllocatedBytes(folder),
+                      free_bytes};
   }
 
   // Waits for the files to be gone, then for the file system to report the
   // space. Other processes may write to it meanwhile, so the time for that is
   // limited, and all of it counts.
   absl::Status WaitUntilBack() const {
-    const bool released = WaitFor(kDeadline, [&]() -> absl::StatusOr<bool> {
-      return AllocatedBytes(folder_) + most() <= allocated_bytes_;
-    });
-    if (!released) {
+    constexpr std::chrono::milliseconds kDeadline{60'000};
+    constexpr std::chrono::milliseconds kSettle{250};
+    if (!WaitFor(kDeadline, [&] {
+          return AllocatedBytes(folder) + most_bytes <= allocated_bytes;
+        })) {
       return absl::DeadlineExceededError(
-          absl::StrCat("the space of ", bytes_, " deleted bytes is not back ",
-                       "after ", kDeadline.count(), " ms"));
+          absl::StrCat("the space of deleted files is not back after ",
+                       kDeadline.count(), " ms"));
     }
-    WaitFor(kSettle, [&]() -> absl::StatusOr<bool> {
-      CKPTDB_ASSIGN_OR_RETURN(const uint64_t free_bytes, FreeBytes(folder_));
-      return free_bytes >= free_bytes_ + most();
+    WaitFor(kSettle, [&] {
+      const auto now = FreeBytes(folder);
+      return now.ok() && *now >= free_bytes + most_bytes;
     });
     return absl::OkStatus();
   }
 
- private:
-  static constexpr std::chrono::milliseconds kDeadline{60'000};
-  static constexpr std::chrono::milliseconds kSettle{250};
-  static constexpr int kPollMs = 1;
-
-  SpaceWatch(std::string folder, uint64_t bytes, uint64_t allocated_bytes,
-             uint64_t free_bytes)
-      : folder_(std::move(folder)),
-        bytes_(bytes),
-        allocated_bytes_(allocated_bytes),
-        free_bytes_(free_bytes) {}
-
   // Returns false if it did not become true in time.
   static bool WaitFor(std::chrono::milliseconds time,
-                      const std::function<absl::StatusOr<bool>()>& condition) {
+                      const std::function<bool()>& condition) {
+    constexpr int kPollMs = 1;
     const auto deadline = std::chrono::steady_clock::now() + time;
     while (std::chrono::steady_clock::now() < deadline) {
-      const absl::StatusOr<bool> holds = condition();
-      if (holds.ok() && *holds) return true;
+      if (condition()) return true;
       poll(nullptr, 0, kPollMs);
     }
     return false;
   }
 
-  uint64_t most() const { return bytes_ - bytes_ / 10; }
-
-  std::string folder_;
-  uint64_t bytes_;
-  uint64_t allocated_bytes_;
-  uint64_t free_bytes_;
+  std::string folder;
+  uint64_t most_bytes;  // of the bytes to be removed
+  uint64_t allocated_bytes;
+  uint64_t free_bytes;
 };
 
 // Times of `remove` itself, and of it and the wait until `bytes` are free.

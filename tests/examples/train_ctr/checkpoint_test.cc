@@ -123,23 +123,6 @@ TEST_F(CheckpointTest, WithoutDeltaEachStepIsFull) {
   }
 }
 
-TEST_F(CheckpointTest, EveryThirdSaveIsFull) {
-  options_.base_every = 3;
-  const TrainingRun run = Start();
-  std::vector<std::string> kinds;
-  for (int64_t step = 40; step <= 52; step += 2) {
-    const SaveReport report = Save(run, step);
-    kinds.push_back(report.kind);
-    if (step == 46) {
-      EXPECT_EQ(report.base_reason,
-                "a full save is due: ManagerOptions::save.base_every is 3");
-    }
-    EXPECT_EQ(DigestOf(step), StateDigest(*run.trainer)) << step;
-  }
-  EXPECT_THAT(kinds, ElementsAre("full", "delta", "delta", "full", "delta",
-                                 "delta", "full"));
-}
-
 // The first steps change most of the rows that there are.
 TEST_F(CheckpointTest, SavesInFullWhenTheStoreRequiresIt) {
   const TrainingRun run = Start();
@@ -215,97 +198,6 @@ TEST_F(CheckpointTest, CountsFullSavesAcrossRestores) {
   }
   EXPECT_THAT(kinds,
               ElementsAre("full", "delta", "delta", "full", "delta", "delta"));
-}
-
-class AbandonedTest : public CheckpointTest {
- protected:
-  // Steps 40 to 46, and a run that has restored step 42.
-  TrainingRun Branch(ckptdb::SaveSpec::Abandoned abandoned) {
-    options_.abandoned = abandoned;
-    TrainingRun run = Start();
-    for (int64_t step = 40; step <= 46; step += 2) Save(run, step);
-    run.Stop();
-    run = Start();
-    EXPECT_OK(run.checkpoints->RestoreOrStart(42));
-    return run;
-  }
-};
-
-TEST_F(AbandonedTest, StepsThatAreRemovedGoWithTheNextSave) {
-  options_.keep_steps = 3;
-  const TrainingRun run = Branch(ckptdb::SaveSpec::Abandoned::kRemove);
-  EXPECT_THAT(Steps(), ElementsAre(42, 44, 46));
-  EXPECT_EQ(Save(run, 47).kind, "delta");
-  EXPECT_THAT(Steps(), ElementsAre(42, 47));
-  EXPECT_EQ(DigestOf(47), StateDigest(*run.trainer));
-  EXPECT_EQ(Save(run, 48).kind, "delta");
-  EXPECT_THAT(Steps(), ElementsAre(42, 47, 48));
-  EXPECT_EQ(DigestOf(48), StateDigest(*run.trainer));
-}
-
-TEST_F(AbandonedTest, SavesARemovedStepAgain) {
-  const TrainingRun run = Branch(ckptdb::SaveSpec::Abandoned::kRemove);
-  EXPECT_EQ(Save(run, 44).kind, "delta");
-  EXPECT_THAT(Steps(), ElementsAre(40, 42, 44));
-  EXPECT_EQ(DigestOf(44), StateDigest(*run.trainer));
-}
-
-TEST_F(AbandonedTest, StepsThatAreKeptStayUntilTheyAreReached) {
-  const TrainingRun run = Branch(ckptdb::SaveSpec::Abandoned::kKeep);
-  EXPECT_EQ(Save(run, 44).kind, "delta");
-  EXPECT_EQ(Save(run, 45).kind, "delta");
-  EXPECT_THAT(Steps(), ElementsAre(40, 42, 44, 45, 46));
-  EXPECT_EQ(DigestOf(45), StateDigest(*run.trainer));
-  EXPECT_EQ(Save(run, 46).kind, "delta");
-  EXPECT_EQ(Save(run, 48).kind, "delta");
-  EXPECT_THAT(Steps(), ElementsAre(40, 42, 44, 45, 46, 48));
-  for (const int64_t step : Steps()) {
-    const TrainingRun again = {MakeTrainer(SmallTrainer()), nullptr};
-    TrainTo(again, step);
-    EXPECT_EQ(DigestOf(step), StateDigest(*again.trainer)) << step;
-  }
-}
-
-// It goes on from what was saved last, not from higher steps of the branch that
-// was kept.
-TEST_F(AbandonedTest, ResumesItsOwnBranch) {
-  TrainingRun run = Branch(ckptdb::SaveSpec::Abandoned::kKeep);
-  Save(run, 44);
-  run.Stop();
-  run = Start();
-  ASSERT_OK_AND_ASSIGN(const auto restored, run.checkpoints->RestoreOrStart());
-  EXPECT_EQ(restored, 44);
-  EXPECT_EQ(Save(run, 45).kind, "delta");
-  EXPECT_EQ(DigestOf(45), StateDigest(*run.trainer));
-  EXPECT_THAT(Steps(), ElementsAre(40, 42, 44, 45, 46));
-}
-
-TEST_F(AbandonedTest, ResumesAKeptBranch) {
-  TrainingRun run = Branch(ckptdb::SaveSpec::Abandoned::kKeep);
-  Save(run, 44);
-  run.Stop();
-  run = Start();
-  ASSERT_OK(run.checkpoints->RestoreOrStart(46));
-  EXPECT_EQ(Save(run, 48).kind, "delta");
-  EXPECT_EQ(DigestOf(48), StateDigest(*run.trainer));
-}
-
-TEST_F(CheckpointTest, TrainsADamagedStepAgain) {
-  TrainingRun run = Start();
-  for (int64_t step = 40; step <= 44; step += 2) Save(run, step);
-  run.Stop();
-  {
-    ASSERT_OK_AND_ASSIGN(const auto store, ckptdb::Store::Open(store_));
-    ASSERT_OK(store->Quarantine(44));
-  }
-  run = Start();
-  EXPECT_THAT(run.checkpoints->RestoreOrStart(44),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("step 44 of store")));
-  ASSERT_OK_AND_ASSIGN(const auto restored, run.checkpoints->RestoreOrStart());
-  EXPECT_EQ(restored, 42);
-  EXPECT_EQ(Save(run, 44).kind, "delta");
-  EXPECT_EQ(DigestOf(44), StateDigest(*run.trainer));
 }
 
 }  // namespace
