@@ -75,7 +75,8 @@ class ChainStore {
 absl::StatusOr<std::unique_ptr<ChainStore>> ChainStore::Make(
     const Workspace& workspace, const BenchOptions& options) {
   CKPTDB_ASSIGN_OR_RETURN(auto table, Table::Make(options.rows, options.seed));
-  CKPTDB_ASSIGN_OR_RETURN(auto store, Store::Open(workspace.Path("store")));
+  CKPTDB_ASSIGN_OR_RETURN(auto store, Store::Open(workspace.Path("store"),
+                                                  StoreOptionsOf(options)));
   return std::unique_ptr<ChainStore>(
       new ChainStore(std::move(store), std::move(table), options));
 }
@@ -89,12 +90,11 @@ absl::StatusOr<SaveResult> ChainStore::Save(const RankState& state) {
   spec.step = step_ + 1;
   spec.parent = last_;
   SaveResult saved;
-  CKPTDB_ASSIGN_OR_RETURN(
-      last_sample_, Measure([&]() -> absl::Status {
-        CKPTDB_ASSIGN_OR_RETURN(
-            saved, store_->Save(spec, state, {}, StageOptionsOf(options_)));
-        return absl::OkStatus();
-      }));
+  CKPTDB_ASSIGN_OR_RETURN(last_sample_, Measure([&]() -> absl::Status {
+                            CKPTDB_ASSIGN_OR_RETURN(saved,
+                                                    store_->Save(spec, state));
+                            return absl::OkStatus();
+                          }));
   last_ = saved.version;
   step_ = saved.version.step;
   digests_.push_back(table_->Digest());
@@ -354,8 +354,7 @@ Contestant FoldOf(ChainStore* chain, const BenchOptions& options,
     return MakeCold(chain->path());
   };
   fold.run = [chain, options]() -> absl::Status {
-    FoldOptions how;
-    if (options.threads > 0) how.threads = options.threads;
+    const ReadOptions how = ReadOptionsOf(options);
     return chain->store().Fold(chain->last_step(), how).status();
   };
   fold.finish = [chain, memory, peak_bytes]() -> absl::Status {

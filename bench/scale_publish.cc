@@ -142,8 +142,8 @@ class PublishedRanks {
         ids, {{reinterpret_cast<const char*>(rows.data()), sizeof(float)}});
     state.AddTable("user", {{"embedding", DType::kF32, 1}}, &source,
                    SliceHash::kModulo, TableSharding::ByModulo());
-    StageOptions stage;
-    stage.threads = 1;
+    StoreOptions stage;
+    stage.stage_threads = 1;
     stage.direct_writes = false;
     CKPTDB_ASSIGN_OR_RETURN(staged_[rank],
                             Stage(path_, attempt_.tickets[rank], state, stage));

@@ -84,7 +84,7 @@ class StalledTraining {
                             StallModel::Make(kind, rows, options.seed));
     ManagerOptions managing;
     managing.path = path;
-    managing.save.stage = StageOptionsOf(options);
+    managing.store = StoreOptionsOf(options);
     managing.retention.keep = LatestN(2);
     StalledTraining* const self = training.get();
     managing.observers.on_saved = [self](const SaveReport& report) {

@@ -9,10 +9,10 @@
 
 namespace ckptdb::bench {
 
-StageOptions StageOptionsOf(const BenchOptions& options) {
-  StageOptions stage;
-  if (options.threads > 0) stage.threads = options.threads;
-  return stage;
+StoreOptions StoreOptionsOf(const BenchOptions& options) {
+  StoreOptions store;
+  if (options.threads > 0) store.stage_threads = options.threads;
+  return store;
 }
 
 ReadOptions ReadOptionsOf(const BenchOptions& options) {
@@ -24,10 +24,10 @@ ReadOptions ReadOptionsOf(const BenchOptions& options) {
 absl::StatusOr<std::unique_ptr<StoreSave>> StoreSave::Make(
     const Workspace& workspace, const BenchOptions& options,
     const RankState* state) {
-  CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Store> store,
-                          Store::Open(workspace.Path("store")));
-  return std::unique_ptr<StoreSave>(
-      new StoreSave(std::move(store), StageOptionsOf(options), state));
+  CKPTDB_ASSIGN_OR_RETURN(
+      std::unique_ptr<Store> store,
+      Store::Open(workspace.Path("store"), StoreOptionsOf(options)));
+  return std::unique_ptr<StoreSave>(new StoreSave(std::move(store), state));
 }
 
 absl::Status StoreSave::Clear() {
@@ -40,8 +40,7 @@ absl::Status StoreSave::Clear() {
 absl::Status StoreSave::Save() {
   SaveSpec spec;
   spec.step = step_ + 1;
-  CKPTDB_ASSIGN_OR_RETURN(const SaveResult result,
-                          store_->Save(spec, *state_, {}, stage_));
+  CKPTDB_ASSIGN_OR_RETURN(const SaveResult result, store_->Save(spec, *state_));
   step_ = spec.step;
   saved_ = true;
   stored_bytes_ = result.exclusive_bytes;
@@ -101,10 +100,9 @@ absl::Status BuildSteps(const std::string& path, uint64_t steps,
     table->AddTo(&state);
     SaveSpec spec;
     spec.step = static_cast<int64_t>(step);
-    PublishSpec publish;
-    publish.metrics["auc"] =
+    spec.metrics["auc"] =
         static_cast<double>(step) / static_cast<double>(steps);
-    CKPTDB_RETURN_IF_ERROR(store->Save(spec, state, publish).status());
+    CKPTDB_RETURN_IF_ERROR(store->Save(spec, state).status());
   }
   return absl::OkStatus();
 }

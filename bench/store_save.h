@@ -20,7 +20,7 @@
 
 namespace ckptdb::bench {
 
-StageOptions StageOptionsOf(const BenchOptions& options);
+StoreOptions StoreOptionsOf(const BenchOptions& options);
 ReadOptions ReadOptionsOf(const BenchOptions& options);
 
 class StoreSave {
@@ -46,12 +46,10 @@ class StoreSave {
   uint64_t peak_bytes() const { return peak_bytes_; }
 
  private:
-  StoreSave(std::unique_ptr<Store> store, const StageOptions& stage,
-            const RankState* state)
-      : store_(std::move(store)), stage_(stage), state_(state) {}
+  StoreSave(std::unique_ptr<Store> store, const RankState* state)
+      : store_(std::move(store)), state_(state) {}
 
   const std::unique_ptr<Store> store_;
-  const StageOptions stage_;
   const RankState* const state_;
   PeakMemory memory_;
   int64_t step_ = 0;

@@ -47,8 +47,7 @@ absl::StatusOr<std::unique_ptr<SmallState>> MakeState(uint64_t seed) {
 
 class SmallSaves {
  public:
-  SmallSaves(Store* store, const OpenFile* file, const StageOptions& stage)
-      : store_(store), file_(file), stage_(stage) {
+  SmallSaves(Store* store, const OpenFile* file) : store_(store), file_(file) {
     ours_.name = "ours";
     fsync_.name = "4 KiB and fsync";
     bytes_.name = "its bytes and fsync";
@@ -60,10 +59,9 @@ class SmallSaves {
     CKPTDB_ASSIGN_OR_RETURN(const auto small, MakeState(seed));
     SaveSpec spec;
     spec.step = ++step_;
-    CKPTDB_ASSIGN_OR_RETURN(
-        const Sample sample, Measure([&] {
-          return store_->Save(spec, small->state, {}, stage_).status();
-        }));
+    CKPTDB_ASSIGN_OR_RETURN(const Sample sample, Measure([&] {
+                              return store_->Save(spec, small->state).status();
+                            }));
     ours_.samples.push_back(sample);
     for (int i = 0; i < kFsyncsPerSave; ++i) {
       CKPTDB_RETURN_IF_ERROR(GrowAndSync(kBlock, &fsync_));
@@ -107,7 +105,6 @@ class SmallSaves {
   const std::string bytes_to_write_ = std::string(kSavedBytes, 'x');
   Store* const store_;
   const OpenFile* const file_;
-  const StageOptions stage_;
   int64_t step_ = 0;
   Outcome ours_;
   Outcome fsync_;
@@ -127,7 +124,7 @@ absl::Status RunTiny(const BenchOptions& options, Report* report) {
                       O_WRONLY | O_CREAT | O_APPEND);
   CKPTDB_RETURN_IF_ERROR(file.opened());
   CKPTDB_RETURN_IF_ERROR(SyncFileSystem(workspace->Path("")));
-  SmallSaves saves(store.get(), &file, StageOptionsOf(options));
+  SmallSaves saves(store.get(), &file);
   const int turns = options.repetitions * kSavesPerRepetition;
   for (int turn = 0; turn < turns; ++turn) {
     CKPTDB_RETURN_IF_ERROR(

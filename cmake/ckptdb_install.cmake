@@ -28,7 +28,9 @@ set(CKPTDB_PUBLIC_HEADERS
 # Headers that the public ones include, for templates and for ckptdb::cuda. Not
 # for users.
 set(CKPTDB_INTERNAL_HEADERS
+    db/internal/crash_points.h
     db/internal/dtype_of.h
+    manager/internal/adapted_table.h
     manager/internal/map_rows.h
     manager/internal/tensor_device.h)
 

@@ -92,7 +92,8 @@ class DeviceTable : public internal::AdaptedTable {
   };
 
   struct Options {
-    // See TableOptions. `threads` is ignored; `tracker` applies to erased ids.
+    // See TableOptions. `threads` is ignored; `tracker_bytes` applies to erased
+    // ids.
     TableOptions table = {};
     // The cudaStream_t on which the trainer writes the rows; null is described
     // in cuda_device.h. It must outlive the table. The destructor waits for it,
@@ -147,7 +148,8 @@ class DeviceTable : public internal::AdaptedTable {
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;
   absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       absl::Span<const int64_t> ids) const override;
-  std::optional<Capacity> capacity() const override;
+  std::optional<uint64_t> capacity() const override;
+  absl::Status CheckId(int64_t id) const override;
   LiveTable* Live(absl::Span<const std::string> slots) override;
 
  private:

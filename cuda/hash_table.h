@@ -107,7 +107,7 @@ class HashTable : public internal::AdaptedTable {
   };
 
   struct Options {
-    // See TableOptions; `threads` and `tracker` are ignored.
+    // See TableOptions; `threads` and `tracker_bytes` are ignored.
     TableOptions table = {};
     // The cudaStream_t on which the trainer changes the table; null is
     // described in cuda_device.h. It must outlive the table.

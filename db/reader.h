@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Readers of a store: StepReader reads a committed step, ChangeReader reads the
-// differences between two steps, and Reader is a follower's handle of the
-// store. Store, in db/store.h, opens the first two as well.
+// Readers of a store: StepReader reads a committed step, ChangeReader the
+// differences between two steps; Reader is a follower's handle, which opens
+// both, as does Store of db/store.h.
 #ifndef CKPTDB_DB_READER_H_
 #define CKPTDB_DB_READER_H_
 
@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,50 +23,50 @@
 
 namespace ckptdb {
 
-// Receives the rows of a scan from ReadOptions::threads workers at once, each
-// with its number from 0. The memory of a batch is valid during the call.
+// Receives the rows of a scan from ReadOptions::threads workers at once,
+// numbered from 0.
 class RowSink {
  public:
-  // The values of row r of slot i, in the requested order, are the row_bytes
-  // bytes at slots[i] + r * row_bytes, unaligned: copy them with memcpy.
+  // The values of row r of slot i, in the requested order, are at slots[i] + r
+  // * row_bytes, unaligned: copy them with memcpy. The memory is valid during
+  // the call.
   struct Batch {
     absl::Span<const int64_t> ids;
     absl::Span<const char* const> slots;
   };
 
   virtual ~RowSink() = default;
-  // Takes a batch. An error ends the scan, which returns it.
+  // An error ends the scan, which returns it.
   virtual absl::Status Consume(int worker, const Batch& batch) = 0;
 };
 
-// Receives the rows of a restore, or the changes between two steps, for a table
-// in memory.
+// Receives the rows of a restore, or the changes between two steps.
 class LiveTable : public RowSink {
  public:
-  // Whether rows of the table that are missing from the step are removed.
+  // Whether rows that are missing from the step are removed.
   enum class RestoreMode { kClear, kMerge };
 
-  // Removes all rows. Called before the first row in RestoreMode::kClear.
+  // Called before the first row in RestoreMode::kClear.
   virtual absl::Status Clear() = 0;
-  // Erases these ids, not all of which need to exist. Called like Consume.
+  // Erases ids, not all of which need to exist. Called like Consume.
   virtual absl::Status Erase(int worker, absl::Span<const int64_t> ids) = 0;
 };
 
 struct ScanOptions {
-  // Slots to read, in this order, or all if empty. `ids_only` reads only ids.
+  // Slots to read, in this order, or all if empty.
   std::vector<std::string> slots = {};
   bool ids_only = false;
-  // Limits the scan to the rows of these slices.
+  // Limits the scan to these slices.
   SliceRange slices = {};
-  // If set, limits the scan to the ids for which it returns true. Use it for
-  // shardings other than by slices. All workers call it. Reads all pages of
-  // ids, and the pages of slots with such rows.
+  // If set, limits the scan to ids for which it returns true, for shardings
+  // other than by slices. All workers call it. Reads all pages of ids, and the
+  // pages of slots with such rows.
   std::function<bool(int64_t id)> wanted = {};
   ReadOptions read = {};
 };
 
-// A committed step, open for reading, from Store::OpenStep or Reader::OpenStep.
-// Its data stays on disk until the reader is destroyed.
+// A committed step, open for reading. Its data stays on disk until the reader
+// is destroyed.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(auto step, store->OpenStep(1000));
 //   std::vector<float> weights(12);
@@ -73,41 +74,31 @@ struct ScanOptions {
 //       step->ReadTensor("mlp.0.weight", weights.data(), 48));
 //   CKPTDB_RETURN_IF_ERROR(step->ScanTable("user", {}, &sink));
 //
-// Thread-safe. Every returned byte has been checked. Methods return DataLoss
-// naming the step, rank, item and key for data that fails a check, and Aborted
-// if the owner removed a step that is read without a lease: see
-// ReaderOptions::leases. A failed call leaves undefined bytes in the caller's
-// memory.
+// Thread-safe. Every returned byte has been checked: methods return DataLoss
+// naming the step, rank, item and key for data that fails a check. They return
+// Aborted if the owner removed a step that is read without a lease. A failed
+// call leaves undefined bytes in the caller's memory.
 class StepReader {
  public:
-  // A whole tensor, put together from the shards of all ranks.
-  struct TensorSpec {
-    DType dtype = DType::kF32;
-    Shape shape;
-    uint64_t raw_bytes = 0;
-  };
-
   // A whole table, over all ranks.
   struct TableSpec {
     std::vector<Slot> slots;
-    // The distinct codecs of each slot over all runs that are read, in order.
+    // The distinct codecs of each slot over all runs that are read.
     std::vector<std::vector<Codec>> codecs;
     SliceHash slice_hash = SliceHash::kModulo;
-    // How the ranks that saved the step divided its rows. Undeclared in steps
-    // older than this field, in steps of one rank that declared nothing, and
-    // for TableSharding::Unchecked; if the step has slice bounds, such tables
-    // are nevertheless sharded by slices.
+    // How the ranks divided the rows. Undeclared in old steps, in steps of one
+    // rank that declared nothing, and for TableSharding::Unchecked; with slice
+    // bounds, such tables are nevertheless sharded by slices.
     Item::Sharding sharding = Item::Sharding::kUndeclared;
     std::string sharding_name;  // of kCustom only
-    // The number of rows. If not `exact`, an upper bound: in a delta step, rows
-    // overwritten or erased count as often as they were written.
+    // If not `exact`, an upper bound: in a delta step, rows overwritten or
+    // erased count as often as they were written.
     uint64_t rows = 0;
     bool exact = true;
   };
 
-  // An estimate, from the records, of what a scan of some slices reads. If a
-  // run's rank also held other slices, `rows` and `stored_bytes` count a
-  // proportional share of the run.
+  // What a scan of some slices reads, estimated from the records. A run of more
+  // slices counts by its share of slices.
   struct ScanEstimate {
     uint64_t base_runs = 0;
     uint64_t delta_runs = 0;
@@ -117,31 +108,25 @@ class StepReader {
     uint64_t stored_bytes = 0;  // approximate
   };
 
-  // Values of one row, slot by slot in the table's order.
-  struct Row {
-    std::vector<std::string> slots;
-  };
-
   class Impl;
   explicit StepReader(std::unique_ptr<Impl> impl);
   ~StepReader();
-  StepReader(const StepReader&) = delete;
-  StepReader& operator=(const StepReader&) = delete;
 
   const StepRecord& record() const;
-  // Returns what each rank saved: ranks()[r].items.
+  // What each rank saved: ranks()[r].items.
   const std::vector<StepRecord::Rank>& ranks() const;
 
-  // Returns NotFound if no rank has a tensor or table of that name.
-  absl::StatusOr<TensorSpec> FindTensor(absl::string_view name) const;
+  // Return NotFound for an unknown name. The tensor has its whole shape, and
+  // the bytes of all shards.
+  absl::StatusOr<Item> FindTensor(absl::string_view name) const;
   absl::StatusOr<TableSpec> FindTable(absl::string_view name) const;
 
   // Reads the whole tensor, row-major, into `bytes` bytes at `out`. Returns
-  // InvalidArgument if the tensor has another size or `out` is null, and
-  // DataLoss if its shards leave a gap.
+  // InvalidArgument for another size or a null `out`, and DataLoss if shards
+  // leave a gap.
   absl::Status ReadTensor(absl::string_view name, void* out, uint64_t bytes,
                           const ReadOptions& options = {}) const;
-  // Reads the part that begins at `offset` and has `shape`, in the same way.
+  // The same for the part of `shape` at `offset`.
   absl::Status ReadTensorPart(absl::string_view name, const Shape& offset,
                               const Shape& shape, void* out, uint64_t bytes,
                               const ReadOptions& options = {}) const;
@@ -150,100 +135,82 @@ class StepReader {
   absl::StatusOr<std::string> ReadBlob(uint32_t rank, absl::string_view name,
                                        const ReadOptions& options = {}) const;
 
-  // Returns the row of this id, or NotFound if no rank saved it.
-  absl::StatusOr<Row> LookupRow(absl::string_view table, int64_t id) const;
+  // Returns the values of the row of this id, by slot, or NotFound if no rank
+  // saved it.
+  absl::StatusOr<std::vector<std::string>> LookupRow(absl::string_view table,
+                                                     int64_t id) const;
 
   // Passes all rows of a table, of all ranks, to the sink, each once, in
   // batches of any order. Merges the runs of a delta step's chain, newest
-  // first, which takes memory for a window and a page per stream, run and
-  // thread; very long chains are read by fewer threads, to stay below 1 GiB.
-  // Returns InvalidArgument if the sink is null.
+  // first. Takes memory for a window and a page per stream, run and thread;
+  // very long chains are read by fewer threads, to stay below 1 GiB. Returns
+  // InvalidArgument for a null sink.
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,
                          RowSink* sink) const;
-  // Estimates a scan of all slots. Returns the errors that ScanTable returns
-  // before the first row.
+  // Estimates a scan of all slots. Returns errors as ScanTable does before the
+  // first row.
   absl::StatusOr<ScanEstimate> EstimateScan(absl::string_view table,
                                             const SliceRange& slices) const;
-  // Scans the table into `live`, clearing that first if `mode` is kClear.
+  // Scans the table into `live`, after clearing it if `mode` is kClear.
   absl::Status RestoreTable(absl::string_view table,
                             LiveTable::RestoreMode mode,
                             const ScanOptions& options, LiveTable* live) const;
 
   // Reads everything the step needs, including its chain, and checks it against
   // the digests in its records. Also returns DataLoss, naming the table, the id
-  // and both ranks, if two ranks of a version saved a row that no newer version
-  // replaces. Skips tables of versions in *verified, and adds versions found
-  // good, so that verifying all steps of a chain reads each once. `progress` is
-  // called as FoldOptions::progress.
-  absl::Status Verify(
-      const ReadOptions& options = {},
-      const std::function<void(uint64_t done_bytes, uint64_t all_bytes)>&
-          progress = nullptr,
-      std::set<Version>* verified = nullptr) const;
+  // and both ranks, if two ranks of a version saved the same row and no newer
+  // version replaces it. Skips tables of versions in *verified and adds good
+  // versions, so that verifying all steps of a chain reads each once.
+  absl::Status Verify(const ReadOptions& options = {},
+                      std::set<Version>* verified = nullptr) const;
 
  private:
   std::unique_ptr<Impl> impl_;
 };
 
 // The changes from one step to another, for a process that holds the state of
-// the first, such as a warm standby or a serving replica. From
-// Store::OpenChanges or Reader::OpenChanges; its data stays on disk until the
-// reader is destroyed.
+// the first, such as a warm standby. Their data stays on disk until the reader
+// is destroyed.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(auto changes,
 //                           reader->OpenChanges(held, /*to=*/2000));
 //   CKPTDB_RETURN_IF_ERROR(changes->ScanTable("user", {}, &live_table));
-//   for (const ChangeReader::ItemName& item : changes->ChangedItems()) {
-//     apply(item);
+//   for (const StepRecord::Rank& rank : changes->ChangedItems()) {
+//     for (const Item& item : rank.items) apply(rank.rank, item);
 //   }
 //   held = changes->to().record().version;
 //
 // Forwards along a lineage, only the delta runs between the steps are read.
 // Backwards or to another branch, every id changed on the way is looked up in
-// the second step.
-//
-// Thread-safe. Methods return the errors of StepReader.
+// the second step. Thread-safe; methods return the errors of StepReader.
 class ChangeReader {
  public:
-  // A tensor or a blob.
-  struct ItemName {
-    uint32_t rank = 0;
-    Item::Kind kind = Item::Kind::kTensor;
-    std::string name;
-
-    bool operator==(const ItemName&) const = default;
-  };
-
   class Impl;
   explicit ChangeReader(std::unique_ptr<Impl> impl);
   ~ChangeReader();
-  ChangeReader(const ChangeReader&) = delete;
-  ChangeReader& operator=(const ChangeReader&) = delete;
 
   const StepRecord& from() const;
   const StepReader& to() const;
-  // Returns whether delta runs alone lead from the first step to the second.
+  // Whether delta runs alone lead from the first step to the second.
   bool forwards() const;
 
   // Passes new and changed rows of a table to live->Consume, and erased ids,
   // some of which the first step may lack, to live->Erase: each id once, in
   // batches of any order. Slots not in `options.slots` keep their values.
   // Returns NotFound if the second step has no such table, and
-  // FailedPrecondition if the table was saved in full on the way or is missing
-  // in the first step: read all of it then.
+  // FailedPrecondition if it was saved in full on the way or is missing in the
+  // first step: read all of it then.
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,
                          LiveTable* live) const;
 
-  // Estimates the delta runs that ScanTable reads. A scan that is not
-  // forwards() also reads the ids of the second step's runs, and pages with
-  // changed ids. Returns the errors that ScanTable returns before the first
-  // row.
+  // Estimates the delta runs that ScanTable reads; unless forwards(), it also
+  // reads the ids of the second step's runs, and pages with changed ids.
   absl::StatusOr<StepReader::ScanEstimate> EstimateScan(
       absl::string_view table, const SliceRange& slices) const;
 
-  // Returns the tensors and blobs of the second step that are new or differ
-  // from the first step's in bytes, shape or dtype.
-  std::vector<ItemName> ChangedItems() const;
+  // Returns, by rank, the tensors and blobs of the second step that are new or
+  // differ from the first step's in bytes, shape or dtype.
+  std::vector<StepRecord::Rank> ChangedItems() const;
 
  private:
   std::unique_ptr<Impl> impl_;
@@ -271,39 +238,33 @@ struct Usage {
     uint64_t stored_bytes = 0;
   };
 
-  // The stored bytes of all items of a name over all steps, without keys.
+  // The stored bytes of a name's items over all steps, without keys.
   struct Name {
     Item::Kind kind = Item::Kind::kRows;
     std::string name;              // of a table; empty for tensors and blobs
     uint64_t step_count = 0;       // steps that stored bytes of it
     uint64_t exclusive_bytes = 0;  // stored by steps
     uint64_t delta_bytes = 0;      // of exclusive_bytes, in delta runs
-    // Stored by versions that are no longer steps, and needed by a step.
+    // Stored by versions that are no longer steps, for a step.
     uint64_t referenced_bytes = 0;
   };
 
-  // An entry of the store's folder that a sweep or TakePosts skips.
+  // An entry of the store's folder that a sweep or TakePosts skipped.
   struct SkippedEntry {
     std::string path;    // below the store: "staging/12"
     std::string reason;  // human-readable
-    // True if the store uses no such name; false if removing it failed.
+    // The store uses no such name. If false, removing it failed.
     bool foreign = false;
-
     bool operator==(const SkippedEntry&) const = default;
-  };
-
-  struct Options {
-    // Also fills in `names`, which reads the records of all ranks.
-    bool by_name = false;
   };
 
   std::vector<Step> steps;          // by step
   std::vector<Held> held_versions;  // by version
-  // If by_name is set: an entry for tensors, one for each table, by name, and
-  // one for blobs, each only if the store contains any. Their exclusive_bytes
-  // add up to those of the steps.
+  // With by_name, which reads the records of all ranks: an entry for tensors,
+  // one for each table, by name, and one for blobs, if the store contains any.
+  // Their exclusive_bytes add up to those of the steps.
   std::vector<Name> names;
-  // All regular files below the store, each once: the sum of the next five.
+  // All regular files below the store: the sum of the next five.
   uint64_t disk_bytes = 0;
   // db/: steps, held versions, and RocksDB's log, MANIFEST, indexes, headers
   // and space not freed yet.
@@ -312,104 +273,91 @@ struct Usage {
   uint64_t control_bytes = 0;  // leases, LOCK, OWNER, WATERMARK
   uint64_t spare_bytes = 0;    // set aside: StoreOptions::spare_bytes
   uint64_t foreign_bytes = 0;  // under names that the store does not use
-  // Foreign entries, entries of finished saves, and unreadable ones, by path.
+  // Foreign, finished and unreadable entries, by path.
   std::vector<SkippedEntry> unswept;
-  // The bytes that an unprivileged user can still write to the file system.
+  // What an unprivileged user can still write to the file system.
   uint64_t available_bytes = 0;
-
   // Returns the part of database_bytes that belongs to neither steps nor held
-  // versions, or 0 if their estimates exceed database_bytes, as with a missing
-  // data file.
+  // versions; 0 if their estimates exceed it, as with a missing file.
   uint64_t overhead_bytes() const;
 };
 
 // A handle of a store for reading, with or without an owner. It writes only
 // leases, where it can, and posts: metrics and pin requests, which the owner
-// processes.
+// processes. Thread-safe.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(auto reader, Reader::Open("checkpoints"));
-//   CKPTDB_RETURN_IF_ERROR(reader->Refresh());
 //   CKPTDB_ASSIGN_OR_RETURN(StepRecord latest, reader->Latest());
 //   CKPTDB_ASSIGN_OR_RETURN(auto step, reader->OpenStep(latest.version.step));
 //   const Metrics metrics = {{"auc", Evaluate(*step)}};
 //   CKPTDB_RETURN_IF_ERROR(reader->PostMetrics(latest.version.step, metrics));
-//
-// Thread-safe. For forked children see db/store.h.
 class Reader {
  public:
-  // Opens the store at `path`. Returns NotFound if the store does not exist;
-  // DataLoss, FailedPrecondition and ResourceExhausted as Store::Open, raising
-  // the soft limit of open files as it does; and Unavailable with the number of
-  // tries if the owner writes continuously or the file system keeps showing
-  // stale files for seconds.
+  // Opens the store at `path`. Returns NotFound if it does not exist; otherwise
+  // the errors of Store::Open; and Unavailable if the owner writes continuously
+  // or the file system keeps showing stale files for seconds.
   static absl::StatusOr<std::unique_ptr<Reader>> Open(
-      absl::string_view path, const ReaderOptions& options = {});
+      absl::string_view path, const StoreOptions& options = {});
   ~Reader();
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
 
   const std::string& path() const;
   const std::string& uuid() const;
 
-  // Catches up with the owner: other methods answer as of the last successful
-  // call. Returns FailedPrecondition if the store was removed or replaced: open
-  // a new reader then.
+  // Catches up with the owner: other methods answer as of the last Refresh.
+  // Returns FailedPrecondition if the store was removed or replaced: open a new
+  // reader then.
   absl::Status Refresh();
 
-  // Posts of readers for a step that the owner has not processed yet.
+  // Posts for a step that the owner has not processed yet.
   struct Posted {
     Metrics metrics;             // new ones, and those with another value
     std::optional<bool> pinned;  // if the pin will change
-
     bool empty() const { return metrics.empty() && !pinned.has_value(); }
     bool operator==(const Posted&) const = default;
   };
-  // Returns the unprocessed posts for this step as of the last Refresh, without
-  // posts that this process may not read. Records from Steps, FindStep and
-  // Latest include them; those of a StepReader do not.
+  // Returns the unprocessed posts for this step, without posts that this
+  // process may not read. Records from Steps, FindStep and Latest include them;
+  // those of a StepReader do not.
   Posted FindPosted(int64_t step) const;
 
-  // Same as in Store.
+  // As in Store.
   std::vector<std::string> BadFiles() const;
   std::vector<StepRecord> Steps() const;
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   absl::StatusOr<StepRecord> Latest() const;
   UserMetadata user_metadata() const;
-  // Returns what each rank saved of a step, as StepReader::ranks does, but
-  // without opening the step or taking a lease.
+  // StepReader::ranks without opening the step or taking a lease.
   absl::StatusOr<std::vector<StepRecord::Rank>> FindRanks(int64_t step) const;
-  absl::StatusOr<Usage> GetUsage(const Usage::Options& options = {}) const;
+  absl::StatusOr<Usage> GetUsage(bool by_name = false) const;
   absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const;
-  absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
+  absl::StatusOr<std::vector<std::pair<std::string, uint32_t>>> ListEvaluations(
       int64_t step) const;
 
   // Catches up, then opens a step with a lease, which is renewed until the
-  // StepReader is destroyed: the owner keeps a leased step's data even if it
-  // retires the step. Destroy the StepReader before this reader. Returns
-  // NotFound if the step no longer exists, and PermissionDenied if a required
-  // lease cannot be written. Without a lease (see ReaderOptions::leases) this
-  // call and the StepReader return Aborted once the owner has removed a file of
-  // the step.
+  // StepReader is destroyed: the owner keeps the step's data even if it retires
+  // the step. Destroy the StepReader before this reader. Returns NotFound if
+  // the step no longer exists, and PermissionDenied if a required lease cannot
+  // be written.
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
 
-  // Same as Store::OpenChanges, with a lease on all data that it reads.
+  // Store::OpenChanges, with a lease on all data that it reads.
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
                                                             int64_t to);
 
   // Adds metrics to a step, or replaces those of the same name, from a process
-  // other than the owner. The post is a file in the store's folder `posts`,
-  // durable on return. The owner processes it, before retention, with its next
-  // save or when it opens the store; readers see it after their next Refresh.
-  // The latest of several posts counts. A post does not keep its step, and is
+  // other than the owner. The post is a file in the folder `posts`, durable on
+  // return. The owner processes it, before retention, with its next save or
+  // when it opens the store; readers see it after their next Refresh. The
+  // latest of several posts counts. A post does not keep its step, and is
   // skipped if the step was removed or overwritten. An empty post does nothing.
   //
   // Returns NotFound for an unknown step, InvalidArgument for more than
-  // kMaxMetrics, names that cannot be stored or more than 1 MiB in all, and
-  // PermissionDenied if the folder is not writable.
+  // kMaxMetrics, 1 MiB or names that cannot be stored, and PermissionDenied if
+  // the folder is not writable.
   absl::Status PostMetrics(int64_t step, const Metrics& metrics);
-  // Ask the owner in the same way to pin or unpin a step. Until the owner has
-  // processed it, retention may remove the step; hold it by OpenStep.
+  // Ask the owner likewise to pin or unpin a step. Until then, retention may
+  // remove the step; hold it by OpenStep.
   absl::Status RequestPin(int64_t step);
   absl::Status RequestUnpin(int64_t step);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trackers of the rows of a table that changed since the last committed save,
-// so that a delta save writes only those: RowTracker for sparse tables,
-// RowBitmap for tables whose rows are 0 to n - 1.
+// Trackers of the rows of a table that changed since the last save, so that a
+// delta save writes only those: RowTracker for sparse tables, RowBitmap for
+// tables whose rows are 0 to n - 1.
 //
 //   RowTracker tracker;
 //   CKPTDB_ASSIGN_OR_RETURN(const ChangeTracker::Consumer saves,
@@ -15,28 +15,22 @@
 //     CKPTDB_RETURN_IF_ERROR(tracker.Return(saves, std::move(changes)));
 //   }
 //
-// A consumer uses the changes: checkpoints, or a serving feed. Each has an
-// independent position in the marks.
-//
-// Guarantees, for each consumer
+// Each consumer, such as checkpoints or a serving feed, has its own position in
+// the marks. Guarantees, for each:
 // 1. A mark is in the set of the next Take, or that set is not complete. A mark
 //    made during a Take is in that set or the next one.
 // 2. An id is in a set once, under its newest mark. Of concurrent marks of one
 //    id, either may be the newer.
 // 3. A returned set is part of the next Take's set, except for ids marked again
 //    since, which have the newer mark.
-// 4. A new consumer's first set is not complete, because earlier changes are
-//    unknown. After returning an incomplete set, the next one is incomplete.
+// 4. A new consumer's first set, and the one after an incomplete set was
+//    returned, are not complete.
 //
 // Mark a row after changing its value, and read the values of a set after its
-// Take: then no change is missed.
+// Take. A set that is destroyed counts as saved. If an older of several sets is
+// returned, the next set repeats the later ones' rows, which is harmless.
 //
-// A set belongs to the consumer until it is returned, or destroyed, which means
-// that it was saved. If a consumer takes several sets and returns an older one,
-// the next set repeats the later ones' rows. That is harmless, because current
-// values are read.
-//
-// Both classes are thread-safe. A set is not, and does not need its tracker.
+// The trackers are thread-safe. A set is not, and does not need its tracker.
 #ifndef CKPTDB_DB_ROW_TRACKER_H_
 #define CKPTDB_DB_ROW_TRACKER_H_
 
@@ -56,7 +50,7 @@ namespace internal {
 struct TakenSet;
 }  // namespace internal
 
-// The interface of a tracker of the changed rows of a table.
+// The interface of the trackers.
 class ChangeTracker {
  public:
   // A consumer of one tracker.
@@ -65,25 +59,23 @@ class ChangeTracker {
     bool operator==(const Consumer&) const = default;
   };
 
-  // The rows that changed for one consumer between two Takes. Only movable,
-  // because a set is either saved or returned.
+  // The rows that changed for one consumer between two Takes.
   class Changes {
    public:
     Changes() = default;
     Changes(Changes&&) = default;
     Changes& operator=(Changes&&) = default;
 
-    // Unordered and distinct, within and across both lists. Empty if the set is
-    // not complete.
+    // Unordered, and distinct across both lists. Empty if not `complete`.
     std::vector<int64_t> upserted;
     std::vector<int64_t> erased;
-    // False if more changed than is known: save all rows.
+    // If false, more changed than is known: save all rows.
     bool complete = true;
-    // Why it is not complete.
+    // Why the set is not complete.
     std::string reason;
 
-    // For trackers that add to the sets of another tracker: identifies this
-    // set. Null if no tracker made it.
+    // Identifies the set, for trackers that add to another tracker's sets. Null
+    // if no tracker made it.
     const std::shared_ptr<const internal::TakenSet>& taken() const {
       return taken_;
     }
@@ -97,65 +89,47 @@ class ChangeTracker {
 
   virtual ~ChangeTracker() = default;
 
-  // Adds a consumer. Returns InvalidArgument for an empty name and
-  // AlreadyExists for one that is taken.
+  // Returns InvalidArgument for an empty name and AlreadyExists for a known
+  // one.
   virtual absl::StatusOr<Consumer> AddConsumer(absl::string_view name) = 0;
-  // Removes a consumer, and the marks kept for it. Returns NotFound for an
-  // unknown one.
+  // Also drops the marks kept for it. Returns NotFound for an unknown consumer,
+  // as do the calls below.
   virtual absl::Status RemoveConsumer(Consumer consumer) = 0;
 
-  // Returns all marks since the consumer's last Take, and those returned.
-  // Returns NotFound for an unknown consumer.
+  // Returns the marks since the consumer's last Take, and those returned.
   [[nodiscard]] virtual absl::StatusOr<Changes> Take(Consumer consumer) = 0;
 
-  // Takes back the unchanged set of a failed save. Returns NotFound for an
-  // unknown consumer and InvalidArgument for a set that Take did not return to
-  // this consumer; `changes` is then unchanged.
+  // Takes back the unchanged set of a failed save. Returns InvalidArgument,
+  // leaving `changes`, for a set that Take did not return to this consumer.
   virtual absl::Status Return(Consumer consumer, Changes&& changes) = 0;
 };
 
-// A tracker of marks of any int64 ids.
-//
-// A mark is appended to a log, unless the thread marked the id recently. Take
-// cuts the log, and sorts the part before the cut while trainers keep marking.
-//
-// `ckptdb_bench marks` measures the costs: a few nanoseconds per mark, in
-// batches of some thousand ids, while other threads mark too. A Take takes 10
-// to 20 nanoseconds, and temporarily 8 bytes beyond the set and the bound, for
-// each mark since the last one. A mark that finds the log full of duplicates
-// first merges them, at the cost of a Take.
+// A tracker of marks of any ids. A mark costs a few nanoseconds in batches of
+// some thousand ids, also from several threads; a Take 10 to 20 nanoseconds,
+// and temporarily 8 bytes, for each mark since the last one
+// (docs/performance.md).
 class RowTracker : public ChangeTracker {
  public:
-  struct Options {
-    // The maximum memory of marks, 8 bytes for each mark and each row of a
-    // returned set. At the bound, marks of the same id are merged: max_bytes /
-    // 16 different ids always fit, max_bytes / 8 never do; 67 and 134 million
-    // by default. Beyond that all marks are dropped, and each consumer's next
-    // set is incomplete, which costs a full save. At least 1 MiB is sensible.
-    // Default: 1 GiB.
-    uint64_t max_bytes = uint64_t{1} << 30;
-  };
-
-  RowTracker();
-  explicit RowTracker(const Options& options);
+  // `max_bytes`, at least 1 MiB, bounds the memory of marks: 8 bytes for each,
+  // and for each row of a returned set. At the bound, marks of the same id are
+  // merged: max_bytes / 16 different ids always fit, max_bytes / 8 never do.
+  // Beyond that all marks are dropped, and each consumer's next set is
+  // incomplete, which costs a full save.
+  explicit RowTracker(uint64_t max_bytes = uint64_t{1} << 30);
   ~RowTracker() override;
-  RowTracker(const RowTracker&) = delete;
-  RowTracker& operator=(const RowTracker&) = delete;
 
   absl::StatusOr<Consumer> AddConsumer(absl::string_view name) override;
   absl::Status RemoveConsumer(Consumer consumer) override;
 
-  // Marks ids. The later of two marks of one id by one thread, also within a
-  // batch, is the newer. Marks are skipped while the next sets of all consumers
-  // are incomplete.
+  // Of two marks of an id by one thread, the later is the newer. Marks are
+  // skipped while the next sets of all consumers are incomplete.
   void MarkUpserted(absl::Span<const int64_t> ids);
   void MarkErased(absl::Span<const int64_t> ids);
 
   [[nodiscard]] absl::StatusOr<Changes> Take(Consumer consumer) override;
   absl::Status Return(Consumer consumer, Changes&& changes) override;
 
-  // Returns the memory of the log, filters, returned sets, and buffers kept for
-  // the next interval.
+  // Includes returned sets, and buffers kept for the next interval.
   uint64_t memory_bytes() const;
 
  private:
@@ -173,13 +147,11 @@ class RowBitmap : public ChangeTracker {
   // Returns InvalidArgument for more than kMaxBitmapRows.
   static absl::StatusOr<std::unique_ptr<RowBitmap>> Make(uint64_t rows);
   ~RowBitmap() override;
-  RowBitmap(const RowBitmap&) = delete;
-  RowBitmap& operator=(const RowBitmap&) = delete;
 
   absl::StatusOr<Consumer> AddConsumer(absl::string_view name) override;
   absl::Status RemoveConsumer(Consumer consumer) override;
 
-  // Returns OutOfRange naming the first id that is not a row, and then marks
+  // Returns OutOfRange naming the first id that is not a row, and marks
   // nothing.
   absl::Status MarkUpserted(absl::Span<const int64_t> ids);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that a rank saves: tensors, tables and blobs under names, in the
-// caller's memory.
+// caller's memory, which stays unchanged until staging returns. Nothing is
+// copied or checked here: staging does both.
 //
 //   std::vector<float> weights(12);
 //   RankState state;
@@ -11,9 +12,6 @@
 //                                {adagrad.data(), 16 * 4}});
 //   state.AddTable("user", {{"embedding", DType::kF32, 16},
 //                           {"adagrad_sum", DType::kF32, 16}}, &rows);
-//
-// Nothing is copied or checked here: staging does both. The memory must stay
-// unchanged until staging returns.
 #ifndef CKPTDB_DB_STATE_H_
 #define CKPTDB_DB_STATE_H_
 
@@ -37,41 +35,40 @@ namespace ckptdb {
 
 namespace internal {
 struct StagedRecord;
+struct StateBlob;
+struct StateTensor;
 struct TicketRecord;
 }  // namespace internal
 
-// A dense, row-major tensor in host memory; without elements, `data` may be
-// null.
+// A dense, row-major tensor in host memory; `data` may be null without
+// elements.
 struct TensorView {
   DType dtype = DType::kF32;
   Shape shape;
   const void* data = nullptr;
-  // The shape of the whole tensor, and the shard's offset in it. Empty if this
-  // is the whole tensor.
+  // The whole tensor's shape and the shard's offset in it. Empty if this is the
+  // whole tensor.
   Shape global_shape;
   Shape offset;
-
   template <typename T>
   static TensorView Of(const T* data, Shape shape) {
     return {internal::DTypeOf<T>::kValue, std::move(shape), data, {}, {}};
   }
 };
 
-// Rows of a table: ids.size() of them, at most kMaxBlockRows, with the values
-// of each slot.
+// Rows of a table: at most kMaxBlockRows ids, and their values of each slot.
 struct RowBlock {
   // The values of one slot: the first at `data`, the next ones `stride_bytes`
   // apart.
   struct SlotValues {
     const void* data = nullptr;
     uint64_t stride_bytes = 0;
-    // Addresses of rows that are not in one array, such as the nodes of a hash
-    // map: the values of ids[i] are at places[i] + offset_bytes, and the fields
-    // above are not used. Empty, or one for each id, none of them null.
+    // Addresses of rows that are not in one array, such as nodes of a hash map:
+    // the values of ids[i] are at places[i] + offset_bytes, and the fields
+    // above are not used. Empty, or one for each id, none null.
     absl::Span<const void* const> places = {};
     uint64_t offset_bytes = 0;
-
-    // Returns the values of the row with number `row`, as from RowAt.
+    // The values of the row with this number, from RowAt.
     const char* At(uint64_t row) const {
       return places.empty()
                  ? static_cast<const char*>(data) + row * stride_bytes
@@ -81,12 +78,10 @@ struct RowBlock {
 
   absl::Span<const int64_t> ids;
   absl::Span<const SlotValues> slots;
-  // Row numbers: the values of ids[i] are at data + rows[i] * stride_bytes, so
-  // that scattered rows of a large array form one block, which is faster than
-  // one block each. If empty, as it must be with `places`, ids[i] is at number
-  // i.
+  // The values of ids[i] are at data + rows[i] * stride_bytes, so that
+  // scattered rows of an array form one block, which is faster than one block
+  // each. If empty, as it must be with `places`, ids[i] is at number i.
   absl::Span<const uint32_t> rows = {};
-
   uint64_t RowAt(uint64_t i) const { return rows.empty() ? i : rows[i]; }
 };
 inline constexpr uint64_t kMaxBlockRows = uint64_t{1} << 32;
@@ -100,12 +95,12 @@ class RowSource {
 
   virtual ~RowSource() = default;
   virtual uint64_t block_count() const = 0;
-  // Returns a block; `block` is below block_count(). Called several times and
-  // by several threads. The memory stays unchanged until staging returns.
+  // Called several times and by several threads. The memory stays unchanged
+  // until staging returns.
   virtual absl::StatusOr<RowBlock> Block(uint64_t block) const = 0;
 };
 
-// A source of one block, in arrays of the caller.
+// One block, in arrays of the caller.
 class RowSource::Arrays : public RowSource {
  public:
   Arrays(absl::Span<const int64_t> ids, std::vector<RowBlock::SlotValues> slots,
@@ -122,34 +117,32 @@ class RowSource::Arrays : public RowSource {
   absl::Span<const uint32_t> rows_;
 };
 
-// Which rank of a training holds which rows of a table. Declared where the
-// table is added, checked for every row when it is staged, recorded in the
-// step, and used by restores.
+// Which rank holds which rows of a table. Declared where the table is added,
+// checked for every row when it is staged, recorded in the step, and used by
+// restores. Prefer BySlices: a restoring rank reads only the bytes of its
+// slices, on any number of ranks. Otherwise it reads all ids, and the pages
+// with its rows.
 //
 //   state.AddTable({.name = "user", .slots = slots, .rows = &rows,
 //                   .sharding = TableSharding::ByModulo()});
-//
-// Prefer BySlices: a restoring rank reads only the bytes of its slices, on any
-// number of ranks. Otherwise it reads all ids, and the pages with its rows.
 class TableSharding {
  public:
-  // Declares nothing, which is enough for one rank. With several, the slices of
-  // SaveSpec::slice_bounds apply, or else staging refuses the table.
+  // Declares nothing, which is enough for one rank. With several,
+  // SaveSpec::slice_bounds apply, or staging refuses the table.
   TableSharding() = default;
 
-  // Rank r holds the ids of slices [bounds[r], bounds[r + 1]): see SliceOf.
-  // Without bounds a manager uses EvenSliceBounds, and staging requires
-  // SaveSpec::slice_bounds. All tables of a step must have the same bounds.
+  // Rank r holds the ids of slices [bounds[r], bounds[r + 1]): see SliceOf. The
+  // same for all tables of a step. Without bounds a manager uses
+  // EvenSliceBounds, and staging requires SaveSpec::slice_bounds.
   static TableSharding BySlices(std::vector<uint32_t> bounds = {});
 
-  // Rank uint64(id) % world_size holds the id. With 3 ranks, rank 0 holds -1,
-  // because 2^64 - 1 is a multiple of 3.
+  // Rank uint64(id) % world_size holds the id, also a negative one.
   static TableSharding ByModulo();
 
-  // Rank rank_of(id, world_size) holds the id. The result must be below
-  // world_size and the same in every process. Several threads call the
-  // function. The name is recorded; a manager whose function has another name
-  // does not restore the step, so rename a function that changes.
+  // Rank rank_of(id, world_size) holds the id: below world_size and the same in
+  // every process. Several threads call it. The name is recorded; a manager
+  // whose function has another name does not restore the step, so rename a
+  // function that changes.
   static TableSharding ByFunction(
       std::string name,
       std::function<uint32_t(int64_t id, uint32_t world_size)> rank_of);
@@ -158,12 +151,12 @@ class TableSharding {
   static TableSharding Replicated();
 
   // Each id is on one rank and may move: the new rank upserts it in the save in
-  // which the old one erases it. Not checked by staging; StepReader::Verify
-  // finds ids that two ranks upsert. Recorded as undeclared. Managers refuse it
-  // because they could not restore it.
+  // which the old one erases it. Not checked by staging, but by
+  // StepReader::Verify. Recorded as undeclared, and refused by managers, which
+  // could not restore it.
   static TableSharding Unchecked();
 
-  // Returns false for a default-constructed value.
+  // False for a default-constructed value.
   bool declared() const { return declared_; }
   Item::Sharding kind() const { return kind_; }
   const std::string& name() const { return name_; }
@@ -188,12 +181,6 @@ class TableSharding {
 
 class RankState {
  public:
-  struct Tensor {
-    std::string name;
-    TensorView view;
-    Codec codec = Codec::kNone;
-  };
-
   // The changes of a table since the parent of a save: whole rows that are new
   // or changed, and erased ids, which the parent may lack. No id is in both.
   struct Changes {
@@ -204,75 +191,67 @@ class RankState {
   struct Table {
     std::string name;
     std::vector<Slot> slots;
-    // All rows. May be null if `changes` are given.
+    // All rows. May be null if `changes` are given, which are then required to
+    // fit.
     const RowSource* rows = nullptr;
     SliceHash slice_hash = SliceHash::kModulo;
     std::optional<Changes> changes = std::nullopt;
-    // Why to write all rows although `changes` are given, for example because a
-    // tracker exceeded its bound. Empty otherwise.
+    // Why to write all rows although `changes` are given. Empty otherwise.
     std::string base_reason = {};
-    // Which rank holds which rows; staging checks it row by row. Required for
-    // several ranks unless SaveSpec::slice_bounds is set.
+    // Required for several ranks unless SaveSpec::slice_bounds is set.
     TableSharding sharding = {};
   };
-  struct Blob {
-    std::string name;
-    absl::string_view bytes;
-    Codec codec = Codec::kNone;
-  };
 
-  void AddTensor(std::string name, TensorView view,
-                 Codec codec = Codec::kNone) {
-    tensors_.push_back({std::move(name), std::move(view), codec});
-  }
-  // Adds a table. A slot's codec applies to its pages; ids use kAuto.
+  RankState();
+  ~RankState();
+  RankState(const RankState&);
+  RankState& operator=(const RankState&);
+  RankState(RankState&&) noexcept;
+  RankState& operator=(RankState&&) noexcept;
+
+  void AddTensor(std::string name, TensorView view, Codec codec = Codec::kNone);
+  // A slot's codec applies to its pages; ids use kAuto.
   void AddTable(std::string name, std::vector<Slot> slots,
                 const RowSource* rows,
                 SliceHash slice_hash = SliceHash::kModulo,
-                TableSharding sharding = {}) {
-    Table table{std::move(name), std::move(slots), rows, slice_hash};
-    table.sharding = std::move(sharding);
-    tables_.push_back(std::move(table));
-  }
-  // Adds a table. If `changes` are given, writes only these, as a delta run on
-  // top of SaveSpec::parent. Nevertheless writes all `rows`, and records the
-  // reason in the item, if the save has no parent, if the parent lacks the
-  // table or stores it with other slots, or if `base_reason` is set; staging
-  // then returns FailedPrecondition if `rows` is null. All ranks must choose
-  // the same.
-  void AddTable(Table table) { tables_.push_back(std::move(table)); }
+                TableSharding sharding = {});
+  // If `changes` are given, a save writes only these, as a delta run on top of
+  // SaveSpec::parent. Nevertheless it writes all `rows`, and records the reason
+  // in the item, if it has no parent, if the parent lacks the table or stores
+  // it with other slots, or if `base_reason` is set; staging then returns
+  // FailedPrecondition if `rows` is null. All ranks must choose the same.
+  void AddTable(Table table);
   void AddBlob(std::string name, absl::string_view bytes,
-               Codec codec = Codec::kNone) {
-    blobs_.push_back({std::move(name), bytes, codec});
-  }
+               Codec codec = Codec::kNone);
 
-  const std::vector<Tensor>& tensors() const { return tensors_; }
+  // For the library.
+  const std::vector<internal::StateTensor>& tensors() const;
   const std::vector<Table>& tables() const { return tables_; }
-  const std::vector<Blob>& blobs() const { return blobs_; }
+  const std::vector<internal::StateBlob>& blobs() const;
 
  private:
-  std::vector<Tensor> tensors_;
+  std::vector<internal::StateTensor> tensors_;
   std::vector<Table> tables_;
-  std::vector<Blob> blobs_;
+  std::vector<internal::StateBlob> blobs_;
 };
 
-// The right of one rank to stage its part of an attempt, from Store::Begin. It
-// is passed as an object within a process, or as bytes to another.
+// The right of one rank to stage its part of an attempt, from Store::Begin.
+// Passed as an object within a process, or as bytes to another.
 class Ticket {
  public:
-  // Constructs an invalid ticket, which Stage refuses.
+  // Invalid: Stage refuses it.
   Ticket();
   explicit Ticket(internal::TicketRecord record);
 
-  // Returns DataLoss for bytes that are damaged or not a ticket, and
-  // FailedPrecondition for a newer format.
+  // Returns DataLoss for damaged bytes and FailedPrecondition for a newer
+  // format.
   static absl::StatusOr<Ticket> Decode(absl::string_view bytes);
   absl::StatusOr<std::string> Encode() const;
 
   const Version& version() const;
   uint32_t rank() const;
   uint32_t world_size() const;
-  // Returns the slices of this rank, or nothing if any rank may have any row.
+  // The slices of this rank, or nothing if any rank may have any row.
   std::optional<SliceRange> slices() const;
   // For the library. Changing a record that copies share copies it first.
   const internal::TicketRecord& record() const { return *record_; }
@@ -283,15 +262,15 @@ class Ticket {
 };
 
 // The staged part of one rank: its record, and its files or the entries of a
-// small save. It is passed to Store::Publish as an object within a process, or
-// as bytes from another. Cheap to copy.
+// small save. Passed to Store::Publish as an object within a process, or as
+// bytes from another. Cheap to copy.
 class StagedRank {
  public:
-  // Constructs an invalid part, which Publish refuses.
+  // Invalid: Publish refuses it.
   StagedRank();
   explicit StagedRank(internal::StagedRecord record);
 
-  // These return the errors of Ticket.
+  // Return the errors of Ticket.
   static absl::StatusOr<StagedRank> Decode(absl::string_view bytes);
   absl::StatusOr<std::string> Encode() const;
 
@@ -307,7 +286,7 @@ class StagedRank {
 };
 
 // Stages a rank's part of a save, from any thread of any process that sees the
-// store's folder.
+// store's folder, with the options of the store.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(Ticket ticket, Ticket::Decode(bytes_from_owner));
 //   CKPTDB_ASSIGN_OR_RETURN(StagedRank staged,
@@ -316,22 +295,19 @@ class StagedRank {
 //   send_to_owner(bytes);
 //
 // Checks `state`, writes its files to the ticket's staging folder, and makes
-// them durable; nothing is visible before the owner publishes. A small part, of
-// at most InlineShareBytes of the world size before codecs, is returned in the
-// StagedRank instead. A tensor or blob with the parent's bytes becomes a
-// reference to them.
-//
-// Uses 16 bytes of memory for each row of all tables, about 6 MiB for each
-// thread, and at most InlineShareBytes.
+// them durable; nothing is visible before the owner publishes. A small part is
+// returned in the StagedRank instead. A tensor or blob with the parent's bytes
+// becomes a reference to them. Uses 16 bytes of memory per row and about 6 MiB
+// per thread.
 //
 // Returns InvalidArgument for an invalid `state` (a name, a shape, a limit, a
 // duplicate id, a table of several ranks without a declared sharding, an id of
 // another rank); ResourceExhausted, with the bytes needed and free, if the disk
 // is full; and Unavailable for other I/O errors. After an error the files of
-// this rank are deleted, at the latest with the attempt: see Store::Abandon.
+// this rank are deleted, at the latest with the attempt.
 absl::StatusOr<StagedRank> Stage(absl::string_view store_path,
                                  const Ticket& ticket, const RankState& state,
-                                 const StageOptions& options = {});
+                                 const StoreOptions& options = {});
 
 }  // namespace ckptdb
 

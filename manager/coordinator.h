@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communication between the ranks of a training job: the owner decides and
-// broadcasts, gathers what the others staged, and all ranks get one result.
+// Communication between the ranks of a training job.
 //
 // | coordinator | ranks |
 // |---|---|
@@ -19,12 +18,9 @@
 // Every rank makes the same calls in the same order with the same tags; after a
 // mismatch all ranks get Aborted, naming the tags. When a call's deadline
 // passes, all ranks get the same DeadlineExceeded naming the missing ranks,
-// even ranks that arrive later. After a failed call the next one can begin.
-//
-// If the owner dies while it announces how a call ended, a rank without the
-// outcome asks the others. It receives the outcome if a rank that knows it is
-// in a call in time, and otherwise DeadlineExceeded naming the owner.
-//
+// even ranks that arrive later. After a failed call the next one can begin. If
+// the owner dies while it announces how a call ended, the others learn the
+// outcome from a rank that knows it, or get DeadlineExceeded naming the owner.
 // One thread of a rank at a time may call its coordinator.
 #ifndef CKPTDB_MANAGER_COORDINATOR_H_
 #define CKPTDB_MANAGER_COORDINATOR_H_
@@ -60,69 +56,64 @@ class Coordinator {
   virtual absl::Status Barrier(absl::string_view tag,
                                absl::Duration deadline) = 0;
 
-  // Returns the owner's `value` on all ranks; other ranks' are ignored.
+  // Returns the owner's `value` on all ranks.
   virtual absl::StatusOr<std::string> Broadcast(absl::string_view tag,
                                                 std::string value,
                                                 absl::Duration deadline) = 0;
 
-  // Like Broadcast, but the owner waits for no rank, and a missing rank does
-  // not affect the others. For facts such as a committed step. The default is
-  // Broadcast.
+  // Broadcast for facts such as a committed step: the owner waits for no rank,
+  // and a missing rank does not affect the others. The default is Broadcast.
   virtual absl::StatusOr<std::string> Tell(absl::string_view tag,
                                            std::string value,
                                            absl::Duration deadline) {
     return Broadcast(tag, std::move(value), deadline);
   }
 
-  // Like Tell, but rank r receives only the owner's values[r], one per rank. If
-  // the owner dies first, a rank gets DeadlineExceeded, because no other rank
-  // knows its value. The default sends all values to all ranks: only for small
-  // values.
+  // Tell with a value for each rank: rank r receives the owner's values[r], or
+  // DeadlineExceeded if the owner dies first. The default sends all values to
+  // all ranks.
   virtual absl::StatusOr<std::string> TellEach(absl::string_view tag,
                                                std::vector<std::string> values,
                                                absl::Duration deadline);
 
-  // Returns the values of all ranks, by rank, on the owner, and nothing on the
-  // others, which need not wait.
+  // Returns all ranks' values on the owner, and nothing on the others, which
+  // need not wait.
   virtual absl::StatusOr<std::vector<std::string>> Gather(
       absl::string_view tag, std::string value, absl::Duration deadline) = 0;
 
-  // Sends values[r] to rank r, one per rank, and returns what each rank sent to
-  // this one, by rank. A rank holds both until all ranks have theirs; split
-  // large transfers. The default goes through the owner: only for small values.
+  // Sends values[r] to rank r, and returns what each rank sent to this one. A
+  // rank holds both until all ranks have theirs. The default goes through the
+  // owner, for small values.
   virtual absl::StatusOr<std::vector<std::string>> AllToAll(
       absl::string_view tag, std::vector<std::string> values,
       absl::Duration deadline);
 
-  // Returns whether AllToAll sends each value directly to its rank. If true,
-  // ranks exchange rows in restores in which each would otherwise have to read
-  // other ranks' rows. Must match on all ranks. Default: false.
+  // Whether AllToAll sends each value directly to its rank; restores then
+  // exchange rows that each rank would otherwise read. The same on all ranks.
   virtual bool HasDirectAllToAll() const { return false; }
 
-  // Returns another coordinator of the same ranks, for another thread, with
-  // independent calls. All ranks duplicate in the same order.
+  // Returns another coordinator of the same ranks, with independent calls, for
+  // another thread. All ranks duplicate in the same order.
   virtual absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() = 0;
 
-  // Ends this rank's use of the coordinator and its duplicates: no call may be
+  // Ends this rank's use of the coordinator and its duplicates; no call may be
   // in progress or follow. CheckpointManager::Close calls it. Where messages
-  // may be lost, the owner answers other ranks for up to two seconds, until all
-  // know how the last calls ended. The default does nothing.
+  // may be lost, the owner answers other ranks for up to two seconds.
   virtual void Leave() {}
 };
 
 // Returns the deadline of a Tell after a Gather: three times `deadline` on a
 // follower, because the owner may arrive late, wait for ranks, and handle a
-// missing one. Use Tell, not Broadcast, because the missing rank does not
-// arrive.
+// missing one.
 absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline);
 
-// Returns OK on all ranks if all of `status` are OK, and otherwise the error of
+// Returns OK on all ranks if every `status` is OK, and otherwise the error of
 // the lowest rank that has one, prefixed with "rank R: " if there are several
 // ranks.
 absl::Status Agree(Coordinator* ranks, absl::string_view tag,
                    const absl::Status& status, absl::Duration deadline);
 
-// Returns the coordinator of a single process: rank 0 of 1.
+// Rank 0 of 1.
 std::unique_ptr<Coordinator> SingleProcess();
 
 // Ranks that are threads of this process.
@@ -134,8 +125,7 @@ class ThreadGroup {
   ThreadGroup(const ThreadGroup&) = delete;
   ThreadGroup& operator=(const ThreadGroup&) = delete;
 
-  // Returns the coordinator of a rank, for its thread. Call it once per rank.
-  // The coordinator may outlive the group.
+  // Call it once per rank. The coordinator may outlive the group.
   std::unique_ptr<Coordinator> Join(uint32_t rank);
 
  private:
@@ -144,10 +134,9 @@ class ThreadGroup {
   std::shared_ptr<Meeting> meeting_;
 };
 
-// Carries messages between ranks, over sockets or shared memory, for example.
-// Messages may be late, lost, duplicated or reordered, but not changed.
-//
-// One thread at a time calls it, but not always the same thread.
+// Carries messages between ranks, over sockets for example. They may be late,
+// lost, duplicated or reordered, but not changed. One thread at a time calls
+// it, but not always the same one.
 class Coordinator::Transport {
  public:
   struct Message {
@@ -162,21 +151,18 @@ class Coordinator::Transport {
   virtual uint32_t rank() const = 0;
   virtual uint32_t world_size() const = 0;
 
-  // Takes `outgoing` and returns received messages. May block, at most until
-  // `give_up`. Not called again after an error.
+  // Takes `outgoing` and returns received messages. May block until `give_up`.
+  // Not called again after an error.
   virtual absl::StatusOr<std::vector<Message>> Exchange(
       std::vector<Message> outgoing, absl::Time give_up) = 0;
 
-  // Returns the number of messages that are still in this rank's memory, and
-  // need another Exchange.
+  // The number of messages in this rank's memory that need another Exchange.
   virtual size_t unsent() const = 0;
 };
 
-// Returns a coordinator over `transport`. When a call's deadline has passed,
-// the rank keeps asking the owner for the outcome for another quarter of the
-// deadline, but at least one and at most ten seconds; a rank whose message was
-// lost asks earlier. The owner answers during any of its calls, on any thread,
-// and in Leave.
+// After a call's deadline, a rank keeps asking the owner for the outcome for a
+// quarter of the deadline, but from one to ten seconds. The owner answers
+// during any of its calls, on any thread, and in Leave.
 std::unique_ptr<Coordinator> MessageCoordinator(
     std::unique_ptr<Coordinator::Transport> transport);
 
@@ -198,11 +184,10 @@ std::unique_ptr<Coordinator> MessageCoordinator(
 struct Coordinator::Collectives {
   uint32_t rank = 0;
   uint32_t world_size = 1;
-
   // Returns the values of all ranks, by rank.
   std::function<absl::StatusOr<std::vector<std::string>>(std::string own)>
       all_gather;
-  // Returns the value of rank 0. Other ranks pass an empty string.
+  // Returns the value of rank 0.
   std::function<absl::StatusOr<std::string>(std::string value)> broadcast;
   // Sends values[r] to rank r. Returns the values for this rank, by sender.
   std::function<absl::StatusOr<std::vector<std::string>>(
@@ -214,10 +199,9 @@ struct Coordinator::Collectives {
   std::function<void(const absl::Status& why)> abort;
 };
 
-// Returns a coordinator over collectives. It is unusable once a function has
-// failed or exceeded a deadline: later calls return that error, with the
-// function's message, which should name missing ranks if it can. Returns
-// InvalidArgument for a null function, or a rank not below the world size.
+// The coordinator is unusable once a function has failed or exceeded a
+// deadline: later calls return that error. Returns InvalidArgument for a null
+// function, or a rank not below the world size.
 absl::StatusOr<std::unique_ptr<Coordinator>> CollectiveCoordinator(
     Coordinator::Collectives collectives);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EvaluationState stores the progress of evaluating a step, so that the
-// evaluation can resume after a crash.
+// EvaluationState, from CheckpointManager::evaluation(), stores the progress of
+// evaluating a step, so that it can resume after a crash.
 //
 //   EvaluationState& evaluation = *manager->evaluation();
 //   CKPTDB_RETURN_IF_ERROR(evaluation.AddGroup("eval/ctr", &meters));
@@ -18,29 +18,19 @@
 //
 // All ranks make the same calls in the same order, each with its own meters and
 // loader; a call that fails on one rank fails on all. The state of all ranks is
-// one write batch, durable when Save returns, and is removed when its step is
-// retired, deleted or overwritten. On a read-only manager calls that write
-// return FailedPrecondition.
-//
-// Not thread-safe.
+// one write batch, durable when Save returns, and is removed with its step. On
+// a read-only manager calls that write return FailedPrecondition. Not
+// thread-safe.
 #ifndef CKPTDB_MANAGER_EVALUATION_STATE_H_
 #define CKPTDB_MANAGER_EVALUATION_STATE_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/time/time.h"
-#include "db/reader.h"
-#include "db/store.h"
-#include "manager/coordinator.h"
 #include "manager/model_state.h"
-#include "schema/types.h"
 
 namespace ckptdb {
 
@@ -52,60 +42,31 @@ class EvaluationState {
     std::string group;       // a metrics group added with AddGroup
   };
 
-  // For the library; CheckpointManager::evaluation() returns one. `store` is
-  // set on the owner, `reader` on all ranks of a read-only manager. All
-  // arguments outlive it.
-  EvaluationState(std::string path, Store* store, Reader* reader,
-                  Coordinator* ranks, absl::Duration deadline);
+  virtual ~EvaluationState() = default;
 
   // Adds the meters of a group of metrics, which stay in place. Returns
   // AlreadyExists for a known group, and InvalidArgument for a name that cannot
   // be stored.
-  absl::Status AddGroup(const std::string& group, ModelState::Object* meters);
+  virtual absl::Status AddGroup(const std::string& group,
+                                BlobState* meters) = 0;
 
-  // Saves the progress, replacing that of an earlier call. Returns NotFound for
-  // an unknown step or group, and InvalidArgument if a rank's meters and loader
-  // together exceed kMaxEvaluationBytes.
-  absl::Status Save(const Name& name, IoState* loader, uint64_t processed);
+  // Replaces the progress of an earlier call. Returns NotFound for an unknown
+  // step or group, and InvalidArgument if a rank's meters and loader exceed
+  // kMaxEvaluationBytes.
+  virtual absl::Status Save(const Name& name, BlobState* loader,
+                            uint64_t processed) = 0;
 
-  // Loads the meters, then the loader, and returns the saved `processed`, or 0,
-  // loading nothing, if nothing was saved. Returns FailedPrecondition with both
-  // values if another group or number of ranks saved it, and NotFound for an
-  // unknown step or group. After other errors meters and loader are unusable.
-  absl::StatusOr<uint64_t> Load(const Name& name, IoState* loader);
+  // Loads the meters, then the loader, and returns the saved `processed`, or 0
+  // if nothing was saved. Returns FailedPrecondition if another group or number
+  // of ranks saved it, and NotFound for an unknown step or group. After other
+  // errors meters and loader are unusable.
+  virtual absl::StatusOr<uint64_t> Load(const Name& name,
+                                        BlobState* loader) = 0;
 
   // Remove the evaluations, if any, of one step, or of all steps but one.
-  absl::Status Cleanup(int64_t step);
-  absl::Status CleanupAll(std::optional<int64_t> except = std::nullopt);
-
-  // Releases the store; calls that need it then return FailedPrecondition.
-  // CheckpointManager::Close calls it.
-  void Close();
-
- private:
-  absl::StatusOr<ModelState::Object*> FindGroup(const std::string& group) const;
-  absl::StatusOr<StepRecord::Evaluation::Part> Dump(const Name& name,
-                                                    IoState* loader,
-                                                    uint64_t processed);
-  absl::Status SaveParts(const Name& name,
-                         const absl::StatusOr<std::vector<std::string>>& parts);
-  absl::StatusOr<std::optional<StepRecord::Evaluation>> Find(
-      const Name& name, uint32_t rank) const;
-  absl::StatusOr<std::vector<StepRecord::Evaluation::Part>> FindParts(
-      const Name& name) const;
-  absl::Status CheckFound(const Name& name,
-                          const StepRecord::Evaluation& found) const;
-  absl::Status Remove(absl::string_view tag, const std::vector<int64_t>& steps);
-  absl::Status CheckOpen() const;
-  absl::Status CheckWritable() const;
-
-  const std::string path_;
-  Store* store_;
-  Reader* reader_;
-  bool closed_ = false;
-  Coordinator* const ranks_;
-  const absl::Duration deadline_;
-  std::map<std::string, ModelState::Object*> groups_;
+  virtual absl::Status Cleanup(int64_t step) = 0;
+  virtual absl::Status CleanupAll(
+      std::optional<int64_t> except = std::nullopt) = 0;
 };
 
 }  // namespace ckptdb

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What to load from a step whose items differ from the model's: rules of a
 // load, and the policy of a restore into a model that has evolved.
+// docs/manager.md, "Restoring", has examples.
 #ifndef CKPTDB_MANAGER_LOAD_RULE_H_
 #define CKPTDB_MANAGER_LOAD_RULE_H_
 
@@ -25,40 +26,32 @@ namespace ckptdb {
 //   RestoreRequest request;
 //   request.evolve = EvolvePolicy{
 //       .oname = {{"user", "member"}},
-//       .tables = {{"user", {.fill = {{"adagrad_sum", {.value = 0.1}}}}}}};
+//       .tables = {{"user", {.fill = {{"adagrad_sum", 0.1}}}}}};
 //   CKPTDB_ASSIGN_OR_RETURN(report, manager->Restore(request));
 //
 // Registered items that are not in the step keep their values. Items and slots
 // only in the step are dropped: the next save lacks them. RestoreReport::loaded
-// lists both, and the owner warns of both. An item with another shape, dtype or
-// slots is an error unless a field below says how to restore it. global_step(),
-// the lineage and the schedule continue as after any restore, and the next save
-// of each table that was not restored unchanged is full.
-//
-// A policy may stay in the trainer's code: entries that a step does not need
-// are not used. Each key and pattern must match something registered, or the
-// restore returns InvalidArgument with the nearest name.
+// lists both. An item with another shape, dtype or slots is an error unless a
+// field below says how to restore it. The next save of each table that was not
+// restored unchanged is full. Entries that a step does not need are not used,
+// so a policy may stay in the trainer's code; but each key and pattern must
+// match something registered, or the restore returns InvalidArgument.
 struct EvolvePolicy {
-  // How to restore the slots of a table whose slots differ in the step.
-  //
-  // Functions are called on each rank with its rows, in batches of any order,
-  // by ReadOptions::threads threads at once. The memory is valid during the
-  // call. Rows to write are aligned for the dtype; copy rows to read with
-  // memcpy. An error ends the load.
+  // How to restore a table whose slots differ in the step. Functions are called
+  // on each rank with its rows, in batches of any order, by
+  // ReadOptions::threads threads at once; an error ends the load. The memory is
+  // valid during the call. Rows to write are aligned for the dtype; copy rows
+  // to read with memcpy.
   struct Table {
-    // The values of a slot that the step does not have.
-    struct Fill {
-      double value = 0;  // of each element
-      // If set, used instead of `value`: writes the values of row ids[r] at
-      // `rows` + r * Slot::row_bytes().
-      std::function<absl::Status(absl::Span<const int64_t> ids, char* rows)>
-          function = {};
-    };
-
-    // Maps registered slots to slots of the step, for slots that the step lacks
-    // under their registered name.
+    // Maps registered slots to slots of the step with other names.
     std::map<std::string, std::string> oname = {};
-    std::map<std::string, Fill> fill = {};
+    // Slots that the step does not have: the value of each element, or a
+    // function, which takes precedence, that writes the values of row ids[r] at
+    // `rows` + r * Slot::row_bytes().
+    std::map<std::string, double> fill = {};
+    std::map<std::string, std::function<absl::Status(
+                              absl::Span<const int64_t> ids, char* rows)>>
+        fill_with = {};
     // Converts a slot that the step has as `from`, with other elements or
     // another dtype: reads row ids[r] at `rows` + r * from.row_bytes(), and
     // writes it at `converted` + r * Slot::row_bytes().
@@ -70,7 +63,7 @@ struct EvolvePolicy {
 
   // Maps registered names to names in the step, for items that the step lacks
   // under their registered name; an item that it has under neither is an error.
-  // To exchange two names, load by rules instead.
+  // To exchange two names, load by rules.
   std::map<std::string, std::string> oname = {};
   // Patterns, as in LoadRule, of items that keep their values.
   std::vector<std::string> exclude = {};
@@ -85,49 +78,33 @@ struct EvolvePolicy {
 //    {"path": "tuned", "step": 7000, "load": ["user"],
 //     "oname": {"user": "member"}, "hashtable_clear": false}]
 //
-// A program checks such rules before it loads:
-//
-//   CKPTDB_ASSIGN_OR_RETURN(std::vector<LoadRule> rules, ParseLoadSpec(json));
-//   CKPTDB_ASSIGN_OR_RETURN(LoadSummary dry, manager->Load(rules,
-//                                                          /*dry_run=*/true));
-//
 // A rule loads the registered items that match its patterns from one step;
-// later rules overwrite earlier ones. A pattern is a category, or a glob over
-// names with "*" for any characters and "?" for one, which matches a table with
-// all its slots.
+// later rules overwrite earlier ones. A pattern is a glob over names, with "*"
+// and "?", or a category: sparse (tables, without the optimizer's slots),
+// sparse_opt (the optimizer's slots of the tables that are loaded), dense
+// (tensors), extra (objects and values), io_state, or * for everything.
 //
-// | category | items |
-// |---|---|
-// | sparse | tables, without the slots of the optimizer |
-// | sparse_opt | the optimizer's slots of the tables that are loaded |
-// | dense | tensors |
-// | extra | objects and values |
-// | io_state | io states |
-// | * | everything |
-//
-// An item with another dtype does not fit unless the rule sets `cast`: then a
-// tensor of the same shape, or a slot of the same name and width, is converted
-// by CastElements. Floats are not cast to integers. A number out of range ends
-// the load with OutOfRange, naming the number and its place; as after any
-// failed load, the model is unusable until a load succeeds. A cast takes extra
-// memory on each of ReadOptions::threads: up to 8 MiB for a tensor, and a batch
-// of rows in the new dtype for a table.
+// An item with another dtype does not fit unless `cast` is set: then a tensor
+// of the same shape, or a slot of the same name and width, is converted by
+// CastElements. A number out of range ends the load with OutOfRange; as after
+// any failed load, the model is unusable until a load succeeds. A cast takes
+// extra memory on each thread: up to 8 MiB for a tensor, and a batch of rows
+// for a table.
 struct LoadRule {
   std::string path = {};  // empty: the manager's own store
-  // Unset: the step saved last, or the best. Not with `best`.
+  // Unset: the step saved last, or the best.
   std::optional<int64_t> step = std::nullopt;
-  // Loads the best step by this metric. Fails if no step has the metric.
+  // Loads the best step by this metric.
   std::optional<KeepPolicy::BestOptions> best = std::nullopt;
   std::vector<std::string> load = {"*"};
   std::vector<std::string> exclude = {};  // from the items matching `load`
   // Maps the registered name to the name in the step.
   std::map<std::string, std::string> oname = {};
-  // By registered name: how to load slots that differ in the step.
+  // By registered name.
   std::map<std::string, EvolvePolicy::Table> tables = {};
-  // Makes it an error if an item is missing or does not fit, or if a pattern of
-  // `load` matches nothing registered. A pattern of `exclude`, or a key of
-  // `oname` or `tables`, that matches nothing is always an error, because the
-  // rule could overwrite items that it should leave alone.
+  // If true, an item that is missing or does not fit, or a pattern of `load`
+  // that matches nothing registered, is an error. A pattern of `exclude`, or a
+  // key of `oname` or `tables`, that matches nothing always is.
   bool strict = true;
   bool hashtable_clear = true;  // false: rows are merged into the tables
   bool cast = false;            // converts items of another dtype
@@ -139,8 +116,7 @@ struct LoadRule {
 };
 
 // Parses rules. Returns InvalidArgument naming the rule, the key, the mistake,
-// line and column, and the nearest key for an unknown one. A duplicate key is
-// an error.
+// line and column, and the nearest key for an unknown one.
 absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json);
 
 }  // namespace ckptdb

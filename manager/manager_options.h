@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of a CheckpointManager and of its saves and restores, and
-// ReadManagerConfig, which reads them from a configuration file.
+// Options of a CheckpointManager and of its saves and restores.
 //
 //   ManagerOptions options{.path = "checkpoints",
 //                          .schedule = {.permanent = SaveEveryNSteps(1000)},
@@ -35,29 +34,28 @@ struct SaveRequest {
   UserMetadata user_metadata = {};
   SavePolicy::Kind kind = SavePolicy::Kind::kPermanent;
   std::string reason = "Save was called";
-  // As in SaveSpec. Quarantined steps and steps of an abandoned branch are
-  // overwritten even if it is false.
+  // As in SaveSpec. Quarantined and abandoned steps are overwritten in any
+  // case.
   bool overwrite = false;
 };
 
 struct RestoreRequest {
-  // The step to restore. If unset: the best one with `best`, or the last saved.
+  // If unset: the best step with `best`, or the one saved last.
   std::optional<int64_t> step = std::nullopt;
   bool best = false;  // according to ManagerOptions::Restoring::best
-  // Restores the best step by this metric, regardless of `best` and the
-  // options. Default: unset.
+  // The best step by this metric, regardless of `best` and the options.
   std::optional<KeepPolicy::BestOptions> best_by = std::nullopt;
-  // The path of another store to start from: the next save to the manager's
-  // own store is full and has no parent. If empty, the manager's own store.
+  // Another store to start from: the next save to the manager's own store is
+  // full and has no parent. If empty, the manager's own store.
   std::string path = {};
   LiveTable::RestoreMode mode = LiveTable::RestoreMode::kClear;
-  // Reads and checks the whole step before changing anything. Default: false.
+  // Reads and checks the whole step before changing anything.
   bool verify = false;
   // Verifies each step before it is restored, quarantines a damaged one unless
-  // `step` names it, and tries the next older one. Default: false.
+  // `step` names it, and tries the next older one.
   bool fall_back = false;
-  // How to restore a step whose items differ from the registered ones.
-  // Default: ManagerOptions::Restoring::evolve.
+  // For a step whose items differ from the registered ones. Default: that of
+  // the options.
   std::optional<EvolvePolicy> evolve = std::nullopt;
 };
 
@@ -73,7 +71,7 @@ struct ManagerOptions {
   // What to do with IO states that were saved with another world size.
   enum class IoStateResize {
     kError,         // FailedPrecondition with both sizes
-    kRedistribute,  // IoState::Redistribute with the old ranks' parts
+    kRedistribute,  // BlobState::Redistribute with the old ranks' parts
     kOwners,        // all ranks load the owner's part
     kReset,         // IO states keep their current values
   };
@@ -92,150 +90,123 @@ struct ManagerOptions {
 
   // How steps are saved. Ignored if the manager is read-only.
   struct Saving {
-    // If false, nothing is saved: Step and StepTo only count, StartTraining and
-    // FinishTraining do nothing, Save returns FailedPrecondition, and changed
-    // rows are not tracked. Restores, loads, evaluations and preemption notices
-    // work, and the manager still owns the store: see `read_only`. Default:
-    // true.
+    // If false, nothing is saved and changed rows are not tracked: Step and
+    // StepTo only count, StartTraining and FinishTraining do nothing, Save
+    // returns FailedPrecondition. The manager still owns the store: see
+    // `read_only`.
     bool enabled = true;
-    StageOptions stage = {};
     // Saves in the background. If false, Step and Save return when the step is
-    // durable. Default: true.
+    // durable.
     bool async = true;
     BusyPolicy busy = BusyPolicy::kWait;
     FirstSave first_save = FirstSave::kUnlessRestored;
-
-    // Saves only the changed rows of tables that have a tracker. Default: true.
+    // Saves only the changed rows of tables that have a tracker.
     bool deltas = true;
     // Makes every base_every-th save full. If 0, a save is full only if no
-    // delta is possible or `bounds` is exceeded. Default: 0.
+    // delta is possible or `bounds` is exceeded.
     int64_t base_every = 0;
     StoreOptions::ChainBounds bounds = {};
-    // For developing a trainer, finds missing marks: compares each row that a
-    // delta save leaves out with the parent, and fails the save with
-    // FailedPrecondition naming the table, the lowest such id, the slot and the
-    // missing mark. The training waits while all tables of the step are read.
-    // Uses 24 bytes of memory per row. Default: false.
+    // For developing a trainer: compares each row that a delta save leaves out
+    // with the parent, and fails the save with FailedPrecondition naming the
+    // table, the lowest id and the slot of a missing mark. The training waits
+    // while all tables of the step are read. Uses 24 bytes per row.
     bool audit_deltas = false;
     // Compares replicated tensors and tables between ranks at each save, and
-    // fails the save with FailedPrecondition naming the item and the first rank
-    // that differs from rank 0. The training waits while each rank hashes them:
-    // tensors at memory speed, tables row by row. Ranks exchange 8 bytes per
-    // item. Must match on all ranks. Default: false.
+    // fails it with FailedPrecondition naming the item and the first rank that
+    // differs from rank 0. The training waits while each rank hashes them. The
+    // same on all ranks.
     bool audit_replicas = false;
-
-    // The number of consecutive saves that may fail, in any phase, before a
-    // call returns the error. Each failure produces a report and a warning.
-    // Steps that the store refuses (AlreadyExists, InvalidArgument, and
-    // FailedPrecondition at the beginning) do not count: the call returns that
-    // error. At least 0. Default: 0.
+    // Consecutive saves that may fail before a call returns the error; each
+    // failure produces a report and a warning. Steps that the store refuses do
+    // not count: the call returns that error. At least 0.
     int64_t tolerated_failures = 0;
     // Saves the current step this many steps after a tolerated failure. If 0,
-    // the next save is the scheduled one. At least 0. Default: 0.
+    // the next save is the scheduled one.
     int64_t retry_after_steps = 0;
     // How long a machine stays up once it is preempted. If the last save took
     // longer and the newest step is ephemeral, that step becomes permanent and
-    // neither Step nor FinishTraining saves another. At least 0. Default:
-    // infinite.
+    // no other is saved. At least 0.
     absl::Duration preemption_grace = absl::InfiniteDuration();
-
-    // The maximum memory for copies of a rank's state. Default: 1 GiB.
+    // The maximum memory for copies of a rank's state.
     uint64_t arena_bytes = uint64_t{1} << 30;
     int copy_threads = 4;  // at least 1
-
     // Stored in each step, next to the manager's own metadata.
     UserMetadata user_metadata = {};
     // Metadata of the store itself, set by the first manager that provides any.
-    // A manager that finds different metadata leaves it and warns; use
-    // Store::SetUserMetadata to replace it. Default: none.
+    // A manager that finds different metadata leaves it and warns.
     UserMetadata store_metadata = {};
   };
 
   // How steps are restored.
   struct Restoring {
     ReadOptions read = {};
-    // Defines the best step for RestoreRequest::best and BestStep. Default:
-    // unset; BestStep then returns FailedPrecondition.
+    // Defines the best step for RestoreRequest::best and BestStep.
     std::optional<KeepPolicy::BestOptions> best = std::nullopt;
-    // How to restore a step whose items differ from the registered ones.
-    // Default: unset; such a step is an error.
+    // For a step whose items differ from the registered ones, which is
+    // otherwise an error.
     std::optional<EvolvePolicy> evolve = std::nullopt;
-    // What happens to the steps after a restored one. Pinned steps always stay:
+    // What happens to the steps after a restored one. Pinned steps stay:
     // Restore warns of them, and Step saves the step after a pinned one
-    // instead. Default: the next save removes them.
+    // instead.
     SaveSpec::Abandoned abandoned = SaveSpec::Abandoned::kRemove;
-    // Default: kError; for a read-only manager kReset, because it trains
-    // nothing and may have any number of ranks.
+    // Default: kError, or kReset for a read-only manager.
     std::optional<IoStateResize> io_state_resize = std::nullopt;
   };
 
   // How a read-only manager follows a store.
   struct Following {
-    // How long Open waits for another job to create the store. Default: 0, so
-    // that a mistyped path returns NotFound at once.
+    // How long Open waits for another job to create the store.
     absl::Duration await_store = absl::ZeroDuration();
     // How often Open, WaitForStep and AwaitStep poll the store. Above 0.
-    // Default: 1 second.
     absl::Duration poll_every = absl::Seconds(1);
     // Restores the part of one rank in a single process, for a rank that failed
-    // and restarts while the others keep their state. Default: the
-    // coordinator's rank and world size.
+    // and restarts while the others keep their state.
     std::optional<ModelState::Shard> shard = std::nullopt;
   };
 
   struct Ranks {
-    // How long ranks wait for one another. Above 0. Default: 30 minutes.
+    // How long ranks wait for one another. Above 0.
     absl::Duration deadline = absl::Minutes(30);
-    // The sharding of tables that declare none: see ModelState::AddTable. A
-    // save refuses ids of other ranks, and a restore reads only this rank's
-    // rows. With several ranks, Open returns InvalidArgument if a table has no
-    // sharding, if tables sharded by slices have different bounds, or if ranks
-    // declare different shardings. Default: undeclared.
+    // The sharding of tables that declare none. A save refuses ids of other
+    // ranks, and a restore reads only this rank's rows. With several ranks,
+    // Open returns InvalidArgument if a table has no sharding, if tables
+    // sharded by slices have different bounds, or if ranks declare different
+    // shardings.
     TableSharding sharding = {};
-    // Which rank saves a replicated tensor.
+    // Which rank saves a replicated tensor. The same on all ranks.
     ReplicatedSaver replicated_saver = ReplicatedSaver::kBalanced;
-    // The owner reads replicated tensors and broadcasts them: useful if the
-    // file system is slower than the ranks' network. Each rank still reads
-    // tensors that a load casts. Must match on all ranks, as must
-    // replicated_saver. Default: false: each rank reads them.
+    // The owner reads replicated tensors and broadcasts them, for file systems
+    // slower than the ranks' network. Each rank still reads tensors that a load
+    // casts. The same on all ranks.
     bool broadcast_replicated = false;
   };
 
   // Callbacks for reports and warnings, and the clock.
   struct Observers {
-    // Receives each warning, on the thread that calls the manager. Every rank
-    // warns of saves that waited `warn_waiting` or longer for an earlier one,
-    // and of tolerated failures; ranks other than the owner warn once if they
-    // pass metrics, which are ignored. The owner also warns of a schedule
-    // without policies, of Store::BadFiles, of retention policies, of failed
-    // sweeps, and once of each entry of Store::unswept and
-    // Store::skipped_posts. Default: warnings go to `store.logger`, or to
-    // stderr if that is null.
+    // Receives each warning, on the thread that calls the manager:
+    // docs/manager.md, "A step", lists them. If unset, warnings go to
+    // `store.logger`, or to stderr if that is unset.
     std::function<void(const std::string& warning)> on_warning = {};
     absl::Duration warn_waiting = absl::Seconds(1);  // at least 0
     std::function<void(const SaveReport& report)> on_saved = {};
     std::function<void(const RestoreReport& report)> on_restored = {};
     // Receives each step that CheckpointManager::Delete removes, on its thread.
-    // Steps retired by a save are listed in its report.
     std::function<void(int64_t step)> on_deleted = {};
-    // A file to which the owner appends each report as a line of JSON. Open
-    // resolves the path. Default: empty: no file.
+    // A file to which the owner appends each report as a line of JSON.
     std::string statistics_path = {};
-    // Returns microseconds since 1970, UTC, at least 0, for policies and
-    // records. Only the owner's clock is used, on the training thread and the
-    // thread of a save. Default: the machine's clock.
+    // The owner's clock for policies and records, in microseconds since 1970,
+    // UTC, at least 0; called on the training thread and the thread of a save.
+    // Default: the machine's clock.
     std::function<int64_t()> now_micros = {};
   };
 
-  // The path of the store, which is created if missing. Open resolves it, so a
-  // later chdir has no effect.
+  // The path of the store, which is created if missing. Open resolves it.
   std::string path = {};
-  // Follows a store that another job owns: restores and loads work, Step only
-  // counts, Save returns FailedPrecondition, and a damaged step is an error
-  // instead of being quarantined. `store`, `schedule`, `retention`, `save`,
-  // on_saved, on_deleted and statistics_path are ignored. Open returns NotFound
-  // if the store does not exist; a store without steps can be followed.
-  // Default: false.
+  // Follows a store that another job owns: restores, loads and WaitForStep
+  // work, Step only counts, Save returns FailedPrecondition, and a damaged step
+  // is an error instead of being quarantined. Ignores `store`, `schedule`,
+  // `retention`, `save`, on_saved, on_deleted and statistics_path. Open returns
+  // NotFound if the store does not exist.
   bool read_only = false;
   StoreOptions store = {};
   SaveSchedule schedule = {};
@@ -247,24 +218,20 @@ struct ManagerOptions {
   Observers observers = {};
 };
 
-// Reads a manager's options from JSON, for configuration files.
+// Sets the options that `json` names.
 //
 //   ManagerOptions options{.path = "checkpoints"};
 //   CKPTDB_RETURN_IF_ERROR(ReadManagerConfig(R"({
 //     "permanent": {"save_every_n_steps": 1000},
-//     "ephemeral": {"save_every_n_seconds": 300},
 //     "keep": {"any": [{"latest_n": 3}, {"best_n": {"metric": "auc"}}]},
 //     "busy": "coalesce"
 //   })", &options));
 //
-// Keys are the names of the fields of ManagerOptions, its groups, its schedule
-// and its retention, without nesting; policies are named after the functions of
-// manager/policies.h, in lower case. docs/manager.md lists all of them with
-// types, defaults and bounds.
-//
-// Sets the options that `json` names. Returns InvalidArgument with the place,
-// line and column of an invalid value or a missing or duplicate key, and the
-// nearest key for an unknown one; `options` is then unchanged.
+// Keys are the names of the fields, without nesting, and policies those of
+// manager/policies.h, in lower case: docs/manager.md lists all with types,
+// defaults and bounds. Returns InvalidArgument with the place, line and column
+// of the first mistake, and the nearest key for an unknown one; `options` is
+// then unchanged.
 absl::Status ReadManagerConfig(absl::string_view json, ManagerOptions* options);
 
 }  // namespace ckptdb

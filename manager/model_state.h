@@ -10,11 +10,9 @@
 //   CKPTDB_RETURN_IF_ERROR(model.AddValue("epoch", &epoch));
 //
 // All ranks register the same names. Registration returns AlreadyExists for a
-// name that is taken, and InvalidArgument for one that is reserved, is a
-// category of load rules such as "dense", or cannot be stored. Registered state
-// must not move while the manager exists.
-//
-// Not thread-safe.
+// name that is taken, and InvalidArgument for one that is reserved, a category
+// of load rules such as "dense", or not storable. Registered state must not
+// move while the manager exists. Not thread-safe.
 #ifndef CKPTDB_MANAGER_MODEL_STATE_H_
 #define CKPTDB_MANAGER_MODEL_STATE_H_
 
@@ -56,31 +54,26 @@ struct RegisteredExtra;
 struct TensorState {
   // Memory of a device: see cuda/cuda_device.h.
   class Device;
-
   DType dtype = DType::kF32;
   Shape shape;
   void* data = nullptr;
-  // The shape of the whole tensor, and this rank's offset in it. Empty for a
-  // replicated tensor, which is whole and the same on all ranks, and saved by
-  // one of them: see ManagerOptions::Ranks::replicated_saver.
+  // The whole tensor's shape and this rank's offset in it. Empty for a
+  // replicated tensor, which is the same on all ranks, and saved by one of
+  // them.
   Shape global_shape = {};
   Shape offset = {};
   Codec codec = Codec::kNone;
-
-  // The device with the memory of `data`, which outlives the manager. If null,
-  // the tensor is in host memory, and the fields below are unset.
+  // The device of `data`, which outlives the manager. If null, the tensor is in
+  // host memory, and the fields below are unset.
   Device* device = nullptr;
   // The stream that writes the tensor, such as a cudaStream_t; null is the
-  // default stream. A save captures the tensor after all work queued on the
-  // stream before the call; later work waits on the device until the tensor is
-  // captured. A restore writes it after all work queued before.
+  // default stream. A save captures the tensor, and a restore writes it, after
+  // all work queued before the call; later work waits on the device.
   void* stream = nullptr;
-  // An event, such as a cudaEvent_t, recorded before the call, that saves and
-  // restores also wait for. May be null.
+  // An event, such as a cudaEvent_t, that saves and restores also wait for.
   void* event = nullptr;
-  // The bytes between consecutive indexes of the first dimension. 0: adjacent.
+  // Bytes between indexes of the first dimension. 0: adjacent.
   uint64_t stride_bytes = 0;
-
   bool sharded() const { return !global_shape.empty(); }
 
   template <typename T>
@@ -108,69 +101,57 @@ class TableState {
   // Return all rows of this rank, or the rows of `ids`, in place. The source is
   // used until the table may change again; `ids` stays valid as long. Pass the
   // rows of one array as one block with row numbers, in memory order. RowsOf
-  // returns Internal if a row of `ids` does not exist: it was marked without
-  // being inserted.
+  // returns Internal for an id without a row: it was marked without being
+  // inserted.
   virtual absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const = 0;
   virtual absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       absl::Span<const int64_t> ids) const = 0;
 
   // For tables in device memory: sets aside all rows, or those of `ids` unless
-  // it is null, without waiting for the copy of the values. The table may
-  // change afterwards; `ids` stays valid as long as the result. The default
-  // returns null, for tables in host memory: a save calls AllRows or RowsOf.
+  // it is null, without waiting for the copy. The table may change afterwards;
+  // `ids` stays valid as long as the result. The default returns null, for
+  // tables in host memory.
   virtual absl::StatusOr<std::unique_ptr<Captured>> Capture(
       const absl::Span<const int64_t>* ids) const;
 
-  // Returns the slots of the optimizer, which inference does not need.
+  // The slots of the optimizer, which inference does not need.
   virtual std::vector<std::string> optimizer_slots() const { return {}; }
 
-  // The rows that a table of fixed size accepts.
-  struct Capacity {
-    uint64_t rows = 0;  // of this rank
-    // Returns an error naming the id and the reason if the table cannot hold
-    // it. Called by several threads. Null if any id is accepted.
-    std::function<absl::Status(int64_t id)> check_id = nullptr;
-  };
-  // Returns the capacity, or nothing if the table grows. A restore compares the
-  // ids of the step with it before it changes the model, and returns the error
-  // of check_id, or ResourceExhausted.
-  virtual std::optional<Capacity> capacity() const { return std::nullopt; }
+  // The number of rows of a table of fixed size, or nothing if it grows. Before
+  // it changes the model, a restore returns ResourceExhausted if the step has
+  // more rows, and the error of CheckId for an id that the table cannot hold.
+  // Several threads call CheckId.
+  virtual std::optional<uint64_t> capacity() const { return std::nullopt; }
+  virtual absl::Status CheckId(int64_t /*id*/) const {
+    return absl::OkStatus();
+  }
 
   // Returns the receiver of restored rows with these slots in this order, or
   // null if the table cannot receive them. Other slots keep their values; in
   // new rows the table initializes them.
   virtual LiveTable* Live(absl::Span<const std::string> slots) = 0;
 
-  // Returns the tracker of changed rows. If null, every save of the table is
-  // full.
+  // The tracker of changed rows. If null, every save of the table is full.
   virtual ChangeTracker* tracker() { return nullptr; }
 
-  // Returns the error of construction, which ModelState::AddTable returns.
+  // The error of construction, which ModelState::AddTable returns.
   virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
-// The position of a rank in its input, or similar state.
-class IoState {
+// State that is saved as bytes: the position of a rank in its input, or an
+// object.
+class BlobState {
  public:
-  virtual ~IoState() = default;
+  virtual ~BlobState() = default;
   virtual absl::StatusOr<std::string> Dump() = 0;
-  // Loads what this rank dumped in a world of the same size.
   virtual absl::Status Load(absl::string_view bytes) = 0;
-  // Loads what all ranks of a world of another size dumped, by rank. The
+  // For io states: loads what all ranks of a world of another size dumped. The
   // default returns Unimplemented.
   virtual absl::Status Redistribute(absl::Span<const std::string> parts);
 };
 
 class ModelState {
  public:
-  // State that is saved as bytes: the owner's is saved, and all ranks load it.
-  class Object {
-   public:
-    virtual ~Object() = default;
-    virtual absl::StatusOr<std::string> Save() = 0;
-    virtual absl::Status Load(absl::string_view bytes) = 0;
-  };
-
   // Selects one rank's part of a step to restore.
   struct Shard {
     uint32_t rank = 0;
@@ -183,13 +164,14 @@ class ModelState {
   ModelState& operator=(const ModelState&);
 
   absl::Status AddTensor(std::string name, TensorState tensor);
-  // Adds a table. With several ranks, declare which rank holds which rows with
-  // `sharding`, or with ManagerOptions::Ranks::sharding for all tables.
+  // With several ranks, declare which rank holds which rows here or, for all
+  // tables, with ManagerOptions::Ranks::sharding.
   absl::Status AddTable(std::string name, TableState* table,
                         TableSharding sharding = {});
-  absl::Status AddIoState(std::string name, IoState* io);
-  absl::Status AddObject(std::string name, Object* object);
-  // Add a value. The owner's is saved, and all ranks load it, bit for bit.
+  // Adds state of which each rank saves and loads its own bytes.
+  absl::Status AddIoState(std::string name, BlobState* io);
+  // Add an object or a value: the owner's is saved, and all ranks load it.
+  absl::Status AddObject(std::string name, BlobState* object);
   absl::Status AddValue(std::string name, int64_t* value);
   absl::Status AddValue(std::string name, double* value);
   absl::Status AddValue(std::string name, std::string* value);
@@ -213,7 +195,7 @@ class ModelState {
   std::vector<internal::RegisteredExtra> extras_;
 };
 
-// Return the names under which a step stores them as blobs.
+// The names under which a step stores them as blobs.
 std::string IoStateBlob(absl::string_view name);
 std::string ExtraBlob(absl::string_view name);
 

@@ -7,20 +7,11 @@
 //                    .ephemeral = SaveEveryNSeconds(300)},
 //       .retention = {.keep = LatestN(3) | BestN("auc", 2)}};
 //
-// A policy is an immutable value, cheap to copy, and thread-safe. Functions
-// named Save... return a SavePolicy, the others a KeepPolicy. `a | b`, `a & b`
-// and `!a` compose policies of one class.
-//
-// A policy is a pure function. Functions passed to SaveIf, KeepIf and
-// KeepFunction must be pure too; any thread may call them.
-//
-// A policy made from a value out of bounds carries an InvalidArgument that
-// names the value and the bounds; a composition carries the first error of its
-// operands. CheckpointManager::Open returns the error, as does status(). Such a
-// policy saves no step, and keeps all.
-//
-// The newest step, and steps that are pinned, being read or needed by other
-// steps, stay regardless of policies: see RetentionOptions.
+// A policy is an immutable value, cheap to copy, and thread-safe; `a | b`, `a &
+// b` and `!a` compose policies of one class. It is a pure function, as those
+// passed to SaveIf, KeepIf and KeepFunction must be; any thread may call them.
+// A policy made from a value out of bounds carries an InvalidArgument, which
+// status() and CheckpointManager::Open return; it saves no step, and keeps all.
 #ifndef CKPTDB_MANAGER_POLICIES_H_
 #define CKPTDB_MANAGER_POLICIES_H_
 
@@ -60,29 +51,27 @@ class SavePolicy {
   struct Context {
     int64_t step = 0;        // the step that may be saved
     int64_t now_micros = 0;  // since 1970, UTC
-    // The newest step, committed or being saved.
+    // Committed or being saved.
     std::optional<StepInfo> last = std::nullopt;
     bool saving = false;     // a save is in progress
     bool preempted = false;  // this machine will soon be taken away
     Metrics metrics = {};    // of the step that may be saved
     // Returns the committed steps in ascending order, without quarantined and
-    // abandoned ones. Reads the store; call it only while the policy decides.
+    // abandoned ones. Call it only while the policy decides.
     std::function<std::vector<StepInfo>()> history = [] {
       return std::vector<StepInfo>();
     };
   };
 
   enum class Kind { kNone, kPermanent, kEphemeral };
-  // The decision of a schedule, and its reason: "step 1100 is a multiple of
-  // 100".
+  // With a reason such as "step 1100 is a multiple of 100".
   struct Decision {
     Kind kind = Kind::kNone;
     std::string reason;
-
     bool operator==(const Decision&) const = default;
   };
 
-  // Constructs an empty policy: no step is saved.
+  // Saves no step.
   SavePolicy() = default;
   bool has_value() const { return rule_ != nullptr; }
 
@@ -98,14 +87,14 @@ class SavePolicy {
   std::shared_ptr<const internal::SaveRule> rule_;
 };
 
-// Returns "none", "permanent" or "ephemeral".
+// "none", "permanent" or "ephemeral".
 absl::string_view SaveKindName(SavePolicy::Kind kind);
 
 // Saves multiples of `steps`, at least 1.
 SavePolicy SaveEveryNSteps(int64_t steps);
 // Saves when a multiple of `steps`, at least 1, was reached since the newest
-// step, for trainers that advance several steps at a time. If the store has no
-// step, saves step 0 and steps from `steps` on.
+// step, for trainers that advance several steps at a time. Without a step,
+// saves step 0 and steps from `steps` on.
 SavePolicy SaveAtOrAfterEveryNSteps(int64_t steps);
 // Saves these steps, each at least 0. If empty, only the trainer saves.
 SavePolicy SaveAtSteps(const std::vector<int64_t>& steps);
@@ -119,8 +108,7 @@ SavePolicy SaveContinuously(double seconds);
 SavePolicy SaveInitially();
 // Saves the step at which a preemption ends the training.
 SavePolicy SaveOnPreemption();
-// Saves when the function returns true. `name` appears in reasons and is not
-// empty.
+// Saves when the function returns true. `name` appears in reasons.
 SavePolicy SaveIf(
     std::string name,
     std::function<bool(const SavePolicy::Context& context)> function);
@@ -129,23 +117,18 @@ SavePolicy operator|(const SavePolicy& left, const SavePolicy& right);
 SavePolicy operator&(const SavePolicy& left, const SavePolicy& right);
 SavePolicy operator!(const SavePolicy& policy);
 
-// Decides whether a step is saved, and whether as permanent or, between
-// permanent steps, as ephemeral. Never saves a step at or before the newest
-// one.
+// When steps are saved: as permanent or, between permanent steps, as ephemeral.
+// Never saves a step at or before the newest one.
 struct SaveSchedule {
-  // Default: none: no step is saved as permanent.
+  // Default: no step is saved.
   SavePolicy permanent = {};
-
-  // A step that both policies save is permanent. Default: none: no step is
-  // saved as ephemeral.
+  // A step that both policies save is permanent.
   SavePolicy ephemeral = {};
-
   // The minimum number of steps between an ephemeral save and the step before
-  // it, of either kind. At least 0. Default: 0.
+  // it, of either kind.
   int64_t ephemeral_cooldown_steps = 0;
-
   // Called before an ephemeral save; returns why it must not happen now, or an
-  // empty string. Default: none.
+  // empty string.
   std::function<std::string(int64_t step)> veto_ephemeral = {};
 };
 
@@ -156,16 +139,16 @@ class KeepPolicy {
   // worse than NaN, and of equal steps the later is better.
   struct BestOptions {
     std::string metric = {};  // not empty
-    // The number of steps that BestN keeps. At least 0. Default: 1.
+    // The number of steps that BestN keeps. At least 0.
     int64_t count = 1;
     // True for a loss. Default: false.
     bool lower_is_better = false;
     // BestN also keeps steps without the metric, which may be posted late. If
-    // it never is, all steps are kept, and BestN warns. Default: true.
+    // it never is, all steps are kept, and BestN warns.
     bool keep_without_metric = true;
   };
 
-  // Constructs an empty policy: all steps are kept.
+  // Keeps all steps.
   KeepPolicy() = default;
   bool has_value() const { return rule_ != nullptr; }
 
@@ -185,8 +168,7 @@ class KeepPolicy {
 KeepPolicy KeepAll();
 // Keeps the `count` highest steps. `count` is at least 0.
 KeepPolicy LatestN(int64_t count);
-// Keeps the `count` highest of the steps that `policy` keeps. `count` is at
-// least 0.
+// Keeps the `count` highest of the steps that `policy` keeps.
 KeepPolicy LatestOf(const KeepPolicy& policy, int64_t count);
 // Keeps these steps, each at least 0.
 KeepPolicy KeepSteps(const std::vector<int64_t>& steps);
@@ -196,8 +178,7 @@ KeepPolicy KeepEveryNSteps(int64_t steps);
 // equally near steps, the earlier one. Also keeps the first and the last step.
 KeepPolicy KeepNearestToEveryNSteps(int64_t steps);
 // Keeps the first step, then each whose save began at least `seconds`, above 0
-// and at most 1e11, after the last one kept, or before it, if the clock was set
-// back.
+// and at most 1e11, after the last one kept, or before it.
 KeepPolicy KeepEveryNSeconds(double seconds);
 // Keeps steps whose save began at most `seconds` ago, from 0 to 1e11, or in the
 // future.
@@ -206,14 +187,13 @@ KeepPolicy KeepForNSeconds(double seconds);
 // step other than the last lacks the metric.
 KeepPolicy BestN(std::string metric, int64_t count);
 KeepPolicy BestN(KeepPolicy::BestOptions options);
-// Keeps steps for which the function returns true. `name` appears in reasons
-// and is not empty.
+// Keeps steps for which the function returns true.
 KeepPolicy KeepIf(std::string name,
                   std::function<bool(const StepInfo& step)> function);
 // The function receives the permanent steps in ascending order, and returns for
-// each whether to keep it. It is called once for the training's own steps, and
-// once for steps of other branches, if any: see RetentionOptions. Steps missing
-// from its result are kept, with a warning.
+// each whether to keep it; steps missing from its result are kept, with a
+// warning. It is called once for the training's own steps, and once for steps
+// of other branches, if any.
 KeepPolicy KeepFunction(
     std::string name,
     std::function<std::vector<bool>(absl::Span<const StepInfo> steps,
@@ -224,17 +204,16 @@ KeepPolicy operator|(const KeepPolicy& left, const KeepPolicy& right);
 KeepPolicy operator&(const KeepPolicy& left, const KeepPolicy& right);
 KeepPolicy operator!(const KeepPolicy& policy);
 
-// Returns the best of the steps that Store::Steps or Reader::Steps returned,
-// except quarantined ones. Returns NotFound if no step has the metric.
+// Returns the best of these steps that is not quarantined, or NotFound if no
+// step has the metric.
 absl::StatusOr<StepRecord> BestStep(absl::Span<const StepRecord> steps,
                                     const KeepPolicy::BestOptions& options);
 
-// Decides which steps the write batch of the next commit removes. The newest
-// step, pinned steps and the step that the training began from always stay.
-//
-// The policy decides on the steps of the training's own lineage. Steps of other
-// branches, which were kept or pinned when an older step was restored, are not
-// counted among these; the policy decides on them in a separate call.
+// Which steps the write batch of the next commit removes. The newest step,
+// steps that are pinned, read or needed by others, and the one that the
+// training began from always stay. `keep` decides separately on steps of the
+// training's lineage and on those of other branches, which were kept when an
+// older step was restored.
 struct RetentionOptions {
   enum class Removal {
     kNever,            // all steps stay
@@ -242,12 +221,10 @@ struct RetentionOptions {
     kAllNonPermanent,  // steps that the policy does not keep are removed too
   };
 
-  // Decides on permanent steps. Default: none: all stay.
+  // Decides on permanent steps. Default: all stay.
   KeepPolicy keep = {};
-
-  // The number of newest ephemeral steps that stay. At least 0. Default: 1.
+  // The number of newest ephemeral steps that stay. At least 0.
   int64_t keep_ephemeral = 1;
-
   Removal removal = Removal::kAllNonPermanent;
 };
 

@@ -19,13 +19,12 @@
 
 namespace ckptdb {
 
-// A save that runs in the background.
+// A save that runs in the background. Copies refer to the same save.
+// Thread-safe.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(PendingSave save, manager->Save());
 //   CKPTDB_RETURN_IF_ERROR(save.WaitStaged());  // the model may change now
 //   CKPTDB_ASSIGN_OR_RETURN(SaveResult result, save.WaitCommitted());
-//
-// Copies refer to the same save. Thread-safe.
 class PendingSave {
  public:
   class State;
@@ -40,16 +39,15 @@ class PendingSave {
       absl::Duration timeout = absl::InfiniteDuration()) const;
 
   // Blocks until the step is durable or has failed, and returns the owner's
-  // result, which is the same on all ranks. On the thread that began the save
-  // the error counts as reported: no call of the manager returns it again on
-  // this rank, unless another rank has not returned it yet.
+  // result on all ranks. On the thread that began the save the error counts as
+  // reported.
   absl::StatusOr<SaveResult> WaitCommitted(
       absl::Duration timeout = absl::InfiniteDuration()) const;
 
   bool committed_or_failed() const;
 
-  // Asks the save to stop. Unless it is too late, the save fails with Cancelled
-  // on all ranks and leaves the store as it was.
+  // Unless it is too late, the save fails with Cancelled on all ranks and
+  // leaves the store as it was.
   void Cancel();
 
  private:
@@ -61,10 +59,10 @@ struct StepOutcome {
   int64_t step = 0;
   SavePolicy::Decision decision;
   std::optional<PendingSave> save;  // if the step is saved
-  // True if SetPreempted was called on some rank: end the training with this
-  // step. It is the same on all ranks, so that all leave their loops together,
-  // and stays true until a step is saved or the newest one becomes permanent
-  // instead. On a read-only manager it equals this rank's preempted().
+  // True on all ranks if SetPreempted was called on some rank: end the training
+  // with this step. Stays true until a step is saved or the newest one becomes
+  // permanent instead. On a read-only manager it equals this rank's
+  // preempted().
   bool preempted = false;
 };
 
@@ -89,32 +87,27 @@ struct SaveReport {
   int64_t planning_micros = 0;  // deciding on the save and on retention
   int64_t stage_micros = 0;     // from the beginning to staged on this rank
   int64_t total_micros = 0;     // from the beginning to the end
-  // On the owner, when the save ended: Store::sweep_status, and the number of
-  // entries of Store::unswept.
+  // On the owner, when the save ended, from its store.
   absl::Status sweep_status;
   uint64_t unswept_entries = 0;
 };
 
 // The results of the rules of a load.
 struct LoadSummary {
-  // A slot or tensor that is cast because the step has another dtype.
-  struct DTypeCast {
-    std::string slot = {};  // empty for a tensor
-    DType from = DType::kF32;
-    DType to = DType::kF32;
-  };
-
-  // A slot that is not loaded as it is in the step.
+  // A slot, or a tensor that is cast, that is not loaded as it is in the step.
   struct SlotChange {
     enum class Kind {
       kRenamed,    // from `source`
       kConverted,  // from `source`, by EvolvePolicy::Table::convert
       kFilled,     // by EvolvePolicy::Table::fill
       kDropped,    // `source` is in the step and not registered
+      kCast,  // from the dtype `from` to `to`; `slot` is empty for a tensor
     };
     Kind kind = Kind::kDropped;
-    std::string slot;    // as registered; empty if kDropped
-    std::string source;  // its name in the step; empty if kFilled
+    std::string slot;          // as registered; empty if kDropped
+    std::string source;        // its name in the step; empty if kFilled
+    DType from = DType::kF32;  // kCast only; so is `to`
+    DType to = DType::kF32;
   };
 
   // An item that a rule loads, or would load.
@@ -133,20 +126,9 @@ struct LoadSummary {
     std::string detail;  // of a misfit: "expected f32 [4], got f32 [8]"
     uint64_t bytes = 0;  // of all ranks, as stored; an upper bound
     uint64_t rows = 0;   // of tables; an upper bound
-    // False if a table may have fewer rows and bytes: in a delta step, a row
-    // counts as often as it was written.
+    // False if a table may have fewer rows and bytes, as in a delta step.
     bool exact = true;
-    std::vector<DTypeCast> casts = {};
     std::vector<SlotChange> slot_changes = {};
-  };
-
-  // A pattern or key of a rule that matches nothing registered.
-  struct UnmatchedPattern {
-    std::string pattern;
-    std::string nearest;  // a similar name or category
-    // "load pattern", "exclude pattern", "oname key", "tables key", or "slot of
-    // table \"user\"".
-    std::string kind = "load pattern";
   };
 
   // The result of one rule.
@@ -154,36 +136,38 @@ struct LoadSummary {
     std::string path;
     std::optional<int64_t> step;  // unset if skipped or without a step
     std::vector<LoadedItem> items;
-    // Stored names of items in the step that belong to no registered item,
-    // whether or not the rule selects them.
+    // Stored names of items in the step that belong to no registered item.
     std::vector<std::string> unexpected;
-    std::vector<UnmatchedPattern> unmatched;
-    // Why nothing was loaded, or the ignored error. Empty otherwise.
+    // Such as `load pattern "usr" matches nothing registered; did you mean
+    // "user"?`.
+    std::vector<std::string> unmatched;
+    // Why nothing was loaded, or the ignored error.
     std::string note;
-
-    // Return the sums over the loaded items.
+    // Sums over the loaded items.
     uint64_t bytes() const;
     uint64_t rows() const;
   };
 
   std::vector<LoadedRule> rules;
-
   uint64_t bytes() const;
   uint64_t rows() const;
-  // Returns a human-readable summary, one line per item.
+  // One line per item, for people.
   std::string ToString() const;
 };
 
 // The report of a restore.
 struct RestoreReport {
+  // RestoreOrStart found no step: the model is unchanged, and only `store` is
+  // set.
+  bool fresh = false;
   Version version;
   std::string store;  // path of the store
   StepRecord record;
   LoadSummary::LoadedRule loaded;
   // Damaged steps that were quarantined and skipped.
   std::vector<int64_t> damaged_steps;
-  // True if tables that were saved as deltas since the step in memory were
-  // updated from these deltas. Other tables were read whole.
+  // Tables that were saved as deltas since the step in memory were updated from
+  // these deltas. Other tables were read whole.
   bool incremental = false;
   // Totals over all ranks, as stored. This rank reads only its part, and an
   // incremental restore only the changes.
@@ -194,18 +178,8 @@ struct RestoreReport {
   int64_t check_micros = 0;  // whether it fits, and verifying if requested
   int64_t load_micros = 0;   // reading from the store into the model
   int64_t total_micros = 0;  // all, including damaged steps tried before
-};
-
-// How RestoreOrStart began the training.
-struct TrainingStart {
-  std::string store;  // path of the manager's own store
-  // Unset for a fresh start: the store has no step, and the model is as the
-  // caller initialized it.
-  std::optional<RestoreReport> restored = std::nullopt;
-
-  bool fresh() const { return !restored.has_value(); }
-  // Returns a line for a log, such as `restored step 1000 from "/ckpt"` or
-  // `fresh start: store "/ckpt" has no step`.
+  // `restored step 1000 from "/ckpt"` or `fresh start: store "/ckpt" has no
+  // step`.
   std::string ToString() const;
 };
 

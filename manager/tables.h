@@ -3,12 +3,10 @@
 //
 //   struct User {
 //     std::array<float, 16> embedding;
-//     std::array<float, 16> adagrad_sum;
 //     int64_t last_step;
 //   };
 //   std::unordered_map<int64_t, User> users;
 //   MapTable user_table(&users, {Field("embedding", &User::embedding),
-//                                Field("adagrad_sum", &User::adagrad_sum),
 //                                Field("last_step", &User::last_step)});
 //   CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &user_table));
 //   ...
@@ -26,21 +24,18 @@
 //
 // Rules of all adapters
 // 1. ModelState::AddTable returns InvalidArgument for a mistake in how an
-//    adapter was made: a null pointer, no field or more than kMaxSlots, an
-//    empty or repeated name, a dimension that differs from the type's.
-// 2. An adapter, and the container it points to, outlive the manager and stay
-//    in place. One adapter is registered in one ModelState per store.
+//    adapter was made, such as a null pointer or a repeated name.
+// 2. An adapter, and its container, outlive the manager and stay in place. One
+//    adapter is registered in one ModelState per store.
 // 3. Nothing may change the rows during a manager's call that begins a save:
 //    Step, StepTo, Save, StartTraining, FinishTraining. Any thread may mark
 //    rows at any time.
 // 4. Mark a changed row before the next save, or that save and all later ones
 //    miss the change. ManagerOptions::Saving::audit_deltas finds missing marks.
-// 5. The marks of a failed save are part of the next one. A restore inserts,
-//    overwrites and erases rows, after clearing the table in
-//    LiveTable::RestoreMode::kClear, and marks nothing. A failed restore leaves
-//    some of the step's rows.
-// 6. Slots that a restore does not load, such as those of the optimizer, keep
-//    their values, and are zero in new rows.
+// 5. The marks of a failed save are part of the next one. A restore marks
+//    nothing; a failed one leaves some of the step's rows.
+// 6. Slots that a restore does not load keep their values, and are zero in new
+//    rows.
 // 7. With several ranks, each holds the rows that the sharding assigns to it.
 #ifndef CKPTDB_MANAGER_TABLES_H_
 #define CKPTDB_MANAGER_TABLES_H_
@@ -61,82 +56,41 @@
 #include "db/internal/dtype_of.h"
 #include "db/row_tracker.h"
 #include "db/state.h"
+#include "manager/internal/adapted_table.h"
 #include "manager/model_state.h"
 #include "schema/status.h"
 
 namespace ckptdb {
 
 struct TableOptions {
-  // Options of a field of a MapTable.
+  // Options of a field of a MapTable, or of an array of a VectorTable.
   struct Field {
-    // The number of elements of a std::vector. If a row has another number, the
-    // save returns FailedPrecondition naming it. 0 for other types.
+    // The number of elements of a std::vector in a MapTable. If a row has
+    // another number, the save returns FailedPrecondition naming it.
     uint32_t dim = 0;
-    Codec codec = Codec::kNone;
-  };
-
-  // Options of an array of a VectorTable.
-  struct Array {
-    // The bytes from one row to the next. If 0, rows are adjacent.
+    // Bytes from one row to the next of an array. 0: adjacent.
     uint64_t stride_bytes = 0;
     Codec codec = Codec::kNone;
   };
 
-  // See TableSharding::BySlices. Default: kModulo.
+  // See TableSharding::BySlices.
   SliceHash slice_hash = SliceHash::kModulo;
-  // Slots that inference does not need. Default: none.
+  // Slots that inference does not need.
   std::vector<std::string> optimizer_slots = {};
-  RowTracker::Options tracker = {};  // ignored by VectorTable
-  // Threads that look up the rows of a save. At least 1. Default: 4.
+  // The memory of marks: see RowTracker. Ignored by VectorTable.
+  uint64_t tracker_bytes = uint64_t{1} << 30;
+  // Threads that look up the rows of a save. At least 1.
   int threads = 4;
 };
 
-namespace internal {
-
-// The base class of the adapters.
-class AdaptedTable : public TableState {
- public:
-  std::vector<Slot> slots() const final { return slots_; }
-  SliceHash slice_hash() const final { return options_.slice_hash; }
-  std::vector<std::string> optimizer_slots() const final {
-    return options_.optimizer_slots;
-  }
-  absl::Status status() const final { return status_; }
-
- protected:
-  // An error in `made` takes precedence over errors in slots and options.
-  AdaptedTable(absl::Status made, std::vector<Slot> slots,
-               TableOptions options);
-
-  const TableOptions& options() const { return options_; }
-  // Returns the indexes of the slots with these names, or nothing if one is
-  // unknown or the table is invalid.
-  std::optional<std::vector<size_t>> FindSlots(
-      absl::Span<const std::string> names) const;
-
- private:
-  const std::vector<Slot> slots_;
-  const TableOptions options_;
-  absl::Status status_;
-};
-
-struct AnyArray {
-  Slot slot;
-  char* data = nullptr;
-  uint64_t stride_bytes = 0;
-};
-
-}  // namespace internal
-
-// A table that grows and shrinks: an index from id to row, and an array for
-// each slot.
+// A table that grows and shrinks: an index from id to row, and an array per
+// slot.
 //
 //   ColumnTable users({{"embedding", DType::kF32, 16},
 //                      {"last_step", DType::kI64, 1}});
 //   CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &users));
 //   CKPTDB_ASSIGN_OR_RETURN(const ColumnTable::Column<float> embedding,
 //                           users.column<float>("embedding"));
-//
 //   CKPTDB_ASSIGN_OR_RETURN(const ColumnTable::Inserted user,
 //                           users.Insert(17));  // which marks it
 //   embedding[user.row][0] = 0.5f;
@@ -146,11 +100,11 @@ struct AnyArray {
 // batch changes, and Find for rows that it only reads. Mark rows changed in
 // other ways with MarkUpserted.
 //
-// An id keeps its row number until it is erased; a later Insert reuses the
-// number first. The same calls give the same numbers, but a restore numbers
-// rows in the order of arrival, so no result may depend on them. A row takes
-// its values, 8 bytes and a bit for the id, and about 19 to 38 bytes of index.
-// Memory of erased rows is reused; Clear frees all of it.
+// An id keeps its row number until it is erased; later Inserts reuse the
+// number. A restore numbers rows in the order of arrival, so no result may
+// depend on numbers. A row takes its values, 8 bytes and a bit for the id, and
+// about 19 to 38 bytes of index. Memory of erased rows is reused; Clear frees
+// all of it.
 //
 // Calls that change the table must not run concurrently with other calls. Find,
 // IdOf, ForEach, and the values of different rows may be used concurrently, and
@@ -161,11 +115,10 @@ class ColumnTable : public internal::AdaptedTable {
   template <typename T>
   class Column {
    public:
-    // Constructs an empty column, which must not be indexed.
+    // Must not be indexed.
     Column() = default;
 
-    // Returns the elements() values of a row, at an address that is valid until
-    // the row is erased.
+    // Returns the elements() values of a row, valid until the row is erased.
     T* operator[](uint64_t row) const;
     uint32_t elements() const { return elements_; }
 
@@ -189,8 +142,8 @@ class ColumnTable : public internal::AdaptedTable {
   ~ColumnTable() override;
 
   // Returns the column of a slot, valid as long as the table. Returns NotFound
-  // for an unknown slot, and InvalidArgument if its dtype is not T's. Use
-  // uint8_t for slots of bytes.
+  // for an unknown slot, and InvalidArgument if its dtype is not T's; uint8_t
+  // is for slots of bytes.
   template <typename T>
   absl::StatusOr<Column<T>> column(absl::string_view slot) const {
     CKPTDB_ASSIGN_OR_RETURN(const size_t number,
@@ -199,18 +152,17 @@ class ColumnTable : public internal::AdaptedTable {
   }
 
   uint64_t size() const;
-  // Returns the row of the id, if it exists.
+  // The row of the id, if it exists.
   std::optional<uint64_t> Find(int64_t id) const;
-  // Returns the id of an existing row.
+  // The id of an existing row.
   int64_t IdOf(uint64_t row) const;
-  // Visits all rows in the order of their numbers.
+  // In the order of row numbers.
   void ForEach(
       const std::function<void(int64_t id, uint64_t row)>& visit) const;
 
-  // Returns the row of the id, inserted if it was missing, and marks it as
-  // upserted. Inserting many ids at once is faster. If memory runs out, returns
-  // ResourceExhausted; *rows then holds the rows of the ids inserted so far.
-  // Returns InvalidArgument if rows is null.
+  // Return the rows of ids, inserted if they were missing, and mark them as
+  // upserted. Many ids at once are faster. If memory runs out, they return
+  // ResourceExhausted; *rows then holds the rows inserted so far.
   absl::StatusOr<Inserted> Insert(int64_t id);
   absl::Status Insert(absl::Span<const int64_t> ids,
                       std::vector<Inserted>* rows);
@@ -218,7 +170,7 @@ class ColumnTable : public internal::AdaptedTable {
   uint64_t Erase(absl::Span<const int64_t> ids);
   bool Erase(int64_t id) { return Erase(absl::MakeConstSpan(&id, 1)) == 1; }
   void Clear();
-  // Marks ids. May run concurrently with any call.
+  // May run concurrently with any call.
   void MarkUpserted(absl::Span<const int64_t> ids);
   // Returns the tracker that holds the marks; other consumers may use it too.
   RowTracker* tracker() override;
@@ -251,7 +203,7 @@ T* ColumnTable::Column<T>::operator[](uint64_t row) const {
 // elements per row.
 template <typename T>
 internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
-                         TableOptions::Array options = {}) {
+                         TableOptions::Field options = {}) {
   static_assert(internal::Element<T>, "an array has elements of a dtype");
   return {
       Slot{std::string(name), internal::DTypeOf<T>::kValue, dim, options.codec},
@@ -264,17 +216,13 @@ internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
 // numbers, 0 to rows - 1.
 //
 //   std::vector<float> embedding(1000 * 16);
-//   std::vector<float> adagrad_sum(1000 * 16);
-//   VectorTable items(1000, {Array("embedding", embedding.data(), 16),
-//                            Array("adagrad_sum", adagrad_sum.data(), 16)});
+//   VectorTable items(1000, {Array("embedding", embedding.data(), 16)});
 //   CKPTDB_RETURN_IF_ERROR(model.AddTable("item", &items));
 //   CKPTDB_RETURN_IF_ERROR(items.MarkUpserted({17, 900}));
 //
-// All rows always exist. LiveTable::RestoreMode::kClear, and restoring an
+// All rows always exist: LiveTable::RestoreMode::kClear, and restoring an
 // erased id, set rows to zero. Restoring a row beyond the arrays returns
-// OutOfRange and changes nothing. audit_deltas would report rows missing from
-// the restored step, for example if a MapTable saved it. Several threads
-// restore rows at once.
+// OutOfRange and changes nothing. Several threads restore rows at once.
 //
 // `holds` returns whether this rank holds a row, in agreement with the table's
 // sharding; several threads call it. If empty, the rank holds all rows. Other
@@ -286,16 +234,17 @@ class VectorTable : public internal::AdaptedTable {
               std::function<bool(int64_t id)> holds = {});
   ~VectorTable() override;
 
-  // Marks ids. May run concurrently with any call. Returns OutOfRange naming
-  // the first id that is not a row, and then marks nothing.
+  // May run concurrently with any call. Returns OutOfRange naming the first id
+  // that is not a row, and marks nothing.
   absl::Status MarkUpserted(absl::Span<const int64_t> ids);
-  // Returns null for more rows than kMaxBitmapRows.
+  // Null for more rows than kMaxBitmapRows.
   RowBitmap* tracker() override;
 
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;
   absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       absl::Span<const int64_t> ids) const override;
-  std::optional<Capacity> capacity() const override;
+  std::optional<uint64_t> capacity() const override;
+  absl::Status CheckId(int64_t id) const override;
   LiveTable* Live(absl::Span<const std::string> slots) override;
 
  private:
@@ -336,7 +285,8 @@ class TableView : public TableState {
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;
   absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       absl::Span<const int64_t> ids) const override;
-  std::optional<Capacity> capacity() const override;
+  std::optional<uint64_t> capacity() const override;
+  absl::Status CheckId(int64_t id) const override;
   LiveTable* Live(absl::Span<const std::string> slots) override;
 
  private:

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two macros that propagate absl::Status.
+// Macros that return the error of an absl::Status or StatusOr from the
+// enclosing function, which returns either.
 //
 //   CKPTDB_RETURN_IF_ERROR(writer.Sync());
 //   CKPTDB_ASSIGN_OR_RETURN(Page page, DecodePage(bytes));
-//
-// Either returns the status from the enclosing function when it is an error.
-// The enclosing function returns absl::Status or absl::StatusOr<T>.
 #ifndef CKPTDB_SCHEMA_STATUS_H_
 #define CKPTDB_SCHEMA_STATUS_H_
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The types of a checkpoint: tensors, tables and blobs, the versions that hold
-// them, and the records that describe them.
+// Tensors, tables and blobs of a checkpoint, and the records that describe
+// them.
 //
 //   const Version version = {.step = 7, .attempt = 3};
 //   ToString(version);                               // "step 7 attempt 3"
-//   DTypeBytes(DType::kF32);                         // 4
 //   Slot{"embedding", DType::kF32, 16}.row_bytes();  // 64
 //
 // Values and pure functions, which any thread may use.
@@ -28,7 +27,7 @@
 
 namespace ckptdb {
 
-// Inclusive limits. Others, of the format alone, are in docs/format.md.
+// Inclusive limits; docs/format.md lists those of the format alone.
 inline constexpr size_t kMaxNameBytes = 512;
 inline constexpr size_t kMaxDimensions = 64;
 inline constexpr uint32_t kMaxWorldSize = 65536;
@@ -38,11 +37,11 @@ inline constexpr uint64_t kMaxBlobBytes = uint64_t{4} << 30;
 inline constexpr uint64_t kMaxMetadataBytes = uint64_t{1} << 20;  // with names
 inline constexpr size_t kMaxMetrics = 4096;
 inline constexpr size_t kMaxBranches = 1024;  // that a step descends from
-// One rank's meters and loader of an evaluation, together.
+// One rank's meters and loader together.
 inline constexpr uint64_t kMaxEvaluationBytes = uint64_t{8} << 20;
 
-// The number of slices, the unit of sharding: every id of a table is in one of
-// them, and a rank owns a range of them.
+// The number of slices, the unit of sharding: each id of a table is in one
+// slice, and a rank owns a range of them.
 inline constexpr uint32_t kSlices = 65536;
 
 // Element types of tensors and slots. The numbers are stored and never change.
@@ -75,22 +74,12 @@ absl::string_view DTypeName(DType dtype);
 absl::StatusOr<DType> ParseDType(absl::string_view name);
 
 // The numbers are stored and never change. kAuto is never stored: it selects
-// the best of kNone, kLz4 and kShuffleLz4 for an item's first bytes, and kNone
-// if that saves less than 5 %.
-//
-// kBf16 and kInt8 are lossy, for f32 only, and used only on request.
-// Item::errors records the error.
-//
-//   kBf16  halves the bytes: rounds to the nearest bf16, with an error of at
-//          most 1/256 of the number, or 2^-134 if that is more. NaNs,
-//          infinities and zeros stay. A page with a number that would round to
-//          an infinity is stored without loss.
-//   kInt8  takes one byte per number and 8 per row: 255 steps from the row's
-//          least number to its greatest. The error is at most 1/509 of this
-//          range, about half a step, plus half the distance between two f32 at
-//          the row's largest magnitude. A row is the slot's row, of at least 4
-//          numbers, or 128 consecutive numbers of a tensor. Rows with an
-//          infinity or a NaN are stored without loss.
+// the best of kNone, kLz4 and kShuffleLz4 by an item's first bytes, and kNone
+// if that saves less than 5 %. kBf16 and kInt8 are lossy and only for f32:
+// kBf16 halves the bytes with an error of at most 1/256 of the number, kInt8
+// takes one byte per number and 8 per row with an error of about half of 1/255
+// of the row's range. docs/format.md, "Lossy codecs", has the exact bounds;
+// Item::errors records the errors.
 enum class Codec : uint8_t {
   kNone = 0,
   kLz4 = 1,
@@ -104,25 +93,23 @@ enum class Codec : uint8_t {
 absl::string_view CodecName(Codec codec);
 absl::StatusOr<Codec> ParseCodec(absl::string_view name);
 
-// Elements per dimension. Without dimensions, a scalar of one element; with a
-// dimension of 0, an empty tensor.
+// Elements per dimension: none for a scalar, a 0 for an empty tensor.
 using Shape = std::vector<int64_t>;
 
 // "[3, 4]"
 std::string ToString(absl::Span<const int64_t> shape);
 
-// Returns the number of elements; `element_bytes` is at least 1. Returns
-// InvalidArgument for a negative dimension, more than kMaxDimensions, or if
-// elements x element_bytes overflows int64.
+// Returns the number of elements, or InvalidArgument for a negative dimension,
+// more than kMaxDimensions, or more than int64 bytes. `element_bytes` is at
+// least 1.
 absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> shape,
                                      uint32_t element_bytes);
 
 // How a table maps an id to its slice: kModulo for ids that are hashes, kMix
-// for consecutive ids and ids whose low bits vary little.
+// for others, such as consecutive ids.
 enum class SliceHash : uint8_t { kModulo = 0, kMix = 1 };
 
-// The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable
-// pseudorandom number generators, 2014).
+// The finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
 inline uint64_t MixId(uint64_t id) {
   id = (id ^ (id >> 30)) * 0xbf58476d1ce4e5b9;
   id = (id ^ (id >> 27)) * 0x94d049bb133111eb;
@@ -138,12 +125,11 @@ inline uint16_t SliceOf(int64_t id, SliceHash hash) {
 struct SliceRange {
   uint32_t begin = 0;
   uint32_t end = kSlices;
-
   bool Contains(uint32_t slice) const { return begin <= slice && slice < end; }
   bool operator==(const SliceRange&) const = default;
 };
 
-// Returns the world_size + 1 bounds that divide the slices evenly: rank r owns
+// Returns world_size + 1 bounds that divide the slices evenly: rank r owns
 // [bounds[r], bounds[r + 1]).
 inline std::vector<uint32_t> EvenSliceBounds(uint32_t world_size) {
   std::vector<uint32_t> bounds(world_size + 1);
@@ -153,12 +139,11 @@ inline std::vector<uint32_t> EvenSliceBounds(uint32_t world_size) {
   return bounds;
 }
 
-// Identifies the data that one save wrote. A store never reuses an attempt, so
-// that a retried, overwritten or folded step never touches another's bytes.
+// Identifies the data of one save. A store never reuses an attempt, so that a
+// retried, overwritten or folded step never touches another's bytes.
 struct Version {
   int64_t step = 0;
   uint32_t attempt = 0;
-
   // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads it
   auto operator<=>(const Version&) const = default;
 };
@@ -169,20 +154,19 @@ std::string ToString(const Version& version);
 using Metrics = std::map<std::string, double>;
 using UserMetadata = std::map<std::string, std::string>;
 
-// A part of each row of a table: `elements` elements of `dtype`.
+// A part of each row of a table.
 struct Slot {
   std::string name;
   DType dtype = DType::kF32;
   uint32_t elements = 0;
   Codec codec = Codec::kNone;
-
   // Bytes of one row: 1 to kMaxSlotBytes.
   uint64_t row_bytes() const { return uint64_t{DTypeBytes(dtype)} * elements; }
   bool operator==(const Slot&) const = default;
 };
 
-// Returns whether the slots have the same names, dtypes and elements in the
-// same order, so that they have the same rows. Codecs may differ.
+// Returns whether names, dtypes, elements and their order are the same. Codecs
+// may differ.
 bool SameSlots(absl::Span<const Slot> a, absl::Span<const Slot> b);
 
 // An item that a rank saved. The kind decides which fields are used.
@@ -198,28 +182,26 @@ struct Item {
     kCustom = 3,      // by a named function of the trainer
     kReplicated = 4,  // the same rows on all ranks; rank 0 saves them
   };
-  // How far stored finite numbers are from the trainer's, with a lossy codec.
+  // How far stored finite numbers are from the trainer's under a lossy codec.
   struct Error {
     double max = 0;    // the largest, as an f32
     double bound = 0;  // the codec's guarantee for these numbers
-
     bool operator==(const Error&) const = default;
   };
 
   Kind kind = Kind::kBlob;
   std::string name;
-  // The version that wrote these bytes: its own, or an older one.
+  // The version that wrote the bytes: its own, or an older one.
   Version data_version;
   Placement placement = Placement::kBulk;
-  // Bytes before codecs; for a table, rows x (8 + bytes of all slots) + erased
-  // x 8.
+  // Before codecs; for a table, rows x (8 + bytes of all slots) + erased x 8.
   uint64_t raw_bytes = 0;
   uint64_t stored_bytes = 0;
   // XXH3-64 of the hashes of its pages or chunks, in key order.
   uint64_t digest = 0;
   std::vector<uint64_t> chunk_hashes;  // tensors and blobs
-  // One for a tensor, one for each slot of a table; empty without a lossy
-  // codec. A fold keeps the largest.
+  // One for a tensor, one per slot of a table; empty without a lossy codec. A
+  // fold keeps the largest.
   std::vector<Error> errors;
 
   // Tensors: this rank's part of the global tensor.
@@ -235,14 +217,13 @@ struct Item {
   Run run = Run::kBase;
   uint64_t rows = 0;
   uint64_t erased_rows = 0;  // in delta runs
-  // At least 1; a page of the widest of ids and slots has at most kPageBytes.
+  // At least 1, so that no page exceeds kPageBytes.
   uint32_t rows_per_page = 0;
   // Why a base run was saved although the caller gave changes.
   std::string base_reason;
-  // How the trainer's ranks divided the rows; the same on all ranks.
+  // How the ranks divided the rows; the same on all ranks.
   Sharding sharding = Sharding::kUndeclared;
   std::string sharding_name;  // kCustom only
-
   bool operator==(const Item&) const = default;
 };
 
@@ -251,23 +232,21 @@ absl::string_view ItemKindName(Item::Kind kind);
 
 inline constexpr uint8_t kShardingKinds = 5;
 
-// Returns "undeclared", "slices", "modulo", "custom", "replicated" or, for
-// another number, "unknown".
+// "undeclared", "slices", "modulo", "custom", "replicated", or "unknown".
 absl::string_view ShardingKindName(Item::Sharding kind);
 
-// Returns the same for messages, with the name: `custom "hash_v2"`.
+// The same with the name: `custom "hash_v2"`.
 std::string DescribeSharding(Item::Sharding kind, absl::string_view name);
 
 // The record that makes a step exist.
 struct StepRecord {
   enum class Kind : uint8_t { kFull = 0, kDelta = 1 };
-  // A sequence of versions, each saved on top of the one before it, given by
-  // the attempts of its first version and of the last one that a step descends
-  // from. Attempts only grow along a branch.
+  // Versions saved on top of each other, given by the attempts of the first and
+  // of the last one that a step descends from. Attempts only grow along a
+  // branch.
   struct Branch {
     uint32_t first = 0;
     uint32_t last = 0;
-
     bool operator==(const Branch&) const = default;
   };
 
@@ -276,42 +255,25 @@ struct StepRecord {
     Version version;
     uint32_t rank = 0;
     std::vector<Item> items;  // distinct, by kind and name
-
     bool operator==(const Rank&) const = default;
   };
 
-  // The progress of one evaluation of a step on one rank.
+  // The progress of one evaluation of a step on one rank. Meters and loader are
+  // opaque.
   struct Evaluation {
-    // The part of one rank. Meters and loader are opaque, and together have at
-    // most kMaxEvaluationBytes.
-    struct Part {
-      uint64_t processed = 0;  // batches, or another unit of the trainer
-      std::string meters;
-      std::string loader;
-
-      bool operator==(const Part&) const = default;
-    };
-
-    // Names a stored part, without its bytes.
-    struct Key {
-      std::string evaluation;
-      uint32_t rank = 0;
-
-      bool operator==(const Key&) const = default;
-    };
-
-    Version version;  // the version that made the state: see StateOf
-    std::string evaluation;
-    std::string group;  // of metrics
+    uint64_t processed = 0;  // batches, or another unit of the trainer
+    std::string meters = {};
+    std::string loader = {};
+    Version version = {};  // the version that made the state: see StateOf
+    std::string evaluation = {};
+    std::string group = {};  // of metrics
     uint32_t rank = 0;
     uint32_t world_size = 1;
-    Part part;
-
     bool operator==(const Evaluation&) const = default;
   };
 
   Version version;
-  // Kept adjacent, because retention reads them for every step.
+  // Read by retention for every step.
   int64_t committed_at_micros = 0;  // since 1970, UTC
   bool ephemeral = false;
   bool pinned = false;
@@ -319,26 +281,26 @@ struct StepRecord {
   Metrics metrics;
   std::string store_uuid;
   Kind kind = Kind::kFull;
-  // The parent of a delta step is the version before it in the chain. A full
-  // step has a parent if it was saved on top of another step.
+  // A delta step's parent is the version before it in the chain. A full step
+  // has a parent if it was saved on top of another step.
   bool has_parent = false;
   Version parent;              // {} without one; so is `folded_from`
   uint64_t parent_digest = 0;  // distinguishes it from any other version
-  // The versions that the step is restored from: the base first, `version`
-  // last, steps never decreasing. A full step has only `version`.
+  // The versions that the step is restored from, from the base to `version`;
+  // steps never decrease. A full step has only `version`.
   std::vector<Version> chain;
-  // A folded step has all its rows in one base run. The version that it was
-  // folded from has the delta runs from its parent.
+  // A folded step has all its rows in one base run; `folded_from` has the delta
+  // runs from its parent.
   bool folded = false;
   Version folded_from;
-  // The branches that the step descends from, oldest first, at most the newest
-  // kMaxBranches. The last one is its own and ends with it. A save on top of a
-  // version that already has a save on top begins a branch.
+  // The newest kMaxBranches branches that the step descends from, oldest first;
+  // the last one ends with the step. A second save on top of a version begins a
+  // branch.
   std::vector<Branch> branches;
   std::vector<Version> references;  // others whose items it uses
   uint32_t world_size = 1;
-  // Rank r owns slices [slice_bounds[r], slice_bounds[r + 1]); empty if the
-  // trainer shards its tables otherwise.
+  // Rank r owns slices [slice_bounds[r], slice_bounds[r + 1]); empty if tables
+  // are sharded otherwise.
   std::vector<uint32_t> slice_bounds;
   int64_t save_micros = 0;  // from begin to commit
   UserMetadata user_metadata;
@@ -348,53 +310,46 @@ struct StepRecord {
   uint64_t rows = 0;             // of all tables of all ranks
   uint64_t raw_bytes = 0;        // of all items
   uint64_t exclusive_bytes = 0;  // written by this version
-  // Base and delta runs of tables, over all versions of the chain.
+  // Of tables, over all versions of the chain.
   uint64_t base_bytes = 0;
   uint64_t delta_bytes = 0;
-
   bool operator==(const StepRecord&) const = default;
 };
 
-// Returns "full" or "delta".
+// "full" or "delta".
 absl::string_view StepKindName(StepRecord::Kind kind);
 
-// Returns the version that made the state of a step: its own, or the one it was
+// Returns the version that made a step's state: its own, or the one it was
 // folded from.
 inline const Version& StateOf(const StepRecord& record) {
   return record.folded ? record.folded_from : record.version;
 }
 
-// Returns whether `from` can be cast to `to`. Each dtype can be cast to itself.
+// Each dtype can be cast to itself, and none from a float to an integer.
 bool CanCast(DType from, DType to);
 
-// Casts `elements` elements. The arrays do not overlap and need not be aligned.
-// Returns OutOfRange with the value and index of the first element that `to`
-// cannot represent, after writing those before it, and InvalidArgument unless
-// CanCast(from, to).
-//
-// A cast to a float rounds to nearest, ties to even; a number too large becomes
-// an infinity, or NaN in f8e4m3, which has no infinities. NaN stays NaN and
-// keeps its sign. Integers and bools (0 or 1) keep their value or are out of
-// range. A float cannot be cast to an integer. Casts to f32 and f64 use the
-// processor's rounding mode, and flush subnormal numbers if the thread does.
+// Casts `elements` elements between arrays that do not overlap and need not be
+// aligned. Returns OutOfRange with the value and index of the first element
+// that `to` cannot represent, after writing those before it, and
+// InvalidArgument unless CanCast(from, to). Integers and bools keep their value
+// or are out of range. A cast to a float rounds to nearest, ties to even; a
+// number too large becomes an infinity, or NaN in f8e4m3. NaN stays NaN and
+// keeps its sign. Casts to f32 and f64 follow the processor's rounding and
+// denormal modes.
 absl::Status CastElements(DType from, const void* in, DType to, void* out,
                           size_t elements);
 
-// Escapes a backslash as \\, and invalid UTF-8 and invisible characters as \n,
-// \t or \xNN: control and format characters, line and paragraph separators,
-// and those that Unicode ignores by default, such as U+200B and U+202E. The
-// result cannot break a table, steer a terminal or look like another text.
-// Spaces stay.
+// Escapes backslashes, invalid UTF-8 and invisible characters, such as control
+// and format characters, as \\, \n, \t or \xNN, so that the result cannot break
+// a table, steer a terminal or look like another text.
 std::string Printable(absl::string_view text);
 
-// Escapes them in a JSON document as \uNNNN, which keeps its meaning.
+// The same in a JSON document, as \uNNNN, which keeps its meaning.
 std::string PrintableJson(absl::string_view json);
 
-// Copies as memcpy does, for large arrays that are not read soon, such as rows
-// that a RowSink puts into its table: streaming stores (SSE2) neither read the
-// destination nor evict other data from the processor's cache. The result is
-// visible to threads that see the call return. Calls memcpy for small sizes,
-// and on processors without such stores.
+// memcpy for large arrays that are not read soon, such as a RowSink's rows:
+// streaming stores (SSE2) bypass the cache. Visible to threads that see the
+// call return.
 void BulkCopy(void* to, const void* from, uint64_t bytes);
 
 }  // namespace ckptdb

@@ -18,25 +18,19 @@
 
 namespace ckptdb::samples {
 
-void my_log(Logger::Severity severity, absl::string_view message);
 void log(const std::string& message);
 void train();
-bool evaluating();
-void evaluate(int64_t step);
 void evaluate();
-void forget(int64_t step);
-void update(const StepRecord& record);
-void apply(const ChangeReader::ItemName& item);
+void apply(uint32_t rank, const Item& item);
 double Evaluate(const StepReader& step);
-void send_to_owner(const std::string& bytes);
 struct Lock {};
 Lock lock_model();
+void send_to_owner(const std::string& bytes);
 
 // schema/types.h
 inline void Types() {
   const Version version = {.step = 7, .attempt = 3};
   ToString(version);
-  DTypeBytes(DType::kF32);
   Slot{"embedding", DType::kF32, 16}.row_bytes();
 }
 
@@ -52,17 +46,6 @@ inline absl::Status Statuses(Writer writer, absl::string_view bytes) {
   CKPTDB_ASSIGN_OR_RETURN(Page page, DecodePage(bytes));
   static_cast<void>(page);
   return absl::OkStatus();
-}
-
-// db/options.h
-inline void Loggers() {
-  class ToMyLog : public ckptdb::Logger {
-    void Log(Severity severity, absl::string_view message) override {
-      my_log(severity, message);
-    }
-  };
-  ckptdb::StoreOptions options;
-  options.logger = std::make_shared<ToMyLog>();
 }
 
 // db/state.h
@@ -106,9 +89,6 @@ inline absl::Status Stores(const std::vector<float>& weights) {
   RankState state;
   state.AddTensor("w", TensorView::Of(weights.data(), {3, 4}));
   CKPTDB_RETURN_IF_ERROR(store->Save({.step = 1000}, state).status());
-
-  CKPTDB_ASSIGN_OR_RETURN(StepRecord latest, store->Latest());
-  CKPTDB_ASSIGN_OR_RETURN(auto step, store->OpenStep(latest.version.step));
   return absl::OkStatus();
 }
 
@@ -118,15 +98,6 @@ inline absl::Status StoresOfRanks(Store* store,
                           store->Begin({.step = 1000, .world_size = 2}));
   CKPTDB_RETURN_IF_ERROR(store->Publish(save.version, staged).status());
   return absl::OkStatus();
-}
-
-inline void Changes(Store* store) {
-  Store::Changes changes = store->ChangedSteps(0);
-  changes = store->ChangedSteps(changes.until);
-  for (const int64_t step : changes.steps) {
-    const bool there = store->VisitStep(step, update);
-    if (!there) forget(step);
-  }
 }
 
 // db/reader.h
@@ -142,8 +113,8 @@ inline absl::Status StepChanges(Reader* reader, Version held,
                                 LiveTable& live_table) {
   CKPTDB_ASSIGN_OR_RETURN(auto changes, reader->OpenChanges(held, /*to=*/2000));
   CKPTDB_RETURN_IF_ERROR(changes->ScanTable("user", {}, &live_table));
-  for (const ChangeReader::ItemName& item : changes->ChangedItems()) {
-    apply(item);
+  for (const StepRecord::Rank& rank : changes->ChangedItems()) {
+    for (const Item& item : rank.items) apply(rank.rank, item);
   }
   held = changes->to().record().version;
   return absl::OkStatus();
@@ -151,7 +122,6 @@ inline absl::Status StepChanges(Reader* reader, Version held,
 
 inline absl::Status Readers() {
   CKPTDB_ASSIGN_OR_RETURN(auto reader, Reader::Open("checkpoints"));
-  CKPTDB_RETURN_IF_ERROR(reader->Refresh());
   CKPTDB_ASSIGN_OR_RETURN(StepRecord latest, reader->Latest());
   CKPTDB_ASSIGN_OR_RETURN(auto step, reader->OpenStep(latest.version.step));
   const Metrics metrics = {{"auc", Evaluate(*step)}};
@@ -177,20 +147,6 @@ inline absl::Status Trackers(const std::vector<int64_t>& ids_of_the_batch) {
   return absl::OkStatus();
 }
 
-struct Row {
-  std::array<float, 16> values;
-};
-
-// manager/ckptdb.h
-inline absl::Status All(std::unordered_map<int64_t, Row> rows) {
-  ckptdb::MapTable users(&rows, {ckptdb::Field("embedding", &Row::values)});
-  ckptdb::ModelState model;
-  CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &users));
-  CKPTDB_ASSIGN_OR_RETURN(auto manager, ckptdb::CheckpointManager::Open(
-                                            {.path = "checkpoints"}, &model));
-  return absl::OkStatus();
-}
-
 // manager/checkpoint_manager.h
 inline absl::Status Training(ModelState model, int64_t steps) {
   ManagerOptions options{.path = "checkpoints",
@@ -198,7 +154,7 @@ inline absl::Status Training(ModelState model, int64_t steps) {
                          .retention = {.keep = LatestN(3)}};
   CKPTDB_ASSIGN_OR_RETURN(auto manager,
                           CheckpointManager::Open(options, &model));
-  CKPTDB_ASSIGN_OR_RETURN(const TrainingStart start, manager->RestoreOrStart());
+  CKPTDB_ASSIGN_OR_RETURN(const RestoreReport start, manager->RestoreOrStart());
   log(start.ToString());
   while (manager->global_step() < steps) {
     train();
@@ -207,20 +163,6 @@ inline absl::Status Training(ModelState model, int64_t steps) {
   }
   CKPTDB_RETURN_IF_ERROR(manager->FinishTraining());
   CKPTDB_RETURN_IF_ERROR(manager->Close());
-  return absl::OkStatus();
-}
-
-inline absl::Status Following(ModelState model) {
-  ManagerOptions options;
-  options.path = "checkpoints";
-  options.read_only = true;
-  CKPTDB_ASSIGN_OR_RETURN(auto manager,
-                          CheckpointManager::Open(options, &model));
-  while (evaluating()) {
-    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
-                            manager->WaitForStep(absl::Minutes(10)));
-    evaluate(report.version.step);
-  }
   return absl::OkStatus();
 }
 
@@ -246,7 +188,6 @@ inline absl::Status Config() {
   ManagerOptions options{.path = "checkpoints"};
   CKPTDB_RETURN_IF_ERROR(ReadManagerConfig(R"({
     "permanent": {"save_every_n_steps": 1000},
-    "ephemeral": {"save_every_n_seconds": 300},
     "keep": {"any": [{"latest_n": 3}, {"best_n": {"metric": "auc"}}]},
     "busy": "coalesce"
   })",
@@ -275,23 +216,16 @@ inline void Policies() {
 inline absl::Status Evolving(CheckpointManager* manager) {
   RestoreReport report;
   RestoreRequest request;
-  request.evolve = EvolvePolicy{
-      .oname = {{"user", "member"}},
-      .tables = {{"user", {.fill = {{"adagrad_sum", {.value = 0.1}}}}}}};
+  request.evolve =
+      EvolvePolicy{.oname = {{"user", "member"}},
+                   .tables = {{"user", {.fill = {{"adagrad_sum", 0.1}}}}}};
   CKPTDB_ASSIGN_OR_RETURN(report, manager->Restore(request));
-  return absl::OkStatus();
-}
-
-inline absl::Status Loads(CheckpointManager* manager, absl::string_view json) {
-  CKPTDB_ASSIGN_OR_RETURN(std::vector<LoadRule> rules, ParseLoadSpec(json));
-  CKPTDB_ASSIGN_OR_RETURN(LoadSummary dry,
-                          manager->Load(rules, /*dry_run=*/true));
   return absl::OkStatus();
 }
 
 // manager/model_state.h
 inline absl::Status Models(float* weights, TableState& user_table,
-                           IoState& reader) {
+                           BlobState& reader) {
   int64_t epoch = 0;
   ModelState model;
   CKPTDB_RETURN_IF_ERROR(
@@ -322,12 +256,10 @@ inline void Maps() {
 inline absl::Status Maps(ModelState model) {
   struct User {
     std::array<float, 16> embedding;
-    std::array<float, 16> adagrad_sum;
     int64_t last_step;
   };
   std::unordered_map<int64_t, User> users;
   MapTable user_table(&users, {Field("embedding", &User::embedding),
-                               Field("adagrad_sum", &User::adagrad_sum),
                                Field("last_step", &User::last_step)});
   CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &user_table));
   users[17].last_step = 1;
@@ -352,9 +284,7 @@ inline absl::Status Columns(ModelState model) {
 
 inline absl::Status Vectors(ModelState model) {
   std::vector<float> embedding(1000 * 16);
-  std::vector<float> adagrad_sum(1000 * 16);
-  VectorTable items(1000, {Array("embedding", embedding.data(), 16),
-                           Array("adagrad_sum", adagrad_sum.data(), 16)});
+  VectorTable items(1000, {Array("embedding", embedding.data(), 16)});
   CKPTDB_RETURN_IF_ERROR(model.AddTable("item", &items));
   CKPTDB_RETURN_IF_ERROR(items.MarkUpserted({17, 900}));
   return absl::OkStatus();
@@ -401,9 +331,8 @@ inline void Collectives(ProcessGroup& pg, uint32_t torch_rank,
 }
 
 // manager/evaluation_state.h
-inline absl::Status Evaluations(CheckpointManager* manager,
-                                ModelState::Object& meters, IoState& loader,
-                                uint64_t batches) {
+inline absl::Status Evaluations(CheckpointManager* manager, BlobState& meters,
+                                BlobState& loader, uint64_t batches) {
   EvaluationState& evaluation = *manager->evaluation();
   CKPTDB_RETURN_IF_ERROR(evaluation.AddGroup("eval/ctr", &meters));
   const EvaluationState::Name name = {.step = manager->global_step(),

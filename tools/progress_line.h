@@ -3,9 +3,11 @@
 // after one second, and is cleared when the object is destroyed.
 //
 //   ProgressLine progress(context.terminal, "verify: step 1000");
-//   step->Verify({}, [&](uint64_t done_bytes, uint64_t all_bytes) {
+//   ReadOptions options;
+//   options.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {
 //     progress.Update(done_bytes, all_bytes);
-//   });
+//   };
+//   step->Verify(options);
 #ifndef CKPTDB_TOOLS_PROGRESS_LINE_H_
 #define CKPTDB_TOOLS_PROGRESS_LINE_H_
 

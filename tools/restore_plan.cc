@@ -34,14 +34,17 @@ class DenseItems {
  public:
   // Reads only the items in `changed`, or all if it is null.
   DenseItems(const StepReader& step,
-             const std::vector<ChangeReader::ItemName>* changed) {
+             const std::vector<StepRecord::Rank>* changed) {
     std::set<std::string> tensors;
     std::set<std::pair<uint32_t, std::string>> blobs;
-    for (const ChangeReader::ItemName& item :
-         changed == nullptr ? std::vector<ChangeReader::ItemName>()
-                            : *changed) {
-      if (item.kind == Item::Kind::kTensor) tensors.insert(item.name);
-      if (item.kind == Item::Kind::kBlob) blobs.insert({item.rank, item.name});
+    for (const StepRecord::Rank& rank :
+         changed == nullptr ? std::vector<StepRecord::Rank>() : *changed) {
+      for (const Item& item : rank.items) {
+        if (item.kind == Item::Kind::kTensor) tensors.insert(item.name);
+        if (item.kind == Item::Kind::kBlob) {
+          blobs.insert({rank.rank, item.name});
+        }
+      }
     }
     for (const StepRecord::Rank& rank : step.ranks()) {
       for (const Item& item : rank.items) {
@@ -203,7 +206,7 @@ absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
 absl::StatusOr<RestorePlan> Plan(const StepReader& step,
                                  const ChangeReader* changes,
                                  uint32_t world_size) {
-  std::vector<ChangeReader::ItemName> changed;
+  std::vector<StepRecord::Rank> changed;
   if (changes != nullptr) changed = changes->ChangedItems();
   const DenseItems dense(step, changes == nullptr ? nullptr : &changed);
   CKPTDB_ASSIGN_OR_RETURN(const Tables tables, TablesOf(step));

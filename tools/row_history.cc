@@ -149,12 +149,13 @@ absl::StatusOr<RowHistory::State> RowHistory::LookUp(int64_t step) {
   const auto spec = opened->FindTable(table_);
   if (absl::IsNotFound(spec.status())) return State();
   CKPTDB_RETURN_IF_ERROR(spec.status());
-  absl::StatusOr<StepReader::Row> values = opened->LookupRow(table_, id_);
+  absl::StatusOr<std::vector<std::string>> values =
+      opened->LookupRow(table_, id_);
   State state;
   state.has_table = true;
   if (absl::IsNotFound(values.status())) return state;
   CKPTDB_RETURN_IF_ERROR(values.status());
-  state.row = Row{spec->slots, std::move(values->slots)};
+  state.row = Row{spec->slots, *std::move(values)};
   return state;
 }
 

@@ -159,7 +159,7 @@ class Comparer {
                              const std::vector<const Item*>& to,
                              TensorDiff* diff);
   absl::StatusOr<bool> HaveSameContent(const std::string& name,
-                                       const StepReader::TensorSpec& spec);
+                                       const Item& spec);
   absl::Status CompareRows(const std::vector<const Item*>& from,
                            const std::vector<const Item*>& to, TableDiff* diff);
 
@@ -209,8 +209,8 @@ absl::Status Comparer::CompareTensor(const std::vector<const Item*>& from,
 }
 
 // Reads both tensors up to the first box that differs.
-absl::StatusOr<bool> Comparer::HaveSameContent(
-    const std::string& name, const StepReader::TensorSpec& spec) {
+absl::StatusOr<bool> Comparer::HaveSameContent(const std::string& name,
+                                               const Item& spec) {
   ++diff_->tensors_read;
   std::string old_bytes;
   std::string new_bytes;

@@ -32,8 +32,8 @@ struct MetricDiff {
 // If only one step has the tensor, only that side is set.
 struct TensorDiff {
   std::string name;
-  std::optional<StepReader::TensorSpec> from;
-  std::optional<StepReader::TensorSpec> to;
+  std::optional<Item> from;
+  std::optional<Item> to;
   // "dtype" and/or "shape", or "content" if both are equal.
   std::vector<std::string> differs;
 };

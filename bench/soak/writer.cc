@@ -65,7 +65,7 @@ class RankModel {
  private:
   // The position follows from the step, so the parts of another world size are
   // not needed.
-  class Position : public IoState {
+  class Position : public BlobState {
    public:
     std::string text;
     absl::StatusOr<std::string> Dump() override { return text; }
@@ -194,7 +194,7 @@ Plan MakePlan(const WriterOptions& writer, uint64_t number) {
   options.store.background_fold = plan.Pick("background fold") % 2 == 0;
   options.store.reserve_bytes = (plan.Pick("reserve") % 3) << 20;
   options.store.fold_bounds.max_deltas = kMaxDeltas / 2;
-  options.save.stage.threads = 2;
+  options.store.stage_threads = 2;
   options.schedule.permanent = SaveEveryNSteps(5);
   options.schedule.ephemeral = SaveEveryNSteps(1);
   options.retention.keep = LatestN(4) | BestN(kMetric, 2);
@@ -274,9 +274,9 @@ absl::Status RankSession::Open(std::unique_ptr<Coordinator> ranks) {
 absl::Status RankSession::Restore() {
   CKPTDB_ASSIGN_OR_RETURN(const auto start, manager_->RestoreOrStart());
   Event event = {.kind = Event::Kind::kOpened};
-  if (!start.fresh()) {
-    event.step = step_ = start.restored->version.step;
-    const bool resized = start.restored->record.world_size != plan_.world_size;
+  if (!start.fresh) {
+    event.step = step_ = start.version.step;
+    const bool resized = start.record.world_size != plan_.world_size;
     CKPTDB_RETURN_IF_ERROR(model_.Check(step_, resized));
   }
   if (rank_ != kOwnerRank) return absl::OkStatus();

@@ -36,8 +36,7 @@ void DropUpserted(ChangeTracker::Changes* changes) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceMarks>> DeviceMarks::Make(
-    DeviceContext* context, const TableRows* table,
-    const RowTracker::Options& erased) {
+    DeviceContext* context, const TableRows* table, uint64_t erased_bytes) {
   CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, context->Enter());
   const uint64_t bytes = MarkWords(table->rows) * sizeof(uint32_t);
   CKPTDB_ASSIGN_OR_RETURN(DeviceBuffer marked,
@@ -51,16 +50,16 @@ absl::StatusOr<std::unique_ptr<DeviceMarks>> DeviceMarks::Make(
   // side stream.
   CKPTDB_RETURN_IF_ERROR(context->Synchronize());
   return std::unique_ptr<DeviceMarks>(
-      new DeviceMarks(context, table, erased, std::move(marked),
+      new DeviceMarks(context, table, erased_bytes, std::move(marked),
                       std::move(lister), std::move(ready)));
 }
 
 DeviceMarks::DeviceMarks(DeviceContext* context, const TableRows* table,
-                         const RowTracker::Options& erased, DeviceBuffer marked,
+                         uint64_t erased_bytes, DeviceBuffer marked,
                          std::unique_ptr<RowLister> lister, CudaEvent ready)
     : context_(context),
       table_(*table),
-      erased_(erased),
+      erased_(erased_bytes),
       marked_(std::move(marked)),
       report_(lister->report()),
       lister_(std::move(lister)),

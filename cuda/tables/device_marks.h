@@ -41,8 +41,7 @@ class DeviceMarks : public ChangeTracker {
 
   // The context and the table must outlive it.
   static absl::StatusOr<std::unique_ptr<DeviceMarks>> Make(
-      DeviceContext* context, const TableRows* table,
-      const RowTracker::Options& erased);
+      DeviceContext* context, const TableRows* table, uint64_t erased_bytes);
   ~DeviceMarks() override;
   DeviceMarks(const DeviceMarks&) = delete;
   DeviceMarks& operator=(const DeviceMarks&) = delete;
@@ -89,7 +88,7 @@ class DeviceMarks : public ChangeTracker {
   };
 
   DeviceMarks(DeviceContext* context, const TableRows* table,
-              const RowTracker::Options& erased, DeviceBuffer marked,
+              uint64_t erased_bytes, DeviceBuffer marked,
               std::unique_ptr<RowLister> lister, CudaEvent ready);
 
   uint64_t set_bytes() const;

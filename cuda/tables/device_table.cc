@@ -221,7 +221,7 @@ absl::StatusOr<std::unique_ptr<DeviceTable>> DeviceTable::Make(
   CKPTDB_RETURN_IF_ERROR(table->status());
   CKPTDB_ASSIGN_OR_RETURN(
       made->marks, internal::DeviceMarks::Make(made->context, &made->rows,
-                                               table->options().tracker));
+                                               table->options().tracker_bytes));
   return table;
 }
 
@@ -265,10 +265,11 @@ absl::StatusOr<std::unique_ptr<RowSource>> DeviceTable::RowsOf(
   return rows;
 }
 
-std::optional<TableState::Capacity> DeviceTable::capacity() const {
-  return Capacity{parts_->rows.rows, [this](int64_t id) -> absl::Status {
-                    return internal::CheckHasPlace(parts_->rows, id);
-                  }};
+std::optional<uint64_t> DeviceTable::capacity() const {
+  return parts_->rows.rows;
+}
+absl::Status DeviceTable::CheckId(int64_t id) const {
+  return internal::CheckHasPlace(parts_->rows, id);
 }
 
 LiveTable* DeviceTable::Live(absl::Span<const std::string> slots) {

@@ -22,9 +22,6 @@ inline constexpr char kShardingChoices[] =
 // Returns InvalidArgument for a ratio that is negative or NaN.
 absl::Status CheckChainBounds(const StoreOptions::ChainBounds& bounds);
 
-// Returns `stage` with the modes, the file system and the reserve of the store.
-StageOptions StageFor(const StoreOptions& store, StageOptions stage);
-
 // Returns InvalidArgument for a function that is null, has no name or one that
 // cannot be stored, and for bounds that do not rise from 0 to kSlices in
 // `world_size` ranges.
@@ -45,7 +42,7 @@ struct StageCopies {
 absl::StatusOr<StagedRank> StageWithCopies(absl::string_view store_path,
                                            const Ticket& ticket,
                                            const RankState& state,
-                                           const StageOptions& options,
+                                           const StoreOptions& options,
                                            const StageCopies& copies);
 
 }  // namespace ckptdb::internal

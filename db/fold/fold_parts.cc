@@ -87,7 +87,7 @@ absl::Status Interrupted() {
 absl::Status CheckCancelled(const std::function<bool()>& cancelled) {
   if (!cancelled) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(const bool stop,
-                          CallGuarded("FoldOptions::cancelled", cancelled));
+                          CallGuarded("ReadOptions::cancelled", cancelled));
   return stop ? Interrupted() : absl::OkStatus();
 }
 
@@ -120,7 +120,7 @@ class CancellableSink : public MergeSink {
 }  // namespace
 
 FoldParts::FoldParts(const StepReader::Impl& step, FoldTarget target,
-                     const FoldOptions& options)
+                     const ReadOptions& options)
     : step_(step),
       target_(std::move(target)),
       options_(options),
@@ -275,7 +275,7 @@ absl::Status FoldParts::Advance(uint64_t bytes) {
   const MutexLock lock(&mutex_);
   // The bytes are estimates, so their sum may exceed the plan.
   const uint64_t done = done_bytes_ = std::min(done_bytes_ + bytes, all_bytes_);
-  return CallGuarded("FoldOptions::progress",
+  return CallGuarded("ReadOptions::progress",
                      [&] { options_.progress(done, all_bytes_); });
 }
 

@@ -41,7 +41,7 @@ struct FoldTarget {
 class FoldParts {
  public:
   FoldParts(const StepReader::Impl& step, FoldTarget target,
-            const FoldOptions& options);
+            const ReadOptions& options);
 
   // Plans the parts, and folds the unfinished ones. Returns Cancelled, or an
   // error of reading or writing files.
@@ -99,7 +99,7 @@ class FoldParts {
 
   const StepReader::Impl& step_;
   const FoldTarget target_;
-  const FoldOptions& options_;
+  const ReadOptions& options_;
   std::unique_ptr<rocksdb::Env> env_;
   std::vector<std::unique_ptr<Table>> tables_;
   std::vector<Part> parts_;  // by rank, table and slices

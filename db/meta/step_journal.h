@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <deque>
 
-#include "db/store.h"
+#include "db/base/changed_steps.h"
 
 namespace ckptdb::internal {
 
@@ -22,8 +22,8 @@ class StepJournal {
     ++until_;
   }
 
-  Store::Changes Since(uint64_t since) const {
-    Store::Changes changes;
+  ChangedSteps Since(uint64_t since) const {
+    ChangedSteps changes;
     changes.until = until_;
     if (since == 0 || since > until_ || until_ - since > steps_.size()) {
       changes.all = true;

@@ -337,7 +337,7 @@ absl::StatusOr<StepReader::ScanEstimate> ChangeReader::EstimateScan(
   });
 }
 
-std::vector<ChangeReader::ItemName> ChangeReader::ChangedItems() const {
+std::vector<StepRecord::Rank> ChangeReader::ChangedItems() const {
   using Key = std::tuple<uint32_t, Item::Kind, std::string>;
   std::map<Key, const Item*> old;
   for (const StepRecord::Rank& rank : impl_->from().ranks) {
@@ -345,8 +345,9 @@ std::vector<ChangeReader::ItemName> ChangeReader::ChangedItems() const {
       old[{rank.rank, item.kind, item.name}] = &item;
     }
   }
-  std::vector<ChangeReader::ItemName> changed;
+  std::vector<StepRecord::Rank> changed;
   for (const StepRecord::Rank& rank : to().ranks()) {
+    std::vector<Item> items;
     for (const Item& item : rank.items) {
       // ScanTable returns the changes of a table.
       if (item.kind == Item::Kind::kRows) continue;
@@ -359,8 +360,10 @@ std::vector<ChangeReader::ItemName> ChangeReader::ChangedItems() const {
                         found->second->global_shape == item.global_shape &&
                         found->second->offset == item.offset &&
                         found->second->shape == item.shape;
-      if (!same) changed.push_back({rank.rank, item.kind, item.name});
+      if (!same) items.push_back(item);
     }
+    if (items.empty()) continue;
+    changed.push_back({rank.version, rank.rank, std::move(items)});
   }
   return changed;
 }

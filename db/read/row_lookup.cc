@@ -54,21 +54,21 @@ absl::StatusOr<bool> Find(const RankItem& run, const RowPosition& position,
 }
 
 // Returns the row in this run, or NotFound.
-absl::StatusOr<StepReader::Row> LookupIn(const StepReader::Impl& step,
-                                         const RankItem& run,
-                                         const RowPosition& position) {
+absl::StatusOr<std::vector<std::string>> LookupIn(const StepReader::Impl& step,
+                                                  const RankItem& run,
+                                                  const RowPosition& position) {
   StreamCursor ids(step, run, kIdSlot, SliceRange(), OneRead());
   size_t index = 0;
   CKPTDB_ASSIGN_OR_RETURN(const bool found, Find(run, position, &ids, &index));
   if (!found) return absl::NotFoundError("not in this run");
-  StepReader::Row row;
+  std::vector<std::string> row;
   const Item& item = *run.item;
   for (size_t slot = 0; slot < item.slots.size(); ++slot) {
     StreamCursor values(step, run, static_cast<uint16_t>(slot + 1),
                         SliceRange(), OneRead());
     CKPTDB_RETURN_IF_ERROR(values.Follow(ids));
     const uint64_t row_bytes = item.slots[slot].row_bytes();
-    row.slots.emplace_back(values.raw().substr(index * row_bytes, row_bytes));
+    row.emplace_back(values.raw().substr(index * row_bytes, row_bytes));
   }
   return row;
 }
@@ -84,8 +84,9 @@ absl::StatusOr<bool> ErasedIn(const StepReader::Impl& step, const RankItem& run,
 
 }  // namespace
 
-absl::StatusOr<StepReader::Row> LookupRow(const StepReader::Impl& step,
-                                          absl::string_view table, int64_t id) {
+absl::StatusOr<std::vector<std::string>> LookupRow(const StepReader::Impl& step,
+                                                   absl::string_view table,
+                                                   int64_t id) {
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
                           RunsOf(step, table));
   const RowPosition position{SliceOf(id, runs[0].item->slice_hash),
@@ -97,7 +98,8 @@ absl::StatusOr<StepReader::Row> LookupRow(const StepReader::Impl& step,
     // A row that moved to another rank was upserted there and erased here, so
     // the upsert wins.
     if (erased_in != nullptr && erased_in != run.step) break;
-    absl::StatusOr<StepReader::Row> row = LookupIn(step, run, position);
+    absl::StatusOr<std::vector<std::string>> row =
+        LookupIn(step, run, position);
     if (!absl::IsNotFound(row.status())) return row;
     CKPTDB_ASSIGN_OR_RETURN(const bool erased, ErasedIn(step, run, position));
     if (erased) erased_in = run.step;

@@ -104,13 +104,16 @@ const std::vector<StepRecord::Rank>& StepReader::ranks() const {
   return impl_->ranks();
 }
 
-absl::StatusOr<StepReader::TensorSpec> StepReader::FindTensor(
-    absl::string_view name) const {
+absl::StatusOr<Item> StepReader::FindTensor(absl::string_view name) const {
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> shards,
                           impl_->Find(Item::Kind::kTensor, name));
-  StepReader::TensorSpec spec;
+  Item spec;
+  spec.kind = Item::Kind::kTensor;
+  spec.name = std::string(name);
   spec.dtype = shards[0].item->dtype;
   spec.shape = shards[0].item->global_shape;
+  spec.global_shape = spec.shape;
+  spec.offset = Shape(spec.shape.size(), 0);
   CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
                           ElementCount(spec.shape, DTypeBytes(spec.dtype)));
   spec.raw_bytes = static_cast<uint64_t>(elements) * DTypeBytes(spec.dtype);
@@ -146,7 +149,7 @@ absl::StatusOr<StepReader::TableSpec> StepReader::FindTable(
 absl::Status StepReader::ReadTensor(absl::string_view name, void* out,
                                     uint64_t bytes,
                                     const ReadOptions& options) const {
-  CKPTDB_ASSIGN_OR_RETURN(const StepReader::TensorSpec spec, FindTensor(name));
+  CKPTDB_ASSIGN_OR_RETURN(const Item spec, FindTensor(name));
   const Shape begin(spec.shape.size(), 0);
   return ReadTensorPart(name, begin, spec.shape, out, bytes, options);
 }
@@ -212,8 +215,8 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
                                           name, "\""));
 }
 
-absl::StatusOr<StepReader::Row> StepReader::LookupRow(absl::string_view table,
-                                                      int64_t id) const {
+absl::StatusOr<std::vector<std::string>> StepReader::LookupRow(
+    absl::string_view table, int64_t id) const {
   CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::LookupRow"));
   return internal::CallGuarded("StepReader::LookupRow", [&] {
     return impl_->hold().Explain(internal::LookupRow(*impl_, table, id));
@@ -256,16 +259,14 @@ absl::Status StepReader::RestoreTable(absl::string_view table,
   return ScanTable(table, options, live);
 }
 
-absl::Status StepReader::Verify(
-    const ReadOptions& options,
-    const std::function<void(uint64_t, uint64_t)>& progress,
-    std::set<Version>* verified) const {
+absl::Status StepReader::Verify(const ReadOptions& options,
+                                std::set<Version>* verified) const {
   CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::Verify"));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckThreads("ReadOptions::threads", options.threads));
   return internal::CallGuarded("StepReader::Verify", [&] {
     return impl_->hold().Explain(
-        internal::VerifyStep(*impl_, options, progress, verified));
+        internal::VerifyStep(*impl_, options, verified));
   });
 }
 

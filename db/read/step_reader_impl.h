@@ -135,13 +135,13 @@ absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
                        const ScanOptions& options, RowSink* sink);
 
 // Defined in row_lookup.cc. Returns NotFound if the table has no such row.
-absl::StatusOr<StepReader::Row> LookupRow(const StepReader::Impl& step,
-                                          absl::string_view table, int64_t id);
+absl::StatusOr<std::vector<std::string>> LookupRow(const StepReader::Impl& step,
+                                                   absl::string_view table,
+                                                   int64_t id);
 
 // Defined in verify.cc.
 absl::Status VerifyStep(const StepReader::Impl& step,
                         const ReadOptions& options,
-                        const std::function<void(uint64_t, uint64_t)>& progress,
                         std::set<Version>* verified);
 
 }  // namespace internal

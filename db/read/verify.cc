@@ -35,9 +35,8 @@ absl::Status BadDigest(const RankItem& part, uint64_t digest) {
 
 class Verifier {
  public:
-  Verifier(const StepReader::Impl& step, const ReadOptions& options,
-           const std::function<void(uint64_t, uint64_t)>& progress)
-      : step_(step), options_(options), progress_(progress) {}
+  Verifier(const StepReader::Impl& step, const ReadOptions& options)
+      : step_(step), options_(options) {}
 
   // Adds the items of the step itself, without its tables if the version was
   // verified before.
@@ -85,11 +84,11 @@ class Verifier {
   };
 
   absl::Status Advance(uint64_t bytes) {
-    if (!progress_) return absl::OkStatus();
+    if (!options_.progress) return absl::OkStatus();
     const MutexLock lock(&mutex_);
     const uint64_t done = done_bytes_ += bytes;
-    return CallGuarded("the Progress callback of Verify",
-                       [&] { progress_(done, all_bytes_); });
+    return CallGuarded("ReadOptions::progress",
+                       [&] { options_.progress(done, all_bytes_); });
   }
 
   absl::Status CheckChunks(const Task& task) {
@@ -172,7 +171,6 @@ class Verifier {
 
   const StepReader::Impl& step_;
   const ReadOptions& options_;
-  const std::function<void(uint64_t, uint64_t)>& progress_;
   std::vector<Task> tasks_;
   Mutex mutex_;
   uint64_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -195,9 +193,8 @@ std::set<std::string> TablesOf(const ChainMember& member) {
 // swept.
 absl::Status VerifyStep(const StepReader::Impl& step,
                         const ReadOptions& options,
-                        const std::function<void(uint64_t, uint64_t)>& progress,
                         std::set<Version>* verified) {
-  Verifier verifier(step, options, progress);
+  Verifier verifier(step, options);
   const auto known = [&](const Version& version) {
     return verified != nullptr && verified->contains(version);
   };

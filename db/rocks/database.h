@@ -67,7 +67,7 @@ class Database {
       absl::string_view store, const internal::Environment& environment,
       const FileModes& modes, bool direct_reads, const CorruptTables& corrupt,
       const std::shared_ptr<const OwnerLock>& lock,
-      const std::shared_ptr<Logger>& logger = nullptr);
+      const decltype(StoreOptions::logger)& logger = {});
 
   // Returns whether RocksDB creates files of this name in a database's folder.
   static bool HasFileName(absl::string_view name);

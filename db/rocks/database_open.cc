@@ -116,7 +116,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
     absl::string_view store, const internal::Environment& environment,
     const FileModes& modes, bool direct_reads, const CorruptTables& corrupt,
     const std::shared_ptr<const OwnerLock>& lock,
-    const std::shared_ptr<Logger>& logger) {
+    const decltype(StoreOptions::logger)& logger) {
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   database->lock_ = lock;

@@ -26,13 +26,13 @@ constexpr size_t kMaxMessageBytes = size_t{4} << 10;
 
 // RocksDB's level for headers is above those for errors, but headers are not
 // errors.
-ckptdb::Logger::Severity SeverityOf(InfoLogLevel level) {
+absl::LogSeverity SeverityOf(InfoLogLevel level) {
   if (level >= InfoLogLevel::ERROR_LEVEL &&
       level != InfoLogLevel::HEADER_LEVEL) {
-    return ckptdb::Logger::Severity::kError;
+    return absl::LogSeverity::kError;
   }
-  return level == InfoLogLevel::WARN_LEVEL ? ckptdb::Logger::Severity::kWarning
-                                           : ckptdb::Logger::Severity::kInfo;
+  return level == InfoLogLevel::WARN_LEVEL ? absl::LogSeverity::kWarning
+                                           : absl::LogSeverity::kInfo;
 }
 
 // Formats RocksDB's messages, without the options that it lists at each open.
@@ -57,31 +57,28 @@ class InfoLog : public rocksdb::Logger {
   void LogHeader(const char*, va_list) override {}
 
  private:
-  virtual void Take(ckptdb::Logger::Severity severity,
-                    absl::string_view message) = 0;
+  virtual void Take(absl::LogSeverity severity, absl::string_view message) = 0;
 };
 
 class Silence : public InfoLog {
  private:
-  void Take(ckptdb::Logger::Severity, absl::string_view) override {}
+  void Take(absl::LogSeverity, absl::string_view) override {}
 };
 
 class Forwarder : public InfoLog {
  public:
-  explicit Forwarder(std::shared_ptr<ckptdb::Logger> logger)
-      : logger_(std::move(logger)) {}
+  explicit Forwarder(LogFunction logger) : logger_(std::move(logger)) {}
 
  private:
-  void Take(ckptdb::Logger::Severity severity,
-            absl::string_view message) override {
+  void Take(absl::LogSeverity severity, absl::string_view message) override {
     try {
-      logger_->Log(severity, message);
+      logger_(severity, message);
     } catch (...) {
-      // The contract of Logger is that exceptions are dropped.
+      // The contract of StoreOptions::logger is that exceptions are dropped.
     }
   }
 
-  const std::shared_ptr<ckptdb::Logger> logger_;
+  const LogFunction logger_;
 };
 
 class LogFile : public InfoLog {
@@ -114,7 +111,7 @@ class LogFile : public InfoLog {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
-  void Take(ckptdb::Logger::Severity, absl::string_view message) override {
+  void Take(absl::LogSeverity, absl::string_view message) override {
     const std::string line =
         absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
                                       absl::UTCTimeZone()),
@@ -144,8 +141,7 @@ class LogFile : public InfoLog {
 
 }  // namespace
 
-std::shared_ptr<rocksdb::Logger> ForwardInfoLog(
-    std::shared_ptr<Logger> logger) {
+std::shared_ptr<rocksdb::Logger> ForwardInfoLog(LogFunction logger) {
   return std::make_shared<Forwarder>(std::move(logger));
 }
 

@@ -19,8 +19,10 @@ namespace ckptdb::internal {
 // The limit for the log, and for the previous one.
 inline constexpr uint64_t kMaxInfoLogBytes = uint64_t{1} << 20;
 
+using LogFunction = decltype(StoreOptions::logger);
+
 // Returns a log that passes warnings and errors to `logger`.
-std::shared_ptr<rocksdb::Logger> ForwardInfoLog(std::shared_ptr<Logger> logger);
+std::shared_ptr<rocksdb::Logger> ForwardInfoLog(LogFunction logger);
 
 // Returns a log that appends to the machine's file at `path`, and renames it to
 // `path`.old when it is full. Does not follow a link at `path`. If the file

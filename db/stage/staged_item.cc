@@ -14,6 +14,7 @@
 #include "db/base/parallel.h"
 #include "db/base/row_block.h"
 #include "db/base/staging.h"
+#include "db/base/state_items.h"
 #include "db/disk/rocks_status.h"
 #include "db/meta/borrow_cost.h"
 #include "schema/bytes/annotate.h"
@@ -57,7 +58,7 @@ Item NewItem(const internal::TicketRecord& ticket, Item::Kind kind,
 
 // Checks a tensor and describes it. Does not read its bytes yet.
 absl::StatusOr<StagedItem> PrepareTensor(const internal::TicketRecord& ticket,
-                                         const RankState::Tensor& tensor) {
+                                         const StateTensor& tensor) {
   const std::string place = absl::StrCat("tensor \"", tensor.name, "\"");
   const TensorView& view = tensor.view;
   CKPTDB_RETURN_IF_ERROR(Annotate(
@@ -95,7 +96,7 @@ absl::StatusOr<StagedItem> PrepareTensor(const internal::TicketRecord& ticket,
 }
 
 absl::StatusOr<StagedItem> PrepareBlob(const internal::TicketRecord& ticket,
-                                       const RankState::Blob& blob) {
+                                       const StateBlob& blob) {
   if (blob.bytes.size() > kMaxBlobBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("blob \"", blob.name, "\" has ", blob.bytes.size(),
@@ -440,19 +441,19 @@ void StagedItem::Seal(Item::Placement placement) {
 
 absl::StatusOr<std::vector<StagedItem>> PrepareItems(
     const internal::TicketRecord& ticket, const RankState& state,
-    const StageOptions& options) {
+    const StoreOptions& options) {
   CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kTensor, state.tensors()));
   CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kRows, state.tables()));
   CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kBlob, state.blobs()));
   std::vector<StagedItem> items;
-  for (const RankState::Blob& blob : state.blobs()) {
+  for (const StateBlob& blob : state.blobs()) {
     CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(), PrepareBlob(ticket, blob));
   }
   for (const RankState::Table& table : state.tables()) {
     CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(),
-                            PrepareTable(ticket, table, options.threads));
+                            PrepareTable(ticket, table, options.stage_threads));
   }
-  for (const RankState::Tensor& tensor : state.tensors()) {
+  for (const StateTensor& tensor : state.tensors()) {
     CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(),
                             PrepareTensor(ticket, tensor));
   }

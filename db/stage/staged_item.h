@@ -36,7 +36,7 @@ struct StagedItem {
 // cannot be stored as a delta.
 absl::StatusOr<std::vector<StagedItem>> PrepareItems(
     const internal::TicketRecord& ticket, const RankState& state,
-    const StageOptions& options);
+    const StoreOptions& options);
 
 // Replaces tensors and blobs whose bytes equal `parent`'s by references to it,
 // unless borrowing does not pay: see db/meta/borrow_cost.h.

@@ -18,6 +18,7 @@
 #include "db/base/home_process.h"
 #include "db/base/parallel.h"
 #include "db/base/staging.h"
+#include "db/base/state_items.h"
 #include "db/disk/environment.h"
 #include "db/disk/files.h"
 #include "db/disk/rocks_status.h"
@@ -47,7 +48,7 @@ constexpr uint64_t kFixedOverhead = uint64_t{1} << 20;
 class RankStager {
  public:
   RankStager(absl::string_view store, const internal::TicketRecord& ticket,
-             const StageOptions& options, const internal::StageCopies& copies)
+             const StoreOptions& options, const internal::StageCopies& copies)
       : store_(store),
         ticket_(ticket),
         options_(options),
@@ -61,10 +62,10 @@ class RankStager {
                                 environment_->on_disk()})) {}
 
   absl::StatusOr<internal::StagedRecord> Run(const RankState& state) {
-    CKPTDB_RETURN_IF_ERROR(
-        internal::CheckThreads("StageOptions::threads", options_.threads));
+    CKPTDB_RETURN_IF_ERROR(internal::CheckThreads("StoreOptions::stage_threads",
+                                                  options_.stage_threads));
     CKPTDB_RETURN_IF_ERROR(internal::CheckModes(
-        "StageOptions::", options_.directory_mode, options_.file_mode));
+        "StoreOptions::", options_.directory_mode, options_.file_mode));
     CKPTDB_RETURN_IF_ERROR(CheckTicket());
     CKPTDB_RETURN_IF_ERROR(CheckHugeTensors(state));
     CKPTDB_ASSIGN_OR_RETURN(items_,
@@ -90,7 +91,7 @@ class RankStager {
 
  private:
   absl::Status HitCrashPoint(absl::string_view point) const {
-    return internal::HitCrashPoint(options_.on_point, "StageOptions::on_point",
+    return internal::HitCrashPoint(options_.on_point, "StoreOptions::on_point",
                                    point);
   }
 
@@ -126,7 +127,7 @@ class RankStager {
   // for the hash of every chunk: most of them are due to a mistake in a shape.
   absl::Status CheckHugeTensors(const RankState& state) const {
     constexpr uint64_t kHugeBytes = uint64_t{1} << 40;
-    for (const RankState::Tensor& tensor : state.tensors()) {
+    for (const internal::StateTensor& tensor : state.tensors()) {
       // PrepareItems reports the error.
       if (static_cast<int>(tensor.view.dtype) >= kDTypes) continue;
       const uint32_t element_bytes = DTypeBytes(tensor.view.dtype);
@@ -173,7 +174,8 @@ class RankStager {
     if (ticket_.parent == nullptr || options_.rewrite_unchanged) {
       return absl::OkStatus();
     }
-    return internal::ReuseUnchanged(*ticket_.parent, options_.threads, &items_);
+    return internal::ReuseUnchanged(*ticket_.parent, options_.stage_threads,
+                                    &items_);
   }
 
   // Returns the streams that read the caller's memory, in the order of writing.
@@ -220,7 +222,7 @@ class RankStager {
     }
     copied_bytes_ = copies_.bytes - left;
     CKPTDB_RETURN_IF_ERROR(internal::ParallelFor(
-        options_.threads, held.size(), [&](int, uint64_t i) {
+        options_.stage_threads, held.size(), [&](int, uint64_t i) {
           return held[i].stream->CopyHeld(held[i].begin);
         }));
     // All of the caller's memory that is still needed has been copied.
@@ -280,7 +282,7 @@ class RankStager {
       NoteMade(stream, entry);
     };
     CKPTDB_ASSIGN_OR_RETURN(writing.direct_writes, DirectWrites(folder));
-    const auto segments = internal::CutSegments(items_, options_.threads);
+    const auto segments = internal::CutSegments(items_, options_.stage_threads);
     staged_files_.resize(segments.size());
     // Segments are numbered in key order, so each file records how many entries
     // precede it. Publish detects a missing file by these numbers.
@@ -292,7 +294,7 @@ class RankStager {
     }
     std::atomic<bool> first = true;
     return internal::ParallelFor(
-        options_.threads, segments.size(),
+        options_.stage_threads, segments.size(),
         [&](int, uint64_t i) -> absl::Status {
           // Workers reach the point concurrently; only the first one counts.
           if (first.exchange(false)) {
@@ -348,7 +350,7 @@ class RankStager {
 
   const std::string store_;
   const internal::TicketRecord& ticket_;
-  const StageOptions& options_;
+  const StoreOptions& options_;
   const internal::StageCopies& copies_;
   const std::shared_ptr<internal::Environment> environment_;
   const std::shared_ptr<internal::GuardedFileSystem> files_;
@@ -364,13 +366,13 @@ class RankStager {
 
 absl::StatusOr<StagedRank> Stage(absl::string_view store_path,
                                  const Ticket& ticket, const RankState& state,
-                                 const StageOptions& options) {
+                                 const StoreOptions& options) {
   return internal::StageWithCopies(store_path, ticket, state, options, {});
 }
 
 absl::StatusOr<StagedRank> internal::StageWithCopies(
     absl::string_view store_path, const Ticket& ticket, const RankState& state,
-    const StageOptions& options, const internal::StageCopies& copies) {
+    const StoreOptions& options, const internal::StageCopies& copies) {
   return internal::CallGuarded("Stage", [&]() -> absl::StatusOr<StagedRank> {
     CKPTDB_RETURN_IF_ERROR(internal::EnterLibrary("Stage"));
     CKPTDB_ASSIGN_OR_RETURN(

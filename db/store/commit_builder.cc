@@ -68,7 +68,7 @@ class CommitBuilder {
         save_(save) {}
 
   absl::StatusOr<Commit> Build(absl::Span<const StagedRank> ranks,
-                               const PublishSpec& spec) &&;
+                               const SaveSpec& spec) &&;
 
  private:
   absl::Status AddRanks(absl::Span<const StagedRank> ranks);
@@ -77,11 +77,11 @@ class CommitBuilder {
   absl::Status AddEntries(const StagedRecord& staged);
   absl::Status AddRank(const StagedRecord& staged);
   absl::Status AddParent();
-  absl::Status AddRetired(const PublishSpec& spec);
+  absl::Status AddRetired(const SaveSpec& spec);
   absl::Status RetireSteps(const Catalog& records,
                            const std::vector<int64_t>& retire);
   void RetireReplaced(const Catalog& records);
-  void FillStep(const PublishSpec& spec);
+  void FillStep(const SaveSpec& spec);
 
   // Sets the step's kind, chain and bytes, and adds the versions it refers to.
   absl::Status AddChain();
@@ -99,10 +99,10 @@ class CommitBuilder {
 };
 
 absl::StatusOr<Commit> CommitBuilder::Build(absl::Span<const StagedRank> ranks,
-                                            const PublishSpec& spec) && {
+                                            const SaveSpec& spec) && {
   // Another save of the step may have been published since Begin checked this.
   CKPTDB_RETURN_IF_ERROR(catalog_.CheckStepAvailable(save_.spec));
-  CKPTDB_RETURN_IF_ERROR(CheckPublishSpec(spec));
+  CKPTDB_RETURN_IF_ERROR(CheckPublication(spec));
   CKPTDB_RETURN_IF_ERROR(AddRanks(ranks));
   CKPTDB_RETURN_IF_ERROR(CheckRanksAgree(commit_.ranks));
   // AddRetired finds the steps of an abandoned branch by the parent, and
@@ -254,7 +254,7 @@ absl::Status CommitBuilder::AddParent() {
 
 // Looks both up at once, under one lock. The caller holds Committer::changes(),
 // so neither changes before the commit.
-absl::Status CommitBuilder::AddRetired(const PublishSpec& spec) {
+absl::Status CommitBuilder::AddRetired(const SaveSpec& spec) {
   return catalog_.Read([&](const Catalog& records) -> absl::Status {
     CKPTDB_RETURN_IF_ERROR(RetireSteps(records, spec.retire));
     RetireReplaced(records);
@@ -304,7 +304,7 @@ void CommitBuilder::RetireReplaced(const Catalog& records) {
   commit_.retired.push_back(replaced->second);
 }
 
-void CommitBuilder::FillStep(const PublishSpec& spec) {
+void CommitBuilder::FillStep(const SaveSpec& spec) {
   StepRecord& step = commit_.step;
   step.version = version_;
   step.store_uuid = folder_.uuid();
@@ -423,7 +423,7 @@ absl::StatusOr<Commit> BuildCommit(const StoreParts& store,
                                    const Version& version,
                                    const SaveInProgress& save,
                                    absl::Span<const StagedRank> ranks,
-                                   const PublishSpec& spec) {
+                                   const SaveSpec& spec) {
   return CommitBuilder(store, version, save).Build(ranks, spec);
 }
 

@@ -23,7 +23,7 @@ absl::StatusOr<Commit> BuildCommit(const StoreParts& store,
                                    const Version& version,
                                    const SaveInProgress& save,
                                    absl::Span<const StagedRank> ranks,
-                                   const PublishSpec& spec);
+                                   const SaveSpec& spec);
 
 }  // namespace ckptdb::internal
 

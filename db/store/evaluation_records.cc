@@ -44,9 +44,9 @@ absl::StatusOr<std::optional<StepRecord::Evaluation>> LoadEvaluation(
       absl::StrCat("evaluation record: expected ", place, ", got ", got));
 }
 
-absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
+absl::StatusOr<std::vector<std::pair<std::string, uint32_t>>> ListEvaluations(
     const Database& database, const StepRecord& step) {
-  std::vector<StepRecord::Evaluation::Key> stored;
+  std::vector<std::pair<std::string, uint32_t>> stored;
   CKPTDB_RETURN_IF_ERROR(database.ForEach(
       Family::kMeta, EvaluationKeyPrefix(StateOf(step)),
       [&](absl::string_view key, absl::string_view) -> absl::Status {

@@ -26,7 +26,7 @@ absl::StatusOr<std::optional<StepRecord::Evaluation>> LoadEvaluation(
     absl::string_view evaluation, uint32_t rank);
 
 // Lists the evaluations of a step, by name and rank.
-absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
+absl::StatusOr<std::vector<std::pair<std::string, uint32_t>>> ListEvaluations(
     const Database& database, const StepRecord& step);
 
 }  // namespace ckptdb::internal

@@ -20,7 +20,7 @@ namespace {
 
 // Checks the number of ranks and the sizes of their parts before taking
 // Committer::changes().
-absl::Status CheckParts(absl::Span<const StepRecord::Evaluation::Part> ranks) {
+absl::Status CheckParts(absl::Span<const StepRecord::Evaluation> ranks) {
   if (ranks.empty() || ranks.size() > kMaxWorldSize) {
     return absl::InvalidArgumentError(
         absl::StrCat("evaluation has ", ranks.size(),
@@ -41,7 +41,7 @@ absl::Status CheckParts(absl::Span<const StepRecord::Evaluation::Part> ranks) {
 // which may be for more ranks.
 absl::Status PutRecords(rocksdb::ColumnFamilyHandle* meta,
                         StepRecord::Evaluation record,
-                        absl::Span<const StepRecord::Evaluation::Part> ranks,
+                        absl::Span<const StepRecord::Evaluation> ranks,
                         ChangeBatch* batch) {
   const std::string all =
       EvaluationKeyPrefix(record.version, record.evaluation);
@@ -50,7 +50,9 @@ absl::Status PutRecords(rocksdb::ColumnFamilyHandle* meta,
   rocksdb::Status status = batch->DeleteRange(meta, all, PrefixEnd(all));
   for (uint32_t rank = 0; rank < record.world_size; ++rank) {
     record.rank = rank;
-    record.part = ranks[rank];
+    record.processed = ranks[rank].processed;
+    record.meters = ranks[rank].meters;
+    record.loader = ranks[rank].loader;
     if (!status.ok()) break;
     CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
                             EncodeEvaluationRecord(record));
@@ -62,10 +64,10 @@ absl::Status PutRecords(rocksdb::ColumnFamilyHandle* meta,
 
 }  // namespace
 
-absl::Status SaveEvaluation(
-    const StoreParts& store, int64_t step, absl::string_view evaluation,
-    absl::string_view group,
-    absl::Span<const StepRecord::Evaluation::Part> ranks) {
+absl::Status SaveEvaluation(const StoreParts& store, int64_t step,
+                            absl::string_view evaluation,
+                            absl::string_view group,
+                            absl::Span<const StepRecord::Evaluation> ranks) {
   CKPTDB_RETURN_IF_ERROR(CheckName("evaluation", evaluation));
   CKPTDB_RETURN_IF_ERROR(CheckName("metrics group", group));
   CKPTDB_RETURN_IF_ERROR(CheckParts(ranks));
@@ -102,7 +104,7 @@ absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
                         rank);
 }
 
-absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
+absl::StatusOr<std::vector<std::pair<std::string, uint32_t>>> ListEvaluations(
     const StoreParts& store, int64_t step) {
   CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, store.catalog->HoldStep(step));
   return ListEvaluations(store.folder->database(), held.record);

@@ -19,14 +19,14 @@ namespace ckptdb::internal {
 // They return what Store's calls return. Save and delete acquire
 // Committer::changes(), so that no other call removes the step; find and list
 // hold its version.
-absl::Status SaveEvaluation(
-    const StoreParts& store, int64_t step, absl::string_view evaluation,
-    absl::string_view group,
-    absl::Span<const StepRecord::Evaluation::Part> ranks);
+absl::Status SaveEvaluation(const StoreParts& store, int64_t step,
+                            absl::string_view evaluation,
+                            absl::string_view group,
+                            absl::Span<const StepRecord::Evaluation> ranks);
 absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
     const StoreParts& store, int64_t step, absl::string_view evaluation,
     uint32_t rank);
-absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
+absl::StatusOr<std::vector<std::pair<std::string, uint32_t>>> ListEvaluations(
     const StoreParts& store, int64_t step);
 absl::Status DeleteEvaluations(const StoreParts& store,
                                absl::Span<const int64_t> steps);

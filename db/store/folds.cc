@@ -47,8 +47,8 @@ absl::Status FillFolded(const Version& version, Commit* commit) {
 }  // namespace
 
 absl::StatusOr<Store::FoldResult> Folds::Fold(int64_t step,
-                                              const FoldOptions& options) {
-  CKPTDB_RETURN_IF_ERROR(CheckThreads("FoldOptions::threads", options.threads));
+                                              const ReadOptions& options) {
+  CKPTDB_RETURN_IF_ERROR(CheckThreads("ReadOptions::threads", options.threads));
   // One fold at a time, because StepCatalog protects only one folding attempt
   // from the sweep.
   const MutexLock lock(&mutex_);
@@ -88,7 +88,7 @@ absl::Status Folds::CheckStillStep(const Version& version) const {
 }
 
 absl::StatusOr<Store::FoldResult> Folds::FoldOpened(
-    const StepReader::Impl& step, const FoldOptions& options) {
+    const StepReader::Impl& step, const ReadOptions& options) {
   // The files are not swept while the fold writes, even if the step is deleted.
   const std::shared_ptr<void> writing(nullptr,
                                       [this](void*) { catalog_->EndFold(); });
@@ -180,7 +180,8 @@ absl::Status Folds::FoldNewest(const std::function<bool()>& cancelled) {
         return newest->version.step;
       });
   if (!due.has_value()) return absl::OkStatus();
-  FoldOptions options;
+  ReadOptions options;
+  options.threads = 4;  // as Store::Fold
   options.cancelled = cancelled;
   absl::Status status = Fold(*due, options).status();
   // The step was deleted, or the store is closing; the next fold resumes.

@@ -38,7 +38,7 @@ class Folds {
 
   // See Store::Fold.
   absl::StatusOr<Store::FoldResult> Fold(int64_t step,
-                                         const FoldOptions& options);
+                                         const ReadOptions& options);
 
   // Folds the newest step if its chain exceeds StoreOptions::fold_bounds. A
   // fold that another call interrupts is not an error.
@@ -46,7 +46,7 @@ class Folds {
 
  private:
   absl::StatusOr<Store::FoldResult> FoldOpened(const StepReader::Impl& step,
-                                               const FoldOptions& options)
+                                               const ReadOptions& options)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Version> BeginFold(const StepRecord& step)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

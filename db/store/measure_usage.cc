@@ -90,12 +90,12 @@ class Measurer {
  public:
   Measurer(const Database& database, const std::string& store,
            const Catalog& catalog, const std::set<uint32_t>* in_progress,
-           const Usage::Options& options)
+           bool by_name)
       : database_(database),
         store_(store),
         catalog_(catalog),
         in_progress_(in_progress),
-        options_(options) {}
+        by_name_(by_name) {}
 
   // Steps are measured first, because their references decide how the other
   // versions are held. The folder is measured last, without locks; files may
@@ -138,7 +138,7 @@ class Measurer {
     usage.exclusive_bytes = record.exclusive_bytes;
     const std::vector<Version> needed = VersionsOf(record);
     referenced_.insert(needed.begin(), needed.end());
-    if (options_.by_name) CKPTDB_RETURN_IF_ERROR(AddNames(record));
+    if (by_name_) CKPTDB_RETURN_IF_ERROR(AddNames(record));
     // A step that needs only its own version borrows nothing, so its rank
     // records need not be read.
     if (needed.size() == 1) return absl::OkStatus();
@@ -151,7 +151,7 @@ class Measurer {
         }));
     for (const BorrowedItem& item : borrowed) {
       usage.borrowed_bytes += item.stored_bytes;
-      if (options_.by_name && !own_.contains(item.version)) {
+      if (by_name_ && !own_.contains(item.version)) {
         names_.AddKept(item);
       }
     }
@@ -222,7 +222,7 @@ class Measurer {
   const std::string& store_;
   const Catalog& catalog_;
   const std::set<uint32_t>* const in_progress_;
-  const Usage::Options options_;
+  const bool by_name_;
   std::map<Version, RankRecords> ranks_;
   std::set<Version> own_;
   std::set<Version> referenced_;
@@ -249,8 +249,8 @@ absl::StatusOr<Usage> MeasureUsage(const Database& database,
                                    const std::string& store,
                                    const Catalog& catalog, int64_t now_micros,
                                    const std::set<uint32_t>* in_progress,
-                                   const Usage::Options& options) {
-  return Measurer(database, store, catalog, in_progress, options)
+                                   bool by_name) {
+  return Measurer(database, store, catalog, in_progress, by_name)
       .Run(now_micros);
 }
 

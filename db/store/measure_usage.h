@@ -28,7 +28,7 @@ absl::StatusOr<Usage> MeasureUsage(const Database& database,
                                    const std::string& store,
                                    const Catalog& catalog, int64_t now_micros,
                                    const std::set<uint32_t>* in_progress,
-                                   const Usage::Options& options = {});
+                                   bool by_name = false);
 
 }  // namespace ckptdb::internal
 

@@ -47,7 +47,7 @@ constexpr int kLeaseTries = 5;
 class Reader::Impl {
  public:
   static absl::StatusOr<std::unique_ptr<Impl>> Open(
-      absl::string_view path, const ReaderOptions& options);
+      absl::string_view path, const StoreOptions& options);
 
   const std::string& path() const { return path_; }
   const std::string& uuid() const { return uuid_; }
@@ -90,14 +90,14 @@ class Reader::Impl {
     CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
     return Annotate(internal::LoadRanks(*found.database, found.record), path_);
   }
-  absl::StatusOr<Usage> GetUsage(const Usage::Options& options) const;
+  absl::StatusOr<Usage> GetUsage(bool by_name) const;
   absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const {
     CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
     return internal::LoadEvaluation(*found.database, found.record, evaluation,
                                     rank);
   }
-  absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
+  absl::StatusOr<std::vector<std::pair<std::string, uint32_t>>> ListEvaluations(
       int64_t step) const {
     CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
     return internal::ListEvaluations(*found.database, found.record);
@@ -109,7 +109,7 @@ class Reader::Impl {
   absl::Status RequestPin(int64_t step, bool pin);
 
  private:
-  Impl(absl::string_view path, const ReaderOptions& options)
+  Impl(absl::string_view path, const StoreOptions& options)
       : path_(path),
         options_(options),
         environment_(options.environment != nullptr
@@ -172,7 +172,7 @@ class Reader::Impl {
 
   const internal::HomeProcess home_;
   const std::string path_;
-  const ReaderOptions options_;
+  const StoreOptions options_;
   const std::shared_ptr<internal::Environment> environment_;
   std::string uuid_;
 
@@ -190,21 +190,20 @@ class Reader::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
-    absl::string_view path, const ReaderOptions& options) {
+    absl::string_view path, const StoreOptions& options) {
   CKPTDB_ASSIGN_OR_RETURN(
       const std::string resolved,
       internal::ResolveStorePath(path, options.environment));
-  CKPTDB_RETURN_IF_ERROR(
-      internal::CheckEnumerator("ReaderOptions::leases", options.leases,
-                                ReaderOptions::LeaseMode::kNone));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckEnumerator(
+      "StoreOptions::leases", options.leases, StoreOptions::LeaseMode::kNone));
   if (options.lease_ms <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ReaderOptions::lease_ms is ", options.lease_ms,
-                     "; it must be above 0"));
+    return absl::InvalidArgumentError(absl::StrCat("StoreOptions::lease_ms is ",
+                                                   options.lease_ms,
+                                                   "; it must be above 0"));
   }
   if (options.lease_ms > kMaxLeaseMs) {
     return absl::InvalidArgumentError(
-        absl::StrCat("ReaderOptions::lease_ms is ", options.lease_ms,
+        absl::StrCat("StoreOptions::lease_ms is ", options.lease_ms,
                      "; the limit is ", kMaxLeaseMs));
   }
   std::unique_ptr<Impl> impl(new Impl(resolved, options));
@@ -296,8 +295,7 @@ Reader::Impl::OpenNewer(const std::shared_ptr<const internal::Database>& before,
   return opened;
 }
 
-absl::StatusOr<Usage> Reader::Impl::GetUsage(
-    const Usage::Options& options) const {
+absl::StatusOr<Usage> Reader::Impl::GetUsage(bool by_name) const {
   std::shared_ptr<const internal::Database> database;
   internal::Catalog catalog;
   {
@@ -308,7 +306,7 @@ absl::StatusOr<Usage> Reader::Impl::GetUsage(
     catalog = catalog_;
   }
   return internal::MeasureUsage(*database, path_, catalog,
-                                environment_->NowMicros(), nullptr, options);
+                                environment_->NowMicros(), nullptr, by_name);
 }
 
 // The plan of a read, at one moment.
@@ -499,7 +497,7 @@ Reader::~Reader() {
 }
 
 absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(
-    absl::string_view path, const ReaderOptions& options) {
+    absl::string_view path, const StoreOptions& options) {
   return internal::CallGuarded(
       "Reader::Open", [&]() -> absl::StatusOr<std::unique_ptr<Reader>> {
         CKPTDB_RETURN_IF_ERROR(internal::EnterLibrary("Reader::Open"));
@@ -543,9 +541,9 @@ absl::StatusOr<std::vector<StepRecord::Rank>> Reader::FindRanks(
   return CallReader(*impl_, "Reader::FindRanks",
                     [&] { return impl_->FindRanks(step); });
 }
-absl::StatusOr<Usage> Reader::GetUsage(const Usage::Options& options) const {
+absl::StatusOr<Usage> Reader::GetUsage(bool by_name) const {
   return CallReader(*impl_, "Reader::GetUsage",
-                    [&] { return impl_->GetUsage(options); });
+                    [&] { return impl_->GetUsage(by_name); });
 }
 absl::StatusOr<std::optional<StepRecord::Evaluation>> Reader::FindEvaluation(
     int64_t step, absl::string_view evaluation, uint32_t rank) const {
@@ -553,7 +551,7 @@ absl::StatusOr<std::optional<StepRecord::Evaluation>> Reader::FindEvaluation(
     return impl_->FindEvaluation(step, evaluation, rank);
   });
 }
-absl::StatusOr<std::vector<StepRecord::Evaluation::Key>>
+absl::StatusOr<std::vector<std::pair<std::string, uint32_t>>>
 Reader::ListEvaluations(int64_t step) const {
   return CallReader(*impl_, "Reader::ListEvaluations",
                     [&] { return impl_->ListEvaluations(step); });

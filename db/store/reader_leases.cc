@@ -19,7 +19,7 @@ constexpr uint32_t kLeaseMode = 0644;
 
 }  // namespace
 
-ReaderLeases::ReaderLeases(std::string store, const ReaderOptions& options,
+ReaderLeases::ReaderLeases(std::string store, const StoreOptions& options,
                            std::shared_ptr<Environment> environment)
     : store_(std::move(store)),
       mode_(options.leases),
@@ -40,7 +40,7 @@ void ReaderLeases::StopAtExit() {
 
 absl::StatusOr<ReaderLeases::Taken> ReaderLeases::Take(
     int64_t step, const std::vector<Version>& versions) {
-  if (mode_ == ReaderOptions::LeaseMode::kNone) return Taken();
+  if (mode_ == StoreOptions::LeaseMode::kNone) return Taken();
   Lease lease;
   lease.uuid = NewUuid();
   lease.step = step;
@@ -51,7 +51,7 @@ absl::StatusOr<ReaderLeases::Taken> ReaderLeases::Take(
   // permit reading without one. Any other error is returned.
   const bool impossible =
       absl::IsPermissionDenied(written) || absl::IsResourceExhausted(written);
-  if (impossible && mode_ == ReaderOptions::LeaseMode::kWherePossible) {
+  if (impossible && mode_ == StoreOptions::LeaseMode::kWherePossible) {
     return Taken{nullptr, written};
   }
   if (!written.ok()) {

@@ -35,7 +35,7 @@ class ReaderLeases {
     absl::Status no_lease;
   };
 
-  ReaderLeases(std::string store, const ReaderOptions& options,
+  ReaderLeases(std::string store, const StoreOptions& options,
                std::shared_ptr<Environment> environment);
   ReaderLeases(const ReaderLeases&) = delete;
   ReaderLeases& operator=(const ReaderLeases&) = delete;
@@ -67,7 +67,7 @@ class ReaderLeases {
   int64_t NextExpiry() const;
 
   const std::string store_;
-  const ReaderOptions::LeaseMode mode_;
+  const StoreOptions::LeaseMode mode_;
   const int64_t lease_ms_;
   const std::shared_ptr<Environment> environment_;
   const std::shared_ptr<GuardedFileSystem> files_;

@@ -81,7 +81,7 @@ absl::Status CheckSaveSpec(const SaveSpec& spec) {
   return CheckBounds(spec);
 }
 
-absl::Status CheckPublishSpec(const PublishSpec& spec) {
+absl::Status CheckPublication(const SaveSpec& spec) {
   CKPTDB_RETURN_IF_ERROR(CheckMetrics(spec.metrics));
   CKPTDB_RETURN_IF_ERROR(
       CheckTime("committed_at_micros", spec.committed_at_micros));

@@ -17,7 +17,7 @@ absl::Status CheckMetrics(const Metrics& metrics);
 
 // Checks the arguments that do not depend on the store.
 absl::Status CheckSaveSpec(const SaveSpec& spec);
-absl::Status CheckPublishSpec(const PublishSpec& spec);
+absl::Status CheckPublication(const SaveSpec& spec);
 
 }  // namespace ckptdb::internal
 

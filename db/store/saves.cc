@@ -231,15 +231,6 @@ absl::StatusOr<Store::Attempt> RecordAttempt(const StoreParts& store,
 
 }  // namespace
 
-StageOptions StageFor(const StoreOptions& store, StageOptions stage) {
-  stage.environment = store.environment;
-  stage.directory_mode = store.directory_mode;
-  stage.file_mode = store.file_mode;
-  stage.reserve_bytes = store.reserve_bytes;
-  if (!stage.on_point) stage.on_point = store.on_point;
-  return stage;
-}
-
 absl::StatusOr<Store::Attempt> BeginSave(const StoreParts& store,
                                          const SaveSpec& spec, bool sync) {
   const MutexLock turn(store.committer->changes());
@@ -274,7 +265,7 @@ absl::Status AbandonSave(const StoreParts& store, const Version& version) {
 absl::StatusOr<SaveResult> PublishSave(const StoreParts& store,
                                        const Version& version,
                                        absl::Span<const StagedRank> ranks,
-                                       const PublishSpec& spec) {
+                                       const SaveSpec& spec) {
   // Errors are listed in skipped_posts, and do not fail a save. TakePosts
   // acquires changes() itself, so it is called first.
   if (spec.take_posts) store.posts->TakePosts().IgnoreError();
@@ -296,9 +287,7 @@ absl::StatusOr<SaveResult> PublishSave(const StoreParts& store,
 
 absl::StatusOr<SaveResult> SaveAlone(const StoreParts& store,
                                      const SaveSpec& spec,
-                                     const RankState& state,
-                                     const PublishSpec& publish,
-                                     const StageOptions& stage) {
+                                     const RankState& state) {
   if (spec.world_size != 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "Store::Save takes a world size of 1, not ", spec.world_size,
@@ -309,12 +298,11 @@ absl::StatusOr<SaveResult> SaveAlone(const StoreParts& store,
   // before files are ingested, and a small save is one write.
   CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt handle,
                           BeginSave(store, spec, /*sync=*/false));
-  absl::StatusOr<StagedRank> staged =
-      Stage(store.folder->path(), handle.tickets[0], state,
-            StageFor(store.folder->options(), stage));
+  absl::StatusOr<StagedRank> staged = Stage(
+      store.folder->path(), handle.tickets[0], state, store.folder->options());
   const int64_t stage_micros = store.folder->NowMicros() - started;
   absl::StatusOr<SaveResult> result =
-      staged.ok() ? PublishSave(store, handle.version, {&*staged, 1}, publish)
+      staged.ok() ? PublishSave(store, handle.version, {&*staged, 1}, spec)
                   : staged.status();
   if (result.ok()) {
     result->stage_micros = stage_micros;

@@ -24,14 +24,12 @@ absl::StatusOr<Store::Attempt> BeginSave(const StoreParts& store,
 absl::StatusOr<SaveResult> PublishSave(const StoreParts& store,
                                        const Version& version,
                                        absl::Span<const StagedRank> ranks,
-                                       const PublishSpec& spec);
+                                       const SaveSpec& spec);
 absl::Status AbandonSave(const StoreParts& store, const Version& version);
 // Implements Store::Save, for a world of one rank.
 absl::StatusOr<SaveResult> SaveAlone(const StoreParts& store,
                                      const SaveSpec& spec,
-                                     const RankState& state,
-                                     const PublishSpec& publish,
-                                     const StageOptions& stage);
+                                     const RankState& state);
 
 }  // namespace ckptdb::internal
 

@@ -86,7 +86,7 @@ absl::StatusOr<Store::Attempt> Store::Begin(const SaveSpec& spec) {
 
 absl::StatusOr<SaveResult> Store::Publish(const Version& version,
                                           absl::Span<const StagedRank> ranks,
-                                          const PublishSpec& spec) {
+                                          const SaveSpec& spec) {
   return EnterStore(impl_.get(), "Store::Publish", [&] {
     return internal::PublishSave(impl_->parts(), version, ranks, spec);
   });
@@ -99,11 +99,9 @@ absl::Status Store::Abandon(const Version& version) {
 }
 
 absl::StatusOr<SaveResult> Store::Save(const SaveSpec& spec,
-                                       const RankState& state,
-                                       const PublishSpec& publish,
-                                       const StageOptions& stage) {
+                                       const RankState& state) {
   return EnterStore(impl_.get(), "Store::Save", [&] {
-    return internal::SaveAlone(impl_->parts(), spec, state, publish, stage);
+    return internal::SaveAlone(impl_->parts(), spec, state);
   });
 }
 
@@ -132,9 +130,10 @@ bool Store::VisitStep(int64_t step,
     });
   });
 }
-Store::Changes Store::ChangedSteps(uint64_t since) const {
-  return EnterStoreOr(impl_.get(), {}, [&] {
-    return impl_->catalog().Read([&](const internal::Catalog& records) {
+internal::ChangedSteps internal::StepsChangedSince(const Store& store,
+                                                   uint64_t since) {
+  return EnterStoreOr(store.impl_.get(), {}, [&] {
+    return store.impl_->catalog().Read([&](const internal::Catalog& records) {
       return records.journal.Since(since);
     });
   });
@@ -162,7 +161,7 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> Store::OpenChanges(
 }
 
 absl::StatusOr<Store::FoldResult> Store::Fold(int64_t step,
-                                              const FoldOptions& options) {
+                                              const ReadOptions& options) {
   return EnterStore(impl_.get(), "Store::Fold",
                     [&] { return impl_->folds().Fold(step, options); });
 }
@@ -226,7 +225,7 @@ UserMetadata Store::user_metadata() const {
 
 absl::Status Store::SaveEvaluation(
     int64_t step, absl::string_view evaluation, absl::string_view group,
-    absl::Span<const StepRecord::Evaluation::Part> ranks) {
+    absl::Span<const StepRecord::Evaluation> ranks) {
   return EnterStore(impl_.get(), "Store::SaveEvaluation", [&] {
     return internal::SaveEvaluation(impl_->parts(), step, evaluation, group,
                                     ranks);
@@ -238,8 +237,8 @@ absl::StatusOr<std::optional<StepRecord::Evaluation>> Store::FindEvaluation(
     return internal::FindEvaluation(impl_->parts(), step, evaluation, rank);
   });
 }
-absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> Store::ListEvaluations(
-    int64_t step) const {
+absl::StatusOr<std::vector<std::pair<std::string, uint32_t>>>
+Store::ListEvaluations(int64_t step) const {
   return EnterStore(impl_.get(), "Store::ListEvaluations", [&] {
     return internal::ListEvaluations(impl_->parts(), step);
   });

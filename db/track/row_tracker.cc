@@ -86,10 +86,10 @@ constexpr size_t kMarkRows = 2048;
 
 class RowTracker::Impl {
  public:
-  explicit Impl(const RowTracker::Options& options) : options_(options) {
+  explicit Impl(uint64_t max_bytes) : max_bytes_(max_bytes) {
     // All filters together get an eighth, and the log gets the rest.
     LaneLocks(&lanes_).ForEachFilter([&](MarkFilter* filter) {
-      filter->LimitBytes(options.max_bytes / 8 / lanes_.size());
+      filter->LimitBytes(max_bytes_ / 8 / lanes_.size());
     });
   }
 
@@ -189,7 +189,7 @@ class RowTracker::Impl {
   uint64_t BytesAfter(MarkKind kind, size_t rows) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const RowTracker::Options options_;
+  const uint64_t max_bytes_;
   Lanes lanes_;  // locked in this order
   std::atomic<uint64_t> filter_bytes_{0};
   // True if a consumer needs marks.
@@ -265,13 +265,13 @@ std::optional<internal::MarkRoom> RowTracker::Impl::Reserve(
     size_t rows, internal::MarkSample::Hashes* selected) {
   const internal::MutexLock lock(&mutex_);
   if (!tracking_.load() || log_.WorthMerging() ||
-      BytesAfter(MarkKind::kUpserted, rows) > options_.max_bytes) {
+      BytesAfter(MarkKind::kUpserted, rows) > max_bytes_) {
     return std::nullopt;
   }
   log_.Sample(*selected);
   selected->clear();
   internal::MarkRoom room = log_.Reserve(epoch_, MarkKind::kUpserted, rows);
-  log_.KeepAtMost(options_.max_bytes - UsedBytes());
+  log_.KeepAtMost(max_bytes_ - UsedBytes());
   return room;
 }
 
@@ -443,7 +443,7 @@ uint64_t RowTracker::Impl::BytesAfter(MarkKind kind, size_t rows) const {
 }
 
 bool RowTracker::Impl::MakeRoom(MarkKind kind, size_t rows) {
-  const uint64_t max_bytes = options_.max_bytes;
+  const uint64_t max_bytes = max_bytes_;
   const bool full = BytesAfter(kind, rows) > max_bytes;
   if (full || log_.WorthMerging()) Merge();
   // Merges to at most half of the limit, so that the next merge is far away.
@@ -459,9 +459,8 @@ bool RowTracker::Impl::MakeRoom(MarkKind kind, size_t rows) {
 // Drops all marks: each consumer then needs a base. Training continues, and no
 // mark is lost silently.
 void RowTracker::Impl::DropAll() {
-  const std::string reason =
-      absl::StrCat("the tracker exceeded its memory limit of ",
-                   options_.max_bytes, " bytes");
+  const std::string reason = absl::StrCat(
+      "the tracker exceeded its memory limit of ", max_bytes_, " bytes");
   for (auto& [id, consumer] : consumers_.all()) RequireBase(&consumer, reason);
   DropUnneeded();
   log_.KeepAtMost(0);
@@ -476,10 +475,8 @@ uint64_t RowTracker::Impl::memory_bytes() const {
   return UsedBytes() + log_.kept_bytes();
 }
 
-RowTracker::RowTracker() : RowTracker(Options()) {}
-
-RowTracker::RowTracker(const RowTracker::Options& options)
-    : impl_(std::make_unique<Impl>(options)) {}
+RowTracker::RowTracker(uint64_t max_bytes)
+    : impl_(std::make_unique<Impl>(max_bytes)) {}
 
 RowTracker::~RowTracker() = default;
 

@@ -155,10 +155,10 @@ absl::StatusOr<std::optional<int64_t>> Checkpoints::RestoreOrStart(
     std::optional<int64_t> step) {
   CKPTDB_ASSIGN_OR_RETURN(const auto start,
                           manager_->RestoreOrStart({.step = step}));
-  if (start.fresh()) return std::nullopt;
+  if (start.fresh) return std::nullopt;
   restored_ = true;
   CKPTDB_RETURN_IF_ERROR(trainer_->model()->rows()->OnRestored());
-  return start.restored->version.step;
+  return start.version.step;
 }
 
 absl::Status Checkpoints::StartTraining() {
@@ -233,7 +233,7 @@ absl::StatusOr<Evaluation> Checkpoints::Evaluate() {
 absl::Status Checkpoints::KeepEvaluation(
     const ckptdb::EvaluationState::Name& name) {
   CKPTDB_ASSIGN_OR_RETURN(const std::string place, place_.Dump());
-  CKPTDB_ASSIGN_OR_RETURN(const std::string meters, evaluation_.metrics.Save());
+  CKPTDB_ASSIGN_OR_RETURN(const std::string meters, evaluation_.metrics.Dump());
   if (place.size() + meters.size() > ckptdb::kMaxEvaluationBytes) {
     return absl::OkStatus();
   }

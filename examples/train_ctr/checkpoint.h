@@ -114,16 +114,16 @@ class Checkpoints {
  private:
   // The options, the step counter and the reader's position. It refuses those
   // of another trainer, and is loaded first.
-  struct Progress : ckptdb::ModelState::Object {
+  struct Progress : ckptdb::BlobState {
     explicit Progress(Trainer* of) : trainer(of) {}
-    absl::StatusOr<std::string> Save() override { return trainer->progress(); }
+    absl::StatusOr<std::string> Dump() override { return trainer->progress(); }
     absl::Status Load(absl::string_view bytes) override {
       return trainer->RestoreProgress(bytes);
     }
     Trainer* const trainer;
   };
   // The place of an evaluation in the log.
-  struct Place : ckptdb::IoState {
+  struct Place : ckptdb::BlobState {
     explicit Place(LogPosition* of) : position(of) {}
     absl::StatusOr<std::string> Dump() override;
     absl::Status Load(absl::string_view bytes) override;

@@ -38,8 +38,8 @@ class Replica {
   StateView view() const;
 
  private:
-  struct Bytes : ckptdb::ModelState::Object {
-    absl::StatusOr<std::string> Save() override { return bytes; }
+  struct Bytes : ckptdb::BlobState {
+    absl::StatusOr<std::string> Dump() override { return bytes; }
     absl::Status Load(absl::string_view loaded) override;
     std::string bytes;
   };

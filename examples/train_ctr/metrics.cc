@@ -21,7 +21,7 @@ void ClickMetrics::Add(float logit, float label) {
   loss_sum_ += LogLoss(logit, label);
 }
 
-absl::StatusOr<std::string> ClickMetrics::Save() {
+absl::StatusOr<std::string> ClickMetrics::Dump() {
   ByteWriter bytes;
   bytes.Put(loss_sum_);
   bytes.Put(static_cast<uint64_t>(predictions_.size()));

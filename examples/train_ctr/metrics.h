@@ -30,7 +30,7 @@ struct Evaluation {
 };
 
 // The mean log loss, and the area under the ROC curve.
-class ClickMetrics : public ckptdb::ModelState::Object {
+class ClickMetrics : public ckptdb::BlobState {
  public:
   void Add(float logit, float label);
 
@@ -42,9 +42,9 @@ class ClickMetrics : public ckptdb::ModelState::Object {
   double auc() const;
   Evaluation Result() const { return {log_loss(), auc(), examples()}; }
 
-  // Save returns all of it as bytes. Load takes them back, and returns DataLoss
+  // Dump returns all of it as bytes. Load takes them back, and returns DataLoss
   // for invalid bytes.
-  absl::StatusOr<std::string> Save() override;
+  absl::StatusOr<std::string> Dump() override;
   absl::Status Load(absl::string_view bytes) override;
 
  private:

@@ -11,13 +11,13 @@ namespace {
 
 // Reads fill values by slot.
 void ReadFill(ObjectReader* reader, const char* key,
-              std::map<std::string, EvolvePolicy::Table::Fill>* fill) {
+              std::map<std::string, double>* fill) {
   const Json* const found = reader->Find(key);
   if (found == nullptr) return;
   ObjectReader numbers(reader->PlaceOf(key), *found);
   if (found->is_object()) {
     for (const auto& [slot, value] : found->items()) {
-      numbers.Read(slot.c_str(), &(*fill)[slot].value);
+      numbers.Read(slot.c_str(), &(*fill)[slot]);
     }
   }
   reader->Update(numbers.Finish());

@@ -80,7 +80,7 @@ absl::StatusOr<RestoreReport> CheckpointManager::Restore(
   return impl_->gate().Enter("Restore",
                              [&] { return impl_->Restore(request); });
 }
-absl::StatusOr<TrainingStart> CheckpointManager::RestoreOrStart(
+absl::StatusOr<RestoreReport> CheckpointManager::RestoreOrStart(
     const RestoreRequest& request) {
   return impl_->gate().Enter("RestoreOrStart",
                              [&] { return impl_->RestoreOrStart(request); });
@@ -106,15 +106,15 @@ absl::StatusOr<LoadSummary> CheckpointManager::Load(
   return impl_->gate().Enter("Load",
                              [&] { return impl_->Load(rules, dry_run); });
 }
-std::string TrainingStart::ToString() const {
-  if (fresh()) {
+std::string RestoreReport::ToString() const {
+  if (fresh) {
     return absl::StrCat("fresh start: store \"", store, "\" has no step");
   }
-  std::string text = absl::StrCat("restored step ", restored->version.step,
-                                  " from \"", restored->store, "\"");
-  if (!restored->damaged_steps.empty()) {
+  std::string text =
+      absl::StrCat("restored step ", version.step, " from \"", store, "\"");
+  if (!damaged_steps.empty()) {
     absl::StrAppend(&text, "; skipped damaged steps ",
-                    absl::StrJoin(restored->damaged_steps, ", "));
+                    absl::StrJoin(damaged_steps, ", "));
   }
   return text;
 }

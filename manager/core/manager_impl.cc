@@ -151,15 +151,16 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
   return report;
 }
 
-absl::StatusOr<TrainingStart> CheckpointManager::Impl::RestoreOrStart(
+absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOrStart(
     const RestoreRequest& request) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable("RestoreOrStart"));
-  TrainingStart start = {.store = parts_->options.path};
   CKPTDB_ASSIGN_OR_RETURN(const std::optional<RestoreRequest> first,
                           restorer_.RequestAtStart(request));
-  if (!first.has_value()) return start;
-  CKPTDB_ASSIGN_OR_RETURN(start.restored, Restore(*first));
-  return start;
+  if (first.has_value()) return Restore(*first);
+  RestoreReport report;
+  report.store = parts_->options.path;
+  report.fresh = true;
+  return report;
 }
 
 absl::Status CheckpointManager::Impl::AbandonSteps() {

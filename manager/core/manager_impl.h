@@ -20,6 +20,7 @@
 #include "manager/load/restorer.h"
 #include "manager/policy/history.h"
 #include "manager/policy/retirement.h"
+#include "manager/save/evaluation_store.h"
 #include "manager/state/save_lineage.h"
 #include "manager/state/training_progress.h"
 
@@ -45,7 +46,7 @@ class CheckpointManager::Impl {
   absl::Status StartTraining();
   absl::Status FinishTraining();
   absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request);
-  absl::StatusOr<TrainingStart> RestoreOrStart(const RestoreRequest& request);
+  absl::StatusOr<RestoreReport> RestoreOrStart(const RestoreRequest& request);
   absl::Status AbandonSteps();
   absl::StatusOr<RestoreReport> WaitForStep(absl::Duration timeout);
   absl::StatusOr<Version> AwaitStep(absl::Duration timeout);
@@ -98,7 +99,7 @@ class CheckpointManager::Impl {
   internal::SaveLineage lineage_;
   internal::DecisionMaker decisions_;
   internal::Restorer restorer_;
-  EvaluationState evaluation_;
+  internal::EvaluationStore evaluation_;
   internal::SaveRunner saves_;
   internal::StepCoordinator steps_;
   // Waits for the save in progress when exit() is called. Unset in a read-only

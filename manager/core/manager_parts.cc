@@ -47,8 +47,8 @@ absl::Status CheckNumbers(const ManagerOptions& options) {
       CheckAtLeast(kWhere, "base_every", options.save.base_every, 0));
   CKPTDB_RETURN_IF_ERROR(CheckThreads("ManagerOptions::save.copy_threads",
                                       options.save.copy_threads));
-  CKPTDB_RETURN_IF_ERROR(CheckThreads("ManagerOptions::save.stage.threads",
-                                      options.save.stage.threads));
+  CKPTDB_RETURN_IF_ERROR(CheckThreads("ManagerOptions::store.stage_threads",
+                                      options.store.stage_threads));
   CKPTDB_RETURN_IF_ERROR(CheckThreads("ManagerOptions::restore.read.threads",
                                       options.restore.read.threads));
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast(kWhere, "tolerated_failures",
@@ -159,10 +159,8 @@ ManagerOptions Effective(ManagerOptions options) {
     options.save.deltas = false;  // no save would take the marked rows
     options.save.store_metadata.clear();
   }
-  options.save.stage = StageFor(options.store, std::move(options.save.stage));
   if (!options.read_only) return options;
   options.store = {};
-  options.save.stage = {};
   options.schedule = {};
   options.retention = {};
   options.observers.on_saved = nullptr;

@@ -29,10 +29,10 @@ void Warnings::Warn(const std::string& warning) {
     errors_->NoteCallback(
         CallGuarded("ManagerOptions::observers.on_warning",
                     [&] { options_.observers.on_warning(warning); }));
-  } else if (Logger* const logger = options_.store.logger.get()) {
+  } else if (options_.store.logger) {
     // Exceptions of a logger are dropped, as in a store.
-    CallGuarded("Logger::Log", [&] {
-      logger->Log(Logger::Severity::kWarning, Printable(warning));
+    CallGuarded("StoreOptions::logger", [&] {
+      options_.store.logger(absl::LogSeverity::kWarning, Printable(warning));
     }).IgnoreError();
   } else {
     std::fprintf(stderr, "ckptdb: %s\n", Printable(warning).c_str());

@@ -13,21 +13,19 @@ namespace {
 
 class IdChecker : public RowSink {
  public:
-  explicit IdChecker(const TableState::Capacity& capacity)
-      : capacity_(capacity) {}
+  explicit IdChecker(const TableState& table) : table_(table) {}
 
   absl::Status Consume(int /*worker*/, const Batch& batch) override {
     rows_ += batch.ids.size();
-    if (!capacity_.check_id) return absl::OkStatus();
     for (const int64_t id : batch.ids) {
-      CKPTDB_RETURN_IF_ERROR(capacity_.check_id(id));
+      CKPTDB_RETURN_IF_ERROR(table_.CheckId(id));
     }
     return absl::OkStatus();
   }
   uint64_t rows() const { return rows_; }
 
  private:
-  const TableState::Capacity& capacity_;
+  const TableState& table_;
   std::atomic<uint64_t> rows_ = 0;
 };
 
@@ -38,17 +36,16 @@ absl::Status CapacityCheck::Run() const {
   ScanOptions ids = scan;
   ids.slots.clear();
   ids.ids_only = true;
-  IdChecker checker(capacity);
+  IdChecker checker(*table);
   CKPTDB_RETURN_IF_ERROR(
       Annotate(step->ScanTable(source, ids, &checker), place));
-  if (mode == LiveTable::RestoreMode::kMerge ||
-      checker.rows() <= capacity.rows) {
+  if (mode == LiveTable::RestoreMode::kMerge || checker.rows() <= rows) {
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(
       absl::StrCat(place, ": the step has ", checker.rows(),
-                   " rows for this rank, but the table has room for ",
-                   capacity.rows, "; make it larger"));
+                   " rows for this rank, but the table has room for ", rows,
+                   "; make it larger"));
 }
 
 }  // namespace ckptdb::internal

@@ -20,12 +20,13 @@ struct CapacityCheck {
   LiveTable::RestoreMode mode;
   ScanOptions scan;  // of the restore
   std::shared_ptr<RowFilter> filter;
-  TableState::Capacity capacity;
+  const TableState* table;
+  uint64_t rows = 0;  // the table's capacity
 
   // Reads only the ids of the rows, and changes nothing. Returns the first
-  // error of Capacity::check_id, or ResourceExhausted with both numbers if this
-  // rank has more rows than the table has room for; the latter is not checked
-  // in RestoreMode::kMerge, as rows may exist already.
+  // error of TableState::CheckId, or ResourceExhausted with both numbers if
+  // this rank has more rows than the table has room for; the latter is not
+  // checked in RestoreMode::kMerge, as rows may exist already.
   absl::Status Run() const;
 };
 

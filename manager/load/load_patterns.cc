@@ -127,6 +127,7 @@ std::vector<UnmatchedPattern> FindUnmatched(const LoadRule& rule,
     const std::vector<std::string> slots = SlotNames(*table.state);
     unmatched.AddKeys(kind, evolution->second.oname, slots);
     unmatched.AddKeys(kind, evolution->second.fill, slots);
+    unmatched.AddKeys(kind, evolution->second.fill_with, slots);
     unmatched.AddKeys(kind, evolution->second.convert, slots);
   }
   unmatched.AddKeys("tables key", rule.tables, tables);

@@ -25,6 +25,15 @@ bool Matches(const std::vector<std::string>& patterns,
 // UnmatchedPattern::kind of the patterns that LoadRule::strict applies to.
 inline constexpr char kLoadPattern[] = "load pattern";
 
+// A pattern or key of a rule that matches nothing registered.
+struct UnmatchedPattern {
+  std::string pattern;
+  std::string nearest;  // a similar name or category
+  // "load pattern", "exclude pattern", "oname key", "tables key", or "slot of
+  // table \"user\"".
+  std::string kind = "load pattern";
+};
+
 // Returns the patterns and keys that match nothing registered. A category
 // always matches: a model may have no such items.
 std::vector<UnmatchedPattern> FindUnmatched(const LoadRule& rule,

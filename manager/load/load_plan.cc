@@ -138,7 +138,9 @@ LoadedRule LoadPlan::Describe() const {
   for (const StepItem& item : unexpected_) {
     rule.unexpected.push_back(item.Stored());
   }
-  rule.unmatched = unmatched_;
+  for (const UnmatchedPattern& each : unmatched_) {
+    rule.unmatched.push_back(UnmatchedText(each));
+  }
   return rule;
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "manager/coordinator.h"
+#include "manager/load/load_patterns.h"
 #include "manager/load/loaded_items.h"
 #include "manager/load/planned_items.h"
 #include "manager/load/step_items.h"

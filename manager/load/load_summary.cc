@@ -6,13 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "manager/load/load_patterns.h"
 #include "manager/load/loaded_items.h"
 
 namespace ckptdb {
 namespace {
 
-using internal::DTypeCast;
 using internal::LoadedItem;
 using internal::LoadedRule;
 using internal::SlotChange;
@@ -34,9 +32,10 @@ absl::string_view OutcomeName(LoadedItem::Outcome outcome) {
 }
 
 // Returns `cast "embedding" f32 to bf16`, without a slot for a tensor.
-std::string CastText(const DTypeCast& cast) {
+std::string CastText(const SlotChange& cast) {
   return absl::StrCat(
-      "cast ", cast.slot.empty() ? "" : absl::StrCat("\"", cast.slot, "\" "),
+      "cast ",
+      cast.source.empty() ? "" : absl::StrCat("\"", cast.source, "\" "),
       DTypeName(cast.from), " to ", DTypeName(cast.to));
 }
 
@@ -59,6 +58,8 @@ uint64_t SumAll(const std::vector<LoadedRule>& rules,
 
 std::string ChangeText(const SlotChange& change) {
   switch (change.kind) {
+    case SlotChange::Kind::kCast:
+      return CastText(change);
     case SlotChange::Kind::kRenamed:
       return absl::StrCat("slot \"", change.slot, "\" from \"", change.source,
                           "\"");
@@ -82,9 +83,6 @@ void AppendItem(const LoadedItem& item, std::string* text) {
   const char* const most = item.exact ? ", " : ", at most ";
   if (item.rows > 0) absl::StrAppend(text, most, item.rows, " rows");
   if (item.bytes > 0) absl::StrAppend(text, most, item.bytes, " bytes");
-  for (const DTypeCast& cast : item.casts) {
-    absl::StrAppend(text, ", ", CastText(cast));
-  }
   for (const SlotChange& change : item.slot_changes) {
     absl::StrAppend(text, ", ", ChangeText(change));
   }
@@ -115,8 +113,8 @@ std::string LoadSummary::ToString() const {
                     rule.step ? absl::StrCat("step ", *rule.step) : "no step",
                     "\n");
     for (const LoadedItem& item : rule.items) AppendItem(item, &text);
-    for (const UnmatchedPattern& each : rule.unmatched) {
-      absl::StrAppend(&text, "  ", internal::UnmatchedText(each), "\n");
+    for (const std::string& each : rule.unmatched) {
+      absl::StrAppend(&text, "  ", each, "\n");
     }
     for (const std::string& name : rule.unexpected) {
       absl::StrAppend(&text, "  unexpected: ", name, "\n");

@@ -7,10 +7,8 @@
 
 namespace ckptdb::internal {
 
-using DTypeCast = LoadSummary::DTypeCast;
 using SlotChange = LoadSummary::SlotChange;
 using LoadedItem = LoadSummary::LoadedItem;
-using UnmatchedPattern = LoadSummary::UnmatchedPattern;
 using LoadedRule = LoadSummary::LoadedRule;
 
 }  // namespace ckptdb::internal

@@ -146,7 +146,8 @@ class ItemPlanner {
     // Each rank reads a cast tensor in pieces for itself, so it is not
     // broadcast.
     if (from != to) {
-      planned->item.casts.push_back({"", from, to});
+      planned->item.slot_changes.push_back(
+          {LoadSummary::SlotChange::Kind::kCast, "", "", from, to});
     } else if (Broadcasts(tensor.state)) {
       planned->together = true;
       load.ranks = ranks_;
@@ -183,7 +184,8 @@ class ItemPlanner {
           planned);
     }
     planned->tracker = table.state->tracker();
-    planned->item.casts = plan.casts;
+    planned->item.slot_changes.insert(planned->item.slot_changes.begin(),
+                                      plan.casts.begin(), plan.casts.end());
     planned->as_in_step = planned->item.source == table.name &&
                           plan.changes.empty() && plan.casts.empty() &&
                           slots.size() == registered.size();
@@ -237,12 +239,12 @@ class ItemPlanner {
                  const StepReader::TableSpec& found,
                  const TableSharding& sharding, const ScanOptions& scan,
                  PlannedItem* planned) const {
-    std::optional<TableState::Capacity> capacity = table.state->capacity();
+    const std::optional<uint64_t> capacity = table.state->capacity();
     if (!capacity.has_value() || changes_ != nullptr) return;
     const auto filter = std::make_shared<RowFilter>(
         sharding, table.state->slice_hash(), shard_.rank, shard_.world_size);
     CapacityCheck check = {&step_, planned->item.source, ModeOf(rule_), scan,
-                           filter, *std::move(capacity)};
+                           filter, table.state,          *capacity};
     filter->Apply(found, &check.scan);
     planned->check = [check = std::move(check)] { return check.Run(); };
   }

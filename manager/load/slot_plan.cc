@@ -113,7 +113,10 @@ class Planner {
                                     " in the step; convert it by a function in "
                                     "EvolvePolicy::Table::convert"));
     } else {
-      if (!same) plan_.casts.push_back({from.name, from.dtype, to.dtype});
+      if (!same) {
+        plan_.casts.push_back(
+            {SlotKind::kCast, to.name, from.name, from.dtype, to.dtype});
+      }
       if (from.name != to.name) {
         Change(SlotKind::kRenamed, to.name, from.name);
       }
@@ -124,8 +127,9 @@ class Planner {
 
   void Fill(SlotSource source) {
     const std::string& name = source.to.name;
-    const auto old = inputs_.evolution.oname.find(name);
-    if (old != inputs_.evolution.oname.end()) {
+    const EvolvePolicy::Table& evolution = inputs_.evolution;
+    const auto old = evolution.oname.find(name);
+    if (old != evolution.oname.end()) {
       wrong_.push_back(absl::StrCat("the step has neither slot \"", name,
                                     "\" nor \"", old->second,
                                     "\", which EvolvePolicy::Table::oname maps "
@@ -133,8 +137,10 @@ class Planner {
                                     NearestSlot(inputs_, old->second)));
       return;
     }
-    const auto fill = inputs_.evolution.fill.find(name);
-    if (fill == inputs_.evolution.fill.end()) {
+    const auto value = evolution.fill.find(name);
+    const auto function = evolution.fill_with.find(name);
+    if (function != evolution.fill_with.end()) source.fill = function->second;
+    if (!source.fill && value == evolution.fill.end()) {
       wrong_.push_back(absl::StrCat(
           "slot \"", name, "\" is not in the step", NearestSlot(inputs_, name),
           "; set its values in "
@@ -142,15 +148,16 @@ class Planner {
           "EvolvePolicy::Table::oname"));
       return;
     }
-    source.fill = fill->second.function;
-    const std::optional<std::string> element =
-        ElementOf(fill->second.value, source.to.dtype);
-    if (!source.fill && !element.has_value()) {
-      wrong_.push_back(absl::StrCat("slot \"", name, "\": the fill value ",
-                                    fill->second.value, " is not in ",
-                                    DTypeName(source.to.dtype)));
+    if (!source.fill) {
+      const std::optional<std::string> element =
+          ElementOf(value->second, source.to.dtype);
+      if (!element.has_value()) {
+        wrong_.push_back(absl::StrCat("slot \"", name, "\": the fill value ",
+                                      value->second, " is not in ",
+                                      DTypeName(source.to.dtype)));
+      }
+      source.element = element.value_or("");
     }
-    source.element = element.value_or("");
     Change(SlotKind::kFilled, name, "");
     plan_.slots.push_back(std::move(source));
   }

@@ -36,7 +36,7 @@ struct SlotSource {
 struct SlotPlan {
   std::vector<SlotSource> slots;
   std::vector<Slot> inputs;  // the step's slots to read, each once
-  std::vector<DTypeCast> casts;
+  std::vector<SlotChange> casts;
   std::vector<SlotChange> changes;
   std::string misfit;  // why the slots do not fit; empty if they do
 

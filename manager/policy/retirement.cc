@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "db/base/changed_steps.h"
 #include "manager/policy/step_info.h"
 #include "schema/records/branches.h"
 
@@ -66,7 +67,7 @@ std::string Retirement::TakeWarning() {
 }
 
 void Retirement::Refresh(const Store& store) {
-  const Store::Changes changes = store.ChangedSteps(seen_);
+  const ChangedSteps changes = StepsChangedSince(store, seen_);
   seen_ = changes.until;
   // The store returns this for the first plan, and when hundreds of records
   // have changed since the previous plan.

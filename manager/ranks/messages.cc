@@ -21,7 +21,7 @@ struct Fields<SaveResult> {
   }
 };
 template <>
-struct Fields<StepRecord::Evaluation::Part> {
+struct Fields<StepRecord::Evaluation> {
   static auto Of(auto& m) { return std::tie(m.processed, m.meters, m.loader); }
 };
 template <>

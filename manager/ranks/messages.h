@@ -76,7 +76,7 @@ struct ReplicaDigests {
 // when it is loaded; or the error of getting them.
 struct EvaluationParts {
   absl::Status status;
-  std::vector<StepRecord::Evaluation::Part> parts;
+  std::vector<StepRecord::Evaluation> parts;
 };
 
 // The step that all ranks restore.

@@ -245,7 +245,7 @@ absl::StatusOr<StagedRank> SaveOperation::StageModel() {
     };
   }
   return internal::StageWithCopies(options.path, *ticket_, snapshot_->state(),
-                                   options.save.stage, copies);
+                                   options.store, copies);
 }
 
 void SaveOperation::CommitWithAll() {

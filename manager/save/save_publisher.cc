@@ -19,7 +19,7 @@ Outcome SavePublisher::Publish(
   Outcome outcome;
   outcome.status = staged.status();
   if (staged.ok()) {
-    PublishSpec spec = SpecOf(publication);
+    SaveSpec spec = SpecOf(publication);
     // Another thread may pin or delete a step between the plan and the commit.
     // Then nothing was published, and the retirement is planned again. The
     // number of tries is limited, because an unusable store returns
@@ -43,9 +43,9 @@ void SavePublisher::Abandon(const Version& version) {
   store_->Abandon(version).IgnoreError();
 }
 
-PublishSpec SavePublisher::SpecOf(const Publication& publication) const {
+SaveSpec SavePublisher::SpecOf(const Publication& publication) const {
   const SaveRequest& request = publication.request;
-  PublishSpec spec;
+  SaveSpec spec;
   spec.metrics = request.metrics;
   spec.user_metadata = options_.save.user_metadata;
   for (const auto& [name, value] : request.user_metadata) {
@@ -60,7 +60,7 @@ PublishSpec SavePublisher::SpecOf(const Publication& publication) const {
 
 absl::Status SavePublisher::PlanAndPublish(
     const std::vector<StagedRank>& staged, Publication* publication,
-    PublishSpec* spec, SaveResult* result, int64_t* planning_micros) {
+    SaveSpec* spec, SaveResult* result, int64_t* planning_micros) {
   // Steps planned by the previous try may be deleted or pinned by now.
   spec->retire.clear();
   const auto begin = std::chrono::steady_clock::now();

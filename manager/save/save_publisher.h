@@ -51,9 +51,9 @@ class SavePublisher {
   void Abandon(const Version& version);
 
  private:
-  PublishSpec SpecOf(const Publication& publication) const;
+  SaveSpec SpecOf(const Publication& publication) const;
   absl::Status PlanAndPublish(const std::vector<StagedRank>& staged,
-                              Publication* publication, PublishSpec* spec,
+                              Publication* publication, SaveSpec* spec,
                               SaveResult* result, int64_t* planning_micros);
   // Returns the steps that retention removes and, if the save has no parent,
   // those of the abandoned branch.

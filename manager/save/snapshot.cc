@@ -242,7 +242,7 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
   for (const RegisteredIo& io : model.io_states()) {
     CKPTDB_RETURN_IF_ERROR(snapshot->AddBlob(
         IoStateBlob(io.name),
-        CallGuarded("IoState::Dump", [&] { return io.state->Dump(); })));
+        CallGuarded("BlobState::Dump", [&] { return io.state->Dump(); })));
   }
   for (const RegisteredExtra& extra : model.extras()) {
     if (!spec.owner) continue;
@@ -375,7 +375,7 @@ absl::Status Snapshot::CaptureTensors(char* memory) {
            device_tensors_[end].state.device == device;
          ++end) {
       const DeviceTensor& each = device_tensors_[end];
-      RankState::Tensor& tensor = tensors_[each.tensor];
+      StateTensor& tensor = tensors_[each.tensor];
       tensor.view.data = memory + at;
       items.push_back({tensor.name, &each.state, each.bytes, at});
       at += Align(each.bytes);
@@ -434,7 +434,7 @@ absl::Status Snapshot::CopyTo(Arena* arena, int threads) {
 
 RankState Snapshot::state() const {
   RankState state;
-  for (const RankState::Tensor& tensor : tensors_) {
+  for (const StateTensor& tensor : tensors_) {
     state.AddTensor(tensor.name, tensor.view, tensor.codec);
   }
   for (const Table& table : tables_) {

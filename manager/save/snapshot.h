@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "db/base/state_items.h"
 #include "db/state.h"
 #include "manager/internal/tensor_device.h"
 #include "manager/model_state.h"
@@ -109,7 +110,7 @@ class Snapshot {
   absl::Status CaptureTensors(char* memory);
   absl::Status AddBlob(std::string name, absl::StatusOr<std::string> bytes);
 
-  std::vector<RankState::Tensor> tensors_;
+  std::vector<StateTensor> tensors_;
   std::vector<DeviceTensor> device_tensors_;  // grouped by device
   std::vector<Table> tables_;
   std::vector<std::pair<std::string, std::string>> blobs_;

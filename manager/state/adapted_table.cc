@@ -33,10 +33,15 @@ absl::Status CheckOptions(const std::vector<Slot>& slots,
 AdaptedTable::AdaptedTable(absl::Status made, std::vector<Slot> slots,
                            TableOptions options)
     : slots_(std::move(slots)),
-      options_(std::move(options)),
+      options_(std::make_shared<const TableOptions>(std::move(options))),
       status_(std::move(made)) {
   status_.Update(CheckSlots(slots_));
-  status_.Update(CheckOptions(slots_, options_));
+  status_.Update(CheckOptions(slots_, *options_));
+}
+
+SliceHash AdaptedTable::slice_hash() const { return options_->slice_hash; }
+std::vector<std::string> AdaptedTable::optimizer_slots() const {
+  return options_->optimizer_slots;
 }
 
 std::optional<std::vector<size_t>> AdaptedTable::FindSlots(

@@ -445,7 +445,7 @@ class ColumnTable::LiveRows : public LiveTable {
 ColumnTable::ColumnTable(std::vector<Slot> slots, TableOptions options)
     : AdaptedTable(absl::OkStatus(), std::move(slots), std::move(options)),
       columns_(std::make_unique<Columns>(this->slots())),
-      tracker_(this->options().tracker) {}
+      tracker_(this->options().tracker_bytes) {}
 
 ColumnTable::~ColumnTable() = default;
 

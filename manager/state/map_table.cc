@@ -217,7 +217,7 @@ AnyMapTable::AnyMapTable(std::unique_ptr<RowMap> map,
                    std::move(options)),
       fields_(std::move(fields)),
       map_(std::move(map)),
-      tracker_(this->options().tracker) {}
+      tracker_(this->options().tracker_bytes) {}
 
 AnyMapTable::~AnyMapTable() = default;
 

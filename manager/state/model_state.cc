@@ -59,11 +59,11 @@ absl::StatusOr<std::unique_ptr<TableState::Captured>> TableState::Capture(
   return std::unique_ptr<Captured>();
 }
 
-absl::Status IoState::Redistribute(absl::Span<const std::string> parts) {
+absl::Status BlobState::Redistribute(absl::Span<const std::string> parts) {
   // A state that can combine parts overrides this.
   return absl::UnimplementedError(absl::StrCat(
       "this io state cannot be combined from ", parts.size(),
-      " parts; implement IoState::Redistribute, or set "
+      " parts; implement BlobState::Redistribute, or set "
       "ManagerOptions::restore.io_state_resize to kOwners or kReset"));
 }
 
@@ -141,7 +141,7 @@ absl::Status ModelState::AddTable(std::string name, TableState* table,
   return absl::OkStatus();
 }
 
-absl::Status ModelState::AddIoState(std::string name, IoState* io) {
+absl::Status ModelState::AddIoState(std::string name, BlobState* io) {
   CKPTDB_RETURN_IF_ERROR(Register(name, io == nullptr));
   io_states_.push_back({std::move(name), io});
   return absl::OkStatus();
@@ -156,10 +156,9 @@ absl::Status ModelState::AddExtra(
   return absl::OkStatus();
 }
 
-absl::Status ModelState::AddObject(std::string name,
-                                   ModelState::Object* object) {
+absl::Status ModelState::AddObject(std::string name, BlobState* object) {
   return AddExtra(
-      std::move(name), object == nullptr, [object] { return object->Save(); },
+      std::move(name), object == nullptr, [object] { return object->Dump(); },
       [object](absl::string_view bytes) { return object->Load(bytes); });
 }
 

@@ -10,8 +10,8 @@ namespace ckptdb::internal {
 
 // Returns the options for a Reader of the manager's own store, or of another
 // store to restore from: those of its Store.
-inline ReaderOptions ReaderOptionsOf(const ManagerOptions& options) {
-  ReaderOptions reader;
+inline StoreOptions ReaderOptionsOf(const ManagerOptions& options) {
+  StoreOptions reader;
   reader.direct_reads = options.store.direct_reads;
   reader.environment = options.store.environment;
   return reader;

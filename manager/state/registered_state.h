@@ -27,7 +27,7 @@ struct RegisteredTable {
 
 struct RegisteredIo {
   std::string name;
-  IoState* state = nullptr;
+  BlobState* state = nullptr;
 };
 
 // An object or a value.

@@ -118,8 +118,11 @@ absl::StatusOr<std::unique_ptr<RowSource>> TableView::View(
   return ViewedRows::Of(std::move(rows), places_);
 }
 
-std::optional<TableState::Capacity> TableView::capacity() const {
+std::optional<uint64_t> TableView::capacity() const {
   return status_.ok() ? table_->capacity() : std::nullopt;
+}
+absl::Status TableView::CheckId(int64_t id) const {
+  return status_.ok() ? table_->CheckId(id) : status_;
 }
 
 LiveTable* TableView::Live(absl::Span<const std::string> slots) {

@@ -33,7 +33,7 @@ absl::Status CheckArrays(uint64_t rows, const std::vector<AnyArray>& arrays) {
     }
     if (array.stride_bytes < array.slot.row_bytes()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("TableOptions::Array::stride_bytes ", array.stride_bytes,
+          absl::StrCat("TableOptions::Field::stride_bytes ", array.stride_bytes,
                        " of slot \"", array.slot.name, "\" is below the ",
                        array.slot.row_bytes(), " bytes of its row"));
     }
@@ -225,10 +225,9 @@ absl::StatusOr<std::unique_ptr<RowSource>> VectorTable::RowsOf(
   return rows;
 }
 
-std::optional<TableState::Capacity> VectorTable::capacity() const {
-  return Capacity{rows_, [rows = rows_](int64_t id) -> absl::Status {
-                    return CheckRow(id, rows);
-                  }};
+std::optional<uint64_t> VectorTable::capacity() const { return rows_; }
+absl::Status VectorTable::CheckId(int64_t id) const {
+  return CheckRow(id, rows_);
 }
 
 LiveTable* VectorTable::Live(absl::Span<const std::string> slots) {

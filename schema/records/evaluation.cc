@@ -34,8 +34,8 @@ absl::Status CheckSize(uint64_t bytes) {
 }  // namespace
 
 absl::Status internal::Check(const StepRecord::Evaluation& record) {
-  CKPTDB_RETURN_IF_ERROR(CheckSize(uint64_t{record.part.meters.size()} +
-                                   record.part.loader.size()));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckSize(uint64_t{record.meters.size()} + record.loader.size()));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckVersion(kEvaluationKind, "version", record.version));
   CKPTDB_RETURN_IF_ERROR(internal::CheckNameField(kEvaluationKind, "evaluation",
@@ -48,18 +48,18 @@ absl::Status internal::Check(const StepRecord::Evaluation& record) {
 }
 
 uint64_t internal::LeastBytes(const StepRecord::Evaluation& record) {
-  return record.part.meters.size() + record.part.loader.size();
+  return record.meters.size() + record.loader.size();
 }
 
 std::string internal::EncodeUnchecked(const StepRecord::Evaluation& record) {
   FlatBufferBuilder builder;
   const auto evaluation = AddString(record.evaluation, &builder);
   const auto group = AddString(record.group, &builder);
-  const auto meters = AddBytes(record.part.meters, &builder);
-  const auto loader = AddBytes(record.part.loader, &builder);
+  const auto meters = AddBytes(record.meters, &builder);
+  const auto loader = AddBytes(record.loader, &builder);
   builder.Finish(fbs::CreateEvaluationRecord(
       builder, record.version.step, record.version.attempt, evaluation, group,
-      record.rank, record.world_size, record.part.processed, meters, loader));
+      record.rank, record.world_size, record.processed, meters, loader));
   return Seal(kEvaluationKind, builder);
 }
 
@@ -81,9 +81,9 @@ absl::StatusOr<StepRecord::Evaluation> DecodeEvaluationRecord(
   record.group = ToStd(from->group());
   record.rank = from->rank();
   record.world_size = from->world_size();
-  record.part.processed = from->processed();
-  record.part.meters = BytesOf(from->meters());
-  record.part.loader = BytesOf(from->loader());
+  record.processed = from->processed();
+  record.meters = BytesOf(from->meters());
+  record.loader = BytesOf(from->loader());
   CKPTDB_RETURN_IF_ERROR(internal::Check(record));
   return record;
 }

@@ -176,9 +176,8 @@ absl::Status Train(Job* job) {
       const auto manager,
       CheckpointManager::Open(OptionsOf(job), &model.state, std::move(ranks)));
   CKPTDB_ASSIGN_OR_RETURN(const auto start, manager->RestoreOrStart());
-  if (!start.fresh()) {
-    CKPTDB_RETURN_IF_ERROR(
-        CheckTrained(model, start.restored->version.step, *job));
+  if (!start.fresh) {
+    CKPTDB_RETURN_IF_ERROR(CheckTrained(model, start.version.step, *job));
   }
   while (manager->global_step() < job->options.steps) {
     job->step = manager->global_step() + 1;

@@ -383,7 +383,6 @@ void DieAt(absl::string_view point) {
     if (armed && at == point) std::raise(SIGKILL);
   };
   options.store.on_point = die;
-  options.save.stage.on_point = die;
   DeviceFixture fixture(Order::kRandom);
   DeviceModel model(&fixture);
   const auto manager = CheckpointManager::Open(options, &model.host.state);

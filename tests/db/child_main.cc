@@ -123,7 +123,7 @@ absl::Status StageRank(const std::string& path, uint32_t rank) {
 }
 
 absl::Status HoldLease(const std::string& path, int64_t step,
-                       const ReaderOptions& options) {
+                       const StoreOptions& options) {
   CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path, options));
   CKPTDB_ASSIGN_OR_RETURN(const auto open, reader->OpenStep(step));
   Answer("ok");
@@ -228,8 +228,8 @@ absl::Status Run(std::vector<std::string> arguments) {
                   {{arguments.at(3), std::stod(arguments.at(4))}});
   }
   if (command == "lease") {
-    ReaderOptions required;
-    required.leases = ReaderOptions::LeaseMode::kRequired;
+    StoreOptions required;
+    required.leases = StoreOptions::LeaseMode::kRequired;
     return HoldLease(arguments.at(1), std::stoll(arguments.at(2)), required);
   }
   return absl::InvalidArgumentError(absl::StrCat("no command ", command));

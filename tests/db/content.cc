@@ -36,8 +36,7 @@ std::vector<Slot> WithoutCodecs(std::vector<Slot> slots) {
 void ExpectTensor(const StepReader& step, const std::string& name,
                   const TensorContent& tensor) {
   const bool whole = tensor.global_shape.empty();
-  ASSERT_OK_AND_ASSIGN(const StepReader::TensorSpec spec,
-                       step.FindTensor(name));
+  ASSERT_OK_AND_ASSIGN(const Item spec, step.FindTensor(name));
   EXPECT_EQ(spec.dtype, tensor.dtype);
   EXPECT_EQ(spec.shape, whole ? tensor.shape : tensor.global_shape);
   const Box box{whole ? Shape(tensor.shape.size()) : tensor.offset,
@@ -177,7 +176,7 @@ absl::StatusOr<Rows> Scan(const StepReader& step, const std::string& table,
 
 absl::StatusOr<std::string> ReadTensorBytes(const StepReader& step,
                                             const std::string& name) {
-  const absl::StatusOr<StepReader::TensorSpec> spec = step.FindTensor(name);
+  const absl::StatusOr<Item> spec = step.FindTensor(name);
   if (!spec.ok()) return spec.status();
   std::string bytes(spec->raw_bytes, '\xcc');
   const absl::Status status = step.ReadTensor(name, bytes.data(), bytes.size());

@@ -165,7 +165,7 @@ void ExpectLookups(const StepReader& step, const std::string& name,
     }
     ASSERT_OK(row) << "id " << id;
     std::string all;
-    for (const std::string& slot : row->slots) all += slot;
+    for (const std::string& slot : *row) all += slot;
     EXPECT_TRUE(all == expected->second) << "id " << id;
   }
 }

@@ -58,10 +58,9 @@ class DeltaFixture : public StoreFixture {
   // The tables of `after` as their changes since `before`, and whole as well.
   absl::StatusOr<SaveResult> SaveOver(const SaveSpec& spec,
                                       const RankContent& before,
-                                      const RankContent& after,
-                                      const PublishSpec& publish = {}) {
+                                      const RankContent& after) {
     const HeldChanges held(after, ChangesBetween(before, after));
-    return store_->Save(spec, held.state(), publish);
+    return store_->Save(spec, held.state());
   }
   // Without the rows of the tables: only changes will do.
   absl::StatusOr<SaveResult> SaveDelta(int64_t step, const Version& parent,

@@ -70,10 +70,10 @@ absl::Status ReadRank(const StepReader& step, uint32_t rank,
     CKPTDB_ASSIGN_OR_RETURN(const Rows rows, Scan(step, name));
     if (rows != table.rows) return WrongBytes(name);
     if (rows.empty()) continue;
-    CKPTDB_ASSIGN_OR_RETURN(const StepReader::Row row,
+    CKPTDB_ASSIGN_OR_RETURN(const std::vector<std::string> row,
                             step.LookupRow(name, rows.begin()->first));
     std::string values;
-    for (const std::string& slot : row.slots) values += slot;
+    for (const std::string& slot : row) values += slot;
     if (values != rows.begin()->second) return WrongBytes("a row");
   }
   for (const auto& [name, blob] : content.blobs) {
@@ -83,7 +83,7 @@ absl::Status ReadRank(const StepReader& step, uint32_t rank,
   return absl::OkStatus();
 }
 
-std::vector<StepRecord::Evaluation::Part> EvaluationParts(
+std::vector<StepRecord::Evaluation> EvaluationParts(
     const std::string& evaluation) {
   return {{1, evaluation, "first"}, {2, evaluation, "second"}};
 }
@@ -93,14 +93,16 @@ template <typename From>
 absl::Status ReadEvaluation(From* from, int64_t step,
                             const std::string& evaluation) {
   CKPTDB_ASSIGN_OR_RETURN(const auto stored, from->ListEvaluations(step));
-  const std::vector<StepRecord::Evaluation::Part> parts =
-      evaluation.empty() ? std::vector<StepRecord::Evaluation::Part>()
+  const std::vector<StepRecord::Evaluation> parts =
+      evaluation.empty() ? std::vector<StepRecord::Evaluation>()
                          : EvaluationParts(evaluation);
   if (stored.size() != parts.size()) return WrongBytes("evaluations");
   for (uint32_t rank = 0; rank < parts.size(); ++rank) {
     CKPTDB_ASSIGN_OR_RETURN(const auto found,
                             from->FindEvaluation(step, kEvaluation, rank));
-    if (!found.has_value() || found->part != parts[rank]) {
+    if (!found.has_value() || found->processed != parts[rank].processed ||
+        found->meters != parts[rank].meters ||
+        found->loader != parts[rank].loader) {
       return WrongBytes("an evaluation");
     }
   }
@@ -142,7 +144,7 @@ void AppendStep(int64_t step, double serial, bool pinned, bool quarantined,
 template <typename From>
 std::string EvaluationOf(const From& from, int64_t step) {
   const auto found = from.FindEvaluation(step, kEvaluation, 0);
-  return found.ok() && found->has_value() ? (*found)->part.meters : "";
+  return found.ok() && found->has_value() ? (*found)->meters : "";
 }
 
 template <typename From>
@@ -216,15 +218,8 @@ SimStore::SimStore(std::shared_ptr<SimFileSystem> files)
           files_, [] { return int64_t{1'700'000'000'000'000}; },
           /*on_disk=*/false)) {
   options_.background_sweep = false;
+  options_.stage_threads = 1;
   options_.environment = environment_;
-}
-
-StageOptions SimStore::stage_options() const {
-  StageOptions stage;
-  stage.threads = 1;
-  stage.environment = environment_;
-  stage.reserve_bytes = options_.reserve_bytes;
-  return stage;
 }
 
 absl::Status SimStore::Open() {
@@ -250,9 +245,8 @@ absl::StatusOr<Store::Attempt> SimStore::Begin(
   return save;
 }
 
-absl::Status SimStore::Save(const SaveSpec& spec, const ModelStep& step,
-                            const PublishSpec& publish) {
-  PublishSpec with_serial = publish;
+absl::Status SimStore::Save(const SaveSpec& spec, const ModelStep& step) {
+  SaveSpec with_serial = spec;
   with_serial.metrics[kSerial] = step.serial;
   std::vector<StagedRank> staged;
   CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save,
@@ -296,9 +290,9 @@ Action SaveAction(int64_t step, const ModelStep& content,
                   const std::vector<int64_t>& retire) {
   return {absl::StrCat("save ", step),
           [=](SimStore* sim) {
-            PublishSpec publish;
-            publish.retire = retire;
-            return sim->Save(SpecOf(step, content), content, publish);
+            SaveSpec spec = SpecOf(step, content);
+            spec.retire = retire;
+            return sim->Save(spec, content);
           },
           [=](StoreModel* model) {
             for (const int64_t retired : retire) model->erase(retired);
@@ -319,12 +313,9 @@ Action SaveOverAction(int64_t step, const ModelStep& content, int64_t parent,
     const RankContent& rank = content.ranks.at(0);
     const HeldChanges held(rank, ChangesBetween(before.ranks.at(0), rank),
                            /*whole=*/false);
-    PublishSpec publish;
-    publish.retire = retire;
-    publish.metrics[kSerial] = content.serial;
-    return sim->store()
-        ->Save(spec, held.state(), publish, sim->stage_options())
-        .status();
+    spec.retire = retire;
+    spec.metrics[kSerial] = content.serial;
+    return sim->store()->Save(spec, held.state()).status();
   };
   return action;
 }
@@ -332,7 +323,7 @@ Action SaveOverAction(int64_t step, const ModelStep& content, int64_t parent,
 Action FoldAction(int64_t step) {
   return {absl::StrCat("fold ", step),
           [=](SimStore* sim) {
-            FoldOptions options;
+            ReadOptions options;
             options.threads = 1;
             return sim->store()->Fold(step, options).status();
           },

@@ -57,7 +57,7 @@ class SimStore {
     return environment_;
   }
   StoreOptions* options() { return &options_; }
-  StageOptions stage_options() const;
+  const StoreOptions& stage_options() const { return options_; }
 
   // Closes first when it is open.
   absl::Status Open();
@@ -65,8 +65,7 @@ class SimStore {
 
   // Begin, stage all ranks, publish; Abandon when one fails. The serial goes
   // into the metrics.
-  absl::Status Save(const SaveSpec& spec, const ModelStep& step,
-                    const PublishSpec& publish = {});
+  absl::Status Save(const SaveSpec& spec, const ModelStep& step);
   // Begin and stage all ranks.
   absl::StatusOr<Store::Attempt> Begin(const SaveSpec& spec,
                                        const ModelStep& step,

@@ -28,15 +28,15 @@ class StoreFixture : public ::testing::Test {
   }
 
   absl::StatusOr<SaveResult> Save(int64_t step, const RankContent& content,
-                                  const PublishSpec& publish = {}) {
+                                  SaveSpec spec = {}) {
     const HeldState held(content);
-    return store_->Save({.step = step}, held.state(), publish);
+    spec.step = step;
+    return store_->Save(spec, held.state());
   }
   absl::StatusOr<SaveResult> Overwrite(int64_t step, const RankContent& content,
-                                       const PublishSpec& publish = {}) {
-    const HeldState held(content);
-    return store_->Save({.step = step, .overwrite = true}, held.state(),
-                        publish);
+                                       SaveSpec spec = {}) {
+    spec.overwrite = true;
+    return Save(step, content, std::move(spec));
   }
 
   void ExpectStep(int64_t step, const std::vector<RankContent>& ranks) {

@@ -96,11 +96,10 @@ uint32_t RankOf(int64_t id, uint32_t world_size) {
 [[maybe_unused]] RestoreRequest MakeEvolvingRequest() {
   // [evolve]
   RestoreRequest request;
-  request.evolve =
-      EvolvePolicy{.oname = {{"user", "member"}},
-                   .tables = {{"user",
-                               {.oname = {{"embedding", "weight"}},
-                                .fill = {{"adagrad_sum", {.value = 0.1}}}}}}};
+  request.evolve = EvolvePolicy{.oname = {{"user", "member"}},
+                                .tables = {{"user",
+                                            {.oname = {{"embedding", "weight"}},
+                                             .fill = {{"adagrad_sum", 0.1}}}}}};
   // [evolve end]
   return request;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "manager/checkpoint_manager.h"
 #include "tests/manager/test_model.h"
 #include "tests/support/temp_dir.h"
@@ -45,7 +46,9 @@ class ManagerTest : public ::testing::Test {
     options_.store.background_sweep = false;
     // The tables are so small that their changes are as large as they are.
     options_.save.bounds.max_delta_ratio = 100;
-    options_.save.stage.on_point = [this](absl::string_view) { gate_.Pass(); };
+    options_.store.on_point = [this](absl::string_view point) {
+      if (absl::StartsWith(point, "stage:")) gate_.Pass();
+    };
     options_.observers.on_saved = [this](const SaveReport& report) {
       const std::lock_guard<std::mutex> lock(mutex_);
       reports_.push_back(report);
@@ -86,8 +89,8 @@ class ManagerTest : public ::testing::Test {
     testing::TrainTo(step, &expected);
     ExpectSame(loaded, expected);
   }
-  ReaderOptions HowToRead() const {
-    ReaderOptions options;
+  StoreOptions HowToRead() const {
+    StoreOptions options;
     options.environment = options_.store.environment;
     return options;
   }

@@ -16,7 +16,7 @@ class SimManagerTest : public ManagerTest {
     ManagerTest::SetUp();
     options_.path = SimStore::kPath;
     options_.store.environment = disk_.environment();
-    options_.save.stage = disk_.stage_options();
+    options_.store.stage_threads = 1;
   }
   void TearDown() override {
     manager_.reset();

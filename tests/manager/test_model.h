@@ -144,7 +144,7 @@ class TestTable : public TableState, public LiveTable {
   absl::Status load_failure_;
 };
 
-class TestIo : public IoState {
+class TestIo : public BlobState {
  public:
   std::string position = "the beginning";
   absl::Status refuses;  // the result of Load, unless OK

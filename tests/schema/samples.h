@@ -120,9 +120,14 @@ inline Lease SampleLease() {
 }
 
 inline StepRecord::Evaluation SampleEvaluation() {
-  return {{30, 9},    "test/day_7",
-          "eval/ctr", 1,
-          2,          {1234, std::string("\0\xff", 2), "line 7"}};
+  return {1234,
+          std::string("\0\xff", 2),
+          "line 7",
+          {30, 9},
+          "test/day_7",
+          "eval/ctr",
+          1,
+          2};
 }
 
 inline Post SamplePost() {

@@ -92,9 +92,8 @@ const float* SampleWeights() {
   return kWeights->data();
 }
 
-absl::Status SaveSample(Store* store, int64_t step, int64_t rows,
-                        const std::vector<float>& big,
-                        const PublishSpec& publish) {
+absl::Status SaveSample(Store* store, const SaveSpec& spec, int64_t rows,
+                        const std::vector<float>& big) {
   HeldTables tables;
   AddSampleTable(rows, {}, &tables);
   RankState& state = *tables.state();
@@ -105,7 +104,7 @@ absl::Status SaveSample(Store* store, int64_t step, int64_t rows,
   if (!big.empty()) {
     state.AddTensor("big", TensorView::Of(big.data(), {kBigElements}));
   }
-  return store->Save({.step = step}, state, publish).status();
+  return store->Save(spec, state).status();
 }
 
 absl::StatusOr<StagedRank> StageHalf(const Store& store, const Ticket& ticket,
@@ -235,22 +234,22 @@ absl::Status SaveStep300(Store* store) {
     CKPTDB_ASSIGN_OR_RETURN(staged.emplace_back(),
                             StageHalf(*store, save.tickets[rank], rank));
   }
-  PublishSpec publish;
-  publish.ephemeral = true;
-  return store->Publish(save.version, staged, publish).status();
+  spec.ephemeral = true;
+  return store->Publish(save.version, staged, spec).status();
 }
 
 absl::StatusOr<std::unique_ptr<Store>> MakeSampleStore(
     const std::string& path) {
   CKPTDB_ASSIGN_OR_RETURN(auto store, OpenNew(path));
   CKPTDB_RETURN_IF_ERROR(store->SetUserMetadata({{"run", "sample\n1"}}));
-  PublishSpec publish;
-  publish.metrics = {{"auc", 0.75},
-                     {"loss", std::numeric_limits<double>::quiet_NaN()}};
-  publish.user_metadata = {{"note", "first\nrun"}, {"raw", "\xff\x01"}};
-  CKPTDB_RETURN_IF_ERROR(SaveSample(store.get(), 100, 1000, {}, publish));
-  CKPTDB_RETURN_IF_ERROR(SaveSample(
-      store.get(), 200, 1200, std::vector<float>(kBigElements, 0.5F), {}));
+  SaveSpec spec;
+  spec.step = 100;
+  spec.metrics = {{"auc", 0.75},
+                  {"loss", std::numeric_limits<double>::quiet_NaN()}};
+  spec.user_metadata = {{"note", "first\nrun"}, {"raw", "\xff\x01"}};
+  CKPTDB_RETURN_IF_ERROR(SaveSample(store.get(), spec, 1000, {}));
+  CKPTDB_RETURN_IF_ERROR(SaveSample(store.get(), {.step = 200}, 1200,
+                                    std::vector<float>(kBigElements, 0.5F)));
   CKPTDB_RETURN_IF_ERROR(store->Pin(200));
   CKPTDB_RETURN_IF_ERROR(SaveStep300(store.get()));
   return store;

@@ -80,9 +80,10 @@ class ToolLatest : public ToolFixture {
     for (int64_t first = step_; !done_; ++step_) {
       RankState state;
       state.AddTensor("w", TensorView::Of(weights.data(), {1000}));
-      PublishSpec publish;
-      if (step_ > first) publish.retire = {step_ - 1};
-      ASSERT_OK(store_->Save({.step = step_}, state, publish));
+      SaveSpec spec;
+      spec.step = step_;
+      if (step_ > first) spec.retire = {step_ - 1};
+      ASSERT_OK(store_->Save(spec, state));
       ASSERT_OK(store_->Sweep());
       ++saves_;
       changed_.wait_for(lock, saves_ * std::chrono::milliseconds(1),

@@ -38,7 +38,7 @@ std::string NumberText(double number) {
   return absl::StrFormat("%.9g", number);
 }
 
-std::string TensorTypeText(const StepReader::TensorSpec& spec) {
+std::string TensorTypeText(const Item& spec) {
   return absl::StrCat(DTypeName(spec.dtype), ToString(spec.shape));
 }
 
@@ -176,7 +176,7 @@ void PrintText(const StepDiff& diff, std::ostream* out) {
   if (!diff.blobs.empty()) *out << '\n' << BlobsText(diff.blobs);
 }
 
-Json SpecJson(const StepReader::TensorSpec& spec) {
+Json SpecJson(const Item& spec) {
   return {{"dtype", Str(DTypeName(spec.dtype))},
           {"shape", spec.shape},
           {"raw_bytes", spec.raw_bytes}};

@@ -231,9 +231,7 @@ class Du : public Command {
   absl::StatusOr<Usage> Measure(const Context& context,
                                 const Reader& reader) const {
     const ProgressLine progress(context.terminal, "du: adding up");
-    Usage::Options options;
-    options.by_name = with_tables_;
-    auto usage = reader.GetUsage(options);
+    auto usage = reader.GetUsage(with_tables_);
     if (usage.ok()) return usage;
     return WithPlace(ReadingStatus(usage.status()), context.store);
   }

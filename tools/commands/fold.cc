@@ -46,7 +46,8 @@ absl::Status FoldError(const absl::Status& status, int64_t step) {
 absl::StatusOr<Store::FoldResult> FoldStep(const Context& context, Store* store,
                                            int64_t step) {
   ProgressLine progress(context.terminal, absl::StrCat("fold: step ", step));
-  FoldOptions options;
+  ReadOptions options;
+  options.threads = 4;
   options.cancelled = [] { return Interrupt::asked(); };
   options.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {
     progress.Update(done_bytes, all_bytes);

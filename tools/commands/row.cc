@@ -24,8 +24,8 @@ namespace {
 constexpr size_t kShownElements = 8;
 
 void PrintText(const Version& version, const RowArgument& argument,
-               const StepReader::TableSpec& table, const StepReader::Row& row,
-               std::ostream* out) {
+               const StepReader::TableSpec& table,
+               const std::vector<std::string>& row, std::ostream* out) {
   *out << ToString(version) << ", table " << Printable(argument.table)
        << ", row " << argument.id() << '\n';
   TextTable text({"SLOT", "DTYPE", ">ELEMENTS", "VALUES"}, 2);
@@ -33,19 +33,19 @@ void PrintText(const Version& version, const RowArgument& argument,
     const Slot& slot = table.slots[i];
     text.AddRow({Printable(slot.name), Str(DTypeName(slot.dtype)),
                  FormatCount(slot.elements),
-                 ElementsText(slot.dtype, row.slots[i], kShownElements)});
+                 ElementsText(slot.dtype, row[i], kShownElements)});
   }
   *out << text.ToString();
 }
 
 Json RowJson(const std::string& store, const Version& version,
              const RowArgument& argument, const StepReader::TableSpec& table,
-             const StepReader::Row& row) {
+             const std::vector<std::string>& row) {
   Json json = {{"store", store}};
   json.update(ToJson(version));
   json["table"] = argument.table;
   json["id"] = argument.id();
-  json["slots"] = ValuesJson(table.slots, row.slots);
+  json["slots"] = ValuesJson(table.slots, row);
   return json;
 }
 

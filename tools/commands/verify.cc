@@ -65,12 +65,11 @@ absl::Status VerifyStep(const Context& context, Reader* reader,
   verdict->previously_verified = static_cast<uint64_t>(std::count_if(
       chain.begin(), chain.end(),
       [&](const Version& version) { return verified->contains(version); }));
-  return step->Verify(
-      {},
-      [&](uint64_t done_bytes, uint64_t all_bytes) {
-        progress.Update(done_bytes, all_bytes);
-      },
-      verified);
+  ReadOptions options;
+  options.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {
+    progress.Update(done_bytes, all_bytes);
+  };
+  return step->Verify(options, verified);
 }
 
 // Verifies one step. An error is part of the verdict, because the other steps

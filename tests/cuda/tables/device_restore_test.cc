@@ -114,10 +114,9 @@ TEST_P(DeviceRestoreTest, RestoreNamesRowsThatDoNotFit) {
                HasSubstr("the step contains id -1, which is"));
   EXPECT_THAT(Batches(rows).Into(Live()), is_free_id);
   // A restore checks the capacity before it changes anything.
-  ASSERT_TRUE(table_->capacity().has_value());
-  EXPECT_EQ(table_->capacity()->rows, 3U);
-  EXPECT_OK(table_->capacity()->check_id(77));
-  EXPECT_THAT(table_->capacity()->check_id(DeviceTrainer::kFree), is_free_id);
+  EXPECT_EQ(table_->capacity(), 3U);
+  EXPECT_OK(table_->CheckId(77));
+  EXPECT_THAT(table_->CheckId(DeviceTrainer::kFree), is_free_id);
   DeviceTrainerOptions numbers;
   numbers.rows = 3;
   numbers.with_ids = false;
@@ -133,10 +132,10 @@ TEST_P(DeviceRestoreTest, RestoreNamesRowsThatDoNotFit) {
                  HasSubstr(absl::StrCat(
                      "id ", id, " of the step does not belong to the table")));
     EXPECT_THAT(Batches(rows).Into(Live()), is_no_row);
-    EXPECT_THAT(table_->capacity()->check_id(id), is_no_row);
+    EXPECT_THAT(table_->CheckId(id), is_no_row);
   }
   rows.clear();
-  EXPECT_OK(table_->capacity()->check_id(108));
+  EXPECT_OK(table_->CheckId(108));
   rows[108] = {std::vector<float>(5, 1.0F), 1};
   ASSERT_OK(Batches(rows).Into(Live()));
   EXPECT_EQ(trainer_->Read().at(108), rows.at(108));

@@ -197,15 +197,15 @@ TEST_F(ThrowingCallerTest, HooksOfVerifyAndFold) {
   SaveTwo();
   {
     ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(2));
-    EXPECT_THAT(step->Verify({}, [](uint64_t, uint64_t) { Throw(); }),
-                Threw("Progress callback of Verify"));
+    EXPECT_THAT(step->Verify({.progress = [](uint64_t, uint64_t) { Throw(); }}),
+                Threw("ReadOptions::progress"));
   }
-  FoldOptions fold;
+  ReadOptions fold;
   fold.cancelled = []() -> bool { Throw(); };
-  EXPECT_THAT(store_->Fold(2, fold), Threw("FoldOptions::cancelled"));
+  EXPECT_THAT(store_->Fold(2, fold), Threw("ReadOptions::cancelled"));
   fold.cancelled = nullptr;
   fold.progress = [](uint64_t, uint64_t) { Throw(); };
-  EXPECT_THAT(store_->Fold(2, fold), Threw("FoldOptions::progress"));
+  EXPECT_THAT(store_->Fold(2, fold), Threw("ReadOptions::progress"));
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
   EXPECT_TRUE(folded.folded);
 }

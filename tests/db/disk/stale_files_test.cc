@@ -28,7 +28,7 @@ class StaleFilesTest : public StoreFixture {
   }
 
   const std::shared_ptr<StaleFiles> files_ = StaleFilesOnDisk();
-  ReaderOptions reading_;
+  StoreOptions reading_;
 };
 
 TEST_F(StaleFilesTest, OpensAgainAfterAStaleHandle) {

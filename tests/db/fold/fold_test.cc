@@ -212,7 +212,7 @@ TEST_F(FoldTest, TheOldChainGoesWithTheLastThatNeedsIt) {
 TEST_F(FoldTest, ResumesAnInterruptedFold) {
   TestTable table;
   SaveChain(&table, 3, 20000);
-  FoldOptions options;
+  ReadOptions options;
   options.cancelled = [] { return true; };
   EXPECT_THAT(store_->Fold(3, options).status(),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("interrupted")));

@@ -139,7 +139,7 @@ TEST_F(LimitsTest, WorldSizeOfBegin) {
 
 class PublishLimitsTest : public LimitsTest {
  protected:
-  void CheckPublish(const PublishSpec& publish, bool allowed, uint64_t value,
+  void CheckPublish(const SaveSpec& publish, bool allowed, uint64_t value,
                     uint64_t limit) {
     ++step_;
     const auto result = Save(step_, SmallContent(1), publish);
@@ -154,7 +154,7 @@ class PublishLimitsTest : public LimitsTest {
 
 TEST_F(PublishLimitsTest, Metrics) {
   for (const size_t metrics : {kMaxMetrics - 1, kMaxMetrics, kMaxMetrics + 1}) {
-    PublishSpec publish;
+    SaveSpec publish;
     for (size_t m = 0; m < metrics; ++m) {
       publish.metrics["m" + std::to_string(m)] = static_cast<double>(m);
     }
@@ -165,12 +165,11 @@ TEST_F(PublishLimitsTest, Metrics) {
 // Before anything of the ranks is looked at, in the words of the call.
 TEST_F(PublishLimitsTest, WhatIsWrongIsSaidOfTheSpec) {
   ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 1}));
-  const auto expect = [&](const PublishSpec& publish,
-                          const std::string& words) {
+  const auto expect = [&](const SaveSpec& publish, const std::string& words) {
     EXPECT_THAT(store_->Publish(save.version, {}, publish),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
   };
-  PublishSpec publish;
+  SaveSpec publish;
   for (size_t m = 0; m <= kMaxMetrics; ++m) {
     publish.metrics["m" + std::to_string(m)] = 0;
   }
@@ -184,7 +183,7 @@ TEST_F(PublishLimitsTest, WhatIsWrongIsSaidOfTheSpec) {
 TEST_F(PublishLimitsTest, MetricNameBytes) {
   for (const size_t bytes :
        {kMaxNameBytes - 1, kMaxNameBytes, kMaxNameBytes + 1}) {
-    PublishSpec publish;
+    SaveSpec publish;
     publish.metrics[std::string(bytes, 'm')] = 1;
     CheckPublish(publish, bytes <= kMaxNameBytes, bytes, kMaxNameBytes);
   }
@@ -193,7 +192,7 @@ TEST_F(PublishLimitsTest, MetricNameBytes) {
 TEST_F(PublishLimitsTest, MetadataBytesAreOfNamesAndValuesInAll) {
   for (const uint64_t bytes :
        {kMaxMetadataBytes - 1, kMaxMetadataBytes, kMaxMetadataBytes + 1}) {
-    PublishSpec publish;
+    SaveSpec publish;
     publish.user_metadata["a"] = std::string(1000, 'x');
     publish.user_metadata["b"] = std::string(bytes - 1002, 'y');
     CheckPublish(publish, bytes <= kMaxMetadataBytes, bytes, kMaxMetadataBytes);
@@ -212,7 +211,7 @@ TEST_F(PublishLimitsTest, MetadataBytesAreOfNamesAndValuesInAll) {
 TEST_F(PublishLimitsTest, MetadataNameBytes) {
   for (const size_t bytes :
        {kMaxNameBytes - 1, kMaxNameBytes, kMaxNameBytes + 1}) {
-    PublishSpec publish;
+    SaveSpec publish;
     publish.user_metadata[std::string(bytes, 'k')] = "v";
     CheckPublish(publish, bytes <= kMaxNameBytes, bytes, kMaxNameBytes);
   }

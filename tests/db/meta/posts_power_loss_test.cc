@@ -26,7 +26,7 @@ struct PostedStore {
   }
 
   std::unique_ptr<Reader> OpenReader() {
-    ReaderOptions options;
+    StoreOptions options;
     options.environment = sim.environment();
     auto reader = Reader::Open(SimStore::kPath, options);
     EXPECT_OK(reader.status());

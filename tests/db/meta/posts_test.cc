@@ -230,10 +230,11 @@ TEST_F(PostsTest, APinComesInWithTheNextSave) {
   ASSERT_OK(reader_->RequestPin(1));
   EXPECT_FALSE(Record(1).pinned);
   const HeldState held(SmallContent(3));
-  PublishSpec retire;
-  retire.retire = {1};
+  SaveSpec spec;
+  spec.step = 3;
+  spec.retire = {1};
   EXPECT_THAT(
-      store_->Save({.step = 3}, held.state(), retire).status(),
+      store_->Save(spec, held.state()).status(),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("pinned")));
   EXPECT_TRUE(Record(1).pinned);
   EXPECT_FALSE(Record(2).pinned);

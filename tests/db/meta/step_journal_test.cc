@@ -14,11 +14,11 @@ using ::testing::SizeIs;
 
 TEST(StepJournalTest, TellsWhatWasAddedSince) {
   StepJournal journal;
-  const Store::Changes first = journal.Since(0);
+  const ChangedSteps first = journal.Since(0);
   EXPECT_TRUE(first.all);
   journal.Add(7);
   journal.Add(-1);
-  const Store::Changes second = journal.Since(first.until);
+  const ChangedSteps second = journal.Since(first.until);
   EXPECT_FALSE(second.all);
   EXPECT_THAT(second.steps, ElementsAre(7, -1));
   EXPECT_THAT(journal.Since(second.until).steps, IsEmpty());

@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
@@ -401,17 +402,22 @@ TEST_F(ChangeTest, ChangedItems) {
   SaveStep(2);
   SaveStep(3);
   const auto named = [](Item::Kind kind, const std::string& name) {
-    return ChangeReader::ItemName{0, kind, name};
+    return AllOf(Field(&Item::kind, kind), Field(&Item::name, name));
+  };
+  const auto changed = [](const ChangeReader& changes) {
+    const std::vector<StepRecord::Rank> ranks = changes.ChangedItems();
+    EXPECT_THAT(ranks, ElementsAre(Field(&StepRecord::Rank::rank, 0U)));
+    return ranks.empty() ? std::vector<Item>() : ranks.front().items;
   };
   ASSERT_OK_AND_ASSIGN(const auto there, store_->OpenChanges(versions_[1], 3));
-  EXPECT_THAT(there->ChangedItems(),
+  EXPECT_THAT(changed(*there),
               UnorderedElementsAre(named(Item::Kind::kTensor, "bytes"),
                                    named(Item::Kind::kTensor, "shape"),
                                    named(Item::Kind::kTensor, "dtype"),
                                    named(Item::Kind::kTensor, "new"),
                                    named(Item::Kind::kBlob, "reader")));
   ASSERT_OK_AND_ASSIGN(const auto back, store_->OpenChanges(versions_[3], 1));
-  EXPECT_THAT(back->ChangedItems(),
+  EXPECT_THAT(changed(*back),
               UnorderedElementsAre(named(Item::Kind::kTensor, "bytes"),
                                    named(Item::Kind::kTensor, "shape"),
                                    named(Item::Kind::kTensor, "dtype"),
@@ -431,11 +437,12 @@ class FollowerTest : public ChangeTest {
   }
   // As the owner retires all but its newest step with each save.
   void KeepLatest(int64_t step) {
-    PublishSpec publish;
-    publish.retire = ListSteps();
-    ASSERT_OK_AND_ASSIGN(
-        const SaveResult saved,
-        SaveOver({.step = step, .parent = parent_}, saved_, content_, publish));
+    SaveSpec spec;
+    spec.step = step;
+    spec.parent = parent_;
+    spec.retire = ListSteps();
+    ASSERT_OK_AND_ASSIGN(const SaveResult saved,
+                         SaveOver(spec, saved_, content_));
     parent_ = saved.version;
     saved_ = content_;
     history_[step] = content_;

@@ -197,7 +197,8 @@ TEST_F(DeltaTablesTest, VerifyPassesOverWhatIsVerified) {
     const auto reader = store_->OpenStep(step);
     EXPECT_OK(reader);
     EXPECT_OK((*reader)->Verify(
-        {}, [&](uint64_t, uint64_t bytes) { all = bytes; }, &verified));
+        {.progress = [&](uint64_t, uint64_t bytes) { all = bytes; }},
+        &verified));
     return all;
   };
   const uint64_t user_bytes =

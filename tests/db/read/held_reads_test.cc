@@ -126,7 +126,7 @@ TEST_F(HeldReadsTest, FoldOfAStepThatIsDeletedMeanwhileIsAborted) {
   SaveNext(1);
   rows()[2] = RowOf(2, 1);
   SaveNext(2);
-  FoldOptions fold;
+  ReadOptions fold;
   bool deleted = false;
   fold.cancelled = [&] {
     if (std::exchange(deleted, true)) return false;

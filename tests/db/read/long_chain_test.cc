@@ -30,11 +30,12 @@ class LongChainTest : public ::testing::TestWithParam<bool> {
     table.rows.erase(step % 55);
     const HeldChanges held(content_,
                            {{"user", DeltaBetween(before.rows, table.rows)}});
-    PublishSpec publish;
-    if (!GetParam() && step > 0) publish.retire = {step - 1};
+    SaveSpec spec;
+    spec.step = step;
+    spec.parent = parent_;
+    if (!GetParam() && step > 0) spec.retire = {step - 1};
     ASSERT_OK_AND_ASSIGN(const SaveResult saved,
-                         sim_.store()->Save({.step = step, .parent = parent_},
-                                            held.state(), publish));
+                         sim_.store()->Save(spec, held.state()));
     EXPECT_EQ(saved.deltas, static_cast<uint64_t>(step));
     parent_ = saved.version;
   }

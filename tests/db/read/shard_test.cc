@@ -138,8 +138,7 @@ TEST_F(ShardTest, TensorOfTheWholeIsTheGlobalOne) {
   std::mt19937_64 random(1);
   SaveShards(&random, {10, 4}, {2, 2}, Codec::kNone);
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(step_));
-  ASSERT_OK_AND_ASSIGN(const StepReader::TensorSpec spec,
-                       step->FindTensor("t"));
+  ASSERT_OK_AND_ASSIGN(const Item spec, step->FindTensor("t"));
   EXPECT_EQ(spec.dtype, DType::kI16);
   EXPECT_EQ(spec.shape, (Shape{10, 4}));
   EXPECT_EQ(spec.raw_bytes, 80u);

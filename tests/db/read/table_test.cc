@@ -55,12 +55,13 @@ const std::vector<Slot> kTwoSlots = {{"embedding", DType::kF32, 3},
 
 void ExpectLookups(const StepReader& step, const TableContent& table) {
   for (const auto& [id, values] : table.rows) {
-    ASSERT_OK_AND_ASSIGN(const StepReader::Row row, step.LookupRow("user", id));
-    ASSERT_EQ(row.slots.size(), table.slots.size());
+    ASSERT_OK_AND_ASSIGN(const std::vector<std::string> row,
+                         step.LookupRow("user", id));
+    ASSERT_EQ(row.size(), table.slots.size());
     std::string all;
-    for (size_t s = 0; s < row.slots.size(); ++s) {
-      EXPECT_EQ(row.slots[s].size(), table.slots[s].row_bytes());
-      all += row.slots[s];
+    for (size_t s = 0; s < row.size(); ++s) {
+      EXPECT_EQ(row[s].size(), table.slots[s].row_bytes());
+      all += row[s];
     }
     EXPECT_TRUE(all == values) << "id " << id;
   }

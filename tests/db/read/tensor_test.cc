@@ -63,8 +63,7 @@ TEST_F(TensorTest, ScalarAndEmptyTensors) {
   ExpectStep(1, {content});
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   EXPECT_OK(step->ReadTensor("empty", nullptr, 0));
-  ASSERT_OK_AND_ASSIGN(const StepReader::TensorSpec spec,
-                       step->FindTensor("empty3"));
+  ASSERT_OK_AND_ASSIGN(const Item spec, step->FindTensor("empty3"));
   EXPECT_EQ(spec.shape, (Shape{4, 0, 1 << 30}));
   EXPECT_EQ(spec.raw_bytes, 0u);
 }

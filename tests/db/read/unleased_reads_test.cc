@@ -103,7 +103,7 @@ class UnleasedReadsTest : public StoreFixture {
     reading_.direct_reads = false;
   }
   absl::StatusOr<std::unique_ptr<Reader>> OpenReader(
-      ReaderOptions::LeaseMode leases) {
+      StoreOptions::LeaseMode leases) {
     reading_.leases = leases;
     return Reader::Open(path(), reading_);
   }
@@ -112,7 +112,7 @@ class UnleasedReadsTest : public StoreFixture {
   }
 
   std::shared_ptr<RefusingFiles> files_;
-  ReaderOptions reading_;
+  StoreOptions reading_;
 };
 
 TEST_F(UnleasedReadsTest, AStepIsReadWhereNoLeaseCanBeWritten) {
@@ -124,11 +124,11 @@ TEST_F(UnleasedReadsTest, AStepIsReadWhereNoLeaseCanBeWritten) {
     SCOPED_TRACE(error.ToString());
     files_->lease_error = error;
     ASSERT_OK_AND_ASSIGN(const auto reader,
-                         OpenReader(ReaderOptions::LeaseMode::kWherePossible));
+                         OpenReader(StoreOptions::LeaseMode::kWherePossible));
     ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
     ExpectHolds(*step, {BulkContent(1)});
     ASSERT_OK_AND_ASSIGN(const auto strict,
-                         OpenReader(ReaderOptions::LeaseMode::kRequired));
+                         OpenReader(StoreOptions::LeaseMode::kRequired));
     EXPECT_THAT(strict->OpenStep(1),
                 StatusIs(absl::StatusCode::kPermissionDenied,
                          AllOf(HasSubstr("cannot lease step 1"),
@@ -137,14 +137,14 @@ TEST_F(UnleasedReadsTest, AStepIsReadWhereNoLeaseCanBeWritten) {
 }
 
 TEST_F(UnleasedReadsTest, ALeaseIsWrittenWherePossible) {
-  EXPECT_EQ(ReaderOptions().leases, ReaderOptions::LeaseMode::kWherePossible);
+  EXPECT_EQ(StoreOptions().leases, StoreOptions::LeaseMode::kWherePossible);
   ASSERT_OK(Save(1, SmallContent(1)));
-  for (const ReaderOptions::LeaseMode mode :
-       {ReaderOptions::LeaseMode::kWherePossible,
-        ReaderOptions::LeaseMode::kRequired, ReaderOptions::LeaseMode::kNone}) {
+  for (const StoreOptions::LeaseMode mode :
+       {StoreOptions::LeaseMode::kWherePossible,
+        StoreOptions::LeaseMode::kRequired, StoreOptions::LeaseMode::kNone}) {
     ASSERT_OK_AND_ASSIGN(const auto reader, OpenReader(mode));
     ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
-    EXPECT_EQ(HasLeases(), mode != ReaderOptions::LeaseMode::kNone);
+    EXPECT_EQ(HasLeases(), mode != StoreOptions::LeaseMode::kNone);
     ExpectHolds(*step, {SmallContent(1)});
   }
 }
@@ -154,7 +154,7 @@ TEST_F(UnleasedReadsTest, OtherErrorsOfALeaseAreErrors) {
   ASSERT_OK(Save(1, SmallContent(1)));
   files_->lease_error = rocksdb::IOStatus::IOError(std::strerror(EIO));
   ASSERT_OK_AND_ASSIGN(const auto reader,
-                       OpenReader(ReaderOptions::LeaseMode::kWherePossible));
+                       OpenReader(StoreOptions::LeaseMode::kWherePossible));
   EXPECT_THAT(reader->OpenStep(1), StatusIs(absl::StatusCode::kPermissionDenied,
                                             HasSubstr(std::strerror(EIO))));
 }
@@ -164,7 +164,7 @@ TEST_F(UnleasedReadsTest, AbortsWhenFilesAreRemoved) {
   ASSERT_OK(Save(2, BulkContent(2)));
   files_->lease_error = rocksdb::IOStatus::IOError(std::strerror(EROFS));
   ASSERT_OK_AND_ASSIGN(const auto reader,
-                       OpenReader(ReaderOptions::LeaseMode::kWherePossible));
+                       OpenReader(StoreOptions::LeaseMode::kWherePossible));
   ASSERT_OK_AND_ASSIGN(const auto removed, reader->OpenStep(1));
   ASSERT_OK_AND_ASSIGN(const auto kept, reader->OpenStep(2));
   ASSERT_OK(store_->Delete(1));
@@ -189,7 +189,7 @@ TEST_F(UnleasedReadsTest, AbortsWhenFilesAreRemoved) {
 TEST_F(UnleasedReadsTest, AStepThatWasOverwrittenIsAborted) {
   ASSERT_OK(Save(1, BulkContent(1)));
   ASSERT_OK_AND_ASSIGN(const auto reader,
-                       OpenReader(ReaderOptions::LeaseMode::kNone));
+                       OpenReader(StoreOptions::LeaseMode::kNone));
   ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
   ASSERT_OK(Overwrite(1, BulkContent(2)));
   ASSERT_OK(store_->Sweep());
@@ -214,7 +214,7 @@ TEST_F(UnleasedReadsTest, AnotherUsersStoreIsRead) {
     ExpectHolds(*step, {BulkContent(1)});
     ASSERT_OK_AND_ASSIGN(
         const auto strict,
-        Reader::Open(path(), {.leases = ReaderOptions::LeaseMode::kRequired}));
+        Reader::Open(path(), {.leases = StoreOptions::LeaseMode::kRequired}));
     EXPECT_THAT(
         strict->OpenStep(1),
         StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(leases)));
@@ -255,7 +255,7 @@ TEST_F(UnleasedReadsTest, AReadOnlyMountIsRead) {
     EXPECT_FALSE(HasLeases());
     ASSERT_OK_AND_ASSIGN(
         const auto strict,
-        Reader::Open(path(), {.leases = ReaderOptions::LeaseMode::kRequired}));
+        Reader::Open(path(), {.leases = StoreOptions::LeaseMode::kRequired}));
     EXPECT_THAT(strict->OpenStep(1),
                 StatusIs(absl::StatusCode::kPermissionDenied,
                          HasSubstr(std::strerror(EROFS))));

@@ -79,31 +79,33 @@ TEST_F(InfoLogTest, FollowsNoLink) {
   EXPECT_EQ(Contents(other), "mine");
 }
 
-class Recorder : public Logger {
- public:
-  void Log(Logger::Severity severity, absl::string_view message) override {
+struct Recorder {
+  void Log(absl::LogSeverity severity, absl::string_view message) {
     const std::lock_guard<std::mutex> lock(mutex);
     severities.push_back(severity);
     messages.emplace_back(message);
     throw std::runtime_error("a logger of bad manners");
   }
   std::mutex mutex;
-  std::vector<Logger::Severity> severities;
+  std::vector<absl::LogSeverity> severities;
   std::vector<std::string> messages;
 };
 
 TEST_F(InfoLogTest, GoesToTheCallersLogger) {
-  const auto recorder = std::make_shared<Recorder>();
-  const auto log = internal::ForwardInfoLog(recorder);
+  Recorder recorder;
+  options_.logger = [&](absl::LogSeverity severity, absl::string_view message) {
+    recorder.Log(severity, message);
+  };
+  const auto log = internal::ForwardInfoLog(options_.logger);
   rocksdb::Warn(log.get(), "warning %d", 3);
   rocksdb::Error(log.get(), "error %d", 4);
-  EXPECT_THAT(recorder->messages, ElementsAre("warning 3", "error 4"));
-  EXPECT_THAT(recorder->severities, ElementsAre(Logger::Severity::kWarning,
-                                                Logger::Severity::kError));
-  options_.logger = recorder;
+  EXPECT_THAT(recorder.messages, ElementsAre("warning 3", "error 4"));
+  EXPECT_THAT(recorder.severities, ElementsAre(absl::LogSeverity::kWarning,
+                                               absl::LogSeverity::kError));
   Reopen();
   ASSERT_OK(Save(1, SmallContent(1)));
   EXPECT_FALSE(fs::exists(path() + "/db/LOG"));
+  store_.reset();  // logs no more
 }
 
 // What another program has filled is given back to remove steps with.

@@ -158,7 +158,7 @@ TEST_F(NoMemoryTest, PublishingFilesLeavesStoreThatCanBeOpenedAgain) {
   };
   Action publish = SaveAction(3, step);
   publish.run = [&](SimStore* sim) {
-    PublishSpec spec;
+    SaveSpec spec;
     spec.metrics["serial"] = step.serial;
     return sim->store()->Publish(attempt.version, staged, spec).status();
   };

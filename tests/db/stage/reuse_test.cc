@@ -159,10 +159,9 @@ TEST_F(ReuseTest, OverwriteOfAStepByItselfUnchanged) {
 TEST_F(ReuseTest, RewriteUnchangedWritesAgain) {
   const RankContent content = DenseContent(1);
   ASSERT_OK(Save(1, content));
-  const HeldState held(content);
-  ASSERT_OK_AND_ASSIGN(
-      const SaveResult second,
-      store_->Save({.step = 2}, held.state(), {}, {.rewrite_unchanged = true}));
+  options_.rewrite_unchanged = true;
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
   EXPECT_EQ(second.borrowed_bytes, 0u);
   EXPECT_EQ(DataOf(2, "bulk"), second.version);
   ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(2));
@@ -216,7 +215,7 @@ class SettlingTest : public ReuseTest {
     options_.background_sweep = false;
     Reopen();
     for (int64_t step = 0; step < kSteps; ++step) {
-      PublishSpec publish;
+      SaveSpec publish;
       if (step >= 2) publish.retire = {step - 2};
       ASSERT_OK(Save(step, ContentOf(step), publish));
     }

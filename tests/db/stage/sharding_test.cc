@@ -71,7 +71,7 @@ class ShardingTest : public DeltaFixture {
   }
   absl::Status Verify(int64_t step, std::set<Version>* verified = nullptr) {
     CKPTDB_ASSIGN_OR_RETURN(const auto reader, store_->OpenStep(step));
-    return reader->Verify({}, nullptr, verified);
+    return reader->Verify({}, verified);
   }
   static std::vector<std::vector<int64_t>> Divide(
       const std::function<uint32_t(int64_t, uint32_t)>& rank_of,

@@ -167,9 +167,9 @@ TEST_F(SliceBoundsTest, RowsOfTheRanksSlicesAreTaken) {
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   for (const auto& content : contents) {
     for (const auto& [id, value] : content.tables.at("user").rows) {
-      ASSERT_OK_AND_ASSIGN(const StepReader::Row row,
+      ASSERT_OK_AND_ASSIGN(const std::vector<std::string> row,
                            step->LookupRow("user", id));
-      EXPECT_THAT(row.slots, ElementsAre(value));
+      EXPECT_THAT(row, ElementsAre(value));
     }
   }
 }

@@ -21,10 +21,11 @@ class ChainTest : public DeltaFixture {
  protected:
   // A delta over the newest step; retention keeps it alone.
   absl::StatusOr<SaveResult> KeepLatest(int64_t step) {
-    PublishSpec publish;
-    publish.retire = ListSteps();
-    auto result =
-        SaveOver({.step = step, .parent = parent_}, saved_, content_, publish);
+    SaveSpec spec;
+    spec.step = step;
+    spec.parent = parent_;
+    spec.retire = ListSteps();
+    auto result = SaveOver(spec, saved_, content_);
     if (result.ok()) {
       parent_ = result->version;
       saved_ = content_;
@@ -61,13 +62,14 @@ TEST_F(ChainTest, DeltaRunsKeepNoTensorsOfRetiredSteps) {
 TEST_F(ChainTest, BaseIsDueByLength) {
   content_ = UserContent({1, 2, 3, 4, 5, 6, 7, 8});
   SaveNext(1);
-  PublishSpec publish;
-  publish.bounds = {.max_deltas = 3, .max_delta_ratio = 1e9};
+  SaveSpec spec;
+  spec.bounds = {.max_deltas = 3, .max_delta_ratio = 1e9};
   for (int64_t step = 2; step < 6; ++step) {
     rows()[1] = RowOf(1, static_cast<int>(step));
-    ASSERT_OK_AND_ASSIGN(
-        const SaveResult saved,
-        SaveOver({.step = step, .parent = parent_}, saved_, content_, publish));
+    spec.step = step;
+    spec.parent = parent_;
+    ASSERT_OK_AND_ASSIGN(const SaveResult saved,
+                         SaveOver(spec, saved_, content_));
     parent_ = saved.version;
     saved_ = content_;
     EXPECT_EQ(saved.deltas, static_cast<uint64_t>(step - 1));
@@ -79,7 +81,8 @@ TEST_F(ChainTest, BaseIsDueByLength) {
                         HasSubstr("the limit is 3")));
     }
   }
-  ASSERT_OK_AND_ASSIGN(const SaveResult base, Save(6, content_, publish));
+  ASSERT_OK_AND_ASSIGN(const SaveResult base,
+                       Save(6, content_, {.bounds = spec.bounds}));
   EXPECT_EQ(base.deltas, 0u);
   EXPECT_EQ(base.base_due_reason, "");
 }
@@ -88,16 +91,17 @@ TEST_F(ChainTest, BaseIsDueByBytes) {
   content_ = UserContent({1, 2, 3, 4, 5, 6, 7, 8});
   SaveNext(1);
   const uint64_t base_bytes = FindItem(1, "user").stored_bytes;
-  PublishSpec publish;
+  SaveSpec spec;
   uint64_t delta_bytes = 0;
   for (int64_t step = 2; step < 9; ++step) {
     rows()[step] = RowOf(step, 1);
     // At the bound it is not due.
     const auto item_bytes = [&] { return FindItem(step, "user").stored_bytes; };
-    publish.bounds.max_delta_ratio = 1.5;
-    ASSERT_OK_AND_ASSIGN(
-        const SaveResult saved,
-        SaveOver({.step = step, .parent = parent_}, saved_, content_, publish));
+    spec.step = step;
+    spec.parent = parent_;
+    spec.bounds.max_delta_ratio = 1.5;
+    ASSERT_OK_AND_ASSIGN(const SaveResult saved,
+                         SaveOver(spec, saved_, content_));
     parent_ = saved.version;
     saved_ = content_;
     delta_bytes += item_bytes();

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "db/base/changed_steps.h"
 #include "db/reader.h"
 #include "tests/db/child.h"
 #include "tests/db/store_fixture.h"
@@ -74,7 +75,7 @@ TEST_F(CloseTest, AClosedStoreRefusesEveryCall) {
   EXPECT_THAT(store_->user_metadata(), IsEmpty());
   EXPECT_FALSE(store_->VisitStep(1, [](const StepRecord&) {}));
   store_->VisitSteps([](const StepRecord&) { ADD_FAILURE(); });
-  EXPECT_THAT(store_->ChangedSteps(0).steps, IsEmpty());
+  EXPECT_THAT(internal::StepsChangedSince(*store_, 0).steps, IsEmpty());
 }
 
 TEST_F(CloseTest, WaitsForTheCallUnderWay) {

@@ -163,7 +163,7 @@ class CorruptionTest : public PreparedStoreTest {
 
   // That of another process, with no owner there.
   void ExpectReaderRight(const SimStore& sim, const Paths& paths) {
-    ReaderOptions options;
+    StoreOptions options;
     options.environment = sim.environment();
     const auto reader = Reader::Open(SimStore::kPath, options);
     if (!reader.ok()) return ExpectNamesThePlace(reader.status(), paths);

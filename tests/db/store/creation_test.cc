@@ -96,7 +96,7 @@ class CreationTest : public ::testing::Test {
     return [this] { EXPECT_OK(owner_->Open()); };
   }
   absl::StatusOr<std::unique_ptr<Reader>> OpenReader() const {
-    ReaderOptions options;
+    StoreOptions options;
     options.environment = std::make_shared<internal::Environment>(
         looks_, [] { return 0; }, /*on_disk=*/false);
     return Reader::Open(SimStore::kPath, options);

@@ -20,6 +20,7 @@
 namespace ckptdb::testing {
 namespace {
 
+using ::testing::_;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -71,8 +72,7 @@ class DeclaredStoreTest : public StoreFixture,
                             const GoldenStep& golden) {
     for (const auto& [name, tensor] : golden.tensors) {
       SCOPED_TRACE("tensor " + name);
-      ASSERT_OK_AND_ASSIGN(const StepReader::TensorSpec spec,
-                           reader.FindTensor(name));
+      ASSERT_OK_AND_ASSIGN(const Item spec, reader.FindTensor(name));
       EXPECT_EQ(spec.dtype, tensor.dtype);
       EXPECT_EQ(spec.shape, tensor.shape);
       ASSERT_OK_AND_ASSIGN(const std::string bytes,
@@ -169,13 +169,16 @@ class DeclaredStoreTest : public StoreFixture,
       EXPECT_OK(changes.ScanTable(name, {}, &live));
       EXPECT_TRUE(live.rows() == table.rows) << "table " << name;
     }
-    const std::vector<ChangeReader::ItemName> items = changes.ChangedItems();
-    EXPECT_THAT(items, Contains(ChangeReader::ItemName{0, Item::Kind::kBlob,
-                                                       "reader"}));
-    EXPECT_THAT(items, Contains(ChangeReader::ItemName{0, Item::Kind::kTensor,
-                                                       "scalar"}));
-    EXPECT_THAT(items, Not(Contains(::testing::Field(
-                           &ChangeReader::ItemName::name, "frozen"))));
+    std::vector<std::pair<uint32_t, std::string>> items;
+    for (const StepRecord::Rank& rank : changes.ChangedItems()) {
+      for (const Item& item : rank.items) {
+        items.emplace_back(
+            rank.rank, absl::StrCat(ItemKindName(item.kind), " ", item.name));
+      }
+    }
+    EXPECT_THAT(items, Contains(Pair(0U, "blob reader")));
+    EXPECT_THAT(items, Contains(Pair(0U, "tensor scalar")));
+    EXPECT_THAT(items, Not(Contains(Pair(_, "tensor frozen"))));
   }
   void ExpectFollows(int64_t from, int64_t to, bool forwards) {
     ASSERT_OK_AND_ASSIGN(const auto changes,
@@ -307,19 +310,20 @@ TEST_P(DeclaredStoreTest, ChangesLeadFromStepToStep) {
 TEST_P(DeclaredStoreTest, HasItsEvaluations) {
   ASSERT_OK_AND_ASSIGN(const auto stored, store_->ListEvaluations(150));
   EXPECT_THAT(stored,
-              ElementsAre(StepRecord::Evaluation::Key{"test/day_7", 0},
-                          StepRecord::Evaluation::Key{"test/day_7", 1}));
-  const StepRecord::Evaluation first{Find(150).version,
+              ElementsAre(Pair("test/day_7", 0), Pair("test/day_7", 1)));
+  const StepRecord::Evaluation first{10,
+                                     std::string("\0\xff", 2),
+                                     "line 10",
+                                     Find(150).version,
                                      "test/day_7",
                                      "eval/ctr",
                                      0,
-                                     2,
-                                     {10, std::string("\0\xff", 2), "line 10"}};
+                                     2};
   EXPECT_THAT(*store_->FindEvaluation(150, "test/day_7", 0), Optional(first));
   // The evaluation was saved with the version that the step was folded from.
   const StepRecord::Evaluation folded{
-      Find(140).folded_from,  "test/day_6", "eval/ctr", 0, 1,
-      {7, "meters", "line 7"}};
+      7,          "meters", "line 7", Find(140).folded_from, "test/day_6",
+      "eval/ctr", 0,        1};
   EXPECT_THAT(*store_->FindEvaluation(140, "test/day_6", 0), Optional(folded));
 }
 

@@ -280,7 +280,7 @@ class DeltaModelTest : public ::testing::Test {
       step = delayed_->spec.parent->step;
     }
     const auto found = model_.steps.find(step);
-    FoldOptions options;
+    ReadOptions options;
     options.threads = 1;
     const auto folded = store()->Fold(step, options);
     EXPECT_EQ(folded.ok(), found != model_.steps.end()) << folded.status();

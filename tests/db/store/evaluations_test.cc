@@ -19,15 +19,15 @@ using ::testing::Eq;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
+using ::testing::Pair;
 
 constexpr char kTest[] = "test/day_7";
 constexpr char kGroup[] = "eval/ctr";
 
 class EvaluationsTest : public DeltaFixture {
  protected:
-  absl::Status SaveParts(
-      int64_t step, const std::string& evaluation,
-      const std::vector<StepRecord::Evaluation::Part>& ranks) {
+  absl::Status SaveParts(int64_t step, const std::string& evaluation,
+                         const std::vector<StepRecord::Evaluation>& ranks) {
     return store_->SaveEvaluation(step, evaluation, kGroup, ranks);
   }
   std::optional<StepRecord::Evaluation> Find(int64_t step, uint32_t rank = 0) {
@@ -35,39 +35,42 @@ class EvaluationsTest : public DeltaFixture {
     EXPECT_OK(found);
     return found.ok() ? *std::move(found) : std::nullopt;
   }
-  std::vector<StepRecord::Evaluation::Key> List(int64_t step) {
+  std::vector<std::pair<std::string, uint32_t>> List(int64_t step) {
     auto stored = store_->ListEvaluations(step);
     EXPECT_OK(stored);
     return stored.ok() ? *std::move(stored)
-                       : std::vector<StepRecord::Evaluation::Key>();
+                       : std::vector<std::pair<std::string, uint32_t>>();
   }
 };
 
 TEST_F(EvaluationsTest, ComesBackOfEachRank) {
   ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(7, SmallContent(1)));
   EXPECT_EQ(Find(7), std::nullopt);
-  const std::vector<StepRecord::Evaluation::Part> parts = {
+  const std::vector<StepRecord::Evaluation> parts = {
       {10, std::string("\0\xff", 2), "line 10"}, {11, "", ""}};
   ASSERT_OK(SaveParts(7, kTest, parts));
   ASSERT_OK(SaveParts(7, "another", {{1, "a", "b"}}));
   Reopen();
   for (uint32_t rank = 0; rank < 2; ++rank) {
-    const StepRecord::Evaluation expected{saved.version, kTest, kGroup,
-                                          rank,          2,     parts[rank]};
+    StepRecord::Evaluation expected = parts[rank];
+    expected.version = saved.version;
+    expected.evaluation = kTest;
+    expected.group = kGroup;
+    expected.rank = rank;
+    expected.world_size = 2;
     EXPECT_THAT(Find(7, rank), Optional(Eq(expected)));
   }
   EXPECT_EQ(Find(7, 2), std::nullopt);
-  EXPECT_THAT(List(7), ElementsAre(StepRecord::Evaluation::Key{"another", 0},
-                                   StepRecord::Evaluation::Key{kTest, 0},
-                                   StepRecord::Evaluation::Key{kTest, 1}));
+  EXPECT_THAT(List(7),
+              ElementsAre(Pair("another", 0), Pair(kTest, 0), Pair(kTest, 1)));
 }
 
 TEST_F(EvaluationsTest, ALaterOneTakesThePlaceOfAllRanks) {
   ASSERT_OK(Save(7, SmallContent(1)));
   ASSERT_OK(SaveParts(7, kTest, {{1, "a", ""}, {2, "b", ""}, {3, "c", ""}}));
   ASSERT_OK(SaveParts(7, kTest, {{4, "d", ""}, {5, "e", ""}}));
-  EXPECT_EQ(Find(7, 0)->part.meters, "d");
-  EXPECT_EQ(Find(7, 1)->part.processed, 5U);
+  EXPECT_EQ(Find(7, 0)->meters, "d");
+  EXPECT_EQ(Find(7, 1)->processed, 5U);
   EXPECT_EQ(Find(7, 2), std::nullopt);
 }
 
@@ -86,33 +89,32 @@ TEST_F(EvaluationsTest, WhatCannotBeStoredIsRefused) {
     return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words));
   };
   EXPECT_THAT(SaveParts(7, "", {{}}), invalid("evaluation \"\" is empty"));
-  EXPECT_THAT(
-      store_->SaveEvaluation(7, kTest, "\xff",
-                             std::vector<StepRecord::Evaluation::Part>(1)),
-      invalid("metrics group \"\\xff\" is not UTF-8"));
+  EXPECT_THAT(store_->SaveEvaluation(7, kTest, "\xff",
+                                     std::vector<StepRecord::Evaluation>(1)),
+              invalid("metrics group \"\\xff\" is not UTF-8"));
   EXPECT_THAT(SaveParts(7, kTest, {}), invalid("has 0 ranks"));
-  EXPECT_THAT(
-      SaveParts(7, kTest,
-                std::vector<StepRecord::Evaluation::Part>(kMaxWorldSize + 1)),
-      invalid("has 65537 ranks; the world size is 1 to 65536"));
+  EXPECT_THAT(SaveParts(7, kTest,
+                        std::vector<StepRecord::Evaluation>(kMaxWorldSize + 1)),
+              invalid("has 65537 ranks; the world size is 1 to 65536"));
   EXPECT_THAT(List(7), IsEmpty());
 }
 
 TEST_F(EvaluationsTest, BytesBelowAtAndOverTheLimit) {
   ASSERT_OK(Save(7, SmallContent(1)));
   const auto sized = [](size_t bytes) {
-    return std::vector<StepRecord::Evaluation::Part>{
+    return std::vector<StepRecord::Evaluation>{
         {}, {1, std::string(bytes - 7, 'm'), "7 bytes"}};
   };
   for (const size_t bytes : {kMaxEvaluationBytes - 1, kMaxEvaluationBytes}) {
     ASSERT_OK(SaveParts(7, kTest, sized(bytes)));
-    EXPECT_EQ(Find(7, 1)->part, sized(bytes)[1]);
+    EXPECT_EQ(Find(7, 1)->meters, sized(bytes)[1].meters);
+    EXPECT_EQ(Find(7, 1)->loader, "7 bytes");
   }
   EXPECT_THAT(SaveParts(7, kTest, sized(kMaxEvaluationBytes + 1)),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("rank 1: "), HasSubstr("8388609"),
                              HasSubstr("8388608"))));
-  EXPECT_EQ(Find(7, 1)->part, sized(kMaxEvaluationBytes)[1]);
+  EXPECT_EQ(Find(7, 1)->meters, sized(kMaxEvaluationBytes)[1].meters);
 }
 
 TEST_F(EvaluationsTest, DeletedByStep) {
@@ -135,7 +137,7 @@ TEST_F(EvaluationsTest, GoesWithItsStep) {
     ASSERT_OK(SaveParts(step, kTest, {{1, "", ""}}));
   }
   ASSERT_OK(store_->Delete(1));
-  PublishSpec retiring;
+  SaveSpec retiring;
   retiring.retire = {2};
   ASSERT_OK(Save(4, SmallContent(4), retiring));
   ASSERT_OK(Overwrite(3, SmallContent(5)));
@@ -159,10 +161,10 @@ TEST_F(EvaluationsTest, StaysWhenItsStepIsFolded) {
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
   ASSERT_TRUE(folded.folded);
   ASSERT_OK(store_->Sweep());
-  EXPECT_EQ(Find(2)->part.meters, "half");
+  EXPECT_EQ(Find(2)->meters, "half");
   ASSERT_OK(SaveParts(2, kTest, {{9, "more", "line 9"}}));
   Reopen();
-  EXPECT_EQ(Find(2)->part.meters, "more");
+  EXPECT_EQ(Find(2)->meters, "more");
   ASSERT_OK(Overwrite(2, content_));
   EXPECT_THAT(List(2), IsEmpty());
 }
@@ -200,7 +202,7 @@ TEST_F(EvaluationsTest, DamageAndForeignRecordsAreDataLoss) {
     Reopen();
     EXPECT_THAT(store_->FindEvaluation(7, kTest, 0),
                 StatusIs(absl::StatusCode::kDataLoss, HasSubstr(words)));
-    EXPECT_EQ(Find(7, 1)->part.meters, "more");
+    EXPECT_EQ(Find(7, 1)->meters, "more");
   }
 }
 
@@ -212,7 +214,7 @@ TEST_F(EvaluationsTest, AReaderSeesIt) {
   ASSERT_OK_AND_ASSIGN(const auto found, reader->FindEvaluation(7, kTest, 0));
   EXPECT_THAT(found, Optional(Eq(*Find(7))));
   ASSERT_OK_AND_ASSIGN(const auto stored, reader->ListEvaluations(7));
-  EXPECT_THAT(stored, ElementsAre(StepRecord::Evaluation::Key{kTest, 0}));
+  EXPECT_THAT(stored, ElementsAre(Pair(kTest, 0)));
   EXPECT_THAT(reader->FindEvaluation(8, kTest, 0),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 8")));
   ASSERT_OK(store_->DeleteEvaluations({7}));

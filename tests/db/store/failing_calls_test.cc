@@ -260,7 +260,7 @@ TEST_F(FailingOpenTest, Follower) {
   Prepare({SaveAction(10, InlineStep(2)), SaveAction(20, BulkStep(3))});
   FailEachCallOf({"follow",
                   [](SimStore* sim) {
-                    ReaderOptions options;
+                    StoreOptions options;
                     options.environment = sim->environment();
                     const auto reader = Reader::Open(SimStore::kPath, options);
                     if (!reader.ok()) return reader.status();

@@ -126,9 +126,10 @@ TEST_F(FullDiskTest, Flag) { FillUpEverywhere(PinAction(10)); }
 TEST_F(FullDiskTest, RoomIsForWhatTheRecordHasInIt) {
   constexpr uint64_t kMetadataBytes = uint64_t{900} << 10;
   const std::unique_ptr<SimStore> sim = OpenCopy(/*reserve_bytes=*/0);
-  PublishSpec publish;
-  publish.user_metadata["notes"] = std::string(kMetadataBytes, 'n');
-  ASSERT_OK(sim->Save({.step = 30}, InlineStep(3), publish));
+  SaveSpec spec;
+  spec.step = 30;
+  spec.user_metadata["notes"] = std::string(kMetadataBytes, 'n');
+  ASSERT_OK(sim->Save(spec, InlineStep(3)));
   sim->files()->SetReportedFreeSpace(2 * kMetadataBytes);
   const auto is_refused =
       StatusIs(absl::StatusCode::kResourceExhausted,
@@ -201,7 +202,7 @@ TEST_F(FullDiskTest, ReserveAtEachPhase) {
   ExpectModel(sim->store(), model_);
   // The same attempt, with room.
   sim->files()->SetReportedFreeSpace(std::nullopt);
-  PublishSpec publish;
+  SaveSpec publish;
   publish.metrics["serial"] = content.serial;
   ASSERT_OK(sim->store()->Publish(save.version, staged, publish));
   model_[30] = content;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "db/base/changed_steps.h"
 #include "db/reader.h"
 #include "db/row_tracker.h"
 #include "db/state.h"
@@ -53,7 +54,7 @@ TEST_F(HeaderExamplesTest, StoreOfOneRank) {
   EXPECT_EQ(opened, 1000);
 }
 
-// db/store.h
+// db/base/changed_steps.h
 TEST_F(HeaderExamplesTest, ChangesOfSteps) {
   ASSERT_OK_AND_ASSIGN(auto store, Store::Open("checkpoints"));
   std::vector<int64_t> updated;
@@ -63,10 +64,11 @@ TEST_F(HeaderExamplesTest, ChangesOfSteps) {
   };
   const auto forget = [&](int64_t step) { forgotten.push_back(step); };
 
-  Store::Changes changes = store->ChangedSteps(0);  // all, at first
+  internal::ChangedSteps changes =
+      internal::StepsChangedSince(*store, 0);  // all, at first
   for (const int64_t step : {1, 2}) ASSERT_OK(store->Save({.step = step}, {}));
   ASSERT_OK(store->Delete(1));
-  changes = store->ChangedSteps(changes.until);
+  changes = internal::StepsChangedSince(*store, changes.until);
   for (const int64_t step : changes.steps) {
     const bool there = store->VisitStep(step, update);
     if (!there) forget(step);

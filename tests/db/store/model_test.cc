@@ -95,7 +95,7 @@ class ModelTest : public StoreFixture {
 
   absl::StatusOr<SaveResult> SaveRanks(const SaveSpec& spec,
                                        const std::vector<RankContent>& ranks,
-                                       const PublishSpec& publish) {
+                                       const SaveSpec& publish) {
     CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save, store_->Begin(spec));
     std::vector<StagedRank> staged;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -147,7 +147,7 @@ class ModelTest : public StoreFixture {
     spec.overwrite = OneIn(2);
     const std::vector<RankContent> ranks = RandomRanks();
     spec.world_size = static_cast<uint32_t>(ranks.size());
-    PublishSpec publish;
+    SaveSpec publish;
     publish.metrics["loss"] = static_cast<double>(Below(1000));
     publish.retire = RandomRetirement(spec.step);
     const absl::StatusCode expected = SaveOutcome(spec, publish.retire);

@@ -204,11 +204,10 @@ TEST_F(PowerLossTest, EachMomentOfASaveInOneCall) {
   zeros.codec = Codec::kLz4;
   const auto run = [&](SimStore* sim) {
     const HeldState held(content.ranks[0]);
-    PublishSpec publish;
-    publish.metrics["serial"] = content.serial;
-    return sim->store()
-        ->Save({.step = 10}, held.state(), publish, sim->stage_options())
-        .status();
+    SaveSpec spec;
+    spec.step = 10;
+    spec.metrics["serial"] = content.serial;
+    return sim->store()->Save(spec, held.state()).status();
   };
   const auto apply = [&](StoreModel* model) { (*model)[10] = content; };
   LosePowerEverywhere({{"save in one call", run, apply}}, From::kLast);

@@ -32,7 +32,7 @@ class ReaderTest : public StoreFixture {
  protected:
   ReaderTest() { options_.background_sweep = false; }
 
-  std::unique_ptr<Reader> OpenReader(const ReaderOptions& options = {}) {
+  std::unique_ptr<Reader> OpenReader(const StoreOptions& options = {}) {
     auto reader = Reader::Open(path(), options);
     EXPECT_OK(reader);
     return reader.ok() ? *std::move(reader) : nullptr;
@@ -428,7 +428,7 @@ TEST_F(LeaseTest, AnUnreadableLeaseStopsTheSweep) {
 }
 
 TEST_F(LeaseTest, LengthIsChecked) {
-  ReaderOptions options;
+  StoreOptions options;
   options.lease_ms = 0;
   EXPECT_THAT(
       Reader::Open(path(), options),
@@ -436,11 +436,11 @@ TEST_F(LeaseTest, LengthIsChecked) {
 }
 
 TEST_F(LeaseTest, OpenRefusesAModeThatIsNoEnumerator) {
-  ReaderOptions options;
-  options.leases = static_cast<ReaderOptions::LeaseMode>(3);
+  StoreOptions options;
+  options.leases = static_cast<StoreOptions::LeaseMode>(3);
   EXPECT_THAT(Reader::Open(path(), options),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("ReaderOptions::leases is 3; it must be an "
+                       HasSubstr("StoreOptions::leases is 3; it must be an "
                                  "enumerator, 0 to 2")));
 }
 
@@ -472,9 +472,7 @@ TEST_F(ReaderTest, UsageByNameAddsUpToTheSteps) {
   ASSERT_OK(Save(1, BulkContent(1)));
   ASSERT_OK(Save(2, BulkContent(1)));
   const auto reader = OpenReader();
-  Usage::Options options;
-  options.by_name = true;
-  ASSERT_OK_AND_ASSIGN(const Usage usage, reader->GetUsage(options));
+  ASSERT_OK_AND_ASSIGN(const Usage usage, reader->GetUsage(/*by_name=*/true));
   ASSERT_THAT(usage.names, SizeIs(3));
   const Usage::Name& tensors = usage.names[0];
   EXPECT_EQ(tensors.kind, Item::Kind::kTensor);
@@ -494,7 +492,7 @@ TEST_F(ReaderTest, UsageByNameAddsUpToTheSteps) {
     EXPECT_EQ(name.referenced_bytes, 0U);
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(reader->Refresh());
-  ASSERT_OK_AND_ASSIGN(const Usage kept, reader->GetUsage(options));
+  ASSERT_OK_AND_ASSIGN(const Usage kept, reader->GetUsage(/*by_name=*/true));
   ASSERT_THAT(kept.names, SizeIs(3));
   EXPECT_EQ(kept.names[0].referenced_bytes, tensors.exclusive_bytes);
   EXPECT_EQ(kept.names[0].exclusive_bytes, 0U);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <set>
 
+#include "db/base/state_items.h"
 #include "db/reader.h"
 #include "db/rocks/rocks_options.h"
 #include "db/state.h"
@@ -337,7 +338,7 @@ class BadStateTest : public StoreFixture {
   void ExpectRefused(const BadState& bad) {
     RankState state;
     const HeldState good(BulkContent(1));
-    for (const RankState::Tensor& tensor : good.state().tensors()) {
+    for (const internal::StateTensor& tensor : good.state().tensors()) {
       state.AddTensor(tensor.name, tensor.view);
     }
     bad.add(&state);
@@ -515,10 +516,14 @@ TEST_F(BadSpecTest, NoThreads) {
                                                   "1")));
   };
   const HeldState held(SmallContent(1));
-  expect(store_->Save({.step = 1}, held.state(), {}, {.threads = -7}).status(),
-         "StageOptions::threads");
+  options_.stage_threads = -7;
+  Reopen();
+  expect(store_->Save({.step = 1}, held.state()).status(),
+         "StoreOptions::stage_threads");
+  options_.stage_threads = 8;
+  Reopen();
   ASSERT_OK(Save(1, SmallContent(1)));
-  expect(store_->Fold(1, {.threads = -7}).status(), "FoldOptions::threads");
+  expect(store_->Fold(1, {.threads = -7}).status(), "ReadOptions::threads");
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   const ReadOptions read = {.threads = -7};
   std::vector<float> w(6);
@@ -547,7 +552,7 @@ TEST_F(BadSpecTest, ReserveThatIsNotThere) {
 TEST_F(BadSpecTest, StagingReserveThatIsNotThere) {
   ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 1}));
   const HeldState held(BulkContent(1));
-  StageOptions options;
+  StoreOptions options;
   options.reserve_bytes = uint64_t{1} << 60;
   EXPECT_THAT(Stage(path(), save.tickets.at(0), held.state(), options),
               StatusIs(absl::StatusCode::kResourceExhausted,

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "db/base/changed_steps.h"
 #include "schema/bytes/limits.h"
 #include "schema/types.h"
 #include "tests/db/store_fixture.h"
@@ -101,11 +102,11 @@ TEST_F(StoreTest, VisitsStepsWithoutCopies) {
 
 TEST_F(StoreTest, SaysWhichStepsChanged) {
   ASSERT_OK(Save(1, SmallContent(1)));
-  Store::Changes changes = store_->ChangedSteps(0);
+  internal::ChangedSteps changes = internal::StepsChangedSince(*store_, 0);
   EXPECT_TRUE(changes.all);
   EXPECT_THAT(changes.steps, IsEmpty());
   const auto next = [&] {
-    changes = store_->ChangedSteps(changes.until);
+    changes = internal::StepsChangedSince(*store_, changes.until);
     EXPECT_FALSE(changes.all);
     return changes.steps;
   };
@@ -120,9 +121,9 @@ TEST_F(StoreTest, SaysWhichStepsChanged) {
   ASSERT_OK(store_->Delete(3));
   EXPECT_FALSE(Save(1, SmallContent(1)).ok());
   EXPECT_THAT(next(), ElementsAre(3));
-  EXPECT_TRUE(store_->ChangedSteps(changes.until + 1).all);
+  EXPECT_TRUE(internal::StepsChangedSince(*store_, changes.until + 1).all);
   Reopen();
-  EXPECT_TRUE(store_->ChangedSteps(0).all);
+  EXPECT_TRUE(internal::StepsChangedSince(*store_, 0).all);
 }
 
 TEST_F(StoreTest, LargestStepIsAStep) {
@@ -149,7 +150,7 @@ TEST_F(StoreTest, NotFoundNamesTheStepsNextToIt) {
 }
 
 TEST_F(StoreTest, RecordSaysWhatWasSaved) {
-  PublishSpec publish;
+  SaveSpec publish;
   publish.metrics = {{"auc", 0.75}, {"loss", -1e300}};
   publish.user_metadata = {{"commit", "abc"}, {"bytes", std::string(3, '\0')}};
   publish.ephemeral = true;
@@ -182,23 +183,22 @@ TEST_F(StoreTest, RecordsTheTimesThatItIsGiven) {
   SaveSpec spec;
   spec.step = 3;
   spec.begun_at_micros = 5'000'000;
-  PublishSpec publish;
-  publish.committed_at_micros = 7'500'000;
-  ASSERT_OK(store_->Save(spec, RankState(), publish));
+  spec.committed_at_micros = 7'500'000;
+  ASSERT_OK(store_->Save(spec, RankState()));
   ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
   EXPECT_EQ(record.committed_at_micros, 7'500'000);
   EXPECT_EQ(record.save_micros, 2'500'000);
 
   spec.step = 4;
-  publish.committed_at_micros = 0;  // the clock went back
-  ASSERT_OK(store_->Save(spec, RankState(), publish));
+  spec.committed_at_micros = 0;  // the clock went back
+  ASSERT_OK(store_->Save(spec, RankState()));
   ASSERT_OK_AND_ASSIGN(const StepRecord back, store_->FindStep(4));
   EXPECT_EQ(back.committed_at_micros, 0);
   EXPECT_EQ(back.save_micros, -5'000'000);
 
   spec.step = 5;
-  publish.committed_at_micros = -1;
-  EXPECT_THAT(store_->Save(spec, RankState(), publish),
+  spec.committed_at_micros = -1;
+  EXPECT_THAT(store_->Save(spec, RankState()),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("committed_at_micros -1 is below 0")));
   spec.begun_at_micros = -1;
@@ -307,12 +307,14 @@ TEST_F(StoreTest, VerifyReportsProgressToTheEnd) {
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   uint64_t last = 0;
   uint64_t all = 0;
-  EXPECT_OK(step->Verify({}, [&](uint64_t done_bytes, uint64_t all_bytes) {
+  ReadOptions options;
+  options.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {
     EXPECT_GE(done_bytes, last);
     EXPECT_LE(done_bytes, all_bytes);
     last = done_bytes;
     all = all_bytes;
-  }));
+  };
+  EXPECT_OK(step->Verify(options));
   EXPECT_EQ(last, all);
   EXPECT_GE(all, uint64_t{9} << 20);
 }

@@ -267,7 +267,7 @@ TEST_F(UnsweptTest, ALeaseFromAClockFarAheadIsSwept) {
 }
 
 TEST_F(UnsweptTest, TheLongestLeaseIsChecked) {
-  ReaderOptions options;
+  StoreOptions options;
   options.lease_ms = kMaxLeaseMs;
   EXPECT_OK(Reader::Open(path(), options));
   options.lease_ms = kMaxLeaseMs + 1;

@@ -59,7 +59,7 @@ std::string OverBound(uint64_t max_bytes) {
 }
 
 bool Fits(uint64_t max_bytes) {
-  RowTracker tracker({.max_bytes = max_bytes});
+  RowTracker tracker(max_bytes);
   const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   MarkRange(0, kTableRows, &tracker);
   EXPECT_LE(tracker.memory_bytes(), max_bytes);
@@ -85,7 +85,7 @@ TEST(RowTrackerMemoryTest, ARowTakesLittleMoreThanItsId) {
 }
 
 TEST(RowTrackerMemoryTest, AtTheLimitNoMarkIsLost) {
-  RowTracker tracker({.max_bytes = NeededBytes()});
+  RowTracker tracker(NeededBytes());
   const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   MarkRange(0, kTableRows, &tracker);
   EXPECT_LE(tracker.memory_bytes(), NeededBytes());
@@ -96,7 +96,7 @@ TEST(RowTrackerMemoryTest, AtTheLimitNoMarkIsLost) {
 
 TEST(RowTrackerMemoryTest, OneByteBelowTheLimitDropsMarks) {
   const uint64_t max_bytes = NeededBytes() - 1;
-  RowTracker tracker({.max_bytes = max_bytes});
+  RowTracker tracker(max_bytes);
   const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   const ChangeTracker::Consumer feed = Join("feed", &tracker);
   MarkRange(0, kTableRows, &tracker);
@@ -114,7 +114,7 @@ constexpr uint64_t kMaxTrackerBytes = uint64_t{16} << 20;
 
 // Each round is an interval of the feed, so that filters keep nothing back.
 bool FitsRepeatedly(int64_t rows) {
-  RowTracker tracker({.max_bytes = kMaxTrackerBytes});
+  RowTracker tracker(kMaxTrackerBytes);
   const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   const ChangeTracker::Consumer feed = Join("feed", &tracker);
   for (int round = 0; round < 4; ++round) {
@@ -135,7 +135,7 @@ TEST(RowTrackerMemoryTest, AnIdForSixteenBytesAlwaysFits) {
 TEST(RowTrackerMemoryTest, NeverExceedsTheLimit) {
   for (const uint64_t max_bytes :
        {uint64_t{0}, uint64_t{10'000}, uint64_t{30'000}, uint64_t{300'000}}) {
-    RowTracker tracker({.max_bytes = max_bytes});
+    RowTracker tracker(max_bytes);
     const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
     for (int64_t first = 0; first < kTableRows; first += 10'000) {
       MarkRange(first, 10'000, &tracker);
@@ -147,7 +147,7 @@ TEST(RowTrackerMemoryTest, NeverExceedsTheLimit) {
 }
 
 TEST(RowTrackerMemoryTest, TracksAgainAfterTheLimit) {
-  RowTracker tracker({.max_bytes = NeededBytes()});
+  RowTracker tracker(NeededBytes());
   const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   const ChangeTracker::Consumer feed = Join("feed", &tracker);
   MarkRange(0, 2 * kTableRows, &tracker);
@@ -171,7 +171,7 @@ TEST(RowTrackerMemoryTest, TracksAgainAfterTheLimit) {
 
 TEST(RowTrackerMemoryTest, ASetTakenBeforeTheBoundIsInTheBase) {
   const uint64_t max_bytes = NeededBytes();
-  RowTracker tracker({.max_bytes = max_bytes});
+  RowTracker tracker(max_bytes);
   const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   tracker.MarkUpserted({1});
   ChangeTracker::Changes before = Take(saves, &tracker);
@@ -188,7 +188,7 @@ TEST(RowTrackerMemoryTest, ASetTakenBeforeTheBoundIsInTheBase) {
 
 TEST(RowTrackerMemoryTest, ReturnedSetsCount) {
   for (const bool returned : {false, true}) {
-    RowTracker tracker({.max_bytes = kMaxTrackerBytes});
+    RowTracker tracker(kMaxTrackerBytes);
     const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
     MarkRange(0, 11 * kTableRows, &tracker);
     ChangeTracker::Changes changes = Take(saves, &tracker);
@@ -203,7 +203,7 @@ TEST(RowTrackerMemoryTest, ReturnedSetsCount) {
 
 // Of few ids no number of marks goes over the bound.
 TEST(RowTrackerMemoryTest, RepetitionsAreMergedAtTheBound) {
-  RowTracker tracker({.max_bytes = 100'000});
+  RowTracker tracker(100'000);
   const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   const Ids odd = {1, 3, 5};
   const Ids even = {2, 4, 6};

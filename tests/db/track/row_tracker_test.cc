@@ -151,7 +151,7 @@ TEST_F(RowTrackerTest, TheNewestMarkOfManyIdsWins) {
 
 // A small bound makes small filters, which 3000 ids fill.
 TEST_F(RowTrackerTest, TheNewestMarkWinsWhenTheFilterIsFull) {
-  RowTracker small({.max_bytes = 1'000'000});
+  RowTracker small(1'000'000);
   const ChangeTracker::Consumer saves = Join("checkpoint", &small);
   const Ids ids = Range(0, 3000);
   small.MarkUpserted(ids);

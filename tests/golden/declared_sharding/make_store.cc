@@ -139,7 +139,7 @@ absl::Status SaveBranches(Store* store) {
 // Interrupts a fold after its first part.
 absl::Status LeaveFold(Store* store, int64_t step) {
   std::atomic<bool> one_is_done = false;
-  FoldOptions options;
+  ReadOptions options;
   options.threads = 1;
   options.progress = [&](uint64_t, uint64_t) { one_is_done = true; };
   options.cancelled = [&] { return one_is_done.load(); };

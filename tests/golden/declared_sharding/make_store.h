@@ -20,7 +20,7 @@ struct GoldenSave {
   SaveSpec::Abandoned abandoned = SaveSpec::Abandoned::kRefuse;
   // The base_reason of all tables; empty for a delta step.
   std::string base_reason = {};
-  PublishSpec publish = {};
+  SaveSpec publish = {};
 };
 // Saves the step that GoldenStepOf describes, on top of its parent in the
 // store.

@@ -58,7 +58,7 @@ class BetweenRuns : public ManagerTest {
 TEST_F(BetweenRuns, StartsFreshInAnEmptyStore) {
   Start();
   ASSERT_OK_AND_ASSIGN(const auto start, manager_->RestoreOrStart());
-  EXPECT_TRUE(start.fresh());
+  EXPECT_TRUE(start.fresh);
   EXPECT_EQ(start.ToString(), absl::StrCat("fresh start: store \"",
                                            options_.path, "\" has no step"));
   TrainTo(2);
@@ -71,8 +71,8 @@ TEST_F(BetweenRuns, RestoresTheNewestStep) {
   TrainTo(4);
   Start();
   ASSERT_OK_AND_ASSIGN(const auto start, manager_->RestoreOrStart());
-  ASSERT_FALSE(start.fresh());
-  EXPECT_EQ(start.restored->version.step, 4);
+  ASSERT_FALSE(start.fresh);
+  EXPECT_EQ(start.version.step, 4);
   EXPECT_EQ(start.ToString(),
             absl::StrCat("restored step 4 from \"", options_.path, "\""));
   EXPECT_EQ(manager_->global_step(), 4);
@@ -97,7 +97,7 @@ TEST_F(BetweenRuns, RestoreOfTheBestFails_WhenNoStepHasTheMetric) {
   Start();
   ASSERT_OK_AND_ASSIGN(const auto start,
                        manager_->RestoreOrStart({.best = true}));
-  EXPECT_TRUE(start.fresh());
+  EXPECT_TRUE(start.fresh);
   TrainTo(2);
   Start();
   EXPECT_THAT(
@@ -110,15 +110,15 @@ TEST_F(BetweenRuns, RestoresFromAnotherStoreOnlyInTheFirstRun) {
   const RestoreRequest request = {.step = 4, .path = base};
   Start();
   ASSERT_OK_AND_ASSIGN(auto start, manager_->RestoreOrStart(request));
-  ASSERT_FALSE(start.fresh());
-  EXPECT_EQ(start.restored->store, base);
-  EXPECT_EQ(start.restored->version.step, 4);
+  ASSERT_FALSE(start.fresh);
+  EXPECT_EQ(start.store, base);
+  EXPECT_EQ(start.version.step, 4);
   EXPECT_EQ(manager_->global_step(), 0);
   TrainTo(2);
   Start();
   ASSERT_OK_AND_ASSIGN(start, manager_->RestoreOrStart(request));
-  EXPECT_EQ(start.restored->store, options_.path);
-  EXPECT_EQ(start.restored->version.step, 2);
+  EXPECT_EQ(start.store, options_.path);
+  EXPECT_EQ(start.version.step, 2);
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
@@ -252,7 +252,7 @@ TEST_F(BetweenRuns, AbandonedStepsAreKeptUntilTheNextSave) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
   Start();
   ASSERT_OK_AND_ASSIGN(const auto start, manager_->RestoreOrStart());
-  EXPECT_EQ(start.restored->version.step, 4);
+  EXPECT_EQ(start.version.step, 4);
 }
 
 TEST_F(BetweenRuns, AbandonedStepsAreKept_WhenOptionIsKeep) {
@@ -268,7 +268,7 @@ TEST_F(BetweenRuns, AbandonedStepsAreKept_WhenOptionIsKeep) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
   Start();
   ASSERT_OK_AND_ASSIGN(const auto start, manager_->RestoreOrStart());
-  EXPECT_EQ(start.restored->version.step, 4);
+  EXPECT_EQ(start.version.step, 4);
 }
 
 TEST_F(BetweenRuns, ReadOnlyManagerNeitherStartsNorAbandons) {

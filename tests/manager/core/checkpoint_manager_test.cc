@@ -565,9 +565,9 @@ TEST_F(ManagerTest, OpenRejectsInvalidOptions) {
   options.save.copy_threads = 0;
   expect(options, "copy_threads is 0; it must be at least 1");
   options = options_;
-  options.save.stage.threads = -7;
+  options.store.stage_threads = -7;
   expect(options,
-         "ManagerOptions::save.stage.threads is -7; it must be at least 1");
+         "ManagerOptions::store.stage_threads is -7; it must be at least 1");
   options = options_;
   options.restore.read.threads = 0;
   expect(options,

@@ -323,10 +323,10 @@ void ElsewhereTest::OlmoMaxCheckpoints() {
   EXPECT_THAT(Steps(), ElementsAre(3, 6, 8, 10));
 }
 
-class ElsewhereObject : public ModelState::Object {
+class ElsewhereObject : public BlobState {
  public:
   std::string words = "none";
-  absl::StatusOr<std::string> Save() override { return words; }
+  absl::StatusOr<std::string> Dump() override { return words; }
   absl::Status Load(absl::string_view bytes) override {
     words = std::string(bytes);
     return absl::OkStatus();

@@ -54,7 +54,7 @@ class ConcurrentCallsTest : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
-    options_.save.stage.on_point = nullptr;
+    options_.store.on_point = nullptr;
     options_.store.background_sweep = true;
     options_.observers.on_warning = [](const std::string&) {};
     options_.observers.on_saved = [this](const SaveReport& report) {
@@ -179,13 +179,13 @@ void ConcurrentCallsTest::ChangeRecords(std::mt19937_64* random) {
       EXPECT_FALSE(store->user_metadata().empty());
       break;
     case 3: {
-      StepRecord::Evaluation::Part part;
+      StepRecord::Evaluation part;
       part.processed = static_cast<uint64_t>(step);
       expect(store->SaveEvaluation(step, "all", "group", {&part, 1}));
       const auto found = store->FindEvaluation(step, "all", 0);
       expect(found.status());
       if (found.ok() && found->has_value()) {
-        EXPECT_EQ((*found)->part.processed, static_cast<uint64_t>(step));
+        EXPECT_EQ((*found)->processed, static_cast<uint64_t>(step));
       }
       break;
     }
@@ -340,7 +340,7 @@ TEST_F(ConcurrentCallsTest, TrackersLoseNoMark) {
   for (size_t c = 0; c < consumers.size(); ++c) {
     Beside([&, c](auto* random) {
       take(c, (*random)() % 3 == 0);
-      EXPECT_LE(tracker.memory_bytes(), RowTracker::Options().max_bytes);
+      EXPECT_LE(tracker.memory_bytes(), uint64_t{1} << 30);
     });
   }
   while (std::chrono::steady_clock::now() < end && !HasFailure()) {

@@ -54,7 +54,6 @@ class FailingDiskTest : public SimManagerTest,
                                    sticky_);
     };
     options_.store.on_point = fail;
-    options_.save.stage.on_point = fail;
   }
 
   // Saving step 4 fails.

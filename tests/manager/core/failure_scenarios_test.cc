@@ -162,7 +162,6 @@ class PointTest : public ManagerTest {
       changed_.wait(lock, [&] { return point != held_; });
     };
     options_.store.on_point = hold;
-    options_.save.stage.on_point = hold;
   }
   void TearDown() override {
     LetGo();
@@ -481,14 +480,13 @@ TEST_F(ManagerTest, HandlesAThousandSteps) {
   for (int64_t step = 1; step <= steps; ++step) {
     RankState state;
     state.AddTensor("w", TensorView::Of(&step, {1}));
-    ASSERT_OK(
-        disk.store()->Save({.step = step}, state, {}, disk.stage_options()));
+    ASSERT_OK(disk.store()->Save({.step = step}, state));
   }
   disk.Close();
 
   options_.path = SimStore::kPath;
   options_.store.environment = disk.environment();
-  options_.save.stage = disk.stage_options();
+  options_.store.stage_threads = 1;
   options_.retention.keep = KeepEveryNSteps(100) | LatestN(2);
   int64_t weight = 0;
   ModelState model;

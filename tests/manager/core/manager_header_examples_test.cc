@@ -107,7 +107,7 @@ TEST(HeaderExamples, Coordinator) {
 
 // ModelState's example, with the parts of a model.
 absl::Status RegisterExample(float* weights, TableState& user_table,
-                             IoState& reader, int64_t& epoch,
+                             BlobState& reader, int64_t& epoch,
                              ModelState* registered) {
   ModelState& model = *registered;
   CKPTDB_RETURN_IF_ERROR(
@@ -128,7 +128,7 @@ absl::Status ManagerExample(const std::string& path, int64_t steps,
                          .retention = {.keep = LatestN(3)}};
   CKPTDB_ASSIGN_OR_RETURN(auto manager,
                           CheckpointManager::Open(options, &model));
-  CKPTDB_ASSIGN_OR_RETURN(const TrainingStart start, manager->RestoreOrStart());
+  CKPTDB_ASSIGN_OR_RETURN(const RestoreReport start, manager->RestoreOrStart());
   log(start.ToString());
   while (manager->global_step() < steps) {
     train();
@@ -156,7 +156,7 @@ absl::StatusOr<LoadSummary> LoadSpecExample(const std::string& json,
 }
 
 absl::StatusOr<uint64_t> EvaluationExample(
-    CheckpointManager* manager, ModelState::Object& meters, IoState& loader,
+    CheckpointManager* manager, BlobState& meters, BlobState& loader,
     uint64_t batches, const std::function<void()>& evaluate) {
   EvaluationState& evaluation = *manager->evaluation();
   CKPTDB_RETURN_IF_ERROR(evaluation.AddGroup("eval/ctr", &meters));
@@ -198,9 +198,9 @@ absl::Status ServeExample(
   return absl::OkStatus();
 }
 
-class SumMeters : public ModelState::Object {
+class SumMeters : public BlobState {
  public:
-  absl::StatusOr<std::string> Save() override { return "sums"; }
+  absl::StatusOr<std::string> Dump() override { return "sums"; }
   absl::Status Load(absl::string_view) override { return absl::OkStatus(); }
 };
 

@@ -130,11 +130,11 @@ TEST_F(ManagerTest, FallsBackFromADamagedStep) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 4")));
   RestoreRequest any;
   any.fall_back = true;
-  ASSERT_OK_AND_ASSIGN(const TrainingStart start,
+  ASSERT_OK_AND_ASSIGN(const RestoreReport start,
                        manager_->RestoreOrStart(any));
-  ASSERT_FALSE(start.fresh());
-  EXPECT_EQ(start.restored->version.step, 2);
-  EXPECT_THAT(start.restored->damaged_steps, ElementsAre(4));
+  ASSERT_FALSE(start.fresh);
+  EXPECT_EQ(start.version.step, 2);
+  EXPECT_THAT(start.damaged_steps, ElementsAre(4));
   EXPECT_THAT(start.ToString(), HasSubstr("; skipped damaged steps 4"));
   ASSERT_OK_AND_ASSIGN(const StepRecord damaged,
                        manager_->store()->FindStep(4));
@@ -303,12 +303,12 @@ TEST_F(ManagerTest, LogsTheCostsOfRestores) {
                   R"(,"total_micros":)", report.total_micros, "}")));
 }
 
-class Sampler : public ModelState::Object {
+class Sampler : public BlobState {
  public:
   std::string seed;
   absl::Status refuses;
 
-  absl::StatusOr<std::string> Save() override { return "seed " + seed; }
+  absl::StatusOr<std::string> Dump() override { return "seed " + seed; }
   absl::Status Load(absl::string_view bytes) override {
     seed = "of " + std::string(bytes);
     return refuses;

@@ -329,7 +329,7 @@ class ManagerExitTest : public ManagerThreadsTest {
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
     ManagerThreadsTest::SetUp();
     options_.path = ExitFolder(dir_) + "/store";
-    options_.save.stage.on_point = nullptr;
+    options_.store.on_point = nullptr;
     options_.observers.on_saved = nullptr;
     options_.store.background_sweep = true;
   }

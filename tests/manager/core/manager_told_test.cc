@@ -48,29 +48,21 @@ TEST_F(ManagerWarningsTest, WarnsOfAnEmptySchedule) {
                                 HasSubstr("Step saves nothing"))));
 }
 
-class WarningsOfALogger : public Logger {
- public:
-  void Log(Severity severity, absl::string_view message) override {
-    if (severity == Severity::kWarning) warnings_.emplace_back(message);
-    throw std::runtime_error("the disk of the log is full");
-  }
-  const std::vector<std::string>& warnings() const { return warnings_; }
-
- private:
-  std::vector<std::string> warnings_;
-};
-
 TEST_F(ManagerWarningsTest, WarningsReachTheLoggerOfTheStore) {
-  const auto logger = std::make_shared<WarningsOfALogger>();
+  std::vector<std::string> logged;
   options_.observers.on_warning = {};
-  options_.store.logger = logger;
+  options_.store.logger = [&](absl::LogSeverity severity,
+                              absl::string_view message) {
+    if (severity == absl::LogSeverity::kWarning) logged.emplace_back(message);
+    throw std::runtime_error("the disk of the log is full");
+  };
   options_.schedule = {};
   ::testing::internal::CaptureStderr();
   Start();
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
-  EXPECT_THAT(
-      logger->warnings(),
-      ::testing::Contains(HasSubstr("ManagerOptions::schedule is empty")));
+  EXPECT_THAT(logged, ::testing::Contains(
+                          HasSubstr("ManagerOptions::schedule is empty")));
+  manager_.reset();  // logs no more
 }
 
 TEST_F(ManagerWarningsTest, WarnsOnceOfStatisticsThatCannotBeWritten) {

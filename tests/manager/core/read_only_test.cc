@@ -445,9 +445,8 @@ TEST_F(ReadOnlyTest, OnlyAReadOnlyManagerFollows) {
 }
 
 // The calls of the evaluation's loader and meters.
-struct Text : ModelState::Object, IoState {
+struct Text : BlobState {
   std::string text;
-  absl::StatusOr<std::string> Save() override { return text; }
   absl::StatusOr<std::string> Dump() override { return text; }
   absl::Status Load(absl::string_view bytes) override {
     text = std::string(bytes);

@@ -68,7 +68,7 @@ class ThrowingTable : public TestTable {
   const std::string& at_;
 };
 
-class ThrowingIo : public IoState {
+class ThrowingIo : public BlobState {
  public:
   explicit ThrowingIo(const std::string* at) : at_(*at) {}
   absl::StatusOr<std::string> Dump() override {
@@ -115,7 +115,7 @@ TEST_F(ThrowingModelTest, SaveFails_WhenTheModelThrows) {
         {"slots", "TableState"},
         {"AllRows", "TableState"},
         {"Block", "RowSource::Block"},
-        {"Dump", "IoState::Dump"}};
+        {"Dump", "BlobState::Dump"}};
     for (const auto& [at, where] : places) {
       SCOPED_TRACE(at);
       at_ = at;
@@ -132,7 +132,7 @@ TEST_F(ThrowingModelTest, SaveFails_WhenTheModelThrows) {
     absl::Status status = manager_->Save().status();
     status.Update(manager_->WaitUntilFinished());
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
-                                 HasSubstr("IoState::Dump")));
+                                 HasSubstr("BlobState::Dump")));
     at_ = "null";
     step += 2;
     ASSERT_TRUE(manager_->StepTo(step).ok());

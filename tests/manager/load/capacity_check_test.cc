@@ -129,7 +129,7 @@ TEST_F(FixedSizeTest, RestoreChangesNothing_WhenTheTableHasTooFewPlaces) {
   class FewPlaces : public RawTable {
    public:
     FewPlaces() : RawTable({{"a", DType::kF32, 2}}) {}
-    std::optional<Capacity> capacity() const override { return Capacity{2}; }
+    std::optional<uint64_t> capacity() const override { return 2; }
   };
   std::unordered_map<int64_t, std::array<float, 2>> rows;
   for (const int64_t id : {-5, 17, 70}) rows[id] = {1, 1};

@@ -98,7 +98,7 @@ TEST_P(EvolveRanksTest, FilledSlotIsSavedAndRestoredOnAnyNumberOfRanks) {
       Run(3, {kEmbedding, kSum}, [&](uint32_t rank, Rank* own) -> absl::Status {
         RestoreRequest request;
         request.evolve = EvolvePolicy{
-            .tables = {{"user", {.fill = {{"adagrad_sum", {.value = 0.5}}}}}}};
+            .tables = {{"user", {.fill = {{"adagrad_sum", 0.5}}}}}};
         CKPTDB_RETURN_IF_ERROR(own->manager->Restore(request).status());
         CKPTDB_RETURN_IF_ERROR(train(20, 3, 3)(rank, own));
         return train(30, 3, 3)(rank, own);

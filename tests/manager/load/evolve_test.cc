@@ -197,7 +197,7 @@ TEST_F(EvolveTest, StrictRestoreWarnsOfWhatTheNextSaveDrops) {
 TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
   SaveThree("user", {kEmbedding});
   const EvolvePolicy policy = {
-      .tables = {{"user", {.fill = {{"adagrad_sum", {.value = 0.5}}}}}}};
+      .tables = {{"user", {.fill = {{"adagrad_sum", 0.5}}}}}};
   F32Table users({kEmbedding, kSum});
   Process next;
   ASSERT_OK(next.model.AddTable("user", &users));
@@ -239,7 +239,7 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
 TEST_F(EvolveTest, NewSlotIsFilledByAFunctionOfIds) {
   SaveThree("user", {kEmbedding});
   EvolvePolicy policy;
-  policy.tables["user"].fill["adagrad_sum"].function =
+  policy.tables["user"].fill_with["adagrad_sum"] =
       [](absl::Span<const int64_t> ids, char* rows) {
         for (size_t r = 0; r < ids.size(); ++r) {
           const auto value = static_cast<float>(ids[r]) / 2;
@@ -255,8 +255,8 @@ TEST_F(EvolveTest, NewSlotIsFilledByAFunctionOfIds) {
   EXPECT_THAT(users.rows(), ElementsAre(Pair(1, ElementsAre(0.5, 10, 11)),
                                         Pair(2, ElementsAre(1, 20, 21)),
                                         Pair(3, ElementsAre(1.5, 30, 31))));
-  policy.tables["user"].fill["adagrad_sum"].function =
-      [](absl::Span<const int64_t>, char*) -> absl::Status {
+  policy.tables["user"].fill_with["adagrad_sum"] = [](absl::Span<const int64_t>,
+                                                      char*) -> absl::Status {
     return absl::NotFoundError("no such feature");
   };
   EXPECT_THAT(next.manager->Restore(By(policy)).status(),
@@ -273,7 +273,7 @@ TEST_F(EvolveTest, TableOfOnlyNewSlotsIsFilled) {
   ASSERT_OK(next.model.AddTable("user", &users));
   ASSERT_NO_FATAL_FAILURE(Open(&next));
   ASSERT_OK(next.manager->Restore(
-      By({.tables = {{"user", {.fill = {{"adagrad_sum", {.value = 2}}}}}}})));
+      By({.tables = {{"user", {.fill = {{"adagrad_sum", 2}}}}}})));
   EXPECT_THAT(users.rows(),
               ElementsAre(Pair(1, ElementsAre(2)), Pair(2, ElementsAre(2)),
                           Pair(3, ElementsAre(2))));
@@ -405,7 +405,7 @@ TEST_F(EvolveTest, ErrorNamesTheNearestNameForAnUnmatchedKey) {
        "\"user\"?"},
       {{.exclude = {"usr"}}, "exclude pattern \"usr\""},
       {{.tables = {{"usr", {}}}}, "tables key \"usr\""},
-      {{.tables = {{"user", {.fill = {{"adagrad", {}}}}}}},
+      {{.tables = {{"user", {.fill = {{"adagrad", 0}}}}}},
        "slot of table \"user\" \"adagrad\" matches nothing "
        "registered; did you mean \"adagrad_sum\"?"},
   };
@@ -425,15 +425,14 @@ TEST_F(EvolveTest, FillValueMustFitTheDtype) {
   for (const double value : {0.5, -1.0, 256.0}) {
     EXPECT_THAT(
         next.manager
-            ->Restore(By(
-                {.tables = {{"user", {.fill = {{"age", {.value = value}}}}}}}))
+            ->Restore(By({.tables = {{"user", {.fill = {{"age", value}}}}}}))
             .status(),
         StatusIs(absl::StatusCode::kFailedPrecondition,
                  HasSubstr(absl::StrCat("slot \"age\": the fill value ", value,
                                         " is not in u8"))));
   }
   ASSERT_OK(next.manager->Restore(
-      By({.tables = {{"user", {.fill = {{"age", {.value = 255}}}}}}})));
+      By({.tables = {{"user", {.fill = {{"age", 255}}}}}})));
   ASSERT_OK_AND_ASSIGN(const auto ages, users.column<uint8_t>("age"));
   EXPECT_EQ(ages[*users.Find(2)][0], 255);
 }
@@ -447,8 +446,7 @@ TEST_F(EvolveTest, FillValueMustNotBecomeInfinite) {
   EXPECT_THAT(
       next.manager
           ->Restore(
-              By({.tables = {{"user",
-                              {.fill = {{"adagrad_sum", {.value = 1e300}}}}}}}))
+              By({.tables = {{"user", {.fill = {{"adagrad_sum", 1e300}}}}}}))
           .status(),
       StatusIs(absl::StatusCode::kFailedPrecondition,
                HasSubstr("the fill value 1e+300 is not in f32")));
@@ -501,8 +499,8 @@ TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
   ManagerOptions reading;
   reading.path = options_.path;
   reading.read_only = true;
-  reading.restore.evolve = EvolvePolicy{
-      .tables = {{"user", {.fill = {{"adagrad_sum", {.value = 3}}}}}}};
+  reading.restore.evolve =
+      EvolvePolicy{.tables = {{"user", {.fill = {{"adagrad_sum", 3}}}}}};
   ASSERT_OK_AND_ASSIGN(const auto follower,
                        CheckpointManager::Open(reading, &model));
   ASSERT_OK(follower->WaitForStep(absl::Seconds(60)));

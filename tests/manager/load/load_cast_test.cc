@@ -124,10 +124,10 @@ TEST_F(LoadCastTest, CastsATensor) {
   EXPECT_THAT(floats, ElementsAre(1, -2, 3, 100'000, 5, 6));
   const LoadSummary::LoadedItem& item = summary.rules[0].items[0];
   EXPECT_EQ(item.bytes, 24U) << "its size in the step";
-  ASSERT_EQ(item.casts.size(), 1U);
-  EXPECT_EQ(item.casts[0].slot, "");
-  EXPECT_EQ(item.casts[0].from, DType::kI32);
-  EXPECT_EQ(item.casts[0].to, DType::kF32);
+  ASSERT_EQ(item.slot_changes.size(), 1U);
+  EXPECT_EQ(item.slot_changes[0].slot, "");
+  EXPECT_EQ(item.slot_changes[0].from, DType::kI32);
+  EXPECT_EQ(item.slot_changes[0].to, DType::kF32);
   EXPECT_THAT(summary.ToString(),
               HasSubstr("  loaded: dense \"w\", 24 bytes, cast i32 to f32\n"));
   std::vector<int64_t> wide;
@@ -136,7 +136,7 @@ TEST_F(LoadCastTest, CastsATensor) {
   std::vector<int32_t> same;
   ASSERT_OK_AND_ASSIGN(const LoadSummary uncast, LoadNumbers(Rule(), &same));
   EXPECT_THAT(same, ElementsAre(1, -2, 3, 100'000, 5, 6));
-  EXPECT_THAT(uncast.rules[0].items[0].casts, IsEmpty());
+  EXPECT_THAT(uncast.rules[0].items[0].slot_changes, IsEmpty());
 }
 
 TEST_F(LoadCastTest, DryRunListsCasts) {
@@ -151,7 +151,7 @@ TEST_F(LoadCastTest, DryRunListsCasts) {
       const LoadSummary without,
       LoadNumbers(Rule(/*cast=*/false), &bytes, /*dry_run=*/true));
   EXPECT_EQ(without.rules[0].items[0].outcome, CastOutcome::kMisfit);
-  EXPECT_THAT(without.rules[0].items[0].casts, IsEmpty());
+  EXPECT_THAT(without.rules[0].items[0].slot_changes, IsEmpty());
   EXPECT_THAT(without.ToString(), HasSubstr("a load rule with \"cast\""));
 }
 
@@ -371,8 +371,8 @@ TEST_F(LoadCastTableTest, CastsWeightsMergedIntoRows) {
   EXPECT_EQ(table.rows().at(7)[1], old[1]) << "unchanged";
   EXPECT_EQ(table.rows().at(-1), old);
   EXPECT_EQ(table.rows().size(), static_cast<size_t>(kRowIds) + 1);
-  ASSERT_EQ(summary.rules[0].items[0].casts.size(), 1U);
-  EXPECT_EQ(summary.rules[0].items[0].casts[0].slot, "weight");
+  ASSERT_EQ(summary.rules[0].items[0].slot_changes.size(), 1U);
+  EXPECT_EQ(summary.rules[0].items[0].slot_changes[0].slot, "weight");
   EXPECT_EQ(summary.rules[0].items[0].bytes, 5000U * (8 + 8));
 }
 

@@ -74,7 +74,7 @@ TEST_F(LoadFitTest, ErrorNamesMissingItemsAndOtherShapesTogether) {
 }
 
 // An io state that reopens its input.
-class LostInput : public IoState {
+class LostInput : public BlobState {
  public:
   absl::StatusOr<std::string> Dump() override { return std::string("at 7"); }
   absl::Status Load(absl::string_view /*bytes*/) override {

@@ -33,7 +33,7 @@ TEST(ParseLoadSpecTest, ReadsAllKeys) {
   EXPECT_THAT(rules[0].exclude, ElementsAre("x"));
   EXPECT_THAT(rules[0].oname, ElementsAre(Pair("user", "member")));
   EXPECT_EQ(rules[0].tables.at("user").oname.at("a"), "b");
-  EXPECT_EQ(rules[0].tables.at("user").fill.at("c").value, 0.5);
+  EXPECT_EQ(rules[0].tables.at("user").fill.at("c"), 0.5);
   EXPECT_EQ(rules[1].best->metric, "auc");
   EXPECT_TRUE(rules[1].best->lower_is_better);
   EXPECT_FALSE(rules[0].strict);
@@ -375,7 +375,7 @@ TEST_F(LoadTest, RuleFillsSlots) {
   ASSERT_OK_AND_ASSIGN(const auto manager,
                        CheckpointManager::Open(options, &model));
   LoadRule rule = From("base");
-  rule.tables["user"].fill["momentum"].value = 0.5;
+  rule.tables["user"].fill["momentum"] = 0.5;
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary, manager->Load({rule}));
   ASSERT_OK_AND_ASSIGN(const auto momentum, users.column<float>("momentum"));
   ASSERT_TRUE(users.Find(7).has_value());

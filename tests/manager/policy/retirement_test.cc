@@ -55,14 +55,15 @@ class RetirementTest : public ::testing::Test {
         retirement_->Plan(*store_, commit);
     ASSERT_EQ(removed, internal::Retirement(options_).Plan(*store_, commit));
     if (OneIn(4)) return;  // the save fails
-    PublishSpec publish;
-    publish.ephemeral = commit.saved.ephemeral;
-    publish.metrics = commit.saved.metrics;
+    SaveSpec spec;
+    spec.step = commit.saved.step;
+    spec.ephemeral = commit.saved.ephemeral;
+    spec.metrics = commit.saved.metrics;
     for (const internal::RetentionDecision& decision : removed) {
-      publish.retire.push_back(decision.step);
+      spec.retire.push_back(decision.step);
     }
     retired_ += removed.size();
-    ASSERT_OK(store_->Save({.step = commit.saved.step}, {}, publish));
+    ASSERT_OK(store_->Save(spec, {}));
   }
 
   absl::Status Change(int64_t step) {

@@ -41,7 +41,7 @@ class ManyRanks {
     options_.save.async = false;
     options_.ranks.deadline = kPatience;
     options_.schedule.permanent = SaveEveryNSteps(1);
-    options_.save.stage.threads = 1;
+    options_.store.stage_threads = 1;
     options_.store.background_sweep = false;
   }
 

@@ -436,7 +436,7 @@ std::vector<ChangeCase> AllChanges() {
           "SlotThatComes", in_full,
           [](ChangedRun* second) {
             second->tables["user"].slots.push_back({"sum", DType::kF32, 4});
-            second->evolve->tables["user"].fill["sum"].value = 0.5;
+            second->evolve->tables["user"].fill["sum"] = 0.5;
           }),
       EvolveCase("SlotThatIsRenamed", in_full,
                  [](ChangedRun* second) {

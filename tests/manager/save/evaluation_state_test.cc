@@ -25,13 +25,13 @@ constexpr char kGroup[] = "eval/ctr";
 // The loaded values, in the order of the calls.
 using Calls = std::vector<std::string>;
 
-class TestMeters : public ModelState::Object {
+class TestMeters : public BlobState {
  public:
   explicit TestMeters(Calls* calls) : calls_(calls) {}
   std::string sums = "none";
   absl::Status failure;
 
-  absl::StatusOr<std::string> Save() override {
+  absl::StatusOr<std::string> Dump() override {
     if (!failure.ok()) return failure;
     return sums;
   }

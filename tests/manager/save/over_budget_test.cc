@@ -81,7 +81,7 @@ TEST_F(OverBudgetTest, PeakMemoryIsBoundedByTheBudget) {
   };
   constexpr size_t kBytes = size_t{320} << 20;
   options_.save.arena_bytes = uint64_t{16} << 20;
-  options_.save.stage.threads = 2;
+  options_.store.stage_threads = 2;
   options_.restore.read.threads = 2;
   weights_.resize(kBytes / sizeof(uint32_t), 1);
   const uint64_t before = kibibytes("VmRSS:");

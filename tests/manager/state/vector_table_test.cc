@@ -112,7 +112,7 @@ TEST(VectorTableTest, AddTableRejectsInvalidArrays) {
       {2, {Array("a", values.data(), 0)}, "slot \"a\" of 0 x f32 has 0 bytes"},
       {2,
        {Array("a", values.data(), 2, {.stride_bytes = 7})},
-       "TableOptions::Array::stride_bytes 7 of slot \"a\" is below the 8 "
+       "TableOptions::Field::stride_bytes 7 of slot \"a\" is below the 8 "
        "bytes"},
       {kMaxBitmapRows + 1,
        {array},

@@ -56,9 +56,9 @@ TEST(Lease, Rules) {
 
 TEST(EvaluationRecord, Rules) {
   using Record = StepRecord::Evaluation;
-  RecordRules<Record> rules("evaluation record", EncodeEvaluationRecord,
-                            DecodeEvaluationRecord,
-                            {SampleEvaluation(), {{0, 1}, "e", "g", 0, 1, {}}});
+  RecordRules<Record> rules(
+      "evaluation record", EncodeEvaluationRecord, DecodeEvaluationRecord,
+      {SampleEvaluation(), {0, "", "", {0, 1}, "e", "g", 0, 1}});
   rules.Versions();
   rules.Worlds();
   rules.Names("evaluation", [](Record* r, std::string name) {
@@ -69,8 +69,8 @@ TEST(EvaluationRecord, Rules) {
   rules.Around(kMaxEvaluationBytes,
                "meters and loader have 8388609 bytes; the limit is 8388608",
                [](Record* r, uint64_t bytes) {
-                 r->part.meters.assign(bytes / 2, 'm');
-                 r->part.loader.assign(bytes - bytes / 2, 'l');
+                 r->meters.assign(bytes / 2, 'm');
+                 r->loader.assign(bytes - bytes / 2, 'l');
                });
   rules.Check();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "manager/evaluation_state.h"
+#include "manager/save/evaluation_store.h"
 
 #include <memory>
 #include <utility>
@@ -14,10 +14,8 @@
 #include "schema/bytes/names.h"
 #include "schema/status.h"
 
-namespace ckptdb {
+namespace ckptdb::internal {
 namespace {
-
-using internal::EvaluationParts;
 
 std::string Describe(const EvaluationState::Name& name) {
   return absl::StrCat("evaluation \"", name.evaluation, "\" of step ",
@@ -31,7 +29,7 @@ std::string TagOf(absl::string_view call, const EvaluationState::Name& name) {
 }
 
 absl::Status CheckLoader(const EvaluationState::Name& name,
-                         const IoState* loader) {
+                         const BlobState* loader) {
   if (loader != nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(Describe(name), ": the loader is null"));
@@ -39,14 +37,14 @@ absl::Status CheckLoader(const EvaluationState::Name& name,
 
 // Returns the parts of all ranks, or the error of the lowest rank that has one;
 // the error names the rank if there are several.
-absl::StatusOr<std::vector<StepRecord::Evaluation::Part>> DecodeParts(
+absl::StatusOr<std::vector<StepRecord::Evaluation>> DecodeParts(
     const std::vector<std::string>& messages) {
-  std::vector<StepRecord::Evaluation::Part> parts(messages.size());
+  std::vector<StepRecord::Evaluation> parts(messages.size());
   for (size_t rank = 0; rank < messages.size(); ++rank) {
     EvaluationParts one;
-    CKPTDB_RETURN_IF_ERROR(internal::Decode(messages[rank], &one));
+    CKPTDB_RETURN_IF_ERROR(Decode(messages[rank], &one));
     if (!one.status.ok() && messages.size() > 1) {
-      return internal::Annotate(one.status, absl::StrCat("rank ", rank));
+      return Annotate(one.status, absl::StrCat("rank ", rank));
     }
     CKPTDB_RETURN_IF_ERROR(one.status);
     if (one.parts.size() != 1) {
@@ -61,7 +59,7 @@ absl::StatusOr<std::vector<StepRecord::Evaluation::Part>> DecodeParts(
 
 }  // namespace
 
-EvaluationState::EvaluationState(std::string path, Store* store, Reader* reader,
+EvaluationStore::EvaluationStore(std::string path, Store* store, Reader* reader,
                                  Coordinator* ranks, absl::Duration deadline)
     : path_(std::move(path)),
       store_(store),
@@ -71,8 +69,8 @@ EvaluationState::EvaluationState(std::string path, Store* store, Reader* reader,
 
 // Each rank registers its own groups; a mismatch is detected when a group is
 // saved or loaded.
-absl::Status EvaluationState::AddGroup(const std::string& group,
-                                       ModelState::Object* meters) {
+absl::Status EvaluationStore::AddGroup(const std::string& group,
+                                       BlobState* meters) {
   CKPTDB_RETURN_IF_ERROR(CheckName("metrics group", group));
   if (meters == nullptr) {
     return absl::InvalidArgumentError(
@@ -83,7 +81,7 @@ absl::Status EvaluationState::AddGroup(const std::string& group,
       absl::StrCat("metrics group \"", group, "\" was added already"));
 }
 
-absl::StatusOr<ModelState::Object*> EvaluationState::FindGroup(
+absl::StatusOr<BlobState*> EvaluationStore::FindGroup(
     const std::string& group) const {
   const auto found = groups_.find(group);
   if (found != groups_.end()) return found->second;
@@ -95,20 +93,20 @@ absl::StatusOr<ModelState::Object*> EvaluationState::FindGroup(
       " added groups: ", absl::StrJoin(groups_, ", ", print)));
 }
 
-void EvaluationState::Close() {
+void EvaluationStore::Close() {
   closed_ = true;
   store_ = nullptr;
   reader_ = nullptr;
 }
 
-absl::Status EvaluationState::CheckOpen() const {
+absl::Status EvaluationStore::CheckOpen() const {
   if (!closed_) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the manager of store \"", path_,
                    "\" is closed: no evaluation can be saved or loaded"));
 }
 
-absl::Status EvaluationState::CheckWritable() const {
+absl::Status EvaluationStore::CheckWritable() const {
   CKPTDB_RETURN_IF_ERROR(CheckOpen());
   if (reader_ == nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -118,28 +116,25 @@ absl::Status EvaluationState::CheckWritable() const {
 }
 
 // Returns this rank's part: the current state of the meters and the loader.
-absl::StatusOr<StepRecord::Evaluation::Part> EvaluationState::Dump(
-    const EvaluationState::Name& name, IoState* loader, uint64_t processed) {
+absl::StatusOr<StepRecord::Evaluation> EvaluationStore::DumpPart(
+    const EvaluationState::Name& name, BlobState* loader, uint64_t processed) {
   CKPTDB_RETURN_IF_ERROR(CheckLoader(name, loader));
-  CKPTDB_ASSIGN_OR_RETURN(ModelState::Object* const meters,
-                          FindGroup(name.group));
-  StepRecord::Evaluation::Part part;
+  CKPTDB_ASSIGN_OR_RETURN(BlobState* const meters, FindGroup(name.group));
+  StepRecord::Evaluation part;
   part.processed = processed;
   CKPTDB_ASSIGN_OR_RETURN(
       part.meters,
-      internal::Annotate(meters->Save(),
-                         absl::StrCat("meters of \"", name.group, "\"")));
-  CKPTDB_ASSIGN_OR_RETURN(part.loader,
-                          internal::Annotate(loader->Dump(), "the loader"));
+      Annotate(meters->Dump(), absl::StrCat("meters of \"", name.group, "\"")));
+  CKPTDB_ASSIGN_OR_RETURN(part.loader, Annotate(loader->Dump(), "the loader"));
   return part;
 }
 
-absl::Status EvaluationState::Save(const EvaluationState::Name& name,
-                                   IoState* loader, uint64_t processed) {
+absl::Status EvaluationStore::Save(const EvaluationState::Name& name,
+                                   BlobState* loader, uint64_t processed) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable());
-  absl::StatusOr<StepRecord::Evaluation::Part> own =
-      internal::CallGuarded("saving meters and loader",
-                            [&] { return Dump(name, loader, processed); });
+  absl::StatusOr<StepRecord::Evaluation> own =
+      CallGuarded("saving meters and loader",
+                  [&] { return DumpPart(name, loader, processed); });
   EvaluationParts message;
   message.status = own.status();
   if (own.ok()) message.parts.push_back(*std::move(own));
@@ -149,22 +144,22 @@ absl::Status EvaluationState::Save(const EvaluationState::Name& name,
   const auto parts = ranks_->Gather(tag, Encode(message), deadline_);
   absl::Status status = parts.status();
   if (store_ != nullptr) status = SaveParts(name, parts);
-  return internal::TellStatus(ranks_, tag, status, deadline_);
+  return TellStatus(ranks_, tag, status, deadline_);
 }
 
 // Saves the parts of all ranks, on the owner.
-absl::Status EvaluationState::SaveParts(
+absl::Status EvaluationStore::SaveParts(
     const EvaluationState::Name& name,
     const absl::StatusOr<std::vector<std::string>>& parts) {
   CKPTDB_RETURN_IF_ERROR(parts.status());
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepRecord::Evaluation::Part> ranks,
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepRecord::Evaluation> ranks,
                           DecodeParts(*parts));
   return store_->SaveEvaluation(name.step, name.evaluation, name.group, ranks);
 }
 
 // Returns what a rank saved under the name: from the owner's store, or from a
 // read-only manager's reader.
-absl::StatusOr<std::optional<StepRecord::Evaluation>> EvaluationState::Find(
+absl::StatusOr<std::optional<StepRecord::Evaluation>> EvaluationStore::Find(
     const EvaluationState::Name& name, uint32_t rank) const {
   if (store_ != nullptr) {
     return store_->FindEvaluation(name.step, name.evaluation, rank);
@@ -174,12 +169,12 @@ absl::StatusOr<std::optional<StepRecord::Evaluation>> EvaluationState::Find(
 
 // Returns the parts of all ranks, on the owner; empty if nothing was saved. If
 // each rank looked for its part, they could find different saves.
-absl::StatusOr<std::vector<StepRecord::Evaluation::Part>>
-EvaluationState::FindParts(const EvaluationState::Name& name) const {
+absl::StatusOr<std::vector<StepRecord::Evaluation>> EvaluationStore::FindParts(
+    const EvaluationState::Name& name) const {
   if (reader_ != nullptr) {
     CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
   }
-  std::vector<StepRecord::Evaluation::Part> parts;
+  std::vector<StepRecord::Evaluation> parts;
   for (uint32_t rank = 0; rank < ranks_->world_size(); ++rank) {
     CKPTDB_ASSIGN_OR_RETURN(std::optional<StepRecord::Evaluation> found,
                             Find(name, rank));
@@ -190,14 +185,14 @@ EvaluationState::FindParts(const EvaluationState::Name& name) const {
           Describe(name), ": the part of rank ", rank, " is missing"));
     }
     CKPTDB_RETURN_IF_ERROR(CheckFound(name, *found));
-    parts.push_back(std::move(found->part));
+    parts.push_back(*std::move(found));
   }
   return parts;
 }
 
 // Another group's meters could not parse the bytes, and loaders for another
 // number of ranks would read some data twice or never.
-absl::Status EvaluationState::CheckFound(
+absl::Status EvaluationStore::CheckFound(
     const EvaluationState::Name& name,
     const StepRecord::Evaluation& found) const {
   if (found.group != name.group) {
@@ -211,11 +206,11 @@ absl::Status EvaluationState::CheckFound(
                    " ranks, got parts of ", found.world_size, " ranks"));
 }
 
-absl::StatusOr<uint64_t> EvaluationState::Load(
-    const EvaluationState::Name& name, IoState* loader) {
+absl::StatusOr<uint64_t> EvaluationStore::Load(
+    const EvaluationState::Name& name, BlobState* loader) {
   CKPTDB_RETURN_IF_ERROR(CheckOpen());
   absl::Status status = CheckLoader(name, loader);
-  const absl::StatusOr<ModelState::Object*> meters = FindGroup(name.group);
+  const absl::StatusOr<BlobState*> meters = FindGroup(name.group);
   status.Update(meters.status());
   // No rank changes its meters before all ranks have found theirs.
   CKPTDB_RETURN_IF_ERROR(
@@ -229,29 +224,27 @@ absl::StatusOr<uint64_t> EvaluationState::Load(
   CKPTDB_ASSIGN_OR_RETURN(
       const std::string bytes,
       ranks_->Broadcast(TagOf("find", name), Encode(message), deadline_));
-  CKPTDB_RETURN_IF_ERROR(internal::Decode(bytes, &message));
+  CKPTDB_RETURN_IF_ERROR(Decode(bytes, &message));
   CKPTDB_RETURN_IF_ERROR(message.status);
   if (message.parts.empty()) return 0;
-  const StepRecord::Evaluation::Part& part = message.parts[ranks_->rank()];
-  status = internal::Annotate(
-      internal::CallGuarded("ModelState::Object::Load",
-                            [&] { return (*meters)->Load(part.meters); }),
-      absl::StrCat("meters of \"", name.group, "\""));
+  const StepRecord::Evaluation& part = message.parts[ranks_->rank()];
+  status = Annotate(CallGuarded("BlobState::Load",
+                                [&] { return (*meters)->Load(part.meters); }),
+                    absl::StrCat("meters of \"", name.group, "\""));
   if (status.ok()) {
-    status = internal::Annotate(
-        internal::CallGuarded("IoState::Load",
-                              [&] { return loader->Load(part.loader); }),
-        "the loader");
+    status = Annotate(CallGuarded("BlobState::Load",
+                                  [&] { return loader->Load(part.loader); }),
+                      "the loader");
   }
   CKPTDB_RETURN_IF_ERROR(Agree(ranks_, TagOf("load", name), status, deadline_));
   return part.processed;
 }
 
-absl::Status EvaluationState::Cleanup(int64_t step) {
+absl::Status EvaluationStore::Cleanup(int64_t step) {
   return Remove(absl::StrCat("remove evaluations of step ", step), {step});
 }
 
-absl::Status EvaluationState::CleanupAll(std::optional<int64_t> except) {
+absl::Status EvaluationStore::CleanupAll(std::optional<int64_t> except) {
   std::vector<int64_t> steps;
   // Only the owner knows and removes the steps; the others just call Agree.
   if (store_ != nullptr) {
@@ -264,7 +257,7 @@ absl::Status EvaluationState::CleanupAll(std::optional<int64_t> except) {
                 steps);
 }
 
-absl::Status EvaluationState::Remove(absl::string_view tag,
+absl::Status EvaluationStore::Remove(absl::string_view tag,
                                      const std::vector<int64_t>& steps) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable());
   absl::Status status;
@@ -272,4 +265,4 @@ absl::Status EvaluationState::Remove(absl::string_view tag,
   return Agree(ranks_, tag, status, deadline_);
 }
 
-}  // namespace ckptdb
+}  // namespace ckptdb::internal
