@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contexts of threads and the captures of streams with a real driver: the
-// cases that contexts_test checks with the stand-in.
+// cases that cuda_device_test checks with the stand-in.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
