@@ -201,56 +201,40 @@ void ExpectDocumented(const std::string& section,
 // on the store with deltas, after some that change it.
 struct SectionCase {
   std::string section;
-  std::vector<Words> sample;
-  std::vector<Words> deltas = {};
-  std::vector<Words> before = {};
+  Words sample;
+  Words deltas = {};
+  Words before = {};
 };
 
 // Add a section and a row here for each new command.
-const std::vector<SectionCase>& SectionCases() {
-  static const auto* const kCases = new std::vector<SectionCase>{
-      {"ls", {{"ls"}}, {{"ls"}}},
-      {"show",
-       {{"show", "100"}, {"show", "200"}, {"show", "300"}, {"show", "800"}},
-       {{"show", "200"}, {"show", "400"}},
-       {{"fold", "400"}}},
-      {"items",
-       {{"items", "200"}, {"items", "300"}, {"items", "800"}},
-       {{"items", "300"}}},
-      {"chain",
-       {},
-       {{"chain", "400", "-t"},
-        {"fold", "400"},
-        {"chain", "400", "-t"},
-        {"chain", "100", "-t"}},
-       {{"rm", "200"}}},
-      {"diff",
-       {{"diff", "100", "200"},
-        {"diff", "200", "300"},
-        {"diff", "200", "900"},
-        {"diff", "900", "100"}},
-       {{"diff", "100", "300"}}},
-      {"plan",
-       {{"plan", "200"}, {"plan", "300", "--world", "3"}},
-       {{"plan", "400", "--from", "100"}, {"plan", "100", "--from", "400"}}},
-      {"row",
-       {{"row", "user", "1", "--step", "300"}},
-       {{"row", "types", "7", "--step", "100"}}},
-      {"history", {{"history", "user", "1"}}, {{"history", "user", "-2"}}},
-      {"verify", {{"verify"}, {"verify", "100"}}, {{"verify"}}},
-      {"du", {{"du"}}, {{"du", "--tables"}}, {{"rm", "200"}}},
-      {"fold",
-       {{"fold", "100"}},
-       {{"fold", "400"}},
-       {{"rm", "100", "200", "300"}}},
-      {"rm", {{"rm", "300"}}, {{"rm", "100"}}},
-      {"gc", {{"gc"}}, {{"gc"}}},
-      {"pin", {{"pin", "100"}}},
-      {"unpin", {{"unpin", "200"}}},
-      {"metrics", {{"metrics", "100", "auc=0.5"}}},
-      {"doctor", {{"doctor", "--speed-mib", "1"}}}};
-  return *kCases;
-}
+const SectionCase kSectionCases[] = {
+    {"ls", {"ls"}, {"ls"}},
+    {"show",
+     {"show 100", "show 200", "show 300", "show 800"},
+     {"show 200", "show 400"},
+     {"fold 400"}},
+    {"items", {"items 200", "items 300", "items 800"}, {"items 300"}},
+    {"chain",
+     {},
+     {"chain 400 -t", "fold 400", "chain 400 -t", "chain 100 -t"},
+     {"rm 200"}},
+    {"diff",
+     {"diff 100 200", "diff 200 300", "diff 200 900", "diff 900 100"},
+     {"diff 100 300"}},
+    {"plan",
+     {"plan 200", "plan 300 --world 3"},
+     {"plan 400 --from 100", "plan 100 --from 400"}},
+    {"row", {"row user 1 --step 300"}, {"row types 7 --step 100"}},
+    {"history", {"history user 1"}, {"history user -2"}},
+    {"verify", {"verify", "verify 100"}, {"verify"}},
+    {"du", {"du"}, {"du --tables"}, {"rm 200"}},
+    {"fold", {"fold 100"}, {"fold 400"}, {"rm 100 200 300"}},
+    {"rm", {"rm 300"}, {"rm 100"}},
+    {"gc", {"gc"}, {"gc"}},
+    {"pin", {"pin 100"}},
+    {"unpin", {"unpin 200"}},
+    {"metrics", {"metrics 100 auc=0.5"}},
+    {"doctor", {"doctor --speed-mib 1"}}};
 
 class JsonFieldsTest : public ToolFixture,
                        public ::testing::WithParamInterface<SectionCase> {
@@ -287,10 +271,8 @@ class JsonFieldsTest : public ToolFixture,
       std::ofstream(store + "/leases/notes.txt") << "not a lease";
     }
   }
-  static Json Document(Words command, const Words& more) {
-    command.emplace_back("--json");
-    command.insert(command.end(), more.begin(), more.end());
-    const ToolResult result = RunTool(command);
+  static Json Document(const std::string& command, const Words& more) {
+    const ToolResult result = RunLine(command + " --json", more);
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_EQ(result.err, "");
     return result.Json();
@@ -303,34 +285,34 @@ TEST_P(JsonFieldsTest, AreDocumented) {
   const Words at_deltas = {"--store", deltas()};
   const Words at_sample =
       section == "doctor" ? Words{dir_.path()} : Words{"--store", path()};
-  for (const Words& command : before) Document(command, at_deltas);
+  for (const std::string& command : before) Document(command, at_deltas);
   std::vector<Json> documents;
-  for (const Words& command : sample) {
+  for (const std::string& command : sample) {
     documents.push_back(Document(command, at_sample));
   }
-  for (const Words& command : delta) {
+  for (const std::string& command : delta) {
     const Json document = Document(command, at_deltas);
-    if (command.front() == section) documents.push_back(document);
+    if (absl::StartsWith(command, section)) documents.push_back(document);
   }
   ExpectDocumented(section, documents);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sections, JsonFieldsTest,
-                         ::testing::ValuesIn(SectionCases()),
+                         ::testing::ValuesIn(kSectionCases),
                          [](const auto& row) { return row.param.section; });
 
 class DamagedJsonFieldsTest : public ToolFixture {};
 
 TEST_F(DamagedJsonFieldsTest, OfVerifyAreDocumented) {
   DamageLargestFile();
-  const ToolResult verify = Run({"verify", "--json"});
+  const ToolResult verify = Run("verify --json");
   EXPECT_EQ(verify.code, 3);
   ExpectDocumented("verify", {verify.Json()});
 }
 
 TEST(JsonDocsTest, EachCommandHasASection) {
   std::set<std::string> tested;
-  for (const SectionCase& row : SectionCases()) tested.insert(row.section);
+  for (const SectionCase& row : kSectionCases) tested.insert(row.section);
   for (const auto& command : tool::AllCommands()) {
     EXPECT_TRUE(Docs().contains(command->name())) << command->name();
     EXPECT_TRUE(tested.contains(command->name())) << command->name();

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "absl/strings/str_split.h"
 #include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
@@ -64,6 +65,13 @@ ToolResult RunTool(const std::vector<std::string>& arguments,
   if (setting.out_path.empty()) result.out = ReadFile(out);
   result.err = ReadFile(err);
   return result;
+}
+
+ToolResult RunLine(const std::string& line,
+                   const std::vector<std::string>& more) {
+  std::vector<std::string> words = absl::StrSplit(line, ' ');
+  words.insert(words.end(), more.begin(), more.end());
+  return RunTool(words);
 }
 
 }  // namespace ckptdb::testing

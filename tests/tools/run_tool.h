@@ -34,6 +34,10 @@ struct ToolSetting {
 ToolResult RunTool(const std::vector<std::string>& arguments,
                    const ToolSetting& setting = {});
 
+// Runs words that are separated by spaces, and more.
+ToolResult RunLine(const std::string& line,
+                   const std::vector<std::string>& more = {});
+
 }  // namespace ckptdb::testing
 
 #endif  // CKPTDB_TESTS_TOOLS_RUN_TOOL_H_

@@ -62,7 +62,7 @@ class ToolDiff : public ToolFixture {
 class ToolDeltaDiff : public DeltaFixture {};
 
 TEST_F(ToolDeltaDiff, CountsChangedRows) {
-  const Json diff = RunJson({"diff", "100", "300"});
+  const Json diff = RunJson("diff 100 300");
   EXPECT_EQ(diff["store"], path());
   EXPECT_THAT(diff, Includes(R"({
       "from": {"step": 100}, "to": {"step": 300}, "same": false,
@@ -83,21 +83,21 @@ TEST_F(ToolDeltaDiff, CountsChangedRows) {
 }
 
 TEST_F(ToolDeltaDiff, SkipsTablesWithoutChanges) {
-  EXPECT_THAT(RunJson({"diff", "100", "200"})["tables"], Includes(R"([
+  EXPECT_THAT(RunJson("diff 100 200")["tables"], Includes(R"([
       {"name": "types"},
       {"name": "user", "upserted_rows": 2, "erased_rows": 1}])"));
 }
 
 TEST_F(ToolDeltaDiff, CountsRowsBackwards) {
   // 1 and -2, and 50.
-  EXPECT_THAT(ByName(RunJson({"diff", "400", "100"})["tables"]), Includes(R"({
+  EXPECT_THAT(ByName(RunJson("diff 400 100")["tables"]), Includes(R"({
       "user": {"upserted_rows": 2, "erased_rows": 1},
       "types": {"change": "added"}})"));
 }
 
 TEST_F(ToolDeltaDiff, AsText) {
   ExpectPrints(
-      {"diff", "100", "300"},
+      "diff 100 300",
       AllOf(ContainsAll("^from +step 100 attempt [0-9]+, committed 20",
                         "\nto +step 300 attempt [0-9]+, committed 20",
                         "\nincrements +lead from the first to the second\n",
@@ -115,20 +115,19 @@ TEST_F(ToolDeltaDiff, FoldedStepEqualsTheOriginal) {
   Own();
   ASSERT_OK(store_->Fold(200).status());
   Disown();
-  const Json diff = RunJson({"diff", "200", "400"});
+  const Json diff = RunJson("diff 200 400");
   EXPECT_EQ(ByName(diff["tables"])["user"]["upserted_rows"], 2);
-  EXPECT_EQ(RunJson({"diff", "200", "200"})["same"], true);
+  EXPECT_EQ(RunJson("diff 200 200")["same"], true);
 }
 
 TEST_F(ToolDiff, FindsNoDifferenceBetweenAStepAndItself) {
   // With a metric of NaN.
-  EXPECT_EQ(RunJson({"diff", "100", "100"})["same"], true);
-  EXPECT_THAT(Run({"diff", "latest", "300"}).out,
-              HasSubstr("\nnothing differs\n"));
+  EXPECT_EQ(RunJson("diff 100 100")["same"], true);
+  EXPECT_THAT(Run("diff latest 300").out, HasSubstr("\nnothing differs\n"));
 }
 
 TEST_F(ToolDiff, ComparesFullSteps) {
-  const Json diff = RunJson({"diff", "100", "200"});
+  const Json diff = RunJson("diff 100 200");
   EXPECT_THAT(diff, Includes(R"({
       "same": false, "incremental": false,
       "tensors": [{"name": "big", "change": "added", "from": null,
@@ -142,14 +141,14 @@ TEST_F(ToolDiff, ComparesFullSteps) {
   EXPECT_THAT(ByName(diff["metrics"]), Includes(R"({
       "auc": {"from": 0.75, "to": null}, "loss": {"from": "nan"}})"));
   EXPECT_THAT(
-      Run({"diff", "100", "200"}).out,
+      Run("diff 100 200").out,
       ContainsAll("\nincrements +.*was saved in full\n", "\nauc +0\\.75 +-\n",
                   "\nbig +added +- +- +f32\\[2359296\\]\n",
                   "\nuser +changed +- +1,000 to 1,200 +- +-  no increments\n"));
 }
 
 TEST_F(ToolDiff, ComparesShapesAndBlobs) {
-  const Json diff = RunJson({"diff", "100", "300"});
+  const Json diff = RunJson("diff 100 300");
   EXPECT_THAT(ByName(diff["tensors"]), Includes(R"({
       "mlp.weight": {"differs": ["shape"], "from": {"shape": [3, 4]},
                      "to": {"shape": [6, 4]}},
@@ -157,7 +156,7 @@ TEST_F(ToolDiff, ComparesShapesAndBlobs) {
   EXPECT_THAT(diff["blobs"], Includes(R"([
       {"name": "reader", "rank": 0, "change": "removed", "from_raw_bytes": 11,
        "to_raw_bytes": null}])"));
-  EXPECT_THAT(Run({"diff", "100", "300"}).out,
+  EXPECT_THAT(Run("diff 100 300").out,
               ContainsAll("\nmlp.weight +changed +shape +f32\\[3, 4\\] "
                           "+f32\\[6, 4\\]\n",
                           "\nreader +0 +removed +11 B +-\n"));
@@ -167,15 +166,15 @@ TEST_F(ToolDiff, ReadsTensorsThatAreDividedDifferently) {
   Own();
   SaveWhole(400, 0, "one");
   SaveWhole(500, 1, "two");
-  EXPECT_THAT(RunJson({"diff", "300", "400"}), Includes(R"({
+  EXPECT_THAT(RunJson("diff 300 400"), Includes(R"({
       "tensors": [], "tensors_read": 1, "tensor_read_bytes": 192})"));
-  EXPECT_THAT(RunJson({"diff", "300", "500"})["tensors"],
+  EXPECT_THAT(RunJson("diff 300 500")["tensors"],
               Includes(R"([{"differs": ["content"]}])"));
-  EXPECT_THAT(Run({"diff", "300", "500"}).out,
+  EXPECT_THAT(Run("diff 300 500").out,
               ContainsAll("192 B of 1 tensor that is divided",
                           "\nmlp.weight +changed +content "));
   // Compared by digests.
-  const Json whole = RunJson({"diff", "400", "500"});
+  const Json whole = RunJson("diff 400 500");
   EXPECT_THAT(whole, Includes(R"({
       "tensors_read": 0, "blobs": [{"change": "changed"}]})"));
   EXPECT_EQ(whole["tensors"][0]["differs"], Json{"content"});
@@ -209,17 +208,17 @@ TEST_F(ToolDiff, ReadsLargeTensorsInPieces) {
     ASSERT_OK(store_->Save({.step = step}, state).status());
   };
   save_whole(500);
-  const Json same = RunJson({"diff", "400", "500"});
+  const Json same = RunJson("diff 400 500");
   EXPECT_EQ(same["same"], true);
   EXPECT_EQ(same["tensor_read_bytes"], 2 * 2 * kHalf * 4);
   values.back() = 0;
   save_whole(600);
-  EXPECT_THAT(RunJson({"diff", "400", "600"})["tensors"],
+  EXPECT_THAT(RunJson("diff 400 600")["tensors"],
               Includes(R"([{"differs": ["content"]}])"));
   Disown();
   DamageLargestFile();
-  const ToolResult first = Run({"diff", "400", "500"});
-  const ToolResult second = Run({"diff", "400", "600"});
+  const ToolResult first = Run("diff 400 500");
+  const ToolResult second = Run("diff 400 600");
   const ToolResult& damaged = first.code == 0 ? second : first;
   EXPECT_EQ(damaged.code, 3);
   EXPECT_EQ(damaged.out, "");
@@ -234,7 +233,7 @@ TEST_F(ToolDiff, NamesSlotsThatDiffer) {
   SaveTable(400, 7, {key, {"embedding", DType::kF32, 8}, sum});
   SaveTable(500, 7,
             {key, {"embedding", DType::kF16, 8}, {"n", DType::kU32, 1}});
-  const Json table = RunJson({"diff", "400", "500"})["tables"][0];
+  const Json table = RunJson("diff 400 500")["tables"][0];
   EXPECT_EQ(table["change"], "changed");
   const Json slots = ByName(table["slots"]);
   EXPECT_EQ(slots.size(), 3u);
@@ -242,7 +241,7 @@ TEST_F(ToolDiff, NamesSlotsThatDiffer) {
       "embedding": {"change": "changed", "from": {"dtype": "f32"},
                     "to": {"dtype": "f16", "elements": 8}},
       "sum": {"change": "removed"}, "n": {"change": "added", "from": null}})"));
-  EXPECT_THAT(Run({"diff", "400", "500"}).out,
+  EXPECT_THAT(Run("diff 400 500").out,
               HasSubstr("embedding f32x8 to f16x8, sum removed, n added"));
 }
 
@@ -254,36 +253,36 @@ TEST_F(ToolDiff, ComparesFullTablesByDigest) {
   SaveTable(500, 7, {key, sum});
   SaveTable(600, 7, {sum, key});
   SaveTable(700, 7, {sum, key}, SliceHash::kMix);
-  EXPECT_EQ(RunJson({"diff", "400", "500"})["same"], true);
-  EXPECT_THAT(RunJson({"diff", "500", "600"})["tables"][0]["slots"],
+  EXPECT_EQ(RunJson("diff 400 500")["same"], true);
+  EXPECT_THAT(RunJson("diff 500 600")["tables"][0]["slots"],
               Includes(R"([{"change": "moved"}, {}])"));
-  EXPECT_THAT(RunJson({"diff", "600", "700"})["tables"][0],
+  EXPECT_THAT(RunJson("diff 600 700")["tables"][0],
               Includes(R"({"change": "changed", "slice_hash_differs": true})"));
-  EXPECT_THAT(Run({"diff", "600", "700"}).out, HasSubstr("slice hash differs"));
+  EXPECT_THAT(Run("diff 600 700").out, HasSubstr("slice hash differs"));
 }
 
 TEST_F(ToolDiff, ReadsALiveStore) {
   Own();
-  EXPECT_EQ(RunJson({"diff", "100", "latest"})["to"]["step"], 300);
+  EXPECT_EQ(RunJson("diff 100 latest")["to"]["step"], 300);
   ASSERT_OK(store_->Delete(300));
-  EXPECT_EQ(RunJson({"diff", "100", "latest"})["to"]["step"], 200);
-  EXPECT_EQ(Run({"diff", "100", "300"}).code, 2);
+  EXPECT_EQ(RunJson("diff 100 latest")["to"]["step"], 200);
+  EXPECT_EQ(Run("diff 100 300").code, 2);
   ASSERT_OK(SaveStep300(store_.get()));
-  EXPECT_EQ(RunJson({"diff", "300", "100"})["same"], false);
+  EXPECT_EQ(RunJson("diff 300 100")["same"], false);
 }
 
 TEST_F(ToolDiff, RejectsMissingAndInvalidSteps) {
-  ExpectFails({"diff", "100", "150"}, 2, HasSubstr("step 150"));
-  ExpectFails({"diff", "150", "100"}, 2, HasSubstr("step 150"));
-  ExpectFails({"diff", "100"}, 1, HasSubstr("B"));
-  ExpectFails({"diff", "100", "x7"}, 1, HasSubstr("\"x7\""));
+  ExpectFails("diff 100 150", 2, HasSubstr("step 150"));
+  ExpectFails("diff 150 100", 2, HasSubstr("step 150"));
+  ExpectFails("diff 100", 1, HasSubstr("B"));
+  ExpectFails("diff 100 x7", 1, HasSubstr("\"x7\""));
 }
 
 TEST_F(ToolDiff, ComparesTensorsByDigestWithoutReading) {
   DamageLargestFile();  // contains the tensor "big" of step 200
-  ASSERT_EQ(Run({"verify", "200"}).code, 3);
-  EXPECT_EQ(Run({"diff", "100", "200"}).code, 0);
-  EXPECT_EQ(RunJson({"diff", "200", "200"})["same"], true);
+  ASSERT_EQ(Run("verify 200").code, 3);
+  EXPECT_EQ(Run("diff 100 200").code, 0);
+  EXPECT_EQ(RunJson("diff 200 200")["same"], true);
 }
 
 }  // namespace

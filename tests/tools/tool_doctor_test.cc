@@ -38,16 +38,15 @@ class ToolDoctor : public ::testing::Test {
     EXPECT_THAT(names, UnorderedElementsAre("mine", ".ckptdb-doctor-old"));
     EXPECT_EQ(fs::file_size(dir_.path() + "/mine"), 5U);
   }
-  ToolResult Run(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), {"doctor", dir_.path()});
-    return RunTool(arguments);
+  ToolResult Run(const std::string& flags) const {
+    return RunLine("doctor " + flags, {dir_.path()});
   }
 
   TempDir dir_;
 };
 
 TEST_F(ToolDoctor, ChecksAFolderAndLeavesItUnchanged) {
-  const ToolResult result = Run({"--speed-mib", "1"});
+  const ToolResult result = Run("--speed-mib 1");
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("A store can be put here"));
   EXPECT_THAT(result.out, HasSubstr("Checked from one host"));
@@ -56,9 +55,9 @@ TEST_F(ToolDoctor, ChecksAFolderAndLeavesItUnchanged) {
 }
 
 TEST_F(ToolDoctor, ChecksBetweenProcessesOfASession) {
-  const std::vector<std::string> arguments = {
-      "--hosts", "3", "--session", "t1", "--speed-mib", "1", "--json"};
-  const auto run = [&] { return Run(arguments); };
+  const auto run = [&] {
+    return Run("--hosts 3 --session t1 --speed-mib 1 --json");
+  };
   auto second = std::async(std::launch::async, run);
   auto third = std::async(std::launch::async, run);
   std::vector<ToolResult> results = {run(), second.get(), third.get()};
@@ -82,7 +81,7 @@ TEST_F(ToolDoctor, CleansUpAfterASignal) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    const ToolResult result = Run({"--hosts", "2", "--session", "t2"});
+    const ToolResult result = Run("--hosts 2 --session t2");
     _exit(result.code == 5 &&
                   result.err.find("interrupted") != std::string::npos
               ? 0
@@ -111,11 +110,10 @@ TEST_F(ToolDoctor, RejectsInvalidArguments) {
     EXPECT_EQ(result.code, 1);
     EXPECT_THAT(result.err, HasSubstr(message));
   };
-  expect_usage(Run({"--hosts", "2"}), "--hosts 2 requires --session");
-  expect_usage(Run({"--session", "a/b"}), "invalid session \"a/b\"; expected");
-  expect_usage(Run({"--hosts", "0"}), "--hosts");
-  expect_usage(Run({"--session", "monday"}),
-               "--session monday requires --hosts");
+  expect_usage(Run("--hosts 2"), "--hosts 2 requires --session");
+  expect_usage(Run("--session a/b"), "invalid session \"a/b\"; expected");
+  expect_usage(Run("--hosts 0"), "--hosts");
+  expect_usage(Run("--session monday"), "--session monday requires --hosts");
   expect_usage(RunTool({"doctor", dir_.path() + "/mine"}), "not a folder");
   EXPECT_EQ(RunTool({"doctor", dir_.path() + "/none"}).code, 2);
   ExpectUntouched();

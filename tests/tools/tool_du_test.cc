@@ -24,7 +24,7 @@ class ToolTablesUsage : public DeltaFixture {
   std::map<std::string, uint64_t> StoredByItems() const {
     std::map<std::string, uint64_t> bytes;
     for (const int64_t step : Steps()) {
-      const Json items = RunJson({"items", std::to_string(step)});
+      const Json items = RunJson("items " + std::to_string(step));
       for (const Json& item : items["items"]) {
         if (item["borrowed"] == true) continue;
         const bool table = item["kind"] == "table";
@@ -37,7 +37,7 @@ class ToolTablesUsage : public DeltaFixture {
 };
 
 TEST_F(ToolTablesUsage, AddsUpToTheSteps) {
-  const Json du = RunJson({"du", "--tables"});
+  const Json du = RunJson("du --tables");
   const auto stored = StoredByItems();
   uint64_t sum = du["tensors"]["exclusive_bytes"].get<uint64_t>() +
                  du["blobs"]["exclusive_bytes"].get<uint64_t>();
@@ -61,11 +61,11 @@ TEST_F(ToolTablesUsage, AddsUpToTheSteps) {
 }
 
 TEST_F(ToolTablesUsage, ShowsKeptBytes) {
-  const Json before = RunJson({"du", "--tables"});
-  const Json base = RunJson({"items", "100", "user"})["items"][0];
-  const Json weights = RunJson({"items", "100", "w"})["items"][0];
-  ASSERT_EQ(Run({"rm", "100"}).code, 0);
-  const Json du = RunJson({"du", "--tables"});
+  const Json before = RunJson("du --tables");
+  const Json base = RunJson("items 100 user")["items"][0];
+  const Json weights = RunJson("items 100 w")["items"][0];
+  ASSERT_EQ(Run("rm 100").code, 0);
+  const Json du = RunJson("du --tables");
   const Json& user = du["tables"][1];
   EXPECT_THAT(user, Includes(R"({"name": "user", "step_count": 3})"));
   EXPECT_EQ(user["referenced_bytes"], base["stored_bytes"]);
@@ -80,7 +80,7 @@ TEST_F(ToolTablesUsage, ShowsKeptBytes) {
 }
 
 TEST_F(ToolTablesUsage, AsText) {
-  ExpectPrints({"du", "--tables"},
+  ExpectPrints("du --tables",
                ContainsAll("^STEP +ATTEMPT +OWN +BORROWED\n",
                            "\nWHAT +NAME +STEPS +OWN +OF DELTAS +KEPT FOR",
                            "\ntensors +- +1 +[0-9]+ B +- +0 B\n",
@@ -89,15 +89,15 @@ TEST_F(ToolTablesUsage, AsText) {
 }
 
 TEST_F(ToolTablesUsage, IsPrintedOnRequest) {
-  EXPECT_FALSE(RunJson({"du"}).contains("tables"));
-  EXPECT_THAT(Run({"du"}).out, Not(HasSubstr("tensors  ")));
+  EXPECT_FALSE(RunJson("du").contains("tables"));
+  EXPECT_THAT(Run("du").out, Not(HasSubstr("tensors  ")));
 }
 
 TEST_F(ToolTablesUsage, ReadsALiveStore) {
   Own();
-  EXPECT_EQ(RunJson({"du", "-t"})["tables"].size(), 3u);
+  EXPECT_EQ(RunJson("du -t")["tables"].size(), 3u);
   ASSERT_OK(store_->Delete(400));
-  EXPECT_EQ(RunJson({"du", "-t"})["tables"][2]["step_count"], 3);
+  EXPECT_EQ(RunJson("du -t")["tables"][2]["step_count"], 3);
 }
 
 TEST_F(ToolTablesUsage, EmptyStoreHasNoTables) {
@@ -130,7 +130,7 @@ class ToolUnswept : public ToolFixture {
 TEST_F(ToolUnswept, DuAccountsForEachByte) {
   Put("staging/mine/file", 1000);
   Put("README", 234);
-  const Json du = RunJson({"du"});
+  const Json du = RunJson("du");
   uint64_t bytes = 0;
   for (const auto& entry : fs::recursive_directory_iterator(path())) {
     if (entry.is_regular_file()) bytes += entry.file_size();
@@ -145,7 +145,7 @@ TEST_F(ToolUnswept, DuAccountsForEachByte) {
   EXPECT_EQ(sum, bytes);
   EXPECT_EQ(du["unswept"].size(), 2u);
   ExpectRun(
-      {"du"}, 0,
+      "du", 0,
       ContainsAll(
           "\nRocksDB overhead +[0-9.]+ [KM]iB\n",
           "\nnot the store's +1.2 KiB\n", "\navailable +[0-9.]+ [GTP]iB\n",
@@ -155,9 +155,9 @@ TEST_F(ToolUnswept, DuAccountsForEachByte) {
 
 TEST_F(ToolUnswept, GcNamesForeignFiles) {
   Put("leases/notes.txt", 10);
-  ExpectRun({"gc"}, 0, HasSubstr("not the store's: leases/notes.txt: "),
+  ExpectRun("gc", 0, HasSubstr("not the store's: leases/notes.txt: "),
             ::testing::_);
-  EXPECT_THAT(RunJson({"gc"})["unswept"], Includes(R"([
+  EXPECT_THAT(RunJson("gc")["unswept"], Includes(R"([
       {"path": "leases/notes.txt", "foreign": true}])"));
   EXPECT_TRUE(fs::exists(path() + "/leases/notes.txt"));
 }
@@ -168,21 +168,21 @@ TEST_F(ToolUnswept, GcFailsIfAnEntryCannotBeRemoved) {
   if (mount(dir_.path().c_str(), at.c_str(), nullptr, MS_BIND, nullptr) != 0) {
     GTEST_SKIP() << "no mounts here: " << std::strerror(errno);
   }
-  const ToolResult gc = Run({"gc"});
-  const ToolResult du = Run({"du"});
+  const ToolResult gc = Run("gc");
+  const ToolResult du = Run("du");
   ASSERT_EQ(umount(at.c_str()), 0);
   EXPECT_EQ(gc.code, 5);
   EXPECT_THAT(gc.out, AllOf(HasSubstr("freed "),
                             HasSubstr("not removed: staging/1: ")));
   EXPECT_THAT(gc.err, HasSubstr("1 of its entries could not be removed"));
   EXPECT_THAT(du.out, HasSubstr("not removed: staging/1: "));
-  EXPECT_EQ(Run({"gc"}).code, 0);
+  EXPECT_EQ(Run("gc").code, 0);
 }
 
 TEST_F(ToolUnswept, FifoAmongLeasesDoesNotBlock) {
   ASSERT_EQ(mkfifo((path() + "/leases/fifo").c_str(), 0644), 0);
   for (const char* command : {"ls", "du", "gc"}) {
-    EXPECT_EQ(Run({command}).code, 0) << command;
+    EXPECT_EQ(Run(command).code, 0) << command;
   }
 }
 
@@ -198,8 +198,7 @@ TEST_F(ToolUnswept, InvisibleNamesAreEscaped) {
   ASSERT_OK(store_->Save({.step = 900}, state));
   Disown();
   for (const bool json : {false, true}) {
-    const ToolResult items =
-        json ? Run({"items", "900", "--json"}) : Run({"items", "900"});
+    const ToolResult items = json ? Run("items 900 --json") : Run("items 900");
     EXPECT_EQ(items.code, 0);
     EXPECT_THAT(items.out,
                 AllOf(Not(HasSubstr(kUnseen)), Not(HasSubstr(kMark)),

@@ -73,41 +73,41 @@ class ToolFixture : public ::testing::Test {
 
   std::string path() const { return dir_.path() + "/store"; }
 
-  // Runs the command on the store.
-  ToolResult Run(Words arguments) const {
-    arguments.insert(arguments.end(), {"--store", path()});
-    return RunTool(arguments);
+  // Runs the command on the store: "rm 100 200". Words have no spaces.
+  ToolResult Run(const std::string& command) const {
+    return RunLine(command, {"--store", path()});
   }
   // Returns the document that it prints. It must succeed and print nothing
   // else.
-  Json RunJson(Words arguments) const {
-    arguments.emplace_back("--json");
-    const ToolResult result = Run(std::move(arguments));
+  Json RunJson(const std::string& command) const {
+    const ToolResult result = Run(command + " --json");
     EXPECT_EQ(result.code, 0);
     EXPECT_EQ(result.err, "");
     return result.Json();
   }
-  void ExpectRun(const Words& arguments, int code, const Text& out,
+  void ExpectRun(const std::string& command, int code, const Text& out,
                  const Text& err) const {
-    SCOPED_TRACE(Json(arguments).dump());
-    const ToolResult result = Run(arguments);
+    SCOPED_TRACE(command);
+    const ToolResult result = Run(command);
     EXPECT_EQ(result.code, code);
     EXPECT_THAT(result.out, out);
     EXPECT_THAT(result.err, err);
   }
   // It succeeds without errors.
-  void ExpectPrints(const Words& arguments, const Text& out) const {
-    ExpectRun(arguments, 0, out, "");
+  void ExpectPrints(const std::string& command, const Text& out) const {
+    ExpectRun(command, 0, out, "");
   }
   // It fails without output, and names itself.
-  void ExpectFails(const Words& arguments, int code, const Text& err) const {
-    ExpectRun(arguments, code, "",
-              AllOf(StartsWith("ckptdb: " + arguments[0] + ": "), err));
+  void ExpectFails(const std::string& command, int code,
+                   const Text& err) const {
+    const std::string name = command.substr(0, command.find(' '));
+    ExpectRun(command, code, "",
+              AllOf(StartsWith("ckptdb: " + name + ": "), err));
   }
   // Returns the steps of the store.
   std::vector<int64_t> Steps() const {
     std::vector<int64_t> steps;
-    const Json ls = RunJson({"ls"});
+    const Json ls = RunJson("ls");
     for (const auto& step : ls["steps"]) {
       steps.push_back(step["step"].get<int64_t>());
     }

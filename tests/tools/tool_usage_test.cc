@@ -22,7 +22,7 @@ class ToolUsage : public ToolFixture {};
 
 TEST_F(ToolUsage, FlagOrEnvironmentOrFolderNamesTheStore) {
   const TempDir other;
-  const std::string none = other.path();
+  const std::string& none = other.path();
   const ToolSetting elsewhere = {.store_variable = none, .folder = none};
   EXPECT_EQ(RunTool({"ls", "-s", path()}, elsewhere).code, 0);
   EXPECT_EQ(RunTool({"-s", path(), "ls"}, elsewhere).code, 0);
@@ -90,7 +90,7 @@ class ToolLatest : public ToolFixture {
                         [this] { return done_; });
     }
   }
-  void RunBesideATrainer(const std::vector<std::string>& arguments, int runs) {
+  void RunBesideATrainer(const std::string& command, int runs) {
     Own();
     done_ = false;
     std::thread trainer([this] { Train(); });
@@ -98,7 +98,7 @@ class ToolLatest : public ToolFixture {
     // changing store as many times more often.
     if (kSanitized) runs /= 10;
     for (int i = 0; i < runs; ++i) {
-      const ToolResult result = Run(arguments);
+      const ToolResult result = Run(command);
       EXPECT_EQ(result.code, 0) << result.err;
       const std::lock_guard<std::mutex> lock(mutex_);
       saves_ = 0;
@@ -121,10 +121,10 @@ class ToolLatest : public ToolFixture {
 };
 
 TEST_F(ToolLatest, IsFoundWhileATrainerRuns) {
-  RunBesideATrainer({"verify", "latest"}, 60);
-  RunBesideATrainer({"diff", "100", "latest"}, 20);
-  RunBesideATrainer({"plan", "latest", "--from", "100"}, 20);
-  RunBesideATrainer({"show", "latest"}, 20);
+  RunBesideATrainer("verify latest", 60);
+  RunBesideATrainer("diff 100 latest", 20);
+  RunBesideATrainer("plan latest --from 100", 20);
+  RunBesideATrainer("show latest", 20);
 }
 
 TEST(RetryLatest, StopsAndReportsTheNumberOfTries) {
