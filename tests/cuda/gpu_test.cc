@@ -171,20 +171,15 @@ class GpuSlot {
       : row_bytes_(row_bytes),
         stride_(row_bytes + gap),
         shift_(shift),
-        host_(shift + rows * stride_) {
-    EXPECT_CUDA(cudaMalloc(&device_, host_.size()));
+        host_(shift + rows * stride_),
+        device_(host_.size()) {
     EXPECT_CUDA(cudaHostAlloc(&pinned_, host_.size(), 0));
   }
   GpuSlot(const GpuSlot&) = delete;
-  ~GpuSlot() {
-    cudaFreeHost(pinned_);
-    cudaFree(device_);
-  }
+  ~GpuSlot() { cudaFreeHost(pinned_); }
 
   DeviceTable::Array array(const std::string& name) const {
-    return {{name, DType::kU8, row_bytes_},
-            static_cast<char*>(device_) + shift_,
-            stride_};
+    return {{name, DType::kU8, row_bytes_}, device_.data() + shift_, stride_};
   }
   void Change(uint64_t row, std::mt19937_64* random) {
     for (uint32_t at = 0; at < row_bytes_; ++at) {
@@ -194,34 +189,18 @@ class GpuSlot {
   // Earlier copies must have arrived.
   void Send(cudaStream_t stream) {
     std::memcpy(pinned_, host_.data(), host_.size());
-    EXPECT_CUDA(cudaMemcpyAsync(device_, pinned_, host_.size(),
+    EXPECT_CUDA(cudaMemcpyAsync(device_.data(), pinned_, host_.size(),
                                 cudaMemcpyHostToDevice, stream));
   }
   const std::vector<char>& host() const { return host_; }
-  std::vector<char> Read() const {
-    std::vector<char> bytes(host_.size());
-    EXPECT_CUDA(cudaMemcpy(bytes.data(), device_, bytes.size(),
-                           cudaMemcpyDeviceToHost));
-    return bytes;
-  }
-  // Returns whether the rows equal these bytes, ignoring the gaps.
-  bool Has(const std::vector<char>& expected) const {
-    const std::vector<char> bytes = Read();
-    for (uint64_t at = shift_; at + row_bytes_ <= bytes.size(); at += stride_) {
-      if (std::memcmp(bytes.data() + at, expected.data() + at, row_bytes_) !=
-          0) {
-        return false;
-      }
-    }
-    return true;
-  }
+  std::vector<char> Read() const { return device_.Read(); }
 
  private:
   const uint32_t row_bytes_;
   const uint64_t stride_;
   const uint64_t shift_;
   std::vector<char> host_;
-  void* device_ = nullptr;
+  const GpuArray<char> device_;
   void* pinned_ = nullptr;
 };
 
@@ -327,7 +306,8 @@ TEST_F(GpuTableTest, RestoresSavedSteps) {
   for (const int64_t step : {3, 1, 2}) {
     ASSERT_OK(manager->Restore({.step = step}));
     for (size_t s = 0; s < slots_.size(); ++s) {
-      EXPECT_TRUE(slots_[s]->Has(history[step][s])) << step << " " << s;
+      // Including the gaps between rows.
+      EXPECT_TRUE(slots_[s]->Read() == history[step][s]) << step << " " << s;
     }
   }
 }
@@ -349,31 +329,25 @@ TEST_F(GpuTableTest, CodesMatchTheHost) {
         std::memcpy(rows.data() + shift + row * stride, numbers.data(),
                     dim * sizeof(float));
       }
-      void* memory = nullptr;
-      ASSERT_CUDA(cudaMalloc(&memory, rows.size()));
-      ASSERT_CUDA(
-          cudaMemcpy(memory, rows.data(), rows.size(), cudaMemcpyHostToDevice));
-      void* const first = static_cast<char*>(memory) + shift;
+      const GpuArray<char> memory(rows);
+      char* const first = memory.data() + shift;
       const std::vector<Slot> slots = {
           {"halves", DType::kF32, dim, Codec::kBf16},
           {"bytes", DType::kF32, dim, Codec::kInt8}};
-      {
-        ASSERT_OK_AND_ASSIGN(const auto table,
-                             DeviceTable::Make(device_.get(), code_rows,
-                                               {{slots[0], first, stride},
-                                                {slots[1], first, stride}}));
-        ASSERT_OK_AND_ASSIGN(const auto captured, table->Capture(nullptr));
-        ASSERT_OK(captured->Fetch());
-        ASSERT_OK_AND_ASSIGN(const RowBlock block, captured->Block(0));
-        EXPECT_NE(internal::EncodedOf(block.slots[0]), nullptr);
-        EXPECT_NE(internal::EncodedOf(block.slots[1]), nullptr);
-        ASSERT_OK_AND_ASSIGN(const auto raw, table->AllRows());
-        const StagedSlots there = StageSlots(*captured, slots);
-        const StagedSlots here = StageSlots(*raw, slots);
-        EXPECT_TRUE(there.entries == here.entries);
-        EXPECT_EQ(there.errors, here.errors);
-      }
-      cudaFree(memory);
+      ASSERT_OK_AND_ASSIGN(const auto table,
+                           DeviceTable::Make(device_.get(), code_rows,
+                                             {{slots[0], first, stride},
+                                              {slots[1], first, stride}}));
+      ASSERT_OK_AND_ASSIGN(const auto captured, table->Capture(nullptr));
+      ASSERT_OK(captured->Fetch());
+      ASSERT_OK_AND_ASSIGN(const RowBlock block, captured->Block(0));
+      EXPECT_NE(internal::EncodedOf(block.slots[0]), nullptr);
+      EXPECT_NE(internal::EncodedOf(block.slots[1]), nullptr);
+      ASSERT_OK_AND_ASSIGN(const auto raw, table->AllRows());
+      const StagedSlots there = StageSlots(*captured, slots);
+      const StagedSlots here = StageSlots(*raw, slots);
+      EXPECT_TRUE(there.entries == here.entries);
+      EXPECT_EQ(there.errors, here.errors);
     }
   }
 }
