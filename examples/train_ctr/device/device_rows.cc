@@ -15,8 +15,6 @@
 namespace train_ctr {
 namespace {
 
-constexpr uint32_t kNoBatchRow = UINT32_MAX;
-
 // An array on the device, and one in host memory that is copied to or from it.
 template <typename T>
 struct Staged {
@@ -24,31 +22,34 @@ struct Staged {
   T* host = nullptr;
 };
 
-// The places of a batch that name ids of one table, in ascending order.
-struct TablePlaces {
-  std::vector<int64_t> ids;
-  std::vector<uint32_t> places;
-};
-
 // One table. The host waits for the stream before it calls Touch or LookUp
 // again.
 class DeviceEmbedding {
  public:
+  // It is table `number` of the layout.
   DeviceEmbedding(const EmbeddingTableOptions& options, uint64_t rows,
+                  const FieldLayout* layout, size_t number,
                   CudaMachine* machine)
-      : options_(options), seed_(TableSeed(options)), machine_(machine) {
+      : options_(options),
+        seed_(TableSeed(options)),
+        layout_(layout),
+        number_(number),
+        machine_(machine) {
     arrays_.rows = rows;
     arrays_.dim = options.dim;
   }
 
-  absl::Status Open(uint64_t max_places);
+  // Allocates memory for batches of up to so many examples.
+  absl::Status Open(uint64_t max_examples);
 
   const std::string& name() const { return options_.name; }
   size_t size() const { return index_.size(); }
   ckptdb::DeviceTable* state() const { return state_.get(); }
 
-  absl::Status Touch(const TablePlaces& batch, int64_t step, float* inputs);
-  absl::Status LookUp(const TablePlaces& batch, float* inputs);
+  // The ids are those of all tables.
+  absl::Status Touch(const std::vector<int64_t>& ids, int64_t step,
+                     float* inputs);
+  absl::Status LookUp(const std::vector<int64_t>& ids, float* inputs);
   absl::Status ApplyGradients(const float* gradients, float learning_rate);
   absl::Status EraseUnseenSince(int64_t step);
   // Rebuilds the index after a restore.
@@ -75,15 +76,25 @@ class DeviceEmbedding {
                                           cudaMemcpyDeviceToHost));
     return read;
   }
-  // Returns the row of the id, which it gets if it has none; nothing if all
+  // Calls `visit` with each place of a batch that names an id of this table, in
+  // ascending order.
+  template <typename Visit>
+  void ForEachPlace(const std::vector<int64_t>& ids, const Visit& visit) const {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (layout_->table_of_field[i % layout_->fields()] != number_) continue;
+      visit(static_cast<uint32_t>(i), ids[i]);
+    }
+  }
+  // Returns the row of the id, which it gets if it has none; an error if all
   // rows are taken.
-  std::optional<int32_t> Insert(int64_t id, bool* is_new);
-  absl::Status FindRows(const TablePlaces& batch);
-  void ListPlaces(const TablePlaces& batch);
+  absl::StatusOr<int32_t> Insert(int64_t id, bool* is_new);
+  absl::Status FindRows(const std::vector<int64_t>& ids);
   absl::Status Gather(size_t places, float* inputs);
 
   const EmbeddingTableOptions options_;
   const uint64_t seed_;
+  const FieldLayout* const layout_;
+  const size_t number_;
   CudaMachine* const machine_;
   TableArrays arrays_;
   Staged<uint8_t> erased_;  // by row
@@ -97,14 +108,16 @@ class DeviceEmbedding {
   Staged<BatchPlace> batch_places_;
   int32_t* listed_rows_ = nullptr;
   size_t row_count_ = 0;
-  std::vector<uint32_t> batch_row_of_place_;
-  // The batch row of each table row; kNoBatchRow for those not in the batch.
-  std::vector<uint32_t> batch_row_of_row_;
+  size_t place_count_ = 0;
 
   std::unique_ptr<ckptdb::DeviceTable> state_;
 };
 
-absl::Status DeviceEmbedding::Open(uint64_t max_places) {
+absl::Status DeviceEmbedding::Open(uint64_t max_examples) {
+  const uint64_t max_places =
+      max_examples *
+      static_cast<uint64_t>(std::count(layout_->table_of_field.begin(),
+                                       layout_->table_of_field.end(), number_));
   const uint64_t rows = arrays_.rows;
   const uint64_t elements = rows * arrays_.dim;
   CKPTDB_ASSIGN_OR_RETURN(arrays_.ids, machine_->New<int64_t>(rows));
@@ -131,23 +144,33 @@ absl::Status DeviceEmbedding::Open(uint64_t max_places) {
   return machine_->Queue(ClearIds{arrays_}, "ClearIds");
 }
 
-absl::Status DeviceEmbedding::Touch(const TablePlaces& batch, int64_t step,
-                                    float* inputs) {
-  CKPTDB_RETURN_IF_ERROR(FindRows(batch));
-  ListPlaces(batch);
+absl::Status DeviceEmbedding::Touch(const std::vector<int64_t>& ids,
+                                    int64_t step, float* inputs) {
+  CKPTDB_RETURN_IF_ERROR(FindRows(ids));
   CKPTDB_RETURN_IF_ERROR(Upload(batch_rows_, row_count_));
   CKPTDB_RETURN_IF_ERROR(
       machine_->Queue(TouchRows{arrays_, batch_rows_.device, row_count_, step,
                                 seed_, listed_rows_},
                       "TouchRows"));
-  return Gather(batch.ids.size(), inputs);
+  return Gather(place_count_, inputs);
 }
 
-std::optional<int32_t> DeviceEmbedding::Insert(int64_t id, bool* is_new) {
+absl::StatusOr<int32_t> DeviceEmbedding::Insert(int64_t id, bool* is_new) {
+  if (id == kFreeId) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("table \"", name(), "\": id ", id,
+                     " stands for rows that hold nothing; train without "
+                     "--device"));
+  }
   const auto found = index_.find(id);
   *is_new = found == index_.end();
   if (!*is_new) return found->second;
-  if (free_.empty() && ids_.size() == arrays_.rows) return std::nullopt;
+  if (free_.empty() && ids_.size() == arrays_.rows) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("table \"", name(), "\" has ", arrays_.rows,
+                     " rows in GPU memory, and all are taken; give it more by "
+                     "--device-rows, or erase rows by --erase-after"));
+  }
   if (free_.empty()) {
     free_.push_back(static_cast<int32_t>(ids_.size()));
     ids_.push_back(id);
@@ -159,63 +182,48 @@ std::optional<int32_t> DeviceEmbedding::Insert(int64_t id, bool* is_new) {
   return row;
 }
 
-// Lists the rows of the batch in the order in which it first names them.
-absl::Status DeviceEmbedding::FindRows(const TablePlaces& batch) {
-  row_count_ = 0;
-  batch_row_of_place_.resize(batch.ids.size());
-  for (size_t k = 0; k < batch.ids.size(); ++k) {
-    const int64_t id = batch.ids[k];
-    if (id == kFreeId) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("table \"", name(), "\": id ", id,
-                       " stands for rows that hold nothing; train without "
-                       "--device"));
-    }
+// Lists the rows of the batch, and its places, those of the same row one after
+// the other.
+absl::Status DeviceEmbedding::FindRows(const std::vector<int64_t>& ids) {
+  struct Named {
+    int32_t row;
+    uint32_t place;
+    bool is_new;
+  };
+  std::vector<Named> named;
+  absl::Status status;
+  ForEachPlace(ids, [&](uint32_t place, int64_t id) {
     bool is_new = false;
-    const std::optional<int32_t> at = Insert(id, &is_new);
-    if (!at) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "table \"", name(), "\" has ", arrays_.rows,
-          " rows in GPU memory, and all are taken; give it more by "
-          "--device-rows, or erase rows by --erase-after"));
+    const auto row = Insert(id, &is_new);
+    status.Update(row.status());
+    if (row.ok()) named.push_back({*row, place, is_new});
+  });
+  CKPTDB_RETURN_IF_ERROR(status);
+  std::stable_sort(
+      named.begin(), named.end(),
+      [](const Named& a, const Named& b) { return a.row < b.row; });
+  row_count_ = 0;
+  place_count_ = named.size();
+  for (uint32_t i = 0; i < named.size(); ++i) {
+    const auto [row, place, is_new] = named[i];
+    if (i == 0 || row != named[i - 1].row) {
+      batch_rows_.host[row_count_++] = {ids[place], row, is_new ? 1 : 0, i, 0};
     }
-    const auto number = static_cast<size_t>(*at);
-    batch_row_of_row_.resize(std::max(batch_row_of_row_.size(), number + 1),
-                             kNoBatchRow);
-    uint32_t& row = batch_row_of_row_[number];
-    if (row == kNoBatchRow) {
-      row = static_cast<uint32_t>(row_count_++);
-      batch_rows_.host[row] = {id, *at, is_new ? 1 : 0, 0, 0};
-    }
-    ++batch_rows_.host[row].places;
-    batch_row_of_place_[k] = row;
+    ++batch_rows_.host[row_count_ - 1].places;
+    batch_places_.host[i] = {place, row};
   }
   return absl::OkStatus();
 }
 
-// Lists the places of the batch, those of the same row one after the other.
-void DeviceEmbedding::ListPlaces(const TablePlaces& batch) {
-  BatchRow* const rows = batch_rows_.host;
-  uint32_t first = 0;
-  for (size_t r = 0; r < row_count_; ++r) {
-    batch_row_of_row_[static_cast<size_t>(rows[r].row)] = kNoBatchRow;
-    rows[r].first = first;
-    first += std::exchange(rows[r].places, 0);
-  }
-  for (size_t k = 0; k < batch.places.size(); ++k) {
-    BatchRow& row = rows[batch_row_of_place_[k]];
-    batch_places_.host[row.first + row.places++] = {batch.places[k], row.row};
-  }
-}
-
-absl::Status DeviceEmbedding::LookUp(const TablePlaces& batch, float* inputs) {
-  for (size_t k = 0; k < batch.ids.size(); ++k) {
-    const auto found = index_.find(batch.ids[k]);
-    batch_places_.host[k] = {batch.places[k], found == index_.end()
-                                                  ? BatchPlace::kNoRow
-                                                  : found->second};
-  }
-  return Gather(batch.ids.size(), inputs);
+absl::Status DeviceEmbedding::LookUp(const std::vector<int64_t>& ids,
+                                     float* inputs) {
+  size_t places = 0;
+  ForEachPlace(ids, [&](uint32_t place, int64_t id) {
+    const auto found = index_.find(id);
+    batch_places_.host[places++] = {
+        place, found == index_.end() ? BatchPlace::kNoRow : found->second};
+  });
+  return Gather(places, inputs);
 }
 
 absl::Status DeviceEmbedding::Gather(size_t places, float* inputs) {
@@ -289,45 +297,38 @@ absl::StatusOr<EmbeddingTable> DeviceEmbedding::Read() const {
 
 class DeviceRows final : public Rows {
  public:
-  DeviceRows(CudaMachine* machine, const FieldLayout* layout)
-      : machine_(machine), layout_(layout), places_(layout->tables.size()) {}
-
-  absl::Status Open(const ModelOptions& options,
-                    const std::vector<EmbeddingTableOptions>& tables) {
+  static absl::StatusOr<std::unique_ptr<Rows>> Make(
+      const ModelOptions& options,
+      const std::vector<EmbeddingTableOptions>& tables,
+      const FieldLayout* layout, CudaMachine* machine) {
+    auto rows = std::make_unique<DeviceRows>();
     for (size_t t = 0; t < tables.size(); ++t) {
-      const auto fields = std::count(layout_->table_of_field.begin(),
-                                     layout_->table_of_field.end(), t);
-      tables_.push_back(std::make_unique<DeviceEmbedding>(
-          tables[t], options.device_rows, machine_));
-      CKPTDB_RETURN_IF_ERROR(
-          tables_.back()->Open(options.batch * static_cast<size_t>(fields)));
+      rows->tables_.push_back(std::make_unique<DeviceEmbedding>(
+          tables[t], options.device_rows, layout, t, machine));
+      CKPTDB_RETURN_IF_ERROR(rows->tables_.back()->Open(options.batch));
     }
-    return absl::OkStatus();
+    return rows;
   }
 
   absl::Status Touch(const std::vector<int64_t>& ids, int64_t step,
                      float* inputs) override {
-    Split(ids);
-    return ForEach([&](DeviceEmbedding* table, size_t t) {
-      return table->Touch(places_[t], step, inputs);
+    return ForEach([&](DeviceEmbedding* table) {
+      return table->Touch(ids, step, inputs);
     });
   }
   absl::Status LookUp(const std::vector<int64_t>& ids, float* inputs) override {
-    Split(ids);
-    return ForEach([&](DeviceEmbedding* table, size_t t) {
-      return table->LookUp(places_[t], inputs);
-    });
+    return ForEach(
+        [&](DeviceEmbedding* table) { return table->LookUp(ids, inputs); });
   }
   absl::Status ApplyGradients(const float* gradients,
                               float learning_rate) override {
-    return ForEach([&](DeviceEmbedding* table, size_t) {
+    return ForEach([&](DeviceEmbedding* table) {
       return table->ApplyGradients(gradients, learning_rate);
     });
   }
   absl::Status EraseUnseenSince(int64_t step) override {
-    return ForEach([&](DeviceEmbedding* table, size_t) {
-      return table->EraseUnseenSince(step);
-    });
+    return ForEach(
+        [&](DeviceEmbedding* table) { return table->EraseUnseenSince(step); });
   }
   size_t size() const override {
     size_t rows = 0;
@@ -336,49 +337,32 @@ class DeviceRows final : public Rows {
   }
   absl::StatusOr<std::vector<const EmbeddingTable*>> View() override {
     read_back_.clear();
-    CKPTDB_RETURN_IF_ERROR(
-        ForEach([&](DeviceEmbedding* table, size_t) -> absl::Status {
-          CKPTDB_ASSIGN_OR_RETURN(EmbeddingTable read, table->Read());
-          read_back_.push_back(std::move(read));
-          return absl::OkStatus();
-        }));
+    CKPTDB_RETURN_IF_ERROR(ForEach([&](DeviceEmbedding* table) -> absl::Status {
+      CKPTDB_ASSIGN_OR_RETURN(EmbeddingTable read, table->Read());
+      read_back_.push_back(std::move(read));
+      return absl::OkStatus();
+    }));
     std::vector<const EmbeddingTable*> view;
     for (const EmbeddingTable& table : read_back_) view.push_back(&table);
     return view;
   }
   absl::Status Register(ckptdb::ModelState* state) override {
-    return ForEach([&](DeviceEmbedding* table, size_t) {
+    return ForEach([&](DeviceEmbedding* table) {
       return state->AddTable(table->name(), table->state());
     });
   }
   absl::Status OnRestored() override {
-    return ForEach(
-        [](DeviceEmbedding* table, size_t) { return table->Reindex(); });
+    return ForEach([](DeviceEmbedding* table) { return table->Reindex(); });
   }
 
  private:
-  // Splits a batch into the places of each table.
-  void Split(const std::vector<int64_t>& ids) {
-    for (TablePlaces& of_table : places_) of_table = {};
-    for (size_t i = 0; i < ids.size(); ++i) {
-      TablePlaces& of_table =
-          places_[layout_->table_of_field[i % layout_->fields()]];
-      of_table.ids.push_back(ids[i]);
-      of_table.places.push_back(static_cast<uint32_t>(i));
-    }
-  }
   template <typename Call>
   absl::Status ForEach(const Call& call) const {
-    for (size_t t = 0; t < tables_.size(); ++t) {
-      CKPTDB_RETURN_IF_ERROR(call(tables_[t].get(), t));
-    }
+    for (const auto& table : tables_) CKPTDB_RETURN_IF_ERROR(call(table.get()));
     return absl::OkStatus();
   }
 
-  CudaMachine* const machine_;
-  const FieldLayout* const layout_;
   std::vector<std::unique_ptr<DeviceEmbedding>> tables_;
-  std::vector<TablePlaces> places_;        // by table
   std::vector<EmbeddingTable> read_back_;  // of the last View
 };
 
@@ -388,8 +372,8 @@ absl::StatusOr<ModelMemory> OpenMemory(
     const FieldLayout* layout) {
   CKPTDB_ASSIGN_OR_RETURN(auto machine,
                           CudaMachine::Open(options.cuda_device.value_or(0)));
-  auto rows = std::make_unique<DeviceRows>(machine.get(), layout);
-  CKPTDB_RETURN_IF_ERROR(rows->Open(options, tables));
+  CKPTDB_ASSIGN_OR_RETURN(
+      auto rows, DeviceRows::Make(options, tables, layout, machine.get()));
   return ModelMemory{std::move(machine), std::move(rows)};
 }
 
