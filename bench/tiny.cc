@@ -118,8 +118,9 @@ absl::Status RunTiny(const BenchOptions& options, Report* report) {
   constexpr uint64_t kNeededBytes = uint64_t{1} << 30;
   CKPTDB_ASSIGN_OR_RETURN(const auto workspace,
                           Workspace::Make(options.dir, kNeededBytes));
-  CKPTDB_ASSIGN_OR_RETURN(const auto store,
-                          Store::Open(workspace->Path("store")));
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto store,
+      Store::Open(workspace->Path("store"), StoreOptionsOf(options)));
   const OpenFile file(workspace->Path("growing"),
                       O_WRONLY | O_CREAT | O_APPEND);
   CKPTDB_RETURN_IF_ERROR(file.opened());
