@@ -545,7 +545,7 @@ TEST_F(EvolveTest, OldNameThatTheStepLacksIsAnError) {
       "\"weight\"?)");
   EXPECT_THAT(next.manager->Restore(By(policy)), is_wrong_slot);
   // Even if it could be filled.
-  policy.tables["user"].fill = {{"embedding", {.value = 1}}};
+  policy.tables["user"].fill = {{"embedding", 1}};
   EXPECT_THAT(next.manager->Restore(By(policy)), is_wrong_slot);
   EXPECT_THAT(users.rows(), IsEmpty());
   policy.tables["user"].oname = {{"embedding", "weight"}};
