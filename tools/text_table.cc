@@ -9,7 +9,7 @@
 
 namespace ckptdb::tool {
 
-TextTable::TextTable(std::initializer_list<absl::string_view> columns,
+TextTable::TextTable(const std::vector<absl::string_view>& columns,
                      size_t indent)
     : indent_(indent) {
   for (absl::string_view title : columns) {

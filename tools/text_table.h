@@ -9,7 +9,6 @@
 #define CKPTDB_TOOLS_TEXT_TABLE_H_
 
 #include <cstddef>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,7 @@ class TextTable {
   // A column whose title begins with ">" is aligned to the right, and shows the
   // title without it. If no column has a title, the title line is omitted.
   // Every line is indented by `indent` spaces.
-  explicit TextTable(std::initializer_list<absl::string_view> columns,
+  explicit TextTable(const std::vector<absl::string_view>& columns,
                      size_t indent = 0);
 
   // Adds a row with one cell per column. Missing cells are empty, and extra
