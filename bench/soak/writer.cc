@@ -364,7 +364,7 @@ absl::Status RunWriter(const WriterOptions& options) {
   constexpr int kPauseMs = 10;
   for (uint64_t number = options.life * kSessionsOfALife;; ++number) {
     const int64_t began = SteadyMicros();
-    const absl::Status status = RunSession(MakePlan(options, number));
+    absl::Status status = RunSession(MakePlan(options, number));
     if (status.ok()) continue;
     // FailedPrecondition means a store that is out of use after an I/O error,
     // until it is opened again.
