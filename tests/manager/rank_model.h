@@ -28,11 +28,9 @@ struct RankModel : TestModel {
       const uint16_t slice = SliceOf(id, SliceHash::kMix);
       return slice >= bounds[rank] && slice < bounds[rank + 1];
     };
-    TensorState tensor =
-        TensorState::Of(shard.data(), {static_cast<int64_t>(shard.size())});
-    tensor.global_shape = {kElements};
-    tensor.offset = {first};
-    EXPECT_OK(state.AddTensor("shard", tensor));
+    EXPECT_OK(state.AddTensor(
+        "shard", ShardOf(shard.data(), {static_cast<int64_t>(shard.size())},
+                         {kElements}, {first})));
   }
   // Shards the rows by the remainder of the id instead.
   void ShardByModulo(uint32_t rank, uint32_t world_size) {

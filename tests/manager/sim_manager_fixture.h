@@ -28,9 +28,7 @@ class SimManagerTest : public ManagerTest {
     Start();
     ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
     EXPECT_EQ(report.version.step, step);
-    TestModel expected;
-    testing::TrainTo(step, &expected);
-    ExpectSame(*model_, expected);
+    ExpectTrained(*model_, step);
   }
 
   SimStore disk_{std::make_shared<SimFileSystem>()};

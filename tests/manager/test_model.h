@@ -3,20 +3,11 @@
 #ifndef CKPTDB_TESTS_MANAGER_TEST_MODEL_H_
 #define CKPTDB_TESTS_MANAGER_TEST_MODEL_H_
 
-#include <gtest/gtest.h>
-
 #include <cstring>
-#include <functional>
-#include <map>
-#include <memory>
 #include <mutex>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "manager/model_state.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 
@@ -30,6 +21,16 @@ struct TestRow {
   }
 };
 using TestRows = std::map<int64_t, TestRow>;
+
+// A rank's part of a tensor.
+template <typename T>
+TensorState ShardOf(T* data, const Shape& shape, const Shape& global,
+                    const Shape& offset) {
+  TensorState shard = TensorState::Of(data, shape);
+  shard.global_shape = global;
+  shard.offset = offset;
+  return shard;
+}
 
 class TestTable : public TableState, public LiveTable {
  public:
@@ -208,9 +209,17 @@ inline void ExpectSame(const TestModel& a, const TestModel& b) {
   EXPECT_EQ(a.note, b.note);
 }
 
-// Returns a model trained from the beginning.
+// Trains a model from the beginning.
 inline void TrainTo(int64_t step, TestModel* model) {
   for (int64_t s = 1; s <= step; ++s) model->Train(s);
+}
+
+// Expects the state of a model that was trained up to `step`.
+inline void ExpectTrained(const TestModel& model, int64_t step) {
+  SCOPED_TRACE(step);
+  TestModel expected;
+  TrainTo(step, &expected);
+  ExpectSame(model, expected);
 }
 
 }  // namespace ckptdb::testing

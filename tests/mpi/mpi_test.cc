@@ -1,28 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The MPI coordinator, with ranks as processes under mpirun on this host.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "db/store.h"
 #include "manager/checkpoint_manager.h"
 #include "mpi/mpi_coordinator.h"
 #include "schema/status.h"
 #include "tests/mpi/mpirun.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::HasSubstr;
 
 constexpr char kOk[] = "OK\n";
 
@@ -42,6 +32,18 @@ class MpiTest : public MpirunTest {
       came_to.push_back(Read(absl::StrCat(out, "/", rank)));
     }
     return came_to;
+  }
+
+  // Expects that all ranks but `gone` have named it in their errors.
+  void ExpectOthersName(int gone, const std::vector<std::string>& came_to) {
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == gone) continue;
+      EXPECT_THAT(
+          came_to[size_t(rank)],
+          AllOf(HasSubstr("DEADLINE_EXCEEDED"),
+                HasSubstr(absl::StrCat("ranks ", gone, " of 4 did not reach"))))
+          << rank << log();
+    }
   }
 
   std::string store() const { return dir_.path() + "/store"; }
@@ -105,16 +107,8 @@ TEST_F(MpiTest, OtherRanksNameAKilledRank) {
   for (const int killed : {2, 0}) {
     SCOPED_TRACE(killed);
     const std::string path = absl::StrCat(store(), killed);
-    const std::vector<std::string> came_to =
-        Run(4, {"die", path, std::to_string(killed)}, kGoOn);
-    const std::string expected =
-        absl::StrCat("ranks ", killed, " of 4 did not reach");
-    for (int rank = 0; rank < 4; ++rank) {
-      if (rank == killed) continue;
-      EXPECT_THAT(came_to[size_t(rank)],
-                  AllOf(HasSubstr("DEADLINE_EXCEEDED"), HasSubstr(expected)))
-          << rank << log();
-    }
+    ExpectOthersName(killed,
+                     Run(4, {"die", path, std::to_string(killed)}, kGoOn));
     // The store has the previous step, and not the interrupted one.
     ASSERT_OK_AND_ASSIGN(const auto opened, Store::Open(path));
     ASSERT_OK_AND_ASSIGN(const StepRecord latest, opened->Latest());
@@ -125,17 +119,8 @@ TEST_F(MpiTest, OtherRanksNameAKilledRank) {
 TEST_F(MpiTest, OtherRanksNameARankKilledInAnExchange) {
   for (const int killed : {2, 0}) {
     SCOPED_TRACE(killed);
-    const std::vector<std::string> came_to =
-        Run(4, {"die-exchanging", std::to_string(killed)},
-            "--mca orte_enable_recovery 1");
-    for (int rank = 0; rank < 4; ++rank) {
-      if (rank == killed) continue;
-      EXPECT_THAT(came_to[size_t(rank)],
-                  AllOf(HasSubstr("DEADLINE_EXCEEDED"),
-                        HasSubstr(absl::StrCat("ranks ", killed,
-                                               " of 4 did not reach"))))
-          << rank << log();
-    }
+    ExpectOthersName(killed,
+                     Run(4, {"die-exchanging", std::to_string(killed)}, kGoOn));
   }
 }
 
@@ -148,9 +133,8 @@ TEST_F(MpiTest, RejectsAnInsufficientThreadLevel) {
 }
 
 TEST(MpiCoordinator, FailsIfMpiIsNotInitialized) {
-  EXPECT_THAT(MpiCoordinator(MPI_COMM_WORLD, absl::Seconds(1)).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("MPI is not initialized")));
+  EXPECT_THAT(MpiCoordinator(MPI_COMM_WORLD, absl::Seconds(1)),
+              FailedPrecondition("MPI is not initialized"));
 }
 
 // The example in the header.

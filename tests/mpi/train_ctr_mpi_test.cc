@@ -1,30 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer train_ctr under mpirun: its state does not depend on the number
 // of ranks, and a run that was killed and resumed ends like one that was not.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "db/options.h"
 #include "db/store.h"
 #include "tests/mpi/mpirun.h"
 #include "tests/support/long_run.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
 
 constexpr int kSteps = 18;
 constexpr char kSmall[] =

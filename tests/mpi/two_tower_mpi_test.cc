@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The example two_tower under mpirun: it ends with the same state as with
 // threads, with any number of ranks, after kills and preemptions.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
-#include <string>
 
-#include "absl/strings/str_cat.h"
 #include "tests/mpi/mpirun.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 class TwoTowerMpiTest : public MpirunTest {
  protected:

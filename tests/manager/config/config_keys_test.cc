@@ -2,34 +2,25 @@
 // Compares the configuration reader with the tables of keys and policies in
 // docs/manager.md: it accepts what they list, rejects what they exclude, and
 // knows no other keys.
-#include <gmock/gmock.h>
-
 #include <fstream>
-#include <map>
 #include <regex>
 #include <set>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "manager/checkpoint_manager.h"
 #include "schema/status.h"
 #include "tests/support/source_folder.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::_;
 using ::testing::MatchesRegex;
-using ::testing::SizeIs;
 
 using Strings = std::vector<std::string>;
 
@@ -240,8 +231,7 @@ class ConfigKeysTest : public ::testing::Test {
   }
 
   void ExpectRefused(const std::string& json) const {
-    EXPECT_THAT(Check(json), StatusIs(absl::StatusCode::kInvalidArgument, _))
-        << json;
+    EXPECT_THAT(Check(json), InvalidArgument()) << json;
   }
 
   // `wrap` makes a configuration from a row's value.

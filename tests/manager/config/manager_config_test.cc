@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/checkpoint_manager.h"
 
-#include <gmock/gmock.h>
-
-#include <string>
-#include <utility>
-
-#include "absl/strings/str_cat.h"
 #include "manager/policy/keep_rule.h"
 #include "manager/policy/save_rule.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
-
-using ::ckptdb::testing::StatusIs;
-using ::testing::HasSubstr;
 
 TEST(ManagerConfigTest, SetsTheGivenOptions) {
   ManagerOptions options;
@@ -168,8 +159,22 @@ TEST(ManagerConfigTest, KeepPolicies) {
             "20 30 ");
 }
 
+// Expects these errors, and that options stay as they were.
+void ExpectErrors(
+    const std::vector<std::pair<std::string, std::string>>& cases) {
+  for (const auto& [json, what] : cases) {
+    ManagerOptions options;
+    options.save.base_every = 5;
+    EXPECT_THAT(ReadManagerConfig(json, &options), InvalidArgument(what))
+        << json;
+    EXPECT_EQ(options.save.base_every, 5);
+    EXPECT_FALSE(options.schedule.permanent.has_value());
+    EXPECT_FALSE(options.retention.keep.has_value());
+  }
+}
+
 TEST(ManagerConfigTest, ErrorsNameTheKeyAndTheExpectation) {
-  const std::pair<const char*, const char*> cases[] = {
+  ExpectErrors({
       {"{", "manager: invalid JSON"},
       {"[]", "manager: the value is []; expected an object"},
       {R"({"bussy": "wait"})", R"(unknown key "bussy"; did you mean "busy"?)"},
@@ -213,82 +218,65 @@ TEST(ManagerConfigTest, ErrorsNameTheKeyAndTheExpectation) {
        R"(did you mean "count"?)"},
       {R"({"keep": {"latest_of": {"policy": {"a": 1}, "count": 1}}})",
        "manager.keep.latest_of.policy: "},
-  };
-  for (const auto& [json, what] : cases) {
-    ManagerOptions options;
-    options.save.base_every = 5;
-    EXPECT_THAT(ReadManagerConfig(json, &options),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
-        << json;
-    EXPECT_EQ(options.save.base_every, 5);
-    EXPECT_FALSE(options.schedule.permanent.has_value());
-  }
+  });
 }
 
 TEST(ManagerConfigTest, ErrorsNameLineAndColumn) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"{\n  \"busy\": }", "manager: invalid JSON (line 2, column 11)"},
-      {"{\"busy\": \"wait\"\n", "manager: invalid JSON (line 2, column 1)"},
-      {"", "manager: invalid JSON (line 1, column 1)"},
-      {"  []",
-       "manager: the value is []; expected an object (line 1, column 3)"},
-      {"{\n  \"busy\": \"wait\",\n  \"bussy\": 1}",
-       "unknown key \"bussy\"; did you mean \"busy\"? (line 3, column 12)"},
-      {"{\"busy\":\n\n\t\"wit\"}", "did you mean \"wait\"? (line 3, column 2)"},
-      {"{\"keep\": {\"any\": [\"keep_all\",\n {\"latest_n\": 1,\n  \"best_n\": "
-       "2}]}}",
-       "any[1]: the policy has 2 keys; expected one; \"any\" and "
-       "\"all\" combine policies (line 2, column 2)"},
-      {"{\"keep\": {\"any\": [\"keep_all\", {\"not\":\n\n  {\"latest_n\": "
-       "-1}}]}}",
-       "0 to 2^63 - 1 (line 3, column 16)"},
-      {"{\"permanent\":\n  {\"save_every_n_steps\": 0}}", "(line 2, column 3)"},
-      {"{\"keep\": {\"any\":\n []}}", "(line 2, column 2)"},
-      {"{\"keep\": {\"any\":\n {}}}",
-       "the value is {}; expected a list of at least one policy (line 2, "
-       "column 2)"},
-      {"{\"sharding\":\n \"slice\"}", "(line 2, column 2)"},
-      // The text before it may contain anything.
-      {"{\"path\": \"a\\\"{[\\\\\", \"user_metadata\": {\"k,\": \"}\"},\n"
-       " \"b\\u0065st\": {\"metric\": \"m\",\n     \"count\": \"x\"}}",
-       "0 to 2^63 - 1 (line 3, column 15)"},
-      {"\xef\xbb\xbf{\"async\":\n 1}", "expected a boolean (line 2, column 2)"},
-      {"{\"keep\": {\"any\": [\"keep_all\",\n \"keep_al\"]}}",
-       "did you mean \"keep_all\"? (line 2, column 2)"},
-      {"{\"keep\":\n {\"latest_of\":\n  {\"policy\": \"keep_all\"}}}",
-       "the key \"count\" is missing; it has no default (line 3, column 3)"}};
-  for (const auto& [json, what] : cases) {
-    ManagerOptions options;
-    EXPECT_THAT(ReadManagerConfig(json, &options),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
-        << json;
-  }
+  ExpectErrors(
+      {{"{\n  \"busy\": }", "manager: invalid JSON (line 2, column 11)"},
+       {"{\"busy\": \"wait\"\n", "manager: invalid JSON (line 2, column 1)"},
+       {"", "manager: invalid JSON (line 1, column 1)"},
+       {"  []",
+        "manager: the value is []; expected an object (line 1, column 3)"},
+       {"{\n  \"busy\": \"wait\",\n  \"bussy\": 1}",
+        "unknown key \"bussy\"; did you mean \"busy\"? (line 3, column 12)"},
+       {"{\"busy\":\n\n\t\"wit\"}",
+        "did you mean \"wait\"? (line 3, column 2)"},
+       {"{\"keep\": {\"any\": [\"keep_all\",\n {\"latest_n\": 1,\n  "
+        "\"best_n\": "
+        "2}]}}",
+        "any[1]: the policy has 2 keys; expected one; \"any\" and "
+        "\"all\" combine policies (line 2, column 2)"},
+       {"{\"keep\": {\"any\": [\"keep_all\", {\"not\":\n\n  {\"latest_n\": "
+        "-1}}]}}",
+        "0 to 2^63 - 1 (line 3, column 16)"},
+       {"{\"permanent\":\n  {\"save_every_n_steps\": 0}}",
+        "(line 2, column 3)"},
+       {"{\"keep\": {\"any\":\n []}}", "(line 2, column 2)"},
+       {"{\"keep\": {\"any\":\n {}}}",
+        "the value is {}; expected a list of at least one policy (line 2, "
+        "column 2)"},
+       {"{\"sharding\":\n \"slice\"}", "(line 2, column 2)"},
+       // The text before it may contain anything.
+       {"{\"path\": \"a\\\"{[\\\\\", \"user_metadata\": {\"k,\": \"}\"},\n"
+        " \"b\\u0065st\": {\"metric\": \"m\",\n     \"count\": \"x\"}}",
+        "0 to 2^63 - 1 (line 3, column 15)"},
+       {"\xef\xbb\xbf{\"async\":\n 1}",
+        "expected a boolean (line 2, column 2)"},
+       {"{\"keep\": {\"any\": [\"keep_all\",\n \"keep_al\"]}}",
+        "did you mean \"keep_all\"? (line 2, column 2)"},
+       {"{\"keep\":\n {\"latest_of\":\n  {\"policy\": \"keep_all\"}}}",
+        "the key \"count\" is missing; it has no default (line 3, column 3)"}});
 }
 
 // A JSON reader that takes the last value would keep no step here.
 TEST(ManagerConfigTest, RejectsDuplicateKeys) {
-  const std::pair<const char*, const char*> cases[] = {
-      {R"({"keep": {"latest_n": 3}, "keep": {"latest_n": 0}})",
-       "manager: duplicate key \"keep\", first given (line 1, column 2); give "
-       "each key once (line 1, column 27)"},
-      {"{\"keep\": {\"latest_n\": 3,\n \"latest_n\": 3}}",
-       "duplicate key \"latest_n\", first given (line 1, column 11); give each "
-       "key once (line 2, column 2)"},
-      {R"({"keep": {"any": [{"best_n": {"count": 1, "count": 2}}]}})",
-       "duplicate key \"count\""},
-      {R"({"user_metadata": {"a": "1", "b": "2", "a": "3"}})",
-       "duplicate key \"a\""},
-      {R"({"async": true, "as\u0079nc": false})", "duplicate key \"async\""},
-      {R"({"async": {"a": [{"x": {}}, 2]}, "b": [[]], "async": true})",
-       "duplicate key \"async\""},
-      {"\xef\xbb\xbf{\"\": 1, \"\": 1}", "duplicate key \"\""}};
-  for (const auto& [json, what] : cases) {
-    ManagerOptions options;
-    EXPECT_THAT(ReadManagerConfig(json, &options),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
-        << json;
-    EXPECT_FALSE(options.retention.keep.has_value());
-  }
+  ExpectErrors(
+      {{R"({"keep": {"latest_n": 3}, "keep": {"latest_n": 0}})",
+        "manager: duplicate key \"keep\", first given (line 1, column 2); give "
+        "each key once (line 1, column 27)"},
+       {"{\"keep\": {\"latest_n\": 3,\n \"latest_n\": 3}}",
+        "duplicate key \"latest_n\", first given (line 1, column 11); give "
+        "each "
+        "key once (line 2, column 2)"},
+       {R"({"keep": {"any": [{"best_n": {"count": 1, "count": 2}}]}})",
+        "duplicate key \"count\""},
+       {R"({"user_metadata": {"a": "1", "b": "2", "a": "3"}})",
+        "duplicate key \"a\""},
+       {R"({"async": true, "as\u0079nc": false})", "duplicate key \"async\""},
+       {R"({"async": {"a": [{"x": {}}, 2]}, "b": [[]], "async": true})",
+        "duplicate key \"async\""},
+       {"\xef\xbb\xbf{\"\": 1, \"\": 1}", "duplicate key \"\""}});
 }
 
 TEST(ManagerConfigTest, AcceptsEqualKeysInDifferentObjects) {
@@ -299,32 +287,22 @@ TEST(ManagerConfigTest, AcceptsEqualKeysInDifferentObjects) {
 }
 
 TEST(ManagerConfigTest, RejectsMissingRequiredKeys) {
-  const std::pair<const char*, const char*> cases[] = {
-      {R"({"keep": {"latest_of": {"policy": "keep_all"}}})",
-       "keep.latest_of: the key \"count\" is missing; it has no default"},
-      {R"({"keep": {"latest_of": {"count": 3}}})",
-       "keep.latest_of: the key \"policy\" is missing; it has no default"},
-      {R"({"keep": {"best_n": {"count": 3}}})",
-       "keep.best_n: the key \"metric\" is missing; it has no default"},
-      {R"({"best": {}})", "best: the key \"metric\" is missing"}};
-  for (const auto& [json, what] : cases) {
-    ManagerOptions options;
-    EXPECT_THAT(ReadManagerConfig(json, &options),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
-        << json;
-  }
+  ExpectErrors(
+      {{R"({"keep": {"latest_of": {"policy": "keep_all"}}})",
+        "keep.latest_of: the key \"count\" is missing; it has no default"},
+       {R"({"keep": {"latest_of": {"count": 3}}})",
+        "keep.latest_of: the key \"policy\" is missing; it has no default"},
+       {R"({"keep": {"best_n": {"count": 3}}})",
+        "keep.best_n: the key \"metric\" is missing; it has no default"},
+       {R"({"best": {}})", "best: the key \"metric\" is missing"}});
 }
 
 // Deep nesting could overflow the stack of a parser or a printer.
 TEST(ManagerConfigTest, RejectsDeeplyNestedValues) {
   constexpr int kDeep = 1'000'000;
-  ManagerOptions options;
-  EXPECT_THAT(
-      ReadManagerConfig(absl::StrCat("{\"busy\": ", std::string(kDeep, '['),
-                                     std::string(kDeep, ']'), "}"),
-                        &options),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("more than 2000 deep")));
+  ExpectErrors({{absl::StrCat("{\"busy\": ", std::string(kDeep, '['),
+                              std::string(kDeep, ']'), "}"),
+                 "more than 2000 deep"}});
 }
 
 TEST(ManagerConfigTest, RejectsDeeplyNestedKeepPolicies) {
@@ -335,11 +313,8 @@ TEST(ManagerConfigTest, RejectsDeeplyNestedKeepPolicies) {
       EXPECT_EQ(KeptBy(policy), "40 ");
     }
   }
-  ManagerOptions options;
-  EXPECT_THAT(
-      ReadManagerConfig(absl::StrCat("{\"keep\":", policy, "}"), &options),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("more than 32 deep")));
+  ExpectErrors(
+      {{absl::StrCat("{\"keep\":", policy, "}"), "more than 32 deep"}});
 }
 
 TEST(ManagerConfigTest, RejectsDeeplyNestedSavePolicies) {
@@ -350,12 +325,9 @@ TEST(ManagerConfigTest, RejectsDeeplyNestedSavePolicies) {
       EXPECT_EQ(SavedBy(policy), "0 ");
     }
   }
-  ManagerOptions options;
-  EXPECT_THAT(
-      ReadManagerConfig(absl::StrCat("{\"permanent\":", policy, "}"), &options),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("more than 32 deep")));
+  ExpectErrors(
+      {{absl::StrCat("{\"permanent\":", policy, "}"), "more than 32 deep"}});
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loop of docs/manager.md, "Preemption": the code between the marks. That
 // the document shows it is checked by tests/docs/samples_test.cc.
-#include <gmock/gmock.h>
-
 #include <atomic>
 #include <csignal>
-#include <functional>
-#include <memory>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "manager/checkpoint_manager.h"
 #include "schema/status.h"
-#include "tests/support/status_matchers.h"
+#include "tests/manager/run_ranks.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -85,23 +78,17 @@ TEST_F(DocumentedLoopTest, SavesOneRankOnSigterm) {
 TEST_F(DocumentedLoopTest, SavesSeveralRanksOnSigterm) {
   std::signal(SIGTERM, OnSigterm);
   constexpr uint32_t kRanks = 3;
-  ThreadGroup group(kRanks);
-  std::vector<absl::Status> statuses(kRanks);
   std::vector<int64_t> trained(kRanks);
-  std::vector<std::thread> threads;
-  for (uint32_t rank = 0; rank < kRanks; ++rank) {
-    threads.emplace_back([&, rank] {
-      ModelState model;
-      statuses[rank] = model.AddValue("trained", &trained[rank]);
-      statuses[rank].Update(TrainAsRank(options_, &model, group.Join(rank),
-                                        1'000'000, [&trained, rank] {
-                                          if (++trained[rank] == 5 && rank == 1)
-                                            std::raise(SIGTERM);
-                                        }));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& status : statuses) EXPECT_OK(status);
+  const auto run = [&](uint32_t rank, auto ranks) -> absl::Status {
+    ModelState model;
+    CKPTDB_RETURN_IF_ERROR(model.AddValue("trained", &trained[rank]));
+    return TrainAsRank(options_, &model, std::move(ranks), 1'000'000,
+                       [&, rank] {
+                         if (++trained[rank] == 5 && rank == 1)
+                           std::raise(SIGTERM);
+                       });
+  };
+  EXPECT_THAT(OnRanks(kRanks, run), Each(IsOk()));
   EXPECT_LT(trained[0], 1'000'000);
   EXPECT_EQ(trained[1], trained[0]);
   EXPECT_EQ(trained[2], trained[0]);

@@ -1,38 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves that cannot begin because the disk is full or the store refuses them.
-#include <gmock/gmock.h>
-
 #include "db/options.h"
 #include "tests/manager/sim_manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
-auto IsFull() {
-  return StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("free"));
-}
+auto IsFull() { return ResourceExhausted("free"); }
 
 class BeginFailuresTest : public SimManagerTest {
  protected:
-  void SetUp() override {
-    SimManagerTest::SetUp();
-    options_.observers.on_warning = [this](const std::string& warning) {
-      warnings_.push_back(warning);
-    };
-  }
-
   // Makes the store reserve more space than is free.
   void FillDisk() {
     ASSERT_OK(manager_->WaitUntilFinished());
     disk_.files()->SetCapacity(disk_.files()->TotalBytes());
   }
   void FreeDisk() { disk_.files()->SetCapacity(std::nullopt); }
-
-  std::vector<std::string> warnings_;
 };
 
 TEST_F(BeginFailuresTest, ToleratesReportsAndWarnsOfAFullDisk) {
@@ -41,8 +24,7 @@ TEST_F(BeginFailuresTest, ToleratesReportsAndWarnsOfAFullDisk) {
   TrainTo(2);
   FillDisk();
   TrainTo(7);  // the saves of steps 4 and 6 fail
-  EXPECT_THAT(TrainStep(), StatusIs(absl::StatusCode::kResourceExhausted,
-                                    HasSubstr("save of step 8: ")));
+  EXPECT_THAT(TrainStep(), ResourceExhausted("save of step 8: "));
   EXPECT_OK(manager_->CheckForErrors()) << "it was returned already";
   ASSERT_EQ(reports_.size(), 4U);
   for (size_t i = 1; i < reports_.size(); ++i) {
@@ -56,11 +38,9 @@ TEST_F(BeginFailuresTest, ToleratesReportsAndWarnsOfAFullDisk) {
                             "row; ManagerOptions::save.tolerated_failures "
                             "is 2"),
                   HasSubstr("the save of step 6 failed, failure 2")));
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(4));
-  EXPECT_THAT(story.saved, HasSubstr("not saved, although step 4 is a mult"));
+  EXPECT_THAT(WhySaved(4), HasSubstr("not saved, although step 4 is a mult"));
   FreeDisk();
-  TrainTo(10);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(10);
   EXPECT_THAT(Steps(), ElementsAre(2, 10));
   EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
   ExpectRestores(10);
@@ -70,10 +50,10 @@ TEST_F(BeginFailuresTest, ToleratesReportsAndWarnsOfAFullDisk) {
 TEST_F(BeginFailuresTest, CountTogetherWithStagingFailures) {
   options_.save.tolerated_failures = 1;
   Start();
-  model_->users.FailWith(absl::UnavailableError("no rows today"));
+  FailSaves();
   TrainTo(2);
   FillDisk();
-  model_->users.FailWith(absl::OkStatus());
+  FailSaves(false);
   TrainTo(3);
   EXPECT_THAT(TrainStep(), IsFull());
 }
@@ -87,12 +67,10 @@ TEST_F(BeginFailuresTest, RetryAfterSomeSteps) {
   FillDisk();
   TrainTo(5);  // the saves of steps 4 and 5 fail
   FreeDisk();
-  TrainTo(7);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(7);
   EXPECT_EQ(reports_.size(), 3U);
   EXPECT_THAT(Steps(), ElementsAre(6));
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(6));
-  EXPECT_EQ(story.saved, "the save of step 5 failed and is retried");
+  EXPECT_EQ(WhySaved(6), "the save of step 5 failed and is retried");
 }
 
 TEST_F(BeginFailuresTest, AreReturnedAndReported_WhenNotTolerated) {
@@ -151,11 +129,12 @@ TEST_F(BeginFailuresTest, RefusalIsReturnedAndNotCounted) {
   options_.save.tolerated_failures = 9;
   Start();
   TrainTo(2);
-  EXPECT_THAT(manager_->Save(), StatusIs(absl::StatusCode::kAlreadyExists,
-                                         HasSubstr("step 2 exists")));
+  EXPECT_THAT(manager_->Save(), AlreadyExists("step 2 exists"));
+  EXPECT_FALSE(manager_->IsSavingInProgress());
   EXPECT_EQ(reports_.size(), 1U);
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(2));
-  EXPECT_EQ(story.saved, "step 2 is a multiple of 2");
+  EXPECT_EQ(WhySaved(2), "step 2 is a multiple of 2");
+  TrainAndClose(4);
+  EXPECT_THAT(Steps(), ElementsAre(2, 4));
 }
 
 }  // namespace

@@ -1,32 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the next run of a trainer starts, and which saves are refused so that no
 // trained step is lost.
-#include <gmock/gmock.h>
-
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "tests/manager/manager_fixture.h"
 #include "tests/support/row_files.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
 class BetweenRuns : public ManagerTest {
  protected:
-  void SetUp() override {
-    ManagerTest::SetUp();
-    options_.observers.on_warning = [this](const std::string& warning) {
-      warnings_.push_back(warning);
-    };
-  }
   // Trains another run up to `step`, in the folder `name`.
   std::string TrainRun(const std::string& name, int64_t step) {
     const std::string own = options_.path;
@@ -40,19 +22,15 @@ class BetweenRuns : public ManagerTest {
   }
   // The error of a run that trains behind the newest step in its store.
   static auto IsBehind(int64_t newest) {
-    return StatusIs(
-        absl::StatusCode::kFailedPrecondition,
-        AllOf(HasSubstr(absl::StrCat("has step ", newest)),
-              HasSubstr("RestoreOrStart"), HasSubstr("another folder"),
-              HasSubstr("AbandonSteps")));
+    return FailedPrecondition(absl::StrCat("has step ", newest),
+                              "RestoreOrStart", "another folder",
+                              "AbandonSteps");
   }
   void QuarantineAll() {
     for (const int64_t step : Steps()) {
       ASSERT_OK(manager_->store()->Quarantine(step));
     }
   }
-
-  std::vector<std::string> warnings_;
 };
 
 TEST_F(BetweenRuns, StartsFreshInAnEmptyStore) {
@@ -61,8 +39,7 @@ TEST_F(BetweenRuns, StartsFreshInAnEmptyStore) {
   EXPECT_TRUE(start.fresh);
   EXPECT_EQ(start.ToString(), absl::StrCat("fresh start: store \"",
                                            options_.path, "\" has no step"));
-  TrainTo(2);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(2);
   ExpectStepHolds(2);
 }
 
@@ -81,13 +58,10 @@ TEST_F(BetweenRuns, RestoresTheNewestStep) {
 TEST_F(BetweenRuns, RestoreOrStartFails_WhenTheNamedStepIsMissing) {
   Start();
   EXPECT_THAT(manager_->RestoreOrStart({.step = 7}),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("has no step"), HasSubstr("step 7"))));
+              FailedPrecondition("has no step", "step 7"));
   TrainTo(4);
   Start();
-  const auto named = StatusIs(
-      absl::StatusCode::kFailedPrecondition,
-      AllOf(HasSubstr("no step 7"), HasSubstr("the step before it is 4")));
+  const auto named = FailedPrecondition("no step 7", "the step before it is 4");
   EXPECT_THAT(manager_->RestoreOrStart({.step = 7}), named);
   EXPECT_THAT(manager_->Restore({.step = 7}), named);
 }
@@ -100,9 +74,8 @@ TEST_F(BetweenRuns, RestoreOfTheBestFails_WhenNoStepHasTheMetric) {
   EXPECT_TRUE(start.fresh);
   TrainTo(2);
   Start();
-  EXPECT_THAT(
-      manager_->RestoreOrStart({.best = true}),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("\"auc\"")));
+  EXPECT_THAT(manager_->RestoreOrStart({.best = true}),
+              FailedPrecondition("\"auc\""));
 }
 
 TEST_F(BetweenRuns, RestoresFromAnotherStoreOnlyInTheFirstRun) {
@@ -127,8 +100,7 @@ TEST_F(BetweenRuns, RestoreFails_WhenTheOtherStoreIsEmpty) {
   Start();
   for (const std::string& path : {empty, dir_.path() + "/missing"}) {
     SCOPED_TRACE(path);
-    const auto error =
-        StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(path));
+    const auto error = FailedPrecondition(path);
     EXPECT_THAT(manager_->RestoreOrStart({.path = path}), error);
     EXPECT_THAT(manager_->Restore({.path = path}), error);
     EXPECT_THAT(manager_->Load({{.path = path}}), error);
@@ -137,15 +109,12 @@ TEST_F(BetweenRuns, RestoreFails_WhenTheOtherStoreIsEmpty) {
 
 TEST_F(BetweenRuns, ARunOverQuarantinedStepsIsRefusedUntilItAbandonsThem) {
   Start();
-  TrainTo(6);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(6);
   ASSERT_NO_FATAL_FAILURE(QuarantineAll());
   ASSERT_OK(manager_->Close());
   Start();
-  EXPECT_THAT(manager_->Step().status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("are quarantined"),
-                             HasSubstr("call AbandonSteps"))));
+  EXPECT_THAT(manager_->Step(),
+              FailedPrecondition("are quarantined", "call AbandonSteps"));
   ASSERT_OK(manager_->AbandonSteps());
   TrainTo(6);
   ASSERT_OK(manager_->FinishTraining());
@@ -155,13 +124,10 @@ TEST_F(BetweenRuns, ARunOverQuarantinedStepsIsRefusedUntilItAbandonsThem) {
 
 TEST_F(BetweenRuns, AStoreOfQuarantinedStepsIsNotEmpty) {
   Start();
-  TrainTo(4);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(4);
   ASSERT_NO_FATAL_FAILURE(QuarantineAll());
   Start();
-  const auto error = StatusIs(
-      absl::StatusCode::kDataLoss,
-      AllOf(HasSubstr("all 2 steps are quarantined"), HasSubstr("verify")));
+  const auto error = DataLoss("all 2 steps are quarantined", "verify");
   EXPECT_THAT(manager_->Restore(), error);
   EXPECT_THAT(manager_->Restore({.fall_back = true}), error);
   EXPECT_THAT(manager_->RestoreOrStart(), error);
@@ -172,30 +138,24 @@ TEST_F(BetweenRuns, AStoreOfQuarantinedStepsIsNotEmpty) {
 
 TEST_F(BetweenRuns, FallBackReturnsTheFirstDamage_WhenAllStepsAreDamaged) {
   Start();
-  TrainTo(2);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(2);
   ASSERT_NO_FATAL_FAILURE(DamageFile(*RowFiles(options_.path).begin()));
   Start();
   EXPECT_THAT(manager_->RestoreOrStart({.fall_back = true}),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       AllOf(HasSubstr("step 2"),
-                             HasSubstr("no undamaged step is left"))));
+              DataLoss("step 2", "no undamaged step is left"));
 }
 
 TEST_F(BetweenRuns, RestoreOfADeltaFails_WhenItsBaseIsDamaged) {
   Start();
-  TrainTo(2);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(2);
   const auto base = *RowFiles(options_.path).begin();
   Start();
   ASSERT_OK(manager_->RestoreOrStart());
-  TrainTo(4);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(4);
   EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
   ASSERT_NO_FATAL_FAILURE(DamageFile(base));
   Start();
-  EXPECT_THAT(manager_->RestoreOrStart(),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 4")));
+  EXPECT_THAT(manager_->RestoreOrStart(), DataLoss("step 4"));
 }
 
 TEST_F(BetweenRuns, FirstStepFails_WhenTheRunDidNotRestore) {
@@ -235,8 +195,7 @@ TEST_F(BetweenRuns, RestoreFromAnotherStoreWarnsOfNewerSteps) {
               AllOf(HasSubstr("2 steps, 2 to 4, are abandoned: the next save "
                               "removes those that are not pinned"),
                     HasSubstr(options_.path)));
-  TrainTo(2);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(2);
   EXPECT_THAT(Steps(), ElementsAre(2));
   EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kFull);
   EXPECT_THAT(reports_.back().retired_steps, ElementsAre(4));
@@ -247,8 +206,7 @@ TEST_F(BetweenRuns, AbandonedStepsAreKeptUntilTheNextSave) {
   TrainTo(4);
   Start();
   ASSERT_OK(manager_->AbandonSteps());
-  TrainTo(1);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(1);
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
   Start();
   ASSERT_OK_AND_ASSIGN(const auto start, manager_->RestoreOrStart());
@@ -263,8 +221,7 @@ TEST_F(BetweenRuns, AbandonedStepsAreKept_WhenOptionIsKeep) {
   ASSERT_OK(manager_->AbandonSteps());
   EXPECT_THAT(warnings_,
               Contains(HasSubstr("kept by ManagerOptions::restore.abandoned")));
-  TrainTo(4);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(4);
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
   Start();
   ASSERT_OK_AND_ASSIGN(const auto start, manager_->RestoreOrStart());
@@ -273,12 +230,10 @@ TEST_F(BetweenRuns, AbandonedStepsAreKept_WhenOptionIsKeep) {
 
 TEST_F(BetweenRuns, ReadOnlyManagerNeitherStartsNorAbandons) {
   Start();
-  TrainTo(2);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(2);
   options_.read_only = true;
   Start();
-  const auto error =
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("read-only"));
+  const auto error = FailedPrecondition("read-only");
   EXPECT_THAT(manager_->RestoreOrStart(), error);
   EXPECT_THAT(manager_->AbandonSteps(), error);
 }
@@ -289,8 +244,7 @@ TEST_F(BetweenRuns, TrainingContinues_WhenItsRestoredStepIsDeleted) {
   Start();
   ASSERT_OK(manager_->Restore({.step = 2}));
   ASSERT_OK(manager_->Delete(2));
-  TrainTo(6);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(6);
   EXPECT_THAT(Steps(), ElementsAre(4, 6));
   ExpectStepHolds(6);
 }
@@ -300,11 +254,8 @@ TEST_F(BetweenRuns, PartlyRestoredModelIsNeverSaved) {
   TrainTo(2);
   Start();
   model_->users.FailLoads(absl::DataLossError("the disk is dying"));
-  ASSERT_THAT(manager_->Restore(), StatusIs(absl::StatusCode::kDataLoss,
-                                            HasSubstr("the disk is dying")));
-  const auto error = StatusIs(
-      absl::StatusCode::kFailedPrecondition,
-      AllOf(HasSubstr("partly written"), HasSubstr("restore of step 2")));
+  ASSERT_THAT(manager_->Restore(), DataLoss("the disk is dying"));
+  const auto error = FailedPrecondition("partly written", "restore of step 2");
   EXPECT_THAT(manager_->StepTo(3), error);
   EXPECT_THAT(manager_->StepTo(4), error);
   EXPECT_THAT(manager_->Save(), error);
@@ -315,8 +266,7 @@ TEST_F(BetweenRuns, PartlyRestoredModelIsNeverSaved) {
   EXPECT_THAT(manager_->StepTo(6), error);
   model_->users.FailLoads(absl::OkStatus());
   ASSERT_OK(manager_->Restore());
-  TrainTo(4);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(4);
   ExpectStepHolds(4);
 }
 
@@ -325,19 +275,14 @@ TEST_F(BetweenRuns, PartlyLoadedModelIsSavedOnlyIfTheErrorWasIgnored) {
   Start();
   model_->users.FailLoads(absl::DataLossError("the disk is dying"));
   LoadRule rule = {.path = base};
-  ASSERT_THAT(manager_->Load({rule}),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("dying")));
-  EXPECT_THAT(
-      manager_->StepTo(2),
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr("a load from step 2"), HasSubstr(base))));
+  ASSERT_THAT(manager_->Load({rule}), DataLoss("dying"));
+  EXPECT_THAT(manager_->StepTo(2),
+              FailedPrecondition("a load from step 2", base));
   // A rule that writes nothing does not change that.
   ASSERT_OK(manager_->Load(
       {{.path = dir_.path() + "/missing", .ignore_error = true}}));
   ASSERT_OK(manager_->Load({rule}, /*dry_run=*/true));
-  EXPECT_THAT(manager_->StepTo(4),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("partly written")));
+  EXPECT_THAT(manager_->StepTo(4), FailedPrecondition("partly written"));
   rule.ignore_error = true;
   ASSERT_OK(manager_->Load({rule}));
   ASSERT_OK(manager_->StepTo(6));

@@ -3,12 +3,9 @@
 // manager that trains and saves, threads that wait, inspect, read and delete, a
 // follower, and threads that mark rows. Mainly for sanitizers, but results are
 // checked, too.
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <future>
 #include <random>
 #include <set>
@@ -22,8 +19,8 @@
 namespace ckptdb::testing {
 namespace {
 
-constexpr auto kShort = std::chrono::seconds(3);
-constexpr auto kLong = std::chrono::minutes(3);
+constexpr auto kShortRun = std::chrono::seconds(3);
+constexpr auto kLongRun = std::chrono::minutes(3);
 
 bool IsOneOf(const absl::Status& status,
              std::initializer_list<absl::StatusCode> codes) {
@@ -273,7 +270,7 @@ void ConcurrentCallsTest::Train(std::mt19937_64* random) {
 TEST_F(ConcurrentCallsTest, ReturnConsistentResults) {
   Start();
   const auto end =
-      std::chrono::steady_clock::now() + (IsLongRun() ? kLong : kShort);
+      std::chrono::steady_clock::now() + (IsLongRun() ? kLongRun : kShortRun);
   Beside([this](auto* random) { ReadAStep(random); });
   Beside([this](auto* random) { FollowTheStore(random); });
   Beside([this](auto* random) { ChangeRecords(random); });
@@ -303,8 +300,8 @@ TEST_F(ConcurrentCallsTest, ReturnConsistentResults) {
 TEST_F(ConcurrentCallsTest, TrackersLoseNoMark) {
   constexpr int kMarkers = 4;
   RowTracker tracker;
-  const auto end =
-      std::chrono::steady_clock::now() + (IsLongRun() ? kLong / 3 : kShort / 3);
+  const auto end = std::chrono::steady_clock::now() +
+                   (IsLongRun() ? kLongRun / 3 : kShortRun / 3);
   std::vector<ChangeTracker::Consumer> consumers;
   for (const char* name : {"checkpoint", "serving"}) {
     ASSERT_OK_AND_ASSIGN(consumers.emplace_back(), tracker.AddConsumer(name));

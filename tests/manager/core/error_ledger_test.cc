@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/core/error_ledger.h"
 
-#include <memory>
-
-#include "absl/status/status.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "manager/save/pending_save_state.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
 
 using internal::ErrorLedger;
-using ::testing::HasSubstr;
 
-const auto kSave = StatusIs(absl::StatusCode::kUnavailable, HasSubstr("disk"));
-const auto kCallback =
-    StatusIs(absl::StatusCode::kInternal, HasSubstr("callback"));
+const auto kSave = Unavailable("disk");
+const auto kCallback = Internal("callback");
 
 // A call returns one status, and neither of two errors is lost.
 TEST(ErrorLedger, ReturnsASaveErrorBeforeACallbackError) {

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A manager whose disk fails while it saves.
-#include <gmock/gmock.h>
-
-#include <utility>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 
@@ -14,8 +10,6 @@ namespace ckptdb::testing {
 namespace {
 
 using rocksdb::IOStatus;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // At the last point everything is staged, and the write batch is written next.
 std::vector<std::string> PointsBeforeTheCommit() {
@@ -58,8 +52,7 @@ class FailingDiskTest : public SimManagerTest,
 
   // Saving step 4 fails.
   void FailFourthStep(bool sticky) {
-    TrainTo(2);
-    ASSERT_OK(manager_->WaitUntilFinished());
+    TrainAndWait(2);
     // No save is in progress between the steps.
     fails_at_ = GetParam();
     sticky_ = sticky;
@@ -92,8 +85,7 @@ TEST_P(FailingDiskTest, OnlyStepIsKept) {
   EXPECT_THAT(Steps(), ElementsAre(2));
   Mend();
   ExpectRestores(2);
-  TrainTo(6);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(6);
   EXPECT_THAT(Steps(), ElementsAre(6));
   ExpectRestores(6);
 }
@@ -106,8 +98,7 @@ TEST_P(FailingDiskTest, OnlyEphemeralStepIsKept) {
   EXPECT_THAT(Steps(), ElementsAre(2));
   Mend();
   ExpectRestores(2);
-  TrainTo(8);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(8);
   EXPECT_THAT(Steps(), ElementsAre(8));
   ExpectRestores(8);
 }
@@ -126,8 +117,7 @@ TEST_P(FailingDiskTest, StoreIsUnusable_WhenTheDiskFailsForGood) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("injected"));
   Mend();
   ExpectRestores(2);
-  TrainTo(6);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(6);
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
   EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
   ExpectRestores(6);
@@ -139,9 +129,7 @@ TEST_P(FailingDiskTest, AnotherManagerSavesTheModelOfAFailedSave) {
   Start();
   FailFourthStep(/*sticky=*/true);
   Mend();
-  manager_.reset();
-  ASSERT_OK_AND_ASSIGN(manager_,
-                       CheckpointManager::Open(options_, &model_->state));
+  Reopen();
   model_->Train(5);
   model_->Train(6);
   ASSERT_OK(manager_->StepTo(6));
@@ -160,8 +148,7 @@ TEST_P(FailingDiskTest, NextSaveContainsTheChangesOfAFailedSave) {
   const absl::Status status =
       save.ok() ? save->WaitCommitted().status() : save.status();
   if (absl::StartsWith(GetParam(), "publish:")) {
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
-                                 HasSubstr("until it is reopened")));
+    EXPECT_THAT(status, FailedPrecondition("until it is reopened"));
     return ExpectRestores(2);
   }
   ASSERT_OK(status);

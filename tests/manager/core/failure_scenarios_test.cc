@@ -1,35 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Failure scenarios of a trainer and its store.
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <future>
-#include <map>
 #include <thread>
 
 #include "db/options.h"
 #include "schema/status.h"
 #include "tests/db/sim_store.h"
 #include "tests/manager/manager_fixture.h"
+#include "tests/manager/run_ranks.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::Field;
-using ::testing::HasSubstr;
 
 // A renamed folder is the same store.
 TEST_F(ManagerTest, StoreMayBeMoved) {
   Start();
-  TrainTo(4);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(4);
   const std::string uuid = manager_->store()->uuid();
   manager_.reset();
   const std::string before = options_.path;
@@ -38,10 +31,8 @@ TEST_F(ManagerTest, StoreMayBeMoved) {
   fs::rename(before, options_.path);
   Start();
   EXPECT_EQ(manager_->store()->uuid(), uuid);
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
-  EXPECT_EQ(report.version.step, 4);
-  TrainTo(6);
-  ASSERT_OK(manager_->Close());
+  EXPECT_EQ(Restored(), 4);
+  TrainAndClose(6);
   EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
   for (const int64_t step : {2, 4, 6}) ExpectStepHolds(step);
@@ -54,68 +45,44 @@ class MissingIoStateTest : public ::testing::Test {
   struct Rank {
     float weight = 0;
     TestIo reader;
-    absl::Status status;
   };
 
   // Runs `body` on each rank, and returns their results.
   std::vector<absl::Status> Run(
       const std::function<bool(uint32_t rank)>& has_reader,
-      const std::function<absl::Status(uint32_t rank, CheckpointManager*)>&
-          body) {
-    ThreadGroup group(kRanks);
-    std::vector<std::thread> threads;
-    for (uint32_t r = 0; r < kRanks; ++r) {
-      threads.emplace_back([&, r] {
-        ranks_[r].status = [&]() -> absl::Status {
-          ModelState model;
-          CKPTDB_RETURN_IF_ERROR(
-              model.AddTensor("w", TensorState::Of(&ranks_[r].weight, {1})));
-          if (has_reader(r)) {
-            CKPTDB_RETURN_IF_ERROR(
-                model.AddIoState("reader", &ranks_[r].reader));
+      const std::function<absl::Status(CheckpointManager*)>& body) {
+    return RunManagers(
+        3, TestOptions(dir_.path() + "/store"),
+        [&](uint32_t rank, ModelState* model) {
+          absl::Status added =
+              model->AddTensor("w", TensorState::Of(&ranks_[rank].weight, {1}));
+          if (has_reader(rank)) {
+            added.Update(model->AddIoState("reader", &ranks_[rank].reader));
           }
-          ManagerOptions options;
-          options.path = dir_.path() + "/store";
-          options.ranks.deadline = absl::Seconds(60);
-          CKPTDB_ASSIGN_OR_RETURN(
-              const auto manager,
-              CheckpointManager::Open(options, &model, group.Join(r)));
-          return body(r, manager.get());
-        }();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    std::vector<absl::Status> statuses;
-    for (const Rank& rank : ranks_) statuses.push_back(rank.status);
-    return statuses;
+          return added;
+        },
+        [&](uint32_t, CheckpointManager* manager) { return body(manager); });
   }
+  static absl::Status Save(CheckpointManager* manager) {
+    const auto save = manager->Save();
+    return save.ok() ? manager->WaitUntilFinished() : save.status();
+  }
+  static bool All(uint32_t) { return true; }
 
-  static constexpr uint32_t kRanks = 3;
   TempDir dir_;
-  std::vector<Rank> ranks_{kRanks};
+  std::vector<Rank> ranks_{3};
 };
 
 TEST_F(MissingIoStateTest, RestoreFailsOnAllRanksAndChangesNothing) {
-  ASSERT_THAT(Run([](uint32_t rank) { return rank != 1; },
-                  [](uint32_t, CheckpointManager* manager) {
-                    const auto save = manager->Save();
-                    return save.ok() ? manager->WaitUntilFinished()
-                                     : save.status();
-                  }),
-              Each(IsOk()));
+  ASSERT_THAT(Run([](uint32_t rank) { return rank != 1; }, Save), Each(IsOk()));
   for (Rank& rank : ranks_) {
     rank.weight = 7;
     rank.reader.position = "untouched";
   }
   EXPECT_THAT(
-      Run([](uint32_t) { return true; },
-          [](uint32_t, CheckpointManager* manager) {
-            return manager->Restore().status();
-          }),
-      Each(StatusIs(
-          absl::StatusCode::kFailedPrecondition,
-          AllOf(HasSubstr("rank 1: "),
-                HasSubstr("missing in the step: io_state \"reader\"")))));
+      Run(All, [](auto* manager) { return manager->Restore().status(); }),
+      Each(FailedPrecondition("rank 1: ",
+                              "missing in the step: io_state \"reader\"")));
   for (const Rank& rank : ranks_) {
     EXPECT_EQ(rank.weight, 7);
     EXPECT_EQ(rank.reader.position, "untouched");
@@ -125,28 +92,16 @@ TEST_F(MissingIoStateTest, RestoreFailsOnAllRanksAndChangesNothing) {
 // All ranks fail the restore, and no rank saves a model that is partly restored
 // on one of them.
 TEST_F(MissingIoStateTest, NoRankSaves_WhenOneRankIsPartlyRestored) {
-  const auto all = [](uint32_t) { return true; };
-  const auto save = [](CheckpointManager* manager) {
-    const auto pending = manager->Save();
-    return pending.ok() ? manager->WaitUntilFinished() : pending.status();
-  };
-  ASSERT_THAT(
-      Run(all,
-          [&](uint32_t, CheckpointManager* manager) { return save(manager); }),
-      Each(IsOk()));
+  ASSERT_THAT(Run(All, Save), Each(IsOk()));
   ranks_[1].reader.refuses = absl::DataLossError("no such file");
-  EXPECT_THAT(Run(all,
-                  [&](uint32_t, CheckpointManager* manager) -> absl::Status {
-                    const absl::Status restored = manager->Restore().status();
-                    EXPECT_THAT(restored, StatusIs(absl::StatusCode::kDataLoss,
-                                                   HasSubstr("rank 1: ")));
-                    EXPECT_THAT(manager->StepTo(1),
-                                StatusIs(absl::StatusCode::kFailedPrecondition,
-                                         HasSubstr("partly written")));
-                    return save(manager);
+  const auto partly = FailedPrecondition("partly written");
+  EXPECT_THAT(Run(All,
+                  [&](CheckpointManager* manager) {
+                    EXPECT_THAT(manager->Restore(), DataLoss("rank 1: "));
+                    EXPECT_THAT(manager->StepTo(1), partly);
+                    return Save(manager);
                   }),
-              Each(StatusIs(absl::StatusCode::kFailedPrecondition,
-                            HasSubstr("partly written"))));
+              Each(partly));
 }
 
 // Blocks threads at a crash point until released.
@@ -223,8 +178,7 @@ TEST_F(SignalTest, ArrivesBeforeASave) {
 
 TEST_F(SignalTest, ArrivesAfterASave) {
   Start();
-  TrainTo(2);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(2);
   manager_->SetPreempted();
   ExpectThirdStepSaved();
 }
@@ -293,8 +247,7 @@ TEST_F(SweepTest, SavesAndDeletionsDoNotWaitForASweep) {
   options_.retention.keep = LatestN(2);
   options_.save.deltas = false;
   Start();
-  TrainTo(6);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(6);
   HoldAt(point::kSweepMarked);
   auto sweep = std::async(std::launch::async,
                           [this] { return manager_->store()->Sweep(); });
@@ -308,10 +261,12 @@ TEST_F(SweepTest, SavesAndDeletionsDoNotWaitForASweep) {
   EXPECT_OK(status);
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, sweep.get());
   // Garbage created since is left to the next sweep.
-  EXPECT_THAT(swept.swept_versions, ElementsAre(Field(&Version::step, 2)));
+  EXPECT_THAT(swept.swept_versions,
+              ElementsAre(::testing::Field(&Version::step, 2)));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult next,
                        manager_->store()->Sweep());
-  EXPECT_THAT(next.swept_versions, ElementsAre(Field(&Version::step, 4)))
+  EXPECT_THAT(next.swept_versions,
+              ElementsAre(::testing::Field(&Version::step, 4)))
       << "step 8 shares a value with step 6";
   EXPECT_THAT(Steps(), ElementsAre(8, 10));
   ExpectStepHolds(8);
@@ -353,14 +308,13 @@ int LinkCopy(const std::string& from, const std::string& to) {
 TEST_F(ManagerTest, CopyOfHardLinksStaysIntact) {
   // Too large for the write batch: such a tensor has a separate file.
   std::vector<float> large(size_t{9} << 18);
-  const auto start = [&] {
-    manager_.reset();
-    model_ = std::make_unique<TestModel>();
+  const auto start = [&](const std::string& path) {
+    options_.path = path;
+    Start();
     ASSERT_OK(model_->state.AddTensor(
         "large",
         TensorState::Of(large.data(), {static_cast<int64_t>(large.size())})));
-    ASSERT_OK_AND_ASSIGN(manager_,
-                         CheckpointManager::Open(options_, &model_->state));
+    Reopen();
   };
   options_.retention.keep = LatestN(2);
   const auto train_to = [&](int64_t step) {
@@ -371,10 +325,10 @@ TEST_F(ManagerTest, CopyOfHardLinksStaysIntact) {
     }
     ASSERT_OK(manager_->WaitUntilFinished());
   };
-  ASSERT_NO_FATAL_FAILURE(start());
-  ASSERT_NO_FATAL_FAILURE(train_to(4));
   const std::string original = options_.path;
   const std::string copy = dir_.path() + "/copy";
+  ASSERT_NO_FATAL_FAILURE(start(original));
+  ASSERT_NO_FATAL_FAILURE(train_to(4));
   EXPECT_GE(LinkCopy(original, copy), 2);
   const auto before = FilesBelow(copy);
 
@@ -387,29 +341,19 @@ TEST_F(ManagerTest, CopyOfHardLinksStaysIntact) {
 
   // Another trainer continues with the copy.
   ASSERT_OK(manager_->Close());
-  options_.path = copy;
-  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(start(copy));
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
   ASSERT_OK(manager_->Restore());
-  TestModel expected;
-  testing::TrainTo(4, &expected);
-  ExpectSame(*model_, expected);
-  EXPECT_TRUE(std::all_of(large.begin(), large.end(),
-                          [](float each) { return each == 4; }));
+  ExpectTrained(*model_, 4);
+  EXPECT_THAT(large, Each(4));
   ASSERT_NO_FATAL_FAILURE(train_to(8));
   ASSERT_OK(manager_->store()->Sweep());
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
 
   // The original is undamaged.
-  options_.path = original;
-  ASSERT_NO_FATAL_FAILURE(start());
-  RestoreRequest request;
-  request.verify = true;
-  ASSERT_OK(manager_->Restore(request));
-  EXPECT_EQ(manager_->global_step(), 8);
-  TestModel last;
-  testing::TrainTo(8, &last);
-  ExpectSame(*model_, last);
+  ASSERT_NO_FATAL_FAILURE(start(original));
+  EXPECT_EQ(Restored({.verify = true}), 8);
+  ExpectTrained(*model_, 8);
 }
 
 int64_t ResidentPages() {
@@ -424,27 +368,29 @@ class BusyPolicyTest
     : public ManagerTest,
       public ::testing::WithParamInterface<ManagerOptions::BusyPolicy> {
  protected:
-  // In each pair of steps, the second finds the first's save in progress.
+  using Policy = ManagerOptions::BusyPolicy;
+
+  // In each pair of steps, the second finds the first's save in progress,
+  // unless it waits for it.
   void TrainPairs(int pairs) {
     for (int i = 0; i < pairs; ++i) {
-      gate_.Close();
+      if (GetParam() != Policy::kWait) gate_.Close();
       ASSERT_OK_AND_ASSIGN(const StepOutcome first, TrainStep());
       ASSERT_TRUE(first.save.has_value());
       const auto second = TrainStep();
       gate_.Open();
-      if (GetParam() == ManagerOptions::BusyPolicy::kFail) {
-        ASSERT_THAT(second.status(),
-                    StatusIs(absl::StatusCode::kFailedPrecondition,
-                             HasSubstr("is being saved")));
+      if (GetParam() == Policy::kFail) {
+        ASSERT_THAT(second, FailedPrecondition("is being saved"));
       } else {
         ASSERT_OK(second);
-        ASSERT_FALSE(second->save.has_value());
+        ASSERT_EQ(second->save.has_value(), GetParam() == Policy::kWait);
       }
       ASSERT_OK(manager_->WaitUntilFinished());
     }
   }
 };
 
+// A save frees or reuses its memory.
 TEST_P(BusyPolicyTest, MemoryDoesNotGrowOverTwoHundredSaves) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer allocates memory itself";
   options_.retention.keep = LatestN(2);
@@ -453,21 +399,23 @@ TEST_P(BusyPolicyTest, MemoryDoesNotGrowOverTwoHundredSaves) {
   options_.save.busy = GetParam();
   options_.save.base_every = 5;
   Start();
-  ASSERT_NO_FATAL_FAILURE(TrainPairs(100));
+  const bool waits = GetParam() == Policy::kWait;
+  ASSERT_NO_FATAL_FAILURE(TrainPairs(waits ? 50 : 100));
   const int64_t before = ResidentPages();
-  ASSERT_NO_FATAL_FAILURE(TrainPairs(200));
+  ASSERT_NO_FATAL_FAILURE(TrainPairs(waits ? 100 : 200));
   ASSERT_OK(manager_->Close());
   constexpr int64_t kPages = 4096;  // 16 MiB
   EXPECT_LE(ResidentPages(), before + kPages);
   EXPECT_EQ(reports_.size(), 300U);
-  EXPECT_THAT(Steps(), ElementsAre(597, 599));
-  ExpectStepHolds(597);
-  ExpectStepHolds(599);
+  const int64_t last = waits ? 300 : 599;
+  EXPECT_THAT(Steps(), ElementsAre(waits ? 299 : 597, last));
+  for (const int64_t step : Steps()) ExpectStepHolds(step);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Policies, BusyPolicyTest,
-    ::testing::Values(ManagerOptions::BusyPolicy::kSkip,
+    ::testing::Values(ManagerOptions::BusyPolicy::kWait,
+                      ManagerOptions::BusyPolicy::kSkip,
                       ManagerOptions::BusyPolicy::kCoalesce,
                       ManagerOptions::BusyPolicy::kFail));
 
@@ -492,9 +440,7 @@ TEST_F(ManagerTest, HandlesAThousandSteps) {
   ModelState model;
   ASSERT_OK(model.AddTensor("w", TensorState::Of(&weight, {1})));
   const auto expect_restores = [&](int64_t step) {
-    RestoreRequest request;
-    request.step = step;
-    ASSERT_OK(manager_->Restore(request));
+    ASSERT_OK(manager_->Restore({.step = step}));
     EXPECT_EQ(weight, step);
   };
   ASSERT_OK_AND_ASSIGN(manager_, CheckpointManager::Open(options_, &model));

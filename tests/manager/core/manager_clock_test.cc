@@ -2,16 +2,10 @@
 // The manager's clock: ManagerOptions::observers.now_micros is used for
 // planning and recorded, and intervals are measured between the begins of
 // saves.
-#include <gmock/gmock.h>
-
-#include <vector>
-
 #include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::ElementsAre;
 
 constexpr int64_t kClockSecond = 1'000'000;
 constexpr int64_t kClockHour = 3600 * kClockSecond;
@@ -36,8 +30,7 @@ TEST_F(ManagerClockTest, KeepsEveryThirdHourlySave) {
       ASSERT_OK(manager_->Restore());
     }
     now_micros_ = hour * kClockHour;
-    TrainTo(hour);
-    ASSERT_OK(manager_->WaitUntilFinished());
+    TrainAndWait(hour);
   }
   EXPECT_THAT(Steps(), ElementsAre(1, 4, 7, 9, 10));
   for (const StepRecord& record : Records()) {
@@ -61,9 +54,9 @@ TEST_F(ManagerClockTest, SaveDurationDoesNotExtendTheInterval) {
   TrainAt(13.9);
   TrainAt(14);
   EXPECT_THAT(Steps(), ElementsAre(1, 3, 5));
-  ASSERT_OK_AND_ASSIGN(const StepRecord first, manager_->store()->FindStep(1));
-  EXPECT_EQ(first.committed_at_micros, 11 * kClockSecond + kClockSecond / 2);
-  EXPECT_EQ(first.save_micros, 3 * kClockSecond / 2);
+  EXPECT_EQ(Record(1).committed_at_micros,
+            11 * kClockSecond + kClockSecond / 2);
+  EXPECT_EQ(Record(1).save_micros, 3 * kClockSecond / 2);
 }
 
 TEST_F(ManagerClockTest, IntervalStartsWhenASaveInProgressBegan) {

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data loaders fork their trainer: the child's copy of a manager must do
 // nothing.
-#include <gmock/gmock.h>
-
-#include <string>
-
 #include "tests/manager/manager_fixture.h"
 #include "tests/support/forked.h"
 
@@ -15,8 +11,7 @@ class ManagerForkTest : public ManagerTest {};
 
 TEST_F(ManagerForkTest, ForkedChildIsRefusedDuringASave) {
   Start();
-  TrainTo(3);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(3);
   gate_.Close();
   ASSERT_OK(TrainStep());  // saves step 4
   ExpectInChild([&] {
@@ -43,8 +38,7 @@ TEST_F(ManagerForkTest, ForkedChildIsRefusedDuringASave) {
   });
   gate_.Open();
   ASSERT_OK(manager_->WaitUntilFinished());
-  TrainTo(6);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(6);
   ExpectStepHolds(4);
   ExpectStepHolds(6);
 }

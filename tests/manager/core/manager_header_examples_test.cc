@@ -25,6 +25,7 @@ namespace ckptdb {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(HeaderExamples, Verdict) {
   using internal::AnyOf;

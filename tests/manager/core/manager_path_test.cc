@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A manager keeps using the store that its path named when it was opened.
-#include <gmock/gmock.h>
-
 #include <filesystem>
 #include <fstream>
 
@@ -11,7 +9,6 @@ namespace ckptdb::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
 
 class ManagerPathTest : public ManagerTest {
  protected:
@@ -38,15 +35,13 @@ TEST_F(ManagerPathTest, SavesAndRestoresWorkAfterAChdir) {
   Start();
   TrainTo(2);
   fs::current_path(dir_.path() + "/b");
-  TrainTo(5);
-  ASSERT_OK(manager_->WaitUntilFinished());
-  RestoreRequest request;
-  request.path = dir_.path() + "/a/../a/store";
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(request));
+  TrainAndWait(5);
+  ASSERT_OK_AND_ASSIGN(
+      const RestoreReport report,
+      manager_->Restore({.path = dir_.path() + "/a/../a/store"}));
   EXPECT_EQ(report.version.step, 4);
   EXPECT_EQ(report.store, dir_.path() + "/a/store");
-  TrainTo(6);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(6);
   manager_.reset();
   EXPECT_TRUE(fs::is_empty(dir_.path() + "/b"));
   std::ifstream statistics(dir_.path() + "/a/statistics.json");

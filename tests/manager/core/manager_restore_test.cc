@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a manager restores, and what happens to later steps.
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "tests/manager/manager_fixture.h"
 #include "tests/support/row_files.h"
@@ -17,37 +11,27 @@
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
 TEST_F(ManagerTest, RestoreOfAnEmptyStoreIsNotFound) {
   Start();
-  EXPECT_THAT(manager_->Restore(),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step")));
-  RestoreRequest request;
-  request.step = 5;
-  EXPECT_THAT(manager_->Restore(request),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 5")));
+  EXPECT_THAT(manager_->Restore(), NotFound("no step"));
+  EXPECT_THAT(manager_->Restore({.step = 5}), NotFound("no step 5"));
 }
 
 TEST_F(ManagerTest, RestoreOfAnOlderStepAbandonsLaterSteps) {
   Start();
   TrainTo(6);
   Start();
-  RestoreRequest request;
-  request.step = 2;
+  const RestoreRequest request = {.step = 2};
   ASSERT_OK(manager_->Restore(request));
   EXPECT_EQ(manager_->global_step(), 2);
-  TrainTo(4);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(4);
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
   EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
   ExpectStepHolds(4);
   // Once more in the same process, with a changed model.
   TrainTo(5);
   ASSERT_OK(manager_->Restore(request));
-  TrainTo(4);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(4);
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
   ExpectStepHolds(4);
 }
@@ -55,24 +39,18 @@ TEST_F(ManagerTest, RestoreOfAnOlderStepAbandonsLaterSteps) {
 // State loaded from another store does not stem from a step of this one.
 TEST_F(ManagerTest, RestoreFromAnotherStoreSetsNoParent) {
   Start();
-  TrainTo(4);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(4);
   const std::string other = options_.path;
   options_.path += "_of_another_run";
   Start();
   TrainTo(2);
-  RestoreRequest request;
-  request.path = other;
-  ASSERT_OK(manager_->Restore(request));
+  ASSERT_OK(manager_->Restore({.path = other}));
   EXPECT_EQ(manager_->global_step(), 2);
   // Step 2 of this store is not the model's state.
   EXPECT_THAT(manager_->FinishTraining(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("already has step 2")));
-  TrainTo(4);
-  ASSERT_OK(manager_->WaitUntilFinished());
-  ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(4));
-  EXPECT_EQ(saved.chain.size(), 1U);
+              FailedPrecondition("already has step 2"));
+  TrainAndWait(4);
+  EXPECT_EQ(Record(4).chain.size(), 1U);
 }
 
 TEST_F(ManagerTest, RestoresTheBest) {
@@ -83,21 +61,16 @@ TEST_F(ManagerTest, RestoresTheBest) {
   }
   ASSERT_OK(manager_->Close());
   Start();
-  RestoreRequest request;
-  request.best = true;
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(request));
-  EXPECT_EQ(report.version.step, 4);
+  EXPECT_EQ(Restored({.best = true}), 4);
 }
 
 TEST_F(ManagerTest, BestStepRestoresNothing) {
   Start();
   EXPECT_THAT(manager_->BestStep(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("ManagerOptions::restore.best is not set")));
+              FailedPrecondition("ManagerOptions::restore.best is not set"));
   options_.restore.best = KeepPolicy::BestOptions{.metric = "auc"};
   Start();
-  EXPECT_THAT(manager_->BestStep(),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"auc\"")));
+  EXPECT_THAT(manager_->BestStep(), NotFound("\"auc\""));
   for (const double auc : {0.1, 0.9, 0.1, 0.5}) {
     ASSERT_OK(TrainStep({{"auc", auc}}));
   }
@@ -118,27 +91,19 @@ TEST_F(ManagerTest, BestStepRestoresNothing) {
 
 TEST_F(ManagerTest, FallsBackFromADamagedStep) {
   Start();
-  TrainTo(4);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(4);
   manager_.reset();
   ASSERT_NO_FATAL_FAILURE(DamageFile(*RowFiles(options_.path).rbegin()));
   Start();
-  RestoreRequest named;
-  named.step = 4;
-  named.fall_back = true;
-  EXPECT_THAT(manager_->Restore(named).status(),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 4")));
-  RestoreRequest any;
-  any.fall_back = true;
+  EXPECT_THAT(manager_->Restore({.step = 4, .fall_back = true}),
+              DataLoss("step 4"));
   ASSERT_OK_AND_ASSIGN(const RestoreReport start,
-                       manager_->RestoreOrStart(any));
+                       manager_->RestoreOrStart({.fall_back = true}));
   ASSERT_FALSE(start.fresh);
   EXPECT_EQ(start.version.step, 2);
   EXPECT_THAT(start.damaged_steps, ElementsAre(4));
   EXPECT_THAT(start.ToString(), HasSubstr("; skipped damaged steps 4"));
-  ASSERT_OK_AND_ASSIGN(const StepRecord damaged,
-                       manager_->store()->FindStep(4));
-  EXPECT_TRUE(damaged.quarantined);
+  EXPECT_TRUE(Record(4).quarantined);
   TrainTo(4);  // overwritten
   ASSERT_OK(manager_->Close());
   ExpectStepHolds(4);
@@ -158,10 +123,6 @@ std::map<std::filesystem::path, uintmax_t> TablesOf(const std::string& store) {
 // Opening the store reports a large step's missing file.
 TEST_F(ManagerTest, WarnsOfAMissingFileAndFallsBack) {
   options_.schedule.permanent = SaveEveryNSteps(1);
-  std::vector<std::string> warnings;
-  options_.observers.on_warning = [&](const std::string& warning) {
-    warnings.push_back(warning);
-  };
   std::vector<int32_t> weights(size_t{3} << 20);  // too many to be inline
   ModelState model;
   ASSERT_OK(model.AddTensor(
@@ -190,19 +151,17 @@ TEST_F(ManagerTest, WarnsOfAMissingFileAndFallsBack) {
   }
   ASSERT_TRUE(std::filesystem::remove(largest));
   ASSERT_NO_FATAL_FAILURE(open());
-  EXPECT_THAT(warnings, ElementsAre(HasSubstr(largest.filename().string())));
-  RestoreRequest any;
-  any.fall_back = true;
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager->Restore(any));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr(largest.filename().string())));
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report,
+                       manager->Restore({.fall_back = true}));
   EXPECT_EQ(report.version.step, 1);
   EXPECT_THAT(report.damaged_steps, ElementsAre(2));
-  EXPECT_THAT(weights, ::testing::Each(1));
+  EXPECT_THAT(weights, Each(1));
 }
 
 TEST_F(ManagerTest, RestoreFails_WhenStateIsMissing) {
   Start();
-  TrainTo(2);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(2);
   manager_.reset();
   float more = 5;
   ASSERT_OK(model_->state.AddTensor("more", TensorState::Of(&more, {1})));
@@ -212,12 +171,10 @@ TEST_F(ManagerTest, RestoreFails_WhenStateIsMissing) {
                        CheckpointManager::Open(options_, &model_->state));
   const std::vector<float> before = model_->weights;
   model_->weights[0] = 77;
-  EXPECT_THAT(
-      manager_->Restore(),
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               HasSubstr("step 2 does not fit the model; missing in the step: "
-                         "extra \"later\", dense \"more\", io_state \"other "
-                         "reader\"; ")));
+  EXPECT_THAT(manager_->Restore(),
+              FailedPrecondition(
+                  "step 2 does not fit the model; missing in the step: extra "
+                  "\"later\", dense \"more\", io_state \"other reader\"; "));
   EXPECT_EQ(model_->weights[0], 77) << "nothing is changed";
 }
 
@@ -232,13 +189,10 @@ TEST_F(ManagerTest, RecognizesItsStoreByAnotherSpelling) {
                                   link, fs::relative(options_.path).string()}) {
     SCOPED_TRACE(path);
     Start();
-    RestoreRequest request;
-    request.path = path;
     ASSERT_OK_AND_ASSIGN(const RestoreReport report,
-                         manager_->Restore(request));
+                         manager_->Restore({.path = path}));
     EXPECT_EQ(report.store, options_.path);
-    TrainTo(report.version.step + 2);
-    ASSERT_OK(manager_->Close());
+    TrainAndClose(report.version.step + 2);
     EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
   }
   ExpectStepHolds(10);
@@ -254,9 +208,7 @@ TEST_F(ManagerTest, ReportsRestores) {
   EXPECT_FALSE(manager_->Restore().ok());
   EXPECT_TRUE(restored.empty());
   TrainTo(4);
-  RestoreRequest request;
-  request.step = 2;
-  ASSERT_OK(manager_->Restore(request));
+  ASSERT_OK(manager_->Restore({.step = 2}));
   ASSERT_OK(manager_->Close());
   Start();
   ASSERT_OK(manager_->Restore());
@@ -272,8 +224,7 @@ TEST_F(ManagerTest, ReportsRestores) {
 TEST_F(ManagerTest, LogsTheCostsOfRestores) {
   options_.observers.statistics_path = dir_.path() + "/statistics";
   Start();
-  TrainTo(2);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(2);
   Start();
   ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
   EXPECT_EQ(report.loaded_rows, 11U);
@@ -291,9 +242,9 @@ TEST_F(ManagerTest, LogsTheCostsOfRestores) {
   std::string restore;
   std::getline(log, save);
   ASSERT_TRUE(std::getline(log, restore));
-  EXPECT_THAT(restore, ::testing::StartsWith(R"({"event":"restore","time":")"));
+  EXPECT_THAT(restore, StartsWith(R"({"event":"restore","time":")"));
   EXPECT_THAT(restore,
-              ::testing::EndsWith(absl::StrCat(
+              EndsWith(absl::StrCat(
                   R"(,"step":2,"attempt":1,"store":")", options_.path,
                   R"(","metrics":{},"damaged_steps":[],"incremental":false,)",
                   R"("loaded_bytes":)", report.loaded_bytes,
@@ -336,8 +287,7 @@ TEST_F(ManagerTest, ObjectsSaveAndLoadThemselves) {
   // store.
   loaded.refuses = absl::NotFoundError("another trainer's");
   EXPECT_THAT(manager_->Restore(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("\"sampler\": another trainer's")));
+              FailedPrecondition("\"sampler\": another trainer's"));
 }
 
 }  // namespace

@@ -1,41 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Warnings about what a user would not notice otherwise.
-#include <gmock/gmock.h>
-
-#include <memory>
 #include <stdexcept>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "schema/types.h"
 #include "tests/manager/manager_fixture.h"
+#include "tests/manager/run_ranks.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-
-class ManagerWarningsTest : public ManagerTest {
- protected:
-  void SetUp() override {
-    ManagerTest::SetUp();
-    options_.observers.on_warning = [this](const std::string& warning) {
-      warnings_.push_back(warning);
-    };
-  }
-  void FailSaves() {
-    model_->users.FailWith(absl::UnavailableError("no rows today"));
-  }
-  void FailNoSaves() { model_->users.FailWith(absl::OkStatus()); }
-
-  std::vector<std::string> warnings_;
-};
+class ManagerWarningsTest : public ManagerTest {};
 
 TEST_F(ManagerWarningsTest, WarnsOfAnEmptySchedule) {
   Start();
@@ -68,8 +44,7 @@ TEST_F(ManagerWarningsTest, WarningsReachTheLoggerOfTheStore) {
 TEST_F(ManagerWarningsTest, WarnsOnceOfStatisticsThatCannotBeWritten) {
   options_.observers.statistics_path = "/dev/full";
   Start();
-  TrainTo(3);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(3);
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(warnings_, ElementsAre(AllOf(
                              HasSubstr("\"/dev/full\""),
@@ -82,12 +57,10 @@ TEST_F(ManagerWarningsTest, KeepsStepsThatAPolicyDoesNotAnswerFor) {
       "forgetful",
       [](absl::Span<const StepInfo>, int64_t) { return std::vector<bool>(); });
   Start();
-  TrainTo(6);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(6);
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
-  EXPECT_THAT(warnings_,
-              ::testing::Contains(HasSubstr("answered for 0 of 1 steps")));
+  EXPECT_THAT(warnings_, Contains(HasSubstr("answered for 0 of 1 steps")));
 }
 
 TEST_F(ManagerWarningsTest, DoesNotWarnOfAnEmptySchedule_WhenNothingIsSaved) {
@@ -113,40 +86,28 @@ TEST_F(ManagerWarningsTest, DoesNotWarnOfAnEmptySchedule_WhenNothingIsSaved) {
 
 // A step records the owner's metrics.
 TEST_F(ManagerWarningsTest, WarnsOnceOfMetricsOfAnotherRank) {
-  constexpr uint32_t kRanks = 2;
-  ThreadGroup group(kRanks);
-  std::vector<std::vector<std::string>> told(kRanks);
+  std::vector<std::vector<std::string>> told(2);
   options_.observers.on_saved = nullptr;
-  options_.ranks.sharding = TableSharding::ByModulo();
-  const auto train = [&](uint32_t rank) {
-    ManagerOptions options = options_;
-    options.observers.on_warning = [&told, rank](const std::string& warning) {
-      told[rank].push_back(warning);
-    };
-    TestModel model;
-    model.owns = [rank](int64_t id) { return id % kRanks == rank; };
-    ASSERT_OK_AND_ASSIGN(
-        const auto manager,
-        CheckpointManager::Open(options, &model.state, group.Join(rank)));
-    for (int64_t step = 1; step <= 4; ++step) {
-      model.Train(step);
-      ASSERT_OK(manager->Step({{"auc", rank + 0.25}}));
-    }
-    SaveRequest request;
-    request.metrics = {{"auc", rank + 0.5}};
-    request.overwrite = true;
-    ASSERT_OK(manager->Save(request));
-    ASSERT_OK(manager->WaitUntilFinished());
-    if (rank == kOwnerRank) {
-      ASSERT_OK_AND_ASSIGN(const StepRecord step,
-                           manager->store()->FindStep(4));
-      EXPECT_EQ(step.metrics.at("auc"), 0.5);
-    }
-    ASSERT_OK(manager->Close());
-  };
-  std::thread other(train, 1);
-  train(kOwnerRank);
-  other.join();
+  RunModels(
+      2, options_,
+      [](uint32_t rank, CheckpointManager* manager, TestModel* model) {
+        for (int64_t step = 1; step <= 4; ++step) {
+          model->Train(step);
+          ASSERT_OK(manager->Step({{"auc", rank + 0.25}}));
+        }
+        ASSERT_OK(manager->Save(
+            {.metrics = {{"auc", rank + 0.5}}, .overwrite = true}));
+        ASSERT_OK(manager->WaitUntilFinished());
+        if (rank == kOwnerRank) {
+          EXPECT_EQ(manager->store()->FindStep(4)->metrics.at("auc"), 0.5);
+        }
+        ASSERT_OK(manager->Close());
+      },
+      [&told](uint32_t rank, ManagerOptions* options) {
+        options->observers.on_warning = [&, rank](const std::string& warning) {
+          told[rank].push_back(warning);
+        };
+      });
   EXPECT_THAT(told[0], IsEmpty());
   EXPECT_THAT(told[1],
               ElementsAre(AllOf(HasSubstr("the metrics of rank 1 are ignored"),
@@ -157,21 +118,17 @@ TEST_F(ManagerWarningsTest, ErrorOfAnEarlierSaveNamesItsStep) {
   Start();
   FailSaves();
   TrainTo(2);
-  FailNoSaves();
+  FailSaves(false);
   gate_.Open();
   EXPECT_THAT(manager_->WaitUntilFinished(),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       HasSubstr("save of step 2: table \"user\"")));
+              Unavailable("save of step 2: table \"user\""));
   ASSERT_OK(manager_->CheckForErrors()) << "it is returned once";
   FailSaves();
   TrainTo(4);
-  FailNoSaves();
+  FailSaves(false);
   while (manager_->IsSavingInProgress()) std::this_thread::yield();
-  EXPECT_THAT(TrainStep().status(),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       HasSubstr("save of step 4: table \"user\"")));
-  TrainTo(6);
-  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(TrainStep(), Unavailable("save of step 4: table \"user\""));
+  TrainAndClose(6);
   EXPECT_THAT(Steps(), ElementsAre(6));
 }
 
@@ -181,9 +138,8 @@ TEST_F(ManagerWarningsTest, ErrorOfTheCallsOwnSaveDoesNotNameTheStep) {
   Start();
   FailSaves();
   ASSERT_OK(TrainStep());
-  EXPECT_THAT(TrainStep().status(), StatusIs(absl::StatusCode::kUnavailable,
-                                             AllOf(HasSubstr("table \"user\""),
-                                                   Not(HasSubstr("save of")))));
+  EXPECT_THAT(TrainStep().status(),
+              Unavailable("table \"user\"", Not(HasSubstr("save of"))));
 }
 
 TEST_F(ManagerWarningsTest, ErrorThatWaitCommittedReturnedIsNotRepeated) {
@@ -193,19 +149,16 @@ TEST_F(ManagerWarningsTest, ErrorThatWaitCommittedReturnedIsNotRepeated) {
     FailSaves();
     TrainTo(step - 1);
     ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
-    FailNoSaves();
+    FailSaves(false);
     ASSERT_TRUE(outcome.save.has_value());
-    EXPECT_THAT(
-        outcome.save->WaitCommitted().status(),
-        StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no rows today")));
+    EXPECT_THAT(outcome.save->WaitCommitted(), Unavailable("no rows today"));
     if (step == 2) {
       ASSERT_OK(manager_->CheckForErrors());
       ASSERT_OK(manager_->WaitUntilFinished());
     }
   }
   // Neither the next save nor Close repeats it.
-  TrainTo(8);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(8);
   EXPECT_THAT(Steps(), ElementsAre(8));
 }
 
@@ -215,74 +168,53 @@ TEST_F(ManagerWarningsTest, WaitCommittedOnAnotherThreadTakesNothing) {
   FailSaves();
   TrainTo(1);
   ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
-  FailNoSaves();
+  FailSaves(false);
   std::thread([&] {
-    EXPECT_THAT(outcome.save->WaitCommitted().status(),
-                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no rows")));
+    EXPECT_THAT(outcome.save->WaitCommitted(), Unavailable("no rows"));
   }).join();
-  EXPECT_THAT(
-      manager_->WaitUntilFinished(),
-      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("save of step 2: ")));
+  EXPECT_THAT(manager_->WaitUntilFinished(), Unavailable("save of step 2: "));
 }
 
 // Ranks evaluate with separate models, and resume no input.
 TEST_F(ManagerWarningsTest, EvaluatorMayHaveAnyNumberOfRanks) {
   Start();
-  TrainTo(4);
-  ASSERT_OK(manager_->WaitUntilFinished());
-  constexpr uint32_t kRanks = 2;
-  ThreadGroup group(kRanks);
+  TrainAndWait(4);
   ManagerOptions options;
   options.path = options_.path;
   options.read_only = true;
   options.ranks.sharding = TableSharding::Replicated();
-  const auto evaluate = [&](uint32_t rank) {
-    TestModel copy;
-    copy.reader.position = "its own";
-    ASSERT_OK_AND_ASSIGN(
-        const auto follower,
-        CheckpointManager::Open(options, &copy.state, group.Join(rank)));
-    ASSERT_OK(follower->Restore());
-    TestModel expected;
-    testing::TrainTo(4, &expected);
-    EXPECT_EQ(copy.weights, expected.weights);
-    EXPECT_TRUE(copy.users.rows() == expected.users.rows());
-    EXPECT_EQ(copy.reader.position, "its own");
-  };
-  std::thread other(evaluate, 1);
-  evaluate(kOwnerRank);
-  other.join();
+  RunModels(2, options,
+            [](uint32_t, CheckpointManager* follower, TestModel* copy) {
+              copy->reader.position = "its own";
+              ASSERT_OK(follower->Restore());
+              TestModel expected;
+              testing::TrainTo(4, &expected);
+              EXPECT_EQ(copy->weights, expected.weights);
+              EXPECT_TRUE(copy->users.rows() == expected.users.rows());
+              EXPECT_EQ(copy->reader.position, "its own");
+            });
 }
 
 // A reader that sets kError gets the error; a trainer always does.
 TEST_F(ManagerWarningsTest,
        RestoreFailsOnOtherNumbersOfRanks_WhenResizeIsError) {
   Start();
-  TrainTo(4);
-  ASSERT_OK(manager_->Close());
-  constexpr uint32_t kRanks = 2;
+  TrainAndClose(4);
   for (const bool read_only : {true, false}) {
     SCOPED_TRACE(read_only);
-    ThreadGroup group(kRanks);
     ManagerOptions options;
     options.path = options_.path;
     options.observers.on_warning = [](const std::string&) {};
     options.read_only = read_only;
     options.ranks.sharding = TableSharding::Replicated();
-    if (read_only)
+    if (read_only) {
       options.restore.io_state_resize = ManagerOptions::IoStateResize::kError;
-    const auto evaluate = [&](uint32_t rank) {
-      TestModel copy;
-      ASSERT_OK_AND_ASSIGN(
-          const auto follower,
-          CheckpointManager::Open(options, &copy.state, group.Join(rank)));
-      EXPECT_THAT(follower->Restore().status(),
-                  StatusIs(absl::StatusCode::kFailedPrecondition,
-                           HasSubstr("got world size 1")));
-    };
-    std::thread other(evaluate, 1);
-    evaluate(kOwnerRank);
-    other.join();
+    }
+    RunModels(2, options,
+              [](uint32_t, CheckpointManager* follower, TestModel*) {
+                EXPECT_THAT(follower->Restore(),
+                            FailedPrecondition("got world size 1"));
+              });
   }
 }
 

@@ -1,32 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // An evaluator posts metrics while the trainer runs, and the trainer keeps the
 // best steps accordingly.
-#include <gmock/gmock.h>
-
 #include <filesystem>
 #include <fstream>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
 class PostedMetricsTest : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
     options_.restore.best = KeepPolicy::BestOptions{.metric = "auc"};
-    options_.observers.on_warning = [this](const std::string& warning) {
-      warnings_.push_back(warning);
-    };
     options_.retention.keep =
         BestN({.metric = "auc", .keep_without_metric = false}) | LatestN(1);
   }
@@ -44,12 +31,6 @@ class PostedMetricsTest : public ManagerTest {
     ASSERT_EQ(evaluator_->global_step(), step);
     ASSERT_OK(evaluator_->reader()->PostMetrics(step, {{"auc", auc}}));
   }
-  void TrainAndWait(int64_t step) {
-    TrainTo(step);
-    ASSERT_OK(manager_->WaitUntilFinished());
-  }
-
-  std::vector<std::string> warnings_;
   std::unique_ptr<TestModel> copy_;
   std::unique_ptr<CheckpointManager> evaluator_;
 };
@@ -92,10 +73,7 @@ TEST_F(PostedMetricsTest, StartingTrainerTakesPostedMetrics) {
   ASSERT_OK(evaluator_->reader()->PostMetrics(2, {{"auc", 0.75}}));
   ASSERT_OK(evaluator_->reader()->PostMetrics(4, {{"auc", 0.5}}));
   Start();
-  RestoreRequest best;
-  best.best = true;
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(best));
-  EXPECT_EQ(report.version.step, 2);
+  EXPECT_EQ(Restored({.best = true}), 2);
 }
 
 TEST_F(PostedMetricsTest, WarnsOnceOfASkippedPost) {

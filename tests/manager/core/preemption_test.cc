@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // A preemption: signaled to one rank, agreed on by all at one step, ended by
 // saving that step, and repeatable.
-#include <gmock/gmock.h>
-
-#include <functional>
 #include <future>
-#include <memory>
 #include <random>
 #include <thread>
-#include <vector>
 
 #include "schema/status.h"
 #include "tests/manager/manager_fixture.h"
+#include "tests/manager/run_ranks.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::ElementsAre;
 
 class PreemptionTest : public ManagerTest {
  protected:
@@ -67,10 +62,10 @@ TEST_F(PreemptionTest, StaysUnanswered_WhenItsSaveFails) {
   options_.save.tolerated_failures = 1;
   options_.observers.on_warning = [](const std::string&) {};
   Start();
-  model_->users.FailWith(absl::UnavailableError("no rows today"));
+  FailSaves();
   manager_->SetPreempted();
   EXPECT_TRUE(StepIsPreempted());
-  model_->users.FailWith(absl::OkStatus());
+  FailSaves(false);
   EXPECT_TRUE(StepIsPreempted());
   EXPECT_FALSE(StepIsPreempted());
   EXPECT_THAT(Steps(), ElementsAre(2));
@@ -98,64 +93,65 @@ TEST_F(PreemptionTest, EndsWithTheSaveOfFinishTraining) {
   EXPECT_FALSE(StepIsPreempted());
 }
 
-TEST_F(PreemptionTest, FinishTrainingSavesNothing_WhenTimeIsShort) {
+TEST_F(PreemptionTest, NextStepIsSavedAfterAnEphemeralOne) {
+  options_.schedule.ephemeral = SaveEveryNSteps(2);
+  Start();
+  TrainAndWait(2);
+  EXPECT_FALSE(manager_->preempted());
+  manager_->SetPreempted();
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  EXPECT_EQ(outcome.decision.reason, "preempted");
+  ASSERT_OK(manager_->WaitUntilFinished());
+  EXPECT_THAT(Steps(), ElementsAre(2, 3));
+  EXPECT_FALSE(Record(3).ephemeral);
+}
+
+TEST_F(PreemptionTest, NewestEphemeralStepIsPromoted_WhenTimeIsShort) {
   options_.schedule.ephemeral = SaveEveryNSteps(2);
   options_.save.preemption_grace = absl::ZeroDuration();
   Start();
-  TrainTo(2);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(2);
   manager_->SetPreempted();
-  EXPECT_TRUE(StepIsPreempted());
+  const std::string reason = "step 2 becomes permanent instead";
+  ASSERT_OK_AND_ASSIGN(const auto asked, manager_->ShouldSave(3));
+  EXPECT_EQ(asked.kind, SavePolicy::Kind::kNone);
+  EXPECT_THAT(asked.reason, HasSubstr(reason));
+  EXPECT_TRUE(Record(2).ephemeral) << "ShouldSave promotes no step";
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  EXPECT_TRUE(outcome.preempted);
+  EXPECT_FALSE(outcome.save.has_value());
+  EXPECT_THAT(outcome.decision.reason, HasSubstr(reason));
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(Steps(), ElementsAre(2));
+  EXPECT_FALSE(Record(2).ephemeral);
   EXPECT_FALSE(StepIsPreempted()) << "step 2 is permanent instead";
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
 }
 
-class PreemptionRanksTest : public ::testing::Test {
+class PreemptionRanksTest : public ManagerTest {
  protected:
   static constexpr uint32_t kRanks = 3;
 
-  void SetUp() override {
-    options_.path = dir_.path() + "/store";
-    options_.schedule.permanent = SaveOnPreemption();
-    options_.ranks.deadline = absl::Seconds(60);
-  }
-  // Runs `train` on each rank, and returns their results.
-  std::vector<absl::StatusOr<int64_t>> Run(
+  // Runs `train` on each rank, and returns its numbers.
+  std::vector<int64_t> Run(
       const std::function<absl::StatusOr<int64_t>(
           uint32_t rank, CheckpointManager* manager)>& train) {
-    ThreadGroup group(kRanks);
-    std::vector<absl::StatusOr<int64_t>> results(kRanks);
-    std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < kRanks; ++rank) {
-      threads.emplace_back([&, rank] {
-        int64_t epoch = 0;
-        ModelState model;
-        EXPECT_OK(model.AddValue("epoch", &epoch));
-        auto manager =
-            CheckpointManager::Open(options_, &model, group.Join(rank));
-        results[rank] = manager.ok()
-                            ? train(rank, manager->get())
-                            : absl::StatusOr<int64_t>(manager.status());
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return results;
+    ManagerOptions options = TestOptions(options_.path);
+    options.schedule.permanent = SaveOnPreemption();
+    std::vector<int64_t> numbers(kRanks);
+    const auto epoch = [&](uint32_t rank, ModelState* model) {
+      return model->AddValue("epoch", &numbers[rank]);
+    };
+    EXPECT_THAT(RunManagers(kRanks, options, epoch,
+                            [&](uint32_t rank, auto* manager) -> absl::Status {
+                              CKPTDB_ASSIGN_OR_RETURN(numbers[rank],
+                                                      train(rank, manager));
+                              return manager->Close();
+                            }),
+                Each(IsOk()));
+    return numbers;
   }
-  std::vector<int64_t> Saved() {
-    std::vector<int64_t> steps;
-    const auto reader = Reader::Open(options_.path);
-    EXPECT_OK(reader);
-    for (const StepRecord& record : (*reader)->Steps()) {
-      steps.push_back(record.version.step);
-    }
-    return steps;
-  }
-
-  TempDir dir_;
-  ManagerOptions options_;
 };
 
 // Whenever and wherever the signal arrives: without this agreement, ranks left
@@ -184,22 +180,17 @@ TEST_F(PreemptionRanksTest, AllRanksStopAtTheSameStep) {
           }
           if (rank == told) signalled.get_future().wait();
           CKPTDB_RETURN_IF_ERROR(manager->FinishTraining());
-          CKPTDB_RETURN_IF_ERROR(manager->Close());
           return manager->global_step();
         });
     signal.join();
-    ASSERT_OK(left[0]);
-    EXPECT_GT(*left[0], after);
-    for (const auto& rank : left) {
-      ASSERT_OK(rank);
-      EXPECT_EQ(*rank, *left[0]);
-    }
-    EXPECT_THAT(Saved(), ElementsAre(*left[0]));
+    EXPECT_GT(left[0], after);
+    EXPECT_THAT(left, Each(left[0]));
+    EXPECT_THAT(Steps(), ElementsAre(left[0]));
   }
 }
 
 TEST_F(PreemptionRanksTest, MayRepeatOnAnotherRank) {
-  const auto ends = Run(
+  const auto preempted_at = Run(
       [](uint32_t rank, CheckpointManager* manager) -> absl::StatusOr<int64_t> {
         int64_t preempted = 0;  // as bits, by step
         while (manager->global_step() < 8) {
@@ -209,14 +200,10 @@ TEST_F(PreemptionRanksTest, MayRepeatOnAnotherRank) {
           CKPTDB_RETURN_IF_ERROR(manager->WaitUntilFinished());
           if (outcome.preempted) preempted |= int64_t{1} << outcome.step;
         }
-        CKPTDB_RETURN_IF_ERROR(manager->Close());
         return preempted;
       });
-  for (const auto& rank : ends) {
-    ASSERT_OK(rank);
-    EXPECT_EQ(*rank, (1 << 3) + (1 << 6));
-  }
-  EXPECT_THAT(Saved(), ElementsAre(3, 6));
+  EXPECT_THAT(preempted_at, Each((1 << 3) + (1 << 6)));
+  EXPECT_THAT(Steps(), ElementsAre(3, 6));
 }
 
 }  // namespace

@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A manager that follows a store while another one trains.
-#include <gmock/gmock.h>
-
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <thread>
 
 #include "absl/strings/match.h"
-#include "schema/status.h"
 #include "tests/manager/manager_fixture.h"
+#include "tests/manager/run_ranks.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::HasSubstr;
 
 class ReadOnlyTest : public ManagerTest {
  protected:
@@ -27,10 +20,7 @@ class ReadOnlyTest : public ManagerTest {
     Start();
     Train(4);
   }
-  void Train(int64_t step) {
-    TrainTo(step);
-    ASSERT_OK(manager_->WaitUntilFinished());
-  }
+  void Train(int64_t step) { TrainAndWait(step); }
 
   ManagerOptions ReadOnlyOptions() const {
     ManagerOptions options;
@@ -55,12 +45,12 @@ class ReadOnlyTest : public ManagerTest {
     EXPECT_EQ(follower_->global_step(), step);
     return *report;
   }
-  void ExpectHolds(int64_t step) {
-    SCOPED_TRACE(step);
-    TestModel expected;
-    testing::TrainTo(step, &expected);
-    ExpectSame(*copy_, expected);
+  RestoreReport Follows(int64_t step) {
+    RestoreReport report = WaitFor(step);
+    ExpectHolds(step);
+    return report;
   }
+  void ExpectHolds(int64_t step) { ExpectTrained(*copy_, step); }
   // Returns all files of the store except leases, with their bytes.
   std::map<std::string, std::string> Files() const {
     std::map<std::string, std::string> files;
@@ -84,8 +74,8 @@ TEST_F(ReadOnlyTest, OpenIsNotFound_WithoutAStore) {
   ManagerOptions options = ReadOnlyOptions();
   options.path = dir_.path() + "/none";
   TestModel model;
-  EXPECT_THAT(CheckpointManager::Open(options, &model.state).status(),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr(options.path)));
+  EXPECT_THAT(CheckpointManager::Open(options, &model.state),
+              NotFound(options.path));
   EXPECT_FALSE(std::filesystem::exists(options.path));
 }
 
@@ -93,9 +83,8 @@ TEST_F(ReadOnlyTest, OpenRejectsAZeroPollInterval) {
   ManagerOptions options = ReadOnlyOptions();
   options.follow.poll_every = absl::ZeroDuration();
   TestModel model;
-  EXPECT_THAT(CheckpointManager::Open(options, &model.state).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("poll_every is 0; it must be above 0")));
+  EXPECT_THAT(CheckpointManager::Open(options, &model.state),
+              InvalidArgument("poll_every is 0; it must be above 0"));
 }
 
 TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptions) {
@@ -115,12 +104,9 @@ TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptions) {
   EXPECT_EQ(outcome.decision.kind, SavePolicy::Kind::kNone);
   EXPECT_EQ(outcome.decision.reason, "not saved: the manager is read-only");
   EXPECT_FALSE(outcome.save.has_value());
-  const auto refused =
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr(options.path), HasSubstr("is read-only")));
-  EXPECT_THAT(follower_->StepTo(5).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("step 5 is not after step 5")));
+  const auto refused = FailedPrecondition(options.path, "is read-only");
+  EXPECT_THAT(follower_->StepTo(5),
+              InvalidArgument("step 5 is not after step 5"));
   ASSERT_OK(follower_->StartTraining());
   ASSERT_OK(follower_->FinishTraining());
   EXPECT_THAT(follower_->Save().status(), refused);
@@ -142,24 +128,16 @@ TEST_F(ReadOnlyTest, RestoresAndLoadsOnRequest) {
   Follow(options);
   ASSERT_OK(follower_->Restore());
   ExpectHolds(4);
-  RestoreRequest best;
-  best.best = true;
-  best.verify = true;
-  ASSERT_OK(follower_->Restore(best));
+  ASSERT_OK(follower_->Restore({.best = true, .verify = true}));
   ExpectHolds(2);
   Train(6);
-  RestoreRequest named;
-  named.step = 6;
+  RestoreRequest named = {.step = 6};
   ASSERT_OK(follower_->Restore(named));
   ExpectHolds(6);
   named.step = 5;
-  EXPECT_THAT(
-      follower_->Restore(named),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no step 5")));
+  EXPECT_THAT(follower_->Restore(named), FailedPrecondition("no step 5"));
 
-  LoadRule dense;
-  dense.step = 2;
-  dense.load = {"dense"};
+  const LoadRule dense = {.step = 2, .load = {"dense"}};
   LoadRule first = dense;
   first.only_if_empty = true;
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
@@ -170,13 +148,11 @@ TEST_F(ReadOnlyTest, RestoresAndLoadsOnRequest) {
 
 TEST_F(ReadOnlyTest, FollowsByChanges) {
   Follow();
-  EXPECT_FALSE(WaitFor(4).incremental) << "the model was empty";
-  ExpectHolds(4);
+  EXPECT_FALSE(Follows(4).incremental) << "the model was empty";
   EXPECT_EQ(copy_->users.clears(), 1);
   for (const int64_t step : {6, 8, 12}) {
     Train(step);
-    EXPECT_TRUE(WaitFor(step).incremental);
-    ExpectHolds(step);
+    EXPECT_TRUE(Follows(step).incremental);
   }
   EXPECT_EQ(copy_->users.clears(), 1) << "only changes were read";
 }
@@ -187,20 +163,14 @@ TEST_F(ReadOnlyTest, ReadsTheWholeStep_WhenTheModelHasChanged) {
   copy_->Train(5);
   ASSERT_OK(follower_->Step());
   Train(6);
-  EXPECT_FALSE(WaitFor(6).incremental);
-  ExpectHolds(6);
-  LoadRule rule;
-  rule.step = 2;
+  EXPECT_FALSE(Follows(6).incremental);
+  const LoadRule rule = {.step = 2};
   ASSERT_OK(follower_->Load({rule}));
   Train(8);
-  EXPECT_FALSE(WaitFor(8).incremental);
-  ExpectHolds(8);
-  RestoreRequest merged;
-  merged.step = 6;
-  merged.mode = LiveTable::RestoreMode::kMerge;
-  ASSERT_OK(follower_->Restore(merged));
-  EXPECT_FALSE(WaitFor(8).incremental);
-  ExpectHolds(8);
+  EXPECT_FALSE(Follows(8).incremental);
+  ASSERT_OK(
+      follower_->Restore({.step = 6, .mode = LiveTable::RestoreMode::kMerge}));
+  EXPECT_FALSE(Follows(8).incremental);
 }
 
 TEST_F(ReadOnlyTest, ReadsTheWholeTable_WhenItWasSavedInFull) {
@@ -210,8 +180,7 @@ TEST_F(ReadOnlyTest, ReadsTheWholeTable_WhenItWasSavedInFull) {
   Follow();
   WaitFor(4);
   Train(6);
-  WaitFor(6);
-  ExpectHolds(6);
+  Follows(6);
   EXPECT_EQ(copy_->users.clears(), 2);
 }
 
@@ -231,8 +200,7 @@ TEST_F(ReadOnlyTest, AwaitStepDoesNotChangeTheModel) {
   EXPECT_TRUE(report.incremental);
   ExpectHolds(6);
   EXPECT_EQ(follower_->global_step(), 6);
-  WaitFor(8);
-  ExpectHolds(8);
+  Follows(8);
 }
 
 TEST_F(ReadOnlyTest, ApplyStepOpensTheNewest_WhenNoneWasAwaited) {
@@ -242,28 +210,26 @@ TEST_F(ReadOnlyTest, ApplyStepOpensTheNewest_WhenNoneWasAwaited) {
   Train(6);
   ASSERT_OK(follower_->AwaitStep(absl::Minutes(1)));
   // The opened changes no longer apply to the model.
-  RestoreRequest older;
-  older.step = 2;
-  ASSERT_OK(follower_->Restore(older));
+  ASSERT_OK(follower_->Restore({.step = 2}));
   Train(8);
   ASSERT_OK_AND_ASSIGN(const auto report, follower_->ApplyStep());
   EXPECT_EQ(report.version.step, 8);
   ExpectHolds(8);
-  EXPECT_THAT(follower_->AwaitStep(absl::ZeroDuration()).status(),
-              StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       HasSubstr("the newest is step 8")));
+  EXPECT_THAT(follower_->AwaitStep(absl::ZeroDuration()),
+              DeadlineExceeded("the newest is step 8"));
   Train(10);
   ASSERT_OK(follower_->AwaitStep(absl::Minutes(1)));
   ASSERT_OK(follower_->Close()) << "with a step that was not applied";
 }
 
-TEST_F(ReadOnlyTest, AwaitStepFails_WhenNotReadOnly) {
+TEST_F(ReadOnlyTest, OnlyAReadOnlyManagerFollows) {
   for (const absl::Status& status :
        {manager_->AwaitStep(absl::ZeroDuration()).status(),
+        manager_->WaitForStep(absl::ZeroDuration()).status(),
         manager_->ApplyStep().status()}) {
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
-                                 HasSubstr("is not read-only")));
+    EXPECT_THAT(status, FailedPrecondition("is not read-only"));
   }
+  EXPECT_EQ(manager_->reader(), nullptr);
 }
 
 // A serving job may start before the training job.
@@ -272,40 +238,32 @@ TEST_F(ReadOnlyTest, OpenWaitsForTheStore_AndWaitForStepForItsFirstStep) {
   options.path = dir_.path() + "/later";
   options.follow.await_store = absl::Milliseconds(1);
   TestModel model;
-  EXPECT_THAT(CheckpointManager::Open(options, &model.state).status(),
-              StatusIs(absl::StatusCode::kNotFound,
-                       AllOf(HasSubstr(options.path), HasSubstr("waited 1ms"),
-                             HasSubstr("await_store"))));
+  EXPECT_THAT(CheckpointManager::Open(options, &model.state),
+              NotFound(options.path, "waited 1ms", "await_store"));
   options.follow.await_store = absl::Minutes(5);
   std::unique_ptr<Store> store;
   std::thread owner([&] { store = Store::Open(options.path).value(); });
   Follow(options);
   owner.join();
-  EXPECT_THAT(follower_->Restore().status(),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr(options.path)));
-  EXPECT_THAT(follower_->WaitForStep(absl::ZeroDuration()).status(),
-              StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       HasSubstr("no newer step was saved within 0")));
+  EXPECT_THAT(follower_->Restore(), NotFound(options.path));
+  EXPECT_THAT(follower_->WaitForStep(absl::ZeroDuration()),
+              DeadlineExceeded("no newer step was saved within 0"));
   store.reset();
   options_.path = options.path;
   Start();
   Train(2);
-  WaitFor(2);
-  ExpectHolds(2);
+  Follows(2);
 }
 
 TEST_F(ReadOnlyTest, WaitForStepIsDeadlineExceeded_WithoutANewerStep) {
   Follow();
   WaitFor(4);
-  EXPECT_THAT(
-      follower_->WaitForStep(absl::Milliseconds(20)).status(),
-      StatusIs(absl::StatusCode::kDeadlineExceeded,
-               HasSubstr("no newer step was saved within 20ms; the newest is "
-                         "step 4")));
+  EXPECT_THAT(follower_->WaitForStep(absl::Milliseconds(20)),
+              DeadlineExceeded(
+                  "no newer step was saved within 20ms; the newest is step 4"));
   ExpectHolds(4);
   Train(6);
-  EXPECT_TRUE(WaitFor(6).incremental) << "the model was unchanged";
-  ExpectHolds(6);
+  EXPECT_TRUE(Follows(6).incremental) << "the model was unchanged";
 }
 
 TEST_F(ReadOnlyTest, WaitForStepWaitsForTheNextStep) {
@@ -321,8 +279,8 @@ TEST_F(ReadOnlyTest, PreemptionEndsTheWait) {
   Follow();
   WaitFor(4);
   std::thread follower([&] {
-    EXPECT_THAT(follower_->WaitForStep(absl::InfiniteDuration()).status(),
-                StatusIs(absl::StatusCode::kCancelled, HasSubstr("preempted")));
+    EXPECT_THAT(follower_->WaitForStep(absl::InfiniteDuration()),
+                Cancelled("preempted"));
   });
   follower_->SetPreempted();
   follower.join();
@@ -338,9 +296,8 @@ TEST_F(ReadOnlyTest, FollowsWhileStepsAreRetired) {
   for (const int64_t step : {8, 14}) {
     Train(step);
     ASSERT_OK(manager_->store()->Sweep());
-    EXPECT_THAT(Steps(), ::testing::ElementsAre(step));
-    WaitFor(step);
-    ExpectHolds(step);
+    EXPECT_THAT(Steps(), ElementsAre(step));
+    Follows(step);
   }
   // Full steps: the data of the model's step is deleted.
   options_.save.deltas = false;
@@ -348,8 +305,7 @@ TEST_F(ReadOnlyTest, FollowsWhileStepsAreRetired) {
   ASSERT_OK(manager_->Restore());
   Train(18);
   ASSERT_OK(manager_->store()->Sweep());
-  WaitFor(18);
-  ExpectHolds(18);
+  Follows(18);
 }
 
 // Steps are deleted while they are opened, and others replace them.
@@ -381,12 +337,9 @@ TEST_F(ReadOnlyTest, FollowsBackToAnOlderStep) {
   Follow();
   WaitFor(8);
   Start();
-  RestoreRequest older;
-  older.step = 4;
-  ASSERT_OK(manager_->Restore(older));
+  ASSERT_OK(manager_->Restore({.step = 4}));
   Train(6);
-  WaitFor(6);
-  ExpectHolds(6);
+  Follows(6);
 }
 
 TEST_F(ReadOnlyTest, FoldIsNotANewerStep) {
@@ -395,20 +348,17 @@ TEST_F(ReadOnlyTest, FoldIsNotANewerStep) {
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded,
                        manager_->store()->Fold(4));
   ASSERT_TRUE(folded.folded);
-  EXPECT_THAT(follower_->WaitForStep(absl::ZeroDuration()).status(),
-              StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       HasSubstr("the newest is step 4")));
+  EXPECT_THAT(follower_->WaitForStep(absl::ZeroDuration()),
+              DeadlineExceeded("the newest is step 4"));
   Train(6);
-  EXPECT_TRUE(WaitFor(6).incremental);
-  ExpectHolds(6);
+  EXPECT_TRUE(Follows(6).incremental);
 }
 
 TEST_F(ReadOnlyTest, WorksWithoutAnOwner) {
   manager_.reset();
   const auto before = Files();
   Follow();
-  WaitFor(4);
-  ExpectHolds(4);
+  Follows(4);
   EXPECT_EQ(Files(), before);
 }
 
@@ -426,22 +376,13 @@ TEST_F(ReadOnlyTest, DamagedStepFailsAndIsNotQuarantined) {
   }
   ASSERT_TRUE(damaged);
   Follow();
-  RestoreRequest request;
-  request.fall_back = true;
-  EXPECT_THAT(follower_->Restore(request).status(),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 4")));
+  RestoreRequest request = {.fall_back = true};
+  EXPECT_THAT(follower_->Restore(request), DataLoss("step 4"));
   ASSERT_OK_AND_ASSIGN(const StepRecord latest, follower_->reader()->Latest());
   EXPECT_EQ(latest.version.step, 4);
   request.step = 2;
   ASSERT_OK(follower_->Restore(request));
   ExpectHolds(2);
-}
-
-TEST_F(ReadOnlyTest, OnlyAReadOnlyManagerFollows) {
-  EXPECT_THAT(manager_->WaitForStep(absl::ZeroDuration()).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("is not read-only")));
-  EXPECT_EQ(manager_->reader(), nullptr);
 }
 
 // The calls of the evaluation's loader and meters.
@@ -471,45 +412,30 @@ TEST_F(ReadOnlyTest, LoadsButDoesNotSaveEvaluations) {
   EXPECT_EQ(processed, 7U);
   EXPECT_EQ(meters.text, "sums");
   EXPECT_EQ(loader.text, "line");
-  const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition,
-                                HasSubstr("is open read-only"));
+  const auto refused = FailedPrecondition("is open read-only");
   EXPECT_THAT(follower_->evaluation()->Save(name, &loader, 8), refused);
   EXPECT_THAT(follower_->evaluation()->Cleanup(4), refused);
   EXPECT_THAT(follower_->evaluation()->CleanupAll(), refused);
 }
 
 TEST_F(ReadOnlyTest, RanksFollowTogether) {
-  ThreadGroup group(2);
-  std::vector<absl::Status> statuses(2);
-  std::vector<std::thread> threads;
   ManagerOptions options = ReadOnlyOptions();
   options.restore.io_state_resize = ManagerOptions::IoStateResize::kOwners;
   options.ranks.deadline = absl::Minutes(1);
   options.ranks.sharding =
       TableSharding::Replicated();  // each rank has all rows
-  const auto follow = [&](uint32_t rank) -> absl::Status {
-    TestModel model;
-    CKPTDB_ASSIGN_OR_RETURN(
-        const auto manager,
-        CheckpointManager::Open(options, &model.state, group.Join(rank)));
-    while (manager->global_step() < 10) {
-      CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
-                              manager->WaitForStep(absl::Minutes(1)));
-      TestModel expected;
-      testing::TrainTo(report.version.step, &expected);
-      ExpectSame(model, expected);
-    }
-    EXPECT_THAT(manager->WaitForStep(absl::ZeroDuration()).status(),
-                StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         HasSubstr("no newer step")));
-    return absl::OkStatus();
-  };
-  for (uint32_t rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] { statuses[rank] = follow(rank); });
-  }
-  Train(10);
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_THAT(statuses, Each(IsOk()));
+  std::thread trainer([&] { Train(10); });
+  RunModels(2, options,
+            [](uint32_t, CheckpointManager* manager, TestModel* model) {
+              while (manager->global_step() < 10) {
+                ASSERT_OK_AND_ASSIGN(const RestoreReport report,
+                                     manager->WaitForStep(absl::Minutes(1)));
+                ExpectTrained(*model, report.version.step);
+              }
+              EXPECT_THAT(manager->WaitForStep(absl::ZeroDuration()),
+                          DeadlineExceeded("no newer step"));
+            });
+  trainer.join();
 }
 
 }  // namespace

@@ -1,26 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // ShouldSave, loops that start at step 0, and the arguments of Step.
-#include <gmock/gmock.h>
-
-#include <cstdint>
 #include <filesystem>
 #include <limits>
-#include <memory>
 #include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "tests/manager/manager_fixture.h"
+#include "tests/manager/run_ranks.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class ShouldSaveTest : public ManagerTest {
  protected:
@@ -47,8 +35,7 @@ TEST_F(ShouldSaveTest, ReturnsTheDecisionOfStepToAndCountsNothing) {
     ASSERT_OK(manager_->WaitUntilFinished());
   }
   EXPECT_EQ(Ask(8).kind, SavePolicy::Kind::kPermanent);
-  EXPECT_THAT(manager_->Explain(8),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 8")));
+  EXPECT_THAT(manager_->Explain(8), NotFound("step 8"));
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
 }
 
@@ -94,8 +81,7 @@ TEST_F(ShouldSaveTest, FailsAsStepWould) {
   options_.save.busy = ManagerOptions::BusyPolicy::kFail;
   BeginSave();
   EXPECT_THAT(manager_->ShouldSave(4),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("step 4 cannot be saved: step 2 is being")));
+              FailedPrecondition("step 4 cannot be saved: step 2 is being"));
   EXPECT_OK(manager_->ShouldSave(5).status());
   gate_.Open();
   ASSERT_OK(manager_->Close());
@@ -104,43 +90,24 @@ TEST_F(ShouldSaveTest, FailsAsStepWould) {
 TEST_F(ShouldSaveTest, LeavesErrorsAndPreemptionsToStep) {
   options_.schedule.permanent = SaveEveryNSteps(2) | SaveOnPreemption();
   Start();
-  model_->users.FailWith(absl::UnavailableError("no rows today"));
+  FailSaves();
   TrainTo(2);
   manager_->SetPreempted();
   EXPECT_EQ(Ask(3).reason, "preempted");
-  EXPECT_THAT(TrainStep(), StatusIs(absl::StatusCode::kUnavailable,
-                                    HasSubstr("no rows today")));
-  model_->users.FailWith(absl::OkStatus());
+  EXPECT_THAT(TrainStep(), Unavailable("no rows today"));
+  FailSaves(false);
   EXPECT_TRUE(manager_->preempted());
   ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
   EXPECT_TRUE(outcome.preempted);
   ASSERT_OK(manager_->Close());
 }
 
-TEST_F(ShouldSaveTest, PromotesNoStep) {
-  options_.schedule.ephemeral = SaveEveryNSteps(2);
-  options_.schedule.permanent = SaveOnPreemption();
-  options_.save.preemption_grace = absl::ZeroDuration();
-  Start();
-  TrainTo(2);
-  ASSERT_OK(manager_->WaitUntilFinished());
-  manager_->SetPreempted();
-  const SavePolicy::Decision decision = Ask(3);
-  EXPECT_EQ(decision.kind, SavePolicy::Kind::kNone);
-  EXPECT_THAT(decision.reason, HasSubstr("step 2 becomes permanent instead"));
-  ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(2));
-  EXPECT_TRUE(saved.ephemeral);
-}
-
 TEST_F(ShouldSaveTest, IsFalseWhenNothingIsSaved) {
   Start();
   EXPECT_THAT(manager_->ShouldSave(-1),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("ShouldSave: step -1 is negative")));
+              InvalidArgument("ShouldSave: step -1 is negative"));
   ASSERT_OK(manager_->Close());
-  EXPECT_THAT(
-      manager_->ShouldSave(2),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("ShouldSave")));
+  EXPECT_THAT(manager_->ShouldSave(2), FailedPrecondition("ShouldSave"));
   options_.save.enabled = false;
   Start();
   EXPECT_EQ(Ask(2),
@@ -155,38 +122,24 @@ TEST_F(ShouldSaveTest, IsFalseWhenNothingIsSaved) {
 }
 
 TEST_F(ShouldSaveTest, AllRanksReturnTheDecisionOfTheOwner) {
-  constexpr uint32_t kRanks = 3;
-  ThreadGroup group(kRanks);
-  std::vector<std::string> answers(kRanks);
-  std::vector<std::thread> threads;
-  for (uint32_t rank = 0; rank < kRanks; ++rank) {
-    threads.emplace_back([&, rank] {
-      int64_t epoch = 0;
-      ModelState model;
-      EXPECT_OK(model.AddValue("epoch", &epoch));
-      ManagerOptions options;
-      options.path = options_.path;
-      options.schedule.permanent =
-          SaveIf("the owner", [rank](const SavePolicy::Context& context) {
-            return rank == 0 && context.step == 3;
-          });
-      const auto manager =
-          CheckpointManager::Open(options, &model, group.Join(rank));
-      EXPECT_OK(manager);
-      if (!manager.ok()) return;
-      for (int64_t step = 1; step <= 4; ++step) {
-        const auto decision = (*manager)->ShouldSave(step);
-        ASSERT_OK(decision);
-        absl::StrAppend(&answers[rank], SaveKindName(decision->kind));
-        EXPECT_OK((*manager)->Step());
-      }
-      EXPECT_OK((*manager)->Close());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::string& answer : answers) {
-    EXPECT_EQ(answer, "nonenonepermanentnone");
-  }
+  std::vector<std::string> answers(3);
+  RunModels(
+      3, options_,
+      [&](uint32_t rank, CheckpointManager* manager, TestModel*) {
+        for (int64_t step = 1; step <= 4; ++step) {
+          ASSERT_OK_AND_ASSIGN(const auto decision, manager->ShouldSave(step));
+          absl::StrAppend(&answers[rank], SaveKindName(decision.kind));
+          EXPECT_OK(manager->Step());
+        }
+        EXPECT_OK(manager->Close());
+      },
+      [](uint32_t rank, ManagerOptions* options) {
+        options->schedule.permanent =
+            SaveIf("the owner", [rank](const SavePolicy::Context& context) {
+              return rank == 0 && context.step == 3;
+            });
+      });
+  EXPECT_THAT(answers, Each("nonenonepermanentnone"));
 }
 
 class StepZeroTest : public ManagerTest {
@@ -210,8 +163,7 @@ TEST_F(StepZeroTest, LoopFromZeroSavesStepZero) {
 TEST_F(StepZeroTest, CanBeTrainedOnce) {
   Start();
   ASSERT_NO_FATAL_FAILURE(TrainFromZero(0));
-  const auto again = StatusIs(absl::StatusCode::kInvalidArgument,
-                              HasSubstr("step 0 is not after step 0"));
+  const auto again = InvalidArgument("step 0 is not after step 0");
   EXPECT_THAT(manager_->StepTo(0), again);
   // It is not allowed after a restore either.
   Start();
@@ -226,8 +178,7 @@ TEST_F(StepZeroTest, CannotBeTrainedAfterTheInitialStateWasSaved) {
   Start();
   ASSERT_OK(manager_->StartTraining());
   EXPECT_THAT(manager_->StepTo(0),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("step 0 is not after step 0")));
+              InvalidArgument("step 0 is not after step 0"));
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(0));
 }
@@ -248,8 +199,7 @@ TEST_F(StepZeroTest, ReadOnlyManagerCountsStepZero) {
   Start();
   ASSERT_OK(manager_->StepTo(0));
   EXPECT_THAT(manager_->StepTo(0),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("step 0 is not after step 0")));
+              InvalidArgument("step 0 is not after step 0"));
 }
 
 TEST_F(ManagerTest, StepRecordsItsMetadata) {
@@ -273,20 +223,9 @@ TEST_F(ManagerTest, StepFails_AfterTheHighestStep) {
   options_.schedule.permanent = SaveAtSteps({});
   Start();
   ASSERT_OK(manager_->StepTo(kLast));
-  EXPECT_THAT(manager_->Step().status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("step 9223372036854775807 is the highest")));
+  EXPECT_THAT(manager_->Step(),
+              FailedPrecondition("step 9223372036854775807 is the highest"));
   EXPECT_EQ(manager_->global_step(), kLast);
-}
-
-TEST_F(ManagerTest, OpenChecksMetadata) {
-  TestModel model;
-  options_.save.user_metadata = {{"", "x"}};
-  EXPECT_THAT(
-      CheckpointManager::Open(options_, &model.state).status(),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("ManagerOptions::save.user_metadata: metadata")));
-  EXPECT_FALSE(std::filesystem::exists(options_.path));
 }
 
 TEST_F(ManagerTest, ErrorNamesThePolicyThatThrew) {
@@ -295,9 +234,7 @@ TEST_F(ManagerTest, ErrorNamesThePolicyThatThrew) {
         throw std::runtime_error("not today");
       });
   Start();
-  EXPECT_THAT(TrainStep().status(),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("SaveIf \"moody\" threw: not today")));
+  EXPECT_THAT(TrainStep(), Internal("SaveIf \"moody\" threw: not today"));
 }
 
 TEST_F(ManagerTest, PolicyThatRunsOutOfMemoryIsResourceExhausted) {
@@ -307,8 +244,7 @@ TEST_F(ManagerTest, PolicyThatRunsOutOfMemoryIsResourceExhausted) {
     return true;
   };
   const auto expect = [](const absl::Status& status, const std::string& who) {
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
-                                 HasSubstr(who + ": out of memory")));
+    EXPECT_THAT(status, ResourceExhausted(who + ": out of memory"));
   };
   options_.save.async = false;
   options_.schedule.permanent =
@@ -329,12 +265,9 @@ TEST_F(ManagerTest, TableCannotBeRegisteredTwice) {
   model_ = std::make_unique<TestModel>();
   ASSERT_OK(model_->state.AddTable("again", &model_->users));
   EXPECT_THAT(
-      CheckpointManager::Open(options_, &model_->state).status(),
-      StatusIs(absl::StatusCode::kAlreadyExists,
-               AllOf(HasSubstr("table \"again\""),
-                     HasSubstr("register the table under a single name"),
-                     HasSubstr("make a second adapter over the same "
-                               "container"))));
+      CheckpointManager::Open(options_, &model_->state),
+      AlreadyExists("table \"again\"", "register the table under a single name",
+                    "make a second adapter over the same container"));
 }
 
 }  // namespace

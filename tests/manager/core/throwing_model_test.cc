@@ -1,30 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trainer code that throws: the call or save that runs it fails, and the
 // training continues.
-#include <gmock/gmock.h>
-
 #include <new>
 #include <stdexcept>
-#include <thread>
 
 #include "absl/strings/match.h"
 #include "schema/status.h"
+#include "tests/manager/forwarding_coordinator.h"
 #include "tests/manager/manager_fixture.h"
+#include "tests/manager/run_ranks.h"
 #include "tests/support/no_threads.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
 [[noreturn]] void Throw() { throw std::runtime_error("the trainer is broken"); }
 
 auto Threw(const std::string& where) {
-  return StatusIs(
-      absl::StatusCode::kInternal,
-      AllOf(HasSubstr(where), HasSubstr("threw: the trainer is broken")));
+  return Internal(where, "threw: the trainer is broken");
 }
 
 class ThrowingSource : public RowSource {
@@ -105,42 +98,30 @@ class ThrowingModelTest : public ManagerTest {
 };
 
 TEST_F(ThrowingModelTest, SaveFails_WhenTheModelThrows) {
+  const auto no_memory = ResourceExhausted("IoState::Dump");
+  const auto null = InvalidArgument("\"item\"", "AllRows returned null");
+  const std::vector<std::pair<std::string, ::testing::Matcher<absl::Status>>>
+      places = {{"slots", Threw("TableState")},
+                {"AllRows", Threw("TableState")},
+                {"Block", Threw("RowSource::Block")},
+                {"Dump", Threw("BlobState::Dump")},
+                {"memory", no_memory},
+                {"null", null}};
   for (const bool async : {true, false}) {
-    SCOPED_TRACE(async);
     options_.save.async = async;
     options_.path = dir_.path() + (async ? "/async" : "/sync");
     StartThrowing();
     int64_t step = 1;
-    const std::vector<std::pair<std::string, std::string>> places = {
-        {"slots", "TableState"},
-        {"AllRows", "TableState"},
-        {"Block", "RowSource::Block"},
-        {"Dump", "BlobState::Dump"}};
-    for (const auto& [at, where] : places) {
-      SCOPED_TRACE(at);
+    for (const auto& [at, error] : places) {
+      SCOPED_TRACE(absl::StrCat(at, async));
       at_ = at;
-      ASSERT_TRUE(manager_->StepTo(step).ok());
+      ASSERT_TRUE(manager_->StepTo(step += 2).ok());
       // The first to receive the error.
       absl::Status status = manager_->Save().status();
       status.Update(manager_->WaitUntilFinished());
-      EXPECT_THAT(status, Threw(where));
+      EXPECT_THAT(status, error);
       EXPECT_OK(manager_->CheckForErrors());
-      step += 2;
     }
-    at_ = "memory";
-    ASSERT_TRUE(manager_->StepTo(step).ok());
-    absl::Status status = manager_->Save().status();
-    status.Update(manager_->WaitUntilFinished());
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
-                                 HasSubstr("BlobState::Dump")));
-    at_ = "null";
-    step += 2;
-    ASSERT_TRUE(manager_->StepTo(step).ok());
-    status = manager_->Save().status();
-    status.Update(manager_->WaitUntilFinished());
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
-                                 AllOf(HasSubstr("\"item\""),
-                                       HasSubstr("AllRows returned null"))));
     at_.clear();
     ASSERT_OK(manager_->Save());
     ASSERT_OK(manager_->Close());
@@ -150,8 +131,7 @@ TEST_F(ThrowingModelTest, SaveFails_WhenTheModelThrows) {
 
 TEST_F(ThrowingModelTest, RestoreFails_WhenTheModelThrows) {
   StartThrowing();
-  TrainTo(2);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(2);
   const std::vector<std::pair<std::string, std::string>> places = {
       {"Live", "ModelState"},
       {"Clear", "LiveTable::Clear"},
@@ -229,34 +209,28 @@ TEST_F(ThrowingModelTest, ClockMayThrow) {
   EXPECT_THAT(Steps(), ElementsAre(4));
 }
 
-class ThrowingRanks : public Coordinator {
+class ThrowingRanks : public ForwardingCoordinator {
  public:
   ThrowingRanks(std::unique_ptr<Coordinator> ranks, std::string at)
-      : ranks_(std::move(ranks)), at_(std::move(at)) {}
-  uint32_t rank() const override { return ranks_->rank(); }
-  uint32_t world_size() const override { return ranks_->world_size(); }
-  absl::Status Barrier(absl::string_view tag, absl::Duration wait) override {
-    return ranks_->Barrier(tag, wait);
-  }
+      : ForwardingCoordinator(std::move(ranks)), at_(std::move(at)) {}
   absl::StatusOr<std::string> Broadcast(absl::string_view tag,
                                         std::string value,
                                         absl::Duration wait) override {
     if (absl::StartsWith(tag, at_)) Throw();
-    return ranks_->Broadcast(tag, std::move(value), wait);
+    return ForwardingCoordinator::Broadcast(tag, std::move(value), wait);
   }
   absl::StatusOr<std::vector<std::string>> Gather(
       absl::string_view tag, std::string value, absl::Duration wait) override {
     if (absl::StartsWith(tag, at_)) Throw();
-    return ranks_->Gather(tag, std::move(value), wait);
+    return ForwardingCoordinator::Gather(tag, std::move(value), wait);
   }
   absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
     if (at_ == "duplicate") Throw();
-    CKPTDB_ASSIGN_OR_RETURN(auto other, ranks_->Duplicate());
+    CKPTDB_ASSIGN_OR_RETURN(auto other, ForwardingCoordinator::Duplicate());
     return std::make_unique<ThrowingRanks>(std::move(other), at_);
   }
 
  private:
-  const std::unique_ptr<Coordinator> ranks_;
   const std::string at_;
 };
 
@@ -267,11 +241,9 @@ TEST_F(ThrowingModelTest, CoordinatorMayThrow) {
                                           SingleProcess(), "duplicate")),
               Threw("Coordinator::Duplicate"));
   EXPECT_THAT(CheckpointManager::Open(options_, &model.state, nullptr),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("the coordinator is null")));
+              InvalidArgument("the coordinator is null"));
   EXPECT_THAT(CheckpointManager::Open(options_, nullptr),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("the model is null")));
+              InvalidArgument("the model is null"));
 }
 
 // The exception is thrown on the save thread, where the trainer cannot catch
@@ -279,61 +251,47 @@ TEST_F(ThrowingModelTest, CoordinatorMayThrow) {
 TEST_F(ThrowingModelTest, CoordinatorMayThrowInTheBackground) {
   options_.observers.on_saved = nullptr;
   options_.ranks.sharding = TableSharding::ByModulo();
-  ThreadGroup group(2);
-  std::vector<std::thread> ranks;
-  for (uint32_t rank = 0; rank < 2; ++rank) {
-    ranks.emplace_back([&, rank] {
-      TestModel model;
-      ASSERT_OK_AND_ASSIGN(
-          const auto manager,
-          CheckpointManager::Open(
-              options_, &model.state,
-              std::make_unique<ThrowingRanks>(group.Join(rank), "attempt")));
-      ASSERT_OK(manager->Step());
-      ASSERT_OK(manager->Save());
-      EXPECT_THAT(manager->WaitUntilFinished(),
-                  Threw(rank == kOwnerRank ? "Coordinator::Gather"
-                                           : "Coordinator::Tell"));
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
+  OnRanks(2, [&](uint32_t rank, auto ranks) -> absl::Status {
+    TestModel model;
+    const auto manager = CheckpointManager::Open(
+        options_, &model.state,
+        std::make_unique<ThrowingRanks>(std::move(ranks), "attempt"));
+    EXPECT_OK(manager);
+    EXPECT_OK((*manager)->Step());
+    EXPECT_OK((*manager)->Save());
+    EXPECT_THAT((*manager)->WaitUntilFinished(),
+                Threw(rank == kOwnerRank ? "Coordinator::Gather"
+                                         : "Coordinator::Tell"));
+    return absl::OkStatus();
+  });
 }
 
 // All ranks receive the exception of one rank's callback.
 TEST_F(ThrowingModelTest, CallbackThatThrowsOnOneRankFailsAll) {
   options_.observers.on_saved = nullptr;
   options_.ranks.deadline = absl::Seconds(30);
-  ThreadGroup group(2);
-  std::vector<std::thread> ranks;
-  for (uint32_t rank = 0; rank < 2; ++rank) {
-    ranks.emplace_back([&, rank] {
-      TestModel model;
-      model.owns = [=](int64_t id) { return id % 2 == rank; };
-      ManagerOptions options = options_;
-      options.ranks.sharding = TableSharding::ByModulo();
-      if (rank == 1) {
-        options.observers.on_saved = [](const SaveReport&) { Throw(); };
-      }
-      ASSERT_OK_AND_ASSIGN(
-          const auto manager,
-          CheckpointManager::Open(options, &model.state, group.Join(rank)));
-      model.Train(1);
-      ASSERT_OK(manager->Step());
-      model.Train(2);
-      ASSERT_OK_AND_ASSIGN(const StepOutcome saved, manager->Step());
-      ASSERT_TRUE(saved.save.has_value());
-      ASSERT_OK(saved.save->WaitCommitted());
-      // The next save waits for the first to end.
-      absl::Status told = manager->Save().status();
-      if (told.ok() || absl::IsAlreadyExists(told)) {
-        told = manager->StepTo(3).status();
-      }
-      EXPECT_THAT(told, Threw("rank 1: ManagerOptions::observers.on_saved"));
-      EXPECT_OK(manager->StepTo(5));
-      EXPECT_OK(manager->Close());
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
+  RunModels(
+      2, options_,
+      [](uint32_t, CheckpointManager* manager, TestModel* model) {
+        model->Train(1);
+        ASSERT_OK(manager->Step());
+        model->Train(2);
+        ASSERT_OK_AND_ASSIGN(const StepOutcome saved, manager->Step());
+        ASSERT_TRUE(saved.save.has_value());
+        ASSERT_OK(saved.save->WaitCommitted());
+        // The next save waits for the first to end.
+        absl::Status told = manager->Save().status();
+        if (told.ok() || absl::IsAlreadyExists(told)) {
+          told = manager->StepTo(3).status();
+        }
+        EXPECT_THAT(told, Threw("rank 1: ManagerOptions::observers.on_saved"));
+        EXPECT_OK(manager->StepTo(5));
+        EXPECT_OK(manager->Close());
+      },
+      [](uint32_t rank, ManagerOptions* options) {
+        if (rank != 1) return;
+        options->observers.on_saved = [](const SaveReport&) { Throw(); };
+      });
 }
 
 TEST_F(ThrowingModelTest, SaveRunsOnTheCallingThread_WithoutThreads) {

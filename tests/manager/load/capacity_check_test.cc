@@ -1,27 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps whose rows do not fit in a table of fixed size.
-#include <gmock/gmock.h>
-
 #include <array>
-#include <functional>
 #include <optional>
 #include <unordered_map>
-#include <vector>
 
 #include "manager/checkpoint_manager.h"
 #include "manager/map_table.h"
 #include "manager/tables.h"
 #include "schema/status.h"
 #include "tests/manager/raw_table.h"
-#include "tests/support/status_matchers.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::HasSubstr;
 
 // A table of fixed size, and other tables and tensors with it, are unchanged if
 // one row of the step does not fit.
@@ -62,10 +55,7 @@ class FixedSizeTest : public ::testing::Test {
     EXPECT_THAT(values_, Each(9));
   }
   ManagerOptions Options() const {
-    ManagerOptions options;
-    options.path = dir_.path() + "/store";
-    options.schedule.permanent = SaveEveryNSteps(1);
-    options.save.bounds.max_delta_ratio = 100;
+    ManagerOptions options = TestOptions(dir_.path() + "/store");
     options.save.async = false;
     return options;
   }
@@ -79,15 +69,12 @@ TEST_F(FixedSizeTest, RestoreChangesNothing_WhenTheVectorTableShrank) {
   std::vector<float> saved(2 * 1000, 1);
   VectorTable items(1000, {Array("a", saved.data(), 2)});
   ASSERT_NO_FATAL_FAILURE(Save(&items));
-  const auto is_too_small =
-      StatusIs(absl::StatusCode::kOutOfRange,
-               AllOf(HasSubstr("table \"item\": row "),
-                     HasSubstr("beyond the 999 rows of the VectorTable")));
+  const auto is_too_small = OutOfRange(
+      "table \"item\": row ", "beyond the 999 rows of the VectorTable");
   EXPECT_THAT(Restore(999), is_too_small);
   ExpectUnchanged();
   for (const bool clear : {true, false}) {
-    LoadRule rule;
-    rule.hashtable_clear = clear;
+    const LoadRule rule = {.hashtable_clear = clear};
     EXPECT_THAT(Restore(999, rule), is_too_small);
     ExpectUnchanged();
   }
@@ -99,13 +86,12 @@ TEST_F(FixedSizeTest, RestoreChangesNothing_WhenTheVectorTableShrank) {
 TEST_F(FixedSizeTest, RestoreChangesNothing_WhenARowOfADeltaIsBeyondTheArrays) {
   std::unordered_map<int64_t, std::array<float, 2>> rows = {{1, {1, 1}},
                                                             {3, {1, 1}}};
-  MapTable items(&rows, {ckptdb::Field("a")});
+  MapTable items(&rows, {Field("a")});
   ASSERT_NO_FATAL_FAILURE(Save(&items, [&] {
     rows[70] = {2, 2};
     items.MarkUpserted({70});
   }));
-  EXPECT_THAT(Restore(70), StatusIs(absl::StatusCode::kOutOfRange,
-                                    HasSubstr("row 70 of the step")));
+  EXPECT_THAT(Restore(70), OutOfRange("row 70 of the step"));
   ExpectUnchanged();
   EXPECT_OK(Restore(71));
   EXPECT_EQ(values_[141], 2);
@@ -115,13 +101,13 @@ TEST_F(FixedSizeTest, RestoreChangesNothing_WhenARowOfADeltaIsBeyondTheArrays) {
 TEST_F(FixedSizeTest, RestoreSucceeds_WhenRowsBeyondTheArraysWereErased) {
   std::unordered_map<int64_t, std::array<float, 2>> rows = {{1, {1, 1}},
                                                             {70, {1, 1}}};
-  MapTable items(&rows, {ckptdb::Field("a")});
+  MapTable items(&rows, {Field("a")});
   ASSERT_NO_FATAL_FAILURE(Save(&items, [&] {
     rows.erase(70);
     items.MarkErased({70});
   }));
   EXPECT_OK(Restore(2));
-  EXPECT_THAT(values_, ::testing::ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(values_, ElementsAre(0, 0, 1, 1));
 }
 
 // A user-defined table with room for a number of rows, whatever their ids.
@@ -133,7 +119,7 @@ TEST_F(FixedSizeTest, RestoreChangesNothing_WhenTheTableHasTooFewPlaces) {
   };
   std::unordered_map<int64_t, std::array<float, 2>> rows;
   for (const int64_t id : {-5, 17, 70}) rows[id] = {1, 1};
-  MapTable items(&rows, {ckptdb::Field("a")});
+  MapTable items(&rows, {Field("a")});
   ASSERT_NO_FATAL_FAILURE(Save(&items));
   FewPlaces few;
   few.Set(8, {"12345678"});
@@ -144,9 +130,8 @@ TEST_F(FixedSizeTest, RestoreChangesNothing_WhenTheTableHasTooFewPlaces) {
   ASSERT_OK_AND_ASSIGN(const auto manager,
                        CheckpointManager::Open(Options(), &model));
   EXPECT_THAT(manager->Restore(),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("table \"item\": the step has 3 rows for this "
-                                 "rank, but the table has room for 2")));
+              ResourceExhausted("table \"item\": the step has 3 rows for this "
+                                "rank, but the table has room for 2"));
   EXPECT_THAT(weights_, Each(9));
   EXPECT_EQ(few.rows().size(), 1U);
 }

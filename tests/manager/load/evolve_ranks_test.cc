@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Restores of evolved tables on another number of ranks.
-#include <gmock/gmock.h>
-
-#include <functional>
-#include <memory>
-#include <thread>
-#include <vector>
-
 #include "manager/checkpoint_manager.h"
 #include "tests/manager/load/f32_table.h"
-#include "tests/support/status_matchers.h"
+#include "tests/manager/run_ranks.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -18,16 +13,10 @@ namespace {
 // Ranks as threads, with a table sharded over them.
 class EvolveRanksTest : public ::testing::TestWithParam<Item::Sharding> {
  protected:
-  EvolveRanksTest() {
-    options_.path = dir_.path() + "/store";
-    options_.schedule.permanent = SaveEveryNSteps(1);
-    options_.save.bounds.max_delta_ratio = 100;
-    options_.ranks.deadline = absl::Seconds(60);
-  }
+  EvolveRanksTest() { options_ = TestOptions(dir_.path() + "/store"); }
   struct Rank {
     std::unique_ptr<F32Table> users;
     std::unique_ptr<CheckpointManager> manager;
-    absl::Status status;
   };
   static bool Owns(int64_t id, uint32_t rank, uint32_t world) {
     if (GetParam() == Item::Sharding::kByModulo) {
@@ -42,35 +31,27 @@ class EvolveRanksTest : public ::testing::TestWithParam<Item::Sharding> {
   F32Table::Rows Run(
       uint32_t world, const std::vector<Slot>& slots,
       const std::function<absl::Status(uint32_t rank, Rank* own)>& body) {
-    ThreadGroup group(world);
     std::vector<Rank> ranks(world);
-    std::vector<std::thread> threads;
-    for (uint32_t r = 0; r < world; ++r) {
-      threads.emplace_back([&, r] {
-        TableOptions options;
-        options.slice_hash = SliceHash::kMix;
-        ranks[r].users = std::make_unique<F32Table>(slots, options);
-        ranks[r].status = [&]() -> absl::Status {
-          ModelState model;
-          CKPTDB_RETURN_IF_ERROR(
-              model.AddTable("user", ranks[r].users.get(),
-                             GetParam() == Item::Sharding::kByModulo
-                                 ? TableSharding::ByModulo()
-                                 : TableSharding::BySlices()));
-          CKPTDB_ASSIGN_OR_RETURN(
-              ranks[r].manager,
-              CheckpointManager::Open(options_, &model, group.Join(r)));
-          CKPTDB_RETURN_IF_ERROR(body(r, &ranks[r]));
-          const absl::Status closed = ranks[r].manager->Close();
-          ranks[r].manager.reset();
-          return closed;
-        }();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    const auto run = [&](uint32_t r, auto coordinator) -> absl::Status {
+      Rank& rank = ranks[r];
+      rank.users = std::make_unique<F32Table>(
+          slots, TableOptions{.slice_hash = SliceHash::kMix});
+      ModelState model;
+      CKPTDB_RETURN_IF_ERROR(model.AddTable(
+          "user", rank.users.get(),
+          GetParam() == Item::Sharding::kByModulo ? TableSharding::ByModulo()
+                                                  : TableSharding::BySlices()));
+      CKPTDB_ASSIGN_OR_RETURN(
+          rank.manager,
+          CheckpointManager::Open(options_, &model, std::move(coordinator)));
+      CKPTDB_RETURN_IF_ERROR(body(r, &rank));
+      absl::Status closed = rank.manager->Close();
+      rank.manager.reset();
+      return closed;
+    };
+    EXPECT_THAT(OnRanks(world, run), Each(IsOk()));
     F32Table::Rows all;
     for (const Rank& rank : ranks) {
-      EXPECT_OK(rank.status);
       for (const auto& [id, row] : rank.users->rows()) all[id] = row;
     }
     return all;
@@ -96,10 +77,14 @@ TEST_P(EvolveRanksTest, FilledSlotIsSavedAndRestoredOnAnyNumberOfRanks) {
   });
   const F32Table::Rows evolved =
       Run(3, {kEmbedding, kSum}, [&](uint32_t rank, Rank* own) -> absl::Status {
-        RestoreRequest request;
-        request.evolve = EvolvePolicy{
-            .tables = {{"user", {.fill = {{"adagrad_sum", 0.5}}}}}};
-        CKPTDB_RETURN_IF_ERROR(own->manager->Restore(request).status());
+        CKPTDB_RETURN_IF_ERROR(
+            own->manager
+                ->Restore(
+                    {.evolve =
+                         EvolvePolicy{
+                             .tables = {{"user",
+                                         {.fill = {{"adagrad_sum", 0.5}}}}}}})
+                .status());
         CKPTDB_RETURN_IF_ERROR(train(20, 3, 3)(rank, own));
         return train(30, 3, 3)(rank, own);
       });

@@ -1,32 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 // Restores into a model that differs from the saved one.
-#include <gmock/gmock.h>
-
 #include <cstring>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "manager/checkpoint_manager.h"
 #include "manager/tables.h"
 #include "tests/manager/load/f32_table.h"
-#include "tests/support/status_matchers.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Pair;
-
-// A process: a model, its manager, and the warnings.
+// A process: a model of a table "user", if it has slots, and of a tensor "w",
+// if it has weights, with a manager, the warnings and the reports.
 struct Process {
+  Process(ManagerOptions options, const std::vector<Slot>& slots,
+          std::vector<float>* weights = nullptr,
+          const std::string& name = "user")
+      : users(slots) {
+    if (!slots.empty()) {
+      EXPECT_OK(model.AddTable(name, &users));
+    }
+    if (weights != nullptr) {
+      const auto size = static_cast<int64_t>(weights->size());
+      EXPECT_OK(model.AddTensor("w", TensorState::Of(weights->data(), {size})));
+    }
+    Reopen(std::move(options));
+  }
+  void Reopen(ManagerOptions options) {
+    manager.reset();
+    options.observers.on_warning = [this](const std::string& warning) {
+      warnings.push_back(warning);
+    };
+    options.observers.on_saved = [this](const SaveReport& report) {
+      saves.push_back(report);
+    };
+    ASSERT_OK_AND_ASSIGN(manager, CheckpointManager::Open(options, &model));
+  }
+
+  F32Table users;
   ModelState model;
   std::vector<std::string> warnings;
   std::vector<SaveReport> saves;
@@ -35,32 +48,14 @@ struct Process {
 
 class EvolveTest : public ::testing::Test {
  protected:
-  EvolveTest() {
-    options_.path = dir_.path() + "/store";
-    options_.schedule.permanent = SaveEveryNSteps(1);
-    options_.save.bounds.max_delta_ratio = 100;
+  EvolveTest() : options_(TestOptions(dir_.path() + "/store")) {
     options_.save.async = false;
-  }
-  void Open(Process* process) {
-    ManagerOptions options = options_;
-    options.observers.on_warning = [process](const std::string& warning) {
-      process->warnings.push_back(warning);
-    };
-    options.observers.on_saved = [process](const SaveReport& report) {
-      process->saves.push_back(report);
-    };
-    ASSERT_OK_AND_ASSIGN(process->manager,
-                         CheckpointManager::Open(options, &process->model));
   }
   // Saves steps 1 to 3 of a tensor "w" and a table, the last two as deltas.
   void SaveThree(const std::string& name = "user",
                  const std::vector<Slot>& slots = {kEmbedding, kSum}) {
-    F32Table users(slots);
-    Process first;
     std::vector<float> weights = {1, 2};
-    ASSERT_OK(first.model.AddTensor("w", TensorState::Of(weights.data(), {2})));
-    ASSERT_OK(first.model.AddTable(name, &users));
-    ASSERT_NO_FATAL_FAILURE(Open(&first));
+    Process first(options_, slots, &weights, name);
     size_t width = 0;
     for (const Slot& slot : slots) width += slot.elements;
     for (int step = 1; step <= 3; ++step) {
@@ -68,27 +63,22 @@ class EvolveTest : public ::testing::Test {
       for (size_t i = 0; i < width; ++i) {
         row[i] = static_cast<float>(step * 10) + static_cast<float>(i);
       }
-      users.Set(step, row);
+      first.users.Set(step, row);
       ASSERT_OK(first.manager->Step());
     }
     EXPECT_EQ(first.saves.back().result.kind, StepRecord::Kind::kDelta);
     ASSERT_OK(first.manager->Close());
   }
   static RestoreRequest By(EvolvePolicy policy) {
-    RestoreRequest request;
-    request.evolve = std::move(policy);
-    return request;
+    return {.evolve = std::move(policy)};
   }
   // Restores the newest step into a model of one table with these slots,
   // without a policy.
   F32Table::Rows Stored(const std::string& name,
                         const std::vector<Slot>& slots) {
-    F32Table table(slots);
-    Process process;
-    EXPECT_OK(process.model.AddTable(name, &table));
-    Open(&process);
+    Process process(options_, slots, nullptr, name);
     EXPECT_OK(process.manager->Restore());
-    return table.rows();
+    return process.users.rows();
   }
   // Returns why the table was saved in full in a step; empty if it was not.
   std::string BaseReason(Process* process, int64_t step) {
@@ -110,19 +100,15 @@ TEST_F(EvolveTest, NewTensorAndTableKeepTheirValues) {
   SaveThree();
   std::vector<float> weights(2);
   std::vector<float> added = {7, 8};
-  F32Table users({kEmbedding, kSum});
   F32Table items({kEmbedding});
   items.Set(5, {5, 5});
-  Process next;
-  ASSERT_OK(next.model.AddTensor("w", TensorState::Of(weights.data(), {2})));
+  Process next(options_, {kEmbedding, kSum}, &weights);
   ASSERT_OK(next.model.AddTensor("new", TensorState::Of(added.data(), {2})));
-  ASSERT_OK(next.model.AddTable("user", &users));
   ASSERT_OK(next.model.AddTable("item", &items));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
-  EXPECT_THAT(next.manager->Restore().status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("dense \"new\""),
-                             HasSubstr("RestoreRequest::evolve"))));
+  F32Table& users = next.users;
+  next.Reopen(options_);
+  EXPECT_THAT(next.manager->Restore(),
+              FailedPrecondition("dense \"new\"", "RestoreRequest::evolve"));
   ASSERT_OK_AND_ASSIGN(const RestoreReport report,
                        next.manager->Restore(By({})));
   EXPECT_EQ(report.version.step, 3);
@@ -153,24 +139,16 @@ TEST_F(EvolveTest, NewTensorAndTableKeepTheirValues) {
 
 TEST_F(EvolveTest, RestoreFails_WhenNoItemMatches) {
   ASSERT_NO_FATAL_FAILURE(SaveThree());
-  F32Table items({kEmbedding});
-  Process next;
-  ASSERT_OK(next.model.AddTable("item", &items));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
-  RestoreRequest request;
-  request.evolve = EvolvePolicy{};
-  EXPECT_THAT(next.manager->RestoreOrStart(request),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("missing in the step: sparse \"item\""),
-                             HasSubstr("sparse \"user\""))));
+  Process next(options_, {kEmbedding}, nullptr, "item");
+  EXPECT_THAT(next.manager->RestoreOrStart({.evolve = EvolvePolicy{}}),
+              FailedPrecondition("missing in the step: sparse \"item\"",
+                                 "sparse \"user\""));
 }
 
 TEST_F(EvolveTest, StrictRestoreWarnsOfWhatTheNextSaveDrops) {
   SaveThree();
-  F32Table users({kEmbedding});
-  Process next;
-  ASSERT_OK(next.model.AddTable("user", &users));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  Process next(options_, {kEmbedding});
+  F32Table& users = next.users;
   ASSERT_OK_AND_ASSIGN(const RestoreReport report, next.manager->Restore());
   EXPECT_THAT(report.loaded.unexpected, ElementsAre("w"));
   ASSERT_EQ(report.loaded.items[0].slot_changes.size(), 1U);
@@ -198,15 +176,11 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
   SaveThree("user", {kEmbedding});
   const EvolvePolicy policy = {
       .tables = {{"user", {.fill = {{"adagrad_sum", 0.5}}}}}};
-  F32Table users({kEmbedding, kSum});
-  Process next;
-  ASSERT_OK(next.model.AddTable("user", &users));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
-  EXPECT_THAT(
-      next.manager->Restore(By({})).status(),
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               HasSubstr("slot \"adagrad_sum\" is not in the step; set its "
-                         "values in EvolvePolicy::Table::fill")));
+  Process next(options_, {kEmbedding, kSum});
+  F32Table& users = next.users;
+  EXPECT_THAT(next.manager->Restore(By({})),
+              FailedPrecondition("slot \"adagrad_sum\" is not in the step; set "
+                                 "its values in EvolvePolicy::Table::fill"));
   EXPECT_THAT(users.rows(), IsEmpty());
   ASSERT_OK_AND_ASSIGN(const RestoreReport report,
                        next.manager->Restore(By(policy)));
@@ -224,10 +198,8 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
   EXPECT_EQ(BaseReason(&next, 5), "");
   ASSERT_OK(next.manager->Close());
   // The policy remains in the trainer's code.
-  F32Table again({kEmbedding, kSum});
-  Process third;
-  ASSERT_OK(third.model.AddTable("user", &again));
-  ASSERT_NO_FATAL_FAILURE(Open(&third));
+  Process third(options_, {kEmbedding, kSum});
+  F32Table& again = third.users;
   ASSERT_OK_AND_ASSIGN(const RestoreReport same,
                        third.manager->Restore(By(policy)));
   EXPECT_THAT(same.loaded.items[0].slot_changes, IsEmpty());
@@ -247,10 +219,8 @@ TEST_F(EvolveTest, NewSlotIsFilledByAFunctionOfIds) {
         }
         return absl::OkStatus();
       };
-  F32Table users({kSum, kEmbedding});  // in another order
-  Process next;
-  ASSERT_OK(next.model.AddTable("user", &users));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  Process next(options_, {kSum, kEmbedding});  // in another order
+  F32Table& users = next.users;
   ASSERT_OK(next.manager->Restore(By(policy)));
   EXPECT_THAT(users.rows(), ElementsAre(Pair(1, ElementsAre(0.5, 10, 11)),
                                         Pair(2, ElementsAre(1, 20, 21)),
@@ -259,19 +229,17 @@ TEST_F(EvolveTest, NewSlotIsFilledByAFunctionOfIds) {
                                                       char*) -> absl::Status {
     return absl::NotFoundError("no such feature");
   };
-  EXPECT_THAT(next.manager->Restore(By(policy)).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("table \"user\": filling slot "
-                                 "\"adagrad_sum\": no such feature")));
+  EXPECT_THAT(
+      next.manager->Restore(By(policy)),
+      FailedPrecondition(
+          "table \"user\": filling slot \"adagrad_sum\": no such feature"));
 }
 
 // Only the ids are read.
 TEST_F(EvolveTest, TableOfOnlyNewSlotsIsFilled) {
   SaveThree("user", {kEmbedding});
-  F32Table users({kSum});
-  Process next;
-  ASSERT_OK(next.model.AddTable("user", &users));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  Process next(options_, {kSum});
+  F32Table& users = next.users;
   ASSERT_OK(next.manager->Restore(
       By({.tables = {{"user", {.fill = {{"adagrad_sum", 2}}}}}})));
   EXPECT_THAT(users.rows(),
@@ -284,10 +252,8 @@ TEST_F(EvolveTest, RenamedTableAndSlotAreFoundByOname) {
   const EvolvePolicy policy = {
       .oname = {{"user", "member"}},
       .tables = {{"user", {.oname = {{"embedding", "weight"}}}}}};
-  F32Table users({kEmbedding, kSum});
-  Process next;
-  ASSERT_OK(next.model.AddTable("user", &users));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  Process next(options_, {kEmbedding, kSum});
+  F32Table& users = next.users;
   ASSERT_OK_AND_ASSIGN(const RestoreReport report,
                        next.manager->Restore(By(policy)));
   EXPECT_EQ(report.loaded.items[0].source, "member");
@@ -301,10 +267,8 @@ TEST_F(EvolveTest, RenamedTableAndSlotAreFoundByOname) {
   ASSERT_OK(next.manager->Close());
   EXPECT_EQ(Stored("user", {kEmbedding, kSum}), users.rows());
   // The step has the new name by now, which takes precedence over the old one.
-  F32Table again({kEmbedding, kSum});
-  Process third;
-  ASSERT_OK(third.model.AddTable("user", &again));
-  ASSERT_NO_FATAL_FAILURE(Open(&third));
+  Process third(options_, {kEmbedding, kSum});
+  F32Table& again = third.users;
   ASSERT_OK(third.manager->Restore(By(policy)));
   EXPECT_EQ(again.rows(), users.rows());
 }
@@ -312,10 +276,8 @@ TEST_F(EvolveTest, RenamedTableAndSlotAreFoundByOname) {
 // Its schema is unchanged, but its rows differ from the parent's.
 TEST_F(EvolveTest, ExcludedTableIsSavedInFull) {
   SaveThree();
-  F32Table users({kEmbedding, kSum});
-  Process next;
-  ASSERT_OK(next.model.AddTable("user", &users));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  Process next(options_, {kEmbedding, kSum});
+  F32Table& users = next.users;
   users.Set(77, {7, 7, 7});
   ASSERT_OK(next.manager->Restore(By({.exclude = {"user"}})));
   EXPECT_EQ(users.rows().size(), 1U);
@@ -343,16 +305,13 @@ TEST_F(EvolveTest, TableOfAnotherWidthIsConverted) {
         }
         return absl::OkStatus();
       };
-  F32Table users({wide, kSum});
-  Process next;
-  ASSERT_OK(next.model.AddTable("user", &users));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
-  EXPECT_THAT(next.manager->Restore(By({})).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("expected [embedding f32 x 4"),
-                             HasSubstr("slot \"embedding\" is f32 x 2 in the "
-                                       "step; convert it by a function in "
-                                       "EvolvePolicy::Table::convert"))));
+  Process next(options_, {wide, kSum});
+  F32Table& users = next.users;
+  EXPECT_THAT(
+      next.manager->Restore(By({})),
+      FailedPrecondition("expected [embedding f32 x 4",
+                         "slot \"embedding\" is f32 x 2 in the step; convert "
+                         "it by a function in EvolvePolicy::Table::convert"));
   ASSERT_OK_AND_ASSIGN(const RestoreReport report,
                        next.manager->Restore(By(policy)));
   EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
@@ -370,14 +329,10 @@ TEST_F(EvolveTest, TableOfAnotherWidthIsConverted) {
 TEST_F(EvolveTest, TensorOfAnotherShapeIsUnchanged_WhenExcluded) {
   SaveThree();
   std::vector<float> weights = {5, 5, 5};
-  Process next;
-  ASSERT_OK(next.model.AddTensor("w", TensorState::Of(weights.data(), {3})));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
-  EXPECT_THAT(
-      next.manager->Restore(By({})).status(),
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr("dense \"w\": expected f32 [3], got f32 [2]; "),
-                     HasSubstr("set how to restore them in EvolvePolicy"))));
+  Process next(options_, {}, &weights);
+  EXPECT_THAT(next.manager->Restore(By({})),
+              FailedPrecondition("dense \"w\": expected f32 [3], got f32 [2]; ",
+                                 "set how to restore them in EvolvePolicy"));
   ASSERT_OK(next.manager->Restore(By({.exclude = {"w"}})));
   EXPECT_THAT(weights, Each(5));
   EXPECT_EQ(next.manager->global_step(), 3);
@@ -386,19 +341,17 @@ TEST_F(EvolveTest, TensorOfAnotherShapeIsUnchanged_WhenExcluded) {
 TEST_F(EvolveTest, DtypeIsCastWhenAllowed) {
   SaveThree();
   std::vector<double> weights(2);
-  Process next;
+  Process next(options_, {});
   ASSERT_OK(next.model.AddTensor("w", TensorState::Of(weights.data(), {2})));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  next.Reopen(options_);
   ASSERT_OK(next.manager->Restore(By({.cast = true})));
   EXPECT_THAT(weights, ElementsAre(1, 2));
 }
 
 TEST_F(EvolveTest, ErrorNamesTheNearestNameForAnUnmatchedKey) {
   SaveThree();
-  F32Table users({kEmbedding, kSum});
-  Process next;
-  ASSERT_OK(next.model.AddTable("user", &users));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  Process next(options_, {kEmbedding, kSum});
+  F32Table& users = next.users;
   const std::pair<EvolvePolicy, const char*> cases[] = {
       {{.oname = {{"usr", "member"}}},
        "oname key \"usr\" matches nothing registered; did you mean "
@@ -410,8 +363,7 @@ TEST_F(EvolveTest, ErrorNamesTheNearestNameForAnUnmatchedKey) {
        "registered; did you mean \"adagrad_sum\"?"},
   };
   for (const auto& [policy, what] : cases) {
-    EXPECT_THAT(next.manager->Restore(By(policy)).status(),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)));
+    EXPECT_THAT(next.manager->Restore(By(policy)), InvalidArgument(what));
   }
   EXPECT_THAT(users.rows(), IsEmpty());
 }
@@ -419,17 +371,14 @@ TEST_F(EvolveTest, ErrorNamesTheNearestNameForAnUnmatchedKey) {
 TEST_F(EvolveTest, FillValueMustFitTheDtype) {
   SaveThree("user", {kEmbedding});
   ColumnTable users({kEmbedding, {"age", DType::kU8, 1}});
-  Process next;
+  Process next(options_, {});
   ASSERT_OK(next.model.AddTable("user", &users));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  next.Reopen(options_);
   for (const double value : {0.5, -1.0, 256.0}) {
-    EXPECT_THAT(
-        next.manager
-            ->Restore(By({.tables = {{"user", {.fill = {{"age", value}}}}}}))
-            .status(),
-        StatusIs(absl::StatusCode::kFailedPrecondition,
-                 HasSubstr(absl::StrCat("slot \"age\": the fill value ", value,
-                                        " is not in u8"))));
+    EXPECT_THAT(next.manager->Restore(
+                    By({.tables = {{"user", {.fill = {{"age", value}}}}}})),
+                FailedPrecondition(absl::StrCat("slot \"age\": the fill value ",
+                                                value, " is not in u8")));
   }
   ASSERT_OK(next.manager->Restore(
       By({.tables = {{"user", {.fill = {{"age", 255}}}}}})));
@@ -439,17 +388,10 @@ TEST_F(EvolveTest, FillValueMustFitTheDtype) {
 
 TEST_F(EvolveTest, FillValueMustNotBecomeInfinite) {
   SaveThree("user", {kEmbedding});
-  F32Table users({kEmbedding, kSum});
-  Process next;
-  ASSERT_OK(next.model.AddTable("user", &users));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
-  EXPECT_THAT(
-      next.manager
-          ->Restore(
-              By({.tables = {{"user", {.fill = {{"adagrad_sum", 1e300}}}}}}))
-          .status(),
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               HasSubstr("the fill value 1e+300 is not in f32")));
+  Process next(options_, {kEmbedding, kSum});
+  EXPECT_THAT(next.manager->Restore(By(
+                  {.tables = {{"user", {.fill = {{"adagrad_sum", 1e300}}}}}})),
+              FailedPrecondition("the fill value 1e+300 is not in f32"));
 }
 
 TEST_F(EvolveTest, ConfigurationSetsThePolicy) {
@@ -460,11 +402,8 @@ TEST_F(EvolveTest, ConfigurationSetsThePolicy) {
                           "fill": {"adagrad_sum": 0.25}}}}})",
                               &options_));
   std::vector<float> weights(3);
-  F32Table users({kEmbedding, kSum});
-  Process next;
-  ASSERT_OK(next.model.AddTensor("w", TensorState::Of(weights.data(), {3})));
-  ASSERT_OK(next.model.AddTable("user", &users));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  Process next(options_, {kEmbedding, kSum}, &weights);
+  F32Table& users = next.users;
   ASSERT_OK(next.manager->Restore());
   EXPECT_EQ(users.rows().at(3), (std::vector<float>{30, 31, 0.25}));
   const std::pair<const char*, const char*> wrong[] = {
@@ -478,27 +417,22 @@ TEST_F(EvolveTest, ConfigurationSetsThePolicy) {
   };
   for (const auto& [json, what] : wrong) {
     ManagerOptions options;
-    EXPECT_THAT(ReadManagerConfig(json, &options),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
+    EXPECT_THAT(ReadManagerConfig(json, &options), InvalidArgument(what))
         << json;
     EXPECT_FALSE(options.restore.evolve.has_value());
   }
 }
 
 TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
-  F32Table users({kEmbedding});
-  Process trainer;
-  ASSERT_OK(trainer.model.AddTable("user", &users));
-  ASSERT_NO_FATAL_FAILURE(Open(&trainer));
+  Process trainer(options_, {kEmbedding});
+  F32Table& users = trainer.users;
   users.Set(1, {1, 1});
   ASSERT_OK(trainer.manager->Step());
 
   F32Table copy({kEmbedding, kSum});
   ModelState model;
   ASSERT_OK(model.AddTable("user", &copy));
-  ManagerOptions reading;
-  reading.path = options_.path;
-  reading.read_only = true;
+  ManagerOptions reading = {.path = options_.path, .read_only = true};
   reading.restore.evolve =
       EvolvePolicy{.tables = {{"user", {.fill = {{"adagrad_sum", 3}}}}}};
   ASSERT_OK_AND_ASSIGN(const auto follower,

@@ -2,30 +2,22 @@
 // Loads of items whose dtype in the step differs.
 #include "manager/load/load_cast.h"
 
-#include <gmock/gmock.h>
-
 #include <numeric>
-#include <thread>
 
 #include "manager/checkpoint_manager.h"
 #include "manager/load/evolved_table.h"
 #include "schema/bytes/shape.h"
 #include "schema/status.h"
 #include "tests/manager/raw_table.h"
-#include "tests/support/status_matchers.h"
+#include "tests/manager/run_ranks.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
 
 using internal::TensorPieces;
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::Pair;
 using CastOutcome = LoadSummary::LoadedItem::Outcome;
 
 TEST(TensorPiecesTest, CoverTheTensorInOrder) {
@@ -68,19 +60,13 @@ class LoadCastTest : public ::testing::Test {
   }
   // Saves a step of `model` to the store "base".
   void Save(ModelState* model) {
-    ManagerOptions options;
-    options.path = Path("base");
-    ASSERT_OK_AND_ASSIGN(const auto manager,
-                         CheckpointManager::Open(options, model));
-    ASSERT_OK(manager->StepTo(1));
-    ASSERT_OK(manager->Save());
-    ASSERT_OK(manager->Close());
+    ASSERT_OK_AND_ASSIGN(
+        const auto manager,
+        CheckpointManager::Open({.path = Path("base")}, model));
+    ASSERT_OK(StepAndSave(manager.get()));
   }
   LoadRule Rule(bool cast = true) const {
-    LoadRule rule;
-    rule.path = Path("base");
-    rule.cast = cast;
-    return rule;
+    return {.path = Path("base"), .cast = cast};
   }
   absl::StatusOr<LoadSummary> Load(ModelState* model, const LoadRule& rule,
                                    bool dry_run = false) {
@@ -91,21 +77,28 @@ class LoadCastTest : public ::testing::Test {
                             CheckpointManager::Open(options, model));
     return manager->Load({rule}, dry_run);
   }
+  void SaveTensor(const TensorState& tensor) {
+    ModelState model;
+    ASSERT_OK(model.AddTensor("w", tensor));
+    Save(&model);
+  }
+  absl::StatusOr<LoadSummary> LoadTensor(const TensorState& tensor,
+                                         const LoadRule& rule,
+                                         bool dry_run = false) {
+    ModelState model;
+    CKPTDB_RETURN_IF_ERROR(model.AddTensor("w", tensor));
+    return Load(&model, rule, dry_run);
+  }
   // Saves an i32 tensor "w" [2, 3] to the store "base".
   void SaveNumbers(std::vector<int32_t> numbers) {
-    ModelState saved;
-    ASSERT_OK(saved.AddTensor("w", TensorState::Of(numbers.data(), {2, 3})));
-    Save(&saved);
+    SaveTensor(TensorState::Of(numbers.data(), {2, 3}));
   }
   template <typename T>
   absl::StatusOr<LoadSummary> LoadNumbers(const LoadRule& rule,
                                           std::vector<T>* numbers,
                                           bool dry_run = false) {
     numbers->assign(6, 9);
-    ModelState model;
-    CKPTDB_RETURN_IF_ERROR(
-        model.AddTensor("w", TensorState::Of(numbers->data(), {2, 3})));
-    return Load(&model, rule, dry_run);
+    return LoadTensor(TensorState::Of(numbers->data(), {2, 3}), rule, dry_run);
   }
 
   TempDir dir_;
@@ -114,11 +107,10 @@ class LoadCastTest : public ::testing::Test {
 TEST_F(LoadCastTest, CastsATensor) {
   SaveNumbers({1, -2, 3, 100'000, 5, 6});
   std::vector<float> floats;
-  EXPECT_THAT(LoadNumbers(Rule(/*cast=*/false), &floats),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("dense \"w\": expected f32 [2, 3], got i32 "
-                                 "[2, 3]; a load rule with \"cast\" converts "
-                                 "it")));
+  EXPECT_THAT(
+      LoadNumbers(Rule(/*cast=*/false), &floats),
+      FailedPrecondition("dense \"w\": expected f32 [2, 3], got i32 [2, 3]; a "
+                         "load rule with \"cast\" converts it"));
   EXPECT_THAT(floats, Each(9));
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadNumbers(Rule(), &floats));
   EXPECT_THAT(floats, ElementsAre(1, -2, 3, 100'000, 5, 6));
@@ -157,77 +149,53 @@ TEST_F(LoadCastTest, DryRunListsCasts) {
 
 TEST_F(LoadCastTest, ErrorDoesNotSuggestCast_WhenCastingCannotHelp) {
   std::vector<double> saved = {1, 2, 3, 4, 5, 6};
-  ModelState model;
-  ASSERT_OK(model.AddTensor("w", TensorState::Of(saved.data(), {2, 3})));
-  Save(&model);
+  SaveTensor(TensorState::Of(saved.data(), {2, 3}));
   std::vector<int64_t> integers;
   for (const bool cast : {false, true}) {
     EXPECT_THAT(LoadNumbers(Rule(cast), &integers),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         AllOf(HasSubstr("expected i64 [2, 3], got f64 [2, 3]"),
-                               Not(HasSubstr("\"cast\"")))));
+                FailedPrecondition("expected i64 [2, 3], got f64 [2, 3]",
+                                   Not(HasSubstr("\"cast\""))));
   }
   EXPECT_THAT(integers, Each(9));
-  LoadRule lenient = Rule();
-  lenient.strict = false;
+  LoadRule lenient = {.path = Path("base"), .strict = false, .cast = true};
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
                        LoadNumbers(lenient, &integers));
   EXPECT_EQ(summary.rules[0].items[0].outcome, CastOutcome::kMisfit);
   EXPECT_THAT(integers, Each(9));
   // Another shape has nothing to do with dtypes.
   std::vector<float> floats(3);
-  ModelState smaller;
-  ASSERT_OK(smaller.AddTensor("w", TensorState::Of(floats.data(), {3})));
-  EXPECT_THAT(Load(&smaller, Rule()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("expected f32 [3], got f64 [2, 3]"),
-                             Not(HasSubstr("\"cast\"")))));
+  EXPECT_THAT(LoadTensor(TensorState::Of(floats.data(), {3}), Rule()),
+              FailedPrecondition("expected f32 [3], got f64 [2, 3]",
+                                 Not(HasSubstr("\"cast\""))));
 }
 
 TEST_F(LoadCastTest, ErrorNamesTheValueOutOfRange) {
   SaveNumbers({1, 2, 3, 4, 300, -6});
   std::vector<uint8_t> bytes;
   EXPECT_THAT(LoadNumbers(Rule(), &bytes),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("tensor \"w\", element [1, 1]: 300 of i32 is "
-                                 "out of range for u8, 0 to 255")));
-  LoadRule lenient = Rule();
-  lenient.ignore_error = true;
+              OutOfRange("tensor \"w\", element [1, 1]: 300 of i32 is out of "
+                         "range for u8, 0 to 255"));
+  LoadRule lenient = {.path = Path("base"), .cast = true, .ignore_error = true};
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadNumbers(lenient, &bytes));
   EXPECT_THAT(summary.rules[0].note, HasSubstr("300 of i32"));
 }
 
 // Saved by two ranks, half of the rows each; loaded as some of the columns.
 TEST_F(LoadCastTest, CastsAShard) {
-  std::vector<std::thread> threads;
-  ThreadGroup group(2);
-  for (uint32_t rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      std::vector<double> half(12);
-      std::iota(half.begin(), half.end(), 12.0 * rank);
-      ModelState model;
-      TensorState tensor = TensorState::Of(half.data(), {2, 6});
-      tensor.global_shape = {4, 6};
-      tensor.offset = {2 * rank, 0};
-      ASSERT_OK(model.AddTensor("w", tensor));
-      ManagerOptions options;
-      options.path = Path("base");
-      ASSERT_OK_AND_ASSIGN(
-          const auto manager,
-          CheckpointManager::Open(options, &model, group.Join(rank)));
-      ASSERT_OK(manager->StepTo(1));
-      ASSERT_OK(manager->Save());
-      ASSERT_OK(manager->Close());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  std::vector<std::vector<double>> halves(2, std::vector<double>(12));
+  ASSERT_THAT(
+      RunManagers(
+          2, {.path = Path("base")},
+          [&](uint32_t rank, ModelState* model) {
+            std::iota(halves[rank].begin(), halves[rank].end(), 12.0 * rank);
+            return model->AddTensor("w", ShardOf(halves[rank].data(), {2, 6},
+                                                 {4, 6}, {2 * rank, 0}));
+          },
+          [](uint32_t, auto* manager) { return StepAndSave(manager); }),
+      Each(IsOk()));
   std::vector<float> columns(8);
-  ModelState model;
-  TensorState tensor = TensorState::Of(columns.data(), {4, 2});
-  tensor.global_shape = {4, 6};
-  tensor.offset = {0, 3};
-  ASSERT_OK(model.AddTensor("w", tensor));
-  ASSERT_OK(Load(&model, Rule()));
+  ASSERT_OK(
+      LoadTensor(ShardOf(columns.data(), {4, 2}, {4, 6}, {0, 3}), Rule()));
   EXPECT_THAT(columns, ElementsAre(3, 4, 9, 10, 15, 16, 21, 22));
 }
 
@@ -235,14 +203,9 @@ TEST_F(LoadCastTest, CastsAShard) {
 TEST_F(LoadCastTest, ErrorNamesTheGlobalElementOutOfRange) {
   SaveNumbers({1, 2, 3, 4, 5, 256});
   std::vector<uint8_t> columns(4);
-  ModelState model;
-  TensorState tensor = TensorState::Of(columns.data(), {2, 2});
-  tensor.global_shape = {2, 3};
-  tensor.offset = {0, 1};
-  ASSERT_OK(model.AddTensor("w", tensor));
-  EXPECT_THAT(Load(&model, Rule()),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("element [1, 2]: 256 of i32")));
+  EXPECT_THAT(
+      LoadTensor(ShardOf(columns.data(), {2, 2}, {2, 3}, {0, 1}), Rule()),
+      OutOfRange("element [1, 2]: 256 of i32"));
 }
 
 TEST_F(LoadCastTest, CastsScalarsAndEmptyTensors) {
@@ -264,29 +227,16 @@ TEST_F(LoadCastTest, CastsScalarsAndEmptyTensors) {
 
 // Consists of several pieces, which end within rows of chunks.
 TEST_F(LoadCastTest, CastsALargeTensor) {
-  constexpr int64_t kRows = 1000;
-  constexpr int64_t kColumns = 2501;
-  std::vector<int64_t> saved(kRows * kColumns);
+  const Shape shape = {1000, 2501};
+  std::vector<int64_t> saved(1000 * 2501);
   std::iota(saved.begin(), saved.end(), 0);
-  {
-    ModelState model;
-    ASSERT_OK(
-        model.AddTensor("w", TensorState::Of(saved.data(), {kRows, kColumns})));
-    Save(&model);
-  }
+  SaveTensor(TensorState::Of(saved.data(), shape));
   std::vector<int32_t> narrow(saved.size(), -1);
-  ModelState model;
-  ASSERT_OK(
-      model.AddTensor("w", TensorState::Of(narrow.data(), {kRows, kColumns})));
-  ASSERT_OK(Load(&model, Rule()));
+  ASSERT_OK(LoadTensor(TensorState::Of(narrow.data(), shape), Rule()));
   EXPECT_TRUE(std::equal(saved.begin(), saved.end(), narrow.begin()));
   std::vector<uint16_t> short_of(saved.size());
-  ModelState other;
-  ASSERT_OK(other.AddTensor(
-      "w", TensorState::Of(short_of.data(), {kRows, kColumns})));
-  EXPECT_THAT(Load(&other, Rule()),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("element [26, 510]: 65536 of i64")));
+  EXPECT_THAT(LoadTensor(TensorState::Of(short_of.data(), shape), Rule()),
+              OutOfRange("element [26, 510]: 65536 of i64"));
 }
 
 // Wide rows: f32 x 2, f64 x 1 and i32 x 2.
@@ -335,9 +285,8 @@ TEST_F(LoadCastTableTest, CastsSlots) {
   SaveRows();
   RawTable table(NarrowSlots());
   EXPECT_THAT(LoadRows(&table, Rule(/*cast=*/false)),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("weight f32 x 2, sum f64 x 1, count i32 x 2]; "
-                                 "a load rule with \"cast\" converts it")));
+              FailedPrecondition("weight f32 x 2, sum f64 x 1, count i32 x 2]; "
+                                 "a load rule with \"cast\" converts it"));
   ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
                        LoadRows(&table, Rule(), /*dry_run=*/true));
   EXPECT_THAT(table.rows(), IsEmpty());
@@ -363,9 +312,10 @@ TEST_F(LoadCastTableTest, CastsWeightsMergedIntoRows) {
                              RawBytes<int16_t>({9, 9})};
   table.Set(7, old);
   table.Set(-1, old);
-  LoadRule rule = Rule();
-  rule.load = {"sparse"};
-  rule.hashtable_clear = false;
+  LoadRule rule = {.path = Path("base"),
+                   .load = {"sparse"},
+                   .hashtable_clear = false,
+                   .cast = true};
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadRows(&table, rule));
   EXPECT_EQ(table.rows().at(7)[0], Bf16(7));
   EXPECT_EQ(table.rows().at(7)[1], old[1]) << "unchanged";
@@ -381,10 +331,8 @@ TEST_F(LoadCastTableTest, ErrorNamesTheValueOutOfRange) {
   RawTable table(NarrowSlots());
   EXPECT_THAT(
       LoadRows(&table, Rule()),
-      StatusIs(absl::StatusCode::kOutOfRange,
-               HasSubstr("table \"user\": row 4999, slot \"count\", "
-                         "element 1: -40000 of i32 is out of range for i16, "
-                         "-32768 to 32767")));
+      OutOfRange("table \"user\": row 4999, slot \"count\", element 1: -40000 "
+                 "of i32 is out of range for i16, -32768 to 32767"));
   EXPECT_FALSE(table.rows().contains(kRowIds - 1));
 }
 
@@ -397,10 +345,9 @@ TEST_F(LoadCastTableTest, LoadFails_WhenASlotCannotBeCast) {
   };
   for (const std::vector<Slot>& slots : wrong) {
     RawTable table(slots);
-    EXPECT_THAT(LoadRows(&table, Rule()),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         AllOf(HasSubstr("expected [weight "),
-                               Not(HasSubstr("\"cast\"")))));
+    EXPECT_THAT(
+        LoadRows(&table, Rule()),
+        FailedPrecondition("expected [weight ", Not(HasSubstr("\"cast\""))));
     EXPECT_THAT(table.rows(), IsEmpty());
   }
 }

@@ -4,21 +4,10 @@
 // afresh.
 #include "manager/load/load_fit.h"
 
-#include <gmock/gmock.h>
-
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
 #include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // Saves step 2 of a TestModel, and restores it into different models.
 class LoadFitTest : public ManagerTest {
@@ -26,8 +15,7 @@ class LoadFitTest : public ManagerTest {
   void SetUp() override {
     ManagerTest::SetUp();
     Start();
-    TrainTo(2);
-    ASSERT_OK(manager_->Close());
+    TrainAndClose(2);
     manager_.reset();
   }
   absl::Status RestoreInto(ModelState* model) {
@@ -49,13 +37,11 @@ TEST_F(LoadFitTest, ErrorNamesRenamedItemsAndTheNearestNames) {
   ASSERT_OK(model.AddValue("epoch", &epoch));
   EXPECT_THAT(
       RestoreInto(&model),
-      StatusIs(
-          absl::StatusCode::kFailedPrecondition,
-          HasSubstr("step 2 does not fit the model; missing in the step: dense "
-                    "\"w2\" (did you mean dense \"w\"?), sparse \"users\" (did "
-                    "you mean sparse \"user\"?); in the step, but not "
-                    "registered: dense \"w\", extra \"note\", sparse "
-                    "\"user\"; ")));
+      FailedPrecondition(
+          "step 2 does not fit the model; missing in the step: dense \"w2\" "
+          "(did you mean dense \"w\"?), sparse \"users\" (did you mean sparse "
+          "\"user\"?); in the step, but not registered: dense \"w\", extra "
+          "\"note\", sparse \"user\"; "));
   EXPECT_EQ(weights[0], 7) << "nothing is changed";
 }
 
@@ -66,11 +52,10 @@ TEST_F(LoadFitTest, ErrorNamesMissingItemsAndOtherShapesTogether) {
   ASSERT_OK(model.AddTensor("w", TensorState::Of(weights.data(), {2, 4})));
   ASSERT_OK(model.AddTensor("bias", TensorState::Of(&more, {1})));
   EXPECT_THAT(RestoreInto(&model),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("missing in the step: dense \"bias\"; "
-                                       "not as registered: dense \"w\": "
-                                       "expected f32 [2, 4], got f32 [2, 3]; "),
-                             Not(HasSubstr("did you mean")))));
+              FailedPrecondition("missing in the step: dense \"bias\"; "
+                                 "not as registered: dense \"w\": "
+                                 "expected f32 [2, 4], got f32 [2, 3]; ",
+                                 Not(HasSubstr("did you mean"))));
 }
 
 // An io state that reopens its input.
@@ -86,16 +71,12 @@ TEST_F(LoadFitTest, NotFoundFromTrainersCodeBecomesFailedPrecondition) {
   LostInput reader;
   ModelState model;
   ASSERT_OK(model.AddIoState("reader", &reader));
-  EXPECT_THAT(RestoreInto(&model),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("no file /data/part-0")));
+  EXPECT_THAT(RestoreInto(&model), FailedPrecondition("no file /data/part-0"));
   TestTable users;
   users.FailLoads(absl::NotFoundError("no shard"));
   ModelState tables;
   ASSERT_OK(tables.AddTable("user", &users));
-  EXPECT_THAT(
-      RestoreInto(&tables),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no shard")));
+  EXPECT_THAT(RestoreInto(&tables), FailedPrecondition("no shard"));
 }
 
 TEST_F(LoadFitTest, ErrorNamesTwentyItemsAndCountsTheRest) {
@@ -107,9 +88,8 @@ TEST_F(LoadFitTest, ErrorNamesTwentyItemsAndCountsTheRest) {
                         TensorState::Of(&values[static_cast<size_t>(i)], {1})));
   }
   EXPECT_THAT(RestoreInto(&model),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("dense \"t19\", and 30 more; "),
-                             Not(HasSubstr("\"t20\"")))));
+              FailedPrecondition("dense \"t19\", and 30 more; ",
+                                 Not(HasSubstr("\"t20\""))));
 }
 
 }  // namespace

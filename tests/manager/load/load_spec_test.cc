@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "manager/checkpoint_manager.h"
-
-#include <gmock/gmock.h>
-
 #include "manager/load/load_patterns.h"
 #include "manager/tables.h"
 #include "tests/manager/test_model.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::Pair;
+using ::testing::_;
 using Outcome = LoadSummary::LoadedItem::Outcome;
 
 TEST(ParseLoadSpecTest, ReadsAllKeys) {
@@ -27,26 +19,23 @@ TEST(ParseLoadSpecTest, ReadsAllKeys) {
      "cast": true, "is_dynamic": false, "ignore_error": true, "skip": true},
     {"best": {"metric": "auc", "lower_is_better": true}}])"));
   ASSERT_EQ(rules.size(), 2U);
-  EXPECT_EQ(rules[0].path, "p");
-  EXPECT_EQ(rules[0].step, 7);
-  EXPECT_THAT(rules[0].load, ElementsAre("sparse", "mlp.*"));
-  EXPECT_THAT(rules[0].exclude, ElementsAre("x"));
-  EXPECT_THAT(rules[0].oname, ElementsAre(Pair("user", "member")));
-  EXPECT_EQ(rules[0].tables.at("user").oname.at("a"), "b");
-  EXPECT_EQ(rules[0].tables.at("user").fill.at("c"), 0.5);
-  EXPECT_EQ(rules[1].best->metric, "auc");
-  EXPECT_TRUE(rules[1].best->lower_is_better);
-  EXPECT_FALSE(rules[0].strict);
-  EXPECT_FALSE(rules[0].hashtable_clear);
-  EXPECT_TRUE(rules[0].cast);
-  EXPECT_TRUE(rules[0].only_if_empty);
-  EXPECT_TRUE(rules[0].ignore_error);
-  EXPECT_TRUE(rules[0].skip);
-  EXPECT_EQ(rules[1].step, std::nullopt);
-  EXPECT_THAT(rules[1].load, ElementsAre("*"));
-  EXPECT_TRUE(rules[1].strict);
-  EXPECT_TRUE(rules[1].hashtable_clear);
-  EXPECT_FALSE(rules[1].cast);
+  const LoadRule& all = rules[0];
+  EXPECT_EQ(all.path, "p");
+  EXPECT_EQ(all.step, 7);
+  EXPECT_THAT(all.load, ElementsAre("sparse", "mlp.*"));
+  EXPECT_THAT(all.exclude, ElementsAre("x"));
+  EXPECT_THAT(all.oname, ElementsAre(Pair("user", "member")));
+  EXPECT_EQ(all.tables.at("user").oname.at("a"), "b");
+  EXPECT_EQ(all.tables.at("user").fill.at("c"), 0.5);
+  EXPECT_FALSE(all.strict || all.hashtable_clear);
+  EXPECT_TRUE(all.cast && all.only_if_empty && all.ignore_error && all.skip);
+  const LoadRule& least = rules[1];
+  EXPECT_EQ(least.best->metric, "auc");
+  EXPECT_TRUE(least.best->lower_is_better);
+  EXPECT_EQ(least.step, std::nullopt);
+  EXPECT_THAT(least.load, ElementsAre("*"));
+  EXPECT_TRUE(least.strict && least.hashtable_clear);
+  EXPECT_FALSE(least.cast);
 }
 
 TEST(ParseLoadSpecTest, ErrorsNameTheRuleAndTheKey) {
@@ -83,9 +72,7 @@ TEST(ParseLoadSpecTest, ErrorsNameTheRuleAndTheKey) {
        R"(rule 0.tables.user.fill: "sum" is true; expected a number)"},
   };
   for (const auto& [json, what] : cases) {
-    EXPECT_THAT(ParseLoadSpec(json).status(),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
-        << json;
+    EXPECT_THAT(ParseLoadSpec(json), InvalidArgument(what)) << json;
     EXPECT_THAT(ParseLoadSpec(json).status().ToString(),
                 AllOf(HasSubstr("(line "), Not(HasSubstr("ckptdb/"))));
   }
@@ -113,10 +100,9 @@ class LoadTest : public ::testing::Test {
   // Saves `step` of a trained model to a store.
   void SaveIn(const std::string& name, int64_t step) {
     TestModel model;
-    ManagerOptions options;
-    options.path = Path(name);
-    ASSERT_OK_AND_ASSIGN(const auto manager,
-                         CheckpointManager::Open(options, &model.state));
+    ASSERT_OK_AND_ASSIGN(
+        const auto manager,
+        CheckpointManager::Open({.path = Path(name)}, &model.state));
     TrainTo(step, &model);
     ASSERT_OK(manager->StepTo(step));
     ASSERT_OK(manager->Save());
@@ -124,15 +110,16 @@ class LoadTest : public ::testing::Test {
   }
   void Start() {
     manager_.reset();
-    ManagerOptions options;
-    options.path = Path("own");
-    ASSERT_OK_AND_ASSIGN(manager_,
-                         CheckpointManager::Open(options, &model_.state));
+    ASSERT_OK_AND_ASSIGN(manager_, CheckpointManager::Open(
+                                       {.path = Path("own")}, &model_.state));
   }
-  LoadRule From(const std::string& name) const {
-    LoadRule rule;
-    rule.path = Path(name);
-    return rule;
+  LoadRule From(const std::string& name) const { return {.path = Path(name)}; }
+  static std::map<std::string, Outcome> OutcomesOf(const LoadSummary& summary) {
+    std::map<std::string, Outcome> outcomes;
+    for (const LoadSummary::LoadedItem& item : summary.rules[0].items) {
+      outcomes[item.name] = item.outcome;
+    }
+    return outcomes;
   }
 
   TempDir dir_;
@@ -144,9 +131,8 @@ TEST_F(LoadTest, LaterRulesOverwriteEarlierOnes) {
   SaveIn("base", 3);
   SaveIn("tuned", 5);
   Start();
-  LoadRule tuned = From("tuned");
-  tuned.load = {"w", "extra"};
-  tuned.exclude = {"note"};
+  LoadRule tuned = {
+      .path = Path("tuned"), .load = {"w", "extra"}, .exclude = {"note"}};
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
                        manager_->Load({From("base"), tuned}));
   TestModel base;
@@ -175,37 +161,30 @@ TEST_F(LoadTest, DryRunChangesNothing) {
   float more = 4;
   ASSERT_OK(model_.state.AddTensor("more", TensorState::Of(&more, {1})));
   const TestRows before = model_.users.rows();
-  LoadRule rule = From("base");
-  rule.oname = {{"more", "w"}};
+  LoadRule rule = {.path = Path("base"), .oname = {{"more", "w"}}};
   ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
                        manager_->Load({rule}, /*dry_run=*/true));
   EXPECT_TRUE(model_.users.rows() == before);
   EXPECT_EQ(dry.rows(), 15U);
-  std::map<std::string, Outcome> outcomes;
-  for (const LoadSummary::LoadedItem& item : dry.rules[0].items) {
-    outcomes[item.name] = item.outcome;
-  }
+  auto outcomes = OutcomesOf(dry);
   EXPECT_EQ(outcomes["more"], Outcome::kMisfit);
   EXPECT_EQ(outcomes["user"], Outcome::kLoaded);
   EXPECT_THAT(dry.ToString(),
               HasSubstr("does not fit: dense \"more\" from \"w\", 24 bytes: "
                         "expected f32 [1], got f32 [2, 3]"));
   EXPECT_THAT(manager_->Load({rule}),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("dense \"w\": expected f32 [1]")));
+              FailedPrecondition("dense \"w\": expected f32 [1]"));
   EXPECT_TRUE(model_.users.rows() == before);
 }
 
 TEST_F(LoadTest, StrictLoadFails_WhenAnItemIsMissing) {
   SaveIn("base", 3);
   Start();
-  LoadRule rule = From("base");
-  rule.oname = {{"w", "v"}};
-  EXPECT_THAT(manager_->Load({rule}),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("step 3 does not fit the model; missing in "
-                                 "the step: dense \"v\" (did you mean dense "
-                                 "\"w\"?)")));
+  LoadRule rule = {.path = Path("base"), .oname = {{"w", "v"}}};
+  EXPECT_THAT(
+      manager_->Load({rule}),
+      FailedPrecondition("step 3 does not fit the model; missing in the step: "
+                         "dense \"v\" (did you mean dense \"w\"?)"));
   rule.ignore_error = true;
   ASSERT_OK_AND_ASSIGN(const LoadSummary ignored, manager_->Load({rule}));
   EXPECT_THAT(ignored.rules[0].note,
@@ -221,18 +200,15 @@ TEST_F(LoadTest, StrictLoadFails_WhenAnItemIsMissing) {
 TEST_F(LoadTest, StrictLoadFails_WhenAPatternMatchesNothing) {
   SaveIn("base", 3);
   Start();
-  LoadRule rule = From("base");
-  rule.load = {"user", "wv"};
-  EXPECT_THAT(manager_->Load({rule}).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("load pattern \"wv\" matches nothing "
-                                 "registered; did you mean \"w\"?")));
+  LoadRule rule = {.path = Path("base"), .load = {"user", "wv"}};
+  EXPECT_THAT(manager_->Load({rule}),
+              InvalidArgument("load pattern \"wv\" matches nothing registered; "
+                              "did you mean \"w\"?"));
   EXPECT_THAT(model_.users.rows(), IsEmpty());
   // A misspelt category is a name.
   rule.load = {"spars"};
-  EXPECT_THAT(manager_->Load({rule}).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("did you mean \"sparse\"?")));
+  EXPECT_THAT(manager_->Load({rule}),
+              InvalidArgument("did you mean \"sparse\"?"));
   ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
                        manager_->Load({rule}, /*dry_run=*/true));
   EXPECT_THAT(dry.ToString(),
@@ -249,10 +225,8 @@ TEST_F(LoadTest, StrictLoadFails_WhenAPatternMatchesNothing) {
 TEST_F(LoadTest, LoadFails_WhenExcludeOrOnameMatchesNothing) {
   SaveIn("base", 3);
   Start();
-  LoadRule exclude = From("base");
-  exclude.exclude = {"usr"};
-  LoadRule oname = From("base");
-  oname.oname = {{"usr", "w"}};
+  LoadRule exclude = {.path = Path("base"), .exclude = {"usr"}};
+  LoadRule oname = {.path = Path("base"), .oname = {{"usr", "w"}}};
   const std::pair<LoadRule, const char*> cases[] = {
       {exclude,
        "exclude pattern \"usr\" matches nothing registered; "
@@ -267,9 +241,7 @@ TEST_F(LoadTest, LoadFails_WhenExcludeOrOnameMatchesNothing) {
     EXPECT_THAT(dry.ToString(), HasSubstr(what));
     for (const bool strict : {true, false}) {
       rule.strict = strict;
-      EXPECT_THAT(
-          manager_->Load({rule}).status(),
-          StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)));
+      EXPECT_THAT(manager_->Load({rule}), InvalidArgument(what));
     }
   }
   EXPECT_THAT(model_.users.rows(), IsEmpty());
@@ -285,9 +257,9 @@ TEST_F(LoadTest, LoadsTheBestStepByAMetric) {
     ASSERT_OK(store->AddMetrics(5, {{"loss", 0.1}}));
   }
   Start();
-  LoadRule rule = From("base");
-  rule.best =
-      KeepPolicy::BestOptions{.metric = "loss", .lower_is_better = true};
+  LoadRule rule = {.path = Path("base"),
+                   .best = KeepPolicy::BestOptions{.metric = "loss",
+                                                   .lower_is_better = true}};
   ASSERT_OK_AND_ASSIGN(LoadSummary summary, manager_->Load({rule}));
   EXPECT_EQ(summary.rules[0].step, 5);
   TestModel expected;
@@ -297,28 +269,21 @@ TEST_F(LoadTest, LoadsTheBestStepByAMetric) {
   ASSERT_OK_AND_ASSIGN(summary, manager_->Load({rule}));
   EXPECT_EQ(summary.rules[0].step, 3);
   rule.best->metric = "auc";
-  EXPECT_THAT(
-      manager_->Load({rule}).status(),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("\"auc\"")));
+  EXPECT_THAT(manager_->Load({rule}), FailedPrecondition("\"auc\""));
   rule.step = 3;
-  EXPECT_THAT(manager_->Load({rule}).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("\"step\" is 3 and \"best\" is by \"auc\"")));
+  EXPECT_THAT(manager_->Load({rule}),
+              InvalidArgument("\"step\" is 3 and \"best\" is by \"auc\""));
 }
 
 TEST_F(LoadTest, SummaryPrintsAtMostForRowsOfADelta) {
   {
     TestModel model;
-    ManagerOptions options;
-    options.path = Path("base");
-    options.save.bounds.max_delta_ratio = 100;
-    ASSERT_OK_AND_ASSIGN(const auto manager,
-                         CheckpointManager::Open(options, &model.state));
+    ASSERT_OK_AND_ASSIGN(
+        const auto manager,
+        CheckpointManager::Open(TestOptions(Path("base")), &model.state));
     for (int step = 1; step <= 2; ++step) {
       model.Train(step);
       ASSERT_OK(manager->Step());
-      ASSERT_OK(manager->Save());
-      ASSERT_OK(manager->WaitUntilFinished());
     }
     ASSERT_OK(manager->Close());
   }
@@ -328,8 +293,7 @@ TEST_F(LoadTest, SummaryPrintsAtMostForRowsOfADelta) {
   // Row 7 counts in both steps.
   EXPECT_THAT(dry.ToString(), HasSubstr("loaded: sparse \"user\", at most 12 "
                                         "rows, at most 240 bytes\n"));
-  LoadRule first = From("base");
-  first.step = 1;
+  LoadRule first = {.path = Path("base"), .step = 1};
   ASSERT_OK_AND_ASSIGN(const LoadSummary exact,
                        manager_->Load({first}, /*dry_run=*/true));
   EXPECT_THAT(exact.ToString(), HasSubstr("\"user\", 6 rows, 120 bytes\n"));
@@ -338,15 +302,11 @@ TEST_F(LoadTest, SummaryPrintsAtMostForRowsOfADelta) {
 TEST_F(LoadTest, IgnoredErrorLeavesItemsPartlyLoadedOrNotLoaded) {
   SaveIn("base", 3);
   Start();
-  LoadRule rule = From("base");
-  rule.ignore_error = true;
+  LoadRule rule = {.path = Path("base"), .ignore_error = true};
   model_.users.FailLoads(absl::DataLossError("no memory left on the device"));
   ASSERT_OK_AND_ASSIGN(LoadSummary summary, manager_->Load({rule}));
   EXPECT_THAT(summary.rules[0].note, HasSubstr("no memory left on the device"));
-  std::map<std::string, Outcome> outcomes;
-  for (const LoadSummary::LoadedItem& item : summary.rules[0].items) {
-    outcomes[item.name] = item.outcome;
-  }
+  auto outcomes = OutcomesOf(summary);
   EXPECT_EQ(outcomes["w"], Outcome::kLoaded);
   EXPECT_EQ(outcomes["user"], Outcome::kPartlyLoaded);
   EXPECT_EQ(outcomes["reader"], Outcome::kNotLoaded);
@@ -356,10 +316,9 @@ TEST_F(LoadTest, IgnoredErrorLeavesItemsPartlyLoadedOrNotLoaded) {
   // Nothing is loaded from a step that does not fit either.
   rule.oname = {{"w", "v"}};
   ASSERT_OK_AND_ASSIGN(summary, manager_->Load({rule}));
-  for (const LoadSummary::LoadedItem& item : summary.rules[0].items) {
-    EXPECT_NE(item.outcome, Outcome::kLoaded) << item.name;
-    EXPECT_NE(item.outcome, Outcome::kPartlyLoaded) << item.name;
-  }
+  EXPECT_THAT(
+      OutcomesOf(summary),
+      Each(Pair(_, Not(AnyOf(Outcome::kLoaded, Outcome::kPartlyLoaded)))));
 }
 
 // A slot that was added to the optimizer since the step was saved.
@@ -370,10 +329,9 @@ TEST_F(LoadTest, RuleFillsSlots) {
       {{"embedding", DType::kF32, 2}, {"momentum", DType::kF32, 1}});
   ModelState model;
   ASSERT_OK(model.AddTable("user", &users));
-  ManagerOptions options;
-  options.path = Path("other");
-  ASSERT_OK_AND_ASSIGN(const auto manager,
-                       CheckpointManager::Open(options, &model));
+  ASSERT_OK_AND_ASSIGN(
+      const auto manager,
+      CheckpointManager::Open({.path = Path("other")}, &model));
   LoadRule rule = From("base");
   rule.tables["user"].fill["momentum"] = 0.5;
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary, manager->Load({rule}));
@@ -388,12 +346,10 @@ TEST_F(LoadTest, RuleFillsSlots) {
 // A model may have no items of a category, or none at all.
 TEST_F(LoadTest, CategoryMayBeEmpty) {
   SaveIn("base", 3);
-  ManagerOptions options;
-  options.path = Path("own");
   float weight = 0;
   ModelState model;
   ASSERT_OK_AND_ASSIGN(const auto empty,
-                       CheckpointManager::Open(options, &model));
+                       CheckpointManager::Open({.path = Path("own")}, &model));
   LoadRule rule = From("base");
   ASSERT_OK(empty->Load({rule}));
   ASSERT_OK(model.AddTensor("weight", TensorState::Of(&weight, {})));
@@ -407,9 +363,8 @@ TEST_F(LoadTest, SparseLeavesOutOptimizerSlots) {
   Start();
   model_.users.Set(7, 9);
   model_.users.Set(1000, 9);
-  LoadRule rule = From("base");
-  rule.load = {"sparse"};
-  rule.hashtable_clear = false;
+  LoadRule rule = {
+      .path = Path("base"), .load = {"sparse"}, .hashtable_clear = false};
   ASSERT_OK(manager_->Load({rule}));
   TestModel base;
   TrainTo(3, &base);
@@ -428,10 +383,8 @@ TEST_F(LoadTest, RulesForTheFirstStartAreSkippedLater) {
   SaveIn("base", 3);
   SaveIn("own", 4);
   Start();
-  LoadRule rule = From("base");
-  rule.only_if_empty = true;
-  LoadRule skipped;
-  skipped.skip = true;
+  LoadRule rule = {.path = Path("base"), .only_if_empty = true};
+  const LoadRule skipped = {.skip = true};
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
                        manager_->Load({rule, skipped}));
   EXPECT_EQ(summary.rules[0].note, "not loaded, because the store has step 4");
@@ -449,12 +402,9 @@ TEST_F(LoadTest, SaveAfterALoadIsFull) {
   Start();
   ASSERT_OK(manager_->Restore());
   ASSERT_OK(manager_->Load({From("base")}));
-  ASSERT_OK(manager_->StepTo(5));
-  ASSERT_OK(manager_->Save());
-  ASSERT_OK(manager_->WaitUntilFinished());
-  ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(5));
-  EXPECT_EQ(saved.kind, StepRecord::Kind::kFull);
+  ASSERT_OK(StepAndSave(manager_.get()));
   ASSERT_OK_AND_ASSIGN(const auto step, manager_->store()->OpenStep(5));
+  EXPECT_EQ(step->record().kind, StepRecord::Kind::kFull);
   for (const Item& item : step->ranks()[0].items) {
     if (item.kind != Item::Kind::kRows) continue;
     EXPECT_EQ(item.base_reason, "the model was loaded from " + Path("base"));
@@ -466,27 +416,22 @@ TEST_F(LoadTest, SaveAfterAMergeIsFull) {
   SaveIn("own", 4);
   Start();
   model_.users.Set(1000, 9);
-  RestoreRequest merge;
-  merge.mode = LiveTable::RestoreMode::kMerge;
-  ASSERT_OK(manager_->Restore(merge));
+  ASSERT_OK(manager_->Restore({.mode = LiveTable::RestoreMode::kMerge}));
   ASSERT_TRUE(model_.users.rows().contains(1000));
   ASSERT_OK(manager_->StepTo(5));
   ASSERT_OK(manager_->Save());
   ASSERT_OK(manager_->Close());
   TestModel saved;
-  ManagerOptions options;
-  options.path = Path("other");
-  ASSERT_OK_AND_ASSIGN(const auto other,
-                       CheckpointManager::Open(options, &saved.state));
+  ASSERT_OK_AND_ASSIGN(
+      const auto other,
+      CheckpointManager::Open({.path = Path("other")}, &saved.state));
   ASSERT_OK(other->Load({From("own")}));
   ExpectSame(saved, model_);
 }
 
 TEST_F(LoadTest, LoadFails_WhenTheStoreIsMissing) {
   Start();
-  EXPECT_THAT(
-      manager_->Load({From("nowhere")}),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("nowhere")));
+  EXPECT_THAT(manager_->Load({From("nowhere")}), FailedPrecondition("nowhere"));
 }
 
 }  // namespace

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a manager treats a step that is due while a save is in progress.
-#include <gmock/gmock.h>
-
 #include <future>
 
 #include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class BusyTest : public ManagerTest {
  protected:
@@ -46,11 +41,9 @@ TEST_F(BusyTest, SkipPolicySkipsTheStep) {
   EXPECT_FALSE(outcome.save.has_value());
   EXPECT_EQ(outcome.decision.reason,
             "step 4 is a multiple of 2, but step 2 is being saved");
-  TrainTo(5);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(5);
   EXPECT_THAT(Steps(), ElementsAre(2));
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(4));
-  EXPECT_EQ(story.saved, "not saved: " + outcome.decision.reason);
+  EXPECT_EQ(WhySaved(4), "not saved: " + outcome.decision.reason);
 }
 
 TEST_F(BusyTest, CoalescePolicySavesALaterStep) {
@@ -58,22 +51,18 @@ TEST_F(BusyTest, CoalescePolicySavesALaterStep) {
                        FourSteps(ManagerOptions::BusyPolicy::kCoalesce));
   EXPECT_FALSE(outcome.save.has_value());
   ASSERT_OK(manager_->WaitUntilFinished());
-  TrainTo(5);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(5);
   EXPECT_THAT(Steps(), ElementsAre(2, 5));
   ExpectStepHolds(5);
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(5));
-  EXPECT_THAT(story.saved,
+  EXPECT_THAT(WhySaved(5),
               HasSubstr("step 4 was not saved, because step 2 is"));
 }
 
 TEST_F(BusyTest, FailPolicyReturnsAnError) {
   EXPECT_THAT(FourSteps(ManagerOptions::BusyPolicy::kFail),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("step 4 cannot be saved: step 2 is being")));
+              FailedPrecondition("step 4 cannot be saved: step 2 is being"));
   ASSERT_OK(manager_->WaitUntilFinished());
-  TrainTo(6);
-  ASSERT_OK(manager_->Close());
+  TrainAndClose(6);
   EXPECT_THAT(Steps(), ElementsAre(2, 6));
 }
 

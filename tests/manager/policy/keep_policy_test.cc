@@ -7,25 +7,16 @@
 #include <limits>
 #include <random>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "manager/policy/keep_rule.h"
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
 using ::ckptdb::internal::Ask;
 using ::ckptdb::internal::KeepAnswer;
-using ::ckptdb::testing::StatusIs;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr int64_t kSecond = 1'000'000;
 constexpr int64_t kStart = 1'700'000'000 * kSecond;
@@ -69,8 +60,7 @@ std::string Why(const KeepPolicy& policy, const std::vector<StepInfo>& steps,
 
 // Expects that the policy has this error, which is also why it keeps all steps.
 void ExpectInvalid(const KeepPolicy& policy, const std::string& words) {
-  EXPECT_THAT(policy.status(),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
+  EXPECT_THAT(policy.status(), InvalidArgument(words));
   const std::vector<StepInfo> steps = Steps(3);
   const KeepAnswer answer = Ask(policy, steps, kStart);
   EXPECT_EQ(answer.keep, std::vector<bool>(3, true));
@@ -194,7 +184,7 @@ std::vector<int64_t> PlainlyNearest(int64_t interval,
 
 // Kept steps remain kept as steps are added, except the one that was the last.
 TEST(KeepPolicy, NearestMatchesTheModelAndIsStable) {
-  std::mt19937_64 random(testing::TestSeed());
+  std::mt19937_64 random(TestSeed());
   for (int round = 0; round < 300; ++round) {
     const auto interval = static_cast<int64_t>(1 + random() % 20);
     std::vector<int64_t> all;
@@ -329,11 +319,9 @@ TEST(BestStep, IsTheFirstStepThatBestNKeeps) {
   steps = {Listed(4, kNan), StepRecord()};
   EXPECT_EQ(best_is(best), 4);
   EXPECT_THAT(BestStep(steps, {.metric = "loss"}),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("none of 2 steps has a metric \"loss\"")));
+              NotFound("none of 2 steps has a metric \"loss\""));
   EXPECT_THAT(BestStep(steps, {}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("BestStep: metric is empty")));
+              InvalidArgument("BestStep: metric is empty"));
 }
 
 TEST(KeepPolicy, BestNHandlesStepsWithoutTheMetric) {
@@ -453,4 +441,4 @@ TEST(KeepPolicy, CompositionsRejectUnsetOperands) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

@@ -3,19 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <random>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
 using ::ckptdb::internal::CheckRetention;
@@ -24,10 +18,6 @@ using ::ckptdb::internal::PlanRetention;
 using ::ckptdb::internal::PlanStep;
 using ::ckptdb::internal::RetentionDecision;
 using ::ckptdb::internal::RetentionState;
-using ::ckptdb::testing::StatusIs;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr int64_t kMicros = 1'000'000;
 
@@ -144,9 +134,7 @@ TEST(Retention, KeepsAllPermanentSteps_WhenThePolicyHasAnError) {
        {LatestN(-1), !LatestN(-1), LatestN(0) & BestN("", 1),
         LatestN(0) & KeepPolicy(), !KeepPolicy(), LatestOf({}, 1)}) {
     const RetentionOptions options{.keep = keep};
-    EXPECT_THAT(CheckRetention(options),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("retention.keep: ")));
+    EXPECT_THAT(CheckRetention(options), InvalidArgument("retention.keep: "));
     EXPECT_THAT(Gone(options, StateOf(4)), IsEmpty());
   }
 }
@@ -154,9 +142,8 @@ TEST(Retention, KeepsAllPermanentSteps_WhenThePolicyHasAnError) {
 TEST(Retention, RejectsNumbersBelowTheirBounds) {
   EXPECT_OK(CheckRetention({}));
   EXPECT_THAT(CheckRetention({.keep_ephemeral = -1}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("retention: keep_ephemeral is -1; it must be "
-                                 "at least 0")));
+              InvalidArgument(
+                  "retention: keep_ephemeral is -1; it must be at least 0"));
 }
 
 // --- Random histories compared with a simple model of the policies.
@@ -224,7 +211,7 @@ bool IsAmongBest(const StepInfo& step, const std::vector<StepInfo>& steps,
 }
 
 TEST(RetentionModel, MatchesTheModel) {
-  History history(testing::TestSeed());
+  History history(TestSeed());
   for (int round = 0; round < 3000; ++round) {
     const RetentionState state = history.Next();
     const auto latest = static_cast<int64_t>(history.Below(4));
@@ -267,4 +254,4 @@ TEST(RetentionModel, MatchesTheModel) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

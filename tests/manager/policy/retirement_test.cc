@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/policy/retirement.h"
 
-#include <gmock/gmock.h>
-
-#include <cstdint>
-#include <memory>
 #include <random>
-#include <vector>
 
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
-
-using ::ckptdb::testing::TempDir;
-using ::ckptdb::testing::TestSeed;
 
 // Saves with all kinds of events between them. The incremental plan must equal
 // a plan made from all steps.
@@ -113,4 +105,4 @@ TEST_F(RetirementTest, ReadsAllSteps_AfterMoreChangesThanTheStoreRemembers) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

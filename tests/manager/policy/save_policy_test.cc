@@ -3,21 +3,14 @@
 
 #include <cmath>
 #include <limits>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "manager/policy/save_rule.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
 using ::ckptdb::internal::Verdict;
-using ::ckptdb::testing::StatusIs;
-using ::testing::HasSubstr;
 
 constexpr int64_t kOneSecond = 1'000'000;
 // A time like today's.
@@ -44,8 +37,7 @@ void ExpectVerdict(const SavePolicy& policy, const SavePolicy::Context& context,
 
 // Expects that the policy has this error, which is also why it saves nothing.
 void ExpectError(const SavePolicy& policy, const std::string& words) {
-  EXPECT_THAT(policy.status(),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
+  EXPECT_THAT(policy.status(), InvalidArgument(words));
   EXPECT_EQ(internal::Decide(policy, At(0)),
             (Verdict{false, std::string(policy.status().message())}));
 }
@@ -235,4 +227,4 @@ TEST(SavePolicy, NoPolicySavesNothing) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

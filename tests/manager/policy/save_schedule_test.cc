@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/policy/save_schedule.h"
+#include "tests/support/test.h"
 
-#include <cstdint>
 #include <optional>
-#include <string>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "tests/support/status_matchers.h"
-
-namespace ckptdb {
+namespace ckptdb::testing {
 namespace {
 
 using ::ckptdb::internal::CheckSchedule;
-using ::ckptdb::testing::StatusIs;
-using ::testing::HasSubstr;
 
 // Permanent every 100 steps and at step 7, ephemeral every 10.
 class SaveScheduleTest : public ::testing::Test {
@@ -98,21 +91,19 @@ TEST_F(SaveScheduleTest, RejectsANegativeCooldown) {
   EXPECT_OK(CheckSchedule(schedule_));
   EXPECT_OK(CheckSchedule({}));
   schedule_.ephemeral_cooldown_steps = -1;
-  EXPECT_THAT(CheckSchedule(schedule_),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("schedule: ephemeral_cooldown_steps is -1; it "
-                                 "must be at least 0")));
+  EXPECT_THAT(
+      CheckSchedule(schedule_),
+      InvalidArgument(
+          "schedule: ephemeral_cooldown_steps is -1; it must be at least 0"));
 }
 
 TEST_F(SaveScheduleTest, RejectsPoliciesWithAnErrorAndSavesNothing) {
   schedule_.ephemeral = SaveEveryNSeconds(0);
   EXPECT_THAT(CheckSchedule(schedule_),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("schedule.ephemeral: SaveEveryNSeconds: ")));
+              InvalidArgument("schedule.ephemeral: SaveEveryNSeconds: "));
   schedule_.permanent = !SaveEveryNSteps(0);
   EXPECT_THAT(CheckSchedule(schedule_),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("schedule.permanent: SaveEveryNSteps: ")));
+              InvalidArgument("schedule.permanent: SaveEveryNSteps: "));
   EXPECT_EQ(At(100).kind, SavePolicy::Kind::kNone);
 }
 
@@ -123,4 +114,4 @@ TEST_F(SaveScheduleTest, NamesOfKinds) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::testing

@@ -1,50 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Managers of several ranks, each in a thread.
-#include <gmock/gmock.h>
-
 #include <atomic>
 #include <new>
-#include <thread>
 
 #include "db/options.h"
 #include "manager/checkpoint_manager.h"
 #include "schema/status.h"
 #include "schema/types.h"
+#include "tests/manager/forwarding_coordinator.h"
 #include "tests/manager/rank_model.h"
 #include "tests/manager/run_ranks.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::Each;
-using ::testing::HasSubstr;
-
 // Simulates a coordinator whose second process group cannot be created.
-class CannotBeDuplicated : public Coordinator {
+class CannotBeDuplicated : public ForwardingCoordinator {
  public:
-  uint32_t rank() const override { return one_->rank(); }
-  uint32_t world_size() const override { return one_->world_size(); }
-  absl::Status Barrier(absl::string_view tag,
-                       absl::Duration deadline) override {
-    return one_->Barrier(tag, deadline);
-  }
-  absl::StatusOr<std::string> Broadcast(absl::string_view tag,
-                                        std::string value,
-                                        absl::Duration deadline) override {
-    return one_->Broadcast(tag, std::move(value), deadline);
-  }
-  absl::StatusOr<std::vector<std::string>> Gather(
-      absl::string_view tag, std::string value,
-      absl::Duration deadline) override {
-    return one_->Gather(tag, std::move(value), deadline);
-  }
+  CannotBeDuplicated() : ForwardingCoordinator(SingleProcess()) {}
   absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
     return absl::FailedPreconditionError("no second group");
   }
-
- private:
-  const std::unique_ptr<Coordinator> one_ = SingleProcess();
 };
 
 class ManagerRanksTest : public ::testing::Test {
@@ -56,11 +34,7 @@ class ManagerRanksTest : public ::testing::Test {
   };
 
   void SetUp() override {
-    options_.path = dir_.path() + "/store";
-    options_.store.background_sweep = false;
-    options_.save.bounds.max_delta_ratio = 100;
-    options_.ranks.deadline = absl::Seconds(60);
-    options_.schedule.permanent = SaveEveryNSteps(2);
+    options_ = TestOptions(dir_.path() + "/store", 2);
     options_.retention.keep = LatestN(3);
   }
 
@@ -83,13 +57,27 @@ class ManagerRanksTest : public ::testing::Test {
     return rank->manager->WaitUntilFinished();
   }
 
-  static void ExpectTrained(const RankModel& model, int64_t step, uint32_t rank,
-                            uint32_t world_size) {
-    EXPECT_TRUE(model.IsTrained(step, rank, world_size));
+  // Restores the newest step, which must be `step`, with that io state.
+  static absl::Status RestoreAndExpect(Rank* rank, uint32_t world_size,
+                                       int64_t step,
+                                       const std::string& position) {
+    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+                            rank->manager->Restore());
+    EXPECT_EQ(report.version.step, step);
+    EXPECT_TRUE(rank->model->IsTrained(step, rank->rank, world_size));
+    EXPECT_EQ(rank->model->reader.position, position);
+    return absl::OkStatus();
+  }
+  StepRecord Latest() {
+    const auto reader = Reader::Open(options_.path);
+    EXPECT_OK(reader);
+    steps_ = (*reader)->Steps().size();
+    return (*reader)->Latest().value();
   }
 
   TempDir dir_;
   ManagerOptions options_;
+  size_t steps_ = 0;  // that Latest has found
 };
 
 // Only the owner encounters the error; every rank reports the failure, and none
@@ -110,9 +98,8 @@ TEST_F(ManagerRanksTest, TolerateASaveThatCannotBegin) {
   EXPECT_THAT(Run(3, [](Rank* rank) { return TrainTo(4, rank); }),
               Each(IsOk()));
   EXPECT_EQ(failures_reported, 3);
-  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
-  ASSERT_EQ(store->Steps().size(), 1U);
-  EXPECT_EQ(store->Steps()[0].version.step, 4);
+  EXPECT_EQ(Latest().version.step, 4);
+  EXPECT_EQ(steps_, 1U);
 }
 
 TEST_F(ManagerRanksTest, SaveAndRestoreTogether) {
@@ -120,89 +107,69 @@ TEST_F(ManagerRanksTest, SaveAndRestoreTogether) {
               Each(IsOk()));
   EXPECT_THAT(Run(3,
                   [](Rank* rank) -> absl::Status {
-                    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
-                                            rank->manager->Restore());
-                    EXPECT_EQ(report.version.step, 4);
-                    ExpectTrained(*rank->model, 4, rank->rank, 3);
-                    EXPECT_EQ(rank->model->reader.position,
-                              absl::StrCat("4/", rank->rank));
+                    CKPTDB_RETURN_IF_ERROR(RestoreAndExpect(
+                        rank, 3, 4, absl::StrCat("4/", rank->rank)));
                     return TrainTo(8, rank);
                   }),
               Each(IsOk()));
-  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
-  ASSERT_OK_AND_ASSIGN(const StepRecord latest, store->Latest());
+  const StepRecord latest = Latest();
   EXPECT_EQ(latest.version.step, 8);
   EXPECT_EQ(latest.world_size, 3U);
   EXPECT_EQ(latest.kind, StepRecord::Kind::kDelta);
-  EXPECT_EQ(store->Steps().size(), 3U);
+  EXPECT_EQ(steps_, 3U);
 }
 
 TEST_F(ManagerRanksTest, AnotherNumberOfRanksContinues) {
+  using Resize = ManagerOptions::IoStateResize;
   ASSERT_THAT(Run(3, [](Rank* rank) { return TrainTo(4, rank); }),
               Each(IsOk()));
-  const auto misfit = StatusIs(absl::StatusCode::kFailedPrecondition,
-                               HasSubstr("io_state \"reader\": expected world "
-                                         "size 2, got world size 3; "));
   EXPECT_THAT(
       Run(2, [](Rank* rank) { return rank->manager->Restore().status(); }),
-      Each(misfit));
+      Each(FailedPrecondition(
+          "io_state \"reader\": expected world size 2, got world size 3; ")));
 
-  options_.restore.io_state_resize =
-      ManagerOptions::IoStateResize::kRedistribute;
+  options_.restore.io_state_resize = Resize::kRedistribute;
   EXPECT_THAT(Run(2,
                   [](Rank* rank) -> absl::Status {
-                    CKPTDB_RETURN_IF_ERROR(rank->manager->Restore().status());
-                    ExpectTrained(*rank->model, 4, rank->rank, 2);
-                    EXPECT_EQ(rank->model->reader.position,
-                              "all of 4/0 4/1 4/2");
+                    CKPTDB_RETURN_IF_ERROR(
+                        RestoreAndExpect(rank, 2, 4, "all of 4/0 4/1 4/2"));
                     return TrainTo(6, rank);
                   }),
               Each(IsOk()));
-
-  options_.restore.io_state_resize = ManagerOptions::IoStateResize::kOwners;
-  EXPECT_THAT(Run(5,
-                  [](Rank* rank) -> absl::Status {
-                    CKPTDB_RETURN_IF_ERROR(rank->manager->Restore().status());
-                    ExpectTrained(*rank->model, 6, rank->rank, 5);
-                    EXPECT_EQ(rank->model->reader.position, "6/0");
-                    return absl::OkStatus();
-                  }),
-              Each(IsOk()));
-
-  options_.restore.io_state_resize = ManagerOptions::IoStateResize::kReset;
-  EXPECT_THAT(Run(1,
-                  [](Rank* rank) -> absl::Status {
-                    CKPTDB_RETURN_IF_ERROR(rank->manager->Restore().status());
-                    ExpectTrained(*rank->model, 6, rank->rank, 1);
-                    EXPECT_EQ(rank->model->reader.position, "the beginning");
-                    return absl::OkStatus();
-                  }),
-              Each(IsOk()));
+  const struct {
+    Resize resize;
+    uint32_t world;
+    std::string position;
+  } cases[] = {{Resize::kOwners, 5, "6/0"},
+               {Resize::kReset, 1, "the beginning"}};
+  for (const auto& [resize, world, position] : cases) {
+    options_.restore.io_state_resize = resize;
+    EXPECT_THAT(Run(world,
+                    [&, world = world, position = position](Rank* rank) {
+                      return RestoreAndExpect(rank, world, 6, position);
+                    }),
+                Each(IsOk()));
+  }
 }
 
 TEST_F(ManagerRanksTest, SaveFailsOnAllRanks_WhenItFailsOnOne) {
-  const auto failure =
-      StatusIs(absl::StatusCode::kUnavailable,
-               HasSubstr("rank 1: table \"user\": no rows today"));
   const auto body = [&](Rank* rank) -> absl::Status {
     CKPTDB_RETURN_IF_ERROR(TrainTo(2, rank));
     if (rank->rank == 1) {
       rank->model->users.FailWith(absl::UnavailableError("no rows today"));
     }
-    EXPECT_THAT(TrainTo(4, rank), failure);
+    EXPECT_THAT(TrainTo(4, rank),
+                Unavailable("rank 1: table \"user\": no rows today"));
     rank->model->users.FailWith(absl::OkStatus());
     return TrainTo(6, rank);
   };
   EXPECT_THAT(Run(3, body), Each(IsOk()));
   // The next save contains the marks of all ranks.
+  EXPECT_EQ(Latest().kind, StepRecord::Kind::kDelta);
   EXPECT_THAT(Run(3,
-                  [](Rank* rank) -> absl::Status {
-                    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
-                                            rank->manager->Restore());
-                    EXPECT_EQ(report.version.step, 6);
-                    EXPECT_EQ(report.record.kind, StepRecord::Kind::kDelta);
-                    ExpectTrained(*rank->model, 6, rank->rank, 3);
-                    return absl::OkStatus();
+                  [](Rank* rank) {
+                    return RestoreAndExpect(rank, 3, 6,
+                                            absl::StrCat("6/", rank->rank));
                   }),
               Each(IsOk()));
 }
@@ -218,11 +185,10 @@ TEST_F(ManagerRanksTest, AllRanksFail_WhenOneIsMissing) {
   EXPECT_OK(statuses[2]);
   for (const int rank : {0, 1}) {
     EXPECT_THAT(statuses[static_cast<size_t>(rank)],
-                StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         HasSubstr("ranks 2 of 3 did not reach")));
+                DeadlineExceeded("ranks 2 of 3 did not reach"));
   }
-  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
-  EXPECT_EQ(store->Steps().size(), 1U);
+  EXPECT_EQ(Latest().version.step, 2);
+  EXPECT_EQ(steps_, 1U);
 }
 
 TEST_F(ManagerRanksTest, PreemptionOfOneRankReachesAll) {
@@ -237,9 +203,7 @@ TEST_F(ManagerRanksTest, PreemptionOfOneRankReachesAll) {
                     return absl::OkStatus();
                   }),
               Each(IsOk()));
-  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
-  ASSERT_OK_AND_ASSIGN(const StepRecord latest, store->Latest());
-  EXPECT_EQ(latest.version.step, 3);
+  EXPECT_EQ(Latest().version.step, 3);
 }
 
 TEST_F(ManagerRanksTest, OwnersCallsFail_OnOtherRanks) {
@@ -247,31 +211,25 @@ TEST_F(ManagerRanksTest, OwnersCallsFail_OnOtherRanks) {
     return rank->manager->BestStep().status();
   };
   const std::vector<absl::Status> best = Run(2, ask);
-  EXPECT_THAT(best[0], StatusIs(absl::StatusCode::kFailedPrecondition,
-                                HasSubstr("ManagerOptions::restore.best")));
-  EXPECT_THAT(best[1], StatusIs(absl::StatusCode::kFailedPrecondition,
-                                HasSubstr("BestStep: must be called on rank 0, "
-                                          "which owns the store; this is "
-                                          "rank 1")));
+  EXPECT_THAT(best[0], FailedPrecondition("ManagerOptions::restore.best"));
+  EXPECT_THAT(best[1],
+              FailedPrecondition("BestStep: must be called on rank 0, which "
+                                 "owns the store; this is rank 1"));
   const auto remove = [](Rank* rank) { return rank->manager->Delete(9); };
   const std::vector<absl::Status> removed = Run(2, remove);
-  EXPECT_THAT(removed[0],
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 9")));
+  EXPECT_THAT(removed[0], NotFound("step 9"));
   EXPECT_THAT(removed[1],
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("Delete: must be called on rank 0")));
+              FailedPrecondition("Delete: must be called on rank 0"));
 }
 
 TEST_F(ManagerRanksTest, OpenFailsOnAllRanks_WhenTheStoreHasAnotherOwner) {
   ASSERT_OK_AND_ASSIGN(const auto holder, Store::Open(options_.path));
-  EXPECT_THAT(
-      Run(2, [](Rank*) { return absl::OkStatus(); }),
-      Each(StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 0: "))));
+  EXPECT_THAT(Run(2, [](Rank*) { return absl::OkStatus(); }),
+              Each(Unavailable("rank 0: ")));
 }
 
 TEST_F(ManagerRanksTest, RestoreFailsOnAllRanks_WhenTheStoreIsEmpty) {
-  const auto missing =
-      StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step is committed"));
+  const auto missing = NotFound("no step is committed");
   EXPECT_THAT(
       Run(3, [](Rank* rank) { return rank->manager->Restore().status(); }),
       Each(missing));
@@ -283,8 +241,7 @@ TEST_F(ManagerRanksTest, OpenFails_WhenTheCoordinatorCannotBeDuplicated) {
   TestModel model;
   EXPECT_THAT(CheckpointManager::Open(options, &model.state,
                                       std::make_unique<CannotBeDuplicated>()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("no second group")));
+              FailedPrecondition("no second group"));
 }
 
 }  // namespace

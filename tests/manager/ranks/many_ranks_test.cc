@@ -1,34 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Managers of very many ranks, which are threads with a few numbers each: the
 // saved values, the memory and the bytes sent.
-#include <cstdint>
-#include <functional>
 #include <iostream>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "manager/checkpoint_manager.h"
 #include "manager/coordinator.h"
 #include "schema/status.h"
 #include "tests/manager/ranks/rank_network.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/allocated_bytes.h"
 #include "tests/support/long_run.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/on_threads.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::Each;
-
 constexpr int64_t kElements = 8;  // per rank
 constexpr int64_t kSaves = 3;
-constexpr absl::Duration kPatience = absl::Minutes(5);
 
 using JoinRank = std::function<std::unique_ptr<Coordinator>(uint32_t rank)>;
 using OnSaved = std::function<void()>;
@@ -36,24 +26,20 @@ using OnSaved = std::function<void()>;
 class ManyRanks {
  public:
   explicit ManyRanks(uint32_t world_size, int64_t saves = kSaves)
-      : world_size_(world_size), saves_(saves) {
-    options_.path = dir_.path() + "/store";
+      : world_size_(world_size),
+        saves_(saves),
+        options_(TestOptions(dir_.path() + "/store")) {
     options_.save.async = false;
-    options_.ranks.deadline = kPatience;
-    options_.schedule.permanent = SaveEveryNSteps(1);
+    options_.ranks.deadline = absl::Minutes(5);
     options_.store.stage_threads = 1;
-    options_.store.background_sweep = false;
   }
 
   // Saves the steps on all ranks. Rank 0 calls `on_saved` after each.
   void SaveAll(const JoinRank& join, const OnSaved& on_saved = nullptr) {
     std::vector<absl::Status> statuses(world_size_);
-    std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < world_size_; ++rank) {
-      threads.emplace_back(
-          [&, rank] { statuses[rank] = Save(rank, join(rank), on_saved); });
-    }
-    for (std::thread& thread : threads) thread.join();
+    RunOnThreads(world_size_, [&](uint32_t rank) {
+      statuses[rank] = Save(rank, join(rank), on_saved);
+    });
     EXPECT_THAT(statuses, Each(IsOk()));
   }
 
@@ -192,14 +178,11 @@ TEST(ManyRanks, OneProcessStagesForTheRanksOfItsHost) {
     shard.offset = {static_cast<int64_t>(2 * rank)};
     states[rank].AddTensor("shard", shard);
   }
-  SaveSpec spec;
-  spec.step = 7;
-  spec.world_size = 3;
-  ASSERT_OK(SaveByLeaders(store.get(), spec, states).status());
+  ASSERT_OK(SaveByLeaders(store.get(), {.step = 7, .world_size = 3}, states));
   ASSERT_OK_AND_ASSIGN(const auto step, store->OpenStep(7));
   std::vector<float> all(6);
   ASSERT_OK(step->ReadTensor("shard", all.data(), sizeof(float) * all.size()));
-  EXPECT_THAT(all, ::testing::ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(all, ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
 }  // namespace

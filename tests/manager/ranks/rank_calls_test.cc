@@ -3,21 +3,15 @@
 // are delayed, lost, duplicated and reordered, and one of which stops or dies.
 #include "manager/ranks/rank_calls.h"
 
-#include <map>
 #include <optional>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "manager/coordinator.h"
 #include "tests/support/long_run.h"
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -26,7 +20,6 @@ using internal::CallKind;
 using internal::CallMessage;
 using internal::CallResult;
 using internal::RankCalls;
-using ::testing::HasSubstr;
 
 constexpr absl::Duration kTick = absl::Milliseconds(5);
 constexpr absl::Duration kDeadline = absl::Seconds(4);
@@ -354,8 +347,7 @@ TEST(CallMessage, RejectsEveryTruncation) {
     CallMessage decoded;
     EXPECT_THAT(
         internal::Decode(absl::string_view(bytes).substr(0, length), &decoded),
-        StatusIs(absl::StatusCode::kInternal,
-                 HasSubstr(absl::StrCat(length, " bytes"))));
+        Internal(absl::StrCat(length, " bytes")));
   }
   CallMessage decoded;
   ASSERT_OK(internal::Decode(bytes, &decoded));

@@ -2,43 +2,28 @@
 // Tests managers over messages and over collectives while messages and ranks
 // are lost.
 #include <algorithm>
-#include <functional>
-#include <memory>
 #include <random>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "manager/checkpoint_manager.h"
 #include "manager/coordinator.h"
 #include "schema/status.h"
 #include "tests/manager/rank_model.h"
 #include "tests/manager/ranks/rank_network.h"
 #include "tests/manager/ranks/run_ranks.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AnyOf;
-using ::testing::Each;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-
 // Managers of that many ranks that save every second step.
 class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
  protected:
   void SetUp() override {
-    options_.path = dir_.path() + "/store";
-    options_.store.background_sweep = false;
-    options_.save.bounds.max_delta_ratio = 100;
+    options_ = TestOptions(dir_.path() + "/store", 2);
     options_.ranks.deadline = absl::Seconds(3);
-    options_.schedule.permanent = SaveEveryNSteps(2);
     options_.ranks.sharding = TableSharding::BySlices();
     options_.restore.io_state_resize =
         ManagerOptions::IoStateResize::kRedistribute;
@@ -65,11 +50,8 @@ class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
 
   Statuses TrainAll(const Join& join) const {
     Statuses statuses(world_size());
-    std::vector<std::thread> threads;
-    for (uint32_t r = 0; r < world_size(); ++r) {
-      threads.emplace_back([&, r] { statuses[r] = Train(join(r)); });
-    }
-    for (std::thread& thread : threads) thread.join();
+    RunOnThreads(world_size(),
+                 [&](uint32_t r) { statuses[r] = Train(join(r)); });
     return statuses;
   }
 
@@ -97,13 +79,11 @@ class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
 };
 
 TEST_P(RankFaultsTest, LateLostAndDuplicateMessagesChangeNothing) {
-  NetworkFaults faults;
-  faults.seed = TestSeed() + world_size();
-  faults.lost = 0.05;
-  faults.duplicated = 0.1;
-  faults.max_delay = absl::Milliseconds(3);
   options_.ranks.deadline = absl::Minutes(1);
-  RankNetwork network(world_size(), faults);
+  RankNetwork network(world_size(), {.seed = TestSeed() + world_size(),
+                                     .lost = 0.05,
+                                     .duplicated = 0.1,
+                                     .max_delay = absl::Milliseconds(3)});
   const Statuses statuses = TrainAll(Over(&network));
   EXPECT_THAT(statuses, Each(IsOk()));
   ExpectWholeStore(statuses);
@@ -126,11 +106,8 @@ TEST_P(RankFaultsTest, OthersNameARankThatDiesAtAnyMessage) {
     for (uint32_t r = 0; r < world_size(); ++r) {
       if (r == killed) continue;
       // A rank that knows the outcome of the last save sends nothing more.
-      EXPECT_THAT(
-          statuses[r],
-          AnyOf(IsOk(),
-                StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         HasSubstr(absl::StrCat("ranks ", killed, " of ")))));
+      EXPECT_THAT(statuses[r], AnyOf(IsOk(), DeadlineExceeded(absl::StrCat(
+                                                 "ranks ", killed, " of "))));
     }
   } else {
     EXPECT_THAT(statuses, Each(IsOk()));
@@ -188,10 +165,8 @@ TEST_P(RankFaultsTest, OthersNameARankWhoseCollectivesDie) {
       EXPECT_OK(statuses[r]);
       continue;
     }
-    EXPECT_THAT(
-        statuses[r],
-        StatusIs(absl::StatusCode::kDeadlineExceeded,
-                 EndsWith(absl::StrCat("; not there were ranks ", dead))));
+    EXPECT_THAT(statuses[r], DeadlineExceeded(EndsWith(absl::StrCat(
+                                 "; not there were ranks ", dead))));
   }
   ExpectWholeStore(statuses);
 }

@@ -26,9 +26,9 @@ struct NetworkFaults {
   uint64_t seed = 0;
   double lost = 0;
   double duplicated = 0;
-  absl::Duration max_delay;  // messages may be reordered
+  absl::Duration max_delay = {};  // messages may be reordered
   // The rank that is cut off after it has sent that many messages.
-  std::optional<uint32_t> killed;
+  std::optional<uint32_t> killed = {};
   uint64_t after_messages = 0;
 };
 

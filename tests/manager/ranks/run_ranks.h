@@ -6,17 +6,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "manager/coordinator.h"
+#include "tests/manager/ranks/all_calls.h"
 #include "tests/manager/ranks/rank_network.h"
+#include "tests/support/on_threads.h"
 
 namespace ckptdb::testing {
 
-inline constexpr absl::Duration kLong = absl::Minutes(5);
 inline constexpr absl::Duration kShort = absl::Milliseconds(200);
 
 using Statuses = std::vector<absl::Status>;
@@ -27,14 +27,10 @@ using Join = std::function<std::unique_ptr<Coordinator>(uint32_t rank)>;
 inline Statuses RunRanks(uint32_t world_size, const Join& join,
                          const Rank& rank) {
   Statuses statuses(world_size);
-  std::vector<std::thread> threads;
-  for (uint32_t r = 0; r < world_size; ++r) {
-    threads.emplace_back([&, r] {
-      const std::unique_ptr<Coordinator> ranks = join(r);
-      statuses[r] = rank(ranks.get());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  RunOnThreads(world_size, [&](uint32_t r) {
+    const std::unique_ptr<Coordinator> ranks = join(r);
+    statuses[r] = rank(ranks.get());
+  });
   return statuses;
 }
 

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which rank saves what, and restores on any number of ranks: random models on
 // random worlds, from CKPTDB_SEED.
-#include <gmock/gmock.h>
-
 #include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <set>
 
-#include "manager/checkpoint_manager.h"
 #include "manager/load/row_exchange.h"
 #include "schema/status.h"
+#include "tests/manager/forwarding_coordinator.h"
+#include "tests/manager/test_options.h"
 #include "tests/manager/world_model.h"
 #include "tests/support/seed.h"
 #include "tests/support/temp_dir.h"
@@ -19,61 +17,46 @@
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::HasSubstr;
-
 // Hides the coordinator's direct all-to-all, so that each rank reads all pages
 // that contain its rows.
-class WithoutAllToAll : public Coordinator {
+class WithoutAllToAll : public ForwardingCoordinator {
  public:
   explicit WithoutAllToAll(
       std::unique_ptr<Coordinator> ranks,
       std::shared_ptr<std::atomic<int>> large_broadcasts = nullptr)
-      : ranks_(std::move(ranks)),
+      : ForwardingCoordinator(std::move(ranks)),
         large_broadcasts_(std::move(large_broadcasts)) {}
-  uint32_t rank() const override { return ranks_->rank(); }
-  uint32_t world_size() const override { return ranks_->world_size(); }
-  absl::Status Barrier(absl::string_view tag,
-                       absl::Duration deadline) override {
-    return ranks_->Barrier(tag, deadline);
-  }
   absl::StatusOr<std::string> Broadcast(absl::string_view tag,
                                         std::string value,
                                         absl::Duration deadline) override {
-    if (large_broadcasts_ != nullptr && value.size() > kLarge) {
+    if (large_broadcasts_ != nullptr && value.size() > 1 << 20) {
       ++*large_broadcasts_;
     }
-    return ranks_->Broadcast(tag, std::move(value), deadline);
-  }
-  absl::StatusOr<std::vector<std::string>> Gather(
-      absl::string_view tag, std::string value,
-      absl::Duration deadline) override {
-    return ranks_->Gather(tag, std::move(value), deadline);
-  }
-  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
-    return ranks_->Duplicate();
+    return ForwardingCoordinator::Broadcast(tag, std::move(value), deadline);
   }
 
  private:
-  static constexpr size_t kLarge = 1 << 20;
-  const std::unique_ptr<Coordinator> ranks_;
   const std::shared_ptr<std::atomic<int>> large_broadcasts_;
 };
 
 class WorldRestoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    options_.path = dir_.path() + "/store";
-    options_.store.background_sweep = false;
-    options_.save.bounds.max_delta_ratio = 100;
-    options_.ranks.deadline = absl::Seconds(60);
+    options_ = TestOptions(dir_.path() + "/store");
     options_.restore.io_state_resize = ManagerOptions::IoStateResize::kReset;
-    options_.schedule.permanent = SaveEveryNSteps(1);
   }
 
   static uint32_t RandomWorld(std::mt19937_64* random) {
     return static_cast<uint32_t>(1 + (*random)() % 6);
+  }
+  // Trains that many ranks up to a step.
+  void TrainWorld(uint32_t world, const WorldSpec& spec, int64_t step) {
+    ASSERT_THAT(RunWorld(world, spec, options_,
+                         [=](WorldRank* rank) { return rank->TrainTo(step); }),
+                Each(IsOk()));
+  }
+  static absl::Status JustRestore(WorldRank* rank) {
+    return rank->manager->Restore().status();
   }
   static absl::Status RestoreAndExpect(WorldRank* rank, int64_t step) {
     CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
@@ -120,23 +103,12 @@ class WorldRestoreTest : public ::testing::Test {
   std::vector<absl::Status> RunTwo(
       const std::function<absl::Status(uint32_t rank, ModelState* state)>& add)
       const {
-    ThreadGroup group(2);
-    std::vector<absl::Status> statuses(2);
-    std::vector<std::thread> threads;
-    const auto run = [&](uint32_t rank) -> absl::Status {
-      ModelState state;
-      CKPTDB_RETURN_IF_ERROR(add(rank, &state));
-      CKPTDB_ASSIGN_OR_RETURN(
-          const auto manager,
-          CheckpointManager::Open(options_, &state, group.Join(rank)));
-      CKPTDB_RETURN_IF_ERROR(manager->Step().status());
-      return manager->WaitUntilFinished();
-    };
-    for (uint32_t r = 0; r < 2; ++r) {
-      threads.emplace_back([&, r] { statuses[r] = run(r); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return statuses;
+    return RunManagers(2, options_, add,
+                       [](uint32_t, CheckpointManager* manager) {
+                         absl::Status status = manager->Step().status();
+                         status.Update(manager->WaitUntilFinished());
+                         return status;
+                       });
   }
 
   TempDir dir_;
@@ -154,9 +126,7 @@ TEST_F(WorldRestoreTest, AnyModelIsRestoredOnAnyWorldSize) {
     options_.ranks.replicated_saver =
         random() % 4 == 0 ? ManagerOptions::ReplicatedSaver::kOwner
                           : ManagerOptions::ReplicatedSaver::kBalanced;
-    ASSERT_THAT(RunWorld(RandomWorld(&random), spec, options_,
-                         [](WorldRank* rank) { return rank->TrainTo(2); }),
-                Each(IsOk()));
+    ASSERT_NO_FATAL_FAILURE(TrainWorld(RandomWorld(&random), spec, 2));
     for (int64_t step = 2; step < 6; step += 2) {
       ASSERT_THAT(
           RunWorld(RandomWorld(&random), spec, options_,
@@ -175,9 +145,7 @@ TEST_F(WorldRestoreTest, OneRankReadsReplicatedTensorsForAll) {
   // Several pieces of a broadcast.
   spec.whole = {0, 1, 2'500'000, 3000};
   options_.ranks.broadcast_replicated = true;
-  ASSERT_THAT(RunWorld(3, spec, options_,
-                       [](WorldRank* rank) { return rank->TrainTo(1); }),
-              Each(IsOk()));
+  ASSERT_NO_FATAL_FAILURE(TrainWorld(3, spec, 1));
   for (const uint32_t world : {1u, 2u, 4u}) {
     const auto broadcasts = std::make_shared<std::atomic<int>>(0);
     EXPECT_THAT(RunWorld(
@@ -198,24 +166,16 @@ TEST_F(WorldRestoreTest, RestoreFailsOnAllRanks_WhenTheOwnersReadFails) {
   options_.ranks.broadcast_replicated = true;
   WorldSpec spec;
   spec.whole = {500'000};
-  ASSERT_THAT(RunWorld(2, spec, options_,
-                       [](WorldRank* rank) { return rank->TrainTo(1); }),
-              Each(IsOk()));
+  ASSERT_NO_FATAL_FAILURE(TrainWorld(2, spec, 1));
   DamageLargestFile();
-  EXPECT_THAT(RunWorld(3, spec, options_,
-                       [](WorldRank* rank) {
-                         return rank->manager->Restore().status();
-                       }),
-              Each(StatusIs(absl::StatusCode::kDataLoss,
-                            AllOf(HasSubstr("rank 0"), HasSubstr("t0")))));
+  EXPECT_THAT(RunWorld(3, spec, options_, JustRestore),
+              Each(DataLoss("rank 0", "t0")));
 }
 
 TEST_F(WorldRestoreTest, ReplicatedTensorsAreSavedOnceBalancedOverRanks) {
   WorldSpec spec;
   spec.whole = {4000, 3000, 2000, 1000, 2000};
-  ASSERT_THAT(RunWorld(3, spec, options_,
-                       [](WorldRank* rank) { return rank->TrainTo(2); }),
-              Each(IsOk()));
+  ASSERT_NO_FATAL_FAILURE(TrainWorld(3, spec, 2));
   const std::map<std::string, std::set<uint32_t>> balanced = {
       {"t0", {0}}, {"t1", {1}}, {"t2", {2}}, {"t3", {1}}, {"t4", {2}}};
   EXPECT_EQ(Savers(), balanced);
@@ -253,10 +213,7 @@ TEST_F(WorldRestoreTest, SaveFails_WhenShardsOverlapOrLeaveAGap) {
     if (more == 0) {
       EXPECT_THAT(statuses, Each(IsOk()));
     } else {
-      EXPECT_THAT(
-          statuses,
-          Each(StatusIs(absl::StatusCode::kInvalidArgument,
-                        AllOf(HasSubstr("tensor \"t\""), HasSubstr(words)))));
+      EXPECT_THAT(statuses, Each(InvalidArgument("tensor \"t\"", words)));
     }
   }
 }
@@ -277,9 +234,7 @@ TEST_F(WorldRestoreTest, ExchangeRestoresTheSameRows) {
     spec.rows = static_cast<int64_t>(random() % 3000);
     spec.sharding = round % 2 == 0 ? TableSharding::ByModulo() : ByMixedId();
     options_.save.base_every = static_cast<int64_t>(random() % 3);
-    ASSERT_THAT(RunWorld(RandomWorld(&random), spec, options_,
-                         [](WorldRank* rank) { return rank->TrainTo(4); }),
-                Each(IsOk()));
+    ASSERT_NO_FATAL_FAILURE(TrainWorld(RandomWorld(&random), spec, 4));
     const uint32_t world = RandomWorld(&random);
     const auto restore = [](WorldRank* rank) {
       return RestoreAndExpect(rank, 4);
@@ -299,9 +254,7 @@ TEST_F(WorldRestoreTest, ExchangeOfManyRoundsRestoresAllRows) {
   WorldSpec spec;
   spec.rows = 2000;
   spec.sharding = TableSharding::ByModulo();
-  ASSERT_THAT(RunWorld(3, spec, options_,
-                       [](WorldRank* rank) { return rank->TrainTo(2); }),
-              Each(IsOk()));
+  ASSERT_NO_FATAL_FAILURE(TrainWorld(3, spec, 2));
   const auto restore = [&](Coordinator* ranks,
                            uint64_t round_bytes) -> absl::Status {
     CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(options_.path));
@@ -326,15 +279,11 @@ TEST_F(WorldRestoreTest, ExchangeOfManyRoundsRestoresAllRows) {
   for (int i = 0; i < 4; ++i) {
     const uint64_t round_bytes = 200 + random() % 20'000;
     SCOPED_TRACE(round_bytes);
-    ThreadGroup group(4);
-    std::vector<absl::Status> statuses(4);
-    std::vector<std::thread> threads;
-    for (uint32_t r = 0; r < 4; ++r) {
-      threads.emplace_back(
-          [&, r] { statuses[r] = restore(group.Join(r).get(), round_bytes); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    EXPECT_THAT(statuses, Each(IsOk()));
+    EXPECT_THAT(OnRanks(4,
+                        [&](uint32_t, auto ranks) {
+                          return restore(ranks.get(), round_bytes);
+                        }),
+                Each(IsOk()));
   }
 }
 
@@ -344,9 +293,7 @@ TEST_F(WorldRestoreTest, RestoreFailsOnAllRanks_WhenAnExchangeFailsOnOne) {
   WorldSpec spec;
   spec.rows = 200;
   spec.sharding = TableSharding::ByModulo();
-  ASSERT_THAT(RunWorld(4, spec, options_,
-                       [](WorldRank* rank) { return rank->TrainTo(1); }),
-              Each(IsOk()));
+  ASSERT_NO_FATAL_FAILURE(TrainWorld(4, spec, 1));
   for (const uint32_t failing : {0u, 2u}) {
     const auto restore = [&](WorldRank* rank) {
       if (rank->rank == failing) {
@@ -355,22 +302,16 @@ TEST_F(WorldRestoreTest, RestoreFailsOnAllRanks_WhenAnExchangeFailsOnOne) {
       return rank->manager->Restore().status();
     };
     EXPECT_THAT(RunWorld(3, spec, options_, restore),
-                Each(StatusIs(
-                    absl::StatusCode::kResourceExhausted,
-                    AllOf(HasSubstr(absl::StrCat("rank ", failing)),
-                          HasSubstr("table \"user\""), HasSubstr("no room")))));
+                Each(ResourceExhausted(absl::StrCat("rank ", failing),
+                                       "table \"user\"", "no room")));
   }
   // A function that returns no rank for an id.
   spec.sharding =
       TableSharding::ByFunction("none", [](int64_t id, uint32_t world) {
         return id == 7 ? world : static_cast<uint32_t>(id % 2 == 0);
       });
-  EXPECT_THAT(
-      RunWorld(
-          3, spec, options_,
-          [](WorldRank* rank) { return rank->manager->Restore().status(); }),
-      Each(StatusIs(absl::StatusCode::kInvalidArgument,
-                    AllOf(HasSubstr("table \"user\""), HasSubstr("id 7")))));
+  EXPECT_THAT(RunWorld(3, spec, options_, JustRestore),
+              Each(InvalidArgument("table \"user\"", "id 7")));
 }
 
 // A job in which one rank fails: the others keep their trained state.
@@ -379,22 +320,17 @@ class PartialRecoveryTest : public WorldRestoreTest {
   // Runs `body` on the managers of all ranks concurrently.
   using Body = std::function<absl::Status(uint32_t, CheckpointManager*)>;
   void RunAll(const Body& body) {
-    ThreadGroup group(world_);
-    std::vector<absl::Status> statuses(world_);
-    std::vector<std::thread> threads;
-    const auto run = [&](uint32_t rank) -> absl::Status {
-      CKPTDB_ASSIGN_OR_RETURN(
-          const auto manager,
-          CheckpointManager::Open(options_, &models_[rank]->state,
-                                  group.Join(rank)));
-      CKPTDB_RETURN_IF_ERROR(body(rank, manager.get()));
-      return manager->Close();
-    };
-    for (uint32_t r = 0; r < world_; ++r) {
-      threads.emplace_back([&, r] { statuses[r] = run(r); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    EXPECT_THAT(statuses, Each(IsOk()));
+    EXPECT_THAT(
+        OnRanks(world_,
+                [&](uint32_t rank, auto ranks) -> absl::Status {
+                  CKPTDB_ASSIGN_OR_RETURN(
+                      const auto manager,
+                      CheckpointManager::Open(options_, &models_[rank]->state,
+                                              std::move(ranks)));
+                  CKPTDB_RETURN_IF_ERROR(body(rank, manager.get()));
+                  return manager->Close();
+                }),
+        Each(IsOk()));
   }
   void Start(std::mt19937_64* random) {
     spec_ = WorldSpec::Random(random);
@@ -479,22 +415,19 @@ TEST_F(PartialRecoveryTest, RejectsAShardUnlessReadOnlyAndOneOfItsRanks) {
                                    std::move(ranks))
         .status();
   };
-  const auto invalid = [](absl::string_view words) {
-    return StatusIs(absl::StatusCode::kInvalidArgument,
-                    HasSubstr(std::string(words)));
-  };
   ManagerOptions options = OptionsOfOne(0);
   options.follow.shard = {3, 3};
   EXPECT_THAT(open(options, SingleProcess()),
-              invalid("shard is rank 3 of 3; the rank must be below"));
+              InvalidArgument("shard is rank 3 of 3; the rank must be below"));
   options.follow.shard = {2, 3};
   options.read_only = false;
-  EXPECT_THAT(open(options, SingleProcess()), invalid("read_only is false"));
+  EXPECT_THAT(open(options, SingleProcess()),
+              InvalidArgument("read_only is false"));
   options.read_only = true;
   options_ = options;
-  EXPECT_THAT(
-      RunTwo([](uint32_t, ModelState*) { return absl::OkStatus(); }),
-      Each(invalid("shard is rank 2 of 3, but the coordinator has 2 ranks")));
+  EXPECT_THAT(RunTwo([](uint32_t, ModelState*) { return absl::OkStatus(); }),
+              Each(InvalidArgument(
+                  "shard is rank 2 of 3, but the coordinator has 2 ranks")));
 }
 
 TEST_F(WorldRestoreTest, OpenFails_WhenReplicatedTensorsDiffer) {
@@ -502,11 +435,9 @@ TEST_F(WorldRestoreTest, OpenFails_WhenReplicatedTensorsDiffer) {
       RunTwo([&](uint32_t rank, ModelState* state) {
         return state->AddTensor("t1", TensorState::Of(values_, {20 + rank}));
       });
-  EXPECT_THAT(
-      statuses,
-      Each(StatusIs(absl::StatusCode::kInvalidArgument,
-                    AllOf(HasSubstr("rank 0 has tensor \"t1\" f32 [20]"),
-                          HasSubstr("rank 1 has tensor \"t1\" f32 [21]")))));
+  EXPECT_THAT(statuses,
+              Each(InvalidArgument("rank 0 has tensor \"t1\" f32 [20]",
+                                   "rank 1 has tensor \"t1\" f32 [21]")));
 }
 
 }  // namespace

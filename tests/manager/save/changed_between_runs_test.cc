@@ -2,32 +2,19 @@
 // A property of the model changes between two runs: the second run restores the
 // first one's step, its saves succeed, and a third run restores the second
 // one's state.
-#include <gmock/gmock.h>
-
 #include <cstring>
-#include <functional>
-#include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "manager/checkpoint_manager.h"
 #include "schema/status.h"
 #include "tests/manager/raw_table.h"
+#include "tests/manager/test_options.h"
 #include "tests/manager/world_model.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr int64_t kIds = 40;
 constexpr int64_t kTensorElements = 12;
@@ -213,21 +200,17 @@ class ChangedBetweenRunsTest : public ::testing::TestWithParam<ChangeCase> {
                   const std::function<absl::Status(CheckpointManager*,
                                                    ChangingModel*)>& body,
                   Contents* begun = nullptr) {
-    ThreadGroup group(run.world);
     std::vector<std::unique_ptr<ChangingModel>> models(run.world);
-    std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < run.world; ++rank) {
+    OnRanks(run.world, [&](uint32_t rank, auto ranks) -> absl::Status {
       models[rank] = std::make_unique<ChangingModel>(run, rank);
-      threads.emplace_back([&, rank] {
-        auto manager = CheckpointManager::Open(
-            OptionsOf(run), &models[rank]->state, group.Join(rank));
-        EXPECT_OK(manager);
-        if (!manager.ok()) return;
-        EXPECT_OK(body(manager->get(), models[rank].get()));
-        EXPECT_OK((*manager)->Close());
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+      auto manager = CheckpointManager::Open(
+          OptionsOf(run), &models[rank]->state, std::move(ranks));
+      EXPECT_OK(manager);
+      if (!manager.ok()) return manager.status();
+      EXPECT_OK(body(manager->get(), models[rank].get()));
+      EXPECT_OK((*manager)->Close());
+      return absl::OkStatus();
+    });
     Contents contents;
     for (const auto& model : models) {
       model->AddTo(&contents);
@@ -236,11 +219,7 @@ class ChangedBetweenRunsTest : public ::testing::TestWithParam<ChangeCase> {
     return contents;
   }
   ManagerOptions OptionsOf(const ChangedRun& run) const {
-    ManagerOptions options;
-    options.path = dir_.path() + "/store";
-    options.store.background_sweep = false;
-    options.save.bounds.max_delta_ratio = 100;
-    options.schedule.permanent = SaveEveryNSteps(1);
+    ManagerOptions options = TestOptions(dir_.path() + "/store");
     options.retention.keep = LatestN(2);
     options.save.async = false;
     options.save.deltas = run.deltas;
@@ -314,11 +293,10 @@ TEST_P(ChangedBetweenRunsTest, SecondRunsSavesAreRestoredByTheThird) {
   const Contents ended = RunAll(
       second,
       [&](CheckpointManager* manager, ChangingModel* model) {
-        RestoreRequest request;
-        request.evolve = second.evolve;
-        const absl::Status begun = second.rule.has_value()
-                                       ? manager->Load({*second.rule}).status()
-                                       : manager->Restore(request).status();
+        const absl::Status begun =
+            second.rule.has_value()
+                ? manager->Load({*second.rule}).status()
+                : manager->Restore({.evolve = second.evolve}).status();
         model->Remember();
         return begun.ok() ? TrainSteps(manager, model, 3, 4) : begun;
       },
@@ -415,56 +393,47 @@ absl::Status Widen(const Slot& from, absl::Span<const int64_t> ids,
   return absl::OkStatus();
 }
 
-constexpr absl::string_view kOtherSchema = "its schema (slots or slice hash)";
-constexpr absl::string_view kInFull = "in full: ";
-
 std::vector<ChangeCase> AllChanges() {
-  const std::string schema(kOtherSchema);
-  const std::string in_full(kInFull);
+  using Run = ChangedRun*;
+  using Table = ChangedTable*;
+  const std::string schema = "its schema (slots or slice hash)";
+  const std::string in_full = "in full: ";
   const TableSharding slices = TableSharding::BySlices();
   return {
-      {"Nothing", "", [](ChangedRun*, ChangedRun*) {}},
+      {"Nothing", "", [](Run, Run) {}},
       UserCase("SlotOrder", schema, 1,
-               [](ChangedTable*, ChangedTable* second) {
+               [](Table, Table second) {
                  std::swap(second->slots[0], second->slots[1]);
                }),
       UserCase("SlotThatGoes", in_full, 1,
-               [](ChangedTable*, ChangedTable* second) {
-                 second->slots.pop_back();
-               }),
+               [](Table, Table second) { second->slots.pop_back(); }),
       EvolveCase(
           "SlotThatComes", in_full,
-          [](ChangedRun* second) {
+          [](Run second) {
             second->tables["user"].slots.push_back({"sum", DType::kF32, 4});
             second->evolve->tables["user"].fill["sum"] = 0.5;
           }),
       EvolveCase("SlotThatIsRenamed", in_full,
-                 [](ChangedRun* second) {
+                 [](Run second) {
                    second->tables["user"].slots[0].name = "vector";
                    second->evolve->tables["user"].oname["vector"] = "embedding";
                  }),
       EvolveCase("SlotWidth", in_full,
-                 [](ChangedRun* second) {
+                 [](Run second) {
                    second->tables["user"].slots[0].elements = 8;
                    second->evolve->tables["user"].convert["embedding"] = Widen;
                  }),
       EvolveCase("SlotDType", in_full,
-                 [](ChangedRun* second) {
+                 [](Run second) {
                    second->tables["user"].slots[1].dtype = DType::kF32;
                    second->evolve->cast = true;
                  }),
       UserCase("OptimizerFlag", "", 1,
-               [](ChangedTable*, ChangedTable* second) {
-                 second->optimizer = {"freq"};
-               }),
+               [](Table, Table second) { second->optimizer = {"freq"}; }),
       UserCase("SliceHash", schema, 1,
-               [](ChangedTable*, ChangedTable* second) {
-                 second->hash = SliceHash::kMix;
-               }),
+               [](Table, Table second) { second->hash = SliceHash::kMix; }),
       UserCase("SliceHashOfTwoRanks", schema, 2,
-               [](ChangedTable* first, ChangedTable* /*second*/) {
-                 first->hash = SliceHash::kMix;
-               }),
+               [](Table first, Table) { first->hash = SliceHash::kMix; }),
       CodecCase("CodecNoneToBf16", Codec::kNone, Codec::kBf16),
       CodecCase("CodecBf16ToInt8", Codec::kBf16, Codec::kInt8),
       CodecCase("CodecInt8ToLz4", Codec::kInt8, Codec::kLz4),
@@ -475,7 +444,7 @@ std::vector<ChangeCase> AllChanges() {
       ShardingCase("ReplicatedToSlices", TableSharding::Replicated(), slices),
       ShardingCase("SlicesToReplicated", slices, TableSharding::Replicated()),
       {"Bounds", "",
-       [](ChangedRun* first, ChangedRun* second) {
+       [](Run first, Run second) {
          first->world = second->world = 2;
          for (auto& [name, table] : second->tables) {
            table.sharding = TableSharding::BySlices({0, 10, kSlices});
@@ -487,55 +456,50 @@ std::vector<ChangeCase> AllChanges() {
       WorldCase("WorldShrinksByFunction", 3, 1, ByHalves()),
       WorldCase("WorldGrowsReplicated", 1, 3, TableSharding::Replicated()),
       {"TensorSharding", "",
-       [](ChangedRun* first, ChangedRun* second) {
+       [](Run first, Run second) {
          first->world = second->world = 2;
          first->tensors["w"].sharded = true;
          second->tensors["v"].sharded = true;
        }},
       EvolveCase("TensorDType", "",
-                 [](ChangedRun* second) {
+                 [](Run second) {
                    second->tensors["w"].dtype = DType::kI32;
                    second->evolve->exclude = {"w"};
                  }),
       {"TensorThatGoes", "",
-       [](ChangedRun*, ChangedRun* second) { second->tensors.erase("v"); }},
+       [](Run, Run second) { second->tensors.erase("v"); }},
       EvolveCase("TensorThatComes", "",
-                 [](ChangedRun* second) { second->tensors["x"] = {}; }),
+                 [](Run second) { second->tensors["x"] = {}; }),
       {"TableThatGoes", "",
-       [](ChangedRun*, ChangedRun* second) { second->tables.erase("item"); }},
+       [](Run, Run second) { second->tables.erase("item"); }},
       EvolveCase("TableThatComes", "",
-                 [](ChangedRun* second) { second->tables["shop"] = {}; }),
+                 [](Run second) { second->tables["shop"] = {}; }),
       EvolveCase("TableThatIsRenamed", "",
-                 [](ChangedRun* second) {
+                 [](Run second) {
                    second->tables.erase("item");
                    second->tables["shop"] = {};
                    second->evolve->oname = {{"shop", "item"}};
                  }),
       {"NamesOfTablesExchanged", in_full,
-       [](ChangedRun* first, ChangedRun* second) {
+       [](Run first, Run second) {
          first->tables["user"].slots.pop_back();
          second->tables["item"].slots.pop_back();
          second->rule = LoadRule();
          second->rule->oname = {{"user", "item"}, {"item", "user"}};
        }},
       {"NamesOfTensorsExchanged", in_full,
-       [](ChangedRun*, ChangedRun* second) {
+       [](Run, Run second) {
          second->rule = LoadRule();
          second->rule->oname = {{"v", "w"}, {"w", "v"}};
        }},
-      {"DeltasComeOn", "",
-       [](ChangedRun* first, ChangedRun*) { first->deltas = false; }},
-      {"DeltasGoOff", in_full,
-       [](ChangedRun*, ChangedRun* second) { second->deltas = false; }},
+      {"DeltasComeOn", "", [](Run first, Run) { first->deltas = false; }},
+      {"DeltasGoOff", in_full, [](Run, Run second) { second->deltas = false; }},
   };
 }
 
-std::string NameOfChange(const ::testing::TestParamInfo<ChangeCase>& test) {
-  return test.param.name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Changes, ChangedBetweenRunsTest,
-                         ::testing::ValuesIn(AllChanges()), NameOfChange);
+                         ::testing::ValuesIn(AllChanges()),
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace ckptdb::testing

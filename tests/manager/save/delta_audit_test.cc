@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // ManagerOptions::save.audit_deltas: a save detects a changed row without a
 // mark.
-#include <gmock/gmock.h>
-
-#include <functional>
-#include <string>
-#include <thread>
-
 #include "tests/manager/manager_fixture.h"
+#include "tests/manager/run_ranks.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class DeltaAuditTest : public ManagerTest {
  protected:
@@ -31,9 +22,7 @@ class DeltaAuditTest : public ManagerTest {
     return manager_->Step().status();
   }
   static auto Found(const std::string& what) {
-    return StatusIs(
-        absl::StatusCode::kFailedPrecondition,
-        AllOf(HasSubstr("table \"user\": audit_deltas: "), HasSubstr(what)));
+    return FailedPrecondition("table \"user\": audit_deltas: ", what);
   }
 };
 
@@ -68,88 +57,65 @@ TEST_F(DeltaAuditTest, NamesTheFirstRowThatChangedWithoutAMark) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 8));
 }
 
-TEST_F(DeltaAuditTest, NamesTheSlot) {
-  Start();
-  EXPECT_THAT(SaveWith([](TestTable* users) {
-                TestRow row = users->rows().at(31);
-                row.state += 1;
-                users->SetUnmarked(31, row);
-              }),
-              Found("row 31 differs from step 4 in slot \"adagrad_sum\""));
+TEST_F(DeltaAuditTest, NamesTheRowAndTheChange) {
+  const std::pair<std::function<void(TestTable*)>, std::string> cases[] = {
+      {[](TestTable* users) {
+         TestRow row = users->rows().at(31);
+         row.state += 1;
+         users->SetUnmarked(31, row);
+       },
+       "row 31 differs from step 4 in slot \"adagrad_sum\""},
+      {[](TestTable* users) { users->EraseUnmarked(31); },
+       "row 31 of step 4 was removed but not marked; call MarkErased"},
+      {[](TestTable* users) { users->SetUnmarked(-3, {}); },
+       "row -3 is not in step 4 and was not marked; call MarkUpserted"},
+      {[](TestTable* users) {
+         const TestRow row = users->rows().at(31);
+         users->Erase(31);
+         users->SetUnmarked(31, row);
+       },
+       "row 31 was marked as erased but still exists"}};
+  for (const auto& [change, what] : cases) {
+    options_.path += "+";
+    Start();
+    EXPECT_THAT(SaveWith(change), Found(what));
+  }
 }
 
-TEST_F(DeltaAuditTest, NamesARowRemovedWithoutAMark) {
-  Start();
-  EXPECT_THAT(SaveWith([](TestTable* users) { users->EraseUnmarked(31); }),
-              Found("row 31 of step 4 was removed but not marked; call "
-                    "MarkErased"));
-}
-
-TEST_F(DeltaAuditTest, NamesARowAddedWithoutAMark) {
-  Start();
-  EXPECT_THAT(SaveWith([](TestTable* users) { users->SetUnmarked(-3, {}); }),
-              Found("row -3 is not in step 4 and was not marked; call "
-                    "MarkUpserted"));
-}
-
-TEST_F(DeltaAuditTest, NamesAnExistingRowMarkedAsErased) {
-  Start();
-  EXPECT_THAT(SaveWith([](TestTable* users) {
-                const TestRow row = users->rows().at(31);
-                users->Erase(31);
-                users->SetUnmarked(31, row);
-              }),
-              Found("row 31 was marked as erased but still exists"));
-}
-
-// With the audit off, the delta omits the row.
-TEST_F(DeltaAuditTest, OffIgnoresUnmarkedRows) {
-  options_.save.audit_deltas = false;
-  Start();
-  EXPECT_OK(SaveWith([](TestTable* users) {
-    users->SetUnmarked(31, {{1, 2}, 3});
-  }));
-}
-
-// A full save omits no row.
-TEST_F(DeltaAuditTest, FullSaveIsNotAudited) {
-  options_.save.base_every = 1;
-  Start();
-  EXPECT_OK(SaveWith([](TestTable* users) {
-    users->SetUnmarked(31, {{1, 2}, 3});
-  }));
+// With the audit off, the delta omits the row; a full save omits none.
+TEST_F(DeltaAuditTest, NeitherWhenOffNorInAFullSave) {
+  for (const bool off : {true, false}) {
+    options_.path += "+";
+    options_.save.audit_deltas = !off;
+    options_.save.base_every = off ? 0 : 1;
+    Start();
+    EXPECT_OK(SaveWith([](TestTable* users) {
+      users->SetUnmarked(31, {{1, 2}, 3});
+    }));
+  }
 }
 
 // Each of several ranks compares its own rows.
 TEST_F(DeltaAuditTest, FailsOnAllRanks_WhenOneRankMissesAMark) {
   Start();
-  TrainTo(4);
-  ASSERT_OK(manager_->Close());
-  constexpr uint32_t kRanks = 2;
-  ThreadGroup group(kRanks);
-  options_.ranks.sharding = TableSharding::ByModulo();
+  TrainAndClose(4);
+  manager_.reset();
   options_.restore.io_state_resize = ManagerOptions::IoStateResize::kReset;
   options_.observers.on_saved = nullptr;
-  const auto train = [&](uint32_t rank) {
-    TestModel model;
-    model.owns = [rank](int64_t id) { return id % kRanks == rank; };
-    ASSERT_OK_AND_ASSIGN(
-        const auto manager,
-        CheckpointManager::Open(options_, &model.state, group.Join(rank)));
-    ASSERT_OK(manager->Restore());
-    for (int64_t step = 5; step <= 8; ++step) {
-      model.Train(step);
-      ASSERT_OK(manager->Step());
-    }
-    if (rank == 1) model.users.SetUnmarked(33, {{1, 2}, 3});
-    ASSERT_OK(manager->Step());
-    EXPECT_THAT(manager->Step().status(),
-                Found("row 33 differs from step 8 in slot \"embedding\""));
-    ASSERT_OK(manager->Close());
-  };
-  std::thread other(train, 1);
-  train(kOwnerRank);
-  other.join();
+  RunModels(2, options_,
+            [](uint32_t rank, CheckpointManager* manager, TestModel* model) {
+              ASSERT_OK(manager->Restore());
+              for (int64_t step = 5; step <= 8; ++step) {
+                model->Train(step);
+                ASSERT_OK(manager->Step());
+              }
+              if (rank == 1) model->users.SetUnmarked(33, {{1, 2}, 3});
+              ASSERT_OK(manager->Step());
+              EXPECT_THAT(
+                  manager->Step(),
+                  Found("row 33 differs from step 8 in slot \"embedding\""));
+              ASSERT_OK(manager->Close());
+            });
 }
 
 }  // namespace

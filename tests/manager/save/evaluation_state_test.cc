@@ -2,23 +2,17 @@
 // The progress of evaluations, saved by managers of one rank and of several.
 #include "manager/checkpoint_manager.h"
 
-#include <gmock/gmock.h>
-
 #include <array>
 #include <thread>
 
 #include "schema/status.h"
 #include "schema/types.h"
 #include "tests/manager/manager_fixture.h"
+#include "tests/manager/run_ranks.h"
+#include "tests/manager/test_options.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr char kGroup[] = "eval/ctr";
 
@@ -81,8 +75,7 @@ class EvaluationStateTest : public ManagerTest {
   void SetUp() override {
     ManagerTest::SetUp();
     Restart();
-    TrainTo(4);
-    ASSERT_OK(manager_->WaitUntilFinished());
+    TrainAndWait(4);
   }
   // A new process, with the group added.
   void Restart() {
@@ -133,14 +126,12 @@ TEST_F(EvaluationStateTest, LoadRestoresMetersThenLoaderAfterACrash) {
 }
 
 TEST_F(EvaluationStateTest, UnknownStepsAndGroupsAreNotFound) {
-  const auto no_step =
-      StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 3"));
+  const auto no_step = NotFound("no step 3");
   EXPECT_THAT(Save(Name(3), 1), no_step);
   EXPECT_THAT(Load(Name(3)), no_step);
-  const auto no_group = StatusIs(
-      absl::StatusCode::kNotFound,
-      HasSubstr("metrics group \"eval/cvr\" was not added; the 1 added groups: "
-                "\"eval/ctr\""));
+  const auto no_group = NotFound(
+      "metrics group \"eval/cvr\" was not added; the 1 added groups: "
+      "\"eval/ctr\"");
   EXPECT_THAT(Save(Name(2, "day_7", "eval/cvr"), 1), no_group);
   EXPECT_THAT(Load(Name(2, "day_7", "eval/cvr")), no_group);
 }
@@ -149,31 +140,27 @@ TEST_F(EvaluationStateTest, ErrorNamesBothGroups_WhenTheyDiffer) {
   TestMeters other(&now_->calls);
   ASSERT_OK(state()->AddGroup("eval/cvr", &other));
   ASSERT_OK(Save(Name(2), 100));
-  EXPECT_THAT(Load(Name(2, "day_7", "eval/cvr")),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("evaluation \"day_7\" of step 2: expected "
-                                 "metrics group \"eval/cvr\", got "
-                                 "\"eval/ctr\"")));
+  EXPECT_THAT(
+      Load(Name(2, "day_7", "eval/cvr")),
+      FailedPrecondition("evaluation \"day_7\" of step 2: expected metrics "
+                         "group \"eval/cvr\", got \"eval/ctr\""));
   EXPECT_THAT(now_->calls, IsEmpty());
 }
 
 TEST_F(EvaluationStateTest, ReturnsErrorsOfMetersAndLoader) {
   ASSERT_OK(Save(Name(2), 100));
-  const auto failed = [](const std::string& words) {
-    return StatusIs(absl::StatusCode::kUnavailable, HasSubstr(words));
-  };
   now_->meters.failure = absl::UnavailableError("no sums today");
   EXPECT_THAT(Save(Name(2), 200),
-              failed("meters of \"eval/ctr\": no sums today"));
-  EXPECT_THAT(Load(Name(2)), failed("meters of \"eval/ctr\": no sums today"));
+              Unavailable("meters of \"eval/ctr\": no sums today"));
+  EXPECT_THAT(Load(Name(2)),
+              Unavailable("meters of \"eval/ctr\": no sums today"));
   EXPECT_THAT(now_->calls, IsEmpty());
   now_->meters.failure = absl::OkStatus();
   now_->loader.failure = absl::UnavailableError("no lines today");
-  EXPECT_THAT(Load(Name(2)), failed("the loader: no lines today"));
+  EXPECT_THAT(Load(Name(2)), Unavailable("the loader: no lines today"));
   now_->loader.failure = absl::OkStatus();
   EXPECT_EQ(Loaded(2), 100U) << "the failed save changed nothing";
-  const auto null = StatusIs(absl::StatusCode::kInvalidArgument,
-                             HasSubstr("the loader is null"));
+  const auto null = InvalidArgument("the loader is null");
   EXPECT_THAT(state()->Save(Name(2), nullptr, 1), null);
   EXPECT_THAT(state()->Load(Name(2), nullptr), null);
 }
@@ -183,25 +170,20 @@ TEST_F(EvaluationStateTest, SaveThatIsTooLargeKeepsTheEarlierOne) {
   now_->meters.sums = std::string(kMaxEvaluationBytes, 'm');
   now_->loader.position = "x";
   EXPECT_THAT(state()->Save(Name(2), &now_->loader, 200),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("8388609"), HasSubstr("8388608"))));
+              InvalidArgument("8388609", "8388608"));
   EXPECT_EQ(Loaded(2), 100U);
 }
 
 TEST_F(EvaluationStateTest, GroupCannotBeAddedTwice) {
-  EXPECT_THAT(state()->AddGroup(kGroup, &now_->meters),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(kGroup)));
+  EXPECT_THAT(state()->AddGroup(kGroup, &now_->meters), AlreadyExists(kGroup));
   EXPECT_THAT(state()->AddGroup("g", nullptr),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("meters of group \"g\" are null")));
+              InvalidArgument("meters of group \"g\" are null"));
   EXPECT_THAT(state()->AddGroup("", &now_->meters),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("metrics group \"\" is empty")));
+              InvalidArgument("metrics group \"\" is empty"));
 }
 
 TEST_F(EvaluationStateTest, CleansUpOneStepAllStepsOrAllButOne) {
-  TrainTo(8);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(8);
   for (const int64_t step : {2, 4, 6, 8}) ASSERT_OK(Save(Name(step), 1));
   ASSERT_OK(state()->Cleanup(2));
   ASSERT_OK(state()->Cleanup(2));
@@ -221,19 +203,16 @@ TEST_F(EvaluationStateTest, IsRetiredWithItsStep) {
   options_.retention.keep = LatestN(1);
   Restart();
   ASSERT_OK(manager_->Restore());
-  TrainTo(8);
-  ASSERT_OK(manager_->WaitUntilFinished());
-  EXPECT_THAT(Load(Name(2)),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 2")));
+  TrainAndWait(8);
+  EXPECT_THAT(Load(Name(2)), NotFound("no step 2"));
 }
 
 // Each of several ranks, in a thread, with a store that contains step 2.
 class EvaluationRanksTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    options_.path = dir_.path() + "/store";
-    options_.store.background_sweep = false;
-    options_.ranks.deadline = absl::Seconds(60);
+    options_ = TestOptions(dir_.path() + "/store");
+    options_.schedule = {};
     options_.ranks.sharding = TableSharding::Replicated();
   }
 
@@ -244,16 +223,9 @@ class EvaluationRanksTest : public ::testing::Test {
   }
   std::vector<absl::Status> Run(uint32_t world_size, const Body& body,
                                 const ManagerOptions& options) {
-    ThreadGroup group(world_size);
-    std::vector<absl::Status> statuses(world_size);
-    std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < world_size; ++rank) {
-      threads.emplace_back([&, rank] {
-        statuses[rank] = RunRank(rank, group.Join(rank), body, options);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return statuses;
+    return OnRanks(world_size, [&](uint32_t rank, auto ranks) {
+      return RunRank(rank, std::move(ranks), body, options);
+    });
   }
   absl::Status RunRank(uint32_t rank, std::unique_ptr<Coordinator> ranks,
                        const Body& body, const ManagerOptions& options) {
@@ -282,50 +254,47 @@ class EvaluationRanksTest : public ::testing::Test {
 const EvaluationState::Name kName = {2, "day_7", kGroup};
 
 TEST_F(EvaluationRanksTest, EachRankLoadsItsOwnPart) {
-  EXPECT_THAT(
-      Run(3,
-          [](uint32_t rank, CheckpointManager* manager, Evaluator* evaluator) {
-            return evaluator->Save(manager->evaluation(), kName, 100 + rank,
-                                   absl::StrCat(" of ", rank));
-          }),
-      Each(IsOk()));
-  saved_ = false;
   EXPECT_THAT(Run(3,
-                  [](uint32_t rank, CheckpointManager* manager,
-                     Evaluator* evaluator) -> absl::Status {
-                    CKPTDB_ASSIGN_OR_RETURN(
-                        const uint64_t processed,
-                        manager->evaluation()->Load(kName, &evaluator->loader));
-                    EXPECT_EQ(processed, 100 + rank);
-                    EXPECT_EQ(
-                        evaluator->meters.sums,
-                        absl::StrCat("sums of ", 100 + rank, " of ", rank));
-                    EXPECT_EQ(evaluator->loader.position,
-                              absl::StrCat("line ", 100 + rank, " of ", rank));
-                    return absl::OkStatus();
+                  [](uint32_t rank, auto* manager, auto* evaluator) {
+                    return evaluator->Save(manager->evaluation(), kName,
+                                           100 + rank,
+                                           absl::StrCat(" of ", rank));
                   }),
               Each(IsOk()));
-  // With another number of ranks, no rank loads another rank's part.
-  const auto misfit =
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               HasSubstr("evaluation \"day_7\" of step 2: expected parts of 2 "
-                         "ranks, got parts of 3 ranks"));
+  saved_ = false;
   EXPECT_THAT(
-      Run(2,
-          [](uint32_t, CheckpointManager* manager, Evaluator* evaluator) {
-            return manager->evaluation()
-                ->Load(kName, &evaluator->loader)
-                .status();
+      Run(3,
+          [](uint32_t rank, auto* manager, auto* evaluator) -> absl::Status {
+            CKPTDB_ASSIGN_OR_RETURN(
+                const uint64_t processed,
+                manager->evaluation()->Load(kName, &evaluator->loader));
+            EXPECT_EQ(processed, 100 + rank);
+            EXPECT_EQ(evaluator->meters.sums,
+                      absl::StrCat("sums of ", 100 + rank, " of ", rank));
+            EXPECT_EQ(evaluator->loader.position,
+                      absl::StrCat("line ", 100 + rank, " of ", rank));
+            return absl::OkStatus();
           }),
-      Each(misfit));
+      Each(IsOk()));
+  // With another number of ranks, no rank loads another rank's part.
+  const auto misfit = FailedPrecondition(
+      "evaluation \"day_7\" of step 2: expected parts of 2 ranks, got parts of "
+      "3 ranks");
+  EXPECT_THAT(Run(2,
+                  [](uint32_t, auto* manager, auto* evaluator) {
+                    return manager->evaluation()
+                        ->Load(kName, &evaluator->loader)
+                        .status();
+                  }),
+              Each(misfit));
 }
 
 // While a trainer keeps saving, all ranks of a reader load the same save.
 TEST_F(EvaluationRanksTest, RanksOfAReaderLoadTheSameEvaluation) {
   constexpr uint64_t kSaves = 60;
   constexpr uint64_t kLoads = 20;
-  const Body save = [](uint32_t, CheckpointManager* manager,
-                       Evaluator* evaluator) -> absl::Status {
+  const Body save = [](uint32_t, auto* manager,
+                       auto* evaluator) -> absl::Status {
     for (uint64_t i = 1; i <= kSaves; ++i) {
       CKPTDB_RETURN_IF_ERROR(evaluator->Save(manager->evaluation(), kName, i));
     }
@@ -335,8 +304,8 @@ TEST_F(EvaluationRanksTest, RanksOfAReaderLoadTheSameEvaluation) {
   std::array<std::array<uint64_t, kLoads>, 2> loaded{};
   saved_ = false;
   std::thread trainer([&] { EXPECT_THAT(Run(2, save), Each(IsOk())); });
-  const Body load = [&](uint32_t rank, CheckpointManager* manager,
-                        Evaluator* evaluator) -> absl::Status {
+  const Body load = [&](uint32_t rank, auto* manager,
+                        auto* evaluator) -> absl::Status {
     for (uint64_t& each : loaded[rank]) {
       CKPTDB_ASSIGN_OR_RETURN(
           each, manager->evaluation()->Load(kName, &evaluator->loader));
@@ -352,50 +321,45 @@ TEST_F(EvaluationRanksTest, RanksOfAReaderLoadTheSameEvaluation) {
 
 TEST_F(EvaluationRanksTest, AllRanksFail_WhenOneFails) {
   const auto failed =
-      StatusIs(absl::StatusCode::kUnavailable,
-               HasSubstr("rank 1: meters of \"eval/ctr\": no sums today"));
-  EXPECT_THAT(
-      Run(3,
-          [&](uint32_t rank, CheckpointManager* manager, Evaluator* evaluator) {
-            EvaluationState* const state = manager->evaluation();
-            if (rank == 1) {
-              evaluator->meters.failure =
-                  absl::UnavailableError("no sums today");
-            }
-            EXPECT_THAT(evaluator->Save(state, kName, 1), failed);
-            evaluator->meters.failure = absl::OkStatus();
-            return evaluator->Save(state, kName, 2);
-          }),
-      Each(IsOk()));
+      Unavailable("rank 1: meters of \"eval/ctr\": no sums today");
+  EXPECT_THAT(Run(3,
+                  [&](uint32_t rank, auto* manager, auto* evaluator) {
+                    EvaluationState* const state = manager->evaluation();
+                    if (rank == 1) {
+                      evaluator->meters.failure =
+                          absl::UnavailableError("no sums today");
+                    }
+                    EXPECT_THAT(evaluator->Save(state, kName, 1), failed);
+                    evaluator->meters.failure = absl::OkStatus();
+                    return evaluator->Save(state, kName, 2);
+                  }),
+              Each(IsOk()));
 }
 
 TEST_F(EvaluationRanksTest, SaveIsAborted_WhenRanksNameDifferentEvaluations) {
-  EXPECT_THAT(
-      Run(2,
-          [&](uint32_t rank, CheckpointManager* manager, Evaluator* evaluator) {
-            EvaluationState::Name name = kName;
-            if (rank == 1) name.evaluation = "day_8";
-            return evaluator->Save(manager->evaluation(), name, 1);
-          }),
-      Each(StatusIs(absl::StatusCode::kAborted,
-                    AllOf(HasSubstr("day_7"), HasSubstr("day_8")))));
+  EXPECT_THAT(Run(2,
+                  [&](uint32_t rank, auto* manager, auto* evaluator) {
+                    EvaluationState::Name name = kName;
+                    if (rank == 1) name.evaluation = "day_8";
+                    return evaluator->Save(manager->evaluation(), name, 1);
+                  }),
+              Each(Aborted("day_7", "day_8")));
 }
 
 TEST_F(EvaluationRanksTest, RanksCleanUpTogether) {
-  EXPECT_THAT(Run(2,
-                  [&](uint32_t, CheckpointManager* manager,
-                      Evaluator* evaluator) -> absl::Status {
-                    EvaluationState* const state = manager->evaluation();
-                    CKPTDB_RETURN_IF_ERROR(evaluator->Save(state, kName, 1));
-                    CKPTDB_RETURN_IF_ERROR(state->Cleanup(2));
-                    CKPTDB_ASSIGN_OR_RETURN(
-                        const uint64_t processed,
-                        state->Load(kName, &evaluator->loader));
-                    EXPECT_EQ(processed, 0U);
-                    CKPTDB_RETURN_IF_ERROR(evaluator->Save(state, kName, 1));
-                    return state->CleanupAll();
-                  }),
-              Each(IsOk()));
+  EXPECT_THAT(
+      Run(2,
+          [&](uint32_t, auto* manager, auto* evaluator) -> absl::Status {
+            EvaluationState* const state = manager->evaluation();
+            CKPTDB_RETURN_IF_ERROR(evaluator->Save(state, kName, 1));
+            CKPTDB_RETURN_IF_ERROR(state->Cleanup(2));
+            CKPTDB_ASSIGN_OR_RETURN(const uint64_t processed,
+                                    state->Load(kName, &evaluator->loader));
+            EXPECT_EQ(processed, 0U);
+            CKPTDB_RETURN_IF_ERROR(evaluator->Save(state, kName, 1));
+            return state->CleanupAll();
+          }),
+      Each(IsOk()));
 }
 
 }  // namespace

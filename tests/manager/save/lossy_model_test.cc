@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model with lossy codecs: audited deltas, a restore after which the training
 // continues, and loads into another dtype.
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <memory>
 #include <random>
 #include <unordered_map>
 
 #include "manager/checkpoint_manager.h"
 #include "manager/map_table.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 struct LossyRow {
   std::array<float, 16> embedding = {};
@@ -28,10 +24,9 @@ struct LossyRow {
 
 struct LossyModel {
   LossyModel(Codec table, Codec tensor)
-      : users_table(
-            &users,
-            {ckptdb::Field("embedding", &LossyRow::embedding, {.codec = table}),
-             ckptdb::Field("adagrad_sum", &LossyRow::adagrad_sum)}) {
+      : users_table(&users,
+                    {Field("embedding", &LossyRow::embedding, {.codec = table}),
+                     Field("adagrad_sum", &LossyRow::adagrad_sum)}) {
     TensorState mlp = TensorState::Of(weights.data(), {300});
     mlp.codec = tensor;
     EXPECT_OK(state.AddTensor("mlp", mlp));
@@ -59,11 +54,9 @@ struct LossyModel {
 class LossyModelTest : public ::testing::Test {
  protected:
   LossyModelTest() : random_(TestSeed()) {
-    options_.path = dir_.path() + "/store";
+    options_ = TestOptions(dir_.path() + "/store");
     options_.save.audit_deltas = true;
     options_.save.async = false;
-    options_.save.bounds.max_delta_ratio = 100;
-    options_.schedule.permanent = SaveEveryNSteps(1);
   }
 
   void Start(Codec table, Codec tensor) {
@@ -137,10 +130,8 @@ TEST_F(LossyModelTest, AuditFindsARowThatDoesNotRoundToTheStoredOne) {
   Start(Codec::kInt8, Codec::kNone);
   TrainSteps(3);
   model_->users.begin()->second.embedding[3] += 1;
-  EXPECT_THAT(manager_->Step().status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("in slot \"embedding\" and was not "
-                                 "marked")));
+  EXPECT_THAT(manager_->Step(),
+              FailedPrecondition("in slot \"embedding\" and was not marked"));
 }
 
 TEST_F(LossyModelTest, LoadsAsAnotherDtype) {
@@ -158,9 +149,7 @@ TEST_F(LossyModelTest, LoadsAsAnotherDtype) {
     options.path = dir_.path() + (cast ? "/cast" : "/same");
     ASSERT_OK_AND_ASSIGN(const auto manager,
                          CheckpointManager::Open(options, &other));
-    LoadRule rule;
-    rule.path = options_.path;
-    rule.cast = cast;
+    const LoadRule rule = {.path = options_.path, .cast = cast};
     ASSERT_OK(manager->Load({rule}).status());
   }
   for (size_t i = 0; i < same.size(); ++i) {

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves of more bytes than the budget for copies: the last part is copied.
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "tests/manager/manager_fixture.h"
 #include "tests/support/long_run.h"

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // ManagerOptions::save.audit_replicas: a save detects tensors and tables that
 // should be equal on all ranks and are not.
-#include <gmock/gmock.h>
-
-#include <thread>
-
 #include "manager/checkpoint_manager.h"
 #include "manager/tables.h"
-#include "tests/support/status_matchers.h"
+#include "tests/manager/run_ranks.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class ReplicaAuditTest : public ::testing::Test {
  protected:
@@ -33,19 +25,12 @@ class ReplicaAuditTest : public ::testing::Test {
 
   // Saves one step on all ranks. Returns the results by rank.
   std::vector<absl::Status> Save(const Change& change) {
-    ThreadGroup group(kWorld);
-    std::vector<absl::Status> statuses(kWorld);
-    std::vector<std::thread> threads;
-    for (uint32_t r = 0; r < kWorld; ++r) {
-      threads.emplace_back([&, r] {
-        Replica replica;
-        replica.shard.assign(4, static_cast<float>(r));
-        change(r, &replica);
-        statuses[r] = SaveOn(r, &replica, group.Join(r));
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return statuses;
+    return OnRanks(kWorld, [&](uint32_t rank, auto ranks) {
+      Replica replica;
+      replica.shard.assign(4, static_cast<float>(rank));
+      change(rank, &replica);
+      return SaveOn(rank, &replica, std::move(ranks));
+    });
   }
 
   TempDir dir_;
@@ -59,10 +44,8 @@ class ReplicaAuditTest : public ::testing::Test {
         "weights", TensorState::Of(replica->weights.data(), {1000})));
     EXPECT_OK(
         model.AddTensor("bias", TensorState::Of(replica->bias.data(), {10})));
-    TensorState shard = TensorState::Of(replica->shard.data(), {4});
-    shard.global_shape = {4 * kWorld};
-    shard.offset = {4 * static_cast<int64_t>(rank)};
-    EXPECT_OK(model.AddTensor("shard", shard));
+    EXPECT_OK(model.AddTensor("shard", ShardOf(replica->shard.data(), {4},
+                                               {4 * kWorld}, {4 * rank})));
     VectorTable table(100, {Array("embedding", replica->rows.data(), 2)});
     EXPECT_OK(model.AddTable("items", &table, TableSharding::Replicated()));
     ManagerOptions options{.path = dir_.path() + "/store"};
@@ -86,19 +69,17 @@ TEST_F(ReplicaAuditTest, NamesTheTensorAndTheRanksThatDiffer) {
       Save([](uint32_t rank, Replica* replica) {
         if (rank > 0) replica->bias[9] += 0.25F;
       }),
-      Each(StatusIs(absl::StatusCode::kFailedPrecondition,
-                    AllOf(HasSubstr("audit_replicas: replicas differ from "
-                                    "those of rank 0: tensor \"bias\" on ranks "
-                                    "1, 2; apply"),
-                          Not(HasSubstr("weights"))))));
+      Each(FailedPrecondition("audit_replicas: replicas differ from "
+                              "those of rank 0: tensor \"bias\" on ranks "
+                              "1, 2; apply",
+                              Not(HasSubstr("weights")))));
 }
 
 TEST_F(ReplicaAuditTest, NamesTheTableThatDiffersInOneRow) {
   EXPECT_THAT(Save([](uint32_t rank, Replica* replica) {
                 if (rank == 2) replica->rows[150] = 0;
               }),
-              Each(StatusIs(absl::StatusCode::kFailedPrecondition,
-                            HasSubstr("table \"items\" on rank 2;"))));
+              Each(FailedPrecondition("table \"items\" on rank 2;")));
 }
 
 TEST_F(ReplicaAuditTest, RunsOnlyWhenEnabled) {

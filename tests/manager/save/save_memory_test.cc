@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that a manager allocates for small saves.
-#include <gmock/gmock.h>
-
-#include <cstdint>
 #include <iostream>
-#include <memory>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "manager/checkpoint_manager.h"
 #include "schema/bytes/limits.h"
 #include "schema/types.h"
+#include "tests/manager/run_ranks.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/allocated_bytes.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -33,10 +28,10 @@ class SmallTrainer {
   SmallTrainer(uint64_t bytes, const Coordinator& ranks)
       : shard_(bytes / sizeof(float)) {
     const auto elements = static_cast<int64_t>(shard_.size());
-    TensorState tensor = TensorState::Of(shard_.data(), {elements});
-    tensor.global_shape = {elements * ranks.world_size()};
-    tensor.offset = {elements * ranks.rank()};
-    EXPECT_OK(model_.AddTensor("weights", tensor));
+    EXPECT_OK(model_.AddTensor(
+        "weights",
+        ShardOf(shard_.data(), {elements}, {elements * ranks.world_size()},
+                {elements * ranks.rank()})));
   }
 
   ModelState* model() { return &model_; }
@@ -58,13 +53,10 @@ class SaveMemoryTest : public ::testing::Test {
   // Repeatedly saves that many bytes of all ranks. Returns the bytes allocated
   // for each saved byte, after warming up.
   double AllocatedForEachByte(uint64_t bytes, uint32_t world_size) {
-    ThreadGroup group(world_size);
-    std::vector<std::thread> ranks;
-    for (uint32_t rank = 0; rank < world_size; ++rank) {
-      ranks.emplace_back(
-          [&, rank] { RunRank(bytes / world_size, group.Join(rank)); });
-    }
-    for (std::thread& rank : ranks) rank.join();
+    OnRanks(world_size, [&](uint32_t, auto ranks) {
+      RunRank(bytes / world_size, std::move(ranks));
+      return absl::OkStatus();
+    });
     const double times = static_cast<double>(allocated_bytes_) /
                          static_cast<double>(kSaves * bytes);
     std::cout << "allocated " << times << " times what was saved" << std::endl;
@@ -81,9 +73,7 @@ class SaveMemoryTest : public ::testing::Test {
     for (uint64_t i = 0; i < kFirstSaves + kSaves; ++i) {
       if (i == kFirstSaves) before = AllocatedBytes();
       trainer.Train();
-      ASSERT_OK(manager->Step());
-      ASSERT_OK(manager->Save());
-      ASSERT_OK(manager->WaitUntilFinished());
+      ASSERT_OK(StepAndSave(manager.get()));
     }
     if (rank == kOwnerRank) allocated_bytes_ = AllocatedBytes() - before;
   }
@@ -93,38 +83,36 @@ class SaveMemoryTest : public ::testing::Test {
   uint64_t allocated_bytes_ = 0;
 };
 
-// A single rank encodes nothing for others.
-TEST_F(SaveMemoryTest, OneRankAllocatesAtMostTwiceItsBytes) {
-  constexpr double kMost = 2;
-  const double allocated = AllocatedForEachByte(kSavedBytes, 1);
+struct SaveCost {
+  const char* name;
+  uint64_t bytes;
+  uint32_t ranks;
+  double most;  // times the saved bytes
+};
+
+class SaveCostTest : public SaveMemoryTest,
+                     public ::testing::WithParamInterface<SaveCost> {};
+
+TEST_P(SaveCostTest, IsBounded) {
+  const double allocated =
+      AllocatedForEachByte(GetParam().bytes, GetParam().ranks);
   EXPECT_GT(allocated, 1);
-  EXPECT_LE(allocated, kMost);
+  EXPECT_LE(allocated, GetParam().most);
 }
 
-// Each rank has the buffers of a separate file.
-TEST_F(SaveMemoryTest, SeveralRanksAllocateAtMostThriceTheirBytes) {
-  constexpr double kMost = 3;
-  const double allocated = AllocatedForEachByte(kSavedBytes, 4);
-  EXPECT_GT(allocated, 1);
-  EXPECT_LE(allocated, kMost);
-}
-
-// The staged part, the batch, the log's buffer, the memtable, the table that it
-// is flushed to, and the compactions of earlier tables.
-TEST_F(SaveMemoryTest, WriteBatchAllocatesAtMostFourteenTimesItsBytes) {
-  constexpr double kMost = 14;
-  const double allocated = AllocatedForEachByte(kInBatchBytes, 1);
-  EXPECT_GT(allocated, 1);
-  EXPECT_LE(allocated, kMost);
-}
-
-// Several ranks also allocate the messages, and the entries copied out of them.
-TEST_F(SaveMemoryTest, WriteBatchOfSeveralRanksAllocatesTheirMessagesToo) {
-  constexpr double kMost = 16;
-  const double allocated = AllocatedForEachByte(kInBatchBytes, 4);
-  EXPECT_GT(allocated, 1);
-  EXPECT_LE(allocated, kMost);
-}
+// A single rank encodes nothing for others; each of several has the buffers of
+// a separate file. For a write batch: the staged part, the batch, the log's
+// buffer, the memtable, the table that it is flushed to, and the compactions of
+// earlier tables; several ranks also allocate the messages, and the entries
+// copied out of them.
+INSTANTIATE_TEST_SUITE_P(
+    Saves, SaveCostTest,
+    ::testing::Values(SaveCost{"OneRank", kSavedBytes, 1, 2},
+                      SaveCost{"SeveralRanks", kSavedBytes, 4, 3},
+                      SaveCost{"WriteBatch", kInBatchBytes, 1, 14},
+                      SaveCost{"WriteBatchOfSeveralRanks", kInBatchBytes, 4,
+                               16}),
+    [](const auto& cost) { return cost.param.name; });
 
 }  // namespace
 }  // namespace ckptdb::testing

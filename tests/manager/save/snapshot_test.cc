@@ -3,20 +3,13 @@
 #include "manager/save/snapshot.h"
 
 #include <array>
-#include <cstdint>
-#include <memory>
 #include <numeric>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "manager/state/registered_state.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 // Rows in blocks of these sizes: one slot contiguous, and one with a stride of
 // three values. If `scattered`, blocks list their rows from last to first.
@@ -150,10 +143,8 @@ TEST(Snapshot, RejectsABlockWithoutASlot) {
   table.slots_given = 1;
   ModelState model;
   ASSERT_OK(model.AddTable("table", &table));
-  EXPECT_THAT(
-      internal::Snapshot::Of(model, {}).status(),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("table \"table\": block 0 has 1 slots, not 2")));
+  EXPECT_THAT(internal::Snapshot::Of(model, {}),
+              InvalidArgument("table \"table\": block 0 has 1 slots, not 2"));
 }
 
 }  // namespace

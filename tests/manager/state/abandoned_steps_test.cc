@@ -1,30 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The steps of a branch that was abandoned by restoring an older step: pinned
 // ones, kept ones, and the saves beside them.
-#include <gmock/gmock.h>
-
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
 class AbandonedStepsTest : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
     options_.observers.warn_waiting = absl::InfiniteDuration();
-    options_.observers.on_warning = [this](const std::string& warning) {
-      warnings_.push_back(warning);
-    };
   }
   void Restart() {
     ASSERT_OK(manager_->Close());
@@ -32,16 +20,13 @@ class AbandonedStepsTest : public ManagerTest {
     Start();
   }
   void RestoreStep(int64_t step) {
-    RestoreRequest request;
-    request.step = step;
-    ASSERT_OK(manager_->Restore(request));
+    ASSERT_OK(manager_->Restore({.step = step}));
     ASSERT_EQ(manager_->global_step(), step);
   }
   // Saves steps 2, 4, 6 and 8, pins some of them, and restores step 4.
   void GoBackBehindPins(const std::vector<int64_t>& pinned) {
     Start();
-    TrainTo(8);
-    ASSERT_OK(manager_->WaitUntilFinished());
+    TrainAndWait(8);
     for (const int64_t step : pinned) ASSERT_OK(manager_->store()->Pin(step));
     ASSERT_NO_FATAL_FAILURE(Restart());
     ASSERT_NO_FATAL_FAILURE(RestoreStep(4));
@@ -49,15 +34,12 @@ class AbandonedStepsTest : public ManagerTest {
   // A new process restores the step saved last.
   void ExpectNextRunRestores(int64_t step) {
     ASSERT_NO_FATAL_FAILURE(Restart());
-    ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
-    EXPECT_EQ(report.version.step, step);
+    EXPECT_EQ(Restored(), step);
   }
   std::vector<int64_t> FinishedSteps() {
     EXPECT_OK(manager_->WaitUntilFinished());
     return Steps();
   }
-
-  std::vector<std::string> warnings_;
 };
 
 TEST_F(AbandonedStepsTest, StepAfterAPinnedOneIsSavedInstead) {
@@ -126,16 +108,14 @@ TEST_F(AbandonedStepsTest, OnlyPinnedStepsOfAKeptBranchAreSkipped) {
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
   TrainTo(10);
   EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 6, 7, 8, 10));
-  ASSERT_OK_AND_ASSIGN(const StepRecord six, manager_->store()->FindStep(6));
-  EXPECT_TRUE(six.pinned);
+  EXPECT_TRUE(Record(6).pinned);
 }
 
 // The caller has requested this very step, so it is an error.
 TEST_F(AbandonedStepsTest, SaveFails_WhenTheStepIsPinned) {
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
   TrainTo(6);
-  const auto is_pinned = StatusIs(absl::StatusCode::kFailedPrecondition,
-                                  HasSubstr("step 6 is pinned"));
+  const auto is_pinned = FailedPrecondition("step 6 is pinned");
   EXPECT_THAT(manager_->Save(), is_pinned);
   EXPECT_THAT(manager_->FinishTraining(), is_pinned);
   ASSERT_OK(manager_->store()->Unpin(6));
@@ -145,41 +125,35 @@ TEST_F(AbandonedStepsTest, SaveFails_WhenTheStepIsPinned) {
 
 TEST_F(AbandonedStepsTest, UnpinnedStepIsOverwritten) {
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({8}));
-  TrainTo(6);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(6);
   ASSERT_OK(manager_->store()->Unpin(8));
   TrainTo(8);
   EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 6, 8));
-  ASSERT_OK_AND_ASSIGN(const StepRecord eight, manager_->store()->FindStep(8));
-  EXPECT_EQ(eight.parent.step, 6);
+  EXPECT_EQ(Record(8).parent.step, 6);
 }
 
 // After a fallback nobody is there to unpin the damaged step.
 TEST_F(AbandonedStepsTest, QuarantinedStepIsReplacedAndStaysPinned) {
   Start();
-  TrainTo(6);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(6);
   ASSERT_OK(manager_->store()->Pin(6));
   ASSERT_OK(manager_->store()->Quarantine(6));
   ASSERT_NO_FATAL_FAILURE(ExpectNextRunRestores(4));
   EXPECT_THAT(warnings_, IsEmpty());
   TrainTo(6);
   ASSERT_OK(manager_->FinishTraining());
-  ASSERT_OK_AND_ASSIGN(const StepRecord six, manager_->store()->FindStep(6));
-  EXPECT_TRUE(six.pinned);
-  EXPECT_FALSE(six.quarantined);
+  EXPECT_TRUE(Record(6).pinned);
+  EXPECT_FALSE(Record(6).quarantined);
   ASSERT_NO_FATAL_FAILURE(ExpectNextRunRestores(6));
 }
 
 TEST_F(AbandonedStepsTest, QuarantineOfTheParentDoesNotBlockSaves) {
   Start();
-  TrainTo(4);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(4);
   ASSERT_OK(manager_->store()->Quarantine(4));
   TrainTo(8);
   EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 6, 8));
-  ASSERT_OK_AND_ASSIGN(const StepRecord six, manager_->store()->FindStep(6));
-  EXPECT_EQ(six.kind, StepRecord::Kind::kFull);
+  EXPECT_EQ(Record(6).kind, StepRecord::Kind::kFull);
   ExpectStepHolds(8);
 }
 
@@ -187,8 +161,7 @@ TEST_F(AbandonedStepsTest, LatestNCountsAKeptBranchSeparately) {
   options_.restore.abandoned = SaveSpec::Abandoned::kKeep;
   options_.retention.keep = LatestN(3);
   Start();
-  TrainTo(12);
-  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(12);
   ASSERT_THAT(Steps(), ElementsAre(8, 10, 12));
   options_.schedule.permanent = SaveAtSteps({9, 11, 13, 15});
   ASSERT_NO_FATAL_FAILURE(Restart());

@@ -2,27 +2,16 @@
 // Tables that own their rows.
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <map>
 #include <numeric>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "manager/tables.h"
 #include "schema/status.h"
-#include "tests/support/status_matchers.h"
+#include "tests/manager/row_values.h"
+#include "tests/support/on_threads.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::UnorderedElementsAre;
 
 std::vector<Slot> ColumnSlots() {
   return {{"embedding", DType::kF32, 2}, {"name", DType::kU8, 3}};
@@ -136,26 +125,8 @@ TEST(ColumnTableTest, SourcesContainTheExistingRows) {
       ASSERT_OK_AND_ASSIGN(const ColumnTable::Inserted at, table.Insert(id));
       embedding[at.row][0] = static_cast<float>(id);
     }
-    const auto expect_rows = [&](const RowSource& source, auto is_there) {
-      std::map<int64_t, float> found;
-      for (uint64_t b = 0; b < source.block_count(); ++b) {
-        ASSERT_OK_AND_ASSIGN(const RowBlock block, source.Block(b));
-        for (size_t i = 0; i < block.ids.size(); ++i) {
-          float value = 0;
-          std::memcpy(&value, block.slots[0].At(block.RowAt(i)), sizeof(value));
-          EXPECT_TRUE(found.emplace(block.ids[i], value).second);
-        }
-      }
-      size_t expected = 0;
-      for (int64_t id = 0; id < rows; ++id) {
-        if (!is_there(id)) continue;
-        ++expected;
-        ASSERT_EQ(found.at(id), static_cast<float>(id));
-      }
-      EXPECT_EQ(found.size(), expected);
-    };
     ASSERT_OK_AND_ASSIGN(auto all, table.AllRows());
-    expect_rows(*all, [](int64_t) { return true; });
+    ExpectRows(*all, rows, [](int64_t) { return true; });
     // The last chunk has as many rows as its first words have bits, with gaps.
     const auto stays = [&](int64_t id) {
       return (id >= 2 * kRows && id != 2 * kRows + 1) || id % 7 == 3 ||
@@ -170,41 +141,35 @@ TEST(ColumnTableTest, SourcesContainTheExistingRows) {
       }
     }
     ASSERT_OK_AND_ASSIGN(all, table.AllRows());
-    expect_rows(*all, stays);
+    ExpectRows(*all, rows, stays);
     std::reverse(some.begin(), some.end());
     ASSERT_OK_AND_ASSIGN(all, table.RowsOf(some));
-    expect_rows(*all, [&](int64_t id) { return stays(id) && id % 3 == 0; });
+    ExpectRows(*all, rows,
+               [&](int64_t id) { return stays(id) && id % 3 == 0; });
   }
 }
 
 TEST(ColumnTableTest, RejectsInvalidSlotsAndRows) {
   ColumnTable table(ColumnSlots());
-  EXPECT_THAT(table.column<float>("color").status(),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("the table has no slot \"color\"")));
-  EXPECT_THAT(table.column<float>("name").status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("slot \"name\" has dtype u8, not f32")));
-  EXPECT_THAT(table.RowsOf({4}).status(),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("row 4 was marked as upserted")));
+  EXPECT_THAT(table.column<float>("color"),
+              NotFound("the table has no slot \"color\""));
+  EXPECT_THAT(table.column<float>("name"),
+              InvalidArgument("slot \"name\" has dtype u8, not f32"));
+  EXPECT_THAT(table.RowsOf({4}), Internal("row 4 was marked as upserted"));
 }
 
 TEST(ColumnTableTest, InsertFails_WithoutAVectorForTheRows) {
   ColumnTable table({{"embedding", DType::kF32, 4}});
   const std::vector<int64_t> ids = {5};
-  EXPECT_THAT(
-      table.Insert(ids, nullptr),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("vector")));
+  EXPECT_THAT(table.Insert(ids, nullptr), InvalidArgument("vector"));
   EXPECT_EQ(table.size(), 0u);
 }
 
 TEST(ColumnTableTest, InvalidTableReturnsErrors) {
   ColumnTable table({{"a", DType::kF32, 0}});
   ModelState model;
-  const auto wrong = StatusIs(
-      absl::StatusCode::kInvalidArgument,
-      HasSubstr("slot \"a\" of 0 x f32 has 0 bytes per row; expected 1 to"));
+  const auto wrong = InvalidArgument(
+      "slot \"a\" of 0 x f32 has 0 bytes per row; expected 1 to");
   EXPECT_THAT(model.AddTable("user", &table), wrong);
   EXPECT_THAT(table.Insert(1).status(), wrong);
   std::vector<ColumnTable::Inserted> rows;
@@ -248,16 +213,6 @@ void ConsumeRows(LiveTable* live, int writer, absl::Span<const int64_t> ids) {
   EXPECT_OK(live->Consume(writer, {ids, slots}));
 }
 
-// Calls work(writer) for writers 1 to `count`, each on a thread of its own.
-template <typename Work>
-void RunWriters(int count, const Work& work) {
-  std::vector<std::thread> threads;
-  for (int writer = 1; writer <= count; ++writer) {
-    threads.emplace_back([&work, writer] { work(writer); });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 // Several workers restore a table that grows by several chunks. Each id is in
 // the batches of all of them, in other orders, and twice in each.
 TEST(ColumnTableTest, WorkersRestoreTheSameIds) {
@@ -278,7 +233,8 @@ TEST(ColumnTableTest, WorkersRestoreTheSameIds) {
   }
   for (int64_t id = -5000; id < 0; ++id) table.Erase(id);
   LiveTable* const live = table.Live({"embedding", "name"});
-  RunWriters(kWriters, [&](int writer) {
+  RunOnThreads(kWriters, [&](uint32_t thread) {
+    const int writer = static_cast<int>(thread) + 1;
     for (int64_t begin = 0; begin < kIds; begin += kBatch) {
       std::vector<int64_t> ids;
       for (int64_t i = begin; i < begin + kBatch; ++i) {
@@ -309,7 +265,8 @@ TEST(ColumnTableTest, WorkersEraseWhileOthersRestore) {
   ColumnTable table(ColumnSlots());
   ASSERT_OK_AND_ASSIGN(const auto embedding, table.column<float>("embedding"));
   LiveTable* const live = table.Live({"embedding", "name"});
-  RunWriters(kWriters, [&](int writer) {
+  RunOnThreads(kWriters, [&](uint32_t thread) {
+    const int writer = static_cast<int>(thread) + 1;
     std::vector<int64_t> ids(kIds);
     std::iota(ids.begin(), ids.end(), writer * kIds);
     for (int round = 0; round < 50; ++round) {

@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables sharded over the managers of several ranks.
-#include <gmock/gmock.h>
-
 #include <filesystem>
-#include <thread>
 
-#include "manager/checkpoint_manager.h"
 #include "schema/status.h"
 #include "schema/types.h"
 #include "tests/manager/raw_table.h"
-#include "tests/manager/run_ranks.h"
-#include "tests/manager/test_model.h"
+#include "tests/manager/test_options.h"
 #include "tests/manager/world_model.h"
 #include "tests/support/source_folder.h"
 #include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::HasSubstr;
 
 TableSharding ByHash(const std::string& name = "hash_v2") {
   return TableSharding::ByFunction(name, [](int64_t id, uint32_t world) {
@@ -32,8 +23,6 @@ class ManagerShardingTest : public ::testing::Test {
  protected:
   struct Rank {
     uint32_t rank = 0;
-    uint32_t world = 1;
-    TableSharding sharding;
     std::unique_ptr<TestModel> model;
     std::unique_ptr<CheckpointManager> manager;
 
@@ -49,20 +38,15 @@ class ManagerShardingTest : public ::testing::Test {
       expected.owns = model->owns;
       testing::TrainTo(step, &expected);
       EXPECT_TRUE(model->users.rows() == expected.users.rows())
-          << "rank " << rank << " of " << world << " has "
-          << model->users.rows().size() << " rows, not "
-          << expected.users.rows().size();
+          << "rank " << rank << " has " << model->users.rows().size()
+          << " rows, not " << expected.users.rows().size();
     }
   };
   using Body = std::function<absl::Status(Rank*)>;
 
   void SetUp() override {
-    options_.path = dir_.path() + "/store";
-    options_.store.background_sweep = false;
-    options_.save.bounds.max_delta_ratio = 100;
-    options_.ranks.deadline = absl::Seconds(60);
+    options_ = TestOptions(dir_.path() + "/store", 2);
     options_.restore.io_state_resize = ManagerOptions::IoStateResize::kReset;
-    options_.schedule.permanent = SaveEveryNSteps(2);
   }
 
   // Runs `body` on that many ranks, and returns their results.
@@ -71,17 +55,29 @@ class ManagerShardingTest : public ::testing::Test {
     ManagerOptions options = options_;
     options.ranks.sharding = sharding;
     const auto make = [&](uint32_t r) {
-      Rank rank;
-      rank.rank = r;
-      rank.world = world;
-      rank.sharding = sharding;
-      rank.model = std::make_unique<TestModel>();
+      Rank rank{r, std::make_unique<TestModel>(), nullptr};
       rank.model->owns = [=](int64_t id) {
         return OwnsId(sharding, id, r, world);
       };
       return rank;
     };
     return RunRanks<Rank>(world, options, make, body);
+  }
+  void TrainTo(uint32_t world, const TableSharding& sharding, int64_t step) {
+    ASSERT_THAT(
+        Run(world, sharding, [=](Rank* rank) { return rank->TrainTo(step); }),
+        Each(IsOk()));
+  }
+  void Continue(uint32_t world, const TableSharding& sharding, int64_t step,
+                int64_t to) {
+    ASSERT_THAT(
+        Run(world, sharding,
+            [=](Rank* rank) { return RestoreAndTrain(rank, step, to); }),
+        Each(IsOk()))
+        << world;
+  }
+  static absl::Status JustRestore(Rank* rank) {
+    return rank->manager->Restore().status();
   }
   // Restores the newest step, which must be `step`, and trains on.
   static absl::Status RestoreAndTrain(Rank* rank, int64_t step, int64_t to) {
@@ -98,22 +94,17 @@ class ManagerShardingTest : public ::testing::Test {
 
 TEST_F(ManagerShardingTest, OpenFails_WhenATableDeclaresNoSharding) {
   const auto nothing = [](Rank*) { return absl::OkStatus(); };
-  EXPECT_THAT(
-      Run(3, {}, nothing),
-      Each(StatusIs(
-          absl::StatusCode::kInvalidArgument,
-          AllOf(HasSubstr("table \"user\": it declares no sharding among 3 "
-                          "ranks"),
-                HasSubstr("TableSharding::BySlices(), ByModulo(), "
-                          "ByFunction(name, rank_of) or Replicated()")))));
+  EXPECT_THAT(Run(3, {}, nothing),
+              Each(InvalidArgument(
+                  "table \"user\": it declares no sharding among 3 ranks",
+                  "TableSharding::BySlices(), ByModulo(), ByFunction(name, "
+                  "rank_of) or Replicated()")));
   EXPECT_THAT(Run(1, {}, nothing), Each(IsOk()));
   EXPECT_THAT(Run(2, TableSharding::Unchecked(), nothing),
-              Each(StatusIs(absl::StatusCode::kInvalidArgument,
-                            HasSubstr("a manager; a manager cannot restore"))));
+              Each(InvalidArgument("a manager; a manager cannot restore")));
   options_.read_only = true;
   EXPECT_THAT(Run(2, {}, nothing),
-              Each(StatusIs(absl::StatusCode::kInvalidArgument,
-                            HasSubstr("declares no sharding"))));
+              Each(InvalidArgument("declares no sharding")));
 }
 
 TEST_F(ManagerShardingTest, OpenFails_WhenSliceBoundsDiffer) {
@@ -124,53 +115,37 @@ TEST_F(ManagerShardingTest, OpenFails_WhenSliceBoundsDiffer) {
   ASSERT_OK(model.AddTable("a", &a, TableSharding::Replicated()));
   ASSERT_OK(model.AddTable("b", &b, TableSharding::BySlices({0, 9, kSlices})));
   ASSERT_OK(model.AddTable("c", &c));
-  ManagerOptions options = options_;
-  options.ranks.sharding = TableSharding::BySlices();
-  options.save.deltas = false;
-  ThreadGroup group(2);
-  std::vector<absl::Status> statuses(2);
-  std::vector<std::thread> threads;
-  for (uint32_t r = 0; r < 2; ++r) {
-    threads.emplace_back([&, r] {
-      statuses[r] =
-          CheckpointManager::Open(options, &model, group.Join(r)).status();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  options_.ranks.sharding = TableSharding::BySlices();
+  options_.save.deltas = false;
   EXPECT_THAT(
-      statuses,
-      Each(StatusIs(absl::StatusCode::kInvalidArgument,
-                    HasSubstr("table \"c\": its slice bounds [0, 32768, "
-                              "65536] differ from [0, 9, 65536] of "
-                              "table \"b\""))));
+      OnRanks(2,
+              [&](uint32_t, auto ranks) {
+                return CheckpointManager::Open(options_, &model,
+                                               std::move(ranks))
+                    .status();
+              }),
+      Each(InvalidArgument("table \"c\": its slice bounds [0, 32768, 65536] "
+                           "differ from [0, 9, 65536] of table \"b\"")));
 }
 
 // The mismatch is detected before a restore loses rows that each rank assigns
 // to the other.
 TEST_F(ManagerShardingTest, OpenFails_WhenShardingsDifferBetweenRanks) {
-  const std::vector<TableSharding> shardings = {TableSharding::BySlices(),
-                                                TableSharding::ByModulo()};
+  const TableSharding shardings[] = {TableSharding::BySlices(),
+                                     TableSharding::ByModulo()};
   for (const bool read_only : {false, true}) {
-    ThreadGroup group(2);
-    std::vector<absl::Status> statuses(2);
-    std::vector<std::thread> threads;
-    for (uint32_t r = 0; r < 2; ++r) {
-      threads.emplace_back([&, r] {
-        TestModel model;
-        ManagerOptions options = options_;
-        options.read_only = read_only;
-        options.ranks.sharding = shardings[r];
-        statuses[r] =
-            CheckpointManager::Open(options, &model.state, group.Join(r))
-                .status();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    EXPECT_THAT(statuses,
-                Each(StatusIs(
-                    absl::StatusCode::kInvalidArgument,
-                    HasSubstr("rank 0 has table \"user\" by slices [0, 32768, "
-                              "65536], rank 1 has table \"user\" by modulo"))));
+    const auto open = [&](uint32_t rank, auto ranks) {
+      TestModel model;
+      ManagerOptions options = options_;
+      options.read_only = read_only;
+      options.ranks.sharding = shardings[rank];
+      return CheckpointManager::Open(options, &model.state, std::move(ranks))
+          .status();
+    };
+    EXPECT_THAT(OnRanks(2, open),
+                Each(InvalidArgument(
+                    "rank 0 has table \"user\" by slices [0, 32768, 65536], "
+                    "rank 1 has table \"user\" by modulo")));
   }
 }
 
@@ -182,16 +157,10 @@ TEST_F(ManagerShardingTest, EachKindIsRestoredOnAnyWorldSize) {
     SCOPED_TRACE(ShardingKindName(sharding.kind()));
     options_.path =
         absl::StrCat(dir_.path(), "/", ShardingKindName(sharding.kind()));
-    ASSERT_THAT(Run(3, sharding, [](Rank* rank) { return rank->TrainTo(5); }),
-                Each(IsOk()));
+    ASSERT_NO_FATAL_FAILURE(TrainTo(3, sharding, 5));
     int64_t step = 4;
     for (const uint32_t world : {3u, 2u, 5u, 1u, 4u}) {
-      ASSERT_THAT(Run(world, sharding,
-                      [=](Rank* rank) {
-                        return RestoreAndTrain(rank, step, step + 5);
-                      }),
-                  Each(IsOk()))
-          << world;
+      ASSERT_NO_FATAL_FAILURE(Continue(world, sharding, step, step + 5));
       step += 4;
     }
     ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(options_.path));
@@ -207,17 +176,12 @@ TEST_F(ManagerShardingTest, EachKindIsRestoredOnAnyWorldSize) {
 }
 
 TEST_F(ManagerShardingTest, EachKindRestoresStepsOfOtherKinds) {
-  ASSERT_THAT(Run(3, TableSharding::BySlices(),
-                  [](Rank* rank) { return rank->TrainTo(5); }),
-              Each(IsOk()));
+  ASSERT_NO_FATAL_FAILURE(TrainTo(3, TableSharding::BySlices(), 5));
   int64_t step = 4;
   for (const TableSharding& sharding :
        {TableSharding::ByModulo(), ByHash(), TableSharding::Replicated(),
         TableSharding::BySlices()}) {
-    ASSERT_THAT(
-        Run(2, sharding,
-            [=](Rank* rank) { return RestoreAndTrain(rank, step, step + 5); }),
-        Each(IsOk()));
+    ASSERT_NO_FATAL_FAILURE(Continue(2, sharding, step, step + 5));
     step += 4;
   }
 }
@@ -229,12 +193,11 @@ TEST_F(ManagerShardingTest, SaveFails_WhenAnIdIsOnTheWrongRank) {
         absl::StrCat(dir_.path(), "/", ShardingKindName(sharding.kind()));
     int64_t foreign = 1000;
     while (!OwnsId(sharding, foreign, 0, 3)) ++foreign;
-    const auto refused = StatusIs(
-        absl::StatusCode::kInvalidArgument,
-        AllOf(HasSubstr(absl::StrCat("table \"user\": id ", foreign,
+    const auto refused =
+        InvalidArgument(absl::StrCat("table \"user\": id ", foreign,
                                      " belongs to rank 0 of 3 by ",
-                                     ShardingKindName(sharding.kind()))),
-              HasSubstr("but rank 2 has it")));
+                                     ShardingKindName(sharding.kind())),
+                        "but rank 2 has it");
     ASSERT_THAT(Run(3, sharding,
                     [&](Rank* rank) -> absl::Status {
                       CKPTDB_RETURN_IF_ERROR(rank->TrainTo(2));
@@ -243,27 +206,18 @@ TEST_F(ManagerShardingTest, SaveFails_WhenAnIdIsOnTheWrongRank) {
                       return RestoreAndTrain(rank, 2, 6);
                     }),
                 Each(IsOk()));
-    ASSERT_THAT(Run(3, sharding,
-                    [](Rank* rank) { return RestoreAndTrain(rank, 6, 6); }),
-                Each(IsOk()));
+    ASSERT_NO_FATAL_FAILURE(Continue(3, sharding, 6, 6));
   }
 }
 
 TEST_F(ManagerShardingTest, RestoreFails_WhenTheFunctionHasAnotherName) {
-  ASSERT_THAT(
-      Run(3, ByHash("hash_v1"), [](Rank* rank) { return rank->TrainTo(3); }),
-      Each(IsOk()));
-  EXPECT_THAT(
-      Run(2, ByHash("hash_v2"),
-          [](Rank* rank) { return rank->manager->Restore().status(); }),
-      Each(StatusIs(
-          absl::StatusCode::kFailedPrecondition,
-          AllOf(HasSubstr("sparse \"user\""),
-                HasSubstr("divided among ranks by the function \"hash_v1\", "
-                          "but the model declares \"hash_v2\"")))));
-  EXPECT_THAT(Run(2, ByHash("hash_v1"),
-                  [](Rank* rank) { return RestoreAndTrain(rank, 2, 3); }),
-              Each(IsOk()));
+  ASSERT_NO_FATAL_FAILURE(TrainTo(3, ByHash("hash_v1"), 3));
+  EXPECT_THAT(Run(2, ByHash("hash_v2"), JustRestore),
+              Each(FailedPrecondition(
+                  "sparse \"user\"",
+                  "divided among ranks by the function \"hash_v1\", but the "
+                  "model declares \"hash_v2\"")));
+  ASSERT_NO_FATAL_FAILURE(Continue(2, ByHash("hash_v1"), 2, 3));
 }
 
 TEST_F(ManagerShardingTest, RestoreFails_WhenTheFunctionReturnsNoRank) {
@@ -272,15 +226,11 @@ TEST_F(ManagerShardingTest, RestoreFails_WhenTheFunctionReturnsNoRank) {
       TableSharding::ByFunction("of_three", [](int64_t id, uint32_t) {
         return static_cast<uint32_t>(static_cast<uint64_t>(id) % 3);
       });
-  ASSERT_THAT(Run(3, of_three, [](Rank* rank) { return rank->TrainTo(3); }),
-              Each(IsOk()));
+  ASSERT_NO_FATAL_FAILURE(TrainTo(3, of_three, 3));
   EXPECT_THAT(
-      Run(2, of_three,
-          [](Rank* rank) { return rank->manager->Restore().status(); }),
-      Each(StatusIs(
-          absl::StatusCode::kInvalidArgument,
-          AllOf(HasSubstr("sharding \"of_three\" returns rank 2 for id "),
-                HasSubstr("expected less than the world size, 2")))));
+      Run(2, of_three, JustRestore),
+      Each(InvalidArgument("sharding \"of_three\" returns rank 2 for id ",
+                           "expected less than the world size, 2")));
 }
 
 // The rows of ranks other than the first are not read; their marks, or missing
@@ -317,16 +267,12 @@ TEST_F(ManagerShardingTest, MarksOfAReplicatedTableAreReturned_WhenASaveFails) {
             if (rank->rank == 0) {
               rank->model->users.FailWith(absl::UnavailableError("no rows"));
             }
-            EXPECT_THAT(
-                rank->TrainTo(4),
-                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no rows")));
+            EXPECT_THAT(rank->TrainTo(4), Unavailable("no rows"));
             rank->model->users.FailWith(absl::OkStatus());
             return rank->TrainTo(6);
           }),
       Each(IsOk()));
-  ASSERT_THAT(Run(2, TableSharding::Replicated(),
-                  [](Rank* rank) { return RestoreAndTrain(rank, 6, 6); }),
-              Each(IsOk()));
+  ASSERT_NO_FATAL_FAILURE(Continue(2, TableSharding::Replicated(), 6, 6));
 }
 
 // A store from before tables declared their sharding: see tests/golden.
@@ -343,27 +289,20 @@ class OldStoreTest : public ::testing::Test {
   // Each rank of such a world restores the step, then saves one.
   std::vector<std::map<int64_t, RawTable::Row>> Restore(
       int64_t step, uint32_t world, const TableSharding& sharding) {
-    ThreadGroup group(world);
     std::vector<std::map<int64_t, RawTable::Row>> rows(world);
-    std::vector<std::thread> threads;
-    for (uint32_t r = 0; r < world; ++r) {
-      threads.emplace_back([&, r] {
-        RawTable table(Slots());
-        ModelState model;
-        ASSERT_OK(model.AddTable("user", &table, sharding));
-        ManagerOptions options;
-        options.path = path_;
-        ASSERT_OK_AND_ASSIGN(
-            const auto manager,
-            CheckpointManager::Open(options, &model, group.Join(r)));
-        ASSERT_OK(manager->Restore({.step = step}));
-        rows[r] = table.rows();
-        ASSERT_OK(manager->StepTo(step + 1));
-        ASSERT_OK(manager->Save());
-        ASSERT_OK(manager->Close());
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    OnRanks(world, [&](uint32_t rank, auto ranks) -> absl::Status {
+      RawTable table(Slots());
+      ModelState model;
+      EXPECT_OK(model.AddTable("user", &table, sharding));
+      const auto manager =
+          CheckpointManager::Open({.path = path_}, &model, std::move(ranks));
+      EXPECT_OK(manager);
+      EXPECT_OK((*manager)->Restore({.step = step}));
+      rows[rank] = table.rows();
+      EXPECT_OK(StepAndSave(manager->get()));
+      EXPECT_OK((*manager)->Close());
+      return absl::OkStatus();
+    });
     return rows;
   }
   void SetUp() override {

@@ -2,29 +2,19 @@
 // A trainer's maps as tables.
 #include <array>
 #include <limits>
-#include <map>
 #include <set>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/node_hash_map.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "manager/checkpoint_manager.h"
 #include "manager/map_table.h"
 #include "schema/status.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::_;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 struct MapRow {
   std::array<float, 3> embedding = {};
@@ -238,14 +228,11 @@ TEST(MapTableTest, AddTableRejectsInvalidFields) {
   for (const Case& wrong : cases) {
     SCOPED_TRACE(wrong.error);
     MapTable table(&map, wrong.fields, wrong.options);
-    EXPECT_THAT(AddToModel(&table), StatusIs(absl::StatusCode::kInvalidArgument,
-                                             HasSubstr(wrong.error)));
+    EXPECT_THAT(AddToModel(&table), InvalidArgument(wrong.error));
     // Calls made despite the error.
     table.MarkUpserted({3});
-    EXPECT_THAT(table.AllRows().status(),
-                StatusIs(absl::StatusCode::kInvalidArgument, _));
-    EXPECT_THAT(table.RowsOf({3}).status(),
-                StatusIs(absl::StatusCode::kInvalidArgument, _));
+    EXPECT_THAT(table.AllRows().status(), InvalidArgument());
+    EXPECT_THAT(table.RowsOf({3}).status(), InvalidArgument());
     EXPECT_EQ(table.Live({"a"}), nullptr);
   }
 }
@@ -254,10 +241,8 @@ TEST(MapTableTest, AddTableRejectsANullMap) {
   std::unordered_map<int64_t, MapRow>* const none = nullptr;
   MapTable table(none, MapRowFields());
   EXPECT_THAT(AddToModel(&table),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("state \"user\": the map is null")));
-  EXPECT_THAT(table.AllRows().status(),
-              StatusIs(absl::StatusCode::kInvalidArgument, _));
+              InvalidArgument("state \"user\": the map is null"));
+  EXPECT_THAT(table.AllRows().status(), InvalidArgument());
   EXPECT_EQ(table.Live({"embedding"}), nullptr);
 }
 
@@ -265,9 +250,8 @@ TEST(MapTableTest, RowsOfFails_WhenAMarkedRowIsMissing) {
   std::unordered_map<int64_t, MapRow> map;
   map[1];
   MapTable table(&map, MapRowFields());
-  EXPECT_THAT(table.RowsOf({1, -9}).status(),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("row -9 was marked as upserted but is not")));
+  EXPECT_THAT(table.RowsOf({1, -9}),
+              Internal("row -9 was marked as upserted but is not"));
 }
 
 TEST(MapTableTest, RowsFail_WhenAVectorHasAnotherSize) {
@@ -275,10 +259,9 @@ TEST(MapTableTest, RowsFail_WhenAVectorHasAnotherSize) {
   map[1];
   map[2].history.push_back(0);
   MapTable table(&map, MapRowFields());
-  const auto wrong = StatusIs(
-      absl::StatusCode::kFailedPrecondition,
-      HasSubstr("the std::vector of slot \"history\" of row 2 does not have 2 "
-                "elements, as TableOptions::Field::dim requires"));
+  const auto wrong = FailedPrecondition(
+      "the std::vector of slot \"history\" of row 2 does not have 2 elements, "
+      "as TableOptions::Field::dim requires");
   EXPECT_THAT(table.AllRows().status(), wrong);
   EXPECT_THAT(table.RowsOf({1, 2}).status(), wrong);
   EXPECT_OK(table.RowsOf({1}));

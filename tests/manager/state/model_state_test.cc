@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/model_state.h"
 
-#include <gmock/gmock.h>
-
 #include <cmath>
 #include <limits>
 
@@ -12,8 +10,6 @@
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::HasSubstr;
-
 // A load rule could not distinguish it from the category.
 TEST(ModelStateTest, RejectsNamesOfCategories) {
   float weight = 0;
@@ -21,17 +17,15 @@ TEST(ModelStateTest, RejectsNamesOfCategories) {
   for (const char* const name :
        {"sparse", "sparse_opt", "dense", "extra", "io_state"}) {
     EXPECT_THAT(model.AddTensor(name, TensorState::Of(&weight, {})),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         ::testing::HasSubstr(absl::StrCat(
-                             "state \"", name, "\": the name is a category"))));
+                InvalidArgument(absl::StrCat("state \"", name,
+                                             "\": the name is a category")));
   }
   EXPECT_OK(model.AddTensor("dense2", TensorState::Of(&weight, {})));
 }
 
 TEST(ModelStateTest, RejectsDuplicateNames) {
   TestModel model;
-  const auto taken = StatusIs(absl::StatusCode::kAlreadyExists,
-                              HasSubstr("state \"w\" is already registered"));
+  const auto taken = AlreadyExists("state \"w\" is already registered");
   EXPECT_THAT(
       model.state.AddTensor("w", TensorState::Of(model.weights.data(), {6})),
       taken);
@@ -44,17 +38,14 @@ TEST(ModelStateTest, RejectsReservedNames) {
   TestModel model;
   for (const std::string name : {"global_step", "ckptdb.x"}) {
     EXPECT_THAT(model.state.AddValue(name, &model.epoch),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("\"" + name + "\": the name is reserved")));
+                InvalidArgument("\"" + name + "\": the name is reserved"));
   }
-  EXPECT_THAT(model.state.AddValue("", &model.epoch),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
+  EXPECT_THAT(model.state.AddValue("", &model.epoch), InvalidArgument("name"));
 }
 
 TEST(ModelStateTest, RejectsNull) {
   TestModel model;
-  const auto null = StatusIs(absl::StatusCode::kInvalidArgument,
-                             HasSubstr("state \"x\" is null"));
+  const auto null = InvalidArgument("state \"x\" is null");
   ModelState& state = model.state;
   EXPECT_THAT(state.AddTensor("x", TensorState::Of<float>(nullptr, {1})), null);
   EXPECT_THAT(state.AddTable("x", nullptr), null);
@@ -69,7 +60,7 @@ TEST(ModelStateTest, RejectsInvalidShapes) {
   TestModel model;
   EXPECT_THAT(
       model.state.AddTensor("x", TensorState::Of(model.weights.data(), {-1})),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("state \"x\": ")));
+      InvalidArgument("state \"x\": "));
   EXPECT_OK(model.state.AddTensor("x", TensorState::Of<float>(nullptr, {0})));
 }
 
@@ -79,8 +70,7 @@ TEST(ModelStateTest, RejectsACodecOfAnotherDtype) {
   tensor.codec = Codec::kBf16;
   ModelState state;
   EXPECT_THAT(state.AddTensor("x", tensor),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("state \"x\": codec bf16")));
+              InvalidArgument("state \"x\": codec bf16"));
 }
 
 TEST(ModelStateTest, ValuesRoundTrip) {
@@ -91,8 +81,7 @@ TEST(ModelStateTest, ValuesRoundTrip) {
   value = 3;
   ASSERT_OK(state.extras()[0].load(bytes));
   EXPECT_TRUE(std::isnan(value));
-  EXPECT_THAT(state.extras()[0].load("short"),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("5 bytes")));
+  EXPECT_THAT(state.extras()[0].load("short"), DataLoss("5 bytes"));
 }
 
 }  // namespace

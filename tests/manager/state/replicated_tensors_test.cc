@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/state/replicated_tensors.h"
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <numeric>
 #include <random>
 
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/test.h"
 
-namespace ckptdb::internal {
+namespace ckptdb::testing {
 namespace {
 
-using ::ckptdb::testing::StatusIs;
-using ::ckptdb::testing::TestSeed;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+using internal::AssignSavers;
+using internal::CompareReplicas;
+using internal::DescribeReplicas;
 using Saver = ManagerOptions::ReplicatedSaver;
 
 ModelState ModelOf(const std::vector<std::pair<std::string, int64_t>>& sizes) {
@@ -81,19 +78,17 @@ TEST(CompareReplicas, NamesTheFirstDifference) {
       ab, 1, describe(ModelOf({{"a", 1}, {"b", 2}}), Saver::kBalanced)));
   EXPECT_THAT(
       CompareReplicas(ab, 2, describe(ModelOf({{"a", 1}}), Saver::kBalanced)),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("where rank 0 has tensor \"b\" f32 [2], rank "
-                         "2 has none")));
+      InvalidArgument(
+          "where rank 0 has tensor \"b\" f32 [2], rank 2 has none"));
   EXPECT_THAT(
       CompareReplicas(describe(ModelOf({}), Saver::kBalanced), 1,
                       describe(ModelOf({{"a", 1}}), Saver::kBalanced)),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("rank 0 has none, rank 1 has tensor \"a\" f32 [1]")));
+      InvalidArgument("rank 0 has none, rank 1 has tensor \"a\" f32 [1]"));
   EXPECT_THAT(
       CompareReplicas(ab, 1,
                       describe(ModelOf({{"a", 1}, {"b", 2}}), Saver::kOwner)),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("kOwner")));
+      InvalidArgument("kOwner"));
 }
 
 }  // namespace
-}  // namespace ckptdb::internal
+}  // namespace ckptdb::testing

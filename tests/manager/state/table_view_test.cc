@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A second manager saves the rows of the first one's tables to a store for
 // serving: with fewer slots, with int8, and from the same marks.
-#include <gmock/gmock.h>
-
 #include <array>
 #include <cmath>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "manager/checkpoint_manager.h"
 #include "manager/map_table.h"
@@ -19,15 +12,11 @@
 #include "manager/tables.h"
 #include "tests/manager/raw_table.h"
 #include "tests/manager/test_model.h"
-#include "tests/support/status_matchers.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 constexpr uint32_t kDim = 8;
 
@@ -69,10 +58,7 @@ class ServingTest : public ::testing::Test {
   }
   // The audit detects a changed row that a delta omits.
   ManagerOptions OptionsOf(const std::string& name) const {
-    ManagerOptions options;
-    options.path = dir_.path() + "/" + name;
-    options.schedule.permanent = SaveEveryNSteps(1);
-    options.save.bounds.max_delta_ratio = 100;
+    ManagerOptions options = TestOptions(dir_.path() + "/" + name);
     options.save.audit_deltas = true;
     options.save.async = false;
     return options;
@@ -160,9 +146,7 @@ TEST_F(ServingTest, BothStoresSaveDeltasFromTheSameMarks) {
 // The restore marks nothing, but the rows differ from the other store's.
 TEST_F(ServingTest, OtherStoreIsSavedInFull_AfterARestore) {
   for (int step = 1; step <= 4; ++step) TrainStep();
-  RestoreRequest back;
-  back.step = 2;
-  ASSERT_OK(manager_->Restore(back));
+  ASSERT_OK(manager_->Restore({.step = 2}));
   users_[2].adagrad_sum += 1;
   table_.MarkUpserted({2});
   ASSERT_OK(manager_->StepTo(5));
@@ -179,9 +163,7 @@ TEST_F(ServingTest, OtherStoreIsSavedInFull_AfterARestore) {
 
 TEST_F(ServingTest, OtherStoreContinues_AfterTheTrainingWasReset) {
   for (int step = 1; step <= 4; ++step) TrainStep();
-  RestoreRequest back;
-  back.step = 2;
-  ASSERT_OK(manager_->Restore(back));
+  ASSERT_OK(manager_->Restore({.step = 2}));
   OpenServer();
   TrainStep();
   ExpectTrained();
@@ -194,8 +176,7 @@ TEST_F(ServingTest, OtherStoreContinues_AfterTheTrainingWasReset) {
 
 TEST_F(ServingTest, OtherStoreIsSavedInFull_AfterALoad) {
   for (int step = 1; step <= 3; ++step) TrainStep();
-  LoadRule rule;
-  rule.step = 1;
+  const LoadRule rule = {.step = 1};
   ASSERT_OK(manager_->Load({rule}));
   users_[1].embedding[0] = 0.25f;
   table_.MarkUpserted({1});
@@ -252,19 +233,15 @@ TEST(TableViewTest, AddTableRejectsInvalidViews) {
   ModelState model;
   TableView null(nullptr, {{"a", Codec::kNone}});
   EXPECT_THAT(model.AddTable("null", &null),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("TableView: the table is null")));
+              InvalidArgument("TableView: the table is null"));
   RawTable table({{"a", DType::kF32, 4}});
   TableView unknown(&table, {{"b", Codec::kNone}});
   EXPECT_THAT(model.AddTable("unknown", &unknown),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("no slot \"b\"; expected one of a")));
+              InvalidArgument("no slot \"b\"; expected one of a"));
   TableView twice(&table, {{"a", Codec::kNone}, {"a", Codec::kInt8}});
-  EXPECT_THAT(model.AddTable("twice", &twice),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"a\"")));
+  EXPECT_THAT(model.AddTable("twice", &twice), InvalidArgument("\"a\""));
   TableView none(&table, {});
-  EXPECT_THAT(model.AddTable("none", &none),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("slot")));
+  EXPECT_THAT(model.AddTable("none", &none), InvalidArgument("slot"));
 }
 
 }  // namespace

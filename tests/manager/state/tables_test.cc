@@ -2,32 +2,23 @@
 // Tables of each kind of adapter, saved with one and restored with another.
 #include <array>
 #include <atomic>
-#include <functional>
-#include <map>
-#include <memory>
 #include <random>
 #include <thread>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "manager/checkpoint_manager.h"
 #include "manager/map_table.h"
 #include "manager/tables.h"
 #include "schema/status.h"
+#include "tests/manager/run_ranks.h"
+#include "tests/manager/test_options.h"
 #include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::Each;
-using ::testing::HasSubstr;
 
 constexpr int64_t kAdaptedIds = 300;
 
@@ -63,9 +54,12 @@ class Adapted {
   }
 };
 
+// A map whose rows are AdaptedRows or convert from and to them.
 template <typename Map>
 class AdaptedMap : public Adapted {
  public:
+  explicit AdaptedMap(typename MapTable<Map>::Fields fields)
+      : table_(&map_, std::move(fields)) {}
   TableState* state() override { return &table_; }
   void Set(int64_t id, const AdaptedRow& row) override {
     map_[id] = row;
@@ -82,40 +76,19 @@ class AdaptedMap : public Adapted {
 
  private:
   Map map_;
-  MapTable<Map> table_{&map_,
-                       {Field("weights", &AdaptedRow::weights),
-                        Field("count", &AdaptedRow::count)}};
+  MapTable<Map> table_;
 };
 
-class AdaptedVectorMap : public Adapted {
- public:
-  TableState* state() override { return &table_; }
-  void Set(int64_t id, const AdaptedRow& row) override {
-    map_[id] = {{row.weights.begin(), row.weights.end()}, {row.count}};
-    table_.MarkUpserted({id});
-  }
-  void Erase(int64_t id) override {
-    map_.erase(id);
-    table_.MarkErased({id});
-  }
-  void ForRows(
-      const std::function<void(int64_t, const AdaptedRow&)>& visit) override {
-    for (const auto& [id, row] : map_) {
-      visit(id,
-            {{row.weights[0], row.weights[1], row.weights[2]}, row.count[0]});
-    }
+struct VectorRow {
+  VectorRow() = default;
+  VectorRow(const AdaptedRow& row)  // NOLINT(google-explicit-constructor)
+      : weights(row.weights.begin(), row.weights.end()), count({row.count}) {}
+  operator AdaptedRow() const {  // NOLINT(google-explicit-constructor)
+    return {{weights[0], weights[1], weights[2]}, count[0]};
   }
 
- private:
-  struct Row {
-    std::vector<float> weights;
-    std::vector<int64_t> count;
-  };
-  std::unordered_map<int64_t, Row> map_;
-  MapTable<std::unordered_map<int64_t, Row>> table_{
-      &map_,
-      {Field("weights", &Row::weights, {.dim = 3}),
-       Field("count", &Row::count, {.dim = 1})}};
+  std::vector<float> weights;
+  std::vector<int64_t> count;
 };
 
 class AdaptedColumns : public Adapted {
@@ -190,17 +163,26 @@ void MarkAdapted(TableState* table, int64_t id) {
 constexpr int kAdaptedArrays = 4;
 constexpr int kAdaptedKinds = 5;
 
+MapTable<std::map<int64_t, AdaptedRow>>::Fields RowFields() {
+  return {Field("weights", &AdaptedRow::weights),
+          Field("count", &AdaptedRow::count)};
+}
+
 std::unique_ptr<Adapted> NewAdapted(int kind,
                                     std::function<bool(int64_t)> holds) {
   switch (kind) {
     case 0:
       return std::make_unique<
-          AdaptedMap<std::unordered_map<int64_t, AdaptedRow>>>();
+          AdaptedMap<std::unordered_map<int64_t, AdaptedRow>>>(RowFields());
     case 1:
       return std::make_unique<
-          AdaptedMap<absl::flat_hash_map<int64_t, AdaptedRow>>>();
+          AdaptedMap<absl::flat_hash_map<int64_t, AdaptedRow>>>(RowFields());
     case 2:
-      return std::make_unique<AdaptedVectorMap>();
+      return std::make_unique<
+          AdaptedMap<std::unordered_map<int64_t, VectorRow>>>(
+          MapTable<std::map<int64_t, VectorRow>>::Fields{
+              Field("weights", &VectorRow::weights, {.dim = 3}),
+              Field("count", &VectorRow::count, {.dim = 1})});
     case 3:
       return std::make_unique<AdaptedColumns>();
     case kAdaptedArrays:
@@ -224,10 +206,8 @@ class TablesTest : public ::testing::Test {
   };
 
   void SetUp() override {
-    options_.path = dir_.path() + "/store";
-    options_.store.background_sweep = false;
-    options_.save.bounds.max_delta_ratio = 100;
-    options_.ranks.deadline = absl::Seconds(60);
+    options_ = TestOptions(dir_.path() + "/store");
+    options_.schedule = {};
     options_.save.audit_deltas = true;
     options_.observers.on_warning = [](const std::string&) {};
   }
@@ -235,29 +215,21 @@ class TablesTest : public ::testing::Test {
   // Runs `body` on each rank of a new training.
   void Run(int kind, uint32_t world_size,
            const std::function<absl::Status(AdaptedRank*)>& body) {
-    ThreadGroup group(world_size);
-    std::vector<absl::Status> statuses(world_size);
-    std::vector<std::thread> threads;
-    for (uint32_t r = 0; r < world_size; ++r) {
-      threads.emplace_back([&, r] {
-        AdaptedRank rank;
-        rank.rank = r;
-        rank.world_size = world_size;
-        rank.table =
-            NewAdapted(kind, [&rank](int64_t id) { return rank.Owns(id); });
-        statuses[r] = [&]() -> absl::Status {
-          CKPTDB_RETURN_IF_ERROR(rank.model.AddTable(
-              "t", rank.table->state(), TableSharding::ByModulo()));
-          CKPTDB_ASSIGN_OR_RETURN(
-              rank.manager,
-              CheckpointManager::Open(options_, &rank.model, group.Join(r)));
-          CKPTDB_RETURN_IF_ERROR(body(&rank));
-          return rank.manager->Close();
-        }();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    EXPECT_THAT(statuses, Each(IsOk()));
+    const auto run = [&](uint32_t r, auto ranks) -> absl::Status {
+      AdaptedRank rank;
+      rank.rank = r;
+      rank.world_size = world_size;
+      rank.table =
+          NewAdapted(kind, [&rank](int64_t id) { return rank.Owns(id); });
+      CKPTDB_RETURN_IF_ERROR(rank.model.AddTable("t", rank.table->state(),
+                                                 TableSharding::ByModulo()));
+      CKPTDB_ASSIGN_OR_RETURN(
+          rank.manager,
+          CheckpointManager::Open(options_, &rank.model, std::move(ranks)));
+      CKPTDB_RETURN_IF_ERROR(body(&rank));
+      return rank.manager->Close();
+    };
+    EXPECT_THAT(OnRanks(world_size, run), Each(IsOk()));
   }
 
   // Trains a step on one rank: the same changes on any number of ranks.
@@ -324,10 +296,8 @@ TEST_F(TablesTest, AnyKindRestoresWhatAnyKindSaved) {
         EXPECT_EQ(rank->table->rows(), OwnOf(*rank, expected));
         // It continues from there with changes.
         Train(seed, step + 1, rank);
-        CKPTDB_RETURN_IF_ERROR(rank->manager->Step().status());
         CKPTDB_RETURN_IF_ERROR(
-            rank->manager->Save({.overwrite = true}).status());
-        CKPTDB_RETURN_IF_ERROR(rank->manager->WaitUntilFinished());
+            StepAndSave(rank->manager.get(), {.overwrite = true}));
         CKPTDB_RETURN_IF_ERROR(rank->manager->Restore().status());
         EXPECT_EQ(rank->table->rows(), OwnOf(*rank, later));
         return absl::OkStatus();
@@ -369,9 +339,7 @@ TEST_F(TablesTest, EachKindFollowsByChanges) {
     options_.path = absl::StrCat(dir_.path(), "/", kind);
     Run(kind, 1, [&](AdaptedRank* rank) -> absl::Status {
       Train(seed, 1, rank);
-      CKPTDB_RETURN_IF_ERROR(rank->manager->Step().status());
-      CKPTDB_RETURN_IF_ERROR(rank->manager->Save().status());
-      CKPTDB_RETURN_IF_ERROR(rank->manager->WaitUntilFinished());
+      CKPTDB_RETURN_IF_ERROR(StepAndSave(rank->manager.get()));
       AdaptedRank follower;
       follower.table = NewAdapted(kind, {});
       CKPTDB_RETURN_IF_ERROR(
@@ -383,9 +351,7 @@ TEST_F(TablesTest, EachKindFollowsByChanges) {
       CKPTDB_RETURN_IF_ERROR(
           follower.manager->WaitForStep(absl::Seconds(60)).status());
       Train(seed, 2, rank);
-      CKPTDB_RETURN_IF_ERROR(rank->manager->Step().status());
-      CKPTDB_RETURN_IF_ERROR(rank->manager->Save().status());
-      CKPTDB_RETURN_IF_ERROR(rank->manager->WaitUntilFinished());
+      CKPTDB_RETURN_IF_ERROR(StepAndSave(rank->manager.get()));
       CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
                               follower.manager->WaitForStep(absl::Seconds(60)));
       EXPECT_TRUE(report.incremental);
@@ -393,29 +359,6 @@ TEST_F(TablesTest, EachKindFollowsByChanges) {
       return follower.manager->Close();
     });
   }
-}
-
-TEST_F(TablesTest, AuditFindsAMissingMark) {
-  std::unordered_map<int64_t, AdaptedRow> map;
-  MapTable table(&map, {Field("weights", &AdaptedRow::weights),
-                        Field("count", &AdaptedRow::count)});
-  ModelState model;
-  ASSERT_OK(model.AddTable("t", &table));
-  ASSERT_OK_AND_ASSIGN(const auto manager,
-                       CheckpointManager::Open(options_, &model));
-  map[5] = NewAdaptedRow(5, 1);
-  table.MarkUpserted({5});
-  ASSERT_OK(manager->Step());
-  ASSERT_OK(manager->Save());
-  map[5].count = 9;
-  ASSERT_OK(manager->Step());
-  EXPECT_OK(manager->WaitUntilFinished());
-  const auto saved = manager->Save();
-  const absl::Status status =
-      saved.ok() ? manager->WaitUntilFinished() : saved.status();
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
-                               HasSubstr("row 5 differs from step 1 in slot "
-                                         "\"count\" and was not marked")));
 }
 
 // Threads mark rows continuously while saves take the marks: the last save

@@ -2,38 +2,14 @@
 // A trainer's arrays as tables.
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <map>
-#include <string>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "manager/tables.h"
 #include "schema/status.h"
-#include "tests/support/status_matchers.h"
+#include "tests/manager/row_values.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
-// Returns the first value of each row of a source, by id.
-std::map<int64_t, float> FirstValues(const RowSource& source) {
-  std::map<int64_t, float> values;
-  for (uint64_t b = 0; b < source.block_count(); ++b) {
-    const absl::StatusOr<RowBlock> block = source.Block(b);
-    EXPECT_OK(block);
-    for (size_t i = 0; i < block->ids.size(); ++i) {
-      float value = 0;
-      std::memcpy(&value, block->slots[0].At(block->RowAt(i)), sizeof(value));
-      EXPECT_TRUE(values.emplace(block->ids[i], value).second);
-    }
-  }
-  return values;
-}
 
 // The example of the header.
 absl::Status ExampleOfVectorTable() {
@@ -62,30 +38,20 @@ TEST(VectorTableTest, SourcesContainTheRowsOfTheRank) {
   }
   const auto array =
       Array("a", values.data(), 2, {.stride_bytes = 3 * sizeof(float)});
-  const auto expect_rows = [&](const RowSource& source, auto is_there) {
-    const auto found = FirstValues(source);
-    size_t expected = 0;
-    for (int64_t id = 0; id < static_cast<int64_t>(kRows); ++id) {
-      if (!is_there(id)) continue;
-      ++expected;
-      ASSERT_EQ(found.at(id), static_cast<float>(id));
-    }
-    EXPECT_EQ(found.size(), expected);
-  };
   const std::vector<int64_t> some = {3, 5, 1 << 20, 4};
   const auto is_some = [&](int64_t id) {
     return std::find(some.begin(), some.end(), id) != some.end();
   };
   VectorTable all(kRows, {array});
   ASSERT_OK_AND_ASSIGN(auto rows, all.AllRows());
-  expect_rows(*rows, [](int64_t) { return true; });
+  ExpectRows(*rows, kRows, [](int64_t) { return true; });
   ASSERT_OK_AND_ASSIGN(rows, all.RowsOf(some));
-  expect_rows(*rows, is_some);
+  ExpectRows(*rows, kRows, is_some);
 
   const auto holds = [](int64_t id) { return id % 3 == 1; };
   VectorTable own(kRows, {array}, {}, holds);
   ASSERT_OK_AND_ASSIGN(rows, own.AllRows());
-  expect_rows(*rows, holds);
+  ExpectRows(*rows, kRows, holds);
   ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer consumer,
                        own.tracker()->AddConsumer("test"));
   ASSERT_OK(own.tracker()->Take(consumer));
@@ -122,8 +88,7 @@ TEST(VectorTableTest, AddTableRejectsInvalidArrays) {
     SCOPED_TRACE(wrong.error);
     VectorTable table(wrong.rows, wrong.arrays);
     ModelState model;
-    const auto is_wrong =
-        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.error));
+    const auto is_wrong = InvalidArgument(wrong.error);
     EXPECT_THAT(model.AddTable("item", &table), is_wrong);
     EXPECT_THAT(table.AllRows().status(), is_wrong);
     EXPECT_THAT(table.RowsOf({0}).status(), is_wrong);
@@ -136,18 +101,15 @@ TEST(VectorTableTest, AddTableRejectsInvalidArrays) {
 TEST(VectorTableTest, RejectsNonexistentRows) {
   std::vector<float> values(4);
   VectorTable table(2, {Array("a", values.data(), 2)});
-  EXPECT_THAT(table.MarkUpserted({1, 2}),
-              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("2")));
-  EXPECT_THAT(table.RowsOf({-1}).status(),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("row -1 was marked as upserted, but the table "
-                                 "has 2 rows")));
+  EXPECT_THAT(table.MarkUpserted({1, 2}), OutOfRange("2"));
+  EXPECT_THAT(
+      table.RowsOf({-1}),
+      Internal("row -1 was marked as upserted, but the table has 2 rows"));
   LiveTable* const live = table.Live({"a"});
   const std::array<int64_t, 1> ids = {2};
   const std::array<const char*, 1> slots = {"12345678"};
   EXPECT_THAT(live->Consume(0, {ids, slots}),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("row 2 of the step is beyond the 2 rows")));
+              OutOfRange("row 2 of the step is beyond the 2 rows"));
 }
 
 // Values between the rows, and of slots that are not restored, are unchanged.

@@ -11,8 +11,6 @@
 namespace ckptdb::testing {
 namespace {
 
-auto IsLoss(const std::string& words) { return DataLoss(words); }
-
 std::string RandomBytes(size_t bytes, std::mt19937_64* random) {
   std::string out(bytes, '\0');
   for (char& c : out) c = static_cast<char>((*random)());
@@ -47,9 +45,9 @@ TEST(Codec, NamesAndNumbers) {
 TEST(Codec, RejectsUnknownNumbersAndNames) {
   for (int number = 5; number < 256; ++number) {
     EXPECT_THAT(CodecFromStored(static_cast<uint8_t>(number)),
-                IsLoss("invalid stored codec " + std::to_string(number) +
-                       "; expected 0 (none), 1 (lz4), 2 (shuffle-lz4), 3 "
-                       "(bf16) or 4 (int8)"));
+                DataLoss("invalid stored codec " + std::to_string(number) +
+                         "; expected 0 (none), 1 (lz4), 2 (shuffle-lz4), 3 "
+                         "(bf16) or 4 (int8)"));
   }
   EXPECT_THAT(
       ParseCodec("zstd"),
@@ -106,24 +104,24 @@ TEST(Codec, DecompressRejectsWrongSizes) {
     std::string back(2000, '\0');
     for (const uint64_t bytes : {999, 1001, 2000}) {
       EXPECT_THAT(Decompress(codec, stored, 4, bytes, back.data()),
-                  IsLoss("do not decompress to " + std::to_string(bytes)));
+                  DataLoss("do not decompress to " + std::to_string(bytes)));
     }
     for (size_t bytes = 0; bytes < stored.size(); ++bytes) {
       EXPECT_THAT(Decompress(codec, stored.substr(0, bytes), 4, raw.size(),
                              back.data()),
-                  IsLoss(std::to_string(bytes) + " bytes of " +
-                         std::string(CodecName(codec)) +
-                         " do not decompress to 1000 bytes"));
+                  DataLoss(std::to_string(bytes) + " bytes of " +
+                           std::string(CodecName(codec)) +
+                           " do not decompress to 1000 bytes"));
     }
     EXPECT_THAT(Decompress(codec, stored, 4, stored.size(), back.data()),
-                IsLoss("expected fewer bytes than raw bytes"));
+                DataLoss("expected fewer bytes than raw bytes"));
     EXPECT_THAT(Decompress(codec, stored, 4, 0, nullptr),
-                IsLoss("expected fewer bytes than raw bytes"));
+                DataLoss("expected fewer bytes than raw bytes"));
     EXPECT_THAT(Decompress(codec, stored, 4, kChunkBytes + 1, nullptr),
-                IsLoss("at most " + std::to_string(kChunkBytes)));
+                DataLoss("at most " + std::to_string(kChunkBytes)));
   }
   EXPECT_THAT(Decompress(Codec::kNone, raw, 4, 999, nullptr),
-              IsLoss("1000 stored bytes without a codec; expected 999"));
+              DataLoss("1000 stored bytes without a codec; expected 999"));
   EXPECT_OK(Decompress(Codec::kNone, "", 4, 0, nullptr));
 }
 

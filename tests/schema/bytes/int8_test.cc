@@ -24,19 +24,6 @@ using internal::Int8Bounds;
 using internal::Int8Scale;
 using internal::OrderedKey;
 
-// Rows with any offset and spread, and with any bits.
-Floats RandomRow(uint64_t elements, std::mt19937_64* random) {
-  Floats row(elements);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  const float offset = (*random)() % 2 == 0 ? 0 : AnyFinite(random) / 4;
-  const float spread = AnyFinite(random) / 4;
-  const uint64_t kind = (*random)() % 4;
-  for (float& number : row) {
-    number = kind == 0 ? AnyFinite(random) : offset + spread * uniform(*random);
-  }
-  return row;
-}
-
 Int8Bounds BoundsOf(const Floats& row) {
   int32_t least = std::numeric_limits<int32_t>::max();
   int32_t greatest = std::numeric_limits<int32_t>::min();

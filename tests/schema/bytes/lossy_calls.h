@@ -4,21 +4,17 @@
 #ifndef CKPTDB_TESTS_SCHEMA_BYTES_LOSSY_CALLS_H_
 #define CKPTDB_TESTS_SCHEMA_BYTES_LOSSY_CALLS_H_
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "schema/bytes/lossy.h"
 #include "schema/bytes/quantize.h"
 #include "schema/bytes/quantize_loops.h"
-#include "tests/support/status_matchers.h"
+#include "tests/support/code_numbers.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 
@@ -38,14 +34,22 @@ inline Floats FloatsOf(const std::string& bytes) {
   std::memcpy(numbers.data(), bytes.data(), bytes.size());
   return numbers;
 }
-// Any bits, so that all exponents are equally likely.
-inline float AnyFloat(std::mt19937_64* random) {
-  return internal::FloatOf(static_cast<uint32_t>((*random)()));
-}
+// All exponents are equally likely.
 inline float AnyFinite(std::mt19937_64* random) {
-  float number = kQuietNan;
-  while (!std::isfinite(number)) number = AnyFloat(random);
-  return number;
+  return AnyFiniteNumber(random);
+}
+
+// Rows with any offset and spread, and with any bits.
+inline Floats RandomRow(uint64_t elements, std::mt19937_64* random) {
+  Floats row(elements);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  const float offset = (*random)() % 2 == 0 ? 0 : AnyFinite(random) / 4;
+  const float spread = AnyFinite(random) / 4;
+  const uint64_t kind = (*random)() % 4;
+  for (float& number : row) {
+    number = kind == 0 ? AnyFinite(random) : offset + spread * uniform(*random);
+  }
+  return row;
 }
 
 struct Encoded {

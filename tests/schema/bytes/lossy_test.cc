@@ -200,17 +200,15 @@ TEST(Lossy, ErrorsNameTheRequirements) {
   EXPECT_OK(CheckLossy(Codec::kLz4, DType::kI64, 1));
   EXPECT_OK(CheckLossy(Codec::kBf16, DType::kF32, 1));
   EXPECT_OK(CheckLossy(Codec::kInt8, DType::kF32, kLeastInt8Elements));
-  const auto invalid = [](const std::string& words) {
-    return InvalidArgument(words);
-  };
-  EXPECT_THAT(CheckLossy(Codec::kBf16, DType::kF64, 8),
-              invalid("codec bf16 supports only f32, not f64; use one of "
+  EXPECT_THAT(
+      CheckLossy(Codec::kBf16, DType::kF64, 8),
+      InvalidArgument("codec bf16 supports only f32, not f64; use one of "
                       "none, lz4, shuffle-lz4, auto"));
   EXPECT_THAT(CheckLossy(Codec::kInt8, DType::kI64, 8),
-              invalid("codec int8 supports only f32, not i64"));
+              InvalidArgument("codec int8 supports only f32, not i64"));
   EXPECT_THAT(
       CheckLossy(Codec::kInt8, DType::kF32, kLeastInt8Elements - 1),
-      invalid(
+      InvalidArgument(
           "codec int8 needs rows of at least 4 numbers, because "
           "each row stores 8 bytes of bounds; these rows have 3; use bf16"));
 }

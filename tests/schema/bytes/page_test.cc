@@ -14,7 +14,6 @@
 namespace ckptdb::testing {
 namespace {
 
-auto IsPageLoss(const std::string& words) { return DataLoss(words); }
 auto IsBadHeader(const std::string& words) {
   return DataLoss(StartsWith("page header: "), words);
 }
@@ -110,7 +109,7 @@ TEST(Page, FinishWithHashStoresTheGivenHash) {
   builder.FinishWithHash(Codec::kNone, 3, 1, 1234);
   EXPECT_EQ(builder.raw_hash(), 1234u);
   EXPECT_THAT(Read(std::string(builder.entry()), 1),
-              IsPageLoss("does not match the stored hash 4d2"));
+              DataLoss("does not match the stored hash 4d2"));
 }
 
 TEST(Page, NamesTheWrongHeaderField) {
@@ -121,9 +120,9 @@ TEST(Page, NamesTheWrongHeaderField) {
   EXPECT_THAT(ParsePage(With(entry, 0, uint32_t{7})),
               IsBadHeader("magic 7, expected 1347701571"));
   EXPECT_THAT(ParsePage(With(entry, 4, uint8_t{5})),
-              IsPageLoss("invalid stored codec 5; expected 0 (none)"));
+              DataLoss("invalid stored codec 5; expected 0 (none)"));
   EXPECT_THAT(ParsePage(With(entry, 4, uint8_t{255})),
-              IsPageLoss("stored codec 255"));
+              DataLoss("stored codec 255"));
   EXPECT_THAT(ParsePage(With(entry, 5, uint8_t{2})),
               IsBadHeader("reserved 2, expected 0"));
   EXPECT_THAT(ParsePage(With(entry, 6, uint16_t{512})),
@@ -136,15 +135,15 @@ TEST(Page, NamesTheWrongHeaderField) {
               IsBadHeader("raw bytes " + std::to_string(kChunkBytes + 1) +
                           ", expected at most " + std::to_string(kChunkBytes)));
   EXPECT_THAT(Read(With(entry, 24, uint64_t{5}), 1),
-              IsPageLoss("does not match the stored hash 5"));
+              DataLoss("does not match the stored hash 5"));
   EXPECT_THAT(ParsePage(With(packed, 4, uint8_t{0})),
               IsBadHeader("raw bytes 1000, expected"));
   EXPECT_THAT(ParsePage(With(entry, 4, uint8_t{1})),
               IsBadHeader("raw bytes 3, expected more than 3 under codec lz4"));
   EXPECT_THAT(Read(With(packed, 12, uint32_t{1001}), 1),
-              IsPageLoss("bytes of lz4 do not decompress to 1001 bytes"));
+              DataLoss("bytes of lz4 do not decompress to 1001 bytes"));
   EXPECT_THAT(Read(With(packed, 24, uint64_t{5}), 1),
-              IsPageLoss("does not match the stored hash 5"));
+              DataLoss("does not match the stored hash 5"));
   std::string unhashed = entry;
   unhashed[8] = 9;  // the count: only the hash reveals the error
   EXPECT_THAT(ParsePage(unhashed), IsBadHeader("hash "));
@@ -156,8 +155,8 @@ TEST(Page, HashDetectsTheWrongShuffle) {
   const std::string entry = MakePage(raw, Codec::kShuffleLz4, 250, 4);
   ASSERT_OK_AND_ASSIGN(const std::string back, Read(entry, 4));
   EXPECT_EQ(back, raw);
-  EXPECT_THAT(Read(entry, 8), IsPageLoss("page hash "));
-  EXPECT_THAT(Read(With(entry, 4, uint8_t{1}), 4), IsPageLoss("page hash "));
+  EXPECT_THAT(Read(entry, 8), DataLoss("page hash "));
+  EXPECT_THAT(Read(With(entry, 4, uint8_t{1}), 4), DataLoss("page hash "));
 }
 
 std::vector<std::string> Entries() {
@@ -181,7 +180,7 @@ TEST(Page, EveryFlippedBitIsAnErrorOrChangesNothing) {
       if (read.ok() && bit >= kPageHeaderBytes * 8) {
         EXPECT_EQ(*read, raw) << "bit " << bit;
       } else {
-        EXPECT_THAT(read, IsPageLoss("")) << "bit " << bit;
+        EXPECT_THAT(read, DataLoss("")) << "bit " << bit;
       }
     }
   }
@@ -192,7 +191,7 @@ TEST(Page, DetectsEveryTruncation) {
     for (size_t bytes = 0; bytes < entry.size(); ++bytes) {
       EXPECT_THAT(
           ParsePage(entry.substr(0, bytes)),
-          IsPageLoss(
+          DataLoss(
               bytes < kPageHeaderBytes
                   ? "entry of " + std::to_string(bytes) +
                         " bytes is too short; a page header alone has 32 bytes"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schema/bytes/small_float.h"
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -38,33 +38,23 @@ TEST(DecodeSmallFloat, F16) {
   EXPECT_TRUE(std::signbit(DecodeSmallFloat(DType::kF16, 0x8000)));
 }
 
-TEST(DecodeSmallFloat, Bf16IsTheUpperHalfOfF32) {
-  for (uint32_t bits = 0; bits <= 0xffff; ++bits) {
-    const uint32_t wide = bits << 16;
-    float expected = 0;
-    std::memcpy(&expected, &wide, sizeof(expected));
-    const float number =
-        DecodeSmallFloat(DType::kBf16, static_cast<uint16_t>(bits));
-    if (std::isnan(expected)) {
-      EXPECT_TRUE(std::isnan(number)) << bits;
-    } else {
-      EXPECT_EQ(number, expected) << bits;
-      EXPECT_EQ(std::signbit(number), std::signbit(expected)) << bits;
-    }
-  }
+// Expects the same number, sign and all, or a NaN for a NaN.
+void ExpectSameFloat(float number, float expected, uint32_t bits) {
+  EXPECT_EQ(std::isnan(number), std::isnan(expected)) << bits;
+  if (std::isnan(expected)) return;
+  EXPECT_EQ(number, expected) << bits;
+  EXPECT_EQ(std::signbit(number), std::signbit(expected)) << bits;
 }
 
-TEST(DecodeSmallFloat, F8E5M2IsTheUpperHalfOfF16) {
+TEST(DecodeSmallFloat, Bf16AndF8E5M2AreUpperHalves) {
+  for (uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    ExpectSameFloat(DecodeSmallFloat(DType::kBf16, static_cast<uint16_t>(bits)),
+                    std::bit_cast<float>(bits << 16), bits);
+  }
   for (uint32_t bits = 0; bits <= 0xff; ++bits) {
-    const float expected =
-        DecodeSmallFloat(DType::kF16, static_cast<uint16_t>(bits << 8));
-    const float number =
-        DecodeSmallFloat(DType::kF8E5M2, static_cast<uint16_t>(bits));
-    if (std::isnan(expected)) {
-      EXPECT_TRUE(std::isnan(number)) << bits;
-    } else {
-      EXPECT_EQ(number, expected) << bits;
-    }
+    ExpectSameFloat(
+        DecodeSmallFloat(DType::kF8E5M2, static_cast<uint16_t>(bits)),
+        DecodeSmallFloat(DType::kF16, static_cast<uint16_t>(bits << 8)), bits);
   }
 }
 

@@ -29,30 +29,34 @@ struct Kind {
   std::function<absl::Status(absl::string_view)> decode;
 };
 
+template <typename Record>
+Kind KindOf(RecordKind kind, std::string name,
+            const absl::StatusOr<std::string>& bytes,
+            absl::StatusOr<Record> (*decode)(absl::string_view)) {
+  return {kind, std::move(name), bytes.value(),
+          [decode](auto sealed) { return decode(sealed).status(); }};
+}
+
 std::vector<Kind> Kinds() {
-  using namespace testing;  // NOLINT(google-build-using-namespace)
   return {
-      {RecordKind::kStep, "step record", EncodeStepRecord(SampleStep()).value(),
-       [](auto bytes) { return DecodeStepRecord(bytes).status(); }},
-      {RecordKind::kRank, "rank record", EncodeRankRecord(SampleRank()).value(),
-       [](auto bytes) { return DecodeRankRecord(bytes).status(); }},
-      {RecordKind::kAttempt, "attempt record",
-       EncodeAttemptRecord(SampleAttempt()).value(),
-       [](auto bytes) { return DecodeAttemptRecord(bytes).status(); }},
-      {RecordKind::kRoot, "root record", EncodeRootRecord(SampleRoot()).value(),
-       [](auto bytes) { return DecodeRootRecord(bytes).status(); }},
-      {RecordKind::kLease, "lease", EncodeLease(SampleLease()).value(),
-       [](auto bytes) { return DecodeLease(bytes).status(); }},
-      {RecordKind::kTicket, "ticket", EncodeTicket(SampleTicket()).value(),
-       [](auto bytes) { return DecodeTicket(bytes).status(); }},
-      {RecordKind::kStagedRank, "staged rank",
-       EncodeStagedRank(SampleStagedRank()).value(),
-       [](auto bytes) { return DecodeStagedRank(bytes).status(); }},
-      {RecordKind::kEvaluation, "evaluation record",
-       EncodeEvaluationRecord(SampleEvaluation()).value(),
-       [](auto bytes) { return DecodeEvaluationRecord(bytes).status(); }},
-      {RecordKind::kPost, "post", EncodePost(SamplePost()).value(),
-       [](auto bytes) { return DecodePost(bytes).status(); }}};
+      KindOf(RecordKind::kStep, "step record", EncodeStepRecord(SampleStep()),
+             DecodeStepRecord),
+      KindOf(RecordKind::kRank, "rank record", EncodeRankRecord(SampleRank()),
+             DecodeRankRecord),
+      KindOf(RecordKind::kAttempt, "attempt record",
+             EncodeAttemptRecord(SampleAttempt()), DecodeAttemptRecord),
+      KindOf(RecordKind::kRoot, "root record", EncodeRootRecord(SampleRoot()),
+             DecodeRootRecord),
+      KindOf(RecordKind::kLease, "lease", EncodeLease(SampleLease()),
+             DecodeLease),
+      KindOf(RecordKind::kTicket, "ticket", EncodeTicket(SampleTicket()),
+             DecodeTicket),
+      KindOf(RecordKind::kStagedRank, "staged rank",
+             EncodeStagedRank(SampleStagedRank()), DecodeStagedRank),
+      KindOf(RecordKind::kEvaluation, "evaluation record",
+             EncodeEvaluationRecord(SampleEvaluation()),
+             DecodeEvaluationRecord),
+      KindOf(RecordKind::kPost, "post", EncodePost(SamplePost()), DecodePost)};
 }
 
 auto IsLoss(const std::string& record, const std::string& words) {

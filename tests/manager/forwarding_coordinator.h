@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef CKPTDB_TESTS_MANAGER_FORWARDING_COORDINATOR_H_
+#define CKPTDB_TESTS_MANAGER_FORWARDING_COORDINATOR_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "manager/coordinator.h"
+
+namespace ckptdb::testing {
+
+// Forwards the calls that a coordinator must implement to another one; hides
+// its direct all-to-all.
+class ForwardingCoordinator : public Coordinator {
+ public:
+  explicit ForwardingCoordinator(std::unique_ptr<Coordinator> ranks)
+      : ranks_(std::move(ranks)) {}
+  uint32_t rank() const override { return ranks_->rank(); }
+  uint32_t world_size() const override { return ranks_->world_size(); }
+  absl::Status Barrier(absl::string_view tag, absl::Duration wait) override {
+    return ranks_->Barrier(tag, wait);
+  }
+  absl::StatusOr<std::string> Broadcast(absl::string_view tag,
+                                        std::string value,
+                                        absl::Duration wait) override {
+    return ranks_->Broadcast(tag, std::move(value), wait);
+  }
+  absl::StatusOr<std::vector<std::string>> Gather(
+      absl::string_view tag, std::string value, absl::Duration wait) override {
+    return ranks_->Gather(tag, std::move(value), wait);
+  }
+  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
+    return ranks_->Duplicate();
+  }
+
+ private:
+  const std::unique_ptr<Coordinator> ranks_;
+};
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_MANAGER_FORWARDING_COORDINATOR_H_
