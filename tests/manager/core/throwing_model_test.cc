@@ -98,7 +98,7 @@ class ThrowingModelTest : public ManagerTest {
 };
 
 TEST_F(ThrowingModelTest, SaveFails_WhenTheModelThrows) {
-  const auto no_memory = ResourceExhausted("IoState::Dump");
+  const auto no_memory = ResourceExhausted("BlobState::Dump");
   const auto null = InvalidArgument("\"item\"", "AllRows returned null");
   const std::vector<std::pair<std::string, ::testing::Matcher<absl::Status>>>
       places = {{"slots", Threw("TableState")},
