@@ -196,8 +196,8 @@ TEST(PublicFace, SamplesAreCompiled) {
        {"header_samples.cc", "db/store/header_examples_test.cc",
         "manager/core/manager_header_examples_test.cc",
         "manager/ranks/message_coordinator_test.cc",
-        "manager/state/column_table_test.cc", "manager/state/map_table_test.cc",
-        "manager/state/vector_table_test.cc"}) {
+        "manager/state/column_table_test.cc",
+        "manager/state/map_table_test.cc"}) {
     compiled += Condensed(Read(root / "tests" / file));
   }
   size_t found = 0;

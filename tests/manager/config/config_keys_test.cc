@@ -60,42 +60,22 @@ std::vector<Strings> Cells(const std::string& header) {
   return rows;
 }
 
-std::vector<KeyRow> KeysUnder(const std::string& header) {
+std::vector<KeyRow> RowsUnder(const std::string& header) {
   std::vector<KeyRow> rows;
   for (const Strings& cells : Cells(header)) {
-    EXPECT_THAT(cells, SizeIs(4));
-    rows.push_back({cells[0], cells[1], cells[2], cells[3]});
+    EXPECT_THAT(cells, SizeIs(AnyOf(3, 4)));
+    rows.push_back(
+        {cells[0], cells[1], cells.size() == 4 ? cells[2] : "", cells.back()});
   }
   return rows;
 }
 
-std::vector<KeyRow> PoliciesUnder(const std::string& header) {
-  std::vector<KeyRow> rows;
-  for (const Strings& cells : Cells(header)) {
-    EXPECT_THAT(cells, SizeIs(3));
-    rows.push_back({cells[0], cells[1], "", cells[2]});
-  }
-  return rows;
-}
-
-std::vector<KeyRow> OptionRows() {
-  return KeysUnder("| key | type | default | bounds |");
-}
-std::vector<KeyRow> BestRows() {
-  return KeysUnder("| key of `best_n` | type | default | bounds |");
-}
-std::vector<KeyRow> EvolveRows() {
-  return KeysUnder("| key of `evolve` | type | default | bounds |");
-}
-std::vector<KeyRow> EvolvedTableRows() {
-  return KeysUnder("| key of a table | type | default | bounds |");
-}
-std::vector<KeyRow> SavePolicyRows() {
-  return PoliciesUnder("| policy that saves | value | bounds |");
-}
-std::vector<KeyRow> KeepPolicyRows() {
-  return PoliciesUnder("| policy that keeps | value | bounds |");
-}
+constexpr char kOptions[] = "| key | type | default | bounds |";
+constexpr char kBest[] = "| key of `best_n` | type | default | bounds |";
+constexpr char kEvolve[] = "| key of `evolve` | type | default | bounds |";
+constexpr char kEvolvedTable[] = "| key of a table | type | default | bounds |";
+constexpr char kSavePolicies[] = "| policy that saves | value | bounds |";
+constexpr char kKeepPolicies[] = "| policy that keeps | value | bounds |";
 
 // Values that a row allows, and others that it excludes.
 struct Values {
@@ -271,14 +251,14 @@ class ConfigKeysTest : public ::testing::Test {
 };
 
 TEST_F(ConfigKeysTest, OptionsMatchTheDocument) {
-  for (const KeyRow& row : OptionRows()) {
+  for (const KeyRow& row : RowsUnder(kOptions)) {
     ExpectAsDocumented(
         row, [&](const std::string& value) { return Member(row.name, value); });
   }
 }
 
 TEST_F(ConfigKeysTest, EachOptionChangesSomething) {
-  for (const KeyRow& row : OptionRows()) {
+  for (const KeyRow& row : RowsUnder(kOptions)) {
     std::set<std::string> described = {Described({})};
     for (const std::string& value : ValuesOf(row).allowed) {
       ManagerOptions options;
@@ -291,7 +271,7 @@ TEST_F(ConfigKeysTest, EachOptionChangesSomething) {
 
 TEST_F(ConfigKeysTest, DefaultsMatchTheDocument) {
   const std::string by_default = Described({});
-  for (const KeyRow& row : OptionRows()) {
+  for (const KeyRow& row : RowsUnder(kOptions)) {
     if (absl::StartsWith(row.default_value, "none")) {
       continue;  // no value sets the default
     }
@@ -305,12 +285,12 @@ TEST_F(ConfigKeysTest, DefaultsMatchTheDocument) {
 }
 
 TEST_F(ConfigKeysTest, SavePoliciesMatchTheDocument) {
-  ExpectPolicies("permanent", SavePolicyRows());
-  ExpectPolicies("ephemeral", SavePolicyRows());
+  ExpectPolicies("permanent", RowsUnder(kSavePolicies));
+  ExpectPolicies("ephemeral", RowsUnder(kSavePolicies));
 }
 
 TEST_F(ConfigKeysTest, KeepPoliciesMatchTheDocument) {
-  ExpectPolicies("keep", KeepPolicyRows());
+  ExpectPolicies("keep", RowsUnder(kKeepPolicies));
 }
 
 TEST_F(ConfigKeysTest, LatestOfMatchesTheDocument) {
@@ -323,7 +303,7 @@ TEST_F(ConfigKeysTest, LatestOfMatchesTheDocument) {
 }
 
 TEST_F(ConfigKeysTest, BestMatchesTheDocument) {
-  for (const KeyRow& row : BestRows()) {
+  for (const KeyRow& row : RowsUnder(kBest)) {
     const auto best = [&](const std::string& value) {
       const std::string metric =
           row.name == "metric" ? "" : R"("metric": "m", )";
@@ -339,12 +319,12 @@ TEST_F(ConfigKeysTest, BestMatchesTheDocument) {
 }
 
 TEST_F(ConfigKeysTest, EvolveMatchesTheDocument) {
-  for (const KeyRow& row : EvolveRows()) {
+  for (const KeyRow& row : RowsUnder(kEvolve)) {
     ExpectAsDocumented(row, [&](const std::string& value) {
       return Member("evolve", Member(row.name, value));
     });
   }
-  for (const KeyRow& row : EvolvedTableRows()) {
+  for (const KeyRow& row : RowsUnder(kEvolvedTable)) {
     ExpectAsDocumented(row, [&](const std::string& value) {
       return Member("evolve",
                     Member("tables", Member("user", Member(row.name, value))));
@@ -356,10 +336,9 @@ TEST_F(ConfigKeysTest, EvolveMatchesTheDocument) {
 // value precede their constructors.
 TEST(ConfigKeys, ReadsOnlyDocumentedKeys) {
   std::set<std::string> documented = {"not", "policy"};
-  for (const auto& rows :
-       {OptionRows(), BestRows(), EvolveRows(), EvolvedTableRows(),
-        SavePolicyRows(), KeepPolicyRows()}) {
-    for (const KeyRow& row : rows) documented.insert(row.name);
+  for (const char* table : {kOptions, kBest, kEvolve, kEvolvedTable,
+                            kSavePolicies, kKeepPolicies}) {
+    for (const KeyRow& row : RowsUnder(table)) documented.insert(row.name);
   }
   const std::string source = ReadTree("manager/config/manager_config.cc") +
                              ReadTree("manager/config/load_json.cc");

@@ -4,11 +4,8 @@
 #include <atomic>
 #include <csignal>
 
-#include "manager/checkpoint_manager.h"
-#include "schema/status.h"
 #include "tests/manager/run_ranks.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -118,8 +118,7 @@ TEST_F(BetweenRuns, ARunOverQuarantinedStepsIsRefusedUntilItAbandonsThem) {
   ASSERT_OK(manager_->AbandonSteps());
   TrainTo(6);
   ASSERT_OK(manager_->FinishTraining());
-  ASSERT_OK_AND_ASSIGN(const StepRecord newest, manager_->store()->Latest());
-  EXPECT_EQ(newest.version.step, 6);
+  EXPECT_EQ(manager_->store()->Latest().value().version.step, 6);
 }
 
 TEST_F(BetweenRuns, AStoreOfQuarantinedStepsIsNotEmpty) {
@@ -162,6 +161,7 @@ TEST_F(BetweenRuns, FirstStepFails_WhenTheRunDidNotRestore) {
   Start();
   TrainTo(4);
   Start();
+  EXPECT_THAT(manager_->StartTraining(), IsBehind(4));
   EXPECT_THAT(TrainStep(), IsBehind(4));
   EXPECT_THAT(manager_->ShouldSave(2), IsBehind(4));
   EXPECT_THAT(manager_->Save(), IsBehind(4));
@@ -171,13 +171,6 @@ TEST_F(BetweenRuns, FirstStepFails_WhenTheRunDidNotRestore) {
   ASSERT_OK(manager_->StepTo(6));
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
-}
-
-TEST_F(BetweenRuns, StartTrainingFails_WhenTheRunDidNotRestore) {
-  Start();
-  TrainTo(4);
-  Start();
-  EXPECT_THAT(manager_->StartTraining(), IsBehind(4));
 }
 
 TEST_F(BetweenRuns, RestoreFromAnotherStoreWarnsOfNewerSteps) {

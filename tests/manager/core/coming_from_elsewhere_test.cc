@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests each row of the table "Coming from elsewhere" in docs/manager.md.
-#include <fstream>
-#include <sstream>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "tests/manager/manager_fixture.h"
@@ -74,6 +71,7 @@ class ElsewhereTest : public ManagerTest {
   void OrbaxLoopFromZero() {
     Start();
     StepToEach({0, 1, 2, 3});
+    EXPECT_EQ(manager_->global_step(), 3);
     EXPECT_THAT(Steps(), ElementsAre(0, 2));
   }
 
@@ -217,6 +215,7 @@ class ElsewhereTest : public ManagerTest {
     TrainTo(3);
     ASSERT_OK(manager_->FinishTraining());
     EXPECT_THAT(Steps(), ElementsAre(0, 2, 3));
+    ExpectStepHolds(0);
     Resume();
     ASSERT_OK(manager_->StartTraining());
     ASSERT_OK(manager_->FinishTraining());

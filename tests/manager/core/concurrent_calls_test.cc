@@ -22,10 +22,14 @@ namespace {
 constexpr auto kShortRun = std::chrono::seconds(3);
 constexpr auto kLongRun = std::chrono::minutes(3);
 
-bool IsOneOf(const absl::Status& status,
-             std::initializer_list<absl::StatusCode> codes) {
+using Codes = std::initializer_list<absl::StatusCode>;
+
+bool IsOneOf(const absl::Status& status, Codes codes) {
   return status.ok() ||
          std::find(codes.begin(), codes.end(), status.code()) != codes.end();
+}
+void ExpectOneOf(const absl::Status& status, Codes codes) {
+  EXPECT_TRUE(IsOneOf(status, codes)) << status;
 }
 
 // The rows of a scan, which several threads deliver.
@@ -79,7 +83,7 @@ class ConcurrentCallsTest : public ManagerTest {
   // A fold whose step is deleted meanwhile may keep writing to a folder that a
   // sweep deletes: the next sweep deletes it.
   static void ExpectSwept(const absl::Status& status) {
-    EXPECT_TRUE(IsOneOf(status, {absl::StatusCode::kUnavailable})) << status;
+    ExpectOneOf(status, {absl::StatusCode::kUnavailable});
   }
   // Returns a step, usually an existing one.
   int64_t AnyStep(std::mt19937_64* random) {
@@ -153,9 +157,8 @@ void ConcurrentCallsTest::ChangeRecords(std::mt19937_64* random) {
   Store* const store = manager_->store();
   const int64_t step = AnyStep(random);
   const auto expect = [](const absl::Status& status) {
-    EXPECT_TRUE(IsOneOf(
-        status, {absl::StatusCode::kNotFound, absl::StatusCode::kAborted}))
-        << status;
+    ExpectOneOf(status,
+                {absl::StatusCode::kNotFound, absl::StatusCode::kAborted});
   };
   switch ((*random)() % 7) {
     case 0: {
@@ -217,7 +220,7 @@ void ConcurrentCallsTest::LookAtAll(std::mt19937_64* random) {
   }
   const absl::StatusOr<StepExplanation> story =
       manager_->Explain(AnyStep(random));
-  EXPECT_TRUE(IsOneOf(story.status(), {absl::StatusCode::kNotFound}));
+  ExpectOneOf(story.status(), {absl::StatusCode::kNotFound});
   EXPECT_GE(manager_->global_step(), committed);
   EXPECT_FALSE(manager_->preempted());
 }
@@ -227,7 +230,7 @@ void ConcurrentCallsTest::WaitForSaves(std::mt19937_64* random) {
   const bool wait = (*random)() % 2 == 0;
   const absl::Status status =
       wait ? manager_->WaitUntilFinished() : manager_->CheckForErrors();
-  EXPECT_TRUE(IsOneOf(status, {absl::StatusCode::kCancelled})) << status;
+  ExpectOneOf(status, {absl::StatusCode::kCancelled});
   ++waits_;
   if (!status.ok()) ++told_;
   manager_->IsSavingInProgress();
@@ -239,8 +242,7 @@ void ConcurrentCallsTest::Train(std::mt19937_64* random) {
   const int64_t step = manager_->global_step() + 1;
   model_->Train(step);
   absl::StatusOr<StepOutcome> outcome = manager_->StepTo(step);
-  EXPECT_TRUE(IsOneOf(outcome.status(), {absl::StatusCode::kCancelled}))
-      << outcome.status();
+  ExpectOneOf(outcome.status(), {absl::StatusCode::kCancelled});
   if (!outcome.ok()) {
     EXPECT_GT(cancelled_, 0) << outcome.status();
     cancelled_ = 0;
@@ -252,7 +254,7 @@ void ConcurrentCallsTest::Train(std::mt19937_64* random) {
   save.Cancel();
   if ((*random)() % 2 == 0) {
     const absl::Status told = save.WaitCommitted().status();
-    EXPECT_TRUE(IsOneOf(told, {absl::StatusCode::kCancelled})) << told;
+    ExpectOneOf(told, {absl::StatusCode::kCancelled});
     EXPECT_OK(manager_->WaitUntilFinished()) << "it was returned before";
     return;
   }

@@ -2,12 +2,9 @@
 // Failure scenarios of a trainer and its store.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <future>
-#include <thread>
 
 #include "db/options.h"
-#include "schema/status.h"
 #include "tests/db/sim_store.h"
 #include "tests/manager/manager_fixture.h"
 #include "tests/manager/run_ranks.h"
@@ -169,8 +166,7 @@ class SignalTest : public PointTest {
 TEST_F(SignalTest, ArrivesBeforeASave) {
   Start();
   manager_->SetPreempted();
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
-  EXPECT_EQ(outcome.decision.reason, "preempted");
+  EXPECT_EQ(TrainStep().value().decision.reason, "preempted");
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(1));
   ExpectStepHolds(1);
@@ -263,8 +259,7 @@ TEST_F(SweepTest, SavesAndDeletionsDoNotWaitForASweep) {
   // Garbage created since is left to the next sweep.
   EXPECT_THAT(swept.swept_versions,
               ElementsAre(::testing::Field(&Version::step, 2)));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult next,
-                       manager_->store()->Sweep());
+  const Store::SweepResult next = manager_->store()->Sweep().value();
   EXPECT_THAT(next.swept_versions,
               ElementsAre(::testing::Field(&Version::step, 4)))
       << "step 8 shares a value with step 6";

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A manager keeps using the store that its path named when it was opened.
 #include <filesystem>
-#include <fstream>
 
 #include "tests/manager/manager_fixture.h"
 
@@ -47,8 +46,7 @@ TEST_F(ManagerPathTest, SavesAndRestoresWorkAfterAChdir) {
   std::ifstream statistics(dir_.path() + "/a/statistics.json");
   EXPECT_EQ(std::count(std::istreambuf_iterator<char>(statistics), {}, '\n'),
             4);
-  ASSERT_OK_AND_ASSIGN(const auto reader,
-                       Reader::Open(dir_.path() + "/a/store"));
+  const auto reader = Reader::Open(dir_.path() + "/a/store").value();
   std::vector<int64_t> steps;
   for (const StepRecord& record : reader->Steps()) {
     steps.push_back(record.version.step);

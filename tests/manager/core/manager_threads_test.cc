@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <future>
 #include <set>
-#include <thread>
 
 #include "tests/manager/manager_fixture.h"
 #include "tests/manager/run_ranks.h"
@@ -63,9 +62,7 @@ TEST_F(ManagerThreadsTest, EachWaiterReceivesTheErrorOfAFailedSave) {
   PendingSave save = BeginSave();
   auto waiters = Wait(4);
   Cancel(save);
-  for (auto& waiter : waiters) {
-    EXPECT_THAT(waiter.get(), Cancelled("step 1"));
-  }
+  for (auto& waiter : waiters) EXPECT_THAT(waiter.get(), Cancelled("step 1"));
   // The training receives it, too, once.
   EXPECT_THAT(manager_->Step(), Cancelled("step 1"));
   EXPECT_OK(manager_->CheckForErrors());
@@ -82,9 +79,7 @@ TEST_F(ManagerThreadsTest, OtherThreadsAndTheTrainingWaitForTheSameSave) {
     gate_.Open();
   });
   EXPECT_THAT(manager_->WaitUntilFinished(), Cancelled("step 1"));
-  for (auto& waiter : waiters) {
-    EXPECT_THAT(waiter.get(), Cancelled("step 1"));
-  }
+  for (auto& waiter : waiters) EXPECT_THAT(waiter.get(), Cancelled("step 1"));
   EXPECT_OK(manager_->WaitUntilFinished());
   EXPECT_OK(manager_->Close());
 }
@@ -123,9 +118,7 @@ TEST_F(ManagerThreadsTest, OneThreadRunsAllSaves) {
     threads.insert(gettid());
   };
   Start();
-  for (int i = 0; i < 5; ++i) {
-    TrainAndWait(manager_->global_step() + 2);
-  }
+  for (int i = 0; i < 5; ++i) TrainAndWait(manager_->global_step() + 2);
   ASSERT_OK(manager_->Close());
   EXPECT_EQ(threads.size(), 1U);
   EXPECT_FALSE(threads.contains(gettid()));
@@ -241,8 +234,7 @@ TEST_F(ManagerThreadsTest, StoreCanBeOpenedRightAfterClose) {
     ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
     EXPECT_OK(store->Latest());
   }
-  ASSERT_OK_AND_ASSIGN(const auto next,
-                       CheckpointManager::Open(options_, &model_->state));
+  const auto next = CheckpointManager::Open(options_, &model_->state).value();
   ASSERT_OK(next->Restore());
   EXPECT_EQ(next->global_step(), 2);
   manager_.reset();
@@ -268,9 +260,7 @@ TEST_F(ManagerThreadsTest, CloseWakesWaiters) {
   auto waiters = Wait(2);
   Cancel(save);
   EXPECT_THAT(manager_->Close(), Cancelled("step 1"));
-  for (auto& waiter : waiters) {
-    EXPECT_THAT(waiter.get(), Cancelled("step 1"));
-  }
+  for (auto& waiter : waiters) EXPECT_THAT(waiter.get(), Cancelled("step 1"));
   EXPECT_OK(manager_->Close());
 }
 
@@ -291,8 +281,7 @@ TEST_F(ManagerThreadsTest, RanksCloseIndependently) {
               EXPECT_OK(manager->Close());
             });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
-  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
-  EXPECT_OK(store->FindStep(2));
+  EXPECT_OK(Store::Open(options_.path).value()->FindStep(2));
 }
 
 // Exits of processes, each in a separate process.
@@ -350,8 +339,7 @@ TEST_F(ManagerExitTest, WaitsForTheSaveInProgress) {
         std::exit(HasFailure() ? 1 : 0);
       },
       ExitedWithCode(0), "");
-  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(options_.path));
-  EXPECT_OK(reader->FindStep(1));
+  EXPECT_OK(Reader::Open(options_.path).value()->FindStep(1));
 }
 
 // A callback that ends the process does not wait for itself.

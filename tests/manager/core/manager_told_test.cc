@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Warnings about what a user would not notice otherwise.
 #include <stdexcept>
-#include <thread>
 
-#include "absl/strings/match.h"
 #include "schema/types.h"
 #include "tests/manager/manager_fixture.h"
 #include "tests/manager/run_ranks.h"

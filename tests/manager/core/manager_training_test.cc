@@ -20,19 +20,6 @@ class TrainingTest : public ManagerTest {
   }
 };
 
-TEST_F(TrainingTest, InitialStateIsSavedUnlessRestored) {
-  Start();
-  ASSERT_OK(manager_->StartTraining());
-  TrainAndClose(2);
-  EXPECT_THAT(Steps(), ElementsAre(0, 2));
-  ExpectStepHolds(0);
-  Start();
-  ASSERT_OK(manager_->Restore());
-  ASSERT_OK(manager_->StartTraining());
-  ASSERT_OK(manager_->Close());
-  EXPECT_THAT(Steps(), ElementsAre(0, 2));
-}
-
 TEST_F(TrainingTest, InitialStateIsNotSaved_WhenFirstSaveIsNever) {
   options_.save.first_save = ManagerOptions::FirstSave::kNever;
   Start();

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An evaluator posts metrics while the trainer runs, and the trainer keeps the
 // best steps accordingly.
-#include <filesystem>
-#include <fstream>
-
 #include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {

@@ -3,9 +3,7 @@
 // saving that step, and repeatable.
 #include <future>
 #include <random>
-#include <thread>
 
-#include "schema/status.h"
 #include "tests/manager/manager_fixture.h"
 #include "tests/manager/run_ranks.h"
 #include "tests/manager/test_options.h"
@@ -49,10 +47,8 @@ TEST_F(PreemptionTest, IsReportedOnceWhileItsSaveIsInProgress) {
   Start();
   gate_.Close();
   manager_->SetPreempted();
-  ASSERT_OK_AND_ASSIGN(const StepOutcome first, TrainStep());
-  EXPECT_TRUE(first.preempted);
-  ASSERT_OK_AND_ASSIGN(const StepOutcome second, TrainStep());
-  EXPECT_FALSE(second.preempted);
+  EXPECT_TRUE(TrainStep().value().preempted);
+  EXPECT_FALSE(TrainStep().value().preempted);
   gate_.Open();
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(1));
@@ -99,8 +95,7 @@ TEST_F(PreemptionTest, NextStepIsSavedAfterAnEphemeralOne) {
   TrainAndWait(2);
   EXPECT_FALSE(manager_->preempted());
   manager_->SetPreempted();
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
-  EXPECT_EQ(outcome.decision.reason, "preempted");
+  EXPECT_EQ(TrainStep().value().decision.reason, "preempted");
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(2, 3));
   EXPECT_FALSE(Record(3).ephemeral);

@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include "absl/strings/match.h"
-#include "schema/status.h"
 #include "tests/manager/forwarding_coordinator.h"
 #include "tests/manager/manager_fixture.h"
 #include "tests/manager/run_ranks.h"

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Restores of evolved tables on another number of ranks.
-#include "manager/checkpoint_manager.h"
 #include "tests/manager/load/f32_table.h"
 #include "tests/manager/run_ranks.h"
 #include "tests/manager/test_options.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -2,7 +2,6 @@
 // Restores into a model that differs from the saved one.
 #include <cstring>
 
-#include "manager/checkpoint_manager.h"
 #include "manager/tables.h"
 #include "tests/manager/load/f32_table.h"
 #include "tests/manager/test_options.h"
@@ -109,8 +108,7 @@ TEST_F(EvolveTest, NewTensorAndTableKeepTheirValues) {
   next.Reopen(options_);
   EXPECT_THAT(next.manager->Restore(),
               FailedPrecondition("dense \"new\"", "RestoreRequest::evolve"));
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report,
-                       next.manager->Restore(By({})));
+  const RestoreReport report = next.manager->Restore(By({})).value();
   EXPECT_EQ(report.version.step, 3);
   EXPECT_EQ(next.manager->global_step(), 3);
   EXPECT_THAT(weights, ElementsAre(1, 2));
@@ -129,9 +127,8 @@ TEST_F(EvolveTest, NewTensorAndTableKeepTheirValues) {
   // The lineage continues: the unchanged table is saved as changes.
   users.Set(9, {9, 9, 9});
   ASSERT_OK(next.manager->Step());
-  ASSERT_OK_AND_ASSIGN(const StepRecord saved,
-                       next.manager->store()->FindStep(4));
-  EXPECT_EQ(saved.kind, StepRecord::Kind::kDelta);
+  EXPECT_EQ(next.manager->store()->FindStep(4).value().kind,
+            StepRecord::Kind::kDelta);
   ASSERT_OK(next.manager->Close());
   EXPECT_EQ(Stored("user", {kEmbedding, kSum}).size(), 4U);
   EXPECT_EQ(Stored("item", {kEmbedding}).size(), 1U);
@@ -182,9 +179,11 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
               FailedPrecondition("slot \"adagrad_sum\" is not in the step; set "
                                  "its values in EvolvePolicy::Table::fill"));
   EXPECT_THAT(users.rows(), IsEmpty());
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report,
-                       next.manager->Restore(By(policy)));
-  EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
+  EXPECT_EQ(next.manager->Restore(By(policy))
+                .value()
+                .loaded.items[0]
+                .slot_changes[0]
+                .kind,
             LoadSummary::SlotChange::Kind::kFilled);
   EXPECT_THAT(users.rows(), ElementsAre(Pair(1, ElementsAre(10, 11, 0.5)),
                                         Pair(2, ElementsAre(20, 21, 0.5)),
@@ -200,9 +199,9 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
   // The policy remains in the trainer's code.
   Process third(options_, {kEmbedding, kSum});
   F32Table& again = third.users;
-  ASSERT_OK_AND_ASSIGN(const RestoreReport same,
-                       third.manager->Restore(By(policy)));
-  EXPECT_THAT(same.loaded.items[0].slot_changes, IsEmpty());
+  EXPECT_THAT(
+      third.manager->Restore(By(policy)).value().loaded.items[0].slot_changes,
+      IsEmpty());
   EXPECT_EQ(again.rows(), users.rows());
   ASSERT_OK(third.manager->Step());
   EXPECT_EQ(BaseReason(&third, 6), "") << "deltas continue";
@@ -254,8 +253,7 @@ TEST_F(EvolveTest, RenamedTableAndSlotAreFoundByOname) {
       .tables = {{"user", {.oname = {{"embedding", "weight"}}}}}};
   Process next(options_, {kEmbedding, kSum});
   F32Table& users = next.users;
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report,
-                       next.manager->Restore(By(policy)));
+  const RestoreReport report = next.manager->Restore(By(policy)).value();
   EXPECT_EQ(report.loaded.items[0].source, "member");
   EXPECT_THAT(report.loaded.unexpected, ElementsAre("w"));
   EXPECT_EQ(users.rows().at(2), (std::vector<float>{20, 21, 22}));
@@ -312,9 +310,11 @@ TEST_F(EvolveTest, TableOfAnotherWidthIsConverted) {
       FailedPrecondition("expected [embedding f32 x 4",
                          "slot \"embedding\" is f32 x 2 in the step; convert "
                          "it by a function in EvolvePolicy::Table::convert"));
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report,
-                       next.manager->Restore(By(policy)));
-  EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
+  EXPECT_EQ(next.manager->Restore(By(policy))
+                .value()
+                .loaded.items[0]
+                .slot_changes[0]
+                .kind,
             LoadSummary::SlotChange::Kind::kConverted);
   EXPECT_EQ(users.rows().at(2), (std::vector<float>{20, 21, -1, -1, 22}));
   users.Set(2, {1, 2, 3, 4, 5});
@@ -440,9 +440,7 @@ TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
   ASSERT_OK(follower->WaitForStep(absl::Seconds(60)));
   users.Set(2, {2, 2});
   ASSERT_OK(trainer.manager->Step());
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report,
-                       follower->WaitForStep(absl::Seconds(60)));
-  EXPECT_TRUE(report.incremental);
+  EXPECT_TRUE(follower->WaitForStep(absl::Seconds(60)).value().incremental);
   EXPECT_THAT(copy.rows(), ElementsAre(Pair(1, ElementsAre(1, 1, 3)),
                                        Pair(2, ElementsAre(2, 2, 3))));
   // After a restore with another policy, changes cannot be applied to the
@@ -450,9 +448,7 @@ TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
   ASSERT_OK(follower->Restore(By({.exclude = {"user"}})));
   users.Set(3, {3, 3});
   ASSERT_OK(trainer.manager->Step());
-  ASSERT_OK_AND_ASSIGN(const RestoreReport whole,
-                       follower->WaitForStep(absl::Seconds(60)));
-  EXPECT_FALSE(whole.incremental);
+  EXPECT_FALSE(follower->WaitForStep(absl::Seconds(60)).value().incremental);
   EXPECT_EQ(copy.rows().size(), 3U);
 }
 

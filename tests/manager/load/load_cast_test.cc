@@ -4,15 +4,12 @@
 
 #include <numeric>
 
-#include "manager/checkpoint_manager.h"
 #include "manager/load/evolved_table.h"
 #include "schema/bytes/shape.h"
-#include "schema/status.h"
 #include "tests/manager/raw_table.h"
 #include "tests/manager/run_ranks.h"
 #include "tests/manager/test_options.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -134,8 +131,7 @@ TEST_F(LoadCastTest, CastsATensor) {
 TEST_F(LoadCastTest, DryRunListsCasts) {
   SaveNumbers({1, 2, 3, 4, 5, 6});
   std::vector<uint8_t> bytes;
-  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
-                       LoadNumbers(Rule(), &bytes, /*dry_run=*/true));
+  const LoadSummary dry = LoadNumbers(Rule(), &bytes, /*dry_run=*/true).value();
   EXPECT_THAT(bytes, Each(9));
   EXPECT_THAT(dry.ToString(), HasSubstr("loaded: dense \"w\", 24 bytes, cast "
                                         "i32 to u8\n"));
@@ -158,9 +154,8 @@ TEST_F(LoadCastTest, ErrorDoesNotSuggestCast_WhenCastingCannotHelp) {
   }
   EXPECT_THAT(integers, Each(9));
   LoadRule lenient = {.path = Path("base"), .strict = false, .cast = true};
-  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
-                       LoadNumbers(lenient, &integers));
-  EXPECT_EQ(summary.rules[0].items[0].outcome, CastOutcome::kMisfit);
+  EXPECT_EQ(LoadNumbers(lenient, &integers).value().rules[0].items[0].outcome,
+            CastOutcome::kMisfit);
   EXPECT_THAT(integers, Each(9));
   // Another shape has nothing to do with dtypes.
   std::vector<float> floats(3);
@@ -176,8 +171,8 @@ TEST_F(LoadCastTest, ErrorNamesTheValueOutOfRange) {
               OutOfRange("tensor \"w\", element [1, 1]: 300 of i32 is out of "
                          "range for u8, 0 to 255"));
   LoadRule lenient = {.path = Path("base"), .cast = true, .ignore_error = true};
-  ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadNumbers(lenient, &bytes));
-  EXPECT_THAT(summary.rules[0].note, HasSubstr("300 of i32"));
+  EXPECT_THAT(LoadNumbers(lenient, &bytes).value().rules[0].note,
+              HasSubstr("300 of i32"));
 }
 
 // Saved by two ranks, half of the rows each; loaded as some of the columns.
@@ -287,8 +282,7 @@ TEST_F(LoadCastTableTest, CastsSlots) {
   EXPECT_THAT(LoadRows(&table, Rule(/*cast=*/false)),
               FailedPrecondition("weight f32 x 2, sum f64 x 1, count i32 x 2]; "
                                  "a load rule with \"cast\" converts it"));
-  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
-                       LoadRows(&table, Rule(), /*dry_run=*/true));
+  const LoadSummary dry = LoadRows(&table, Rule(), /*dry_run=*/true).value();
   EXPECT_THAT(table.rows(), IsEmpty());
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadRows(&table, Rule()));
   ASSERT_EQ(table.rows().size(), static_cast<size_t>(kRowIds));

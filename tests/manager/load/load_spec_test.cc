@@ -133,8 +133,7 @@ TEST_F(LoadTest, LaterRulesOverwriteEarlierOnes) {
   Start();
   LoadRule tuned = {
       .path = Path("tuned"), .load = {"w", "extra"}, .exclude = {"note"}};
-  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
-                       manager_->Load({From("base"), tuned}));
+  const LoadSummary summary = manager_->Load({From("base"), tuned}).value();
   TestModel base;
   TrainTo(3, &base);
   TestModel expected;
@@ -162,8 +161,7 @@ TEST_F(LoadTest, DryRunChangesNothing) {
   ASSERT_OK(model_.state.AddTensor("more", TensorState::Of(&more, {1})));
   const TestRows before = model_.users.rows();
   LoadRule rule = {.path = Path("base"), .oname = {{"more", "w"}}};
-  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
-                       manager_->Load({rule}, /*dry_run=*/true));
+  const LoadSummary dry = manager_->Load({rule}, /*dry_run=*/true).value();
   EXPECT_TRUE(model_.users.rows() == before);
   EXPECT_EQ(dry.rows(), 15U);
   auto outcomes = OutcomesOf(dry);
@@ -186,8 +184,7 @@ TEST_F(LoadTest, StrictLoadFails_WhenAnItemIsMissing) {
       FailedPrecondition("step 3 does not fit the model; missing in the step: "
                          "dense \"v\" (did you mean dense \"w\"?)"));
   rule.ignore_error = true;
-  ASSERT_OK_AND_ASSIGN(const LoadSummary ignored, manager_->Load({rule}));
-  EXPECT_THAT(ignored.rules[0].note,
+  EXPECT_THAT(manager_->Load({rule}).value().rules[0].note,
               HasSubstr("missing in the step: dense \"v\""));
   EXPECT_THAT(model_.users.rows(), IsEmpty());
   rule.ignore_error = false;
@@ -209,8 +206,7 @@ TEST_F(LoadTest, StrictLoadFails_WhenAPatternMatchesNothing) {
   rule.load = {"spars"};
   EXPECT_THAT(manager_->Load({rule}),
               InvalidArgument("did you mean \"sparse\"?"));
-  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
-                       manager_->Load({rule}, /*dry_run=*/true));
+  const LoadSummary dry = manager_->Load({rule}, /*dry_run=*/true).value();
   EXPECT_THAT(dry.ToString(),
               HasSubstr("  load pattern \"spars\" matches nothing "
                         "registered; did you mean \"sparse\"?\n"));
@@ -236,8 +232,7 @@ TEST_F(LoadTest, LoadFails_WhenExcludeOrOnameMatchesNothing) {
        "mean \"user\"?"},
   };
   for (auto [rule, what] : cases) {
-    ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
-                         manager_->Load({rule}, /*dry_run=*/true));
+    const LoadSummary dry = manager_->Load({rule}, /*dry_run=*/true).value();
     EXPECT_THAT(dry.ToString(), HasSubstr(what));
     for (const bool strict : {true, false}) {
       rule.strict = strict;
@@ -294,8 +289,7 @@ TEST_F(LoadTest, SummaryPrintsAtMostForRowsOfADelta) {
   EXPECT_THAT(dry.ToString(), HasSubstr("loaded: sparse \"user\", at most 12 "
                                         "rows, at most 240 bytes\n"));
   LoadRule first = {.path = Path("base"), .step = 1};
-  ASSERT_OK_AND_ASSIGN(const LoadSummary exact,
-                       manager_->Load({first}, /*dry_run=*/true));
+  const LoadSummary exact = manager_->Load({first}, /*dry_run=*/true).value();
   EXPECT_THAT(exact.ToString(), HasSubstr("\"user\", 6 rows, 120 bytes\n"));
 }
 
@@ -385,8 +379,7 @@ TEST_F(LoadTest, RulesForTheFirstStartAreSkippedLater) {
   Start();
   LoadRule rule = {.path = Path("base"), .only_if_empty = true};
   const LoadRule skipped = {.skip = true};
-  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
-                       manager_->Load({rule, skipped}));
+  const LoadSummary summary = manager_->Load({rule, skipped}).value();
   EXPECT_EQ(summary.rules[0].note, "not loaded, because the store has step 4");
   EXPECT_EQ(summary.rules[1].note, "skipped");
   EXPECT_THAT(model_.users.rows(), IsEmpty());
@@ -422,10 +415,9 @@ TEST_F(LoadTest, SaveAfterAMergeIsFull) {
   ASSERT_OK(manager_->Save());
   ASSERT_OK(manager_->Close());
   TestModel saved;
-  ASSERT_OK_AND_ASSIGN(
-      const auto other,
-      CheckpointManager::Open({.path = Path("other")}, &saved.state));
-  ASSERT_OK(other->Load({From("own")}));
+  ASSERT_OK(CheckpointManager::Open({.path = Path("other")}, &saved.state)
+                .value()
+                ->Load({From("own")}));
   ExpectSame(saved, model_);
 }
 

@@ -27,9 +27,8 @@ class BusyTest : public ManagerTest {
 };
 
 TEST_F(BusyTest, WaitPolicyWaits) {
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
-                       FourSteps(ManagerOptions::BusyPolicy::kWait));
-  EXPECT_TRUE(outcome.save.has_value());
+  EXPECT_TRUE(
+      FourSteps(ManagerOptions::BusyPolicy::kWait).value().save.has_value());
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
   ExpectStepHolds(4);
@@ -47,9 +46,9 @@ TEST_F(BusyTest, SkipPolicySkipsTheStep) {
 }
 
 TEST_F(BusyTest, CoalescePolicySavesALaterStep) {
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
-                       FourSteps(ManagerOptions::BusyPolicy::kCoalesce));
-  EXPECT_FALSE(outcome.save.has_value());
+  EXPECT_FALSE(FourSteps(ManagerOptions::BusyPolicy::kCoalesce)
+                   .value()
+                   .save.has_value());
   ASSERT_OK(manager_->WaitUntilFinished());
   TrainAndWait(5);
   EXPECT_THAT(Steps(), ElementsAre(2, 5));

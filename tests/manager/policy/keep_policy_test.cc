@@ -67,17 +67,14 @@ void ExpectInvalid(const KeepPolicy& policy, const std::string& words) {
   EXPECT_EQ(answer.reason(1), policy.status().message());
 }
 
-TEST(KeepPolicy, KeepAll) {
-  EXPECT_THAT(Kept(KeepAll(), Steps(3)), ElementsAre(10, 20, 30));
-  EXPECT_THAT(Kept(KeepAll(), {}), IsEmpty());
-  EXPECT_EQ(Why(KeepAll(), Steps(3), 1), "all steps are kept");
-}
-
-TEST(KeepPolicy, NoPolicyKeepsAll) {
+TEST(KeepPolicy, KeepAllAndNoPolicy) {
   EXPECT_FALSE(KeepPolicy().has_value());
   EXPECT_TRUE(KeepAll().has_value());
-  EXPECT_THAT(Kept({}, Steps(3)), ElementsAre(10, 20, 30));
-  EXPECT_EQ(Why({}, Steps(3), 1), "all steps are kept");
+  for (const KeepPolicy& policy : {KeepAll(), KeepPolicy()}) {
+    EXPECT_THAT(Kept(policy, Steps(3)), ElementsAre(10, 20, 30));
+    EXPECT_THAT(Kept(policy, {}), IsEmpty());
+    EXPECT_EQ(Why(policy, Steps(3), 1), "all steps are kept");
+  }
 }
 
 TEST(KeepPolicy, LatestN) {
@@ -106,9 +103,6 @@ TEST(KeepPolicy, LatestOf) {
             "among the latest 2 of these: a multiple of 20");
   ExpectInvalid(LatestOf(grid, -1), "LatestOf: count is -1");
   ExpectInvalid(LatestOf({}, 1), "LatestOf: an operand is not a policy");
-}
-
-TEST(KeepPolicy, LatestOfForwardsTheWarning) {
   EXPECT_THAT(Ask(LatestOf(BestN("auc", 1), 1), Steps(3), kStart).warning,
               HasSubstr("none of 3 steps has a metric \"auc\""));
 }
@@ -433,11 +427,10 @@ TEST(KeepPolicy, CompositionsCarryTheFirstError) {
 }
 
 TEST(KeepPolicy, CompositionsRejectUnsetOperands) {
-  ExpectInvalid(LatestN(1) | KeepPolicy(),
-                "operator|: an operand is not a policy");
-  ExpectInvalid(KeepPolicy() & LatestN(1),
-                "operator&: an operand is not a policy");
-  ExpectInvalid(!KeepPolicy(), "operator!: an operand is not a policy");
+  const std::string unset = ": an operand is not a policy";
+  ExpectInvalid(LatestN(1) | KeepPolicy(), "operator|" + unset);
+  ExpectInvalid(KeepPolicy() & LatestN(1), "operator&" + unset);
+  ExpectInvalid(!KeepPolicy(), "operator!" + unset);
 }
 
 }  // namespace

@@ -50,11 +50,8 @@ std::vector<int64_t> Gone(const RetentionOptions& options,
   return gone;
 }
 
-TEST(Retention, ReturnsNothingWithoutSteps) {
-  EXPECT_THAT(PlanRetention({}, {}), IsEmpty());
-}
-
 TEST(Retention, KeepsAllByDefault) {
+  EXPECT_THAT(PlanRetention({}, {}), IsEmpty());
   EXPECT_THAT(Gone({}, StateOf(4)), IsEmpty());
 }
 

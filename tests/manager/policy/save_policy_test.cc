@@ -29,8 +29,8 @@ SavePolicy::Context After(double seconds, bool saving = false) {
   return context;
 }
 
-void ExpectVerdict(const SavePolicy& policy, const SavePolicy::Context& context,
-                   bool yes, const std::string& why) {
+void Expect(const SavePolicy& policy, const SavePolicy::Context& context,
+            bool yes, const std::string& why) {
   EXPECT_OK(policy.status());
   EXPECT_EQ(internal::Decide(policy, context), (Verdict{yes, why}));
 }
@@ -56,9 +56,8 @@ TEST(SavePolicy, SaveEveryNSteps) {
     EXPECT_EQ(internal::Decide(policy, At(each.step)).yes, each.yes)
         << each.step << " by " << each.interval;
   }
-  ExpectVerdict(SaveEveryNSteps(5), At(6), false,
-                "step 6 is not a multiple of 5");
-  ExpectVerdict(SaveEveryNSteps(5), At(10), true, "step 10 is a multiple of 5");
+  Expect(SaveEveryNSteps(5), At(6), false, "step 6 is not a multiple of 5");
+  Expect(SaveEveryNSteps(5), At(10), true, "step 10 is a multiple of 5");
 }
 
 TEST(SavePolicy, RejectsInvalidIntervals) {
@@ -77,58 +76,50 @@ TEST(SavePolicy, SaveAtOrAfterEveryNSteps) {
     context.last = StepInfo{last, kNow, false, {}};
     return context;
   };
-  ExpectVerdict(policy, After(0), false, "no multiple of 100 since step 10");
-  ExpectVerdict(policy, after(97, 99), false,
-                "no multiple of 100 since step 97");
-  ExpectVerdict(policy, after(97, 100), true,
-                "step 100 is the first at or after 100");
-  ExpectVerdict(policy, after(97, 103), true,
-                "step 103 is the first at or after 100");
-  ExpectVerdict(policy, after(100, 103), false,
-                "no multiple of 100 since step 100");
-  ExpectVerdict(policy, after(103, 345), true,
-                "step 345 is the first at or after 300");
+  Expect(policy, After(0), false, "no multiple of 100 since step 10");
+  Expect(policy, after(97, 99), false, "no multiple of 100 since step 97");
+  Expect(policy, after(97, 100), true, "step 100 is the first at or after 100");
+  Expect(policy, after(97, 103), true, "step 103 is the first at or after 100");
+  Expect(policy, after(100, 103), false, "no multiple of 100 since step 100");
+  Expect(policy, after(103, 345), true,
+         "step 345 is the first at or after 300");
   // No step has been saved yet.
-  ExpectVerdict(policy, At(0), true, "step 0 is the first at or after 0");
-  ExpectVerdict(policy, At(1), false, "no multiple of 100 since step 0");
-  ExpectVerdict(policy, At(107), true, "step 107 is the first at or after 100");
+  Expect(policy, At(0), true, "step 0 is the first at or after 0");
+  Expect(policy, At(1), false, "no multiple of 100 since step 0");
+  Expect(policy, At(107), true, "step 107 is the first at or after 100");
   ExpectError(SaveAtOrAfterEveryNSteps(0),
               "SaveAtOrAfterEveryNSteps: interval is 0; it must be at least 1");
 }
 
 TEST(SavePolicy, SaveAtSteps) {
-  ExpectVerdict(SaveAtSteps({3, 0}), At(3), true,
-                "step 3 is one of the listed steps");
-  ExpectVerdict(SaveAtSteps({3, 0}), At(0), true,
-                "step 0 is one of the listed steps");
-  ExpectVerdict(SaveAtSteps({3, 0}), At(4), false,
-                "step 4 is not one of the listed steps");
-  ExpectVerdict(SaveAtSteps({}), At(0), false,
-                "step 0 is not one of the listed steps");
+  Expect(SaveAtSteps({3, 0}), At(3), true, "step 3 is one of the listed steps");
+  Expect(SaveAtSteps({3, 0}), At(0), true, "step 0 is one of the listed steps");
+  Expect(SaveAtSteps({3, 0}), At(4), false,
+         "step 4 is not one of the listed steps");
+  Expect(SaveAtSteps({}), At(0), false,
+         "step 0 is not one of the listed steps");
   ExpectError(SaveAtSteps({3, -2}), "SaveAtSteps: step is -2");
 }
 
 TEST(SavePolicy, SaveEveryNSeconds) {
-  ExpectVerdict(SaveEveryNSeconds(60), At(12), true, "no step is saved yet");
-  ExpectVerdict(SaveEveryNSeconds(60), After(59.9), false,
-                "not yet 60 seconds after step 10");
-  ExpectVerdict(SaveEveryNSeconds(60), After(60), true,
-                "60 seconds after step 10");
-  ExpectVerdict(SaveEveryNSeconds(60), After(61, /*saving=*/true), true,
-                "60 seconds after step 10");
+  Expect(SaveEveryNSeconds(60), At(12), true, "no step is saved yet");
+  Expect(SaveEveryNSeconds(60), After(59.9), false,
+         "not yet 60 seconds after step 10");
+  Expect(SaveEveryNSeconds(60), After(60), true, "60 seconds after step 10");
+  Expect(SaveEveryNSeconds(60), After(61, /*saving=*/true), true,
+         "60 seconds after step 10");
   // The clock was set back.
-  ExpectVerdict(SaveEveryNSeconds(60), After(-1), true,
-                "60 seconds after step 10");
+  Expect(SaveEveryNSeconds(60), After(-1), true, "60 seconds after step 10");
 }
 
 TEST(SavePolicy, SaveContinuously) {
-  ExpectVerdict(SaveContinuously(0), At(12), true, "no step is saved yet");
-  ExpectVerdict(SaveContinuously(0), After(0), true, "0 seconds after step 10");
-  ExpectVerdict(SaveContinuously(5), After(4), false,
-                "not yet 5 seconds after step 10");
-  ExpectVerdict(SaveContinuously(5), After(5), true, "5 seconds after step 10");
-  ExpectVerdict(SaveContinuously(5), After(9, /*saving=*/true), false,
-                "a save is in progress");
+  Expect(SaveContinuously(0), At(12), true, "no step is saved yet");
+  Expect(SaveContinuously(0), After(0), true, "0 seconds after step 10");
+  Expect(SaveContinuously(5), After(4), false,
+         "not yet 5 seconds after step 10");
+  Expect(SaveContinuously(5), After(5), true, "5 seconds after step 10");
+  Expect(SaveContinuously(5), After(9, /*saving=*/true), false,
+         "a save is in progress");
 }
 
 TEST(SavePolicy, RejectsInvalidSeconds) {
@@ -144,62 +135,61 @@ TEST(SavePolicy, RejectsInvalidSeconds) {
 }
 
 TEST(SavePolicy, SaveInitially) {
-  ExpectVerdict(SaveInitially(), At(12), true, "no step is saved yet");
-  ExpectVerdict(SaveInitially(), After(1000), false, "step 10 is saved");
+  Expect(SaveInitially(), At(12), true, "no step is saved yet");
+  Expect(SaveInitially(), After(1000), false, "step 10 is saved");
 }
 
 TEST(SavePolicy, SaveOnPreemption) {
   SavePolicy::Context context = At(12);
-  ExpectVerdict(SaveOnPreemption(), context, false, "not preempted");
+  Expect(SaveOnPreemption(), context, false, "not preempted");
   context.preempted = true;
-  ExpectVerdict(SaveOnPreemption(), context, true, "preempted");
+  Expect(SaveOnPreemption(), context, true, "preempted");
 }
 
 TEST(SavePolicy, SaveIf) {
   const auto odd = [](const SavePolicy::Context& context) {
     return context.step % 2 == 1;
   };
-  ExpectVerdict(SaveIf("odd", odd), At(7), true, "odd returned true");
-  ExpectVerdict(SaveIf("odd", odd), At(8), false, "odd returned false");
+  Expect(SaveIf("odd", odd), At(7), true, "odd returned true");
+  Expect(SaveIf("odd", odd), At(8), false, "odd returned false");
   ExpectError(SaveIf("", odd), "SaveIf: the name is empty");
   ExpectError(SaveIf("none", nullptr), "SaveIf: function \"none\" is null");
 }
 
 TEST(SaveComposition, AnySaves_WhenOneSaves) {
   const SavePolicy policy = SaveEveryNSteps(2) | SaveEveryNSteps(3);
-  ExpectVerdict(policy, At(6), true,
-                "step 6 is a multiple of 2; step 6 is a multiple of 3");
-  ExpectVerdict(policy, At(4), true, "step 4 is a multiple of 2");
-  ExpectVerdict(policy, At(5), false,
-                "step 5 is not a multiple of 2; step 5 is not a multiple of 3");
+  Expect(policy, At(6), true,
+         "step 6 is a multiple of 2; step 6 is a multiple of 3");
+  Expect(policy, At(4), true, "step 4 is a multiple of 2");
+  Expect(policy, At(5), false,
+         "step 5 is not a multiple of 2; step 5 is not a multiple of 3");
 }
 
 TEST(SaveComposition, AnyOfThreeSaves_WhenOneSaves) {
   const SavePolicy policy =
       SaveEveryNSteps(2) | SaveEveryNSteps(3) | SaveAtSteps({9});
-  ExpectVerdict(policy, At(6), true,
-                "step 6 is a multiple of 2; step 6 is a multiple of 3");
-  ExpectVerdict(policy, At(9), true,
-                "step 9 is a multiple of 3; step 9 is one of the listed "
-                "steps");
-  ExpectVerdict(
-      policy, At(7), false,
-      "step 7 is not a multiple of 2; step 7 is not a multiple of 3; step "
-      "7 is not one of the listed steps");
+  Expect(policy, At(6), true,
+         "step 6 is a multiple of 2; step 6 is a multiple of 3");
+  Expect(policy, At(9), true,
+         "step 9 is a multiple of 3; step 9 is one of the listed "
+         "steps");
+  Expect(policy, At(7), false,
+         "step 7 is not a multiple of 2; step 7 is not a multiple of 3; step "
+         "7 is not one of the listed steps");
 }
 
 TEST(SaveComposition, AllSaves_WhenBothSave) {
   const SavePolicy policy = SaveEveryNSteps(2) & SaveEveryNSteps(3);
-  ExpectVerdict(policy, At(6), true,
-                "step 6 is a multiple of 2; step 6 is a multiple of 3");
-  ExpectVerdict(policy, At(4), false, "step 4 is not a multiple of 3");
+  Expect(policy, At(6), true,
+         "step 6 is a multiple of 2; step 6 is a multiple of 3");
+  Expect(policy, At(4), false, "step 4 is not a multiple of 3");
 }
 
 TEST(SaveComposition, NegationInAConjunction) {
   const SavePolicy policy = SaveEveryNSteps(2) & !SaveEveryNSteps(4);
-  ExpectVerdict(policy, At(6), true,
-                "step 6 is a multiple of 2; step 6 is not a multiple of 4");
-  ExpectVerdict(policy, At(8), false, "step 8 is a multiple of 4");
+  Expect(policy, At(6), true,
+         "step 6 is a multiple of 2; step 6 is not a multiple of 4");
+  Expect(policy, At(8), false, "step 8 is a multiple of 4");
 }
 
 TEST(SaveComposition, CarriesTheFirstError) {
@@ -223,7 +213,7 @@ TEST(SaveComposition, RejectsUnsetOperands) {
 TEST(SavePolicy, NoPolicySavesNothing) {
   EXPECT_FALSE(SavePolicy().has_value());
   EXPECT_TRUE(SaveInitially().has_value());
-  ExpectVerdict({}, At(0), false, "no policy is set");
+  Expect({}, At(0), false, "no policy is set");
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/policy/save_schedule.h"
-#include "tests/support/test.h"
 
 #include <optional>
+
+#include "manager/policy/verdict.h"
+#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -111,6 +113,35 @@ TEST_F(SaveScheduleTest, NamesOfKinds) {
   EXPECT_EQ(SaveKindName(SavePolicy::Kind::kNone), "none");
   EXPECT_EQ(SaveKindName(SavePolicy::Kind::kPermanent), "permanent");
   EXPECT_EQ(SaveKindName(SavePolicy::Kind::kEphemeral), "ephemeral");
+}
+
+const internal::Verdict kYes{true, "a"};
+const internal::Verdict kAlso{true, "b"};
+const internal::Verdict kNo{false, "c"};
+const internal::Verdict kNeither{false, "d"};
+
+TEST(Verdict, AnyOf) {
+  EXPECT_EQ(internal::AnyOf(kNo, kYes), kYes);
+  EXPECT_EQ(internal::AnyOf(kYes, kNo), kYes);
+  EXPECT_EQ(internal::AnyOf(kYes, kAlso), (internal::Verdict{true, "a; b"}));
+  EXPECT_EQ(internal::AnyOf(kNo, kNeither), (internal::Verdict{false, "c; d"}));
+  EXPECT_EQ(internal::AnyOf(
+                internal::AnyOf(internal::AnyOf(kNo, kYes), kNeither), kAlso),
+            (internal::Verdict{true, "a; b"}));
+}
+
+TEST(Verdict, AllOf) {
+  EXPECT_EQ(internal::AllOf(kNo, kYes), kNo);
+  EXPECT_EQ(internal::AllOf(kYes, kNo), kNo);
+  EXPECT_EQ(internal::AllOf(kYes, kAlso), (internal::Verdict{true, "a; b"}));
+  EXPECT_EQ(internal::AllOf(
+                internal::AllOf(internal::AllOf(kNo, kYes), kNeither), kAlso),
+            (internal::Verdict{false, "c; d"}));
+}
+
+TEST(Verdict, Negate) {
+  EXPECT_EQ(internal::Negate(kYes), (internal::Verdict{false, "a"}));
+  EXPECT_EQ(internal::Negate(kNo), (internal::Verdict{true, "c"}));
 }
 
 }  // namespace

@@ -4,8 +4,6 @@
 #include <new>
 
 #include "db/options.h"
-#include "manager/checkpoint_manager.h"
-#include "schema/status.h"
 #include "schema/types.h"
 #include "tests/manager/forwarding_coordinator.h"
 #include "tests/manager/rank_model.h"

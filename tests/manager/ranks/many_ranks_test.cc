@@ -3,9 +3,7 @@
 // saved values, the memory and the bytes sent.
 #include <iostream>
 
-#include "manager/checkpoint_manager.h"
 #include "manager/coordinator.h"
-#include "schema/status.h"
 #include "tests/manager/ranks/rank_network.h"
 #include "tests/manager/test_options.h"
 #include "tests/support/allocated_bytes.h"

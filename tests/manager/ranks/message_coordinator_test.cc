@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests coordinators over messages and over collectives: all their calls, and
 // ranks that are late, gone, or in another call.
-#include <algorithm>
-#include <thread>
-
 #include "absl/time/clock.h"
 #include "manager/checkpoint_manager.h"
-#include "manager/coordinator.h"
-#include "schema/status.h"
-#include "tests/manager/ranks/all_calls.h"
-#include "tests/manager/ranks/rank_network.h"
 #include "tests/manager/ranks/run_ranks.h"
 #include "tests/support/seed.h"
-#include "tests/support/temp_dir.h"
-#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {

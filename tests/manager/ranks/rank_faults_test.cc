@@ -4,12 +4,7 @@
 #include <algorithm>
 #include <random>
 
-#include "absl/time/clock.h"
-#include "manager/checkpoint_manager.h"
-#include "manager/coordinator.h"
-#include "schema/status.h"
 #include "tests/manager/rank_model.h"
-#include "tests/manager/ranks/rank_network.h"
 #include "tests/manager/ranks/run_ranks.h"
 #include "tests/manager/test_options.h"
 #include "tests/support/seed.h"

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "manager/load/row_exchange.h"
-#include "schema/status.h"
 #include "tests/manager/forwarding_coordinator.h"
 #include "tests/manager/test_options.h"
 #include "tests/manager/world_model.h"

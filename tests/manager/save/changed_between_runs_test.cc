@@ -3,11 +3,8 @@
 // first one's step, its saves succeed, and a third run restores the second
 // one's state.
 #include <cstring>
-#include <mutex>
 #include <optional>
 
-#include "absl/strings/match.h"
-#include "schema/status.h"
 #include "tests/manager/raw_table.h"
 #include "tests/manager/test_options.h"
 #include "tests/manager/world_model.h"

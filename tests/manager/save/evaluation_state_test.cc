@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The progress of evaluations, saved by managers of one rank and of several.
-#include "manager/checkpoint_manager.h"
-
 #include <array>
-#include <thread>
 
-#include "schema/status.h"
 #include "schema/types.h"
 #include "tests/manager/manager_fixture.h"
 #include "tests/manager/run_ranks.h"
@@ -121,8 +117,7 @@ TEST_F(EvaluationStateTest, LoadRestoresMetersThenLoaderAfterACrash) {
               ElementsAre("meters sums of 200", "loader line 200"));
   EXPECT_EQ(now_->loader.position, "line 200");
   EXPECT_EQ(Loaded(4), 5U);
-  ASSERT_OK_AND_ASSIGN(const uint64_t other, Load(Name(2, "day_8")));
-  EXPECT_EQ(other, 7U);
+  EXPECT_EQ(Load(Name(2, "day_8")).value(), 7U);
 }
 
 TEST_F(EvaluationStateTest, UnknownStepsAndGroupsAreNotFound) {
@@ -216,34 +211,30 @@ class EvaluationRanksTest : public ::testing::Test {
     options_.ranks.sharding = TableSharding::Replicated();
   }
 
-  using Body = std::function<absl::Status(uint32_t rank, CheckpointManager*,
-                                          Evaluator*)>;
-  std::vector<absl::Status> Run(uint32_t world_size, const Body& body) {
-    return Run(world_size, body, options_);
-  }
+  using Body =
+      std::function<absl::Status(uint32_t rank, EvaluationState*, Evaluator*)>;
   std::vector<absl::Status> Run(uint32_t world_size, const Body& body,
-                                const ManagerOptions& options) {
-    return OnRanks(world_size, [&](uint32_t rank, auto ranks) {
-      return RunRank(rank, std::move(ranks), body, options);
-    });
-  }
-  absl::Status RunRank(uint32_t rank, std::unique_ptr<Coordinator> ranks,
-                       const Body& body, const ManagerOptions& options) {
-    TestModel model;
-    model.owns = [=](int64_t) { return rank == 0; };
-    model.Train(2);
-    CKPTDB_ASSIGN_OR_RETURN(
-        const auto manager,
-        CheckpointManager::Open(options, &model.state, std::move(ranks)));
-    if (saved_) {
-      CKPTDB_RETURN_IF_ERROR(manager->StepTo(2).status());
-      CKPTDB_ASSIGN_OR_RETURN(const PendingSave save, manager->Save());
-      CKPTDB_RETURN_IF_ERROR(save.WaitCommitted().status());
-    }
-    Evaluator evaluator;
-    CKPTDB_RETURN_IF_ERROR(
-        manager->evaluation()->AddGroup(kGroup, &evaluator.meters));
-    return body(rank, manager.get(), &evaluator);
+                                bool read_only = false) {
+    ManagerOptions options = options_;
+    options.read_only = read_only;
+    const auto run = [&](uint32_t rank, auto ranks) -> absl::Status {
+      TestModel model;
+      model.owns = [=](int64_t) { return rank == 0; };
+      model.Train(2);
+      CKPTDB_ASSIGN_OR_RETURN(
+          const auto manager,
+          CheckpointManager::Open(options, &model.state, std::move(ranks)));
+      if (saved_) {
+        CKPTDB_RETURN_IF_ERROR(manager->StepTo(2).status());
+        CKPTDB_ASSIGN_OR_RETURN(const PendingSave save, manager->Save());
+        CKPTDB_RETURN_IF_ERROR(save.WaitCommitted().status());
+      }
+      Evaluator evaluator;
+      EvaluationState* const state = manager->evaluation();
+      CKPTDB_RETURN_IF_ERROR(state->AddGroup(kGroup, &evaluator.meters));
+      return body(rank, state, &evaluator);
+    };
+    return OnRanks(world_size, run);
   }
 
   TempDir dir_;
@@ -255,19 +246,17 @@ const EvaluationState::Name kName = {2, "day_7", kGroup};
 
 TEST_F(EvaluationRanksTest, EachRankLoadsItsOwnPart) {
   EXPECT_THAT(Run(3,
-                  [](uint32_t rank, auto* manager, auto* evaluator) {
-                    return evaluator->Save(manager->evaluation(), kName,
-                                           100 + rank,
+                  [](uint32_t rank, auto* state, auto* evaluator) {
+                    return evaluator->Save(state, kName, 100 + rank,
                                            absl::StrCat(" of ", rank));
                   }),
               Each(IsOk()));
   saved_ = false;
   EXPECT_THAT(
       Run(3,
-          [](uint32_t rank, auto* manager, auto* evaluator) -> absl::Status {
-            CKPTDB_ASSIGN_OR_RETURN(
-                const uint64_t processed,
-                manager->evaluation()->Load(kName, &evaluator->loader));
+          [](uint32_t rank, auto* state, auto* evaluator) -> absl::Status {
+            CKPTDB_ASSIGN_OR_RETURN(const uint64_t processed,
+                                    state->Load(kName, &evaluator->loader));
             EXPECT_EQ(processed, 100 + rank);
             EXPECT_EQ(evaluator->meters.sums,
                       absl::StrCat("sums of ", 100 + rank, " of ", rank));
@@ -281,10 +270,8 @@ TEST_F(EvaluationRanksTest, EachRankLoadsItsOwnPart) {
       "evaluation \"day_7\" of step 2: expected parts of 2 ranks, got parts of "
       "3 ranks");
   EXPECT_THAT(Run(2,
-                  [](uint32_t, auto* manager, auto* evaluator) {
-                    return manager->evaluation()
-                        ->Load(kName, &evaluator->loader)
-                        .status();
+                  [](uint32_t, auto* state, auto* evaluator) {
+                    return state->Load(kName, &evaluator->loader).status();
                   }),
               Each(misfit));
 }
@@ -293,10 +280,9 @@ TEST_F(EvaluationRanksTest, EachRankLoadsItsOwnPart) {
 TEST_F(EvaluationRanksTest, RanksOfAReaderLoadTheSameEvaluation) {
   constexpr uint64_t kSaves = 60;
   constexpr uint64_t kLoads = 20;
-  const Body save = [](uint32_t, auto* manager,
-                       auto* evaluator) -> absl::Status {
+  const Body save = [](uint32_t, auto* state, auto* evaluator) -> absl::Status {
     for (uint64_t i = 1; i <= kSaves; ++i) {
-      CKPTDB_RETURN_IF_ERROR(evaluator->Save(manager->evaluation(), kName, i));
+      CKPTDB_RETURN_IF_ERROR(evaluator->Save(state, kName, i));
     }
     return absl::OkStatus();
   };
@@ -304,17 +290,14 @@ TEST_F(EvaluationRanksTest, RanksOfAReaderLoadTheSameEvaluation) {
   std::array<std::array<uint64_t, kLoads>, 2> loaded{};
   saved_ = false;
   std::thread trainer([&] { EXPECT_THAT(Run(2, save), Each(IsOk())); });
-  const Body load = [&](uint32_t rank, auto* manager,
+  const Body load = [&](uint32_t rank, auto* state,
                         auto* evaluator) -> absl::Status {
     for (uint64_t& each : loaded[rank]) {
-      CKPTDB_ASSIGN_OR_RETURN(
-          each, manager->evaluation()->Load(kName, &evaluator->loader));
+      CKPTDB_ASSIGN_OR_RETURN(each, state->Load(kName, &evaluator->loader));
     }
     return absl::OkStatus();
   };
-  ManagerOptions reading = options_;
-  reading.read_only = true;
-  EXPECT_THAT(Run(2, load, reading), Each(IsOk()));
+  EXPECT_THAT(Run(2, load, /*read_only=*/true), Each(IsOk()));
   trainer.join();
   EXPECT_EQ(loaded[0], loaded[1]);
 }
@@ -323,8 +306,7 @@ TEST_F(EvaluationRanksTest, AllRanksFail_WhenOneFails) {
   const auto failed =
       Unavailable("rank 1: meters of \"eval/ctr\": no sums today");
   EXPECT_THAT(Run(3,
-                  [&](uint32_t rank, auto* manager, auto* evaluator) {
-                    EvaluationState* const state = manager->evaluation();
+                  [&](uint32_t rank, auto* state, auto* evaluator) {
                     if (rank == 1) {
                       evaluator->meters.failure =
                           absl::UnavailableError("no sums today");
@@ -338,28 +320,27 @@ TEST_F(EvaluationRanksTest, AllRanksFail_WhenOneFails) {
 
 TEST_F(EvaluationRanksTest, SaveIsAborted_WhenRanksNameDifferentEvaluations) {
   EXPECT_THAT(Run(2,
-                  [&](uint32_t rank, auto* manager, auto* evaluator) {
+                  [&](uint32_t rank, auto* state, auto* evaluator) {
                     EvaluationState::Name name = kName;
                     if (rank == 1) name.evaluation = "day_8";
-                    return evaluator->Save(manager->evaluation(), name, 1);
+                    return evaluator->Save(state, name, 1);
                   }),
               Each(Aborted("day_7", "day_8")));
 }
 
 TEST_F(EvaluationRanksTest, RanksCleanUpTogether) {
-  EXPECT_THAT(
-      Run(2,
-          [&](uint32_t, auto* manager, auto* evaluator) -> absl::Status {
-            EvaluationState* const state = manager->evaluation();
-            CKPTDB_RETURN_IF_ERROR(evaluator->Save(state, kName, 1));
-            CKPTDB_RETURN_IF_ERROR(state->Cleanup(2));
-            CKPTDB_ASSIGN_OR_RETURN(const uint64_t processed,
-                                    state->Load(kName, &evaluator->loader));
-            EXPECT_EQ(processed, 0U);
-            CKPTDB_RETURN_IF_ERROR(evaluator->Save(state, kName, 1));
-            return state->CleanupAll();
-          }),
-      Each(IsOk()));
+  EXPECT_THAT(Run(2,
+                  [&](uint32_t, auto* state, auto* evaluator) -> absl::Status {
+                    CKPTDB_RETURN_IF_ERROR(evaluator->Save(state, kName, 1));
+                    CKPTDB_RETURN_IF_ERROR(state->Cleanup(2));
+                    CKPTDB_ASSIGN_OR_RETURN(
+                        const uint64_t processed,
+                        state->Load(kName, &evaluator->loader));
+                    EXPECT_EQ(processed, 0U);
+                    CKPTDB_RETURN_IF_ERROR(evaluator->Save(state, kName, 1));
+                    return state->CleanupAll();
+                  }),
+              Each(IsOk()));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves of more bytes than the budget for copies: the last part is copied.
 #include <algorithm>
-#include <fstream>
 
 #include "tests/manager/manager_fixture.h"
 #include "tests/support/long_run.h"

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // ManagerOptions::save.audit_replicas: a save detects tensors and tables that
 // should be equal on all ranks and are not.
-#include "manager/checkpoint_manager.h"
 #include "manager/tables.h"
 #include "tests/manager/run_ranks.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {

@@ -2,14 +2,12 @@
 // The memory that a manager allocates for small saves.
 #include <iostream>
 
-#include "manager/checkpoint_manager.h"
 #include "schema/bytes/limits.h"
 #include "schema/types.h"
 #include "tests/manager/run_ranks.h"
 #include "tests/manager/test_options.h"
 #include "tests/support/allocated_bytes.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {

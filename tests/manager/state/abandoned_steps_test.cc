@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The steps of a branch that was abandoned by restoring an older step: pinned
 // ones, kept ones, and the saves beside them.
-#include <optional>
-
 #include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
@@ -49,8 +47,7 @@ TEST_F(AbandonedStepsTest, StepAfterAPinnedOneIsSavedInstead) {
                                 HasSubstr("steps [6]"), HasSubstr("pinned"),
                                 HasSubstr("ckptdb unpin"))));
   TrainTo(5);
-  ASSERT_OK_AND_ASSIGN(const SavePolicy::Decision foreseen,
-                       manager_->ShouldSave(6));
+  const SavePolicy::Decision foreseen = manager_->ShouldSave(6).value();
   model_->Train(6);
   ASSERT_OK_AND_ASSIGN(const StepOutcome skipped, manager_->Step());
   EXPECT_FALSE(skipped.save.has_value());
@@ -170,8 +167,8 @@ TEST_F(AbandonedStepsTest, LatestNCountsAKeptBranchSeparately) {
   EXPECT_THAT(FinishedSteps(), ElementsAre(8, 9, 10, 11, 12));
   TrainTo(15);
   EXPECT_THAT(FinishedSteps(), ElementsAre(10, 11, 12, 13, 15));
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(12));
-  EXPECT_EQ(story.kept, "kept: on another branch: among the latest 3");
+  EXPECT_EQ(manager_->Explain(12).value().kept,
+            "kept: on another branch: among the latest 3");
   // All abandoned branches share one limit.
   options_.schedule.permanent = SaveAtSteps({14, 16});
   ASSERT_NO_FATAL_FAILURE(Restart());

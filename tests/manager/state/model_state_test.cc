@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "manager/model_state.h"
 
 #include <cmath>
 #include <limits>
@@ -9,19 +8,6 @@
 
 namespace ckptdb::testing {
 namespace {
-
-// A load rule could not distinguish it from the category.
-TEST(ModelStateTest, RejectsNamesOfCategories) {
-  float weight = 0;
-  ModelState model;
-  for (const char* const name :
-       {"sparse", "sparse_opt", "dense", "extra", "io_state"}) {
-    EXPECT_THAT(model.AddTensor(name, TensorState::Of(&weight, {})),
-                InvalidArgument(absl::StrCat("state \"", name,
-                                             "\": the name is a category")));
-  }
-  EXPECT_OK(model.AddTensor("dense2", TensorState::Of(&weight, {})));
-}
 
 TEST(ModelStateTest, RejectsDuplicateNames) {
   TestModel model;
@@ -34,13 +20,30 @@ TEST(ModelStateTest, RejectsDuplicateNames) {
   EXPECT_THAT(model.state.AddValue("w", &model.epoch), taken);
 }
 
-TEST(ModelStateTest, RejectsReservedNames) {
+TEST(ModelStateTest, RejectsReservedNamesShapesAndCodecs) {
   TestModel model;
+  ModelState& state = model.state;
+  float weight = 0;
+  // A load rule could not distinguish it from the category.
+  for (const char* const name :
+       {"sparse", "sparse_opt", "dense", "extra", "io_state"}) {
+    EXPECT_THAT(state.AddTensor(name, TensorState::Of(&weight, {})),
+                InvalidArgument(absl::StrCat("state \"", name,
+                                             "\": the name is a category")));
+  }
+  EXPECT_OK(state.AddTensor("dense2", TensorState::Of(&weight, {})));
   for (const std::string name : {"global_step", "ckptdb.x"}) {
-    EXPECT_THAT(model.state.AddValue(name, &model.epoch),
+    EXPECT_THAT(state.AddValue(name, &model.epoch),
                 InvalidArgument("\"" + name + "\": the name is reserved"));
   }
-  EXPECT_THAT(model.state.AddValue("", &model.epoch), InvalidArgument("name"));
+  EXPECT_THAT(state.AddValue("", &model.epoch), InvalidArgument("name"));
+  EXPECT_THAT(state.AddTensor("x", TensorState::Of(&weight, {-1})),
+              InvalidArgument("state \"x\": "));
+  TensorState number = TensorState::Of(&model.epoch, {1});
+  number.codec = Codec::kBf16;
+  EXPECT_THAT(state.AddTensor("x", number),
+              InvalidArgument("state \"x\": codec bf16"));
+  EXPECT_OK(state.AddTensor("x", TensorState::Of<float>(nullptr, {0})));
 }
 
 TEST(ModelStateTest, RejectsNull) {
@@ -54,23 +57,6 @@ TEST(ModelStateTest, RejectsNull) {
   EXPECT_THAT(state.AddValue("x", static_cast<double*>(nullptr)), null);
   // Refused state was not registered.
   EXPECT_OK(state.AddTable("x", &model.users));
-}
-
-TEST(ModelStateTest, RejectsInvalidShapes) {
-  TestModel model;
-  EXPECT_THAT(
-      model.state.AddTensor("x", TensorState::Of(model.weights.data(), {-1})),
-      InvalidArgument("state \"x\": "));
-  EXPECT_OK(model.state.AddTensor("x", TensorState::Of<float>(nullptr, {0})));
-}
-
-TEST(ModelStateTest, RejectsACodecOfAnotherDtype) {
-  int64_t number = 7;
-  TensorState tensor = TensorState::Of(&number, {1});
-  tensor.codec = Codec::kBf16;
-  ModelState state;
-  EXPECT_THAT(state.AddTensor("x", tensor),
-              InvalidArgument("state \"x\": codec bf16"));
 }
 
 TEST(ModelStateTest, ValuesRoundTrip) {

@@ -3,9 +3,7 @@
 // serving: with fewer slots, with int8, and from the same marks.
 #include <array>
 #include <cmath>
-#include <unordered_map>
 
-#include "manager/checkpoint_manager.h"
 #include "manager/map_table.h"
 #include "manager/state/change_sets.h"
 #include "manager/state/restore_counts.h"
@@ -139,8 +137,8 @@ TEST_F(ServingTest, BothStoresSaveDeltasFromTheSameMarks) {
     EXPECT_THAT(trained_bases_, SizeIs(step == 1 ? 1 : 0));
     EXPECT_THAT(served_bases_, SizeIs(step == 1 ? 1 : 0));
   }
-  ASSERT_OK_AND_ASSIGN(const StepRecord saved, server_->store()->FindStep(5));
-  EXPECT_EQ(saved.kind, StepRecord::Kind::kDelta);
+  EXPECT_EQ(server_->store()->FindStep(5).value().kind,
+            StepRecord::Kind::kDelta);
 }
 
 // The restore marks nothing, but the rows differ from the other store's.

@@ -3,19 +3,15 @@
 #include <array>
 #include <atomic>
 #include <random>
-#include <thread>
 #include <unordered_map>
 
 #include "absl/container/flat_hash_map.h"
-#include "manager/checkpoint_manager.h"
 #include "manager/map_table.h"
 #include "manager/tables.h"
-#include "schema/status.h"
 #include "tests/manager/run_ranks.h"
 #include "tests/manager/test_options.h"
 #include "tests/support/seed.h"
 #include "tests/support/temp_dir.h"
-#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {

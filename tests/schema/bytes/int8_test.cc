@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row-wise int8, compared with the arithmetic for one number, on ordinary,
 // extreme and damaged rows.
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <random>
-
 #include "schema/bytes/codec.h"
 #include "schema/bytes/limits.h"
 #include "schema/bytes/lossy.h"
@@ -13,7 +8,6 @@
 #include "schema/bytes/quantize_loops.h"
 #include "tests/schema/bytes/lossy_calls.h"
 #include "tests/support/seed.h"
-#include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {

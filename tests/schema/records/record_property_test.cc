@@ -178,9 +178,8 @@ TEST(StagedRank, RandomRoundTrips) {
           std::string(random() % 5000, static_cast<char>(random())));
     }
     staged.rank_record.assign(1 + random() % 500, static_cast<char>(random()));
-    ASSERT_OK_AND_ASSIGN(const internal::StagedRecord back,
-                         DecodeStagedRank(internal::EncodeUnchecked(staged)));
-    ASSERT_EQ(back, staged);
+    ASSERT_EQ(DecodeStagedRank(internal::EncodeUnchecked(staged)).value(),
+              staged);
   }
 }
 

@@ -272,9 +272,8 @@ TEST(StepRecord, RandomRoundTrips) {
         static_cast<double>(random()) / 3;
     record.user_metadata[std::to_string(random())] =
         std::string(random() % 1000, static_cast<char>(random()));
-    ASSERT_OK_AND_ASSIGN(const StepRecord back,
-                         DecodeStepRecord(internal::EncodeUnchecked(record)));
-    ASSERT_EQ(back, record);
+    ASSERT_EQ(DecodeStepRecord(internal::EncodeUnchecked(record)).value(),
+              record);
   }
 }
 
