@@ -141,10 +141,10 @@ class StepReader {
                                                      int64_t id) const;
 
   // Passes all rows of a table, of all ranks, to the sink, each once, in
-  // batches of any order. Merges the runs of a delta step's chain, newest
-  // first. Takes memory for a window and a page per stream, run and thread;
-  // very long chains are read by fewer threads, to stay below 1 GiB. Returns
-  // InvalidArgument for a null sink.
+  // batches of any order, merging the runs of a delta step's chain. Takes
+  // memory for a window and a page per stream, run and thread; very long chains
+  // are read by fewer threads, to stay below 1 GiB. Returns InvalidArgument for
+  // a null sink.
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,
                          RowSink* sink) const;
   // Estimates a scan of all slots. Returns errors as ScanTable does before the
@@ -346,11 +346,10 @@ class Reader {
                                                             int64_t to);
 
   // Adds metrics to a step, or replaces those of the same name, from a process
-  // other than the owner. The post is a file in the folder `posts`, durable on
-  // return. The owner processes it, before retention, with its next save or
-  // when it opens the store; readers see it after their next Refresh. The
-  // latest of several posts counts. A post does not keep its step, and is
-  // skipped if the step was removed or overwritten. An empty post does nothing.
+  // other than the owner. The post is a durable file in the folder `posts`,
+  // which the owner processes, before retention, with its next save or when it
+  // opens the store. The latest of several posts counts. A post does not keep
+  // its step, and is skipped if the step was removed or overwritten.
   //
   // Returns NotFound for an unknown step, InvalidArgument for more than
   // kMaxMetrics, 1 MiB or names that cannot be stored, and PermissionDenied if

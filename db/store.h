@@ -122,25 +122,23 @@ class Store {
   ~Store();
 
   // Waits for calls and the sweep in progress, and releases the store, which
-  // another owner can then open. Unpublished saves are swept at the next open.
-  // Returns the error of closing; everything acknowledged is durable in any
-  // case. Returns FailedPrecondition, and closes nothing, while a StepReader or
-  // ChangeReader of this store exists, or from a hook that the store called.
+  // another owner can then open. Unpublished saves are swept at the next open;
+  // everything acknowledged is durable, whatever Close returns. Returns
+  // FailedPrecondition, and closes nothing, while a StepReader or ChangeReader
+  // of this store exists, or from a hook that the store called.
   //
   // Afterwards calls return FailedPrecondition, lists are empty, path(), uuid()
-  // and sweep_status() stay, and Close returns OK. exit() closes an open store,
-  // or stops its threads if readers exist; do not destroy a store that threads
-  // use until the process ends. No store can be used in exit handlers
-  // registered before the first store was opened.
+  // and sweep_status() stay, and Close returns OK. exit() closes an open store;
+  // do not destroy one that threads use until the process ends. No store can be
+  // used in exit handlers registered before the first one was opened.
   absl::Status Close();
 
   // Absolute and without links.
   const std::string& path() const;
   const std::string& uuid() const;
-  // Returns the names of damaged or missing data files found at open, which
-  // checks only some. Reading a step that needs one returns DataLoss;
-  // StepReader::Verify finds such steps. The file is removed when they are
-  // deleted and swept.
+  // Returns the damaged or missing data files found at open, which checks only
+  // some. Reading a step that needs one returns DataLoss; StepReader::Verify
+  // finds such steps. The file is removed when they are deleted and swept.
   std::vector<std::string> BadFiles() const;
 
   // Starts an attempt. Returns AlreadyExists for a committed step without
@@ -187,11 +185,10 @@ class Store {
                                                             int64_t to) const;
 
   // Merges the chain of a step into base runs of the same step, under a new
-  // attempt. The rows stay the same; reads and saves continue, also saves on
-  // top of the unfolded step. Tensors and blobs are not copied. Delta runs are
-  // kept as long as the step, for followers. Returns Aborted if the step is
-  // deleted or overwritten meanwhile. An interrupted fold is resumed, even
-  // after a crash.
+  // attempt, while reads and saves continue. The rows stay the same; tensors
+  // and blobs are not copied. Delta runs are kept as long as the step, for
+  // followers. Returns Aborted if the step is deleted or overwritten meanwhile.
+  // An interrupted fold is resumed, even after a crash.
   absl::StatusOr<FoldResult> Fold(int64_t step,
                                   const ReadOptions& options = {.threads = 4});
 
@@ -212,12 +209,11 @@ class Store {
   // more than kMaxMetrics in all.
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
 
-  // Processes posts of readers: see Reader::PostMetrics. Opening the store and
-  // Publish do so too, ignoring errors. Posts of one reader are processed in
-  // order, each recorded durably before its file is removed. A post is skipped
-  // and removed if it is damaged, for another store, for a step that was
-  // removed or overwritten, or would exceed kMaxMetrics. Returns errors of the
-  // database and the folder; unprocessed posts stay.
+  // Processes posts of readers in order, as opening the store and Publish do,
+  // ignoring errors. A post is skipped and removed if it is damaged, for
+  // another store, for a step that was removed or overwritten, or would exceed
+  // kMaxMetrics. Returns errors of the database and the folder; unprocessed
+  // posts stay.
   absl::Status TakePosts();
   // Returns the last 100 skipped posts since the store was opened.
   std::vector<Usage::SkippedEntry> skipped_posts() const;
@@ -227,11 +223,10 @@ class Store {
   absl::Status SetUserMetadata(const UserMetadata& metadata);
   UserMetadata user_metadata() const;
 
-  // Saves the progress of an evaluation of a step, for all its ranks in one
-  // write batch, replacing its earlier progress. Uses `processed`, `meters` and
-  // `loader` of `ranks`. It is removed with the step, and survives a fold.
-  // Returns InvalidArgument for a name that cannot be stored, for no rank or
-  // too many, and above kMaxEvaluationBytes.
+  // Saves `processed`, `meters` and `loader` of all ranks of an evaluation of a
+  // step in one write batch, replacing earlier ones. They are removed with the
+  // step, and survive a fold. Returns InvalidArgument for a name that cannot be
+  // stored, for no rank or too many, and above kMaxEvaluationBytes.
   absl::Status SaveEvaluation(int64_t step, absl::string_view evaluation,
                               absl::string_view group,
                               absl::Span<const StepRecord::Evaluation> ranks);

@@ -93,11 +93,10 @@ class CheckpointManager {
   // that of closing. Ranks close independently; the owner waits up to two
   // seconds until the others know how its last calls ended. Returns
   // FailedPrecondition, and stays open, while a StepReader or ChangeReader of
-  // store() exists.
-  //
-  // Afterwards calls return FailedPrecondition, store() and reader() return
-  // null, and Close returns OK. A Store returned by store() stays valid, but
-  // closed, until the manager is destroyed; a Reader is destroyed at once.
+  // store() exists. Afterwards calls return FailedPrecondition, store() and
+  // reader() return null, and Close returns OK. A Store returned by store()
+  // stays valid, but closed, until the manager is destroyed; a Reader is
+  // destroyed at once.
   absl::Status Close();
 
   // Saves the initial step if Saving::first_save requires it. Call it after
@@ -145,8 +144,9 @@ class CheckpointManager {
   // Begins a training, once, before the first step: restores the requested
   // step, by default the newest, or leaves the model as it is if the manager's
   // own store has no step. With RestoreRequest::path the first run begins with
-  // the step of that other store; later runs continue from their own newest
-  // step and ignore `path`, `step` and `best`. Returns the errors of Restore,
+  // that other store's step; later runs continue from their own newest step and
+  // ignore `path`, `step` and `best`. Without `path`, a `step` that does not
+  // exist is an error even in an empty store. Returns the errors of Restore,
   // but never NotFound, and FailedPrecondition for a read-only manager.
   absl::StatusOr<RestoreReport> RestoreOrStart(
       const RestoreRequest& request = {});

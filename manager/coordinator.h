@@ -102,9 +102,8 @@ class Coordinator {
   virtual void Leave() {}
 };
 
-// Returns the deadline of a Tell after a Gather: three times `deadline` on a
-// follower, because the owner may arrive late, wait for ranks, and handle a
-// missing one.
+// The deadline of a Tell after a Gather: three times `deadline` on a follower,
+// because the owner may arrive late and handle a missing rank.
 absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline);
 
 // Returns OK on all ranks if every `status` is OK, and otherwise the error of
