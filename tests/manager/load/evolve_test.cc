@@ -104,7 +104,6 @@ TEST_F(EvolveTest, NewTensorAndTableKeepTheirValues) {
   Process next(options_, {kEmbedding, kSum}, &weights);
   ASSERT_OK(next.model.AddTensor("new", TensorState::Of(added.data(), {2})));
   ASSERT_OK(next.model.AddTable("item", &items));
-  F32Table& users = next.users;
   next.Reopen(options_);
   EXPECT_THAT(next.manager->Restore(),
               FailedPrecondition("dense \"new\"", "RestoreRequest::evolve"));
@@ -125,7 +124,7 @@ TEST_F(EvolveTest, NewTensorAndTableKeepTheirValues) {
                                     "sparse \"item\", so the model keeps its "
                                     "previous values")));
   // The lineage continues: the unchanged table is saved as changes.
-  users.Set(9, {9, 9, 9});
+  next.users.Set(9, {9, 9, 9});
   ASSERT_OK(next.manager->Step());
   EXPECT_EQ(next.manager->store()->FindStep(4).value().kind,
             StepRecord::Kind::kDelta);
@@ -145,7 +144,6 @@ TEST_F(EvolveTest, RestoreFails_WhenNoItemMatches) {
 TEST_F(EvolveTest, StrictRestoreWarnsOfWhatTheNextSaveDrops) {
   SaveThree();
   Process next(options_, {kEmbedding});
-  F32Table& users = next.users;
   ASSERT_OK_AND_ASSIGN(const RestoreReport report, next.manager->Restore());
   EXPECT_THAT(report.loaded.unexpected, ElementsAre("w"));
   ASSERT_EQ(report.loaded.items[0].slot_changes.size(), 1U);
@@ -159,7 +157,7 @@ TEST_F(EvolveTest, StrictRestoreWarnsOfWhatTheNextSaveDrops) {
                             "the next save")));
   ASSERT_OK(next.manager->Step());
   EXPECT_NE(BaseReason(&next, 4), "") << "its schema differs";
-  users.Set(4, {4, 4});
+  next.users.Set(4, {4, 4});
   ASSERT_OK(next.manager->Step());
   EXPECT_EQ(BaseReason(&next, 5), "") << "deltas continue from there";
   ASSERT_OK(next.manager->Close());
@@ -174,35 +172,31 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
   const EvolvePolicy policy = {
       .tables = {{"user", {.fill = {{"adagrad_sum", 0.5}}}}}};
   Process next(options_, {kEmbedding, kSum});
-  F32Table& users = next.users;
   EXPECT_THAT(next.manager->Restore(By({})),
               FailedPrecondition("slot \"adagrad_sum\" is not in the step; set "
                                  "its values in EvolvePolicy::Table::fill"));
-  EXPECT_THAT(users.rows(), IsEmpty());
-  EXPECT_EQ(next.manager->Restore(By(policy))
-                .value()
-                .loaded.items[0]
-                .slot_changes[0]
-                .kind,
+  EXPECT_THAT(next.users.rows(), IsEmpty());
+  const RestoreReport report = next.manager->Restore(By(policy)).value();
+  EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
             LoadSummary::SlotChange::Kind::kFilled);
-  EXPECT_THAT(users.rows(), ElementsAre(Pair(1, ElementsAre(10, 11, 0.5)),
-                                        Pair(2, ElementsAre(20, 21, 0.5)),
-                                        Pair(3, ElementsAre(30, 31, 0.5))));
-  users.Set(2, {2, 2, 2});
+  EXPECT_THAT(next.users.rows(),
+              ElementsAre(Pair(1, ElementsAre(10, 11, 0.5)),
+                          Pair(2, ElementsAre(20, 21, 0.5)),
+                          Pair(3, ElementsAre(30, 31, 0.5))));
+  next.users.Set(2, {2, 2, 2});
   ASSERT_OK(next.manager->Step());
   EXPECT_THAT(BaseReason(&next, 4),
               HasSubstr("the restore of step 3 did not load it"));
-  users.Set(3, {3, 3, 3});
+  next.users.Set(3, {3, 3, 3});
   ASSERT_OK(next.manager->Step());
   EXPECT_EQ(BaseReason(&next, 5), "");
   ASSERT_OK(next.manager->Close());
   // The policy remains in the trainer's code.
   Process third(options_, {kEmbedding, kSum});
-  F32Table& again = third.users;
   EXPECT_THAT(
       third.manager->Restore(By(policy)).value().loaded.items[0].slot_changes,
       IsEmpty());
-  EXPECT_EQ(again.rows(), users.rows());
+  EXPECT_EQ(third.users.rows(), next.users.rows());
   ASSERT_OK(third.manager->Step());
   EXPECT_EQ(BaseReason(&third, 6), "") << "deltas continue";
 }
@@ -219,11 +213,11 @@ TEST_F(EvolveTest, NewSlotIsFilledByAFunctionOfIds) {
         return absl::OkStatus();
       };
   Process next(options_, {kSum, kEmbedding});  // in another order
-  F32Table& users = next.users;
   ASSERT_OK(next.manager->Restore(By(policy)));
-  EXPECT_THAT(users.rows(), ElementsAre(Pair(1, ElementsAre(0.5, 10, 11)),
-                                        Pair(2, ElementsAre(1, 20, 21)),
-                                        Pair(3, ElementsAre(1.5, 30, 31))));
+  EXPECT_THAT(next.users.rows(),
+              ElementsAre(Pair(1, ElementsAre(0.5, 10, 11)),
+                          Pair(2, ElementsAre(1, 20, 21)),
+                          Pair(3, ElementsAre(1.5, 30, 31))));
   policy.tables["user"].fill_with["adagrad_sum"] = [](absl::Span<const int64_t>,
                                                       char*) -> absl::Status {
     return absl::NotFoundError("no such feature");
@@ -238,10 +232,9 @@ TEST_F(EvolveTest, NewSlotIsFilledByAFunctionOfIds) {
 TEST_F(EvolveTest, TableOfOnlyNewSlotsIsFilled) {
   SaveThree("user", {kEmbedding});
   Process next(options_, {kSum});
-  F32Table& users = next.users;
   ASSERT_OK(next.manager->Restore(
       By({.tables = {{"user", {.fill = {{"adagrad_sum", 2}}}}}})));
-  EXPECT_THAT(users.rows(),
+  EXPECT_THAT(next.users.rows(),
               ElementsAre(Pair(1, ElementsAre(2)), Pair(2, ElementsAre(2)),
                           Pair(3, ElementsAre(2))));
 }
@@ -252,33 +245,30 @@ TEST_F(EvolveTest, RenamedTableAndSlotAreFoundByOname) {
       .oname = {{"user", "member"}},
       .tables = {{"user", {.oname = {{"embedding", "weight"}}}}}};
   Process next(options_, {kEmbedding, kSum});
-  F32Table& users = next.users;
   const RestoreReport report = next.manager->Restore(By(policy)).value();
   EXPECT_EQ(report.loaded.items[0].source, "member");
   EXPECT_THAT(report.loaded.unexpected, ElementsAre("w"));
-  EXPECT_EQ(users.rows().at(2), (std::vector<float>{20, 21, 22}));
-  users.Set(2, {2, 2, 2});
+  EXPECT_EQ(next.users.rows().at(2), (std::vector<float>{20, 21, 22}));
+  next.users.Set(2, {2, 2, 2});
   ASSERT_OK(next.manager->Step());
-  users.Set(3, {3, 3, 3});
+  next.users.Set(3, {3, 3, 3});
   ASSERT_OK(next.manager->Step());
   EXPECT_EQ(BaseReason(&next, 5), "");
   ASSERT_OK(next.manager->Close());
-  EXPECT_EQ(Stored("user", {kEmbedding, kSum}), users.rows());
+  EXPECT_EQ(Stored("user", {kEmbedding, kSum}), next.users.rows());
   // The step has the new name by now, which takes precedence over the old one.
   Process third(options_, {kEmbedding, kSum});
-  F32Table& again = third.users;
   ASSERT_OK(third.manager->Restore(By(policy)));
-  EXPECT_EQ(again.rows(), users.rows());
+  EXPECT_EQ(third.users.rows(), next.users.rows());
 }
 
 // Its schema is unchanged, but its rows differ from the parent's.
 TEST_F(EvolveTest, ExcludedTableIsSavedInFull) {
   SaveThree();
   Process next(options_, {kEmbedding, kSum});
-  F32Table& users = next.users;
-  users.Set(77, {7, 7, 7});
+  next.users.Set(77, {7, 7, 7});
   ASSERT_OK(next.manager->Restore(By({.exclude = {"user"}})));
-  EXPECT_EQ(users.rows().size(), 1U);
+  EXPECT_EQ(next.users.rows().size(), 1U);
   ASSERT_OK(next.manager->Step());
   ASSERT_OK(next.manager->Close());
   EXPECT_THAT(Stored("user", {kEmbedding, kSum}),
@@ -304,26 +294,22 @@ TEST_F(EvolveTest, TableOfAnotherWidthIsConverted) {
         return absl::OkStatus();
       };
   Process next(options_, {wide, kSum});
-  F32Table& users = next.users;
   EXPECT_THAT(
       next.manager->Restore(By({})),
       FailedPrecondition("expected [embedding f32 x 4",
                          "slot \"embedding\" is f32 x 2 in the step; convert "
                          "it by a function in EvolvePolicy::Table::convert"));
-  EXPECT_EQ(next.manager->Restore(By(policy))
-                .value()
-                .loaded.items[0]
-                .slot_changes[0]
-                .kind,
+  const RestoreReport report = next.manager->Restore(By(policy)).value();
+  EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
             LoadSummary::SlotChange::Kind::kConverted);
-  EXPECT_EQ(users.rows().at(2), (std::vector<float>{20, 21, -1, -1, 22}));
-  users.Set(2, {1, 2, 3, 4, 5});
+  EXPECT_EQ(next.users.rows().at(2), (std::vector<float>{20, 21, -1, -1, 22}));
+  next.users.Set(2, {1, 2, 3, 4, 5});
   ASSERT_OK(next.manager->Step());
-  users.Set(8, {8, 8, 8, 8, 8});
+  next.users.Set(8, {8, 8, 8, 8, 8});
   ASSERT_OK(next.manager->Step());
   EXPECT_EQ(BaseReason(&next, 5), "");
   ASSERT_OK(next.manager->Close());
-  EXPECT_EQ(Stored("user", {wide, kSum}), users.rows());
+  EXPECT_EQ(Stored("user", {wide, kSum}), next.users.rows());
 }
 
 TEST_F(EvolveTest, TensorOfAnotherShapeIsUnchanged_WhenExcluded) {
@@ -351,7 +337,6 @@ TEST_F(EvolveTest, DtypeIsCastWhenAllowed) {
 TEST_F(EvolveTest, ErrorNamesTheNearestNameForAnUnmatchedKey) {
   SaveThree();
   Process next(options_, {kEmbedding, kSum});
-  F32Table& users = next.users;
   const std::pair<EvolvePolicy, const char*> cases[] = {
       {{.oname = {{"usr", "member"}}},
        "oname key \"usr\" matches nothing registered; did you mean "
@@ -365,7 +350,7 @@ TEST_F(EvolveTest, ErrorNamesTheNearestNameForAnUnmatchedKey) {
   for (const auto& [policy, what] : cases) {
     EXPECT_THAT(next.manager->Restore(By(policy)), InvalidArgument(what));
   }
-  EXPECT_THAT(users.rows(), IsEmpty());
+  EXPECT_THAT(next.users.rows(), IsEmpty());
 }
 
 TEST_F(EvolveTest, FillValueMustFitTheDtype) {
@@ -403,9 +388,8 @@ TEST_F(EvolveTest, ConfigurationSetsThePolicy) {
                               &options_));
   std::vector<float> weights(3);
   Process next(options_, {kEmbedding, kSum}, &weights);
-  F32Table& users = next.users;
   ASSERT_OK(next.manager->Restore());
-  EXPECT_EQ(users.rows().at(3), (std::vector<float>{30, 31, 0.25}));
+  EXPECT_EQ(next.users.rows().at(3), (std::vector<float>{30, 31, 0.25}));
   const std::pair<const char*, const char*> wrong[] = {
       {R"({"evolve": {"onames": {}}})", "did you mean \"oname\"?"},
       {R"({"evolve": {"tables": {"user": {"convert": {}}}}})",
@@ -425,8 +409,7 @@ TEST_F(EvolveTest, ConfigurationSetsThePolicy) {
 
 TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
   Process trainer(options_, {kEmbedding});
-  F32Table& users = trainer.users;
-  users.Set(1, {1, 1});
+  trainer.users.Set(1, {1, 1});
   ASSERT_OK(trainer.manager->Step());
 
   F32Table copy({kEmbedding, kSum});
@@ -438,7 +421,7 @@ TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
   ASSERT_OK_AND_ASSIGN(const auto follower,
                        CheckpointManager::Open(reading, &model));
   ASSERT_OK(follower->WaitForStep(absl::Seconds(60)));
-  users.Set(2, {2, 2});
+  trainer.users.Set(2, {2, 2});
   ASSERT_OK(trainer.manager->Step());
   EXPECT_TRUE(follower->WaitForStep(absl::Seconds(60)).value().incremental);
   EXPECT_THAT(copy.rows(), ElementsAre(Pair(1, ElementsAre(1, 1, 3)),
@@ -446,7 +429,7 @@ TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
   // After a restore with another policy, changes cannot be applied to the
   // model.
   ASSERT_OK(follower->Restore(By({.exclude = {"user"}})));
-  users.Set(3, {3, 3});
+  trainer.users.Set(3, {3, 3});
   ASSERT_OK(trainer.manager->Step());
   EXPECT_FALSE(follower->WaitForStep(absl::Seconds(60)).value().incremental);
   EXPECT_EQ(copy.rows().size(), 3U);

@@ -180,10 +180,7 @@ class History {
 
 std::vector<StepInfo> Permanent(const RetentionState& state) {
   std::vector<StepInfo> steps = state.steps;
-  steps.erase(
-      std::remove_if(steps.begin(), steps.end(),
-                     [](const StepInfo& step) { return step.ephemeral; }),
-      steps.end());
+  std::erase_if(steps, [](const StepInfo& step) { return step.ephemeral; });
   return steps;
 }
 

@@ -156,40 +156,28 @@ TEST(SavePolicy, SaveIf) {
   ExpectError(SaveIf("none", nullptr), "SaveIf: function \"none\" is null");
 }
 
-TEST(SaveComposition, AnySaves_WhenOneSaves) {
-  const SavePolicy policy = SaveEveryNSteps(2) | SaveEveryNSteps(3);
-  Expect(policy, At(6), true,
-         "step 6 is a multiple of 2; step 6 is a multiple of 3");
-  Expect(policy, At(4), true, "step 4 is a multiple of 2");
-  Expect(policy, At(5), false,
+TEST(SaveComposition, SavesByBothOrEither) {
+  const SavePolicy two = SaveEveryNSteps(2);
+  const SavePolicy three = SaveEveryNSteps(3);
+  const std::string both =
+      "step 6 is a multiple of 2; step 6 is a multiple of 3";
+  Expect(two | three, At(6), true, both);
+  Expect(two | three, At(4), true, "step 4 is a multiple of 2");
+  Expect(two | three, At(5), false,
          "step 5 is not a multiple of 2; step 5 is not a multiple of 3");
-}
-
-TEST(SaveComposition, AnyOfThreeSaves_WhenOneSaves) {
-  const SavePolicy policy =
-      SaveEveryNSteps(2) | SaveEveryNSteps(3) | SaveAtSteps({9});
-  Expect(policy, At(6), true,
-         "step 6 is a multiple of 2; step 6 is a multiple of 3");
-  Expect(policy, At(9), true,
-         "step 9 is a multiple of 3; step 9 is one of the listed "
-         "steps");
-  Expect(policy, At(7), false,
+  Expect(two & three, At(6), true, both);
+  Expect(two & three, At(4), false, "step 4 is not a multiple of 3");
+  const SavePolicy any = two | three | SaveAtSteps({9});
+  Expect(any, At(6), true, both);
+  Expect(any, At(9), true,
+         "step 9 is a multiple of 3; step 9 is one of the listed steps");
+  Expect(any, At(7), false,
          "step 7 is not a multiple of 2; step 7 is not a multiple of 3; step "
          "7 is not one of the listed steps");
-}
-
-TEST(SaveComposition, AllSaves_WhenBothSave) {
-  const SavePolicy policy = SaveEveryNSteps(2) & SaveEveryNSteps(3);
-  Expect(policy, At(6), true,
-         "step 6 is a multiple of 2; step 6 is a multiple of 3");
-  Expect(policy, At(4), false, "step 4 is not a multiple of 3");
-}
-
-TEST(SaveComposition, NegationInAConjunction) {
-  const SavePolicy policy = SaveEveryNSteps(2) & !SaveEveryNSteps(4);
-  Expect(policy, At(6), true,
+  const SavePolicy but = two & !SaveEveryNSteps(4);
+  Expect(but, At(6), true,
          "step 6 is a multiple of 2; step 6 is not a multiple of 4");
-  Expect(policy, At(8), false, "step 8 is a multiple of 4");
+  Expect(but, At(8), false, "step 8 is a multiple of 4");
 }
 
 TEST(SaveComposition, CarriesTheFirstError) {
