@@ -439,20 +439,15 @@ TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
 // save would replace the trained values.
 TEST_F(EvolveTest, OldNameThatTheStepLacksIsAnError) {
   SaveThree("member", {{"weight", DType::kF32, 2}, kSum});
-  F32Table users({kEmbedding, kSum});
-  Process next;
-  ASSERT_OK(next.model.AddTable("user", &users));
-  ASSERT_NO_FATAL_FAILURE(Open(&next));
-  const auto is_error = [](const std::string& text) {
-    return StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(text));
-  };
-  EXPECT_THAT(next.manager->Restore(By({.oname = {{"user", "memebr"}}})),
-              is_error("missing in the step: sparse \"memebr\" (did you mean "
-                       "sparse \"member\"?)"));
+  Process next(options_, {kEmbedding, kSum});
+  EXPECT_THAT(
+      next.manager->Restore(By({.oname = {{"user", "memebr"}}})),
+      FailedPrecondition("missing in the step: sparse \"memebr\" (did you mean "
+                         "sparse \"member\"?)"));
   EvolvePolicy policy = {
       .oname = {{"user", "member"}},
       .tables = {{"user", {.oname = {{"embedding", "wieght"}}}}}};
-  const auto is_wrong_slot = is_error(
+  const auto is_wrong_slot = FailedPrecondition(
       "the step has neither slot \"embedding\" nor \"wieght\", which "
       "EvolvePolicy::Table::oname maps it to (did you mean "
       "\"weight\"?)");
@@ -460,10 +455,10 @@ TEST_F(EvolveTest, OldNameThatTheStepLacksIsAnError) {
   // Even if it could be filled.
   policy.tables["user"].fill = {{"embedding", 1}};
   EXPECT_THAT(next.manager->Restore(By(policy)), is_wrong_slot);
-  EXPECT_THAT(users.rows(), IsEmpty());
+  EXPECT_THAT(next.users.rows(), IsEmpty());
   policy.tables["user"].oname = {{"embedding", "weight"}};
   ASSERT_OK(next.manager->Restore(By(policy)));
-  EXPECT_EQ(users.rows().size(), 3U);
+  EXPECT_EQ(next.users.rows().size(), 3U);
 }
 
 }  // namespace
