@@ -67,9 +67,8 @@ std::string Child::ReadAll() {
   std::string all;
   std::array<char, 65536> buffer{};
   ssize_t bytes = 0;
-  while ((bytes = read(output_, buffer.data(), buffer.size())) > 0) {
+  while ((bytes = read(output_, buffer.data(), buffer.size())) > 0)
     all.append(buffer.data(), static_cast<size_t>(bytes));
-  }
   return all;
 }
 

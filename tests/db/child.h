@@ -23,9 +23,7 @@ class Child {
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
-
   pid_t pid() const { return pid_; }
-
   void Write(absl::string_view bytes);
   void CloseInput();
   // Without the newline; what there is when the output ends.
@@ -33,7 +31,6 @@ class Child {
   std::string ReadAll();
   // SIGKILL, and waits.
   void Kill();
-  // The exit status.
   int Wait();
 
  private:

@@ -21,8 +21,7 @@
 //   db_child post STORE STEP NAME VALUE
 //                                  posts a metric, and a wish for a pin
 //   db_child late STORE            opens the store, and ends with an exit
-//   handler
-//                                  that uses it: see late_exit.h
+//                                  handler that uses it
 //   db_child late-stage STORE      the same of a process that stages; input: a
 //                                  ticket
 //   db_child steps STORE           a reader; for each line of input refreshes
@@ -32,26 +31,11 @@
 // file system that grants every lock, and "--mounts FROM TO FROM TO" binds two
 // folders in a name space of its own, Unimplemented where it may not.
 #include <grp.h>
-#include <unistd.h>
 
 #include <csignal>
-#include <iostream>
-#include <iterator>
-#include <memory>
-#include <sstream>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "db/reader.h"
-#include "db/state.h"
-#include "db/store.h"
-#include "schema/status.h"
-#include "tests/db/child_content.h"
 #include "tests/db/full_volume.h"
-#include "tests/db/grants_every_lock.h"
-#include "tests/db/late_exit.h"
-#include "tests/db/store_fixture.h"
+#include "tests/db/odd_files.h"
 #include "tests/support/name_space.h"
 
 namespace ckptdb::testing {
@@ -137,11 +121,10 @@ absl::Status HoldLease(const std::string& path, int64_t step,
 
 absl::Status CrashAt(const std::string& path, const std::string& point,
                      int64_t step, const RankContent& content) {
-  StoreOptions options;
-  options.background_sweep = false;
-  options.on_point = [&](absl::string_view passed) {
-    if (passed == point) raise(SIGKILL);
-  };
+  StoreOptions options{.background_sweep = false,
+                       .on_point = [&](absl::string_view passed) {
+                         if (passed == point) raise(SIGKILL);
+                       }};
   CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path, options));
   const HeldState held(content);
   CKPTDB_RETURN_IF_ERROR(
@@ -158,9 +141,8 @@ absl::Status ListSteps(const std::string& path) {
   while (std::getline(std::cin, ignored)) {
     CKPTDB_RETURN_IF_ERROR(reader->Refresh());
     std::string steps;
-    for (const StepRecord& record : reader->Steps()) {
+    for (const StepRecord& record : reader->Steps())
       absl::StrAppend(&steps, record.version.step, " ");
-    }
     Answer(steps);
   }
   return absl::OkStatus();
@@ -173,6 +155,68 @@ absl::Status PostTo(const std::string& path, int64_t step,
   CKPTDB_RETURN_IF_ERROR(reader->RequestPin(step));
   Answer("ok");
   return absl::OkStatus();
+}
+
+struct Left {
+  std::string path;
+  Ticket ticket;
+  std::unique_ptr<Store> store;
+  std::unique_ptr<StepReader> own_step;
+  std::unique_ptr<Reader> reader;
+  std::unique_ptr<StepReader> step;
+};
+Left* left = nullptr;
+
+void Tell(const char* call, const absl::Status& status) {
+  std::cout << call << ' ' << status << std::endl;
+}
+
+absl::Status StageTheTicket() {
+  const HeldState held(ChildContent(0), 100, AnyRank(left->ticket));
+  return Stage(left->path, left->ticket, held.state()).status();
+}
+
+void CallAll() {
+  const HeldState held(SmallContent(2));
+  Tell("open", Store::Open(left->path).status());
+  Tell("follow", Reader::Open(left->path).status());
+  Tell("stage", StageTheTicket());
+  Tell("save", left->store->Save({.step = 2}, held.state()).status());
+  Tell("verify own", left->own_step->Verify());
+  Tell("refresh", left->reader->Refresh());
+  Tell("open step", left->reader->OpenStep(1).status());
+  Tell("verify", left->step->Verify());
+  Tell("look up", left->step->LookupRow("user", 1).status());
+  Tell("close", left->store->Close());
+}
+
+// Opens the store at `path` as an owner and as a reader, and leaves both open.
+// An exit handler that is older than all that the library has made calls them,
+// opens and stages, and prints a line for each call.
+absl::Status LeaveForExit(const std::string& path) {
+  left = new Left();
+  left->path = path;
+  std::atexit(CallAll);
+  CKPTDB_ASSIGN_OR_RETURN(left->store, Store::Open(path));
+  const HeldState held(BulkContent(1));
+  CKPTDB_RETURN_IF_ERROR(left->store->Save({.step = 1}, held.state()).status());
+  CKPTDB_ASSIGN_OR_RETURN(Store::Attempt save, left->store->Begin({.step = 3}));
+  left->ticket = std::move(save.tickets[0]);
+  CKPTDB_ASSIGN_OR_RETURN(left->own_step, left->store->OpenStep(1));
+  CKPTDB_ASSIGN_OR_RETURN(left->reader, Reader::Open(path));
+  CKPTDB_ASSIGN_OR_RETURN(left->step, left->reader->OpenStep(1));
+  return absl::OkStatus();
+}
+
+// Stages ChildContent(0) by this ticket, in a process that opens no store. The
+// handler stages again.
+absl::Status StageAndStageAtExit(const std::string& path,
+                                 const std::string& ticket) {
+  left = new Left();
+  left->path = path;
+  std::atexit([] { Tell("stage", StageTheTicket()); });
+  CKPTDB_ASSIGN_OR_RETURN(left->ticket, Ticket::Decode(ticket));
+  return StageTheTicket();
 }
 
 absl::Status GiveUpRights() {
@@ -202,17 +246,14 @@ absl::Status Run(std::vector<std::string> arguments) {
     arguments.erase(arguments.begin());
   }
   const std::string command = arguments.empty() ? "" : arguments[0];
-  if (command == "hold") {
-    return Hold({arguments.begin() + 1, arguments.end()});
-  }
+  if (command == "hold") return Hold({arguments.begin() + 1, arguments.end()});
   if (command == "orphan") return LeaveOrphan(arguments.at(1));
   if (command == "own") return Own(arguments.at(1), options);
   if (command == "fill") return FillVolume(arguments.at(1), arguments.at(2));
   if (command == "steps") return ListSteps(arguments.at(1));
   if (command == "late") return LeaveForExit(arguments.at(1));
-  if (command == "late-stage") {
+  if (command == "late-stage")
     return StageAndStageAtExit(arguments.at(1), ReadInput());
-  }
   if (command == "stage") {
     return StageRank(arguments.at(1),
                      static_cast<uint32_t>(std::stoul(arguments.at(2))));
@@ -228,8 +269,7 @@ absl::Status Run(std::vector<std::string> arguments) {
                   {{arguments.at(3), std::stod(arguments.at(4))}});
   }
   if (command == "lease") {
-    StoreOptions required;
-    required.leases = StoreOptions::LeaseMode::kRequired;
+    StoreOptions required{.leases = StoreOptions::LeaseMode::kRequired};
     return HoldLease(arguments.at(1), std::stoll(arguments.at(2)), required);
   }
   return absl::InvalidArgumentError(absl::StrCat("no command ", command));

@@ -11,6 +11,7 @@
 #ifndef CKPTDB_TESTS_DB_CONTENT_H_
 #define CKPTDB_TESTS_DB_CONTENT_H_
 
+#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -28,7 +29,6 @@
 
 namespace ckptdb::testing {
 
-// Values of all slots, one after the other, by id.
 using Rows = std::map<int64_t, std::string>;
 
 struct TensorContent {
@@ -38,15 +38,13 @@ struct TensorContent {
   Codec codec = Codec::kNone;
   Shape global_shape;
   Shape offset;
-
   template <typename T>
   static TensorContent Of(Shape shape, const std::vector<T>& values) {
     TensorContent tensor{
         internal::DTypeOf<T>::kValue, std::move(shape), {}, {}, {}, {}};
     tensor.bytes.resize(values.size() * sizeof(T));
-    if (!values.empty()) {
+    if (!values.empty())
       std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
-    }
     return tensor;
   }
   TensorView View() const {
@@ -59,7 +57,6 @@ struct TableContent {
   std::vector<Slot> slots;
   SliceHash hash = SliceHash::kModulo;
   Rows rows;
-
   uint64_t row_bytes() const;
   bool operator==(const TableContent&) const = default;
 };
@@ -68,7 +65,6 @@ struct RankContent {
   std::map<std::string, TensorContent> tensors;
   std::map<std::string, TableContent> tables;
   std::map<std::string, std::string> blobs;
-
   bool operator==(const RankContent&) const = default;
 };
 
@@ -77,11 +73,9 @@ struct RankContent {
 class BlockRows : public RowSource {
  public:
   using Row = std::pair<int64_t, std::string>;
-
   BlockRows(const std::vector<Slot>& slots, const std::vector<Row>& rows,
             size_t rows_per_block, uint64_t padding = 0,
             bool scattered = false);
-
   uint64_t block_count() const override { return blocks_.size(); }
   absl::StatusOr<RowBlock> Block(uint64_t block) const override;
 
@@ -94,7 +88,6 @@ class BlockRows : public RowSource {
   };
   void AddBlock(const std::vector<Slot>& slots, const Row* rows, size_t count,
                 uint64_t padding, bool scattered);
-
   std::vector<std::unique_ptr<Memory>> blocks_;
 };
 
@@ -102,12 +95,10 @@ class BlockRows : public RowSource {
 // has any.
 TableSharding AnyRank(const Ticket& ticket);
 
-// A RankState with the memory that it points to.
 class HeldState {
  public:
   explicit HeldState(RankContent content, size_t rows_per_block = 100,
                      const TableSharding& sharding = {});
-
   const RankState& state() const { return state_; }
 
  private:
@@ -130,7 +121,6 @@ class CollectRows : public RowSink {
   Rows rows_;
 };
 
-// The rows that a scan hands out.
 absl::StatusOr<Rows> Scan(const StepReader& step, const std::string& table,
                           const ScanOptions& options = {});
 absl::StatusOr<std::string> ReadTensorBytes(const StepReader& step,
@@ -147,7 +137,35 @@ std::vector<int64_t> RandomIds(std::mt19937_64* random, size_t count);
 Rows RandomRows(std::mt19937_64* random, uint64_t row_bytes, size_t count);
 
 // A tensor of this many bytes that no codec makes smaller.
-TensorContent BulkTensor(uint64_t seed, size_t bytes = size_t{9} << 20);
+inline constexpr size_t kBulkTensorBytes = size_t{9} << 20;
+TensorContent IncompressibleTensor(uint64_t seed, size_t bytes);
+template <std::integral Seed>
+TensorContent BulkTensor(Seed seed, size_t bytes = kBulkTensorBytes) {
+  return IncompressibleTensor(static_cast<uint64_t>(seed), bytes);
+}
+
+// A little of everything, small enough to be inline.
+template <std::integral Seed>
+RankContent SmallContent(Seed seed, size_t rows = 50) {
+  std::mt19937_64 random(static_cast<uint64_t>(seed));
+  RankContent content;
+  content.tensors["w"] = TensorContent::Of<float>(
+      {2, 3}, {static_cast<float>(seed), 1, 2, 3, 4, 5});
+  content.tables["user"] = {
+      {{"embedding", DType::kF32, 4}, {"freq", DType::kI32, 1}},
+      SliceHash::kModulo,
+      RandomRows(&random, 20, rows)};
+  content.blobs["reader"] = "position " + std::to_string(seed);
+  return content;
+}
+
+// The same with a tensor that makes the save a bulk one.
+template <std::integral Seed>
+RankContent BulkContent(Seed seed) {
+  RankContent content = SmallContent(seed);
+  content.tensors["bulk"] = BulkTensor(seed);
+  return content;
+}
 
 }  // namespace ckptdb::testing
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/db/delta_content.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "schema/status.h"
 #include "tests/support/status_matchers.h"
@@ -10,7 +8,6 @@
 namespace ckptdb::testing {
 namespace {
 
-// Where each slot is in a row's values.
 std::map<std::string, std::pair<uint64_t, uint64_t>> PlacesOf(
     const std::vector<Slot>& slots) {
   std::map<std::string, std::pair<uint64_t, uint64_t>> places;
@@ -28,9 +25,8 @@ TableDelta DeltaBetween(const Rows& before, const Rows& after) {
   TableDelta delta;
   for (const auto& [id, values] : after) {
     const auto old = before.find(id);
-    if (old == before.end() || old->second != values) {
+    if (old == before.end() || old->second != values)
       delta.upserted[id] = values;
-    }
   }
   for (const auto& [id, values] : before) {
     if (!after.contains(id)) delta.erased.push_back(id);
@@ -51,9 +47,8 @@ Deltas ChangesBetween(const RankContent& before, const RankContent& after) {
 HeldChanges::HeldChanges(RankContent content, Deltas deltas, bool whole,
                          size_t rows_per_block, const TableSharding& sharding)
     : content_(std::move(content)), deltas_(std::move(deltas)) {
-  for (const auto& [name, tensor] : content_.tensors) {
+  for (const auto& [name, tensor] : content_.tensors)
     state_.AddTensor(name, tensor.View(), tensor.codec);
-  }
   for (const auto& [name, bytes] : content_.blobs) state_.AddBlob(name, bytes);
   for (const auto& [name, table] : content_.tables) {
     RankState::Table item;
@@ -67,9 +62,8 @@ HeldChanges::HeldChanges(RankContent content, Deltas deltas, bool whole,
           Hold(table.slots, delta->second.upserted, rows_per_block),
           delta->second.erased};
     }
-    if (whole || delta == deltas_.end()) {
+    if (whole || delta == deltas_.end())
       item.rows = Hold(table.slots, table.rows, rows_per_block);
-    }
     state_.AddTable(std::move(item));
   }
 }
@@ -159,8 +153,7 @@ void ExpectLookups(const StepReader& step, const std::string& name,
     const auto row = step.LookupRow(name, id);
     const auto expected = table.rows.find(id);
     if (expected == table.rows.end()) {
-      EXPECT_THAT(row, StatusIs(absl::StatusCode::kNotFound,
-                                ::testing::HasSubstr(std::to_string(id))));
+      EXPECT_THAT(row, NotFound(std::to_string(id)));
       continue;
     }
     ASSERT_OK(row) << "id " << id;

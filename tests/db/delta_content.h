@@ -11,17 +11,8 @@
 #ifndef CKPTDB_TESTS_DB_DELTA_CONTENT_H_
 #define CKPTDB_TESTS_DB_DELTA_CONTENT_H_
 
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "db/reader.h"
-#include "db/state.h"
 #include "tests/db/content.h"
 
 namespace ckptdb::testing {
@@ -33,7 +24,6 @@ struct TableDelta {
 using Deltas = std::map<std::string, TableDelta>;  // by table
 
 TableDelta DeltaBetween(const Rows& before, const Rows& after);
-// Of all tables of `after`.
 Deltas ChangesBetween(const RankContent& before, const RankContent& after);
 
 // A RankState with the memory that it points to. Tables of `deltas` are given
@@ -42,13 +32,11 @@ class HeldChanges {
  public:
   HeldChanges(RankContent content, Deltas deltas, bool whole = true,
               size_t rows_per_block = 100, const TableSharding& sharding = {});
-
   const RankState& state() const { return state_; }
 
  private:
   const RowSource* Hold(const std::vector<Slot>& slots, const Rows& rows,
                         size_t rows_per_block);
-
   RankContent content_;
   Deltas deltas_;
   std::vector<std::unique_ptr<BlockRows>> rows_;
@@ -62,22 +50,16 @@ class LiveRows : public LiveTable {
  public:
   explicit LiveRows(const std::vector<Slot>& slots, Rows rows = {},
                     const std::vector<std::string>& scanned = {});
-
   absl::Status Clear() override;
   absl::Status Consume(int worker, const RowSink::Batch& batch) override;
   absl::Status Erase(int worker, absl::Span<const int64_t> ids) override;
-
-  // Forgets which ids have come.
   void NewScan();
-
   const Rows& rows() const { return rows_; }
-  // Ids that Erase and Consume were called with.
   const std::set<int64_t>& touched() const { return touched_; }
   bool cleared() const { return cleared_; }
 
  private:
   absl::Status Touch(int64_t id);
-
   struct Part {
     uint64_t at;
     uint64_t bytes;

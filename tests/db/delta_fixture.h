@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A test of delta saves.
 #ifndef CKPTDB_TESTS_DB_DELTA_FIXTURE_H_
 #define CKPTDB_TESTS_DB_DELTA_FIXTURE_H_
 
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "db/state.h"
-#include "schema/status.h"
 #include "tests/db/delta_content.h"
 #include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 
 // Values that tell each id, and each time it was written, from any other.
-inline std::string RowOf(int64_t id, int generation, uint64_t bytes = 20) {
+inline std::string RowOf(int64_t id, int64_t generation, uint64_t bytes = 20) {
   std::mt19937_64 random(static_cast<uint64_t>(id) * 1000 +
                          static_cast<uint64_t>(generation));
   return RandomBytes(&random, bytes);
@@ -45,16 +35,13 @@ inline TableContent BulkTable(uint64_t seed) {
   std::mt19937_64 random(seed);
   TableContent table;
   table.slots = {{"embedding", DType::kU8, kRowBytes}};
-  for (int64_t id = 0; id < 2200; ++id) {
+  for (int64_t id = 0; id < 2200; ++id)
     table.rows[id * 31] = RandomBytes(&random, kRowBytes);
-  }
   return table;
 }
 
-class DeltaFixture : public StoreFixture {
+class DeltaFixture : public SweptFixture {
  protected:
-  DeltaFixture() { options_.background_sweep = false; }
-
   // The tables of `after` as their changes since `before`, and whole as well.
   absl::StatusOr<SaveResult> SaveOver(const SaveSpec& spec,
                                       const RankContent& before,
@@ -69,7 +56,6 @@ class DeltaFixture : public StoreFixture {
     const HeldChanges held(after, deltas, /*whole=*/false);
     return store_->Save({.step = step, .parent = parent}, held.state());
   }
-
   // Rank r saves ranks[r], of which the tables in deltas[r] as changes.
   absl::StatusOr<SaveResult> SaveRanks(const SaveSpec& spec,
                                        const std::vector<RankContent>& ranks,
@@ -85,18 +71,6 @@ class DeltaFixture : public StoreFixture {
     }
     return store_->Publish(save.version, staged);
   }
-
-  Item FindItem(int64_t step, const std::string& name) {
-    const auto reader = store_->OpenStep(step);
-    EXPECT_OK(reader);
-    if (!reader.ok()) return {};
-    for (const Item& item : (*reader)->ranks().at(0).items) {
-      if (item.name == name) return item;
-    }
-    ADD_FAILURE() << "no item " << name;
-    return {};
-  }
-
   // As ExpectStep, and looks rows up as well: those that are there and `gone`.
   void ExpectRows(int64_t step, const RankContent& content,
                   const std::set<int64_t>& gone = {}) {
@@ -108,7 +82,6 @@ class DeltaFixture : public StoreFixture {
       ExpectLookups(*reader, name, table, ids);
     }
   }
-
   // Saves what the trainer holds as a delta over what it saved last, or whole.
   void SaveNext(int64_t step) {
     const auto result = parent_.has_value()
@@ -123,14 +96,12 @@ class DeltaFixture : public StoreFixture {
     history_[step] = content_;
   }
   Rows& rows() { return content_.tables["user"].rows; }
-
   void ExpectHistory(const std::set<int64_t>& ids = {}) {
     for (const auto& [step, content] : history_) {
       SCOPED_TRACE("step " + std::to_string(step));
       ExpectRows(step, content, ids);
     }
   }
-
   RankContent content_;
   RankContent saved_;
   std::optional<Version> parent_;

@@ -2,23 +2,10 @@
 #include "tests/db/full_volume.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdlib>
-#include <filesystem>
-#include <functional>
-#include <iostream>
-#include <memory>
-#include <vector>
-
-#include "absl/strings/str_cat.h"
 #include "db/options.h"
-#include "db/store.h"
 #include "schema/bytes/annotate.h"
-#include "schema/status.h"
 #include "tests/db/store_fixture.h"
 #include "tests/support/long_run.h"
 #include "tests/support/name_space.h"
@@ -40,9 +27,8 @@ absl::Status Mount(const std::string& kind, const std::string& folder) {
   CKPTDB_RETURN_IF_ERROR(EnterNameSpace());
   if (kind == "tmpfs") {
     const std::string size = absl::StrCat("size=", kVolumeBytes);
-    if (mount("none", folder.c_str(), "tmpfs", 0, size.c_str()) == 0) {
+    if (mount("none", folder.c_str(), "tmpfs", 0, size.c_str()) == 0)
       return absl::OkStatus();
-    }
     return CannotMount("tmpfs");
   }
   const std::string image = folder + ".image";
@@ -57,16 +43,12 @@ absl::Status Mount(const std::string& kind, const std::string& folder) {
 class Volume {
  public:
   explicit Volume(std::string folder) : folder_(std::move(folder)) {}
-
   std::string store() const { return folder_ + "/store"; }
-
   uint64_t FreeBytes() const {
     struct statvfs state {};
     if (statvfs(folder_.c_str(), &state) != 0) return 0;
     return uint64_t{state.f_bavail} * state.f_frsize;
   }
-
-  // Another program, which leaves `room` bytes.
   void Fill(uint64_t room) {
     const int fd = open(Filler().c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
     const std::string block(kRoomStep, 'x');
@@ -84,20 +66,15 @@ class Volume {
     close(fd);
   }
   void Free() { fs::remove(Filler()); }
-
   // A store of three steps, the last of which is deleted and not swept.
   absl::Status Make() {
     CKPTDB_ASSIGN_OR_RETURN(const auto made, Store::Open(store(), Options()));
-    for (const int64_t step : {10, 20, 30}) {
+    for (const int64_t step : {10, 20, 30})
       CKPTDB_RETURN_IF_ERROR(Save(made.get(), step));
-    }
     return made->Delete(30);
   }
-
   static StoreOptions Options() {
-    StoreOptions options;
-    options.reserve_bytes = 0;
-    options.background_sweep = false;
+    StoreOptions options{.reserve_bytes = 0, .background_sweep = false};
     return options;
   }
   static absl::Status Save(Store* store, int64_t step) {
@@ -107,13 +84,11 @@ class Volume {
     const SaveSpec spec = {.step = step, .overwrite = true};
     return store->Save(spec, held.state()).status();
   }
-
   // All steps can be read, and the store can be saved to.
   absl::Status Check(std::vector<int64_t> must) {
     CKPTDB_ASSIGN_OR_RETURN(const auto opened, Store::Open(store(), Options()));
-    for (const int64_t step : must) {
+    for (const int64_t step : must)
       CKPTDB_RETURN_IF_ERROR(opened->FindStep(step).status());
-    }
     for (const StepRecord& record : opened->Steps()) {
       CKPTDB_ASSIGN_OR_RETURN(const auto step,
                               opened->OpenStep(record.version.step));
@@ -125,7 +100,6 @@ class Volume {
 
  private:
   std::string Filler() const { return folder_ + "/filler"; }
-
   const std::string folder_;
 };
 
@@ -171,8 +145,6 @@ class Filling {
  public:
   Filling(Volume* volume, std::string pristine)
       : volume_(volume), pristine_(std::move(pristine)) {}
-
-  // The volume is full before the store is opened.
   absl::Status FullBefore(const Deed& deed, uint64_t room, bool spare) {
     Restore();
     if (!spare) fs::remove(volume_->store() + "/SPARE");
@@ -187,8 +159,6 @@ class Filling {
     if (spare && deed.must_work && !status.ok()) return status;
     return volume_->Check(deed.left);
   }
-
-  // It becomes full while the store is open.
   absl::Status FullAfter(const Deed& deed, uint64_t room) {
     Restore();
     absl::Status status;
@@ -205,7 +175,6 @@ class Filling {
     }
     return volume_->Check(deed.left);
   }
-
   // Another program fills it between the look at the space and the write.
   absl::Status FullMeanwhile(const Deed& deed, uint64_t room,
                              absl::string_view point) {
@@ -225,8 +194,6 @@ class Filling {
     volume_->Free();
     return volume_->Check(deed.left);
   }
-
-  // Fill, save, free, save, again and again.
   absl::Status Rounds(int rounds) {
     Restore();
     auto store = Store::Open(volume_->store(), Volume::Options());
@@ -235,9 +202,8 @@ class Filling {
     for (int i = 0; i < rounds; ++i) {
       volume_->Fill(static_cast<uint64_t>(i) * 3 * kRoomStep);
       const absl::Status full = Volume::Save(store->get(), ++step);
-      if (!absl::IsResourceExhausted(full)) {
+      if (!absl::IsResourceExhausted(full))
         return Wrong(absl::StrCat("a save without room: ", full.ToString()));
-      }
       const auto told = [&](const absl::Status& status,
                             absl::string_view what) {
         return internal::Annotate(status,
@@ -262,7 +228,6 @@ class Filling {
     fs::remove_all(volume_->store());
     fs::copy(pristine_, volume_->store(), fs::copy_options::recursive);
   }
-
   Volume* const volume_;
   const std::string pristine_;
 };
@@ -311,9 +276,8 @@ absl::Status FillVolume(const std::string& kind, const std::string& folder) {
   uint64_t turn = TestSeed();
   for (uint64_t i = FirstCase(stride); i * kRoomStep <= kMostRoom;
        i += stride) {
-    for (const Deed& deed : Deeds()) {
+    for (const Deed& deed : Deeds())
       CKPTDB_RETURN_IF_ERROR(TryRoom(&filling, deed, i * kRoomStep, turn++));
-    }
     ++rooms;
   }
   std::cout << "ok " << rooms << " sizes" << std::endl;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/db/model_trainer.h"
 
-#include <iterator>
-
 #include "absl/strings/str_cat.h"
 
 namespace ckptdb::testing {
@@ -14,9 +12,7 @@ uint32_t OwnerOf(const SaveSpec& spec, const TableContent& table, int64_t id) {
                                  spec.world_size);
   }
   uint32_t rank = 0;
-  while (spec.slice_bounds[rank + size_t{1}] <= SliceOf(id, table.hash)) {
-    ++rank;
-  }
+  while (spec.slice_bounds[rank + size_t{1}] <= SliceOf(id, table.hash)) ++rank;
   return rank;
 }
 
@@ -73,9 +69,8 @@ RankParts ModelTrainer::Share(const SaveSpec& spec,
   RankParts parts{std::vector<RankContent>(spec.world_size),
                   std::vector<Deltas>(spec.world_size)};
   for (const auto& [name, table] : tables_) {
-    for (RankContent& rank : parts.contents) {
+    for (RankContent& rank : parts.contents)
       rank.tables[name] = {table.slots, table.hash, {}};
-    }
     for (const auto& row : table.rows) {
       const uint32_t owner = OwnerOf(spec, table, row.first);
       parts.contents[owner].tables[name].rows.insert(row);
@@ -99,9 +94,8 @@ void ModelTrainer::AddChanges(const SaveSpec& spec, const std::string& name,
     (*deltas)[owner][name].upserted.insert(*row);
     // As of a row that moved here from another rank.
     const auto other = static_cast<uint32_t>(Below(spec.world_size));
-    if (spec.slice_bounds.empty() && other != owner && Below(3) == 0) {
+    if (spec.slice_bounds.empty() && other != owner && Below(3) == 0)
       (*deltas)[other][name].erased.push_back(id);
-    }
   }
 }
 

@@ -4,16 +4,12 @@
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
 
-#include <algorithm>
-#include <atomic>
-#include <set>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "db/meta/catalog.h"
 #include "db/rocks/rocks_options.h"
-#include "db/state.h"
 #include "schema/bytes/annotate.h"
 #include "schema/bytes/keys.h"
 #include "schema/bytes/limits.h"
@@ -34,24 +30,14 @@ constexpr uint64_t kBulkBytes = kInlineBytes / kBulkWorld + (uint64_t{1} << 10);
 constexpr uint64_t kFixedBytes = uint64_t{256} << 10;
 
 SaveSpec SpecOf(int64_t step, const ModelStep& content) {
-  SaveSpec spec;
-  spec.step = step;
-  spec.overwrite = true;
-  spec.world_size = static_cast<uint32_t>(content.ranks.size());
-  return spec;
+  return {.step = step,
+          .overwrite = true,
+          .world_size = static_cast<uint32_t>(content.ranks.size())};
 }
 
 RankContent Small(uint64_t seed) {
-  std::mt19937_64 random(seed);
-  RankContent content;
-  content.tensors["w"] = TensorContent::Of<float>(
-      {2, 3}, {static_cast<float>(seed), 1, 2, 3, 4, 5});
+  RankContent content = SmallContent(seed, 20);
   content.tensors["fixed"] = TensorContent::Of<int32_t>({2}, {1, 2});
-  content.tables["user"] = {
-      {{"embedding", DType::kF32, 4}, {"freq", DType::kI32, 1}},
-      SliceHash::kModulo,
-      RandomRows(&random, 20, 20)};
-  content.blobs["reader"] = absl::StrCat("position ", seed);
   return content;
 }
 
@@ -160,7 +146,6 @@ std::string OutlineOf(const From& from) {
   return outline;
 }
 
-// What the database of a closed store holds.
 struct Contents {
   std::set<std::string> tables;  // paths
   std::set<Version> versions;    // of data and of rank records
@@ -197,16 +182,14 @@ Contents ReadContents(const internal::Environment& environment) {
   const std::unique_ptr<rocksdb::DB> rocks(raw);
   std::vector<rocksdb::LiveFileMetaData> files;
   rocks->GetLiveFilesMetaData(&files);
-  for (const rocksdb::LiveFileMetaData& file : files) {
+  for (const rocksdb::LiveFileMetaData& file : files)
     contents.tables.insert(SimStore::kPath + ("/db" + file.name));
-  }
   AddKeys(raw, handles.at(1), "r", &contents);
   AddKeys(raw, handles.at(1), "e", &contents);
   AddKeys(raw, handles.at(2), "", &contents);
   AddKeys(raw, handles.at(3), "", &contents);
-  for (rocksdb::ColumnFamilyHandle* handle : handles) {
+  for (rocksdb::ColumnFamilyHandle* handle : handles)
     rocks->DestroyColumnFamilyHandle(handle);
-  }
   return contents;
 }
 
@@ -323,9 +306,7 @@ Action SaveOverAction(int64_t step, const ModelStep& content, int64_t parent,
 Action FoldAction(int64_t step) {
   return {absl::StrCat("fold ", step),
           [=](SimStore* sim) {
-            ReadOptions options;
-            options.threads = 1;
-            return sim->store()->Fold(step, options).status();
+            return sim->store()->Fold(step, {.threads = 1}).status();
           },
           [](StoreModel*) {}};
 }
@@ -441,9 +422,8 @@ void ExpectModel(Store* store, const StoreModel& model) {
 }
 
 absl::Status FoldAll(SimStore* sim) {
-  for (const StepRecord& record : sim->store()->Steps()) {
+  for (const StepRecord& record : sim->store()->Steps())
     CKPTDB_RETURN_IF_ERROR(FoldAction(record.version.step).run(sim));
-  }
   return absl::OkStatus();
 }
 
@@ -472,9 +452,8 @@ void ExpectNoOrphans(SimStore* sim) {
                 contents.tables.contains(file.path))
         << file.path;
   }
-  for (const Version& version : contents.versions) {
+  for (const Version& version : contents.versions)
     EXPECT_TRUE(versions.contains(version)) << ToString(version);
-  }
   EXPECT_LE(sim->files()->TotalBytes(), needed);
 }
 

@@ -16,22 +16,13 @@
 #ifndef CKPTDB_TESTS_DB_SIM_STORE_H_
 #define CKPTDB_TESTS_DB_SIM_STORE_H_
 
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "db/disk/environment.h"
-#include "db/reader.h"
 #include "db/store.h"
 #include "tests/db/content.h"
 #include "tests/support/long_run.h"
 #include "tests/support/sim_file_system.h"
+#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 
@@ -45,12 +36,15 @@ struct ModelStep {
 };
 using StoreModel = std::map<int64_t, ModelStep>;
 
+inline std::shared_ptr<SimFileSystem> CopyOf(
+    const SimFileSystem& files, PowerLoss variant = PowerLoss::kKeepAll) {
+  return files.CrashAfter(files.operations(), variant);
+}
+
 class SimStore {
  public:
   static constexpr char kPath[] = "/store";
-
   explicit SimStore(std::shared_ptr<SimFileSystem> files);
-
   SimFileSystem* files() const { return files_.get(); }
   Store* store() const { return store_.get(); }
   const std::shared_ptr<internal::Environment>& environment() const {
@@ -58,15 +52,11 @@ class SimStore {
   }
   StoreOptions* options() { return &options_; }
   const StoreOptions& stage_options() const { return options_; }
-
-  // Closes first when it is open.
   absl::Status Open();
   void Close() { store_.reset(); }
-
   // Begin, stage all ranks, publish; Abandon when one fails. The serial goes
   // into the metrics.
   absl::Status Save(const SaveSpec& spec, const ModelStep& step);
-  // Begin and stage all ranks.
   absl::StatusOr<Store::Attempt> Begin(const SaveSpec& spec,
                                        const ModelStep& step,
                                        std::vector<StagedRank>* staged);
@@ -109,7 +99,6 @@ Action UnpinAction(int64_t step);
 Action QuarantineAction(int64_t step);
 Action SweepAction();
 Action ReopenAction();
-// Staged, and left so.
 Action UnfinishedAction(int64_t step, const ModelStep& content);
 
 // All kinds of change, inline and bulk ones, some of them after a reopening.
@@ -142,6 +131,21 @@ void ExpectUsable(SimStore* sim, StoreModel model);
 // None is begun after the test has failed.
 void EachAtOnce(uint64_t count, const std::function<void(uint64_t)>& run,
                 uint64_t stride = Stride());
+
+class PreparedStoreTest : public ::testing::Test {
+ protected:
+  void Prepare(const std::vector<Action>& actions) {
+    SimStore sim(files_);
+    ASSERT_OK(sim.Open());
+    for (const Action& action : actions) {
+      ASSERT_OK(action.run(&sim)) << action.name;
+      action.apply(&model_);
+    }
+    sim.Close();
+  }
+  std::shared_ptr<SimFileSystem> files_ = std::make_shared<SimFileSystem>();
+  StoreModel model_;
+};
 
 }  // namespace ckptdb::testing
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,11 +42,16 @@ MATCHER_P2(StatusIs, code, message,
          ::testing::Matches(message)(std::string(StatusOf(arg).message()));
 }
 
-// The matcher of a part of a message: that it contains a text, or another one.
+// The matcher of a part of a message: that it contains a text, or each of
+// several, or another matcher.
 template <typename Part>
 auto MessagePart(const Part& part) {
   if constexpr (std::is_constructible_v<std::string, Part>) {
     return ::testing::HasSubstr(std::string(part));
+  } else if constexpr (std::is_same_v<Part, std::vector<std::string>>) {
+    std::vector<::testing::Matcher<std::string>> all;
+    for (const std::string& text : part) all.push_back(MessagePart(text));
+    return ::testing::AllOfArray(all);
   } else {
     return part;
   }

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A forked child has its parent's objects and none of its threads: it is
 // refused, and takes nothing from its parent.
-#include <gmock/gmock.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <string>
-#include <thread>
 
-#include "db/reader.h"
-#include "db/state.h"
 #include "tests/db/child.h"
 #include "tests/db/store_fixture.h"
 #include "tests/support/forked.h"
@@ -20,7 +11,7 @@
 namespace ckptdb::testing {
 namespace {
 
-class ForkTest : public StoreFixture {};
+using ForkTest = StoreFixture;
 
 // RocksDB's static objects would wait for threads that the child has not.
 TEST_F(ForkTest, AChildThatCallsExitEnds) {
@@ -62,7 +53,7 @@ TEST_F(ForkTest, AChildIsRefusedAndDestroysNothing) {
   ASSERT_OK_AND_ASSIGN(auto reader, Reader::Open(path()));
   ASSERT_OK_AND_ASSIGN(auto leased, reader->OpenStep(1));
   ASSERT_OK_AND_ASSIGN(auto own, store_->OpenStep(2));
-  ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 3}));
+  const Store::Attempt save = Begin({.step = 3});
   const HeldState held(SmallContent(3));
   ExpectInChild([&] {
     std::string wrong;
@@ -109,12 +100,8 @@ TEST_F(ForkTest, AChildIsRefusedAndDestroysNothing) {
   EXPECT_FALSE(std::filesystem::is_empty(path() + "/leases"));
   EXPECT_OK(leased->Verify());
   EXPECT_OK(own->Verify());
-  ASSERT_OK_AND_ASSIGN(const StagedRank staged,
-                       Stage(path(), save.tickets[0], held.state()));
-  EXPECT_OK(store_->Publish(save.version, {&staged, 1}));
-  // The lock is the parent's still.
-  EXPECT_THAT(Store::Open(path()), StatusIs(absl::StatusCode::kUnavailable,
-                                            ::testing::HasSubstr("owner")));
+  EXPECT_OK(store_->Publish(save.version, StageAll(save, {SmallContent(3)})));
+  EXPECT_THAT(Store::Open(path()), Unavailable("owner"));
   own.reset();
   Reopen();
   ExpectStep(3, {SmallContent(3)});
@@ -126,8 +113,7 @@ TEST_F(ForkTest, AChildThatOutlivesTheOwnerDoesNotKeepTheStore) {
   store_.reset();
   Child owner({"orphan", path()});
   ASSERT_EQ(owner.ReadLine(), "ok");
-  EXPECT_THAT(Store::Open(path()), StatusIs(absl::StatusCode::kUnavailable,
-                                            ::testing::HasSubstr("owner")));
+  EXPECT_THAT(Store::Open(path()), Unavailable("owner"));
   owner.Kill();
   Reopen();
   ExpectStep(1, {SmallContent(1)});

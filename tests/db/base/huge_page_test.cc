@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/base/huge_page.h"
 
-#include <cstdint>
 #include <cstring>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -50,9 +47,8 @@ TEST(HugePageTest, PartsDoNotOverlap) {
     std::memset(parts[i].data(), static_cast<int>(i), parts[i].bytes());
   };
   const auto check = [&](size_t i) {
-    for (const size_t at : {size_t{0}, kHugePartBytes - 1}) {
+    for (const size_t at : {size_t{0}, kHugePartBytes - 1})
       EXPECT_EQ(parts[i].data()[at], static_cast<char>(i)) << i;
-    }
   };
   constexpr size_t kParts = 100;
   parts.resize(kParts);

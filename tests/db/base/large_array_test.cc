@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/base/large_array.h"
 
-#include <algorithm>
-#include <cstdint>
 #include <cstring>
-#include <limits>
-#include <random>
 #include <thread>
-#include <vector>
 
 #include "db/base/huge_page.h"
 #include "gtest/gtest.h"
@@ -85,9 +80,7 @@ TEST(LargeArrayTest, ThreadsHaveArraysOfTheirOwn) {
       const LargeArray<char> array = AllocateArray<char>(bytes);
       ASSERT_NE(array, nullptr);
       std::memset(array.get(), value, bytes);
-      for (uint64_t at = 0; at < bytes; at += 4096) {
-        ASSERT_EQ(array[at], value);
-      }
+      for (uint64_t at = 0; at < bytes; at += 4096) ASSERT_EQ(array[at], value);
     }
   };
   std::vector<std::thread> threads;

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <thread>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "gtest/gtest.h"
@@ -18,13 +17,10 @@ class Counter {
     ++count_;
     changed_.NotifyAll();
   }
-
   void WaitFor(int count) {
     const MutexLock lock(&mutex);
     while (count_ < count) changed_.Wait(&mutex);
   }
-
-  // Returns false when the time is over.
   bool WaitFor(int count, std::chrono::milliseconds time) {
     const auto deadline = std::chrono::steady_clock::now() + time;
     const MutexLock lock(&mutex);
@@ -33,14 +29,12 @@ class Counter {
     }
     return true;
   }
-
   bool AddIfFree() {
     if (!mutex.TryLock()) return false;
     ++count_;
     mutex.Unlock();
     return true;
   }
-
   Mutex mutex;
 
  private:

@@ -1,28 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A machine without threads to give.
-#include <gmock/gmock.h>
 
-#include <filesystem>
-
-#include "db/reader.h"
-#include "tests/db/store_fixture.h"
 #include "tests/support/no_threads.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 class NoThreadsTest : public StoreFixture {
  protected:
   void SetUp() override {
     if (!NoThreads::kWorks) GTEST_SKIP() << "of a sanitizer's build";
     StoreFixture::SetUp();
-  }
-
-  size_t Leases() const {
-    const std::filesystem::directory_iterator files(path() + "/leases");
-    return static_cast<size_t>(std::distance(begin(files), end(files)));
   }
 };
 
@@ -38,10 +26,8 @@ TEST_F(NoThreadsTest, AStoreIsNotOpened) {
       const NoThreads none(first);
       const auto opened = Store::Open(path(), options_);
       if (opened.ok()) break;
-      EXPECT_THAT(opened, StatusIs(absl::StatusCode::kResourceExhausted,
-                                   HasSubstr("starting the ")));
+      EXPECT_THAT(opened, ResourceExhausted("starting the "));
     }
-    // Nothing is left locked.
     Reopen();
     ExpectStep(1, {SmallContent(1)});
     store_.reset();
@@ -63,13 +49,11 @@ TEST_F(NoThreadsTest, AReaderGivesBackALeaseThatNobodyRenews) {
   {
     // Nothing was written since, so that nothing is opened again.
     const NoThreads none;
-    EXPECT_THAT(reader->OpenStep(1),
-                StatusIs(absl::StatusCode::kResourceExhausted,
-                         HasSubstr("lease renewal thread")));
+    EXPECT_THAT(reader->OpenStep(1), ResourceExhausted("lease renewal thread"));
   }
-  EXPECT_EQ(Leases(), 0U);
+  EXPECT_EQ(LeaseFiles(), 0U);
   ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
-  EXPECT_EQ(Leases(), 1U);
+  EXPECT_EQ(LeaseFiles(), 1U);
   ExpectHolds(*step, {SmallContent(1)});
 }
 

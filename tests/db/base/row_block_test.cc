@@ -3,16 +3,11 @@
 #include "db/base/row_block.h"
 
 #include <array>
-#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 const std::vector<Slot> kBlockSlots = {{"a", DType::kF32, 2}};
 
@@ -33,19 +28,14 @@ TEST(RowBlock, APlaceForEachIdAndNoRows) {
   const std::vector<int64_t> ids = {7, 8};
   const std::vector<const void*> places = {value.data()};
   const RowBlock::SlotValues rows = {.places = places};
-  EXPECT_THAT(
-      internal::CheckRowBlock(3, {ids, {&rows, 1}}, kBlockSlots),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("block 3 has 1 places of slot \"a\", and 2 ids")));
+  EXPECT_THAT(internal::CheckRowBlock(3, {ids, {&rows, 1}}, kBlockSlots),
+              InvalidArgument("block 3 has 1 places of slot \"a\", and 2 ids"));
   const std::vector<uint32_t> numbers = {0};
-  EXPECT_THAT(
-      internal::CheckRowBlock(
-          4, {absl::MakeConstSpan(ids).subspan(1), {&rows, 1}, numbers},
-          kBlockSlots),
-      StatusIs(
-          absl::StatusCode::kInvalidArgument,
-          HasSubstr(
-              "block 4 has both places of slot \"a\" and RowBlock::rows")));
+  EXPECT_THAT(internal::CheckRowBlock(
+                  4, {absl::MakeConstSpan(ids).subspan(1), {&rows, 1}, numbers},
+                  kBlockSlots),
+              InvalidArgument(
+                  "block 4 has both places of slot \"a\" and RowBlock::rows"));
 }
 
 }  // namespace

@@ -1,32 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Code of the caller's that throws, and memory that runs out: errors, on
 // whatever thread they happen.
-#include <gmock/gmock.h>
 
-#include <cstddef>
-#include <limits>
 #include <new>
 #include <stdexcept>
 
 #include "db/base/call_guard.h"
 #include "db/base/parallel.h"
-#include "db/reader.h"
 #include "tests/db/delta_fixture.h"
 #include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
-
 [[noreturn]] void Throw() { throw std::runtime_error("the caller is broken"); }
 
 auto Threw(const char* where) {
-  return StatusIs(
-      absl::StatusCode::kInternal,
-      AllOf(HasSubstr(where), HasSubstr("threw: the caller is broken")));
+  return Internal(where, "threw: the caller is broken");
 }
 
 TEST(CallGuardTest, SaysWhatWasThrown) {
@@ -59,7 +49,6 @@ TEST(CallGuardTest, AWorkerThatThrowsEndsTheWork) {
 
 class ThrowingCallerTest : public DeltaFixture {
  protected:
-  // A base with a table large enough for several workers, and a delta.
   void SaveTwo() {
     RankContent base;
     base.tables["user"] = BulkTable(1);
@@ -67,10 +56,7 @@ class ThrowingCallerTest : public DeltaFixture {
     next.tables["user"].rows[31] = std::string(8192, 'x');
     next.tables["user"].rows.erase(62);
     ASSERT_OK_AND_ASSIGN(first_, Save(1, base));
-    SaveSpec spec;
-    spec.step = 2;
-    spec.parent = first_.version;
-    ASSERT_OK(SaveOver(spec, base, next));
+    ASSERT_OK(SaveOver({.step = 2, .parent = first_.version}, base, next));
   }
   void ExpectUnchanged(const std::vector<int64_t>& steps) {
     EXPECT_EQ(ListSteps(), steps);
@@ -126,8 +112,7 @@ TEST_F(ThrowingCallerTest, AHookAtAPointOfASave) {
     EXPECT_THAT(Save(++step, SmallContent(1)), Threw("on_point"));
     at.clear();
     EXPECT_THAT(Save(step + 1, SmallContent(1)),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr("the caller is broken")));
+                FailedPrecondition("the caller is broken"));
     Reopen();
     ExpectStep(step, {SmallContent(1)});
   }
@@ -183,11 +168,10 @@ TEST_F(ThrowingCallerTest, ATableThatIsRestored) {
   EXPECT_THAT(changes->ScanTable("user", {}, &table),
               Threw("LiveTable::Erase"));
   table.at = "nothing";
-  ScanOptions scan;
-  scan.wanted = [](int64_t id) -> bool {
+  ScanOptions scan{.wanted = [](int64_t id) -> bool {
     if (id == 31 * 1000) Throw();
     return true;
-  };
+  }};
   EXPECT_THAT(step->ScanTable("user", scan, &table),
               Threw("ScanOptions::wanted"));
   EXPECT_OK(step->ScanTable("user", {}, &table));
@@ -200,14 +184,12 @@ TEST_F(ThrowingCallerTest, HooksOfVerifyAndFold) {
     EXPECT_THAT(step->Verify({.progress = [](uint64_t, uint64_t) { Throw(); }}),
                 Threw("ReadOptions::progress"));
   }
-  ReadOptions fold;
-  fold.cancelled = []() -> bool { Throw(); };
+  ReadOptions fold{.cancelled = []() -> bool { Throw(); }};
   EXPECT_THAT(store_->Fold(2, fold), Threw("ReadOptions::cancelled"));
   fold.cancelled = nullptr;
   fold.progress = [](uint64_t, uint64_t) { Throw(); };
   EXPECT_THAT(store_->Fold(2, fold), Threw("ReadOptions::progress"));
-  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
-  EXPECT_TRUE(folded.folded);
+  EXPECT_TRUE(store_->Fold(2).value().folded);
 }
 
 // A shape with a mistake in it, of few bytes in truth.
@@ -217,10 +199,8 @@ TEST_F(ThrowingCallerTest, ATensorThatNoMachineHas) {
     RankState state;
     state.AddTensor("w", TensorView::Of(&value, {elements}));
     EXPECT_THAT(store_->Save({.step = 1}, state),
-                StatusIs(absl::StatusCode::kResourceExhausted,
-                         AllOf(HasSubstr("tensor \"w\""),
-                               HasSubstr(std::to_string(elements * 4)),
-                               HasSubstr("are free"))));
+                ResourceExhausted("tensor \"w\"", std::to_string(elements * 4),
+                                  "are free"));
   }
   ExpectUnchanged({});
 }
@@ -241,13 +221,10 @@ TEST_F(ThrowingCallerTest, MoreBlocksThanMemory) {
   const absl::Status status = store_->Save({.step = 1}, state).status();
   // A machine with so much memory asks for the first of them.
   if (absl::IsInvalidArgument(status)) GTEST_SKIP() << status.ToString();
-  EXPECT_THAT(
-      status,
-      StatusIs(absl::StatusCode::kResourceExhausted,
-               AllOf(HasSubstr("table \"user\""),
-                     HasSubstr(std::to_string(kMaxBlocks) + " blocks"),
-                     HasSubstr(std::to_string(kMaxBlocks * sizeof(RowBlock)) +
-                               " bytes"))));
+  EXPECT_THAT(status,
+              ResourceExhausted(
+                  "table \"user\"", std::to_string(kMaxBlocks) + " blocks",
+                  std::to_string(kMaxBlocks * sizeof(RowBlock)) + " bytes"));
   ExpectUnchanged({});
 }
 

@@ -5,11 +5,6 @@
 
 #include <cstdio>
 #include <fstream>
-#include <iterator>
-#include <memory>
-#include <random>
-#include <string>
-#include <utility>
 
 #include "db/base/huge_page.h"
 #include "gmock/gmock.h"
@@ -25,7 +20,6 @@ using rocksdb::IOStatus;
 using rocksdb::Slice;
 using ::testing::HasSubstr;
 
-// Fails from some write on.
 class FailingFile : public rocksdb::FSWritableFileOwnerWrapper {
  public:
   FailingFile(std::unique_ptr<rocksdb::FSWritableFile> file, int good_writes)
@@ -65,7 +59,6 @@ class DirectWriteFileTest : public ::testing::Test {
     std::ifstream in(path_, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-
   const testing::TempDir folder_;
   const std::string path_ = folder_.path() + "/file";
   std::unique_ptr<rocksdb::FSWritableFile> file_;
@@ -124,7 +117,6 @@ TEST_F(DirectWriteFileTest, AnErrorOfTheLastPageComesWithTheSync) {
   EXPECT_TRUE(Sync().IsNoSpace());
 }
 
-// With a write on its way.
 TEST_F(DirectWriteFileTest, MayBeDestroyedAtAnyTime) {
   if (!Open()) GTEST_SKIP() << "no direct writes here";
   ASSERT_TRUE(Append(std::string(kHugePageBytes + 10, 'p')).ok());

@@ -3,10 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 
 namespace ckptdb::testing {
@@ -17,7 +13,6 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
-// Reads its number, and counts how many files are open.
 class CountedFile : public FilePool::File {
  public:
   CountedFile(int number, int* open) : number_(number), open_(open) {
@@ -42,7 +37,6 @@ class CountedFile : public FilePool::File {
 class FilePoolTest : public ::testing::Test {
  protected:
   static constexpr int kMostOpen = 3;
-
   std::unique_ptr<FilePool::File> Add(int number) {
     return pool_->Add(std::make_unique<CountedFile>(number, &open_),
                       [this, number](std::unique_ptr<FilePool::File>* opened) {
@@ -66,7 +60,6 @@ class FilePoolTest : public ::testing::Test {
     EXPECT_TRUE(Read(file, &found).ok());
     EXPECT_EQ(found, number);
   }
-
   std::shared_ptr<FilePool> pool_ = std::make_shared<FilePool>(kMostOpen);
   int open_ = 0;
   int reopened_ = 0;

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opening a store on a file system that is not coherent between hosts: a client
 // is shown for a while what another one has replaced or removed.
-#include <gmock/gmock.h>
 
-#include "db/disk/environment.h"
-#include "db/reader.h"
-#include "tests/db/stale_files.h"
-#include "tests/db/store_fixture.h"
+#include "tests/db/odd_files.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class StaleFilesTest : public StoreFixture {
  protected:
@@ -23,11 +16,9 @@ class StaleFilesTest : public StoreFixture {
   }
   void ExpectReads() {
     ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path(), reading_));
-    ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
-    ExpectHolds(*step, {SmallContent(1)});
+    ExpectHolds(*reader->OpenStep(1).value(), {SmallContent(1)});
   }
-
-  const std::shared_ptr<StaleFiles> files_ = StaleFilesOnDisk();
+  const std::shared_ptr<StaleFiles> files_ = OnDisk<StaleFiles>();
   StoreOptions reading_;
 };
 
@@ -59,10 +50,8 @@ TEST_F(StaleFilesTest, RefreshesBesideAStaleHandle) {
 TEST_F(StaleFilesTest, GivesUpAndSaysHowOftenItTried) {
   files_->stale_opens = 1'000'000;
   EXPECT_THAT(Reader::Open(path(), reading_),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       AllOf(HasSubstr(path()), HasSubstr("in 12 tries over "),
-                             HasSubstr("WATERMARK"),
-                             HasSubstr(std::strerror(ESTALE)))));
+              Unavailable(path(), "in 12 tries over ", "WATERMARK",
+                          std::strerror(ESTALE)));
   files_->stale_opens = 0;
   ExpectReads();
 }

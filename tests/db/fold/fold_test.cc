@@ -1,26 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folding: the same rows before and after, what stays and what goes, and a
 // fold that is cut short.
-#include <gmock/gmock.h>
 
-#include <chrono>
-#include <condition_variable>
 #include <future>
-#include <mutex>
-#include <thread>
 
 #include "db/options.h"
-#include "db/reader.h"
 #include "tests/db/delta_content.h"
-#include "tests/db/stale_files.h"
-#include "tests/db/store_fixture.h"
-#include "tests/support/seed.h"
+#include "tests/db/odd_files.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::UnorderedElementsAre;
 
 const std::vector<Slot> kSlots = {{"embedding", DType::kF32, 4},
                                   {"freq", DType::kI32, 1}};
@@ -31,7 +20,6 @@ struct TestTable {
   Rows rows;
   Rows upserted;
   std::vector<int64_t> erased;
-
   void Upsert(int64_t id, const std::string& value) {
     rows[id] = upserted[id] = value;
     std::erase(erased, id);
@@ -50,17 +38,14 @@ BlockRows Blocks(const Rows& rows) {
 class FoldTest : public StoreFixture {
  protected:
   FoldTest() : random_(TestSeed()) {}
-
   // Saves the changes over `parent_`, with a tensor of the step's number.
   absl::StatusOr<SaveResult> SaveTable(int64_t step, TestTable* table) {
     const BlockRows rows = Blocks(table->rows);
     const BlockRows upserted = Blocks(table->upserted);
-    RankState state;
-    RankState::Table item;
-    item.name = "user";
-    item.slots = kSlots;
+    RankState::Table item{"user", kSlots};
     item.rows = &rows;
     item.changes = RankState::Changes{&upserted, table->erased};
+    RankState state;
     state.AddTable(item);
     state.AddTensor("step", TensorView::Of(&step, {}));
     state.AddTensor("same", TensorView::Of(kSame.data(), {3}));
@@ -73,24 +58,19 @@ class FoldTest : public StoreFixture {
     table->erased.clear();
     return saved;
   }
-
   // A base at step 0 and `deltas` deltas after it.
   void SaveChain(TestTable* table, int deltas, size_t base_rows = 500) {
-    for (const auto& [id, value] : RandomRows(&random_, kRowBytes, base_rows)) {
+    for (const auto& [id, value] : RandomRows(&random_, kRowBytes, base_rows))
       table->Upsert(id, value);
-    }
     ASSERT_OK(SaveTable(0, table).status());
     for (int step = 1; step <= deltas; ++step) {
       Change(table);
-      ASSERT_OK_AND_ASSIGN(const SaveResult saved, SaveTable(step, table));
-      ASSERT_EQ(saved.kind, StepRecord::Kind::kDelta);
+      ASSERT_EQ(SaveTable(step, table).value().kind, StepRecord::Kind::kDelta);
     }
   }
-
   void Change(TestTable* table) {
-    for (const auto& [id, value] : RandomRows(&random_, kRowBytes, 20)) {
+    for (const auto& [id, value] : RandomRows(&random_, kRowBytes, 20))
       table->Upsert(id, value);
-    }
     for (int i = 0; i < 10 && !table->rows.empty(); ++i) {
       auto row = table->rows.begin();
       std::advance(row, random_() % table->rows.size());
@@ -101,49 +81,58 @@ class FoldTest : public StoreFixture {
       }
     }
   }
-
   void ExpectStates() {
     for (const auto& [step, rows] : states_) {
       SCOPED_TRACE("step " + std::to_string(step));
       ASSERT_OK_AND_ASSIGN(const auto reader, store_->OpenStep(step));
-      ASSERT_OK_AND_ASSIGN(const Rows found, Scan(*reader, "user"));
-      EXPECT_EQ(found, rows);
+      EXPECT_EQ(Scan(*reader, "user").value(), rows);
       int64_t number = -1;
       EXPECT_OK(reader->ReadTensor("step", &number, sizeof(number)));
       EXPECT_EQ(number, step);
       EXPECT_OK(reader->Verify());
     }
   }
-
-  // Saves a chain of two deltas, and stops its folding when all parts are
-  // staged and nothing is published.
-  void StopAFoldWithItsPartsStaged() {
-    TestTable table;
-    SaveChain(&table, 2, 3000);
-    bool fail = true;
-    options_.on_point = [&](absl::string_view at) {
-      if (fail && at == point::kStaged) throw std::runtime_error("stopped");
+  // Stops the folding of step 2 when all parts are staged and nothing is
+  // published; then folds it to the end.
+  void StopAFoldOfStep2() {
+    options_.on_point = [](absl::string_view at) {
+      if (at == point::kStaged) throw std::runtime_error("stopped");
     };
+    options_.background_sweep = false;
     Reopen();
-    EXPECT_THAT(store_->Fold(2), StatusIs(absl::StatusCode::kInternal,
-                                          HasSubstr("threw: stopped")));
+    EXPECT_THAT(store_->Fold(2), Internal("threw: stopped"));
     options_.on_point = nullptr;
     Reopen();
   }
-
+  Store::FoldResult Fold(int64_t step) { return store_->Fold(step).value(); }
+  // Saves step 1, and step 2 with a row less in each table.
+  void SaveTwoSteps(const RankContent& content) {
+    const Version base = Save(1, content).value().version;
+    changed_ = content;
+    for (auto& [name, table] : changed_.tables)
+      table.rows.erase(table.rows.begin());
+    ASSERT_OK(store_->Save(
+        {.step = 2, .parent = base},
+        HeldChanges(changed_, ChangesBetween(content, changed_)).state()));
+  }
+  int64_t StagingFolders() const {
+    return std::distance(std::filesystem::directory_iterator(In("staging")),
+                         std::filesystem::directory_iterator());
+  }
   static constexpr std::array<float, 3> kSame = {1, 2, 3};
   std::mt19937_64 random_;
   std::optional<Version> parent_;
   std::map<int64_t, Rows> states_;
+  RankContent changed_;
 };
 
 TEST_F(FoldTest, RowsAreTheSame) {
   TestTable table;
   SaveChain(&table, 5);
-  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(3));
+  const Store::FoldResult folded = Fold(3);
   EXPECT_TRUE(folded.folded);
   EXPECT_EQ(folded.written_rows, states_[3].size());
-  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
+  const StepRecord record = Record(3);
   EXPECT_EQ(record.version, folded.version);
   EXPECT_EQ(record.kind, StepRecord::Kind::kFull);
   EXPECT_EQ(record.chain.size(), 1u);
@@ -152,45 +141,33 @@ TEST_F(FoldTest, RowsAreTheSame) {
   ExpectStates();
   Reopen();
   ExpectStates();
-  ASSERT_OK(store_->Sweep().status());
+  ASSERT_OK(store_->Sweep());
   ExpectStates();
 }
 
 TEST_F(FoldTest, LeavesAFullStepUnchanged) {
   TestTable table;
   SaveChain(&table, 0);
-  ASSERT_OK_AND_ASSIGN(const StepRecord before, store_->FindStep(0));
-  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(0));
-  EXPECT_FALSE(folded.folded);
-  EXPECT_EQ(folded.version, before.version);
-  EXPECT_THAT(store_->Fold(9).status(),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 9")));
+  const Version before = Record(0).version;
+  EXPECT_FALSE(Fold(0).folded);
+  EXPECT_EQ(Fold(0).version, before);
+  EXPECT_THAT(store_->Fold(9), NotFound("no step 9"));
 }
 
-TEST_F(FoldTest, SavesGoOnOverTheFoldedStep) {
+TEST_F(FoldTest, SavesAndFollowersGoOnOverTheFoldedStep) {
   TestTable table;
   SaveChain(&table, 4);
+  const Version held = Record(2).version;
   // The trainer knows the step by the version that it saved.
-  ASSERT_OK(store_->Fold(4).status());
+  EXPECT_TRUE(Fold(4).folded);
+  EXPECT_TRUE(Fold(3).folded);
   Change(&table);
   ASSERT_OK_AND_ASSIGN(const SaveResult saved, SaveTable(5, &table));
   EXPECT_EQ(saved.kind, StepRecord::Kind::kDelta);
   EXPECT_EQ(saved.deltas, 1u);
   ExpectStates();
-}
-
-TEST_F(FoldTest, FollowersGoOnAcrossIt) {
-  TestTable table;
-  SaveChain(&table, 4);
-  ASSERT_OK_AND_ASSIGN(const StepRecord held, store_->FindStep(2));
-  ASSERT_OK(store_->Fold(3).status());
-  ASSERT_OK(store_->Fold(4).status());
-  Change(&table);
-  ASSERT_OK(SaveTable(5, &table).status());
-  ASSERT_OK(store_->Sweep().status());
-  ASSERT_OK_AND_ASSIGN(const auto changes,
-                       store_->OpenChanges(held.version, 5));
-  EXPECT_TRUE(changes->forwards());
+  ASSERT_OK(store_->Sweep());
+  EXPECT_TRUE(store_->OpenChanges(held, 5).value()->forwards());
 }
 
 TEST_F(FoldTest, TheOldChainGoesWithTheLastThatNeedsIt) {
@@ -198,36 +175,23 @@ TEST_F(FoldTest, TheOldChainGoesWithTheLastThatNeedsIt) {
   Reopen();
   TestTable table;
   SaveChain(&table, 3);
-  ASSERT_OK(store_->Fold(3).status());
-  for (const int64_t step : {0, 1, 2}) ASSERT_OK(store_->Delete(step));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
+  EXPECT_TRUE(Fold(3).folded);
+  DeleteSteps({0, 1, 2});
   // The base and the first deltas; that of step 3 itself is its increment.
-  EXPECT_EQ(swept.swept_versions.size(), 2u);
-  states_.erase(0);
-  states_.erase(1);
-  states_.erase(2);
+  EXPECT_THAT(Swept(), SizeIs(2));
+  for (const int64_t step : {0, 1, 2}) states_.erase(step);
   ExpectStates();
 }
 
 TEST_F(FoldTest, ResumesAnInterruptedFold) {
   TestTable table;
   SaveChain(&table, 3, 20000);
-  ReadOptions options;
-  options.cancelled = [] { return true; };
-  EXPECT_THAT(store_->Fold(3, options).status(),
-              StatusIs(absl::StatusCode::kCancelled, HasSubstr("interrupted")));
+  EXPECT_THAT(store_->Fold(3, {.cancelled = [] { return true; }}),
+              Cancelled("interrupted"));
   ExpectStates();
-  ASSERT_OK(store_->Sweep().status());
+  ASSERT_OK(store_->Sweep());
   Reopen();
-  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(3));
-  EXPECT_TRUE(folded.folded);
-  ExpectStates();
-}
-
-TEST_F(FoldTest, KeepsFinishedParts) {
-  StopAFoldWithItsPartsStaged();
-  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
-  EXPECT_EQ(folded.resumed_parts, folded.parts);
+  EXPECT_TRUE(Fold(3).folded);
   ExpectStates();
 }
 
@@ -236,7 +200,7 @@ TEST_F(FoldTest, KeepsFinishedParts) {
 TEST_F(FoldTest, KeepsFinishedPartsOfAFoldThatCouldNotBegin) {
   TestTable table;
   SaveChain(&table, 2, 3000);
-  const auto files = StaleFilesOnDisk();
+  const auto files = OnDisk<StaleFiles>();
   options_.environment = EnvironmentOf(files);
   // A sweep in the background would open OWNER as well.
   options_.background_sweep = false;
@@ -247,31 +211,35 @@ TEST_F(FoldTest, KeepsFinishedPartsOfAFoldThatCouldNotBegin) {
   Reopen();
   files->stale_name = "/OWNER";
   files->stale_opens = 1;
-  EXPECT_THAT(store_->Fold(2),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("OWNER")));
+  EXPECT_THAT(store_->Fold(2), Unavailable("OWNER"));
   EXPECT_EQ(files->stale_opens, 0);
   fail = true;
-  EXPECT_THAT(store_->Fold(2), StatusIs(absl::StatusCode::kInternal,
-                                        HasSubstr("threw: stopped")));
+  EXPECT_THAT(store_->Fold(2), Internal("threw: stopped"));
   options_.on_point = nullptr;
   Reopen();
-  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
+  const Store::FoldResult folded = Fold(2);
   EXPECT_GT(folded.parts, 0u);
   EXPECT_EQ(folded.resumed_parts, folded.parts);
   ExpectStates();
 }
 
-TEST_F(FoldTest, RepeatsADamagedPart) {
-  StopAFoldWithItsPartsStaged();
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(path() + "/staging")) {
-    if (entry.path().extension() == ".note") {
-      std::filesystem::resize_file(entry.path(), 10);
+TEST_F(FoldTest, KeepsFinishedPartsAndRepeatsADamagedOne) {
+  for (const bool damaged : {false, true}) {
+    TestTable table;
+    if (damaged) DeleteSteps({0, 1, 2});
+    parent_.reset();
+    SaveChain(&table, 2, 3000);
+    StopAFoldOfStep2();
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(In("staging"))) {
+      if (damaged && entry.path().extension() == ".note")
+        std::filesystem::resize_file(entry.path(), 10);
     }
+    const Store::FoldResult folded = Fold(2);
+    EXPECT_GT(folded.parts, 0u);
+    EXPECT_EQ(folded.resumed_parts, damaged ? 0u : folded.parts);
+    ExpectStates();
   }
-  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
-  EXPECT_EQ(folded.resumed_parts, 0u);
-  ExpectStates();
 }
 
 // Large tables are between the small ones in the order of keys.
@@ -288,103 +256,58 @@ TEST_F(FoldTest, SmallTablesShareFiles) {
                             SliceHash::kModulo,
                             RandomRows(&random_, kLargeRowBytes, 300)};
   }
-  ASSERT_OK_AND_ASSIGN(const SaveResult base, Save(1, content));
-  RankContent changed = content;
-  for (auto& [name, table] : changed.tables) {
-    table.rows.erase(table.rows.begin());
-  }
-  const HeldChanges held(changed, ChangesBetween(content, changed));
-  ASSERT_OK(store_->Save({.step = 2, .parent = base.version}, held.state()));
-  const auto files = [&] {
-    int tables = 0;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(path() + "/db")) {
-      if (entry.path().extension() == ".sst") ++tables;
-    }
-    return tables;
-  };
-  const int before = files();
-  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
-  EXPECT_LE(folded.parts, 5U);
-  EXPECT_LE(files() - before, 10);
-  ExpectStep(2, {changed});
+  SaveTwoSteps(content);
+  const size_t before = TableFiles().size();
+  EXPECT_LE(Fold(2).parts, 5U);
+  EXPECT_LE(TableFiles().size(), before + 10);
+  ExpectStep(2, {changed_});
   Reopen();
-  ExpectStep(2, {changed});
+  ExpectStep(2, {changed_});
 }
 
-// The tables of a part are found again by their names.
 TEST_F(FoldTest, KeepsFinishedPartsWithManyTables) {
   RankContent content;
   for (const auto* name : {"a", "b", "c"}) {
     content.tables[name] = {kSlots, SliceHash::kModulo,
                             RandomRows(&random_, kRowBytes, 50)};
   }
-  ASSERT_OK_AND_ASSIGN(const SaveResult base, Save(1, content));
-  RankContent changed = content;
-  for (auto& [name, table] : changed.tables) {
-    table.rows.erase(table.rows.begin());
-  }
-  const HeldChanges held(changed, ChangesBetween(content, changed));
-  ASSERT_OK(store_->Save({.step = 2, .parent = base.version}, held.state()));
-  options_.on_point = [](absl::string_view at) {
-    if (at == point::kStaged) throw std::runtime_error("stopped");
-  };
-  Reopen();
-  EXPECT_THAT(store_->Fold(2),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("stopped")));
-  options_.on_point = nullptr;
-  Reopen();
-  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
+  SaveTwoSteps(content);
+  StopAFoldOfStep2();
+  const Store::FoldResult folded = Fold(2);
   EXPECT_EQ(folded.parts, 1U);
   EXPECT_EQ(folded.resumed_parts, 1U);
-  ExpectStep(2, {changed});
-}
-
-TEST_F(FoldTest, AbortsWhenTheStepIsDeleted) {
-  TestTable table;
-  SaveChain(&table, 2);
-  options_.on_point = [&](absl::string_view at) {
-    if (at != point::kStaged) return;
-    ASSERT_OK(store_->Delete(2));
-  };
-  options_.background_sweep = false;
-  Reopen();
-  EXPECT_THAT(store_->Fold(2).status(),
-              StatusIs(absl::StatusCode::kAborted,
-                       HasSubstr("was deleted or overwritten")));
-  ASSERT_OK(store_->Sweep().status());
-  states_.erase(2);
-  ExpectStates();
+  ExpectStep(2, {changed_});
 }
 
 // What a fold writes is not taken from under it, also when its step is gone.
-TEST_F(FoldTest, SweptBesideItWhenItsStepWasDeleted) {
-  TestTable table;
-  SaveChain(&table, 2);
-  const auto folders = [&] {
-    return std::distance(
-        std::filesystem::directory_iterator(path() + "/staging"),
-        std::filesystem::directory_iterator());
-  };
-  options_.on_point = [&](absl::string_view at) {
-    if (at != point::kStaging && at != point::kStaged) return;
-    if (at == point::kStaging) {
-      ASSERT_OK(store_->Delete(2));
-    }
-    ASSERT_OK(store_->Sweep().status());
-    EXPECT_EQ(folders(), 1);
-    EXPECT_EQ(store_->unswept().size(), 0u);
-  };
+TEST_F(FoldTest, AbortsWhenTheStepIsDeleted) {
   options_.background_sweep = false;
-  Reopen();
-  EXPECT_THAT(store_->Fold(2).status(),
-              StatusIs(absl::StatusCode::kAborted,
-                       HasSubstr("was deleted or overwritten")));
-  EXPECT_EQ(folders(), 1);
-  ASSERT_OK(store_->Sweep().status());
-  EXPECT_EQ(folders(), 0);
-  states_.erase(2);
-  ExpectStates();
+  for (const bool swept : {false, true}) {
+    TestTable table;
+    states_.clear();
+    parent_.reset();
+    SaveChain(&table, 2);
+    options_.on_point = [&](absl::string_view at) {
+      if (at != point::kStaging && at != point::kStaged) return;
+      if (at == (swept ? point::kStaging : point::kStaged)) {
+        ASSERT_OK(store_->Delete(2));
+      }
+      if (!swept) return;
+      ASSERT_OK(store_->Sweep());
+      EXPECT_EQ(StagingFolders(), 1);
+      EXPECT_THAT(store_->unswept(), IsEmpty());
+    };
+    Reopen();
+    EXPECT_THAT(store_->Fold(2), Aborted("was deleted or overwritten"));
+    EXPECT_EQ(StagingFolders(), 1);
+    options_.on_point = nullptr;
+    ASSERT_OK(store_->Sweep());
+    EXPECT_EQ(StagingFolders(), 0);
+    states_.erase(2);
+    ExpectStates();
+    Reopen();
+    DeleteSteps({0, 1});
+  }
 }
 
 TEST_F(FoldTest, ReadersSeeTheStepAllTheTime) {
@@ -396,38 +319,22 @@ TEST_F(FoldTest, ReadersSeeTheStepAllTheTime) {
   ASSERT_OK(store_->Fold(3).status());
   ASSERT_OK(store_->Delete(0));
   ASSERT_OK(store_->Sweep().status());
-  for (const StepReader* step : {old.get(), followed.get()}) {
-    ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
-    EXPECT_EQ(rows, states_[3]);
-  }
+  for (const StepReader* step : {old.get(), followed.get()})
+    EXPECT_EQ(Scan(*step, "user").value(), states_[3]);
 }
 
 TEST_F(FoldTest, InTheBackground) {
-  // Four saves, and the fold of the last.
-  constexpr int kCommits = 5;
-  std::mutex mutex;
-  std::condition_variable committed;
-  int commits = 0;
+  PointCount commits(point::kFlushed);
   options_.background_fold = true;
   options_.fold_bounds.max_deltas = 3;
-  options_.on_point = [&](absl::string_view at) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (at == point::kFlushed) ++commits;
-    committed.notify_all();
-  };
+  options_.on_point = commits.hook();
   Reopen();
   TestTable table;
   SaveChain(&table, 3);
-  {
-    std::unique_lock<std::mutex> lock(mutex);
-    ASSERT_TRUE(committed.wait_for(lock, std::chrono::seconds(60),
-                                   [&] { return commits == kCommits; }));
-  }
+  ASSERT_TRUE(commits.WaitFor(5));  // four saves, and the fold of the last
   // Waits for the one in the background to end, and finds nothing to do.
-  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(3));
-  EXPECT_FALSE(folded.folded);
-  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
-  EXPECT_EQ(record.kind, StepRecord::Kind::kFull);
+  EXPECT_FALSE(Fold(3).folded);
+  EXPECT_EQ(Record(3).kind, StepRecord::Kind::kFull);
   ASSERT_OK(store_->sweep_status());
   ExpectStates();
   store_.reset();
@@ -457,8 +364,7 @@ TEST_F(FoldTest, CloseWaitsForTheOneInTheBackground) {
   EXPECT_OK(closing.get());
   options_.on_point = nullptr;
   Reopen();
-  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
-  EXPECT_EQ(record.kind, StepRecord::Kind::kFull);
+  EXPECT_EQ(store_->FindStep(3).value().kind, StepRecord::Kind::kFull);
   ExpectStates();
 }
 

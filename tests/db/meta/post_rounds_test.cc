@@ -3,13 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <map>
-#include <random>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "tests/support/seed.h"
 
@@ -35,20 +28,14 @@ Post PinPost(int64_t step, bool pin) {
   return post;
 }
 
-TEST(PostRoundsTest, PostsOfDifferentValuesTakeOneRound) {
+TEST(PostRoundsTest, TheLastPostOfAValueStaysUntilTheOthersAreGone) {
   EXPECT_THAT(RemovalRounds({MetricsPost(1, {"auc"}), MetricsPost(2, {"auc"}),
                              MetricsPost(1, {"loss"}), PinPost(1, true)}),
-              Each(0));
-}
-
-TEST(PostRoundsTest, TheLastPostOfAValueStaysUntilTheOthersAreGone) {
+              Each(0));  // of different values
   EXPECT_THAT(RemovalRounds({MetricsPost(1, {"auc"}), MetricsPost(1, {"auc"}),
                              MetricsPost(1, {"auc"}), PinPost(1, true),
                              PinPost(1, false)}),
               ElementsAre(1, 1, 0, 1, 0));
-}
-
-TEST(PostRoundsTest, AChainOfPartsTakesARoundEach) {
   EXPECT_THAT(
       RemovalRounds({MetricsPost(1, {"a", "b"}), MetricsPost(1, {"b", "c"}),
                      MetricsPost(1, {"c", "d"})}),
@@ -58,9 +45,8 @@ TEST(PostRoundsTest, AChainOfPartsTakesARoundEach) {
 TEST(PostRoundsTest, PostsBeyondTheMostRoundsAreLeftOut) {
   constexpr int kPosts = 100;
   std::vector<Post> chain;
-  for (int i = 0; i < kPosts; ++i) {
+  for (int i = 0; i < kPosts; ++i)
     chain.push_back(MetricsPost(1, {absl::StrCat(i), absl::StrCat(i + 1)}));
-  }
   const std::vector<Post> all = chain;
   EXPECT_THAT(LimitRemovalRounds(&chain), Each(Lt(kMaxRemovalRounds)));
   EXPECT_THAT(chain, SizeIs(kPosts / 16));
@@ -79,7 +65,6 @@ std::map<std::string, double> Applied(const std::vector<Post>& posts,
   return values;
 }
 
-// Posts of a few values, each with a value of its own.
 std::vector<Post> RandomPosts(std::mt19937_64* random) {
   std::vector<Post> posts;
   for (int i = 0; i < 8; ++i) {
@@ -108,9 +93,8 @@ TEST(PostRoundsTest, AnyPostsOfARoundMayComeBack) {
           present[i] = rounds[i] < round ||
                        (rounds[i] == round && ((subset >> i) & 1U) != 0);
         }
-        for (const auto& [name, value] : Applied(posts, present)) {
+        for (const auto& [name, value] : Applied(posts, present))
           ASSERT_EQ(value, expected.at(name)) << "round " << round;
-        }
       }
     }
   }

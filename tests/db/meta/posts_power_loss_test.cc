@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Power is lost after every change to the disk while a reader posts and the
 // owner takes in: what was acknowledged comes in, and nothing older comes back.
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "tests/db/sim_store.h"
-#include "tests/support/long_run.h"
 #include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
@@ -18,21 +11,17 @@ namespace {
 
 constexpr int64_t kPostedStep = 10;
 
-// A store with one step, on a disk that can lose power.
 struct PostedStore {
   PostedStore() {
     EXPECT_OK(sim.Open());
     EXPECT_OK(sim.Save({.step = kPostedStep}, InlineStep(1)));
   }
-
   std::unique_ptr<Reader> OpenReader() {
-    StoreOptions options;
-    options.environment = sim.environment();
+    StoreOptions options{.environment = sim.environment()};
     auto reader = Reader::Open(SimStore::kPath, options);
     EXPECT_OK(reader.status());
     return reader.ok() ? *std::move(reader) : nullptr;
   }
-
   // Loses power after each operation in [first, last], and calls `check` with
   // the operation, the store that is opened then, and its step.
   void LosePower(size_t first, size_t last,
@@ -51,7 +40,6 @@ struct PostedStore {
       }
     }
   }
-
   std::shared_ptr<SimFileSystem> files = std::make_shared<SimFileSystem>();
   SimStore sim{files};
 };
@@ -93,9 +81,8 @@ TEST(PostsPowerLossTest, WhatWasAcknowledgedComesIn) {
         if (k >= pinned) {
           EXPECT_TRUE(step.pinned);
         }
-        for (const Usage::SkippedEntry& entry : store->skipped_posts()) {
+        for (const Usage::SkippedEntry& entry : store->skipped_posts())
           ADD_FAILURE() << entry.path << ": " << entry.reason;
-        }
       });
 }
 
@@ -135,9 +122,8 @@ TEST(PostsPowerLossTest, ManyPostsTakeAsManySyncsAsTwo) {
     PostedStore store;
     const auto& files = store.files;
     auto reader = store.OpenReader();
-    for (int i = 0; i < posts; ++i) {
+    for (int i = 0; i < posts; ++i)
       EXPECT_OK(reader->PostMetrics(kPostedStep, {{"auc", i}}));
-    }
     reader.reset();
     const size_t first = files->operations();
     EXPECT_OK(store.sim.store()->TakePosts());

@@ -2,23 +2,9 @@
 // What readers post, and what the owner makes of it.
 #include "db/meta/posts.h"
 
-#include <gmock/gmock.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <chrono>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "db/base/uuid.h"
-#include "db/reader.h"
-#include "schema/bytes/limits.h"
 #include "schema/records/envelope.h"
 #include "schema/types.h"
 #include "tests/db/child.h"
@@ -29,61 +15,48 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Pair;
-using ::testing::SizeIs;
 
 constexpr char kPostName[] = "01234567-89ab-cdef-0123-456789abcdef";
 
-class PostsTest : public StoreFixture {
+class PostsTest : public SweptFixture {
  protected:
-  PostsTest() { options_.background_sweep = false; }
   void SetUp() override {
     StoreFixture::SetUp();
-    ASSERT_OK(Save(1, SmallContent(1)));
-    ASSERT_OK(Save(2, SmallContent(2)));
+    SaveSmall({1, 2});
     Follow();
   }
   void Follow() { ASSERT_OK_AND_ASSIGN(reader_, Reader::Open(path())); }
-
-  StepRecord Record(int64_t step) const {
-    const absl::StatusOr<StepRecord> found = store_->FindStep(step);
-    EXPECT_OK(found.status());
-    return found.value_or(StepRecord());
-  }
+  double Auc(int64_t step) const { return Record(step).metrics.at("auc"); }
+  void Take() { ASSERT_OK(store_->TakePosts()); }
   std::string Posts() const { return path() + "/posts"; }
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(Posts())) {
+    for (const auto& entry : fs::directory_iterator(Posts()))
       names.push_back(entry.path().filename().string());
-    }
     return names;
   }
-  // The bytes of the only post.
   std::string PostBytes() const {
-    const std::vector<std::string> names = Names();
-    EXPECT_THAT(names, SizeIs(1));
-    std::ifstream file(Posts() + "/" + names.at(0), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
+    EXPECT_THAT(Names(), SizeIs(1));
+    return ReadFile(Posts() + "/" + Names().at(0));
   }
   void Put(const std::string& name, const std::string& bytes) const {
-    std::ofstream(Posts() + "/" + name, std::ios::binary) << bytes;
+    WriteFile(Posts() + "/" + name, bytes);
   }
   // Nothing of this entry reaches a step, and the owner says so.
   void ExpectPassedOver(const std::string& name, const std::string& reason) {
-    ASSERT_OK(store_->TakePosts());
-    EXPECT_THAT(store_->skipped_posts(),
-                ElementsAre(AllOf(
-                    Field(&Usage::SkippedEntry::path, "posts/" + name),
-                    Field(&Usage::SkippedEntry::reason, HasSubstr(reason)))));
+    Take();
+    ExpectSkipped("posts/" + name, reason);
     EXPECT_THAT(Record(1).metrics, IsEmpty());
     EXPECT_FALSE(Record(1).pinned);
   }
-
+  void ExpectSkipped(const ::testing::Matcher<std::string>& path,
+                     const std::string& reason) {
+    EXPECT_THAT(store_->skipped_posts(),
+                ElementsAre(AllOf(
+                    Field(&Usage::SkippedEntry::path, path),
+                    Field(&Usage::SkippedEntry::reason, HasSubstr(reason)))));
+  }
   std::unique_ptr<Reader> reader_;
 };
 
@@ -92,26 +65,20 @@ TEST_F(PostsTest, MetricsComeInWithTheNextSave) {
   ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}, {"loss", 0.25}}));
   EXPECT_THAT(Names(), SizeIs(1));
   EXPECT_THAT(Record(1).metrics, SizeIs(2)) << "not yet";
-  ASSERT_OK(Save(3, SmallContent(3)));
+  // Unless the caller has taken them.
+  ASSERT_OK(Save(3, SmallContent(3), {.take_posts = false}));
+  EXPECT_THAT(Names(), SizeIs(1));
+  EXPECT_THAT(Record(1).metrics, SizeIs(2));
+  SaveSmall({4});
   EXPECT_THAT(
       Record(1).metrics,
       ElementsAre(Pair("auc", 0.75), Pair("loss", 0.25), Pair("old", 7)));
   EXPECT_THAT(Names(), IsEmpty());
   EXPECT_THAT(store_->skipped_posts(), IsEmpty());
   ASSERT_OK(reader_->Refresh());
-  ASSERT_OK_AND_ASSIGN(const StepRecord seen, reader_->FindStep(1));
-  EXPECT_EQ(seen.metrics.at("auc"), 0.75);
+  EXPECT_EQ(reader_->FindStep(1).value().metrics.at("auc"), 0.75);
   Reopen();
-  EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
-}
-
-TEST_F(PostsTest, PublishLeavesPosts_WhenTheCallerHasTakenThem) {
-  ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
-  ASSERT_OK(Save(3, SmallContent(3), {.take_posts = false}));
-  EXPECT_THAT(Names(), SizeIs(1));
-  EXPECT_THAT(Record(1).metrics, IsEmpty());
-  ASSERT_OK(Save(4, SmallContent(4)));
-  EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
+  EXPECT_EQ(Auc(1), 0.75);
 }
 
 // There are more posts than are taken at once, in a folder that lists them in
@@ -130,11 +97,11 @@ TEST_F(PostsTest, ManyAreTakenInTheOrderInWhichTheyWerePosted) {
     ASSERT_OK_AND_ASSIGN(const std::string bytes, EncodePost(post));
     Put(post.uuid, bytes);
   }
-  ASSERT_OK(store_->TakePosts());
-  EXPECT_EQ(Record(1).metrics.at("auc"), kMost - 1);
+  Take();
+  EXPECT_EQ(Auc(1), kMost - 1);
   EXPECT_THAT(Names(), SizeIs(kPosts - kMost));
-  ASSERT_OK(store_->TakePosts());
-  EXPECT_EQ(Record(1).metrics.at("auc"), kPosts - 1);
+  Take();
+  EXPECT_EQ(Auc(1), kPosts - 1);
   EXPECT_THAT(Names(), IsEmpty());
 }
 
@@ -144,20 +111,18 @@ TEST_F(PostsTest, LargePostsWaitForLaterLooks) {
   constexpr int kPosts = 10;
   for (int i = 0; i < kPosts; ++i) {
     Metrics large;
-    for (size_t m = 0; m < kMetricsEach; ++m) {
+    for (size_t m = 0; m < kMetricsEach; ++m)
       large[absl::StrCat(std::string(kMaxNameBytes - 4, 'n'), 1000 + m)] = i;
-    }
     ASSERT_OK(reader_->PostMetrics(1, large));
   }
   uint64_t bytes = 0;
-  for (const std::string& name : Names()) {
+  for (const std::string& name : Names())
     bytes += fs::file_size(Posts() + "/" + name);
-  }
   ASSERT_GT(bytes, internal::kMaxPostBytesAtOnce);
-  ASSERT_OK(store_->TakePosts());
+  Take();
   EXPECT_EQ(Record(1).metrics.begin()->second, kPosts - 3);
   EXPECT_THAT(Names(), SizeIs(2));
-  ASSERT_OK(store_->TakePosts());
+  Take();
   EXPECT_EQ(Record(1).metrics.begin()->second, kPosts - 1);
   EXPECT_THAT(Names(), IsEmpty());
 }
@@ -166,11 +131,10 @@ TEST_F(PostsTest, LargePostsWaitForLaterLooks) {
 TEST_F(PostsTest, TheSweepRemovesPostsThatWereTakenIn) {
   ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
   const std::string name = Names().at(0);
-  ASSERT_OK(store_->TakePosts());
+  Take();
   EXPECT_THAT(Names(), IsEmpty());
   EXPECT_TRUE(fs::exists(path() + "/staging/0/" + name));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult result, store_->Sweep());
-  EXPECT_THAT(result.unswept, IsEmpty());
+  EXPECT_THAT(store_->Sweep().value().unswept, IsEmpty());
   EXPECT_FALSE(fs::exists(path() + "/staging/0"));
 }
 
@@ -187,8 +151,7 @@ TEST_F(PostsTest, ReadersShowPostsThatTheOwnerHasNotTakenIn) {
   EXPECT_EQ(first.metrics.at("auc"), 0.75);
   EXPECT_TRUE(first.pinned);
   EXPECT_EQ(reader_->Steps().at(0).metrics.at("auc"), 0.75);
-  ASSERT_OK_AND_ASSIGN(const StepRecord latest, reader_->Latest());
-  EXPECT_EQ(latest.metrics.at("auc"), 0.25);
+  EXPECT_EQ(reader_->Latest().value().metrics.at("auc"), 0.25);
   // Any reader does, also after the owner has gone.
   store_.reset();
   Follow();
@@ -209,8 +172,7 @@ TEST_F(PostsTest, ReadersShowNoPostsThatTheOwnerWillSkip) {
   Put(kPostName, "damaged");
   ASSERT_OK(reader_->Refresh());
   EXPECT_TRUE(reader_->FindPosted(2).empty());
-  ASSERT_OK_AND_ASSIGN(const StepRecord step, reader_->FindStep(2));
-  EXPECT_THAT(step.metrics, IsEmpty());
+  EXPECT_THAT(reader_->FindStep(2).value().metrics, IsEmpty());
 }
 
 TEST_F(PostsTest, AnUnpinUndoesAnEarlierPin) {
@@ -220,7 +182,7 @@ TEST_F(PostsTest, AnUnpinUndoesAnEarlierPin) {
   ASSERT_OK(reader_->RequestUnpin(2));
   ASSERT_OK(reader_->RequestUnpin(2));
   ASSERT_OK(reader_->RequestPin(2));
-  ASSERT_OK(store_->TakePosts());
+  Take();
   EXPECT_FALSE(Record(1).pinned);
   EXPECT_TRUE(Record(2).pinned);
   EXPECT_THAT(Names(), IsEmpty());
@@ -229,108 +191,59 @@ TEST_F(PostsTest, AnUnpinUndoesAnEarlierPin) {
 TEST_F(PostsTest, APinComesInWithTheNextSave) {
   ASSERT_OK(reader_->RequestPin(1));
   EXPECT_FALSE(Record(1).pinned);
-  const HeldState held(SmallContent(3));
-  SaveSpec spec;
-  spec.step = 3;
-  spec.retire = {1};
-  EXPECT_THAT(
-      store_->Save(spec, held.state()).status(),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("pinned")));
+  EXPECT_THAT(Save(3, SmallContent(3), {.retire = {1}}),
+              FailedPrecondition("pinned"));
   EXPECT_TRUE(Record(1).pinned);
   EXPECT_FALSE(Record(2).pinned);
   EXPECT_THAT(Names(), IsEmpty());
 }
 
-TEST_F(PostsTest, OpeningTheStoreTakesThemIn) {
+TEST_F(PostsTest, OpeningTheStoreTakesThemInAndTheLaterOneCounts) {
   store_.reset();
-  ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.75}}));
+  for (int i = 0; i < 20; ++i)
+    ASSERT_OK(reader_->PostMetrics(2, {{"auc", i}, {absl::StrCat("m", i), i}}));
   ASSERT_OK(reader_->RequestPin(2));
   Reopen();
-  EXPECT_EQ(Record(2).metrics.at("auc"), 0.75);
+  EXPECT_EQ(Auc(2), 19);
+  EXPECT_THAT(Record(2).metrics, SizeIs(21));
   EXPECT_TRUE(Record(2).pinned);
   EXPECT_THAT(Names(), IsEmpty());
 }
 
-TEST_F(PostsTest, TheLaterOneCounts) {
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_OK(reader_->PostMetrics(1, {{"auc", i}, {absl::StrCat("m", i), i}}));
-  }
-  ASSERT_OK(store_->TakePosts());
-  EXPECT_EQ(Record(1).metrics.at("auc"), 19);
-  EXPECT_THAT(Record(1).metrics, SizeIs(21));
-  EXPECT_THAT(Names(), IsEmpty());
-}
-
-// It is the same state under another version.
 TEST_F(PostsTest, AFoldIsTheSameStep) {
   const std::vector<int64_t> ids = {1, 2};
   const std::vector<float> values = {1, 2};
   const RowSource::Arrays rows(ids, {{values.data(), sizeof(float)}});
-  const std::vector<Slot> slots = {{"v", DType::kF32, 1}};
+  RankState::Table item{"t", {{"v", DType::kF32, 1}}};
   RankState base;
-  base.AddTable("t", slots, &rows);
-  ASSERT_OK_AND_ASSIGN(const SaveResult saved,
-                       store_->Save({.step = 10}, base));
-  RankState::Table item{"t", slots};
+  base.AddTable("t", item.slots, &rows);
+  const Version saved = store_->Save({.step = 10}, base).value().version;
   item.changes = RankState::Changes{&rows, {}};
   RankState changed;
   changed.AddTable(std::move(item));
-  ASSERT_OK(store_->Save({.step = 11, .parent = saved.version}, changed));
+  ASSERT_OK(store_->Save({.step = 11, .parent = saved}, changed));
   ASSERT_OK(reader_->PostMetrics(11, {{"auc", 0.75}}));
-  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(11));
-  EXPECT_TRUE(folded.folded);
-  ASSERT_OK(store_->TakePosts());
-  EXPECT_EQ(Record(11).metrics.at("auc"), 0.75);
+  EXPECT_TRUE(store_->Fold(11).value().folded);
+  Take();
+  EXPECT_EQ(Auc(11), 0.75);
   EXPECT_NE(Record(11).version, StateOf(Record(11)));
 }
 
-// It is another state of the same number.
-TEST_F(PostsTest, AnOverwriteIsAnotherStep) {
-  ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.5}}));
-  ASSERT_OK(Overwrite(2, SmallContent(9)));
-  // Taken in before it was written over.
-  ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.25}}));
-  ASSERT_OK(store_->TakePosts());
-  EXPECT_THAT(Record(2).metrics, IsEmpty());
-  EXPECT_THAT(store_->skipped_posts(),
-              ElementsAre(Field(&Usage::SkippedEntry::reason,
-                                HasSubstr("step 2 was overwritten"))));
-  EXPECT_THAT(Names(), IsEmpty());
-}
-
-TEST_F(PostsTest, AStepThatIsGoneIsToldOf) {
-  ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.5}}));
-  ASSERT_OK(store_->Delete(2));
-  ASSERT_OK(store_->TakePosts());
-  EXPECT_THAT(
-      store_->skipped_posts(),
-      ElementsAre(
-          AllOf(Field(&Usage::SkippedEntry::path, HasSubstr("posts/")),
-                Field(&Usage::SkippedEntry::reason, HasSubstr("no step 2")))));
-  EXPECT_THAT(Names(), IsEmpty());
-}
-
 TEST_F(PostsTest, WhatCannotBePostedIsAnError) {
-  EXPECT_THAT(reader_->PostMetrics(7, {{"auc", 1}}),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 7")));
-  EXPECT_THAT(reader_->RequestPin(7),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 7")));
+  EXPECT_THAT(reader_->PostMetrics(7, {{"auc", 1}}), NotFound("step 7"));
+  EXPECT_THAT(reader_->RequestPin(7), NotFound("step 7"));
   EXPECT_THAT(reader_->PostMetrics(1, {{"", 1}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("name of a metric \"\" is empty")));
+              InvalidArgument("name of a metric \"\" is empty"));
   ASSERT_OK(reader_->PostMetrics(1, {}));
   Metrics many;
   for (size_t i = 0; i <= kMaxMetrics; ++i) many[absl::StrCat(i)] = 1;
   EXPECT_THAT(reader_->PostMetrics(1, many),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("have 4097 entries; the limit is 4096")));
+              InvalidArgument("have 4097 entries; the limit is 4096"));
   Metrics long_names;
-  for (int i = 1000; i < 4000; ++i) {
+  for (int i = 1000; i < 4000; ++i)
     long_names[absl::StrCat(std::string(kMaxNameBytes - 4, 'n'), i)] = 1;
-  }
   EXPECT_THAT(reader_->PostMetrics(1, long_names),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("the limit is 1048576")));
+              InvalidArgument("the limit is 1048576"));
   EXPECT_THAT(Names(), IsEmpty());
   store_.reset();
   fs::remove_all(path());
@@ -338,27 +251,40 @@ TEST_F(PostsTest, WhatCannotBePostedIsAnError) {
   EXPECT_FALSE(fs::exists(path())) << "no folder is made for a store";
 }
 
-// The step has so many by then, from others.
-TEST_F(PostsTest, TooManyForTheStepAreToldOf) {
+TEST_F(PostsTest, PostsOfStepsThatAreGoneOrFullAreToldOf) {
+  // An overwrite is another state of the same number.
+  ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.5}}));
+  ASSERT_OK(Overwrite(2, SmallContent(9)));
+  // The first was taken in before it was written over.
+  ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.25}}));
+  Take();
+  EXPECT_THAT(Record(2).metrics, IsEmpty());
+  ExpectSkipped(HasSubstr("posts/"), "step 2 was overwritten");
+  Reopen();
+  Follow();
+  ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.5}}));
+  ASSERT_OK(store_->Delete(2));
+  Take();
+  ExpectSkipped(HasSubstr("posts/"), "no step 2");
+  // The step has so many by then, from others.
+  Reopen();
   Metrics most;
   for (size_t i = 0; i < kMaxMetrics; ++i) most[absl::StrCat(i)] = 1;
   ASSERT_OK(reader_->PostMetrics(1, most));
   ASSERT_OK(reader_->PostMetrics(1, {{"more", 1}}));
-  ASSERT_OK(store_->TakePosts());
+  Take();
   EXPECT_THAT(Record(1).metrics, SizeIs(kMaxMetrics));
-  EXPECT_THAT(store_->skipped_posts(),
-              ElementsAre(Field(&Usage::SkippedEntry::reason,
-                                HasSubstr("4097 metrics; the limit is"))));
+  ExpectSkipped(HasSubstr("posts/"), "4097 metrics; the limit is");
   EXPECT_THAT(Names(), IsEmpty());
 }
 
 // A store that was copied without its empty folders, or made by an older owner.
 TEST_F(PostsTest, TheFolderIsMadeWhereItIsMissing) {
   fs::remove(Posts());
-  ASSERT_OK(store_->TakePosts());
+  Take();
   ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
-  ASSERT_OK(store_->TakePosts());
-  EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
+  Take();
+  EXPECT_EQ(Auc(1), 0.75);
 }
 
 TEST_F(PostsTest, DamagedOnesArePassedOver) {
@@ -369,41 +295,32 @@ TEST_F(PostsTest, DamagedOnesArePassedOver) {
     std::string flipped = bytes;
     flipped[at] = static_cast<char>(flipped[at] ^ 0x10);
     Put(name, flipped);
-    ASSERT_OK(store_->TakePosts());
+    Take();
     EXPECT_THAT(Record(1).metrics, IsEmpty()) << "byte " << at;
     EXPECT_THAT(Names(), IsEmpty()) << "byte " << at;
     Put(name, bytes.substr(0, at));
-    ASSERT_OK(store_->TakePosts());
+    Take();
     EXPECT_THAT(Record(1).metrics, IsEmpty()) << "cut at " << at;
   }
   EXPECT_FALSE(store_->skipped_posts().empty());
   Put(name, bytes);
-  ASSERT_OK(store_->TakePosts());
-  EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
+  Take();
+  EXPECT_EQ(Auc(1), 0.75);
 }
 
-TEST_F(PostsTest, OneUnderAnotherNameIsPassedOver) {
+TEST_F(PostsTest, OnesOfOtherNamesStoresAndFormatsArePassedOver) {
   ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
   fs::rename(Posts() + "/" + Names().at(0), Posts() + "/" + kPostName);
   ExpectPassedOver(kPostName, "does not match its file name");
-}
-
-TEST_F(PostsTest, OneOfAnotherStoreIsPassedOver) {
+  Reopen();
   const std::string other = dir_.path() + "/other";
   ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(other));
-  const HeldState held(SmallContent(1));
-  ASSERT_OK(store->Save({.step = 1}, held.state()));
-  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(other));
-  ASSERT_OK(reader->RequestPin(1));
-  std::string name;
-  for (const auto& entry : fs::directory_iterator(other + "/posts")) {
-    name = entry.path().filename().string();
-    fs::rename(entry.path(), Posts() + "/" + name);
-  }
-  ExpectPassedOver(name, "the post belongs to store ");
-}
-
-TEST_F(PostsTest, OneOfANewerFormatIsPassedOver) {
+  ASSERT_OK(store->Save({.step = 1}, HeldState(SmallContent(1)).state()));
+  ASSERT_OK(Reader::Open(other).value()->RequestPin(1));
+  const fs::path foreign = FilesIn(other + "/posts").at(0);
+  fs::rename(foreign, fs::path(Posts()) / foreign.filename());
+  ExpectPassedOver(foreign.filename(), "the post belongs to store ");
+  Reopen();
   ASSERT_OK(reader_->RequestPin(1));
   const std::string name = Names().at(0);
   const std::string body = PostBytes().substr(internal::kEnvelopeBytes);
@@ -432,13 +349,13 @@ TEST_F(PostsTest, LinksFifosAndHugeFilesArePassedOver) {
   EXPECT_THAT(Names(), IsEmpty());
   Reopen();
   fs::create_directory(Posts() + "/" + kPostName);
-  ASSERT_OK(store_->TakePosts());
+  Take();
   EXPECT_FALSE(store_->skipped_posts().empty());
   EXPECT_THAT(Names(), SizeIs(1));
   // None of them keeps others away.
   ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
   ASSERT_OK(Save(3, SmallContent(3)));
-  EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
+  EXPECT_EQ(Auc(1), 0.75);
 }
 
 TEST_F(PostsTest, AFolderThatIsALinkIsAnErrorThatNamesIt) {
@@ -446,21 +363,16 @@ TEST_F(PostsTest, AFolderThatIsALinkIsAnErrorThatNamesIt) {
   fs::create_directory(outside);
   fs::remove(Posts());
   fs::create_directory_symlink(outside, Posts());
-  EXPECT_THAT(
-      store_->TakePosts(),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(Posts())));
-  EXPECT_THAT(
-      reader_->RequestPin(1),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(Posts())));
+  EXPECT_THAT(store_->TakePosts(), FailedPrecondition(Posts()));
+  EXPECT_THAT(reader_->RequestPin(1), FailedPrecondition(Posts()));
   EXPECT_TRUE(fs::is_empty(outside));
   // A save does without.
   ASSERT_OK(Save(3, SmallContent(3)));
   EXPECT_THAT(store_->skipped_posts(),
               ElementsAre(Field(&Usage::SkippedEntry::path, "posts")));
   store_.reset();
-  EXPECT_THAT(
-      Store::Open(path(), options_).status(),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(Posts())));
+  EXPECT_THAT(Store::Open(path(), options_).status(),
+              FailedPrecondition(Posts()));
 }
 
 TEST_F(PostsTest, SweepsTellWhatIsNoPost) {
@@ -468,9 +380,8 @@ TEST_F(PostsTest, SweepsTellWhatIsNoPost) {
   Put(absl::StrCat(kPostName, ".0123456789abcdef.tmp"), "on its way");
   fs::create_symlink(dir_.path(), Posts() + "/link");
   ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult result, store_->Sweep());
   EXPECT_THAT(
-      result.unswept,
+      store_->Sweep().value().unswept,
       ElementsAre(AllOf(Field(&Usage::SkippedEntry::path, "posts/notes.txt"),
                         Field(&Usage::SkippedEntry::foreign, true))));
   EXPECT_FALSE(fs::is_symlink(Posts() + "/link"));
@@ -492,18 +403,15 @@ TEST_F(PostsTest, ModesLetAnOwnerOfAnotherUserRead) {
   EXPECT_EQ(found.st_mode & 07777U, 0644U);
 }
 
-// As an evaluator is one.
 TEST_F(PostsTest, FromAnotherProcess) {
   Child evaluator({"post", path(), "1", "auc", "0.75"});
   EXPECT_EQ(evaluator.ReadLine(), "ok");
   EXPECT_EQ(evaluator.Wait(), 0);
   EXPECT_THAT(Record(1).metrics, IsEmpty());
-  ASSERT_OK(Save(3, SmallContent(3)));
-  EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
+  SaveSmall({3});
+  EXPECT_EQ(Auc(1), 0.75);
   EXPECT_TRUE(Record(1).pinned);
-}
-
-TEST_F(PostsTest, WhoMayNotWriteToTheFolderIsTold) {
+  // Who may not write to the folder is told.
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   store_.reset();
   fs::permissions(dir_.path(), fs::perms(0755));

@@ -3,8 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include <cstdint>
-
 namespace ckptdb::internal {
 namespace {
 

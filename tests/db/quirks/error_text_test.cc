@@ -6,9 +6,6 @@
 #include <rocksdb/env.h>
 
 #include <cerrno>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -49,7 +46,6 @@ TEST(ErrorTextTest, DropsTheManifestThatIsBlamedForATable) {
               HasSubstr("MANIFEST-000004"));
 }
 
-// Opens a database for reading that has the default family only.
 TEST(ErrorTextTest, AFamilyThatIsMissing) {
   const testing::TempDir dir;
   rocksdb::Options options;
@@ -66,14 +62,11 @@ TEST(ErrorTextTest, AFamilyThatIsMissing) {
   EXPECT_FALSE(IsMissingFamily("IO error"));
 }
 
-TEST(ErrorTextTest, TellsAFileOutOfReachFromAMissingOne) {
+TEST(ErrorTextTest, TellsFilesOutOfReachAndStaleOnesFromMissingOnes) {
   EXPECT_TRUE(IsInaccessibleFile(
       "Corruption: Can't access /000012.sst: IO error: Permission denied"));
   EXPECT_FALSE(IsInaccessibleFile(
       "Corruption: Can't access /000012.sst: IO error: No such file"));
-}
-
-TEST(ErrorTextTest, TellsWhatAnIncoherentFileSystemShows) {
   EXPECT_TRUE(IsStaleHandle("IO error: x: Stale file handle"));
   EXPECT_FALSE(IsStaleHandle("IO error: x: No such file or directory"));
   EXPECT_TRUE(IsMissingLog("/db/000012.log: No such file or directory"));

@@ -4,12 +4,6 @@
 
 #include <rocksdb/db.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-
 #include "gtest/gtest.h"
 #include "tests/support/temp_dir.h"
 
@@ -22,33 +16,22 @@ TEST(ManifestNumberTest, IsReadFromTheName) {
             18446744073709551615U);
   for (const char* const name :
        {"", "MANIFEST", "MANIFEST-", "MANIFEST-x", "MANIFEST-1x", "manifest-1",
-        "MANIFEST--1", "MANIFEST-18446744073709551616", "xMANIFEST-1"}) {
+        "MANIFEST--1", "MANIFEST-18446744073709551616", "xMANIFEST-1"})
     EXPECT_EQ(ManifestNumber(name), std::nullopt) << name;
-  }
 }
 
-TEST(FileNamesTest, RecognizesTablesAndLogs) {
+TEST(FileNamesTest, RecognizesFilesByName) {
   EXPECT_TRUE(IsTable("/store/db/000012.sst"));
   EXPECT_FALSE(IsTable("/store/db/000012.log"));
   EXPECT_TRUE(IsLog("/store/db/000012.log"));
   EXPECT_FALSE(IsLog("/store/db/LOG"));
   EXPECT_EQ(FileName("/store/db/000012.sst"), "000012.sst");
   EXPECT_EQ(FileName("CURRENT"), "CURRENT");
-}
-
-TEST(FileNamesTest, FindsTheTableOfAnOlderName) {
   EXPECT_EQ(TableOfLevelDbName("/db/000012.ldb"), "/db/000012.sst");
   EXPECT_EQ(TableOfLevelDbName("/db/000012.sst"), std::nullopt);
-}
-
-TEST(FileNamesTest, RecognizesUnfinishedOptions) {
   EXPECT_TRUE(IsUnfinishedOptions("OPTIONS-000012.dbtmp"));
-  for (const char* const name : {"OPTIONS-000012", "000012.dbtmp", "OPTIONS"}) {
+  for (const char* const name : {"OPTIONS-000012", "000012.dbtmp", "OPTIONS"})
     EXPECT_FALSE(IsUnfinishedOptions(name)) << name;
-  }
-}
-
-TEST(FileNamesTest, RejectsOtherNames) {
   for (const char* const name :
        {"", "x", ".sst", "a.sst", "MANIFEST-", "OPTIONS-x", "CURRENT2", "LOG.1",
         "LOCK2", "000012.txt"}) {

@@ -4,10 +4,6 @@
 #include <rocksdb/env.h>
 
 #include <fstream>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "db/base/huge_page.h"
 #include "gmock/gmock.h"
@@ -26,16 +22,18 @@ constexpr uint64_t kLong = uint64_t{1} << 40;
 
 std::string Bytes(size_t count) {
   std::string bytes(count, '\0');
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i)
     bytes[i] = static_cast<char>((i * 2654435761u) >> 13);
-  }
   return bytes;
 }
 
-// A window over a file in memory, which counts what is read of it.
 class WindowTest : public ::testing::Test {
  protected:
-  // What a caller gets who wants [offset, offset + bytes).
+  // Expects what a caller gets who wants [offset, offset + bytes).
+  void ExpectGets(ReadWindow* window, uint64_t offset, size_t bytes,
+                  bool ahead = true) {
+    EXPECT_EQ(Get(window, offset, bytes, ahead), Part(offset, bytes)) << offset;
+  }
   std::string Get(ReadWindow* window, uint64_t offset, size_t bytes,
                   bool ahead = true) {
     const ReadWindow::Use use(window, ahead);
@@ -52,77 +50,62 @@ class WindowTest : public ::testing::Test {
   std::string Part(uint64_t offset, size_t bytes) const {
     return file_.substr(offset, bytes);
   }
-
   const std::string file_ = Bytes(3 << 20);
   std::vector<std::pair<uint64_t, size_t>> reads_;
 };
 
 TEST_F(WindowTest, ReadsSeveralPiecesAtATime) {
   ReadWindow window(/*ahead_bytes=*/10 * kBlock, kLong);
-  for (uint64_t at = 100; at < 100 + 8 * kBlock; at += kBlock) {
-    EXPECT_EQ(Get(&window, at, kBlock), Part(at, kBlock));
-  }
+  for (int piece = 0; piece < 8; ++piece)
+    ExpectGets(&window, 100 + piece * kBlock, kBlock);
   // Eight pieces and the rest of the blocks that they lie in.
   EXPECT_THAT(reads_, ElementsAre(Pair(0, 9 * kBlock)));
-  EXPECT_EQ(Get(&window, 100 + 8 * kBlock, kBlock),
-            Part(100 + 8 * kBlock, kBlock));
+  ExpectGets(&window, 100 + 8 * kBlock, kBlock);
   EXPECT_EQ(reads_.size(), 2);
 }
 
 TEST_F(WindowTest, ReadsNoFurtherThanThePassGoes) {
   ReadWindow window(/*ahead_bytes=*/64 * kBlock, /*pass_bytes=*/3 * kBlock);
-  EXPECT_EQ(Get(&window, 0, kBlock), Part(0, kBlock));
+  ExpectGets(&window, 0, kBlock);
   EXPECT_THAT(reads_, ElementsAre(Pair(0, 3 * kBlock)));
   // The pass was estimated too short: a piece at a time.
-  EXPECT_EQ(Get(&window, 3 * kBlock, kBlock), Part(3 * kBlock, kBlock));
-  EXPECT_EQ(Get(&window, 4 * kBlock, kBlock), Part(4 * kBlock, kBlock));
+  ExpectGets(&window, 3 * kBlock, kBlock);
+  ExpectGets(&window, 4 * kBlock, kBlock);
   EXPECT_THAT(reads_, ElementsAre(Pair(0, 3 * kBlock), Pair(3 * kBlock, kBlock),
                                   Pair(4 * kBlock, kBlock)));
-}
-
-TEST_F(WindowTest, HoldsWhatIsAskedForWithoutAhead) {
-  ReadWindow window(64 * kBlock, kLong);
-  EXPECT_EQ(Get(&window, 5 * kBlock, 10, /*ahead=*/false),
-            Part(5 * kBlock, 10));
+  // Without reading ahead it holds what is asked for.
+  reads_.clear();
+  ReadWindow alone(64 * kBlock, kLong);
+  ExpectGets(&alone, 5 * kBlock, 10, /*ahead=*/false);
   EXPECT_THAT(reads_, ElementsAre(Pair(5 * kBlock, kBlock)));
 }
 
 TEST_F(WindowTest, ReadsAtMostAHugePage) {
   ReadWindow window(kLong, kLong);
   const size_t most = kHugePageBytes - 2 * kBlock;
-  EXPECT_EQ(Get(&window, 7, most), Part(7, most));
-  EXPECT_EQ(Get(&window, 9, most - 1), Part(9, most - 1));
+  ExpectGets(&window, 7, most);
+  ExpectGets(&window, 9, most - 1);
   ReadWindow another(kLong, kLong);
   EXPECT_EQ(Get(&another, 8, most + 1), "none");
-}
-
-// A piece that is larger than what may be read ahead is read by itself.
-TEST_F(WindowTest, PiecesLargerThanTheWindow) {
-  ReadWindow window(kBlock, kLong);
-  EXPECT_EQ(Get(&window, 1, 5 * kBlock), Part(1, 5 * kBlock));
-  EXPECT_EQ(Get(&window, 1 + 5 * kBlock, 300 * kBlock),
-            Part(1 + 5 * kBlock, 300 * kBlock));
-  EXPECT_EQ(Get(&window, 3, 2 * kBlock), Part(3, 2 * kBlock));
-}
-
-TEST_F(WindowTest, NoBytesNeedNoWindow) {
-  ReadWindow window(0, kLong);
-  EXPECT_EQ(Get(&window, 0, kBlock), "none");
+  // A piece that is larger than what may be read ahead is read by itself.
+  ReadWindow small(kBlock, kLong);
+  ExpectGets(&small, 1, 5 * kBlock);
+  ExpectGets(&small, 1 + 5 * kBlock, 300 * kBlock);
+  ExpectGets(&small, 3, 2 * kBlock);
+  reads_.clear();
+  ReadWindow none(0, kLong);
+  EXPECT_EQ(Get(&none, 0, kBlock), "none");
   EXPECT_THAT(reads_, IsEmpty());
 }
 
-TEST_F(WindowTest, TheEndOfTheFile) {
+TEST_F(WindowTest, ReadsOneFileAtATimeToItsEnd) {
   ReadWindow window(64 * kBlock, kLong);
   const uint64_t end = file_.size();
-  EXPECT_EQ(Get(&window, end - 10, 10), Part(end - 10, 10));
+  ExpectGets(&window, end - 10, 10);
   EXPECT_EQ(Get(&window, end - 10, 11), "none");
   EXPECT_EQ(Get(&window, end + 1, 1), "none");
-  EXPECT_EQ(Get(&window, end - 3, 3), Part(end - 3, 3));
-}
-
-TEST_F(WindowTest, ReadsOneFileAtATime) {
-  ReadWindow window(64 * kBlock, kLong);
-  EXPECT_EQ(Get(&window, 0, kBlock), Part(0, kBlock));
+  ExpectGets(&window, end - 3, 3);
+  ExpectGets(&window, 0, kBlock);
   const int other = 0;
   EXPECT_EQ(window.Find(&other, 0, kBlock), nullptr);
   EXPECT_NE(window.Find(this, 0, kBlock), nullptr);
@@ -132,18 +115,17 @@ TEST_F(WindowTest, ReadsOneFileAtATime) {
 class LendingTest : public WindowTest {
  protected:
   static constexpr size_t kPiece = 16 * kBlock;
-
   LendingTest() : window_(5 * kPiece, kLong) {
     EXPECT_EQ(Get(&window_, 1, kPiece), Part(1, kPiece));
     window_.Release(1, kPiece);
   }
-
   ReadWindow window_;
 };
 
-TEST_F(LendingTest, LendsWhereTheNextPieceIs) {
+TEST_F(LendingTest, LendsWhereTheNextPieceIsOnce) {
   char* const block = window_.LendNext(kPiece);
   ASSERT_NE(block, nullptr);
+  EXPECT_EQ(window_.LendNext(kPiece), nullptr);
   EXPECT_EQ(window_.first_byte_lent(), block[0]);
   EXPECT_TRUE(window_.Has(block));
   EXPECT_EQ(window_.Find(this, 1 + kPiece, kPiece), block);
@@ -151,13 +133,6 @@ TEST_F(LendingTest, LendsWhereTheNextPieceIs) {
   EXPECT_TRUE(ReturnBlock(block));
   EXPECT_FALSE(ReturnBlock(block));
   EXPECT_EQ(reads_.size(), 1);
-}
-
-TEST_F(LendingTest, OnceEach) {
-  char* const block = window_.LendNext(kPiece);
-  ASSERT_NE(block, nullptr);
-  EXPECT_EQ(window_.LendNext(kPiece), nullptr);
-  EXPECT_TRUE(ReturnBlock(block));
 }
 
 TEST_F(LendingTest, DoesNotLendOtherSizesOrBeyondTheWindow) {
@@ -171,7 +146,6 @@ TEST_F(LendingTest, DoesNotLendOtherSizesOrBeyondTheWindow) {
   EXPECT_TRUE(ReturnBlock(last));
 }
 
-// RocksDB may have changed it.
 TEST_F(LendingTest, WhatWasLentIsNotHandedOnAgain) {
   char* const block = window_.LendNext(kPiece);
   ASSERT_NE(block, nullptr);
@@ -231,7 +205,6 @@ class WindowedFileTest : public ::testing::Test {
       return direct_fails_ ? nullptr : Open(/*direct=*/true);
     });
   }
-
   std::unique_ptr<rocksdb::FSRandomAccessFile> Open(bool direct) const {
     rocksdb::FileOptions options;
     options.use_direct_reads = direct;
@@ -249,11 +222,26 @@ class WindowedFileTest : public ::testing::Test {
                                     &result, scratch.data(), nullptr);
     return status.ok() ? result.ToString() : status.ToString();
   }
-
+  void ExpectReads(uint64_t offset, size_t bytes) const {
+    EXPECT_EQ(Read(offset, bytes), bytes_.substr(offset, bytes)) << offset;
+  }
+  // As RocksDB does: memory first, then a read into it.
+  void ExpectReadsInto(char* block, uint64_t offset, size_t bytes) const {
+    rocksdb::Slice result;
+    ASSERT_TRUE(
+        file_
+            ->Read(offset, bytes, rocksdb::IOOptions(), &result, block, nullptr)
+            .ok());
+    EXPECT_EQ(result.ToString(), bytes_.substr(offset, bytes)) << offset;
+    if (lent_there_) {
+      EXPECT_EQ(result.data(), block);
+    }
+  }
   const testing::TempDir folder_;
   const std::string path_ = folder_.path() + "/file";
   const std::string bytes_ = Bytes((5 << 20) + 123);
   bool direct_fails_ = false;
+  bool lent_there_ = false;
   int opened_ = 0;
   std::unique_ptr<rocksdb::FSRandomAccessFile> file_;
 };
@@ -261,9 +249,9 @@ class WindowedFileTest : public ::testing::Test {
 TEST_F(WindowedFileTest, ReadsTheSameWithAndWithoutAWindow) {
   ReadWindow window(uint64_t{1} << 20, kLong);
   for (uint64_t at = 11; at + 70'000 < bytes_.size(); at += 70'000) {
-    EXPECT_EQ(Read(at, 70'000), bytes_.substr(at, 70'000));
+    ExpectReads(at, 70'000);
     const ReadWindow::Use use(&window, true);
-    EXPECT_EQ(Read(at, 70'000), bytes_.substr(at, 70'000)) << at;
+    ExpectReads(at, 70'000);
   }
   EXPECT_EQ(opened_, 1);
 }
@@ -272,38 +260,32 @@ TEST_F(WindowedFileTest, OpensForDirectReadsOnce_WhenFirstWindowReadsAhead) {
   ReadWindow at_once(/*ahead_bytes=*/0, kLong);
   {
     const ReadWindow::Use use(&at_once, true);
-    EXPECT_EQ(Read(5, 5), bytes_.substr(5, 5));
+    ExpectReads(5, 5);
   }
   EXPECT_EQ(opened_, 0);
   for (uint64_t at = 5; at < 8; ++at) {
     ReadWindow window(uint64_t{1} << 20, kLong);
     const ReadWindow::Use use(&window, true);
-    EXPECT_EQ(Read(at, 5), bytes_.substr(at, 5));
+    ExpectReads(at, 5);
   }
   EXPECT_EQ(opened_, 1);
 }
 
-// As RocksDB does: memory first, then a read into it. It changes the first byte
-// before it reads.
 TEST_F(WindowedFileTest, ReadsIntoWhatWasLent) {
   constexpr size_t kPiece = 70'000;
   ReadWindow window(uint64_t{1} << 20, kLong);
   const ReadWindow::Use use(&window, true);
+  lent_there_ = true;
   uint64_t lent = 0;
   for (uint64_t at = 11; at + kPiece < bytes_.size(); at += kPiece) {
     char* const block = window.LendNext(kPiece);
     if (block == nullptr) {
-      EXPECT_EQ(Read(at, kPiece), bytes_.substr(at, kPiece));
+      ExpectReads(at, kPiece);
       continue;
     }
     ++lent;
     ++block[0];
-    rocksdb::Slice result;
-    ASSERT_TRUE(
-        file_->Read(at, kPiece, rocksdb::IOOptions(), &result, block, nullptr)
-            .ok());
-    EXPECT_EQ(result.data(), block);
-    EXPECT_EQ(result.ToString(), bytes_.substr(at, kPiece)) << at;
+    ExpectReadsInto(block, at, kPiece);
     EXPECT_TRUE(ReturnBlock(block));
   }
   EXPECT_GT(lent, 50);
@@ -313,38 +295,31 @@ TEST_F(WindowedFileTest, ReadsSomethingElseIntoWhatWasLent) {
   constexpr size_t kPiece = 70'000;
   ReadWindow window(uint64_t{1} << 20, kLong);
   const ReadWindow::Use use(&window, true);
-  EXPECT_EQ(Read(0, kPiece), bytes_.substr(0, kPiece));
+  ExpectReads(0, kPiece);
   char* const block = window.LendNext(kPiece);
   ASSERT_NE(block, nullptr);
-  for (const uint64_t at : {uint64_t{5} * kPiece, uint64_t{4} << 20}) {
-    rocksdb::Slice result;
-    ASSERT_TRUE(
-        file_->Read(at, kPiece, rocksdb::IOOptions(), &result, block, nullptr)
-            .ok());
-    EXPECT_EQ(result.ToString(), bytes_.substr(at, kPiece)) << at;
-  }
-  for (uint64_t at = kPiece; at < 5 * kPiece; at += kPiece) {
-    EXPECT_EQ(Read(at, kPiece), bytes_.substr(at, kPiece)) << at;
-  }
+  for (const uint64_t at : {uint64_t{5} * kPiece, uint64_t{4} << 20})
+    ExpectReadsInto(block, at, kPiece);
+  for (uint64_t at = kPiece; at < 5 * kPiece; at += kPiece)
+    ExpectReads(at, kPiece);
   EXPECT_TRUE(ReturnBlock(block));
+}
+
+TEST_F(WindowedFileTest, ReadsToTheEndAlsoWithoutDirectReads) {
+  direct_fails_ = true;
+  ReadWindow window(uint64_t{1} << 20, kLong);
+  const ReadWindow::Use use(&window, true);
+  for (uint64_t at = 0; at + 99'999 < bytes_.size(); at += 99'999)
+    ExpectReads(at, 99'999);
+  EXPECT_EQ(opened_, 1);
 }
 
 TEST_F(WindowedFileTest, ReadsWhatIsThereAtTheEnd) {
   ReadWindow window(uint64_t{1} << 20, kLong);
   const ReadWindow::Use use(&window, true);
-  EXPECT_EQ(Read(bytes_.size() - 5, 5), bytes_.substr(bytes_.size() - 5));
-  EXPECT_EQ(Read(bytes_.size() - 5, 50), bytes_.substr(bytes_.size() - 5));
+  ExpectReads(bytes_.size() - 5, 5);
+  ExpectReads(bytes_.size() - 5, 50);
   EXPECT_EQ(Read(bytes_.size() + 5, 50), "");
-}
-
-TEST_F(WindowedFileTest, WithoutDirectReads) {
-  direct_fails_ = true;
-  ReadWindow window(uint64_t{1} << 20, kLong);
-  const ReadWindow::Use use(&window, true);
-  for (uint64_t at = 0; at + 99'999 < bytes_.size(); at += 99'999) {
-    EXPECT_EQ(Read(at, 99'999), bytes_.substr(at, 99'999)) << at;
-  }
-  EXPECT_EQ(opened_, 1);
 }
 
 }  // namespace

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // From one step to another: forwards, backwards and across branches.
 
-#include <gmock/gmock.h>
-
-#include "db/reader.h"
 #include "tests/db/delta_fixture.h"
-#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::UnorderedElementsAre;
 
 class ChangeTest : public DeltaFixture {
  protected:
@@ -43,7 +34,6 @@ class ChangeTest : public DeltaFixture {
   const TableContent& TableAt(int64_t step) {
     return history_.at(step).tables.at("user");
   }
-  // Follows a table from one step to another, and returns what was touched.
   std::set<int64_t> Follow(const ChangeReader& changes, int64_t from,
                            int64_t to) {
     SCOPED_TRACE(absl::StrCat("from ", from, " to ", to));
@@ -54,73 +44,48 @@ class ChangeTest : public DeltaFixture {
     return live.touched();
   }
   std::set<int64_t> Follow(int64_t from, int64_t to) {
-    const auto changes = store_->OpenChanges(versions_.at(from), to);
-    EXPECT_OK(changes);
-    return changes.ok() ? Follow(**changes, from, to) : std::set<int64_t>();
+    return Follow(*Changes(from, to), from, to);
+  }
+  std::unique_ptr<ChangeReader> Changes(int64_t from, int64_t to) {
+    return store_->OpenChanges(versions_.at(from), to).value();
   }
   void ExpectNoWay(const Version& from, int64_t to, const Version& at,
                    const std::string& why) {
     EXPECT_THAT(
         store_->OpenChanges(from, to),
-        StatusIs(absl::StatusCode::kFailedPrecondition,
-                 AllOf(HasSubstr("/store"),
-                       HasSubstr("no changes lead from " + ToString(from)),
-                       HasSubstr(ToString(at)), HasSubstr(why))));
+        FailedPrecondition("/store", "no changes lead from " + ToString(from),
+                           ToString(at), why));
   }
-
   std::map<int64_t, Version> versions_;
 };
 
-TEST_F(ChangeTest, Forwards) {
+TEST_F(ChangeTest, ForwardsAndBackwards) {
   SaveLine();
-  ASSERT_OK_AND_ASSIGN(const auto changes,
-                       store_->OpenChanges(versions_[1], 4));
-  EXPECT_TRUE(changes->forwards());
-  EXPECT_EQ(changes->from().version, versions_[1]);
-  EXPECT_EQ(changes->to().record().version, versions_[4]);
-  EXPECT_THAT(Follow(*changes, 1, 4), ElementsAre(-6, 2, 3, 10, 11));
+  const auto forwards = Changes(1, 4);
+  EXPECT_TRUE(forwards->forwards());
+  EXPECT_EQ(forwards->from().version, versions_[1]);
+  EXPECT_EQ(forwards->to().record().version, versions_[4]);
+  EXPECT_THAT(Follow(*forwards, 1, 4), ElementsAre(-6, 2, 3, 10, 11));
   EXPECT_THAT(Follow(1, 2), ElementsAre(2, 3, 10));
   EXPECT_THAT(Follow(2, 3), ElementsAre(-6, 3, 10));
   EXPECT_THAT(Follow(3, 4), ElementsAre(2, 11));
-  ASSERT_OK_AND_ASSIGN(const Rows all, Scan(changes->to(), "user"));
-  EXPECT_TRUE(all == rows());
-}
-
-TEST_F(ChangeTest, Backwards) {
-  SaveLine();
-  ASSERT_OK_AND_ASSIGN(const auto changes,
-                       store_->OpenChanges(versions_[4], 1));
-  EXPECT_FALSE(changes->forwards());
-  EXPECT_THAT(Follow(*changes, 4, 1), ElementsAre(-6, 2, 3, 10, 11));
+  EXPECT_TRUE(Scan(forwards->to(), "user").value() == rows());
+  EXPECT_FALSE(Changes(4, 1)->forwards());
+  EXPECT_THAT(Follow(4, 1), ElementsAre(-6, 2, 3, 10, 11));
   EXPECT_THAT(Follow(3, 2), ElementsAre(-6, 3, 10));
   EXPECT_THAT(Follow(4, 2), ElementsAre(-6, 2, 3, 10, 11));
-}
-
-TEST_F(ChangeTest, NeedsAThread) {
-  SaveLine();
-  ASSERT_OK_AND_ASSIGN(const auto changes,
-                       store_->OpenChanges(versions_[1], 4));
+  const auto none = Changes(3, 3);
+  EXPECT_TRUE(none->forwards());
+  EXPECT_THAT(Follow(*none, 3, 3), IsEmpty());
+  EXPECT_THAT(none->ChangedItems(), IsEmpty());
   LiveRows live(TableAt(1).slots, TableAt(1).rows);
+  EXPECT_THAT(none->ScanTable("item", {}, &live), NotFound("\"item\""));
+  EXPECT_THAT(none->ScanTable("user", {}, nullptr),
+              InvalidArgument("\"user\""));
   EXPECT_THAT(
-      changes->ScanTable("user", {.read = {.threads = 0}}, &live),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("ReadOptions::threads is 0; it must be at least 1")));
+      forwards->ScanTable("user", {.read = {.threads = 0}}, &live),
+      InvalidArgument("ReadOptions::threads is 0; it must be at least 1"));
   EXPECT_TRUE(live.rows() == TableAt(1).rows);
-}
-
-TEST_F(ChangeTest, SameStep) {
-  SaveLine();
-  ASSERT_OK_AND_ASSIGN(const auto changes,
-                       store_->OpenChanges(versions_[3], 3));
-  EXPECT_TRUE(changes->forwards());
-  EXPECT_THAT(Follow(*changes, 3, 3), IsEmpty());
-  EXPECT_THAT(changes->ChangedItems(), IsEmpty());
-  LiveRows live(TableAt(1).slots);
-  EXPECT_THAT(changes->ScanTable("item", {}, &live),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"item\"")));
-  EXPECT_THAT(
-      changes->ScanTable("user", {}, nullptr),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"user\"")));
 }
 
 TEST_F(ChangeTest, AcrossBranches) {
@@ -129,11 +94,12 @@ TEST_F(ChangeTest, AcrossBranches) {
   rows()[2] = RowOf(2, 20);
   rows()[20] = RowOf(20, 20);
   rows().erase(1);
-  SaveSpec spec{.step = 20, .parent = versions_[2]};
-  spec.abandoned = SaveSpec::Abandoned::kKeep;
-  ASSERT_OK_AND_ASSIGN(const SaveResult saved,
-                       SaveOver(spec, history_[2], content_));
-  versions_[20] = saved.version;
+  versions_[20] = SaveOver({.step = 20,
+                            .parent = versions_[2],
+                            .abandoned = SaveSpec::Abandoned::kKeep},
+                           history_[2], content_)
+                      .value()
+                      .version;
   history_[20] = content_;
   EXPECT_THAT(Follow(4, 20), ElementsAre(-6, 1, 2, 3, 10, 11, 20));
   EXPECT_THAT(Follow(20, 4), ElementsAre(-6, 1, 2, 3, 10, 11, 20));
@@ -144,12 +110,11 @@ TEST_F(ChangeTest, AcrossBranches) {
 
 TEST_F(ChangeTest, OverRetiredSteps) {
   SaveLine();
-  for (const int64_t step : {1, 2, 3}) ASSERT_OK(store_->Delete(step));
+  DeleteSteps({1, 2, 3});
   ASSERT_OK(store_->Sweep());
   for (const int64_t step : {1, 2, 3}) {
     Follow(step, 4);
-    EXPECT_THAT(store_->OpenChanges(versions_[4], step),
-                StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step")));
+    EXPECT_THAT(store_->OpenChanges(versions_[4], step), NotFound("no step"));
   }
   Reopen();
   EXPECT_THAT(Follow(1, 4), ElementsAre(-6, 2, 3, 10, 11));
@@ -159,15 +124,14 @@ TEST_F(ChangeTest, RejectsPathsWithoutChanges) {
   SaveLine();
   const Version never{3, 99};
   ExpectNoWay(never, 4, never, "is gone");
-  ASSERT_OK_AND_ASSIGN(const SaveResult whole, Save(5, content_));
-  ExpectNoWay(versions_[4], 5, whole.version, "was saved in full");
-  ExpectNoWay(versions_[1], 5, whole.version, "was saved in full");
-  ExpectNoWay(whole.version, 4, whole.version, "was saved in full");
-  for (const int64_t step : {1, 2, 3, 4}) ASSERT_OK(store_->Delete(step));
+  const Version whole = Save(5, content_).value().version;
+  ExpectNoWay(versions_[4], 5, whole, "was saved in full");
+  ExpectNoWay(versions_[1], 5, whole, "was saved in full");
+  ExpectNoWay(whole, 4, whole, "was saved in full");
+  DeleteSteps({1, 2, 3, 4});
   ASSERT_OK(store_->Sweep());
   ExpectNoWay(versions_[4], 5, versions_[4], "is gone");
-  EXPECT_THAT(store_->OpenChanges(whole.version, 4),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 4")));
+  EXPECT_THAT(store_->OpenChanges(whole, 4), NotFound("no step 4"));
 }
 
 class ChangePartsTest : public ChangeTest {
@@ -185,103 +149,45 @@ class ChangePartsTest : public ChangeTest {
     }
   }
   // Calls `expect` forwards and backwards, for both hashes.
-  void ForEachWay(
-      const std::function<void(const ChangeReader&, const TableContent& from,
-                               const TableContent& to)>& expect) {
+  using Expect = std::function<void(
+      const ChangeReader&, const TableContent& from, const TableContent& to)>;
+  void ForEachWay(const Expect& expect) {
     for (const SliceHash hash : {SliceHash::kModulo, SliceHash::kMix}) {
       const int64_t first = hash == SliceHash::kMix ? 100 : 0;
       SaveRandom(first, hash);
       for (const auto& [from, to] :
            {std::pair{first, first + 3}, {first + 3, first + 1}}) {
         SCOPED_TRACE(absl::StrCat("from ", from, " to ", to));
-        ASSERT_OK_AND_ASSIGN(const auto changes,
-                             store_->OpenChanges(versions_[from], to));
-        expect(*changes, TableAt(from), TableAt(to));
+        expect(*Changes(from, to), TableAt(from), TableAt(to));
       }
     }
   }
-
   std::mt19937_64 random_{TestSeed()};
 };
 
-TEST_F(ChangePartsTest, RangesOfSlices) {
-  ForEachWay([](const ChangeReader& changes, const TableContent& from,
-                const TableContent& to) {
-    for (const uint32_t parts : {1u, 3u, 40u}) {
-      LiveRows live(from.slots, from.rows);
-      const std::vector<uint32_t> bounds = EvenSliceBounds(parts);
-      for (uint32_t part = 0; part < parts; ++part) {
-        ScanOptions options;
-        options.slices = {bounds[part], bounds[part + 1]};
-        options.read.threads = 1 + static_cast<int>(part % 4);
-        // All parts together bring an id once.
-        ASSERT_OK(changes.ScanTable("user", options, &live));
-      }
-      EXPECT_TRUE(live.rows() == to.rows) << parts << " parts";
-    }
-    LiveRows live(from.slots, from.rows);
-    ScanOptions bad;
-    bad.slices = {9, 8};
-    EXPECT_THAT(changes.ScanTable("user", bad, &live),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("9")));
-  });
-}
-
-TEST_F(ChangePartsTest, WantedIds) {
-  ForEachWay([](const ChangeReader& changes, const TableContent& from,
-                const TableContent& to) {
-    LiveRows all(from.slots, from.rows);
-    for (const uint64_t rank : {0u, 1u, 2u}) {
-      ScanOptions options;
-      options.wanted = [rank](int64_t id) {
-        return static_cast<uint64_t>(id) % 3 == rank;
-      };
-      LiveRows live(from.slots);
-      ASSERT_OK(changes.ScanTable("user", options, &live));
-      for (const int64_t id : live.touched()) EXPECT_TRUE(options.wanted(id));
-      ASSERT_OK(changes.ScanTable("user", options, &all));
-    }
-    EXPECT_TRUE(all.rows() == to.rows);
-  });
-}
-
-TEST_F(ChangePartsTest, SomeSlots) {
-  ForEachWay([](const ChangeReader& changes, const TableContent& from,
-                const TableContent& to) {
+TEST_F(ChangePartsTest, SomeSlotsOrOnlyIds) {
+  ForEachWay([](const auto& changes, const auto& from, const auto& to) {
     for (const std::vector<std::string>& slots :
          {std::vector<std::string>{"freq"}, {"freq", "embedding"}}) {
-      ScanOptions options;
-      options.slots = slots;
       LiveRows live(from.slots, from.rows, slots);
-      ASSERT_OK(changes.ScanTable("user", options, &live));
+      ASSERT_OK(changes.ScanTable("user", {.slots = slots}, &live));
       const TableContent reached{from.slots, from.hash, live.rows()};
       EXPECT_TRUE(Project(reached, slots) == Project(to, slots));
     }
-    ScanOptions bad;
-    bad.slots = {"momentum"};
     LiveRows live(from.slots);
-    EXPECT_THAT(
-        changes.ScanTable("user", bad, &live),
-        StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"momentum\"")));
+    EXPECT_THAT(changes.ScanTable("user", {.slots = {"momentum"}}, &live),
+                NotFound("\"momentum\""));
+    EXPECT_THAT(changes.ScanTable("user", {.slices = {9, 8}}, &live),
+                InvalidArgument("9"));
     EXPECT_THAT(live.touched(), IsEmpty());
-  });
-}
-
-TEST_F(ChangePartsTest, OnlyIds) {
-  ForEachWay([](const ChangeReader& changes, const TableContent& from,
-                const TableContent& to) {
-    LiveRows all(from.slots);
-    ASSERT_OK(changes.ScanTable("user", {}, &all));
-    ScanOptions options;
-    options.ids_only = true;
+    ASSERT_OK(changes.ScanTable("user", {}, &live));
     LiveRows ids({}, Project(from, {}));
-    ASSERT_OK(changes.ScanTable("user", options, &ids));
-    EXPECT_EQ(ids.touched(), all.touched());
+    ASSERT_OK(changes.ScanTable("user", {.ids_only = true}, &ids));
+    EXPECT_EQ(ids.touched(), live.touched());
     EXPECT_TRUE(ids.rows() == Project(to, {}));
   });
 }
 
-// A table that is saved whole on the way, or is not there at one of its ends.
 class ChangeTablesTest : public ChangeTest {
  protected:
   void SaveTables(int64_t step, const std::set<std::string>& as_changes) {
@@ -289,25 +195,20 @@ class ChangeTablesTest : public ChangeTest {
     std::erase_if(deltas, [&](const auto& delta) {
       return !as_changes.contains(delta.first);
     });
-    const HeldChanges held(content_, deltas);
-    ASSERT_OK_AND_ASSIGN(
-        const SaveResult saved,
-        store_->Save({.step = step, .parent = parent_}, held.state()));
-    parent_ = saved.version;
-    saved_ = content_;
-    history_[step] = content_;
-    versions_[step] = saved.version;
+    parent_ = versions_[step] =
+        store_
+            ->Save({.step = step, .parent = parent_},
+                   HeldChanges(content_, deltas).state())
+            .value()
+            .version;
+    history_[step] = saved_ = content_;
   }
   void ExpectCannot(int64_t from, int64_t to, const std::string& table,
                     const Version& at, const std::string& why) {
-    ASSERT_OK_AND_ASSIGN(const auto changes,
-                         store_->OpenChanges(versions_[from], to));
     LiveRows live(UserTable({}).slots);
-    EXPECT_THAT(
-        changes->ScanTable(table, {}, &live),
-        StatusIs(absl::StatusCode::kFailedPrecondition,
-                 AllOf(HasSubstr("table \"" + table + "\" cannot be followed"),
-                       HasSubstr(ToString(at)), HasSubstr(why))));
+    EXPECT_THAT(Changes(from, to)->ScanTable(table, {}, &live),
+                FailedPrecondition("table \"" + table + "\" cannot be followed",
+                                   ToString(at), why));
     EXPECT_THAT(live.touched(), IsEmpty());
   }
 };
@@ -322,12 +223,10 @@ TEST_F(ChangeTablesTest, SavedWholeOnTheWay) {
   SaveTables(3, {"item", "user"});
   Follow(1, 3);
   Follow(3, 1);
-  ExpectCannot(1, 3, "item", versions_[2], "it was saved in full");
-  ExpectCannot(3, 1, "item", versions_[2], "it was saved in full");
-  ExpectCannot(1, 2, "item", versions_[2], "it was saved in full");
-  ASSERT_OK_AND_ASSIGN(const auto after, store_->OpenChanges(versions_[2], 3));
+  for (const auto& [from, to] : {std::pair{1, 3}, {3, 1}, {1, 2}})
+    ExpectCannot(from, to, "item", versions_[2], "it was saved in full");
   LiveRows live(UserTable({}).slots);
-  EXPECT_OK(after->ScanTable("item", {}, &live));
+  EXPECT_OK(Changes(2, 3)->ScanTable("item", {}, &live));
 }
 
 TEST_F(ChangeTablesTest, ErrorHasTheReason) {
@@ -357,11 +256,9 @@ TEST_F(ChangeTablesTest, RejectsTablesThatAStepLacks) {
   SaveTables(4, {"user"});
   ExpectCannot(1, 2, "item", versions_[1], "it has no such table");
   ExpectCannot(2, 4, "item", versions_[4], "it was saved in full");
-  ASSERT_OK_AND_ASSIGN(const auto changes,
-                       store_->OpenChanges(versions_[2], 3));
   LiveRows live(UserTable({}).slots);
-  EXPECT_THAT(changes->ScanTable("item", {}, &live),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"item\"")));
+  EXPECT_THAT(Changes(2, 3)->ScanTable("item", {}, &live),
+              NotFound("\"item\""));
 }
 
 // A retired version of which the sweep has left only the runs of one table.
@@ -376,8 +273,7 @@ TEST_F(ChangeTablesTest, RejectsMissingRuns) {
   rows()[3] = RowOf(3, 3);
   SaveTables(3, {"user"});
   ASSERT_OK(store_->Delete(2));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  ASSERT_GT(swept.freed_bytes, uint64_t{17} << 20);
+  ASSERT_GT(store_->Sweep().value().freed_bytes, uint64_t{17} << 20);
   Follow(2, 3);
   Follow(1, 3);
   ExpectNoWay(versions_[2], 1, versions_[2], "is retired");
@@ -385,64 +281,52 @@ TEST_F(ChangeTablesTest, RejectsMissingRuns) {
 
 TEST_F(ChangeTest, ChangedItems) {
   content_ = UserContent({1});
-  content_.tensors["same"] = TensorContent::Of<float>({2}, {1, 2});
-  content_.tensors["bytes"] = TensorContent::Of<float>({2}, {1, 2});
-  content_.tensors["shape"] = TensorContent::Of<float>({2, 1}, {1, 2});
-  content_.tensors["dtype"] = TensorContent::Of<int32_t>({2}, {1, 2});
-  content_.tensors["gone"] = TensorContent::Of<int32_t>({2}, {1, 2});
+  const auto floats = [](float last) {
+    return TensorContent::Of<float>({2}, {1, last});
+  };
+  for (const char* name : {"same", "bytes", "shape", "dtype", "gone"})
+    content_.tensors[name] = floats(2);
   content_.blobs["reader"] = "position 1";
   content_.blobs["same"] = "as it was";
   SaveStep(1);
-  content_.tensors["bytes"] = TensorContent::Of<float>({2}, {1, 3});
+  content_.tensors["bytes"] = floats(3);
   content_.tensors["shape"].shape = {1, 2};
   content_.tensors["dtype"].dtype = DType::kU32;
   content_.tensors.erase("gone");
-  content_.tensors["new"] = TensorContent::Of<float>({}, {1});
+  content_.tensors["new"] = floats(2);
   content_.blobs["reader"] = "position 2";
   SaveStep(2);
   SaveStep(3);
-  const auto named = [](Item::Kind kind, const std::string& name) {
-    return AllOf(Field(&Item::kind, kind), Field(&Item::name, name));
+  const auto expect = [&](int64_t from, int64_t to, const char* other) {
+    const auto named = [](Item::Kind kind, const std::string& name) {
+      return AllOf(Field(&Item::kind, kind), Field(&Item::name, name));
+    };
+    const auto tensor = [&](const std::string& name) {
+      return named(Item::Kind::kTensor, name);
+    };
+    EXPECT_THAT(
+        Changes(from, to)->ChangedItems(),
+        ElementsAre(AllOf(
+            Field(&StepRecord::Rank::rank, 0U),
+            Field(&StepRecord::Rank::items,
+                  UnorderedElementsAre(tensor("bytes"), tensor("shape"),
+                                       tensor("dtype"), tensor(other),
+                                       named(Item::Kind::kBlob, "reader"))))));
   };
-  const auto changed = [](const ChangeReader& changes) {
-    const std::vector<StepRecord::Rank> ranks = changes.ChangedItems();
-    EXPECT_THAT(ranks, ElementsAre(Field(&StepRecord::Rank::rank, 0U)));
-    return ranks.empty() ? std::vector<Item>() : ranks.front().items;
-  };
-  ASSERT_OK_AND_ASSIGN(const auto there, store_->OpenChanges(versions_[1], 3));
-  EXPECT_THAT(changed(*there),
-              UnorderedElementsAre(named(Item::Kind::kTensor, "bytes"),
-                                   named(Item::Kind::kTensor, "shape"),
-                                   named(Item::Kind::kTensor, "dtype"),
-                                   named(Item::Kind::kTensor, "new"),
-                                   named(Item::Kind::kBlob, "reader")));
-  ASSERT_OK_AND_ASSIGN(const auto back, store_->OpenChanges(versions_[3], 1));
-  EXPECT_THAT(changed(*back),
-              UnorderedElementsAre(named(Item::Kind::kTensor, "bytes"),
-                                   named(Item::Kind::kTensor, "shape"),
-                                   named(Item::Kind::kTensor, "dtype"),
-                                   named(Item::Kind::kTensor, "gone"),
-                                   named(Item::Kind::kBlob, "reader")));
-  ASSERT_OK_AND_ASSIGN(const auto none, store_->OpenChanges(versions_[2], 3));
-  EXPECT_THAT(none->ChangedItems(), IsEmpty());
+  expect(1, 3, "new");
+  expect(3, 1, "gone");
+  EXPECT_THAT(Changes(2, 3)->ChangedItems(), IsEmpty());
 }
 
 // A follower in another place, with an owner that saves, retires and sweeps.
 class FollowerTest : public ChangeTest {
  protected:
-  std::unique_ptr<Reader> OpenReader() {
-    auto reader = Reader::Open(path());
-    EXPECT_OK(reader);
-    return reader.ok() ? *std::move(reader) : nullptr;
-  }
   // As the owner retires all but its newest step with each save.
   void KeepLatest(int64_t step) {
-    SaveSpec spec;
-    spec.step = step;
-    spec.parent = parent_;
-    spec.retire = ListSteps();
-    ASSERT_OK_AND_ASSIGN(const SaveResult saved,
-                         SaveOver(spec, saved_, content_));
+    ASSERT_OK_AND_ASSIGN(
+        const SaveResult saved,
+        SaveOver({.step = step, .parent = parent_, .retire = ListSteps()},
+                 saved_, content_));
     parent_ = saved.version;
     saved_ = content_;
     history_[step] = content_;
@@ -454,7 +338,7 @@ class FollowerTest : public ChangeTest {
 TEST_F(FollowerTest, FromAStepThatIsRetired) {
   content_ = UserContent({1, 2, 3});
   SaveStep(1);
-  const auto reader = OpenReader();
+  const auto reader = Reader::Open(path()).value();
   int64_t held = 1;
   LiveRows live(TableAt(1).slots, TableAt(1).rows);
   for (int64_t step = 2; step < 12; ++step) {
@@ -462,8 +346,7 @@ TEST_F(FollowerTest, FromAStepThatIsRetired) {
     rows().erase(step - 2);
     KeepLatest(step);
     if (step % 3 != 0) continue;
-    ASSERT_OK_AND_ASSIGN(const auto changes,
-                         reader->OpenChanges(versions_[held], step));
+    const auto changes = reader->OpenChanges(versions_[held], step).value();
     live.NewScan();
     ASSERT_OK(changes->ScanTable("user", {}, &live));
     EXPECT_TRUE(live.rows() == rows());
@@ -473,42 +356,36 @@ TEST_F(FollowerTest, FromAStepThatIsRetired) {
 
 TEST_F(FollowerTest, WhatItReadsStays) {
   SaveLine();
-  const auto reader = OpenReader();
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
   ASSERT_OK_AND_ASSIGN(auto changes, reader->OpenChanges(versions_[4], 2));
   ASSERT_OK(Save(9, UserContent({9}), {.retire = {1, 2, 3, 4}}));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
-  EXPECT_THAT(kept.swept_versions, IsEmpty());
+  EXPECT_THAT(Swept(), IsEmpty());
   Follow(*changes, 4, 2);
   changes.reset();
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_EQ(swept.swept_versions.size(), 4u);
-  EXPECT_THAT(reader->OpenChanges(versions_[4], 2),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 2")));
+  EXPECT_THAT(Swept(), SizeIs(4));
+  EXPECT_THAT(reader->OpenChanges(versions_[4], 2), NotFound("no step 2"));
   EXPECT_THAT(reader->OpenChanges(versions_[4], 9),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr(ToString(versions_[4]) + " is gone")));
+              FailedPrecondition(ToString(versions_[4]) + " is gone"));
 }
 
 TEST_F(FollowerTest, OverAFold) {
   SaveLine();
-  const auto reader = OpenReader();
+  const auto reader = Reader::Open(path()).value();
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(4));
-  for (const int64_t step : {1, 2, 3}) ASSERT_OK(store_->Delete(step));
+  DeleteSteps({1, 2, 3});
   ASSERT_OK(store_->Sweep());
   rows()[20] = RowOf(20, 1);
   SaveStep(5);
-  {
-    ASSERT_OK_AND_ASSIGN(const auto changes,
-                         reader->OpenChanges(versions_[4], 5));
-    EXPECT_TRUE(changes->forwards());
-    EXPECT_THAT(Follow(*changes, 4, 5), ElementsAre(20));
-  }
+  auto changes = reader->OpenChanges(versions_[4], 5).value();
+  EXPECT_TRUE(changes->forwards());
+  EXPECT_THAT(Follow(*changes, 4, 5), ElementsAre(20));
+  changes.reset();
   ASSERT_OK(store_->Delete(4));
   ASSERT_OK(store_->Sweep());
   // The version that it holds is gone, that which has the same state is not.
-  ASSERT_OK_AND_ASSIGN(const auto again, reader->OpenChanges(versions_[4], 5));
-  EXPECT_EQ(again->from().version, folded.version);
-  EXPECT_THAT(Follow(*again, 4, 5), ElementsAre(20));
+  changes = reader->OpenChanges(versions_[4], 5).value();
+  EXPECT_EQ(changes->from().version, folded.version);
+  EXPECT_THAT(Follow(*changes, 4, 5), ElementsAre(20));
 }
 
 }  // namespace

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Delta steps of several tables, some of them whole, and of tensors and blobs.
-#include <gmock/gmock.h>
 
 #include "tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class DeltaTablesTest : public DeltaFixture {
  protected:
@@ -32,9 +26,8 @@ class DeltaTablesTest : public DeltaFixture {
   }
   std::vector<int64_t> ChainOf(int64_t step) {
     std::vector<int64_t> steps;
-    const auto record = store_->FindStep(step);
-    EXPECT_OK(record);
-    for (const Version& version : record->chain) steps.push_back(version.step);
+    for (const Version& version : Record(step).chain)
+      steps.push_back(version.step);
     return steps;
   }
   void Touch(const std::string& table, int64_t id, int generation) {
@@ -52,10 +45,9 @@ TEST_F(DeltaTablesTest, OneWholeOneAsChanges) {
   content_.tables["user"].rows.erase(1);
   SaveMixed(2, {"user"});
   EXPECT_THAT(ChainOf(2), ElementsAre(1, 2));
-  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(2));
-  EXPECT_EQ(record.base_bytes, FindItem(1, "user").stored_bytes +
-                                   FindItem(2, "item").stored_bytes);
-  EXPECT_EQ(record.delta_bytes, FindItem(2, "user").stored_bytes);
+  EXPECT_EQ(Record(2).base_bytes, FindItem(1, "user").stored_bytes +
+                                      FindItem(2, "item").stored_bytes);
+  EXPECT_EQ(Record(2).delta_bytes, FindItem(2, "user").stored_bytes);
   Touch("item", 5, 3);
   Touch("user", 5, 3);
   SaveMixed(3, {"item"});
@@ -80,13 +72,12 @@ TEST_F(DeltaTablesTest, NewestAloneIsWholeAndVerifies) {
   Touch("user", 4, 2);
   SaveMixed(2, {"user"});
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_GT(swept.freed_bytes, uint64_t{17} << 20);
+  EXPECT_GT(store_->Sweep().value().freed_bytes, uint64_t{17} << 20);
   Reopen();
   ExpectRows(2, content_);
 }
 
-TEST_F(DeltaTablesTest, ANewTableAppears) {
+TEST_F(DeltaTablesTest, ATableAppearsGoesAwayAndComesBack) {
   content_.tables["user"] = UserTable({1, 2, 3});
   SaveMixed(1, {});
   content_.tables["item"] = UserTable({7});
@@ -95,30 +86,19 @@ TEST_F(DeltaTablesTest, ANewTableAppears) {
   Touch("item", 8, 3);
   SaveMixed(3, {"item", "user"});
   EXPECT_THAT(ChainOf(3), ElementsAre(1, 2, 3));
-  ExpectHistory();
-}
-
-TEST_F(DeltaTablesTest, ATableGoesAwayAndComesBack) {
-  content_.tables["item"] = UserTable({7});
-  content_.tables["user"] = UserTable({1, 2, 3});
-  SaveMixed(1, {});
-  const RankContent first = content_;
   content_.tables.erase("item");
-  Touch("user", 4, 2);
-  SaveMixed(2, {"user"});
-  ASSERT_OK_AND_ASSIGN(const auto reader, store_->OpenStep(2));
-  EXPECT_THAT(reader->FindTable("item"),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"item\"")));
+  Touch("user", 4, 4);
+  SaveMixed(4, {"user"});
+  EXPECT_THAT(store_->OpenStep(4).value()->FindTable("item"),
+              NotFound("\"item\""));
   content_.tables["item"] = UserTable({8});
   EXPECT_THAT(
-      SaveDelta(3, *parent_, content_, {{"item", {{{8, RowOf(8, 0)}}, {}}}}),
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr("\"item\""),
-                     HasSubstr("the parent has no such table"))));
-  SaveMixed(3, {"user"});
-  Touch("item", 9, 4);
-  SaveMixed(4, {"item", "user"});
-  EXPECT_THAT(ChainOf(4), ElementsAre(1, 2, 3, 4));
+      SaveDelta(5, *parent_, content_, {{"item", {{{8, RowOf(8, 0)}}, {}}}}),
+      FailedPrecondition("\"item\"", "the parent has no such table"));
+  SaveMixed(5, {"user"});
+  Touch("item", 9, 6);
+  SaveMixed(6, {"item", "user"});
+  EXPECT_THAT(ChainOf(6), ElementsAre(1, 2, 3, 4, 5, 6));
   ExpectHistory();
 }
 
@@ -136,23 +116,18 @@ TEST_F(DeltaTablesTest, AWholeTableOfAFoldedStep) {
   EXPECT_EQ(FindItem(2, "item").data_version, before);
   Touch("item", 1, 3);
   SaveMixed(3, {"item"});
-  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
-  EXPECT_THAT(record.chain, ElementsAre(folded.version, record.version));
-  EXPECT_THAT(record.references, ElementsAre(before));
-  ASSERT_OK(store_->Delete(1));
-  ASSERT_OK(store_->Delete(2));
+  EXPECT_THAT(Record(3).chain, ElementsAre(folded.version, *parent_));
+  EXPECT_THAT(Record(3).references, ElementsAre(before));
+  DeleteSteps({1, 2});
   ASSERT_OK(store_->Sweep());
   Reopen();
   ExpectRows(3, content_);
   ASSERT_OK_AND_ASSIGN(auto reader, store_->OpenStep(3));
   ASSERT_OK(store_->Delete(3));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult held, store_->Sweep());
-  EXPECT_THAT(held.swept_versions, IsEmpty());
-  ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*reader, "item"));
-  EXPECT_TRUE(rows == content_.tables["item"].rows);
+  EXPECT_THAT(Swept(), IsEmpty());
+  EXPECT_TRUE(Scan(*reader, "item").value() == content_.tables["item"].rows);
   reader.reset();
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_EQ(swept.swept_versions.size(), 3u);
+  EXPECT_THAT(Swept(), SizeIs(3));
 }
 
 // A small blob that shares its file with a table is stored again instead.
@@ -164,25 +139,19 @@ TEST_F(DeltaTablesTest, LargeTensorsReferBack) {
   SaveMixed(2, {"user"});
   EXPECT_EQ(FindItem(2, "bulk").data_version, base);
   EXPECT_EQ(FindItem(2, "reader").data_version, *parent_);
-  ASSERT_OK_AND_ASSIGN(const StepRecord second, store_->FindStep(2));
-  EXPECT_THAT(second.references, ElementsAre(base));
-  EXPECT_LT(second.exclusive_bytes, 1000u);
+  EXPECT_THAT(Record(2).references, ElementsAre(base));
+  EXPECT_LT(Record(2).exclusive_bytes, 1000u);
   content_.blobs["reader"] = "position of step 3";
   content_.tables["user"].rows.erase(-1);
   SaveMixed(3, {"user"});
   EXPECT_EQ(FindItem(3, "bulk").data_version, base);
   EXPECT_EQ(FindItem(3, "reader").data_version, *parent_);
-  for (const int64_t step : {1, 2}) {
-    ASSERT_OK(store_->Delete(step));
-  }
+  DeleteSteps({1, 2});
   ASSERT_OK(store_->Sweep());
   Reopen();
-  history_.erase(1);
-  history_.erase(2);
-  ExpectHistory({-1});
+  ExpectRows(3, content_, {-1});
 }
 
-// The step is verified with its chain, each version once.
 TEST_F(DeltaTablesTest, VerifyPassesOverWhatIsVerified) {
   content_.tables["item"] = UserTable({1, 2});
   content_.tables["user"] = UserTable({1, 2, 3});
@@ -206,8 +175,7 @@ TEST_F(DeltaTablesTest, VerifyPassesOverWhatIsVerified) {
   EXPECT_EQ(verify(3), user_bytes + FindItem(3, "user").raw_bytes +
                            FindItem(3, "item").raw_bytes);
   // Not all of steps 1 and 2 was read for it.
-  ASSERT_OK_AND_ASSIGN(const StepRecord third, store_->FindStep(3));
-  EXPECT_THAT(verified, ElementsAre(third.version));
+  EXPECT_THAT(verified, ElementsAre(store_->FindStep(3).value().version));
   EXPECT_EQ(verify(2), user_bytes + FindItem(1, "item").raw_bytes +
                            FindItem(2, "item").raw_bytes);
   EXPECT_EQ(verified.size(), 3u);

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a scan would read, from the records alone.
-#include <gmock/gmock.h>
 
-#include "db/reader.h"
 #include "tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 class EstimateTest : public DeltaFixture {
  protected:
@@ -34,11 +30,8 @@ class EstimateTest : public DeltaFixture {
             UserContent({40001, 40002, 40003, 40004})};
   }
   uint64_t StoredBytes(int64_t step, uint32_t rank) {
-    const auto reader = store_->OpenStep(step);
-    EXPECT_OK(reader);
-    return (*reader)->ranks().at(rank).items.at(0).stored_bytes;
+    return FindItem(step, "user", rank).stored_bytes;
   }
-
   SaveSpec spec_;
   std::vector<Version> versions_;
 };
@@ -60,31 +53,11 @@ TEST_F(EstimateTest, SlicesOfARankAddUpItsRuns) {
   }
 }
 
-TEST_F(EstimateTest, OtherSlicesCountAnEvenShare) {
-  SaveTwo();
-  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
-  ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate half,
-                       step->EstimateScan("user", {0, 16384}));
-  EXPECT_EQ(half.base_runs, 1u);
-  EXPECT_EQ(half.rows, 2u);
-  EXPECT_EQ(half.max_rows, 4u);
-  EXPECT_EQ(half.stored_bytes, StoredBytes(1, 0) / 2);
-  ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate both,
-                       step->EstimateScan("user", {16384, 49152}));
-  EXPECT_EQ(both.base_runs, 2u);
-  EXPECT_EQ(both.max_rows, 8u);
-  ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate none,
-                       step->EstimateScan("user", {7, 7}));
-  EXPECT_EQ(none.base_runs, 0u);
-  EXPECT_EQ(none.stored_bytes, 0u);
-}
-
 TEST_F(EstimateTest, ChangesCountTheDeltasBetween) {
   SaveTwo();
-  ASSERT_OK_AND_ASSIGN(const auto changes,
-                       store_->OpenChanges(versions_[1], 3));
-  ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate read,
-                       changes->EstimateScan("user", {}));
+  ASSERT_OK_AND_ASSIGN(
+      const StepReader::ScanEstimate read,
+      store_->OpenChanges(versions_[1], 3).value()->EstimateScan("user", {}));
   EXPECT_EQ(read.base_runs, 0u);
   EXPECT_EQ(read.delta_runs, 2u);
   EXPECT_EQ(read.rows, 2u);
@@ -92,19 +65,29 @@ TEST_F(EstimateTest, ChangesCountTheDeltasBetween) {
   EXPECT_EQ(read.stored_bytes, StoredBytes(3, 0) + StoredBytes(3, 1));
 }
 
-TEST_F(EstimateTest, HasTheErrorsOfAScan) {
+TEST_F(EstimateTest, OtherSlicesCountAnEvenShare) {
   SaveTwo();
-  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(3));
-  EXPECT_THAT(step->EstimateScan("item", {}),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"item\"")));
-  EXPECT_THAT(step->EstimateScan("user", {9, 8}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("9")));
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
+  const auto estimate = [&](const SliceRange& slices) {
+    return step->EstimateScan("user", slices).value();
+  };
+  const StepReader::ScanEstimate half = estimate({0, 16384});
+  EXPECT_EQ(half.base_runs, 1u);
+  EXPECT_EQ(half.rows, 2u);
+  EXPECT_EQ(half.max_rows, 4u);
+  EXPECT_EQ(half.stored_bytes, StoredBytes(1, 0) / 2);
+  EXPECT_EQ(estimate({16384, 49152}).base_runs, 2u);
+  EXPECT_EQ(estimate({16384, 49152}).max_rows, 8u);
+  EXPECT_EQ(estimate({7, 7}).base_runs, 0u);
+  EXPECT_EQ(estimate({7, 7}).stored_bytes, 0u);
+  // The errors are those of a scan.
+  EXPECT_THAT(step->EstimateScan("item", {}), NotFound("\"item\""));
+  EXPECT_THAT(step->EstimateScan("user", {9, 8}), InvalidArgument("9"));
   ASSERT_OK_AND_ASSIGN(const auto changes,
                        store_->OpenChanges(versions_[0], 3));
-  EXPECT_THAT(changes->EstimateScan("item", {}),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"item\"")));
+  EXPECT_THAT(changes->EstimateScan("item", {}), NotFound("\"item\""));
   EXPECT_THAT(changes->EstimateScan("user", {0, 65537}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("65537")));
+              InvalidArgument("65537"));
 }
 
 }  // namespace

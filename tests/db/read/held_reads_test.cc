@@ -1,47 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls of the owner that read records beside deletions and sweeps: what they
 // read stays while they do.
-#include <gmock/gmock.h>
 
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <functional>
-#include <mutex>
-#include <thread>
-
-#include "db/disk/environment.h"
 #include "db/options.h"
 #include "tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-
 class HeldReadsTest : public DeltaFixture {
  protected:
-  // The clock is asked in the middle of a call.
   void OpenWithClock() {
-    options_.environment = std::make_shared<internal::Environment>(
-        internal::Environment::Default()->file_system(),
-        [this] {
+    options_.environment =
+        EnvironmentOf(internal::Environment::Default()->file_system(), [this] {
           if (on_clock_) std::exchange(on_clock_, nullptr)();
           return internal::Environment::Default()->NowMicros();
-        },
-        /*on_disk=*/true);
+        });
     Reopen();
   }
   void DeleteAll() {
-    for (const StepRecord& record : store_->Steps()) {
-      EXPECT_OK(store_->Delete(record.version.step));
-    }
+    DeleteSteps(ListSteps());
     ASSERT_OK(store_->Sweep());
   }
   ~HeldReadsTest() override { store_.reset(); }
-
   std::function<void()> on_clock_;
 };
 
@@ -56,8 +37,7 @@ TEST_F(HeldReadsTest, UsageBesideADeletionIsThatOfBefore) {
   EXPECT_EQ(usage.steps[1].borrowed_bytes, before.steps[1].borrowed_bytes);
   EXPECT_THAT(store_->Steps(), IsEmpty());
   // What was kept for it is not kept for ever.
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.swept_versions, SizeIs(2));
+  EXPECT_THAT(store_->Sweep().value().swept_versions, SizeIs(2));
 }
 
 TEST_F(HeldReadsTest, UsageBesideFoldsAndDeletions) {
@@ -89,38 +69,23 @@ TEST_F(HeldReadsTest, UsageBesideFoldsAndDeletions) {
 // A sweep that comes while something is held leaves it; the end of the hold
 // asks for another.
 TEST_F(HeldReadsTest, WhatWasHeldIsSweptAfterwards) {
-  std::mutex mutex;
-  std::condition_variable swept_again;
-  int sweeps = 0;
+  PointCount sweeps(point::kSweepDone);
   options_.background_sweep = true;
-  options_.on_point = [&](absl::string_view point) {
-    if (point != point::kSweepDone) return;
-    const std::lock_guard<std::mutex> lock(mutex);
-    ++sweeps;
-    swept_again.notify_all();
-  };
+  options_.on_point = sweeps.hook();
   Reopen();
   ASSERT_OK(Save(1, BulkContent(1)));
   ASSERT_OK_AND_ASSIGN(auto step, store_->OpenStep(1));
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.swept_versions, IsEmpty());
+  EXPECT_THAT(Swept(), IsEmpty());
   ExpectHolds(*step, {BulkContent(1)});
   step.reset();
-  bool gone = false;
-  for (int seen = 0; !gone;) {
-    ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-    gone = usage.held_versions.empty();
-    std::unique_lock<std::mutex> lock(mutex);
-    ASSERT_TRUE(gone || swept_again.wait_for(lock, std::chrono::seconds(30),
-                                             [&] { return sweeps > seen; }))
+  for (int count = 1; !UsageNow().held_versions.empty(); ++count) {
+    ASSERT_TRUE(sweeps.WaitFor(count))
         << "the step that was deleted is still there";
-    seen = sweeps;
   }
   store_.reset();
 }
 
-// The sweep takes away what the fold is writing.
 TEST_F(HeldReadsTest, FoldOfAStepThatIsDeletedMeanwhileIsAborted) {
   content_ = UserContent({1, 2, 3});
   SaveNext(1);
@@ -134,11 +99,8 @@ TEST_F(HeldReadsTest, FoldOfAStepThatIsDeletedMeanwhileIsAborted) {
     EXPECT_OK(store_->Sweep());
     return false;
   };
-  EXPECT_THAT(store_->Fold(2, fold),
-              StatusIs(absl::StatusCode::kAborted,
-                       HasSubstr("was deleted or overwritten")));
-  EXPECT_THAT(store_->Fold(2),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 2")));
+  EXPECT_THAT(store_->Fold(2, fold), Aborted("was deleted or overwritten"));
+  EXPECT_THAT(store_->Fold(2), NotFound("no step 2"));
   ExpectRows(1, history_[1]);
 }
 

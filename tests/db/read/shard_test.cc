@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of which each rank has a shard.
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <filesystem>
 
 #include "schema/bytes/shape.h"
-#include "tests/db/stager_fixture.h"
-#include "tests/support/seed.h"
+#include "tests/db/store_fixture.h"
 #include "tests/support/source_folder.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 // Shards of one tensor on a grid of ranks.
-class ShardTest : public StagerFixture {
+class ShardTest : public StoreFixture {
  protected:
   // Cuts `shape` in each dimension; one rank for each cell of the grid.
   void SaveShards(std::mt19937_64* random, const Shape& shape,
@@ -26,9 +17,8 @@ class ShardTest : public StagerFixture {
     size_t bytes = 2;
     for (const int64_t n : shape) bytes *= static_cast<size_t>(n);
     whole_.bytes = RandomBytes(random, bytes);
-    if (codec != Codec::kNone) {
+    if (codec != Codec::kNone)
       std::fill_n(whole_.bytes.begin(), bytes / 2, '\0');
-    }
     std::vector<Box> cells = GridOf(random, shape, grid);
     std::shuffle(cells.begin(), cells.end(), *random);
     Publish(cells);
@@ -93,8 +83,7 @@ class ShardTest : public StagerFixture {
   }
   void ExpectRandomBoxes(std::mt19937_64* random, int count) {
     ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(step_));
-    ASSERT_OK_AND_ASSIGN(const std::string all, ReadTensorBytes(*step, "t"));
-    EXPECT_TRUE(all == whole_.bytes);
+    EXPECT_TRUE(ReadTensorBytes(*step, "t").value() == whole_.bytes);
     for (int i = 0; i < count; ++i) {
       Box box;
       for (const int64_t n : whole_.shape) {
@@ -110,7 +99,6 @@ class ShardTest : public StagerFixture {
           << ToString(box.offset) << " " << ToString(box.shape);
     }
   }
-
   int64_t step_ = 0;
   TensorContent whole_;
   std::vector<RankContent> contents_;
@@ -126,10 +114,7 @@ TEST_F(ShardTest, RandomBoxesOverGridsOfShards) {
   ExpectRandomBoxes(&random, 30);
   SaveShards(&random, {5, 6, 7}, {1, 1, 1}, Codec::kAuto);
   ExpectRandomBoxes(&random, 10);
-}
-
-TEST_F(ShardTest, RandomBoxesOverShardsOfSeveralChunks) {
-  std::mt19937_64 random(TestSeed());
+  // Shards of several chunks.
   SaveShards(&random, {1009, 13, 503}, {2, 1, 2}, Codec::kNone);
   ExpectRandomBoxes(&random, 4);
 }
@@ -138,7 +123,7 @@ TEST_F(ShardTest, TensorOfTheWholeIsTheGlobalOne) {
   std::mt19937_64 random(1);
   SaveShards(&random, {10, 4}, {2, 2}, Codec::kNone);
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(step_));
-  ASSERT_OK_AND_ASSIGN(const Item spec, step->FindTensor("t"));
+  const Item spec = step->FindTensor("t").value();
   EXPECT_EQ(spec.dtype, DType::kI16);
   EXPECT_EQ(spec.shape, (Shape{10, 4}));
   EXPECT_EQ(spec.raw_bytes, 80u);
@@ -149,18 +134,16 @@ TEST_F(ShardTest, TensorOfTheWholeIsTheGlobalOne) {
 TEST_F(ShardTest, ReportsGapsAsDataLoss) {
   ASSERT_OK(store_->Close());
   std::filesystem::remove_all(path());
-  std::filesystem::copy(std::filesystem::path(SourcePath("tests/golden")) /
-                            "tensor_gap" / "store",
-                        path(), std::filesystem::copy_options::recursive);
+  std::filesystem::copy(SourcePath("tests/golden/tensor_gap/store"), path(),
+                        std::filesystem::copy_options::recursive);
   Reopen();
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   std::string out(40, '\0');
-  EXPECT_THAT(step->ReadTensor("t", out.data(), 40),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("\"t\"")));
+  EXPECT_THAT(step->ReadTensor("t", out.data(), 40), DataLoss("\"t\""));
   EXPECT_OK(step->ReadTensorPart("t", {0, 0}, {4, 2}, out.data(), 16));
   EXPECT_OK(step->ReadTensorPart("t", {5, 0}, {5, 2}, out.data(), 20));
   EXPECT_THAT(step->ReadTensorPart("t", {3, 1}, {2, 1}, out.data(), 4),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("\"t\"")));
+              DataLoss("\"t\""));
 }
 
 TEST_F(ShardTest, RejectsGaps) {
@@ -173,15 +156,11 @@ TEST_F(ShardTest, RejectsGaps) {
       {{{{0, 0}, {9, 2}}, {{0, 0}, {9, 2}}}, "at [9, 0]"},
       {{{{0, 0}, {9, 2}}, {{9, 1}, {1, 1}}, {{9, 0}, {1, 0}}}, "at [9, 0]"},
       {{{{0, 0}, {0, 2}}}, "have 0 of the 20"}};
-  for (const auto& [cells, words] : gaps) {
-    EXPECT_THAT(TryPublish(cells).status(),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("\"t\""), HasSubstr(words))));
-  }
+  for (const auto& [cells, words] : gaps)
+    EXPECT_THAT(TryPublish(cells).status(), InvalidArgument("\"t\"", words));
   EXPECT_TRUE(store_->Steps().empty());
 }
 
-// The element that is named is the first that no shard has.
 TEST_F(ShardTest, NamesTheFirstElementThatNoShardHas) {
   std::mt19937_64 random(TestSeed());
   for (int round = 0; round < 30; ++round) {
@@ -198,15 +177,13 @@ TEST_F(ShardTest, NamesTheFirstElementThatNoShardHas) {
       EXPECT_OK(status);
     } else {
       EXPECT_THAT(status,
-                  StatusIs(absl::StatusCode::kInvalidArgument,
-                           HasSubstr(absl::StrCat("missing element at ",
-                                                  ToString(gone.offset), ";"))))
+                  InvalidArgument(absl::StrCat("missing element at ",
+                                               ToString(gone.offset), ";")))
           << ToString(shape) << " " << ToString(gone.shape);
     }
   }
 }
 
-// What every rank has alike may be saved by every rank.
 TEST_F(ShardTest, ReplicasAreRead) {
   std::mt19937_64 random(1);
   whole_ = {DType::kI16, {10, 2}, RandomBytes(&random, 40), {}, {}, {}};
@@ -226,12 +203,8 @@ TEST_F(ShardTest, RejectsPartlyOverlappingShards) {
       {{{0, 0}, {10, 2}}, {{2, 0}, {5, 2}}},
       {{{0, 0}, {6, 2}}, {{5, 0}, {5, 2}}},
       {{{0, 0}, {10, 1}}, {{0, 1}, {10, 1}}, {{9, 0}, {1, 2}}}};
-  for (const std::vector<Box>& cells : overlaps) {
-    const absl::Status status = TryPublish(cells).status();
-    EXPECT_THAT(status,
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("\"t\""), HasSubstr("overlap"))));
-  }
+  for (const std::vector<Box>& cells : overlaps)
+    EXPECT_THAT(TryPublish(cells), InvalidArgument("\"t\"", "overlap"));
   EXPECT_TRUE(store_->Steps().empty());
 }
 

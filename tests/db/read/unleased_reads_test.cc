@@ -1,46 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Readers where no lease can be written: read-only mounts, other users' stores,
 // full disks.
-#include <gmock/gmock.h>
 #include <rocksdb/file_system.h>
-#include <sched.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <thread>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "db/disk/environment.h"
-#include "db/reader.h"
 #include "tests/db/store_fixture.h"
 #include "tests/support/as_nobody.h"
+#include "tests/support/name_space.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // Refuses leases, and reads of data, with the errors that it is told.
 class RefusingFiles : public rocksdb::FileSystemWrapper {
  public:
   using FileSystemWrapper::FileSystemWrapper;
   const char* Name() const override { return "RefusingFiles"; }
-
   rocksdb::IOStatus NewWritableFile(
       const std::string& path, const rocksdb::FileOptions& options,
       std::unique_ptr<rocksdb::FSWritableFile>* file,
       rocksdb::IODebugContext* debug) override {
-    if (absl::StrContains(path, "/leases/") && !lease_error.ok()) {
+    if (absl::StrContains(path, "/leases/") && !lease_error.ok())
       return lease_error;
-    }
     return FileSystemWrapper::NewWritableFile(path, options, file, debug);
   }
   rocksdb::IOStatus NewRandomAccessFile(
@@ -55,10 +35,8 @@ class RefusingFiles : public rocksdb::FileSystemWrapper {
     }
     return status;
   }
-
   // As of files that another host removes, of all that are open by now.
   void LoseOpenFiles() { gone_below_ = opened_.load(); }
-
   rocksdb::IOStatus lease_error;
 
  private:
@@ -73,9 +51,8 @@ class RefusingFiles : public rocksdb::FileSystemWrapper {
                            const rocksdb::IOOptions& options,
                            rocksdb::Slice* result, char* scratch,
                            rocksdb::IODebugContext* debug) const override {
-      if (number_ < *gone_below_) {
+      if (number_ < *gone_below_)
         return rocksdb::IOStatus::IOError(std::strerror(ESTALE));
-      }
       return FSRandomAccessFileOwnerWrapper::Read(offset, bytes, options,
                                                   result, scratch, debug);
     }
@@ -84,36 +61,48 @@ class RefusingFiles : public rocksdb::FileSystemWrapper {
     const uint64_t number_;
     const std::atomic<uint64_t>* const gone_below_;
   };
-
   std::atomic<uint64_t> opened_ = 0;
   std::atomic<uint64_t> gone_below_ = 0;
 };
 
-class UnleasedReadsTest : public StoreFixture {
+using LeaseMode = StoreOptions::LeaseMode;
+
+class UnleasedReadsTest : public SweptFixture {
  protected:
-  UnleasedReadsTest()
-      : files_(std::make_shared<RefusingFiles>(
-            internal::Environment::Default()->file_system())) {
-    options_.background_sweep = false;
+  UnleasedReadsTest() {
     options_.directory_mode = 0755;
     options_.file_mode = 0644;
-    reading_.environment = std::make_shared<internal::Environment>(
-        files_, [] { return internal::Environment::Default()->NowMicros(); },
-        /*on_disk=*/true);
+    reading_.environment = EnvironmentOf(files_);
     reading_.direct_reads = false;
   }
-  absl::StatusOr<std::unique_ptr<Reader>> OpenReader(
-      StoreOptions::LeaseMode leases) {
+  std::unique_ptr<Reader> OpenReader(LeaseMode leases) {
     reading_.leases = leases;
-    return Reader::Open(path(), reading_);
+    return Reader::Open(path(), reading_).value();
+  }
+  void ExpectDenied(const std::string& words) {
+    ASSERT_OK_AND_ASSIGN(
+        const auto strict,
+        Reader::Open(path(), {.leases = LeaseMode::kRequired}));
+    EXPECT_THAT(strict->OpenStep(1), PermissionDenied(words));
   }
   bool HasLeases() const {
     return !std::filesystem::is_empty(path() + "/leases");
   }
-
-  std::shared_ptr<RefusingFiles> files_;
+  const std::shared_ptr<RefusingFiles> files_ = OnDisk<RefusingFiles>();
   StoreOptions reading_;
 };
+
+TEST_F(UnleasedReadsTest, ALeaseIsWrittenWherePossible) {
+  EXPECT_EQ(StoreOptions().leases, LeaseMode::kWherePossible);
+  SaveSmall({1});
+  for (const LeaseMode mode :
+       {LeaseMode::kWherePossible, LeaseMode::kRequired, LeaseMode::kNone}) {
+    const auto reader = OpenReader(mode);
+    ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
+    EXPECT_EQ(HasLeases(), mode != LeaseMode::kNone);
+    ExpectHolds(*step, {SmallContent(1)});
+  }
+}
 
 TEST_F(UnleasedReadsTest, AStepIsReadWhereNoLeaseCanBeWritten) {
   ASSERT_OK(Save(1, BulkContent(1)));
@@ -123,57 +112,30 @@ TEST_F(UnleasedReadsTest, AStepIsReadWhereNoLeaseCanBeWritten) {
         rocksdb::IOStatus::NoSpace(std::strerror(ENOSPC))}) {
     SCOPED_TRACE(error.ToString());
     files_->lease_error = error;
-    ASSERT_OK_AND_ASSIGN(const auto reader,
-                         OpenReader(StoreOptions::LeaseMode::kWherePossible));
-    ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
-    ExpectHolds(*step, {BulkContent(1)});
-    ASSERT_OK_AND_ASSIGN(const auto strict,
-                         OpenReader(StoreOptions::LeaseMode::kRequired));
-    EXPECT_THAT(strict->OpenStep(1),
-                StatusIs(absl::StatusCode::kPermissionDenied,
-                         AllOf(HasSubstr("cannot lease step 1"),
-                               HasSubstr(path() + "/leases"))));
+    const auto reader = OpenReader(LeaseMode::kWherePossible);
+    ExpectHolds(*reader->OpenStep(1).value(), {BulkContent(1)});
+    EXPECT_THAT(OpenReader(LeaseMode::kRequired)->OpenStep(1),
+                PermissionDenied("cannot lease step 1", path() + "/leases"));
   }
-}
-
-TEST_F(UnleasedReadsTest, ALeaseIsWrittenWherePossible) {
-  EXPECT_EQ(StoreOptions().leases, StoreOptions::LeaseMode::kWherePossible);
-  ASSERT_OK(Save(1, SmallContent(1)));
-  for (const StoreOptions::LeaseMode mode :
-       {StoreOptions::LeaseMode::kWherePossible,
-        StoreOptions::LeaseMode::kRequired, StoreOptions::LeaseMode::kNone}) {
-    ASSERT_OK_AND_ASSIGN(const auto reader, OpenReader(mode));
-    ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
-    EXPECT_EQ(HasLeases(), mode != StoreOptions::LeaseMode::kNone);
-    ExpectHolds(*step, {SmallContent(1)});
-  }
-}
-
-// A disk that fails otherwise is no reason to go without.
-TEST_F(UnleasedReadsTest, OtherErrorsOfALeaseAreErrors) {
-  ASSERT_OK(Save(1, SmallContent(1)));
+  // A disk that fails otherwise is no reason to go without.
   files_->lease_error = rocksdb::IOStatus::IOError(std::strerror(EIO));
-  ASSERT_OK_AND_ASSIGN(const auto reader,
-                       OpenReader(StoreOptions::LeaseMode::kWherePossible));
-  EXPECT_THAT(reader->OpenStep(1), StatusIs(absl::StatusCode::kPermissionDenied,
-                                            HasSubstr(std::strerror(EIO))));
+  EXPECT_THAT(OpenReader(LeaseMode::kWherePossible)->OpenStep(1),
+              PermissionDenied(std::strerror(EIO)));
 }
 
 TEST_F(UnleasedReadsTest, AbortsWhenFilesAreRemoved) {
   ASSERT_OK(Save(1, BulkContent(1)));
   ASSERT_OK(Save(2, BulkContent(2)));
   files_->lease_error = rocksdb::IOStatus::IOError(std::strerror(EROFS));
-  ASSERT_OK_AND_ASSIGN(const auto reader,
-                       OpenReader(StoreOptions::LeaseMode::kWherePossible));
+  const auto reader = OpenReader(LeaseMode::kWherePossible);
   ASSERT_OK_AND_ASSIGN(const auto removed, reader->OpenStep(1));
   ASSERT_OK_AND_ASSIGN(const auto kept, reader->OpenStep(2));
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(store_->Sweep());
   files_->LoseOpenFiles();
-  const auto is_removed = StatusIs(
-      absl::StatusCode::kAborted,
-      AllOf(HasSubstr("step 1 was removed while it was read without a lease"),
-            HasSubstr(std::strerror(EROFS)), HasSubstr(std::strerror(ESTALE))));
+  const auto is_removed =
+      Aborted("step 1 was removed while it was read without a lease",
+              std::strerror(EROFS), std::strerror(ESTALE));
   EXPECT_THAT(removed->Verify(), is_removed);
   EXPECT_THAT(removed->ReadBlob(0, "reader"), is_removed);
   EXPECT_THAT(removed->LookupRow("user", 1), is_removed);
@@ -181,23 +143,19 @@ TEST_F(UnleasedReadsTest, AbortsWhenFilesAreRemoved) {
   EXPECT_THAT(removed->ReadTensor("bulk", bytes.data(), bytes.size()),
               is_removed);
   // Of a step that is there, the error is what it is.
-  EXPECT_THAT(kept->Verify(), StatusIs(absl::StatusCode::kUnavailable,
-                                       AllOf(HasSubstr(std::strerror(ESTALE)),
-                                             Not(HasSubstr("removed")))));
+  EXPECT_THAT(kept->Verify(),
+              Unavailable(std::strerror(ESTALE), Not(HasSubstr("removed"))));
 }
 
 TEST_F(UnleasedReadsTest, AStepThatWasOverwrittenIsAborted) {
   ASSERT_OK(Save(1, BulkContent(1)));
-  ASSERT_OK_AND_ASSIGN(const auto reader,
-                       OpenReader(StoreOptions::LeaseMode::kNone));
+  const auto reader = OpenReader(LeaseMode::kNone);
   ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
   ASSERT_OK(Overwrite(1, BulkContent(2)));
   ASSERT_OK(store_->Sweep());
   files_->LoseOpenFiles();
-  EXPECT_THAT(step->Verify(), StatusIs(absl::StatusCode::kAborted,
-                                       HasSubstr("without a lease: ")));
-  ASSERT_OK_AND_ASSIGN(const auto again, reader->OpenStep(1));
-  ExpectHolds(*again, {BulkContent(2)});
+  EXPECT_THAT(step->Verify(), Aborted("without a lease: "));
+  ExpectHolds(*reader->OpenStep(1).value(), {BulkContent(2)});
 }
 
 TEST_F(UnleasedReadsTest, AnotherUsersStoreIsRead) {
@@ -210,61 +168,38 @@ TEST_F(UnleasedReadsTest, AnotherUsersStoreIsRead) {
     const AsNobody nobody;
     if (nobody.failed()) GTEST_SKIP() << "cannot become nobody";
     ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
-    ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
-    ExpectHolds(*step, {BulkContent(1)});
-    ASSERT_OK_AND_ASSIGN(
-        const auto strict,
-        Reader::Open(path(), {.leases = StoreOptions::LeaseMode::kRequired}));
-    EXPECT_THAT(
-        strict->OpenStep(1),
-        StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(leases)));
+    ExpectHolds(*reader->OpenStep(1).value(), {BulkContent(1)});
+    ExpectDenied(leases);
   }
   chmod(leases.c_str(), 0755);
 }
 
-// In a mount namespace of this thread alone. Why that may not be done, if so.
-std::string MountReadOnly(const std::string& path) {
-  const auto failed = [](const char* what) {
-    return absl::StrCat("cannot ", what, ": ", std::strerror(errno));
-  };
-  if (unshare(CLONE_NEWNS) != 0) return failed("make a mount namespace");
-  if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
-    return failed("make mounts private");
-  }
-  if (mount(path.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) != 0) {
-    return failed("bind");
-  }
+absl::Status MountReadOnly(const std::string& path) {
+  CKPTDB_RETURN_IF_ERROR(EnterNameSpace());
+  CKPTDB_RETURN_IF_ERROR(BindFolder(path, path));
   constexpr unsigned long kReadOnly = MS_BIND | MS_REMOUNT | MS_RDONLY;
-  if (mount(nullptr, path.c_str(), nullptr, kReadOnly, nullptr) != 0) {
-    return failed("remount");
-  }
-  return "";
+  return mount(nullptr, path.c_str(), nullptr, kReadOnly, nullptr) == 0
+             ? absl::OkStatus()
+             : CannotMount(path);
 }
 
 TEST_F(UnleasedReadsTest, AReadOnlyMountIsRead) {
   ASSERT_OK(Save(1, BulkContent(1)));
   store_.reset();
-  std::string skipped;
+  absl::Status mounted;
   std::thread in_namespace([&] {
-    skipped = MountReadOnly(path());
-    if (!skipped.empty()) return;
+    mounted = MountReadOnly(path());
+    if (!mounted.ok()) return;
     ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
     ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
     ExpectHolds(*step, {BulkContent(1)});
     EXPECT_OK(step->Verify());
     EXPECT_FALSE(HasLeases());
-    ASSERT_OK_AND_ASSIGN(
-        const auto strict,
-        Reader::Open(path(), {.leases = StoreOptions::LeaseMode::kRequired}));
-    EXPECT_THAT(strict->OpenStep(1),
-                StatusIs(absl::StatusCode::kPermissionDenied,
-                         HasSubstr(std::strerror(EROFS))));
-    EXPECT_THAT(Store::Open(path()),
-                StatusIs(absl::StatusCode::kPermissionDenied,
-                         HasSubstr(std::strerror(EROFS))));
+    ExpectDenied(std::strerror(EROFS));
+    EXPECT_THAT(Store::Open(path()), PermissionDenied(std::strerror(EROFS)));
   });
   in_namespace.join();
-  if (!skipped.empty()) GTEST_SKIP() << skipped;
+  if (!mounted.ok()) GTEST_SKIP() << mounted;
 }
 
 }  // namespace

@@ -2,34 +2,16 @@
 // A table file of one step is damaged, cut, gone or another one's: the store
 // opens, the step says so when it is read, and the others are as they were.
 // With the step the damage goes.
-#include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <limits>
-#include <memory>
-#include <set>
-#include <string>
-#include <system_error>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "db/quirks/lazy_tables.h"
-#include "db/reader.h"
 #include "db/rocks/database.h"
-#include "gmock/gmock.h"
-#include "schema/bytes/limits.h"
 #include "schema/types.h"
 #include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::Ge;
-using ::testing::HasSubstr;
 using ::testing::Le;
 
 TEST(AddCorruptTables, TakesTheNamesInErrorsOfDamage) {
@@ -53,12 +35,14 @@ struct CorruptTable {
 
 void PrintTo(const CorruptTable& bad, std::ostream* out) { *out << bad.name; }
 
-void FlipFromEnd(const std::filesystem::path& path, int64_t from_end) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(-from_end, std::ios::end);
-  const int byte = file.get();
-  file.seekp(-from_end, std::ios::end);
-  file.put(static_cast<char>(byte ^ 1));
+void FlipFromEnd(const std::filesystem::path& path, size_t from_end) {
+  std::string bytes = ReadFile(path);
+  bytes.at(bytes.size() - from_end) ^= 1;
+  WriteFile(path, bytes);
+}
+
+CorruptTable FlippedFromEnd(const std::string& name, size_t from_end) {
+  return {name, [=](const auto& path) { FlipFromEnd(path, from_end); }};
 }
 
 void Cut(const std::filesystem::path& path, double part) {
@@ -66,42 +50,29 @@ void Cut(const std::filesystem::path& path, double part) {
   std::filesystem::resize_file(path, static_cast<uintmax_t>(size * part));
 }
 
-// Whole, but another one's.
+// Whole, but another one's: that of the nearest size.
 void PutAnotherInPlace(const std::filesystem::path& path) {
-  const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
-  std::filesystem::path nearest;
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (const auto& entry :
-       std::filesystem::directory_iterator(path.parent_path())) {
-    if (entry.path().extension() != ".sst" || entry.path() == path) continue;
-    const int64_t apart =
-        std::abs(static_cast<int64_t>(entry.file_size()) - size);
-    if (apart >= least) continue;
-    least = apart;
-    nearest = entry.path();
-  }
+  const auto apart = [&](const std::filesystem::path& other) {
+    return std::abs(static_cast<int64_t>(std::filesystem::file_size(other)) -
+                    static_cast<int64_t>(std::filesystem::file_size(path)));
+  };
+  auto others = FilesIn(path.parent_path(), ".sst");
+  std::erase(others, path);
+  const auto nearest = *std::min_element(
+      others.begin(), others.end(), [&](const auto& one, const auto& other) {
+        return apart(one) < apart(other);
+      });
   std::filesystem::copy_file(nearest, path,
                              std::filesystem::copy_options::overwrite_existing);
 }
 
-class CorruptTableTest : public StoreFixture {
+class CorruptTableTest : public SweptFixture {
  protected:
   static constexpr int64_t kSteps = 3;
-
-  void SetUp() override {
-    options_.background_sweep = false;
-    StoreFixture::SetUp();
-  }
-
   std::set<std::filesystem::path> Tables() const {
-    std::set<std::filesystem::path> tables;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(path() + "/db")) {
-      if (entry.path().extension() == ".sst") tables.insert(entry.path());
-    }
-    return tables;
+    const auto files = TableFiles();
+    return {files.begin(), files.end()};
   }
-
   // The largest file that was written for it.
   std::filesystem::path SaveAndFindTable(int64_t step,
                                          const RankContent& content) {
@@ -119,7 +90,6 @@ class CorruptTableTest : public StoreFixture {
     EXPECT_GT(most, 0U);
     return largest;
   }
-
   template <typename From>
   void ExpectOnlyTheseAreBad(From* from, const std::set<int64_t>& bad,
                              const std::string& file) {
@@ -131,10 +101,9 @@ class CorruptTableTest : public StoreFixture {
       ASSERT_OK_AND_ASSIGN(const auto read, from->OpenStep(step));
       if (bad.count(step) == 0) {
         EXPECT_OK(read->Verify());
-        ExpectHolds(*read, {BulkContent(static_cast<uint64_t>(step))});
+        ExpectHolds(*read, {BulkContent(step)});
       } else {
-        EXPECT_THAT(read->Verify(),
-                    StatusIs(absl::StatusCode::kDataLoss, HasSubstr(file)));
+        EXPECT_THAT(read->Verify(), DataLoss(file));
       }
     }
   }
@@ -149,32 +118,23 @@ TEST_P(CorruptTablesTest, DamageOfALargeSaveAffectsOnlyItsStep) {
   std::filesystem::path bad;
   std::filesystem::path also_bad;
   for (int64_t step = 0; step < kSteps; ++step) {
-    const auto table =
-        SaveAndFindTable(step, BulkContent(static_cast<uint64_t>(step)));
+    const auto table = SaveAndFindTable(step, BulkContent(step));
     if (step == kBad) bad = table;
     if (step == kAlsoBad) also_bad = table;
   }
   store_.reset();
   GetParam().apply(bad);
   const std::string name = bad.filename();
-  {
-    ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
-    ExpectOnlyTheseAreBad(reader.get(), {kBad}, name);
-  }
-  ASSERT_NO_FATAL_FAILURE(Reopen());
-  ExpectOnlyTheseAreBad(store_.get(), {kBad}, name);
+  const auto expect = [&](const std::set<int64_t>& steps,
+                          const std::string& file) {
+    ExpectOnlyTheseAreBad(Reader::Open(path()).value().get(), steps, file);
+    ASSERT_NO_FATAL_FAILURE(Reopen());
+    ExpectOnlyTheseAreBad(store_.get(), steps, file);
+  };
+  expect({kBad}, name);
   store_.reset();
-
-  // Another one, as there may be more.
-  GetParam().apply(also_bad);
-  {
-    ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
-    ExpectOnlyTheseAreBad(reader.get(), {kBad, kAlsoBad}, ".sst");
-  }
-  ASSERT_NO_FATAL_FAILURE(Reopen());
-  ExpectOnlyTheseAreBad(store_.get(), {kBad, kAlsoBad}, ".sst");
-
-  // Saves and sweeps go on, and take the damage away.
+  GetParam().apply(also_bad);  // as there may be more
+  expect({kBad, kAlsoBad}, ".sst");
   ASSERT_OK(Save(kSteps, BulkContent(kSteps)));
   ASSERT_OK(store_->Delete(kBad));
   ASSERT_OK(Overwrite(kAlsoBad, BulkContent(kAlsoBad)));
@@ -182,10 +142,8 @@ TEST_P(CorruptTablesTest, DamageOfALargeSaveAffectsOnlyItsStep) {
   EXPECT_EQ(Tables().count(bad), 0U);
   EXPECT_EQ(Tables().count(also_bad), 0U);
   for (int again = 0; again < 2; ++again) {
-    for (const StepRecord& record : store_->Steps()) {
-      const int64_t step = record.version.step;
-      ExpectStep(step, {BulkContent(static_cast<uint64_t>(step))});
-    }
+    for (const int64_t step : ListSteps())
+      ExpectStep(step, {BulkContent(step)});
     EXPECT_THAT(ListSteps(), ::testing::SizeIs(kSteps));
     ASSERT_NO_FATAL_FAILURE(Reopen());
     EXPECT_THAT(store_->BadFiles(), ::testing::IsEmpty());
@@ -212,20 +170,16 @@ TEST_F(CorruptTableTest, TwoExchangedFilesOfOneSizeAreBothCorrupt) {
   ASSERT_NO_FATAL_FAILURE(Reopen());
   EXPECT_THAT(store_->BadFiles(), ::testing::Not(::testing::IsEmpty()));
   for (size_t step = 0; step < 2; ++step) {
-    ASSERT_OK_AND_ASSIGN(const auto read,
-                         store_->OpenStep(static_cast<int64_t>(step)));
-    EXPECT_THAT(read->Verify(),
-                StatusIs(absl::StatusCode::kDataLoss,
-                         HasSubstr(tables[step].filename().string())));
+    EXPECT_THAT(store_->OpenStep(static_cast<int64_t>(step)).value()->Verify(),
+                DataLoss(tables[step].filename().string()));
   }
   ExpectStep(2, {contents[2]});
   store_.reset();
   exchange();
   ASSERT_NO_FATAL_FAILURE(Reopen());
   EXPECT_THAT(store_->BadFiles(), ::testing::IsEmpty());
-  for (size_t step = 0; step < contents.size(); ++step) {
+  for (size_t step = 0; step < contents.size(); ++step)
     ExpectStep(static_cast<int64_t>(step), {contents[step]});
-  }
 }
 
 // A byte copy, with the same block in use in the store that it was made of.
@@ -244,15 +198,13 @@ TEST_F(CorruptTableTest, DamageOfACopyIsFoundBesideTheOriginal) {
       whole->rocks()->NewIterator(rocksdb::ReadOptions(), stamps));
   in_use->SeekToFirst();
   ASSERT_TRUE(in_use->Valid());
-
   rocksdb::ColumnFamilyMetaData metadata;
   whole->rocks()->GetColumnFamilyMetaData(stamps, &metadata);
   ASSERT_EQ(metadata.file_count, 1U);
   const std::string name = metadata.levels[0].files.at(0).name;
   const std::string bad = copy + "/db" + name;
-  FlipFromEnd(bad, static_cast<int64_t>(std::filesystem::file_size(bad)) - 20);
-  EXPECT_THAT(Reader::Open(copy).status(),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(bad)));
+  FlipFromEnd(bad, std::filesystem::file_size(bad) - 20);
+  EXPECT_THAT(Reader::Open(copy).status(), DataLoss(bad));
 }
 
 // Of several that small saves were merged into.
@@ -260,13 +212,11 @@ TEST_F(CorruptTableTest, DamageOfOldSmallSavesAffectsOnlyTheirSteps) {
   constexpr int64_t kOld = 352;
   const auto content = [](int64_t step) {
     RankContent small;
-    small.tensors["small"] =
-        BulkTensor(static_cast<uint64_t>(step), kInlineBytes / 8 * 7);
+    small.tensors["small"] = BulkTensor(step, kInlineBytes / 8 * 7);
     return small;
   };
-  for (int64_t step = 0; step < kOld; ++step) {
+  for (int64_t step = 0; step < kOld; ++step)
     ASSERT_OK(Save(step, content(step)));
-  }
   ASSERT_OK(store_->Delete(kOld - 1));
   ASSERT_OK(store_->Sweep());
   store_.reset();
@@ -280,17 +230,12 @@ TEST_F(CorruptTableTest, DamageOfOldSmallSavesAffectsOnlyTheirSteps) {
   const std::string lost = merged[1].filename();
   ASSERT_NO_FATAL_FAILURE(Reopen());
   EXPECT_THAT(store_->BadFiles(), ElementsAre(lost));
-
-  // They go on when a merge meets it, and so does the store.
   constexpr int64_t kNew = 8;
-  for (int64_t step = kOld; step < kOld + kNew; ++step) {
+  for (int64_t step = kOld; step < kOld + kNew; ++step)
     ASSERT_OK(Save(step, content(step)));
-  }
   ASSERT_OK(store_->Delete(kOld + kNew - 1));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.inline_retained_reason, HasSubstr(lost));
+  EXPECT_THAT(store_->Sweep().value().inline_retained_reason, HasSubstr(lost));
   ASSERT_OK(Save(kOld + kNew, content(kOld + kNew)));
-
   for (int again = 0; again < 2; ++again) {
     int64_t bad = 0;
     for (const int64_t step : ListSteps()) {
@@ -300,8 +245,7 @@ TEST_F(CorruptTableTest, DamageOfOldSmallSavesAffectsOnlyTheirSteps) {
         ExpectHolds(*read, {content(step)});
         continue;
       }
-      EXPECT_THAT(verified,
-                  StatusIs(absl::StatusCode::kDataLoss, HasSubstr(lost)));
+      EXPECT_THAT(verified, DataLoss(lost));
       EXPECT_LT(step, kOld);
       ++bad;
     }
@@ -320,8 +264,7 @@ TEST_P(CorruptTablesTest, DamageOfNewSmallSavesIsAnErrorAtOpen) {
   const std::filesystem::path whole = dir_.path() + "/whole";
   std::filesystem::copy_file(bad, whole);
   GetParam().apply(bad);
-  const auto names_it =
-      StatusIs(absl::StatusCode::kDataLoss, HasSubstr(bad.filename().string()));
+  const auto names_it = DataLoss(bad.filename().string());
   EXPECT_THAT(Reader::Open(path()).status(), names_it);
   EXPECT_THAT(Store::Open(path(), options_).status(), names_it);
   std::filesystem::rename(whole, bad);
@@ -338,18 +281,12 @@ INSTANTIATE_TEST_SUITE_P(
                      [](const auto& path) { std::filesystem::remove(path); }},
         CorruptTable{"emptied", [](const auto& path) { Cut(path, 0); }},
         CorruptTable{"cut", [](const auto& path) { Cut(path, 0.5); }},
-        CorruptTable{"footer", [](const auto& path) { FlipFromEnd(path, 4); }},
-        CorruptTable{"footers_version",
-                     [](const auto& path) { FlipFromEnd(path, 9); }},
-        CorruptTable{"footers_older_version",
-                     [](const auto& path) { FlipFromEnd(path, 12); }},
-        CorruptTable{"footers_handles",
-                     [](const auto& path) { FlipFromEnd(path, 52); }},
-        CorruptTable{"footers_checksum",
-                     [](const auto& path) { FlipFromEnd(path, 53); }},
+        FlippedFromEnd("footer", 4), FlippedFromEnd("footers_version", 9),
+        FlippedFromEnd("footers_older_version", 12),
+        FlippedFromEnd("footers_handles", 52),
+        FlippedFromEnd("footers_checksum", 53),
         CorruptTable{"another_ones", PutAnotherInPlace},
-        CorruptTable{"end_of_index",
-                     [](const auto& path) { FlipFromEnd(path, 70); }}),
+        FlippedFromEnd("end_of_index", 70)),
     [](const auto& kind) { return kind.param.name; });
 
 }  // namespace

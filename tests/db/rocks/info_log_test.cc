@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/rocks/info_log.h"
 
-#include <gmock/gmock.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <mutex>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "db/disk/spare_space.h"
 #include "tests/db/store_fixture.h"
@@ -19,15 +10,6 @@ namespace ckptdb::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
-std::string Contents(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 class InfoLogTest : public StoreFixture {
  protected:
@@ -42,7 +24,7 @@ TEST_F(InfoLogTest, KeepsWarningsAndErrors) {
   rocksdb::Warn(opened.get(), "warning %d", 3);
   rocksdb::Error(opened.get(), "error %d", 4);
   rocksdb::Warn(opened.get(), "%s", std::string(100'000, 'x').c_str());
-  EXPECT_THAT(Contents(log()),
+  EXPECT_THAT(ReadFile(log()),
               AllOf(HasSubstr("Z warning 3\n"), HasSubstr("Z error 4\n"),
                     Not(HasSubstr("header")), Not(HasSubstr("info"))));
   EXPECT_LT(fs::file_size(log()), 5000U);
@@ -52,16 +34,14 @@ TEST_F(InfoLogTest, TakesTwiceItsLimitAtMost) {
   const std::string line(1000, 'x');
   for (int opening = 0; opening < 3; ++opening) {
     const auto opened = internal::OpenInfoLog(log(), 0600);
-    for (int i = 0; i < 1500; ++i) {
+    for (int i = 0; i < 1500; ++i)
       rocksdb::Warn(opened.get(), "%s %d", line.c_str(), i);
-    }
   }
   EXPECT_LE(fs::file_size(log()), internal::kMaxInfoLogBytes);
   EXPECT_LE(fs::file_size(log() + ".old"), internal::kMaxInfoLogBytes);
-  EXPECT_THAT(Contents(log()), HasSubstr("x 1499\n"));
+  EXPECT_THAT(ReadFile(log()), HasSubstr("x 1499\n"));
 }
 
-// A device that is always full.
 TEST_F(InfoLogTest, DropsWhatDoesNotFit) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
   for (const char* path : {"/dev/full", "/no/such/folder/LOG"}) {
@@ -76,7 +56,7 @@ TEST_F(InfoLogTest, FollowsNoLink) {
   fs::create_symlink(other, log());
   const auto opened = internal::OpenInfoLog(log(), 0600);
   rocksdb::Error(opened.get(), "line");
-  EXPECT_EQ(Contents(other), "mine");
+  EXPECT_EQ(ReadFile(other), "mine");
 }
 
 struct Recorder {

@@ -2,31 +2,19 @@
 // A MANIFEST that cannot be written or synced while files are ingested:
 // whatever of it is on disk, no file that it may name is gone, and the store
 // opens again.
-#include <gmock/gmock.h>
-
-#include <atomic>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/db/sim_store.h"
-#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::HasSubstr;
-
-std::shared_ptr<SimFileSystem> Copy(const SimFileSystem& files,
-                                    PowerLoss variant) {
-  return files.CrashAfter(files.operations(), variant);
-}
-
 constexpr char kManifest[] = "/MANIFEST-";
 
-// How often `save` writes or syncs the MANIFEST.
 uint64_t CountManifestWrites(const SimFileSystem& prepared,
                              const Action& save) {
-  SimStore sim(Copy(prepared, PowerLoss::kKeepAll));
+  SimStore sim(CopyOf(prepared));
   EXPECT_OK(sim.Open());
   const size_t first = sim.files()->operations();
   EXPECT_OK(save.run(&sim));
@@ -37,21 +25,14 @@ uint64_t CountManifestWrites(const SimFileSystem& prepared,
   return writes;
 }
 
-class ManifestGuardTest : public ::testing::Test {
+class ManifestGuardTest : public PreparedStoreTest {
  protected:
-  void SetUp() override {
-    SimStore sim(prepared_);
-    ASSERT_OK(sim.Open());
-    const Action first = SaveAction(10, BulkStep(1));
-    ASSERT_OK(first.run(&sim));
-    first.apply(&model_);
-  }
-
+  void SetUp() override { Prepare({SaveAction(10, BulkStep(1))}); }
   // What a copy of the store holds after that write or sync of the MANIFEST
   // failed, in every variant.
   void FailWrite(uint64_t k, bool sticky) {
     SCOPED_TRACE(absl::StrCat("write ", k, sticky ? " sticky" : ""));
-    SimStore sim(Copy(*prepared_, PowerLoss::kKeepAll));
+    SimStore sim(CopyOf(*files_));
     ASSERT_OK(sim.Open());
     sim.files()->FailWrite(kManifest, k, rocksdb::IOStatus::IOError("injected"),
                            sticky);
@@ -61,20 +42,16 @@ class ManifestGuardTest : public ::testing::Test {
     sim.files()->ClearFault();
     for (const PowerLoss variant : kAllPowerLosses) {
       SCOPED_TRACE(PowerLossName(variant));
-      CheckReopened(Copy(*sim.files(), variant), saved.ok());
+      CheckReopened(CopyOf(*sim.files(), variant), saved.ok());
     }
   }
-
   void ExpectOutOfUse(SimStore* sim, const absl::Status& saved) {
     ++failed_;
-    EXPECT_THAT(
-        saved, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("injected")));
-    EXPECT_THAT(
-        sim->store()->Begin({.step = 30}),
-        StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("injected")));
+    EXPECT_THAT(saved, Unavailable("injected"));
+    EXPECT_THAT(sim->store()->Begin({.step = 30}),
+                FailedPrecondition("injected"));
     EXPECT_OK(ReadModel(sim->store(), model_));
   }
-
   void CheckReopened(std::shared_ptr<SimFileSystem> files, bool saved) {
     StoreModel done = model_;
     save_.apply(&done);
@@ -87,15 +64,12 @@ class ManifestGuardTest : public ::testing::Test {
     ASSERT_OK(sim.Open());
     ExpectUsable(&sim, found);
   }
-
   const Action save_ = SaveAction(20, BulkStep(2));
-  std::shared_ptr<SimFileSystem> prepared_ = std::make_shared<SimFileSystem>();
-  StoreModel model_;
   std::atomic<size_t> failed_ = 0;
 };
 
 TEST_F(ManifestGuardTest, FilesStayAndTheStoreOpens) {
-  const uint64_t writes = CountManifestWrites(*prepared_, save_);
+  const uint64_t writes = CountManifestWrites(*files_, save_);
   // The ingestion's write and sync, and those of the flushes after it.
   ASSERT_GE(writes, 4U);
   EachAtOnce(

@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/rocks/manifest_note.h"
 
-#include <memory>
-#include <optional>
-#include <string>
-
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/support/sim_file_system.h"
 #include "tests/support/status_matchers.h"
 
 namespace ckptdb::internal {
 namespace {
 
+using ::ckptdb::testing::DataLoss;
 using ::ckptdb::testing::SimFileSystem;
-using ::ckptdb::testing::StatusIs;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr ManifestNote kNote{11, {22, 33, 44}};
 
@@ -31,9 +23,11 @@ TEST(ManifestNoteBytes, ComeBack) {
   EXPECT_EQ(note->manifest.hash, kNote.manifest.hash);
 }
 
-TEST(ManifestNoteBytes, AreNoNoteWithAnyBitFlipped) {
+TEST(ManifestNoteBytes, AreNoNoteOfAnotherLengthOrWithAnyBitFlipped) {
   const std::string bytes = EncodeManifestNote(kNote);
+  EXPECT_FALSE(DecodeManifestNote(bytes + '\0').has_value());
   for (size_t at = 0; at < bytes.size(); ++at) {
+    EXPECT_FALSE(DecodeManifestNote(bytes.substr(0, at)).has_value()) << at;
     for (int bit = 0; bit < 8; ++bit) {
       std::string damaged = bytes;
       damaged[at] = static_cast<char>(damaged[at] ^ (1 << bit));
@@ -43,15 +37,6 @@ TEST(ManifestNoteBytes, AreNoNoteWithAnyBitFlipped) {
   }
 }
 
-TEST(ManifestNoteBytes, AreNoNoteOfAnotherLength) {
-  const std::string bytes = EncodeManifestNote(kNote);
-  for (size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_FALSE(DecodeManifestNote(bytes.substr(0, size)).has_value()) << size;
-  }
-  EXPECT_FALSE(DecodeManifestNote(bytes + '\0').has_value());
-}
-
-// A folder with a MANIFEST and a CURRENT that names it.
 class CheckManifestTest : public ::testing::Test {
  protected:
   CheckManifestTest() {
@@ -65,75 +50,49 @@ class CheckManifestTest : public ::testing::Test {
     watch.Named();
     note_ = watch.Synced();
   }
-
   void Write(const std::string& name, const std::string& bytes) {
     EXPECT_TRUE(files_.WriteAll(absl::StrCat(kPath, "/", name), bytes));
   }
   absl::Status Check() { return CheckManifest(&files_, kPath, note_); }
-
   static constexpr char kPath[] = "/db";
   const std::string bytes_ = std::string(300'000, 'm') + "end";
   SimFileSystem files_;
   ManifestState note_;
 };
 
-TEST_F(CheckManifestTest, TheOneOfTheNote) { EXPECT_OK(Check()); }
-
-TEST_F(CheckManifestTest, OneThatHasGrown) {
+TEST_F(CheckManifestTest, TheOneOfTheNoteOrANewerOne) {
+  EXPECT_OK(Check());
   Write("MANIFEST-000012", bytes_ + "more");
   EXPECT_OK(Check());
-}
-
-TEST_F(CheckManifestTest, ANewerOne) {
   Write("MANIFEST-000013", "new");
   Write("CURRENT", "MANIFEST-000013\n");
   EXPECT_OK(Check());
 }
 
-TEST_F(CheckManifestTest, OneThatLostItsEnd) {
-  Write("MANIFEST-000012", bytes_.substr(0, bytes_.size() - 1));
-  EXPECT_THAT(
-      Check(),
-      StatusIs(
-          absl::StatusCode::kDataLoss,
-          AllOf(HasSubstr("/db/MANIFEST-000012"),
-                HasSubstr("is truncated: expected at least 300003 bytes"))));
-}
-
-TEST_F(CheckManifestTest, OneWithABitFlipped) {
+TEST_F(CheckManifestTest, OneThatIsDamagedOrLostItsEnd) {
   for (const uint64_t at : {uint64_t{0}, uint64_t{290'000}, note_.bytes - 1}) {
     ASSERT_TRUE(files_.FlipBit("/db/MANIFEST-000012", at, 3));
-    EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kDataLoss,
-                                  AllOf(HasSubstr("/db/MANIFEST-000012"),
-                                        HasSubstr("is damaged"))))
-        << at;
+    EXPECT_THAT(Check(), DataLoss("/db/MANIFEST-000012", "is damaged")) << at;
     ASSERT_TRUE(files_.FlipBit("/db/MANIFEST-000012", at, 3));
   }
   EXPECT_OK(Check());
+  Write("MANIFEST-000012", bytes_.substr(0, bytes_.size() - 1));
+  EXPECT_THAT(Check(),
+              DataLoss("/db/MANIFEST-000012",
+                       "is truncated: expected at least 300003 bytes"));
 }
 
-TEST_F(CheckManifestTest, AnOlderOne) {
+TEST_F(CheckManifestTest, AnOlderOneOrNone) {
   Write("MANIFEST-000011", bytes_);
   Write("CURRENT", "MANIFEST-000011\n");
-  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kDataLoss,
-                                AllOf(HasSubstr("/db/CURRENT"),
-                                      HasSubstr("names \"MANIFEST-000011\""),
-                                      HasSubstr("MANIFEST 12 was in use"))));
-}
-
-TEST_F(CheckManifestTest, CurrentNamesNoManifest) {
+  EXPECT_THAT(Check(), DataLoss("/db/CURRENT", "names \"MANIFEST-000011\"",
+                                "MANIFEST 12 was in use"));
   for (const char* const current : {"", "\n", "x", "MANIFEST-\n"}) {
     Write("CURRENT", current);
-    EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kDataLoss,
-                                  HasSubstr("MANIFEST 12 was in use")))
-        << current;
+    EXPECT_THAT(Check(), DataLoss("MANIFEST 12 was in use")) << current;
   }
-}
-
-TEST_F(CheckManifestTest, MissingManifest) {
   ASSERT_TRUE(files_.Remove("/db/CURRENT"));
-  EXPECT_THAT(Check(),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("/db/CURRENT")));
+  EXPECT_THAT(Check(), DataLoss("/db/CURRENT"));
 }
 
 }  // namespace

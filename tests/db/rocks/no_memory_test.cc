@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // RocksDB is out of memory in the middle of a change: the store is out of use
 // until it is opened again, and no call waits for ever.
-#include <gmock/gmock.h>
 
 #include <cstdio>
-#include <cstdlib>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "db/base/call_guard.h"
 #include "tests/db/sim_store.h"
 #include "tests/support/no_memory.h"
-#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
 
 // Actions of many allocations take so many runs of the test to fail all.
 constexpr uint64_t kManyPasses = 7;
@@ -32,30 +25,20 @@ class ExitWithoutThreads : public ::testing::EmptyTestEventListener {
   }
 };
 
-class NoMemoryTest : public ::testing::Test {
+class NoMemoryTest : public PreparedStoreTest {
  protected:
   static void SetUpTestSuite() {
     ::testing::UnitTest::GetInstance()->listeners().Append(
         new ExitWithoutThreads);
   }
-
   void SetUp() override {
     if (!NoMemory::kWorks) GTEST_SKIP() << "under a sanitizer";
-    SimStore sim(files_);
-    ASSERT_OK(sim.Open());
-    for (const Action& action : {SaveAction(1, InlineStep(1)),
-                                 SaveAction(2, BulkStep(2)), DeleteAction(1)}) {
-      ASSERT_OK(action.run(&sim));
-      action.apply(&model_);
-    }
-    sim.Close();
+    Prepare({SaveAction(1, InlineStep(1)), SaveAction(2, BulkStep(2)),
+             DeleteAction(1)});
   }
-
-  // Fails each allocation of the action once.
   void FailEachAllocationOf(const Action& action) {
     EXPECT_GT(FailAllocationsOf(action, 1), 0U) << action.name;
   }
-
   // Fails one allocation in so many, each once in a long run. A sample may miss
   // those within a write of RocksDB, which take the store out of use.
   void FailSomeAllocationsOf(const Action& action) {
@@ -78,11 +61,10 @@ class NoMemoryTest : public ::testing::Test {
     }
     return out_of_use;
   }
-
   // Returns false if the action needs no more allocations than `after`.
   bool FailAllocation(const Action& action, uint64_t after,
                       uint64_t* out_of_use) {
-    SimStore sim(files_->CrashAfter(files_->operations(), PowerLoss::kKeepAll));
+    SimStore sim(CopyOf(*files_));
     EXPECT_OK(sim.Open());
     if (prepare_) {
       EXPECT_OK(prepare_(&sim));
@@ -102,15 +84,13 @@ class NoMemoryTest : public ::testing::Test {
     const absl::Status saved = next.run(&sim);
     if (!saved.ok()) {
       ++*out_of_use;
-      EXPECT_THAT(saved, StatusIs(absl::StatusCode::kFailedPrecondition,
-                                  HasSubstr("unusable until it is reopened")));
+      EXPECT_THAT(saved, FailedPrecondition("unusable until it is reopened"));
     }
     EXPECT_OK(sim.Open()) << "it is closed, and opened again";
     ExpectBeforeOrAfter(&sim, changed, status.ok(),
                         saved.ok() ? &next : nullptr);
     return thrown;
   }
-
   void ExpectBeforeOrAfter(SimStore* sim, StoreModel changed,
                            bool must_be_after, const Action* next) {
     StoreModel before = model_;
@@ -130,8 +110,6 @@ class NoMemoryTest : public ::testing::Test {
   }
 
  protected:
-  std::shared_ptr<SimFileSystem> files_ = std::make_shared<SimFileSystem>();
-  StoreModel model_;
   // Comes before the action, and has all the memory that it needs.
   std::function<absl::Status(SimStore*)> prepare_;
 };
@@ -147,9 +125,8 @@ TEST_F(NoMemoryTest, PublishingFilesLeavesStoreThatCanBeOpenedAgain) {
   Store::Attempt attempt;
   std::vector<StagedRank> staged;
   prepare_ = [&](SimStore* sim) {
-    SaveSpec spec;
-    spec.step = 3;
-    spec.world_size = static_cast<uint32_t>(step.ranks.size());
+    SaveSpec spec{.step = 3,
+                  .world_size = static_cast<uint32_t>(step.ranks.size())};
     staged.clear();
     auto begun = sim->Begin(spec, step, &staged);
     const absl::Status status = begun.status();

@@ -3,31 +3,14 @@
 // `ulimit -n 256`.
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <iterator>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "absl/strings/match.h"
 #include "db/disk/open_files.h"
-#include "gmock/gmock.h"
 #include "tests/db/delta_fixture.h"
 #include "tests/support/long_run.h"
 #include "tests/support/row_files.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr rlim_t kLimit = 256;
 
@@ -41,13 +24,9 @@ rlim_t SoftLimit() {
 }
 
 uint64_t CountOpenFiles() {
-  uint64_t files = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator("/proc/self/fd")) {
-    static_cast<void>(entry);
-    ++files;
-  }
-  return files;
+  return static_cast<uint64_t>(
+      std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                    std::filesystem::directory_iterator()));
 }
 
 class OpenFilesTest : public DeltaFixture {
@@ -57,14 +36,15 @@ class OpenFilesTest : public DeltaFixture {
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
     DeltaFixture::SetUp();
   }
-
+  static constexpr int kRanks = 40;
+  static constexpr int64_t kLast = 7;
   // A row that is too large for the batch of a commit.
   static RankContent OneRow(int rank, int64_t step) {
     constexpr uint64_t kRowBytes = uint64_t{16} << 10;
     RankContent content;
     TableContent& table = content.tables["user"];
     table.slots = {{"embedding", DType::kU8, kRowBytes}};
-    table.rows[rank] = RowOf(rank, static_cast<int>(step), kRowBytes);
+    table.rows[rank] = RowOf(rank, step, kRowBytes);
     return content;
   }
   static std::vector<RankContent> AllRanks(int ranks, int64_t step) {
@@ -79,57 +59,31 @@ class OpenFilesTest : public DeltaFixture {
     for (int64_t step = first; step <= last; ++step) {
       const auto content = AllRanks(ranks, step);
       std::vector<Deltas> changes;
-      SaveSpec spec{.step = step};
-      spec.world_size = ranks;
+      SaveSpec spec{.step = step, .world_size = static_cast<uint32_t>(ranks)};
       if (deltas && step > 0) {
         spec.parent = parent_;
-        for (const auto& each : content) {
+        for (const auto& each : content)
           changes.push_back(ChangesBetween({}, each));
-        }
       }
       ASSERT_OK_AND_ASSIGN(const SaveResult saved,
                            SaveRanks(spec, content, changes));
       parent_ = saved.version;
     }
   }
-  // They contain a property of their keys.
-  std::vector<std::filesystem::path> FilesOfSmallSaves() const {
-    std::vector<std::filesystem::path> found;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(path() + "/db")) {
-      std::ifstream file(entry.path(), std::ios::binary);
-      const std::string bytes((std::istreambuf_iterator<char>(file)), {});
-      if (entry.path().extension() == ".sst" &&
-          absl::StrContains(bytes, "ckptdb.greatest_key")) {
-        found.push_back(entry.path());
-      }
-    }
-    return found;
-  }
-  static bool AreGone(const std::vector<std::filesystem::path>& files) {
+  static bool AreGone(const std::set<std::filesystem::path>& files) {
     return std::ranges::none_of(
         files, [](const auto& file) { return std::filesystem::exists(file); });
   }
-  uint64_t CountTables() const {
-    uint64_t tables = 0;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(path() + "/db")) {
-      if (entry.path().extension() == ".sst") ++tables;
-    }
-    return tables;
-  }
+  uint64_t CountTables() const { return TableFiles().size(); }
 };
 
 TEST_F(OpenFilesTest, StoreWithMoreFilesIsSavedToOpenedAndSwept) {
-  constexpr int kRanks = 40;
-  constexpr int64_t kLast = 7;
   ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast, /*deltas=*/false));
   EXPECT_GT(CountTables(), kLimit);
   EXPECT_LT(CountOpenFiles(), kLimit / 2);
   Reopen();
-  for (const int64_t step : {int64_t{0}, kLast}) {
+  for (const int64_t step : {int64_t{0}, kLast})
     ExpectStep(step, AllRanks(kRanks, step));
-  }
   EXPECT_LT(CountOpenFiles(), kLimit / 2);
   for (int64_t step = 0; step < kLast; ++step) ASSERT_OK(store_->Delete(step));
   ASSERT_OK(store_->Sweep());
@@ -137,20 +91,6 @@ TEST_F(OpenFilesTest, StoreWithMoreFilesIsSavedToOpenedAndSwept) {
   ExpectStep(kLast, AllRanks(kRanks, kLast));
 }
 
-TEST_F(OpenFilesTest, ChainWithMoreFilesIsReadAndFolded) {
-  constexpr int kRanks = 40;
-  constexpr int64_t kLast = 7;
-  ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast, /*deltas=*/true));
-  EXPECT_GT(CountTables(), kLimit);
-  ExpectStep(kLast, AllRanks(kRanks, kLast));
-  ASSERT_OK(store_->Fold(kLast));
-  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(kLast));
-  ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
-  EXPECT_EQ(rows.size(), size_t{kRanks});
-  EXPECT_LT(CountOpenFiles(), kLimit);
-}
-
-// A file for each slot, more than may be open at once.
 TEST_F(OpenFilesTest, FoldOfTableWithMoreSlotsIsWrittenInRounds) {
   TableContent& table = content_.tables["user"];
   uint64_t row_bytes = 0;
@@ -160,9 +100,7 @@ TEST_F(OpenFilesTest, FoldOfTableWithMoreSlotsIsWrittenInRounds) {
     row_bytes += kSlotBytes;
   }
   // More than tables that share a file have.
-  for (int64_t id = 0; id < 140; ++id) {
-    table.rows[id] = RowOf(id, 0, row_bytes);
-  }
+  for (int64_t id = 0; id < 140; ++id) table.rows[id] = RowOf(id, 0, row_bytes);
   ASSERT_NO_FATAL_FAILURE(SaveNext(0));
   table.rows[7] = RowOf(7, 1, row_bytes);
   table.rows.erase(8);
@@ -172,83 +110,75 @@ TEST_F(OpenFilesTest, FoldOfTableWithMoreSlotsIsWrittenInRounds) {
   ExpectStep(1, {content_});
 }
 
-TEST_F(OpenFilesTest, ReaderFollowsStoreWithMoreFiles) {
-  constexpr int kRanks = 40;
-  constexpr int64_t kLast = 7;
+TEST_F(OpenFilesTest, ChainWithMoreFilesIsReadFollowedAndFolded) {
   ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast, /*deltas=*/true));
-  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path(), {}));
-  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(kLast));
-  ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast + 1, /*deltas=*/false));
-  ASSERT_OK(reader->Refresh());
-  ASSERT_OK_AND_ASSIGN(const auto newer, reader->OpenStep(kLast + 1));
-  ExpectHolds(*step, AllRanks(kRanks, kLast));
-  ExpectHolds(*newer, AllRanks(kRanks, kLast + 1));
+  EXPECT_GT(CountTables(), kLimit);
+  ExpectStep(kLast, AllRanks(kRanks, kLast));
+  {
+    ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
+    ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(kLast));
+    ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast + 1, /*deltas=*/false));
+    ASSERT_OK(reader->Refresh());
+    ASSERT_OK_AND_ASSIGN(const auto newer, reader->OpenStep(kLast + 1));
+    ExpectHolds(*step, AllRanks(kRanks, kLast));
+    ExpectHolds(*newer, AllRanks(kRanks, kLast + 1));
+    EXPECT_LT(CountOpenFiles(), kLimit);
+  }
+  ASSERT_OK(store_->Fold(kLast));
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(kLast));
+  EXPECT_EQ(Scan(*step, "user").value().size(), size_t{kRanks});
   EXPECT_LT(CountOpenFiles(), kLimit);
 }
 
 // The owner rewrites records and small saves, and removes the files that the
 // reader was opened from.
 TEST_F(OpenFilesTest, ReaderKeepsSmallSavesThatOwnerCompacted) {
-  constexpr int kRanks = 40;
-  constexpr int64_t kLast = 7;
   ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast, /*deltas=*/true));
-  std::map<int64_t, RankContent> small;
-  for (int64_t step = kLast + 1; step < kLast + 7; ++step) {
-    small[step] = SmallContent(static_cast<uint64_t>(step));
-    ASSERT_OK(Save(step, small[step]));
-  }
-  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path(), {}));
+  constexpr int64_t kSmall = kLast + 7;
+  for (int64_t step = kLast + 1; step < kSmall; ++step) SaveSmall({step});
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
   std::map<int64_t, std::unique_ptr<StepReader>> open;
-  for (const auto& [step, content] : small) {
-    ASSERT_OK_AND_ASSIGN(open[step], reader->OpenStep(step));
-  }
-  for (int64_t step = kLast + 7; step < kLast + 30; ++step) {
-    ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
-  }
+  for (int64_t step = kLast + 1; step < kSmall; ++step)
+    open[step] = reader->OpenStep(step).value();
+  for (int64_t step = kSmall; step < kLast + 30; ++step) SaveSmall({step});
   ASSERT_OK(store_->Sweep());
   // Their files are closed while those of the large step are read.
-  ASSERT_OK_AND_ASSIGN(const auto large, reader->OpenStep(kLast));
-  ExpectHolds(*large, AllRanks(kRanks, kLast));
-  for (const auto& [step, content] : small) {
-    ExpectHolds(*open[step], {content});
-  }
+  ExpectHolds(*reader->OpenStep(kLast).value(), AllRanks(kRanks, kLast));
+  for (const auto& [step, reads] : open)
+    ExpectHolds(*reads, {SmallContent(step)});
 }
 
 // RocksDB opens 16 files with the database and never closes them. Damage holds
 // compactions, so that the reader is opened from more files of small saves.
 TEST_F(OpenFilesTest, ReaderKeepsManySmallSavesThatOwnerCompacted) {
-  constexpr int kRanks = 40;
-  constexpr int64_t kLarge = 7;
-  constexpr int64_t kSmall = kLarge + 14;
-  ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLarge, /*deltas=*/true));
-  const auto save = [&](int64_t step) {
-    return Save(step, SmallContent(static_cast<uint64_t>(step))).status();
-  };
-  ASSERT_OK(save(kLarge + 1));
-  const auto first = FilesOfSmallSaves();
+  constexpr int64_t kSmall = kLast + 14;
+  ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast, /*deltas=*/true));
+  SaveSmall({kLast + 1});
+  const auto first = RowFiles(path());
   ASSERT_EQ(first.size(), 1U);
   store_.reset();
-  DamageFile(first[0]);
+  DamageFile(*first.begin());
   Reopen();
-  for (int64_t step = kLarge + 2; step <= kSmall; ++step) ASSERT_OK(save(step));
-  DamageFile(first[0]);  // repairs it
-  const auto before = FilesOfSmallSaves();
+  for (int64_t step = kLast + 2; step <= kSmall; ++step)
+    ASSERT_NO_FATAL_FAILURE(SaveSmall({step}));
+  DamageFile(*first.begin());  // repairs it
+  const auto before = RowFiles(path());
   ASSERT_GT(before.size(), 10U);
   ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path(), {}));
   std::map<int64_t, std::unique_ptr<StepReader>> open;
-  for (int64_t step = kLarge; step <= kSmall; ++step) {
+  for (int64_t step = kLast; step <= kSmall; ++step) {
     ASSERT_OK_AND_ASSIGN(open[step], reader->OpenStep(step));
   }
   Reopen();
   for (int64_t step = kSmall + 1; !AreGone(before); ++step) {
     ASSERT_LT(step, kSmall + 500);
-    ASSERT_OK(save(step));
+    ASSERT_NO_FATAL_FAILURE(SaveSmall({step}));
     ASSERT_OK(store_->Sweep());
   }
-  ExpectHolds(*open[kLarge], AllRanks(kRanks, kLarge));
-  for (int64_t step = kLarge + 1; step <= kSmall; ++step) {
+  ExpectHolds(*open[kLast], AllRanks(kRanks, kLast));
+  for (int64_t step = kLast + 1; step <= kSmall; ++step) {
     SCOPED_TRACE(step);
-    ExpectHolds(*open[step], {SmallContent(static_cast<uint64_t>(step))});
+    ExpectHolds(*open[step], {SmallContent(step)});
   }
 }
 
@@ -257,16 +187,13 @@ TEST_F(OpenFilesTest, OpenRaisesSoftLimit) { EXPECT_EQ(SoftLimit(), kLimit); }
 TEST_F(OpenFilesTest, OpenFails_WhenProcessHasTooFewFilesLeft) {
   store_.reset();
   std::vector<int> open;
-  while (CountOpenFiles() + internal::OpenFileShare::kFewest / 2 < kLimit) {
+  while (CountOpenFiles() + internal::OpenFileShare::kFewest / 2 < kLimit)
     open.push_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  }
   const auto refused = Store::Open(path(), options_);
   for (const int each : open) ::close(each);
-  EXPECT_THAT(
-      refused,
-      StatusIs(absl::StatusCode::kResourceExhausted,
-               AllOf(HasSubstr("files open and may open 256 (hard limit 256)"),
-                     HasSubstr("ulimit -n"))));
+  EXPECT_THAT(refused,
+              ResourceExhausted("files open and may open 256 (hard limit 256)",
+                                "ulimit -n"));
   Reopen();
 }
 
@@ -293,9 +220,9 @@ TEST_F(OpenFilesTest, SharesAddUpToLessThanTheLimit) {
 // CKPTDB_LONG=1 has 100,000 files, in folders of TMPDIR.
 TEST_F(OpenFilesTest, HundredThousandFilesAreOpenedAndCleaned) {
   if (!IsLongRun()) GTEST_SKIP() << "CKPTDB_LONG is not set";
-  constexpr int kRanks = 1000;
-  constexpr int64_t kLast = 99;
-  ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast, /*deltas=*/false));
+  constexpr int kMany = 1000;
+  constexpr int64_t kEnd = 99;
+  ASSERT_NO_FATAL_FAILURE(SaveSteps(kMany, kEnd, /*deltas=*/false));
   EXPECT_GE(CountTables(), 100'000U);
   const auto began = std::chrono::steady_clock::now();
   const auto passed = [&began] {
@@ -305,14 +232,14 @@ TEST_F(OpenFilesTest, HundredThousandFilesAreOpenedAndCleaned) {
   };
   Reopen();
   std::cout << "opened after " << passed() << " s\n";
-  ExpectStep(kLast, AllRanks(kRanks, kLast));
+  ExpectStep(kEnd, AllRanks(kMany, kEnd));
   std::cout << "read after " << passed() << " s\n";
-  for (int64_t step = 0; step < kLast; ++step) ASSERT_OK(store_->Delete(step));
+  for (int64_t step = 0; step < kEnd; ++step) ASSERT_OK(store_->Delete(step));
   std::cout << "deleted after " << passed() << " s\n";
   ASSERT_OK(store_->Sweep());
   std::cout << "swept after " << passed() << " s\n";
-  EXPECT_LT(CountTables(), 2 * kRanks);
-  ExpectStep(kLast, AllRanks(kRanks, kLast));
+  EXPECT_LT(CountTables(), 2 * kMany);
+  ExpectStep(kEnd, AllRanks(kMany, kEnd));
 }
 
 }  // namespace

@@ -1,31 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // What goes into the write batch: each rank's share, keys and headers included.
-#include <gmock/gmock.h>
 
 #include "schema/bytes/keys.h"
-#include "schema/bytes/limits.h"
 #include "schema/bytes/page.h"
-#include "schema/records/staged.h"
 #include "schema/types.h"
-#include "tests/db/stager_fixture.h"
+#include "tests/db/store_fixture.h"
 #include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::IsEmpty;
-
 uint64_t InlineBytesOf(const StagedRank& staged) {
   uint64_t bytes = 0;
-  for (const auto& [key, value] : staged.record().inline_entries) {
+  for (const auto& [key, value] : staged.record().inline_entries)
     bytes += key.size() + value.size();
-  }
   return bytes;
 }
 
-class InlineShareTest : public StagerFixture {
+class InlineShareTest : public StoreFixture {
  protected:
-  // A rank with one blob of so many bytes.
   absl::StatusOr<StagedRank> StageBlob(const Ticket& ticket, uint64_t bytes) {
     RankContent content;
     content.blobs["b"] = std::string(bytes, 'b');
@@ -58,7 +51,6 @@ TEST_F(InlineShareTest, KeysAndHeadersCount) {
   }
 }
 
-// Staging and publishing have one bound.
 TEST_F(InlineShareTest, PublishTakesWhatStagingMakesAndNoMore) {
   constexpr uint64_t kBlobBytes = uint64_t{16} << 10;
   const Store::Attempt save = Begin({.step = 1, .world_size = 2});
@@ -83,9 +75,10 @@ TEST_F(InlineShareTest, PublishTakesWhatStagingMakesAndNoMore) {
       more[1].record().inline_entries.back());
   more[1].record().inline_entries.push_back(
       more[1].record().inline_entries.back());
-  ExpectPublishFails(save.version, more, absl::StatusCode::kInvalidArgument,
-                     {"staged rank 1", std::to_string(InlineBytesOf(more[1])),
-                      std::to_string(share)});
+  EXPECT_THAT(
+      store_->Publish(save.version, more),
+      InvalidArgument("staged rank 1", std::to_string(InlineBytesOf(more[1])),
+                      std::to_string(share)));
   EXPECT_OK(store_->Publish(save.version, staged));
 }
 
@@ -139,118 +132,111 @@ TEST_F(InlineShareTest, TwoSmallItemsOnEachOfTheMostRanks) {
     EXPECT_OK(step->ReadTensor("rank." + std::to_string(rank), &number,
                                sizeof(number)));
     EXPECT_EQ(number, rank);
-    ASSERT_OK_AND_ASSIGN(const std::string blob,
-                         step->ReadBlob(static_cast<uint32_t>(rank), "reader"));
-    EXPECT_EQ(blob, "position");
+    EXPECT_EQ(step->ReadBlob(static_cast<uint32_t>(rank), "reader").value(),
+              "position");
   }
 }
 
-// A part that lost something on its way is not published.
-class IncompletePartTest : public StagerFixture {
+class IncompletePartTest : public StoreFixture {
  protected:
-  void ExpectIncomplete(const Store::Attempt& save,
-                        const std::vector<StagedRank>& whole,
-                        const std::vector<StagedRank>& cut,
-                        const std::vector<std::string>& words) {
-    ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss, words);
-    EXPECT_THAT(store_->Steps(), IsEmpty());
-    // The same attempt may be published again.
-    EXPECT_OK(store_->Publish(save.version, whole));
+  void StageParts(const std::vector<RankContent>& contents) {
+    contents_ = contents;
+    save_ = Begin(
+        {.step = 1, .world_size = static_cast<uint32_t>(contents.size())});
+    whole_ = StageAll(save_, contents);
   }
+  // Publishes the parts after `damage` to the last one.
+  void ExpectIncomplete(
+      const std::function<void(internal::StagedRecord*)>& damage,
+      const std::vector<std::string>& words) {
+    std::vector<StagedRank> cut = whole_;
+    damage(&cut.back().record());
+    EXPECT_THAT(store_->Publish(save_.version, cut), DataLoss(words));
+    EXPECT_THAT(store_->Steps(), IsEmpty());
+  }
+  void TearDown() override {
+    EXPECT_OK(store_->Publish(save_.version, whole_));
+    ExpectStep(1, contents_);
+  }
+  std::vector<RankContent> contents_;
+  Store::Attempt save_;
+  std::vector<StagedRank> whole_;
 };
 
 TEST_F(IncompletePartTest, RejectsRemovedInlineEntries) {
-  const Store::Attempt save = Begin({.step = 1, .world_size = 2});
-  const std::vector<RankContent> contents = {SmallRank(0, 2), SmallRank(1, 2)};
-  const std::vector<StagedRank> whole = StageAll(save, contents);
-  std::vector<StagedRank> cut = whole;
-  cut[1].record().inline_entries.clear();
-  ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
-                     {"staged rank 1", "blob \"reader\"", "0", "1"});
-  cut = whole;
-  cut[1].record().inline_entries.pop_back();
-  ExpectIncomplete(save, whole, cut, {"staged rank 1", "table \"user\""});
-  ExpectStep(1, contents);
+  StageParts({SmallRank(0, 2), SmallRank(1, 2)});
+  ExpectIncomplete([](auto* part) { part->inline_entries.clear(); },
+                   {"staged rank 1", "blob \"reader\"", "0", "1"});
+  ExpectIncomplete([](auto* part) { part->inline_entries.pop_back(); },
+                   {"staged rank 1", "table \"user\""});
 }
 
 TEST_F(IncompletePartTest, RejectsOtherInlineEntries) {
-  const Store::Attempt save = Begin({.step = 1});
-  const std::vector<StagedRank> whole = StageAll(save, {SmallRank(0, 1)});
-  std::vector<StagedRank> cut = whole;
-  cut[0].record().inline_entries[0].second =
-      cut[0].record().inline_entries[1].second;
-  ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
-                     {"staged rank 0", "blob \"reader\""});
-  cut[0].record().inline_entries[0].second = "not a page";
-  ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
-                     {"staged rank 0", "blob \"reader\""});
-  cut = whole;
-  std::string key = ItemPrefix(save.version, 0, Item::Kind::kTensor, "w");
+  StageParts({SmallRank(0, 1)});
+  const std::vector<std::string> blob = {"staged rank 0", "blob \"reader\""};
+  ExpectIncomplete(
+      [](auto* part) {
+        part->inline_entries[0].second = part->inline_entries[1].second;
+      },
+      blob);
+  ExpectIncomplete(
+      [](auto* part) { part->inline_entries[0].second = "not a page"; }, blob);
+  std::string key = ItemPrefix(save_.version, 0, Item::Kind::kTensor, "w");
   AppendChunk(0, &key);
-  cut[0].record().inline_entries.emplace_back(key, "value");
-  ExpectIncomplete(save, whole, cut, {"staged rank 0", "1 belong to no item"});
+  ExpectIncomplete(
+      [&](auto* part) { part->inline_entries.emplace_back(key, "value"); },
+      {"staged rank 0", "1 belong to no item"});
 }
 
 // The entries are all there and in order, and could not be found.
 TEST_F(IncompletePartTest, RejectsInlineEntriesUnderOtherKeys) {
-  const Store::Attempt save = Begin({.step = 1});
-  const std::vector<StagedRank> whole = StageAll(save, {SmallRank(0, 1)});
-  const size_t entries = whole[0].record().inline_entries.size();
-  ASSERT_GT(entries, 2U);
-  for (size_t i = 0; i < entries; ++i) {
-    SCOPED_TRACE(DescribeDataKey(whole[0].record().inline_entries[i].first));
-    std::vector<StagedRank> cut = whole;
-    // The chunk, the position of a page, or the slot: all stay in order.
-    std::string& key = cut[0].record().inline_entries[i].first;
-    const bool chunk = ParseDataKey(key)->kind != Item::Kind::kRows;
-    ++key[chunk ? key.size() - 1 : key.size() - 9];
-    ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
-                       {"staged rank 0", "the key of another one"});
+  StageParts({SmallRank(0, 1)});
+  const auto& entries = whole_[0].record().inline_entries;
+  ASSERT_GT(entries.size(), 2U);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    SCOPED_TRACE(DescribeDataKey(entries[i].first));
+    const auto damage = [i](auto* part) {
+      // The chunk, the position of a page, or the slot: all stay in order.
+      std::string& key = part->inline_entries[i].first;
+      const bool chunk = ParseDataKey(key)->kind != Item::Kind::kRows;
+      ++key[chunk ? key.size() - 1 : key.size() - 9];
+    };
+    ExpectIncomplete(damage, {"staged rank 0", "the key of another one"});
   }
-  EXPECT_OK(store_->Publish(save.version, whole));
-  ExpectStep(1, {SmallRank(0, 1)});
 }
 
 TEST_F(IncompletePartTest, RejectsRemovedFiles) {
   RankContent content;
   constexpr size_t kBytes = size_t{70} << 20;
-  for (const char* name : {"a", "b", "c"}) {
+  for (const char* name : {"a", "b", "c"})
     content.tensors[name] = BulkTensor(1, kBytes);
-  }
-  const Store::Attempt save = Begin({.step = 1});
-  const std::vector<StagedRank> whole = StageAll(save, {content});
-  ASSERT_GT(whole[0].record().files.size(), 2U);
-  for (size_t i = 0; i < whole[0].record().files.size(); ++i) {
+  StageParts({content});
+  const auto& files = whole_[0].record().files;
+  ASSERT_GT(files.size(), 2U);
+  ASSERT_EQ(files[0].entries, files[1].entries);
+  for (size_t i = 0; i < files.size(); ++i) {
     SCOPED_TRACE(i);
-    std::vector<StagedRank> cut = whole;
-    const uint64_t entry = cut[0].record().files[i].first_entry;
-    cut[0].record().files.erase(cut[0].record().files.begin() +
-                                static_cast<std::ptrdiff_t>(i));
     const uint64_t chunks = kBytes / kChunkBytes;
-    const std::string tensor(1, static_cast<char>('a' + entry / chunks));
-    ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
-                       {"staged rank 0", "tensor \"" + tensor + "\""});
+    const auto tensor = static_cast<char>('a' + files[i].first_entry / chunks);
+    ExpectIncomplete(
+        [i](auto* part) {
+          part->files.erase(part->files.begin() +
+                            static_cast<std::ptrdiff_t>(i));
+        },
+        {"staged rank 0",
+         absl::StrCat("tensor \"", std::string(1, tensor), "\"")});
   }
-  std::vector<StagedRank> cut = whole;
-  cut[0].record().files.clear();
-  ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
-                     {"staged rank 0", "tensor \"a\""});
-  // The last file once more: no entry is out of place, and some are too many.
-  cut = whole;
-  cut[0].record().files.push_back(cut[0].record().files.back());
-  ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
-                     {"staged rank 0"});
+  const std::vector<std::string> a = {"staged rank 0", "tensor \"a\""};
+  ExpectIncomplete([](auto* part) { part->files.clear(); }, a);
   // One file instead of another with as many entries.
-  cut = whole;
-  ASSERT_EQ(cut[0].record().files[0].entries, cut[0].record().files[1].entries);
-  cut[0].record().files[1] = cut[0].record().files[0];
-  ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
-                     {"staged rank 0", "tensor \"a\""});
-  cut = whole;
-  cut[0].record().files.push_back(cut[0].record().files.front());
-  ExpectIncomplete(save, whole, cut, {"staged rank 0"});
-  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
-  EXPECT_OK(step->Verify());
+  ExpectIncomplete([](auto* part) { part->files[1] = part->files[0]; }, a);
+  // The last file once more: no entry is out of place, and some are too many.
+  ExpectIncomplete(
+      [](auto* part) { part->files.push_back(part->files.back()); },
+      {"staged rank 0"});
+  ExpectIncomplete(
+      [](auto* part) { part->files.push_back(part->files.front()); },
+      {"staged rank 0"});
 }
 
 }  // namespace

@@ -1,30 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors and blobs that did not change since the parent.
-#include <gmock/gmock.h>
 
-#include <algorithm>
-
-#include "db/state.h"
 #include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-
-class ReuseTest : public StoreFixture {
+class ReuseTest : public SweptFixture {
  protected:
   Version DataOf(int64_t step, const std::string& name) {
-    const auto reader = store_->OpenStep(step);
-    EXPECT_OK(reader);
-    if (!reader.ok()) return {};
-    for (const Item& item : (*reader)->ranks().at(0).items) {
-      if (item.name == name) return item.data_version;
-    }
-    ADD_FAILURE() << "no item " << name;
-    return {};
+    return FindItem(step, name).data_version;
   }
 };
 
@@ -36,31 +21,29 @@ RankContent DenseContent(uint64_t seed) {
   return content;
 }
 
-TEST_F(ReuseTest, UnchangedBulkItemsAreNotWrittenAgain) {
-  const RankContent content = DenseContent(1);
-  ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
-  ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
-  EXPECT_EQ(second.raw_bytes, first.raw_bytes);
-  EXPECT_EQ(second.exclusive_bytes, 0u);
-  EXPECT_EQ(second.borrowed_bytes, first.exclusive_bytes);
-  EXPECT_EQ(DataOf(2, "bulk"), first.version);
-  EXPECT_EQ(DataOf(2, "vocabulary"), first.version);
-  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(2));
-  EXPECT_THAT(record.references, ElementsAre(first.version));
-  ExpectStep(2, {content});
-}
-
-TEST_F(ReuseTest, UnchangedInlineItemsAreNotWrittenAgain) {
-  RankContent content = DenseContent(1);
-  content.tensors.erase("bulk");
-  ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
-  ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
-  EXPECT_EQ(second.exclusive_bytes, 0u);
-  EXPECT_EQ(DataOf(2, "vocabulary"), first.version);
-  ASSERT_OK(store_->Delete(1));
-  ASSERT_OK(store_->Sweep());
-  Reopen();
-  ExpectStep(2, {content});
+TEST_F(ReuseTest, UnchangedItemsAreNotWrittenAgain) {
+  for (const bool bulk : {true, false}) {
+    RankContent content = DenseContent(1);
+    if (!bulk) content.tensors.erase("bulk");
+    const int64_t step = bulk ? 10 : 20;
+    ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(step, content));
+    ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(step + 1, content));
+    EXPECT_EQ(second.raw_bytes, first.raw_bytes);
+    EXPECT_EQ(second.exclusive_bytes, 0u);
+    EXPECT_EQ(second.borrowed_bytes, first.exclusive_bytes);
+    for (const auto& [name, tensor] : content.tensors)
+      EXPECT_EQ(DataOf(step + 1, name), first.version) << name;
+    EXPECT_EQ(DataOf(step + 1, "vocabulary"), first.version);
+    EXPECT_THAT(Record(step + 1).references, ElementsAre(first.version));
+    ASSERT_OK(store_->Delete(step));
+    EXPECT_THAT(Swept(), IsEmpty());
+    ExpectStep(step + 1, {content});
+    Reopen();
+    ASSERT_OK(store_->Sweep());
+    ExpectStep(step + 1, {content});
+    ASSERT_OK(store_->Delete(step + 1));
+    ASSERT_OK(store_->Sweep());
+  }
 }
 
 TEST_F(ReuseTest, OnlyChangedItemsAreWritten) {
@@ -89,27 +72,12 @@ TEST_F(ReuseTest, SameBytesOfAnotherShapeOrDTypeAreWritten) {
   ExpectStep(3, {content});
 }
 
-TEST_F(ReuseTest, SurvivesDeletionOfTheParent) {
-  const RankContent content = DenseContent(1);
-  ASSERT_OK(Save(1, content));
-  ASSERT_OK(Save(2, content));
-  ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.swept_versions, IsEmpty());
-  ExpectStep(2, {content});
-  Reopen();
-  ASSERT_OK(store_->Sweep());
-  ExpectStep(2, {content});
-}
-
 TEST_F(ReuseTest, RefersToTheVersionThatHasTheBytes) {
   const RankContent content = DenseContent(1);
   ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
-  ASSERT_OK(Save(2, content));
-  ASSERT_OK(Save(3, content));
+  for (const int64_t step : {2, 3}) ASSERT_OK(Save(step, content));
   EXPECT_EQ(DataOf(3, "bulk"), first.version);
-  ASSERT_OK(store_->Delete(1));
-  ASSERT_OK(store_->Delete(2));
+  DeleteSteps({1, 2});
   ASSERT_OK(store_->Sweep());
   Reopen();
   ExpectStep(3, {content});
@@ -118,8 +86,6 @@ TEST_F(ReuseTest, RefersToTheVersionThatHasTheBytes) {
 }
 
 TEST_F(ReuseTest, BytesGoWithTheLastStepThatUsesThem) {
-  options_.background_sweep = false;
-  Reopen();
   const RankContent content = DenseContent(1);
   ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
   ASSERT_OK(Save(2, content));
@@ -128,24 +94,12 @@ TEST_F(ReuseTest, BytesGoWithTheLastStepThatUsesThem) {
   ASSERT_OK(store_->Delete(2));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.swept_versions, Contains(first.version));
-  EXPECT_GE(swept.freed_bytes, uint64_t{9} << 20);
-  ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-  EXPECT_THAT(usage.held_versions, IsEmpty());
-  EXPECT_LT(usage.disk_bytes, uint64_t{9} << 20);
+  EXPECT_GE(swept.freed_bytes, kBulkTensorBytes);
+  EXPECT_THAT(UsageNow().held_versions, IsEmpty());
+  EXPECT_LT(UsageNow().disk_bytes, kBulkTensorBytes);
 }
 
 TEST_F(ReuseTest, OverwriteOfTheParentKeepsTheBytes) {
-  const RankContent content = DenseContent(1);
-  ASSERT_OK(Save(1, content));
-  ASSERT_OK(Save(2, content));
-  ASSERT_OK(Overwrite(1, DenseContent(7)));
-  ASSERT_OK(store_->Sweep());
-  Reopen();
-  ExpectStep(1, {DenseContent(7)});
-  ExpectStep(2, {content});
-}
-
-TEST_F(ReuseTest, OverwriteOfAStepByItselfUnchanged) {
   const RankContent content = DenseContent(1);
   ASSERT_OK(Save(1, content));
   for (int i = 0; i < 3; ++i) {
@@ -154,39 +108,37 @@ TEST_F(ReuseTest, OverwriteOfAStepByItselfUnchanged) {
   }
   Reopen();
   ExpectStep(1, {content});
-}
-
-TEST_F(ReuseTest, RewriteUnchangedWritesAgain) {
-  const RankContent content = DenseContent(1);
-  ASSERT_OK(Save(1, content));
-  options_.rewrite_unchanged = true;
+  ASSERT_OK(Save(2, content));
+  ASSERT_OK(Overwrite(1, DenseContent(7)));
+  ASSERT_OK(store_->Sweep());
   Reopen();
-  ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
-  EXPECT_EQ(second.borrowed_bytes, 0u);
-  EXPECT_EQ(DataOf(2, "bulk"), second.version);
-  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(2));
-  EXPECT_THAT(record.references, IsEmpty());
+  ExpectStep(1, {DenseContent(7)});
+  ExpectStep(2, {content});
 }
 
-TEST_F(ReuseTest, TablesAreWrittenAgain) {
-  const RankContent content = SmallContent(1);
+TEST_F(ReuseTest, TablesAndWhatIsAskedForAreWrittenAgain) {
+  RankContent content = DenseContent(1);
+  content.tables = SmallContent(1).tables;
   ASSERT_OK(Save(1, content));
   ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
   EXPECT_EQ(DataOf(2, "user"), second.version);
   ExpectStep(2, {content});
+  options_.rewrite_unchanged = true;
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const SaveResult third, Save(3, content));
+  EXPECT_EQ(third.borrowed_bytes, 0u);
+  EXPECT_EQ(DataOf(3, "bulk"), third.version);
+  EXPECT_THAT(Record(3).references, IsEmpty());
 }
 
-// The parent of a save in progress goes while it is staged.
 TEST_F(ReuseTest, ParentDeletedBetweenBeginAndPublish) {
   const RankContent content = DenseContent(1);
   ASSERT_OK(Save(1, content));
-  ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 2}));
-  const HeldState held(content);
-  ASSERT_OK_AND_ASSIGN(const StagedRank staged,
-                       Stage(path(), save.tickets.at(0), held.state()));
+  const Store::Attempt save = Begin({.step = 2});
+  const auto staged = StageAll(save, {content});
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(store_->Sweep());
-  ASSERT_OK(store_->Publish(save.version, {staged}));
+  ASSERT_OK(store_->Publish(save.version, staged));
   ASSERT_OK(store_->Sweep());
   Reopen();
   ExpectStep(2, {content});
@@ -199,11 +151,9 @@ class SettlingTest : public ReuseTest {
   static constexpr int kTensors = 10;
   static constexpr int64_t kSteps = 24;
   size_t settling_bytes_ = size_t{4} << 10;
-
   RankContent ContentOf(int64_t step) const {
     RankContent content;
-    content.tensors["a_large"] =
-        BulkTensor(static_cast<uint64_t>(step), size_t{4} << 20);
+    content.tensors["a_large"] = BulkTensor(step, size_t{4} << 20);
     for (int i = 0; i < kTensors; ++i) {
       const int64_t settled = std::min<int64_t>(step, i);
       content.tensors["small" + std::to_string(i)] =
@@ -212,8 +162,6 @@ class SettlingTest : public ReuseTest {
     return content;
   }
   void SaveAll() {
-    options_.background_sweep = false;
-    Reopen();
     for (int64_t step = 0; step < kSteps; ++step) {
       SaveSpec publish;
       if (step >= 2) publish.retire = {step - 2};
@@ -225,10 +173,9 @@ class SettlingTest : public ReuseTest {
 
 TEST_F(SettlingTest, SmallTensorsKeepNoFilesOfRetiredSteps) {
   ASSERT_NO_FATAL_FAILURE(SaveAll());
-  ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-  EXPECT_THAT(usage.held_versions, IsEmpty());
+  EXPECT_THAT(UsageNow().held_versions, IsEmpty());
   // Two steps, and the space that is set aside for a full disk.
-  EXPECT_LT(usage.disk_bytes, uint64_t{2 * 4 + 8 + 1} << 20);
+  EXPECT_LT(UsageNow().disk_bytes, uint64_t{2 * 4 + 8 + 1} << 20);
   ExpectStep(kSteps - 1, {ContentOf(kSteps - 1)});
 }
 
@@ -256,8 +203,7 @@ TEST_F(SettlingTest, SmallTensorIsStoredAgain_WhenRestOfItsFileChanged) {
   EXPECT_EQ(DataOf(2, "small"), first.version);
   content.tensors["large"] = BulkTensor(4, size_t{2} << 20);
   ASSERT_OK(Save(3, content));
-  ASSERT_OK_AND_ASSIGN(const SaveResult fourth, Save(4, content));
-  EXPECT_EQ(DataOf(4, "small"), fourth.version);
+  EXPECT_EQ(DataOf(4, "small"), Save(4, content).value().version);
   ExpectStep(4, {content});
 }
 

@@ -1,37 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves of several ranks: staging in threads and processes, publishing what
 // they staged, and what is refused.
-#include "db/state.h"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <memory>
-#include <thread>
-
-#include "schema/bytes/limits.h"
-#include "schema/records/staged.h"
 #include "schema/types.h"
 #include "tests/db/child.h"
-#include "tests/db/child_content.h"
-#include "tests/db/stager_fixture.h"
+#include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-
-class StagerTest : public StagerFixture {};
+class StagerTest : public StoreFixture {
+ protected:
+  absl::StatusOr<SaveResult> SaveAll(int64_t step,
+                                     const std::vector<RankContent>& ranks) {
+    const Store::Attempt save = Begin(
+        {.step = step, .world_size = static_cast<uint32_t>(ranks.size())});
+    return store_->Publish(save.version, StageAll(save, ranks));
+  }
+};
 
 std::vector<RankContent> ChildContents(uint32_t ranks) {
   std::vector<RankContent> contents;
-  for (uint32_t rank = 0; rank < ranks; ++rank) {
+  for (uint32_t rank = 0; rank < ranks; ++rank)
     contents.push_back(ChildContent(rank));
-  }
   return contents;
 }
 
@@ -82,63 +73,46 @@ TEST_F(StagerTest, RanksInProcessesOfTheirOwn) {
 }
 
 TEST_F(StagerTest, SmallRanksAreInline) {
-  const Store::Attempt save = Begin({.step = 1, .world_size = 3});
-  const std::vector<RankContent> contents = {SmallRank(0, 3), RankContent(),
-                                             SmallRank(2, 3)};
-  const std::vector<StagedRank> staged = StageAll(save, contents);
-  for (const StagedRank& rank : staged)
-    EXPECT_THAT(rank.record().files, IsEmpty());
-  ASSERT_OK(store_->Publish(save.version, staged));
-  Reopen();
-  ExpectStep(1, contents);
-}
-
-TEST_F(StagerTest, OneRankInlineAndOneInFiles) {
-  const Store::Attempt save = Begin({.step = 1, .world_size = 2});
-  RankContent large = SmallRank(1, 2);
+  RankContent large = SmallRank(2, 3);
   large.tensors["bulk"] = BulkTensor(1, kInlineBytes * 5 / 8);
-  const std::vector<RankContent> contents = {SmallRank(0, 2), large};
-  const std::vector<StagedRank> staged = StageAll(save, contents);
-  EXPECT_THAT(staged[0].record().files, IsEmpty());
-  EXPECT_THAT(staged[1].record().inline_entries, IsEmpty());
-  ASSERT_OK(store_->Publish(save.version, staged));
-  Reopen();
-  ExpectStep(1, contents);
+  for (const RankContent& last : {SmallRank(2, 3), large}) {
+    const std::vector<RankContent> contents = {SmallRank(0, 3), RankContent(),
+                                               last};
+    const Store::Attempt save =
+        Begin({.step = 1, .overwrite = true, .world_size = 3});
+    const std::vector<StagedRank> staged = StageAll(save, contents);
+    for (const StagedRank& rank : staged) {
+      const bool in_files = !rank.record().files.empty();
+      EXPECT_EQ(in_files, &rank == &staged[2] && last == large);
+      if (in_files) {
+        EXPECT_THAT(rank.record().inline_entries, IsEmpty());
+      }
+    }
+    ASSERT_OK(store_->Publish(save.version, staged));
+    Reopen();
+    ExpectStep(1, contents);
+  }
 }
 
 TEST_F(StagerTest, UnchangedTensorsOfEachRankAreReused) {
-  const std::vector<RankContent> contents = ChildContents(2);
-  const Store::Attempt first = Begin({.step = 1, .world_size = 2});
-  ASSERT_OK(store_->Publish(first.version, StageAll(first, contents)));
-  const Store::Attempt second = Begin({.step = 2, .world_size = 2});
-  ASSERT_OK_AND_ASSIGN(
-      const SaveResult result,
-      store_->Publish(second.version, StageAll(second, contents)));
-  EXPECT_GE(result.borrowed_bytes, uint64_t{18} << 20);
+  ASSERT_OK(SaveAll(1, ChildContents(2)));
+  ASSERT_OK_AND_ASSIGN(const SaveResult result, SaveAll(2, ChildContents(2)));
+  EXPECT_GE(result.borrowed_bytes, 2 * kBulkTensorBytes);
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(store_->Sweep());
   Reopen();
-  ExpectStep(2, contents);
-}
-
-TEST_F(StagerTest, AnotherWorldSizeAfterwards) {
-  const std::vector<RankContent> two = ChildContents(2);
-  const std::vector<RankContent> three = ChildContents(3);
-  const Store::Attempt first = Begin({.step = 1, .world_size = 2});
-  ASSERT_OK(store_->Publish(first.version, StageAll(first, two)));
-  const Store::Attempt second = Begin({.step = 2, .world_size = 3});
-  ASSERT_OK(store_->Publish(second.version, StageAll(second, three)));
-  ASSERT_OK(store_->Delete(1));
+  ExpectStep(2, ChildContents(2));
+  ASSERT_OK(SaveAll(3, ChildContents(3)));
+  ASSERT_OK(store_->Delete(2));
   ASSERT_OK(store_->Sweep());
-  ExpectStep(2, three);
+  ExpectStep(3, ChildContents(3));
 }
 
 TEST_F(StagerTest, StagesAgainAfterAnError) {
   const Store::Attempt save = Begin({.step = 1});
   RankContent bad = BulkContent(1);
   bad.blobs[""] = "no name";
-  EXPECT_THAT(StageRank(save.tickets.at(0), bad),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("empty")));
+  EXPECT_THAT(StageRank(save.tickets.at(0), bad), InvalidArgument("empty"));
   ASSERT_OK_AND_ASSIGN(const StagedRank staged,
                        StageRank(save.tickets.at(0), BulkContent(2)));
   ASSERT_OK(store_->Publish(save.version, {staged}));
@@ -150,26 +124,19 @@ class SliceBoundsTest : public StagerTest {};
 TEST_F(SliceBoundsTest, RowsOfTheRanksSlicesAreTaken) {
   const Store::Attempt save =
       Begin({.step = 1, .world_size = 2, .slice_bounds = {0, 100, 65536}});
+  const std::vector<Slot> slots = {{"v", DType::kU8, 1}};
   std::vector<RankContent> contents(2);
-  for (RankContent& content : contents) {
-    content.tables["user"].slots = {{"v", DType::kU8, 1}};
-  }
-  for (const int64_t id : {0, 99, 65536 + 99}) {
-    contents[0].tables["user"].rows[id] = "a";
-  }
-  for (const int64_t id : {100, -1, 65536 + 100}) {
-    contents[1].tables["user"].rows[id] = "b";
-  }
+  contents[0].tables["user"] = {
+      slots, SliceHash::kModulo, {{0, "a"}, {99, "a"}, {65536 + 99, "a"}}};
+  contents[1].tables["user"] = {
+      slots, SliceHash::kModulo, {{100, "b"}, {-1, "b"}, {65536 + 100, "b"}}};
   ASSERT_OK(store_->Publish(save.version, StageAll(save, contents)));
   ExpectStep(1, contents);
-  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(1));
-  EXPECT_THAT(record.slice_bounds, ElementsAre(0, 100, 65536));
+  EXPECT_THAT(Record(1).slice_bounds, ElementsAre(0, 100, 65536));
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   for (const auto& content : contents) {
     for (const auto& [id, value] : content.tables.at("user").rows) {
-      ASSERT_OK_AND_ASSIGN(const std::vector<std::string> row,
-                           step->LookupRow("user", id));
-      EXPECT_THAT(row, ElementsAre(value));
+      EXPECT_THAT(step->LookupRow("user", id).value(), ElementsAre(value));
     }
   }
 }
@@ -191,12 +158,10 @@ TEST_F(SliceBoundsTest, RejectsARowOfOtherSlices) {
     }
     ASSERT_OK(StageRank(save.tickets.at(1), content));
     table.rows[foreign] = "v";
-    EXPECT_THAT(StageRank(save.tickets.at(1), content),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("\"user\""),
-                               HasSubstr(std::to_string(foreign)),
-                               HasSubstr(std::to_string(bounds[1])),
-                               HasSubstr(std::to_string(bounds[2])))));
+    EXPECT_THAT(
+        StageRank(save.tickets.at(1), content),
+        InvalidArgument("\"user\"", std::to_string(foreign),
+                        std::to_string(bounds[1]), std::to_string(bounds[2])));
     ASSERT_OK(store_->Abandon(save.version));
   }
 }

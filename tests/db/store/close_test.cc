@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stores and readers that are closed, or that the process ends with.
-#include <gmock/gmock.h>
 
-#include <cstdlib>
 #include <future>
-#include <memory>
-#include <optional>
 
-#include "absl/strings/str_cat.h"
 #include "db/base/changed_steps.h"
-#include "db/reader.h"
 #include "tests/db/child.h"
 #include "tests/db/store_fixture.h"
 #include "tests/support/exit_folder.h"
@@ -17,65 +11,51 @@
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::ExitedWithCode;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-class CloseTest : public StoreFixture {
- protected:
-  static auto IsClosed() {
-    return StatusIs(absl::StatusCode::kFailedPrecondition,
-                    HasSubstr("is closed"));
-  }
-};
-
-TEST_F(CloseTest, AnotherOwnerOpensAClosedStoreAtOnce) {
-  ASSERT_OK(Save(1, SmallContent(1)));
-  ASSERT_OK(store_->Close());
-  ASSERT_OK_AND_ASSIGN(const auto other, Store::Open(path(), options_));
-  ASSERT_OK_AND_ASSIGN(const auto step, other->OpenStep(1));
-  ExpectHolds(*step, {SmallContent(1)});
-}
+using CloseTest = StoreFixture;
 
 TEST_F(CloseTest, AClosedStoreRefusesEveryCall) {
-  ASSERT_OK(Save(1, SmallContent(1)));
+  SaveSmall({1});
   const std::string uuid = store_->uuid();
   ASSERT_OK(store_->Close());
   EXPECT_OK(store_->Close());
   EXPECT_EQ(store_->path(), path());
   EXPECT_EQ(store_->uuid(), uuid);
-  EXPECT_THAT(Save(2, SmallContent(2)), IsClosed());
-  EXPECT_THAT(store_->Begin({.step = 2}), IsClosed());
-  EXPECT_THAT(store_->Publish({2, 2}, {}), IsClosed());
-  EXPECT_THAT(store_->Abandon({2, 2}), IsClosed());
-  EXPECT_THAT(store_->FindStep(1), IsClosed());
-  EXPECT_THAT(store_->Latest(), IsClosed());
-  EXPECT_THAT(store_->OpenStep(1), IsClosed());
-  EXPECT_THAT(store_->OpenChanges({1, 1}, 1), IsClosed());
-  EXPECT_THAT(store_->Fold(1), IsClosed());
-  EXPECT_THAT(store_->Delete(1), IsClosed());
-  EXPECT_THAT(store_->Pin(1), IsClosed());
-  EXPECT_THAT(store_->Unpin(1), IsClosed());
-  EXPECT_THAT(store_->Quarantine(1), IsClosed());
-  EXPECT_THAT(store_->SetEphemeral(1, true), IsClosed());
-  EXPECT_THAT(store_->AddMetrics(1, {}), IsClosed());
-  EXPECT_THAT(store_->SetUserMetadata({}), IsClosed());
-  EXPECT_THAT(store_->SaveEvaluation(1, "e", "g", {}), IsClosed());
-  EXPECT_THAT(store_->FindEvaluation(1, "e", 0), IsClosed());
-  EXPECT_THAT(store_->ListEvaluations(1), IsClosed());
-  EXPECT_THAT(store_->DeleteEvaluations({}), IsClosed());
-  EXPECT_THAT(store_->Sweep(), IsClosed());
+  for (const absl::Status& status : {Save(2, SmallContent(2)).status(),
+                                     store_->Begin({.step = 2}).status(),
+                                     store_->Publish({2, 2}, {}).status(),
+                                     store_->Abandon({2, 2}),
+                                     store_->FindStep(1).status(),
+                                     store_->Latest().status(),
+                                     store_->OpenStep(1).status(),
+                                     store_->OpenChanges({1, 1}, 1).status(),
+                                     store_->Fold(1).status(),
+                                     store_->Delete(1),
+                                     store_->Pin(1),
+                                     store_->Unpin(1),
+                                     store_->Quarantine(1),
+                                     store_->SetEphemeral(1, true),
+                                     store_->AddMetrics(1, {}),
+                                     store_->SetUserMetadata({}),
+                                     store_->SaveEvaluation(1, "e", "g", {}),
+                                     store_->FindEvaluation(1, "e", 0).status(),
+                                     store_->ListEvaluations(1).status(),
+                                     store_->DeleteEvaluations({}),
+                                     store_->Sweep().status(),
+                                     store_->GetUsage().status()}) {
+    EXPECT_THAT(status, FailedPrecondition("is closed"));
+  }
   EXPECT_OK(store_->sweep_status());
-  EXPECT_THAT(store_->GetUsage(), IsClosed());
   EXPECT_THAT(store_->Steps(), IsEmpty());
   EXPECT_THAT(store_->BadFiles(), IsEmpty());
   EXPECT_THAT(store_->user_metadata(), IsEmpty());
   EXPECT_FALSE(store_->VisitStep(1, [](const StepRecord&) {}));
   store_->VisitSteps([](const StepRecord&) { ADD_FAILURE(); });
   EXPECT_THAT(internal::StepsChangedSince(*store_, 0).steps, IsEmpty());
+  // Another owner may open it at once.
+  ASSERT_OK_AND_ASSIGN(const auto other, Store::Open(path(), options_));
+  ExpectHolds(*other->OpenStep(1).value(), {SmallContent(1)});
 }
 
 TEST_F(CloseTest, WaitsForTheCallUnderWay) {
@@ -104,14 +84,12 @@ TEST_F(CloseTest, WaitsForTheCallUnderWay) {
 }
 
 TEST_F(CloseTest, StaysOpenWhileAReaderIsThere) {
-  ASSERT_OK(Save(1, SmallContent(1)));
+  SaveSmall({1});
   ASSERT_OK_AND_ASSIGN(auto step, store_->OpenStep(1));
-  EXPECT_THAT(
-      store_->Close(),
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr(path()), HasSubstr(" 1 open StepReader"))));
+  EXPECT_THAT(store_->Close(),
+              FailedPrecondition(path(), " 1 open StepReader"));
   ExpectHolds(*step, {SmallContent(1)});
-  EXPECT_OK(Save(2, SmallContent(2)));
+  SaveSmall({2});
   step.reset();
   EXPECT_OK(store_->Close());
 }
@@ -123,14 +101,12 @@ TEST_F(CloseTest, AHookCannotCloseTheStoreThatCallsIt) {
     if (!closed.has_value()) closed = store_->Close();
   };
   Reopen();
-  ASSERT_OK(Save(1, SmallContent(1)));
+  SaveSmall({1});
   ASSERT_TRUE(closed.has_value());
-  EXPECT_THAT(*closed, StatusIs(absl::StatusCode::kFailedPrecondition,
-                                HasSubstr("cannot be closed from within")));
-  ExpectStep(1, {SmallContent(1)});
+  EXPECT_THAT(*closed, FailedPrecondition("cannot be closed from within"));
+  ExpectSmall({1});
 }
 
-// The ends of processes, each in one of its own.
 std::unique_ptr<Store> global_store;
 Store* leaked_store = nullptr;  // where a leak checker finds it
 std::unique_ptr<Reader> global_reader;
@@ -142,7 +118,6 @@ class ExitTest : public CloseTest {
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
     folder_ = ExitFolder(dir_) + "/store";
   }
-
   // A store with a step, whose sweeper has work.
   std::unique_ptr<Store> Make() {
     absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder_);
@@ -152,57 +127,46 @@ class ExitTest : public CloseTest {
     EXPECT_OK((*store)->Save({.step = 1, .overwrite = true}, held.state()));
     return *std::move(store);
   }
-
+  // The process ends well after what `before_exit` leaves.
+  void ExpectExits(const std::function<void()>& before_exit) {
+    EXPECT_EXIT(
+        {
+          before_exit();
+          std::exit(HasFailure() ? 1 : 0);
+        },
+        ::testing::ExitedWithCode(0), "");
+  }
   std::string folder_;
 };
 
 TEST_F(ExitTest, GlobalStore) {
-  EXPECT_EXIT(
-      {
-        global_store = Make();
-        std::exit(HasFailure() ? 1 : 0);
-      },
-      ExitedWithCode(0), "");
+  ExpectExits([this] { global_store = Make(); });
 }
 
 TEST_F(ExitTest, GlobalStoreThatWasClosed) {
-  EXPECT_EXIT(
-      {
-        global_store = Make();
-        const bool closed = global_store->Close().ok();
-        std::exit(closed && !HasFailure() ? 0 : 1);
-      },
-      ExitedWithCode(0), "");
+  ExpectExits([this] {
+    global_store = Make();
+    EXPECT_OK(global_store->Close());
+  });
 }
 
 TEST_F(ExitTest, StoreThatIsNeverDestroyed) {
-  EXPECT_EXIT(
-      {
-        leaked_store = Make().release();
-        std::exit(HasFailure() ? 1 : 0);
-      },
-      ExitedWithCode(0), "");
+  ExpectExits([this] { leaked_store = Make().release(); });
 }
 
 TEST_F(ExitTest, GlobalStoreWithAReader) {
-  EXPECT_EXIT(
-      {
-        global_store = Make();
-        global_step = *global_store->OpenStep(1);
-        std::exit(HasFailure() ? 1 : 0);
-      },
-      ExitedWithCode(0), "");
+  ExpectExits([this] {
+    global_store = Make();
+    global_step = *global_store->OpenStep(1);
+  });
 }
 
 TEST_F(ExitTest, GlobalReader) {
-  EXPECT_EXIT(
-      {
-        Make().reset();
-        global_reader = *Reader::Open(folder_);
-        global_step = *global_reader->OpenStep(1);
-        std::exit(HasFailure() ? 1 : 0);
-      },
-      ExitedWithCode(0), "");
+  ExpectExits([this] {
+    Make().reset();
+    global_reader = *Reader::Open(folder_);
+    global_step = *global_reader->OpenStep(1);
+  });
 }
 
 // By then RocksDB has destroyed its static objects.
@@ -234,28 +198,24 @@ TEST_F(ExitTest, OlderExitHandlersOfAStagerAreRefused) {
 // A save that another thread makes while the process exits is whole or is not
 // there. The store is never destroyed: no object may be while it is used.
 TEST_F(ExitTest, WhileAThreadSaves) {
-  EXPECT_EXIT(
-      {
-        leaked_store = Make().release();
-        std::promise<void> saved;
-        std::thread([&saved] {
-          const HeldState held(BulkContent(2));
-          for (int64_t step = 2;; ++step) {
-            if (!leaked_store->Save({.step = step}, held.state()).ok()) break;
-            if (step == 3) saved.set_value();
-          }
-          std::promise<void> never;
-          never.get_future().wait();
-        }).detach();
-        saved.get_future().wait();
-        std::exit(HasFailure() ? 1 : 0);
-      },
-      ExitedWithCode(0), "");
+  ExpectExits([this] {
+    leaked_store = Make().release();
+    std::promise<void> saved;
+    std::thread([&saved] {
+      const HeldState held(BulkContent(2));
+      for (int64_t step = 2;; ++step) {
+        if (!leaked_store->Save({.step = step}, held.state()).ok()) break;
+        if (step == 3) saved.set_value();
+      }
+      std::promise<void> never;
+      never.get_future().wait();
+    }).detach();
+    saved.get_future().wait();
+  });
   ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(folder_));
-  for (const StepRecord& record : reader->Steps()) {
-    ASSERT_OK_AND_ASSIGN(const auto step,
-                         reader->OpenStep(record.version.step));
-    ExpectHolds(*step, {BulkContent(record.version.step == 1 ? 1 : 2)});
+  for (const int64_t step : StepsOf(*reader)) {
+    ExpectHolds(*reader->OpenStep(step).value(),
+                {BulkContent(step == 1 ? 1 : 2)});
   }
   EXPECT_OK(reader->FindStep(3));
 }

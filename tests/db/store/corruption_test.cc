@@ -3,36 +3,16 @@
 // removed. What is read afterwards is right or is DataLoss that names the
 // place; no bytes are wrong and no step is missing in silence. And a store
 // that does not open stays as it is: with the file put right it opens.
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <functional>
-#include <iostream>
-#include <map>
-#include <mutex>
-#include <random>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "tests/db/prepared_store.h"
-#include "tests/support/seed.h"
-#include "tests/support/status_matchers.h"
+#include "tests/db/sim_store.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 enum class Outcome { kHarmless, kFoundAtOpen, kFoundAtRead };
-constexpr Outcome kOutcomes[] = {Outcome::kHarmless, Outcome::kFoundAtOpen,
-                                 Outcome::kFoundAtRead};
 
 using Paths = std::vector<std::string>;
 
@@ -48,12 +28,10 @@ std::string NameOf(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// The hashes of what the database is of, by path.
 std::map<std::string, size_t> Contents(const SimFileSystem& files) {
   std::map<std::string, size_t> contents;
-  for (const SimPathSize& file : files.ListFiles(kDatabase)) {
+  for (const SimPathSize& file : files.ListFiles(kDatabase))
     contents[file.path] = std::hash<std::string>()(*files.ReadAll(file.path));
-  }
   return contents;
 }
 
@@ -71,7 +49,6 @@ class CorruptionTest : public PreparedStoreTest {
   static constexpr uint64_t kEachByte = 256;
   static constexpr uint64_t kEdge = 64;
   static constexpr int kSamples = 48;
-
   std::vector<uint64_t> BytesToFlip(const std::string& path, uint64_t size) {
     const bool each =
         size <= kEachByte ||
@@ -83,16 +60,14 @@ class CorruptionTest : public PreparedStoreTest {
     for (int i = 0; !each && i < kSamples; ++i) bytes.insert(random_() % size);
     return {bytes.begin(), bytes.end()};
   }
-
   std::vector<Damage> EveryDamage(const std::string& path, uint64_t size) {
     std::vector<Damage> all;
     all.push_back({"removed",
                    [=](SimFileSystem* files) { return files->Remove(path); },
                    {path}});
     std::set<uint64_t> lengths = {0, 1, size / 4, size / 2, size * 3 / 4};
-    for (uint64_t cut = 1; cut <= std::min<uint64_t>(size, 16); ++cut) {
+    for (uint64_t cut = 1; cut <= std::min<uint64_t>(size, 16); ++cut)
       lengths.insert(size - cut);
-    }
     for (int i = 0; size > 0 && i < 32; ++i) lengths.insert(random_() % size);
     for (const uint64_t length : lengths) {
       if (length >= size) continue;
@@ -112,7 +87,6 @@ class CorruptionTest : public PreparedStoreTest {
     }
     return all;
   }
-
   // And not another one.
   void ExpectNamesThePlace(const absl::Status& status, const Paths& paths) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
@@ -128,14 +102,11 @@ class CorruptionTest : public PreparedStoreTest {
         });
     EXPECT_TRUE(named || absl::StrContains(message, "step ")) << message;
   }
-
   Outcome Open(const Damage& damage) {
-    const auto files =
-        files_->CrashAfter(files_->operations(), PowerLoss::kKeepAll);
+    const auto files = CopyOf(*files_);
     Paths whole;
-    for (const std::string& path : damage.paths) {
+    for (const std::string& path : damage.paths)
       whole.push_back(files->ReadAll(path).value_or(""));
-    }
     EXPECT_TRUE(damage.apply(files.get()));
     const auto contents = Contents(*files);
     SimStore sim(files);
@@ -148,9 +119,8 @@ class CorruptionTest : public PreparedStoreTest {
       if (!absl::StrContains(opened.message(), "background work")) {
         EXPECT_EQ(Contents(*files), contents) << opened;
       }
-      for (size_t i = 0; i < whole.size(); ++i) {
+      for (size_t i = 0; i < whole.size(); ++i)
         EXPECT_TRUE(files->WriteAll(damage.paths[i], whole[i]));
-      }
       EXPECT_OK(sim.Open()) << "with the files put right";
       if (sim.store() != nullptr) {
         EXPECT_OK(ExpectAcceptable(sim.store(), damage.paths));
@@ -160,16 +130,13 @@ class CorruptionTest : public PreparedStoreTest {
     const absl::Status read = ExpectAcceptable(sim.store(), damage.paths);
     return read.ok() ? Outcome::kHarmless : Outcome::kFoundAtRead;
   }
-
   // That of another process, with no owner there.
   void ExpectReaderRight(const SimStore& sim, const Paths& paths) {
-    StoreOptions options;
-    options.environment = sim.environment();
+    StoreOptions options{.environment = sim.environment()};
     const auto reader = Reader::Open(SimStore::kPath, options);
     if (!reader.ok()) return ExpectNamesThePlace(reader.status(), paths);
     ExpectAcceptable(reader->get(), paths).IgnoreError();
   }
-
   // The model, or damage that was found; by a Store or a Reader.
   template <typename From>
   absl::Status ExpectAcceptable(From* from, const Paths& paths) {
@@ -184,12 +151,11 @@ class CorruptionTest : public PreparedStoreTest {
     EXPECT_THAT(std::string(read.message()), Not(HasSubstr("wrong bytes")));
     return read;
   }
-
-  // How often each came out.
   std::map<Outcome, int> Try(const std::vector<Damage>& all, uint64_t stride) {
     std::mutex mutex;
-    std::map<Outcome, int> outcomes;
-    for (const Outcome outcome : kOutcomes) outcomes[outcome] = 0;
+    std::map<Outcome, int> outcomes = {{Outcome::kHarmless, 0},
+                                       {Outcome::kFoundAtOpen, 0},
+                                       {Outcome::kFoundAtRead, 0}};
     EachAtOnce(
         all.size(),
         [&](uint64_t i) {
@@ -202,7 +168,6 @@ class CorruptionTest : public PreparedStoreTest {
         stride);
     return outcomes;
   }
-
   void DamageEverything() {
     for (const SimPathSize& file : files_->ListFiles(SimStore::kPath)) {
       const std::vector<Damage> all = EveryDamage(file.path, file.size_bytes);
@@ -218,7 +183,6 @@ class CorruptionTest : public PreparedStoreTest {
                 << outcomes.at(Outcome::kFoundAtRead) << std::endl;
     }
   }
-
   std::mt19937_64 random_{TestSeed()};
   std::vector<StoreModel> also_;  // as good as the model
   bool each_manifest_byte_ = false;
@@ -280,7 +244,6 @@ TEST_F(CorruptionTest, WithAnOlderNote) {
   DamageEverything();
 }
 
-// Each table is whole, but another one's.
 TEST_F(CorruptionTest, TablesExchanged) {
   Prepare({SaveAction(10, InlineStep(1)), SaveAction(20, BulkStep(2)),
            SaveAction(30, BulkStep(3))});

@@ -2,13 +2,7 @@
 // A process on the machine's own disk is killed at each named point of a save
 // and of a sweep. The old steps stay, the new one is there exactly when the
 // commit was passed, and what is left over goes with the next sweep.
-#include <gmock/gmock.h>
 
-#include <algorithm>
-#include <filesystem>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "db/options.h"
 #include "tests/db/child.h"
 #include "tests/db/store_fixture.h"
@@ -18,7 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the process that dies was doing.
 enum class Change { kSave, kOverwrite };
 
 class CrashPointsTest
@@ -38,18 +31,14 @@ class CrashPointsTest
     return store->Save({.step = step, .overwrite = true}, held.state())
         .status();
   }
-
   // Steps 10 and 20, and garbage.
   void Prepare() {
-    StoreOptions options;
-    options.background_sweep = false;
+    StoreOptions options{.background_sweep = false};
     ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(path(), options));
-    for (const int64_t step : {int64_t{5}, int64_t{10}, int64_t{20}}) {
+    for (const int64_t step : {int64_t{5}, int64_t{10}, int64_t{20}})
       ASSERT_OK(Save(store.get(), step, Content(static_cast<uint64_t>(step))));
-    }
     ASSERT_OK(store->Delete(5));
   }
-
   // Saves and sweeps in another process, until the point kills it.
   void DieAtPoint() {
     Child child({"crash", path(), point(), absl::StrCat(step()), "77",
@@ -57,7 +46,6 @@ class CrashPointsTest
     ASSERT_EQ(child.ReadLine(), "");
     ASSERT_EQ(child.Wait(), -1);
   }
-
   static bool Committed() {
     const auto at = std::find(kCrashPoints.begin(), kCrashPoints.end(),
                               absl::string_view(point()));
@@ -65,13 +53,11 @@ class CrashPointsTest
         std::find(kCrashPoints.begin(), kCrashPoints.end(), point::kCommitted);
     return at >= commit;
   }
-
   std::map<int64_t, uint64_t> Seeds() const {
     std::map<int64_t, uint64_t> seeds = {{10, 10}, {20, 20}};
     if (Committed()) seeds[step()] = 77;
     return seeds;
   }
-
   void ExpectSteps(Store* store, const std::map<int64_t, uint64_t>& seeds) {
     EXPECT_EQ(store->Steps().size(), seeds.size());
     for (const auto& [step, seed] : seeds) {
@@ -81,10 +67,8 @@ class CrashPointsTest
       EXPECT_OK(reader->Verify());
     }
   }
-
   void ExpectNoOrphans(Store* store) {
-    ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store->Sweep());
-    EXPECT_TRUE(swept.quarantined_versions.empty());
+    EXPECT_TRUE(store->Sweep().value().quarantined_versions.empty());
     ASSERT_OK_AND_ASSIGN(const Usage usage, store->GetUsage());
     EXPECT_TRUE(usage.held_versions.empty())
         << ToString(usage.held_versions[0].version);
@@ -97,7 +81,6 @@ class CrashPointsTest
     }
     EXPECT_LE(tables, needed);
   }
-
   TempDir dir_;
 };
 
@@ -105,8 +88,7 @@ TEST_P(CrashPointsTest, DieAndReopen) {
   ASSERT_NO_FATAL_FAILURE(Prepare());
   ASSERT_NO_FATAL_FAILURE(DieAtPoint());
   std::map<int64_t, uint64_t> seeds = Seeds();
-  StoreOptions options;
-  options.background_sweep = false;
+  StoreOptions options{.background_sweep = false};
   ASSERT_OK_AND_ASSIGN(auto store, Store::Open(path(), options));
   ASSERT_NO_FATAL_FAILURE(ExpectSteps(store.get(), seeds));
   ASSERT_NO_FATAL_FAILURE(ExpectNoOrphans(store.get()));

@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Readers that are opened while another process creates the store.
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "tests/db/sim_store.h"
@@ -27,7 +20,6 @@ class CountedLooks : public rocksdb::FileSystemWrapper {
   using IOStatus = rocksdb::IOStatus;
   using IOOptions = rocksdb::IOOptions;
   const char* Name() const override { return "CountedLooks"; }
-
   void Before(int look, std::function<void()> call) {
     at_ = look;
     call_ = std::move(call);
@@ -38,7 +30,6 @@ class CountedLooks : public rocksdb::FileSystemWrapper {
     call_ = std::move(call);
   }
   bool called() const { return call_ == nullptr; }
-
   IOStatus FileExists(const std::string& path, const IOOptions& options,
                       rocksdb::IODebugContext* debug) override {
     Look(path);
@@ -70,7 +61,6 @@ class CountedLooks : public rocksdb::FileSystemWrapper {
         name_.empty() ? looks_++ == at_ : absl::EndsWith(path, "/" + name_);
     if (now && call_ != nullptr) std::exchange(call_, nullptr)();
   }
-
   int at_ = -1;
   int looks_ = 0;
   std::string name_;
@@ -101,7 +91,6 @@ class CreationTest : public ::testing::Test {
         looks_, [] { return 0; }, /*on_disk=*/false);
     return Reader::Open(SimStore::kPath, options);
   }
-
   const std::shared_ptr<SimFileSystem> created_ =
       std::make_shared<SimFileSystem>();
   std::unique_ptr<SimStore> owner_;

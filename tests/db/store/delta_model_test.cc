@@ -4,24 +4,16 @@
 // in memory. After each, steps are restored and followed from one another.
 //
 //   CKPTDB_SEED=7 CKPTDB_LONG=1 delta_model_test
-#include "tests/db/delta_model.h"
-
-#include <gmock/gmock.h>
-
-#include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "db/state.h"
 #include "schema/status.h"
 #include "tests/db/model_trainer.h"
 #include "tests/db/sim_store.h"
-#include "tests/support/long_run.h"
 #include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AnyOf;
 using ::testing::Eq;
 using Code = absl::StatusCode;
 
@@ -40,7 +32,6 @@ class DeltaModelTest : public ::testing::Test {
  protected:
   DeltaModelTest() : random_(TestSeed()), trainer_(&random_) {}
   void SetUp() override { ASSERT_OK(sim_->Open()); }
-
   uint64_t Below(uint64_t limit) { return random_() % limit; }
   bool OneIn(uint64_t n) { return Below(n) == 0; }
   template <typename Container>
@@ -50,16 +41,13 @@ class DeltaModelTest : public ::testing::Test {
     return it;
   }
   Store* store() { return sim_->store(); }
-
   // The trainer goes on from a step, and forgets what it did since.
   void DoRestore() {
     if (model_.steps.empty()) return;
     parent_ = Any(model_.steps)->second.state;
     trainer_.Restore(model_.states.at(parent_).tables);
   }
-
   // --- Saves.
-
   // Whether the changes of a table do over the parent.
   bool AreChanges(const SaveSpec& spec, const std::string& name) const {
     if (!spec.parent.has_value()) return false;
@@ -67,10 +55,8 @@ class DeltaModelTest : public ::testing::Test {
     return old.contains(name) &&
            SameSlots(old.at(name), trainer_.tables().at(name));
   }
-
   SaveSpec RandomSpec(bool with_parent) {
-    SaveSpec spec;
-    spec.world_size = static_cast<uint32_t>(1 + Below(3));
+    SaveSpec spec{.world_size = static_cast<uint32_t>(1 + Below(3))};
     if (OneIn(2)) spec.slice_bounds = EvenSliceBounds(spec.world_size);
     spec.step = model_.steps.empty() ? static_cast<int64_t>(Below(5))
                                      : Any(model_.steps)->first;
@@ -83,7 +69,6 @@ class DeltaModelTest : public ::testing::Test {
                                 : SaveSpec::Abandoned::kRemove;
     return spec;
   }
-
   absl::StatusOr<StagedSave> StageSave(const SaveSpec& given) {
     StagedSave save;
     save.spec = given;
@@ -126,23 +111,20 @@ class DeltaModelTest : public ::testing::Test {
     if (!record.ok() || OneIn(2) || !record->folded) return saved;
     return record->folded_from == saved ? record->version : saved;
   }
-
   // What a save may come to that begins, or is published, now.
   Code CodeOf(const SaveSpec& spec, uint32_t parent,
               const std::vector<int64_t>& retire) {
     const auto replaced = model_.steps.find(spec.step);
-    if (replaced != model_.steps.end() && !spec.overwrite) {
+    if (replaced != model_.steps.end() && !spec.overwrite)
       return Code::kAlreadyExists;
-    }
     if (replaced != model_.steps.end() && replaced->second.pinned &&
         !replaced->second.quarantined) {
       return Code::kFailedPrecondition;
     }
     if (spec.parent.has_value()) {
       const int64_t step = spec.parent->step;
-      if (!model_.IsStep(parent) || model_.steps.at(step).quarantined) {
+      if (!model_.IsStep(parent) || model_.steps.at(step).quarantined)
         return Code::kFailedPrecondition;
-      }
       if (spec.step < step) return Code::kInvalidArgument;
       if (spec.abandoned == SaveSpec::Abandoned::kRefuse &&
           model_.Newest() != parent) {
@@ -170,7 +152,6 @@ class DeltaModelTest : public ::testing::Test {
     if (OneIn(10)) retire.push_back(1'000'000);
     return retire;
   }
-
   // Abandons what fails.
   absl::StatusOr<SaveResult> PublishSave(const StagedSave& save) {
     const std::vector<int64_t> retire = RandomRetirement(save.spec);
@@ -213,7 +194,6 @@ class DeltaModelTest : public ::testing::Test {
       if (!model_.steps.at(step).pinned) model_.steps.erase(step);
     }
   }
-
   void DoSave(bool with_parent) {
     const SaveSpec spec = RandomSpec(with_parent);
     const Code code = CodeOf(spec, parent_, {});
@@ -245,9 +225,7 @@ class DeltaModelTest : public ::testing::Test {
       EXPECT_OK(store()->Abandon(save->handle.version));
     }
   }
-
   // --- Other changes.
-
   int64_t AnyStep() {
     if (model_.steps.empty() || OneIn(10)) return 999'999;
     return Any(model_.steps)->first;
@@ -276,12 +254,10 @@ class DeltaModelTest : public ::testing::Test {
   // Now and then of the step that a save which is under way goes on from.
   void DoFold() {
     int64_t step = AnyStep();
-    if (delayed_.has_value() && delayed_->spec.parent.has_value()) {
+    if (delayed_.has_value() && delayed_->spec.parent.has_value())
       step = delayed_->spec.parent->step;
-    }
     const auto found = model_.steps.find(step);
-    ReadOptions options;
-    options.threads = 1;
+    ReadOptions options{.threads = 1};
     const auto folded = store()->Fold(step, options);
     EXPECT_EQ(folded.ok(), found != model_.steps.end()) << folded.status();
     if (!folded.ok()) return;
@@ -291,8 +267,7 @@ class DeltaModelTest : public ::testing::Test {
     if (folded->folded) found->second.folded = true;
   }
   void DoSweep() {
-    ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store()->Sweep());
-    EXPECT_TRUE(swept.quarantined_versions.empty());
+    EXPECT_TRUE(store()->Sweep().value().quarantined_versions.empty());
     ASSERT_OK(store()->GetUsage());
   }
   // In good order, or as after a loss of power.
@@ -308,12 +283,9 @@ class DeltaModelTest : public ::testing::Test {
     sim_ = std::move(next);
     ASSERT_OK(sim_->Open());
   }
-
   // --- Checks.
-
   ScanOptions RandomRead() {
-    ScanOptions options;
-    options.read.threads = static_cast<int>(1 + Below(3));
+    ScanOptions options{.read = {.threads = static_cast<int>(1 + Below(3))}};
     return options;
   }
   // The parts that the ranks of a world read, by slices or by a rule.
@@ -333,8 +305,7 @@ class DeltaModelTest : public ::testing::Test {
   }
   void ExpectState(const StepReader& step, const SavedState& state) {
     EXPECT_EQ(step.record().world_size, state.world_size);
-    ASSERT_OK_AND_ASSIGN(const std::string blob, step.ReadBlob(0, "reader"));
-    EXPECT_EQ(blob, state.blob);
+    EXPECT_EQ(step.ReadBlob(0, "reader").value(), state.blob);
     for (const auto& [name, table] : state.tables) {
       SCOPED_TRACE(name);
       LiveRows live(table.slots);
@@ -369,14 +340,12 @@ class DeltaModelTest : public ::testing::Test {
   }
   void CheckList() {
     std::vector<int64_t> steps;
-    for (const StepRecord& record : store()->Steps()) {
+    for (const StepRecord& record : store()->Steps())
       steps.push_back(record.version.step);
-    }
     std::vector<int64_t> expected;
     for (const auto& [number, step] : model_.steps) expected.push_back(number);
     ASSERT_EQ(steps, expected);
   }
-
   // From a state of any age to a step.
   void CheckChanges() {
     if (model_.steps.empty()) return;
@@ -413,9 +382,8 @@ class DeltaModelTest : public ::testing::Test {
     LiveRows live(content.slots,
                   old.contains(name) ? old.at(name).rows : Rows());
     absl::Status status;
-    for (const ScanOptions& part : RandomParts()) {
+    for (const ScanOptions& part : RandomParts())
       status.Update(changes.ScanTable(name, part, &live));
-    }
     EXPECT_EQ(status.ok(), way != Way::kNever) << status;
     if (status.ok()) {
       EXPECT_TRUE(live.rows() == content.rows);
@@ -423,7 +391,6 @@ class DeltaModelTest : public ::testing::Test {
       EXPECT_EQ(status.code(), Code::kFailedPrecondition) << status;
     }
   }
-
   void DoOne() {
     if (model_.steps.size() > kManySteps && OneIn(2)) return DoDelete();
     const uint64_t kind = Below(40);
@@ -458,7 +425,6 @@ class DeltaModelTest : public ::testing::Test {
         << ToString(usage.held_versions[0].version);
     EXPECT_LT(usage.disk_bytes, kFixedBytes);
   }
-
   static constexpr size_t kBulkBytes = size_t{17} << 20;
   // Of logs, the MANIFEST and records.
   static constexpr uint64_t kFixedBytes = uint64_t{4} << 20;

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chains whose versions were saved by different numbers of ranks, read by any
 // other.
-#include <gmock/gmock.h>
 
 #include "tests/db/delta_fixture.h"
-#include "tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class DeltaWorldTest : public DeltaFixture {
  protected:
@@ -20,9 +14,10 @@ class DeltaWorldTest : public DeltaFixture {
                       SliceHash hash) {
     if (!bounded) return static_cast<uint64_t>(id) % world;
     const std::vector<uint32_t> bounds = EvenSliceBounds(world);
-    size_t rank = 0;
-    while (bounds[rank + 1] <= SliceOf(id, hash)) ++rank;
-    return rank;
+    return static_cast<size_t>(std::distance(
+               bounds.begin(), std::upper_bound(bounds.begin(), bounds.end(),
+                                                SliceOf(id, hash)))) -
+           1;
   }
   // The changes since the last save, by the ranks of a world; the first save
   // is whole.
@@ -36,15 +31,12 @@ class DeltaWorldTest : public DeltaFixture {
       return Owner(id, world, bounded, table.hash);
     };
     for (Deltas& delta : deltas) delta["user"];
-    for (const auto& [id, values] : table.rows) {
+    for (const auto& [id, values] : table.rows)
       ranks[owner(id)].tables["user"].rows[id] = values;
-    }
-    for (const auto& [id, values] : changes.upserted) {
+    for (const auto& [id, values] : changes.upserted)
       deltas[owner(id)]["user"].upserted[id] = values;
-    }
-    for (const int64_t id : changes.erased) {
+    for (const int64_t id : changes.erased)
       deltas[owner(id)]["user"].erased.push_back(id);
-    }
     SaveSpec spec{.step = step, .world_size = world, .parent = parent_};
     if (bounded) spec.slice_bounds = EvenSliceBounds(world);
     if (!parent_.has_value()) deltas.clear();
@@ -54,9 +46,8 @@ class DeltaWorldTest : public DeltaFixture {
     saved_ = content_;
   }
   void Change(std::mt19937_64* random, size_t count) {
-    for (const int64_t id : RandomIds(random, count)) {
+    for (const int64_t id : RandomIds(random, count))
       rows()[id] = RandomBytes(random, 20);
-    }
     for (const int64_t id : RandomIds(random, count)) rows().erase(id);
   }
   // Row by row, and by each of these numbers of ranks.
@@ -69,13 +60,11 @@ class DeltaWorldTest : public DeltaFixture {
     const TableContent& table = content_.tables["user"];
     const std::vector<uint32_t> bounds = EvenSliceBounds(world);
     for (uint32_t rank = 0; rank < world; ++rank) {
-      ScanOptions options;
-      options.slices = {bounds[rank], bounds[rank + 1]};
+      ScanOptions options{.slices = {bounds[rank], bounds[rank + 1]}};
       Rows expected;
       for (const auto& [id, values] : table.rows) {
-        if (options.slices.Contains(SliceOf(id, table.hash))) {
+        if (options.slices.Contains(SliceOf(id, table.hash)))
           expected[id] = values;
-        }
       }
       ASSERT_OK_AND_ASSIGN(const Rows read, Scan(*reader, "user", options));
       EXPECT_TRUE(read == expected) << "rank " << rank << " of " << world;
@@ -119,66 +108,45 @@ TEST_F(DeltaWorldTest, EveryWorldOverEveryOther) {
 // Its old rank says that it is gone, its new one that it is there, in one
 // version; whichever rank comes first.
 TEST_F(DeltaWorldTest, ARowMovesToAnotherRank) {
-  std::vector<RankContent> ranks = {UserContent({1, 2}), UserContent({3, 4})};
-  ASSERT_OK_AND_ASSIGN(const SaveResult base,
-                       SaveRanks({.step = 1, .world_size = 2}, ranks));
-  std::vector<Deltas> deltas(2);
-  deltas[0]["user"] = {{{3, RowOf(3, 1)}}, {1}};
-  deltas[1]["user"] = {{{1, RowOf(1, 1)}}, {3}};
-  ASSERT_OK_AND_ASSIGN(
-      const SaveResult moved,
-      SaveRanks({.step = 2, .world_size = 2, .parent = base.version}, ranks,
-                deltas));
+  const std::vector<RankContent> ranks = {UserContent({1, 2}),
+                                          UserContent({3, 4})};
+  SaveSpec spec{.step = 1, .world_size = 2};
+  spec.parent = SaveRanks(spec, ranks).value().version;
   content_ = UserContent({1, 2, 3, 4});
+  const auto save = [&](const TableDelta& zero, const TableDelta& one) {
+    ++spec.step;
+    spec.parent = SaveRanks(spec, ranks, {{{"user", zero}}, {{"user", one}}})
+                      .value()
+                      .version;
+    ExpectRead(spec.step, {3});
+  };
   rows()[1] = RowOf(1, 1);
   rows()[3] = RowOf(3, 1);
-  ExpectRead(2, {3});
+  save({{{3, RowOf(3, 1)}}, {1}}, {{{1, RowOf(1, 1)}}, {3}});
   // Back, in a later version.
-  deltas[0]["user"] = {{{1, RowOf(1, 2)}}, {3}};
-  deltas[1]["user"] = {{{3, RowOf(3, 2)}}, {1}};
-  ASSERT_OK_AND_ASSIGN(
-      const SaveResult back,
-      SaveRanks({.step = 3, .world_size = 2, .parent = moved.version}, ranks,
-                deltas));
   rows()[1] = RowOf(1, 2);
   rows()[3] = RowOf(3, 2);
-  ExpectRead(3, {3});
+  save({{{1, RowOf(1, 2)}}, {3}}, {{{3, RowOf(3, 2)}}, {1}});
   // Gone from both.
-  deltas[0]["user"] = {{}, {1}};
-  deltas[1]["user"] = {{}, {1, 3}};
-  ASSERT_OK(SaveRanks({.step = 4, .world_size = 2, .parent = back.version},
-                      ranks, deltas));
   rows().erase(1);
   rows().erase(3);
-  ExpectRead(4, {3});
+  save({{}, {1}}, {{}, {1, 3}});
 }
 
-TEST_F(DeltaWorldTest, ARankWithoutTheTable) {
-  ASSERT_OK_AND_ASSIGN(
-      const SaveResult base,
-      SaveRanks({.step = 1, .world_size = 2}, {UserContent({1, 2}), {}}));
-  std::vector<Deltas> deltas(2);
-  deltas[1]["user"] = {{{3, RowOf(3, 1)}}, {1}};
-  ASSERT_OK(SaveRanks({.step = 2, .world_size = 2, .parent = base.version},
-                      {{}, UserContent({3})}, deltas));
+TEST_F(DeltaWorldTest, ARankWithoutTheTableOrWithoutChanges) {
+  SaveSpec spec{.step = 1, .world_size = 2};
+  spec.parent = SaveRanks(spec, {UserContent({1, 2}), {}}).value().version;
+  spec.step = 2;
+  EXPECT_THAT(
+      SaveRanks(spec, {UserContent({}), UserContent({3})}, {{{"user", {}}}}),
+      InvalidArgument("\"user\" of ranks 0 and 1", "rank 1 saved all rows",
+                      "no changes were given"));
+  EXPECT_THAT(ListSteps(), ElementsAre(1));
+  ASSERT_OK(SaveRanks(spec, {{}, UserContent({3})},
+                      {{}, {{"user", {{{3, RowOf(3, 1)}}, {1}}}}}));
   content_ = UserContent({2});
   rows()[3] = RowOf(3, 1);
   ExpectRead(2, {3});
-}
-
-TEST_F(DeltaWorldTest, RanksThatDisagree) {
-  const std::vector<RankContent> ranks = {UserContent({1}), UserContent({2})};
-  ASSERT_OK_AND_ASSIGN(const SaveResult base,
-                       SaveRanks({.step = 1, .world_size = 2}, ranks));
-  std::vector<Deltas> deltas(2);
-  deltas[0]["user"];
-  EXPECT_THAT(SaveRanks({.step = 2, .world_size = 2, .parent = base.version},
-                        ranks, deltas),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("\"user\" of ranks 0 and 1"),
-                             HasSubstr("rank 1 saved all rows"),
-                             HasSubstr("no changes were given"))));
-  EXPECT_THAT(ListSteps(), ElementsAre(1));
 }
 
 // Slices of which a rank has none.

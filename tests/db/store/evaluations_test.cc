@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluations that are under way: kept with their step, and gone with it.
-#include <gmock/gmock.h>
 
-#include "db/reader.h"
 #include "db/rocks/change_batch.h"
 #include "db/rocks/database.h"
 #include "schema/bytes/keys.h"
@@ -13,46 +11,38 @@
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::Eq;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Optional;
-using ::testing::Pair;
 
 constexpr char kTest[] = "test/day_7";
 constexpr char kGroup[] = "eval/ctr";
 
+using Evaluation = StepRecord::Evaluation;
+
 class EvaluationsTest : public DeltaFixture {
  protected:
   absl::Status SaveParts(int64_t step, const std::string& evaluation,
-                         const std::vector<StepRecord::Evaluation>& ranks) {
+                         const std::vector<Evaluation>& ranks) {
     return store_->SaveEvaluation(step, evaluation, kGroup, ranks);
   }
-  std::optional<StepRecord::Evaluation> Find(int64_t step, uint32_t rank = 0) {
-    auto found = store_->FindEvaluation(step, kTest, rank);
-    EXPECT_OK(found);
-    return found.ok() ? *std::move(found) : std::nullopt;
+  std::optional<Evaluation> Find(int64_t step, uint32_t rank = 0) {
+    return store_->FindEvaluation(step, kTest, rank).value();
   }
   std::vector<std::pair<std::string, uint32_t>> List(int64_t step) {
-    auto stored = store_->ListEvaluations(step);
-    EXPECT_OK(stored);
-    return stored.ok() ? *std::move(stored)
-                       : std::vector<std::pair<std::string, uint32_t>>();
+    return store_->ListEvaluations(step).value();
   }
 };
 
 TEST_F(EvaluationsTest, ComesBackOfEachRank) {
   ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(7, SmallContent(1)));
   EXPECT_EQ(Find(7), std::nullopt);
-  const std::vector<StepRecord::Evaluation> parts = {
+  const std::vector<Evaluation> parts = {
       {10, std::string("\0\xff", 2), "line 10"}, {11, "", ""}};
   ASSERT_OK(SaveParts(7, kTest, parts));
   ASSERT_OK(SaveParts(7, "another", {{1, "a", "b"}}));
   Reopen();
   for (uint32_t rank = 0; rank < 2; ++rank) {
-    StepRecord::Evaluation expected = parts[rank];
+    Evaluation expected = parts[rank];
     expected.version = saved.version;
     expected.evaluation = kTest;
     expected.group = kGroup;
@@ -63,10 +53,7 @@ TEST_F(EvaluationsTest, ComesBackOfEachRank) {
   EXPECT_EQ(Find(7, 2), std::nullopt);
   EXPECT_THAT(List(7),
               ElementsAre(Pair("another", 0), Pair(kTest, 0), Pair(kTest, 1)));
-}
-
-TEST_F(EvaluationsTest, ALaterOneTakesThePlaceOfAllRanks) {
-  ASSERT_OK(Save(7, SmallContent(1)));
+  // A later one takes the place of all ranks.
   ASSERT_OK(SaveParts(7, kTest, {{1, "a", ""}, {2, "b", ""}, {3, "c", ""}}));
   ASSERT_OK(SaveParts(7, kTest, {{4, "d", ""}, {5, "e", ""}}));
   EXPECT_EQ(Find(7, 0)->meters, "d");
@@ -74,36 +61,28 @@ TEST_F(EvaluationsTest, ALaterOneTakesThePlaceOfAllRanks) {
   EXPECT_EQ(Find(7, 2), std::nullopt);
 }
 
-TEST_F(EvaluationsTest, UnknownStepIsNotFound) {
+TEST_F(EvaluationsTest, WhatCannotBeStoredIsRefused) {
   ASSERT_OK(Save(7, SmallContent(1)));
-  const auto unknown =
-      StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 8"));
+  const auto unknown = NotFound("no step 8");
   EXPECT_THAT(SaveParts(8, kTest, {{}}), unknown);
   EXPECT_THAT(store_->FindEvaluation(8, kTest, 0), unknown);
   EXPECT_THAT(store_->ListEvaluations(8), unknown);
-}
-
-TEST_F(EvaluationsTest, WhatCannotBeStoredIsRefused) {
-  ASSERT_OK(Save(7, SmallContent(1)));
-  const auto invalid = [](const std::string& words) {
-    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words));
-  };
-  EXPECT_THAT(SaveParts(7, "", {{}}), invalid("evaluation \"\" is empty"));
-  EXPECT_THAT(store_->SaveEvaluation(7, kTest, "\xff",
-                                     std::vector<StepRecord::Evaluation>(1)),
-              invalid("metrics group \"\\xff\" is not UTF-8"));
-  EXPECT_THAT(SaveParts(7, kTest, {}), invalid("has 0 ranks"));
-  EXPECT_THAT(SaveParts(7, kTest,
-                        std::vector<StepRecord::Evaluation>(kMaxWorldSize + 1)),
-              invalid("has 65537 ranks; the world size is 1 to 65536"));
+  EXPECT_THAT(SaveParts(7, "", {{}}),
+              InvalidArgument("evaluation \"\" is empty"));
+  EXPECT_THAT(
+      store_->SaveEvaluation(7, kTest, "\xff", std::vector<Evaluation>(1)),
+      InvalidArgument("metrics group \"\\xff\" is not UTF-8"));
+  EXPECT_THAT(SaveParts(7, kTest, {}), InvalidArgument("has 0 ranks"));
+  EXPECT_THAT(SaveParts(7, kTest, std::vector<Evaluation>(kMaxWorldSize + 1)),
+              InvalidArgument("has 65537 ranks; the world size is 1 to 65536"));
   EXPECT_THAT(List(7), IsEmpty());
 }
 
 TEST_F(EvaluationsTest, BytesBelowAtAndOverTheLimit) {
   ASSERT_OK(Save(7, SmallContent(1)));
   const auto sized = [](size_t bytes) {
-    return std::vector<StepRecord::Evaluation>{
-        {}, {1, std::string(bytes - 7, 'm'), "7 bytes"}};
+    return std::vector<Evaluation>{{},
+                                   {1, std::string(bytes - 7, 'm'), "7 bytes"}};
   };
   for (const size_t bytes : {kMaxEvaluationBytes - 1, kMaxEvaluationBytes}) {
     ASSERT_OK(SaveParts(7, kTest, sized(bytes)));
@@ -111,9 +90,7 @@ TEST_F(EvaluationsTest, BytesBelowAtAndOverTheLimit) {
     EXPECT_EQ(Find(7, 1)->loader, "7 bytes");
   }
   EXPECT_THAT(SaveParts(7, kTest, sized(kMaxEvaluationBytes + 1)),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("rank 1: "), HasSubstr("8388609"),
-                             HasSubstr("8388608"))));
+              InvalidArgument("rank 1: ", "8388609", "8388608"));
   EXPECT_EQ(Find(7, 1)->meters, sized(kMaxEvaluationBytes)[1].meters);
 }
 
@@ -133,22 +110,16 @@ TEST_F(EvaluationsTest, DeletedByStep) {
 
 TEST_F(EvaluationsTest, GoesWithItsStep) {
   for (const int64_t step : {1, 2, 3}) {
-    ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
+    ASSERT_OK(Save(step, SmallContent(step)));
     ASSERT_OK(SaveParts(step, kTest, {{1, "", ""}}));
   }
   ASSERT_OK(store_->Delete(1));
-  SaveSpec retiring;
-  retiring.retire = {2};
-  ASSERT_OK(Save(4, SmallContent(4), retiring));
+  ASSERT_OK(Save(4, SmallContent(4), {.retire = {2}}));
   ASSERT_OK(Overwrite(3, SmallContent(5)));
-  // They are other steps, under the same numbers.
-  ASSERT_OK(Save(1, SmallContent(6)));
-  ASSERT_OK(Save(2, SmallContent(7)));
-  for (const bool swept : {false, true}) {
+  SaveSmall({1, 2});  // other steps, under the same numbers
+  for (int sweeps = 0; sweeps < 2; ++sweeps) {
     for (const int64_t step : {1, 2, 3}) EXPECT_THAT(List(step), IsEmpty());
-    if (!swept) {
-      ASSERT_OK(store_->Sweep());
-    }
+    ASSERT_OK(store_->Sweep());
   }
 }
 
@@ -158,8 +129,7 @@ TEST_F(EvaluationsTest, StaysWhenItsStepIsFolded) {
   rows()[2] = RowOf(2, 1);
   SaveNext(2);
   ASSERT_OK(SaveParts(2, kTest, {{5, "half", "line 5"}}));
-  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
-  ASSERT_TRUE(folded.folded);
+  ASSERT_TRUE(store_->Fold(2).value().folded);
   ASSERT_OK(store_->Sweep());
   EXPECT_EQ(Find(2)->meters, "half");
   ASSERT_OK(SaveParts(2, kTest, {{9, "more", "line 9"}}));
@@ -184,24 +154,9 @@ TEST_F(EvaluationsTest, DamageAndForeignRecordsAreDataLoss) {
            ", got evaluation \"test/day_7\" of step 7 attempt 1 rank 1"}};
   for (const auto& [bytes, words] : cases) {
     store_.reset();
-    {
-      ASSERT_OK_AND_ASSIGN(
-          const auto lock,
-          internal::OwnerLock::Acquire(
-              internal::Environment::Default()->file_system(), path()));
-      ASSERT_OK(lock->Announce());
-      ASSERT_OK_AND_ASSIGN(const auto database,
-                           internal::Database::OpenOwner(
-                               path(), *internal::Environment::Default(), {},
-                               /*direct_reads=*/false, /*corrupt=*/{}, lock));
-      internal::ChangeBatch batch;
-      batch.Put(database->family(internal::Family::kMeta),
-                EvaluationKey(saved.version, kTest, 0), bytes);
-      ASSERT_OK(database->Write(&batch, /*sync=*/true));
-    }
+    RawDatabase(path()).Put(1, EvaluationKey(saved.version, kTest, 0), bytes);
     Reopen();
-    EXPECT_THAT(store_->FindEvaluation(7, kTest, 0),
-                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(words)));
+    EXPECT_THAT(store_->FindEvaluation(7, kTest, 0), DataLoss(words));
     EXPECT_EQ(Find(7, 1)->meters, "more");
   }
 }
@@ -211,16 +166,13 @@ TEST_F(EvaluationsTest, AReaderSeesIt) {
   ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
   ASSERT_OK(SaveParts(7, kTest, {{5, "half", "line 5"}}));
   ASSERT_OK(reader->Refresh());
-  ASSERT_OK_AND_ASSIGN(const auto found, reader->FindEvaluation(7, kTest, 0));
-  EXPECT_THAT(found, Optional(Eq(*Find(7))));
-  ASSERT_OK_AND_ASSIGN(const auto stored, reader->ListEvaluations(7));
-  EXPECT_THAT(stored, ElementsAre(Pair(kTest, 0)));
-  EXPECT_THAT(reader->FindEvaluation(8, kTest, 0),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 8")));
+  EXPECT_THAT(reader->FindEvaluation(7, kTest, 0).value(),
+              Optional(Eq(*Find(7))));
+  EXPECT_THAT(reader->ListEvaluations(7).value(), ElementsAre(Pair(kTest, 0)));
+  EXPECT_THAT(reader->FindEvaluation(8, kTest, 0), NotFound("no step 8"));
   ASSERT_OK(store_->DeleteEvaluations({7}));
   ASSERT_OK(reader->Refresh());
-  ASSERT_OK_AND_ASSIGN(const auto gone, reader->FindEvaluation(7, kTest, 0));
-  EXPECT_EQ(gone, std::nullopt);
+  EXPECT_EQ(reader->FindEvaluation(7, kTest, 0).value(), std::nullopt);
 }
 
 }  // namespace

@@ -3,49 +3,35 @@
 // after it. What the store was asked for succeeds or is a clean error, and
 // after a reopening the store holds what it held before, or that and the
 // change.
-#include <gmock/gmock.h>
-
-#include <iostream>
-#include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "db/reader.h"
-#include "tests/db/prepared_store.h"
-#include "tests/support/status_matchers.h"
+#include "tests/db/sim_store.h"
 
 namespace ckptdb::testing {
 namespace {
 
 using rocksdb::IOStatus;
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
-
-std::shared_ptr<SimFileSystem> Copy(const SimFileSystem& files) {
-  return files.CrashAfter(files.operations(), PowerLoss::kKeepAll);
-}
 
 struct Fault {
   IOStatus error;
   bool sticky = false;
-
   std::string ToString() const {
     return absl::StrCat(error.ToString(), sticky ? " from then on" : " once");
   }
 };
 
-std::vector<Fault> EveryFault() {
-  return {{IOStatus::IOError("injected"), false},
-          {IOStatus::IOError("injected"), true},
-          {IOStatus::NoSpace("injected"), false},
-          {IOStatus::NoSpace("injected"), true}};
-}
-
 // A full disk stops no call that reads; opening, which writes too, has a test
 // of its own.
 std::vector<Fault> FaultsOfReading() {
-  return {{IOStatus::IOError("injected"), false},
-          {IOStatus::IOError("injected"), true}};
+  const IOStatus error = IOStatus::IOError("injected");
+  return {{error, false}, {error, true}};
+}
+
+std::vector<Fault> EveryFault() {
+  std::vector<Fault> faults = FaultsOfReading();
+  const IOStatus full = IOStatus::NoSpace("injected");
+  faults.insert(faults.end(), {{full, false}, {full, true}});
+  return faults;
 }
 
 class FailingCallsTest : public PreparedStoreTest {
@@ -67,11 +53,10 @@ class FailingCallsTest : public PreparedStoreTest {
     EXPECT_GT(cases, 0U);
     std::cout << action.name << ": " << cases << " cases" << std::endl;
   }
-
   // With a few more for a background that is not always as fast.
   uint64_t CountCalls(const Action& action) {
     constexpr uint64_t kMore = 4;
-    SimStore sim(Copy(*files_));
+    SimStore sim(CopyOf(*files_));
     SetManifestBytes(&sim);
     if (open_first_) {
       EXPECT_OK(sim.Open());
@@ -80,9 +65,8 @@ class FailingCallsTest : public PreparedStoreTest {
     EXPECT_OK(action.run(&sim));
     return sim.files()->calls() - before + kMore;
   }
-
   void FailOneCall(const Action& action, const Fault& fault, uint64_t k) {
-    SimStore sim(Copy(*files_));
+    SimStore sim(CopyOf(*files_));
     SetManifestBytes(&sim);
     if (open_first_) {
       ASSERT_OK(sim.Open());
@@ -100,13 +84,10 @@ class FailingCallsTest : public PreparedStoreTest {
     sim.files()->ClearFault();
     CheckReopened(&sim, action, status, after);
   }
-
   void SetManifestBytes(SimStore* sim) const {
     if (!max_manifest_bytes_.has_value()) return;
     sim->environment()->set_max_manifest_bytes(*max_manifest_bytes_);
   }
-
-  // Says what has failed, and how.
   static void ExpectClean(const absl::Status& status, const Fault& fault) {
     if (status.ok()) return;
     const bool full = fault.error.IsNoSpace();
@@ -121,20 +102,17 @@ class FailingCallsTest : public PreparedStoreTest {
                       // RocksDB's guess when a first try to open fails.
                       HasSubstr("Direct I/O is not supported")));
   }
-
   // The database is used no more after an error of its own.
   static void ExpectSticky(SimStore* sim, const absl::Status& after) {
     if (!absl::IsFailedPrecondition(after)) return;
     EXPECT_THAT(std::string(after.message()), HasSubstr("injected"));
     sim->files()->ClearFault();
-    const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition,
-                                  HasSubstr("until it is reopened"));
+    const auto refused = FailedPrecondition("until it is reopened");
     EXPECT_THAT(after, refused);
     EXPECT_THAT(sim->store()->Delete(kFirst), refused);
     EXPECT_THAT(sim->store()->Begin({.step = 5}), refused);
     EXPECT_THAT(sim->store()->Sweep(), refused);
   }
-
   void CheckReopened(SimStore* sim, const Action& action,
                      const absl::Status& status, const absl::Status& pinned) {
     ASSERT_OK(sim->Open());
@@ -166,10 +144,8 @@ class FailingCallsTest : public PreparedStoreTest {
     ADD_FAILURE() << "steps " << outline << "instead of "
                   << Outline(models.front());
   }
-
   // Never deleted by the actions.
   static constexpr int64_t kFirst = 1;
-
   bool open_first_ = true;
   std::optional<uint64_t> max_manifest_bytes_;
 };
@@ -229,7 +205,6 @@ TEST_F(FailingCallsTest, SaveWithManifestsThatBeginAnew) {
   FailEachCallOf(SaveAction(30, BulkStep(3), {20}));
 }
 
-// The store is closed before the fault.
 class FailingOpenTest : public FailingCallsTest {
  protected:
   FailingOpenTest() { open_first_ = false; }
@@ -260,8 +235,7 @@ TEST_F(FailingOpenTest, Follower) {
   Prepare({SaveAction(10, InlineStep(2)), SaveAction(20, BulkStep(3))});
   FailEachCallOf({"follow",
                   [](SimStore* sim) {
-                    StoreOptions options;
-                    options.environment = sim->environment();
+                    StoreOptions options{.environment = sim->environment()};
                     const auto reader = Reader::Open(SimStore::kPath, options);
                     if (!reader.ok()) return reader.status();
                     for (const int64_t step : {int64_t{10}, int64_t{20}}) {

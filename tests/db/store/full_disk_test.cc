@@ -2,47 +2,26 @@
 // The disk is full, at any point of a save, and whether or not it said so
 // before. The save is ResourceExhausted, the store is as it was, the process
 // lives, and all works again when there is room.
-#include <gmock/gmock.h>
-
-#include <atomic>
-#include <iostream>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "db/state.h"
 #include "tests/db/sim_store.h"
-#include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 constexpr uint64_t kPlenty = uint64_t{1} << 40;
 
-class FullDiskTest : public ::testing::Test {
+class FullDiskTest : public PreparedStoreTest {
  protected:
   void SetUp() override {
-    SimStore sim(files_);
-    ASSERT_OK(sim.Open());
-    for (const Action& action :
-         {SaveAction(10, InlineStep(1)), SaveAction(20, BulkStep(2))}) {
-      ASSERT_OK(action.run(&sim)) << action.name;
-      action.apply(&model_);
-    }
-    sim.Close();
+    Prepare({SaveAction(10, InlineStep(1)), SaveAction(20, BulkStep(2))});
   }
-
-  // A copy of the store, open.
   std::unique_ptr<SimStore> OpenCopy(uint64_t reserve_bytes) {
-    auto sim = std::make_unique<SimStore>(
-        files_->CrashAfter(files_->operations(), PowerLoss::kKeepAll));
+    auto sim = std::make_unique<SimStore>(CopyOf(*files_));
     sim->options()->reserve_bytes = reserve_bytes;
     EXPECT_OK(sim->Open());
     return sim;
   }
-
   // The disk has room for `room` bytes and says that it has a lot.
   void FillUpAt(const Action& action, uint64_t room, bool* fits) {
     const std::unique_ptr<SimStore> sim = OpenCopy(/*reserve_bytes=*/0);
@@ -63,22 +42,19 @@ class FullDiskTest : public ::testing::Test {
     sim->files()->SetCapacity(std::nullopt);
     ASSERT_OK(sim->Open());
     // The commit that failed may have come through after all.
-    if (!status.ok() && Outline(*sim->store()) != Outline(model)) {
+    if (!status.ok() && Outline(*sim->store()) != Outline(model))
       action.apply(&model);
-    }
     ExpectModel(sim->store(), model);
     ASSERT_NO_FATAL_FAILURE(ExpectNoOrphans(sim.get()));
     ASSERT_OK(sim->Open());
     ExpectUsable(sim.get(), model);
   }
-
   void FillUpEverywhere(const Action& action) {
     // Close to each other where the records are small.
     std::vector<uint64_t> rooms;
     const uint64_t most = RoomFor(action);
-    for (uint64_t room = 0; room < most; room += 1 + room / 24) {
+    for (uint64_t room = 0; room < most; room += 1 + room / 24)
       rooms.push_back(room);
-    }
     std::atomic<uint64_t> tried = 0;
     std::atomic<uint64_t> full = 0;
     EachAtOnce(rooms.size(), [&](uint64_t i) {
@@ -92,8 +68,6 @@ class FullDiskTest : public ::testing::Test {
     std::cout << action.name << ": " << tried << " of " << rooms.size()
               << " sizes, " << full << " too small" << std::endl;
   }
-
-  // A power of two that is enough.
   uint64_t RoomFor(const Action& action) {
     for (uint64_t room = 1;; room *= 2) {
       const std::unique_ptr<SimStore> sim = OpenCopy(/*reserve_bytes=*/0);
@@ -102,38 +76,27 @@ class FullDiskTest : public ::testing::Test {
       if (action.run(sim.get()).ok()) return room;
     }
   }
-
-  std::shared_ptr<SimFileSystem> files_ = std::make_shared<SimFileSystem>();
-  StoreModel model_;
 };
 
-TEST_F(FullDiskTest, SaveInline) {
-  FillUpEverywhere(SaveAction(30, InlineStep(3)));
+TEST_F(FullDiskTest, EachRoomForEachChange) {
+  for (const Action& action :
+       {SaveAction(30, InlineStep(3)), SaveAction(30, BulkStep(3)),
+        SaveAction(20, BulkStep(3), {10}), PinAction(10)}) {
+    FillUpEverywhere(action);
+  }
 }
-
-TEST_F(FullDiskTest, SaveBulk) {
-  FillUpEverywhere(SaveAction(30, BulkStep(3)));
-}
-
-TEST_F(FullDiskTest, OverwriteAndRetire) {
-  FillUpEverywhere(SaveAction(20, BulkStep(3), {10}));
-}
-
-TEST_F(FullDiskTest, Flag) { FillUpEverywhere(PinAction(10)); }
 
 // A record may have a megabyte of the user's own, which goes to the log and to
 // a table.
 TEST_F(FullDiskTest, RoomIsForWhatTheRecordHasInIt) {
   constexpr uint64_t kMetadataBytes = uint64_t{900} << 10;
   const std::unique_ptr<SimStore> sim = OpenCopy(/*reserve_bytes=*/0);
-  SaveSpec spec;
-  spec.step = 30;
-  spec.user_metadata["notes"] = std::string(kMetadataBytes, 'n');
-  ASSERT_OK(sim->Save(spec, InlineStep(3)));
+  const std::string notes(kMetadataBytes, 'n');
+  ASSERT_OK(sim->Save({.step = 30, .user_metadata = {{"notes", notes}}},
+                      InlineStep(3)));
   sim->files()->SetReportedFreeSpace(2 * kMetadataBytes);
   const auto is_refused =
-      StatusIs(absl::StatusCode::kResourceExhausted,
-               HasSubstr(absl::StrCat(2 * kMetadataBytes, " are free")));
+      ResourceExhausted(absl::StrCat(2 * kMetadataBytes, " are free"));
   EXPECT_THAT(sim->store()->Pin(30), is_refused);
   EXPECT_THAT(sim->store()->Delete(30), is_refused);
   sim->files()->SetReportedFreeSpace(3 * kMetadataBytes);
@@ -149,12 +112,10 @@ TEST_F(FullDiskTest, RefusedBeforeItStarts) {
   for (const uint64_t free : {uint64_t{0}, kReserve - 1, kReserve}) {
     sim->files()->SetReportedFreeSpace(free);
     const size_t operations = sim->files()->operations();
-    EXPECT_THAT(
-        SaveAction(30, InlineStep(3)).run(sim.get()),
-        StatusIs(absl::StatusCode::kResourceExhausted,
-                 AllOf(HasSubstr("needs 1048576 bytes"),
-                       HasSubstr(absl::StrCat("a reserve of ", kReserve)),
-                       HasSubstr(absl::StrCat(free, " are free")))));
+    EXPECT_THAT(SaveAction(30, InlineStep(3)).run(sim.get()),
+                ResourceExhausted("needs 1048576 bytes",
+                                  absl::StrCat("a reserve of ", kReserve),
+                                  absl::StrCat(free, " are free")));
     EXPECT_EQ(sim->files()->operations(), operations);
   }
   // Not a state that lasts.
@@ -183,11 +144,9 @@ TEST_F(FullDiskTest, ReserveAtEachPhase) {
     // Rank 1 is bulk; what rank 2 has is there already.
     EXPECT_EQ(part.ok(), ticket.rank() != 1);
     if (!part.ok()) {
-      EXPECT_THAT(
-          part, StatusIs(absl::StatusCode::kResourceExhausted,
-                         AllOf(HasSubstr("needs "),
-                               HasSubstr(absl::StrCat("reserve of ", kReserve)),
-                               HasSubstr(absl::StrCat(kLittle)))));
+      EXPECT_THAT(part, ResourceExhausted("needs ",
+                                          absl::StrCat("reserve of ", kReserve),
+                                          absl::StrCat(kLittle)));
       sim->files()->SetReportedFreeSpace(std::nullopt);
       part = stage();
       sim->files()->SetReportedFreeSpace(kLittle);
@@ -196,15 +155,12 @@ TEST_F(FullDiskTest, ReserveAtEachPhase) {
     staged.push_back(*std::move(part));
   }
   EXPECT_THAT(sim->store()->Publish(save.version, staged),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr(absl::StrCat("reserve of ", kReserve)),
-                             HasSubstr(absl::StrCat(kLittle)))));
+              ResourceExhausted(absl::StrCat("reserve of ", kReserve),
+                                absl::StrCat(kLittle)));
   ExpectModel(sim->store(), model_);
-  // The same attempt, with room.
   sim->files()->SetReportedFreeSpace(std::nullopt);
-  SaveSpec publish;
-  publish.metrics["serial"] = content.serial;
-  ASSERT_OK(sim->store()->Publish(save.version, staged, publish));
+  ASSERT_OK(sim->store()->Publish(save.version, staged,
+                                  {.metrics = {{"serial", content.serial}}}));
   model_[30] = content;
   ExpectModel(sim->store(), model_);
   ExpectNoOrphans(sim.get());
@@ -224,18 +180,14 @@ TEST_F(FullDiskTest, HonestDiskNeverFailsTheDatabase) {
     if (status.ok()) {
       save.apply(&model);
     } else {
-      EXPECT_THAT(status,
-                  StatusIs(absl::StatusCode::kResourceExhausted,
-                           AllOf(HasSubstr("needs "), HasSubstr("are free"))));
+      EXPECT_THAT(status, ResourceExhausted("needs ", "are free"));
     }
     // A step can be deleted for as long as its record fits.
     const absl::Status deleted = sim->store()->Delete(10);
     if (deleted.ok()) {
       model.erase(10);
     } else {
-      EXPECT_THAT(deleted,
-                  StatusIs(absl::StatusCode::kResourceExhausted,
-                           AllOf(HasSubstr("needs "), HasSubstr("are free"))));
+      EXPECT_THAT(deleted, ResourceExhausted("needs ", "are free"));
       EXPECT_LT(room, uint64_t{1} << 20);
     }
     ExpectModel(sim->store(), model);

@@ -3,9 +3,6 @@
 // anything, and can be freed by removing steps.
 #include <gmock/gmock.h>
 
-#include <filesystem>
-#include <string>
-
 #include "absl/strings/match.h"
 #include "tests/db/child.h"
 #include "tests/support/temp_dir.h"

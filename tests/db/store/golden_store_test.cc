@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stores that older versions of the library have written, as they lie in
 // tests/golden.
-#include <gmock/gmock.h>
 
-#include <filesystem>
-
-#include "db/reader.h"
-#include "tests/db/content.h"
 #include "tests/db/store_fixture.h"
 #include "tests/golden/lossy_codecs/values.h"
 #include "tests/support/source_folder.h"
@@ -14,22 +9,20 @@
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Pair;
-
-// See tests/golden/undeclared_sharding/README.md.
-class UndeclaredShardingTest : public StoreFixture {
+class GoldenTest : public StoreFixture {
  protected:
-  static constexpr int64_t kIdStride = 7919;
-
-  void SetUp() override {
-    std::filesystem::copy(std::filesystem::path(SourcePath("tests/golden")) /
-                              "undeclared_sharding" / "store",
-                          path(), std::filesystem::copy_options::recursive);
+  void OpenGolden(const std::string& name) {
+    std::filesystem::copy(SourcePath("tests/golden/" + name + "/store"), path(),
+                          std::filesystem::copy_options::recursive);
     Reopen();
   }
+};
 
+// See tests/golden/undeclared_sharding/README.md.
+class UndeclaredShardingTest : public GoldenTest {
+ protected:
+  static constexpr int64_t kIdStride = 7919;
+  void SetUp() override { OpenGolden("undeclared_sharding"); }
   static std::string RowOf(int64_t id, int64_t step) {
     std::string row;
     for (int i = 0; i < 4; ++i) {
@@ -41,9 +34,8 @@ class UndeclaredShardingTest : public StoreFixture {
   }
   // Writes rows k, k + every ... below `end`, in step `step`.
   void Write(int64_t step, int64_t begin, int64_t end, int64_t every = 1) {
-    for (int64_t k = begin; k < end; k += every) {
+    for (int64_t k = begin; k < end; k += every)
       expected_[k * kIdStride] = RowOf(k * kIdStride, step);
-    }
   }
   void Erase(const std::vector<int64_t>& ks) {
     for (const int64_t k : ks) expected_.erase(k * kIdStride);
@@ -58,9 +50,8 @@ class UndeclaredShardingTest : public StoreFixture {
     EXPECT_EQ(table.sharding, sharding);
     EXPECT_EQ(table.sharding_name, "");
     for (uint32_t rank = 0; rank < 3; ++rank) {
-      ASSERT_OK_AND_ASSIGN(const std::string blob,
-                           reader->ReadBlob(rank, "reader"));
-      EXPECT_EQ(blob, absl::StrCat("step ", step, " rank ", rank));
+      EXPECT_EQ(reader->ReadBlob(rank, "reader").value(),
+                absl::StrCat("step ", step, " rank ", rank));
     }
     EXPECT_OK(reader->Verify());
   }
@@ -85,50 +76,34 @@ class UndeclaredShardingTest : public StoreFixture {
     Erase({39});
     ExpectHeld(60, Item::Sharding::kUndeclared);
   }
-
   Rows expected_;
 };
 
 TEST_F(UndeclaredShardingTest, AnOldStoreIsStillRead) {
   EXPECT_THAT(ListSteps(), ElementsAre(5, 6, 10, 20, 30, 40, 50, 60));
   EXPECT_THAT(store_->user_metadata(), ElementsAre(Pair("run", "golden")));
-  ASSERT_OK_AND_ASSIGN(const StepRecord ten, store_->FindStep(10));
-  EXPECT_TRUE(ten.pinned);
-  EXPECT_THAT(ten.metrics, ElementsAre(Pair("auc", 0.75)));
-  ASSERT_OK_AND_ASSIGN(const StepRecord twenty, store_->FindStep(20));
-  EXPECT_TRUE(twenty.folded);
-  ASSERT_OK_AND_ASSIGN(const StepRecord sixty, store_->FindStep(60));
-  EXPECT_THAT(sixty.slice_bounds, ElementsAre(0, 21845, 43690, 65536));
+  EXPECT_TRUE(Record(10).pinned);
+  EXPECT_THAT(Record(10).metrics, ElementsAre(Pair("auc", 0.75)));
+  EXPECT_TRUE(Record(20).folded);
+  EXPECT_THAT(Record(60).slice_bounds, ElementsAre(0, 21845, 43690, 65536));
   ExpectAll();
-}
-
-TEST_F(UndeclaredShardingTest, SlicesWithBoundsAreReadByThemselves) {
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(60));
   ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate estimate,
                        step->EstimateScan("user", {0, 21845}));
   EXPECT_EQ(estimate.base_runs, 1u);
   EXPECT_EQ(estimate.delta_runs, 1u);
-}
-
-TEST_F(UndeclaredShardingTest, VerifyFindsTheIdsOnTwoRanks) {
-  ASSERT_OK_AND_ASSIGN(const auto five, store_->OpenStep(5));
-  EXPECT_THAT(five->Verify(),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       HasSubstr("step 5 table \"user\": id 2 is on ranks 0 "
-                                 "and 1")));
-  ASSERT_OK_AND_ASSIGN(const auto six, store_->OpenStep(6));
-  EXPECT_THAT(six->Verify(),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       HasSubstr("step 6 table \"user\": id 9 is on ranks 0 "
-                                 "and 2")));
+  EXPECT_THAT(store_->OpenStep(5).value()->Verify(),
+              DataLoss("step 5 table \"user\": id 2 is on ranks 0 and 1"));
+  EXPECT_THAT(store_->OpenStep(6).value()->Verify(),
+              DataLoss("step 6 table \"user\": id 9 is on ranks 0 and 2"));
 }
 
 // Saves with a declaration go on over it, and are folded with it.
 TEST_F(UndeclaredShardingTest, ADeclaredTableGoesOnFromIt) {
-  ASSERT_OK_AND_ASSIGN(const StepRecord newest, store_->Latest());
-  ASSERT_OK_AND_ASSIGN(
-      const Store::Attempt save,
-      store_->Begin({.step = 70, .world_size = 2, .parent = newest.version}));
+  const Store::Attempt save =
+      Begin({.step = 70,
+             .world_size = 2,
+             .parent = store_->Latest().value().version});
   std::vector<StagedRank> staged;
   for (const Ticket& ticket : save.tickets) {
     const int64_t id = ticket.rank() + 100;
@@ -136,9 +111,8 @@ TEST_F(UndeclaredShardingTest, ADeclaredTableGoesOnFromIt) {
     const int64_t ids[1] = {id};
     const RowSource::Arrays rows(ids, {{row.data(), 16}, {row.data() + 16, 8}});
     RankState state;
-    RankState::Table table;
-    table.name = "user";
-    table.slots = {{"embedding", DType::kF32, 4}, {"written", DType::kI64, 1}};
+    RankState::Table table{
+        "user", {{"embedding", DType::kF32, 4}, {"written", DType::kI64, 1}}};
     table.slice_hash = SliceHash::kMix;
     table.changes = RankState::Changes{&rows, {}};
     table.sharding = TableSharding::ByModulo();
@@ -158,30 +132,22 @@ TEST_F(UndeclaredShardingTest, ADeclaredTableGoesOnFromIt) {
     ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(70));
     ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
     EXPECT_TRUE(rows == expected_) << rows.size() << " rows";
-    ASSERT_OK_AND_ASSIGN(const StepReader::TableSpec table,
-                         step->FindTable("user"));
-    EXPECT_EQ(table.sharding, Item::Sharding::kByModulo);
+    EXPECT_EQ(step->FindTable("user").value().sharding,
+              Item::Sharding::kByModulo);
     EXPECT_OK(step->Verify());
   }
   ExpectAll();
 }
 
 // See tests/golden/lossy_codecs/README.md.
-class LossyCodecsTest : public StoreFixture {
+class LossyCodecsTest : public GoldenTest {
  protected:
-  void SetUp() override {
-    std::filesystem::copy(std::filesystem::path(SourcePath("tests/golden")) /
-                              "lossy_codecs" / "store",
-                          path(), std::filesystem::copy_options::recursive);
-    Reopen();
-  }
-
+  void SetUp() override { OpenGolden("lossy_codecs"); }
   static Rows Expected(int64_t last) {
     Rows rows;
     for (int64_t step = 1; step <= last; ++step) {
-      for (const int64_t k : LossyWrites(step)) {
+      for (const int64_t k : LossyWrites(step))
         rows[k * kLossyStride] = LossyRow(k, step, /*given=*/false);
-      }
     }
     if (last == 3) rows.erase(99 * kLossyStride);
     return rows;
@@ -199,10 +165,10 @@ TEST_F(LossyCodecsTest, IsReadAsItWasHeld) {
     ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(number));
     ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
     EXPECT_TRUE(rows == Expected(number)) << rows.size() << " rows";
-    ASSERT_OK_AND_ASSIGN(const std::string w, ReadTensorBytes(*step, "w"));
-    EXPECT_EQ(w, BytesOf(LossyTensor(/*given=*/false)));
-    ASSERT_OK_AND_ASSIGN(const std::string b, ReadTensorBytes(*step, "b"));
-    EXPECT_EQ(b, BytesOf(LossyBias(/*given=*/false)));
+    EXPECT_EQ(ReadTensorBytes(*step, "w").value(),
+              BytesOf(LossyTensor(/*given=*/false)));
+    EXPECT_EQ(ReadTensorBytes(*step, "b").value(),
+              BytesOf(LossyBias(/*given=*/false)));
     EXPECT_OK(step->Verify());
     for (const Item& item : step->ranks()[0].items) {
       ASSERT_FALSE(item.errors.empty()) << item.name;

@@ -2,20 +2,12 @@
 // Random operations against a plain model in memory, compared after each.
 //
 //   CKPTDB_SEED=7 CKPTDB_LONG=1 model_test
-#include <gmock/gmock.h>
 
-#include <algorithm>
-#include <functional>
-
-#include "db/state.h"
-#include "schema/status.h"
 #include "tests/db/store_fixture.h"
 #include "tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 struct SavedStep {
   std::vector<RankContent> ranks;
@@ -28,10 +20,8 @@ struct SavedStep {
 class ModelTest : public StoreFixture {
  protected:
   ModelTest() : random_(TestSeed()) {}
-
   uint64_t Below(uint64_t limit) { return random_() % limit; }
   bool OneIn(uint64_t n) { return Below(n) == 0; }
-
   // A step of the model, or now and then one that it may not have.
   int64_t AnyStep() {
     if (steps_.empty() || OneIn(6)) return static_cast<int64_t>(Below(30));
@@ -43,7 +33,6 @@ class ModelTest : public StoreFixture {
     const auto it = steps_.find(step);
     return it == steps_.end() ? nullptr : &it->second;
   }
-
   TensorContent RandomTensor() {
     TensorContent tensor;
     tensor.dtype = static_cast<DType>(Below(kDTypes));
@@ -56,7 +45,6 @@ class ModelTest : public StoreFixture {
     tensor.bytes = RandomBytes(&random_, bytes);
     return tensor;
   }
-
   // What ranks save: at times bulk, at times what they saved last, changed in
   // one place or in none.
   std::vector<RankContent> RandomRanks() {
@@ -71,12 +59,10 @@ class ModelTest : public StoreFixture {
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       RankContent& content = ranks[rank];
       const std::string suffix = "." + std::to_string(rank);
-      for (uint64_t t = Below(4); t > 0; --t) {
+      for (uint64_t t = Below(4); t > 0; --t)
         content.tensors["t" + std::to_string(t) + suffix] = RandomTensor();
-      }
-      for (uint64_t b = Below(3); b > 0; --b) {
+      for (uint64_t b = Below(3); b > 0; --b)
         content.blobs["b" + std::to_string(b)] = RandomText();
-      }
       if (OneIn(12)) {
         content.tensors["bulk" + suffix] =
             BulkTensor(random_(), (size_t{9} << 20) / ranks.size());
@@ -86,13 +72,11 @@ class ModelTest : public StoreFixture {
       table.hash = hash;
     }
     const uint64_t row_bytes = ranks[0].tables["user"].row_bytes();
-    for (auto& [id, values] : RandomRows(&random_, row_bytes, Below(400))) {
+    for (auto& [id, values] : RandomRows(&random_, row_bytes, Below(400)))
       ranks[Below(ranks.size())].tables["user"].rows[id] = values;
-    }
     return ranks;
   }
   std::string RandomText() { return RandomBytes(&random_, Below(20'000)); }
-
   absl::StatusOr<SaveResult> SaveRanks(const SaveSpec& spec,
                                        const std::vector<RankContent>& ranks,
                                        const SaveSpec& publish) {
@@ -111,7 +95,6 @@ class ModelTest : public StoreFixture {
     }
     return result;
   }
-
   // Steps to retire, and what publishing them comes to.
   std::vector<int64_t> RandomRetirement(int64_t saved) {
     std::vector<int64_t> retire;
@@ -128,28 +111,25 @@ class ModelTest : public StoreFixture {
   absl::StatusCode SaveOutcome(const SaveSpec& spec,
                                const std::vector<int64_t>& retire) {
     const SavedStep* existing = Find(spec.step);
-    if (existing != nullptr && !spec.overwrite) {
+    if (existing != nullptr && !spec.overwrite)
       return absl::StatusCode::kAlreadyExists;
-    }
-    if (existing != nullptr && existing->pinned && !existing->quarantined) {
+    if (existing != nullptr && existing->pinned && !existing->quarantined)
       return absl::StatusCode::kFailedPrecondition;
-    }
     for (const int64_t step : retire) {
       if (Find(step) == nullptr) return absl::StatusCode::kNotFound;
       if (Find(step)->pinned) return absl::StatusCode::kFailedPrecondition;
     }
     return absl::StatusCode::kOk;
   }
-
   void DoSave() {
-    SaveSpec spec;
-    spec.step = OneIn(4) ? AnyStep() : static_cast<int64_t>(Below(60));
-    spec.overwrite = OneIn(2);
     const std::vector<RankContent> ranks = RandomRanks();
-    spec.world_size = static_cast<uint32_t>(ranks.size());
-    SaveSpec publish;
-    publish.metrics["loss"] = static_cast<double>(Below(1000));
-    publish.retire = RandomRetirement(spec.step);
+    const SaveSpec spec{
+        .step = OneIn(4) ? AnyStep() : static_cast<int64_t>(Below(60)),
+        .overwrite = OneIn(2),
+        .world_size = static_cast<uint32_t>(ranks.size())};
+    const SaveSpec publish{
+        .metrics = {{"loss", static_cast<double>(Below(1000))}},
+        .retire = RandomRetirement(spec.step)};
     const absl::StatusCode expected = SaveOutcome(spec, publish.retire);
     const auto result = SaveRanks(spec, ranks, publish);
     ASSERT_EQ(result.status().code(), expected) << result.status();
@@ -161,32 +141,25 @@ class ModelTest : public StoreFixture {
     steps_[spec.step] = {ranks, publish.metrics, ++saves_, pinned, false};
     last_ = ranks;
   }
-
   void DoFailingSave() {
     std::vector<RankContent> ranks = RandomRanks();
     ranks.back().tensors["bad"] = {DType::kF32, {2}, std::string(8, 'x'),
                                    {},          {3}, {2}};
-    const auto result = SaveRanks(
-        {.step = 77, .world_size = static_cast<uint32_t>(ranks.size())}, ranks,
-        {});
-    EXPECT_THAT(result, StatusIs(absl::StatusCode::kInvalidArgument,
-                                 HasSubstr("\"bad\"")));
+    EXPECT_THAT(SaveRanks({.step = 77,
+                           .world_size = static_cast<uint32_t>(ranks.size())},
+                          ranks, {}),
+                InvalidArgument("\"bad\""));
   }
-
   void DoAbandonedSave() {
     const std::vector<RankContent> ranks = RandomRanks();
-    ASSERT_OK_AND_ASSIGN(
-        const Store::Attempt save,
-        store_->Begin(
-            {.step = 78, .world_size = static_cast<uint32_t>(ranks.size())}));
+    const Store::Attempt save =
+        Begin({.step = 78, .world_size = static_cast<uint32_t>(ranks.size())});
     const size_t rank = Below(ranks.size());
-    const HeldState held(ranks[rank], 100, AnyRank(save.tickets[rank]));
-    ASSERT_OK(Stage(path(), save.tickets[rank], held.state()));
+    ASSERT_OK(StageRank(save.tickets[rank], ranks[rank]));
     if (OneIn(2)) {
       ASSERT_OK(store_->Abandon(save.version));
     }
   }
-
   void DoDelete() {
     const int64_t step = AnyStep();
     const SavedStep* model = Find(step);
@@ -198,7 +171,6 @@ class ModelTest : public StoreFixture {
     ASSERT_EQ(status.code(), expected) << status;
     if (status.ok()) steps_.erase(step);
   }
-
   void DoFlag() {
     const int64_t step = AnyStep();
     SavedStep* model = Find(step);
@@ -216,17 +188,13 @@ class ModelTest : public StoreFixture {
       model->pinned = kind == 1;
     }
   }
-
   void DoSweep() {
-    ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-    EXPECT_TRUE(swept.quarantined_versions.empty());
+    EXPECT_TRUE(store_->Sweep().value().quarantined_versions.empty());
   }
-
   void DoReopen() {
     options_.background_sweep = OneIn(2);
     Reopen();
   }
-
   void DoOne() {
     const uint64_t kind = Below(20);
     if (kind < 9) return DoSave();
@@ -237,7 +205,6 @@ class ModelTest : public StoreFixture {
     if (kind == 17) return DoSweep();
     DoReopen();
   }
-
   void CheckList() {
     const std::vector<StepRecord> records = store_->Steps();
     ASSERT_EQ(records.size(), steps_.size());
@@ -262,39 +229,29 @@ class ModelTest : public StoreFixture {
       EXPECT_EQ(found->version.step, latest->first);
     }
   }
-
   void CheckStep() {
     if (steps_.empty()) return;
     const int64_t step = AnyStep();
     const SavedStep* model = Find(step);
     if (model != nullptr) return ExpectStep(step, model->ranks);
-    EXPECT_THAT(store_->OpenStep(step),
-                StatusIs(absl::StatusCode::kNotFound, HasSubstr("step")));
+    EXPECT_THAT(store_->OpenStep(step), NotFound("step"));
   }
-
-  // After all of it: what is left is what the steps need.
   void CheckEnd() {
     Reopen();
     DoSweep();
     for (const auto& [step, model] : steps_) ExpectStep(step, model.ranks);
-    ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-    for (const Usage::Held& held : usage.held_versions) {
-      EXPECT_EQ(held.reason, Usage::Held::Reason::kReferenced)
-          << ToString(held.version);
-    }
-    std::vector<int64_t> left;
-    for (const auto& [step, model] : steps_) left.push_back(step);
-    for (const int64_t step : left) {
+    EXPECT_THAT(UsageNow().held_versions,
+                Each(::testing::Field(&Usage::Held::reason,
+                                      Usage::Held::Reason::kReferenced)));
+    for (const int64_t step : ListSteps()) {
       ASSERT_OK(store_->Unpin(step));
       ASSERT_OK(store_->Delete(step));
     }
     DoSweep();
-    ASSERT_OK_AND_ASSIGN(const Usage empty, store_->GetUsage());
-    EXPECT_TRUE(empty.held_versions.empty());
-    EXPECT_LT(empty.disk_bytes,
+    EXPECT_THAT(UsageNow().held_versions, IsEmpty());
+    EXPECT_LT(UsageNow().disk_bytes,
               StoreOptions().spare_bytes + (uint64_t{4} << 20));
   }
-
   std::mt19937_64 random_;
   std::map<int64_t, SavedStep> steps_;
   std::vector<RankContent> last_;

@@ -2,21 +2,13 @@
 // Power is lost after every single change that a store makes to its disk, in
 // every variant of what a disk forgets. What is left opens, holds each step
 // that was acknowledged, and whole; nothing else; and goes on working.
-#include <gtest/gtest.h>
-
-#include <iostream>
-#include <optional>
-#include <set>
-#include <utility>
 
 #include "tests/db/sim_store.h"
-#include "tests/support/long_run.h"
 #include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {
 
-// What was true when so many operations were in the journal.
 struct Moment {
   size_t operations = 0;
   std::string action;
@@ -29,9 +21,8 @@ class Workload {
   void Run(const std::vector<Action>& actions,
            std::optional<uint64_t> max_manifest_bytes) {
     SimStore sim(files_);
-    if (max_manifest_bytes.has_value()) {
+    if (max_manifest_bytes.has_value())
       sim.environment()->set_max_manifest_bytes(*max_manifest_bytes);
-    }
     moments_.push_back({0, "nothing", {}});
     ASSERT_OK(sim.Open());
     moments_.push_back({files_->operations(), "make the store", {}});
@@ -44,14 +35,9 @@ class Workload {
     ExpectModel(sim.store(), moments_.back().model);
     sim.Close();
   }
-
   const SimFileSystem& files() const { return *files_; }
-  // How many operations it takes to make the store.
   size_t made_at() const { return moments_[1].operations; }
-  // How many it takes up to the last action.
   size_t last_at() const { return moments_[moments_.size() - 2].operations; }
-
-  // The last moment that was acknowledged at operation `k`.
   size_t MomentAt(size_t k) const {
     size_t at = 0;
     while (at + 1 < moments_.size() && moments_[at + 1].operations <= k) ++at;
@@ -62,9 +48,8 @@ class Workload {
   std::vector<const StoreModel*> ModelsAt(size_t k) const {
     const size_t at = MomentAt(k);
     std::vector<const StoreModel*> models = {&moments_[at].model};
-    if (moments_[at].operations < k && at + 1 < moments_.size()) {
+    if (moments_[at].operations < k && at + 1 < moments_.size())
       models.push_back(&moments_[at + 1].model);
-    }
     return models;
   }
   std::string Describe(size_t k, PowerLoss variant) const {
@@ -130,23 +115,13 @@ class PowerLossTest : public ::testing::Test {
  protected:
   // One image in so many loses power a second time.
   static constexpr uint64_t kSecondLosses = 8;
-
   // From the making of the store on, or only after it, or after each operation
   // of the last action.
   enum class From { kMaking, kMade, kLast };
-
   static size_t FirstOperation(const Workload& workload, From from) {
-    switch (from) {
-      case From::kMaking:
-        return 0;
-      case From::kMade:
-        return workload.made_at();
-      case From::kLast:
-        return workload.last_at();
-    }
-    return 0;
+    if (from == From::kMaking) return 0;
+    return from == From::kMade ? workload.made_at() : workload.last_at();
   }
-
   void LosePowerEverywhere(const std::vector<Action>& actions,
                            From from = From::kMade) {
     Workload workload;
@@ -166,18 +141,15 @@ class PowerLossTest : public ::testing::Test {
         if (!seen.emplace(image->ImageDigest(), moment).second) continue;
         SCOPED_TRACE(workload.Describe(k, variant));
         const bool again = random() % kSecondLosses == 0;
-        const auto copy =
-            image->CrashAfter(image->operations(), PowerLoss::kKeepAll);
+        const auto copy = CopyOf(*image);
         CheckImage(image, workload.ModelsAt(k));
-        if (again && !HasFailure()) {
+        if (again && !HasFailure())
           CheckSecondLoss(copy, workload.ModelsAt(k), &random);
-        }
       }
     }
     std::cout << operations - first << " operations, " << seen.size()
               << " images" << std::endl;
   }
-
   std::optional<uint64_t> max_manifest_bytes_;
 };
 
@@ -203,11 +175,10 @@ TEST_F(PowerLossTest, EachMomentOfASaveInOneCall) {
                                    std::vector<float>(kElements));
   zeros.codec = Codec::kLz4;
   const auto run = [&](SimStore* sim) {
-    const HeldState held(content.ranks[0]);
-    SaveSpec spec;
-    spec.step = 10;
-    spec.metrics["serial"] = content.serial;
-    return sim->store()->Save(spec, held.state()).status();
+    return sim->store()
+        ->Save({.step = 10, .metrics = {{"serial", content.serial}}},
+               HeldState(content.ranks[0]).state())
+        .status();
   };
   const auto apply = [&](StoreModel* model) { (*model)[10] = content; };
   LosePowerEverywhere({{"save in one call", run, apply}}, From::kLast);
@@ -308,9 +279,7 @@ TEST_F(PowerLossTest, AnAttemptThatHasBegunIsNotUsedAgain) {
 
 // All kinds of changes, one after the other: CKPTDB_LONG=1 runs it.
 TEST_F(PowerLossTest, Everything) {
-  if (!IsLongRun()) {
-    GTEST_SKIP() << "CKPTDB_LONG is not set";
-  }
+  if (!IsLongRun()) GTEST_SKIP() << "CKPTDB_LONG is not set";
   LosePowerEverywhere(EveryAction());
 }
 

@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A reader beside an owner, and leases.
-#include "db/reader.h"
 
-#include <gmock/gmock.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <filesystem>
-#include <fstream>
-#include <thread>
-
-#include "db/disk/environment.h"
 #include "db/meta/lease.h"
 #include "tests/db/child.h"
 #include "tests/db/store_fixture.h"
@@ -20,105 +9,43 @@
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-
-constexpr uint64_t kLargeBytes = uint64_t{9} << 20;
-
-class ReaderTest : public StoreFixture {
+class ReaderTest : public SweptFixture {
  protected:
-  ReaderTest() { options_.background_sweep = false; }
-
   std::unique_ptr<Reader> OpenReader(const StoreOptions& options = {}) {
     auto reader = Reader::Open(path(), options);
     EXPECT_OK(reader);
     return reader.ok() ? *std::move(reader) : nullptr;
   }
-  size_t LeaseFiles() const {
-    size_t files = 0;
-    for (const auto& entry :
-         std::filesystem::recursive_directory_iterator(path() + "/leases")) {
-      files += entry.is_regular_file() ? 1 : 0;
-    }
-    return files;
-  }
 };
 
-std::vector<int64_t> StepsOf(const Reader& reader) {
-  std::vector<int64_t> steps;
-  for (const StepRecord& record : reader.Steps()) {
-    steps.push_back(record.version.step);
-  }
-  return steps;
-}
-
 TEST_F(ReaderTest, NoStoreIsNotFound) {
-  EXPECT_THAT(
-      Reader::Open(dir_.path() + "/none"),
-      StatusIs(absl::StatusCode::kNotFound, HasSubstr(dir_.path() + "/none")));
-  EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/none"));
-  std::filesystem::create_directory(dir_.path() + "/empty");
-  EXPECT_THAT(
-      Reader::Open(dir_.path() + "/empty"),
-      StatusIs(absl::StatusCode::kNotFound, HasSubstr(dir_.path() + "/empty")));
-  EXPECT_TRUE(std::filesystem::is_empty(dir_.path() + "/empty"));
+  const std::string none = dir_.path() + "/none";
+  EXPECT_THAT(Reader::Open(none), NotFound(none));
+  EXPECT_FALSE(std::filesystem::exists(none));
+  std::filesystem::create_directory(none);
+  EXPECT_THAT(Reader::Open(none), NotFound(none));
+  EXPECT_TRUE(std::filesystem::is_empty(none));
 }
 
-TEST_F(ReaderTest, ReadsBesideTheOwner) {
+TEST_F(ReaderTest, ReadsBesideTheOwnerAndWithoutOne) {
   ASSERT_OK(Save(1, BulkContent(1)));
   ASSERT_OK(Save(2, SmallContent(2)));
-  const auto reader = OpenReader();
+  auto reader = OpenReader();
   EXPECT_EQ(reader->path(), path());
   const std::string& uuid = reader->uuid();
   ASSERT_OK(reader->Refresh());
   EXPECT_EQ(uuid, store_->uuid());
   EXPECT_THAT(StepsOf(*reader), ElementsAre(1, 2));
-  ASSERT_OK_AND_ASSIGN(const StepRecord latest, reader->Latest());
-  ASSERT_OK_AND_ASSIGN(const StepRecord owners, store_->Latest());
-  EXPECT_EQ(latest, owners);
-  for (const int64_t number : {1, 2}) {
-    ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(number));
-    ExpectHolds(*step, {number == 1 ? BulkContent(1) : SmallContent(2)});
-    EXPECT_OK(step->Verify());
+  EXPECT_EQ(reader->Latest().value(), store_->Latest().value());
+  for (const bool owned : {true, false}) {
+    if (!owned) store_.reset();
+    if (!owned) reader = OpenReader();
+    for (const int64_t number : {1, 2}) {
+      ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(number));
+      ExpectHolds(*step, {number == 1 ? BulkContent(1) : SmallContent(2)});
+      EXPECT_OK(step->Verify());
+    }
   }
-}
-
-TEST_F(ReaderTest, ReadsWithoutAnOwner) {
-  ASSERT_OK(Save(1, BulkContent(1)));
-  store_.reset();
-  const auto reader = OpenReader();
-  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
-  ExpectHolds(*step, {BulkContent(1)});
-}
-
-TEST_F(ReaderTest, AnswersAsOfTheLastRefresh) {
-  const auto reader = OpenReader();
-  EXPECT_THAT(reader->Steps(), IsEmpty());
-  EXPECT_THAT(reader->Latest(),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path())));
-  ASSERT_OK(Save(1, BulkContent(1)));
-  EXPECT_THAT(reader->Steps(), IsEmpty());
-  ASSERT_OK(reader->Refresh());
-  EXPECT_THAT(StepsOf(*reader), ElementsAre(1));
-  ASSERT_OK(Save(2, SmallContent(2)));
-  ASSERT_OK(store_->Delete(1));
-  ASSERT_OK(reader->Refresh());
-  EXPECT_THAT(StepsOf(*reader), ElementsAre(2));
-  EXPECT_THAT(reader->FindStep(1),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 1")));
-}
-
-TEST_F(ReaderTest, SeesTheMetadataOfTheStore) {
-  const auto reader = OpenReader();
-  EXPECT_THAT(reader->user_metadata(), IsEmpty());
-  const UserMetadata metadata = {{"run", "a"}};
-  ASSERT_OK(store_->SetUserMetadata(metadata));
-  EXPECT_THAT(reader->user_metadata(), IsEmpty());
-  ASSERT_OK(reader->Refresh());
-  EXPECT_EQ(reader->user_metadata(), metadata);
 }
 
 // Steps of the one must not be taken for those of the other.
@@ -129,9 +56,7 @@ TEST_F(ReaderTest, AnotherStoreInItsPlaceIsAnError) {
   ASSERT_OK(reader->Refresh());
   store_.reset();
   std::filesystem::remove_all(path());
-  const auto replaced =
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr(path()), HasSubstr("removed or replaced")));
+  const auto replaced = FailedPrecondition(path(), "removed or replaced");
   EXPECT_THAT(reader->Refresh(), replaced);
   Reopen();
   EXPECT_THAT(reader->Refresh(), replaced);
@@ -143,55 +68,51 @@ TEST_F(ReaderTest, AnotherStoreInItsPlaceIsAnError) {
   EXPECT_THAT(StepsOf(*another), ElementsAre(1));
 }
 
-TEST_F(ReaderTest, SeesFlags) {
-  ASSERT_OK(Save(1, SmallContent(1)));
-  ASSERT_OK(Save(2, SmallContent(2)));
+TEST_F(ReaderTest, AnswersAsOfTheLastRefresh) {
   const auto reader = OpenReader();
+  const UserMetadata metadata = {{"run", "a"}};
+  EXPECT_THAT(reader->Latest(), NotFound(path()));
+  ASSERT_OK(Save(1, BulkContent(1)));
+  ASSERT_OK(store_->SetUserMetadata(metadata));
+  EXPECT_THAT(reader->Steps(), IsEmpty());
+  EXPECT_THAT(reader->user_metadata(), IsEmpty());
+  ASSERT_OK(reader->Refresh());
+  EXPECT_THAT(StepsOf(*reader), ElementsAre(1));
+  EXPECT_EQ(reader->user_metadata(), metadata);
+  ASSERT_OK(Save(2, SmallContent(2)));
   ASSERT_OK(store_->Pin(1));
   ASSERT_OK(store_->Quarantine(2));
   ASSERT_OK(reader->Refresh());
-  ASSERT_OK_AND_ASSIGN(const StepRecord one, reader->FindStep(1));
-  EXPECT_TRUE(one.pinned);
-  ASSERT_OK_AND_ASSIGN(const StepRecord latest, reader->Latest());
-  EXPECT_EQ(latest.version.step, 1);
+  EXPECT_TRUE(reader->FindStep(1).value().pinned);
+  EXPECT_EQ(reader->Latest().value().version.step, 1);
+  ASSERT_OK(store_->Unpin(1));
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(reader->Refresh());
+  EXPECT_THAT(StepsOf(*reader), ElementsAre(2));
+  EXPECT_THAT(reader->FindStep(1), NotFound("step 1"));
 }
 
 TEST_F(ReaderTest, OpenStepCatchesUp) {
   const auto reader = OpenReader();
   ASSERT_OK(Save(1, BulkContent(1)));
   {
-    ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
-    ExpectHolds(*step, {BulkContent(1)});
+    ASSERT_OK_AND_ASSIGN(const auto before, reader->OpenStep(1));
+    ASSERT_OK(Overwrite(1, BulkContent(2)));
+    ASSERT_OK(store_->Sweep());
+    ASSERT_OK_AND_ASSIGN(const auto after, reader->OpenStep(1));
+    ExpectHolds(*before, {BulkContent(1)});
+    ExpectHolds(*after, {BulkContent(2)});
   }
   ASSERT_OK(store_->Delete(1));
-  EXPECT_THAT(reader->OpenStep(1),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 1")));
+  EXPECT_THAT(reader->OpenStep(1), NotFound("step 1"));
   EXPECT_EQ(LeaseFiles(), 0u);
-}
-
-TEST_F(ReaderTest, OverwrittenStepIsTheNewOneWhenOpenedAgain) {
-  ASSERT_OK(Save(1, BulkContent(1)));
-  const auto reader = OpenReader();
-  ASSERT_OK_AND_ASSIGN(const auto before, reader->OpenStep(1));
-  ASSERT_OK(Overwrite(1, BulkContent(2)));
-  ASSERT_OK(store_->Sweep());
-  ASSERT_OK_AND_ASSIGN(const auto after, reader->OpenStep(1));
-  ExpectHolds(*before, {BulkContent(1)});
-  ExpectHolds(*after, {BulkContent(2)});
 }
 
 class LeaseTest : public ReaderTest {
  protected:
-  void ExpectHeld(const Version& version, Usage::Held::Reason why) {
-    ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-    ASSERT_THAT(usage.held_versions, SizeIs(1));
-    EXPECT_EQ(usage.held_versions[0].version, version);
-    EXPECT_EQ(usage.held_versions[0].reason, why);
-  }
   void ExpectFreed() {
-    ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-    EXPECT_THAT(usage.held_versions, IsEmpty());
-    EXPECT_LT(usage.disk_bytes, kLargeBytes);
+    EXPECT_THAT(UsageNow().held_versions, IsEmpty());
+    EXPECT_LT(UsageNow().disk_bytes, kBulkTensorBytes);
   }
 };
 
@@ -200,15 +121,16 @@ TEST_F(LeaseTest, RetiredStepStaysWholeWhileItIsOpen) {
   const auto reader = OpenReader();
   ASSERT_OK_AND_ASSIGN(auto step, reader->OpenStep(1));
   ASSERT_OK(Save(2, SmallContent(2), {.retire = {1}}));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
-  EXPECT_THAT(kept.swept_versions, IsEmpty());
-  ExpectHeld(saved.version, Usage::Held::Reason::kLeased);
+  EXPECT_THAT(Swept(), IsEmpty());
+  const Usage usage = UsageNow();
+  ASSERT_THAT(usage.held_versions, SizeIs(1));
+  EXPECT_EQ(usage.held_versions[0].version, saved.version);
+  EXPECT_EQ(usage.held_versions[0].reason, Usage::Held::Reason::kLeased);
   ExpectHolds(*step, {BulkContent(1)});
   EXPECT_OK(step->Verify());
   step.reset();
   EXPECT_EQ(LeaseFiles(), 0u);
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.swept_versions, ElementsAre(saved.version));
+  EXPECT_THAT(Swept(), ElementsAre(saved.version));
   ExpectFreed();
 }
 
@@ -221,42 +143,24 @@ TEST_F(LeaseTest, InlineStepStaysToo) {
   ASSERT_OK(reader->Refresh());
   ExpectHolds(*step, {SmallContent(1)});
   step.reset();
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.swept_versions, ElementsAre(saved.version));
+  EXPECT_THAT(Swept(), ElementsAre(saved.version));
 }
 
 TEST_F(LeaseTest, HoldsWhatTheStepRefersTo) {
   RankContent content;
   content.tensors["bulk"] = BulkTensor(1);
-  ASSERT_OK(Save(1, content));
-  ASSERT_OK(Save(2, content));
+  for (const int64_t step : {1, 2}) ASSERT_OK(Save(step, content));
   const auto reader = OpenReader();
   ASSERT_OK_AND_ASSIGN(auto step, reader->OpenStep(2));
-  ASSERT_OK(store_->Delete(1));
-  ASSERT_OK(store_->Delete(2));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
-  EXPECT_THAT(kept.swept_versions, IsEmpty());
+  DeleteSteps({1, 2});
+  EXPECT_THAT(Swept(), IsEmpty());
   ExpectHolds(*step, {content});
   step.reset();
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.swept_versions, SizeIs(2));
+  EXPECT_THAT(Swept(), SizeIs(2));
   ExpectFreed();
 }
 
-TEST_F(LeaseTest, OutlivesTheOwner) {
-  ASSERT_OK(Save(1, BulkContent(1)));
-  const auto reader = OpenReader();
-  ASSERT_OK_AND_ASSIGN(auto step, reader->OpenStep(1));
-  ASSERT_OK(store_->Delete(1));
-  Reopen();
-  ASSERT_OK(store_->Sweep());
-  ExpectHolds(*step, {BulkContent(1)});
-  step.reset();
-  ASSERT_OK(store_->Sweep());
-  ExpectFreed();
-}
-
-TEST_F(LeaseTest, TwoReadersOfAStep) {
+TEST_F(LeaseTest, OutlivesTheOwnerAndOtherReaders) {
   ASSERT_OK(Save(1, BulkContent(1)));
   const auto reader1 = OpenReader();
   const auto reader2 = OpenReader();
@@ -264,6 +168,7 @@ TEST_F(LeaseTest, TwoReadersOfAStep) {
   ASSERT_OK_AND_ASSIGN(auto step2, reader2->OpenStep(1));
   ASSERT_OK_AND_ASSIGN(auto step3, reader2->OpenStep(1));
   ASSERT_OK(store_->Delete(1));
+  Reopen();
   step1.reset();
   step3.reset();
   ASSERT_OK(store_->Sweep());
@@ -278,11 +183,9 @@ TEST_F(LeaseTest, ReaderOfAnotherProcess) {
   Child child({"lease", path(), "1"});
   ASSERT_EQ(child.ReadLine(), "ok");
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
-  EXPECT_THAT(kept.swept_versions, IsEmpty());
+  EXPECT_THAT(Swept(), IsEmpty());
   child.Write("verify\n");
   EXPECT_EQ(child.ReadLine(), "ok");
-  child.CloseInput();
   EXPECT_EQ(child.Wait(), 0);
   ASSERT_OK(store_->Sweep());
   ExpectFreed();
@@ -306,24 +209,20 @@ TEST_F(LeaseTest, RefreshOfAnotherProcess) {
 // The owner's clock runs ahead of the lease of a reader that was killed.
 TEST_F(LeaseTest, LeaseOfADeadReaderExpires) {
   std::atomic<int64_t> ahead_micros{0};
-  options_.environment = std::make_shared<internal::Environment>(
-      internal::Environment::Default()->file_system(),
-      [&] {
+  options_.environment =
+      EnvironmentOf(internal::Environment::Default()->file_system(), [&] {
         return internal::Environment::Default()->NowMicros() + ahead_micros;
-      },
-      true);
+      });
   Reopen();
   ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(1, BulkContent(1)));
   Child child({"lease", path(), "1"});
   ASSERT_EQ(child.ReadLine(), "ok");
   child.Kill();
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
-  EXPECT_THAT(kept.swept_versions, IsEmpty());
+  EXPECT_THAT(Swept(), IsEmpty());
   EXPECT_EQ(LeaseFiles(), 1u);
   ahead_micros = 61'000'000;
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.swept_versions, ElementsAre(saved.version));
+  EXPECT_THAT(Swept(), ElementsAre(saved.version));
   EXPECT_EQ(LeaseFiles(), 0u);
   ExpectFreed();
   store_.reset();
@@ -346,38 +245,27 @@ TEST_F(LeaseTest, LeasesThatCannotBeWritten) {
                           HasSubstr(path() + "/leases")));
 }
 
-// Copying programs leave empty folders out.
-TEST_F(LeaseTest, TheirFolderIsMadeWhereItIsMissing) {
-  ASSERT_OK(Save(1, SmallContent(1)));
-  store_.reset();
-  std::filesystem::remove(path() + "/leases");
-  const auto reader = OpenReader();
-  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
-  EXPECT_EQ(LeaseFiles(), 1u);
-}
-
-// What is no lease holds nothing up.
-TEST_F(LeaseTest, SweepGoesOnBesideAFileThatIsNoLease) {
+// Copying programs leave empty folders out; and whoever the reader's user is,
+// the owner's may read its leases. What is no lease holds nothing up.
+TEST_F(LeaseTest, FolderOfLeases) {
   ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(1, BulkContent(1)));
-  { std::ofstream(path() + "/leases/notes.txt") << "not a lease"; }
-  std::filesystem::create_directory(path() + "/leases/folder");
-  ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.swept_versions, ElementsAre(saved.version));
-}
-
-// For the owner's user, whoever the reader's is.
-TEST_F(LeaseTest, AnybodyMayReadIt) {
-  ASSERT_OK(Save(1, SmallContent(1)));
+  store_.reset();
+  std::filesystem::remove(In("leases"));
   const mode_t before = umask(077);
   const auto reader = OpenReader();
-  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
+  ASSERT_OK_AND_ASSIGN(auto step, reader->OpenStep(1));
   umask(before);
   ASSERT_EQ(LeaseFiles(), 1u);
-  for (const auto& entry :
-       std::filesystem::directory_iterator(path() + "/leases")) {
-    EXPECT_EQ(entry.status().permissions(), std::filesystem::perms(0644));
+  for (const auto& lease : FilesIn(In("leases"))) {
+    EXPECT_EQ(std::filesystem::status(lease).permissions(),
+              std::filesystem::perms(0644));
   }
+  step.reset();
+  WriteFile(In("leases/notes.txt"), "not a lease");
+  std::filesystem::create_directory(In("leases/folder"));
+  Reopen();
+  ASSERT_OK(store_->Delete(1));
+  EXPECT_THAT(Swept(), ElementsAre(saved.version));
 }
 
 TEST_F(LeaseTest, AnUnreadableLeaseStopsTheSweep) {
@@ -388,9 +276,8 @@ TEST_F(LeaseTest, AnUnreadableLeaseStopsTheSweep) {
   { std::ofstream(on_its_way) << "on its way"; }
   chmod(on_its_way.c_str(), 0);
   { std::ofstream(lease) << "hidden"; }
-  for (const std::string& way : {dir_.path(), path(), folder}) {
+  for (const std::string& way : {dir_.path(), path(), folder})
     chmod(way.c_str(), 0755);
-  }
   chmod(lease.c_str(), 0);
   const auto read = [&](int64_t now_micros = 0) {
     return internal::ReadLeases(
@@ -399,19 +286,16 @@ TEST_F(LeaseTest, AnUnreadableLeaseStopsTheSweep) {
                /*remove_expired=*/false)
         .status();
   };
-  const auto denied = [](const std::string& what) {
-    return StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(what));
-  };
   {
     const AsNobody nobody;
     if (nobody.failed()) GTEST_SKIP() << "cannot become nobody";
-    EXPECT_THAT(read(), denied(lease));
+    EXPECT_THAT(read(), PermissionDenied(lease));
     // Of a reader that would have renewed it by then.
     constexpr int64_t kLongestMicros = (kMaxLeaseMs + kMaxClockSkewMs) * 1000;
     constexpr int64_t kMinuteMicros = 60'000'000;
     const int64_t ends =
         internal::Environment::Default()->NowMicros() + kLongestMicros;
-    EXPECT_THAT(read(ends - kMinuteMicros), denied(lease));
+    EXPECT_THAT(read(ends - kMinuteMicros), PermissionDenied(lease));
     EXPECT_OK(read(ends + kMinuteMicros));
   }
   chmod(lease.c_str(), 0644);
@@ -422,34 +306,28 @@ TEST_F(LeaseTest, AnUnreadableLeaseStopsTheSweep) {
   chmod(folder.c_str(), 0);
   {
     const AsNobody nobody;
-    EXPECT_THAT(read(), denied("\"" + folder + "\""));
+    EXPECT_THAT(read(), PermissionDenied("\"" + folder + "\""));
   }
   chmod(folder.c_str(), 0700);
 }
 
-TEST_F(LeaseTest, LengthIsChecked) {
-  StoreOptions options;
-  options.lease_ms = 0;
-  EXPECT_THAT(
-      Reader::Open(path(), options),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("lease_ms is 0")));
-}
-
-TEST_F(LeaseTest, OpenRefusesAModeThatIsNoEnumerator) {
-  StoreOptions options;
-  options.leases = static_cast<StoreOptions::LeaseMode>(3);
-  EXPECT_THAT(Reader::Open(path(), options),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("StoreOptions::leases is 3; it must be an "
-                                 "enumerator, 0 to 2")));
+TEST_F(LeaseTest, LengthAndModeAreChecked) {
+  EXPECT_OK(Reader::Open(path(), {.lease_ms = kMaxLeaseMs}));
+  EXPECT_THAT(Reader::Open(path(), {.lease_ms = 0}),
+              InvalidArgument("lease_ms is 0"));
+  EXPECT_THAT(Reader::Open(path(), {.lease_ms = kMaxLeaseMs + 1}),
+              InvalidArgument(std::to_string(kMaxLeaseMs)));
+  const auto mode = static_cast<StoreOptions::LeaseMode>(3);
+  EXPECT_THAT(Reader::Open(path(), {.leases = mode}),
+              InvalidArgument("StoreOptions::leases is 3; it must be an "
+                              "enumerator, 0 to 2"));
 }
 
 TEST_F(ReaderTest, FileThatCannotBeReadIsNamed) {
   ASSERT_OK(Save(1, SmallContent(1)));
   const std::string current = path() + "/db/CURRENT";
-  for (const std::string& way : {dir_.path(), path(), path() + "/db"}) {
+  for (const std::string& way : {dir_.path(), path(), path() + "/db"})
     chmod(way.c_str(), 0755);
-  }
   chmod(current.c_str(), 0600);
   if (geteuid() != 0) chmod(current.c_str(), 0);
   Child child({"--nobody", "steps", path()});
@@ -458,27 +336,21 @@ TEST_F(ReaderTest, FileThatCannotBeReadIsNamed) {
   EXPECT_THAT(line, AllOf(HasSubstr("PERMISSION_DENIED"), HasSubstr(current)));
 }
 
-TEST_F(ReaderTest, UsageIsTheOwners) {
-  ASSERT_OK(Save(1, BulkContent(1)));
-  const auto reader = OpenReader();
-  ASSERT_OK_AND_ASSIGN(const Usage usage, reader->GetUsage());
-  ASSERT_THAT(usage.steps, SizeIs(1));
-  EXPECT_EQ(usage.steps[0].version.step, 1);
-  EXPECT_GE(usage.steps[0].exclusive_bytes, kLargeBytes);
-  EXPECT_GE(usage.disk_bytes, kLargeBytes);
-}
-
 TEST_F(ReaderTest, UsageByNameAddsUpToTheSteps) {
   ASSERT_OK(Save(1, BulkContent(1)));
   ASSERT_OK(Save(2, BulkContent(1)));
   const auto reader = OpenReader();
   ASSERT_OK_AND_ASSIGN(const Usage usage, reader->GetUsage(/*by_name=*/true));
+  ASSERT_THAT(usage.steps, SizeIs(2));
+  EXPECT_EQ(usage.steps[0].version.step, 1);
+  EXPECT_GE(usage.steps[0].exclusive_bytes, kBulkTensorBytes);
+  EXPECT_GE(usage.disk_bytes, kBulkTensorBytes);
   ASSERT_THAT(usage.names, SizeIs(3));
   const Usage::Name& tensors = usage.names[0];
   EXPECT_EQ(tensors.kind, Item::Kind::kTensor);
   EXPECT_EQ(tensors.name, "");
   EXPECT_EQ(tensors.step_count, 1U);  // the second save uses those of the first
-  EXPECT_GE(tensors.exclusive_bytes, kLargeBytes);
+  EXPECT_GE(tensors.exclusive_bytes, kBulkTensorBytes);
   const Usage::Name& user = usage.names[1];
   EXPECT_EQ(user.kind, Item::Kind::kRows);
   EXPECT_EQ(user.name, "user");
@@ -488,8 +360,8 @@ TEST_F(ReaderTest, UsageByNameAddsUpToTheSteps) {
   EXPECT_EQ(tensors.exclusive_bytes + user.exclusive_bytes +
                 usage.names[2].exclusive_bytes,
             usage.steps[0].exclusive_bytes + usage.steps[1].exclusive_bytes);
-  for (const Usage::Name& name : usage.names)
-    EXPECT_EQ(name.referenced_bytes, 0U);
+  EXPECT_THAT(usage.names,
+              Each(::testing::Field(&Usage::Name::referenced_bytes, 0U)));
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(reader->Refresh());
   ASSERT_OK_AND_ASSIGN(const Usage kept, reader->GetUsage(/*by_name=*/true));
@@ -498,16 +370,18 @@ TEST_F(ReaderTest, UsageByNameAddsUpToTheSteps) {
   EXPECT_EQ(kept.names[0].exclusive_bytes, 0U);
   EXPECT_EQ(kept.names[1].referenced_bytes, 0U);
   EXPECT_EQ(kept.names[1].exclusive_bytes, user.exclusive_bytes / 2);
-  ASSERT_OK_AND_ASSIGN(const Usage plain, reader->GetUsage());
-  EXPECT_THAT(plain.names, SizeIs(0));
+  EXPECT_THAT(reader->GetUsage().value().names, IsEmpty());
 }
 
 // An owner that saves, overwrites, retires and sweeps all the time, and a
 // reader that opens whatever is the latest: it is there and whole, or gone.
 TEST_F(ReaderTest, FollowsABusyOwner) {
   std::atomic<bool> done{false};
-  ASSERT_OK(Save(0, SmallContent(0)));
+  SaveSmall({0});
   const auto reader = OpenReader();
+  const auto content = [](int64_t number) {
+    return number % 5 == 0 ? SmallContent(number) : BulkContent(number);
+  };
   std::thread follower([&] {
     while (!done) {
       EXPECT_OK(Reader::Open(path()));
@@ -516,21 +390,15 @@ TEST_F(ReaderTest, FollowsABusyOwner) {
       ASSERT_OK(latest);
       const int64_t number = latest->version.step;
       const auto step = reader->OpenStep(number);
-      if (!step.ok()) {
-        EXPECT_THAT(step, StatusIs(absl::StatusCode::kNotFound,
-                                   HasSubstr(std::to_string(number))));
-        continue;
+      if (step.ok()) {
+        ExpectHolds(**step, {content(number)});
+      } else {
+        EXPECT_THAT(step, NotFound(std::to_string(number)));
       }
-      ExpectHolds(**step, {number % 5 == 0
-                               ? SmallContent(static_cast<uint64_t>(number))
-                               : BulkContent(static_cast<uint64_t>(number))});
     }
   });
   for (int64_t number = 1; number < 40; ++number) {
-    const auto seed = static_cast<uint64_t>(number);
-    const RankContent content =
-        number % 5 == 0 ? SmallContent(seed) : BulkContent(seed);
-    EXPECT_OK(Save(number, content, {.retire = {number - 1}}));
+    EXPECT_OK(Save(number, content(number), {.retire = {number - 1}}));
     EXPECT_OK(store_->Sweep());
   }
   done = true;

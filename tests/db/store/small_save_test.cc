@@ -1,38 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a small save asks of the disk: few syncs, and little more room than its
 // bytes take.
-#include <gmock/gmock.h>
 #include <pthread.h>
-#include <rocksdb/file_system.h>
-#include <sys/stat.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <iterator>
-#include <memory>
-#include <string>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "db/reader.h"
 #include "tests/db/sim_store.h"
 #include "tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
-
-std::string ReadFile(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void WriteFile(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 // Of the log, of the tables it is flushed to, of the manifest and of the
 // folders that have their names.
@@ -71,26 +46,16 @@ class SmallStoreTest : public StoreFixture {
     }
     return bytes;
   }
-
-  int64_t TableFiles() const {
-    return std::count_if(
-        std::filesystem::directory_iterator(path() + "/db"),
-        std::filesystem::directory_iterator(),
-        [](const auto& entry) { return entry.path().extension() == ".sst"; });
-  }
-
   // By age. The files of small saves say which keys they have.
   std::vector<std::filesystem::path> FilesOfSaves() const {
-    std::vector<std::filesystem::path> files;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(path() + "/db")) {
-      if (entry.path().extension() == ".sst" &&
-          absl::StrContains(ReadFile(entry.path()), "ckptdb.greatest_key")) {
-        files.push_back(entry.path());
-      }
-    }
-    std::sort(files.begin(), files.end());
+    auto files = TableFiles();
+    std::erase_if(files, [](const auto& file) {
+      return !absl::StrContains(ReadFile(file), "ckptdb.greatest_key");
+    });
     return files;
+  }
+  void SaveRange(int64_t begin, int64_t end) {
+    for (int64_t step = begin; step < end; ++step) SaveSmall({step});
   }
 };
 
@@ -104,7 +69,7 @@ void DamageFile(const std::filesystem::path& file) {
 // Besides what it sets aside for a full disk.
 TEST_F(SmallStoreTest, TakesNoRoomInAdvance) {
   const uint64_t max_bytes = options_.spare_bytes + (uint64_t{1} << 20);
-  ASSERT_OK(Save(1, SmallContent(1)));
+  SaveSmall({1});
   ASSERT_OK(store_->Pin(1));
   EXPECT_LE(AllocatedBytes(), max_bytes);
   ASSERT_OK(store_->Unpin(1));
@@ -117,24 +82,18 @@ TEST_F(SmallStoreTest, TakesNoRoomInAdvance) {
 // lets at most 36 files of a family wait for them.
 TEST_F(SmallStoreTest, HasFewFilesForManySteps) {
   constexpr int64_t kSteps = 300;
-  constexpr int64_t kMaxFiles = 90;
-  for (int64_t step = 0; step < kSteps; ++step) {
-    ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
-  }
+  SaveRange(0, kSteps);
   Reopen();
-  EXPECT_LE(TableFiles(), kMaxFiles);
-  for (const int64_t step : {int64_t{0}, kSteps / 2, kSteps - 1}) {
-    ExpectStep(step, {SmallContent(static_cast<uint64_t>(step))});
-  }
+  EXPECT_LE(TableFiles().size(), 90U);
+  EXPECT_THAT(store_->Steps(), SizeIs(kSteps));
+  ExpectSmall({0, kSteps / 2, kSteps - 1});
 }
 
 // A pass over one step looks into the files of others only where they have
 // something of its keys.
 TEST_F(SmallStoreTest, DamageInOneSaveLeavesTheOthersWhole) {
   constexpr int64_t kSteps = 3;
-  for (int64_t step = 0; step < kSteps; ++step) {
-    ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
-  }
+  SaveRange(0, kSteps);
   const std::vector<std::filesystem::path> files = FilesOfSaves();
   ASSERT_EQ(files.size(), size_t{kSteps});
   for (int64_t damaged = 0; damaged < kSteps; ++damaged) {
@@ -144,11 +103,9 @@ TEST_F(SmallStoreTest, DamageInOneSaveLeavesTheOthersWhole) {
     DamageFile(file);
     ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
     for (int64_t step = 0; step < kSteps; ++step) {
-      ASSERT_OK_AND_ASSIGN(const auto read, reader->OpenStep(step));
-      EXPECT_EQ(read->Verify().code(), step == damaged
-                                           ? absl::StatusCode::kDataLoss
-                                           : absl::StatusCode::kOk)
-          << "step " << step;
+      const auto verified = reader->OpenStep(step).value()->Verify();
+      EXPECT_EQ(absl::IsDataLoss(verified), step == damaged) << verified;
+      EXPECT_EQ(verified.ok(), step != damaged) << "step " << step;
     }
     WriteFile(file, whole);
   }
@@ -160,39 +117,30 @@ TEST_F(SmallStoreTest, DamageInOneSaveStopsNoOther) {
   constexpr int64_t kSteps = 40;  // more files than RocksDB lets wait
   options_.background_sweep = false;
   constexpr int64_t kDamaged = 1;
-  int64_t step = 0;
-  const auto save_up_to = [&](int64_t end) {
-    for (; step < end; ++step) {
-      ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
-    }
-  };
-  save_up_to(kDamaged + 1);
+  SaveRange(0, kDamaged + 1);
   const std::vector<std::filesystem::path> files = FilesOfSaves();
   ASSERT_EQ(files.size(), size_t{kDamaged + 1});
   store_.reset();
   DamageFile(files.back());
   Reopen();
-  save_up_to(kSteps);
+  SaveRange(kDamaged + 1, kSteps);
   Reopen();
-  save_up_to(2 * kSteps);
+  SaveRange(kSteps, 2 * kSteps);
   for (const int64_t removed : {int64_t{0}, kDamaged + 1}) {
     SCOPED_TRACE(removed);
     ASSERT_OK(store_->Delete(removed));
-    ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-    EXPECT_THAT(swept.inline_retained_reason,
-                ::testing::HasSubstr(files.back().filename()));
+    EXPECT_THAT(store_->Sweep().value().inline_retained_reason,
+                HasSubstr(files.back().filename()));
   }
-  save_up_to(2 * kSteps + 1);
-  for (int64_t each = 0; each < step; ++each) {
+  SaveSmall({2 * kSteps});
+  for (int64_t each = 0; each <= 2 * kSteps; ++each) {
     SCOPED_TRACE(each);
     if (each == 0 || each == kDamaged + 1) {
-      EXPECT_THAT(store_->OpenStep(each),
-                  StatusIs(absl::StatusCode::kNotFound, ::testing::_));
+      EXPECT_THAT(store_->OpenStep(each), NotFound());
     } else if (each == kDamaged) {
-      ASSERT_OK_AND_ASSIGN(const auto read, store_->OpenStep(each));
-      EXPECT_EQ(read->Verify().code(), absl::StatusCode::kDataLoss);
+      EXPECT_THAT(store_->OpenStep(each).value()->Verify(), DataLoss());
     } else {
-      ExpectStep(each, {SmallContent(static_cast<uint64_t>(each))});
+      ExpectSmall({each});
     }
   }
   ASSERT_OK(store_->Delete(kDamaged));
@@ -217,40 +165,33 @@ class NoRoomToCompact : public rocksdb::FileSystemWrapper {
     }
     return FileSystemWrapper::NewWritableFile(path, options, made, debug);
   }
-
   std::atomic<bool> full = true;
   std::atomic<int> refused = 0;
 };
 
 TEST_F(SmallStoreTest, GoesOnWhenThereIsNoRoomToCompact) {
-  const std::shared_ptr<internal::Environment> machine =
-      internal::Environment::Default();
-  const auto files = std::make_shared<NoRoomToCompact>(machine->file_system());
-  options_.environment = std::make_shared<internal::Environment>(
-      files, [machine] { return machine->NowMicros(); }, /*on_disk=*/true);
+  const auto files = OnDisk<NoRoomToCompact>();
+  options_.environment = EnvironmentOf(files);
   options_.background_sweep = false;
   Reopen();
   constexpr int64_t kSteps = 24;
   for (int64_t step = 0; step < kSteps; ++step) {
-    ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
+    SaveSmall({step});
     ASSERT_OK(store_->Pin(step));
     ASSERT_OK(store_->Unpin(step));
   }
   EXPECT_GT(files->refused, 0);
-  const auto most = TableFiles();
+  const size_t most = TableFiles().size();
   files->full = false;
   ASSERT_OK(store_->Sweep());
   // RocksDB's thread waits for a second before it tries again.
   constexpr int64_t kMostSteps = 5000;
   int64_t step = kSteps;
-  for (; TableFiles() >= most && step < kMostSteps; ++step) {
-    ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
-  }
-  EXPECT_LT(TableFiles(), most);
+  for (; TableFiles().size() >= most && step < kMostSteps; ++step)
+    SaveSmall({step});
+  EXPECT_LT(TableFiles().size(), most);
   Reopen();
-  for (const int64_t each : {int64_t{0}, kSteps - 1, step - 1}) {
-    ExpectStep(each, {SmallContent(static_cast<uint64_t>(each))});
-  }
+  ExpectSmall({0, kSteps - 1, step - 1});
 }
 
 }  // namespace

@@ -23,7 +23,6 @@ class SweepCounter {
   }
   SweepCounter(const SweepCounter&) = delete;
   SweepCounter& operator=(const SweepCounter&) = delete;
-
   // Returns true when a sweep was due, once for each; false after a minute.
   bool Take() { return sweeps_.try_acquire_for(std::chrono::minutes(1)); }
   // Returns whether no sweep is due. It waits a moment for one.

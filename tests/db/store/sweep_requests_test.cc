@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a sweep is due.
-#include "db/store/sweep_requests.h"
 
 #include <gtest/gtest.h>
-
-#include <thread>
 
 #include "tests/db/store/sweep_counter.h"
 

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a version have of each table.
 #include "db/store/table_summaries.h"
 
 #include <gmock/gmock.h>
-
-#include <string>
-#include <vector>
 
 #include "schema/types.h"
 

@@ -1,30 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One owner at a time.
-#include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <array>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <random>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "tests/db/child.h"
-#include "tests/db/grants_every_lock.h"
-#include "tests/db/store_fixture.h"
-#include "tests/support/seed.h"
+#include "tests/db/odd_files.h"
 
 namespace ckptdb::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
 
 class TwoOwnersTest : public StoreFixture {
  protected:
@@ -36,19 +16,23 @@ class TwoOwnersTest : public StoreFixture {
 };
 
 TEST_F(TwoOwnersTest, SecondOwnerOfTheSameProcess) {
-  ASSERT_OK(Save(1, SmallContent(1)));
-  EXPECT_THAT(
-      Store::Open(path()),
-      StatusIs(absl::StatusCode::kUnavailable,
-               AllOf(HasSubstr(path()), HasSubstr(std::to_string(getpid())),
-                     HasSubstr(Host()))));
+  SaveSmall({1});
+  EXPECT_THAT(Store::Open(path()),
+              Unavailable(path(), std::to_string(getpid()), Host()));
   const auto holder = Store::Open(path()).status().GetPayload(kHolderPayload);
   ASSERT_TRUE(holder.has_value());
   EXPECT_EQ(std::string(*holder),
             absl::StrCat("pid ", getpid(), " on host ", Host()));
-  ASSERT_OK(Save(2, SmallContent(2)));
+  // The lock is the folder's, whatever it is called.
+  const std::string link = dir_.path() + "/link";
+  std::filesystem::create_directory_symlink(path(), link);
+  for (const std::string& other : {link, path() + "/../store/"})
+    EXPECT_THAT(Store::Open(other), Unavailable(std::to_string(getpid())));
+  SaveSmall({2});
+  ASSERT_TRUE(std::filesystem::remove(In("OWNER")));  // a note stops nobody
+  SaveSmall({3});
   Reopen();
-  ExpectStep(1, {SmallContent(1)});
+  ExpectSmall({1});
 }
 
 TEST_F(TwoOwnersTest, AnErrorOfTheLockHasNoHolder) {
@@ -56,8 +40,7 @@ TEST_F(TwoOwnersTest, AnErrorOfTheLockHasNoHolder) {
   std::filesystem::remove(path() + "/LOCK");
   std::filesystem::create_directory(path() + "/LOCK");
   const absl::Status status = Store::Open(path()).status();
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
-                               AllOf(HasSubstr(path()), HasSubstr("lock"))));
+  EXPECT_THAT(status, Unavailable(path(), "lock"));
   EXPECT_FALSE(status.GetPayload(kHolderPayload).has_value());
 }
 
@@ -68,8 +51,7 @@ TEST_F(TwoOwnersTest, AnOwnerWhoseLockFileWasRemovedStaysTheOwner) {
     ASSERT_TRUE(std::filesystem::remove(path() + "/LOCK"));
     if (replaced) std::ofstream(path() + "/LOCK") << "pid 1\n";
     const absl::Status second = Store::Open(path()).status();
-    EXPECT_THAT(second, StatusIs(absl::StatusCode::kUnavailable,
-                                 HasSubstr(std::to_string(getpid()))));
+    EXPECT_THAT(second, Unavailable(std::to_string(getpid())));
     EXPECT_TRUE(second.GetPayload(kHolderPayload).has_value());
     Child child({"hold", path()});
     EXPECT_THAT(child.ReadLine(), HasSubstr("UNAVAILABLE"));
@@ -79,18 +61,6 @@ TEST_F(TwoOwnersTest, AnOwnerWhoseLockFileWasRemovedStaysTheOwner) {
   Reopen();
   ExpectStep(1, {SmallContent(1)});
   ExpectStep(3, {SmallContent(2)});
-}
-
-// The lock is the folder's, whatever it is called.
-TEST_F(TwoOwnersTest, SecondOwnerByAnotherPath) {
-  const std::string link = dir_.path() + "/link";
-  std::filesystem::create_directory_symlink(path(), link);
-  EXPECT_THAT(Store::Open(link), StatusIs(absl::StatusCode::kUnavailable,
-                                          HasSubstr(std::to_string(getpid()))));
-  EXPECT_THAT(Store::Open(path() + "/../store/"),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       HasSubstr(std::to_string(getpid()))));
-  EXPECT_OK(Save(1, SmallContent(1)));
 }
 
 TEST_F(TwoOwnersTest, SecondOwnerOfAnotherProcess) {
@@ -105,39 +75,29 @@ TEST_F(TwoOwnersTest, SecondOwnerOfAnotherProcess) {
   EXPECT_OK(Save(1, SmallContent(1)));
 }
 
-TEST_F(TwoOwnersTest, ErrorNamesTheOtherProcess) {
-  store_.reset();
-  Child child({"hold", path()});
-  ASSERT_EQ(child.ReadLine(), "ok");
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_THAT(Store::Open(path()),
-                StatusIs(absl::StatusCode::kUnavailable,
-                         AllOf(HasSubstr(std::to_string(child.pid())),
-                               HasSubstr(Host()))));
-  }
-  child.CloseInput();
-  EXPECT_EQ(child.Wait(), 0);
-  Reopen();
-}
-
-TEST_F(TwoOwnersTest, NextOwnerAfterTheHolderWasKilled) {
+TEST_F(TwoOwnersTest, NextOwnerAfterTheHolderIsGone) {
   ASSERT_OK(Save(1, BulkContent(1)));
-  store_.reset();
-  Child child({"hold", path()});
-  ASSERT_EQ(child.ReadLine(), "ok");
-  child.Kill();
-  Reopen();
-  ExpectStep(1, {BulkContent(1)});
-  ASSERT_OK(Save(2, SmallContent(2)));
+  for (const bool killed : {false, true}) {
+    store_.reset();
+    Child child({"hold", path()});
+    ASSERT_EQ(child.ReadLine(), "ok");
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_THAT(Store::Open(path()),
+                  Unavailable(std::to_string(child.pid()), Host()));
+    }
+    if (killed) child.Kill();
+    EXPECT_EQ(child.Wait(), killed ? -1 : 0);
+    Reopen();
+    ExpectStep(1, {BulkContent(1)});
+    SaveSmall({killed ? 3 : 2});
+  }
 }
 
 TEST_F(TwoOwnersTest, FailedOpenLeavesNoHold) {
-  store_.reset();
-  StoreOptions missing;
-  missing.create_if_missing = false;
-  EXPECT_THAT(Store::Open(dir_.path() + "/other", missing),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("other")));
-  EXPECT_OK(Store::Open(dir_.path() + "/other"));
+  const std::string other = dir_.path() + "/other";
+  EXPECT_THAT(Store::Open(other, {.create_if_missing = false}),
+              NotFound("other"));
+  EXPECT_OK(Store::Open(other));
 }
 
 TEST_F(TwoOwnersTest, AnOwnerThatAnotherOneHasFollowedWritesNoMore) {
@@ -145,15 +105,12 @@ TEST_F(TwoOwnersTest, AnOwnerThatAnotherOneHasFollowedWritesNoMore) {
   Reopen();
   ASSERT_OK(Save(1, SmallContent(1)));
   ASSERT_OK_AND_ASSIGN(const auto second, Store::Open(path(), options_));
-  const auto is_fenced = StatusIs(
-      absl::StatusCode::kFailedPrecondition,
-      AllOf(HasSubstr(path()), HasSubstr("was taken over by another owner"),
-            HasSubstr(std::to_string(getpid()))));
+  const auto is_fenced = FailedPrecondition(
+      path(), "was taken over by another owner", std::to_string(getpid()));
   EXPECT_THAT(Save(2, SmallContent(2)), is_fenced);
   EXPECT_THAT(store_->Pin(1), is_fenced);
   EXPECT_THAT(store_->Delete(1), is_fenced);
-  const HeldState held(SmallContent(3));
-  EXPECT_OK(second->Save({.step = 3}, held.state()));
+  EXPECT_OK(second->Save({.step = 3}, HeldState(SmallContent(3)).state()));
   EXPECT_THAT(Save(2, SmallContent(2)), is_fenced);
 }
 
@@ -211,7 +168,6 @@ class TurnsTest : public TwoOwnersTest,
                   public ::testing::WithParamInterface<int> {
  protected:
   void SetUp() override { random_.seed(TestSeed() + GetParam()); }
-
   void Turn() {
     const size_t who = random_() % owners_.size();
     std::unique_ptr<Child>& owner = owners_[who];
@@ -232,9 +188,8 @@ class TurnsTest : public TwoOwnersTest,
         Ask(who, "gc");
         break;
       case 3:
-        if (!steps_.empty() && Ask(who, absl::StrCat("rm ", *steps_.begin()))) {
+        if (!steps_.empty() && Ask(who, absl::StrCat("rm ", *steps_.begin())))
           steps_.erase(steps_.begin());
-        }
         break;
       case 4:
         if (!steps_.empty()) Ask(who, absl::StrCat("touch ", *steps_.begin()));
@@ -244,7 +199,6 @@ class TurnsTest : public TwoOwnersTest,
         if (Ask(who, absl::StrCat("save ", step_))) steps_.insert(step_);
     }
   }
-
   void CloseAll() {
     for (std::unique_ptr<Child>& owner : owners_) {
       if (owner == nullptr) continue;
@@ -253,7 +207,6 @@ class TurnsTest : public TwoOwnersTest,
       owner = nullptr;
     }
   }
-
   std::mt19937_64 random_;
   std::array<std::unique_ptr<Child>, 2> owners_;
   size_t current_ = 0;  // who came last
@@ -269,7 +222,6 @@ class TurnsTest : public TwoOwnersTest,
     ASSERT_EQ(owners_[who]->ReadLine(), "ok") << script_;
     current_ = who;
   }
-
   // Whether it was done: by the owner that came last it always is.
   bool Ask(size_t who, const std::string& command) {
     script_ += absl::StrCat(" ", who, ":", command);
@@ -304,11 +256,6 @@ TEST_P(TurnsTest, NothingAcknowledgedIsLost) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Scripts, TurnsTest, ::testing::Range(0, 16));
-
-TEST_F(TwoOwnersTest, ANoteThatIsGoneStopsNobody) {
-  ASSERT_TRUE(std::filesystem::remove(path() + "/OWNER"));
-  EXPECT_OK(Save(1, SmallContent(1)));
-}
 
 }  // namespace
 }  // namespace ckptdb::testing

@@ -1,28 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a sweep cannot remove holds nothing else up, and is told.
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
-#include <condition_variable>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "db/disk/environment.h"
 #include "db/disk/files.h"
 #include "db/meta/lease.h"
 #include "db/options.h"
-#include "db/reader.h"
 #include "schema/records/records.h"
 #include "tests/db/store_fixture.h"
 
@@ -30,10 +15,6 @@ namespace ckptdb::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr char kUuid[] = "01234567-89ab-cdef-0123-456789abcdef";
 
@@ -58,37 +39,22 @@ class KeepsSome : public rocksdb::FileSystemWrapper {
   }
 };
 
-class UnsweptTest : public StoreFixture {
+class UnsweptTest : public SweptFixture {
  protected:
-  UnsweptTest() { options_.background_sweep = false; }
-
-  std::string In(const std::string& name) const { return path() + "/" + name; }
-
   void KeepSome() {
-    const std::shared_ptr<internal::Environment> machine =
-        internal::Environment::Default();
-    options_.environment = std::make_shared<internal::Environment>(
-        std::make_shared<KeepsSome>(machine->file_system()),
-        [machine] { return machine->NowMicros(); }, /*on_disk=*/true);
+    options_.environment = EnvironmentOf(OnDisk<KeepsSome>());
     Reopen();
-  }
-  static void Write(const std::string& file, const std::string& bytes) {
-    std::ofstream(file) << bytes;
   }
   static void MakeOld(const std::string& file) {
     fs::last_write_time(
         file, fs::file_time_type::clock::now() -
                   std::chrono::seconds(internal::kTemporarySeconds + 60));
   }
-  uint64_t DiskBytes() const {
-    const auto usage = store_->GetUsage();
-    EXPECT_OK(usage);
-    return usage.ok() ? usage->disk_bytes : 0;
-  }
   // Step 1 was saved and deleted.
   void ExpectGone(const Store::SweepResult& swept) const {
     EXPECT_EQ(swept.swept_versions.size(), 1u);
-    EXPECT_LT(DiskBytes(), options_.spare_bytes + (uint64_t{4} << 20));
+    EXPECT_LT(UsageNow().disk_bytes,
+              options_.spare_bytes + (uint64_t{4} << 20));
     EXPECT_OK(store_->sweep_status());
   }
 };
@@ -97,10 +63,10 @@ TEST_F(UnsweptTest, AFileThatCannotBeRemovedIsPassedOver) {
   KeepSome();
   ASSERT_OK(Save(1, BulkContent(1)));
   fs::create_directories(In("staging/70/0"));
-  Write(In("staging/70/0/stuck"), "immutable");
-  Write(In("staging/70/0/other"), "not immutable");
+  WriteFile(In("staging/70/0/stuck"), "immutable");
+  WriteFile(In("staging/70/0/other"), "not immutable");
   fs::create_directories(In("staging/71"));
-  Write(In(absl::StrCat("leases/", kUuid)), "expired, and immutable");
+  WriteFile(In(absl::StrCat("leases/", kUuid)), "expired, and immutable");
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   ExpectGone(swept);
@@ -121,27 +87,15 @@ TEST_F(UnsweptTest, AFileThatCannotBeRemovedIsPassedOver) {
 TEST_F(UnsweptTest, ABackgroundSweepTellsOfItToo) {
   KeepSome();
   fs::create_directories(In("staging/70"));
-  Write(In("staging/70/stuck"), "immutable");
-  std::mutex mutex;
-  std::condition_variable passed;
-  int sweeps = 0;
+  WriteFile(In("staging/70/stuck"), "immutable");
+  PointCount sweeps(point::kSweepMarked);
   options_.background_sweep = true;
-  options_.on_point = [&](absl::string_view at) {
-    if (at != point::kSweepMarked) return;
-    const std::lock_guard<std::mutex> lock(mutex);
-    ++sweeps;
-    passed.notify_all();
-  };
-  const auto await_sweep = [&](int number) {
-    std::unique_lock<std::mutex> lock(mutex);
-    return passed.wait_for(lock, std::chrono::seconds(60),
-                           [&] { return sweeps >= number; });
-  };
+  options_.on_point = sweeps.hook();
   Reopen();
-  ASSERT_TRUE(await_sweep(1));
+  ASSERT_TRUE(sweeps.WaitFor(1));
   // The next one begins when that one has ended.
-  ASSERT_OK(Save(1, SmallContent(1)));
-  ASSERT_TRUE(await_sweep(2));
+  SaveSmall({1});
+  ASSERT_TRUE(sweeps.WaitFor(2));
   EXPECT_THAT(store_->unswept(),
               ElementsAre(IsUnswept("staging/70", "not permitted", false)));
   EXPECT_OK(store_->sweep_status());
@@ -151,9 +105,9 @@ TEST_F(UnsweptTest, ABackgroundSweepTellsOfItToo) {
 TEST_F(UnsweptTest, WhatIsNotTheStoresStaysAndIsTold) {
   ASSERT_OK(Save(1, BulkContent(1)));
   fs::create_directories(In("staging/mine/below"));
-  Write(In("staging/mine/below/file"), "mine");
-  Write(In("leases/notes.txt"), "mine");
-  Write(In("notes.txt"), "mine");
+  WriteFile(In("staging/mine/below/file"), "mine");
+  WriteFile(In("leases/notes.txt"), "mine");
+  WriteFile(In("notes.txt"), "mine");
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   ExpectGone(swept);
@@ -164,7 +118,7 @@ TEST_F(UnsweptTest, WhatIsNotTheStoresStaysAndIsTold) {
       ElementsAre(IsUnswept("leases/notes.txt", "it is not a lease", true),
                   IsUnswept("staging/mine",
                             "it is not the staging folder of a save", true)));
-  ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+  const Usage usage = UsageNow();
   EXPECT_EQ(usage.foreign_bytes, 12u);
   EXPECT_THAT(usage.unswept,
               ElementsAre(IsUnswept("leases/notes.txt", "", true),
@@ -175,7 +129,7 @@ TEST_F(UnsweptTest, WhatIsNotTheStoresStaysAndIsTold) {
 TEST_F(UnsweptTest, AFolderOfAnotherUserIsPassedOver) {
   ASSERT_OK(Save(1, BulkContent(1)));
   fs::create_directories(In("staging/1/0"));
-  Write(In("staging/1/0/file"), "of another user");
+  WriteFile(In("staging/1/0/file"), "of another user");
   ASSERT_OK(store_->Delete(1));
   store_.reset();
   constexpr uid_t kNobody = 65534;
@@ -210,7 +164,7 @@ TEST_F(UnsweptTest, AFolderOfAnotherUserIsPassedOver) {
 
 TEST_F(UnsweptTest, AMountPointIsPassedOverWithWhatIsInIt) {
   fs::create_directories(dir_.path() + "/mounted");
-  Write(dir_.path() + "/mounted/file", "of another file system");
+  WriteFile(dir_.path() + "/mounted/file", "of another file system");
   fs::create_directories(In("staging/70/0"));
   const std::string at = In("staging/70/0");
   if (mount((dir_.path() + "/mounted").c_str(), at.c_str(), nullptr, MS_BIND,
@@ -233,7 +187,7 @@ TEST_F(UnsweptTest, TemporaryFilesOfTheDeadAreSwept) {
       "OWNER.tmp", "WATERMARK.0123456789abcdef.tmp", "db/OPTIONS-000004.dbtmp",
       absl::StrCat("leases/", kUuid, ".tmp"),
       absl::StrCat("leases/", kUuid, ".0123456789abcdef.tmp")};
-  for (const std::string& name : names) Write(In(name), "cut short");
+  for (const std::string& name : names) WriteFile(In(name), "cut short");
   // Somebody may be writing them.
   ASSERT_OK(store_->Sweep());
   for (const std::string& name : names) {
@@ -241,9 +195,8 @@ TEST_F(UnsweptTest, TemporaryFilesOfTheDeadAreSwept) {
     MakeOld(In(name));
   }
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  for (const std::string& name : names) {
+  for (const std::string& name : names)
     EXPECT_FALSE(fs::exists(In(name))) << name;
-  }
   EXPECT_THAT(swept.unswept, IsEmpty());
 }
 
@@ -257,23 +210,11 @@ TEST_F(UnsweptTest, ALeaseFromAClockFarAheadIsSwept) {
                             kLongestMicros - kMinuteMicros;
   ASSERT_OK(internal::WriteLease(files.get(), path(), lease));
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult held, store_->Sweep());
-  EXPECT_THAT(held.swept_versions, IsEmpty());
+  EXPECT_THAT(Swept(), IsEmpty());
   lease.expires_at_micros += 2 * kMinuteMicros;
   ASSERT_OK(internal::WriteLease(files.get(), path(), lease));
-  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.swept_versions, ElementsAre(saved.version));
+  EXPECT_THAT(Swept(), ElementsAre(saved.version));
   EXPECT_TRUE(fs::is_empty(In("leases")));
-}
-
-TEST_F(UnsweptTest, TheLongestLeaseIsChecked) {
-  StoreOptions options;
-  options.lease_ms = kMaxLeaseMs;
-  EXPECT_OK(Reader::Open(path(), options));
-  options.lease_ms = kMaxLeaseMs + 1;
-  EXPECT_THAT(Reader::Open(path(), options),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr(std::to_string(kMaxLeaseMs))));
 }
 
 // The parts of disk_bytes, and the files themselves, each once.
@@ -281,10 +222,10 @@ TEST_F(UnsweptTest, UsageAccountsForEachByte) {
   ASSERT_OK(Save(1, BulkContent(1)));
   ASSERT_OK(Save(2, SmallContent(2)));
   fs::create_directories(In("staging/70/0"));
-  Write(In("staging/70/0/000000.sst"), std::string(1000, 'x'));
+  WriteFile(In("staging/70/0/000000.sst"), std::string(1000, 'x'));
   fs::create_hard_link(In("staging/70/0/000000.sst"),
                        In("staging/70/0/000001.sst"));
-  Write(In("db/notes.txt"), std::string(100, 'x'));
+  WriteFile(In("db/notes.txt"), std::string(100, 'x'));
   fs::create_symlink(In("db"), In("staging/70/link"));
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
   uint64_t bytes = 0;
@@ -325,8 +266,7 @@ TEST_F(UnsweptTest, RemovalBesideAWriterIsNoPermissionToStop) {
   files.times = 100;
   fs::create_directory(folder);
   EXPECT_THAT(internal::RemoveTree(&files, folder),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       HasSubstr("still being written to")));
+              Unavailable("still being written to"));
 }
 
 }  // namespace

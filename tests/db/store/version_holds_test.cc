@@ -4,9 +4,6 @@
 
 #include <gmock/gmock.h>
 
-#include <memory>
-
-#include "db/store/sweep_requests.h"
 #include "tests/db/store/sweep_counter.h"
 
 namespace ckptdb::internal {

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/track/mark_filter.h"
 
-#include <cstddef>
-#include <cstdint>
 #include <numeric>
-#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -21,7 +18,6 @@ FilteredIds IdsFrom(int64_t first, size_t count) {
   return ids;
 }
 
-// Those that `filter` does not remember.
 FilteredIds Unknown(MarkFilter* filter, const FilteredIds& ids) {
   std::vector<uint64_t> hashes(ids.size());
   hashes.resize(filter->Keep(ids, hashes.data()));
@@ -50,9 +46,7 @@ int KnownBatches(MarkFilter* filter) {
   constexpr size_t kBatch = 2048;
   const FilteredIds hot(kBatch, kHotId);
   int known = 0;
-  for (int i = 0; i < 16; ++i) {
-    known += Unknown(filter, hot).size() < 2 ? 1 : 0;
-  }
+  for (int i = 0; i < 16; ++i) known += Unknown(filter, hot).size() < 2 ? 1 : 0;
   return known;
 }
 

@@ -2,18 +2,9 @@
 // RowTracker under random calls against a plain model, and under threads.
 //
 //   CKPTDB_SEED=7 row_tracker_model_test
-#include <gmock/gmock.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstdint>
-#include <map>
 #include <numeric>
-#include <random>
-#include <set>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "db/row_tracker.h"
 #include "tests/support/seed.h"
@@ -53,7 +44,6 @@ class Model {
  public:
   Model(uint64_t seed, uint64_t max_bytes)
       : random_(seed), tracker_(max_bytes) {}
-
   void Step() {
     ++time_;
     switch (Below(12)) {
@@ -72,7 +62,6 @@ class Model {
         return MarkSome();
     }
   }
-
   size_t sets() const { return sets_; }
   size_t returned() const { return returned_; }
 
@@ -80,10 +69,8 @@ class Model {
   static constexpr uint64_t kIds = 300;
   static constexpr size_t kConsumers = 3;
   static constexpr size_t kOut = 3;  // sets of a consumer
-
   uint64_t Below(uint64_t limit) { return random_() % limit; }
   ModelConsumer& AnyConsumer() { return consumers_[Below(consumers_.size())]; }
-
   // Few ids, so that they meet; far apart, and near the ends.
   int64_t AnyId() {
     const uint64_t n = Below(kIds);
@@ -91,7 +78,6 @@ class Model {
     if (n % 3 == 1) return static_cast<int64_t>(n) - 150;
     return std::numeric_limits<int64_t>::min() + static_cast<int64_t>(n);
   }
-
   void MarkSome() {
     const Kind kind = Below(3) == 0 ? Kind::kErased : Kind::kUpserted;
     Ids ids(Below(Below(2) == 0 ? 4 : 400));
@@ -108,7 +94,6 @@ class Model {
       tracker_.MarkUpserted(ids);
     }
   }
-
   void AddOrRemove() {
     if (consumers_.size() == kConsumers) {
       const auto gone =
@@ -122,7 +107,6 @@ class Model {
     consumers_.emplace_back();
     consumers_.back().id = id;
   }
-
   void TakeOne(ModelConsumer* consumer) {
     if (consumer->out.size() == kOut) EndOne(consumer);
     ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes changes,
@@ -137,7 +121,6 @@ class Model {
     consumer->out.push_back({std::move(changes), time_});
     ++sets_;
   }
-
   void CheckSet(const ModelConsumer& consumer,
                 const ChangeTracker::Changes& changes) {
     std::set<int64_t> left = consumer.must;
@@ -154,7 +137,6 @@ class Model {
     check(changes.erased, Kind::kErased);
     EXPECT_THAT(left, ::testing::IsEmpty()) << "lost";
   }
-
   // One of the sets that are out was saved, or its save has failed.
   void EndOne(ModelConsumer* consumer) {
     if (consumer->out.empty()) return;
@@ -167,7 +149,6 @@ class Model {
     PutBack(set, consumer);
     ASSERT_OK(tracker_.Return(consumer->id, std::move(set.changes)));
   }
-
   void PutBack(const OutSet& set, ModelConsumer* consumer) {
     if (!set.changes.complete) {
       consumer->complete = false;
@@ -184,7 +165,6 @@ class Model {
       if (mark.time > set.time) consumer->may.insert(id);
     }
   }
-
   std::mt19937_64 random_;
   RowTracker tracker_;
   int64_t time_ = 0;
@@ -202,9 +182,8 @@ void RunModel(uint64_t max_bytes) {
     Model model(seed + run, max_bytes);
     for (int step = 0; step < 1000; ++step) {
       model.Step();
-      if (::testing::Test::HasFailure()) {
+      if (::testing::Test::HasFailure())
         FAIL() << "in step " << step << " of run " << run;
-      }
     }
     sets += model.sets();
     returned += model.returned();
@@ -239,9 +218,8 @@ TEST(RowTrackerThreadsTest, EveryMarkIsInOneSet) {
       [&tracker](int64_t t) {
         for (int64_t at = 0; at < kRowsEach; at += kBatch) {
           Ids ids;
-          for (int64_t i = at; i < at + kBatch; ++i) {
+          for (int64_t i = at; i < at + kBatch; ++i)
             ids.push_back(i * kThreads + t);
-          }
           tracker.MarkUpserted(ids);
         }
       },
@@ -254,9 +232,8 @@ TEST(RowTrackerThreadsTest, EveryMarkIsInOneSet) {
       ASSERT_OK(tracker.Return(saves, *std::move(changes)));
       return;
     }
-    for (const int64_t row : changes->upserted) {
+    for (const int64_t row : changes->upserted)
       ++seen[static_cast<size_t>(row)];
-    }
   };
   for (int i = 0; i < 50; ++i) take(i % 3 == 0);
   for (std::thread& thread : threads) thread.join();
@@ -309,7 +286,6 @@ class Replica {
     for (const int64_t id : changes->upserted) marks_[id] = Kind::kUpserted;
     for (const int64_t id : changes->erased) marks_[id] = Kind::kErased;
   }
-
   const std::map<int64_t, Kind>& marks() const { return marks_; }
 
  private:
