@@ -105,7 +105,7 @@ TEST_F(ReadmeLoop, RefusesAStepThatLacksATensorOrATable) {
 
 TEST_F(ReadmeLoop, ReturnsTheDamageOfTheNewestStep) {
   RunWell(as_written::Train, folder_);
-  ASSERT_NO_FATAL_FAILURE(DamageFile(*RowFiles(folder_).rbegin()));
+  ASSERT_NO_FATAL_FAILURE(DamageStep(folder_, 1000));
   EXPECT_THAT(RunToError(as_written::Train),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 1000")));
 }
