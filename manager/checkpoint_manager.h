@@ -108,8 +108,7 @@ class CheckpointManager {
   // trained, or if Saving::preemption_grace is too short.
   absl::Status FinishTraining();
 
-  // The step trained last: 0 or the restored step, plus one for each Step.
-  // Thread-safe.
+  // The step trained last: 0 or the restored one, plus one a Step. Thread-safe.
   int64_t global_step() const;
 
   // Counts a trained step, decides whether to save it, and begins the save.

@@ -75,11 +75,11 @@ absl::StatusOr<DType> ParseDType(absl::string_view name);
 
 // The numbers are stored and never change. kAuto is never stored: it selects
 // the best of kNone, kLz4 and kShuffleLz4 by an item's first bytes, and kNone
-// if that saves less than 5 %. kBf16 and kInt8 are lossy and only for f32:
-// kBf16 halves the bytes with an error of at most 1/256 of the number, kInt8
-// takes one byte per number and 8 per row with an error of about half of 1/255
-// of the row's range. docs/format.md, "Lossy codecs", has the exact bounds;
-// Item::errors records the errors.
+// if that saves less than 5 %. kBf16 and kInt8 are lossy and only for f32.
+// kBf16 halves the bytes, with an error of at most 1/256 of the number, or
+// 2^-134 if that is more. kInt8 takes one byte per number and 8 per row, for
+// its range. The error is at most 1/509 of this, plus half the distance between
+// two f32 at the row's largest magnitude. Item::errors records the errors.
 enum class Codec : uint8_t {
   kNone = 0,
   kLz4 = 1,

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/source_folder.h"
@@ -16,9 +17,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// Joins the lines of comments, which may wrap anywhere.
 std::string TextOf(const std::string& path) {
   std::ifstream file(SourcePath(path));
-  return {std::istreambuf_iterator<char>(file), {}};
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return absl::StrReplaceAll(text, {{"\n// ", " "}});
 }
 
 TEST(LossyDocuments, StateTheMeasuredBounds) {
