@@ -62,7 +62,7 @@ uint64_t UnlinkedOpenBytes() {
   return bytes;
 }
 
-// As root; other processes may not.
+// Needs root.
 void DropWholeCache() {
   OpenFile("/proc/sys/vm/drop_caches", O_WRONLY).Append("3").IgnoreError();
 }

@@ -320,7 +320,7 @@ class Reader {
   // those of a StepReader do not.
   Posted FindPosted(int64_t step) const;
 
-  // As in Store.
+  // The same as in Store.
   std::vector<std::string> BadFiles() const;
   std::vector<StepRecord> Steps() const;
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;

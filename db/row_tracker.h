@@ -121,7 +121,7 @@ class RowTracker : public ChangeTracker {
   absl::StatusOr<Consumer> AddConsumer(absl::string_view name) override;
   absl::Status RemoveConsumer(Consumer consumer) override;
 
-  // Of two marks of an id by one thread, the later is the newer. Marks are
+  // If one thread marks an id twice, the later mark counts. Marks are
   // skipped while the next sets of all consumers are incomplete.
   void MarkUpserted(absl::Span<const int64_t> ids);
   void MarkErased(absl::Span<const int64_t> ids);

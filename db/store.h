@@ -243,14 +243,14 @@ class Store {
   // Waits for the background sweep, then removes unreferenced data, also on a
   // full disk.
   absl::StatusOr<SweepResult> Sweep();
-  // Of the last background sweep.
+  // Returns the status of the last background sweep.
   absl::Status sweep_status() const;
   // Returns the entries of staging/, leases/ and posts/ that the last sweep
   // left behind: foreign ones, and ones it could not remove, which the next
   // sweep retries.
   std::vector<Usage::SkippedEntry> unswept() const;
 
-  // As of the start of the call.
+  // Measures the state at the start of the call.
   absl::StatusOr<Usage> GetUsage() const;
 
  private:

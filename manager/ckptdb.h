@@ -4,9 +4,9 @@
 //
 //   #include <ckptdb/ckptdb.h>
 //
-// For a training loop begin with manager/checkpoint_manager.h,
-// manager/model_state.h and manager/tables.h; for a store without a manager
-// with db/store.h, db/state.h and db/reader.h.
+// Training loops start with manager/checkpoint_manager.h,
+// manager/model_state.h and manager/tables.h; users of the store alone
+// start with db/store.h, db/state.h and db/reader.h.
 #ifndef CKPTDB_MANAGER_CKPTDB_H_
 #define CKPTDB_MANAGER_CKPTDB_H_
 

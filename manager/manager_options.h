@@ -34,7 +34,7 @@ struct SaveRequest {
   UserMetadata user_metadata = {};
   SavePolicy::Kind kind = SavePolicy::Kind::kPermanent;
   std::string reason = "Save was called";
-  // As in SaveSpec. Quarantined and abandoned steps are overwritten in any
+  // See SaveSpec. Quarantined and abandoned steps are overwritten in any
   // case.
   bool overwrite = false;
 };
@@ -54,8 +54,8 @@ struct RestoreRequest {
   // Verifies each step before it is restored, quarantines a damaged one unless
   // `step` names it, and tries the next older one.
   bool fall_back = false;
-  // For a step whose items differ from the registered ones. Default: that of
-  // the options.
+  // How to restore a step whose items differ from the registered ones.
+  // Default: the policy of the options.
   std::optional<EvolvePolicy> evolve = std::nullopt;
 };
 
@@ -142,8 +142,8 @@ struct ManagerOptions {
     ReadOptions read = {};
     // Defines the best step for RestoreRequest::best and BestStep.
     std::optional<KeepPolicy::BestOptions> best = std::nullopt;
-    // For a step whose items differ from the registered ones, which is
-    // otherwise an error.
+    // How to restore a step whose items differ from the registered ones. If
+    // unset, such a step is an error.
     std::optional<EvolvePolicy> evolve = std::nullopt;
     // What happens to the steps after a restored one. Pinned steps stay:
     // Restore warns of them, and Step saves the step after a pinned one

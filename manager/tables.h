@@ -156,7 +156,7 @@ class ColumnTable : public internal::AdaptedTable {
   std::optional<uint64_t> Find(int64_t id) const;
   // The id of an existing row.
   int64_t IdOf(uint64_t row) const;
-  // In the order of row numbers.
+  // Ordered by row number.
   void ForEach(
       const std::function<void(int64_t id, uint64_t row)>& visit) const;
 

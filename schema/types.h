@@ -310,7 +310,7 @@ struct StepRecord {
   uint64_t rows = 0;             // of all tables of all ranks
   uint64_t raw_bytes = 0;        // of all items
   uint64_t exclusive_bytes = 0;  // written by this version
-  // Of tables, over all versions of the chain.
+  // Sums over the tables of all versions of the chain.
   uint64_t base_bytes = 0;
   uint64_t delta_bytes = 0;
   bool operator==(const StepRecord&) const = default;

@@ -103,7 +103,7 @@ absl::Status Driver::Live() {
   if (saving_) ++counts_["kills while saving"];
   const std::string ending = writer->Wait();
   if (ending == "signal 9") return absl::OkStatus();
-  return absl::InternalError("the writer ended by itself: " + ending);
+  return absl::InternalError("the writer ended unexpectedly: " + ending);
 }
 
 // Kills between two saves are as likely as kills within one.
@@ -125,7 +125,7 @@ absl::Status Driver::ReadUntilKill(Child* writer, uint64_t saves) {
       CKPTDB_RETURN_IF_ERROR(NoteLine(*line));
       if (saves_ % kSavesPerSample == 0) TakeSample(writer->pid());
     } else if (!absl::IsDeadlineExceeded(line.status())) {
-      return absl::InternalError("the writer ended by itself: " +
+      return absl::InternalError("the writer ended unexpectedly: " +
                                  writer->Wait());
     } else if (!kill_at && !filling_) {
       return absl::DeadlineExceededError(absl::StrCat(

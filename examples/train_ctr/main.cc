@@ -234,9 +234,9 @@ absl::StatusOr<Json> RunJob(const Options& options, examples::Ranks* own,
   return report;
 }
 
-// As long as it lives, SIGINT and SIGTERM call `stop`, in a separate thread,
-// instead of killing the process. Make it before other threads, which then
-// leave the signals to it.
+// While it exists, SIGINT and SIGTERM call `stop` on a separate thread instead
+// of ending the process. Construct it before starting other threads, so that
+// they block these signals.
 class StopSignals {
  public:
   explicit StopSignals(std::function<void()> stop) {

@@ -113,7 +113,7 @@ class Model {
   const ModelOptions options_;
   const ModelMemory memory_;
   std::unique_ptr<Mlp> mlp_;
-  // In the machine's memory: examples x fields x dim.
+  // Examples x fields x dim floats in the machine's memory.
   float* inputs_ = nullptr;
   float* input_gradient_ = nullptr;
 };

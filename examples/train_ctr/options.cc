@@ -171,7 +171,7 @@ void AddLogOptions(CLI::App* app, Options* options) {
       ->needs(data);
   GeneratedLogOptions* generated = &options->generated;
   Add(app, "--holdout", &generated->holdout,
-      "Part of the log, at its end, to evaluate on");
+      "Fraction of the log to evaluate on, from its end");
   Add(app, "--shuffle", &options->shuffle_examples,
       "Examples of the shuffle buffer; 1 keeps the log's order");
   Add(app, "--zipf-examples", &generated->examples,

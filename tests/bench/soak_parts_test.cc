@@ -112,7 +112,7 @@ TEST(SoakLedger, OnlyTheLastFailedSaveIsInDoubt) {
               StatusIs(kLoss, HasSubstr("step 3 should not be there")));
 }
 
-// So many samples, in which figures grow from one to the next.
+// Returns samples whose figures grow by these amounts.
 std::vector<Sample> Growing(uint64_t disk, uint64_t files, uint64_t manifest,
                             uint64_t memory) {
   std::vector<Sample> samples;

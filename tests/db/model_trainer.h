@@ -60,7 +60,7 @@ inline bool SameSlots(const TableContent& a, const TableContent& b) {
 // What one save made true; it never changes. Known by its attempt.
 struct SavedState {
   Version version;
-  uint32_t parent = 0;  // attempt of the state it goes on from; 0: of none
+  uint32_t parent = 0;  // attempt of the state it continues from; 0: none
   Tables tables;
   std::set<std::string> whole;  // tables of which all rows were saved
   uint32_t world_size = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A test with a store of its own, in a folder of its own; and what most of
-// these tests include.
+// A fixture with a store in a temporary folder, and the headers that most tests
+// of stores include.
 #ifndef CKPTDB_TESTS_DB_STORE_FIXTURE_H_
 #define CKPTDB_TESTS_DB_STORE_FIXTURE_H_
 

@@ -27,8 +27,8 @@ inline std::vector<absl::Status> OnRanks(
   return statuses;
 }
 
-// As each of so many ranks, opens a manager of the state that `add` adds, and
-// calls `body`.
+// Opens a manager on each rank, with the state that `add` registers, and calls
+// `body`.
 inline std::vector<absl::Status> RunManagers(
     uint32_t world, const ManagerOptions& options,
     const std::function<absl::Status(uint32_t rank, ModelState*)>& add,
@@ -44,8 +44,8 @@ inline std::vector<absl::Status> RunManagers(
   });
 }
 
-// As each of so many ranks, opens a manager of a TestModel, sharded by modulo
-// unless the options say otherwise, and calls `body`. `adjust` changes a rank's
+// Opens a manager of a TestModel on each rank, sharded by modulo unless the
+// options say otherwise, and calls `body`. `adjust` changes a rank's
 // options.
 inline void RunModels(
     uint32_t world, ManagerOptions options,

@@ -80,7 +80,7 @@ CKPTDB_STATUS_MATCHER(Unavailable)
 CKPTDB_STATUS_MATCHER(Unimplemented)
 #undef CKPTDB_STATUS_MATCHER
 
-// Of GoogleMock, for tests in this namespace.
+// GoogleMock's matchers, for tests in this namespace.
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Contains;

@@ -103,7 +103,7 @@ class DeviceEmbedding {
   std::vector<int64_t> ids_;   // by row, of rows that were ever given
   std::vector<int32_t> free_;  // of these; the last one is given first
 
-  // These are of the last Touch or LookUp.
+  // Set by the last Touch or LookUp.
   Staged<BatchRow> batch_rows_;
   Staged<BatchPlace> batch_places_;
   int32_t* listed_rows_ = nullptr;

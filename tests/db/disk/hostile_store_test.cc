@@ -59,7 +59,7 @@ TEST_F(HostileStoreTest, AFifoHoldsNothingUp) {
   ASSERT_OK(store_->GetUsage());
   EXPECT_FALSE(fs::exists(lease()));
   store_.reset();
-  // In the database it is an error that names it.
+  // A FIFO in the database is an error that names it.
   for (const char* name : {"WATERMARK", "db/CURRENT"}) {
     Exchange(name, MakeFifo, [&] {
       const auto names_it = FailedPrecondition(In(name), "FIFO");
@@ -67,7 +67,7 @@ TEST_F(HostileStoreTest, AFifoHoldsNothingUp) {
       EXPECT_THAT(Store::Open(path()), names_it);
     });
   }
-  // As OWNER it is replaced by renaming.
+  // A FIFO named OWNER is replaced by renaming.
   fs::remove(In("OWNER"));
   MakeFifo(In("OWNER"));
   Reopen();

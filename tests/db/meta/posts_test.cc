@@ -411,7 +411,7 @@ TEST_F(PostsTest, FromAnotherProcess) {
   SaveSmall({3});
   EXPECT_EQ(Auc(1), 0.75);
   EXPECT_TRUE(Record(1).pinned);
-  // Who may not write to the folder is told.
+  // A process that may not write to the folder gets an error.
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   store_.reset();
   fs::permissions(dir_.path(), fs::perms(0755));

@@ -87,7 +87,7 @@ TEST_F(WindowTest, ReadsAtMostAHugePage) {
   ExpectGets(&window, 9, most - 1);
   ReadWindow another(kLong, kLong);
   EXPECT_EQ(Get(&another, 8, most + 1), "none");
-  // A piece that is larger than what may be read ahead is read by itself.
+  // A piece larger than the readahead is read alone.
   ReadWindow small(kBlock, kLong);
   ExpectGets(&small, 1, 5 * kBlock);
   ExpectGets(&small, 1 + 5 * kBlock, 300 * kBlock);
@@ -225,7 +225,7 @@ class WindowedFileTest : public ::testing::Test {
   void ExpectReads(uint64_t offset, size_t bytes) const {
     EXPECT_EQ(Read(offset, bytes), bytes_.substr(offset, bytes)) << offset;
   }
-  // As RocksDB does: memory first, then a read into it.
+  // Like RocksDB: allocates memory, then reads into it.
   void ExpectReadsInto(char* block, uint64_t offset, size_t bytes) const {
     rocksdb::Slice result;
     ASSERT_TRUE(

@@ -131,7 +131,7 @@ TEST_F(TableTest, StridesAndPlacesOfArrays) {
   const std::vector<uint32_t> few = {2, 0};
   EXPECT_THAT(SaveRows(3, bytes, RowSource::Arrays(ids, {{"abcdef", 2}}, few)),
               InvalidArgument("\"user\"", "places of 2 rows, and 3 ids"));
-  // One row needs no stride, but when it is told where it lies.
+  // A single row needs no stride.
   ASSERT_OK(SaveRows(3, bytes, RowSource::Arrays(one, {{"ab", 0}})));
   EXPECT_EQ(Scan(*Open(3), "user").value(), (Rows{{5, "ab"}}));
   const std::vector<uint32_t> place = {0};

@@ -169,8 +169,8 @@ TEST_F(ChainTest, UsageOfAChain) {
   }
 }
 
-// An open reader keeps the chain of a step that is gone, and a save in progress
-// the one that it goes on from.
+// An open reader keeps the chain of a deleted step, and a save in progress
+// keeps its parent's chain.
 TEST_F(ChainTest, AReaderOrASaveInProgressHoldsTheChain) {
   for (const bool held_by_reader : {true, false}) {
     content_ = UserContent({1, 2, 3});

@@ -385,7 +385,7 @@ TEST_F(BadSpecTest, BeginRefuses) {
          "bounds");
   EXPECT_THAT(store_->Save({.step = 1, .world_size = 2}, RankState()),
               InvalidArgument("2"));
-  // None of them was begun: the first attempt is still to come.
+  // None of them has begun an attempt, so the next one is the first.
   EXPECT_EQ(store_->Begin({.step = 1}).value().version.attempt, 1U);
 }
 

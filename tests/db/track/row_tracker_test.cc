@@ -163,7 +163,7 @@ TEST_F(RowTrackerTest, MarksMadeSinceTheTakeWinOverReturnedOnes) {
   tracker_.MarkErased({1, 5});
   tracker_.MarkUpserted({3});
   Return(std::move(changes));
-  // So do those that are made after the return.
+  // Marks made after the return are also newer.
   tracker_.MarkErased({6});
   tracker_.MarkUpserted({8});
   EXPECT_THAT(Take(), Holds(Ids({2, 3, 7, 8}), Ids({1, 4, 5, 6})));

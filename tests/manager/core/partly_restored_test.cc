@@ -98,7 +98,7 @@ TEST_F(PartlyRestoredTest, NoRankSaves_WhenTheRestoreOfAnotherRankFailed) {
     const absl::Status restored = rank->manager->Restore().status();
     EXPECT_EQ(restored, rank->rank == 1 ? take_fails : absl::OkStatus());
     rank->table.tracker()->FailTakes(absl::OkStatus());
-    // Both refuse, whether they know of the failure or are told of it.
+    // Both ranks refuse, the one that failed and the one that learns of it.
     EXPECT_THAT(
         rank->manager->StepTo(2),
         StatusIs(absl::StatusCode::kFailedPrecondition,
