@@ -68,13 +68,17 @@ endif()
 
 # The library for GPU memory is found by find_package(ckptdb COMPONENTS cuda).
 set(CKPTDB_CUDA_HEADERS cuda/cuda_device.h cuda/device_table.h cuda/hash_table.h)
+if(CKPTDB_HAS_CUDA)
+  # A build with sanitizers has no such library, but compiles the examples' use of
+  # it over the stand-in for the runtime.
+  ckptdb_public_headers(${CKPTDB_CUDA_HEADERS})
+endif()
 if(TARGET ckptdb_cuda)
   set(CKPTDB_INSTALLS_CUDA TRUE)
   set_target_properties(
     ckptdb_cuda PROPERTIES EXPORT_NAME cuda VERSION ${PROJECT_VERSION}
                            SOVERSION ${CKPTDB_SOVERSION})
   install(TARGETS ckptdb_cuda EXPORT ckptdb_cuda_targets)
-  ckptdb_public_headers(${CKPTDB_CUDA_HEADERS})
   install(EXPORT ckptdb_cuda_targets
           FILE ckptdbCudaTargets.cmake
           NAMESPACE ckptdb::
