@@ -65,8 +65,8 @@ class EvaluationState {
 
   // Remove the evaluations, if any, of one step, or of all steps but one.
   virtual absl::Status Cleanup(int64_t step) = 0;
-  virtual absl::Status CleanupAll(
-      std::optional<int64_t> except = std::nullopt) = 0;
+  virtual absl::Status CleanupAll(std::optional<int64_t> except) = 0;
+  absl::Status CleanupAll() { return CleanupAll(std::nullopt); }
 };
 
 }  // namespace ckptdb
