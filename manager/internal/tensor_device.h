@@ -67,7 +67,8 @@ class TensorState::Device {
   virtual absl::Status Check(const TensorState& tensor) const = 0;
 
   // Sets the tensors aside without waiting for the device: only their streams
-  // wait. `memory` is the save's memory, valid as long as the capture. Tensors
+  // wait. `memory` is the save's memory, valid as long as the capture, and has
+  // room for each item's bytes rounded up to a multiple of kAlignment. Tensors
   // that do not fit in the device's staging memory are copied to their places
   // before the call returns, which waits for the device.
   virtual absl::StatusOr<std::unique_ptr<Capture>> SetAside(

@@ -30,18 +30,21 @@ using Digests = std::map<std::string, uint64_t>;
 // The number of differing tensors and tables that an error names.
 constexpr size_t kMaxNamed = 5;
 
-// Memory aligned as copies from a device require.
+// Memory with the alignment and size that copies from a device require, which
+// write whole units of the alignment.
 class AlignedBytes {
  public:
   explicit AlignedBytes(uint64_t bytes)
-      : data_(static_cast<char*>(::operator new(bytes, kAlignment))) {}
+      : data_(static_cast<char*>(
+            ::operator new((bytes + kUnit - 1) / kUnit * kUnit, kAlignment))) {}
   ~AlignedBytes() { ::operator delete(data_, kAlignment); }
   AlignedBytes(const AlignedBytes&) = delete;
   AlignedBytes& operator=(const AlignedBytes&) = delete;
   char* data() const { return data_; }
 
  private:
-  static constexpr std::align_val_t kAlignment{TensorState::Device::kAlignment};
+  static constexpr uint64_t kUnit = TensorState::Device::kAlignment;
+  static constexpr std::align_val_t kAlignment{kUnit};
   char* const data_;
 };
 
