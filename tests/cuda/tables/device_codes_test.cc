@@ -25,7 +25,6 @@ namespace ckptdb::testing {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 // A table in device memory with one slot per codec, and the same rows in host
 // memory.

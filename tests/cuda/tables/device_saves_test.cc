@@ -26,7 +26,6 @@ namespace ckptdb::testing {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 using Rows = DeviceTrainer::Rows;
 

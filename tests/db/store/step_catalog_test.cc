@@ -12,7 +12,6 @@
 namespace ckptdb::internal {
 namespace {
 
-using ::ckptdb::testing::AlreadyExists;
 using ::ckptdb::testing::NotFound;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
