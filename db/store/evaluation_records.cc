@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<std::pair<std::string, uint32_t>>> ListEvaluations(
         // The key holds the name and the rank, so the values, up to 8 MiB each,
         // are not decoded.
         CKPTDB_ASSIGN_OR_RETURN(const MetaKey parsed, ParseMetaKey(key));
-        stored.push_back({std::string(parsed.name), parsed.rank});
+        stored.emplace_back(parsed.name, parsed.rank);
         return absl::OkStatus();
       }));
   return stored;
