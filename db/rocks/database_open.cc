@@ -158,6 +158,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
   int denied = 0;
   StalePauses stale;
   for (int i = 0; i < kTries; ++i) {
+    // Returns the previous try's share of the open files first.
+    opened = absl::UnknownError("not opened");
     opened = TryFollower(store, environment, direct_reads, corrupt, &changed);
     if (IsStale(opened.status(), changed)) {
       corrupt.clear();

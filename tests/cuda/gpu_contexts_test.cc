@@ -64,13 +64,15 @@ class GpuContexts : public ::testing::Test {
     TensorState state = TensorState::Of(weights_->data(), {kRows});
     state.device = device_.get();
     state.stream = stream_;
-    std::vector<float> saved(kRows);
+    // A copy writes whole units of the alignment.
+    std::vector<float> saved(kRows + TensorState::Device::kAlignment);
     const TensorState::Device::Item item = {"w", &state, kRows * sizeof(float),
                                             0};
     CKPTDB_ASSIGN_OR_RETURN(
         const auto capture,
         device_->SetAside({&item, 1}, reinterpret_cast<char*>(saved.data())));
     CKPTDB_RETURN_IF_ERROR(capture->Fetch());
+    saved.resize(kRows);
     return saved;
   }
 
