@@ -12,7 +12,7 @@
 // All ranks register the same names. Registration returns AlreadyExists for a
 // name that is taken, and InvalidArgument for one that is reserved, a category
 // of load rules such as "dense", or not storable. Registered state must not
-// move while the manager exists. Not thread-safe.
+// move while the manager exists, except tensors of a provider. Not thread-safe.
 #ifndef CKPTDB_MANAGER_MODEL_STATE_H_
 #define CKPTDB_MANAGER_MODEL_STATE_H_
 
@@ -176,7 +176,24 @@ class ModelState {
   absl::Status AddValue(std::string name, double* value);
   absl::Status AddValue(std::string name, std::string* value);
 
-  // For the library. Extras are objects and values.
+  // For tensors that move or that a trainer makes late, such as an optimizer's.
+  // The manager calls `provider` on its thread before each save, with null, and
+  // before each restore and load, with the step that is open. There it may call
+  // RemoveTensorsAndObjects and add them again; tables and io states stay as
+  // they were when the manager was opened. An error ends the call.
+  //
+  //   model.SetProvider([&](const StepReader*) {
+  //     model.RemoveTensorsAndObjects();
+  //     return model.AddTensor("w", TensorState::Of(weights.data(), {3, 4}));
+  //   });
+  void SetProvider(
+      std::function<absl::Status(const StepReader* step)> provider);
+  // Values are objects here.
+  void RemoveTensorsAndObjects();
+
+  // For the library.
+  absl::Status Provide(const StepReader* step) const;
+  // Extras are objects and values.
   const std::vector<internal::RegisteredTensor>& tensors() const;
   const std::vector<internal::RegisteredTable>& tables() const;
   const std::vector<internal::RegisteredIo>& io_states() const;
@@ -193,6 +210,7 @@ class ModelState {
   std::vector<internal::RegisteredTable> tables_;
   std::vector<internal::RegisteredIo> io_states_;
   std::vector<internal::RegisteredExtra> extras_;
+  std::function<absl::Status(const StepReader* step)> provider_;
 };
 
 // The names under which a step stores them as blobs.

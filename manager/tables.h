@@ -166,6 +166,16 @@ class ColumnTable : public internal::AdaptedTable {
   absl::StatusOr<Inserted> Insert(int64_t id);
   absl::Status Insert(absl::Span<const int64_t> ids,
                       std::vector<Inserted>* rows);
+  // Look up and copy many rows at once, for callers that do not know T.
+  // FindRows sets rows[i] to the row of ids[i], or to -1. Gather copies the
+  // values of these rows to `values`, adjacent and in order; Put copies them
+  // back, and marks the rows. Both return NotFound for an unknown slot, and
+  // OutOfRange, having copied nothing, naming the first number that is no row.
+  void FindRows(absl::Span<const int64_t> ids, absl::Span<int64_t> rows) const;
+  absl::Status Gather(absl::string_view slot, absl::Span<const int64_t> rows,
+                      void* values) const;
+  absl::Status Put(absl::string_view slot, absl::Span<const int64_t> rows,
+                   const void* values);
   // Erases rows and marks all ids as erased. Returns the number of rows erased.
   uint64_t Erase(absl::Span<const int64_t> ids);
   bool Erase(int64_t id) { return Erase(absl::MakeConstSpan(&id, 1)) == 1; }
@@ -184,7 +194,9 @@ class ColumnTable : public internal::AdaptedTable {
   class Columns;
   class LiveRows;
 
+  absl::StatusOr<size_t> FindSlot(absl::string_view slot) const;
   absl::StatusOr<size_t> FindColumn(absl::string_view slot, DType dtype) const;
+  absl::Status CheckRows(absl::Span<const int64_t> rows) const;
   const std::vector<char*>* Chunks(size_t slot) const;
   uint32_t Elements(size_t slot) const;
 
@@ -237,6 +249,10 @@ class VectorTable : public internal::AdaptedTable {
   // May run concurrently with any call. Returns OutOfRange naming the first id
   // that is not a row, and marks nothing.
   absl::Status MarkUpserted(absl::Span<const int64_t> ids);
+  // Replaces the arrays by others with the same slots, when the trainer has
+  // moved them; a provider of ModelState may call it. Returns InvalidArgument,
+  // and changes nothing, for other slots and for the mistakes of construction.
+  absl::Status SetArrays(std::vector<internal::AnyArray> arrays);
   // Null for more rows than kMaxBitmapRows.
   RowBitmap* tracker() override;
 
@@ -252,7 +268,7 @@ class VectorTable : public internal::AdaptedTable {
   class LiveRows;
 
   const uint64_t rows_;
-  const std::vector<internal::AnyArray> arrays_;
+  std::vector<internal::AnyArray> arrays_;
   const std::function<bool(int64_t id)> holds_;
   std::unique_ptr<RowBitmap> marks_;
   std::unique_ptr<LiveRows> live_;

@@ -243,6 +243,7 @@ absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
 // Plans a restore of everything registered, and checks that it fits.
 absl::StatusOr<LoadPlan> Restorer::PlanRestore(
     const OpenedStep& opened, const RestoreRequest& request) const {
+  CKPTDB_RETURN_IF_ERROR(Provide(opened));
   const std::optional<EvolvePolicy>& evolve =
       request.evolve.has_value() ? request.evolve
                                  : parts_.options.restore.evolve;
@@ -255,6 +256,11 @@ absl::StatusOr<LoadPlan> Restorer::PlanRestore(
                          : plan.Check(LoadPlan::Demand::kAll, kRestoreRemedy));
   CKPTDB_RETURN_IF_ERROR(plan.CheckCapacities());
   return plan;
+}
+
+absl::Status Restorer::Provide(const OpenedStep& opened) const {
+  return CallGuarded("the model's provider",
+                     [&] { return parts_.model.Provide(&opened.get()); });
 }
 
 absl::StatusOr<LoadPlan> Restorer::PlanFor(const OpenedStep& opened,
@@ -343,8 +349,10 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
                                 LoadSummary::LoadedRule* loaded) {
   CKPTDB_ASSIGN_OR_RETURN(const RestoreRequest request, SourceOf(rule));
   CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, opener_.Open(request));
-  absl::StatusOr<LoadPlan> plan = PlanFor(opened, rule);
-  absl::Status status = plan.status();
+  absl::Status status = Provide(opened);
+  absl::StatusOr<LoadPlan> plan =
+      status.ok() ? PlanFor(opened, rule) : absl::StatusOr<LoadPlan>(status);
+  status.Update(plan.status());
   const auto describe = [&] {
     LoadedRule described = plan->Describe();
     described.path = loaded->path;

@@ -95,6 +95,7 @@ class Restorer {
                                             const std::optional<Version>& from);
   absl::StatusOr<LoadPlan> PlanRestore(const OpenedStep& opened,
                                        const RestoreRequest& request) const;
+  absl::Status Provide(const OpenedStep& opened) const;
   absl::StatusOr<LoadPlan> PlanFor(const OpenedStep& opened,
                                    const LoadRule& rule) const;
   absl::Status NoteRestored(const StepReader& step, const LoadPlan& plan,

@@ -73,6 +73,9 @@ absl::Status SaveOperation::CaptureModel(const SaveLineage& lineage) {
     taken = sets.status();
     if (sets.ok()) changes_ = *std::move(sets);
   }
+  const absl::Status provided = CallGuarded("the model's provider", [&] {
+    return environment_.model.Provide(nullptr);
+  });
   // All ranks get to both, even after a failure.
   if (environment_.options.save.audit_replicas) {
     CKPTDB_RETURN_IF_ERROR(AuditReplicas(
@@ -81,6 +84,7 @@ absl::Status SaveOperation::CaptureModel(const SaveLineage& lineage) {
   }
   CKPTDB_ASSIGN_OR_RETURN(BaseReasons bases, ChooseBases(lineage));
   CKPTDB_RETURN_IF_ERROR(taken);
+  CKPTDB_RETURN_IF_ERROR(provided);
   CKPTDB_RETURN_IF_ERROR(CallGuarded(
       "auditing the changes", [&] { return AuditDeltas(bases, lineage); }));
   return CallGuarded("copying the model",

@@ -96,6 +96,12 @@ class ColumnTable::Columns {
     return found->second;
   }
   void Prefetch(int64_t id) const { index_.prefetch(id); }
+  bool IsRow(uint64_t row) const {
+    return row < chunks_.size() * kRows &&
+           (chunks_[row / kRows]->live[row % kRows / kWordBits] >>
+                row % kWordBits &
+            1) != 0;
+  }
 
   // Returns the row of the id, which is added if it is missing, with zeros.
   absl::StatusOr<Inserted> Insert(int64_t id);
@@ -449,18 +455,21 @@ ColumnTable::ColumnTable(std::vector<Slot> slots, TableOptions options)
 
 ColumnTable::~ColumnTable() = default;
 
+absl::StatusOr<size_t> ColumnTable::FindSlot(absl::string_view slot) const {
+  CKPTDB_RETURN_IF_ERROR(status());
+  const auto found = FindSlots({std::string(slot)});
+  if (found.has_value()) return found->front();
+  return absl::NotFoundError(
+      absl::StrCat("the table has no slot \"", slot, "\""));
+}
+
 // A column is a typed view of the slot's memory, so it must have the slot's
 // dtype.
 absl::StatusOr<size_t> ColumnTable::FindColumn(absl::string_view slot,
                                                DType dtype) const {
-  CKPTDB_RETURN_IF_ERROR(status());
-  const auto found = FindSlots({std::string(slot)});
-  if (!found.has_value()) {
-    return absl::NotFoundError(
-        absl::StrCat("the table has no slot \"", slot, "\""));
-  }
-  const DType own = slots()[found->front()].dtype;
-  if (own == dtype) return found->front();
+  CKPTDB_ASSIGN_OR_RETURN(const size_t found, FindSlot(slot));
+  const DType own = slots()[found].dtype;
+  if (own == dtype) return found;
   return absl::InvalidArgumentError(
       absl::StrCat("slot \"", slot, "\" has dtype ", DTypeName(own), ", not ",
                    DTypeName(dtype)));
@@ -481,6 +490,59 @@ std::optional<uint64_t> ColumnTable::Find(int64_t id) const {
 }
 
 int64_t ColumnTable::IdOf(uint64_t row) const { return columns_->IdOf(row); }
+
+void ColumnTable::FindRows(absl::Span<const int64_t> ids,
+                           absl::Span<int64_t> rows) const {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i + kAhead < ids.size()) columns_->Prefetch(ids[i + kAhead]);
+    const std::optional<uint64_t> row = columns_->Find(ids[i]);
+    rows[i] = row.has_value() ? static_cast<int64_t>(*row) : -1;
+  }
+}
+
+absl::Status ColumnTable::CheckRows(absl::Span<const int64_t> rows) const {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (columns_->IsRow(static_cast<uint64_t>(rows[i]))) continue;
+    return absl::OutOfRangeError(absl::StrCat(
+        "number ", rows[i], " at index ", i,
+        " is not a row of the table; rows come from Insert and Find"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ColumnTable::Gather(absl::string_view slot,
+                                 absl::Span<const int64_t> rows,
+                                 void* values) const {
+  CKPTDB_ASSIGN_OR_RETURN(const size_t number, FindSlot(slot));
+  CKPTDB_RETURN_IF_ERROR(CheckRows(rows));
+  const uint64_t bytes = columns_->row_bytes(number);
+  char* to = static_cast<char*>(values);
+  for (const int64_t row : rows) {
+    std::memcpy(to, columns_->ValueOf(number, static_cast<uint64_t>(row)),
+                bytes);
+    to += bytes;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ColumnTable::Put(absl::string_view slot,
+                              absl::Span<const int64_t> rows,
+                              const void* values) {
+  CKPTDB_ASSIGN_OR_RETURN(const size_t number, FindSlot(slot));
+  CKPTDB_RETURN_IF_ERROR(CheckRows(rows));
+  const uint64_t bytes = columns_->row_bytes(number);
+  const char* from = static_cast<const char*>(values);
+  std::vector<int64_t> ids;
+  ids.reserve(rows.size());
+  for (const int64_t row : rows) {
+    const auto at = static_cast<uint64_t>(row);
+    std::memcpy(columns_->ValueOf(number, at), from, bytes);
+    from += bytes;
+    ids.push_back(columns_->IdOf(at));
+  }
+  tracker_.MarkUpserted(ids);
+  return absl::OkStatus();
+}
 
 void ColumnTable::ForEach(
     const std::function<void(int64_t id, uint64_t row)>& visit) const {

@@ -183,6 +183,22 @@ absl::Status ModelState::AddValue(std::string name, std::string* value) {
       });
 }
 
+void ModelState::SetProvider(
+    std::function<absl::Status(const StepReader* step)> provider) {
+  provider_ = std::move(provider);
+}
+
+void ModelState::RemoveTensorsAndObjects() {
+  for (const auto& tensor : tensors_) names_.erase(tensor.name);
+  for (const auto& extra : extras_) names_.erase(extra.name);
+  tensors_.clear();
+  extras_.clear();
+}
+
+absl::Status ModelState::Provide(const StepReader* step) const {
+  return provider_ ? provider_(step) : absl::OkStatus();
+}
+
 std::string IoStateBlob(absl::string_view name) {
   return absl::StrCat("io_state/", name);
 }

@@ -208,6 +208,17 @@ absl::Status VectorTable::MarkUpserted(absl::Span<const int64_t> ids) {
   return marks_->MarkUpserted(held);
 }
 
+absl::Status VectorTable::SetArrays(std::vector<AnyArray> arrays) {
+  CKPTDB_RETURN_IF_ERROR(CheckArrays(rows_, arrays));
+  if (SlotsOfArrays(arrays) != slots()) {
+    return absl::InvalidArgumentError(
+        "SetArrays: the arrays have other names, dtypes, elements or codecs "
+        "than those of the VectorTable");
+  }
+  arrays_ = std::move(arrays);
+  return absl::OkStatus();
+}
+
 RowBitmap* VectorTable::tracker() { return marks_.get(); }
 
 absl::StatusOr<std::unique_ptr<RowSource>> VectorTable::AllRows() const {

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/binding/errors.h"
+
+#include <nanobind/stl/string.h>
+
+#include <deque>
+#include <iterator>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "db/options.h"
+
+namespace ckptdb::python {
+namespace {
+
+// Exceptions whose statuses were dropped are forgotten, oldest first.
+constexpr size_t kMostExceptions = 64;
+
+// What Python code raised, with the text by which a status refers to it, which
+// the library keeps, also between threads. Used with the GIL, and never
+// destroyed, because the interpreter may be gone by then.
+struct Raised {
+  std::string text;
+  nb::object exception;
+};
+std::deque<Raised>& AllRaised() {
+  static auto* const kRaised = new std::deque<Raised>();
+  return *kRaised;
+}
+
+std::thread::id main_thread;
+
+// ckptdb._errors.make(code, message, holder)
+nb::object* make_error = nullptr;
+
+// Returns the newest exception that the status refers to, and forgets it.
+std::optional<nb::object> CauseOf(const absl::Status& status) {
+  std::deque<Raised>& all = AllRaised();
+  for (auto at = all.rbegin(); at != all.rend(); ++at) {
+    if (!absl::StrContains(status.message(), at->text)) continue;
+    nb::object cause = std::move(at->exception);
+    all.erase(std::next(at).base());
+    return cause;
+  }
+  return std::nullopt;
+}
+
+void RaiseStatus(const absl::Status& status) {
+  if (make_error == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError, status.ToString().c_str());
+    return;
+  }
+  nb::object holder = nb::none();
+  if (const auto payload = status.GetPayload(kHolderPayload)) {
+    holder = nb::cast(std::string(*payload));
+  }
+  const nb::object error = (*make_error)(static_cast<int>(status.code()),
+                                         std::string(status.message()), holder);
+  if (const auto cause = CauseOf(status)) {
+    PyException_SetCause(error.ptr(), nb::object(*cause).release().ptr());
+  }
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())),
+                  error.ptr());
+}
+
+}  // namespace
+
+absl::Status FromPython(nb::python_error& error, absl::string_view what) {
+  nb::object value = nb::borrow(error.value());
+  const auto message = nb::cast<std::string>(nb::str(value));
+  const auto type =
+      nb::cast<std::string>(nb::str(nb::handle(value.type()).attr("__name__")));
+  std::string text = absl::StrCat(what, " raised ", type,
+                                  message.empty() ? "" : ": ", message);
+  absl::Status status = absl::InternalError(text);
+  std::deque<Raised>& all = AllRaised();
+  all.push_back({std::move(text), std::move(value)});
+  if (all.size() > kMostExceptions) all.pop_front();
+  return status;
+}
+
+PyRef Hold(nb::object object) {
+  return PyRef(new nb::object(std::move(object)), [](nb::object* held) {
+    if (!nb::is_alive()) {
+      held->release();  // nobody is left to free it
+    } else {
+      const nb::gil_scoped_acquire gil;
+      held->reset();
+    }
+    delete held;
+  });
+}
+
+bool Interrupt::Poll() {
+  if (raised_.load(std::memory_order_relaxed)) return true;
+  if (std::this_thread::get_id() != main_thread) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_) return false;
+  next_ = now + std::chrono::milliseconds(50);
+  if (!nb::is_alive()) return true;
+  const nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() == 0) return false;
+  nb::python_error error;
+  exception_ = Hold(nb::borrow(error.value()));
+  raised_ = true;
+  return true;
+}
+
+void Interrupt::Raise() {
+  if (!raised_.exchange(false)) return;
+  const nb::object exception = *std::exchange(exception_, nullptr);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())),
+                  exception.ptr());
+  throw nb::python_error();
+}
+
+void BindErrors(nb::module_& module) {
+  main_thread = std::this_thread::get_id();
+  nb::register_exception_translator(
+      [](const std::exception_ptr& pointer, void*) {
+        try {
+          std::rethrow_exception(pointer);
+        } catch (const StatusError& error) {
+          RaiseStatus(error.status());
+        }
+      });
+  module.def("_set_make_error", [](nb::object make) {
+    make_error = new nb::object(std::move(make));
+  });
+}
+
+}  // namespace ckptdb::python

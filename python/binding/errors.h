@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors between C++ and Python, in both directions, and Ctrl-C.
+#ifndef CKPTDB_PYTHON_BINDING_ERRORS_H_
+#define CKPTDB_PYTHON_BINDING_ERRORS_H_
+
+#include <nanobind/nanobind.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace ckptdb::python {
+
+namespace nb = nanobind;
+
+// A status on its way to Python, where it becomes ckptdb.Error or one of its
+// subclasses.
+class StatusError : public std::exception {
+ public:
+  explicit StatusError(absl::Status status)
+      : status_(std::move(status)), message_(status_.message()) {}
+  const absl::Status& status() const { return status_; }
+  const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  absl::Status status_;
+  std::string message_;
+};
+
+inline void Check(const absl::Status& status) {
+  if (!status.ok()) throw StatusError(status);
+}
+template <typename T>
+T Check(absl::StatusOr<T> value) {
+  if (!value.ok()) throw StatusError(value.status());
+  return *std::move(value);
+}
+
+// Returns the status of an exception that Python code raised, which names
+// `what`. When the status reaches Python again, the exception is its cause.
+// Call it with the GIL.
+absl::Status FromPython(nb::python_error& error, absl::string_view what);
+
+// A reference that any thread may copy and drop, with or without the GIL, also
+// when the interpreter is gone.
+using PyRef = std::shared_ptr<nb::object>;
+PyRef Hold(nb::object object);
+
+// Runs `call` with the GIL, and returns what it raised. Without an interpreter,
+// returns Cancelled.
+template <typename Call>
+absl::Status WithPython(absl::string_view what, const Call& call) {
+  if (!nb::is_alive()) {
+    return absl::CancelledError(
+        absl::StrCat(what, ": the interpreter has ended"));
+  }
+  const nb::gil_scoped_acquire gil;
+  try {
+    call();
+  } catch (nb::python_error& error) {
+    return FromPython(error, what);
+  } catch (const StatusError& error) {
+    return error.status();
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat(what, ": ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+// Notices signals, such as Ctrl-C, while a call waits. One for a call, or for
+// calls that are made one at a time.
+class Interrupt {
+ public:
+  // Whether to end the call. Any thread, without the GIL; only Python's main
+  // thread looks for signals, about twenty times a second.
+  bool Poll();
+  // Raises the exception of the signal's handler, if there was one.
+  void Raise();
+
+ private:
+  std::atomic<bool> raised_ = false;
+  std::chrono::steady_clock::time_point next_{};
+  PyRef exception_;
+};
+
+// Whether this is the process that created it, and not a forked child.
+class Process {
+ public:
+  bool IsThis() const { return pid_ == ::getpid(); }
+  void Check() const {
+    if (IsThis()) return;
+    throw StatusError(absl::FailedPreconditionError(
+        absl::StrCat("the store was opened by process ", pid_,
+                     ", and this is its forked child ", ::getpid(),
+                     ": open stores in the child, or start it with spawn")));
+  }
+
+ private:
+  const pid_t pid_ = ::getpid();
+};
+
+void BindErrors(nb::module_& module);
+
+}  // namespace ckptdb::python
+
+#endif  // CKPTDB_PYTHON_BINDING_ERRORS_H_

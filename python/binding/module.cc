@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The extension ckptdb._core.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <string>
+
+#include "ckptdb/version.h"
+#include "python/binding/errors.h"
+#include "python/binding/manager.h"
+#include "python/binding/policies.h"
+#include "python/binding/reader.h"
+#include "python/binding/tables.h"
+
+NB_MODULE(_core, module) {
+  using namespace ckptdb::python;
+  BindErrors(module);
+  BindPolicies(module);
+  BindTables(module);
+  BindReader(module);
+  BindManager(module);
+  module.def("version", [] { return std::string(ckptdb::LibraryVersion()); });
+}

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ckptdb: an embedded checkpoint store for recommender trainers.
+
+`Manager` saves and restores the state of a training loop, `Table` and `ArrayTable`
+hold its sparse tables, and `Reader` reads a store from any process.
+"""
+
+from ._core import (
+    KeepPolicy,
+    SaveContext,
+    SavePolicy,
+    StepInfo,
+    StepOutcome,
+    best_n,
+    keep_all,
+    keep_every_n_seconds,
+    keep_every_n_steps,
+    keep_for_n_seconds,
+    keep_function,
+    keep_if,
+    keep_nearest_to_every_n_steps,
+    keep_steps,
+    latest_n,
+    latest_of,
+    save_at_or_after_every_n_steps,
+    save_at_steps,
+    save_continuously,
+    save_every_n_seconds,
+    save_every_n_steps,
+    save_if,
+    save_initially,
+    save_on_preemption,
+    version as _version,
+)
+from ._errors import (
+    Aborted,
+    AlreadyExists,
+    Cancelled,
+    DataLoss,
+    DeadlineExceeded,
+    Error,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    PermissionDenied,
+    ResourceExhausted,
+    Unavailable,
+    Unimplemented,
+)
+from ._manager import Manager, PendingSave
+from ._reader import Batch, ChangedTable, Changes, Reader, Step, StepTable
+from ._records import (
+    Item,
+    Items,
+    LoadedItem,
+    LoadedRule,
+    RestoreReport,
+    SaveReport,
+    SaveResult,
+    StepRecord,
+    Steps,
+)
+from ._tables import ArrayTable, Slot, Table
+
+__version__: str = _version()
+
+__all__ = [name for name in dir() if not name.startswith("_")]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exceptions of ckptdb: one class for each status code of the library."""
+
+from __future__ import annotations
+
+from . import _core
+
+
+class Error(Exception):
+    """An error of the library. Its text names the offending value, the limit and
+    the remedy. If Python code that the library called has raised, that exception
+    is the `__cause__`."""
+
+    code: str = "unknown"
+
+
+class Cancelled(Error):
+    """The call was ended by a cancellation or a preemption."""
+
+    code = "cancelled"
+
+
+class InvalidArgument(Error, ValueError):
+    """An argument or an option is not valid. Nothing has changed."""
+
+    code = "invalid_argument"
+
+
+class DeadlineExceeded(Error, TimeoutError):
+    """What was waited for did not happen in time."""
+
+    code = "deadline_exceeded"
+
+
+class NotFound(Error, KeyError):
+    """A step, an item or a store does not exist."""
+
+    code = "not_found"
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # KeyError would show a repr
+
+
+class AlreadyExists(Error):
+    """The step exists already."""
+
+    code = "already_exists"
+
+
+class PermissionDenied(Error, PermissionError):
+    """The file system refuses the access."""
+
+    code = "permission_denied"
+
+
+class ResourceExhausted(Error):
+    """The disk is full, or there is too little memory or too few open files."""
+
+    code = "resource_exhausted"
+
+
+class FailedPrecondition(Error):
+    """The state of the store or the manager does not permit the call."""
+
+    code = "failed_precondition"
+
+
+class Aborted(Error):
+    """Another process has removed or changed what the call used."""
+
+    code = "aborted"
+
+
+class OutOfRange(Error, IndexError):
+    """A number is outside of the valid range."""
+
+    code = "out_of_range"
+
+
+class Unimplemented(Error, NotImplementedError):
+    """The operation is not available."""
+
+    code = "unimplemented"
+
+
+class Internal(Error):
+    """Code that the library called has raised, or the library has a defect."""
+
+    code = "internal"
+
+
+class Unavailable(Error):
+    """Another process owns the store, or an I/O error occurred. `holder` names the
+    owner's process and host, or is None."""
+
+    code = "unavailable"
+    holder: str | None = None
+
+
+class DataLoss(Error):
+    """Stored data is damaged or missing. The text names the step and the file."""
+
+    code = "data_loss"
+
+
+_BY_NUMBER: dict[int, type[Error]] = {
+    1: Cancelled,
+    3: InvalidArgument,
+    4: DeadlineExceeded,
+    5: NotFound,
+    6: AlreadyExists,
+    7: PermissionDenied,
+    8: ResourceExhausted,
+    9: FailedPrecondition,
+    10: Aborted,
+    11: OutOfRange,
+    12: Unimplemented,
+    13: Internal,
+    14: Unavailable,
+    15: DataLoss,
+}
+
+
+def _make(number: int, message: str, holder: str | None) -> Error:
+    error = _BY_NUMBER.get(number, Error)(message)
+    if isinstance(error, Unavailable):
+        error.holder = holder
+    return error
+
+
+_core._set_make_error(_make)

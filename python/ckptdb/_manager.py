@@ -1,0 +1,540 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checkpoint manager for training loops."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import weakref
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from . import _core
+from ._core import KeepPolicy, SavePolicy, StepOutcome
+from ._errors import FailedPrecondition, InvalidArgument
+from ._records import (
+    LoadedRule,
+    RestoreReport,
+    SaveReport,
+    SaveResult,
+    StepRecord,
+    Steps,
+)
+from ._state import Restore, Save, io_states_of, tables_of
+from ._tables import ArrayTable
+
+_logger = logging.getLogger("ckptdb")
+
+_open_managers: weakref.WeakSet[Manager] = weakref.WeakSet()
+
+# Options of the configuration that are not JSON, and their names there.
+_POLICIES = {"save": "permanent", "ephemeral": "ephemeral", "keep": "keep"}
+
+
+class PendingSave:
+    """A save that runs in the background."""
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+
+    @property
+    def step(self) -> int:
+        return self._core.step
+
+    @property
+    def done(self) -> bool:
+        """Whether the step is durable, or has failed."""
+        return self._core.done
+
+    def wait_staged(self, timeout: float | None = None) -> None:
+        """Waits until nothing reads the state any more. Raises DeadlineExceeded
+        after `timeout` seconds."""
+        self._core.wait_staged(timeout)
+
+    def wait_committed(self, timeout: float | None = None) -> SaveResult:
+        """Waits until the step is durable, and returns its result or raises its
+        error. Raises DeadlineExceeded after `timeout` seconds."""
+        return SaveResult(**self._core.wait_committed(timeout))
+
+    def cancel(self) -> None:
+        """Lets the save fail with Cancelled, unless it is too late."""
+        self._core.cancel()
+
+    def __repr__(self) -> str:
+        return f"PendingSave(step {self.step}, {'done' if self.done else 'running'})"
+
+
+class Manager:
+    """Saves, keeps and restores the state of a training loop.
+
+        state = {"model": model, "optimizer": optimizer, "epoch": 0, "user": users}
+        with ckptdb.Manager("ckpt", state,
+                            save=ckptdb.save_every_n_steps(100),
+                            keep=ckptdb.latest_n(3)) as manager:
+            manager.restore_or_start()
+            for step in range(manager.global_step, 10_000):
+                train()
+                if manager.step().preempted:
+                    break
+
+    `state` maps names to modules, optimizers and other objects with `state_dict`
+    and `load_state_dict`; tensors and arrays; numbers and strings; `Table` and
+    `ArrayTable`; objects with `io_state() -> bytes` and `load_io_state(bytes)`; and
+    dictionaries, lists and tuples of these. It is looked at anew at each save and
+    restore; a restore writes into tensors and arrays where they are, and replaces
+    numbers, strings and immutable arrays in the dictionary.
+
+    Options have the names and defaults of the configuration (docs/manager.md), and
+    policies may be given as values or in its form; `save` is its `permanent`.
+    `async_=False` saves in the foreground. `store` has options of the store, such as
+    {"lease_ms": 1000}. Warnings go to the logger "ckptdb" unless `on_warning` is
+    set. `allow_pickle` permits values that are stored only by pickle.
+
+    Leaving the `with` block after the loop saves the last step; after an exception
+    it does not. One thread at a time may make calls, except where a method says
+    otherwise. Exceptions: subclasses of `ckptdb.Error`.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        state: MutableMapping[str, Any],
+        *,
+        save: SavePolicy | Mapping[str, Any] | str | None = None,
+        ephemeral: SavePolicy | Mapping[str, Any] | str | None = None,
+        keep: KeepPolicy | Mapping[str, Any] | str | None = None,
+        allow_pickle: bool = False,
+        on_warning: Callable[[str], None] | None = None,
+        on_saved: Callable[[SaveReport], None] | None = None,
+        on_restored: Callable[[RestoreReport], None] | None = None,
+        on_deleted: Callable[[int], None] | None = None,
+        veto_ephemeral: Callable[[int], str | None] | None = None,
+        now: Callable[[], float] | None = None,
+        store: Mapping[str, Any] | None = None,
+        read_threads: int | None = None,
+        async_: bool = True,
+        **options: Any,
+    ) -> None:
+        self.state = state
+        self._allow_pickle = allow_pickle
+        self._core: Any = None
+        self._kept: list[Any] = []  # memory that the library may still read
+        self._restoring: Restore | None = None
+        self._broken = ""
+        config = {**options, "path": os.fspath(path), "async": async_}
+        objects: dict[str, Any] = {"on_warning": on_warning or _logger.warning}
+        for name, policy in (("save", save), ("ephemeral", ephemeral), ("keep", keep)):
+            if isinstance(policy, (SavePolicy, KeepPolicy)):
+                objects[name] = policy
+            elif policy is not None:
+                config[_POLICIES[name]] = policy
+        if on_saved is not None:
+            saved = on_saved
+            objects["on_saved"] = lambda fields: saved(SaveReport._of(fields))
+        if on_restored is not None:
+            restored = on_restored
+            objects["on_restored"] = lambda fields: restored(
+                RestoreReport._of(fields)
+            )
+        for name, value in (
+            ("on_deleted", on_deleted),
+            ("veto_ephemeral", veto_ephemeral),
+            ("now", now),
+            ("store", dict(store) if store is not None else None),
+            ("read_threads", read_threads),
+        ):
+            if value is not None:
+                objects[name] = value
+        self._tables = tables_of(state)
+        self._read_only = bool(options.get("read_only", False))
+        provide = weakref.WeakMethod(self._provide)
+        self._core = _core.Manager(
+            _config_text(config),
+            objects,
+            lambda step: _call(provide, step),
+            [(name, table._core) for name, table in self._tables],
+            [
+                (name, _dumper(name, each), _loader(name, each))
+                for name, each in io_states_of(state)
+            ],
+        )
+        _open_managers.add(self)
+
+    @classmethod
+    def from_config(
+        cls,
+        config: str | Mapping[str, Any],
+        state: MutableMapping[str, Any],
+        **options: Any,
+    ) -> Manager:
+        """A manager with the options of a configuration, JSON or a dictionary;
+        `options` come on top of it."""
+        fields = json.loads(config) if isinstance(config, str) else dict(config)
+        if "permanent" in fields:
+            fields["save"] = fields.pop("permanent")
+        if "async" in fields:
+            fields["async_"] = fields.pop("async")
+        fields.update(options)
+        if "path" not in fields:
+            raise InvalidArgument('the configuration has no "path"')
+        return cls(fields.pop("path"), state, **fields)
+
+    # What the library asks for.
+
+    def _provide(self, step: Any) -> tuple[list[Any], list[Any]]:
+        for _, table in self._tables:
+            if isinstance(table, ArrayTable):
+                table._update()
+        if step is None:
+            save = Save(self._allow_pickle)
+            for name, value in self.state.items():
+                save.add(name, value)
+            self._kept = save.owners
+            return save.tensors, save.objects
+        items = step.items()
+        dtypes = {
+            item["name"]: (item["dtype"], tuple(item["shape"]))
+            for item in items
+            if item["kind"] == "tensor"
+        }
+        objects = {item["name"] for item in items if item["kind"] == "blob"}
+
+        def read_object(name: str) -> bytes | None:
+            stored = f"extra/{name}"
+            return step.read_blob(0, stored) if stored in objects else None
+
+        restore = Restore(read_object, dtypes, self._allow_pickle)
+        for name, value in self.state.items():
+            restore.add(name, value)
+        self._kept = restore.owners
+        self._restoring = restore
+        return restore.tensors, restore.objects
+
+    def _finish_restore(self, fields: dict[str, Any]) -> RestoreReport:
+        report = RestoreReport._of(fields)
+        if not report.fresh:
+            self._put_restored()
+        return report
+
+    def _put_restored(self) -> None:
+        restore, self._restoring = self._restoring, None
+        if restore is None:
+            return
+        self._broken = "the state was restored only partly"
+        restore.finish(self.state, set(self._core.take_loaded()))
+        self._broken = ""
+
+    def _check(self) -> None:
+        if self._broken:
+            raise FailedPrecondition(
+                f"{self._broken}, because an object of it refused its values; "
+                "restore again"
+            )
+
+    # The training loop.
+
+    @property
+    def global_step(self) -> int:
+        """The step trained last: 0, or the restored one, plus one a `step`."""
+        return self._core.global_step()
+
+    def restore_or_start(
+        self,
+        step: int | None = None,
+        *,
+        best: bool = False,
+        path: str | os.PathLike[str] | None = None,
+        verify: bool = False,
+        fall_back: bool = False,
+        evolve: Mapping[str, Any] | None = None,
+    ) -> RestoreReport:
+        """Begins a training: restores the newest step, or leaves the state as it is
+        if the store has no step at all. A damaged step, or one that does not fit the
+        state, is an error, so that no run starts over by mistake."""
+        fields = _request(step, best, path, False, verify, fall_back, evolve)
+        return self._finish_restore(self._core.restore(fields, True))
+
+    def restore(
+        self,
+        step: int | None = None,
+        *,
+        best: bool = False,
+        path: str | os.PathLike[str] | None = None,
+        merge: bool = False,
+        verify: bool = False,
+        fall_back: bool = False,
+        evolve: Mapping[str, Any] | None = None,
+    ) -> RestoreReport:
+        """Restores a step, by default the newest, from which the training continues.
+
+        `best` restores the step that is best by the option `best`; `path` one of
+        another store; `merge` keeps rows that the step lacks; `verify` checks the
+        whole step first; `fall_back` quarantines a damaged step and tries the one
+        before it; `evolve` says how to restore a step whose items differ.
+
+        Raises NotFound only if the store has no step, FailedPrecondition with the
+        names of all items that do not fit, DataLoss for a damaged step."""
+        fields = _request(step, best, path, merge, verify, fall_back, evolve)
+        return self._finish_restore(self._core.restore(fields, False))
+
+    def load(
+        self, rules: Sequence[Mapping[str, Any]] | str, *, dry_run: bool = False
+    ) -> list[LoadedRule]:
+        """Loads parts of steps by rules (docs/manager.md), such as
+        [{"path": "base", "load": ["model.*"]}]. The training does not continue from
+        these steps: the next save is full."""
+        text = rules if isinstance(rules, str) else json.dumps(list(rules))
+        loaded = self._core.load(text, dry_run)
+        if dry_run:
+            self._restoring = None
+        else:
+            self._put_restored()
+        return [LoadedRule._of(rule) for rule in loaded]
+
+    def step(
+        self,
+        metrics: Mapping[str, float] | None = None,
+        user_metadata: Mapping[str, str] | None = None,
+    ) -> StepOutcome:
+        """Counts a trained step, and begins to save it if the schedule says so. The
+        state may change as soon as the call returns. Raises the error of an earlier
+        save once. `outcome.preempted` says to end the training."""
+        if self._broken:
+            self._check()
+        return self._core.step(metrics, user_metadata)
+
+    def step_to(
+        self,
+        step: int,
+        metrics: Mapping[str, float] | None = None,
+        user_metadata: Mapping[str, str] | None = None,
+    ) -> StepOutcome:
+        """The same for a trainer that counts steps itself: `step` was trained last."""
+        self._check()
+        return self._core.step_to(step, metrics, user_metadata)
+
+    def should_save(
+        self, step: int, metrics: Mapping[str, float] | None = None
+    ) -> tuple[bool, str]:
+        """Whether `step_to` would save that step now, and why."""
+        kind, reason = self._core.should_save(step, dict(metrics or {}))
+        return kind != "none", reason
+
+    def save(
+        self,
+        metrics: Mapping[str, float] | None = None,
+        user_metadata: Mapping[str, str] | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> PendingSave:
+        """Saves the step trained last, regardless of the schedule. Raises
+        AlreadyExists if the step exists, unless `overwrite`."""
+        self._check()
+        return PendingSave(
+            self._core.save(dict(metrics or {}), dict(user_metadata or {}), overwrite)
+        )
+
+    def start_training(self) -> None:
+        """Saves the initial step if the option `first_save` requires it."""
+        self._check()
+        self._core.start_training()
+
+    def finish_training(self) -> None:
+        """Saves the last step if it is not saved yet, and waits until it is
+        durable."""
+        self._check()
+        self._core.finish_training()
+
+    def abandon_steps(self) -> None:
+        """Starts anew in a store that has steps, with the state as it is."""
+        self._core.abandon_steps()
+
+    # Following another job, with read_only=True.
+
+    def wait_for_step(self, timeout: float) -> RestoreReport:
+        """Waits until the store has a newer step than the state, and restores it:
+        of tables, only the changes. Raises DeadlineExceeded after `timeout`
+        seconds."""
+        self.await_step(timeout)
+        return self.apply_step()
+
+    def await_step(self, timeout: float) -> int:
+        """The first half of `wait_for_step`: waits for a newer step, without using
+        the state, and returns its number."""
+        return self._core.await_step(timeout)
+
+    def apply_step(self) -> RestoreReport:
+        """The second half: restores the step that was waited for, or the newest. A
+        server locks its state only for this call."""
+        return self._finish_restore(self._core.apply_step())
+
+    # Any thread may call these.
+
+    def set_preempted(self) -> None:
+        """Announces that this machine will soon be taken away, also from a signal's
+        handler."""
+        self._core.set_preempted()
+
+    @property
+    def preempted(self) -> bool:
+        return self._core.preempted()
+
+    @property
+    def saving(self) -> bool:
+        """Whether a save is in progress."""
+        return self._core.saving()
+
+    def wait_until_finished(self) -> None:
+        """Waits for the save in progress, and raises its error."""
+        self._core.wait_until_finished()
+
+    def check_for_errors(self) -> None:
+        """Raises the error of a background save that was not raised yet."""
+        self._core.check_for_errors()
+
+    # The steps of the store.
+
+    def steps(self) -> Steps:
+        """The committed steps in ascending order."""
+        return Steps(StepRecord(**fields) for fields in self._core.steps())
+
+    def latest_step(self) -> int | None:
+        """The step saved last, or None."""
+        records = [r for r in self.steps() if not r.quarantined]
+        return max(records, key=lambda r: r.attempt).step if records else None
+
+    def best_step(self) -> StepRecord:
+        """The best step according to the option `best`."""
+        return StepRecord(**self._core.best_step())
+
+    def explain(self, step: int) -> tuple[str, str]:
+        """Why a step was saved, and why it is kept."""
+        return self._core.explain(step)
+
+    def add_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds metrics to a step."""
+        self._core.add_metrics(step, dict(metrics))
+
+    def delete(self, step: int) -> None:
+        """Removes a step. Raises FailedPrecondition if it is pinned."""
+        self._core.delete(step)
+
+    def pin(self, step: int) -> None:
+        """Keeps a step whatever the policies say."""
+        self._core.pin(step, True)
+
+    def unpin(self, step: int) -> None:
+        self._core.pin(step, False)
+
+    def fold(self, step: int) -> dict[str, int]:
+        """Merges the chain of a step, so that it is restored from one save."""
+        return self._core.fold(step)
+
+    # The end.
+
+    def close(self) -> None:
+        """Waits for the save in progress, releases the store, and raises the save's
+        error. Closing twice does nothing."""
+        if self._core is not None:
+            self._core.close()
+            _open_managers.discard(self)
+        self._kept = []
+
+    def __enter__(self) -> Manager:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None and not self._read_only:
+            try:
+                self.finish_training()
+            finally:
+                self.close()
+            return
+        try:
+            self.close()
+        except Exception as closing:
+            if error is None:
+                raise
+            _logger.warning("closing after an exception: %s", closing)
+
+    def __repr__(self) -> str:
+        return f"Manager(step {self.global_step})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a ckptdb.Manager cannot be pickled; open the store in the other "
+            "process, with read_only=True or a Reader"
+        )
+
+
+def _call(method: weakref.WeakMethod[Any], *args: Any) -> Any:
+    function = method()
+    if function is None:
+        raise FailedPrecondition("the manager no longer exists")
+    return function(*args)
+
+
+def _dumper(name: str, each: Any) -> Callable[[], bytes]:
+    def dump() -> bytes:
+        data = each.io_state()
+        if not isinstance(data, bytes):
+            raise TypeError(
+                f'io_state of "{name}" returned {type(data).__name__}; expected bytes'
+            )
+        return data
+
+    return dump
+
+
+def _loader(name: str, each: Any) -> Callable[[bytes], None]:
+    del name
+    return lambda data: each.load_io_state(data)
+
+
+def _config_text(config: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(config)
+    except TypeError as error:
+        raise InvalidArgument(f"an option has a value of the wrong type: {error}")
+
+
+def _request(
+    step: int | None,
+    best: bool,
+    path: str | os.PathLike[str] | None,
+    merge: bool,
+    verify: bool,
+    fall_back: bool,
+    evolve: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "best": best,
+        "merge": merge,
+        "verify": verify,
+        "fall_back": fall_back,
+    }
+    if step is not None:
+        fields["step"] = step
+    if path is not None:
+        fields["path"] = os.fspath(path)
+    if evolve is not None:
+        fields["evolve"] = _config_text({"evolve": evolve})
+    return fields
+
+
+@atexit.register
+def _close_all() -> None:
+    for manager in list(_open_managers):
+        try:
+            manager.close()
+        except Exception as error:
+            _logger.warning("closing at exit: %s", error)
+

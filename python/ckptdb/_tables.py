@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sparse tables: rows kept by ckptdb, or in the trainer's own arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import _arrays, _core
+from ._errors import InvalidArgument
+
+SlotSpec = tuple[Any, ...]
+
+
+def _slot(name: str, spec: Any) -> tuple[str, str, int, str]:
+    if isinstance(spec, str):
+        spec = (spec, 1)
+    if not 2 <= len(spec) <= 3:
+        raise InvalidArgument(
+            f'slot "{name}" is {spec!r}; expected (dtype, elements) or '
+            '(dtype, elements, codec), such as ("f32", 64)'
+        )
+    dtype, elements = spec[0], spec[1]
+    if dtype not in _arrays.DTYPE_BYTES:
+        raise InvalidArgument(
+            f'slot "{name}" has dtype {dtype!r}; the dtypes are '
+            f"{', '.join(_arrays.DTYPE_BYTES)}"
+        )
+    return name, dtype, int(elements), spec[2] if len(spec) == 3 else "none"
+
+
+class Slot:
+    """The values of one slot of a `Table`: `slot[rows]` copies the values of rows
+    into an array of shape (len(rows), elements), and `slot.put(rows, values)` copies
+    them back and marks the rows as changed."""
+
+    def __init__(self, table: Table, name: str, dtype: str, elements: int) -> None:
+        self._table = table
+        self.name = name
+        self.dtype = dtype
+        self.elements = elements
+
+    def __repr__(self) -> str:
+        return f'Slot("{self.name}", {self.dtype} x {self.elements})'
+
+    def __getitem__(self, rows: Any) -> Any:
+        """The values of these rows: a tensor for row numbers in a tensor, otherwise
+        a NumPy array. Raises OutOfRange for a number that is no row."""
+        numbers = _arrays.int64s(rows, "row numbers")
+        kind = "torch" if _arrays.is_torch(rows) else "numpy"
+        values = _arrays.empty(self.dtype, (numbers.shape[0], self.elements), kind)
+        memory, _ = _arrays.writable(values)
+        self._table._core.gather(
+            self.name, numbers.address, numbers.shape[0], memory.address
+        )
+        return values
+
+    def put(self, rows: Any, values: Any) -> None:
+        """Copies values into these rows, and marks the rows. `values` has shape
+        (len(rows), elements), or (len(rows),) for slots of one element, and the
+        slot's dtype. If a row occurs twice, the last values count."""
+        numbers = _arrays.int64s(rows, "row numbers")
+        memory = _arrays.readable(
+            values if _arrays.is_array(values) else _as_array(values, self.dtype)
+        )
+        count = numbers.shape[0]
+        shapes = [(count, self.elements)]
+        if self.elements == 1:
+            shapes.append((count,))
+        if memory.dtype != self.dtype or tuple(memory.shape) not in shapes:
+            raise InvalidArgument(
+                f'values for slot "{self.name}" are {memory.dtype} '
+                f"{list(memory.shape)}; expected {self.dtype} {list(shapes[0])}"
+            )
+        self._table._core.put(self.name, numbers.address, count, memory.address)
+
+
+def _as_array(values: Any, dtype: str) -> Any:
+    return _arrays.numpy().asarray(values, dtype=_arrays.numpy_dtype(dtype))
+
+
+class Table:
+    """A table that grows and shrinks: an index from 64-bit ids to rows, and an
+    array for each slot.
+
+        users = ckptdb.Table({"embedding": ("f32", 64), "adagrad": ("f32", 64)})
+        rows = users.insert(ids)            # row numbers; new rows are zero
+        values = users["embedding"][rows]   # (len(ids), 64)
+        users["embedding"].put(rows, values - 0.1 * gradients)
+
+    `slots` maps names to (dtype, elements) or (dtype, elements, codec), where the
+    lossy codecs "bf16" and "int8" are for f32. `optimizer_slots` are those that
+    inference does not need. Row numbers stay valid until the row is erased or the
+    table is restored.
+
+    Calls that change rows may run beside calls that read them, from several
+    threads; each waits for the other, and for a save that copies the table.
+    """
+
+    def __init__(
+        self,
+        slots: Mapping[str, Any],
+        *,
+        slice_hash: str = "modulo",
+        optimizer_slots: Sequence[str] = (),
+        tracker_bytes: int = 1 << 30,
+        threads: int = 4,
+    ) -> None:
+        specs = [_slot(name, spec) for name, spec in slots.items()]
+        self._core = _core.Table(
+            specs, slice_hash, list(optimizer_slots), tracker_bytes, threads
+        )
+        self.slots: dict[str, Slot] = {
+            name: Slot(self, name, dtype, elements)
+            for name, dtype, elements, _ in specs
+        }
+
+    def __repr__(self) -> str:
+        slots = ", ".join(
+            f"{s.name}: {s.dtype} x {s.elements}" for s in self.slots.values()
+        )
+        return f"Table({len(self):,} rows; {slots})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a ckptdb.Table cannot be pickled; a manager saves it")
+
+    def __len__(self) -> int:
+        return self._core.size()
+
+    def __getitem__(self, slot: str) -> Slot:
+        try:
+            return self.slots[slot]
+        except KeyError:
+            raise KeyError(
+                f'the table has no slot "{slot}"; it has {list(self.slots)}'
+            ) from None
+
+    def _rows_for(self, ids: Any, call: Any) -> Any:
+        memory = _arrays.int64s(ids, "ids")
+        kind = "torch" if _arrays.is_torch(ids) else "numpy"
+        rows = _arrays.empty("i64", memory.shape, kind)
+        target, _ = _arrays.writable(rows)
+        call(memory.address, memory.shape[0], target.address)
+        return rows
+
+    def insert(self, ids: Any) -> Any:
+        """The row numbers of ids, (n,) int64; rows that are missing are added, with
+        zeros. Marks all of them as changed: use `find` for rows that a batch only
+        reads."""
+        return self._rows_for(ids, self._core.insert)
+
+    def find(self, ids: Any) -> Any:
+        """The row numbers of ids, (n,) int64, and -1 where an id has no row."""
+        return self._rows_for(ids, self._core.find)
+
+    def erase(self, ids: Any) -> int:
+        """Erases rows. Returns how many of the ids had one."""
+        memory = _arrays.int64s(ids, "ids")
+        return self._core.erase(memory.address, memory.shape[0])
+
+    def mark(self, ids: Any) -> None:
+        """Marks ids as changed, for rows whose values were changed in another way
+        than by `put`."""
+        memory = _arrays.int64s(ids, "ids")
+        self._core.mark(memory.address, memory.shape[0])
+
+    def clear(self) -> None:
+        """Erases all rows."""
+        self._core.clear()
+
+    def rows(self) -> tuple[Any, Any]:
+        """All ids and their row numbers, two arrays (n,) of int64, ordered by row
+        number."""
+        while True:
+            count = len(self)
+            ids = _arrays.empty("i64", (count,), "numpy")
+            rows = _arrays.empty("i64", (count,), "numpy")
+            found = self._core.rows(
+                _arrays.writable(ids)[0].address,
+                _arrays.writable(rows)[0].address,
+                count,
+            )
+            if found <= count:  # none was added by another thread meanwhile
+                return ids[:found], rows[:found]
+
+
+class ArrayTable:
+    """A table over arrays or tensors of the trainer, whose ids are the row numbers.
+
+        items = ckptdb.ArrayTable({"embedding": weight, "adagrad": state_sum})
+        items.mark(ids_of_the_batch)        # changed rows, before the next save
+
+    `slots` maps names to arrays in the host whose first dimension is the number of
+    rows, the same for all; rows may have gaps between them. An array that was
+    replaced by one of the same form is set with `table["embedding"] = array`;
+    tensors whose memory moves (`p.data = ...`) are found anew at each save.
+    """
+
+    def __init__(
+        self,
+        slots: Mapping[str, Any],
+        *,
+        codecs: Mapping[str, str] | None = None,
+        slice_hash: str = "modulo",
+        optimizer_slots: Sequence[str] = (),
+        threads: int = 4,
+    ) -> None:
+        self._arrays = dict(slots)
+        self._codecs = dict(codecs or {})
+        arrays = self._describe()
+        rows = {len(array) for array in self._arrays.values()}
+        if len(rows) != 1:
+            raise InvalidArgument(
+                f"the arrays have {sorted(rows)} rows; expected the same number"
+            )
+        self.rows = rows.pop()
+        self._core = _core.ArrayTable(
+            self.rows, arrays, slice_hash, list(optimizer_slots), threads
+        )
+
+    def __repr__(self) -> str:
+        return f"ArrayTable({self.rows:,} rows; {', '.join(self._arrays)})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a ckptdb.ArrayTable cannot be pickled; a manager saves it")
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, slot: str) -> Any:
+        return self._arrays[slot]
+
+    def __setitem__(self, slot: str, array: Any) -> None:
+        if slot not in self._arrays:
+            raise KeyError(
+                f'the table has no slot "{slot}"; it has {list(self._arrays)}'
+            )
+        old = self._arrays[slot]
+        self._arrays[slot] = array
+        try:
+            self._update()
+        except Exception:
+            self._arrays[slot] = old
+            raise
+
+    def mark(self, ids: Any) -> None:
+        """Marks rows as changed. Raises OutOfRange for an id that is no row."""
+        memory = _arrays.int64s(ids, "ids")
+        self._core.mark(memory.address, memory.shape[0])
+
+    def _update(self) -> None:
+        """Takes the addresses that the arrays have now."""
+        self._core.set_arrays(self._describe())
+
+    def _describe(self) -> list[Any]:
+        return [
+            _describe(name, array, self._codecs.get(name, "none"))
+            for name, array in self._arrays.items()
+        ]
+
+
+def _describe(name: str, array: Any, codec: str) -> Any:
+    """(slot, address, bytes from row to row) of an array used in place."""
+    if _arrays.is_torch(array):
+        if array.device.type != "cpu":
+            raise InvalidArgument(
+                f'slot "{name}" is on {array.device}; an ArrayTable needs tensors '
+                "in the host"
+            )
+        dtype = _arrays.torch_dtype_name(array.dtype)
+        width = _arrays.DTYPE_BYTES[dtype]
+        strides = [stride * width for stride in array.stride()]
+        address = array.data_ptr()
+    elif _arrays.is_numpy(array):
+        if not array.flags.writeable:
+            raise InvalidArgument(f'slot "{name}" is a read-only array')
+        dtype = _arrays.numpy_dtype_name(array.dtype)
+        width = _arrays.DTYPE_BYTES[dtype]
+        strides = list(array.strides)
+        address = array.__array_interface__["data"][0]
+    else:
+        raise InvalidArgument(
+            f'slot "{name}" has type {type(array).__name__}; expected a NumPy array '
+            "or a tensor of PyTorch"
+        )
+    if array.ndim == 0:
+        raise InvalidArgument(f'slot "{name}" is a scalar; its rows are missing')
+    elements = 1
+    for size, stride in zip(reversed(array.shape[1:]), reversed(strides[1:])):
+        if size > 1 and stride != elements * width:
+            raise InvalidArgument(
+                f'the values of a row of slot "{name}" are not adjacent'
+            )
+        elements *= size
+    row_bytes = elements * width
+    stride = strides[0] if array.shape[0] > 1 else row_bytes
+    if stride < row_bytes:
+        raise InvalidArgument(
+            f'the rows of slot "{name}" overlap or are in reverse: their stride is '
+            f"{stride} bytes, a row has {row_bytes}"
+        )
+    return (name, dtype, elements, codec), address, stride
