@@ -111,6 +111,48 @@ TEST(ColumnTableTest, MarksItsOwnChanges) {
 
 // Several chunks, with some rows free in some of them, all of one, and none of
 // another.
+TEST(ColumnTableTest, PutsAndGathersManyRows) {
+  ColumnTable table(ColumnSlots());
+  std::vector<ColumnTable::Inserted> inserted;
+  ASSERT_OK(table.Insert({10, 11, 12}, &inserted));
+  table.Erase(11);
+  std::vector<int64_t> rows(4);
+  const std::vector<int64_t> ids = {12, 11, 10, 12};
+  table.FindRows(ids, absl::MakeSpan(rows));
+  EXPECT_THAT(rows, ElementsAre(2, -1, 0, 2));
+
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer consumer,
+                       table.tracker()->AddConsumer("test"));
+  ASSERT_OK(table.tracker()->Take(consumer));
+  const std::vector<float> values = {1, 2, 3, 4};
+  ASSERT_OK(table.Put("embedding", {2, 0}, values.data()));
+  EXPECT_THAT(table.tracker()->Take(consumer).value().upserted,
+              UnorderedElementsAre(10, 12));
+  std::vector<float> gathered(6);
+  ASSERT_OK(table.Gather("embedding", {0, 2, 0}, gathered.data()));
+  EXPECT_THAT(gathered, ElementsAre(3, 4, 1, 2, 3, 4));
+}
+
+TEST(ColumnTableTest, RejectsRowsThatDoNotExist) {
+  ColumnTable table(ColumnSlots());
+  ASSERT_OK(table.Insert(10));
+  std::vector<float> values(4, 7);
+  for (const int64_t row : {int64_t{1}, int64_t{-1}, int64_t{1} << 40}) {
+    EXPECT_THAT(
+        table.Gather("embedding", {0, row}, values.data()),
+        StatusIs(absl::StatusCode::kOutOfRange,
+                 HasSubstr(absl::StrCat("number ", row, " at index 1"))));
+    EXPECT_THAT(
+        table.Put("embedding", {0, row}, values.data()),
+        StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("is not a row")));
+  }
+  EXPECT_THAT(values, ElementsAre(7, 7, 7, 7));
+  ASSERT_OK(table.Gather("embedding", {0}, values.data()));
+  EXPECT_THAT(values, ElementsAre(0, 0, 7, 7));
+  EXPECT_THAT(table.Put("nosuch", {0}, values.data()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("nosuch")));
+}
+
 TEST(ColumnTableTest, SourcesContainTheExistingRows) {
   constexpr auto kRows = static_cast<int64_t>(ColumnTable::kRowsPerChunk);
   for (const int64_t rows : {int64_t{1}, int64_t{64}, kRows - 1, kRows,
@@ -362,6 +404,33 @@ TEST(VectorTableTest, AddTableRejectsInvalidArrays) {
   }
   VectorTable empty(0, {Array("a", none, 2)});
   EXPECT_OK(empty.AllRows());
+}
+
+TEST(VectorTableTest, TakesArraysThatWereMoved) {
+  std::vector<float> old = {7, 8, 9};
+  VectorTable table(3, {Array("embedding", old.data(), 1)});
+  std::vector<float> moved = {0, 1, 2};
+  ASSERT_OK(table.SetArrays({Array("embedding", moved.data(), 1)}));
+  ASSERT_OK_AND_ASSIGN(const auto rows, table.AllRows());
+  ExpectRows(*rows, 3, [](int64_t) { return true; });
+  LiveTable* const live = table.Live({"embedding"});
+  ASSERT_NE(live, nullptr);
+  ASSERT_OK(live->Erase(0, {2}));
+  EXPECT_THAT(moved, ElementsAre(0, 1, 0));
+  EXPECT_THAT(old, ElementsAre(7, 8, 9));
+  // Other slots, and too little memory, change nothing.
+  std::vector<double> wider(3);
+  for (const auto& arrays : std::vector<std::vector<internal::AnyArray>>{
+           {Array("other", old.data(), 1)},
+           {Array("embedding", old.data(), 2)},
+           {Array("embedding", wider.data(), 1)},
+           {},
+           {Array("embedding", static_cast<float*>(nullptr), 1)}}) {
+    EXPECT_EQ(table.SetArrays(arrays).code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  ASSERT_OK(live->Erase(0, {1}));
+  EXPECT_THAT(moved, ElementsAre(0, 0, 0));
 }
 
 TEST(VectorTableTest, RejectsNonexistentRows) {
