@@ -158,8 +158,11 @@ struct ReadOptions {
   int threads = 16;
   // Bytes read at a time from each stream: from a page to 2 MiB.
   uint64_t readahead_bytes = uint64_t{2} << 20;
-  // Fold calls it often, on all threads. If it returns true, the fold ends with
-  // Cancelled, and the next Fold of the step resumes it.
+  // Reads, Verify and Fold call it often: on all threads, before each page or
+  // chunk, and at least every few milliseconds on the calling thread while only
+  // others work. It should be fast, and not return false after true. If it
+  // returns true, the call ends with Cancelled: a read leaves undefined bytes
+  // like any that failed, and the next Fold of the step resumes the fold.
   std::function<bool()> cancelled = {};
   // Fold and Verify call it on any thread, one call at a time.
   std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = {};

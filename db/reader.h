@@ -131,6 +131,17 @@ class StepReader {
                               const Shape& shape, void* out, uint64_t bytes,
                               const ReadOptions& options = {}) const;
 
+  // Reads many whole tensors, small ones far faster than calls of ReadTensor.
+  // Returns the errors of ReadTensor: the first in the order of `reads`, those
+  // of arguments before anything is read.
+  struct TensorRead {
+    absl::string_view name;
+    void* out = nullptr;
+    uint64_t bytes = 0;
+  };
+  absl::Status ReadTensors(absl::Span<const TensorRead> reads,
+                           const ReadOptions& options = {}) const;
+
   // Returns a blob of one rank.
   absl::StatusOr<std::string> ReadBlob(uint32_t rank, absl::string_view name,
                                        const ReadOptions& options = {}) const;
@@ -139,6 +150,16 @@ class StepReader {
   // saved it.
   absl::StatusOr<std::vector<std::string>> LookupRow(absl::string_view table,
                                                      int64_t id) const;
+  // Looks up many ids, in any order and repeated or not, and reads each page
+  // about once. Sets found[i] to whether any rank saved ids[i], and writes the
+  // value of slots[s] to out[s] + i * row_bytes, zeros if none did. Returns
+  // NotFound for an unknown table or slot, and InvalidArgument unless each slot
+  // has an array in `out`, or if one or `found` is null.
+  absl::Status LookupRows(absl::string_view table,
+                          absl::Span<const int64_t> ids,
+                          absl::Span<const std::string> slots,
+                          absl::Span<char* const> out, bool* found,
+                          const ReadOptions& options = {}) const;
 
   // Passes all rows of a table, of all ranks, to the sink, each once, in
   // batches of any order, merging the runs of a delta step's chain. Takes

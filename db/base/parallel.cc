@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -17,7 +19,7 @@ namespace {
 class Tasks {
  public:
   Tasks(uint64_t count, const std::function<absl::Status(int, uint64_t)>& task)
-      : count_(count), task_(task), failed_at_(count) {}
+      : count_(count), task_(task), failed_at_(count + 1) {}
 
   void Work(int worker) {
     // A task that was taken also runs if another one has failed meanwhile, so
@@ -30,12 +32,33 @@ class Tasks {
       if (!status.ok()) Fail(i, std::move(status));
     }
   }
+  // Called by each worker but the calling thread when it ends.
+  void Leave() {
+    const MutexLock lock(&mutex_);
+    ++left_;
+    changed_.NotifyAll();
+  }
+  // Calls `poll` until `others` workers have left or it returns an error.
+  void Poll(size_t others, const std::function<absl::Status()>& poll) {
+    constexpr std::chrono::milliseconds kPollEvery(5);
+    while (!Await(others, std::chrono::steady_clock::now() + kPollEvery)) {
+      absl::Status status = CallGuarded("a poll", poll);
+      if (!status.ok()) return Fail(count_, std::move(status));
+    }
+  }
   absl::Status status() const {
     const MutexLock lock(&mutex_);
     return status_;
   }
 
  private:
+  // Returns whether `others` workers have left.
+  bool Await(size_t others, std::chrono::steady_clock::time_point deadline) {
+    const MutexLock lock(&mutex_);
+    while (left_ < others && changed_.WaitUntil(&mutex_, deadline)) {
+    }
+    return left_ >= others;
+  }
   // Keeps the error of the lowest task, so that the outcome does not depend on
   // the threads' timing.
   void Fail(uint64_t i, absl::Status status) {
@@ -51,6 +74,8 @@ class Tasks {
   std::atomic<uint64_t> next_ = 0;
   std::atomic<bool> failed_ = false;
   mutable Mutex mutex_;
+  ConditionVariable changed_;
+  size_t left_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t failed_at_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
@@ -59,7 +84,8 @@ class Tasks {
 
 absl::Status ParallelFor(
     int threads, uint64_t tasks,
-    const std::function<absl::Status(int worker, uint64_t i)>& task) {
+    const std::function<absl::Status(int worker, uint64_t i)>& task,
+    const std::function<absl::Status()>& poll) {
   Tasks queue(tasks, task);
   const auto workers = static_cast<int>(
       std::min<uint64_t>(static_cast<uint64_t>(std::max(threads, 1)), tasks));
@@ -68,12 +94,16 @@ absl::Status ParallelFor(
   for (int worker = 1; worker < workers; ++worker) {
     // If threads cannot be started, fewer do the work.
     try {
-      others.emplace_back([&queue, worker] { queue.Work(worker); });
+      others.emplace_back([&queue, worker] {
+        queue.Work(worker);
+        queue.Leave();
+      });
     } catch (const std::system_error&) {
       break;
     }
   }
   queue.Work(0);
+  if (poll) queue.Poll(others.size(), poll);
   for (std::thread& other : others) other.join();
   return queue.status();
 }

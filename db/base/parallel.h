@@ -15,9 +15,14 @@ namespace ckptdb::internal {
 // them, and does all the work if no other thread can be started. After an error
 // or an exception, starts no further task. Returns the error of the lowest i
 // that failed.
+//
+// `poll`, if set, is called on the calling thread every few milliseconds while
+// it waits for other workers. Its error counts as that of a last task; it does
+// not end tasks that are running.
 absl::Status ParallelFor(
     int threads, uint64_t tasks,
-    const std::function<absl::Status(int worker, uint64_t i)>& task);
+    const std::function<absl::Status(int worker, uint64_t i)>& task,
+    const std::function<absl::Status()>& poll = nullptr);
 
 }  // namespace ckptdb::internal
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "db/base/call_guard.h"
+#include "db/base/cancelled.h"
 #include "db/base/parallel.h"
 #include "db/base/paths.h"
 #include "db/disk/files.h"
@@ -79,16 +80,11 @@ std::vector<size_t> AllSlots(const Item& table) {
   return slots;
 }
 
-absl::Status Interrupted() {
+absl::Status CheckInterrupted(const std::function<bool()>& cancelled) {
+  const absl::Status status = CheckCancelled(cancelled);
+  if (!absl::IsCancelled(status)) return status;
   return absl::CancelledError(
       "the fold was interrupted; fold the step again to resume it");
-}
-
-absl::Status CheckCancelled(const std::function<bool()>& cancelled) {
-  if (!cancelled) return absl::OkStatus();
-  CKPTDB_ASSIGN_OR_RETURN(const bool stop,
-                          CallGuarded("ReadOptions::cancelled", cancelled));
-  return stop ? Interrupted() : absl::OkStatus();
 }
 
 // Passes rows on, and checks periodically whether the fold is cancelled.
@@ -103,7 +99,7 @@ class CancellableSink : public MergeSink {
     rows_ += batch.ids.size();
     if (rows_ >= kRowsBetween) {
       rows_ = 0;
-      CKPTDB_RETURN_IF_ERROR(CheckCancelled(cancelled_));
+      CKPTDB_RETURN_IF_ERROR(CheckInterrupted(cancelled_));
     }
     return writer_->Rows(batch);
   }
@@ -347,7 +343,7 @@ absl::Status FoldParts::WriteShared(size_t index, Part* part) {
   writing.small_entries = AreSmallEntries(part->bytes(), pages);
   SharedFile file(writing, FilePath(index));
   for (Stretch& stretch : part->stretches) {
-    CKPTDB_RETURN_IF_ERROR(CheckCancelled(options_.cancelled));
+    CKPTDB_RETURN_IF_ERROR(CheckInterrupted(options_.cancelled));
     CKPTDB_RETURN_IF_ERROR(MergeStretch(part->rank, /*ids=*/true,
                                         AllSlots(*stretch.table->runs[0].item),
                                         &file, &stretch));
@@ -376,7 +372,7 @@ absl::Status FoldParts::WriteNote(size_t index, Part* part) {
 }
 
 absl::Status FoldParts::DoPart(size_t index) {
-  CKPTDB_RETURN_IF_ERROR(CheckCancelled(options_.cancelled));
+  CKPTDB_RETURN_IF_ERROR(CheckInterrupted(options_.cancelled));
   Part& part = parts_[index];
   for (Stretch& stretch : part.stretches) {
     stretch.item = TemplateOf(*stretch.table);
@@ -409,8 +405,10 @@ absl::Status FoldParts::Run() {
   CKPTDB_RETURN_IF_ERROR(Plan());
   std::vector<size_t> open;
   CKPTDB_RETURN_IF_ERROR(PrepareParts(&open));
-  return ParallelFor(options_.threads, open.size(),
-                     [&](int, uint64_t i) { return DoPart(open[i]); });
+  return ParallelFor(
+      options_.threads, open.size(),
+      [&](int, uint64_t i) { return DoPart(open[i]); },
+      [&] { return CheckInterrupted(options_.cancelled); });
 }
 
 std::vector<std::string> FoldParts::Files() const {

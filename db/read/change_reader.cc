@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "db/base/call_guard.h"
+#include "db/base/cancelled.h"
 #include "db/meta/catalog.h"
 #include "db/read/change_reader_impl.h"
 #include "db/read/row_batcher.h"
@@ -232,6 +233,7 @@ absl::Status ChangeReader::Impl::ScanTable(absl::string_view table,
   CKPTDB_RETURN_IF_ERROR(internal::CheckSlices(options.slices));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckThreads("ReadOptions::threads", options.read.threads));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckCancelled(options.read.cancelled));
   CKPTDB_RETURN_IF_ERROR(CheckTable(table));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs, DeltaRuns(table));
   // The two steps have the same state: one may be a fold of the other.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "db/base/cancelled.h"
 #include "db/base/parallel.h"
 #include "db/disk/rocks_status.h"
 #include "db/rocks/rocks_options.h"
@@ -26,6 +27,17 @@ constexpr uint64_t kAlignmentLoss = uint64_t{8} << 10;
 // Returns the number of chunks in a read of this size.
 uint64_t ChunksOf(uint64_t bytes) {
   return bytes > kAlignmentLoss ? (bytes - kAlignmentLoss) / kEntryBytes : 0;
+}
+
+// Returns the prefix of the keys of an item's chunks.
+std::string PrefixOf(const RankItem& part) {
+  return ItemPrefix(part.item->data_version, part.rank, part.item->kind,
+                    part.item->name);
+}
+
+// Returns "step 7 rank 0 tensor "w", key of ..." for errors.
+std::string ChunkPlace(const RankItem& part, absl::string_view key) {
+  return absl::StrCat(PlaceOf(part), ", key of ", DescribeDataKey(key));
 }
 
 // Compares the header of a chunk with its record.
@@ -50,30 +62,28 @@ uint64_t ChunkRawBytes(const Item& item, uint32_t chunk) {
   return std::min<uint64_t>(kChunkBytes, item.raw_bytes - chunk * kChunkBytes);
 }
 
-ChunkCursor::ChunkCursor(const StepReader::Impl& step, const RankItem& part,
-                         uint32_t end)
+ChunkCursor::ChunkCursor(const StepReader::Impl& step, const RankItem& first,
+                         const RankItem& last, uint32_t end)
     : step_(step),
-      part_(part),
       end_(end),
-      prefix_(ItemPrefix(part.item->data_version, part.rank, part.item->kind,
-                         part.item->name)),
-      prefix_end_(PrefixEnd(prefix_)),
-      begin_key_(ToSlice(prefix_)),
-      end_key_(ToSlice(prefix_end_)) {}
+      begin_(PrefixOf(first)),
+      end_of_keys_(PrefixEnd(PrefixOf(last))),
+      begin_key_(ToSlice(begin_)),
+      end_key_(ToSlice(end_of_keys_)) {}
 
 // Moves to the entry of a chunk, which is nearly always the next one in the
 // file; seeks only if chunks were skipped.
-absl::Status ChunkCursor::SeekTo(uint32_t chunk, const std::string& key,
-                                 const std::string& place) {
+absl::Status ChunkCursor::SeekTo(const RankItem& part, uint32_t chunk,
+                                 const std::string& key) {
   if (entries_ == nullptr) {
     const Database& database = step_.database();
     // The iterator is created at the first read, so that its readahead covers
     // exactly the bytes from there to the end.
     const uint64_t left_bytes =
-        IsReadAhead(*part_.item) ? (end_ - chunk) * kEntryBytes : 0;
+        IsReadAhead(*part.item) ? (end_ - chunk) * kEntryBytes : 0;
     entries_ = std::make_unique<AheadIterator>(
         database.NewIterator(PassOptions(&begin_key_, &end_key_),
-                             part_.item->placement),
+                             part.item->placement),
         left_bytes > 0 ? left_bytes + kAlignmentLoss : 0, left_bytes);
     entries_->Seek(key);
   } else if (entries_->Valid()) {
@@ -85,24 +95,39 @@ absl::Status ChunkCursor::SeekTo(uint32_t chunk, const std::string& key,
   if (entries_->Valid() && entries_->key() == rocksdb::Slice(key)) {
     return absl::OkStatus();
   }
-  CKPTDB_RETURN_IF_ERROR(FromRocksRead(entries_->status(), place));
-  return absl::DataLossError(absl::StrCat(place, ": the entry is missing"));
+  CKPTDB_RETURN_IF_ERROR(
+      FromRocksRead(entries_->status(), ChunkPlace(part, key)));
+  return absl::DataLossError(
+      absl::StrCat(ChunkPlace(part, key), ": the entry is missing"));
 }
 
-absl::Status ChunkCursor::Read(uint32_t chunk, char* raw) {
-  const Item& item = *part_.item;
-  std::string key = prefix_;
-  AppendChunk(chunk, &key);
-  const std::string place =
-      absl::StrCat(PlaceOf(part_), ", key of ", DescribeDataKey(key));
-  CKPTDB_RETURN_IF_ERROR(SeekTo(chunk, key, place));
+absl::Status ChunkCursor::ReadAt(const RankItem& part, uint32_t chunk,
+                                 char* raw) const {
+  const Item& item = *part.item;
   const uint32_t element_bytes =
       item.kind == Item::Kind::kBlob ? 1 : DTypeBytes(item.dtype);
-  absl::StatusOr<PageView> page = ParsePage(FromSlice(entries_->value()));
-  CKPTDB_RETURN_IF_ERROR(Annotate(page.status(), place));
-  CKPTDB_RETURN_IF_ERROR(
-      Annotate(CheckChunk(*page, item, chunk, element_bytes), place));
-  return Annotate(ReadPageTo(*page, element_bytes, raw), place);
+  CKPTDB_ASSIGN_OR_RETURN(const PageView page,
+                          ParsePage(FromSlice(entries_->value())));
+  CKPTDB_RETURN_IF_ERROR(CheckChunk(page, item, chunk, element_bytes));
+  return ReadPageTo(page, element_bytes, raw);
+}
+
+absl::Status ChunkCursor::Read(const RankItem& part, uint32_t chunk,
+                               char* raw) {
+  std::string key = PrefixOf(part);
+  AppendChunk(chunk, &key);
+  CKPTDB_RETURN_IF_ERROR(SeekTo(part, chunk, key));
+  const absl::Status status = ReadAt(part, chunk, raw);
+  // The place is only described for an error: a call may read many small items.
+  return status.ok() ? status : Annotate(status, ChunkPlace(part, key));
+}
+
+uint32_t ChunksPerTask(const Item& item, const ReadOptions& options) {
+  // A task has as many chunks as one readahead, so that workers do not read the
+  // same bytes.
+  return static_cast<uint32_t>(
+      std::clamp<uint64_t>(ChunksOf(options.readahead_bytes), 1,
+                           std::max<uint64_t>(item.chunk_hashes.size(), 1)));
 }
 
 absl::Status ForChunks(
@@ -110,21 +135,20 @@ absl::Status ForChunks(
     const ReadOptions& options,
     const std::function<absl::Status(ChunkCursor*, uint32_t)>& visit) {
   const auto chunks = static_cast<uint32_t>(part.item->chunk_hashes.size());
-  // A task has as many chunks as one readahead, so that workers do not read the
-  // same bytes.
-  const auto together = static_cast<uint32_t>(std::clamp<uint64_t>(
-      ChunksOf(options.readahead_bytes), 1, std::max(chunks, 1u)));
-  return ParallelFor(options.threads, (chunks + together - 1) / together,
-                     [&](int, uint64_t task) -> absl::Status {
-                       const auto begin =
-                           static_cast<uint32_t>(task * together);
-                       const uint32_t end = std::min(begin + together, chunks);
-                       ChunkCursor cursor(step, part, end);
-                       for (uint32_t chunk = begin; chunk < end; ++chunk) {
-                         CKPTDB_RETURN_IF_ERROR(visit(&cursor, chunk));
-                       }
-                       return absl::OkStatus();
-                     });
+  const uint32_t together = ChunksPerTask(*part.item, options);
+  return ParallelFor(
+      options.threads, (chunks + together - 1) / together,
+      [&](int, uint64_t task) -> absl::Status {
+        const auto begin = static_cast<uint32_t>(task * together);
+        const uint32_t end = std::min(begin + together, chunks);
+        ChunkCursor cursor(step, part, end);
+        for (uint32_t chunk = begin; chunk < end; ++chunk) {
+          CKPTDB_RETURN_IF_ERROR(CheckCancelled(options.cancelled));
+          CKPTDB_RETURN_IF_ERROR(visit(&cursor, chunk));
+        }
+        return absl::OkStatus();
+      },
+      PollOf(options.cancelled));
 }
 
 }  // namespace ckptdb::internal

@@ -20,32 +20,43 @@ namespace ckptdb::internal {
 
 uint64_t ChunkRawBytes(const Item& item, uint32_t chunk);
 
-// Reads chunks of [0, end) in ascending order, with readahead up to the end.
+// Reads chunks in ascending order of their keys, seeking only where some were
+// skipped. Not thread-safe.
 class ChunkCursor {
  public:
-  ChunkCursor(const StepReader::Impl& step, const RankItem& part, uint32_t end);
+  // For the chunks below `end` of one item, with readahead up to there if it
+  // IsReadAhead.
+  ChunkCursor(const StepReader::Impl& step, const RankItem& part, uint32_t end)
+      : ChunkCursor(step, part, part, end) {}
+  // For those of items of one placement, from `first` to `last` in the order of
+  // keys.
+  ChunkCursor(const StepReader::Impl& step, const RankItem& first,
+              const RankItem& last, uint32_t end);
 
   // Reads one chunk to `raw`, which has room for all of it, and checks it
   // against its header and its record.
-  absl::Status Read(uint32_t chunk, char* raw);
+  absl::Status Read(const RankItem& part, uint32_t chunk, char* raw);
 
  private:
-  absl::Status SeekTo(uint32_t chunk, const std::string& key,
-                      const std::string& place);
+  absl::Status ReadAt(const RankItem& part, uint32_t chunk, char* raw) const;
+  absl::Status SeekTo(const RankItem& part, uint32_t chunk,
+                      const std::string& key);
 
   const StepReader::Impl& step_;
-  const RankItem& part_;
   const uint32_t end_;
-  // Prefix of the keys of all chunks.
-  const std::string prefix_;
-  const std::string prefix_end_;
+  // The keys of all chunks.
+  const std::string begin_;
+  const std::string end_of_keys_;
   const rocksdb::Slice begin_key_;
   const rocksdb::Slice end_key_;
   std::unique_ptr<AheadIterator> entries_;
 };
 
-// Calls `visit` for each chunk of an item on several threads. Each thread has
-// consecutive chunks and one cursor.
+// Returns how many consecutive chunks of an item one thread reads at a time.
+uint32_t ChunksPerTask(const Item& item, const ReadOptions& options);
+
+// Calls `visit` for each chunk of an item on several threads, and before each
+// options.cancelled. Each thread has consecutive chunks and one cursor.
 absl::Status ForChunks(
     const StepReader::Impl& step, const RankItem& part,
     const ReadOptions& options,

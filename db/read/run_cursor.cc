@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "db/base/cancelled.h"
 #include "db/disk/rocks_status.h"
 #include "db/rocks/rocks_options.h"
 #include "schema/bytes/keys.h"
@@ -43,6 +44,7 @@ StreamCursor::StreamCursor(const StepReader::Impl& step, const RankItem& part,
       rows_per_page_(slot == kErasedSlot ? kErasedRowsPerPage
                                          : part.item->rows_per_page),
       slices_(slices),
+      cancelled_(options.cancelled),
       prefix_(ItemPrefix(part.item->data_version, part.rank, Item::Kind::kRows,
                          part.item->name)) {
   AppendStream(part.item->run, slot, &prefix_);
@@ -129,6 +131,16 @@ absl::Status StreamCursor::Follow(const StreamCursor& ids) {
   if (!entries_->Valid() || entries_->key() != rocksdb::Slice(key)) {
     CKPTDB_RETURN_IF_ERROR(SeekToPage(ids.position()));
   }
+  return LoadWith(ids);
+}
+
+absl::Status StreamCursor::JumpTo(const StreamCursor& ids) {
+  CKPTDB_RETURN_IF_ERROR(SeekToPage(ids.position()));
+  return LoadWith(ids);
+}
+
+absl::Status StreamCursor::LoadWith(const StreamCursor& ids) {
+  CKPTDB_RETURN_IF_ERROR(CheckCancelled(cancelled_));
   CKPTDB_RETURN_IF_ERROR(Annotate(LoadPage(), Place()));
   // Pages of all slots are cut at the same rows, so rows are found by their
   // index in a page.
@@ -143,6 +155,7 @@ absl::StatusOr<bool> StreamCursor::Load() {
     CKPTDB_RETURN_IF_ERROR(FromRocksRead(entries_->status(), Place()));
     return false;
   }
+  CKPTDB_RETURN_IF_ERROR(CheckCancelled(cancelled_));
   CKPTDB_RETURN_IF_ERROR(Annotate(LoadPage(), Place()));
   return true;
 }

@@ -6,6 +6,7 @@
 #include <rocksdb/slice.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,7 +23,8 @@
 namespace ckptdb::internal {
 
 // Reads one stream of a run: the ids, the erased ids, or the values of a slot.
-// Checks the hash of each page.
+// Checks the hash of each page, and calls ReadOptions::cancelled before it
+// loads one.
 class StreamCursor {
  public:
   // `slot` is the slot number in keys: kIdSlot, kErasedSlot, or the number of a
@@ -42,6 +44,8 @@ class StreamCursor {
   // Loads the page with the same rows as the page loaded in `ids`, usually the
   // next one.
   absl::Status Follow(const StreamCursor& ids);
+  // The same without a look at the next one.
+  absl::Status JumpTo(const StreamCursor& ids);
 
   // Loads the page at the cursor. Returns false at the end, and DataLoss for a
   // damaged entry.
@@ -59,6 +63,7 @@ class StreamCursor {
  private:
   std::string KeyAt(const RowPosition& position) const;
   void SeekForward(const std::string& key);
+  absl::Status LoadWith(const StreamCursor& ids);
   absl::Status LoadPage();
 
   const RankItem part_;
@@ -66,6 +71,7 @@ class StreamCursor {
   const uint32_t element_bytes_;
   const uint32_t rows_per_page_;
   const SliceRange slices_;
+  const std::function<bool()> cancelled_;
   std::string prefix_;
   std::string end_;
   rocksdb::Slice lower_;

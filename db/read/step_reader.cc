@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "db/base/call_guard.h"
+#include "db/base/cancelled.h"
 #include "db/disk/rocks_status.h"
 #include "db/meta/catalog.h"
 #include "db/read/chunk_reader.h"
@@ -51,10 +52,16 @@ absl::Status StepReader::Impl::LoadAll(std::vector<StepRecord> chain) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<RankItem>> StepReader::Impl::Find(
+const std::vector<RankItem>* StepReader::Impl::FindOrNull(
     Item::Kind kind, absl::string_view name) const {
   const auto found = items_.find({kind, std::string(name)});
-  if (found != items_.end()) return found->second;
+  return found == items_.end() ? nullptr : &found->second;
+}
+
+absl::StatusOr<std::vector<RankItem>> StepReader::Impl::Find(
+    Item::Kind kind, absl::string_view name) const {
+  const std::vector<RankItem>* const found = FindOrNull(kind, name);
+  if (found != nullptr) return *found;
   return absl::NotFoundError(absl::StrCat("step ", record().version.step,
                                           " has no ", ItemKindName(kind), " \"",
                                           name, "\""));
@@ -84,6 +91,42 @@ absl::Status CheckBytes(absl::string_view name, uint64_t given,
   return absl::InvalidArgumentError(
       absl::StrCat("tensor \"", name, "\" takes ", needed,
                    " bytes; the buffer has ", given));
+}
+
+// Checks what calls that read have in common.
+absl::Status CheckRead(const StepReader::Impl& step, absl::string_view call,
+                       const ReadOptions& options) {
+  CKPTDB_RETURN_IF_ERROR(step.home().CheckAlive(call));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckThreads("ReadOptions::threads", options.threads));
+  return internal::CheckCancelled(options.cancelled);
+}
+
+// Adds the part of a tensor at `offset`, or all of it if `shape` is null, to
+// *reads unless it has no elements. Returns the errors of the arguments.
+absl::Status AddRead(const StepReader::Impl& step, absl::string_view name,
+                     const Box* part, void* out, uint64_t bytes,
+                     std::vector<internal::BoxRead>* reads) {
+  const std::vector<RankItem>* const shards =
+      step.FindOrNull(Item::Kind::kTensor, name);
+  if (shards == nullptr) return step.Find(Item::Kind::kTensor, name).status();
+  const Item& item = *shards->front().item;
+  Box box = part != nullptr
+                ? *part
+                : Box{Shape(item.global_shape.size(), 0), item.global_shape};
+  const std::string what = absl::StrCat("tensor \"", name, "\"");
+  CKPTDB_RETURN_IF_ERROR(
+      internal::Annotate(CheckBoxWithin(box, item.global_shape), what));
+  const uint32_t element_bytes = DTypeBytes(item.dtype);
+  CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
+                          ElementCount(box.shape, element_bytes));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckBytes(name, bytes, static_cast<uint64_t>(elements) * element_bytes));
+  // An empty part needs no buffer, so a null pointer is valid.
+  if (elements == 0) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(internal::CheckTarget(out, what));
+  reads->push_back({shards, std::move(box), static_cast<char*>(out)});
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -149,9 +192,24 @@ absl::StatusOr<StepReader::TableSpec> StepReader::FindTable(
 absl::Status StepReader::ReadTensor(absl::string_view name, void* out,
                                     uint64_t bytes,
                                     const ReadOptions& options) const {
-  CKPTDB_ASSIGN_OR_RETURN(const Item spec, FindTensor(name));
-  const Shape begin(spec.shape.size(), 0);
-  return ReadTensorPart(name, begin, spec.shape, out, bytes, options);
+  const TensorRead read{name, out, bytes};
+  return ReadTensors({&read, 1}, options);
+}
+
+absl::Status StepReader::ReadTensors(absl::Span<const TensorRead> reads,
+                                     const ReadOptions& options) const {
+  CKPTDB_RETURN_IF_ERROR(CheckRead(*impl_, "StepReader::ReadTensors", options));
+  return internal::CallGuarded(
+      "StepReader::ReadTensors", [&]() -> absl::Status {
+        std::vector<internal::BoxRead> boxes;
+        boxes.reserve(reads.size());
+        for (const TensorRead& read : reads) {
+          CKPTDB_RETURN_IF_ERROR(AddRead(*impl_, read.name, /*part=*/nullptr,
+                                         read.out, read.bytes, &boxes));
+        }
+        return impl_->hold().Explain(
+            internal::ReadBoxes(*impl_, boxes, options));
+      });
 }
 
 absl::Status StepReader::ReadTensorPart(absl::string_view name,
@@ -159,36 +217,21 @@ absl::Status StepReader::ReadTensorPart(absl::string_view name,
                                         void* out, uint64_t bytes,
                                         const ReadOptions& options) const {
   CKPTDB_RETURN_IF_ERROR(
-      impl_->home().CheckAlive("StepReader::ReadTensorPart"));
-  CKPTDB_RETURN_IF_ERROR(
-      internal::CheckThreads("ReadOptions::threads", options.threads));
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> shards,
-                          impl_->Find(Item::Kind::kTensor, name));
-  const Item& item = *shards[0].item;
-  const Box box{offset, shape};
-  CKPTDB_RETURN_IF_ERROR(
-      internal::Annotate(CheckBoxWithin(box, item.global_shape),
-                         absl::StrCat("tensor \"", name, "\"")));
-  const uint32_t element_bytes = DTypeBytes(item.dtype);
-  CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
-                          ElementCount(box.shape, element_bytes));
-  CKPTDB_RETURN_IF_ERROR(
-      CheckBytes(name, bytes, static_cast<uint64_t>(elements) * element_bytes));
-  // An empty part needs no buffer, so a null pointer is valid.
-  if (elements == 0) return absl::OkStatus();
-  CKPTDB_RETURN_IF_ERROR(
-      internal::CheckTarget(out, absl::StrCat("tensor \"", name, "\"")));
-  return internal::CallGuarded("StepReader::ReadTensorPart", [&] {
-    return impl_->hold().Explain(internal::ReadBox(
-        *impl_, shards, box, static_cast<char*>(out), options));
-  });
+      CheckRead(*impl_, "StepReader::ReadTensorPart", options));
+  return internal::CallGuarded(
+      "StepReader::ReadTensorPart", [&]() -> absl::Status {
+        const Box part{offset, shape};
+        std::vector<internal::BoxRead> boxes;
+        CKPTDB_RETURN_IF_ERROR(
+            AddRead(*impl_, name, &part, out, bytes, &boxes));
+        return impl_->hold().Explain(
+            internal::ReadBoxes(*impl_, boxes, options));
+      });
 }
 
 absl::StatusOr<std::string> StepReader::ReadBlob(
     uint32_t rank, absl::string_view name, const ReadOptions& options) const {
-  CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::ReadBlob"));
-  CKPTDB_RETURN_IF_ERROR(
-      internal::CheckThreads("ReadOptions::threads", options.threads));
+  CKPTDB_RETURN_IF_ERROR(CheckRead(*impl_, "StepReader::ReadBlob", options));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> all,
                           impl_->Find(Item::Kind::kBlob, name));
   for (const RankItem& blob : all) {
@@ -206,7 +249,7 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
     CKPTDB_RETURN_IF_ERROR(impl_->hold().Explain(internal::ForChunks(
         *impl_, blob, options,
         [&](internal::ChunkCursor* cursor, uint32_t chunk) {
-          return cursor->Read(chunk, bytes.data() + chunk * kChunkBytes);
+          return cursor->Read(blob, chunk, bytes.data() + chunk * kChunkBytes);
         })));
     return bytes;
   }
@@ -223,10 +266,23 @@ absl::StatusOr<std::vector<std::string>> StepReader::LookupRow(
   });
 }
 
+absl::Status StepReader::LookupRows(absl::string_view table,
+                                    absl::Span<const int64_t> ids,
+                                    absl::Span<const std::string> slots,
+                                    absl::Span<char* const> out, bool* found,
+                                    const ReadOptions& options) const {
+  CKPTDB_RETURN_IF_ERROR(CheckRead(*impl_, "StepReader::LookupRows", options));
+  return internal::CallGuarded("StepReader::LookupRows", [&] {
+    return impl_->hold().Explain(
+        internal::LookupRows(*impl_, table, ids, slots, out, found, options));
+  });
+}
+
 absl::Status StepReader::ScanTable(absl::string_view table,
                                    const ScanOptions& options,
                                    RowSink* sink) const {
-  CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::ScanTable"));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckRead(*impl_, "StepReader::ScanTable", options.read));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckTarget(sink, absl::StrCat("table \"", table, "\"")));
   return internal::CallGuarded("StepReader::ScanTable", [&] {
@@ -247,7 +303,8 @@ absl::Status StepReader::RestoreTable(absl::string_view table,
                                       LiveTable::RestoreMode mode,
                                       const ScanOptions& options,
                                       LiveTable* live) const {
-  CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::RestoreTable"));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckRead(*impl_, "StepReader::RestoreTable", options.read));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckTarget(live, absl::StrCat("table \"", table, "\"")));
   // All errors of the call itself are found before the table is cleared.
@@ -261,9 +318,7 @@ absl::Status StepReader::RestoreTable(absl::string_view table,
 
 absl::Status StepReader::Verify(const ReadOptions& options,
                                 std::set<Version>* verified) const {
-  CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::Verify"));
-  CKPTDB_RETURN_IF_ERROR(
-      internal::CheckThreads("ReadOptions::threads", options.threads));
+  CKPTDB_RETURN_IF_ERROR(CheckRead(*impl_, "StepReader::Verify", options));
   return internal::CallGuarded("StepReader::Verify", [&] {
     return impl_->hold().Explain(
         internal::VerifyStep(*impl_, options, verified));

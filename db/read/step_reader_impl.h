@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "db/base/home_process.h"
 #include "db/reader.h"
 #include "db/rocks/database.h"
@@ -94,6 +95,9 @@ class StepReader::Impl {
   // it.
   absl::StatusOr<std::vector<RankItem>> Find(Item::Kind kind,
                                              absl::string_view name) const;
+  // The same without a copy; null if none has it.
+  const std::vector<RankItem>* FindOrNull(Item::Kind kind,
+                                          absl::string_view name) const;
 
  private:
   explicit Impl(ReadHold hold) : hold_(std::move(hold)) {}
@@ -117,11 +121,17 @@ bool IsReadAhead(const Item& item);
 // Returns "step 7 rank 0 table "user"", for errors.
 std::string PlaceOf(const RankItem& item);
 
-// Defined in tensor_reader.cc: reads the part `box` of a tensor to `out`, which
-// has room for it.
-absl::Status ReadBox(const StepReader::Impl& step,
-                     const std::vector<RankItem>& shards, const Box& box,
-                     char* out, const ReadOptions& options);
+// A part of a tensor to read to `out`, which has room for it.
+struct BoxRead {
+  const std::vector<RankItem>* shards = nullptr;
+  Box box;
+  char* out = nullptr;
+};
+// Defined in tensor_reader.cc. Returns the error of the first box that cannot
+// be read.
+absl::Status ReadBoxes(const StepReader::Impl& step,
+                       absl::Span<const BoxRead> reads,
+                       const ReadOptions& options);
 
 // Returns InvalidArgument if `target`, the destination of `name` (such as
 // "table "user""), is null.
@@ -138,6 +148,12 @@ absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
 absl::StatusOr<std::vector<std::string>> LookupRow(const StepReader::Impl& step,
                                                    absl::string_view table,
                                                    int64_t id);
+// See StepReader::LookupRows.
+absl::Status LookupRows(const StepReader::Impl& step, absl::string_view table,
+                        absl::Span<const int64_t> ids,
+                        absl::Span<const std::string> slots,
+                        absl::Span<char* const> out, bool* found,
+                        const ReadOptions& options);
 
 // Defined in verify.cc.
 absl::Status VerifyStep(const StepReader::Impl& step,

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "db/base/cancelled.h"
 #include "db/base/mutex.h"
 #include "db/base/option_checks.h"
 #include "db/base/parallel.h"
@@ -66,15 +67,11 @@ absl::Status CheckSlices(const SliceRange& slices) {
       ") are out of range; expected a range within [0, ", kSlices, ")"));
 }
 
-absl::StatusOr<std::vector<size_t>> SlotIndexes(const RankItem& part,
-                                                const ScanOptions& options) {
+absl::StatusOr<std::vector<size_t>> SlotIndexes(
+    const RankItem& part, absl::Span<const std::string> names) {
   const std::vector<Slot>& slots = part.item->slots;
   std::vector<size_t> indexes;
-  if (options.ids_only) return indexes;
-  if (options.slots.empty()) {
-    for (size_t i = 0; i < slots.size(); ++i) indexes.push_back(i);
-  }
-  for (const std::string& name : options.slots) {
+  for (const std::string& name : names) {
     const auto found =
         std::find_if(slots.begin(), slots.end(),
                      [&](const Slot& slot) { return slot.name == name; });
@@ -85,6 +82,18 @@ absl::StatusOr<std::vector<size_t>> SlotIndexes(const RankItem& part,
     indexes.push_back(static_cast<size_t>(found - slots.begin()));
   }
   return indexes;
+}
+
+absl::StatusOr<std::vector<size_t>> SlotIndexes(const RankItem& part,
+                                                const ScanOptions& options) {
+  if (options.ids_only || !options.slots.empty()) {
+    return SlotIndexes(part, options.ids_only
+                                 ? absl::Span<const std::string>()
+                                 : absl::MakeConstSpan(options.slots));
+  }
+  std::vector<size_t> all(part.item->slots.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
 }
 
 std::vector<ScanTask> CutTasks(const std::vector<RankItem>& runs,
@@ -133,7 +142,8 @@ absl::Status MergeScan::Run(const TaskFunction& task) {
   Mutex mutex;
   std::vector<RunMerge::Count> counts(runs_.size());
   const absl::Status merged = ParallelFor(
-      threads_, tasks_.size(), [&](int worker, uint64_t i) -> absl::Status {
+      threads_, tasks_.size(),
+      [&](int worker, uint64_t i) -> absl::Status {
         const RunGroup part{tasks_[i].slices, tasks_[i].group->runs};
         RunMerge merge(step_, runs_, part, slots_, options_.read,
                        options_.wanted);
@@ -144,7 +154,8 @@ absl::Status MergeScan::Run(const TaskFunction& task) {
           counts[part.runs[run]].erased += merge.counts()[run].erased;
         }
         return absl::OkStatus();
-      });
+      },
+      PollOf(options_.read.cancelled));
   CKPTDB_RETURN_IF_ERROR(merged);
   // Only a scan of all slices reads all rows, whose number is recorded.
   if (options_.slices != SliceRange()) return absl::OkStatus();

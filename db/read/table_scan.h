@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,8 +20,10 @@ namespace ckptdb::internal {
 
 absl::Status CheckSlices(const SliceRange& slices);
 
-// Returns the indexes of the slots in `options`, in the same order, or
-// NotFound.
+// Returns the indexes of these slots, in the same order, or NotFound.
+absl::StatusOr<std::vector<size_t>> SlotIndexes(
+    const RankItem& part, absl::Span<const std::string> names);
+// The same for the slots in `options`.
 absl::StatusOr<std::vector<size_t>> SlotIndexes(const RankItem& part,
                                                 const ScanOptions& options);
 

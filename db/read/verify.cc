@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "db/base/call_guard.h"
+#include "db/base/cancelled.h"
 #include "db/base/mutex.h"
 #include "db/base/parallel.h"
 #include "db/read/chunk_reader.h"
@@ -66,11 +67,13 @@ class Verifier {
   }
 
   absl::Status Run() {
-    CKPTDB_RETURN_IF_ERROR(
-        ParallelFor(options_.threads, tasks_.size(), [&](int, uint64_t i) {
+    CKPTDB_RETURN_IF_ERROR(ParallelFor(
+        options_.threads, tasks_.size(),
+        [&](int, uint64_t i) {
           return tasks_[i].slot == kChunks ? CheckChunks(tasks_[i])
                                            : CheckStream(&tasks_[i]);
-        }));
+        },
+        PollOf(options_.cancelled)));
     return CheckDigests();
   }
 
@@ -97,13 +100,13 @@ class Verifier {
     ReadOptions alone = options_;
     // Items are already read in parallel.
     alone.threads = 1;
-    const absl::Status all_read =
-        ForChunks(step_, task.part, alone,
-                  [&](ChunkCursor* cursor, uint32_t chunk) -> absl::Status {
-                    raw.resize(ChunkRawBytes(item, chunk));
-                    CKPTDB_RETURN_IF_ERROR(cursor->Read(chunk, raw.data()));
-                    return Advance(raw.size());
-                  });
+    const absl::Status all_read = ForChunks(
+        step_, task.part, alone,
+        [&](ChunkCursor* cursor, uint32_t chunk) -> absl::Status {
+          raw.resize(ChunkRawBytes(item, chunk));
+          CKPTDB_RETURN_IF_ERROR(cursor->Read(task.part, chunk, raw.data()));
+          return Advance(raw.size());
+        });
     CKPTDB_RETURN_IF_ERROR(all_read);
     const uint64_t digest =
         HashBytes({reinterpret_cast<const char*>(item.chunk_hashes.data()),

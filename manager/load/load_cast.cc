@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "db/base/cancelled.h"
 #include "db/base/parallel.h"
 #include "schema/bytes/cast_in_range.h"
 #include "schema/bytes/shape.h"
@@ -46,9 +47,12 @@ class TensorCast {
     // Several threads read each piece if there are only a few.
     read_.threads = static_cast<int>(std::max<uint64_t>(
         1, static_cast<uint64_t>(threads) / pieces_.count()));
-    return ParallelFor(threads, pieces_.count(), [&](int worker, uint64_t i) {
-      return LoadPiece(i, &buffers_[static_cast<size_t>(worker)]);
-    });
+    return ParallelFor(
+        threads, pieces_.count(),
+        [&](int worker, uint64_t i) {
+          return LoadPiece(i, &buffers_[static_cast<size_t>(worker)]);
+        },
+        PollOf(read_.cancelled));
   }
 
  private:

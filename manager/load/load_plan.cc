@@ -34,6 +34,8 @@ absl::StatusOr<LoadPlan> LoadPlan::Make(const LoadInputs& inputs,
                                         const LoadRule& rule) {
   LoadPlan plan;
   CKPTDB_ASSIGN_OR_RETURN(plan.items_, PlanItems(inputs, rule));
+  plan.reader_ = &inputs.step;
+  plan.read_ = inputs.options.restore.read;
   plan.ranks_ = inputs.ranks;
   plan.deadline_ = inputs.options.ranks.deadline;
   plan.step_ = inputs.step.record().version.step;
@@ -106,6 +108,25 @@ absl::Status LoadPlan::RunOnly(
   return absl::OkStatus();
 }
 
+// Reads the tensors that are loaded whole and as they are, which takes far less
+// time than a read for each. After an error, any of them may have changed.
+absl::Status LoadPlan::ReadWholeTensors() {
+  std::vector<StepReader::TensorRead> reads;
+  for (PlannedItem& planned : items_) {
+    if (planned.whole == nullptr) continue;
+    planned.item.outcome = ItemOutcome::kPartlyLoaded;
+    reads.push_back({planned.item.source, planned.whole, planned.item.bytes});
+  }
+  if (reads.empty()) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(
+      WithoutNotFound("loading tensors", reader_->ReadTensors(reads, read_)));
+  for (PlannedItem& planned : items_) {
+    if (planned.whole == nullptr) continue;
+    planned.item.outcome = ItemOutcome::kLoaded;
+  }
+  return absl::OkStatus();
+}
+
 // Items that ranks load together come after the objects, which may refuse the
 // step, and before items that may fail on one rank alone: no rank waits for a
 // failed one.
@@ -126,8 +147,10 @@ absl::Status LoadPlan::Run() {
     if (status.ok()) status = RunOnly(together);
   }
   CKPTDB_RETURN_IF_ERROR(status);
+  CKPTDB_RETURN_IF_ERROR(ReadWholeTensors());
   return RunOnly([&](const PlannedItem& planned) {
-    return !is_object(planned) && !together(planned);
+    return !is_object(planned) && !together(planned) &&
+           planned.whole == nullptr;
   });
 }
 

@@ -59,7 +59,10 @@ class LoadPlan {
   // Returns whether the step contains none of the items.
   bool AllMissing() const;
   absl::Status RunOnly(const std::function<bool(const PlannedItem&)>& chosen);
+  absl::Status ReadWholeTensors();
 
+  const StepReader* reader_ = nullptr;
+  ReadOptions read_;
   Coordinator* ranks_ = nullptr;
   absl::Duration deadline_;
   int64_t step_ = 0;

@@ -151,6 +151,8 @@ class ItemPlanner {
     } else if (Broadcasts(tensor.state)) {
       planned->together = true;
       load.ranks = ranks_;
+    } else if (tensor.state.device == nullptr && !tensor.state.sharded()) {
+      planned->whole = tensor.state.data;
     }
     planned->load = [load = std::move(load)] { return LoadTensor(load); };
     return absl::OkStatus();

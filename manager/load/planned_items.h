@@ -24,6 +24,10 @@ struct PlannedItem {
   std::function<absl::Status()> check;
   // Loads the item; null if the step does not contain it, or it does not fit.
   std::function<absl::Status()> load;
+  // The host memory of a tensor that is loaded whole and as it is in the step,
+  // which LoadPlan reads together with others instead of calling `load`; null
+  // for other items.
+  void* whole = nullptr;
   // All ranks call `load` together, and it returns the same status on each.
   bool together = false;
   // True for a table that is loaded with all its slots exactly as in the step.

@@ -56,6 +56,28 @@ void ExpectTable(const StepReader& step, const std::string& name,
   EXPECT_TRUE(Scan(step, name).value() == table.rows) << "table " << name;
 }
 
+// Reads all tensors that ranks have whole in one call.
+void ExpectTensorsTogether(const StepReader& step,
+                           const std::vector<RankContent>& ranks) {
+  std::map<std::string, std::string> bytes;
+  std::vector<StepReader::TensorRead> reads;
+  for (const RankContent& content : ranks) {
+    for (const auto& [name, tensor] : content.tensors) {
+      if (!tensor.global_shape.empty() || bytes.contains(name)) continue;
+      std::string& out = bytes[name];
+      out.assign(tensor.bytes.size(), '\xcc');
+      reads.push_back({name, out.data(), out.size()});
+    }
+  }
+  ASSERT_OK(step.ReadTensors(reads));
+  for (const RankContent& content : ranks) {
+    for (const auto& [name, tensor] : content.tensors) {
+      if (!tensor.global_shape.empty()) continue;
+      EXPECT_TRUE(bytes[name] == tensor.bytes) << "tensor " << name;
+    }
+  }
+}
+
 void CheckItemCount(const StepReader& step, size_t rank,
                     const RankContent& content) {
   ASSERT_LT(rank, step.ranks().size());
@@ -179,6 +201,7 @@ absl::StatusOr<std::string> ReadTensorBytes(const StepReader& step,
 void ExpectHolds(const StepReader& step,
                  const std::vector<RankContent>& ranks) {
   ASSERT_EQ(step.ranks().size(), ranks.size());
+  ExpectTensorsTogether(step, ranks);
   std::map<std::string, TableContent> tables;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     CheckItemCount(step, rank, ranks[rank]);

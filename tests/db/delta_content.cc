@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/db/delta_content.h"
 
+#include <memory>
+
 #include "absl/strings/str_cat.h"
 #include "schema/status.h"
 #include "tests/support/status_matchers.h"
@@ -17,6 +19,40 @@ std::map<std::string, std::pair<uint64_t, uint64_t>> PlacesOf(
     at += slot.row_bytes();
   }
   return places;
+}
+
+// Looks all of `ids` up in one call, from the last to the first and once more.
+void ExpectBatchLookup(const StepReader& step, const std::string& name,
+                       const TableContent& table,
+                       const std::set<int64_t>& ids) {
+  std::vector<int64_t> batch(ids.rbegin(), ids.rend());
+  batch.insert(batch.end(), ids.begin(), ids.end());
+  ASSERT_OK_AND_ASSIGN(const StepReader::TableSpec spec, step.FindTable(name));
+  std::vector<std::string> slots;
+  uint64_t row_bytes = 0;
+  std::vector<std::string> values;
+  std::vector<char*> out;
+  for (const Slot& slot : spec.slots) {
+    slots.push_back(slot.name);
+    row_bytes += slot.row_bytes();
+    values.emplace_back(batch.size() * slot.row_bytes(), '\xcc');
+  }
+  for (std::string& each : values) out.push_back(each.data());
+  const auto found = std::make_unique<bool[]>(batch.size());
+  ASSERT_OK(step.LookupRows(name, batch, slots, out, found.get()));
+  for (size_t i = 0; i < batch.size(); ++i) {
+    std::string row;
+    for (size_t s = 0; s < slots.size(); ++s) {
+      const uint64_t bytes = spec.slots[s].row_bytes();
+      row += values[s].substr(i * bytes, bytes);
+    }
+    const auto expected = table.rows.find(batch[i]);
+    EXPECT_EQ(found[i], expected != table.rows.end()) << "id " << batch[i];
+    EXPECT_TRUE(row == (expected != table.rows.end()
+                            ? expected->second
+                            : std::string(row_bytes, '\0')))
+        << "id " << batch[i];
+  }
 }
 
 }  // namespace
@@ -161,6 +197,7 @@ void ExpectLookups(const StepReader& step, const std::string& name,
     for (const std::string& slot : *row) all += slot;
     EXPECT_TRUE(all == expected->second) << "id " << id;
   }
+  ExpectBatchLookup(step, name, table, ids);
 }
 
 }  // namespace ckptdb::testing
