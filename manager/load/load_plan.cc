@@ -11,6 +11,7 @@
 #include "manager/state/categories.h"
 #include "manager/state/registered_state.h"
 #include "manager/state/restore_counts.h"
+#include "schema/bytes/annotate.h"
 #include "schema/status.h"
 
 namespace ckptdb::internal {
@@ -24,8 +25,8 @@ using ItemOutcome = LoadedItem::Outcome;
 absl::Status WithoutNotFound(absl::string_view what,
                              const absl::Status& status) {
   if (!absl::IsNotFound(status)) return status;
-  return absl::FailedPreconditionError(
-      absl::StrCat(what, ": ", status.message()));
+  return Reword(status, absl::StatusCode::kFailedPrecondition,
+                absl::StrCat(what, ": ", status.message()));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "manager/state/reader_options.h"
+#include "schema/bytes/annotate.h"
 #include "schema/status.h"
 
 namespace ckptdb::internal {
@@ -19,7 +20,8 @@ std::vector<StepRecord> StepsOf(const Reader* reader, const Store* store) {
 
 absl::Status NotFoundOnlyIfEmpty(const absl::Status& status, bool empty) {
   if (!absl::IsNotFound(status) || empty) return status;
-  return absl::FailedPreconditionError(status.message());
+  return Reword(status, absl::StatusCode::kFailedPrecondition,
+                status.message());
 }
 
 bool StepOpener::IsOwn(const std::string& path) const {

@@ -104,7 +104,8 @@ class CollectiveTransport : public Coordinator::Transport {
   // The error of a turn that the watchdog has ended.
   absl::Status Late(const absl::Status& status) const {
     if (status.ok()) return NameRank(kLate);
-    return NameRank(absl::DeadlineExceededError(status.message()));
+    return NameRank(internal::Reword(
+        status, absl::StatusCode::kDeadlineExceeded, status.message()));
   }
 
   // The all-gather shows all ranks whether a broadcast and an all-to-all

@@ -7,6 +7,7 @@
 #include "manager/ranks/message_codec.h"
 #include "manager/ranks/packed_values.h"
 #include "manager/ranks/tell_status.h"
+#include "schema/bytes/annotate.h"
 #include "schema/status.h"
 
 namespace ckptdb {
@@ -45,8 +46,7 @@ absl::Status FirstError(const std::vector<std::string>& parts) {
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     const absl::Status status = DecodeStatus(parts[rank]);
     if (status.ok()) continue;
-    return absl::Status(status.code(),
-                        absl::StrCat("rank ", rank, ": ", status.message()));
+    return internal::Annotate(status, absl::StrCat("rank ", rank));
   }
   return absl::OkStatus();
 }

@@ -34,7 +34,7 @@
 
 namespace ckptdb::internal {
 
-// "5 no such step": the code, a space, the message. Empty for OK.
+// The code, the message and the payloads, by their type URLs. Empty for OK.
 std::string EncodeStatus(const absl::Status& status);
 // Returns Internal for bytes that EncodeStatus did not produce.
 absl::Status DecodeStatus(absl::string_view bytes);
