@@ -151,14 +151,12 @@ class PyStep {
       const std::vector<std::tuple<std::string, Address, uint64_t>>& reads,
       int threads) const {
     const StepReader& step = get();
-    Check(Waiting([&](Interrupt* interrupt) -> absl::Status {
-      const ReadOptions options = ReadsWith(threads, interrupt);
-      for (const auto& [name, out, bytes] : reads) {
-        absl::Status read =
-            step.ReadTensor(name, At<void>(out), bytes, options);
-        if (!read.ok()) return read;
-      }
-      return absl::OkStatus();
+    std::vector<StepReader::TensorRead> wanted;
+    for (const auto& [name, out, bytes] : reads) {
+      wanted.push_back({name, At<void>(out), bytes});
+    }
+    Check(Waiting([&](Interrupt* interrupt) {
+      return step.ReadTensors(wanted, ReadsWith(threads, interrupt));
     }));
   }
   void ReadPart(const std::string& name, const Shape& offset,
@@ -180,7 +178,15 @@ class PyStep {
   void Lookup(const std::string& table, Address ids, uint64_t count,
               const std::vector<std::string>& slots,
               const std::vector<Address>& values, Address found,
-              int threads) const;
+              int threads) const {
+    const StepReader& step = get();
+    std::vector<char*> out;
+    for (const Address each : values) out.push_back(At<char>(each));
+    Check(Waiting([&](Interrupt* interrupt) {
+      return step.LookupRows(table, {At<const int64_t>(ids), count}, slots, out,
+                             At<bool>(found), ReadsWith(threads, interrupt));
+    }));
+  }
   std::unique_ptr<PyScan> Scan(const std::string& table,
                                std::vector<std::string> slots, uint64_t rows,
                                bool ids_only, int threads) const {
@@ -208,30 +214,6 @@ class PyStep {
   std::shared_ptr<const void> held_;
   std::shared_ptr<const StepReader> step_;
 };
-
-void PyStep::Lookup(const std::string& table, Address ids, uint64_t count,
-                    const std::vector<std::string>& slots,
-                    const std::vector<Address>& values, Address found,
-                    int /*threads*/) const {
-  const StepReader& step = get();
-  const std::vector<Slot> all = Check(step.FindTable(table)).slots;
-  Check(Waiting([&](Interrupt* interrupt) -> absl::Status {
-    for (uint64_t i = 0; i < count; ++i) {
-      if (interrupt->Poll()) return absl::CancelledError("interrupted");
-      const auto row = step.LookupRow(table, At<const int64_t>(ids)[i]);
-      At<bool>(found)[i] = row.ok();
-      if (!row.ok() && !absl::IsNotFound(row.status())) return row.status();
-      for (size_t s = 0; s < slots.size(); ++s) {
-        for (size_t a = 0; row.ok() && a < all.size(); ++a) {
-          if (all[a].name != slots[s]) continue;
-          std::memcpy(At<char>(values[s]) + i * all[a].row_bytes(),
-                      (*row)[a].data(), all[a].row_bytes());
-        }
-      }
-    }
-    return absl::OkStatus();
-  }));
-}
 
 class PyChanges {
  public:
