@@ -2,6 +2,7 @@
 #include "python/binding/tables.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -33,6 +34,12 @@ using SlotTuple = std::tuple<std::string, std::string, uint32_t, std::string>;
 Slot SlotOf(const SlotTuple& tuple) {
   const auto& [name, dtype, elements, codec] = tuple;
   return {name, Check(ParseDType(dtype)), elements, Check(ParseCodec(codec))};
+}
+
+std::vector<Slot> SlotsOf(const std::vector<SlotTuple>& tuples) {
+  std::vector<Slot> slots;
+  for (const SlotTuple& each : tuples) slots.push_back(SlotOf(each));
+  return slots;
 }
 
 // A save or a restore holds the table for seconds; a callback of a save that
@@ -125,12 +132,6 @@ class Table : public TableHandle {
   }
 
  private:
-  static std::vector<Slot> SlotsOf(const std::vector<SlotTuple>& tuples) {
-    std::vector<Slot> slots;
-    for (const SlotTuple& each : tuples) slots.push_back(SlotOf(each));
-    return slots;
-  }
-
   ColumnTable table_;
 };
 
@@ -165,6 +166,130 @@ class ArrayTable : public TableHandle {
 
  private:
   VectorTable table_;
+};
+
+// Blocks of rows in arrays that Python keeps: ids, and by slot the address and
+// the bytes from row to row.
+using BlockTuple =
+    std::tuple<uint64_t, Address, std::vector<std::pair<Address, uint64_t>>>;
+
+class PyRows : public RowSource {
+ public:
+  PyRows(const std::vector<BlockTuple>& blocks, PyRef held)
+      : held_(std::move(held)), blocks_(blocks), slots_(blocks.size()) {
+    for (size_t b = 0; b < blocks_.size(); ++b) {
+      for (const auto& [address, stride] : std::get<2>(blocks_[b])) {
+        slots_[b].push_back({At<const void>(address), stride});
+      }
+    }
+  }
+  uint64_t block_count() const override { return blocks_.size(); }
+  absl::StatusOr<RowBlock> Block(uint64_t block) const override {
+    const auto& [count, ids, slots] = blocks_[block];
+    return RowBlock{{At<const int64_t>(ids), count}, slots_[block]};
+  }
+
+ private:
+  const PyRef held_;
+  const std::vector<BlockTuple> blocks_;
+  std::vector<std::vector<RowBlock::SlotValues>> slots_;
+};
+
+// A table whose rows are in Python. `functions` has all_rows() and
+// rows_of(ids), which return blocks and what keeps them, restore(ids,
+// [values]), erase(ids) and clear(); ids and values are bytes.
+class PyTable : public TableState, public LiveTable {
+ public:
+  PyTable(std::vector<Slot> slots, const TableOptions& options,
+          nb::object functions)
+      : slots_(std::move(slots)),
+        options_(options),
+        tracker_(options.tracker_bytes),
+        functions_(Hold(std::move(functions))) {}
+
+  std::vector<Slot> slots() const override { return slots_; }
+  SliceHash slice_hash() const override { return options_.slice_hash; }
+  std::vector<std::string> optimizer_slots() const override {
+    return options_.optimizer_slots;
+  }
+  RowTracker* tracker() override { return &tracker_; }
+  absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override {
+    return Rows("all_rows", [&] { return functions_->attr("all_rows")(); });
+  }
+  absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
+      absl::Span<const int64_t> ids) const override {
+    return Rows("rows_of",
+                [&] { return functions_->attr("rows_of")(BytesOf(ids)); });
+  }
+  LiveTable* Live(absl::Span<const std::string> slots) override {
+    live_slots_.clear();
+    for (const std::string& name : slots) {
+      for (const Slot& slot : slots_) {
+        if (slot.name == name) live_slots_.push_back(slot);
+      }
+    }
+    return live_slots_.size() == slots.size() ? this : nullptr;
+  }
+
+  absl::Status Clear() override {
+    return WithPython("clear_rows", [&] { functions_->attr("clear")(); });
+  }
+  absl::Status Consume(int /*worker*/, const Batch& batch) override {
+    return WithPython("restore_rows", [&] {
+      nb::dict values;
+      for (size_t s = 0; s < live_slots_.size(); ++s) {
+        values[live_slots_[s].name.c_str()] = nb::bytes(
+            batch.slots[s], batch.ids.size() * live_slots_[s].row_bytes());
+      }
+      functions_->attr("restore")(BytesOf(batch.ids), values);
+    });
+  }
+  absl::Status Erase(int /*worker*/, absl::Span<const int64_t> ids) override {
+    return WithPython("erase_rows",
+                      [&] { functions_->attr("erase")(BytesOf(ids)); });
+  }
+
+ private:
+  static nb::bytes BytesOf(absl::Span<const int64_t> ids) {
+    return nb::bytes(ids.data(), ids.size() * sizeof(int64_t));
+  }
+  template <typename Call>
+  static absl::StatusOr<std::unique_ptr<RowSource>> Rows(const char* name,
+                                                         const Call& call) {
+    std::unique_ptr<RowSource> rows;
+    const absl::Status called = WithPython(name, [&] {
+      const nb::object result = call();
+      rows = std::make_unique<PyRows>(
+          nb::cast<std::vector<BlockTuple>>(result[0]), Hold(result));
+    });
+    if (!called.ok()) return called;
+    return rows;
+  }
+
+  const std::vector<Slot> slots_;
+  const TableOptions options_;
+  RowTracker tracker_;
+  const PyRef functions_;
+  std::vector<Slot> live_slots_;
+};
+
+// The Python object's part of a PyTable. It holds the functions weakly, because
+// they hold it.
+class CustomTable : public TableHandle {
+ public:
+  CustomTable(const std::vector<SlotTuple>& slots, const TableOptions& options,
+              nb::object functions)
+      : table_(SlotsOf(slots), options, std::move(functions)) {}
+  TableState* state() override { return &table_; }
+  void Mark(Address ids, uint64_t count, bool erased) {
+    const nb::gil_scoped_release release;
+    const absl::Span<const int64_t> marked(At<const int64_t>(ids), count);
+    erased ? table_.tracker()->MarkErased(marked)
+           : table_.tracker()->MarkUpserted(marked);
+  }
+
+ private:
+  PyTable table_;
 };
 
 TableOptions OptionsOf(const std::string& slice_hash,
@@ -219,6 +344,19 @@ void BindTables(nb::module_& module) {
            })
       .def("set_arrays", &ArrayTable::SetArrays)
       .def("mark", &ArrayTable::Mark);
+  nb::class_<CustomTable, TableHandle>(module, "CustomTable")
+      .def(
+          "__init__",
+          [](CustomTable* self, const std::vector<SlotTuple>& slots,
+             nb::object functions, const std::string& slice_hash,
+             std::vector<std::string> optimizer_slots, uint64_t tracker_bytes) {
+            new (self)
+                CustomTable(slots,
+                            OptionsOf(slice_hash, std::move(optimizer_slots),
+                                      tracker_bytes, TableOptions().threads),
+                            std::move(functions));
+          })
+      .def("mark", &CustomTable::Mark);
 }
 
 }  // namespace ckptdb::python

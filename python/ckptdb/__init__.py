@@ -32,6 +32,7 @@ from ._core import (
     save_on_preemption,
     version as _version,
 )
+from ._custom_table import CustomTable
 from ._errors import (
     Aborted,
     AlreadyExists,

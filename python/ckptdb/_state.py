@@ -16,6 +16,7 @@ from typing import Any
 
 from . import _arrays, _tree
 from ._errors import FailedPrecondition, InvalidArgument
+from ._custom_table import CustomTable
 from ._tables import ArrayTable, Table
 
 TensorTuple = tuple[str, str, tuple[int, ...], int]
@@ -43,7 +44,7 @@ def has_io_state(value: Any) -> bool:
 
 
 def is_table(value: Any) -> bool:
-    return isinstance(value, (Table, ArrayTable))
+    return isinstance(value, (Table, ArrayTable, CustomTable))
 
 
 def _is_namedtuple(value: Any) -> bool:
