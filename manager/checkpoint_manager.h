@@ -38,6 +38,9 @@
 // forked while a manager exists, every call returns FailedPrecondition and the
 // destructor does nothing.
 //
+// ManagerOptions::Observers::cancelled ends calls that wait, for Ctrl-C for
+// example: "Cancelling a wait" in docs/manager.md.
+//
 // Callbacks run on a thread of the manager or on the training thread. Code that
 // the manager calls (callbacks, policies, the model) must not make a training
 // call or wait for a save: such calls return FailedPrecondition. An exception
@@ -90,13 +93,14 @@ class CheckpointManager {
 
   // Waits for the save in progress and releases the trackers and the store,
   // which can be opened again at once. Returns the save's error, or otherwise
-  // that of closing. Ranks close independently; the owner waits up to two
-  // seconds until the others know how its last calls ended. Returns
-  // FailedPrecondition, and stays open, while a StepReader or ChangeReader of
-  // store() exists. Afterwards calls return FailedPrecondition, store() and
-  // reader() return null, and Close returns OK. A Store returned by store()
-  // stays valid, but closed, until the manager is destroyed; a Reader is
-  // destroyed at once.
+  // that of closing, and Cancelled, although closed, if
+  // ManagerOptions::Observers::cancelled ended the wait. Ranks close
+  // independently; the owner waits up to two seconds until the others know how
+  // its last calls ended. Returns FailedPrecondition, and stays open, while a
+  // StepReader or ChangeReader of store() exists. Afterwards calls return
+  // FailedPrecondition, store() and reader() return null, and Close returns OK.
+  // A Store returned by store() stays valid, but closed, until the manager is
+  // destroyed; a Reader is destroyed at once.
   absl::Status Close();
 
   // Saves the initial step if Saving::first_save requires it. Call it after

@@ -181,7 +181,7 @@ struct ManagerOptions {
     bool broadcast_replicated = false;
   };
 
-  // Callbacks for reports and warnings, and the clock.
+  // Callbacks for reports, warnings and cancellation, and the clock.
   struct Observers {
     // Receives each warning, on the thread that calls the manager:
     // docs/manager.md, "A step", lists them. If unset, warnings go to
@@ -198,6 +198,23 @@ struct ManagerOptions {
     // UTC, at least 0; called on the training thread and the thread of a save.
     // Default: the machine's clock.
     std::function<int64_t()> now_micros = {};
+    // Polled about ten times a second, on the waiting thread, while a call of
+    // the manager or a PendingSave waits for a save or for a step, and between
+    // parts of a copy. If it returns true, the call soon returns Cancelled:
+    // 1. A save that the call has begun and waits for, because it reads the
+    //    model, is cancelled as by PendingSave::Cancel. The call returns when
+    //    no thread reads the model any more. If the commit has begun, the save
+    //    continues in the background instead.
+    // 2. A save that runs in the background continues, but Close cancels it,
+    //    waits for its end, and closes.
+    // With several ranks, calls that all ranks make together do not poll, and
+    // no wait for another rank does: only WaitUntilFinished, Delete, Close and
+    // the calls of PendingSave poll, each on its rank, and Open, AwaitStep and
+    // WaitForStep, which are then cancelled on all ranks. Reads poll
+    // ReadOptions::cancelled instead. If set, saves without `async` run on
+    // another thread, too. Several threads may wait, and poll, at once; each
+    // PendingSave keeps a copy of the function.
+    std::function<bool()> cancelled = {};
   };
 
   // The path of the store, which is created if missing. Open resolves it.

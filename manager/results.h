@@ -19,8 +19,9 @@
 
 namespace ckptdb {
 
-// A save that runs in the background. Copies refer to the same save.
-// Thread-safe.
+// A save that runs in the background. Copies refer to the same save. Its waits
+// return Cancelled if ManagerOptions::Observers::cancelled returns true, and
+// the save continues. Thread-safe.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(PendingSave save, manager->Save());
 //   CKPTDB_RETURN_IF_ERROR(save.WaitStaged());  // the model may change now

@@ -35,6 +35,9 @@ struct StageCopies {
   // Called once, by some thread, after the last read of tensors, rows and blobs
   // that were not copied. Not called if staging fails before.
   std::function<void(uint64_t copied_bytes)> on_read = {};
+  // Called often, on all threads that stage. If it returns true, staging ends
+  // with Cancelled.
+  std::function<bool()> cancelled = {};
 };
 
 // Stages as Stage does, after copying the last entries in the order of writing,

@@ -162,6 +162,7 @@ absl::StatusOr<internal::StagedFile> WriteSegment(
   std::string key;
   for (const Piece& piece : segment) {
     for (uint64_t i = piece.begin; i < piece.end; ++i) {
+      if (options.check) CKPTDB_RETURN_IF_ERROR(options.check());
       // One page and one key serve all entries, so that their memory is reused.
       CKPTDB_RETURN_IF_ERROR(piece.stream->Make(i, &key, &page));
       if (options.on_made) options.on_made(*piece.stream, i);

@@ -42,6 +42,9 @@ std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
 struct SegmentWriterOptions {
   rocksdb::Env* env = nullptr;
   bool direct_writes = false;
+  // Called before each entry is made; ends the writing with an error that it
+  // returns. May be null.
+  std::function<absl::Status()> check = {};
   // Called for each entry that was made; may be null.
   std::function<void(const Stream& stream, uint64_t entry)> on_made = {};
   // Write buffer of a file; 0 uses that of FileWriterOptions.

@@ -466,13 +466,15 @@ absl::StatusOr<std::vector<StagedItem>> PrepareItems(
 }
 
 absl::Status ReuseUnchanged(const StepRecord::Rank& parent, int threads,
+                            const std::function<absl::Status()>& check,
                             std::vector<StagedItem>* items) {
   std::vector<std::optional<Item>> same(items->size());
-  CKPTDB_RETURN_IF_ERROR(
-      ParallelFor(threads, items->size(), [&](int, uint64_t i) {
-        same[i] = FindUnchanged(parent, (*items)[i]);
-        return absl::OkStatus();
-      }));
+  const auto find = [&](int, uint64_t i) -> absl::Status {
+    CKPTDB_RETURN_IF_ERROR(check());
+    same[i] = FindUnchanged(parent, (*items)[i]);
+    return absl::OkStatus();
+  };
+  CKPTDB_RETURN_IF_ERROR(ParallelFor(threads, items->size(), find));
   ItemNames unchanged;
   for (const std::optional<Item>& item : same) {
     if (item.has_value()) unchanged.emplace(item->kind, item->name);

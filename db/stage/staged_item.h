@@ -3,6 +3,7 @@
 #ifndef CKPTDB_DB_STAGE_STAGED_ITEM_H_
 #define CKPTDB_DB_STAGE_STAGED_ITEM_H_
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -39,8 +40,10 @@ absl::StatusOr<std::vector<StagedItem>> PrepareItems(
     const StoreOptions& options);
 
 // Replaces tensors and blobs whose bytes equal `parent`'s by references to it,
-// unless borrowing does not pay: see db/meta/borrow_cost.h.
+// unless borrowing does not pay: see db/meta/borrow_cost.h. Calls `check`
+// before each item, and returns its error.
 absl::Status ReuseUnchanged(const StepRecord::Rank& parent, int threads,
+                            const std::function<absl::Status()>& check,
                             std::vector<StagedItem>* items);
 
 }  // namespace ckptdb::internal

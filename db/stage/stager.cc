@@ -76,6 +76,7 @@ class RankStager {
     for (StagedItem& staged : items_) {
       if (staged.reused) continue;
       for (const auto& stream : staged.streams) {
+        CKPTDB_RETURN_IF_ERROR(CheckCancelled());
         CKPTDB_RETURN_IF_ERROR(stream->ChooseCodec());
       }
     }
@@ -93,6 +94,12 @@ class RankStager {
   absl::Status HitCrashPoint(absl::string_view point) const {
     return internal::HitCrashPoint(options_.on_point, "StoreOptions::on_point",
                                    point);
+  }
+
+  absl::Status CheckCancelled() const {
+    if (!copies_.cancelled || !copies_.cancelled()) return absl::OkStatus();
+    return absl::CancelledError(
+        absl::StrCat("staging ", ToString(ticket_.version), " was cancelled"));
   }
 
   // Checks the ticket before removing or writing anything at the paths it
@@ -174,8 +181,9 @@ class RankStager {
     if (ticket_.parent == nullptr || options_.rewrite_unchanged) {
       return absl::OkStatus();
     }
-    return internal::ReuseUnchanged(*ticket_.parent, options_.stage_threads,
-                                    &items_);
+    return internal::ReuseUnchanged(
+        *ticket_.parent, options_.stage_threads,
+        [this] { return CheckCancelled(); }, &items_);
   }
 
   // Returns the streams that read the caller's memory, in the order of writing.
@@ -221,10 +229,12 @@ class RankStager {
       entries_to_read_ += stream->entries();
     }
     copied_bytes_ = copies_.bytes - left;
-    CKPTDB_RETURN_IF_ERROR(internal::ParallelFor(
-        options_.stage_threads, held.size(), [&](int, uint64_t i) {
-          return held[i].stream->CopyHeld(held[i].begin);
-        }));
+    const auto copy = [&](int, uint64_t i) -> absl::Status {
+      CKPTDB_RETURN_IF_ERROR(CheckCancelled());
+      return held[i].stream->CopyHeld(held[i].begin);
+    };
+    CKPTDB_RETURN_IF_ERROR(
+        internal::ParallelFor(options_.stage_threads, held.size(), copy));
     // All of the caller's memory that is still needed has been copied.
     if (entries_to_read_ == 0) copies_.on_read(copied_bytes_);
     return absl::OkStatus();
@@ -239,6 +249,7 @@ class RankStager {
       if (staged.reused) continue;
       for (const auto& stream : staged.streams) {
         for (uint64_t i = 0; i < stream->entries(); ++i) {
+          CKPTDB_RETURN_IF_ERROR(CheckCancelled());
           CKPTDB_RETURN_IF_ERROR(stream->Make(i, &key, &page));
           NoteMade(*stream, i);
           entries_.emplace_back(key, page.entry());
@@ -278,6 +289,7 @@ class RankStager {
     const auto env = rocksdb::NewCompositeEnv(files_);
     internal::SegmentWriterOptions writing;
     writing.env = env.get();
+    writing.check = [this] { return CheckCancelled(); };
     writing.on_made = [this](const internal::Stream& stream, uint64_t entry) {
       NoteMade(stream, entry);
     };
@@ -322,7 +334,8 @@ class RankStager {
     if (!absl::IsResourceExhausted(status)) return status;
     const absl::StatusOr<uint64_t> free =
         internal::FreeBytes(files_.get(), store_);
-    return absl::ResourceExhaustedError(
+    return internal::Reword(
+        status, absl::StatusCode::kResourceExhausted,
         absl::StrCat(status.message(), "; \"", store_, "\" needs ",
                      EntryBytes(), " bytes, and ",
                      free.ok() ? absl::StrCat(*free) : "unknown", " are free"));

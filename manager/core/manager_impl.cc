@@ -8,6 +8,7 @@
 #include "db/base/call_guard.h"
 #include "manager/core/explain_step.h"
 #include "manager/state/micros_since.h"
+#include "manager/state/poll_cancelled.h"
 #include "schema/status.h"
 
 namespace ckptdb {
@@ -119,7 +120,8 @@ absl::Status CheckpointManager::Impl::FinishTraining() {
   if (!parts_->options.save.enabled) return absl::OkStatus();
   // An error of the previous save does not prevent saving the last step; it is
   // returned at the end.
-  absl::Status status = FinishSaveAndTakeError();
+  CKPTDB_RETURN_IF_ERROR(saves_.FinishSave(Poll::kAlone));
+  absl::Status status = parts_->errors.TakeError();
   if (!progress_.trained() || lineage_.IsParent(global_step())) return status;
   // There was no time to save this step, so the newest one was made permanent
   // instead.
@@ -127,11 +129,19 @@ absl::Status CheckpointManager::Impl::FinishTraining() {
   SaveRequest request = last_step_;
   request.reason = "FinishTraining saves the last step";
   const absl::StatusOr<PendingSave> save = Save(request);
+  absl::Status cancelled;
+  if (absl::IsCancelled(save.status())) cancelled = save.status();
+  // If this is cancelled, the save continues.
+  if (cancelled.ok()) cancelled = saves_.FinishSave(Poll::kAlone);
+  if (!cancelled.ok()) {
+    parts_->errors.NoteCallback(status);  // for the next call
+    return cancelled;
+  }
   status.Update(save.status());
   // Returns any failure, even one that ManagerOptions::save.tolerated_failures
   // would tolerate.
   if (save.ok()) status.Update(save->WaitCommitted().status());
-  status.Update(FinishSaveAndTakeError());
+  status.Update(parts_->errors.TakeError());
   return status;
 }
 
@@ -141,7 +151,7 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
   // An error of the previous save fails the restore on all ranks before any
   // model changes.
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "restore",
-                               FinishSaveAndTakeError(),
+                               FinishSaveAndTakeError(Poll::kAlone),
                                parts_->options.ranks.deadline));
   CKPTDB_ASSIGN_OR_RETURN(RestoreReport report, restorer_.Restore(request));
   NoteRestored(report);
@@ -171,7 +181,7 @@ absl::Status CheckpointManager::Impl::AbandonSteps() {
                      "\": ManagerOptions::save.enabled is false"));
   }
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "abandon the steps",
-                               FinishSaveAndTakeError(),
+                               FinishSaveAndTakeError(Poll::kAlone),
                                parts_->options.ranks.deadline));
   lineage_.AbandonAll(parts_->store.get());
   if (parts_->is_owner()) {
@@ -195,11 +205,18 @@ absl::StatusOr<Version> CheckpointManager::Impl::AwaitStep(
   // one deadline more.
   const absl::Status status =
       parts_->is_owner()
-          ? restorer_.AwaitNewer(timeout, [this] { return preempted(); })
+          ? restorer_.AwaitNewer(timeout, [this] { return PollAwaiting(); })
           : absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "wait for a step", status,
                                timeout + parts_->options.ranks.deadline));
   return restorer_.OpenNewest();
+}
+
+absl::Status CheckpointManager::Impl::PollAwaiting() const {
+  if (preempted()) {
+    return absl::CancelledError("preempted while waiting for a step");
+  }
+  return internal::PollCancelled(parts_->options.observers.cancelled, "a step");
 }
 
 absl::StatusOr<RestoreReport> CheckpointManager::Impl::ApplyStep() {
@@ -251,7 +268,7 @@ void CheckpointManager::Impl::WarnOfNewerSteps(const RestoreReport& report) {
 absl::StatusOr<LoadSummary> CheckpointManager::Impl::Load(
     const std::vector<LoadRule>& rules, bool dry_run) {
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "load",
-                               FinishSaveAndTakeError(),
+                               FinishSaveAndTakeError(Poll::kAlone),
                                parts_->options.ranks.deadline));
   return restorer_.Load(rules, dry_run);
 }
@@ -259,7 +276,8 @@ absl::StatusOr<LoadSummary> CheckpointManager::Impl::Load(
 absl::Status CheckpointManager::Impl::Delete(int64_t step) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable("Delete"));
   CKPTDB_RETURN_IF_ERROR(CheckOwner("Delete"));
-  saves_.FinishSave();  // that save may be retiring the same step
+  // That save may be retiring the same step.
+  CKPTDB_RETURN_IF_ERROR(saves_.FinishSave(Poll::kAlways));
   CKPTDB_RETURN_IF_ERROR(parts_->store->Delete(step));
   history_.NoteKept(step, "removed: it was deleted by hand");
   if (parts_->options.observers.on_deleted) {
@@ -299,8 +317,8 @@ absl::Status CheckpointManager::Impl::CheckWritable(
                    "\" is read-only"));
 }
 
-absl::Status CheckpointManager::Impl::FinishSaveAndTakeError() {
-  saves_.FinishSave();
+absl::Status CheckpointManager::Impl::FinishSaveAndTakeError(Poll poll) {
+  CKPTDB_RETURN_IF_ERROR(saves_.FinishSave(poll));
   return parts_->errors.TakeError();
 }
 
@@ -316,7 +334,7 @@ absl::Status CheckpointManager::Impl::CheckForErrors() {
   return gate_.EnterIfTraining(
       [this] {
         return IsSavingInProgress() ? absl::OkStatus()
-                                    : FinishSaveAndTakeError();
+                                    : FinishSaveAndTakeError(Poll::kAlways);
       },
       [this] { return parts_->errors.PeekError(); });
 }
@@ -330,11 +348,11 @@ absl::Status CheckpointManager::Impl::WaitUntilFinished() {
   const internal::CallGate::Call call(&gate_.calls());
   if (!call.admitted()) return gate_.ClosedError("WaitUntilFinished");
   return gate_.EnterIfTraining(
-      [this] { return FinishSaveAndTakeError(); },
+      [this] { return FinishSaveAndTakeError(Poll::kAlways); },
       [this] {
         const std::shared_ptr<PendingSave::State> save = saves_.current();
         if (save == nullptr || save->ended()) return parts_->errors.PeekError();
-        return save->WaitEnded(absl::InfiniteDuration());
+        return save->WaitEnded(absl::InfiniteDuration(), /*poll=*/true);
       });
 }
 
@@ -342,7 +360,11 @@ absl::Status CheckpointManager::Impl::WaitUntilFinished() {
 // Coordinator::Leave. Closes the parts in the order of use: the save thread
 // uses the store, and calls in progress use both.
 absl::Status CheckpointManager::Impl::Close() {
-  saves_.FinishSave();
+  const absl::Status interrupted = saves_.FinishSave(Poll::kAlways);
+  if (!interrupted.ok()) {
+    saves_.Cancel();
+    saves_.FinishSave(Poll::kNever).IgnoreError();  // cannot fail
+  }
   saves_.Stop();
   // Refuses further calls, and waits for those that wait for the save.
   gate_.calls().Close();
@@ -361,6 +383,7 @@ absl::Status CheckpointManager::Impl::Close() {
   parts_->reader.reset();
   absl::Status status = parts_->errors.TakeError();
   status.Update(closed);
+  status.Update(interrupted);
   return status;
 }
 
@@ -373,7 +396,8 @@ void CheckpointManager::Impl::WaitAtExit() {
   if (save == nullptr || gate_.calls().InCall()) return;
   constexpr absl::Duration kPatience = absl::Minutes(1);
   const bool alone = parts_->world_size() == 1;
-  save->WaitEnded(alone ? absl::InfiniteDuration() : kPatience).IgnoreError();
+  save->WaitEnded(alone ? absl::InfiniteDuration() : kPatience, /*poll=*/false)
+      .IgnoreError();
 }
 
 }  // namespace ckptdb

@@ -73,6 +73,8 @@ class CheckpointManager::Impl {
   Reader* reader() { return parts_->reader.get(); }
 
  private:
+  using Poll = internal::SaveRunner::Poll;
+
   bool read_only() const { return parts_->options.read_only; }
   // Returns FailedPrecondition unless this rank owns the store.
   absl::Status CheckOwner(absl::string_view what) const;
@@ -82,7 +84,9 @@ class CheckpointManager::Impl {
   absl::Status CheckReadOnly(absl::string_view what) const;
   absl::StatusOr<StepOutcome> CountStep(int64_t step);
   // Finishes the previous save, and returns the error to report.
-  absl::Status FinishSaveAndTakeError();
+  absl::Status FinishSaveAndTakeError(Poll poll);
+  // Returns Cancelled if AwaitStep must not wait any longer.
+  absl::Status PollAwaiting() const;
   void NoteRestored(const RestoreReport& report);
   // Warns if a model restored from another store cannot be saved in this one.
   void WarnOfNewerSteps(const RestoreReport& report);

@@ -2,6 +2,7 @@
 #include "manager/core/manager_parts.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "manager/policy/save_schedule.h"
 #include "manager/ranks/tell_status.h"
 #include "manager/state/model_sharding.h"
+#include "manager/state/poll_cancelled.h"
 #include "manager/state/reader_options.h"
 #include "manager/state/replicated_tensors.h"
 #include "schema/bytes/annotate.h"
@@ -197,7 +199,14 @@ absl::StatusOr<std::unique_ptr<Reader>> AwaitReader(
     if (!absl::IsNotFound(reader.status())) return reader;
     const absl::Time now = absl::Now();
     if (now < end) {
-      absl::SleepFor(std::min(options.follow.poll_every, end - now));
+      const absl::Time next = std::min(end, now + options.follow.poll_every);
+      CKPTDB_RETURN_IF_ERROR(
+          WaitPolling(options.observers.cancelled, "the store to be created",
+                      [&](std::chrono::milliseconds time) {
+                        absl::SleepFor(std::min(absl::FromChrono(time),
+                                                next - absl::Now()));
+                        return absl::Now() >= next;
+                      }));
       continue;
     }
     return absl::NotFoundError(absl::StrCat(

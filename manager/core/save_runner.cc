@@ -10,8 +10,10 @@
 #include "db/base/call_guard.h"
 #include "manager/internal/tensor_device.h"
 #include "manager/state/micros_since.h"
+#include "manager/state/poll_cancelled.h"
 #include "manager/state/registered_state.h"
 #include "schema/bytes/annotate.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -42,29 +44,58 @@ SaveRunner::SaveRunner(ManagerParts* parts, const Dependencies& deps)
                    &arena_,
                    &publisher_} {}
 
-SaveRunner::~SaveRunner() { FinishSave(); }
+SaveRunner::~SaveRunner() { FinishSave(Poll::kNever).IgnoreError(); }
 
-std::shared_ptr<PendingSave::State> SaveRunner::Start(SaveStart start) {
+const std::function<bool()>& SaveRunner::Polled(Poll poll) const {
+  static const std::function<bool()> kNone;
+  const bool polls = poll == Poll::kAlways ||
+                     (poll == Poll::kAlone && parts_->world_size() == 1);
+  return polls ? parts_->options.observers.cancelled : kNone;
+}
+
+absl::Status SaveRunner::Start(SaveStart start) {
   operation_ = std::make_unique<SaveOperation>(environment_, *deps_.lineage,
                                                std::move(start));
-  std::shared_ptr<PendingSave::State> pending = operation_->pending();
   {
     const MutexLock lock(&mutex_);
-    current_ = pending;
+    current_ = operation_->pending();
   }
+  left_ = false;
   // From here on, other threads can wait for the save.
   operation_->Capture(*deps_.lineage);
-  in_background_ =
-      parts_->options.save.async && operation_->begun() && StartInBackground();
+  // A thread that polls cannot also save.
+  const bool on_thread =
+      parts_->options.save.async || Polled(Poll::kAlone) != nullptr;
+  in_background_ = on_thread && operation_->begun() && StartInBackground();
+  if (!in_background_) RunOperation();
+  absl::Status waited = operation_->interrupted();
   if (in_background_) {
-    // The training must not change the model before the save has read it.
-    // Returns at once if all of it was copied. The error is the save's, and is
-    // reported when the save ends.
-    pending->WaitStaged(absl::InfiniteDuration()).IgnoreError();
-  } else {
-    RunOperation();
+    if (waited.ok()) waited = AwaitOwnSave();
+    in_background_ = waited.ok() ? parts_->options.save.async : !CancelSave();
   }
-  return pending;
+  return waited;
+}
+
+// The training must not change the model before the save has read it. Returns
+// at once if all of it was copied. The save's error is reported when it ends.
+absl::Status SaveRunner::AwaitOwnSave() {
+  const bool async = parts_->options.save.async;
+  return WaitPolling(Polled(Poll::kAlone),
+                     absl::StrCat("step ", operation_->step(), " to be ",
+                                  async ? "staged" : "saved"),
+                     [&](std::chrono::milliseconds time) {
+                       return async ? operation_->pending()->StagedWithin(time)
+                                    : thread_.WaitFor(time);
+                     });
+}
+
+// Waits until the cancelled save has ended, as it may read the model, which the
+// caller may change or free. Returns false if it is too late to cancel it: then
+// it no longer reads the model, and goes on as if begun by an earlier call.
+bool SaveRunner::CancelSave() {
+  left_ = !operation_->pending()->Cancel();
+  if (!left_) thread_.Wait();
+  return !left_;
 }
 
 // Returns false if no thread can be created.
@@ -127,24 +158,35 @@ void SaveRunner::EndOperation() {
 absl::Status SaveRunner::NoteError() {
   absl::Status error = operation_->status();
   if (tolerated_ || error.ok()) return absl::OkStatus();
-  if (parts_->options.save.async) {
+  if (parts_->options.save.async || left_) {
     error = Annotate(error, absl::StrCat("save of step ", operation_->step()));
   }
   parts_->errors.NoteSave(operation_->pending(), error);
   return error;
 }
 
-std::optional<int64_t> SaveRunner::FinishSave() {
-  if (operation_ == nullptr) return std::nullopt;
-  std::optional<int64_t> wait_micros;
+absl::Status SaveRunner::FinishSave(Poll poll,
+                                    std::optional<int64_t>* wait_micros) {
+  if (operation_ == nullptr) return absl::OkStatus();
   if (in_background_) {
     const auto begin = std::chrono::steady_clock::now();
-    thread_.Wait();
-    wait_micros = MicrosSince(begin);
+    CKPTDB_RETURN_IF_ERROR(WaitPolling(
+        Polled(poll), absl::StrCat("the save of step ", operation_->step()),
+        [this](std::chrono::milliseconds time) {
+          return thread_.WaitFor(time);
+        }));
+    if (wait_micros != nullptr) {
+      *wait_micros = wait_micros->value_or(0) + MicrosSince(begin);
+    }
   }
+  ApplyOutcome();
+  return absl::OkStatus();
+}
+
+// The lineage, the decisions and the warnings, which call the caller's code,
+// belong to the training thread.
+void SaveRunner::ApplyOutcome() {
   const std::unique_ptr<SaveOperation> operation = std::move(operation_);
-  // The lineage, the decisions and the warnings, which call the caller's code,
-  // belong to the training thread.
   if (operation->begun()) {
     deps_.decisions->OnSaveEnded(operation->report().total_micros);
   }
@@ -165,7 +207,6 @@ std::optional<int64_t> SaveRunner::FinishSave() {
   } else {
     NoteFailure(operation.get());
   }
-  return wait_micros;
 }
 
 // Reopens the preemption, for the next step to answer, and returns the marks to

@@ -3,11 +3,14 @@
 #ifndef CKPTDB_MANAGER_CORE_SAVE_RUNNER_H_
 #define CKPTDB_MANAGER_CORE_SAVE_RUNNER_H_
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "db/base/call_gate.h"
 #include "db/base/mutex.h"
 #include "manager/core/decision_maker.h"
@@ -53,12 +56,20 @@ class SaveRunner {
   SaveRunner(const SaveRunner&) = delete;
   SaveRunner& operator=(const SaveRunner&) = delete;
 
+  // When a wait polls ManagerOptions::observers.cancelled: in calls that all
+  // ranks make, only if the rank is alone, as one rank alone must not leave
+  // them.
+  enum class Poll { kNever, kAlone, kAlways };
+
   // Saves the model: in the background if ManagerOptions::save.async is set and
-  // a thread can be created, returning when the model may change; otherwise on
-  // the calling thread, returning when the save has ended.
-  // A save that could
-  // not begin also ends here. The previous save must have been finished.
-  std::shared_ptr<PendingSave::State> Start(SaveStart start);
+  // a thread can be created, returning when the model may change; otherwise
+  // returning when the save has ended. A save that could not begin also ends
+  // here. The previous save must have been finished.
+  //
+  // A rank that is alone polls, and returns Cancelled: then the save has failed
+  // with Cancelled, too, or runs in the background because it was too late.
+  // Whatever is returned, current() is this save.
+  absl::Status Start(SaveStart start);
   // Returns whether the save that was started last runs in the background.
   bool in_background() const { return in_background_; }
 
@@ -71,18 +82,28 @@ class SaveRunner {
 
   // Waits for the started save to end and applies its outcome: the next save
   // continues from the committed step, or includes the failed save's changes.
-  // Returns how long it waited, if a save ran in the background.
-  std::optional<int64_t> FinishSave();
+  // Adds the time to *wait_micros, unless null, if a save ran in the
+  // background. Returns the error of polling; the save then continues.
+  absl::Status FinishSave(Poll poll,
+                          std::optional<int64_t>* wait_micros = nullptr);
+  // Cancels the started save, if any, without waiting for it.
+  void Cancel() {
+    if (operation_ != nullptr) operation_->pending()->Cancel();
+  }
 
   // Stops the save thread. No save may be unfinished.
   void Stop() { thread_.Stop(); }
 
  private:
+  const std::function<bool()>& Polled(Poll poll) const;
   bool StartInBackground();
+  absl::Status AwaitOwnSave();
+  bool CancelSave();
   void RunOperation();
   // Ends the operation, on the thread that has run it.
   void EndOperation();
   absl::Status NoteError();
+  void ApplyOutcome();
   // Counts a failure, on the training thread.
   void NoteFailure(SaveOperation* operation);
 
@@ -93,6 +114,8 @@ class SaveRunner {
   const SaveEnvironment environment_;
   std::unique_ptr<SaveOperation> operation_;
   bool in_background_ = false;  // operation_ runs on the save thread
+  // The call that began the save has returned Cancelled, too late to cancel it.
+  std::atomic<bool> left_ = false;
   bool tolerated_ = false;  // the save succeeded or its failure is tolerated
   int64_t failures_in_a_row_ = 0;
   bool warned_of_pinning_ = false;

@@ -66,7 +66,7 @@ absl::StatusOr<SavePolicy::Decision> StepCoordinator::WouldSave(
         BroadcastAnnouncement(absl::StrCat("whether step ", step, " is saved"),
                               Encode(own)));
     CKPTDB_RETURN_IF_ERROR(Decode(bytes, &own));
-    if (own.finish_save) FinishSave();
+    if (own.finish_save) CKPTDB_RETURN_IF_ERROR(FinishSave());
   }
   CKPTDB_RETURN_IF_ERROR(own.error);
   return own.decision;
@@ -78,8 +78,9 @@ Announcement StepCoordinator::PreviewDecision(int64_t step,
   const bool busy = parts_.saves->in_progress();
   // The answer must equal that of StepTo, which would finish a save that has
   // ended.
+  if (!busy) announced.error = FinishSave();
+  if (!announced.error.ok()) return announced;
   announced.finish_save = !busy;
-  if (!busy) FinishSave();
   absl::StatusOr<SavePolicy::Decision> decision = CallGuarded(
       "deciding on a save", [&]() -> absl::StatusOr<SavePolicy::Decision> {
         if (!busy && parts_.manager->options.save.enabled) {
@@ -134,10 +135,9 @@ absl::StatusOr<std::string> StepCoordinator::BroadcastAnnouncement(
   return told;
 }
 
-void StepCoordinator::FinishSave() {
-  const std::optional<int64_t> waited = parts_.saves->FinishSave();
-  if (!waited.has_value()) return;
-  times_.wait_micros = times_.wait_micros.value_or(0) + *waited;
+absl::Status StepCoordinator::FinishSave() {
+  return parts_.saves->FinishSave(SaveRunner::Poll::kAlone,
+                                  &times_.wait_micros);
 }
 
 void StepCoordinator::Announce(
@@ -167,7 +167,7 @@ absl::Status StepCoordinator::DecideAndBegin(
     const SaveRequest& request, Announcement* announced) {
   bool busy = parts_.saves->in_progress();
   // The decision takes the outcome of a save that has ended into account.
-  if (!busy) FinishSave();
+  if (!busy) CKPTDB_RETURN_IF_ERROR(FinishSave());
   // The save in progress passed this check before its step.
   if (!busy && parts_.manager->options.save.enabled && !request.overwrite) {
     CKPTDB_RETURN_IF_ERROR(parts_.decisions->CheckAhead(announced->step));
@@ -190,9 +190,9 @@ absl::Status StepCoordinator::DecideAndBegin(
   }
   // The error of a save in progress is reported once it has ended, on all
   // ranks.
+  if (!busy) CKPTDB_RETURN_IF_ERROR(FinishSave());
   announced->finish_save = !busy;
   if (!busy) {
-    FinishSave();
     CKPTDB_RETURN_IF_ERROR(parts_.manager->errors.TakeSaveError());
   }
   CKPTDB_ASSIGN_OR_RETURN(
@@ -260,7 +260,7 @@ void StepCoordinator::NoteDecision(const Announcement& announced) {
 // with an error, so that all have the same parent.
 absl::StatusOr<StepOutcome> StepCoordinator::ApplyDecision(
     Announcement announced, const SaveRequest& request) {
-  if (announced.finish_save) FinishSave();
+  if (announced.finish_save) CKPTDB_RETURN_IF_ERROR(FinishSave());
   if (!announced.error.ok()) {
     // This rank's own save has the same error, which is reported once.
     if (announced.finish_save) {
@@ -297,12 +297,13 @@ absl::Status StepCoordinator::Save(Announcement announced,
   start.called_at = times_.called_at;
   start.wait_micros = times_.wait_micros;
   start.planning_micros = times_.planning_micros;
-  outcome->save = PendingSave(parts_.saves->Start(std::move(start)));
-  // If it did not run in the background, the save has ended, and its error is
-  // this call's.
-  if (parts_.saves->in_background()) return absl::OkStatus();
-  FinishSave();
-  return parts_.manager->errors.TakeSaveError();
+  absl::Status interrupted = parts_.saves->Start(std::move(start));
+  outcome->save = PendingSave(parts_.saves->current());
+  if (parts_.saves->in_background()) return interrupted;
+  // The save has ended, and its error is this call's.
+  CKPTDB_RETURN_IF_ERROR(FinishSave());
+  interrupted.Update(parts_.manager->errors.TakeSaveError());
+  return interrupted;
 }
 
 // A ticket holds its rank's record of the parent, so each rank is sent only its

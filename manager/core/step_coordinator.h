@@ -68,7 +68,7 @@ class StepCoordinator {
   absl::Status GatherNotices(bool is_step, bool* preempted);
   absl::StatusOr<std::string> BroadcastAnnouncement(const std::string& tag,
                                                     std::string announced);
-  void FinishSave();
+  absl::Status FinishSave();
   // The following run on the owner.
   void Announce(const std::optional<SavePolicy::Decision>& wanted,
                 const SaveRequest& request, Announcement* announced);

@@ -11,6 +11,7 @@
 #include "manager/load/loaded_items.h"
 #include "manager/ranks/messages.h"
 #include "manager/state/micros_since.h"
+#include "manager/state/poll_cancelled.h"
 #include "schema/bytes/annotate.h"
 #include "schema/status.h"
 
@@ -18,11 +19,6 @@ namespace ckptdb::internal {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// The interval at which AwaitNewer checks whether it is cancelled. A signal
-// handler may call SetPreempted and cannot notify a condition variable, so the
-// wait polls.
-constexpr std::chrono::milliseconds kNoticeEvery(100);
 
 // Remedies for a step that does not fit.
 constexpr char kRestoreRemedy[] =
@@ -67,26 +63,25 @@ void DescribeRestore(const OpenedStep& opened, const LoadPlan& plan,
 
 // Returns the newest step's error, which was found first.
 absl::Status NoStepLeft(const absl::Status& first_damage, size_t damaged) {
-  return absl::DataLossError(absl::StrCat(
-      first_damage.message(),
-      "; no undamaged step is left: this restore quarantined ", damaged));
+  return Reword(
+      first_damage, absl::StatusCode::kDataLoss,
+      absl::StrCat(first_damage.message(),
+                   "; no undamaged step is left: this restore quarantined ",
+                   damaged));
 }
 
-// Waits until `end`. Returns Cancelled if `cancelled` returns true before that,
-// which need not notify anyone.
+// Waits until `end`, or until `poll` returns an error.
 absl::Status WaitUntil(Clock::time_point end,
-                       const std::function<bool()>& cancelled) {
+                       const std::function<absl::Status()>& poll) {
   Mutex mutex;
   ConditionVariable never;
-  const MutexLock lock(&mutex);
-  for (auto now = Clock::now(); now < end; now = Clock::now()) {
-    if (!cancelled())
-      never.WaitUntil(&mutex, std::min(end, now + kNoticeEvery));
-    if (cancelled()) {
-      return absl::CancelledError("preempted while waiting for a step");
-    }
+  while (true) {
+    CKPTDB_RETURN_IF_ERROR(poll());
+    const Clock::time_point now = Clock::now();
+    if (now >= end) return absl::OkStatus();
+    const MutexLock lock(&mutex);
+    never.WaitUntil(&mutex, std::min(end, now + kPollEvery));
   }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -394,7 +389,7 @@ bool Restorer::HasNewer() const {
 }
 
 absl::Status Restorer::AwaitNewer(absl::Duration timeout,
-                                  const std::function<bool()>& cancelled) {
+                                  const std::function<absl::Status()>& poll) {
   const absl::Duration longest = absl::Hours(24) * 365;  // clocks overflow
   const Clock::time_point end =
       Clock::now() + absl::ToChronoNanoseconds(std::min(timeout, longest));
@@ -407,8 +402,7 @@ absl::Status Restorer::AwaitNewer(absl::Duration timeout,
     if (HasNewer()) return absl::OkStatus();
     const Clock::time_point now = Clock::now();
     if (now >= end) break;
-    CKPTDB_RETURN_IF_ERROR(
-        WaitUntil(std::min(end, now + poll_every), cancelled));
+    CKPTDB_RETURN_IF_ERROR(WaitUntil(std::min(end, now + poll_every), poll));
   }
   return absl::DeadlineExceededError(absl::StrCat(
       "store \"", parts_.options.path, "\": no newer step was saved within ",

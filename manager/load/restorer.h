@@ -58,10 +58,10 @@ class Restorer {
                                    bool dry_run);
 
   // In a read-only manager, blocks until the store contains a step that was
-  // saved after the model's. Returns Cancelled if `cancelled`, which it polls,
-  // returns true.
+  // saved after the model's. Ends with the error of `poll`, which it calls
+  // about ten times a second.
   absl::Status AwaitNewer(absl::Duration timeout,
-                          const std::function<bool()>& cancelled);
+                          const std::function<absl::Status()>& poll);
   // Opens the newest step for RestoreNewest: as changes since the model's step,
   // if the model equals a step. Does not access the model.
   absl::StatusOr<Version> OpenNewest();

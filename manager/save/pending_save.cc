@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/results.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "manager/save/pending_save_state.h"
+#include "manager/state/poll_cancelled.h"
 #include "schema/status.h"
 
 namespace ckptdb {
@@ -36,32 +39,53 @@ void PendingSave::State::End(const absl::Status& error) {
 template <typename Value>
 absl::Status PendingSave::State::WaitFor(const std::optional<Value>& value,
                                          absl::Duration timeout,
-                                         const char* what) {
+                                         const char* what, bool poll) {
   const absl::Time end = absl::Now() + timeout;
   while (!value.has_value()) {
+    const absl::Time next =
+        poll ? absl::Now() + absl::FromChrono(internal::kPollEvery)
+             : absl::InfiniteFuture();
+    const absl::Time until = std::min(end, next);
     // The standard library's clocks have no infinite future.
-    if (timeout == absl::InfiniteDuration()) {
+    if (until == absl::InfiniteFuture()) {
       changed_.Wait(&mutex_);
-    } else if (!changed_.WaitUntil(&mutex_, absl::ToChronoTime(end)) &&
+    } else if (!changed_.WaitUntil(&mutex_, absl::ToChronoTime(until)) &&
                !value.has_value()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("step ", step_, " is not ", what, " after ",
-                       absl::FormatDuration(timeout)));
+      if (until == end) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("step ", step_, " is not ", what, " after ",
+                         absl::FormatDuration(timeout)));
+      }
+      mutex_.Unlock();
+      const absl::Status polled = internal::PollCancelled(
+          cancelled_, absl::StrCat("step ", step_, " to be ", what));
+      mutex_.Lock();
+      CKPTDB_RETURN_IF_ERROR(polled);
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status PendingSave::State::WaitStaged(absl::Duration timeout) {
+  CKPTDB_RETURN_IF_ERROR(home_.Check("PendingSave::WaitStaged"));
   const MutexLock lock(&mutex_);
-  CKPTDB_RETURN_IF_ERROR(WaitFor(staged_, timeout, "staged"));
+  CKPTDB_RETURN_IF_ERROR(
+      WaitFor(staged_, timeout, "staged", cancelled_ != nullptr));
   return *staged_;
+}
+
+bool PendingSave::State::StagedWithin(std::chrono::milliseconds time) {
+  const MutexLock lock(&mutex_);
+  return WaitFor(staged_, absl::FromChrono(time), "staged", /*poll=*/false)
+      .ok();
 }
 
 absl::StatusOr<SaveResult> PendingSave::State::WaitFinished(
     absl::Duration timeout) {
+  CKPTDB_RETURN_IF_ERROR(home_.Check("PendingSave::WaitCommitted"));
   const MutexLock lock(&mutex_);
-  CKPTDB_RETURN_IF_ERROR(WaitFor(result_, timeout, "committed"));
+  CKPTDB_RETURN_IF_ERROR(
+      WaitFor(result_, timeout, "committed", cancelled_ != nullptr));
   // The training thread has the error now, so the manager does not return it
   // again. Other threads may also receive it.
   if (!result_->ok() && std::this_thread::get_id() == trainer_)
@@ -70,13 +94,15 @@ absl::StatusOr<SaveResult> PendingSave::State::WaitFinished(
 }
 
 bool PendingSave::State::finished() {
+  if (home_.IsForked()) return false;
   const MutexLock lock(&mutex_);
   return result_.has_value();
 }
 
-absl::Status PendingSave::State::WaitEnded(absl::Duration timeout) {
+absl::Status PendingSave::State::WaitEnded(absl::Duration timeout, bool poll) {
   const MutexLock lock(&mutex_);
-  CKPTDB_RETURN_IF_ERROR(WaitFor(end_, timeout, "saved"));
+  CKPTDB_RETURN_IF_ERROR(
+      WaitFor(end_, timeout, "saved", poll && cancelled_ != nullptr));
   return *end_;
 }
 

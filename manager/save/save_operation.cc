@@ -11,6 +11,7 @@
 #include "manager/save/delta_audit.h"
 #include "manager/save/replica_audit.h"
 #include "manager/state/micros_since.h"
+#include "manager/state/poll_cancelled.h"
 #include "manager/state/reader_options.h"
 #include "manager/state/registered_state.h"
 #include "manager/state/replicated_tensors.h"
@@ -42,7 +43,8 @@ SaveOperation::SaveOperation(const SaveEnvironment& environment,
       parent_(lineage.parent()),
       abandoned_(lineage.leaving()),
       source_(lineage.source()),
-      pending_(std::make_shared<PendingSave::State>(announced_.step)) {
+      pending_(std::make_shared<PendingSave::State>(
+          announced_.step, environment.options.observers.cancelled)) {
   report_.step = announced_.step;
   report_.save_kind = announced_.decision.kind;
   report_.reason = announced_.decision.reason;
@@ -159,9 +161,18 @@ absl::Status SaveOperation::TakeSnapshot(BaseReasons bases) {
       snapshot_->bytes() <= arena->max_bytes()) {
     report_.copied_bytes = snapshot_->bytes();
     copied_ = true;
-    return snapshot_->CopyTo(arena, environment_.options.save.copy_threads);
+    return snapshot_->CopyTo(arena, environment_.options.save.copy_threads,
+                             [this] { return PollWhileCopying(); });
   }
   return CaptureDeviceTensors();
+}
+
+// With several ranks one rank alone must not leave a call of all.
+absl::Status SaveOperation::PollWhileCopying() {
+  if (environment_.ranks->world_size() > 1) return absl::OkStatus();
+  interrupted_ = PollCancelled(environment_.options.observers.cancelled,
+                               absl::StrCat("step ", step(), " to be copied"));
+  return interrupted_;
 }
 
 // Device tensors are always copied, as only the device can read them.
@@ -204,7 +215,20 @@ void SaveOperation::StageAndCommit() {
   LetTrainingContinue();
   // A single rank publishes its staged part without encoding it.
   if (environment_.ranks->world_size() > 1) return CommitWithAll();
+  BeginCommit();
   outcome_ = Publish({""});
+}
+
+// From here on it is too late to cancel the save.
+void SaveOperation::BeginCommit() {
+  if (part_.status.ok() && !pending_->BeginCommit()) {
+    part_.status = CancelledStatus();
+  }
+}
+
+absl::Status SaveOperation::CancelledStatus() const {
+  return absl::CancelledError(
+      absl::StrCat("the save of step ", step(), " was cancelled"));
 }
 
 void SaveOperation::StagePart() {
@@ -215,9 +239,10 @@ void SaveOperation::StagePart() {
     if (staged.ok()) part_.staged = *std::move(staged);
     report_.stage_micros = MicrosSince(begin_);
   }
-  if (pending_->cancelled()) {
-    part_.status.Update(absl::CancelledError(
-        absl::StrCat("the save of step ", step(), " was cancelled")));
+  // Staging that was cancelled reports it without the step.
+  if (pending_->cancelled() &&
+      (part_.status.ok() || absl::IsCancelled(part_.status))) {
+    part_.status = CancelledStatus();
   }
 }
 
@@ -241,6 +266,7 @@ absl::StatusOr<StagedRank> SaveOperation::StageModel() {
   CKPTDB_RETURN_IF_ERROR(ticket_.status());
   CKPTDB_RETURN_IF_ERROR(snapshot_->Fetch());
   internal::StageCopies copies;
+  copies.cancelled = [this] { return pending_->cancelled(); };
   if (!copied_) {
     if (options.save.async) ReserveCopies(&copies);
     copies.on_read = [this](uint64_t copied_bytes) {
@@ -258,6 +284,7 @@ void SaveOperation::CommitWithAll() {
   const std::string tag = absl::StrCat("attempt ", announced_.version.attempt);
   std::string own_part;  // the owner's is not sent
   if (!environment_.is_owner()) {
+    BeginCommit();
     own_part = Encode(SavePart{part_.status, std::move(part_.staged)});
   }
   const auto parts = ranks->Gather(tag, std::move(own_part), deadline);
@@ -265,6 +292,7 @@ void SaveOperation::CommitWithAll() {
   own.status = parts.status();
   if (environment_.is_owner()) {
     if (parts.ok()) {
+      BeginCommit();
       own = Publish(*parts);
     } else {
       environment_.publisher->Abandon(announced_.version);

@@ -87,6 +87,9 @@ class SaveOperation {
   // arena; otherwise Run reads it. An error fails the save. `lineage` as passed
   // to the constructor.
   void Capture(const SaveLineage& lineage);
+  // Returns the error of polling ManagerOptions::observers.cancelled, if that
+  // ended Capture.
+  const absl::Status& interrupted() const { return interrupted_; }
   // Stages, and commits with all ranks. Calls PendingSave::State::SetStaged
   // when the model may change. status() contains any error or exception.
   void Run();
@@ -105,11 +108,14 @@ class SaveOperation {
   absl::Status AuditDeltas(const BaseReasons& bases,
                            const SaveLineage& lineage) const;
   absl::Status TakeSnapshot(BaseReasons bases);
+  absl::Status PollWhileCopying();
   absl::Status CaptureDeviceTensors();
   void ReserveCopies(StageCopies* copies) const;
   void LetTrainingContinue();
   void StageAndCommit();
   void StagePart();
+  void BeginCommit();
+  absl::Status CancelledStatus() const;
   absl::StatusOr<StagedRank> StageModel();
   void CommitWithAll();
   Outcome Publish(const std::vector<std::string>& parts);
@@ -137,7 +143,8 @@ class SaveOperation {
   std::unique_ptr<Snapshot> snapshot_;
   bool copied_ = false;      // the snapshot points to the arena, not the model
   bool model_read_ = false;  // so the model may change
-  SavePart part_;            // this rank's
+  absl::Status interrupted_;
+  SavePart part_;  // this rank's
   Outcome outcome_;
   SaveReport report_;
 };

@@ -25,6 +25,15 @@ void SaveThread::Wait() {
   while (work_ != nullptr) changed_.Wait(&mutex_);
 }
 
+bool SaveThread::WaitFor(std::chrono::milliseconds time) {
+  if (IsCurrent()) return true;
+  const auto end = std::chrono::steady_clock::now() + time;
+  const MutexLock lock(&mutex_);
+  while (work_ != nullptr && changed_.WaitUntil(&mutex_, end)) {
+  }
+  return work_ == nullptr;
+}
+
 void SaveThread::Stop() {
   if (!thread_.joinable()) return;
   // The process is exiting, and the thread with it.

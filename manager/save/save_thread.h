@@ -7,6 +7,7 @@
 #ifndef CKPTDB_MANAGER_SAVE_SAVE_THREAD_H_
 #define CKPTDB_MANAGER_SAVE_SAVE_THREAD_H_
 
+#include <chrono>
 #include <functional>
 #include <thread>
 
@@ -30,6 +31,8 @@ class SaveThread {
   // Waits until the work has ended. Returns at once if called by the work
   // itself, which happens when that calls exit().
   void Wait();
+  // The same, for at most `time`. Returns whether the work has ended.
+  bool WaitFor(std::chrono::milliseconds time);
   // Waits, and ends the thread; the next Run starts another.
   void Stop();
 

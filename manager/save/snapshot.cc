@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <functional>
 
@@ -10,6 +11,7 @@
 #include "db/base/call_guard.h"
 #include "db/base/parallel.h"
 #include "db/base/row_block.h"
+#include "manager/state/poll_cancelled.h"
 #include "manager/state/registered_state.h"
 #include "schema/bytes/annotate.h"
 #include "schema/status.h"
@@ -113,6 +115,24 @@ void Prefetch(const RowBlock& block, const TableCopy& to) {
       __builtin_prefetch(data + at);
     }
   }
+}
+
+// Worker 0 is the calling thread, and the only one that polls.
+absl::Status RunTasks(int threads,
+                      const std::vector<std::function<absl::Status()>>& tasks,
+                      const std::function<absl::Status()>& poll) {
+  auto polled = std::chrono::steady_clock::now();
+  return ParallelFor(threads, tasks.size(),
+                     [&](int worker, uint64_t task) -> absl::Status {
+                       if (poll && worker == 0) {
+                         const auto now = std::chrono::steady_clock::now();
+                         if (now - polled >= kPollEvery) {
+                           polled = now;
+                           CKPTDB_RETURN_IF_ERROR(poll());
+                         }
+                       }
+                       return tasks[task]();
+                     });
 }
 
 }  // namespace
@@ -402,7 +422,8 @@ absl::Status Snapshot::Fetch() {
 }
 
 // Devices first: they work while the rest is copied.
-absl::Status Snapshot::CopyTo(Arena* arena, int threads) {
+absl::Status Snapshot::CopyTo(Arena* arena, int threads,
+                              const std::function<absl::Status()>& poll) {
   CKPTDB_ASSIGN_OR_RETURN(char* const memory, Reserve(arena, bytes_));
   CKPTDB_RETURN_IF_ERROR(CaptureTensors(memory));
   Copy copy;
@@ -423,9 +444,7 @@ absl::Status Snapshot::CopyTo(Arena* arena, int threads) {
   for (size_t t = 0; t < tables_.size(); ++t) {
     if (tables_[t].captured == nullptr) copied[t] = copy.AddTable(tables_[t]);
   }
-  CKPTDB_RETURN_IF_ERROR(
-      ParallelFor(threads, copy.tasks.size(),
-                  [&](int, uint64_t task) { return copy.tasks[task](); }));
+  CKPTDB_RETURN_IF_ERROR(RunTasks(threads, copy.tasks, poll));
   for (size_t t = 0; t < tables_.size(); ++t) {
     if (copied[t] != nullptr) tables_[t].rows = std::move(copied[t]);
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -55,8 +56,10 @@ class Snapshot {
   // Copies everything, on several threads; afterwards the snapshot points to
   // the arena instead of the model. Devices capture their state, so Fetch must
   // be called before the state is staged. Returns ResourceExhausted if the
-  // memory cannot be allocated.
-  absl::Status CopyTo(Arena* arena, int threads);
+  // memory cannot be allocated. Calls `poll`, unless null, about as often as a
+  // wait polls, on this thread, and ends with its error.
+  absl::Status CopyTo(Arena* arena, int threads,
+                      const std::function<absl::Status()>& poll = nullptr);
   // Captures only the device tensors, in an arena of `bytes`; the rest points
   // to the model. The unused part of the arena begins at free_memory().
   absl::Status CaptureDeviceTensors(Arena* arena, uint64_t bytes);
