@@ -48,6 +48,7 @@ class CallGate {
   // Returns whether this thread is in a call, for example in a caller's hook
   // that the call runs.
   bool InCall() const;
+  // Returns false in a forked child, in which no call is admitted either.
   bool closed() const;
 
   // Stops admitting calls, and returns once those in progress have ended.
