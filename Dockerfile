@@ -6,7 +6,7 @@
 FROM debian:12
 WORKDIR /src
 COPY tools/setup.sh tools/packages.txt tools/
-RUN tools/setup.sh && rm -rf /var/lib/apt/lists/*
+RUN CKPTDB_BUILD_PYTHON=OFF tools/setup.sh && rm -rf /var/lib/apt/lists/*
 ENV HOME=/tmp CCACHE_DIR=/tmp/ccache OMPI_ALLOW_RUN_AS_ROOT=1 \
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 CMD ["bash"]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Counts the test cases in a CTest log. A GoogleTest program contains many cases
-# in one CTest test, so its own counts are used; any other test counts as one.
-# Names the failed cases.
+# in one CTest test, so its own counts are used, as are those of `pytest -v -ra`;
+# any other test counts as one. Names the failed cases, and those that pytest
+# skipped, with its reasons.
 #
 #   awk -f tools/count_tests.awk build/release/Testing/Temporary/LastTest.log
 #
@@ -66,6 +67,27 @@ function end_test(test_passed,    i, name) {
 /^\[  SKIPPED \] [0-9]+ tests?, listed below:$/ { left_out = $4 }
 /^\[  FAILED  \] [0-9]+ tests?, listed below:$/ { listing = 1; next }
 /^\[  FAILED  \] / && listing { sub(/,$/, "", $4); failures[++bad] = $4 }
+
+# The same of pytest. A case whose set-up failed is an error.
+/^=+ test session starts =+$/ { cases = 1 }
+/^collect(ed|ing .* collected) [0-9]+ items?/ && cases {
+  sub(/.*collected /, "")
+  if ($1 > 0) cases = $1
+}
+/^[^ ]+\.py::/ { current = $1 }
+/^[^ ]+\.py::.* (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)( .*)?$/ {
+  ++done
+  current = ""
+}
+/^(FAILED|ERROR) [^ ]+\.py/ { failures[++bad] = $2 }
+/^SKIPPED \[[0-9]+\] / { print "skipped: " substr($0, 9) }
+/^=+ .* in [0-9.]+s( \(.*\))? =+$/ && cases {
+  complete = 1
+  for (i = 3; i <= NF; ++i) {
+    if ($i ~ /^(passed|xfailed|xpassed),?$/) ok += $(i - 1)
+    if ($i ~ /^skipped,?$/) left_out += $(i - 1)
+  }
+}
 
 /^Test (Passed|Failed)\.$/ { end_test($2 == "Passed.") }
 # The reason why a test without an error was skipped or failed follows.

@@ -35,7 +35,7 @@ readonly steps=600 save_every=50 crash_step=500
 readonly crash_point=publish:ingested
 readonly killed=137 # 128 + SIGKILL, as a shell reports it
 
-tools/setup.sh
+CKPTDB_BUILD_PYTHON=OFF tools/setup.sh
 cmake --preset release
 cmake --build --preset release --target train_ctr ckptdb_tool
 

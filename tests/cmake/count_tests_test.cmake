@@ -54,6 +54,23 @@ add_log(leaks "Test Failed."
         "[ RUN      ] Leak.A" "[       OK ] Leak.A (0 ms)"
         "[==========] 1 test from 1 test suite ran. (0 ms total)"
         "[  PASSED  ] 1 test." "LeakSanitizer: detected memory leaks")
+set(session "=== test session starts ===" "collecting ... collected 3 items")
+add_log(pytest_passes "Test Passed." ${session}
+        "a_test.py::test_a PASSED [ 33%]" "a_test.py::test_b[1] SKIPPED [ 66%]"
+        "a_test.py::test_c XFAIL [100%]" "=== short test summary info ==="
+        "SKIPPED [1] a_test.py:7: no torch"
+        "=== 1 passed, 1 skipped, 1 xfailed, 2 warnings in 3.4s (0:00:03) ===")
+add_log(pytest_fails "Test Failed." ${session}
+        "a_test.py::test_a FAILED [ 33%]" "a_test.py::test_b ERROR [ 66%]"
+        "a_test.py::test_c PASSED [100%]" "=== short test summary info ==="
+        "FAILED a_test.py::test_a - assert 1 == 2" "ERROR a_test.py::test_b"
+        "=== 1 failed, 1 passed, 1 error in 0.4s ===")
+add_log(pytest_crashes "Test Failed." ${session}
+        "a_test.py::test_a PASSED [ 33%]"
+        "a_test.py::test_b Fatal Python error: Segmentation fault")
+add_log(pytest_does_not_collect "Test Failed." "=== test session starts ==="
+        "collecting ... collected 0 items / 1 error" "ERROR a_test.py"
+        "=== 1 error in 0.04s ===")
 add_log(script_passes "Test Passed." "done")
 add_log(script_fails "Test Failed." "not done")
 
@@ -64,11 +81,16 @@ execute_process(
   OUTPUT_VARIABLE counted ERROR_VARIABLE counted)
 file(REMOVE ${file})
 string(CONCAT expected
+       "skipped: [1] a_test.py:7: no torch\n"
        "failed: Of/Two.A/1\n"
        "failed: Crash.B, which did not end; 2 more did not run\n"
        "failed: Exit.A, which did not end; 0 more did not run\n"
        "failed: leaks, although its cases passed\n"
-       "failed: script_fails\n" "2 skipped\n" "7 passed, 5 failed\n")
+       "failed: a_test.py::test_a\n"
+       "failed: a_test.py::test_b\n"
+       "failed: a_test.py::test_b, which did not end; 1 more did not run\n"
+       "failed: a_test.py\n"
+       "failed: script_fails\n" "3 skipped\n" "10 passed, 9 failed\n")
 if(NOT counted STREQUAL expected)
   message(FATAL_ERROR "expected:\n${expected}counted:\n${counted}")
 endif()
