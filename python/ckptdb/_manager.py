@@ -37,7 +37,7 @@ _POLICIES = {"save": "permanent", "ephemeral": "ephemeral", "keep": "keep"}
 class PendingSave:
     """A save that runs in the background."""
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: _core.PendingSave) -> None:
         self._core = core
 
     @property
@@ -120,7 +120,7 @@ class Manager:
     ) -> None:
         self.state = state
         self._allow_pickle = allow_pickle
-        self._core: Any = None
+        self._core: _core.Manager = None  # type: ignore[assignment]
         self._kept: list[Any] = []  # memory that the library may still read
         self._restoring: Restore | None = None
         self._broken = ""

@@ -144,7 +144,7 @@ class StepTable:
 class Step:
     """A step that is open for reading. Its data stays on disk until it is closed."""
 
-    def __init__(self, core: Any, allow_pickle: bool = False) -> None:
+    def __init__(self, core: _core.Step, allow_pickle: bool = False) -> None:
         self._core = core
         self._allow_pickle = allow_pickle
         self._items: Items | None = None
@@ -300,7 +300,7 @@ class ChangedTable:
     """The changes of a table between two steps: iterate over its batches."""
 
     def __init__(
-        self, core: Any, name: str, slots: dict[str, tuple[str, int, str]]
+        self, core: _core.Changes, name: str, slots: dict[str, tuple[str, int, str]]
     ) -> None:
         self._core = core
         self.name = name
@@ -321,7 +321,7 @@ class ChangedTable:
 class Changes:
     """What changed from one step to another, for a process that has the first."""
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: _core.Changes) -> None:
         self._core = core
 
     @property
@@ -445,7 +445,7 @@ class Reader:
 
 
 def _address(array: Any) -> int:
-    return array.__array_interface__["data"][0]
+    return int(array.__array_interface__["data"][0])
 
 
 def _rows(rows: int) -> int:
@@ -518,7 +518,7 @@ def _convert(value: Any, like: Any, name: str) -> Any:
     if isinstance(like, (list, tuple)):
         made = [_convert(v, e, f"{name}.{i}") for i, (v, e) in enumerate(zip(value, like))]
         if hasattr(like, "_fields"):
-            return type(like)._make(made)  # type: ignore[attr-defined]
+            return type(like)._make(made)  # type: ignore[union-attr]
         return type(like)(made)
     return value
 

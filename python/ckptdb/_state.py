@@ -11,6 +11,7 @@ it, puts the values where they belong.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, MutableMapping, MutableSequence
 from typing import Any
 
@@ -27,7 +28,7 @@ _MISSING: Any = object()
 def is_module(value: Any) -> bool:
     """Whether the value is a module of PyTorch: its tensors are restored in
     place."""
-    torch = _arrays.sys.modules.get("torch")
+    torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
@@ -223,6 +224,8 @@ class Restore:
 
     def _plan(self, node: Any, live: Any, name: str) -> Finish:
         tagged = _tree.tag_of(node)
+        tag: str | None
+        content: Any
         tag, content = tagged if tagged is not None else (None, None)
         if tag == "$tensor":
             return self._plan_tensor(content, live, name)

@@ -64,7 +64,7 @@ class Slot:
             values if _arrays.is_array(values) else _as_array(values, self.dtype)
         )
         count = numbers.shape[0]
-        shapes = [(count, self.elements)]
+        shapes: list[tuple[int, ...]] = [(count, self.elements)]
         if self.elements == 1:
             shapes.append((count,))
         if memory.dtype != self.dtype or tuple(memory.shape) not in shapes:
