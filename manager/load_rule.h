@@ -111,7 +111,7 @@ struct LoadRule {
   // Applies only while the manager's own store has no step. In JSON,
   // "is_dynamic": false.
   bool only_if_empty = false;
-  bool ignore_error = false;  // errors only appear in the summary
+  bool ignore_error = false;  // errors except Cancelled go to the summary
   bool skip = false;          // the rule does nothing
 };
 

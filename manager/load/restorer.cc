@@ -70,6 +70,11 @@ absl::Status NoStepLeft(const absl::Status& first_damage, size_t damaged) {
                    damaged));
 }
 
+// A rule ignores errors, but not that its caller wants the load to end.
+bool Ignores(const LoadRule& rule, const absl::Status& status) {
+  return rule.ignore_error && !absl::IsCancelled(status);
+}
+
 // Waits until `end`, or until `poll` returns an error.
 absl::Status WaitUntil(Clock::time_point end,
                        const std::function<absl::Status()>& poll) {
@@ -301,7 +306,7 @@ absl::StatusOr<LoadSummary> Restorer::Load(const std::vector<LoadRule>& rules,
     const absl::Status status =
         NotFoundOnlyIfEmpty(LoadByRule(rule, dry_run, &loaded));
     if (status.ok()) continue;
-    if (!rule.ignore_error) return status;
+    if (!Ignores(rule, status)) return status;
     loaded.note = absl::StrCat("error ignored: ", status.ToString());
   }
   return summary;
@@ -375,7 +380,7 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
   describe();
   status = AgreeOn("load the step", status);
   // With ignore_error the caller accepts a partly written model.
-  if (status.ok() || rule.ignore_error) parts_.lineage->EndWriting();
+  if (status.ok() || Ignores(rule, status)) parts_.lineage->EndWriting();
   return status;
 }
 

@@ -293,6 +293,7 @@ class PyManager : private ManagerCalls {
     Check(ReadManagerConfig(config, &options));
     SetObjects(objects, &options);
     options.restore.read.cancelled = [this] { return interrupt_.Poll(); };
+    options.observers.cancelled = [this] { return interrupt_.Poll(); };
     for (const auto& [name, table] : tables) {
       Check(model_.AddTable(name, table->state()));
       tables_.push_back(table);

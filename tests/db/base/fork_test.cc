@@ -83,6 +83,8 @@ TEST_F(ForkTest, AChildIsRefusedAndDestroysNothing) {
     check("Reader::GetUsage", reader->GetUsage().status());
     check("Verify", own->Verify());
     check("LookupRow", leased->LookupRow("user", 1).status());
+    check("LookupRows", leased->LookupRows("user", {}, {}, {}, nullptr));
+    check("ReadTensors", own->ReadTensors({}));
     check("ReadBlob", own->ReadBlob(0, "reader").status());
     check("Stage", Stage(path(), save.tickets[0], held.state()).status());
     check("Store::Open", Store::Open(path()).status());

@@ -142,6 +142,11 @@ TEST_F(UnleasedReadsTest, AbortsWhenFilesAreRemoved) {
   std::string bytes(size_t{9} << 20, '\0');
   EXPECT_THAT(removed->ReadTensor("bulk", bytes.data(), bytes.size()),
               is_removed);
+  EXPECT_THAT(removed->ReadTensors({{"bulk", bytes.data(), bytes.size()}}),
+              is_removed);
+  const std::vector<int64_t> ids = {1};
+  bool found = false;
+  EXPECT_THAT(removed->LookupRows("user", ids, {}, {}, &found), is_removed);
   // Of a step that is there, the error is what it is.
   EXPECT_THAT(kept->Verify(),
               Unavailable(std::strerror(ESTALE), Not(HasSubstr("removed"))));

@@ -263,6 +263,29 @@ TEST_F(BetweenRuns, PartlyRestoredModelIsNeverSaved) {
   ExpectStepHolds(4);
 }
 
+TEST_F(BetweenRuns, CancelledRestoreLeavesTheModelPartlyWritten) {
+  Start();
+  TrainAndClose(2);
+  std::atomic<uint64_t> polls = 0;
+  std::atomic<uint64_t> last = 1;
+  options_.restore.read.cancelled = [&] { return ++polls >= last; };
+  Start();
+  // Each poll in turn ends the restore, until there are no more.
+  absl::Status restored = manager_->Restore().status();
+  for (; last < 100 && !restored.ok(); ++last) {
+    EXPECT_THAT(restored,
+                Cancelled("the restore of step 2", "ReadOptions::cancelled"));
+    EXPECT_THAT(manager_->StepTo(2 + static_cast<int64_t>(last)),
+                FailedPrecondition("partly written", "restore of step 2"));
+    polls = 0;
+    restored = manager_->Restore().status();
+  }
+  ASSERT_OK(restored);
+  EXPECT_GE(last, 4u);
+  TrainAndClose(4);
+  ExpectStepHolds(4);
+}
+
 TEST_F(BetweenRuns, PartlyLoadedModelIsSavedOnlyIfTheErrorWasIgnored) {
   const std::string base = TrainRun("base", 2);
   Start();

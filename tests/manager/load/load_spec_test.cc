@@ -315,6 +315,41 @@ TEST_F(LoadTest, IgnoredErrorLeavesItemsPartlyLoadedOrNotLoaded) {
       Each(Pair(_, Not(AnyOf(Outcome::kLoaded, Outcome::kPartlyLoaded)))));
 }
 
+// Tensors are read together, and a rule does not ignore that it is cancelled.
+TEST_F(LoadTest, TensorsArePartlyLoadedTogether) {
+  SaveIn("base", 3);
+  bool throws = true;
+  bool cancelled = false;
+  ManagerOptions options = TestOptions(Path("other"));
+  options.restore.read.cancelled = [&] {
+    if (throws) throw std::runtime_error("the poll failed");
+    return cancelled;
+  };
+  TestModel model;
+  std::vector<float> copy(6);
+  ASSERT_OK(model.state.AddTensor("b", TensorState::Of(copy.data(), {2, 3})));
+  ASSERT_OK_AND_ASSIGN(const auto manager,
+                       CheckpointManager::Open(options, &model.state));
+  const LoadRule rule = {.path = Path("base"),
+                         .load = {"dense"},
+                         .oname = {{"b", "w"}},
+                         .ignore_error = true};
+  ASSERT_OK_AND_ASSIGN(LoadSummary summary, manager->Load({rule}));
+  EXPECT_THAT(summary.rules[0].note, HasSubstr("the poll failed"));
+  EXPECT_EQ(OutcomesOf(summary)["w"], Outcome::kPartlyLoaded);
+  EXPECT_EQ(OutcomesOf(summary)["b"], Outcome::kPartlyLoaded);
+  throws = false;
+  cancelled = true;
+  EXPECT_THAT(manager->Load({rule}), Cancelled("ReadOptions::cancelled"));
+  EXPECT_THAT(manager->StepTo(2), FailedPrecondition("partly written"));
+  cancelled = false;
+  ASSERT_OK_AND_ASSIGN(summary, manager->Load({rule}));
+  EXPECT_EQ(OutcomesOf(summary)["b"], Outcome::kLoaded);
+  EXPECT_EQ(copy, model.weights);
+  EXPECT_EQ(copy[5], 8.0f);
+  ASSERT_OK(manager->StepTo(4));
+}
+
 // A slot that was added to the optimizer since the step was saved.
 TEST_F(LoadTest, RuleFillsSlots) {
   SaveIn("base", 3);
