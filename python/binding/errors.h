@@ -93,6 +93,18 @@ class Interrupt {
   PyRef exception_;
 };
 
+// Runs a call without the GIL. What a signal's handler raised meanwhile takes
+// the place of its result.
+template <typename Call>
+auto Interruptible(Interrupt* interrupt, const Call& call) {
+  auto result = [&] {
+    const nb::gil_scoped_release release;
+    return call();
+  }();
+  interrupt->Raise();
+  return result;
+}
+
 // Whether this is the process that created it, and not a forked child.
 class Process {
  public:

@@ -156,21 +156,20 @@ using ObjectTuple = std::pair<std::string, nb::bytes>;
 // A save that runs in the background.
 class PySave {
  public:
-  explicit PySave(PendingSave save) : save_(std::move(save)) {}
+  PySave(PendingSave save, std::shared_ptr<Interrupt> interrupt)
+      : save_(std::move(save)), interrupt_(std::move(interrupt)) {}
   int64_t step() const { return save_.step(); }
   bool done() const { return save_.committed_or_failed(); }
   void WaitStaged(std::optional<double> timeout) const {
-    Check(Wait(timeout,
-               [&](absl::Duration part) { return save_.WaitStaged(part); }));
+    process_.Check();
+    Check(Interruptible(interrupt_.get(),
+                        [&] { return save_.WaitStaged(DurationOf(timeout)); }));
   }
-  nb::dict WaitCommitted(std::optional<double> timeout) const {
-    SaveResult result;
-    Check(Wait(timeout, [&](absl::Duration part) {
-      absl::StatusOr<SaveResult> saved = save_.WaitCommitted(part);
-      if (saved.ok()) result = *std::move(saved);
-      return saved.status();
+  SaveResult WaitCommitted(std::optional<double> timeout) const {
+    process_.Check();
+    return Check(Interruptible(interrupt_.get(), [&] {
+      return save_.WaitCommitted(DurationOf(timeout));
     }));
-    return ToDict(result);
   }
   void Cancel() {
     const nb::gil_scoped_release release;
@@ -178,33 +177,24 @@ class PySave {
   }
 
  private:
-  // Waits in parts, between which signals are noticed.
-  template <typename WaitFor>
-  absl::Status Wait(std::optional<double> timeout,
-                    const WaitFor& wait_for) const {
-    process_.Check();
-    Interrupt interrupt;
-    const absl::Time end = timeout.has_value()
-                               ? absl::Now() + absl::Seconds(*timeout)
-                               : absl::InfiniteFuture();
-    absl::Status status;
-    {
-      const nb::gil_scoped_release release;
-      do {
-        status = wait_for(std::clamp(end - absl::Now(), absl::ZeroDuration(),
-                                     absl::Milliseconds(50)));
-      } while (absl::IsDeadlineExceeded(status) && absl::Now() < end &&
-               !save_.committed_or_failed() && !interrupt.Poll());
-      if (absl::IsDeadlineExceeded(status) && save_.committed_or_failed()) {
-        status = wait_for(absl::InfiniteDuration());
-      }
-    }
-    interrupt.Raise();
-    return status;
+  static absl::Duration DurationOf(std::optional<double> timeout) {
+    return timeout.has_value() ? absl::Seconds(*timeout)
+                               : absl::InfiniteDuration();
   }
-
   const Process process_;
-  mutable PendingSave save_;
+  PendingSave save_;
+  const std::shared_ptr<Interrupt> interrupt_;
+};
+
+// The result of a step.
+struct PyOutcome {
+  StepOutcome outcome;
+  std::shared_ptr<Interrupt> interrupt;
+
+  std::unique_ptr<PySave> save() const {
+    if (!outcome.save.has_value()) return nullptr;
+    return std::make_unique<PySave>(*outcome.save, interrupt);
+  }
 };
 
 // How calls run: without the GIL, until a signal interrupts them, and with the
@@ -233,16 +223,9 @@ class ManagerCalls {
     const bool exclusive_;
   };
 
-  // Runs a call without the GIL. What a signal's handler raised meanwhile takes
-  // the place of its result.
   template <typename Call>
   auto Run(const Call& call) {
-    auto result = [&] {
-      const nb::gil_scoped_release release;
-      return call();
-    }();
-    interrupt_.Raise();
-    return result;
+    return Interruptible(interrupt_.get(), call);
   }
   template <typename Call>
   auto RunReading(const Call& call) {
@@ -271,7 +254,7 @@ class ManagerCalls {
   }
 
   const Process process_;
-  Interrupt interrupt_;
+  const std::shared_ptr<Interrupt> interrupt_ = std::make_shared<Interrupt>();
   std::vector<TableHandle*> tables_;
   std::map<std::string, std::string> loaded_;  // objects, by name
   ModelState model_;
@@ -292,8 +275,12 @@ class PyManager : private ManagerCalls {
     ManagerOptions options;
     Check(ReadManagerConfig(config, &options));
     SetObjects(objects, &options);
-    options.restore.read.cancelled = [this] { return interrupt_.Poll(); };
-    options.observers.cancelled = [this] { return interrupt_.Poll(); };
+    // Saves that are waited for may outlive the manager.
+    const auto cancelled = [interrupt = interrupt_] {
+      return interrupt->Poll();
+    };
+    options.restore.read.cancelled = cancelled;
+    options.observers.cancelled = cancelled;
     for (const auto& [name, table] : tables) {
       Check(model_.AddTable(name, table->state()));
       tables_.push_back(table);
@@ -321,21 +308,23 @@ class PyManager : private ManagerCalls {
     Check(Run([&] { return manager_->Close(); }));
   }
   int64_t global_step() const { return manager_->global_step(); }
-  StepOutcome Step(const std::optional<Metrics>& metrics,
+  PyOutcome Step(const std::optional<Metrics>& metrics,
+                 const std::optional<UserMetadata>& user_metadata) {
+    process_.Check();
+    return {Check(RunReading([&] {
+              return manager_->Step(metrics.value_or(Metrics()),
+                                    user_metadata.value_or(UserMetadata()));
+            })),
+            interrupt_};
+  }
+  PyOutcome StepTo(int64_t step, const std::optional<Metrics>& metrics,
                    const std::optional<UserMetadata>& user_metadata) {
     process_.Check();
-    return Check(RunReading([&] {
-      return manager_->Step(metrics.value_or(Metrics()),
-                            user_metadata.value_or(UserMetadata()));
-    }));
-  }
-  StepOutcome StepTo(int64_t step, const std::optional<Metrics>& metrics,
-                     const std::optional<UserMetadata>& user_metadata) {
-    process_.Check();
-    return Check(RunReading([&] {
-      return manager_->StepTo(step, metrics.value_or(Metrics()),
-                              user_metadata.value_or(UserMetadata()));
-    }));
+    return {Check(RunReading([&] {
+              return manager_->StepTo(step, metrics.value_or(Metrics()),
+                                      user_metadata.value_or(UserMetadata()));
+            })),
+            interrupt_};
   }
   std::pair<std::string, std::string> ShouldSave(int64_t step,
                                                  const Metrics& metrics) {
@@ -353,7 +342,7 @@ class PyManager : private ManagerCalls {
     request.overwrite = overwrite;
     process_.Check();
     return std::make_unique<PySave>(
-        Check(RunReading([&] { return manager_->Save(request); })));
+        Check(RunReading([&] { return manager_->Save(request); })), interrupt_);
   }
   void StartTraining() {
     process_.Check();
@@ -399,7 +388,9 @@ class PyManager : private ManagerCalls {
   }
   int64_t AwaitStep(double timeout) {
     process_.Check();
-    return Check(Run([&] { return AwaitInParts(timeout); })).step;
+    return Check(
+               Run([&] { return manager_->AwaitStep(absl::Seconds(timeout)); }))
+        .step;
   }
   nb::dict ApplyStep() {
     process_.Check();
@@ -414,13 +405,7 @@ class PyManager : private ManagerCalls {
   }
   void WaitUntilFinished() {
     process_.Check();
-    Check(Run([&] {
-      while (manager_->IsSavingInProgress() && !interrupt_.Poll()) {
-        absl::SleepFor(absl::Milliseconds(2));
-      }
-      return interrupt_.Poll() ? absl::CancelledError("interrupted")
-                               : manager_->WaitUntilFinished();
-    }));
+    Check(Run([&] { return manager_->WaitUntilFinished(); }));
   }
   std::pair<std::string, std::string> Explain(int64_t step) const {
     process_.Check();
@@ -455,7 +440,7 @@ class PyManager : private ManagerCalls {
     nb::dict dict;
     const Store::FoldResult folded = Check(OnStore([&](Store* store) {
       ReadOptions reads{.threads = 4};
-      reads.cancelled = [this] { return interrupt_.Poll(); };
+      reads.cancelled = [this] { return interrupt_->Poll(); };
       return store->Fold(step, reads);
     }));
     dict["folded"] = folded.folded;
@@ -465,18 +450,6 @@ class PyManager : private ManagerCalls {
   }
 
  private:
-  absl::StatusOr<Version> AwaitInParts(double timeout) {
-    const absl::Time end = absl::Now() + absl::Seconds(timeout);
-    while (true) {
-      const absl::Duration part = std::clamp(
-          end - absl::Now(), absl::ZeroDuration(), absl::Milliseconds(200));
-      absl::StatusOr<Version> version = manager_->AwaitStep(part);
-      if (!absl::IsDeadlineExceeded(version.status())) return version;
-      if (absl::Now() >= end) return version;
-      if (interrupt_.Poll()) return absl::CancelledError("interrupted");
-    }
-  }
-
   absl::Status Provide(const StepReader* step) {
     absl::Status added;
     absl::Status called = WithPython("the state", [&] {
@@ -547,38 +520,48 @@ class PyManager : private ManagerCalls {
 }  // namespace
 
 void BindManager(nb::module_& module) {
-  nb::class_<PySave>(module, "PendingSave")
-      .def_prop_ro("step", &PySave::step)
-      .def_prop_ro("done", &PySave::done)
-      .def("wait_staged", &PySave::WaitStaged, "timeout"_a = nb::none())
-      .def("wait_committed", &PySave::WaitCommitted, "timeout"_a = nb::none())
-      .def("cancel", &PySave::Cancel);
-  nb::class_<StepOutcome>(module, "StepOutcome",
-                          "The result of `Manager.step`.")
-      .def_ro("step", &StepOutcome::step)
+  nb::class_<PySave>(module, "PendingSave",
+                     "A save that runs in the background. Any thread may call "
+                     "its methods.")
+      .def_prop_ro("step", &PySave::step, "The step that is saved.")
+      .def_prop_ro("done", &PySave::done,
+                   "Whether the step is durable, or has failed.")
+      .def("wait_staged", &PySave::WaitStaged, "timeout"_a = nb::none(),
+           "Waits until nothing reads the state any more. Raises "
+           "DeadlineExceeded after `timeout` seconds.")
+      .def("wait_committed", &PySave::WaitCommitted, "timeout"_a = nb::none(),
+           "Waits until the step is durable, and returns its result or raises "
+           "its error. Raises DeadlineExceeded after `timeout` seconds.")
+      .def("cancel", &PySave::Cancel,
+           "Lets the save fail with Cancelled, unless it is too late.")
+      .def("__repr__", [](const PySave& save) {
+        return absl::StrCat("PendingSave(step ", save.step(), ", ",
+                            save.done() ? "done" : "running", ")");
+      });
+  nb::class_<PyOutcome>(module, "StepOutcome", "The result of `Manager.step`.")
+      .def_prop_ro(
+          "step", [](const PyOutcome& self) { return self.outcome.step; },
+          "The step that was counted.")
       .def_prop_ro(
           "saved",
-          [](const StepOutcome& outcome) { return outcome.save.has_value(); },
+          [](const PyOutcome& self) { return self.outcome.save.has_value(); },
           "Whether a save of this step began.")
       .def_prop_ro(
           "kind",
-          [](const StepOutcome& outcome) {
-            return std::string(SaveKindName(outcome.decision.kind));
+          [](const PyOutcome& self) {
+            return std::string(SaveKindName(self.outcome.decision.kind));
           },
           "\"none\", \"permanent\" or \"ephemeral\".")
       .def_prop_ro(
           "reason",
-          [](const StepOutcome& outcome) { return outcome.decision.reason; },
+          [](const PyOutcome& self) { return self.outcome.decision.reason; },
           "Why the step is saved.")
+      .def_prop_ro("save", &PyOutcome::save,
+                   "The save if the step is saved, or None.")
       .def_prop_ro(
-          "save",
-          [](const StepOutcome& outcome) -> std::unique_ptr<PySave> {
-            if (!outcome.save.has_value()) return nullptr;
-            return std::make_unique<PySave>(*outcome.save);
-          },
-          "The `PendingSave` if the step is saved, or None.")
-      .def_ro("preempted", &StepOutcome::preempted,
-              "Whether to end the training with this step.");
+          "preempted",
+          [](const PyOutcome& self) { return self.outcome.preempted; },
+          "Whether to end the training with this step.");
   nb::class_<PyManager>(module, "Manager")
       .def(nb::init<const std::string&, const nb::dict&, nb::object,
                     const PyManager::Tables&, const PyManager::IoStates&>())

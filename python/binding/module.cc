@@ -10,12 +10,14 @@
 #include "python/binding/manager.h"
 #include "python/binding/policies.h"
 #include "python/binding/reader.h"
+#include "python/binding/records.h"
 #include "python/binding/tables.h"
 
 NB_MODULE(_core, module) {
   using namespace ckptdb::python;
   BindErrors(module);
   BindPolicies(module);
+  BindRecords(module);
   BindTables(module);
   BindReader(module);
   BindManager(module);

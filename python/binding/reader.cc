@@ -37,12 +37,7 @@ T* At(Address address) {
 template <typename Call>
 auto Waiting(const Call& call) {
   Interrupt interrupt;
-  auto result = [&] {
-    const nb::gil_scoped_release release;
-    return call(&interrupt);
-  }();
-  interrupt.Raise();
-  return result;
+  return Interruptible(&interrupt, [&] { return call(&interrupt); });
 }
 
 ReadOptions ReadsWith(int threads, Interrupt* interrupt) {

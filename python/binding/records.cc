@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "python/binding/errors.h"
 
@@ -22,6 +23,10 @@ double Seconds(int64_t micros) { return static_cast<double>(micros) / 1e6; }
 nb::object StatusText(const absl::Status& status) {
   if (status.ok()) return nb::none();
   return nb::cast(status.ToString());
+}
+
+std::string KindOf(const SaveResult& result) {
+  return Text(StepKindName(result.kind));
 }
 
 nb::dict TensorDict(const Item& item) {
@@ -82,26 +87,13 @@ nb::dict ToDict(const StepRecord& record) {
   return dict;
 }
 
-nb::dict ToDict(const SaveResult& result) {
-  nb::dict dict;
-  dict["step"] = result.version.step;
-  dict["attempt"] = result.version.attempt;
-  dict["kind"] = Text(StepKindName(result.kind));
-  dict["bytes"] = result.raw_bytes;
-  dict["own_bytes"] = result.exclusive_bytes;
-  dict["borrowed_bytes"] = result.borrowed_bytes;
-  dict["deltas"] = result.deltas;
-  return dict;
-}
-
 nb::dict ToDict(const SaveReport& report) {
   nb::dict dict;
   dict["step"] = report.step;
   dict["save_kind"] = Text(SaveKindName(report.save_kind));
   dict["reason"] = report.reason;
   dict["error"] = StatusText(report.status);
-  dict["result"] =
-      report.status.ok() ? nb::object(ToDict(report.result)) : nb::none();
+  dict["result"] = report.status.ok() ? nb::cast(report.result) : nb::none();
   dict["metrics"] = nb::cast(report.metrics);
   dict["retired_steps"] = nb::cast(report.retired_steps);
   dict["copied_bytes"] = report.copied_bytes;
@@ -177,6 +169,32 @@ nb::list ItemsOf(const StepReader& step) {
     }
   }
   return list;
+}
+
+void BindRecords(nb::module_& module) {
+  nb::class_<SaveResult>(module, "SaveResult", "What a save has stored.")
+      .def_prop_ro(
+          "step", [](const SaveResult& self) { return self.version.step; },
+          "The step.")
+      .def_prop_ro(
+          "attempt",
+          [](const SaveResult& self) { return self.version.attempt; },
+          "The number of the save in the store.")
+      .def_prop_ro(
+          "kind", [](const SaveResult& self) { return KindOf(self); },
+          "\"full\" or \"delta\".")
+      .def_ro("bytes", &SaveResult::raw_bytes, "The bytes of all items.")
+      .def_ro("own_bytes", &SaveResult::exclusive_bytes,
+              "The bytes that this save has written.")
+      .def_ro("borrowed_bytes", &SaveResult::borrowed_bytes,
+              "The bytes of older steps that it refers to.")
+      .def_ro("deltas", &SaveResult::deltas,
+              "The number of deltas in the chain.")
+      .def("__repr__", [](const SaveResult& self) {
+        return absl::StrCat("SaveResult(step ", self.version.step, ": ",
+                            KindOf(self), ", ", self.raw_bytes, " bytes, ",
+                            self.exclusive_bytes, " written)");
+      });
 }
 
 nb::list ToList(const std::vector<StepRecord>& records) {

@@ -15,7 +15,6 @@
 namespace ckptdb::python {
 
 nanobind::dict ToDict(const StepRecord& record);
-nanobind::dict ToDict(const SaveResult& result);
 nanobind::dict ToDict(const SaveReport& report);
 nanobind::dict ToDict(const LoadSummary::LoadedRule& rule);
 nanobind::dict ToDict(const RestoreReport& report);
@@ -24,6 +23,8 @@ nanobind::list ItemsOf(const StepReader& step);
 // (name, dtype, elements, codec) of each slot.
 nanobind::list SlotsOf(const std::vector<Slot>& slots);
 nanobind::list ToList(const std::vector<StepRecord>& records);
+
+void BindRecords(nanobind::module_& module);
 
 }  // namespace ckptdb::python
 

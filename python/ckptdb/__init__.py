@@ -7,8 +7,10 @@ hold its sparse tables, and `Reader` reads a store from any process.
 
 from ._core import (
     KeepPolicy,
+    PendingSave,
     SaveContext,
     SavePolicy,
+    SaveResult,
     StepInfo,
     StepOutcome,
     best_n,
@@ -50,7 +52,7 @@ from ._errors import (
     Unavailable,
     Unimplemented,
 )
-from ._manager import Manager, PendingSave
+from ._manager import Manager
 from ._reader import Batch, ChangedTable, Changes, Reader, Step, StepTable
 from ._records import (
     Item,
@@ -59,7 +61,6 @@ from ._records import (
     LoadedRule,
     RestoreReport,
     SaveReport,
-    SaveResult,
     StepRecord,
     Steps,
 )

@@ -13,13 +13,12 @@ from types import TracebackType
 from typing import Any
 
 from . import _core
-from ._core import KeepPolicy, SavePolicy, StepOutcome
+from ._core import KeepPolicy, PendingSave, SavePolicy, StepOutcome
 from ._errors import FailedPrecondition, InvalidArgument
 from ._records import (
     LoadedRule,
     RestoreReport,
     SaveReport,
-    SaveResult,
     StepRecord,
     Steps,
 )
@@ -32,39 +31,6 @@ _open_managers: weakref.WeakSet[Manager] = weakref.WeakSet()
 
 # Options of the configuration that are not JSON, and their names there.
 _POLICIES = {"save": "permanent", "ephemeral": "ephemeral", "keep": "keep"}
-
-
-class PendingSave:
-    """A save that runs in the background."""
-
-    def __init__(self, core: _core.PendingSave) -> None:
-        self._core = core
-
-    @property
-    def step(self) -> int:
-        return self._core.step
-
-    @property
-    def done(self) -> bool:
-        """Whether the step is durable, or has failed."""
-        return self._core.done
-
-    def wait_staged(self, timeout: float | None = None) -> None:
-        """Waits until nothing reads the state any more. Raises DeadlineExceeded
-        after `timeout` seconds."""
-        self._core.wait_staged(timeout)
-
-    def wait_committed(self, timeout: float | None = None) -> SaveResult:
-        """Waits until the step is durable, and returns its result or raises its
-        error. Raises DeadlineExceeded after `timeout` seconds."""
-        return SaveResult(**self._core.wait_committed(timeout))
-
-    def cancel(self) -> None:
-        """Lets the save fail with Cancelled, unless it is too late."""
-        self._core.cancel()
-
-    def __repr__(self) -> str:
-        return f"PendingSave(step {self.step}, {'done' if self.done else 'running'})"
 
 
 class Manager:
@@ -333,8 +299,8 @@ class Manager:
         """Saves the step trained last, regardless of the schedule. Raises
         AlreadyExists if the step exists, unless `overwrite`."""
         self._check()
-        return PendingSave(
-            self._core.save(dict(metrics or {}), dict(user_metadata or {}), overwrite)
+        return self._core.save(
+            dict(metrics or {}), dict(user_metadata or {}), overwrite
         )
 
     def start_training(self) -> None:

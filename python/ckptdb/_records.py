@@ -8,6 +8,8 @@ import html
 import time
 from typing import Any
 
+from ._core import SaveResult
+
 
 def _bytes(count: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -129,20 +131,6 @@ class Items(list[Item]):
 
 
 @dataclasses.dataclass(frozen=True)
-class SaveResult:
-    """What a save has stored: `own_bytes` written, `borrowed_bytes` of older steps
-    used, `deltas` in the chain."""
-
-    step: int
-    attempt: int
-    kind: str
-    bytes: int
-    own_bytes: int
-    borrowed_bytes: int
-    deltas: int
-
-
-@dataclasses.dataclass(frozen=True)
 class SaveReport:
     """The report of a save, for `on_saved`. `error` is None if it was committed.
     The training waited `blocking_seconds`, of these `wait_seconds` for the save
@@ -163,8 +151,6 @@ class SaveReport:
 
     @classmethod
     def _of(cls, fields: dict[str, Any]) -> SaveReport:
-        if fields["result"] is not None:
-            fields["result"] = SaveResult(**fields["result"])
         return cls(**fields)
 
 
