@@ -114,3 +114,6 @@ echo "killed and resumed: ${crashed}"
 echo "follower:           ${copy}"
 [[ -n ${calm} && ${calm} == "${crashed}" && ${calm} == "${copy}" ]] ||
   fail "the digests differ"
+
+say "The same in Python (docs/python.md), after tools/wheel.sh and pip install:"
+echo "python examples/python/two_tower.py --store STORE --steps ${steps}"

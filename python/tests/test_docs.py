@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The code of docs/python.md, README.md and the docstrings: it runs, and prints
+what the pages show."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import io
+import pathlib
+import re
+import textwrap
+from typing import Any
+
+import pytest
+
+import ckptdb
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
+
+
+def missing_modules(code: str) -> list[str]:
+    modules = re.findall(r"^\s*(?:import|from) (\w+)", code, re.M)
+    return [name for name in modules if importlib.util.find_spec(name) is None]
+
+
+def without_times(text: str) -> str:
+    return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", text)
+
+
+def run(code: str, namespace: dict[str, Any], name: str) -> str:
+    """What the code prints, with the current folder as /data."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, name, "exec"), namespace)
+    text = printed.getvalue().replace(str(pathlib.Path.cwd()), "/data")
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+@pytest.fixture(autouse=True)
+def fresh_folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_page_prints_what_it_shows() -> None:
+    pytest.importorskip("numpy")
+    page = (ROOT / "docs/python.md").read_text()
+    blocks = list(BLOCK.finditer(page))
+    assert len(blocks) >= 8
+    assert page.count("```python") == len(blocks)
+    namespace: dict[str, Any] = {"__name__": "page"}
+    ran = 0
+    for block in blocks:
+        code, shown = block[1], block[2]
+        if missing_modules(code):  # a block with PyTorch or JAX stands alone
+            continue
+        line = page.count("\n", 0, block.start()) + 2
+        printed = run("\n" * (line - 1) + code, namespace, "docs/python.md")
+        assert without_times(printed) == without_times(shown or ""), f"line {line}"
+        ran += 1
+    assert ran >= 6
+
+
+def test_the_example_of_the_readme_is_the_quickstart() -> None:
+    readme = (ROOT / "README.md").read_text()
+    source = (ROOT / "examples/python/quickstart.py").read_text()
+    code = source.partition("# [readme]\n")[2].partition("# [readme end]\n")[0]
+    assert code
+    assert f"```python\n{code}```\n" in readme
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", t).lower().replace(" ", "-") for t in titles}
+
+
+def test_links_of_the_page_lead_somewhere() -> None:
+    page = ROOT / "docs/python.md"
+    links = LINK.findall(page.read_text())
+    assert len(links) >= 5
+    for path, anchor in links:
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), path
+        if anchor:
+            assert anchor in anchors(target), f"{path}#{anchor}"
+
+
+def test_the_page_names_what_exists() -> None:
+    page = (ROOT / "docs/python.md").read_text()
+    names = set(re.findall(r"ckptdb\.([A-Za-z_]\w*)", page))
+    assert len(names) >= 8
+    assert {name for name in names if not hasattr(ckptdb, name)} - {"ckptdb"} == set()
+
+
+def test_the_page_lists_each_error() -> None:
+    page = (ROOT / "docs/python.md").read_text()
+    section = page.partition("\n## Errors\n")[2].partition("\n## ")[0]
+    classes = [
+        name
+        for name, value in vars(ckptdb).items()
+        if inspect.isclass(value)
+        and issubclass(value, ckptdb.Error)
+        and value is not ckptdb.Error
+    ]
+    assert len(classes) >= 13
+    assert [name for name in classes if f"`{name}`" not in section] == []
+
+
+def docstring_blocks() -> list[Any]:
+    """(where, code) of each indented block of a public docstring."""
+    found = []
+
+    def add(name: str, value: Any) -> None:
+        paragraphs = (inspect.getdoc(value) or "").split("\n\n")
+        for number, text in enumerate(paragraphs):
+            if number and all(line.startswith("    ") for line in text.split("\n")):
+                found.append(pytest.param(textwrap.dedent(text), id=name))
+
+    for name in ckptdb.__all__:
+        value = getattr(ckptdb, name)
+        add(name, value)
+        if inspect.isclass(value):
+            for key, member in vars(value).items():
+                if not key.startswith("_"):
+                    add(f"{name}.{key}", member)
+    return found
+
+
+class Layer:
+    """A model, an optimizer or a loader, for examples."""
+
+    def __init__(self, np: Any) -> None:
+        self.values = {"fc.weight": np.zeros((2, 3), np.float32)}
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.values
+
+    def load_state_dict(self, values: dict[str, Any]) -> None:
+        self.values = values
+
+
+@pytest.mark.parametrize("code", docstring_blocks())
+def test_docstrings_run(code: str) -> None:
+    np = pytest.importorskip("numpy")
+    ids = np.arange(8)
+    users = ckptdb.Table({"embedding": ("f32", 64), "adagrad": ("f32", 64)})
+    users.insert(ids)
+    with ckptdb.Manager(
+        "ckpt",
+        {"model": Layer(np), "user": users},
+        save=ckptdb.save_every_n_steps(100),
+    ) as manager:
+        manager.restore_or_start()
+        for _ in range(200):
+            manager.step()
+    users = ckptdb.Table({"embedding": ("f32", 64), "adagrad": ("f32", 64)})
+    namespace = {
+        "__name__": "docstring",
+        "ckptdb": ckptdb,
+        "np": np,
+        "model": Layer(np),
+        "optimizer": Layer(np),
+        "loader": Layer(np),
+        "users": users,
+        "ids": ids,
+        "ids_of_the_batch": ids,
+        "gradients": np.ones((8, 64), np.float32),
+        "weight": np.zeros((10, 4), np.float32),
+        "state_sum": np.zeros((10, 4), np.float32),
+        "train": lambda *args: None,
+    }
+    if "Manager(" in code:  # of another state than the store's
+        code = code.replace('"ckpt"', '"another"')
+    run(code, namespace, "docstring")
+
+
+def test_docstrings_have_examples() -> None:
+    assert len(docstring_blocks()) >= 4
