@@ -45,9 +45,20 @@ std::optional<nb::object> CauseOf(const absl::Status& status) {
   return std::nullopt;
 }
 
+void SetError(const nb::object& error) {
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())),
+                  error.ptr());
+}
+
 void RaiseStatus(const absl::Status& status) {
   if (make_error == nullptr) {
     PyErr_SetString(PyExc_RuntimeError, status.ToString().c_str());
+    return;
+  }
+  const std::optional<nb::object> cause = CauseOf(status);
+  if (cause.has_value() &&
+      PyObject_IsInstance(cause->ptr(), PyExc_Exception) != 1) {
+    SetError(*cause);  // KeyboardInterrupt and SystemExit end the program
     return;
   }
   nb::object holder = nb::none();
@@ -56,11 +67,17 @@ void RaiseStatus(const absl::Status& status) {
   }
   const nb::object error = (*make_error)(static_cast<int>(status.code()),
                                          std::string(status.message()), holder);
-  if (const auto cause = CauseOf(status)) {
+  if (cause.has_value()) {
     PyException_SetCause(error.ptr(), nb::object(*cause).release().ptr());
   }
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())),
-                  error.ptr());
+  SetError(error);
+}
+
+// The code of an exception of ckptdb, or Internal.
+absl::StatusCode CodeOf(const nb::object& exception) {
+  const nb::object number = nb::getattr(exception, "_number", nb::none());
+  if (!nb::isinstance<nb::int_>(number)) return absl::StatusCode::kInternal;
+  return static_cast<absl::StatusCode>(nb::cast<int>(number));
 }
 
 }  // namespace
@@ -70,9 +87,12 @@ absl::Status FromPython(nb::python_error& error, absl::string_view what) {
   const auto message = nb::cast<std::string>(nb::str(value));
   const auto type =
       nb::cast<std::string>(nb::str(nb::handle(value.type()).attr("__name__")));
-  std::string text = absl::StrCat(what, " raised ", type,
-                                  message.empty() ? "" : ": ", message);
-  absl::Status status = absl::InternalError(text);
+  const absl::StatusCode code = CodeOf(value);
+  std::string text = code == absl::StatusCode::kInternal
+                         ? absl::StrCat(what, " raised ", type,
+                                        message.empty() ? "" : ": ", message)
+                         : message;
+  absl::Status status(code, text);
   std::deque<Raised>& all = AllRaised();
   all.push_back({std::move(text), std::move(value)});
   if (all.size() > kMostExceptions) all.pop_front();
@@ -109,8 +129,7 @@ bool Interrupt::Poll() {
 void Interrupt::Raise() {
   if (!raised_.exchange(false)) return;
   const nb::object exception = *std::exchange(exception_, nullptr);
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())),
-                  exception.ptr());
+  SetError(exception);
   throw nb::python_error();
 }
 

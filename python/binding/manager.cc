@@ -362,16 +362,17 @@ class PyManager : private ManagerCalls {
                       : manager_->Restore(restore);
     })));
   }
-  nb::list Load(const std::string& rules, bool dry_run) {
+  // Calls `loaded` with the report of each rule, before the next rule provides
+  // other memory for the same state.
+  void Load(const std::string& rules, bool dry_run,
+            const nb::callable& loaded) {
     process_.Check();
     const std::vector<LoadRule> parsed = Check(ParseLoadSpec(rules));
-    const LoadSummary summary =
-        Check(RunWriting([&] { return manager_->Load(parsed, dry_run); }));
-    nb::list list;
-    for (const LoadSummary::LoadedRule& rule : summary.rules) {
-      list.append(ToDict(rule));
+    for (const LoadRule& rule : parsed) {
+      const LoadSummary summary =
+          Check(RunWriting([&] { return manager_->Load({rule}, dry_run); }));
+      loaded(ToDict(summary.rules.front()));
     }
-    return list;
   }
   // The objects that the last restore or load loaded, by name.
   nb::dict TakeLoaded() {

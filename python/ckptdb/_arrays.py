@@ -4,6 +4,7 @@ which is imported before the caller has done so."""
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -74,7 +75,9 @@ def is_array(value: Any) -> bool:
     """Whether the value is stored as a tensor."""
     if is_torch(value) or is_numpy(value):
         return True
-    return hasattr(value, "__dlpack__") and hasattr(value, "shape")
+    if not hasattr(value, "shape"):
+        return False
+    return hasattr(value, "__dlpack__") or kind_of(value) == "jax"
 
 
 def kind_of(value: Any) -> str:
@@ -105,9 +108,14 @@ def torch_dtype_name(dtype: Any) -> str:
 def numpy_dtype_name(dtype: Any) -> str:
     name = _NUMPY_NAMES.get(dtype.name)
     if name is None:
+        remedy = (
+            ". Store a.view(a.real.dtype) of a complex array"
+            if dtype.kind == "c"
+            else ""
+        )
         raise InvalidArgument(
             f"dtype {dtype} cannot be stored; the dtypes are "
-            f"{', '.join(DTYPE_BYTES)}"
+            f"{', '.join(DTYPE_BYTES)}{remedy}"
         )
     return name
 
@@ -136,6 +144,24 @@ def empty(dtype: str, shape: Sequence[int], kind: str) -> Any:
     return numpy().empty(tuple(shape), dtype=numpy_dtype(dtype))
 
 
+def check_kind(kind: str) -> None:
+    """Imports the library in which a caller wants the values."""
+    if kind == "torch":
+        import torch  # noqa: F401
+    elif kind != "numpy":
+        raise InvalidArgument(f'kind is "{kind}"; expected numpy or torch')
+
+
+def is_form(memory: Memory, dtype: str, shape: Sequence[int]) -> bool:
+    """Whether the memory has this dtype, or NumPy's bits of it, and shape."""
+    if memory.shape != tuple(shape):
+        return False
+    if memory.dtype == dtype:
+        return True
+    bits = _BITS.get(dtype)
+    return bits is not None and memory.dtype == _NUMPY_NAMES[bits]
+
+
 def _plain_torch(tensor: Any) -> bool:
     """Whether the tensor's memory can be used as it is."""
     return (
@@ -158,6 +184,23 @@ def _check_torch(tensor: Any) -> None:
         )
 
 
+def _check_numpy(array: Any) -> None:
+    if isinstance(array, numpy().ma.MaskedArray):
+        raise InvalidArgument(
+            "a masked array cannot be stored; store its data and its mask"
+        )
+
+
+def _check_address(address: int, value: Any) -> int:
+    """The address, which a tensor without memory of its own lacks."""
+    if address == 0 and value.numel() > 0:
+        raise InvalidArgument(
+            f"a tensor of type {type(value).__name__} has no memory of its own; "
+            "store the tensors that it consists of"
+        )
+    return address
+
+
 def readable(value: Any) -> Memory:
     """The value's bytes: its own memory where it is contiguous and in the host,
     otherwise a copy."""
@@ -167,9 +210,12 @@ def readable(value: Any) -> Memory:
         dtype = torch_dtype_name(value.dtype)
         if not _plain_torch(value):
             value = value.detach().resolve_neg().cpu().contiguous()
-        return Memory(dtype, tuple(value.shape), value.data_ptr(), value)
+        address = value.data_ptr() or _check_address(0, value)
+        return Memory(dtype, tuple(value.shape), address, value)
     np = numpy()
     array = value if is_numpy(value) else _as_numpy(value)
+    if type(array) is not np.ndarray:
+        _check_numpy(array)
     dtype = numpy_dtype_name(array.dtype)
     if not array.flags.c_contiguous or not array.dtype.isnative:
         array = np.ascontiguousarray(
@@ -184,7 +230,12 @@ def _as_numpy(value: Any) -> Any:
     """An array of another library as one of NumPy, without a copy if possible."""
     np = numpy()
     if kind_of(value) == "jax":
-        return np.asarray(value)
+        try:
+            return np.asarray(value)
+        except TypeError as error:
+            raise InvalidArgument(
+                f"an array of JAX of dtype {value.dtype} cannot be stored: {error}"
+            ) from error
     return np.from_dlpack(value)
 
 
@@ -195,10 +246,8 @@ def writable(value: Any) -> tuple[Memory, Callable[[], Any]]:
         _check_torch(value)
         dtype = torch_dtype_name(value.dtype)
         if _plain_torch(value):
-            return (
-                Memory(dtype, tuple(value.shape), value.data_ptr(), value),
-                lambda: value,
-            )
+            address = value.data_ptr() or _check_address(0, value)
+            return Memory(dtype, tuple(value.shape), address, value), lambda: value
         torch = _torch()
         buffer = torch.empty(tuple(value.shape), dtype=value.dtype)
 
@@ -210,6 +259,8 @@ def writable(value: Any) -> tuple[Memory, Callable[[], Any]]:
         memory = Memory(dtype, tuple(value.shape), buffer.data_ptr(), buffer)
         return memory, put_torch
     np = numpy()
+    if is_numpy(value):
+        _check_numpy(value)
     if is_numpy(value) and value.flags.writeable:
         dtype = numpy_dtype_name(value.dtype)
         plain = value.flags.c_contiguous and value.dtype.isnative
@@ -245,6 +296,20 @@ def _like(array: Any, value: Any) -> Any:
         return array
     module = sys.modules[type(value).__module__.partition(".")[0]]
     return module.from_dlpack(array)
+
+
+def as_kind(value: Any, like: Any) -> Any:
+    """The array as one of the library of `like`, on its device."""
+    kind = kind_of(like)
+    if kind_of(value) == kind:
+        return value
+    if kind == "jax" or kind == "other":
+        return _like(as_kind(value, numpy().empty(0)), like)
+    memory = readable(value)
+    made = empty(memory.dtype, memory.shape, kind)
+    target, _ = writable(made)
+    ctypes.memmove(target.address, memory.address, memory.nbytes)
+    return made
 
 
 def int64s(values: Any, what: str) -> Memory:

@@ -12,6 +12,7 @@ class Error(Exception):
     is the `__cause__`."""
 
     code: str = "unknown"
+    _number = 2  # of the status code
 
 
 class Cancelled(Error):
@@ -119,6 +120,10 @@ _BY_NUMBER: dict[int, type[Error]] = {
     14: Unavailable,
     15: DataLoss,
 }
+
+
+for _number, _type in _BY_NUMBER.items():
+    _type._number = _number
 
 
 def _make(number: int, message: str, holder: str | None) -> Error:

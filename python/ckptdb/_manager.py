@@ -14,7 +14,7 @@ from typing import Any
 
 from . import _core
 from ._core import KeepPolicy, PendingSave, SavePolicy, StepOutcome
-from ._errors import FailedPrecondition, InvalidArgument
+from ._errors import FailedPrecondition, Internal, InvalidArgument
 from ._records import (
     LoadedRule,
     RestoreReport,
@@ -22,7 +22,7 @@ from ._records import (
     StepRecord,
     Steps,
 )
-from ._state import Restore, Save, io_states_of, tables_of
+from ._state import Registered, Restore, Save
 from ._tables import ArrayTable
 
 _logger = logging.getLogger("ckptdb")
@@ -100,11 +100,7 @@ class Manager:
         if on_saved is not None:
             saved = on_saved
             objects["on_saved"] = lambda fields: saved(SaveReport._of(fields))
-        if on_restored is not None:
-            restored = on_restored
-            objects["on_restored"] = lambda fields: restored(
-                RestoreReport._of(fields)
-            )
+        self._on_restored = on_restored
         for name, value in (
             ("on_deleted", on_deleted),
             ("veto_ephemeral", veto_ephemeral),
@@ -114,17 +110,17 @@ class Manager:
         ):
             if value is not None:
                 objects[name] = value
-        self._tables = tables_of(state)
+        self._registered = Registered(state)
         self._read_only = bool(options.get("read_only", False))
         provide = weakref.WeakMethod(self._provide)
         self._core = _core.Manager(
             _config_text(config),
             objects,
             lambda step: _call(provide, step),
-            [(name, table._core) for name, table in self._tables],
+            [(name, table._core) for name, table in self._registered.tables],
             [
-                (name, _dumper(name, each), _loader(name, each))
-                for name, each in io_states_of(state)
+                (name, _dumper(name, each), each.load_io_state)
+                for name, each in self._registered.io_states
             ],
         )
         _open_managers.add(self)
@@ -151,17 +147,16 @@ class Manager:
     # What the library asks for.
 
     def _provide(self, step: Any) -> tuple[list[Any], list[Any]]:
-        for _, table in self._tables:
+        for _, table in self._registered.tables:
             if isinstance(table, ArrayTable):
                 table._update()
         if step is None:
-            save = Save(self._allow_pickle)
-            for name, value in self.state.items():
-                save.add(name, value)
+            save = Save(self._allow_pickle, self._registered)
+            save.add_all(self.state)
             self._kept = save.owners
             return save.tensors, save.objects
         items = step.items()
-        dtypes = {
+        forms = {
             item["name"]: (item["dtype"], tuple(item["shape"]))
             for item in items
             if item["kind"] == "tensor"
@@ -172,25 +167,33 @@ class Manager:
             stored = f"extra/{name}"
             return step.read_blob(0, stored) if stored in objects else None
 
-        restore = Restore(read_object, dtypes, self._allow_pickle)
-        for name, value in self.state.items():
-            restore.add(name, value)
+        restore = Restore(read_object, forms, self._allow_pickle, self._registered)
+        restore.add_all(self.state)
         self._kept = restore.owners
         self._restoring = restore
         return restore.tensors, restore.objects
 
     def _finish_restore(self, fields: dict[str, Any]) -> RestoreReport:
         report = RestoreReport._of(fields)
-        if not report.fresh:
-            self._put_restored()
+        if report.fresh:
+            return report
+        self._put_restored(report.loaded)
+        if self._on_restored is not None:
+            try:
+                self._on_restored(report)
+            except Exception as error:
+                raise Internal(
+                    f"on_restored raised {type(error).__name__}: {error}"
+                ) from error
         return report
 
-    def _put_restored(self) -> None:
+    def _put_restored(self, loaded: LoadedRule) -> None:
         restore, self._restoring = self._restoring, None
         if restore is None:
             return
         self._broken = "the state was restored only partly"
-        restore.finish(self.state, set(self._core.take_loaded()))
+        tensors = {item.name for item in loaded.items if item.loaded}
+        restore.finish(self.state, self._core.take_loaded(), tensors)
         self._broken = ""
 
     def _check(self) -> None:
@@ -252,13 +255,19 @@ class Manager:
         """Loads parts of steps by rules (docs/manager.md), such as
         [{"path": "base", "load": ["model.*"]}]. The training does not continue from
         these steps: the next save is full."""
-        text = rules if isinstance(rules, str) else json.dumps(list(rules))
-        loaded = self._core.load(text, dry_run)
-        if dry_run:
-            self._restoring = None
-        else:
-            self._put_restored()
-        return [LoadedRule._of(rule) for rule in loaded]
+        text = rules if isinstance(rules, str) else _config_text(list(rules))
+        report = []
+
+        def finish(fields: dict[str, Any]) -> None:
+            loaded = LoadedRule._of(fields)
+            report.append(loaded)
+            if dry_run:
+                self._restoring = None
+            else:
+                self._put_restored(loaded)
+
+        self._core.load(text, dry_run, finish)
+        return report
 
     def step(
         self,
@@ -460,16 +469,13 @@ def _dumper(name: str, each: Any) -> Callable[[], bytes]:
     return dump
 
 
-def _loader(name: str, each: Any) -> Callable[[bytes], None]:
-    del name
-    return lambda data: each.load_io_state(data)
-
-
-def _config_text(config: Mapping[str, Any]) -> str:
+def _config_text(config: Any) -> str:
     try:
         return json.dumps(config)
     except TypeError as error:
-        raise InvalidArgument(f"an option has a value of the wrong type: {error}")
+        raise InvalidArgument(
+            f"an option has a value of the wrong type: {error}"
+        ) from None
 
 
 def _request(
@@ -494,6 +500,10 @@ def _request(
     if evolve is not None:
         fields["evolve"] = _config_text({"evolve": evolve})
     return fields
+
+
+# A forked child must not close its parent's managers.
+os.register_at_fork(after_in_child=_open_managers.clear)
 
 
 @atexit.register

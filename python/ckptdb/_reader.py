@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -176,7 +177,8 @@ class Step:
     def read(
         self, name: str, *, out: Any = None, kind: str = "numpy", threads: int = 0
     ) -> Any:
-        """A tensor, or the value of an entry of the state that is not a tensor.
+        """A tensor, or the value of an entry of the state that is not a tensor: of
+        a module or an optimizer, its state dictionary.
 
         `out` is an array or tensor of the same shape and dtype to read into, and to
         return; `kind` is "numpy" or "torch". Dtypes are exact: NumPy has bf16 and f8
@@ -187,9 +189,12 @@ class Step:
             return self._read_value(name)
         assert item.dtype is not None and item.shape is not None
         if out is None:
+            _arrays.check_kind(kind)
             out = _arrays.empty(item.dtype, item.shape, kind)
+        elif _arrays.is_numpy(out) and not out.flags.writeable:
+            raise InvalidArgument("out is a read-only array")
         memory, put = _arrays.writable(out)
-        if (memory.dtype, tuple(memory.shape)) != (item.dtype, item.shape):
+        if not _arrays.is_form(memory, item.dtype, item.shape):
             raise InvalidArgument(
                 f'out is {memory.dtype} {list(memory.shape)}, but "{name}" is '
                 f"{item.dtype} {list(item.shape)}"
@@ -201,6 +206,7 @@ class Step:
         self, names: Sequence[str], *, kind: str = "numpy", threads: int = 0
     ) -> dict[str, Any]:
         """Many tensors in one pass, by name."""
+        _arrays.check_kind(kind)
         arrays = {}
         for name in names:
             item = self._find("tensor", name)
@@ -219,20 +225,29 @@ class Step:
         self._core.read_tensors(reads, threads)
 
     def _read_value(self, name: str) -> Any:
-        if self._find("blob", f"extra/{name}") is None:
-            raise self._missing("item", name)
-        data = self._core.read_blob(0, f"extra/{name}")
-        self.items()
-        tensors, finish = read_value(name, data, self._dtypes(), self._allow_pickle)
-        self._fill(tensors)
-        return finish()
-
-    def _dtypes(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        return {
+        data = self._read_object(name)
+        forms = {
             i.name: (i.dtype or "", i.shape or ())
             for i in self.items()
             if i.kind == "tensor"
         }
+        if data is None and not any(each.startswith(f"{name}.") for each in forms):
+            raise self._missing("item", name)
+        tensors, owners, finish = read_value(
+            name, data, self._read_object, forms, self._allow_pickle
+        )
+        reads = []
+        for tensor, dtype, shape, address in tensors:
+            memory = _arrays.Memory(dtype, shape, address, owners)
+            reads.append((tensor, address, memory.nbytes))
+        self._core.read_tensors(reads, 0)
+        return finish()
+
+    def _read_object(self, name: str) -> bytes | None:
+        if self._find("blob", f"extra/{name}") is None:
+            return None
+        data: bytes = self._core.read_blob(0, f"extra/{name}")
+        return data
 
     def read_part(
         self, name: str, offset: Sequence[int], shape: Sequence[int], *, threads: int = 0
@@ -500,27 +515,38 @@ def _with_bar(batches: Iterator[Batch], rows: int) -> Iterator[Batch]:
 
 
 def _convert(value: Any, like: Any, name: str) -> Any:
+    """The value with arrays of the kinds that `like` has in the same places."""
     if _arrays.is_array(like):
         if not _arrays.is_array(value):
             raise InvalidArgument(f'"{name}" is not an array in the step')
-        if _arrays.kind_of(value) == _arrays.kind_of(like):
-            return value
-        if _arrays.is_torch(like):
-            import torch
-
-            return torch.from_numpy(value)
-        return _arrays._like(value, like)
+        return _arrays.as_kind(value, like)
     if isinstance(like, dict):
-        return type(like)(
-            (key, _convert(value[key], each, f"{name}.{key}"))
-            for key, each in like.items()
-        )
+        keys = list(value) if isinstance(value, dict) else None
+        _check_structure(name, keys, list(like))
+        made = copy.copy(like)
+        made.clear()
+        made.update((k, _convert(value[k], e, f"{name}.{k}")) for k, e in like.items())
+        return made
     if isinstance(like, (list, tuple)):
-        made = [_convert(v, e, f"{name}.{i}") for i, (v, e) in enumerate(zip(value, like))]
+        count = len(value) if isinstance(value, (list, tuple)) else None
+        _check_structure(name, count, len(like))
+        parts = [
+            _convert(v, e, f"{name}.{i}") for i, (v, e) in enumerate(zip(value, like))
+        ]
         if hasattr(like, "_fields"):
-            return type(like)._make(made)  # type: ignore[union-attr]
-        return type(like)(made)
+            return type(like)._make(parts)  # type: ignore[union-attr]
+        return type(like)(parts)
     return value
 
 
-
+def _check_structure(name: str, found: Any, wanted: Any) -> None:
+    if isinstance(wanted, list):
+        same = found is not None and set(found) == set(wanted)
+    else:
+        same = found == wanted
+    if not same:
+        has = "a leaf" if found is None else f"{found!r}"
+        raise InvalidArgument(
+            f'`like` has another structure than "{name}" in the step: {wanted!r} '
+            f"where the step has {has}"
+        )

@@ -67,7 +67,7 @@ class Slot:
         shapes: list[tuple[int, ...]] = [(count, self.elements)]
         if self.elements == 1:
             shapes.append((count,))
-        if memory.dtype != self.dtype or tuple(memory.shape) not in shapes:
+        if not any(_arrays.is_form(memory, self.dtype, shape) for shape in shapes):
             raise InvalidArgument(
                 f'values for slot "{self.name}" are {memory.dtype} '
                 f"{list(memory.shape)}; expected {self.dtype} {list(shapes[0])}"
@@ -207,6 +207,13 @@ class ArrayTable:
     ) -> None:
         self._arrays = dict(slots)
         self._codecs = dict(codecs or {})
+        if not self._arrays:
+            raise InvalidArgument("the table has no slots")
+        unknown = [name for name in self._codecs if name not in self._arrays]
+        if unknown:
+            raise InvalidArgument(
+                f"codecs names {unknown}; the slots are {list(self._arrays)}"
+            )
         arrays = self._describe()
         rows = {len(array) for array in self._arrays.values()}
         if len(rows) != 1:
@@ -214,6 +221,7 @@ class ArrayTable:
                 f"the arrays have {sorted(rows)} rows; expected the same number"
             )
         self.rows = rows.pop()
+        self._specs = [slot for slot, _, _ in arrays]
         self._core = _core.ArrayTable(
             self.rows, arrays, slice_hash, list(optimizer_slots), threads
         )
@@ -250,7 +258,20 @@ class ArrayTable:
 
     def _update(self) -> None:
         """Takes the addresses that the arrays have now."""
-        self._core.set_arrays(self._describe())
+        for name, array in self._arrays.items():
+            if array.ndim == 0 or len(array) != self.rows:
+                raise InvalidArgument(
+                    f'slot "{name}" has shape {list(array.shape)}; the table has '
+                    f"{self.rows} rows"
+                )
+        arrays = self._describe()
+        for (slot, _, _), expected in zip(arrays, self._specs):
+            if slot != expected:
+                raise InvalidArgument(
+                    f'slot "{slot[0]}" has rows of {slot[1]} x {slot[2]}; the table '
+                    f"was made with {expected[1]} x {expected[2]}"
+                )
+        self._core.set_arrays(arrays)
 
     def _describe(self) -> list[Any]:
         return [
@@ -267,6 +288,10 @@ def _describe(name: str, array: Any, codec: str) -> Any:
                 f'slot "{name}" is on {array.device}; an ArrayTable needs tensors '
                 "in the host"
             )
+        if array.is_neg():
+            raise InvalidArgument(
+                f'slot "{name}" is a negated view; use its resolve_neg()'
+            )
         dtype = _arrays.torch_dtype_name(array.dtype)
         width = _arrays.DTYPE_BYTES[dtype]
         strides = [stride * width for stride in array.stride()]
@@ -274,6 +299,10 @@ def _describe(name: str, array: Any, codec: str) -> Any:
     elif _arrays.is_numpy(array):
         if not array.flags.writeable:
             raise InvalidArgument(f'slot "{name}" is a read-only array')
+        if not array.dtype.isnative:
+            raise InvalidArgument(
+                f'slot "{name}" has dtype {array.dtype.str} of the other byte order'
+            )
         dtype = _arrays.numpy_dtype_name(array.dtype)
         width = _arrays.DTYPE_BYTES[dtype]
         strides = list(array.strides)

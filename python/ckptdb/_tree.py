@@ -19,6 +19,11 @@ from ._errors import DataLoss, FailedPrecondition, InvalidArgument
 
 FORMAT = 1
 
+_NUMPY_SCALARS = {
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+    "uint64", "float16", "float32", "float64",
+}  # fmt: skip
+
 
 def dumps(node: Any) -> bytes:
     document = {"ckptdb.tree": FORMAT, "value": node}
@@ -80,11 +85,24 @@ def encode_leaf(value: Any, path: str, allow_pickle: bool) -> Any:
     )
 
 
+def encode_key(key: Any, path: str, allow_pickle: bool) -> Any:
+    if isinstance(key, tuple):
+        return {"$tuple": [encode_key(each, path, allow_pickle) for each in key]}
+    return encode_leaf(key, path, allow_pickle)
+
+
+def decode_key(node: Any, path: str, allow_pickle: bool) -> Any:
+    tagged = tag_of(node)
+    if tagged is not None and tagged[0] == "$tuple":
+        return tuple(decode_key(each, path, allow_pickle) for each in tagged[1])
+    return decode_leaf(node, path, allow_pickle)
+
+
 def _encode_numpy(value: Any) -> Any:
     np = sys.modules.get("numpy")
     if np is None:
         return None
-    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+    if isinstance(value, np.generic) and value.dtype.name in _NUMPY_SCALARS:
         text = value.item()
         return {"$numpy": [value.dtype.str, repr(text)]}
     if isinstance(value, np.dtype):
