@@ -58,10 +58,12 @@ def _is_namedtuple(value: Any) -> bool:
 def module_tensors(module: Any) -> dict[str, Any]:
     """The state dictionary of a module, without a copy of each tensor's header
     where the module permits it."""
-    torch = _arrays.sys.modules["torch"]
-    if type(module).state_dict is torch.nn.Module.state_dict:
-        return module.state_dict(keep_vars=True)
-    return module.state_dict()
+    torch = sys.modules["torch"]
+    plain = type(module).state_dict is torch.nn.Module.state_dict
+    tensors: dict[str, Any] = (
+        module.state_dict(keep_vars=True) if plain else module.state_dict()
+    )
+    return tensors
 
 
 class Registered:
@@ -324,6 +326,8 @@ class Restore:
 
     def _plan(self, node: Any, live: Any, name: str) -> Finish:
         tagged = _tree.tag_of(node)
+        tag: str | None
+        content: Any
         tag, content = tagged if tagged is not None else (None, None)
         if tag == "$tensor":
             return self._plan_tensor(content, live, name)
