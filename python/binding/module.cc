@@ -15,6 +15,9 @@
 
 NB_MODULE(_core, module) {
   using namespace ckptdb::python;
+  // The interpreter's end frees objects that callbacks and exceptions refer to
+  // in any order; what is left then is not a leak.
+  nanobind::set_leak_warnings(false);
   BindErrors(module);
   BindPolicies(module);
   BindRecords(module);
