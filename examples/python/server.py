@@ -42,16 +42,19 @@ class Server:
         self.thread.start()
 
     def follow(self):
-        while not self.closing.is_set():
-            try:
-                self.manager.await_step(timeout=0.5)
-            except ckptdb.DeadlineExceeded:
-                continue
-            with self.lock:
-                report = self.manager.apply_step()
-                self.step = report.step
-            self.ready.set()
-            print(report, file=sys.stderr, flush=True)
+        try:
+            while not self.closing.is_set():
+                try:
+                    self.manager.await_step(timeout=0.5)
+                except ckptdb.DeadlineExceeded:
+                    continue
+                with self.lock:
+                    report = self.manager.apply_step()
+                    self.step = report.step
+                self.ready.set()
+                print(report, file=sys.stderr, flush=True)
+        finally:
+            self.ready.set()  # also after an error: look-ups then find nothing
 
     @torch.no_grad()
     def best_items(self, user_id, count=5):
