@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks the sources with clang-format, clang-tidy and clang's thread-safety
-# analysis, and that each names its license; changes nothing.
+# analysis, those of Python with ruff's formatter, and that each names its license;
+# changes nothing.
 #
 #   tools/check.sh [FILE...]     FILE: only these, as paths from the root
 #   tools/check.sh -n N          all, but of clang-tidy's units one in N, and of
@@ -11,8 +12,9 @@
 # clang-tidy reads the compile commands of the preset `tidy`, which compiles
 # several sources as one: most of the time goes to what they include. It takes
 # each such unit that FILE is part of, unless others that it takes have all of
-# its sources. The last line printed is "N passed, N failed": files of
-# clang-format, units of clang-tidy.
+# its sources. Python is checked without FILE, and if build/venv is there; its types
+# are a test. The last line printed is "N passed, N failed": files of clang-format
+# and ruff, units of clang-tidy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$(pwd -P)
@@ -65,6 +67,16 @@ if ! xargs -r clang-format --dry-run -Werror < "${work}/sources"; then
 fi
 echo "clang-format: ${passed} passed, ${failed} failed"
 
+if [[ $# -eq 0 && -x build/venv/bin/ruff ]]; then
+  build/venv/bin/ruff format --check --no-cache python examples > "${work}/ruff" ||
+    cat "${work}/ruff"
+  good=$(sed -n -E 's/.*\b([0-9]+) files? already formatted.*/\1/p' "${work}/ruff")
+  bad=$(sed -n -E 's/.*\b([0-9]+) files? would be reformatted.*/\1/p' "${work}/ruff")
+  echo "ruff format: ${good:-0} passed, ${bad:-0} failed"
+  passed=$((passed + ${good:-0}))
+  failed=$((failed + ${bad:-0}))
+fi
+
 # What misc-unused-using-decls and misc-unused-alias-decls look for, but only in
 # a file that is compiled by itself.
 unused=$(xargs -r awk '
@@ -90,7 +102,8 @@ fi
 
 # Scripts and build files name their license as well.
 list_others() {
-  git ls-files -- '*.cu' '*.fbs' '*.cmake' '*CMakeLists.txt' '*.sh' '*.awk' '*.in' \
+  git ls-files -- '*.cu' '*.fbs' '*.cmake' '*CMakeLists.txt' '*.sh' '*.awk' '*.py' \
+    '*.in' \
     .ci/run Dockerfile 2> /dev/null || true
 }
 unlicensed=$({
@@ -142,7 +155,7 @@ tidy() {
   if ! output=$(clang-tidy --quiet -p build/tidy \
     --extra-arg=-Wthread-safety \
     --checks='-bugprone-suspicious-include,clang-diagnostic-thread-safety*' \
-    --header-filter="^$1/((bench|cuda|db|manager|mpi|schema|tests|tools)/[a-z0-9_/]*[.]h|[a-z0-9_/]*[.]cc)\$" "$2" 2>&1); then
+    --header-filter="^$1/((bench|cuda|db|manager|mpi|python|schema|tests|tools)/[a-z0-9_/]*[.]h|[a-z0-9_/]*[.]cc)\$" "$2" 2>&1); then
     grep -v 'warnings\? .*generated\.$' <<< "${output}" || true
     echo "FAILED: $2"
   fi

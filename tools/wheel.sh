@@ -65,6 +65,8 @@ if ! pip "${python}" install --quiet --retries 1 --timeout 20 --only-binary :all
   finish
 fi
 export PATH=${work}/tools/bin:${PATH}
+# Those of other builds here, which ccache then knows.
+export CC=${CC:-/usr/bin/cc} CXX=${CXX:-/usr/bin/c++}
 
 "${python}" -m build --outdir "${work}/built" . || give_up "building"
 sdist=$(echo "${work}"/built/ckptdb-*.tar.gz)
