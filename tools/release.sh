@@ -6,11 +6,13 @@
 #
 #   FOLDER/ckptdb-VERSION.tar.gz              the sources
 #   FOLDER/ckptdb_VERSION_ARCHITECTURE.deb    library, headers, command
+#   FOLDER/python/                            what PyPI gets, by tools/wheel.sh
 #   FOLDER/SHA256SUMS
 #
 # The package is built from the tarball, with a shared library, then unpacked; the
 # command in it must print VERSION, and a program is linked with its pkg-config
-# file. Nothing is installed. Uncommitted changes are an error.
+# file. Nothing is installed. Uncommitted changes are an error. Without PyPI the
+# Python package is left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,6 +30,7 @@ tools/setup.sh
 dist=${1:-build/dist}
 mkdir -p "${dist}"
 dist=$(cd "${dist}" && pwd -P)
+tools/wheel.sh "${dist}/python"
 # Beside other builds, where ccache knows the paths.
 work=$(pwd -P)/build/release-work
 rm -rf "${work}"
@@ -41,7 +44,8 @@ tar -xzf "${dist}/${name}.tar.gz" -C "${work}"
 cmake -S "${work}/${name}" -B "${work}/${name}/build" -G Ninja \
   -D CMAKE_BUILD_TYPE=RelWithDebInfo -D CMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1 -DNDEBUG" \
   -D CMAKE_UNITY_BUILD=ON -D CMAKE_INSTALL_PREFIX=/usr -D BUILD_SHARED_LIBS=ON \
-  -D CKPTDB_MPI=OFF -D CKPTDB_CUDA=OFF -D CKPTDB_BUILD_TESTS=OFF \
+  -D CKPTDB_MPI=OFF -D CKPTDB_CUDA=OFF -D CKPTDB_BUILD_PYTHON=OFF \
+  -D CKPTDB_BUILD_TESTS=OFF \
   -D CKPTDB_BUILD_BENCH=OFF -D CKPTDB_BUILD_EXAMPLES=OFF
 cmake --build "${work}/${name}/build"
 (cd "${work}" && cpack --config "${name}/build/CPackConfig.cmake" -B "${work}/deb")
@@ -63,5 +67,6 @@ g++ -std=c++20 tests/install/consumer/consumer.cc -o "${work}/consumer" \
 "${work}/consumer" "${work}/store"
 
 cd "${dist}"
-sha256sum "${name}.tar.gz" "$(basename "${package}")" > SHA256SUMS
+{ printf '%s\n' "${name}.tar.gz" "$(basename "${package}")" && find python -type f |
+  sort; } | xargs sha256sum > SHA256SUMS
 cat SHA256SUMS

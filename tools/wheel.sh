@@ -79,11 +79,11 @@ licenses=$(cd "${work}/wheel" && echo ckptdb-*.dist-info/licenses)
 # Prints "LIBRARY PACKAGE" of each library that the extension is linked with.
 list_libraries() {
   local library package
-  ldd "${extension}" | sed -n -E 's|.* => (/[^ ]+) .*|\1|p' |
+  ldd "${extension}" | sed -n -E 's|.* => (/[^ ]+) .*|\1|p' | xargs realpath |
     while read -r library; do
-      # /lib is /usr/lib, but a package may own the file under either name.
-      package=$({ dpkg-query --search "*/$(basename "$(realpath "${library}")")" ||
-        true; } | sed -n -E '1s/^([^:]+):.*/\1/p')
+      # /lib is /usr/lib, but a package owns the file under one of the names.
+      package=$({ dpkg-query --search "${library}" "${library#/usr}" || true; } \
+        2> /dev/null | sed -n -E '1s/^([^:]+):.*/\1/p')
       echo "$(basename "${library}") ${package}"
     done
 }
@@ -93,7 +93,7 @@ mkdir -p "${work}/notices/${licenses}"
 for package in $(cut -d ' ' -f 2 "${work}/libraries" | sort -u) libflatbuffers-dev \
   nlohmann-json3-dev; do
   case ${package} in
-    "" | libc6 | libgcc-s1 | libstdc++6) continue ;; # every Linux has these
+    libc6 | libgcc-s1 | libstdc++6 | zlib1g) continue ;; # every Linux has these
   esac
   cp "/usr/share/doc/${package}/copyright" \
     "${work}/notices/${licenses}/${package}.txt" || give_up "copying the notices"
