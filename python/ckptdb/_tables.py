@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _arrays, _core
-from ._errors import InvalidArgument
+from ._errors import InvalidArgument, NotFound
 
 SlotSpec = tuple[Any, ...]
 
@@ -15,7 +15,7 @@ SlotSpec = tuple[Any, ...]
 def _slot(name: str, spec: Any) -> tuple[str, str, int, str]:
     if isinstance(spec, str):
         spec = (spec, 1)
-    if not 2 <= len(spec) <= 3:
+    if not isinstance(spec, (tuple, list)) or not 2 <= len(spec) <= 3:
         raise InvalidArgument(
             f'slot "{name}" is {spec!r}; expected (dtype, elements) or '
             '(dtype, elements, codec), such as ("f32", 64)'
@@ -26,7 +26,11 @@ def _slot(name: str, spec: Any) -> tuple[str, str, int, str]:
             f'slot "{name}" has dtype {dtype!r}; the dtypes are '
             f"{', '.join(_arrays.DTYPE_BYTES)}"
         )
-    return name, dtype, int(elements), spec[2] if len(spec) == 3 else "none"
+    if not isinstance(elements, int) or not 1 <= elements < 1 << 32:
+        raise InvalidArgument(
+            f'slot "{name}" has {elements!r} elements; expected a number from 1'
+        )
+    return name, dtype, elements, spec[2] if len(spec) == 3 else "none"
 
 
 class Slot:
@@ -160,8 +164,12 @@ class Table:
 
     def mark(self, ids: Any) -> None:
         """Marks ids as changed, for rows whose values were changed in another way
-        than by `put`."""
+        than by `put`. Raises NotFound for an id without a row."""
         memory = _arrays.int64s(ids, "ids")
+        rows = self.find(ids)
+        if memory.shape[0] > 0 and int(rows.min()) < 0:
+            missing = [int(i) for i, row in zip(ids, rows.tolist()) if row < 0]
+            raise NotFound(f"the table has no row of id {missing[0]}; insert it first")
         self._core.mark(memory.address, memory.shape[0])
 
     def clear(self) -> None:
@@ -258,13 +266,13 @@ class ArrayTable:
 
     def _update(self) -> None:
         """Takes the addresses that the arrays have now."""
+        arrays = self._describe()
         for name, array in self._arrays.items():
-            if array.ndim == 0 or len(array) != self.rows:
+            if len(array) != self.rows:
                 raise InvalidArgument(
                     f'slot "{name}" has shape {list(array.shape)}; the table has '
                     f"{self.rows} rows"
                 )
-        arrays = self._describe()
         for (slot, _, _), expected in zip(arrays, self._specs):
             if slot != expected:
                 raise InvalidArgument(
@@ -316,7 +324,7 @@ def _describe(name: str, array: Any, codec: str) -> Any:
         raise InvalidArgument(f'slot "{name}" is a scalar; its rows are missing')
     elements = 1
     for size, stride in zip(reversed(array.shape[1:]), reversed(strides[1:])):
-        if size > 1 and stride != elements * width:
+        if size > 1 and stride != elements * width and array.shape[0] > 0:
             raise InvalidArgument(
                 f'the values of a row of slot "{name}" are not adjacent'
             )
