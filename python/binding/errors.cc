@@ -88,10 +88,10 @@ absl::Status FromPython(nb::python_error& error, absl::string_view what) {
   const auto type =
       nb::cast<std::string>(nb::str(nb::handle(value.type()).attr("__name__")));
   const absl::StatusCode code = CodeOf(value);
-  std::string text = code == absl::StatusCode::kInternal
-                         ? absl::StrCat(what, " raised ", type,
-                                        message.empty() ? "" : ": ", message)
-                         : message;
+  const bool plain = code == absl::StatusCode::kInternal || message.empty();
+  std::string text = plain ? absl::StrCat(what, " raised ", type,
+                                          message.empty() ? "" : ": ", message)
+                           : message;
   absl::Status status(code, text);
   std::deque<Raised>& all = AllRaised();
   all.push_back({std::move(text), std::move(value)});

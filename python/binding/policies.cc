@@ -33,22 +33,29 @@ Policy Valid(Policy policy) {
   return policy;
 }
 
+// Like `if value:` in Python, also for the truth values of NumPy.
+bool IsTrue(nb::handle value) {
+  const int truth = PyObject_IsTrue(value.ptr());
+  if (truth < 0) nb::raise_python_error();
+  return truth == 1;
+}
+
 SavePolicy MakeSaveIf(const std::string& name, nb::callable function) {
   return SaveIf(name, [name, held = Hold(std::move(function))](
                           const SavePolicy::Context& context) {
     bool saves = false;
-    CallPolicy(name, [&] { saves = nb::cast<bool>((*held)(context)); });
+    CallPolicy(name, [&] { saves = IsTrue((*held)(context)); });
     return saves;
   });
 }
 
 KeepPolicy MakeKeepIf(const std::string& name, nb::callable function) {
-  return KeepIf(
-      name, [name, held = Hold(std::move(function))](const StepInfo& step) {
-        bool keeps = true;
-        CallPolicy(name, [&] { keeps = nb::cast<bool>((*held)(step)); });
-        return keeps;
-      });
+  return KeepIf(name,
+                [name, held = Hold(std::move(function))](const StepInfo& step) {
+                  bool keeps = true;
+                  CallPolicy(name, [&] { keeps = IsTrue((*held)(step)); });
+                  return keeps;
+                });
 }
 
 KeepPolicy MakeKeepFunction(const std::string& name, nb::callable function) {
@@ -57,9 +64,10 @@ KeepPolicy MakeKeepFunction(const std::string& name, nb::callable function) {
                 absl::Span<const StepInfo> steps, int64_t now_micros) {
         std::vector<bool> keeps;
         CallPolicy(name, [&] {
-          keeps = nb::cast<std::vector<bool>>(
+          const nb::object results =
               (*held)(std::vector<StepInfo>(steps.begin(), steps.end()),
-                      static_cast<double>(now_micros) / 1e6));
+                      static_cast<double>(now_micros) / 1e6);
+          for (const nb::handle each : results) keeps.push_back(IsTrue(each));
         });
         return keeps;
       });

@@ -355,6 +355,7 @@ class Manager:
 
     @property
     def preempted(self) -> bool:
+        """Whether `set_preempted` was called."""
         return self._core.preempted()
 
     @property
@@ -402,6 +403,7 @@ class Manager:
         self._core.pin(step, True)
 
     def unpin(self, step: int) -> None:
+        """Lets the policies decide on a step again."""
         self._core.pin(step, False)
 
     def fold(self, step: int) -> dict[str, int]:

@@ -32,6 +32,7 @@ class Batch:
 
     @property
     def slots(self) -> list[str]:
+        """The names of the slots that the batch has."""
         return list(self._values)
 
     def __repr__(self) -> str:
@@ -153,6 +154,7 @@ class Step:
 
     @property
     def record(self) -> StepRecord:
+        """The record of the step: its number, metrics and sizes."""
         return StepRecord(**self._core.record())
 
     def items(self) -> Items:
@@ -288,6 +290,8 @@ class Step:
         self._core.verify(0)
 
     def close(self) -> None:
+        """Ends reading: the trainer may delete the step's data. Scans that have
+        begun go on."""
         self._core.close()
 
     def __enter__(self) -> Step:
@@ -359,6 +363,7 @@ class Changes:
         return ChangedTable(self._core, name, dict(self.to.table(name).slots))
 
     def close(self) -> None:
+        """Ends reading: the trainer may delete the data of the steps."""
         self._core.close()
 
     def __enter__(self) -> Changes:
@@ -391,6 +396,7 @@ class Reader:
 
     @property
     def path(self) -> str:
+        """The folder of the store."""
         return self._core.path()
 
     def refresh(self) -> None:
@@ -415,7 +421,8 @@ class Reader:
         return self.open(self._core.latest()["step"])
 
     def changes(self, first: int, last: int) -> Changes:
-        """The changes from one step to another."""
+        """The changes from one step to another. Raises FailedPrecondition if a step
+        between them was saved in full: then read `last` as a whole."""
         return Changes(self._core.open_changes(first, last))
 
     def post_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -427,6 +434,7 @@ class Reader:
         self._core.request_pin(step, True)
 
     def request_unpin(self, step: int) -> None:
+        """Asks the trainer to let its policies decide on a step again."""
         self._core.request_pin(step, False)
 
     @property

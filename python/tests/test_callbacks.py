@@ -1,0 +1,599 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Callbacks and policies that are Python functions, and followers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import ckptdb
+
+from conftest import save_now
+
+
+class Own(Exception):
+    pass
+
+
+def fail(*_):
+    raise Own("from the callback")
+
+
+def caused_by_own(caught) -> bool:
+    error = caught.value
+    return isinstance(error.__cause__, Own) and "from the callback" in str(error)
+
+
+# Policies
+
+
+def test_policies_compose(path):
+    state = {"n": 0}
+    save = (
+        ckptdb.save_every_n_steps(3) | ckptdb.save_at_steps([4, 7])
+    ) & ~ckptdb.save_at_steps([6])
+    keep = ckptdb.latest_n(1) | ckptdb.keep_steps([3]) | ckptdb.best_n("auc", 1)
+    with ckptdb.Manager(path, state, save=save, keep=keep) as manager:
+        outcomes = []
+        for step in range(1, 11):
+            outcome = manager.step(metrics={"auc": 1.0 if step == 4 else 0.5})
+            outcomes.append(outcome.saved)
+            assert outcome.step == step and outcome.preempted is False
+            assert outcome.kind == ("permanent" if outcome.saved else "none")
+            assert (outcome.save is not None) == outcome.saved
+        assert [i + 1 for i, saved in enumerate(outcomes) if saved] == [3, 4, 7, 9]
+        manager.wait_until_finished()
+        assert [r.step for r in manager.steps()] == [3, 4, 9]
+        saved, kept = manager.explain(4)
+        assert "listed steps" in saved and "auc" in kept
+        assert isinstance(save, ckptdb.SavePolicy) and isinstance(keep, ckptdb.KeepPolicy)
+        assert isinstance(outcome, ckptdb.StepOutcome)
+        assert manager.should_save(12, {})[0] and not manager.should_save(11)[0]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ckptdb.save_every_n_steps(0),
+        lambda: ckptdb.save_at_or_after_every_n_steps(-1),
+        lambda: ckptdb.save_every_n_seconds(0),
+        lambda: ckptdb.save_continuously(-1.0),
+        lambda: ckptdb.save_at_steps([-1]),
+        lambda: ckptdb.latest_n(-1),
+        lambda: ckptdb.keep_every_n_steps(0),
+        lambda: ckptdb.keep_nearest_to_every_n_steps(0),
+        lambda: ckptdb.keep_every_n_seconds(-1),
+        lambda: ckptdb.keep_for_n_seconds(-1),
+        lambda: ckptdb.best_n("", 1),
+        lambda: ckptdb.best_n("auc", -1),
+        lambda: ckptdb.latest_of(ckptdb.keep_all(), -1),
+    ],
+)
+def test_policies_check_their_numbers(make):
+    with pytest.raises(ckptdb.InvalidArgument):
+        make()
+
+
+def test_a_policy_cannot_be_of_the_other_kind():
+    with pytest.raises(TypeError):
+        ckptdb.save_every_n_steps(1) | ckptdb.latest_n(1)
+    with pytest.raises(TypeError):
+        ckptdb.latest_of(ckptdb.save_initially(), 1)
+
+
+@pytest.mark.parametrize(
+    "save",
+    [
+        ckptdb.save_at_or_after_every_n_steps(2),
+        ckptdb.save_every_n_seconds(1e6),
+        ckptdb.save_continuously(),
+        ckptdb.save_initially(),
+    ],
+)
+def test_other_save_policies(path, save):
+    with ckptdb.Manager(path, {"n": 0}, save=save, first_save="always") as manager:
+        for _ in range(3):
+            manager.step()
+            manager.wait_until_finished()
+        assert manager.steps()
+
+
+@pytest.mark.parametrize(
+    ("keep", "kept"),
+    [
+        (ckptdb.keep_all(), [1, 2, 3, 4, 5]),
+        (ckptdb.keep_every_n_steps(2), [2, 4, 5]),
+        (ckptdb.keep_nearest_to_every_n_steps(4), [1, 4, 5]),
+        (ckptdb.keep_every_n_seconds(1e6), [1, 5]),
+        (ckptdb.keep_for_n_seconds(1e6), [1, 2, 3, 4, 5]),
+        (ckptdb.latest_of(ckptdb.keep_steps([1, 2, 3]), 2), [2, 3, 5]),
+        (ckptdb.best_n("m", 2, lower_is_better=True), [1, 2, 5]),
+        (ckptdb.best_n("x", 2, keep_without_metric=False), [5]),
+    ],
+)
+def test_keep_policies(path, keep, kept):
+    with ckptdb.Manager(
+        path, {"n": 0}, save=ckptdb.save_every_n_steps(1), keep=keep
+    ) as manager:
+        for step in range(1, 6):
+            manager.step(metrics={"m": float(step)})
+        manager.wait_until_finished()
+        assert [r.step for r in manager.steps()] == kept
+
+
+def test_functions_as_policies(path):
+    contexts, infos = [], []
+
+    def saves(context: ckptdb.SaveContext) -> bool:
+        history = [info.step for info in context.history()]
+        contexts.append((context.step, context.preempted, dict(context.metrics), history))
+        assert abs(context.now - time.time()) < 60
+        assert context.last is None or context.last.step < context.step
+        assert context.saving in (True, False)
+        return context.step % 2 == 0
+
+    def keeps(info: ckptdb.StepInfo) -> bool:
+        infos.append(info.step)
+        assert abs(info.time - time.time()) < 60 and not info.ephemeral
+        return info.metrics["m"] > 2
+
+    def keeps_all(steps, now):
+        assert abs(now - time.time()) < 60
+        return [info.step == 2 for info in steps]
+
+    keep = ckptdb.keep_if("high", keeps) | ckptdb.keep_function("second", keeps_all)
+    with ckptdb.Manager(
+        path, {"n": 0}, save=ckptdb.save_if("even", saves), keep=keep
+    ) as manager:
+        for step in range(1, 9):
+            manager.step(metrics={"m": 3.0 if step == 4 else 1.0})
+            manager.wait_until_finished()
+        assert [r.step for r in manager.steps()] == [2, 4, 8]
+        assert "even" in manager.explain(4)[0] and "high" in manager.explain(4)[1]
+    assert contexts[0] == (1, False, {"m": 1.0}, [])
+    assert contexts[-1][3] == [2, 4, 6] and 6 in infos
+
+
+@pytest.mark.parametrize("policy", ["save", "keep_if", "keep_function", "result"])
+def test_exceptions_of_policies(path, policy):
+    options = {
+        "save": {"save": ckptdb.save_if("own", fail)},
+        "keep_if": {"keep": ckptdb.keep_if("own", fail)},
+        "keep_function": {"keep": ckptdb.keep_function("own", fail)},
+        "result": {"keep": ckptdb.keep_function("own", lambda steps, now: 5)},
+    }[policy]
+    options.setdefault("save", ckptdb.save_every_n_steps(1))
+    manager = ckptdb.Manager(path, {"n": 0}, **options)
+    with pytest.raises(ckptdb.Error) as caught:
+        for _ in range(3):
+            manager.step()
+            manager.wait_until_finished()
+    assert "own" in str(caught.value)
+    if policy != "result":
+        assert type(caught.value) is ckptdb.Internal and caused_by_own(caught)
+    manager.close()
+
+
+# Callbacks
+
+
+def test_reports_of_saves_and_restores(path):
+    saves, restores, deleted = [], [], []
+    state = {"w": np.ones(3), "n": 1}
+    with ckptdb.Manager(
+        path,
+        state,
+        save=ckptdb.save_every_n_steps(1),
+        keep=ckptdb.latest_n(1),
+        on_saved=saves.append,
+        on_deleted=deleted.append,
+        # Called after the state has its values.
+        on_restored=lambda report: restores.append((report, state["n"])),
+    ) as manager:
+        assert manager.restore_or_start().fresh
+        for _ in range(3):
+            manager.step(metrics={"auc": 0.5}, user_metadata={"who": "me"})
+            state["n"] += 1
+        manager.wait_until_finished()
+        assert manager.steps()[0].user_metadata["who"] == "me"
+        manager.restore()
+    assert [report.step for report in saves] == [1, 2, 3]
+    assert all(isinstance(report, ckptdb.SaveReport) for report in saves)
+    report = saves[0]
+    assert report.error is None and report.metrics == {"auc": 0.5}
+    assert report.save_kind == "permanent" and "a multiple of 1" in report.reason
+    assert isinstance(report.result, ckptdb.SaveResult)
+    assert report.result.step == 1 and report.result.bytes > 0
+    assert 0 <= report.blocking_seconds <= report.total_seconds < 60
+    assert saves[1].retired_steps == [1]
+    deadline = time.time() + 20
+    while len(deleted) < 2 and time.time() < deadline:
+        time.sleep(0.01)
+    assert sorted(deleted) == [1, 2]
+    ((restored, number),) = restores
+    assert isinstance(restored, ckptdb.RestoreReport)
+    assert restored.step == 3 and number == 3
+    assert isinstance(restored.loaded, ckptdb.LoadedRule)
+    assert {item.name for item in restored.loaded.items} == {"w", "n"}
+    assert all(isinstance(item, ckptdb.LoadedItem) for item in restored.loaded.items)
+    assert "step 3" in str(restored)
+
+
+@pytest.mark.parametrize("async_", [True, False])
+def test_exceptions_of_on_saved(path, async_):
+    manager = ckptdb.Manager(
+        path, {"n": 0}, save=ckptdb.save_every_n_steps(1), on_saved=fail, async_=async_
+    )
+    with pytest.raises(ckptdb.Internal) as caught:
+        manager.step()
+        manager.wait_until_finished()
+    assert caused_by_own(caught)
+    assert "on_saved" in str(caught.value)
+    manager.step()
+    with pytest.raises(ckptdb.Internal) as caught:
+        manager.close()
+    assert caused_by_own(caught)
+    with ckptdb.Reader(path) as reader:
+        assert [r.step for r in reader.steps()] == [1, 2]
+
+
+def test_exceptions_of_on_restored(path):
+    state = {"n": 1}
+    manager = ckptdb.Manager(
+        path, state, save=ckptdb.save_every_n_steps(1), on_restored=fail
+    )
+    manager.step()
+    manager.wait_until_finished()
+    state["n"] = 7
+    with pytest.raises(ckptdb.Internal) as caught:
+        manager.restore()
+    assert caused_by_own(caught)
+    assert state["n"] == 1
+    manager.close()
+
+
+class Rank:
+    def __init__(self):
+        self.dump = lambda: b"x"
+        self.load = lambda data: None
+
+    def io_state(self):
+        return self.dump()
+
+    def load_io_state(self, data):
+        return self.load(data)
+
+
+def test_exceptions_of_io_states(path):
+    rank = Rank()
+    manager = ckptdb.Manager(path, {"io": rank}, save=ckptdb.save_every_n_steps(1))
+    rank.dump = fail
+    with pytest.raises(ckptdb.Internal) as caught:
+        manager.step().save.wait_committed()
+    assert caused_by_own(caught) and "io.io_state" in str(caught.value)
+    rank.dump = lambda: b"y"
+    manager.step()
+    manager.wait_until_finished()
+    rank.load = fail
+    with pytest.raises(ckptdb.Internal) as caught:
+        manager.restore()
+    assert caused_by_own(caught) and "io.load_io_state" in str(caught.value)
+    loaded = []
+    rank.load = loaded.append
+    manager.restore()
+    assert loaded == [b"y"]
+    manager.close()
+
+
+def test_exceptions_of_state_dicts(path):
+    class Object:
+        def state_dict(self):
+            raise Own("from the callback")
+
+        def load_state_dict(self, state):
+            pass
+
+    manager = ckptdb.Manager(path, {"o": Object()}, save=ckptdb.save_every_n_steps(1))
+    with pytest.raises(ckptdb.Internal) as caught:
+        save_now(manager)
+    assert caused_by_own(caught)
+    manager.step()
+    with pytest.raises(ckptdb.Internal) as caught:
+        manager.step()  # raises the error of the save before
+    assert caused_by_own(caught)
+    manager.close()
+
+
+def test_the_traceback_shows_the_code_that_raised(path):
+    import traceback
+
+    manager = ckptdb.Manager(
+        path, {"n": 0}, save=ckptdb.save_every_n_steps(1), on_saved=fail
+    )
+    manager.step()
+    try:
+        manager.wait_until_finished()
+    except ckptdb.Error as error:
+        text = "".join(traceback.format_exception(error))
+    assert 'raise Own("from the callback")' in text
+    manager.close()
+
+
+def test_interrupts_of_callbacks_are_raised_as_they_are(path):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    manager = ckptdb.Manager(
+        path,
+        {"n": 0},
+        save=ckptdb.save_every_n_steps(1),
+        on_saved=interrupt,
+        async_=False,
+    )
+    with pytest.raises(KeyboardInterrupt):
+        manager.step()
+        manager.wait_until_finished()
+    manager.close()
+
+
+def test_veto_and_clock(path):
+    times = iter(range(10**6))
+    vetoes = []
+
+    def veto(step):
+        vetoes.append(step)
+        return "evaluating" if step == 2 else None
+
+    with ckptdb.Manager(
+        path,
+        {"n": 0},
+        save=ckptdb.save_at_steps([1]),
+        ephemeral=ckptdb.save_every_n_steps(1),
+        veto_ephemeral=veto,
+        now=lambda: 1000.0 + next(times),
+    ) as manager:
+        outcomes = [manager.step() for _ in range(3)]
+        kinds = [outcome.kind for outcome in outcomes]
+        assert kinds == ["permanent", "none", "ephemeral"]
+        assert "evaluating" in outcomes[1].reason
+        manager.wait_until_finished()
+    assert 2 in vetoes and next(times) > 0
+
+
+def test_warnings_go_to_logging(path, caplog):
+    with caplog.at_level(logging.WARNING, logger="ckptdb"):
+        manager = ckptdb.Manager(path, {"n": 100}, keep=ckptdb.latest_n(1))
+        manager.close()
+    (record,) = [r for r in caplog.records if "schedule is empty" in r.getMessage()]
+    assert record.levelno == logging.WARNING and record.name == "ckptdb"
+    caplog.clear()
+    warnings = []
+    ckptdb.Manager(path, {"n": 0}, on_warning=warnings.append).close()
+    assert any("schedule is empty" in warning for warning in warnings)
+    assert not caplog.records
+
+
+def test_configurations(path):
+    config = {
+        "path": path,
+        "permanent": {"save_every_n_steps": 2},
+        "keep": {"latest_n": 1},
+        "async": False,
+        "user_metadata": {"run": "a"},
+    }
+    with ckptdb.Manager.from_config(config, {"n": 0}) as manager:
+        for _ in range(4):
+            manager.step()
+        assert [r.step for r in manager.steps()] == [4]
+        assert manager.steps()[0].user_metadata["run"] == "a"
+    import json
+
+    with ckptdb.Manager.from_config(
+        json.dumps(config), {"n": 0}, save=ckptdb.save_at_steps([])
+    ) as manager:
+        manager.restore_or_start()
+        assert manager.step().saved is False
+    for wrong, words in [
+        ({"permanent": None}, "path"),
+        ({"path": path, "keeps": 1}, "keeps"),
+        ({"path": path, "keep": {"latest_m": 1}}, "latest_m"),
+        ({"path": path, "base_every": "x"}, "base_every"),
+        ({"path": path, "base_every": {1}}, "wrong type"),
+        ({"path": ""}, "path"),
+    ]:
+        with pytest.raises(ckptdb.InvalidArgument, match=words):
+            ckptdb.Manager.from_config(wrong, {"n": 0})
+    with pytest.raises(ckptdb.InvalidArgument, match="lease"):
+        ckptdb.Manager(path, {"n": 0}, store={"lease": 3})
+
+
+def test_preemption(path):
+    with ckptdb.Manager(
+        path, {"n": 0}, save=ckptdb.save_on_preemption()
+    ) as manager:
+        assert manager.preempted is False
+        assert manager.step().preempted is False
+        threading.Thread(target=manager.set_preempted).start()
+        while not manager.preempted:
+            time.sleep(0.001)
+        outcome = manager.step()
+        assert outcome.preempted and outcome.saved
+        manager.wait_until_finished()
+        assert manager.latest_step() == 2
+
+
+def test_pending_saves(path):
+    state = {"w": np.ones(1000)}
+    with ckptdb.Manager(path, state, save=ckptdb.save_at_steps([])) as manager:
+        assert manager.latest_step() is None
+        manager.start_training()
+        manager.step()
+        pending = manager.save(metrics={"m": 1.0}, user_metadata={"a": "b"})
+        assert pending.step == 1
+        pending.wait_staged(10)
+        state["w"][:] = 2
+        result = pending.wait_committed(30)
+        assert pending.done and result.step == 1
+        assert isinstance(pending, ckptdb.PendingSave) and "done" in repr(pending)
+        assert pending.wait_committed() == result
+        pending.cancel()
+        with pytest.raises(ckptdb.AlreadyExists, match="step 1 exists"):
+            manager.save()
+        again = manager.save(overwrite=True)
+        assert again.wait_committed().attempt > result.attempt
+        assert manager.saving is False
+        manager.check_for_errors()
+        assert [r.step for r in manager.steps()] == [0, 1]
+        manager.pin(1)
+        assert manager.steps()[1].pinned
+        with pytest.raises(ckptdb.FailedPrecondition, match="pinned"):
+            manager.delete(1)
+        manager.unpin(1)
+        manager.add_metrics(1, {"late": 0.25})
+        assert manager.steps()[1].metrics["late"] == 0.25
+        assert manager.fold(1)["folded"] in (0, 1)
+        manager.step()
+        manager.save().wait_committed()
+        manager.delete(1)
+        assert [r.step for r in manager.steps()] == [0, 2]
+
+
+def test_truth_values_of_policies(path):
+    """NumPy's and others, and lists that are too short."""
+    warnings = []
+    keep = ckptdb.keep_if("numpy", lambda info: np.float64(info.step) > 2)
+    keep |= ckptdb.keep_function("array", lambda steps, now: np.array([True]))
+    with ckptdb.Manager(
+        path,
+        {"n": 0},
+        save=ckptdb.save_if("numpy", lambda context: np.int64(context.step) != 4),
+        keep=keep,
+        on_warning=warnings.append,
+    ) as manager:
+        for _ in range(5):
+            manager.step()
+        manager.wait_until_finished()
+        assert [r.step for r in manager.steps()] == [1, 2, 3, 5]
+    assert any("array" in warning for warning in warnings)
+
+
+def test_a_save_can_be_cancelled_or_time_out(path):
+    gate = threading.Event()
+    # The policy delays the commit of the second save.
+    keep = ckptdb.keep_if("slow", lambda info: info.step != 1 or not gate.wait(30))
+    manager = ckptdb.Manager(path, {"n": 0}, save=ckptdb.save_at_steps([]), keep=keep)
+    manager.step()
+    first = manager.save()
+    try:
+        first.wait_committed(0.2)
+    except ckptdb.DeadlineExceeded:
+        pass
+    manager.step()
+    second = manager.save()
+    with pytest.raises(ckptdb.DeadlineExceeded):
+        second.wait_committed(0.2)
+    assert issubclass(ckptdb.DeadlineExceeded, TimeoutError)
+    assert not second.done and manager.saving and "running" in repr(second)
+    gate.set()
+    second.wait_committed(30)
+    manager.close()
+
+
+# Followers
+
+
+def follow(manager, state, last, seen, errors):
+    try:
+        while not seen or seen[-1] < last:
+            report = manager.wait_for_step(30)
+            table = state["t"]
+            rows = table.find([0, report.step])
+            values = table["v"][rows][:, 0].tolist()
+            assert values == [report.step, report.step]
+            assert state["n"] == report.step and state["d"]["w"][0] == report.step
+            assert manager.global_step == report.step
+            seen.append(report.step)
+    except BaseException as error:
+        errors.append(error)
+
+
+def states():
+    return {"t": ckptdb.Table({"v": "f32"}), "n": 0, "d": {"w": np.zeros(2)}}
+
+
+def train_step(manager, state, step):
+    state["n"] = step
+    state["d"]["w"][:] = step
+    rows = state["t"].insert([0, step])
+    state["t"]["v"].put(rows, np.full((2, 1), step, "f4"))
+    manager.step()
+
+
+def test_a_follower_in_a_thread(path):
+    state, mirror = states(), states()
+    seen, errors = [], []
+    with ckptdb.Manager(
+        path, state, save=ckptdb.save_every_n_steps(1), max_delta_ratio=100
+    ) as manager:
+        train_step(manager, state, 1)
+        manager.wait_until_finished()
+        follower = ckptdb.Manager(path, mirror, read_only=True, poll_every=0.01)
+        thread = threading.Thread(target=follow, args=(follower, mirror, 6, seen, errors))
+        thread.start()
+        for step in range(2, 7):
+            train_step(manager, state, step)
+        manager.wait_until_finished()
+        thread.join(60)
+        assert not thread.is_alive() and not errors, errors
+        assert seen[-1] == 6 and seen == sorted(set(seen))
+        with pytest.raises(ckptdb.DeadlineExceeded):
+            follower.wait_for_step(0.1)
+        assert [r.step for r in follower.steps()] == [1, 2, 3, 4, 5, 6]
+        for call in [
+            follower.save,
+            lambda: follower.pin(1),
+            lambda: follower.fold(1),
+            lambda: follower.add_metrics(1, {}),
+        ]:
+            with pytest.raises(ckptdb.FailedPrecondition):
+                call()
+        train_step(manager, state, 7)
+        manager.wait_until_finished()
+        assert follower.await_step(30) == 7 and mirror["n"] == 6
+        report = follower.apply_step()
+        assert (report.step, mirror["n"], report.incremental) == (7, 7, True)
+        with follower:
+            pass  # its end saves nothing
+
+
+def test_a_follower_in_a_process(path, python):
+    state = states()
+    with ckptdb.Manager(path, state, save=ckptdb.save_every_n_steps(1)) as manager:
+        train_step(manager, state, 1)
+        manager.wait_until_finished()
+        thread = threading.Thread(
+            target=lambda: [
+                (time.sleep(0.1), train_step(manager, state, s)) for s in range(2, 8)
+            ]
+        )
+        thread.start()
+        result = python(
+            """
+            import ckptdb, numpy as np
+            state = {"t": ckptdb.Table({"v": "f32"}), "n": 0, "d": {"w": np.zeros(2)}}
+            with ckptdb.Manager(path, state, read_only=True, poll_every=0.02) as follower:
+                while state["n"] < 7:
+                    report = follower.wait_for_step(30)
+                    rows = state["t"].find([0, report.step])
+                    assert state["t"]["v"][rows][:, 0].tolist() == [report.step] * 2
+                    assert state["n"] == report.step == state["d"]["w"][0]
+            print("followed", report.step)
+            """,
+            path=path,
+        )
+        thread.join()
+    assert result.stdout.strip() == "followed 7"
