@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A manager that follows a store while another one trains.
+#include <atomic>
 #include <filesystem>
 #include <iterator>
 
@@ -271,6 +272,32 @@ TEST_F(ReadOnlyTest, PreemptionEndsTheWait) {
   follower_->SetPreempted();
   follower.join();
   ExpectHolds(4);
+}
+
+// Only the owner polls; what it answers ends the call on all ranks.
+TEST_F(ReadOnlyTest, CancellationOnTheOwnerEndsTheWaitOfAllRanks) {
+  std::atomic<bool> cancel = false;
+  RunModels(
+      2, ReadOnlyOptions(),
+      [&](uint32_t rank, CheckpointManager* manager, TestModel*) {
+        ASSERT_OK(manager->WaitForStep(absl::Minutes(1)));
+        if (rank == kOwnerRank) cancel = true;
+        for (int i = 0; i < 2; ++i) {
+          EXPECT_THAT(
+              manager->WaitForStep(absl::Minutes(1)),
+              Cancelled("rank 0", "cancelled while waiting for a step"));
+        }
+        cancel = false;
+        EXPECT_EQ(manager->global_step(), 4);
+        EXPECT_OK(manager->Restore());
+        EXPECT_OK(manager->Close());
+      },
+      [&](uint32_t rank, ManagerOptions* options) {
+        options->observers.cancelled = [&cancel, rank] {
+          EXPECT_EQ(rank, kOwnerRank);
+          return cancel.load();
+        };
+      });
 }
 
 TEST_F(ReadOnlyTest, FollowsWhileStepsAreRetired) {
