@@ -81,7 +81,7 @@ std::vector<size_t> AllSlots(const Item& table) {
 }
 
 absl::Status CheckInterrupted(const std::function<bool()>& cancelled) {
-  const absl::Status status = CheckCancelled(cancelled);
+  absl::Status status = CheckCancelled(cancelled);
   if (!absl::IsCancelled(status)) return status;
   return absl::CancelledError(
       "the fold was interrupted; fold the step again to resume it");
