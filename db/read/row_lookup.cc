@@ -263,6 +263,18 @@ absl::Status CheckTargets(absl::string_view table,
   return absl::OkStatus();
 }
 
+// Returns how many ids are worth a task: each opens cursors of the runs that
+// may have its ids, and reads pages that its neighbours read, too.
+size_t IdsPerTask(const std::vector<RankItem>& runs,
+                  absl::Span<const WantedId> wanted) {
+  constexpr size_t kIdsPerRun = 64;
+  const uint16_t slice = wanted[wanted.size() / 2].position.slice;
+  const auto count = std::count_if(
+      runs.begin(), runs.end(),
+      [&](const RankItem& run) { return run.slices().Contains(slice); });
+  return kIdsPerRun * std::max<size_t>(static_cast<size_t>(count), 1);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> LookupRow(const StepReader::Impl& step,
@@ -292,9 +304,6 @@ absl::Status LookupRows(const StepReader::Impl& step, absl::string_view table,
                         absl::Span<const std::string> slots,
                         absl::Span<char* const> out, bool* found,
                         const ReadOptions& options) {
-  // With fewer ids, starting a thread and reading a page that two threads share
-  // take longer than they save.
-  constexpr size_t kIdsPerTask = 64;
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
                           RunsOf(step, table));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<size_t> indexes,
@@ -305,8 +314,9 @@ absl::Status LookupRows(const StepReader::Impl& step, absl::string_view table,
   const std::vector<WantedId> wanted = batch.Sort(ids);
   // A thread holds a page of each stream of one run at a time.
   const int threads = WorkersFor({}, slots.size(), options);
-  const size_t tasks = std::clamp<size_t>(wanted.size() / kIdsPerTask, 1,
-                                          static_cast<size_t>(threads));
+  const size_t tasks =
+      std::clamp<size_t>(wanted.size() / IdsPerTask(runs, wanted), 1,
+                         static_cast<size_t>(threads));
   return ParallelFor(
       threads, tasks,
       [&](int, uint64_t i) {
