@@ -43,7 +43,7 @@ def split(ratings, held_out):
 
 
 class Loader:
-    """Batches in an order of their own in each epoch. Its position is saved."""
+    """Batches, shuffled anew in each epoch. Its position is saved."""
 
     def __init__(self, ratings, batch):
         self.ratings, self.batch = ratings, batch
@@ -126,7 +126,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--store", required=True, help="folder of the checkpoints")
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--data", help="u.data of MovieLens 100K; else generated")
+    parser.add_argument("--data", help="u.data of MovieLens 100K; generated if omitted")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--save-every", type=int, default=100)
     parser.add_argument("--crash-at", type=int, help="step after which to SIGKILL")
