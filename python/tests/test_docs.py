@@ -4,6 +4,7 @@ what the pages show."""
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import importlib.util
 import inspect
@@ -88,11 +89,35 @@ def test_links_of_the_page_lead_somewhere() -> None:
             assert anchor in anchors(target), f"{path}#{anchor}"
 
 
+# Words of the page that are no names of this package.
+FOREIGN = {
+    "DataLoader", "NAME", "ckptdb", "float8_e4m3fn", "io_state", "load_io_state",
+    "load_state_dict", "ml_dtypes", "spawn", "state_dict", "with",
+}  # fmt: skip
+
+
 def test_the_page_names_what_exists() -> None:
     page = (ROOT / "docs/python.md").read_text()
-    names = set(re.findall(r"ckptdb\.([A-Za-z_]\w*)", page))
-    assert len(names) >= 8
-    assert {name for name in names if not hasattr(ckptdb, name)} - {"ckptdb"} == set()
+    known = set(dir(ckptdb)) | set(dir(builtins)) | FOREIGN
+    for name in ckptdb.__all__:
+        value = getattr(ckptdb, name)
+        if inspect.isclass(value):
+            known.update(dir(value))
+    for method in (
+        ckptdb.Manager.__init__,
+        ckptdb.Manager.restore,
+        ckptdb.Manager.save,
+        ckptdb.Step.read,
+    ):
+        known.update(inspect.signature(method).parameters)
+    options = (ROOT / "docs/manager.md").read_text()
+    known.update(re.findall(r"^\| `(\w+)` \|", options, re.M))  # the keys
+    prose = re.sub(r"^```.*?^```", "", page, flags=re.M | re.S)
+    named = re.findall(r"`(?:ckptdb\.|manager\.|step\.)?([A-Za-z]\w+)(?:[(=].*?)?`", prose)
+    named += re.findall(r"ckptdb\.([A-Za-z]\w+)", page)
+    assert len(set(named)) >= 60
+    unknown = {name for name in named if name not in known}
+    assert unknown == set(), " ".join(unknown)
 
 
 def test_the_page_lists_each_error() -> None:
