@@ -30,6 +30,21 @@ std::deque<Raised>& AllRaised() {
 
 std::thread::id main_thread;
 
+std::atomic<bool> ending = false;  // of the interpreter
+std::atomic<int> taking = 0;       // threads that wait for the GIL
+
+// Called last before the interpreter ends. Threads that already wait for the
+// GIL get it before.
+void EndThreads() {
+  ending = true;
+  PyThreadState* const thread = PyEval_SaveThread();
+  constexpr int kMostMillis = 2000;
+  for (int i = 0; i < kMostMillis && taking > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  PyEval_RestoreThread(thread);
+}
+
 // ckptdb._errors.make(code, message, holder)
 nb::object* make_error = nullptr;
 
@@ -99,9 +114,23 @@ absl::Status FromPython(nb::python_error& error, absl::string_view what) {
   return status;
 }
 
+bool MayNotTakeGil() {
+  return ending && std::this_thread::get_id() != main_thread;
+}
+
+ReleaseGil::~ReleaseGil() {
+  ++taking;
+  if (MayNotTakeGil()) {
+    --taking;
+    while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+  PyEval_RestoreThread(thread_);
+  --taking;
+}
+
 PyRef Hold(nb::object object) {
   return PyRef(new nb::object(std::move(object)), [](nb::object* held) {
-    if (!nb::is_alive()) {
+    if (!nb::is_alive() || MayNotTakeGil()) {
       held->release();  // nobody is left to free it
     } else {
       const nb::gil_scoped_acquire gil;
@@ -143,6 +172,7 @@ void BindErrors(nb::module_& module) {
           RaiseStatus(error.status());
         }
       });
+  module.def("_end_threads", &EndThreads);
   module.def("_set_make_error", [](nb::object make) {
     make_error = new nb::object(std::move(make));
   });

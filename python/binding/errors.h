@@ -51,6 +51,24 @@ T Check(absl::StatusOr<T> value) {
 // Call it with the GIL.
 absl::Status FromPython(nb::python_error& error, absl::string_view what);
 
+// Releases the GIL while it exists. Once the interpreter ends, threads other
+// than the main one stay in the destructor for good: the interpreter would end
+// a thread that asks for the GIL by unwinding C++ code, which terminates the
+// process.
+class ReleaseGil {
+ public:
+  ReleaseGil() : thread_(PyEval_SaveThread()) {}
+  ~ReleaseGil();
+  ReleaseGil(const ReleaseGil&) = delete;
+  ReleaseGil& operator=(const ReleaseGil&) = delete;
+
+ private:
+  PyThreadState* const thread_;
+};
+
+// Whether this is not the main thread, and the interpreter ends.
+bool MayNotTakeGil();
+
 // A reference that any thread may copy and drop, with or without the GIL, also
 // when the interpreter is gone.
 using PyRef = std::shared_ptr<nb::object>;
@@ -60,7 +78,7 @@ PyRef Hold(nb::object object);
 // returns Cancelled.
 template <typename Call>
 absl::Status WithPython(absl::string_view what, const Call& call) {
-  if (!nb::is_alive()) {
+  if (!nb::is_alive() || MayNotTakeGil()) {
     return absl::CancelledError(
         absl::StrCat(what, ": the interpreter has ended"));
   }
@@ -98,7 +116,7 @@ class Interrupt {
 template <typename Call>
 auto Interruptible(Interrupt* interrupt, const Call& call) {
   auto result = [&] {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     return call();
   }();
   interrupt->Raise();

@@ -172,7 +172,7 @@ class PySave {
     }));
   }
   void Cancel() {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     save_.Cancel();
   }
 
@@ -299,7 +299,7 @@ class PyManager : private ManagerCalls {
       (void)manager_.release();
       return;
     }
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     manager_.reset();
   }
 

@@ -86,7 +86,7 @@ class PyScan {
       (void)scan_.release();
       return;
     }
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     scan_.reset();
   }
   // Waits for the next batch, and returns (erased, rows), or None at the end.
@@ -101,7 +101,7 @@ class PyScan {
   }
   // Copies the batch to arrays, the ids first.
   void Take(const std::vector<Address>& arrays) {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     std::memcpy(At<void>(arrays[0]), batch_->ids.data(),
                 batch_->ids.size() * sizeof(int64_t));
     for (size_t slot = 0; slot < batch_->values.size(); ++slot) {
@@ -133,7 +133,7 @@ class PyStep {
   }
   void Close() {
     if (step_ == nullptr) return;
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     step_.reset();
     held_.reset();
   }
@@ -224,7 +224,7 @@ class PyChanges {
   }
   void Close() {
     if (changes_ == nullptr) return;
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     changes_.reset();
     held_.reset();
   }
@@ -280,7 +280,7 @@ class PyReader {
   // Steps that are open keep the reader.
   void Close() {
     if (reader_ == nullptr) return;
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     reader_.reset();
   }
   std::string path() const { return get().path(); }

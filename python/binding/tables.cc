@@ -74,7 +74,7 @@ class Table : public TableHandle {
     return table_.size();
   }
   void Insert(Address ids, uint64_t count, Address rows) {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     const auto lock = Locked<Exclusive>(mutex());
     std::vector<ColumnTable::Inserted> inserted;
     Check(table_.Insert({At<const int64_t>(ids), count}, &inserted));
@@ -83,28 +83,28 @@ class Table : public TableHandle {
     }
   }
   void Find(Address ids, uint64_t count, Address rows) {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     const auto lock = Locked<Shared>(mutex());
     table_.FindRows({At<const int64_t>(ids), count},
                     {At<int64_t>(rows), count});
   }
   uint64_t Erase(Address ids, uint64_t count) {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     const auto lock = Locked<Exclusive>(mutex());
     return table_.Erase({At<const int64_t>(ids), count});
   }
   void Mark(Address ids, uint64_t count) {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     table_.MarkUpserted({At<const int64_t>(ids), count});
   }
   void Clear() {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     const auto lock = Locked<Exclusive>(mutex());
     table_.Clear();
   }
   // Writes up to `count` ids and their rows; returns how many rows exist.
   uint64_t Rows(Address ids, Address rows, uint64_t count) {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     const auto lock = Locked<Shared>(mutex());
     uint64_t next = 0;
     table_.ForEach([&](int64_t id, uint64_t row) {
@@ -118,14 +118,14 @@ class Table : public TableHandle {
   }
   void Gather(const std::string& slot, Address rows, uint64_t count,
               Address values) {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     const auto lock = Locked<Shared>(mutex());
     Check(table_.Gather(slot, {At<const int64_t>(rows), count},
                         At<void>(values)));
   }
   void Put(const std::string& slot, Address rows, uint64_t count,
            Address values) {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     const auto lock = Locked<Shared>(mutex());
     Check(table_.Put(slot, {At<const int64_t>(rows), count},
                      At<const void>(values)));
@@ -160,7 +160,7 @@ class ArrayTable : public TableHandle {
     Check(table_.SetArrays(ArraysOf(arrays)));
   }
   void Mark(Address ids, uint64_t count) {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     Check(table_.MarkUpserted({At<const int64_t>(ids), count}));
   }
 
@@ -282,7 +282,7 @@ class CustomTable : public TableHandle {
       : table_(SlotsOf(slots), options, std::move(functions)) {}
   TableState* state() override { return &table_; }
   void Mark(Address ids, uint64_t count, bool erased) {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     const absl::Span<const int64_t> marked(At<const int64_t>(ids), count);
     erased ? table_.tracker()->MarkErased(marked)
            : table_.tracker()->MarkUpserted(marked);
@@ -322,7 +322,7 @@ void BindTables(nb::module_& module) {
                  Table(slots, OptionsOf(slice_hash, std::move(optimizer_slots),
                                         tracker_bytes, threads));
            })
-      .def("size", &Table::size, nb::call_guard<nb::gil_scoped_release>())
+      .def("size", &Table::size, nb::call_guard<ReleaseGil>())
       .def("insert", &Table::Insert)
       .def("find", &Table::Find)
       .def("erase", &Table::Erase)

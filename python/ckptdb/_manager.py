@@ -515,4 +515,5 @@ def _close_all() -> None:
             manager.close()
         except Exception as error:
             _logger.warning("closing at exit: %s", error)
+    _core._end_threads()
 

@@ -100,6 +100,7 @@ def test_calls_in_a_forked_child_are_refused(path):
     pending.wait_committed()
     reader = ckptdb.Reader(path)
     step = reader.latest()
+    fresh = reader.latest()
     stored = step.table("t")
     changes = reader.changes(1, 2)
     scan = stored.scan(rows=1)
@@ -138,7 +139,7 @@ def test_calls_in_a_forked_child_are_refused(path):
         "reader.user_metadata": lambda: reader.user_metadata,
         "reader.post_metrics": lambda: reader.post_metrics(1, {}),
         "reader.request_pin": lambda: reader.request_pin(1),
-        "items": step.items,
+        "items": fresh.items,
         "record": lambda: step.record,
         "read": lambda: step.read("w"),
         "lookup": lambda: stored.lookup([1]),
@@ -160,6 +161,7 @@ def test_calls_in_a_forked_child_are_refused(path):
     np.testing.assert_array_equal(step.read("w"), 1)
     manager.close()
     step.close()
+    fresh.close()
     changes.close()
     reader.close()
 
