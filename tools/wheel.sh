@@ -153,7 +153,7 @@ check "the wheel under $(/usr/bin/python3 --version)" works /usr/bin/python3 whe
 check "the sources under $(/usr/bin/python3 --version)" works /usr/bin/python3 sdist \
   "${sdist}"
 for version in 3.10 3.12 3.13; do
-  other=$(find ~/.pyenv/versions -path "*/${version}.*/bin/python3" 2> /dev/null |
+  other=$(find ~/.pyenv/versions -maxdepth 3 -path "*/${version}.*/bin/python3" 2> /dev/null |
     sort -V | tail -n 1)
   [[ -n ${other} ]] || other=$(command -v "python${version}" || true)
   if [[ -n ${other} ]]; then
