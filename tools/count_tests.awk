@@ -77,12 +77,14 @@ function end_test(test_passed,    i, name) {
 /^[^ ]+\.py::/ { current = $1 }
 /^[^ ]+\.py::.* (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)( .*)?$/ {
   ++done
+  if ($2 == "PASSED") ++ok
   current = ""
 }
 /^(FAILED|ERROR) [^ ]+\.py/ { failures[++bad] = $2 }
 /^SKIPPED \[[0-9]+\] / { print "skipped: " substr($0, 9) }
 /^=+ .* in [0-9.]+s( \(.*\))? =+$/ && cases {
   complete = 1
+  ok = left_out = 0
   for (i = 3; i <= NF; ++i) {
     if ($i ~ /^(passed|xfailed|xpassed),?$/) ok += $(i - 1)
     if ($i ~ /^skipped,?$/) left_out += $(i - 1)

@@ -153,8 +153,8 @@ check "the wheel under $(/usr/bin/python3 --version)" works /usr/bin/python3 whe
 check "the sources under $(/usr/bin/python3 --version)" works /usr/bin/python3 sdist \
   "${sdist}"
 for version in 3.10 3.12 3.13; do
-  other=$(find ~/.pyenv/versions -maxdepth 3 -path "*/${version}.*/bin/python3" 2> /dev/null |
-    sort -V | tail -n 1)
+  other=$({ find ~/.pyenv/versions -maxdepth 3 -path "*/${version}.*/bin/python3" \
+    2> /dev/null || true; } | sort -V | tail -n 1)
   [[ -n ${other} ]] || other=$(command -v "python${version}" || true)
   if [[ -n ${other} ]]; then
     check "the wheel under CPython ${version}" works "${other}" "wheel-${version}" \

@@ -90,7 +90,7 @@ string(CONCAT expected
        "failed: a_test.py::test_b\n"
        "failed: a_test.py::test_b, which did not end; 1 more did not run\n"
        "failed: a_test.py\n"
-       "failed: script_fails\n" "3 skipped\n" "10 passed, 9 failed\n")
+       "failed: script_fails\n" "3 skipped\n" "11 passed, 9 failed\n")
 if(NOT counted STREQUAL expected)
   message(FATAL_ERROR "expected:\n${expected}counted:\n${counted}")
 endif()
