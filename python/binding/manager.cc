@@ -562,7 +562,14 @@ void BindManager(nb::module_& module) {
       .def_prop_ro(
           "preempted",
           [](const PyOutcome& self) { return self.outcome.preempted; },
-          "Whether to end the training with this step.");
+          "Whether to end the training with this step.")
+      .def("__repr__", [](const PyOutcome& self) {
+        const SavePolicy::Decision& decision = self.outcome.decision;
+        return absl::StrCat(
+            "StepOutcome(step ", self.outcome.step,
+            decision.reason.empty() ? "" : ": ", decision.reason,
+            self.outcome.preempted ? ", preempted" : "", ")");
+      });
   nb::class_<PyManager>(module, "Manager")
       .def(nb::init<const std::string&, const nb::dict&, nb::object,
                     const PyManager::Tables&, const PyManager::IoStates&>())

@@ -69,6 +69,9 @@ class StepRecord:
 class Steps(list[StepRecord]):
     """Steps in ascending order, shown as a table in notebooks."""
 
+    def __str__(self) -> str:
+        return "\n".join(str(record) for record in self)
+
     def _repr_html_(self) -> str:
         return _table(
             ["step", "kind", "rows", "bytes", "metrics"],
