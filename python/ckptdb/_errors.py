@@ -3,7 +3,35 @@
 
 from __future__ import annotations
 
+import re
+
 from . import _core
+
+# How the library's messages name options, calls and policies.
+_OPTION = re.compile(
+    r"\b(?:ManagerOptions|RestoreRequest|SaveRequest|SaveSpec|StoreOptions|"
+    r"ReadOptions|TableOptions|EvolvePolicy)::(?:\w+(?:::|\.))*(\w+)"
+)
+_OPTIONS = {"schedule": "save"}
+_NAMES = {
+    "schedule.permanent": "save",
+    "schedule.ephemeral": "ephemeral",
+    "SaveAtSteps({})": "save_at_steps([])",
+    "AbandonSteps": "abandon_steps",
+    "FinishTraining": "finish_training",
+    "RestoreOrStart": "restore_or_start",
+    "StartTraining": "start_training",
+    "StepTo": "step_to",
+}
+_NAME = re.compile(
+    r"\b(?:" + "|".join(re.escape(name) for name in _NAMES) + ")(?!\w)"
+)
+
+
+def python_names(text: str) -> str:
+    """A message of the library with the names that Python has."""
+    text = _OPTION.sub(lambda option: _OPTIONS.get(option[1], option[1]), text)
+    return _NAME.sub(lambda name: _NAMES[name[0]], text)
 
 
 class Error(Exception):
@@ -127,7 +155,7 @@ for _number, _type in _BY_NUMBER.items():
 
 
 def _make(number: int, message: str, holder: str | None) -> Error:
-    error = _BY_NUMBER.get(number, Error)(message)
+    error = _BY_NUMBER.get(number, Error)(python_names(message))
     if isinstance(error, Unavailable):
         error.holder = holder
     return error

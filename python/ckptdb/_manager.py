@@ -14,7 +14,7 @@ from typing import Any
 
 from . import _core
 from ._core import KeepPolicy, PendingSave, SavePolicy, StepOutcome
-from ._errors import FailedPrecondition, Internal, InvalidArgument
+from ._errors import FailedPrecondition, Internal, InvalidArgument, python_names
 from ._records import (
     LoadedRule,
     RestoreReport,
@@ -91,7 +91,10 @@ class Manager:
         self._restoring: Restore | None = None
         self._broken = ""
         config = {**options, "path": os.fspath(path), "async": async_}
-        objects: dict[str, Any] = {"on_warning": on_warning or _logger.warning}
+        warn = on_warning or _logger.warning
+        objects: dict[str, Any] = {
+            "on_warning": lambda text: warn(python_names(text))
+        }
         for name, policy in (("save", save), ("ephemeral", ephemeral), ("keep", keep)):
             if isinstance(policy, (SavePolicy, KeepPolicy)):
                 objects[name] = policy

@@ -258,3 +258,17 @@ def test_every_public_name_is_used_in_a_test():
 
 def test_version():
     assert re.fullmatch(r"\d+\.\d+\.\d+", ckptdb.__version__)
+
+
+def test_messages_name_options_as_python_does(path):
+    warnings = []
+    with ckptdb.Manager(path, {"w": np.zeros(2)}, on_warning=warnings.append) as manager:
+        manager.step()
+    assert "save is empty" in warnings[0] and "save_at_steps([])" in warnings[0]
+    with ckptdb.Manager(path, {"v": np.zeros(2)}, on_warning=warnings.append) as manager:
+        with pytest.raises(ckptdb.FailedPrecondition, match="set evolve") as info:
+            manager.restore()
+        with pytest.raises(ckptdb.FailedPrecondition, match="abandon_steps"):
+            manager.step()
+        manager.abandon_steps()
+    assert not re.search(r"Options::|Request::", "".join([*warnings, str(info.value)]))
