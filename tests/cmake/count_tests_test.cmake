@@ -60,6 +60,10 @@ add_log(pytest_passes "Test Passed." ${session}
         "a_test.py::test_c XFAIL [100%]" "=== short test summary info ==="
         "SKIPPED [1] a_test.py:7: no torch"
         "=== 1 passed, 1 skipped, 1 xfailed, 2 warnings in 3.4s (0:00:03) ===")
+add_log(pytest_skips_a_file "Test Pass Reason:\nSkip return code=5"
+        "=== test session starts ===" "collecting ... collected 0 items / 1 skipped"
+        "=== short test summary info ===" "SKIPPED [1] b_test.py:9: no jax"
+        "=== 1 skipped in 1.60s ===")
 add_log(pytest_fails "Test Failed." ${session}
         "a_test.py::test_a FAILED [ 33%]" "a_test.py::test_b ERROR [ 66%]"
         "a_test.py::test_c PASSED [100%]" "=== short test summary info ==="
@@ -82,6 +86,7 @@ execute_process(
 file(REMOVE ${file})
 string(CONCAT expected
        "skipped: [1] a_test.py:7: no torch\n"
+       "skipped: [1] b_test.py:9: no jax\n"
        "failed: Of/Two.A/1\n"
        "failed: Crash.B, which did not end; 2 more did not run\n"
        "failed: Exit.A, which did not end; 0 more did not run\n"
@@ -90,7 +95,7 @@ string(CONCAT expected
        "failed: a_test.py::test_b\n"
        "failed: a_test.py::test_b, which did not end; 1 more did not run\n"
        "failed: a_test.py\n"
-       "failed: script_fails\n" "3 skipped\n" "11 passed, 9 failed\n")
+       "failed: script_fails\n" "4 skipped\n" "11 passed, 9 failed\n")
 if(NOT counted STREQUAL expected)
   message(FATAL_ERROR "expected:\n${expected}counted:\n${counted}")
 endif()
