@@ -181,7 +181,7 @@ class PySave {
     return timeout.has_value() ? absl::Seconds(*timeout)
                                : absl::InfiniteDuration();
   }
-  const Process process_;
+  const Process process_{};
   PendingSave save_;
   const std::shared_ptr<Interrupt> interrupt_;
 };
@@ -253,7 +253,7 @@ class ManagerCalls {
     return Run([&] { return call(store); });
   }
 
-  const Process process_;
+  const Process process_{};
   const std::shared_ptr<Interrupt> interrupt_ = std::make_shared<Interrupt>();
   std::vector<TableHandle*> tables_;
   std::map<std::string, std::string> loaded_;  // objects, by name

@@ -348,34 +348,35 @@ StoreOptions StoreOptionsOf(const nb::dict& fields) {
   StoreOptions options;
   for (const auto& [key, value] : fields) {
     const auto name = nb::cast<std::string>(key);
-    if (name == "create_if_missing")
+    if (name == "create_if_missing") {
       Set(value, &options.create_if_missing);
-    else if (name == "directory_mode")
+    } else if (name == "directory_mode") {
       Set(value, &options.directory_mode);
-    else if (name == "file_mode")
+    } else if (name == "file_mode") {
       Set(value, &options.file_mode);
-    else if (name == "reserve_bytes")
+    } else if (name == "reserve_bytes") {
       Set(value, &options.reserve_bytes);
-    else if (name == "spare_bytes")
+    } else if (name == "spare_bytes") {
       Set(value, &options.spare_bytes);
-    else if (name == "stage_threads")
+    } else if (name == "stage_threads") {
       Set(value, &options.stage_threads);
-    else if (name == "direct_writes")
+    } else if (name == "direct_writes") {
       Set(value, &options.direct_writes);
-    else if (name == "direct_reads")
+    } else if (name == "direct_reads") {
       Set(value, &options.direct_reads);
-    else if (name == "rewrite_unchanged")
+    } else if (name == "rewrite_unchanged") {
       Set(value, &options.rewrite_unchanged);
-    else if (name == "lease_ms")
+    } else if (name == "lease_ms") {
       Set(value, &options.lease_ms);
-    else if (name == "leases")
+    } else if (name == "leases") {
       options.leases = LeasesOf(nb::cast<std::string>(value));
-    else
+    } else {
       throw StatusError(absl::InvalidArgumentError(absl::StrCat(
           "store has no option \"", name,
           "\"; the options are create_if_missing, directory_mode, file_mode, "
           "reserve_bytes, spare_bytes, stage_threads, direct_writes, "
           "direct_reads, rewrite_unchanged, leases and lease_ms")));
+    }
   }
   return options;
 }
