@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import json
 import logging
+import operator
 import os
 import weakref
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -54,7 +55,8 @@ class Manager:
     numbers, strings and immutable arrays in the dictionary.
 
     Options have the names and defaults of the configuration (docs/manager.md), and
-    policies may be given as values or in its form; `save` is its `permanent`.
+    policies may be given as values, as functions for `save_if` and `keep_if`, or in
+    its form; `save` is its `permanent`.
     `async_=False` saves in the foreground. `store` has options of the store, such as
     {"lease_ms": 1000}. Warnings go to the logger "ckptdb" unless `on_warning` is
     set. `allow_pickle` permits values that are stored only by pickle.
@@ -69,9 +71,9 @@ class Manager:
         path: str | os.PathLike[str],
         state: MutableMapping[str, Any],
         *,
-        save: SavePolicy | Mapping[str, Any] | str | None = None,
-        ephemeral: SavePolicy | Mapping[str, Any] | str | None = None,
-        keep: KeepPolicy | Mapping[str, Any] | str | None = None,
+        save: SavePolicy | Callable[..., Any] | Mapping[str, Any] | str | None = None,
+        ephemeral: SavePolicy | Callable[..., Any] | Mapping[str, Any] | str | None = None,
+        keep: KeepPolicy | Callable[..., Any] | Mapping[str, Any] | str | None = None,
         allow_pickle: bool = False,
         on_warning: Callable[[str], None] | None = None,
         on_saved: Callable[[SaveReport], None] | None = None,
@@ -90,14 +92,23 @@ class Manager:
         self._kept: list[Any] = []  # memory that the library may still read
         self._restoring: Restore | None = None
         self._broken = ""
-        config = {**options, "path": os.fspath(path), "async": async_}
+        _check_options(
+            state,
+            on_warning=on_warning,
+            on_saved=on_saved,
+            on_restored=on_restored,
+            on_deleted=on_deleted,
+            veto_ephemeral=veto_ephemeral,
+            now=now,
+        )
+        config = {**options, "path": os.fsdecode(path), "async": async_}
         warn = on_warning or _logger.warning
         objects: dict[str, Any] = {
             "on_warning": lambda text: warn(python_names(text))
         }
         for name, policy in (("save", save), ("ephemeral", ephemeral), ("keep", keep)):
-            if isinstance(policy, (SavePolicy, KeepPolicy)):
-                objects[name] = policy
+            if isinstance(policy, (SavePolicy, KeepPolicy)) or callable(policy):
+                objects[name] = _policy(name, policy)
             elif policy is not None:
                 config[_POLICIES[name]] = policy
         if on_saved is not None:
@@ -258,6 +269,8 @@ class Manager:
         """Loads parts of steps by rules (docs/manager.md), such as
         [{"path": "base", "load": ["model.*"]}]. The training does not continue from
         these steps: the next save is full."""
+        if isinstance(rules, Mapping):
+            raise InvalidArgument("the rules are a dictionary; expected a list of them")
         text = rules if isinstance(rules, str) else _config_text(list(rules))
         report = []
 
@@ -282,7 +295,11 @@ class Manager:
         save once. `outcome.preempted` says to end the training."""
         if self._broken:
             self._check()
-        return self._core.step(metrics, user_metadata)
+        try:
+            return self._core.step(metrics, user_metadata)
+        except TypeError:
+            _check_values(metrics, user_metadata)
+            raise
 
     def step_to(
         self,
@@ -292,7 +309,11 @@ class Manager:
     ) -> StepOutcome:
         """The same for a trainer that counts steps itself: `step` was trained last."""
         self._check()
-        return self._core.step_to(step, metrics, user_metadata)
+        try:
+            return self._core.step_to(step, metrics, user_metadata)
+        except TypeError:
+            _check_values(metrics, user_metadata)
+            raise
 
     def should_save(
         self, step: int, metrics: Mapping[str, float] | None = None
@@ -311,9 +332,13 @@ class Manager:
         """Saves the step trained last, regardless of the schedule. Raises
         AlreadyExists if the step exists, unless `overwrite`."""
         self._check()
-        return self._core.save(
-            dict(metrics or {}), dict(user_metadata or {}), overwrite
-        )
+        try:
+            return self._core.save(
+                dict(metrics or {}), dict(user_metadata or {}), overwrite
+            )
+        except TypeError:
+            _check_values(metrics, user_metadata)
+            raise
 
     def start_training(self) -> None:
         """Saves the initial step if the option `first_save` requires it."""
@@ -462,6 +487,55 @@ def _call(method: weakref.WeakMethod[Any], *args: Any) -> Any:
     return function(*args)
 
 
+def _check_options(state: Any, **callbacks: Any) -> None:
+    if not isinstance(state, MutableMapping):
+        raise InvalidArgument(
+            f"the state is a {type(state).__name__}; expected a dictionary of names "
+            "to values"
+        )
+    for name, callback in callbacks.items():
+        if callback is not None and not callable(callback):
+            raise InvalidArgument(f"{name} is {callback!r}; expected a function")
+
+
+def _policy(name: str, policy: Any) -> SavePolicy | KeepPolicy:
+    """A policy of the kind that this option takes."""
+    kind = KeepPolicy if name == "keep" else SavePolicy
+    if isinstance(policy, kind):
+        return policy
+    if isinstance(policy, (SavePolicy, KeepPolicy)):
+        raise InvalidArgument(
+            f"{name} is a {type(policy).__name__}; expected a {kind.__name__}"
+        )
+    label = getattr(policy, "__name__", type(policy).__name__)
+    make = _core.keep_if if name == "keep" else _core.save_if
+    made: SavePolicy | KeepPolicy = make(label, policy)
+    return made
+
+
+def _check_values(metrics: Any, user_metadata: Any) -> None:
+    """Raises InvalidArgument for a metric or an entry of a wrong type."""
+    for what, values, kind in (
+        ("metric", metrics, float),
+        ("user_metadata", user_metadata, str),
+    ):
+        if values is None:
+            continue
+        if not isinstance(values, Mapping):
+            raise InvalidArgument(f"{what} is {values!r}; expected a dictionary")
+        for name, value in values.items():
+            try:
+                fits = isinstance(name, str) and (
+                    isinstance(value, str) if kind is str else float(value) is not None
+                )
+            except (TypeError, ValueError):
+                fits = False
+            if not fits or (kind is float and isinstance(value, str)):
+                raise InvalidArgument(
+                    f"{what} {name!r} is {value!r}; expected a {kind.__name__}"
+                )
+
+
 def _dumper(name: str, each: Any) -> Callable[[], bytes]:
     def dump() -> bytes:
         data = each.io_state()
@@ -499,9 +573,12 @@ def _request(
         "fall_back": fall_back,
     }
     if step is not None:
-        fields["step"] = step
+        try:
+            fields["step"] = operator.index(step)
+        except TypeError:
+            raise InvalidArgument(f"the step is {step!r}; expected an int") from None
     if path is not None:
-        fields["path"] = os.fspath(path)
+        fields["path"] = os.fsdecode(path)
     if evolve is not None:
         fields["evolve"] = _config_text({"evolve": evolve})
     return fields

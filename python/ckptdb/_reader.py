@@ -392,7 +392,7 @@ class Reader:
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
         self._allow_pickle = bool(options.pop("allow_pickle", False))
-        self._core = _core.Reader(os.fspath(path), options)
+        self._core = _core.Reader(os.fsdecode(path), options)
 
     @property
     def path(self) -> str:
@@ -542,7 +542,8 @@ def _convert(value: Any, like: Any, name: str) -> Any:
             _convert(v, e, f"{name}.{i}") for i, (v, e) in enumerate(zip(value, like))
         ]
         if hasattr(like, "_fields"):
-            return type(like)._make(parts)  # type: ignore[union-attr]
+            make: Any = type(like)
+            return make._make(parts)
         return type(like)(parts)
     return value
 

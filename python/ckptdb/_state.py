@@ -595,7 +595,8 @@ def _fitting(live: Any, forms: Mapping[str, Form], name: str) -> Any:
         }
     if isinstance(live, (list, tuple)):
         made = [_fitting(value, forms, f"{name}.{i}") for i, value in enumerate(live)]
-        return type(live)._make(made) if _is_namedtuple(live) else made  # type: ignore
+        make: Any = type(live)
+        return make._make(made) if _is_namedtuple(live) else made
     return _MISSING
 
 

@@ -138,8 +138,7 @@ def decode_leaf(node: Any, path: str, allow_pickle: bool) -> Any:
         import numpy as np
 
         dtype = np.dtype(content[0])
-        texts = {"True": True, "False": False}
-        value: bool | int | float | None = texts.get(content[1])
+        value: Any = {"True": True, "False": False}.get(content[1])
         if value is None:
             value = int(content[1]) if dtype.kind in "iu" else float(content[1])
         return dtype.type(value)

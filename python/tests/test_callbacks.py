@@ -411,6 +411,75 @@ def test_configurations(path):
         ckptdb.Manager(path, {"n": 0}, store={"lease": 3})
 
 
+def test_functions_are_policies_as_they_are(path):
+    def third(context):
+        return context.step % 3 == 0
+
+    with ckptdb.Manager(
+        path, {"n": 0}, save=third, keep=lambda info: info.step != 3
+    ) as manager:
+        for _ in range(9):
+            manager.step()
+        manager.wait_until_finished()
+        assert [r.step for r in manager.steps()] == [6, 9]
+        assert "third" in manager.explain(6)[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"state": None}, "the state is a NoneType; expected a dictionary"),
+        ({"state": [1]}, "the state is a list"),
+        ({"on_saved": 5}, "on_saved is 5; expected a function"),
+        ({"on_warning": "x"}, "on_warning is 'x'"),
+        ({"now": 3.5}, "now is 3.5"),
+        ({"save": ckptdb.latest_n(1)}, "save is a KeepPolicy; expected a SavePolicy"),
+        ({"keep": ckptdb.save_initially()}, "keep is a SavePolicy"),
+        ({"save": 100}, "permanent: the value is 100"),
+    ],
+)
+def test_wrong_options_of_a_manager(path, options, words):
+    state = options.pop("state", {"n": 0})
+    with pytest.raises(ckptdb.InvalidArgument, match=words):
+        ckptdb.Manager(path, state, **options)
+
+
+def test_values_of_metrics_and_steps(path):
+    with ckptdb.Manager(
+        path, {"n": 0}, save=ckptdb.save_every_n_steps(np.int64(1))
+    ) as manager:
+        values = [1, True, np.float32(2.5), np.int64(3), np.array(4.0), float("nan")]
+        for value in values:
+            outcome = manager.step(metrics={"m": value})
+        assert repr(outcome) == "StepOutcome(step 6, saved)"
+        manager.wait_until_finished()
+        stored = [r.metrics["m"] for r in manager.steps()]
+        assert stored[:5] == [1.0, 1.0, 2.5, 3.0, 4.0]
+        for call in [manager.step, manager.save, lambda **k: manager.step_to(9, **k)]:
+            for value in [None, "1.5", [1.0], np.ones(2)]:
+                with pytest.raises(ckptdb.InvalidArgument, match="metric 'm' is"):
+                    call(metrics={"m": value})
+            with pytest.raises(ckptdb.InvalidArgument, match="user_metadata 'a' is 1"):
+                call(user_metadata={"a": 1})
+        with pytest.raises(ckptdb.InvalidArgument, match="step is '7'; expected an int"):
+            manager.restore("7")
+        with pytest.raises(ckptdb.InvalidArgument, match="expected a list"):
+            manager.load({"load": ["*"]})
+        assert manager.restore(np.int64(6)).step == 6
+        with pytest.raises(ckptdb.InvalidArgument, match="step 1 is not after step 6"):
+            manager.step_to(1)
+
+
+def test_paths_of_every_kind(tmp_path):
+    import os
+
+    for path in [tmp_path / "a", str(tmp_path / "b"), os.fsencode(tmp_path / "c")]:
+        with ckptdb.Manager(path, {"n": 1}, save=ckptdb.save_every_n_steps(1)) as m:
+            m.step()
+        with ckptdb.Reader(path) as reader:
+            assert reader.path == os.fsdecode(path)
+
+
 def test_preemption(path):
     with ckptdb.Manager(
         path, {"n": 0}, save=ckptdb.save_on_preemption()
