@@ -147,6 +147,14 @@ inline absl::Status Trackers(const std::vector<int64_t>& ids_of_the_batch) {
   return absl::OkStatus();
 }
 
+// manager/model_state.h
+inline void MovingTensors(ModelState model, std::vector<float> weights) {
+  model.SetProvider([&](const StepReader*) {
+    model.RemoveTensorsAndObjects();
+    return model.AddTensor("w", TensorState::Of(weights.data(), {3, 4}));
+  });
+}
+
 // manager/checkpoint_manager.h
 inline absl::Status Training(ModelState model, int64_t steps) {
   ManagerOptions options{.path = "checkpoints",
