@@ -565,10 +565,10 @@ void BindManager(nb::module_& module) {
           "Whether to end the training with this step.")
       .def("__repr__", [](const PyOutcome& self) {
         const SavePolicy::Decision& decision = self.outcome.decision;
-        return absl::StrCat(
-            "StepOutcome(step ", self.outcome.step,
-            decision.reason.empty() ? "" : ": ", decision.reason,
-            self.outcome.preempted ? ", preempted" : "", ")");
+        return absl::StrCat("StepOutcome(step ", self.outcome.step,
+                            self.outcome.save.has_value() ? ", saved: " : ": ",
+                            decision.reason,
+                            self.outcome.preempted ? ", preempted" : "", ")");
       });
   nb::class_<PyManager>(module, "Manager")
       .def(nb::init<const std::string&, const nb::dict&, nb::object,

@@ -368,12 +368,12 @@ def test_warnings_go_to_logging(path, caplog):
     with caplog.at_level(logging.WARNING, logger="ckptdb"):
         manager = ckptdb.Manager(path, {"n": 100}, keep=ckptdb.latest_n(1))
         manager.close()
-    (record,) = [r for r in caplog.records if "schedule is empty" in r.getMessage()]
+    (record,) = [r for r in caplog.records if "save is empty" in r.getMessage()]
     assert record.levelno == logging.WARNING and record.name == "ckptdb"
     caplog.clear()
     warnings = []
     ckptdb.Manager(path, {"n": 0}, on_warning=warnings.append).close()
-    assert any("schedule is empty" in warning for warning in warnings)
+    assert any("save is empty" in warning for warning in warnings)
     assert not caplog.records
 
 
@@ -451,7 +451,7 @@ def test_values_of_metrics_and_steps(path):
         values = [1, True, np.float32(2.5), np.int64(3), np.array(4.0), float("nan")]
         for value in values:
             outcome = manager.step(metrics={"m": value})
-        assert repr(outcome) == "StepOutcome(step 6, saved)"
+        assert repr(outcome) == "StepOutcome(step 6, saved: step 6 is a multiple of 1)"
         manager.wait_until_finished()
         stored = [r.metrics["m"] for r in manager.steps()]
         assert stored[:5] == [1.0, 1.0, 2.5, 3.0, 4.0]
