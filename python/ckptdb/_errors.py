@@ -24,7 +24,7 @@ _NAMES = {
     "StepTo": "step_to",
 }
 _NAME = re.compile(
-    r"\b(?:" + "|".join(re.escape(name) for name in _NAMES) + ")(?!\w)"
+    r"\b(?:" + "|".join(re.escape(name) for name in _NAMES) + r")(?!\w)"
 )
 
 

@@ -89,7 +89,7 @@ class Manager:
         self.state = state
         self._allow_pickle = allow_pickle
         self._core: _core.Manager = None  # type: ignore[assignment]
-        self._kept: list[Any] = []  # memory that the library may still read
+        self._kept: list[Any] = []  # memory that a save or a restore uses
         self._restoring: Restore | None = None
         self._broken = ""
         _check_options(
@@ -209,6 +209,7 @@ class Manager:
         tensors = {item.name for item in loaded.items if item.loaded}
         restore.finish(self.state, self._core.take_loaded(), tensors)
         self._broken = ""
+        self._kept = []
 
     def _check(self) -> None:
         if self._broken:
@@ -296,10 +297,13 @@ class Manager:
         if self._broken:
             self._check()
         try:
-            return self._core.step(metrics, user_metadata)
+            outcome = self._core.step(metrics, user_metadata)
         except TypeError:
             _check_values(metrics, user_metadata)
             raise
+        if self._kept:  # nothing reads the state any more
+            self._kept = []
+        return outcome
 
     def step_to(
         self,
@@ -310,10 +314,12 @@ class Manager:
         """The same for a trainer that counts steps itself: `step` was trained last."""
         self._check()
         try:
-            return self._core.step_to(step, metrics, user_metadata)
+            outcome = self._core.step_to(step, metrics, user_metadata)
         except TypeError:
             _check_values(metrics, user_metadata)
             raise
+        self._kept = []
+        return outcome
 
     def should_save(
         self, step: int, metrics: Mapping[str, float] | None = None
@@ -333,12 +339,14 @@ class Manager:
         AlreadyExists if the step exists, unless `overwrite`."""
         self._check()
         try:
-            return self._core.save(
+            pending = self._core.save(
                 dict(metrics or {}), dict(user_metadata or {}), overwrite
             )
         except TypeError:
             _check_values(metrics, user_metadata)
             raise
+        self._kept = []
+        return pending
 
     def start_training(self) -> None:
         """Saves the initial step if the option `first_save` requires it."""

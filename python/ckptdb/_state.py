@@ -267,6 +267,8 @@ class Restore:
             value = finish()
             if value is not live:
                 state[name] = value
+        self._finish.clear()  # they refer to this object, and to the state
+        self._puts.clear()
 
     def _expect_object(self, name: str, data: bytes) -> None:
         self._with_object.add(name)
