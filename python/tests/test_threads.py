@@ -149,7 +149,7 @@ def test_references_to_the_state_are_dropped(path):
         # Copies of views take as much memory as the state: they are not kept.
         assert not manager._kept
     manager.close()
-    del state, view, manager
+    del state, view, manager, call
     gc.collect()
     assert alive() is None
 
