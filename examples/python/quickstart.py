@@ -16,8 +16,12 @@ import numpy as np
 
 users = ckptdb.Table({"embedding": ("f32", 16)})
 state = {"user": users, "weight": np.zeros(8, np.float32)}
-with ckptdb.Manager(folder, state, save=ckptdb.save_every_n_steps(100),
-                    keep=ckptdb.latest_n(3) | ckptdb.best_n("auc", 2)) as manager:
+with ckptdb.Manager(
+    folder,
+    state,
+    save=ckptdb.save_every_n_steps(100),
+    keep=ckptdb.latest_n(3) | ckptdb.best_n("auc", 2),
+) as manager:
     print(manager.restore_or_start())
     for step in range(manager.global_step, 1000):
         rows = users.insert([17])  # the rows of these ids, marked as changed

@@ -146,8 +146,7 @@ def main():
         state,
         save=ckptdb.save_every_n_steps(args.save_every),
         # The evaluator posts the AUC of a step some time after it was saved.
-        keep=ckptdb.latest_n(3)
-        | ckptdb.best_n("auc", 2, keep_without_metric=False),
+        keep=ckptdb.latest_n(3) | ckptdb.best_n("auc", 2, keep_without_metric=False),
     ) as manager:
         signal.signal(signal.SIGTERM, lambda *_: manager.set_preempted())
         print(manager.restore_or_start(), flush=True)

@@ -165,9 +165,7 @@ def is_form(memory: Memory, dtype: str, shape: Sequence[int]) -> bool:
 def _plain_torch(tensor: Any) -> bool:
     """Whether the tensor's memory can be used as it is."""
     return (
-        tensor.device.type == "cpu"
-        and tensor.is_contiguous()
-        and not tensor.is_neg()
+        tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg()
     )
 
 
@@ -221,9 +219,7 @@ def readable(value: Any) -> Memory:
         array = np.ascontiguousarray(
             array, dtype=array.dtype.newbyteorder("=")
         ).reshape(array.shape)
-    return Memory(
-        dtype, array.shape, array.__array_interface__["data"][0], array
-    )
+    return Memory(dtype, array.shape, array.__array_interface__["data"][0], array)
 
 
 def _as_numpy(value: Any) -> Any:
@@ -327,9 +323,7 @@ def int64s(values: Any, what: str) -> Memory:
         if array.size == 0:
             array = array.astype(np.int64)
         if array.dtype.kind not in "iu":
-            raise InvalidArgument(
-                f"{what} have dtype {array.dtype}; expected integers"
-            )
+            raise InvalidArgument(f"{what} have dtype {array.dtype}; expected integers")
         # Ids above 2^63 - 1 keep their bits.
         memory = readable(array.astype(np.int64, copy=False))
     if len(memory.shape) != 1:

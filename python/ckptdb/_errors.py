@@ -23,9 +23,7 @@ _NAMES = {
     "StartTraining": "start_training",
     "StepTo": "step_to",
 }
-_NAME = re.compile(
-    r"\b(?:" + "|".join(re.escape(name) for name in _NAMES) + r")(?!\w)"
-)
+_NAME = re.compile(r"\b(?:" + "|".join(re.escape(name) for name in _NAMES) + r")(?!\w)")
 
 
 def python_names(text: str) -> str:

@@ -72,7 +72,11 @@ class Manager:
         state: MutableMapping[str, Any],
         *,
         save: SavePolicy | Callable[..., Any] | Mapping[str, Any] | str | None = None,
-        ephemeral: SavePolicy | Callable[..., Any] | Mapping[str, Any] | str | None = None,
+        ephemeral: SavePolicy
+        | Callable[..., Any]
+        | Mapping[str, Any]
+        | str
+        | None = None,
         keep: KeepPolicy | Callable[..., Any] | Mapping[str, Any] | str | None = None,
         allow_pickle: bool = False,
         on_warning: Callable[[str], None] | None = None,
@@ -103,9 +107,7 @@ class Manager:
         )
         config = {**options, "path": os.fsdecode(path), "async": async_}
         warn = on_warning or _logger.warning
-        objects: dict[str, Any] = {
-            "on_warning": lambda text: warn(python_names(text))
-        }
+        objects: dict[str, Any] = {"on_warning": lambda text: warn(python_names(text))}
         for name, policy in (("save", save), ("ephemeral", ephemeral), ("keep", keep)):
             if isinstance(policy, (SavePolicy, KeepPolicy)) or callable(policy):
                 objects[name] = _policy(name, policy)
@@ -604,4 +606,3 @@ def _close_all() -> None:
         except Exception as error:
             _logger.warning("closing at exit: %s", error)
     _core._end_threads()
-

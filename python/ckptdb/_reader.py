@@ -252,7 +252,12 @@ class Step:
         return data
 
     def read_part(
-        self, name: str, offset: Sequence[int], shape: Sequence[int], *, threads: int = 0
+        self,
+        name: str,
+        offset: Sequence[int],
+        shape: Sequence[int],
+        *,
+        threads: int = 0,
     ) -> Any:
         """The part of a tensor with this shape at `offset`."""
         item = self._find("tensor", name)
@@ -484,13 +489,13 @@ def _chosen(
         return list(known)
     for slot in slots:
         if slot not in known:
-            raise NotFound(f'table "{table}" has no slot "{slot}"; it has {list(known)}')
+            raise NotFound(
+                f'table "{table}" has no slot "{slot}"; it has {list(known)}'
+            )
     return list(slots)
 
 
-def _batches(
-    core: Any, slots: Mapping[str, tuple[str, int, str]]
-) -> Iterator[Batch]:
+def _batches(core: Any, slots: Mapping[str, tuple[str, int, str]]) -> Iterator[Batch]:
     np = _arrays.numpy()
     none = np.empty(0, np.int64)
     try:

@@ -164,9 +164,7 @@ class Save:
         if isinstance(value, dict):
             return self._encode_mapping(value, name)
         if isinstance(value, (list, tuple, set, frozenset)):
-            nodes = [
-                self._encode(each, f"{name}.{i}") for i, each in enumerate(value)
-            ]
+            nodes = [self._encode(each, f"{name}.{i}") for i, each in enumerate(value)]
             if isinstance(value, list):
                 return nodes
             if isinstance(value, tuple):
@@ -178,8 +176,7 @@ class Save:
         ordered = isinstance(value, collections.OrderedDict)
         if not ordered and _tree.is_plain_mapping(value):
             return {
-                key: self._encode(each, f"{name}.{key}")
-                for key, each in value.items()
+                key: self._encode(each, f"{name}.{key}") for key, each in value.items()
             }
         pairs = [
             [

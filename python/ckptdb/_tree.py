@@ -42,8 +42,7 @@ def loads(data: bytes, name: str) -> Any:
         ) from error
     if version != FORMAT:
         raise FailedPrecondition(
-            f'"{name}" has format {version} of a newer ckptdb; this one reads '
-            f"{FORMAT}"
+            f'"{name}" has format {version} of a newer ckptdb; this one reads {FORMAT}'
         )
     return value
 

@@ -164,14 +164,19 @@ def tables(folder: str) -> None:
     seconds = timed(lambda: table.insert(ids), 1)
     row("1,000,000 ids: inserted", f"{seconds * 1e9 / count:.0f} ns a row")
     rows = table.find(ids)
-    row("1,000,000 ids: found", f"{timed(lambda: table.find(ids)) * 1e9 / count:.0f} ns a row")
+    row(
+        "1,000,000 ids: found",
+        f"{timed(lambda: table.find(ids)) * 1e9 / count:.0f} ns a row",
+    )
     values = table["v"][rows]
     gather = timed(lambda: table["v"][rows])
     row("1,000,000 rows of 64 B: gathered", f"{gather * 1e9 / count:.0f} ns a row")
     put = timed(lambda: table["v"].put(rows, values))
     row("1,000,000 rows of 64 B: put", f"{put * 1e9 / count:.0f} ns a row")
     path = f"{folder}/tables"
-    with ckptdb.Manager(path, {"t": table}, save=ckptdb.save_every_n_steps(1)) as manager:
+    with ckptdb.Manager(
+        path, {"t": table}, save=ckptdb.save_every_n_steps(1)
+    ) as manager:
         manager.step()
     with ckptdb.Reader(path) as reader, reader.latest() as step:
         stored = step.table("t")
@@ -179,7 +184,10 @@ def tables(folder: str) -> None:
         row("1,000,000 rows of 64 B: scanned", f"{scan * 1e9 / count:.0f} ns a row")
         some = ids[:20_000]
         lookup = timed(lambda: stored.lookup(some), 3)
-        row("20,000 of 1,000,000 rows: looked up", f"{lookup * 1e6 / 20_000:.1f} us a row")
+        row(
+            "20,000 of 1,000,000 rows: looked up",
+            f"{lookup * 1e6 / 20_000:.1f} us a row",
+        )
 
 
 SPIN = """
@@ -254,8 +262,11 @@ def spinning(folder: str) -> None:
             f"beside {what}: a spinning thread keeps, a process keeps",
             f"{thread_keeps:.0%}, {process_keeps:.0%}",
         )
-        row(f"beside {what}: the thread relative to the process",
-            f"{thread_keeps / process_keeps:.0%}", "90 %")
+        row(
+            f"beside {what}: the thread relative to the process",
+            f"{thread_keeps / process_keeps:.0%}",
+            "90 %",
+        )
 
 
 def main() -> None:

@@ -50,7 +50,9 @@ def test_policies_compose(path):
         assert [r.step for r in manager.steps()] == [3, 4, 9]
         saved, kept = manager.explain(4)
         assert "listed steps" in saved and "auc" in kept
-        assert isinstance(save, ckptdb.SavePolicy) and isinstance(keep, ckptdb.KeepPolicy)
+        assert isinstance(save, ckptdb.SavePolicy) and isinstance(
+            keep, ckptdb.KeepPolicy
+        )
         assert isinstance(outcome, ckptdb.StepOutcome)
         assert manager.should_save(12, {})[0] and not manager.should_save(11)[0]
 
@@ -130,7 +132,9 @@ def test_functions_as_policies(path):
 
     def saves(context: ckptdb.SaveContext) -> bool:
         history = [info.step for info in context.history()]
-        contexts.append((context.step, context.preempted, dict(context.metrics), history))
+        contexts.append(
+            (context.step, context.preempted, dict(context.metrics), history)
+        )
         assert abs(context.now - time.time()) < 60
         assert context.last is None or context.last.step < context.step
         assert context.saving in (True, False)
@@ -461,7 +465,9 @@ def test_values_of_metrics_and_steps(path):
                     call(metrics={"m": value})
             with pytest.raises(ckptdb.InvalidArgument, match="user_metadata 'a' is 1"):
                 call(user_metadata={"a": 1})
-        with pytest.raises(ckptdb.InvalidArgument, match="step is '7'; expected an int"):
+        with pytest.raises(
+            ckptdb.InvalidArgument, match="step is '7'; expected an int"
+        ):
             manager.restore("7")
         with pytest.raises(ckptdb.InvalidArgument, match="expected a list"):
             manager.load({"load": ["*"]})
@@ -481,9 +487,7 @@ def test_paths_of_every_kind(tmp_path):
 
 
 def test_preemption(path):
-    with ckptdb.Manager(
-        path, {"n": 0}, save=ckptdb.save_on_preemption()
-    ) as manager:
+    with ckptdb.Manager(path, {"n": 0}, save=ckptdb.save_on_preemption()) as manager:
         assert manager.preempted is False
         assert manager.step().preempted is False
         threading.Thread(target=manager.set_preempted).start()
@@ -625,7 +629,9 @@ def test_a_follower_in_a_thread(path):
         train_step(manager, state, 1)
         manager.wait_until_finished()
         follower = ckptdb.Manager(path, mirror, read_only=True, poll_every=0.01)
-        thread = threading.Thread(target=follow, args=(follower, mirror, 6, seen, errors))
+        thread = threading.Thread(
+            target=follow, args=(follower, mirror, 6, seen, errors)
+        )
         thread.start()
         for step in range(2, 7):
             train_step(manager, state, step)

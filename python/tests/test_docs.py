@@ -113,7 +113,9 @@ def test_the_page_names_what_exists() -> None:
     options = (ROOT / "docs/manager.md").read_text()
     known.update(re.findall(r"^\| `(\w+)` \|", options, re.M))  # the keys
     prose = re.sub(r"^```.*?^```", "", page, flags=re.M | re.S)
-    named = re.findall(r"`(?:ckptdb\.|manager\.|step\.)?([A-Za-z]\w+)(?:[(=].*?)?`", prose)
+    named = re.findall(
+        r"`(?:ckptdb\.|manager\.|step\.)?([A-Za-z]\w+)(?:[(=].*?)?`", prose
+    )
     named += re.findall(r"ckptdb\.([A-Za-z]\w+)", page)
     assert len(set(named)) >= 60
     unknown = {name for name in named if name not in known}

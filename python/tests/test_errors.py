@@ -262,10 +262,14 @@ def test_version():
 
 def test_messages_name_options_as_python_does(path):
     warnings = []
-    with ckptdb.Manager(path, {"w": np.zeros(2)}, on_warning=warnings.append) as manager:
+    with ckptdb.Manager(
+        path, {"w": np.zeros(2)}, on_warning=warnings.append
+    ) as manager:
         manager.step()
     assert "save is empty" in warnings[0] and "save_at_steps([])" in warnings[0]
-    with ckptdb.Manager(path, {"v": np.zeros(2)}, on_warning=warnings.append) as manager:
+    with ckptdb.Manager(
+        path, {"v": np.zeros(2)}, on_warning=warnings.append
+    ) as manager:
         with pytest.raises(ckptdb.FailedPrecondition, match="set evolve") as info:
             manager.restore()
         with pytest.raises(ckptdb.FailedPrecondition, match="abandon_steps"):

@@ -232,11 +232,15 @@ def test_a_forked_child_that_exits_normally(path, python):
 
 
 def test_a_child_opens_a_store_of_its_own_after_spawn(path, tmp_path):
-    with ckptdb.Manager(path, {"w": np.arange(4)}, save=ckptdb.save_every_n_steps(1)) as m:
+    with ckptdb.Manager(
+        path, {"w": np.arange(4)}, save=ckptdb.save_every_n_steps(1)
+    ) as m:
         m.step()
         m.wait_until_finished()
         with multiprocessing.get_context("spawn").Pool(2) as pool:
-            sums = pool.starmap(read_in_child, [(path, str(tmp_path / f"{i}")) for i in range(3)])
+            sums = pool.starmap(
+                read_in_child, [(path, str(tmp_path / f"{i}")) for i in range(3)]
+            )
         assert sums == [6, 6, 6]
         m.step()
 

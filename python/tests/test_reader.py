@@ -43,7 +43,12 @@ def test_steps_and_records(trained):
         record = reader.find(2)
         assert record == steps[1] and isinstance(record, ckptdb.StepRecord)
         assert record.metrics == {"auc": 0.2} and record.user_metadata["run"] == "x"
-        assert record.rows == 1000 and record.kind == "delta" and record.world_size == 1 and record.parent == 1
+        assert (
+            record.rows == 1000
+            and record.kind == "delta"
+            and record.world_size == 1
+            and record.parent == 1
+        )
         assert not record.pinned and not record.ephemeral and not record.quarantined
         assert reader.bad_files() == [] and isinstance(reader.user_metadata, dict)
         with reader.open(2) as step:
@@ -311,7 +316,9 @@ def test_options_of_readers(trained):
     with ckptdb.Reader(trained, leases="none", direct_reads=False) as reader:
         with reader.latest() as step:
             assert step.read("epoch") == 3
-    with pytest.raises(ckptdb.InvalidArgument, match="required, where_possible or none"):
+    with pytest.raises(
+        ckptdb.InvalidArgument, match="required, where_possible or none"
+    ):
         ckptdb.Reader(trained, leases="some")
     with pytest.raises(ckptdb.InvalidArgument, match='no option "lease"'):
         ckptdb.Reader(trained, lease=1)

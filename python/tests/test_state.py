@@ -428,7 +428,9 @@ def test_a_removed_tensor_warns(store):
 
 
 def test_excluded_entries_keep_their_values(store):
-    store.save({"w": np.ones(4), "v": np.ones(2), "n": 1, "m": 1, "d": {"x": np.ones(2)}})
+    store.save(
+        {"w": np.ones(4), "v": np.ones(2), "n": 1, "m": 1, "d": {"x": np.ones(2)}}
+    )
     read_only = np.full(2, 8.0)
     read_only.flags.writeable = False
     whole = np.full(8, 9.0)
@@ -530,7 +532,9 @@ def test_an_object_that_refuses_its_state(store):
     loader = Loader(position=1)
     loader.fails = True
     state = {"loader": loader, "w": np.zeros(2)}
-    with ckptdb.Manager(store.path, state, save=ckptdb.save_every_n_steps(1)) as manager:
+    with ckptdb.Manager(
+        store.path, state, save=ckptdb.save_every_n_steps(1)
+    ) as manager:
         with pytest.raises(ValueError, match="refuses its state"):
             manager.restore_or_start()
         for call in [
@@ -565,7 +569,11 @@ def test_fall_back_restores_the_step_before(store, path):
         manager.step()
     # Damages the newest file of data.
     files = sorted(
-        (f for f in pathlib.Path(path).rglob("*") if f.is_file() and f.stat().st_size > 390_000),
+        (
+            f
+            for f in pathlib.Path(path).rglob("*")
+            if f.is_file() and f.stat().st_size > 390_000
+        ),
         key=lambda f: f.stat().st_mtime_ns,
     )
     assert len(files) >= 2
@@ -633,7 +641,12 @@ def test_load_rules(store, tmp_path):
         base = str(tmp_path / f"base{number}")
         array = np.full(2, number)
         type(store)(base).save(
-            {"left": array, "right": array, "n": int(number), "d": {"x": array, "k": number}}
+            {
+                "left": array,
+                "right": array,
+                "n": int(number),
+                "d": {"x": array, "k": number},
+            }
         )
         bases.append(base)
 
@@ -643,7 +656,9 @@ def test_load_rules(store, tmp_path):
         return array
 
     state = {"left": frozen(), "right": frozen(), "n": 0, "d": {"x": frozen(), "k": 0}}
-    with ckptdb.Manager(store.path, state, save=ckptdb.save_every_n_steps(1)) as manager:
+    with ckptdb.Manager(
+        store.path, state, save=ckptdb.save_every_n_steps(1)
+    ) as manager:
         rules = [
             {"path": bases[0], "load": ["left", "d", "d.*"]},
             {"path": bases[1], "load": ["right", "n"]},

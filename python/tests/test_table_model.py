@@ -76,7 +76,9 @@ class TableMachine(RuleBasedStateMachine):
             values.append(((self.counter, 0.5, -self.counter), self.counter))
         self.table["v"].put(rows, np.array([v for v, _ in values], "f4").reshape(-1, 3))
         self.table["n"].put(rows, np.array([n for _, n in values], "i8"))
-        self.model.update((i, (tuple(map(float, v)), n)) for i, (v, n) in zip(ids, values))
+        self.model.update(
+            (i, (tuple(map(float, v)), n)) for i, (v, n) in zip(ids, values)
+        )
 
     @rule(ids=st.lists(IDS, max_size=20))
     def erase(self, ids):
@@ -178,17 +180,26 @@ TestTableModel = TableMachine.TestCase
         | st.text()
         | st.binary(max_size=20)
         | st.complex_numbers(allow_nan=False),
-        lambda inner: st.lists(inner, max_size=4)
-        | st.tuples(inner, inner)
-        | st.dictionaries(st.text() | st.integers() | st.booleans(), inner, max_size=4),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.tuples(inner, inner)
+            | st.dictionaries(
+                st.text() | st.integers() | st.booleans(), inner, max_size=4
+            )
+        ),
         max_leaves=20,
     )
 )
 def test_any_value_is_restored(value):
-    folder = tempfile.mkdtemp(prefix="ckptdb-test-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    folder = tempfile.mkdtemp(
+        prefix="ckptdb-test-",
+        dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None,
+    )
     try:
         state = {"value": value}
-        with ckptdb.Manager(folder, state, save=ckptdb.save_every_n_steps(1)) as manager:
+        with ckptdb.Manager(
+            folder, state, save=ckptdb.save_every_n_steps(1)
+        ) as manager:
             manager.step()
             manager.wait_until_finished()
             state["value"] = None

@@ -238,7 +238,10 @@ def test_lossy_codecs(store):
     table["q"].put(rows, values)
     store.save({"t": table})
     with ckptdb.Reader(store.path) as reader, reader.latest() as step:
-        assert step.table("t").slots == {"b": ("f32", 8, "bf16"), "q": ("f32", 8, "int8")}
+        assert step.table("t").slots == {
+            "b": ("f32", 8, "bf16"),
+            "q": ("f32", 8, "int8"),
+        }
         _, got = step.table("t").lookup(np.arange(100))
     np.testing.assert_allclose(got["b"], values, rtol=1 / 256)
     assert not np.array_equal(got["b"], values)
@@ -266,7 +269,9 @@ def test_marks_find_rows_changed_in_another_way(path):
 
 def test_mark_of_an_unknown_id(path):
     table = filled()
-    with ckptdb.Manager(path, {"t": table}, save=ckptdb.save_every_n_steps(1)) as manager:
+    with ckptdb.Manager(
+        path, {"t": table}, save=ckptdb.save_every_n_steps(1)
+    ) as manager:
         manager.step()
         with pytest.raises(ckptdb.NotFound, match="no row of id 77"):
             table.mark([3, 77])
@@ -345,7 +350,9 @@ def test_threads_that_put_while_steps_are_saved(path):
             errors.append(error)
 
     threads = [threading.Thread(target=put, args=(i,)) for i in range(4)]
-    with ckptdb.Manager(path, {"t": table}, save=ckptdb.save_every_n_steps(1)) as manager:
+    with ckptdb.Manager(
+        path, {"t": table}, save=ckptdb.save_every_n_steps(1)
+    ) as manager:
         for thread in threads:
             thread.start()
         for _ in range(15):
@@ -412,7 +419,9 @@ def test_array_table_with_more_dimensions(store):
 
 def test_array_table_with_replaced_arrays(path):
     table = ckptdb.ArrayTable({"w": np.zeros((4, 2), "f4")})
-    with ckptdb.Manager(path, {"t": table}, save=ckptdb.save_every_n_steps(1)) as manager:
+    with ckptdb.Manager(
+        path, {"t": table}, save=ckptdb.save_every_n_steps(1)
+    ) as manager:
         manager.step()
         table["w"] = np.ones((4, 2), "f4")
         table.mark([1, 3])

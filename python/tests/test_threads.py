@@ -211,7 +211,9 @@ def test_interrupt_of_wait_for_step(path, python):
         )
 
 
-@pytest.mark.parametrize("call", ["pending.wait_committed", "manager.wait_until_finished"])
+@pytest.mark.parametrize(
+    "call", ["pending.wait_committed", "manager.wait_until_finished"]
+)
 def test_interrupt_of_waiting_for_a_save(path, python, call):
     interrupt(
         python,
@@ -237,7 +239,9 @@ def test_interrupt_of_waiting_for_a_save(path, python, call):
 def test_interrupt_of_a_scan(path, python):
     table = ckptdb.Table({"v": ("f32", 16)})
     table.insert(np.arange(200_000))
-    with ckptdb.Manager(path, {"t": table}, save=ckptdb.save_every_n_steps(1)) as manager:
+    with ckptdb.Manager(
+        path, {"t": table}, save=ckptdb.save_every_n_steps(1)
+    ) as manager:
         manager.step()
     interrupt(
         python,
@@ -258,7 +262,9 @@ def test_interrupt_of_a_scan(path, python):
 def test_interrupt_of_lookups(path, python):
     table = ckptdb.Table({"v": ("f32", 4)})
     table.insert(np.arange(50_000))
-    with ckptdb.Manager(path, {"t": table}, save=ckptdb.save_every_n_steps(1)) as manager:
+    with ckptdb.Manager(
+        path, {"t": table}, save=ckptdb.save_every_n_steps(1)
+    ) as manager:
         manager.step()
     interrupt(
         python,
@@ -337,15 +343,15 @@ def test_a_handler_of_the_program_is_called(path):
     calls = []
     old = signal.signal(signal.SIGUSR1, handler)
     try:
-        with ckptdb.Manager(path, {"n": 1}, save=ckptdb.save_every_n_steps(1)) as manager:
+        with ckptdb.Manager(
+            path, {"n": 1}, save=ckptdb.save_every_n_steps(1)
+        ) as manager:
             manager.step()
             manager.wait_until_finished()
             follower = ckptdb.Manager(path, {"n": 0}, read_only=True)
             follower.restore()
             for expected in [ckptdb.DeadlineExceeded, Own]:
-                timer = threading.Timer(
-                    0.2, os.kill, (os.getpid(), signal.SIGUSR1)
-                )
+                timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
                 timer.start()
                 with pytest.raises(expected):
                     follower.wait_for_step(0.8 if expected is not Own else 30)

@@ -364,7 +364,10 @@ def test_names_of_dtypes_in_numpy(store, name):
         assert read.dtype == array.dtype and read.tobytes() == array.tobytes()
         assert_same(store.read(each, kind="torch"), tensor)
     with ckptdb.Reader(store.path) as reader, reader.latest() as step:
-        assert {i.name: i.dtype for i in step.items()} == {"tensor": name, "array": name}
+        assert {i.name: i.dtype for i in step.items()} == {
+            "tensor": name,
+            "array": name,
+        }
 
 
 @pytest.mark.parametrize(
@@ -409,7 +412,10 @@ def test_sparse_meta_and_complex_tensors_are_refused(path):
         "sparse": (torch.eye(3).to_sparse(), "indices and values"),
         "csr": (torch.eye(3).to_sparse_csr(), "store its"),
         "meta": (torch.ones(2, device="meta"), "materialize it first"),
-        "int4": (torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8), "qint8"),
+        "int4": (
+            torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8),
+            "qint8",
+        ),
         "zero": (torch._efficientzerotensor((3,)), "no memory"),
     }
     state = {"model": model}
