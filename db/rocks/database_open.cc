@@ -83,6 +83,12 @@ class StalePauses {
   int64_t waited_micros_ = 0;
 };
 
+// An owner that saves many times a second may overtake a follower's open again
+// and again. The pauses add up to about 2 s.
+constexpr int kTries = 200;
+constexpr int kDenied = 10;
+constexpr int kMostPauseMicros = 20'000;
+
 }  // namespace
 
 // A database that is never closed, with everything that its threads may use.
@@ -144,11 +150,6 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
     absl::string_view store, const internal::Environment& environment,
     bool direct_reads) {
-  // An owner that saves many times a second may overtake the open again and
-  // again. The pauses add up to about 2 s.
-  constexpr int kTries = 200;
-  constexpr int kDenied = 10;
-  constexpr int kMostPauseMicros = 20'000;
   // Random pauses do not stay in step with the owner.
   std::minstd_rand random(std::random_device{}());
   std::uniform_int_distribution<int> pause_micros(0, kMostPauseMicros);
