@@ -85,7 +85,11 @@ void BindOperators(nb::class_<Policy>& type) {
           nb::is_operator(), "Both policies.")
       .def(
           "__invert__", [](const Policy& policy) { return !policy; },
-          "The opposite policy.");
+          "The opposite policy.")
+      .def("__bool__", [](const Policy&) -> bool {
+        throw nb::type_error(
+            "a policy has no truth value; compose policies with |, & and ~");
+      });
 }
 
 void BindSavePolicies(nb::module_& module) {

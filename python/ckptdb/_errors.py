@@ -14,6 +14,13 @@ _OPTION = re.compile(
 )
 _OPTIONS = {"schedule": "save"}
 _NAMES = {
+    "rows come from Insert and Find": "rows come from insert and find",
+    "set evolve, which renames items, fills and converts slots, and leaves new items "
+    "unchanged": "pass evolve={} to leave new items unchanged, or one that also renames "
+    "items and fills slots",
+    'a load rule with "cast" converts it': 'evolve={"cast": True} converts it',
+    "MarkUpserted": "mark",
+    "EvolvePolicy": "evolve",
     "schedule.permanent": "save",
     "schedule.ephemeral": "ephemeral",
     "SaveAtSteps({})": "save_at_steps([])",

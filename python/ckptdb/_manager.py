@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import atexit
+import difflib
+import inspect
 import json
 import logging
 import operator
@@ -16,6 +18,7 @@ from typing import Any
 from . import _core
 from ._core import KeepPolicy, PendingSave, SavePolicy, StepOutcome
 from ._errors import FailedPrecondition, Internal, InvalidArgument, python_names
+from ._options import ManagerOptions
 from ._records import (
     LoadedRule,
     RestoreReport,
@@ -105,8 +108,9 @@ class Manager:
             veto_ephemeral=veto_ephemeral,
             now=now,
         )
+        _check_names(options)
         config = {**options, "path": os.fsdecode(path), "async": async_}
-        warn = on_warning or _logger.warning
+        self._warn = warn = on_warning or _logger.warning
         objects: dict[str, Any] = {"on_warning": lambda text: warn(python_names(text))}
         for name, policy in (("save", save), ("ephemeral", ephemeral), ("keep", keep)):
             if isinstance(policy, (SavePolicy, KeepPolicy)) or callable(policy):
@@ -150,7 +154,12 @@ class Manager:
     ) -> Manager:
         """A manager with the options of a configuration, JSON or a dictionary;
         `options` come on top of it."""
-        fields = json.loads(config) if isinstance(config, str) else dict(config)
+        try:
+            fields = json.loads(config) if isinstance(config, str) else dict(config)
+        except ValueError as error:
+            raise InvalidArgument(
+                f"the configuration is not JSON: {error}; pass its text, or a dictionary"
+            ) from None
         if "permanent" in fields:
             fields["save"] = fields.pop("permanent")
         if "async" in fields:
@@ -211,6 +220,11 @@ class Manager:
         tensors = {item.name for item in loaded.items if item.loaded}
         restore.finish(self.state, self._core.take_loaded(), tensors)
         self._broken = ""
+        if restore.removed:
+            self._warn(
+                f"step {loaded.step} does not have {', '.join(restore.removed)} of the "
+                "state: a restore makes dictionaries as they were saved"
+            )
         self._kept = []
 
     def _check(self) -> None:
@@ -506,6 +520,16 @@ def _check_options(state: Any, **callbacks: Any) -> None:
     for name, callback in callbacks.items():
         if callback is not None and not callable(callback):
             raise InvalidArgument(f"{name} is {callback!r}; expected a function")
+
+
+def _check_names(options: Mapping[str, Any]) -> None:
+    known = [*inspect.signature(Manager).parameters, *ManagerOptions.__annotations__]
+    for name in options:
+        if name in ManagerOptions.__annotations__:
+            continue
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f'; did you mean "{near[0]}"?' if near else ""
+        raise InvalidArgument(f'a manager has no option "{name}"{hint}')
 
 
 def _policy(name: str, policy: Any) -> SavePolicy | KeepPolicy:

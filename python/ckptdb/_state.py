@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from . import _arrays, _tree
-from ._errors import DataLoss, FailedPrecondition, InvalidArgument
+from ._errors import DataLoss, Error, FailedPrecondition, Internal, InvalidArgument
 from ._custom_table import CustomTable
 from ._tables import ArrayTable, Table
 
@@ -201,6 +201,7 @@ class Restore:
     ) -> None:
         self.tensors: list[TensorTuple] = []
         self.objects: list[tuple[str, bytes]] = []
+        self.removed: list[str] = []  # values that the step does not have
         self.owners: list[Any] = []
         self._read_object = read_object
         self._forms = forms  # of the step's tensors
@@ -261,7 +262,16 @@ class Restore:
                     finish = self._plan(node, live, name)
             if finish is None:
                 continue
-            value = finish()
+            try:
+                value = finish()
+            except Error:
+                raise
+            except Exception as error:
+                raise Internal(
+                    f'restoring state "{name}" raised {type(error).__name__}: {error}; '
+                    "to keep the values that it has, exclude it: "
+                    f'evolve={{"exclude": ["{name}"]}}'
+                ) from error
             if value is not live:
                 state[name] = value
         self._finish.clear()  # they refer to this object, and to the state
@@ -433,11 +443,15 @@ class Restore:
             self._plan(node, old[i] if i < len(old) else _MISSING, f"{name}.{i}")
             for i, node in enumerate(nodes)
         ]
-        for i in range(len(nodes), len(old)):
-            self._register_rest(old[i], f"{name}.{i}")
+        # As in a dictionary.
+        rest = [
+            each
+            for i, each in enumerate(old)
+            if i >= len(nodes) and self._register_rest(each, f"{name}.{i}")
+        ]
 
         def finish() -> Any:
-            values = [make() for make in makes]
+            values = [make() for make in makes] + rest
             if tag == "$set":
                 if not isinstance(live, set):
                     return set(values)
@@ -478,11 +492,14 @@ class Restore:
         present = {key for key, _ in items}
         # Tensors that the step lacks are reported by the library, unless a policy
         # permits it; then they stay.
-        rest = [
-            (key, value)
-            for key, value in old.items()
-            if key not in present and self._register_rest(value, f"{name}.{key}")
-        ]
+        rest = []
+        for key, value in old.items():
+            if key in present:
+                continue
+            if self._register_rest(value, f"{name}.{key}"):
+                rest.append((key, value))
+            elif self._registering:
+                self.removed.append(f"{name}.{key}")
 
         def finish() -> Any:
             made = [(key, make()) for key, make in makes]

@@ -686,3 +686,16 @@ def test_a_follower_in_a_process(path, python):
         )
         thread.join()
     assert result.stdout.strip() == "followed 7"
+
+
+def test_unknown_options_are_named(path):
+    with pytest.raises(ckptdb.InvalidArgument, match='"kep"; did you mean "keep"'):
+        ckptdb.Manager(path, {"n": 0}, kep=ckptdb.latest_n(2))
+    with pytest.raises(ckptdb.InvalidArgument, match="is not JSON"):
+        ckptdb.Manager.from_config("config.json", {"n": 0})
+
+
+def test_policies_have_no_truth_value():
+    for policy in (ckptdb.latest_n(1), ckptdb.save_initially()):
+        with pytest.raises(TypeError, match="compose policies"):
+            policy and policy

@@ -270,7 +270,7 @@ def test_messages_name_options_as_python_does(path):
     with ckptdb.Manager(
         path, {"v": np.zeros(2)}, on_warning=warnings.append
     ) as manager:
-        with pytest.raises(ckptdb.FailedPrecondition, match="set evolve") as info:
+        with pytest.raises(ckptdb.FailedPrecondition, match="pass evolve={}") as info:
             manager.restore()
         with pytest.raises(ckptdb.FailedPrecondition, match="abandon_steps"):
             manager.step()

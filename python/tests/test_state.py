@@ -535,7 +535,7 @@ def test_an_object_that_refuses_its_state(store):
     with ckptdb.Manager(
         store.path, state, save=ckptdb.save_every_n_steps(1)
     ) as manager:
-        with pytest.raises(ValueError, match="refuses its state"):
+        with pytest.raises(ckptdb.Internal, match="refuses its state"):
             manager.restore_or_start()
         for call in [
             manager.step,
@@ -708,3 +708,49 @@ def test_restoring_a_given_step_abandons_later_ones(path):
         manager.step()
         manager.wait_until_finished()
         assert [record.step for record in manager.steps()] == [1, 2]
+
+
+def test_values_that_the_step_lacks(path):
+    """Numbers of a dictionary are as they were saved, with a warning; arrays are
+    reported, and kept with a policy."""
+    with ckptdb.Manager(path, {"a": {"n": 3}, "l": [np.ones(1)]}) as manager:
+        manager.step()
+    warnings = []
+    state = {"a": {"n": 0, "best": 0.5}, "l": [np.zeros(1), np.full(2, 7.0)]}
+    with ckptdb.Manager(path, state, on_warning=warnings.append) as manager:
+        with pytest.raises(ckptdb.FailedPrecondition, match='dense "l.1"'):
+            manager.restore()
+        assert state["a"] == {"n": 0, "best": 0.5}
+        manager.restore(evolve={})
+        assert state["a"] == {"n": 3}
+        assert any("a.best" in warning for warning in warnings)
+        np.testing.assert_array_equal(state["l"][0], [1])
+        np.testing.assert_array_equal(state["l"][1], [7, 7])
+        assert len(state["l"]) == 2
+
+
+def test_exceptions_of_load_state_dict_are_causes(path):
+    class Loader:
+        def __init__(self, fails):
+            self.fails = fails
+
+        def state_dict(self):
+            return {"n": 1}
+
+        def load_state_dict(self, state):
+            if self.fails:
+                raise KeyError("position")
+
+    with ckptdb.Manager(path, {"loader": Loader(False), "n": 1}) as manager:
+        manager.step()
+    state = {"loader": Loader(True), "n": 0}
+    with ckptdb.Manager(path, state) as manager:
+        message = 'restoring state "loader" raised KeyError.*"exclude": \\["loader"\\]'
+        with pytest.raises(ckptdb.Internal, match=message) as info:
+            manager.restore()
+        assert isinstance(info.value.__cause__, KeyError)
+        with pytest.raises(ckptdb.FailedPrecondition, match="restored only partly"):
+            manager.step()
+        manager.restore(evolve={"exclude": ["loader"]})
+        assert state["n"] == 1
+        manager.step()

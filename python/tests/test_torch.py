@@ -467,7 +467,7 @@ def test_an_optimizer_of_another_model(store):
     manager = ckptdb.Manager(
         store.path, {"optimizer": other}, save=ckptdb.save_every_n_steps(1)
     )
-    with pytest.raises(ValueError, match="parameter group"):
+    with pytest.raises(ckptdb.Internal, match="parameter group"):
         manager.restore()
     with pytest.raises(ckptdb.FailedPrecondition, match="restore again"):
         manager.step()
