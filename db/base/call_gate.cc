@@ -55,7 +55,7 @@ bool CallGate::InCall() const {
 }
 
 bool CallGate::closed() const {
-  // As above: the mutex may be held for ever.
+  // As above: a thread that the child lacks may have locked the mutex.
   if (home_.IsForked()) return false;
   const MutexLock lock(&mutex_);
   return closed_;

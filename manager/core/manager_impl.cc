@@ -276,7 +276,7 @@ absl::StatusOr<LoadSummary> CheckpointManager::Impl::Load(
 absl::Status CheckpointManager::Impl::Delete(int64_t step) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable("Delete"));
   CKPTDB_RETURN_IF_ERROR(CheckOwner("Delete"));
-  // That save may be retiring the same step.
+  // The save in progress may be about to remove the same step.
   CKPTDB_RETURN_IF_ERROR(saves_.FinishSave(Poll::kAlways));
   CKPTDB_RETURN_IF_ERROR(parts_->store->Delete(step));
   history_.NoteKept(step, "removed: it was deleted by hand");

@@ -91,7 +91,8 @@ absl::Status SaveRunner::AwaitOwnSave() {
 
 // Waits until the cancelled save has ended, as it may read the model, which the
 // caller may change or free. Returns false if it is too late to cancel it: then
-// it no longer reads the model, and goes on as if begun by an earlier call.
+// it no longer reads the model, and continues as if an earlier call had begun
+// it.
 bool SaveRunner::CancelSave() {
   left_ = !operation_->pending()->Cancel();
   if (!left_) thread_.Wait();

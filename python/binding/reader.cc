@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "manager/model_state.h"
+#include "python/binding/address.h"
 #include "python/binding/errors.h"
 #include "python/binding/records.h"
 #include "python/binding/scan.h"
@@ -26,13 +27,6 @@ namespace ckptdb::python {
 namespace {
 
 using nb::literals::operator""_a;
-using Address = uintptr_t;
-
-template <typename T>
-T* At(Address address) {
-  return reinterpret_cast<T*>(address);
-}
-
 // Runs a call without the GIL that a signal may interrupt.
 template <typename Call>
 auto Waiting(const Call& call) {

@@ -8,8 +8,8 @@
 
 namespace ckptdb::python {
 
-// Each worker fills a batch of its own, so that workers wait for each other
-// only when one is full.
+// Each worker fills a separate batch, so that workers wait for each other only
+// when one is full.
 class BatchScan::Sink : public LiveTable {
  public:
   Sink(BatchScan* scan, int workers) : scan_(*scan) {

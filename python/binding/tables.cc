@@ -13,20 +13,13 @@
 #include <mutex>
 #include <utility>
 
+#include "python/binding/address.h"
 #include "python/binding/errors.h"
 
 namespace ckptdb::python {
 namespace {
 
 using nb::literals::operator""_a;
-
-// Addresses of arrays, which Python keeps alive during the call.
-using Address = uintptr_t;
-
-template <typename T>
-T* At(Address address) {
-  return reinterpret_cast<T*>(address);
-}
 
 // Name, dtype, elements, codec.
 using SlotTuple = std::tuple<std::string, std::string, uint32_t, std::string>;

@@ -190,10 +190,10 @@ def _check_numpy(array: Any) -> None:
 
 
 def _check_address(address: int, value: Any) -> int:
-    """The address, which a tensor without memory of its own lacks."""
+    """The address of a tensor. Raises for one that does not own memory."""
     if address == 0 and value.numel() > 0:
         raise InvalidArgument(
-            f"a tensor of type {type(value).__name__} has no memory of its own; "
+            f"a tensor of type {type(value).__name__} does not own memory; "
             "store the tensors that it consists of"
         )
     return address

@@ -6,10 +6,10 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from . import _arrays, _core
+from ._closing import Closing
 from ._errors import InvalidArgument, NotFound
 from ._records import Item, Items, StepRecord, Steps
 from ._state import read_value
@@ -143,7 +143,7 @@ class StepTable:
         return pd.DataFrame(columns, index=pd.Index(batch.ids, name="id"))
 
 
-class Step:
+class Step(Closing):
     """A step that is open for reading. Its data stays on disk until it is closed."""
 
     def __init__(self, core: _core.Step, allow_pickle: bool = False) -> None:
@@ -295,20 +295,9 @@ class Step:
         self._core.verify(0)
 
     def close(self) -> None:
-        """Ends reading: the trainer may delete the step's data. Scans that have
-        begun go on."""
+        """Ends reading: the trainer may delete the step's data. Scans in
+        progress continue."""
         self._core.close()
-
-    def __enter__(self) -> Step:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Step({self.record})"
@@ -342,7 +331,7 @@ class ChangedTable:
         return _batches(core, {n: self.slots[n] for n in names})
 
 
-class Changes:
+class Changes(Closing):
     """What changed from one step to another, for a process that has the first."""
 
     def __init__(self, core: _core.Changes) -> None:
@@ -371,19 +360,8 @@ class Changes:
         """Ends reading: the trainer may delete the data of the steps."""
         self._core.close()
 
-    def __enter__(self) -> Changes:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class Reader:
+class Reader(Closing):
     """A store open for reading, also while a trainer writes it.
 
         with ckptdb.Reader("ckpt") as reader, reader.latest() as step:
@@ -454,17 +432,6 @@ class Reader:
     def close(self) -> None:
         """Closes the reader; steps that are open stay so."""
         self._core.close()
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> Any:
         raise TypeError(

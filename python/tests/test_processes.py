@@ -153,7 +153,7 @@ def test_calls_in_a_forked_child_are_refused(path):
         outcome = in_child(call)
         assert outcome.startswith("FailedPrecondition: "), f"{name}: {outcome}"
         assert str(os.getpid()) in outcome, f"{name}: {outcome}"
-    # The parent goes on.
+    # The parent continues to save.
     assert next(scan).ids.tolist() in ([1], [2])
     manager.step(metrics={"m": 1.0})
     manager.wait_until_finished()

@@ -635,7 +635,7 @@ def test_merge_keeps_other_rows(store):
 
 
 def test_load_rules(store, tmp_path):
-    """Each rule puts what it has loaded, also where arrays are replaced."""
+    """The values of all rules are applied, including replaced arrays."""
     bases = []
     for number in (1.0, 2.0):
         base = str(tmp_path / f"base{number}")

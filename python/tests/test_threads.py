@@ -329,8 +329,8 @@ def test_interrupt_of_saves(path, python):
 
 
 def test_a_handler_of_the_program_is_called(path):
-    """A handler that does not raise lets the call go on, and one that raises
-    another exception ends it."""
+    """The call continues if the handler returns, and ends with the exception that
+    the handler raises."""
 
     class Own(Exception):
         pass

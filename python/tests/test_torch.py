@@ -416,7 +416,7 @@ def test_sparse_meta_and_complex_tensors_are_refused(path):
             torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8),
             "qint8",
         ),
-        "zero": (torch._efficientzerotensor((3,)), "no memory"),
+        "zero": (torch._efficientzerotensor((3,)), "does not own memory"),
     }
     state = {"model": model}
     manager = ckptdb.Manager(path, state, save=ckptdb.save_at_steps([]))
@@ -458,7 +458,7 @@ def test_shapes_and_dtypes_that_do_not_fit_are_named(store):
 
 
 def test_an_optimizer_of_another_model(store):
-    """load_state_dict refuses it: then the manager refuses to go on."""
+    """If load_state_dict raises, step and save raise until a restore succeeds."""
     model = Net()
     optimizer = torch.optim.Adam(model.parameters())
     train(model, optimizer)

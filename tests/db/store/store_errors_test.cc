@@ -385,7 +385,7 @@ TEST_F(BadSpecTest, BeginRefuses) {
          "bounds");
   EXPECT_THAT(store_->Save({.step = 1, .world_size = 2}, RankState()),
               InvalidArgument("2"));
-  // None of them has begun an attempt, so the next one is the first.
+  // The refused calls have begun no attempt, so the next attempt is number 1.
   EXPECT_EQ(store_->Begin({.step = 1}).value().version.attempt, 1U);
 }
 

@@ -257,7 +257,7 @@ TEST_F(PayloadsTest, ErrorsOfAnotherRankHaveTheCause) {
   }
 }
 
-// Of evaluations, too.
+// The calls of EvaluationState return payloads, too.
 TEST_F(PayloadsTest, ErrorsOfEvaluationsHaveTheCause) {
   Start();
   TrainAndWait(2);

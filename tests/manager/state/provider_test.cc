@@ -66,7 +66,7 @@ TEST_F(ProviderTest, MovedTensorIsSavedAndRestoredAtItsNewPlace) {
   EXPECT_THAT(weights_, ElementsAre(1, 2));
 }
 
-// As an optimizer, whose state does not exist before its first step.
+// Like the state of an optimizer, which is allocated in its first step.
 TEST_F(ProviderTest, TensorOfTheStepIsAddedBeforeItIsRestored) {
   ASSERT_NO_FATAL_FAILURE(TrainStep());
   weights_.clear();
