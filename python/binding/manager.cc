@@ -28,7 +28,9 @@
 #include "manager/load_rule.h"
 #include "manager/manager_options.h"
 #include "manager/model_state.h"
+#include "python/binding/arguments.h"
 #include "python/binding/errors.h"
+#include "python/binding/pending_save.h"
 #include "python/binding/reader.h"
 #include "python/binding/records.h"
 #include "python/binding/tables.h"
@@ -83,119 +85,9 @@ class IoState : public BlobState {
   const PyRef load_;
 };
 
-// A function of the trainer without a result; its exception is thrown, and the
-// library returns it from a later call.
-template <typename... Args>
-auto Callback(const std::string& name, const nb::object& function) {
-  return [name, held = Hold(function)](const Args&... args) {
-    Check(WithPython(name, [&] { (*held)(args...); }));
-  };
-}
-template <typename Report>
-auto ReportCallback(const std::string& name, const nb::object& function) {
-  return [name, held = Hold(function)](const Report& report) {
-    Check(WithPython(name, [&] { (*held)(ToDict(report)); }));
-  };
-}
-
-// The options that are not in the configuration.
-void SetObjects(const nb::dict& objects, ManagerOptions* options) {
-  for (const auto& [key, value] : objects) {
-    const auto name = nb::cast<std::string>(key);
-    const nb::object object = nb::borrow(value);
-    if (name == "save") {
-      options->schedule.permanent = nb::cast<SavePolicy>(object);
-    } else if (name == "ephemeral") {
-      options->schedule.ephemeral = nb::cast<SavePolicy>(object);
-    } else if (name == "keep") {
-      options->retention.keep = nb::cast<KeepPolicy>(object);
-    } else if (name == "veto_ephemeral") {
-      options->schedule.veto_ephemeral = [held = Hold(object)](int64_t step) {
-        std::string reason;
-        Check(WithPython("veto_ephemeral", [&] {
-          const nb::object result = (*held)(step);
-          if (!result.is_none()) reason = nb::cast<std::string>(result);
-        }));
-        return reason;
-      };
-    } else if (name == "now") {
-      options->observers.now_micros = [held = Hold(object)] {
-        double now = 0;
-        Check(WithPython("now", [&] { now = nb::cast<double>((*held)()); }));
-        return static_cast<int64_t>(now * 1e6);
-      };
-    } else if (name == "on_warning") {
-      options->observers.on_warning = Callback<std::string>(name, object);
-    } else if (name == "on_saved") {
-      options->observers.on_saved = ReportCallback<SaveReport>(name, object);
-    } else if (name == "on_restored") {
-      options->observers.on_restored =
-          ReportCallback<RestoreReport>(name, object);
-    } else if (name == "on_deleted") {
-      options->observers.on_deleted = Callback<int64_t>(name, object);
-    } else if (name == "store") {
-      const StoreOptions store = StoreOptionsOf(nb::cast<nb::dict>(object));
-      const StoreOptions configured = options->store;
-      options->store = store;
-      options->store.background_sweep = configured.background_sweep;
-      options->store.background_fold = configured.background_fold;
-      options->store.fold_bounds = configured.fold_bounds;
-    } else if (name == "read_threads") {
-      options->restore.read.threads = nb::cast<int>(object);
-    } else {
-      throw StatusError(
-          absl::InternalError(absl::StrCat("no option \"", name, "\"")));
-    }
-  }
-}
-
 // Name, dtype, shape, address.
 using TensorTuple = std::tuple<std::string, std::string, Shape, uintptr_t>;
 using ObjectTuple = std::pair<std::string, nb::bytes>;
-
-// A save that runs in the background.
-class PySave {
- public:
-  PySave(PendingSave save, std::shared_ptr<Interrupt> interrupt)
-      : save_(std::move(save)), interrupt_(std::move(interrupt)) {}
-  int64_t step() const { return save_.step(); }
-  bool done() const { return save_.committed_or_failed(); }
-  void WaitStaged(std::optional<double> timeout) const {
-    process_.Check();
-    Check(Interruptible(interrupt_.get(),
-                        [&] { return save_.WaitStaged(DurationOf(timeout)); }));
-  }
-  SaveResult WaitCommitted(std::optional<double> timeout) const {
-    process_.Check();
-    return Check(Interruptible(interrupt_.get(), [&] {
-      return save_.WaitCommitted(DurationOf(timeout));
-    }));
-  }
-  void Cancel() {
-    const ReleaseGil release;
-    save_.Cancel();
-  }
-
- private:
-  static absl::Duration DurationOf(std::optional<double> timeout) {
-    return timeout.has_value() ? absl::Seconds(*timeout)
-                               : absl::InfiniteDuration();
-  }
-  const Process process_{};
-  PendingSave save_;
-  const std::shared_ptr<Interrupt> interrupt_;
-};
-
-// The result of a step.
-struct PyOutcome {
-  StepOutcome outcome;
-  std::shared_ptr<Interrupt> interrupt;
-
-  std::unique_ptr<PySave> save() const {
-    if (!outcome.save.has_value()) return nullptr;
-    return std::make_unique<PySave>(*outcome.save, interrupt);
-  }
-};
 
 // How calls run: without the GIL, until a signal interrupts them, and with the
 // tables locked.
@@ -484,35 +376,6 @@ class PyManager : private ManagerCalls {
     return absl::OkStatus();
   }
 
-  static RestoreRequest RequestOf(const nb::dict& fields) {
-    RestoreRequest request;
-    for (const auto& [key, value] : fields) {
-      const auto name = nb::cast<std::string>(key);
-      if (name == "step") {
-        request.step = nb::cast<int64_t>(value);
-      } else if (name == "best") {
-        request.best = nb::cast<bool>(value);
-      } else if (name == "best_by") {
-        request.best_by =
-            KeepPolicy::BestOptions{.metric = nb::cast<std::string>(value)};
-      } else if (name == "path") {
-        request.path = nb::cast<std::string>(value);
-      } else if (name == "merge") {
-        if (nb::cast<bool>(value))
-          request.mode = LiveTable::RestoreMode::kMerge;
-      } else if (name == "verify") {
-        request.verify = nb::cast<bool>(value);
-      } else if (name == "fall_back") {
-        request.fall_back = nb::cast<bool>(value);
-      } else if (name == "evolve") {
-        ManagerOptions parsed;
-        Check(ReadManagerConfig(nb::cast<std::string>(value), &parsed));
-        request.evolve = parsed.restore.evolve;
-      }
-    }
-    return request;
-  }
-
   const PyRef provide_;
   std::vector<std::unique_ptr<IoState>> io_states_;
   std::vector<std::unique_ptr<Bytes>> objects_;
@@ -521,55 +384,6 @@ class PyManager : private ManagerCalls {
 }  // namespace
 
 void BindManager(nb::module_& module) {
-  nb::class_<PySave>(module, "PendingSave",
-                     "A save that runs in the background. Any thread may call "
-                     "its methods.")
-      .def_prop_ro("step", &PySave::step, "The step that is saved.")
-      .def_prop_ro("done", &PySave::done,
-                   "Whether the step is durable, or has failed.")
-      .def("wait_staged", &PySave::WaitStaged, "timeout"_a = nb::none(),
-           "Waits until nothing reads the state any more. Raises "
-           "DeadlineExceeded after `timeout` seconds.")
-      .def("wait_committed", &PySave::WaitCommitted, "timeout"_a = nb::none(),
-           "Waits until the step is durable, and returns its result or raises "
-           "its error. Raises DeadlineExceeded after `timeout` seconds.")
-      .def("cancel", &PySave::Cancel,
-           "Lets the save fail with Cancelled, unless it is too late.")
-      .def("__repr__", [](const PySave& save) {
-        return absl::StrCat("PendingSave(step ", save.step(), ", ",
-                            save.done() ? "done" : "running", ")");
-      });
-  nb::class_<PyOutcome>(module, "StepOutcome", "The result of `Manager.step`.")
-      .def_prop_ro(
-          "step", [](const PyOutcome& self) { return self.outcome.step; },
-          "The step that was counted.")
-      .def_prop_ro(
-          "saved",
-          [](const PyOutcome& self) { return self.outcome.save.has_value(); },
-          "Whether a save of this step began.")
-      .def_prop_ro(
-          "kind",
-          [](const PyOutcome& self) {
-            return std::string(SaveKindName(self.outcome.decision.kind));
-          },
-          "\"none\", \"permanent\" or \"ephemeral\".")
-      .def_prop_ro(
-          "reason",
-          [](const PyOutcome& self) { return self.outcome.decision.reason; },
-          "Why the step is saved.")
-      .def_prop_ro("save", &PyOutcome::save,
-                   "The save if the step is saved, or None.")
-      .def_prop_ro(
-          "preempted",
-          [](const PyOutcome& self) { return self.outcome.preempted; },
-          "Whether to end the training with this step.")
-      .def("__repr__", [](const PyOutcome& self) {
-        const SavePolicy::Decision& decision = self.outcome.decision;
-        return absl::StrCat("StepOutcome(step ", self.outcome.step,
-                            self.outcome.save.has_value() ? ", saved: " : ": ",
-                            decision.reason,
-                            self.outcome.preempted ? ", preempted" : "", ")");
-      });
   nb::class_<PyManager>(module, "Manager")
       .def(nb::init<const std::string&, const nb::dict&, nb::object,
                     const PyManager::Tables&, const PyManager::IoStates&>())

@@ -8,6 +8,7 @@
 #include "ckptdb/version.h"
 #include "python/binding/errors.h"
 #include "python/binding/manager.h"
+#include "python/binding/pending_save.h"
 #include "python/binding/policies.h"
 #include "python/binding/reader.h"
 #include "python/binding/records.h"
@@ -23,6 +24,7 @@ NB_MODULE(_core, module) {
   BindRecords(module);
   BindTables(module);
   BindReader(module);
+  BindPendingSave(module);
   BindManager(module);
   module.def("version", [] { return std::string(ckptdb::LibraryVersion()); });
 }

@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import atexit
-import difflib
 import inspect
 import json
 import logging
-import operator
 import os
 import weakref
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -16,9 +14,17 @@ from types import TracebackType
 from typing import Any
 
 from . import _core
+from ._arguments import (
+    as_policy,
+    check_names,
+    check_options,
+    check_values,
+    config_text,
+    dumper,
+    request,
+)
 from ._core import KeepPolicy, PendingSave, SavePolicy, StepOutcome
 from ._errors import FailedPrecondition, Internal, InvalidArgument, python_names
-from ._options import ManagerOptions
 from ._records import (
     LoadedRule,
     RestoreReport,
@@ -26,7 +32,9 @@ from ._records import (
     StepRecord,
     Steps,
 )
-from ._state import Registered, Restore, Save
+from ._restore import Restore
+from ._save import Save
+from ._state import Registered
 from ._tables import ArrayTable
 
 _logger = logging.getLogger("ckptdb")
@@ -99,7 +107,7 @@ class Manager:
         self._kept: list[Any] = []  # memory that a save or a restore uses
         self._restoring: Restore | None = None
         self._broken = ""
-        _check_options(
+        check_options(
             state,
             on_warning=on_warning,
             on_saved=on_saved,
@@ -108,13 +116,13 @@ class Manager:
             veto_ephemeral=veto_ephemeral,
             now=now,
         )
-        _check_names(options)
+        check_names(options, list(inspect.signature(Manager).parameters))
         config = {**options, "path": os.fsdecode(path), "async": async_}
         self._warn = warn = on_warning or _logger.warning
         objects: dict[str, Any] = {"on_warning": lambda text: warn(python_names(text))}
         for name, policy in (("save", save), ("ephemeral", ephemeral), ("keep", keep)):
             if isinstance(policy, (SavePolicy, KeepPolicy)) or callable(policy):
-                objects[name] = _policy(name, policy)
+                objects[name] = as_policy(name, policy)
             elif policy is not None:
                 config[_POLICIES[name]] = policy
         if on_saved is not None:
@@ -134,12 +142,12 @@ class Manager:
         self._read_only = bool(options.get("read_only", False))
         provide = weakref.WeakMethod(self._provide)
         self._core = _core.Manager(
-            _config_text(config),
+            config_text(config),
             objects,
             lambda step: _call(provide, step),
             [(name, table._core) for name, table in self._registered.tables],
             [
-                (name, _dumper(name, each), each.load_io_state)
+                (name, dumper(name, each), each.load_io_state)
                 for name, each in self._registered.io_states
             ],
         )
@@ -254,7 +262,7 @@ class Manager:
         """Begins a training: restores the newest step, or leaves the state as it is
         if the store has no step at all. A damaged step, or one that does not fit the
         state, is an error, so that no run starts over by mistake."""
-        fields = _request(step, best, path, False, verify, fall_back, evolve)
+        fields = request(step, best, path, False, verify, fall_back, evolve)
         return self._finish_restore(self._core.restore(fields, True))
 
     def restore(
@@ -277,7 +285,7 @@ class Manager:
 
         Raises NotFound only if the store has no step, FailedPrecondition with the
         names of all items that do not fit, DataLoss for a damaged step."""
-        fields = _request(step, best, path, merge, verify, fall_back, evolve)
+        fields = request(step, best, path, merge, verify, fall_back, evolve)
         return self._finish_restore(self._core.restore(fields, False))
 
     def load(
@@ -288,7 +296,7 @@ class Manager:
         these steps: the next save is full."""
         if isinstance(rules, Mapping):
             raise InvalidArgument("the rules are a dictionary; expected a list of them")
-        text = rules if isinstance(rules, str) else _config_text(list(rules))
+        text = rules if isinstance(rules, str) else config_text(list(rules))
         report = []
 
         def finish(fields: dict[str, Any]) -> None:
@@ -315,7 +323,7 @@ class Manager:
         try:
             outcome = self._core.step(metrics, user_metadata)
         except TypeError:
-            _check_values(metrics, user_metadata)
+            check_values(metrics, user_metadata)
             raise
         if self._kept:  # nothing reads the state any more
             self._kept = []
@@ -332,7 +340,7 @@ class Manager:
         try:
             outcome = self._core.step_to(step, metrics, user_metadata)
         except TypeError:
-            _check_values(metrics, user_metadata)
+            check_values(metrics, user_metadata)
             raise
         self._kept = []
         return outcome
@@ -359,7 +367,7 @@ class Manager:
                 dict(metrics or {}), dict(user_metadata or {}), overwrite
             )
         except TypeError:
-            _check_values(metrics, user_metadata)
+            check_values(metrics, user_metadata)
             raise
         self._kept = []
         return pending
@@ -509,113 +517,6 @@ def _call(method: weakref.WeakMethod[Any], *args: Any) -> Any:
     if function is None:
         raise FailedPrecondition("the manager no longer exists")
     return function(*args)
-
-
-def _check_options(state: Any, **callbacks: Any) -> None:
-    if not isinstance(state, MutableMapping):
-        raise InvalidArgument(
-            f"the state is a {type(state).__name__}; expected a dictionary of names "
-            "to values"
-        )
-    for name, callback in callbacks.items():
-        if callback is not None and not callable(callback):
-            raise InvalidArgument(f"{name} is {callback!r}; expected a function")
-
-
-def _check_names(options: Mapping[str, Any]) -> None:
-    known = [*inspect.signature(Manager).parameters, *ManagerOptions.__annotations__]
-    for name in options:
-        if name in ManagerOptions.__annotations__:
-            continue
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f'; did you mean "{near[0]}"?' if near else ""
-        raise InvalidArgument(f'a manager has no option "{name}"{hint}')
-
-
-def _policy(name: str, policy: Any) -> SavePolicy | KeepPolicy:
-    """A policy of the kind that this option takes."""
-    kind = KeepPolicy if name == "keep" else SavePolicy
-    if isinstance(policy, kind):
-        return policy
-    if isinstance(policy, (SavePolicy, KeepPolicy)):
-        raise InvalidArgument(
-            f"{name} is a {type(policy).__name__}; expected a {kind.__name__}"
-        )
-    label = getattr(policy, "__name__", type(policy).__name__)
-    make = _core.keep_if if name == "keep" else _core.save_if
-    made: SavePolicy | KeepPolicy = make(label, policy)
-    return made
-
-
-def _check_values(metrics: Any, user_metadata: Any) -> None:
-    """Raises InvalidArgument for a metric or an entry of a wrong type."""
-    for what, values, kind in (
-        ("metric", metrics, float),
-        ("user_metadata", user_metadata, str),
-    ):
-        if values is None:
-            continue
-        if not isinstance(values, Mapping):
-            raise InvalidArgument(f"{what} is {values!r}; expected a dictionary")
-        for name, value in values.items():
-            try:
-                fits = isinstance(name, str) and (
-                    isinstance(value, str) if kind is str else float(value) is not None
-                )
-            except (TypeError, ValueError):
-                fits = False
-            if not fits or (kind is float and isinstance(value, str)):
-                raise InvalidArgument(
-                    f"{what} {name!r} is {value!r}; expected a {kind.__name__}"
-                )
-
-
-def _dumper(name: str, each: Any) -> Callable[[], bytes]:
-    def dump() -> bytes:
-        data = each.io_state()
-        if not isinstance(data, bytes):
-            raise TypeError(
-                f'io_state of "{name}" returned {type(data).__name__}; expected bytes'
-            )
-        return data
-
-    return dump
-
-
-def _config_text(config: Any) -> str:
-    try:
-        return json.dumps(config)
-    except TypeError as error:
-        raise InvalidArgument(
-            f"an option has a value of the wrong type: {error}"
-        ) from None
-
-
-def _request(
-    step: int | None,
-    best: bool,
-    path: str | os.PathLike[str] | None,
-    merge: bool,
-    verify: bool,
-    fall_back: bool,
-    evolve: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "best": best,
-        "merge": merge,
-        "verify": verify,
-        "fall_back": fall_back,
-    }
-    if step is not None:
-        try:
-            fields["step"] = operator.index(step)
-        except TypeError:
-            raise InvalidArgument(f"the step is {step!r}; expected an int") from None
-    if path is not None:
-        fields["path"] = os.fsdecode(path)
-    if evolve is not None:
-        fields["evolve"] = _config_text({"evolve": evolve})
-    return fields
 
 
 # A forked child must not close its parent's managers.

@@ -12,7 +12,7 @@ from . import _arrays, _core
 from ._closing import Closing
 from ._errors import InvalidArgument, NotFound
 from ._records import Item, Items, StepRecord, Steps
-from ._state import read_value
+from ._restore import read_value
 
 
 class Batch:

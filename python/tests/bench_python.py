@@ -108,7 +108,7 @@ def steps(folder: str) -> None:
 
 def small_tensors(folder: str) -> None:
     """1,000 modules with 10 tensors each."""
-    from ckptdb._state import Save
+    from ckptdb._save import Save
 
     if torch is None:
         state = {f"m{i}": {f"t{j}": np.ones(8) for j in range(10)} for i in range(1000)}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/binding/arguments.h"
+
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "manager/policies.h"
+#include "python/binding/errors.h"
+#include "python/binding/reader.h"
+#include "python/binding/records.h"
+
+namespace ckptdb::python {
+namespace {
+
+// A function of the trainer without a result; its exception is thrown, and the
+// library returns it from a later call.
+template <typename... Args>
+auto Callback(const std::string& name, const nb::object& function) {
+  return [name, held = Hold(function)](const Args&... args) {
+    Check(WithPython(name, [&] { (*held)(args...); }));
+  };
+}
+template <typename Report>
+auto ReportCallback(const std::string& name, const nb::object& function) {
+  return [name, held = Hold(function)](const Report& report) {
+    Check(WithPython(name, [&] { (*held)(ToDict(report)); }));
+  };
+}
+
+}  // namespace
+
+void SetObjects(const nb::dict& objects, ManagerOptions* options) {
+  for (const auto& [key, value] : objects) {
+    const auto name = nb::cast<std::string>(key);
+    const nb::object object = nb::borrow(value);
+    if (name == "save") {
+      options->schedule.permanent = nb::cast<SavePolicy>(object);
+    } else if (name == "ephemeral") {
+      options->schedule.ephemeral = nb::cast<SavePolicy>(object);
+    } else if (name == "keep") {
+      options->retention.keep = nb::cast<KeepPolicy>(object);
+    } else if (name == "veto_ephemeral") {
+      options->schedule.veto_ephemeral = [held = Hold(object)](int64_t step) {
+        std::string reason;
+        Check(WithPython("veto_ephemeral", [&] {
+          const nb::object result = (*held)(step);
+          if (!result.is_none()) reason = nb::cast<std::string>(result);
+        }));
+        return reason;
+      };
+    } else if (name == "now") {
+      options->observers.now_micros = [held = Hold(object)] {
+        double now = 0;
+        Check(WithPython("now", [&] { now = nb::cast<double>((*held)()); }));
+        return static_cast<int64_t>(now * 1e6);
+      };
+    } else if (name == "on_warning") {
+      options->observers.on_warning = Callback<std::string>(name, object);
+    } else if (name == "on_saved") {
+      options->observers.on_saved = ReportCallback<SaveReport>(name, object);
+    } else if (name == "on_restored") {
+      options->observers.on_restored =
+          ReportCallback<RestoreReport>(name, object);
+    } else if (name == "on_deleted") {
+      options->observers.on_deleted = Callback<int64_t>(name, object);
+    } else if (name == "store") {
+      const StoreOptions store = StoreOptionsOf(nb::cast<nb::dict>(object));
+      const StoreOptions configured = options->store;
+      options->store = store;
+      options->store.background_sweep = configured.background_sweep;
+      options->store.background_fold = configured.background_fold;
+      options->store.fold_bounds = configured.fold_bounds;
+    } else if (name == "read_threads") {
+      options->restore.read.threads = nb::cast<int>(object);
+    } else {
+      throw StatusError(
+          absl::InternalError(absl::StrCat("no option \"", name, "\"")));
+    }
+  }
+}
+
+RestoreRequest RequestOf(const nb::dict& fields) {
+  RestoreRequest request;
+  for (const auto& [key, value] : fields) {
+    const auto name = nb::cast<std::string>(key);
+    if (name == "step") {
+      request.step = nb::cast<int64_t>(value);
+    } else if (name == "best") {
+      request.best = nb::cast<bool>(value);
+    } else if (name == "best_by") {
+      request.best_by =
+          KeepPolicy::BestOptions{.metric = nb::cast<std::string>(value)};
+    } else if (name == "path") {
+      request.path = nb::cast<std::string>(value);
+    } else if (name == "merge") {
+      if (nb::cast<bool>(value)) request.mode = LiveTable::RestoreMode::kMerge;
+    } else if (name == "verify") {
+      request.verify = nb::cast<bool>(value);
+    } else if (name == "fall_back") {
+      request.fall_back = nb::cast<bool>(value);
+    } else if (name == "evolve") {
+      ManagerOptions parsed;
+      Check(ReadManagerConfig(nb::cast<std::string>(value), &parsed));
+      request.evolve = parsed.restore.evolve;
+    }
+  }
+  return request;
+}
+
+}  // namespace ckptdb::python

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of a manager: checked, and as the extension takes them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import operator
+import os
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any
+
+from . import _core
+from ._core import KeepPolicy, SavePolicy
+from ._errors import InvalidArgument
+from ._options import ManagerOptions
+
+
+def check_options(state: Any, **callbacks: Any) -> None:
+    if not isinstance(state, MutableMapping):
+        raise InvalidArgument(
+            f"the state is a {type(state).__name__}; expected a dictionary of names "
+            "to values"
+        )
+    for name, callback in callbacks.items():
+        if callback is not None and not callable(callback):
+            raise InvalidArgument(f"{name} is {callback!r}; expected a function")
+
+
+def check_names(options: Mapping[str, Any], parameters: Sequence[str]) -> None:
+    known = [*parameters, *ManagerOptions.__annotations__]
+    for name in options:
+        if name in ManagerOptions.__annotations__:
+            continue
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f'; did you mean "{near[0]}"?' if near else ""
+        raise InvalidArgument(f'a manager has no option "{name}"{hint}')
+
+
+def as_policy(name: str, policy: Any) -> SavePolicy | KeepPolicy:
+    """A policy of the kind that this option takes."""
+    kind = KeepPolicy if name == "keep" else SavePolicy
+    if isinstance(policy, kind):
+        return policy
+    if isinstance(policy, (SavePolicy, KeepPolicy)):
+        raise InvalidArgument(
+            f"{name} is a {type(policy).__name__}; expected a {kind.__name__}"
+        )
+    label = getattr(policy, "__name__", type(policy).__name__)
+    make = _core.keep_if if name == "keep" else _core.save_if
+    made: SavePolicy | KeepPolicy = make(label, policy)
+    return made
+
+
+def check_values(metrics: Any, user_metadata: Any) -> None:
+    """Raises InvalidArgument for a metric or an entry of a wrong type."""
+    for what, values, kind in (
+        ("metric", metrics, float),
+        ("user_metadata", user_metadata, str),
+    ):
+        if values is None:
+            continue
+        if not isinstance(values, Mapping):
+            raise InvalidArgument(f"{what} is {values!r}; expected a dictionary")
+        for name, value in values.items():
+            try:
+                fits = isinstance(name, str) and (
+                    isinstance(value, str) if kind is str else float(value) is not None
+                )
+            except (TypeError, ValueError):
+                fits = False
+            if not fits or (kind is float and isinstance(value, str)):
+                raise InvalidArgument(
+                    f"{what} {name!r} is {value!r}; expected a {kind.__name__}"
+                )
+
+
+def dumper(name: str, each: Any) -> Callable[[], bytes]:
+    def dump() -> bytes:
+        data = each.io_state()
+        if not isinstance(data, bytes):
+            raise TypeError(
+                f'io_state of "{name}" returned {type(data).__name__}; expected bytes'
+            )
+        return data
+
+    return dump
+
+
+def config_text(config: Any) -> str:
+    try:
+        return json.dumps(config)
+    except TypeError as error:
+        raise InvalidArgument(
+            f"an option has a value of the wrong type: {error}"
+        ) from None
+
+
+def request(
+    step: int | None,
+    best: bool,
+    path: str | os.PathLike[str] | None,
+    merge: bool,
+    verify: bool,
+    fall_back: bool,
+    evolve: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "best": best,
+        "merge": merge,
+        "verify": verify,
+        "fall_back": fall_back,
+    }
+    if step is not None:
+        try:
+            fields["step"] = operator.index(step)
+        except TypeError:
+            raise InvalidArgument(f"the step is {step!r}; expected an int") from None
+    if path is not None:
+        fields["path"] = os.fsdecode(path)
+    if evolve is not None:
+        fields["evolve"] = config_text({"evolve": evolve})
+    return fields

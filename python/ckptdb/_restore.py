@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory that a restore fills, and how its values return into the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
+
+from . import _arrays, _tree
+from ._errors import DataLoss, Error, FailedPrecondition, Internal, InvalidArgument
+from ._state import (
+    Registered,
+    TensorTuple,
+    check_name,
+    check_unique,
+    has_io_state,
+    has_state_dict,
+    is_module,
+    is_namedtuple,
+    is_table,
+    module_tensors,
+    names_of,
+)
+
+Finish = Callable[[], Any]
+Form = tuple[str, tuple[int, ...]]  # dtype and shape of a step's tensor
+_MISSING: Any = object()
+
+
+class Restore:
+    """The memory into which one step is restored, and what to do with it
+    afterwards."""
+
+    def __init__(
+        self,
+        read_object: Callable[[str], bytes | None],
+        forms: Mapping[str, Form],
+        allow_pickle: bool,
+        registered: Registered | None = None,
+    ) -> None:
+        self.tensors: list[TensorTuple] = []
+        self.objects: list[tuple[str, bytes]] = []
+        self.removed: list[str] = []  # values that the step does not have
+        self.owners: list[Any] = []
+        self._read_object = read_object
+        self._forms = forms  # of the step's tensors
+        self._allow_pickle = allow_pickle
+        self._registered = registered
+        self._reading = False  # a value alone, without one that it replaces
+        self._finish: dict[str, Finish] = {}
+        self._puts: dict[str, Finish] = {}  # by tensor
+        self._with_object: set[str] = set()
+        self._loaded: set[str] | None = None  # tensors; None: all
+        self._registering = True  # tensors; false once they are loaded
+
+    def add_all(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            check_name(name)
+            self.add(name, value)
+        check_unique(names_of(self.tensors, self._registered), state)
+
+    def add(self, name: str, value: Any) -> None:
+        if is_table(value) or has_io_state(value):
+            if self._registered is not None:
+                self._registered.check(name, value)
+            return
+        if _arrays.is_array(value):
+            self._finish[name] = self._target(name, value)
+            return
+        data = self._read_object(name)
+        if is_module(value):
+            self._finish[name] = self._plan_module(name, value, data)
+            return
+        self._expect_object(name, data or b"")
+        if data is None:
+            # The library reports what the step lacks, unless a policy permits
+            # it, or says under which name to find it.
+            self._register_rest(value, name)
+            return
+        node = _tree.loads(data, name)
+        self._finish[name] = self._plan(node, value, name)
+
+    def finish(
+        self,
+        state: MutableMapping[str, Any],
+        objects: Mapping[str, bytes],
+        tensors: set[str],
+    ) -> None:
+        """Puts restored values into the state. `objects` and `tensors` are those
+        that the library has loaded: others, which a policy excludes, keep their
+        values."""
+        self._loaded = tensors
+        self._registering = False
+        for name, live in list(state.items()):
+            finish = self._finish.get(name)
+            if name in self._with_object:
+                if name not in objects:
+                    continue
+                if finish is None:  # the step has it under another name
+                    node = _tree.loads(objects[name], name)
+                    finish = self._plan(node, live, name)
+            if finish is None:
+                continue
+            try:
+                value = finish()
+            except Error:
+                raise
+            except Exception as error:
+                raise Internal(
+                    f'restoring state "{name}" raised {type(error).__name__}: {error}; '
+                    "to keep the values that it has, exclude it: "
+                    f'evolve={{"exclude": ["{name}"]}}'
+                ) from error
+            if value is not live:
+                state[name] = value
+        self._finish.clear()  # they refer to this object, and to the state
+        self._puts.clear()
+
+    def _expect_object(self, name: str, data: bytes) -> None:
+        self._with_object.add(name)
+        self.objects.append((name, data))
+
+    def _target(self, name: str, value: Any) -> Finish:
+        """Registers memory for a tensor. The result puts it into `value`, or
+        returns the array that replaces it."""
+        try:
+            memory, put = _arrays.writable(value)
+        except (InvalidArgument, RuntimeError, ValueError) as error:
+            raise InvalidArgument(f'state "{name}": {error}') from None
+        return self._register(name, memory, put, value)
+
+    def _register(
+        self, name: str, memory: _arrays.Memory, put: Finish, value: Any
+    ) -> Finish:
+        self.owners.append(memory.owner)
+        self.tensors.append((name, memory.dtype, memory.shape, memory.address))
+
+        def put_if_loaded() -> Any:
+            loaded = self._loaded is None or name in self._loaded
+            return put() if loaded else value
+
+        self._puts[name] = put_if_loaded
+        return put_if_loaded
+
+    def _plan_module(self, name: str, module: Any, data: bytes | None) -> Finish:
+        rest: dict[str, Any] = {}
+        if data is not None:
+            self._expect_object(name, data)
+            rest = (_tree.tag_of(_tree.loads(data, name)) or ("", {}))[1]
+        state = module_tensors(module)
+        in_place = _storages(module)
+        puts = []
+        remade = {}  # values that load_state_dict must take
+        for key, value in state.items():
+            if not _arrays.is_torch(value) or key in rest:
+                continue
+            put = self._target(f"{name}.{key}", value)
+            puts.append(put)
+            if _storage(value) not in in_place:
+                remade[key] = put
+        for key, child in rest.items():
+            remade[key] = self._plan(child, _MISSING, f"{name}.{key}")
+
+        def finish() -> Any:
+            for put in puts:
+                put()
+            if remade:
+                restored = module.state_dict()
+                restored.update({key: make() for key, make in remade.items()})
+                module.load_state_dict(restored)
+            return module
+
+        return finish
+
+    def _plan(self, node: Any, live: Any, name: str) -> Finish:
+        tagged = _tree.tag_of(node)
+        tag: str | None
+        content: Any
+        tag, content = tagged if tagged is not None else (None, None)
+        if tag == "$tensor":
+            return self._plan_tensor(content, live, name)
+        if tag in ("$table", "$io_state"):
+            return self._plan_registered(tag, live, name)
+        if tag == "$module_of":
+            data = self._read_object(name)
+            if self._reading:
+                return self.plan_module_value(name, data)
+            self._need(is_module(live), name, "a module")
+            return self._plan_module(name, live, data)
+        if tag == "$state":
+            return self._plan_state(content, live, name)
+        if tag in ("$tuple", "$set", "$frozenset") or isinstance(node, list):
+            nodes = content if tag is not None else node
+            return self._plan_sequence(tag, nodes, live, name)
+        if tag in ("$dict", "$ordered") or (tag is None and isinstance(node, dict)):
+            return self._plan_mapping(tag, content, node, live, name)
+        value = _tree.decode_leaf(node, f'"{name}"', self._allow_pickle)
+        self._register_rest(live, name)
+        return lambda: value
+
+    @staticmethod
+    def _need(condition: bool, name: str, what: str) -> None:
+        if not condition:
+            raise FailedPrecondition(
+                f'"{name}" was saved from {what}; the state must have one under '
+                "this name"
+            )
+
+    def _plan_registered(self, tag: str, live: Any, name: str) -> Finish:
+        if self._reading:
+            return lambda: None
+        if tag == "$table":
+            self._need(is_table(live), name, "a table")
+        else:
+            self._need(has_io_state(live), name, "an object with io_state")
+        return lambda: live
+
+    def _plan_tensor(self, kind: str, live: Any, name: str) -> Finish:
+        if not self._registering:
+            if name in self._puts:
+                return self._puts[name]
+            raise FailedPrecondition(
+                f'"{name}" is a tensor in the step, and the state has none there'
+            )
+        if _arrays.is_array(live):
+            return self._target(name, live)
+        form = self._forms.get(name)
+        if form is None:
+            raise DataLoss(f'the step has no tensor "{name}", which its state names')
+        value = _arrays.empty(*form, kind)
+        writable, _ = _arrays.writable(value)
+        memory = writable._replace(dtype=form[0])  # not NumPy's bits of it
+
+        def make() -> Any:
+            if kind != "jax":
+                return value
+            import jax.numpy
+
+            return jax.numpy.asarray(value)
+
+        if not self._reading:
+            value[...] = 0  # for a step that is loaded without this tensor
+        self._register(name, memory, make, value)
+        return make
+
+    def _plan_state(self, node: Any, live: Any, name: str) -> Finish:
+        if self._reading:
+            return self._plan(node, _MISSING, name)
+        self._need(has_state_dict(live), name, "an object with state_dict")
+        # The live tensors are used where they fit. Others are made, and
+        # load_state_dict takes them: an optimizer has none before its first step.
+        build = self._plan(node, _fitting(live.state_dict(), self._forms, name), name)
+
+        def finish() -> Any:
+            live.load_state_dict(build())
+            return live
+
+        return finish
+
+    def plan_module_value(self, name: str, data: bytes | None) -> Finish:
+        """A module as a dictionary of its values."""
+        rest: dict[str, Any] = {}
+        if data is not None:
+            rest = (_tree.tag_of(_tree.loads(data, name)) or ("", {}))[1]
+        prefix = f"{name}."
+        nodes: dict[str, Any] = {
+            stored.removeprefix(prefix): {"$tensor": "torch"}
+            for stored in self._forms
+            if stored.startswith(prefix)
+        }
+        # Tensors of a description belong to it.
+        for key in rest:
+            for stored in [k for k in nodes if k.startswith(f"{key}.")]:
+                del nodes[stored]
+        return self._plan_mapping(None, None, {**nodes, **rest}, _MISSING, name)
+
+    def _plan_sequence(
+        self, tag: str | None, nodes: list[Any], live: Any, name: str
+    ) -> Finish:
+        old = list(live) if isinstance(live, (list, tuple)) else []
+        makes = [
+            self._plan(node, old[i] if i < len(old) else _MISSING, f"{name}.{i}")
+            for i, node in enumerate(nodes)
+        ]
+        # As in a dictionary.
+        rest = [
+            each
+            for i, each in enumerate(old)
+            if i >= len(nodes) and self._register_rest(each, f"{name}.{i}")
+        ]
+
+        def finish() -> Any:
+            values = [make() for make in makes] + rest
+            if tag == "$set":
+                if not isinstance(live, set):
+                    return set(values)
+                live.clear()
+                live.update(values)
+                return live
+            if tag == "$frozenset":
+                return frozenset(values)
+            if tag == "$tuple":
+                if is_namedtuple(live) and len(values) == len(live):
+                    return type(live)._make(values)
+                return tuple(values)
+            if isinstance(live, list):
+                live[:] = values
+                return live
+            return values
+
+        return finish
+
+    def _plan_mapping(
+        self, tag: str | None, pairs: Any, node: Any, live: Any, name: str
+    ) -> Finish:
+        if tag is None:
+            items = list(node.items())
+        else:
+            items = [
+                (
+                    _tree.decode_key(key, f'a key of "{name}"', self._allow_pickle),
+                    child,
+                )
+                for key, child in pairs
+            ]
+        old = live if isinstance(live, dict) else {}
+        makes = [
+            (key, self._plan(child, old.get(key, _MISSING), f"{name}.{key}"))
+            for key, child in items
+        ]
+        present = {key for key, _ in items}
+        # Tensors that the step lacks are reported by the library, unless a policy
+        # permits it; then they stay.
+        rest = []
+        for key, value in old.items():
+            if key in present:
+                continue
+            if self._register_rest(value, f"{name}.{key}"):
+                rest.append((key, value))
+            elif self._registering:
+                self.removed.append(f"{name}.{key}")
+
+        def finish() -> Any:
+            made = [(key, make()) for key, make in makes]
+            if not isinstance(live, dict):
+                return _tree.make_mapping(tag or "", made)
+            live.clear()
+            live.update(made + rest)
+            return live
+
+        return finish
+
+    def _register_rest(self, live: Any, name: str) -> bool:
+        """Registers tensors of the state that the step lacks, so that the library
+        reports them. Returns whether the value has any, or a table."""
+        if live is _MISSING or not self._registering:
+            return False
+        if _arrays.is_array(live):
+            self._target(name, live)
+            return True
+        if is_module(live):
+            for key, value in module_tensors(live).items():
+                if _arrays.is_torch(value):
+                    self._target(f"{name}.{key}", value)
+            return True
+        if is_table(live) or has_io_state(live) or has_state_dict(live):
+            return True
+        if isinstance(live, dict):
+            parts = list(live.items())
+        elif isinstance(live, (list, tuple)):
+            parts = list(enumerate(live))
+        else:
+            return False
+        return any([self._register_rest(each, f"{name}.{key}") for key, each in parts])
+
+
+def _storage(tensor: Any) -> Any:
+    try:
+        return tensor.untyped_storage().data_ptr() or id(tensor)
+    except (RuntimeError, NotImplementedError):
+        return id(tensor)
+
+
+def _storages(module: Any) -> set[Any]:
+    """Where the parameters and buffers of a module are: values of its state
+    dictionary that lie elsewhere are copies."""
+    found = {_storage(tensor) for tensor in module.parameters()}
+    found.update(_storage(tensor) for tensor in module.buffers())
+    return found
+
+
+def _fitting(live: Any, forms: Mapping[str, Form], name: str) -> Any:
+    """A copy of a state dictionary's structure with those of its tensors that
+    have the form of the step's."""
+    if _arrays.is_array(live):
+        try:
+            memory = _arrays.readable(live)
+        except InvalidArgument:
+            return _MISSING
+        same = forms.get(name) == (memory.dtype, tuple(memory.shape))
+        return live if same else _MISSING
+    if isinstance(live, dict):
+        return {
+            key: _fitting(value, forms, f"{name}.{key}")
+            for key, value in live.items()
+            if f"{name}.{key}" in forms or isinstance(value, (dict, list, tuple))
+        }
+    if isinstance(live, (list, tuple)):
+        made = [_fitting(value, forms, f"{name}.{i}") for i, value in enumerate(live)]
+        make: Any = type(live)
+        return make._make(made) if is_namedtuple(live) else made
+    return _MISSING
+
+
+def read_value(
+    name: str,
+    data: bytes | None,
+    read_object: Callable[[str], bytes | None],
+    forms: Mapping[str, Form],
+    allow_pickle: bool,
+) -> tuple[list[TensorTuple], list[Any], Finish]:
+    """What `Step.read` needs for an object: its tensors, the owners of their
+    memory, and a function that returns the value once they are filled. Without
+    data, the entry is a module's."""
+    restore = Restore(read_object, forms, allow_pickle)
+    restore._reading = True
+    node = None if data is None else _tree.loads(data, name)
+    tagged = _tree.tag_of(node)
+    if data is None or (tagged is not None and tagged[0] == "$module"):
+        finish = restore.plan_module_value(name, data)
+    else:
+        finish = restore._plan(node, _MISSING, name)
+    return restore.tensors, restore.owners, finish
