@@ -73,16 +73,13 @@ struct StoreOptions {
   // Removes unreferenced data in the background, at open and after every commit
   // and deletion. If false, only Sweep() does.
   bool background_sweep = true;
-  // Folds the newest step in the background when its chain exceeds
-  // `fold_bounds`.
+  // Folds the newest step in the background if it exceeds `fold_bounds`.
   bool background_fold = false;
   ChainBounds fold_bounds = {};
-  // Threads with which a rank writes files, at least 1. More than cores help,
-  // because they wait for the disk. Each takes about 6 MiB, and its file adds
-  // some milliseconds to the commit.
+  // Threads with which a rank writes files, at least 1. They wait for the disk,
+  // so more than cores help. Each takes about 6 MiB, and adds a file.
   int stage_threads = 8;
-  // Writes around the page cache where the file system supports it, which
-  // halves the CPU time and leaves the cache to the trainer.
+  // Writes around the page cache if possible, which halves the CPU time.
   bool direct_writes = true;
   // Stores a tensor even if the parent has the same bytes, so that the parent's
   // can be freed.
@@ -96,6 +93,8 @@ struct StoreOptions {
   // How long a lease lasts unless renewed, and a dead reader's steps are kept.
   // At most kMaxLeaseMs.
   int64_t lease_ms = 60'000;
+  // Like ReadOptions::progress, for the bytes that Stage writes.
+  std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = {};
   // Receives warnings and errors of RocksDB, and a manager's warnings: lines
   // without a newline. Several threads call it at once, even while the store
   // holds locks: it must not call the store, and its exceptions are dropped. If
@@ -164,7 +163,8 @@ struct ReadOptions {
   // returns true, the call ends with Cancelled: a read leaves undefined bytes
   // like any that failed, and the next Fold of the step resumes the fold.
   std::function<bool()> cancelled = {};
-  // Fold and Verify call it on any thread, one call at a time.
+  // Fold, Verify, scans and reads of tensors call it, on any thread, one call
+  // at a time, with bytes before codecs; `all_bytes` may be an estimate.
   std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = {};
 };
 

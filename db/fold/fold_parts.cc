@@ -120,6 +120,7 @@ FoldParts::FoldParts(const StepReader::Impl& step, FoldTarget target,
     : step_(step),
       target_(std::move(target)),
       options_(options),
+      progress_("ReadOptions::progress", options.progress),
       env_(rocksdb::NewCompositeEnv(target_.files)) {}
 
 std::string FoldParts::Folder(uint32_t rank) const {
@@ -159,7 +160,7 @@ absl::Status FoldParts::Plan() {
   for (uint32_t rank = 0; rank < step_.record().world_size; ++rank) {
     for (const auto& table : tables_) PlanTable(*table, rank);
   }
-  for (const Part& part : parts_) all_bytes_ += part.bytes();
+  for (const Part& part : parts_) progress_.AddTotal(part.bytes());
   return absl::OkStatus();
 }
 
@@ -264,15 +265,6 @@ bool FoldParts::ReadNote(size_t index) {
   }
   part.staged = *std::move(staged);
   return true;
-}
-
-absl::Status FoldParts::Advance(uint64_t bytes) {
-  if (!options_.progress) return absl::OkStatus();
-  const MutexLock lock(&mutex_);
-  // The bytes are estimates, so their sum may exceed the plan.
-  const uint64_t done = done_bytes_ = std::min(done_bytes_ + bytes, all_bytes_);
-  return CallGuarded("ReadOptions::progress",
-                     [&] { options_.progress(done, all_bytes_); });
 }
 
 // Adds these streams to a stretch's item.
@@ -380,7 +372,7 @@ absl::Status FoldParts::DoPart(size_t index) {
   CKPTDB_RETURN_IF_ERROR(part.shares_file ? WriteShared(index, &part)
                                           : WriteStreams(index, &part));
   CKPTDB_RETURN_IF_ERROR(WriteNote(index, &part));
-  return Advance(part.bytes());
+  return progress_.Advance(part.bytes());
 }
 
 // Sets *open to the unfinished parts, and creates their folders.
@@ -389,7 +381,7 @@ absl::Status FoldParts::PrepareParts(std::vector<size_t>* open) {
   for (size_t i = 0; i < parts_.size(); ++i) {
     if (ReadNote(i)) {
       ++resumed_;
-      CKPTDB_RETURN_IF_ERROR(Advance(parts_[i].bytes()));
+      CKPTDB_RETURN_IF_ERROR(progress_.Advance(parts_[i].bytes()));
       continue;
     }
     open->push_back(i);

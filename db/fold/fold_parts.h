@@ -10,10 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "db/base/mutex.h"
+#include "db/base/progress.h"
 #include "db/fold/run_output.h"
 #include "db/options.h"
 #include "db/read/step_reader_impl.h"
@@ -94,19 +93,16 @@ class FoldParts {
                             absl::Span<const size_t> slots, RunOutput* output,
                             Stretch* stretch);
   SegmentWriterOptions WritingOptions(size_t files) const;
-  absl::Status Advance(uint64_t bytes);
   Item ItemOf(const std::vector<const Stretch*>& stretches) const;
 
   const StepReader::Impl& step_;
   const FoldTarget target_;
   const ReadOptions& options_;
+  Progress progress_;
   std::unique_ptr<rocksdb::Env> env_;
   std::vector<std::unique_ptr<Table>> tables_;
   std::vector<Part> parts_;  // by rank, table and slices
   uint64_t resumed_ = 0;
-  Mutex mutex_;
-  uint64_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t all_bytes_ = 0;
 };
 
 }  // namespace ckptdb::internal

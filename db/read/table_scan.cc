@@ -9,6 +9,7 @@
 #include "db/base/mutex.h"
 #include "db/base/option_checks.h"
 #include "db/base/parallel.h"
+#include "db/base/progress.h"
 #include "db/read/row_batcher.h"
 #include "schema/bytes/limits.h"
 #include "schema/status.h"
@@ -139,6 +140,12 @@ MergeScan::MergeScan(const StepReader::Impl& step,
       tasks_(CutTasks(runs, groups, threads_)) {}
 
 absl::Status MergeScan::Run(const TaskFunction& task) {
+  uint64_t row_bytes = sizeof(int64_t);
+  for (const size_t slot : slots_) {
+    row_bytes += runs_[0].item->slots[slot].row_bytes();
+  }
+  Progress progress("ReadOptions::progress", options_.read.progress);
+  progress.AddTotal(EstimateRuns(runs_, options_.slices).rows * row_bytes);
   Mutex mutex;
   std::vector<RunMerge::Count> counts(runs_.size());
   const absl::Status merged = ParallelFor(
@@ -148,6 +155,9 @@ absl::Status MergeScan::Run(const TaskFunction& task) {
         RunMerge merge(step_, runs_, part, slots_, options_.read,
                        options_.wanted);
         CKPTDB_RETURN_IF_ERROR(task(worker, i, &merge));
+        uint64_t rows = 0;
+        for (const RunMerge::Count& count : merge.counts()) rows += count.rows;
+        CKPTDB_RETURN_IF_ERROR(progress.Advance(rows * row_bytes));
         const MutexLock lock(&mutex);
         for (size_t run = 0; run < part.runs.size(); ++run) {
           counts[part.runs[run]].rows += merge.counts()[run].rows;

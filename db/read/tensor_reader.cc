@@ -13,6 +13,7 @@
 #include "db/base/cancelled.h"
 #include "db/base/mutex.h"
 #include "db/base/parallel.h"
+#include "db/base/progress.h"
 #include "db/disk/rocks_status.h"
 #include "db/read/chunk_reader.h"
 #include "db/read/step_reader_impl.h"
@@ -169,7 +170,9 @@ absl::Status ReadChunk(const Piece& piece, const CopyPlan& plan, uint32_t chunk,
 class BoxReader {
  public:
   BoxReader(const StepReader::Impl& step, const ReadOptions& options)
-      : step_(step), options_(options) {}
+      : step_(step),
+        options_(options),
+        progress_("ReadOptions::progress", options.progress) {}
 
   // Returns DataLoss if the shards do not cover the box.
   absl::Status Add(const BoxRead& read);
@@ -192,6 +195,7 @@ class BoxReader {
 
   const StepReader::Impl& step_;
   const ReadOptions& options_;
+  Progress progress_;
   std::vector<Piece> pieces_;
   std::vector<Task> tasks_;
   // The first chunk in the order of the reads that failed. Later ones are not
@@ -243,6 +247,9 @@ void BoxReader::AddTasks() {
         bytes += pieces_[end].shard.item->stored_bytes;
       }
     }
+    for (size_t i = begin; i < end; ++i) {
+      progress_.AddTotal(pieces_[i].shard.item->raw_bytes);
+    }
     const auto chunks = static_cast<uint32_t>(item.chunk_hashes.size());
     const uint32_t together = ChunksPerTask(item, options_);
     for (uint32_t chunk = 0; chunk < chunks; chunk += together) {
@@ -268,6 +275,8 @@ absl::Status BoxReader::ReadPiece(const Task& task, const Piece& piece,
     if (place >= failed_at_) break;
     absl::Status status = ReadChunk(piece, plan, chunk, cursor);
     if (!status.ok()) Fail(place, std::move(status));
+    CKPTDB_RETURN_IF_ERROR(
+        progress_.Advance(ChunkRawBytes(*piece.shard.item, chunk)));
   }
   return absl::OkStatus();
 }

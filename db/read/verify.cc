@@ -8,12 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "db/base/call_guard.h"
 #include "db/base/cancelled.h"
-#include "db/base/mutex.h"
 #include "db/base/parallel.h"
+#include "db/base/progress.h"
 #include "db/read/chunk_reader.h"
 #include "db/read/run_cursor.h"
 #include "db/read/shared_ids.h"
@@ -37,7 +35,9 @@ absl::Status BadDigest(const RankItem& part, uint64_t digest) {
 class Verifier {
  public:
   Verifier(const StepReader::Impl& step, const ReadOptions& options)
-      : step_(step), options_(options) {}
+      : step_(step),
+        options_(options),
+        progress_("ReadOptions::progress", options.progress) {}
 
   // Adds the items of the step itself, without its tables if the version was
   // verified before.
@@ -53,7 +53,7 @@ class Verifier {
   // Adds one task per stream of a table, so that they are read in parallel.
   // Their hashes are joined afterwards.
   void Add(const RankItem& part) {
-    all_bytes_ += part.item->raw_bytes;
+    progress_.AddTotal(part.item->raw_bytes);
     if (part.item->kind != Item::Kind::kRows) {
       tasks_.push_back({part, kChunks, {}});
       return;
@@ -86,14 +86,6 @@ class Verifier {
     std::string hashes;  // hashes of the pages so far, as bytes
   };
 
-  absl::Status Advance(uint64_t bytes) {
-    if (!options_.progress) return absl::OkStatus();
-    const MutexLock lock(&mutex_);
-    const uint64_t done = done_bytes_ += bytes;
-    return CallGuarded("ReadOptions::progress",
-                       [&] { options_.progress(done, all_bytes_); });
-  }
-
   absl::Status CheckChunks(const Task& task) {
     const Item& item = *task.part.item;
     std::string raw;
@@ -105,7 +97,7 @@ class Verifier {
         [&](ChunkCursor* cursor, uint32_t chunk) -> absl::Status {
           raw.resize(ChunkRawBytes(item, chunk));
           CKPTDB_RETURN_IF_ERROR(cursor->Read(task.part, chunk, raw.data()));
-          return Advance(raw.size());
+          return progress_.Advance(raw.size());
         });
     CKPTDB_RETURN_IF_ERROR(all_read);
     const uint64_t digest =
@@ -136,7 +128,7 @@ class Verifier {
       const uint64_t hash = stream.raw_hash();
       task->hashes.append(reinterpret_cast<const char*>(&hash), sizeof(hash));
       rows += stream.rows();
-      CKPTDB_RETURN_IF_ERROR(Advance(stream.raw().size()));
+      CKPTDB_RETURN_IF_ERROR(progress_.Advance(stream.raw().size()));
     }
     return CheckRows(*task, rows);
   }
@@ -175,9 +167,7 @@ class Verifier {
   const StepReader::Impl& step_;
   const ReadOptions& options_;
   std::vector<Task> tasks_;
-  Mutex mutex_;
-  uint64_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t all_bytes_ = 0;
+  Progress progress_;
 };
 
 std::set<std::string> TablesOf(const ChainMember& member) {

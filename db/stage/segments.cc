@@ -165,7 +165,9 @@ absl::StatusOr<internal::StagedFile> WriteSegment(
       if (options.check) CKPTDB_RETURN_IF_ERROR(options.check());
       // One page and one key serve all entries, so that their memory is reused.
       CKPTDB_RETURN_IF_ERROR(piece.stream->Make(i, &key, &page));
-      if (options.on_made) options.on_made(*piece.stream, i);
+      if (options.on_made) {
+        CKPTDB_RETURN_IF_ERROR(options.on_made(*piece.stream, i));
+      }
       CKPTDB_RETURN_IF_ERROR(
           FromRocks(writer->Put(key, ToSlice(page.entry())), context));
     }

@@ -45,8 +45,10 @@ struct SegmentWriterOptions {
   // Called before each entry is made; ends the writing with an error that it
   // returns. May be null.
   std::function<absl::Status()> check = {};
-  // Called for each entry that was made; may be null.
-  std::function<void(const Stream& stream, uint64_t entry)> on_made = {};
+  // Called for each entry that was made; may be null. Returns an error to end
+  // the writing.
+  std::function<absl::Status(const Stream& stream, uint64_t entry)> on_made =
+      {};
   // Write buffer of a file; 0 uses that of FileWriterOptions.
   uint64_t buffer_bytes = 0;
   // Set if most entries are far smaller than a page.

@@ -17,6 +17,7 @@
 #include "db/base/hit_crash_point.h"
 #include "db/base/home_process.h"
 #include "db/base/parallel.h"
+#include "db/base/progress.h"
 #include "db/base/staging.h"
 #include "db/base/state_items.h"
 #include "db/disk/environment.h"
@@ -53,6 +54,7 @@ class RankStager {
         ticket_(ticket),
         options_(options),
         copies_(copies),
+        progress_("StoreOptions::progress", options.progress),
         environment_(options.environment != nullptr
                          ? options.environment
                          : internal::Environment::Default()),
@@ -78,6 +80,7 @@ class RankStager {
       for (const auto& stream : staged.streams) {
         CKPTDB_RETURN_IF_ERROR(CheckCancelled());
         CKPTDB_RETURN_IF_ERROR(stream->ChooseCodec());
+        progress_.AddTotal(stream->raw_bytes());
       }
     }
     // From here on, no pass reads all of the caller's memory. Entries that are
@@ -251,7 +254,7 @@ class RankStager {
         for (uint64_t i = 0; i < stream->entries(); ++i) {
           CKPTDB_RETURN_IF_ERROR(CheckCancelled());
           CKPTDB_RETURN_IF_ERROR(stream->Make(i, &key, &page));
-          NoteMade(*stream, i);
+          CKPTDB_RETURN_IF_ERROR(NoteMade(*stream, i));
           entries_.emplace_back(key, page.entry());
         }
       }
@@ -261,11 +264,12 @@ class RankStager {
 
   // Notifies the caller, once, that its memory may change: when the last entry
   // that reads it was made.
-  void NoteMade(const internal::Stream& stream, uint64_t entry) {
-    if (!copies_.on_read || !stream.reads_caller() || stream.IsHeld(entry)) {
-      return;
+  absl::Status NoteMade(const internal::Stream& stream, uint64_t entry) {
+    if (copies_.on_read && stream.reads_caller() && !stream.IsHeld(entry) &&
+        --entries_to_read_ == 0) {
+      copies_.on_read(copied_bytes_);
     }
-    if (--entries_to_read_ == 0) copies_.on_read(copied_bytes_);
+    return progress_.Advance(stream.BytesOf(entry, entry + 1));
   }
 
   absl::Status WriteFiles() {
@@ -291,7 +295,7 @@ class RankStager {
     writing.env = env.get();
     writing.check = [this] { return CheckCancelled(); };
     writing.on_made = [this](const internal::Stream& stream, uint64_t entry) {
-      NoteMade(stream, entry);
+      return NoteMade(stream, entry);
     };
     CKPTDB_ASSIGN_OR_RETURN(writing.direct_writes, DirectWrites(folder));
     const auto segments = internal::CutSegments(items_, options_.stage_threads);
@@ -365,6 +369,7 @@ class RankStager {
   const internal::TicketRecord& ticket_;
   const StoreOptions& options_;
   const internal::StageCopies& copies_;
+  internal::Progress progress_;
   const std::shared_ptr<internal::Environment> environment_;
   const std::shared_ptr<internal::GuardedFileSystem> files_;
   std::vector<StagedItem> items_;

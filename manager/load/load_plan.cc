@@ -34,9 +34,16 @@ absl::Status WithoutNotFound(absl::string_view what,
 absl::StatusOr<LoadPlan> LoadPlan::Make(const LoadInputs& inputs,
                                         const LoadRule& rule) {
   LoadPlan plan;
-  CKPTDB_ASSIGN_OR_RETURN(plan.items_, PlanItems(inputs, rule));
-  plan.reader_ = &inputs.step;
   plan.read_ = inputs.options.restore.read;
+  if (plan.read_.progress) {
+    plan.progress_ = std::make_shared<LoadProgress>(plan.read_.progress);
+    plan.read_.progress = [progress = plan.progress_](uint64_t done,
+                                                      uint64_t all) {
+      progress->Report(done, all);
+    };
+  }
+  CKPTDB_ASSIGN_OR_RETURN(plan.items_, PlanItems(inputs, plan.read_, rule));
+  plan.reader_ = &inputs.step;
   plan.ranks_ = inputs.ranks;
   plan.deadline_ = inputs.options.ranks.deadline;
   plan.step_ = inputs.step.record().version.step;
@@ -93,6 +100,10 @@ void LoadPlan::MarkNotLoaded() {
   }
 }
 
+void LoadPlan::NoteReading(uint64_t bytes) {
+  if (progress_ != nullptr) progress_->BeginItem(bytes);
+}
+
 // After an error, the item that failed is partly loaded, and those after it are
 // unchanged.
 absl::Status LoadPlan::RunOnly(
@@ -102,6 +113,7 @@ absl::Status LoadPlan::RunOnly(
     const std::string what = absl::StrCat("loading ", planned.item.category,
                                           " \"", planned.item.name, "\"");
     planned.item.outcome = ItemOutcome::kPartlyLoaded;
+    NoteReading(planned.item.bytes);
     CKPTDB_RETURN_IF_ERROR(
         WithoutNotFound(what, CallGuarded(what, planned.load)));
     planned.item.outcome = ItemOutcome::kLoaded;
@@ -113,12 +125,15 @@ absl::Status LoadPlan::RunOnly(
 // time than a read for each. After an error, any of them may have changed.
 absl::Status LoadPlan::ReadWholeTensors() {
   std::vector<StepReader::TensorRead> reads;
+  uint64_t bytes = 0;
   for (PlannedItem& planned : items_) {
     if (planned.whole == nullptr) continue;
     planned.item.outcome = ItemOutcome::kPartlyLoaded;
     reads.push_back({planned.item.source, planned.whole, planned.item.bytes});
+    bytes += planned.item.bytes;
   }
   if (reads.empty()) return absl::OkStatus();
+  NoteReading(bytes);
   CKPTDB_RETURN_IF_ERROR(
       WithoutNotFound("loading tensors", reader_->ReadTensors(reads, read_)));
   for (PlannedItem& planned : items_) {
@@ -135,6 +150,9 @@ absl::Status LoadPlan::Run() {
   // Notifies other managers that save the tables.
   for (const PlannedItem& planned : items_) {
     RestoreCounts::Global().Add(planned.tracker);
+    if (progress_ != nullptr && planned.load != nullptr) {
+      progress_->AddTotal(planned.item.bytes);
+    }
   }
   const auto is_object = [](const PlannedItem& planned) {
     return planned.item.category == kExtra;

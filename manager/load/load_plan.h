@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "absl/time/time.h"
 #include "manager/coordinator.h"
 #include "manager/load/load_patterns.h"
+#include "manager/load/load_progress.h"
 #include "manager/load/loaded_items.h"
 #include "manager/load/planned_items.h"
 #include "manager/load/step_items.h"
@@ -60,9 +62,11 @@ class LoadPlan {
   bool AllMissing() const;
   absl::Status RunOnly(const std::function<bool(const PlannedItem&)>& chosen);
   absl::Status ReadWholeTensors();
+  void NoteReading(uint64_t bytes);
 
   const StepReader* reader_ = nullptr;
   ReadOptions read_;
+  std::shared_ptr<LoadProgress> progress_;  // shared by reads; may be null
   Coordinator* ranks_ = nullptr;
   absl::Duration deadline_;
   int64_t step_ = 0;

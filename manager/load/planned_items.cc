@@ -110,10 +110,12 @@ std::vector<std::string> NamesOf(const std::vector<Slot>& slots) {
 // Adds the items that a rule chooses to a plan.
 class ItemPlanner {
  public:
-  ItemPlanner(const LoadInputs& inputs, const LoadRule& rule)
+  ItemPlanner(const LoadInputs& inputs, const ReadOptions& read,
+              const LoadRule& rule)
       : step_(inputs.step),
         changes_(inputs.changes),
         options_(inputs.options),
+        read_(read),
         shard_(inputs.shard),
         ranks_(inputs.ranks),
         rule_(rule) {}
@@ -137,7 +139,7 @@ class ItemPlanner {
           planned);
     }
     TensorLoad load = {&step_,
-                       options_.restore.read,
+                       read_,
                        source,
                        from,
                        tensor.state,
@@ -192,7 +194,7 @@ class ItemPlanner {
                           plan.changes.empty() && plan.casts.empty() &&
                           slots.size() == registered.size();
     ScanOptions scan;
-    scan.read = options_.restore.read;
+    scan.read = read_;
     scan.slots = NamesOf(plan.inputs);
     scan.ids_only = plan.inputs.empty();
     Plan(table, *found, sharding, std::move(scan),
@@ -206,7 +208,7 @@ class ItemPlanner {
                                         SlotPlan plan, LiveTable* own) const {
     if (plan.direct()) return {own, [](LiveTable*) {}};
     return std::make_shared<EvolvedTable>(source, std::move(plan.slots),
-                                          options_.restore.read.threads, own);
+                                          read_.threads, own);
   }
 
   // Plans how a fitting table's rows reach `live`.
@@ -259,8 +261,8 @@ class ItemPlanner {
     const Item* const found = FindBlob(step_, kOwnerRank, blob);
     if (found == nullptr) return Missing(NoBlob(kOwnerRank, blob), planned);
     planned->item.bytes = found->raw_bytes;
-    planned->load = [this_step = &step_, read = options_.restore.read, blob,
-                     load = extra.load, name = extra.name]() -> absl::Status {
+    planned->load = [this_step = &step_, read = read_, blob, load = extra.load,
+                     name = extra.name]() -> absl::Status {
       CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
                               this_step->ReadBlob(kOwnerRank, blob, read));
       return Annotate(load(bytes), absl::StrCat("\"", name, "\""));
@@ -305,11 +307,11 @@ class ItemPlanner {
       if (found == nullptr) return Missing(NoBlob(rank, blob), planned);
       planned->item.bytes += found->raw_bytes;
     }
-    planned->load =
-        [this_step = &step_, read = options_.restore.read, blob, ranks,
-         all = !same_world &&
-               resize == ManagerOptions::IoStateResize::kRedistribute,
-         state = io.state, name = io.name]() -> absl::Status {
+    planned->load = [this_step = &step_, read = read_, blob, ranks,
+                     all =
+                         !same_world &&
+                         resize == ManagerOptions::IoStateResize::kRedistribute,
+                     state = io.state, name = io.name]() -> absl::Status {
       std::vector<std::string> parts;
       for (const uint32_t rank : ranks) {
         CKPTDB_ASSIGN_OR_RETURN(parts.emplace_back(),
@@ -390,6 +392,7 @@ class ItemPlanner {
   const StepReader& step_;
   const ChangeReader* const changes_;
   const ManagerOptions& options_;
+  const ReadOptions& read_;
   const ModelState::Shard shard_;
   Coordinator* const ranks_;
   const LoadRule& rule_;
@@ -399,6 +402,7 @@ class ItemPlanner {
 }  // namespace
 
 absl::StatusOr<std::vector<PlannedItem>> PlanItems(const LoadInputs& inputs,
+                                                   const ReadOptions& read,
                                                    const LoadRule& rule) {
   const ModelState& model = inputs.model;
   const absl::Span<const TableSharding> shardings = inputs.shardings;
@@ -407,7 +411,7 @@ absl::StatusOr<std::vector<PlannedItem>> PlanItems(const LoadInputs& inputs,
         "the model has ", model.tables().size(), " tables, expected ",
         shardings.size(), ", as when its manager was opened"));
   }
-  ItemPlanner planner(inputs, rule);
+  ItemPlanner planner(inputs, read, rule);
   // Objects first: they may refuse the step of another trainer.
   for (const auto& extra : model.extras()) {
     CKPTDB_RETURN_IF_ERROR(planner.Add(extra));

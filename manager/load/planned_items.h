@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "db/options.h"
 #include "db/reader.h"
 #include "manager/coordinator.h"
 #include "manager/load/loaded_items.h"
@@ -50,8 +51,9 @@ struct LoadInputs {
 
 // Plans the items of the model that `rule` chooses. Does not touch the model.
 // Items that the step does not contain or that do not fit are in the plan, too,
-// with that outcome.
+// with that outcome. `read` replaces the ReadOptions of the manager's options.
 absl::StatusOr<std::vector<PlannedItem>> PlanItems(const LoadInputs& inputs,
+                                                   const ReadOptions& read,
                                                    const LoadRule& rule);
 
 }  // namespace ckptdb::internal

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/binding/arguments.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
+#include <cstring>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "manager/policies.h"
 #include "python/binding/errors.h"
 #include "python/binding/reader.h"
@@ -29,6 +36,61 @@ auto ReportCallback(const std::string& name, const nb::object& function) {
   return [name, held = Hold(function)](const Report& report) {
     Check(WithPython(name, [&] { (*held)(ToDict(report)); }));
   };
+}
+
+// Shows the progress of reads or of staging. A report takes the GIL, so most
+// are left out, but not a call's last one.
+std::function<void(uint64_t, uint64_t)> Progress(const std::string& name,
+                                                 const nb::object& function) {
+  return [name, held = Hold(function), next = absl::InfinitePast()](
+             uint64_t done, uint64_t all) mutable {
+    const absl::Time now = absl::Now();
+    if (now < next && done < all) return;
+    next = now + absl::Milliseconds(50);
+    Check(WithPython(name, [&] { (*held)(done, all); }));
+  };
+}
+
+// The functions of an evolve policy: docs of ckptdb._evolve.
+void SetFunctions(const nb::list& functions, EvolvePolicy* evolve) {
+  for (const nb::handle each : functions) {
+    const auto table = nb::cast<std::string>(each[0]);
+    const auto slot = nb::cast<std::string>(each[1]);
+    const auto kind = nb::cast<std::string>(each[2]);
+    const PyRef function = Hold(nb::borrow(each[3]));
+    const auto row_bytes = nb::cast<uint64_t>(each[4]);
+    const auto put = [kind, row_bytes](size_t rows, const nb::object& result,
+                                       char* out) {
+      const auto bytes = nb::cast<nb::bytes>(result);
+      if (bytes.size() != rows * row_bytes) {
+        throw StatusError(absl::InternalError(
+            absl::StrCat(kind, " returned ", bytes.size(), " bytes, expected ",
+                         rows * row_bytes)));
+      }
+      std::memcpy(out, bytes.c_str(), bytes.size());
+    };
+    const auto pack = [](absl::Span<const int64_t> ids) {
+      return nb::bytes(reinterpret_cast<const char*>(ids.data()),
+                       ids.size() * sizeof(int64_t));
+    };
+    EvolvePolicy::Table& policy = evolve->tables[table];
+    if (kind == "fill_with") {
+      policy.fill_with[slot] = [=](absl::Span<const int64_t> ids, char* rows) {
+        return WithPython(
+            kind, [&] { put(ids.size(), (*function)(pack(ids)), rows); });
+      };
+      continue;
+    }
+    policy.convert[slot] = [=](const Slot& from, absl::Span<const int64_t> ids,
+                               const char* rows, char* converted) {
+      return WithPython(kind, [&] {
+        put(ids.size(),
+            (*function)(pack(ids), std::string(DTypeName(from.dtype)),
+                        nb::bytes(rows, ids.size() * from.row_bytes())),
+            converted);
+      });
+    };
+  }
 }
 
 }  // namespace
@@ -74,6 +136,18 @@ void SetObjects(const nb::dict& objects, ManagerOptions* options) {
       options->store.background_sweep = configured.background_sweep;
       options->store.background_fold = configured.background_fold;
       options->store.fold_bounds = configured.fold_bounds;
+    } else if (name == "save_progress") {
+      options->store.progress = Progress(name, object);
+    } else if (name == "read_progress") {
+      options->restore.read.progress = Progress(name, object);
+    } else if (name == "shard") {
+      const auto [rank, world_size] =
+          nb::cast<std::pair<uint32_t, uint32_t>>(object);
+      options->follow.shard = ModelState::Shard{rank, world_size};
+    } else if (name == "evolve_functions") {
+      SetFunctions(nb::cast<nb::list>(object),
+                   &options->restore.evolve.emplace(
+                       options->restore.evolve.value_or(EvolvePolicy())));
     } else if (name == "read_threads") {
       options->restore.read.threads = nb::cast<int>(object);
     } else {
@@ -106,6 +180,8 @@ RestoreRequest RequestOf(const nb::dict& fields) {
       ManagerOptions parsed;
       Check(ReadManagerConfig(nb::cast<std::string>(value), &parsed));
       request.evolve = parsed.restore.evolve;
+    } else if (name == "evolve_functions") {
+      SetFunctions(nb::cast<nb::list>(value), &request.evolve.value());
     }
   }
   return request;

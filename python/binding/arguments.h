@@ -10,11 +10,12 @@
 namespace ckptdb::python {
 
 // Sets the options that are not in the configuration: policies, callbacks,
-// "store" and "read_threads".
+// functions of the evolve policy, "store", "shard" and "read_threads".
 void SetObjects(const nanobind::dict& objects, ManagerOptions* options);
 
 // A request with the fields step, best, best_by, path, merge, verify,
-// fall_back, and evolve in the form of the configuration.
+// fall_back, and evolve in the form of the configuration, followed by
+// evolve_functions.
 RestoreRequest RequestOf(const nanobind::dict& fields);
 
 }  // namespace ckptdb::python

@@ -30,6 +30,7 @@
 #include "manager/model_state.h"
 #include "python/binding/arguments.h"
 #include "python/binding/errors.h"
+#include "python/binding/io_state.h"
 #include "python/binding/pending_save.h"
 #include "python/binding/reader.h"
 #include "python/binding/records.h"
@@ -56,33 +57,6 @@ class Bytes : public BlobState {
   const std::string name_;
   const std::string bytes_;
   std::map<std::string, std::string>& loaded_;
-};
-
-// State of which each rank saves its own, by functions of the trainer.
-class IoState : public BlobState {
- public:
-  IoState(std::string name, nb::object dump, nb::object load)
-      : name_(std::move(name)),
-        dump_(Hold(std::move(dump))),
-        load_(Hold(std::move(load))) {}
-  absl::StatusOr<std::string> Dump() override {
-    std::string bytes;
-    const absl::Status status = WithPython(name_ + ".io_state", [&] {
-      const auto dumped = nb::cast<nb::bytes>((*dump_)());
-      bytes.assign(dumped.c_str(), dumped.size());
-    });
-    if (!status.ok()) return status;
-    return bytes;
-  }
-  absl::Status Load(absl::string_view bytes) override {
-    return WithPython(name_ + ".load_io_state",
-                      [&] { (*load_)(nb::bytes(bytes.data(), bytes.size())); });
-  }
-
- private:
-  const std::string name_;
-  const PyRef dump_;
-  const PyRef load_;
 };
 
 // Name, dtype, shape, address.
@@ -289,6 +263,40 @@ class PyManager : private ManagerCalls {
     process_.Check();
     return ToDict(Check(RunWriting([&] { return manager_->ApplyStep(); })));
   }
+  // Evaluations: the meters of a group, and a loader, are pairs of functions.
+  void AddGroup(const std::string& group, nb::object dump, nb::object load) {
+    process_.Check();
+    auto meters =
+        std::make_unique<IoState>(group, std::move(dump), std::move(load));
+    Check(manager_->evaluation()->AddGroup(group, meters.get()));
+    meters_.push_back(std::move(meters));
+  }
+  void SaveEvaluation(int64_t step, const std::string& evaluation,
+                      const std::string& group, nb::object dump,
+                      uint64_t processed) {
+    process_.Check();
+    IoState loader(evaluation, std::move(dump), nb::none());
+    Check(Run([&] {
+      return manager_->evaluation()->Save({step, evaluation, group}, &loader,
+                                          processed);
+    }));
+  }
+  uint64_t LoadEvaluation(int64_t step, const std::string& evaluation,
+                          const std::string& group, nb::object load) {
+    process_.Check();
+    IoState loader(evaluation, nb::none(), std::move(load));
+    return Check(Run([&] {
+      return manager_->evaluation()->Load({step, evaluation, group}, &loader);
+    }));
+  }
+  // All evaluations but those of `step`, or those of `step` alone.
+  void CleanupEvaluations(std::optional<int64_t> step, bool except) {
+    process_.Check();
+    Check(Run([&] {
+      return except ? manager_->evaluation()->CleanupAll(step)
+                    : manager_->evaluation()->Cleanup(step.value());
+    }));
+  }
   void SetPreempted() { manager_->SetPreempted(); }
   bool preempted() const { return manager_->preempted(); }
   bool saving() const { return manager_->IsSavingInProgress(); }
@@ -379,6 +387,7 @@ class PyManager : private ManagerCalls {
   const PyRef provide_;
   std::vector<std::unique_ptr<IoState>> io_states_;
   std::vector<std::unique_ptr<Bytes>> objects_;
+  std::vector<std::unique_ptr<IoState>> meters_;
 };
 
 }  // namespace
@@ -403,6 +412,11 @@ void BindManager(nb::module_& module) {
       .def("abandon_steps", &PyManager::AbandonSteps)
       .def("await_step", &PyManager::AwaitStep)
       .def("apply_step", &PyManager::ApplyStep)
+      .def("add_group", &PyManager::AddGroup)
+      .def("save_evaluation", &PyManager::SaveEvaluation)
+      .def("load_evaluation", &PyManager::LoadEvaluation)
+      .def("cleanup_evaluations", &PyManager::CleanupEvaluations,
+           "step"_a.none(), "except"_a)
       .def("set_preempted", &PyManager::SetPreempted)
       .def("preempted", &PyManager::preempted)
       .def("saving", &PyManager::saving)

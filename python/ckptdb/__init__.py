@@ -52,6 +52,7 @@ from ._errors import (
     Unavailable,
     Unimplemented,
 )
+from ._evaluation import Evaluation
 from ._manager import Manager
 from ._reader import Batch, ChangedTable, Changes, Reader, Step, StepTable
 from ._records import (

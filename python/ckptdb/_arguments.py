@@ -119,5 +119,5 @@ def request(
     if path is not None:
         fields["path"] = os.fsdecode(path)
     if evolve is not None:
-        fields["evolve"] = config_text({"evolve": evolve})
+        fields["evolve"] = evolve
     return fields

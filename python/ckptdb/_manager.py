@@ -25,6 +25,9 @@ from ._arguments import (
 )
 from ._core import KeepPolicy, PendingSave, SavePolicy, StepOutcome
 from ._errors import FailedPrecondition, Internal, InvalidArgument, python_names
+from ._evaluation import Evaluation
+from ._evolve import split_functions
+from ._progress import ByteBar
 from ._records import (
     LoadedRule,
     RestoreReport,
@@ -69,7 +72,9 @@ class Manager:
     policies may be given as values, as functions for `save_if` and `keep_if`, or in
     its form; `save` is its `permanent`.
     `async_=False` saves in the foreground. `store` has options of the store, such as
-    {"lease_ms": 1000}. Warnings go to the logger "ckptdb" unless `on_warning` is
+    {"lease_ms": 1000}. `progress=True` shows bars on restores, and on saves in the
+    foreground, where tqdm is installed. `shard=(rank, world_size)`, with
+    `read_only`, restores the part of one rank. Warnings go to the logger "ckptdb" unless `on_warning` is
     set. `allow_pickle` permits values that are stored only by pickle.
 
     Leaving the `with` block after the loop saves the last step; after an exception
@@ -99,6 +104,8 @@ class Manager:
         store: Mapping[str, Any] | None = None,
         read_threads: int | None = None,
         async_: bool = True,
+        progress: bool = False,
+        shard: tuple[int, int] | None = None,
         **options: Any,
     ) -> None:
         self.state = state
@@ -135,10 +142,22 @@ class Manager:
             ("now", now),
             ("store", dict(store) if store is not None else None),
             ("read_threads", read_threads),
+            ("shard", tuple(shard) if shard is not None else None),
         ):
             if value is not None:
                 objects[name] = value
         self._registered = Registered(state)
+        self._bars = [ByteBar("restore"), ByteBar("save")] if progress else []
+        for bar, name in zip(self._bars, ("read_progress", "save_progress")):
+            report = bar.report()
+            if report is not None and (name == "read_progress" or not async_):
+                objects[name] = report
+        if isinstance(config.get("evolve"), Mapping):
+            config["evolve"], functions = split_functions(
+                config["evolve"], self._registered.tables
+            )
+            if functions:
+                objects["evolve_functions"] = functions
         self._read_only = bool(options.get("read_only", False))
         provide = weakref.WeakMethod(self._provide)
         self._core = _core.Manager(
@@ -206,6 +225,22 @@ class Manager:
         self._restoring = restore
         return restore.tensors, restore.objects
 
+    def _restore(self, fields: dict[str, Any], or_start: bool) -> RestoreReport:
+        if "evolve" in fields:
+            evolve, functions = split_functions(
+                fields.pop("evolve"), self._registered.tables
+            )
+            fields["evolve"] = config_text({"evolve": evolve})
+            fields["evolve_functions"] = functions
+        try:
+            return self._finish_restore(self._core.restore(fields, or_start))
+        finally:
+            self._close_bars()
+
+    def _close_bars(self) -> None:
+        for bar in self._bars:
+            bar.close()
+
     def _finish_restore(self, fields: dict[str, Any]) -> RestoreReport:
         report = RestoreReport._of(fields)
         if report.fresh:
@@ -263,7 +298,7 @@ class Manager:
         if the store has no step at all. A damaged step, or one that does not fit the
         state, is an error, so that no run starts over by mistake."""
         fields = request(step, best, path, False, verify, fall_back, evolve)
-        return self._finish_restore(self._core.restore(fields, True))
+        return self._restore(fields, True)
 
     def restore(
         self,
@@ -286,7 +321,7 @@ class Manager:
         Raises NotFound only if the store has no step, FailedPrecondition with the
         names of all items that do not fit, DataLoss for a damaged step."""
         fields = request(step, best, path, merge, verify, fall_back, evolve)
-        return self._finish_restore(self._core.restore(fields, False))
+        return self._restore(fields, False)
 
     def load(
         self, rules: Sequence[Mapping[str, Any]] | str, *, dry_run: bool = False
@@ -430,6 +465,11 @@ class Manager:
     def check_for_errors(self) -> None:
         """Raises the error of a background save that was not raised yet."""
         self._core.check_for_errors()
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The progress of evaluations of steps."""
+        return Evaluation(self._core)
 
     # The steps of the store.
 

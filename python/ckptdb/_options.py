@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 
@@ -17,10 +17,15 @@ class BestOptions(TypedDict, total=False):
 
 
 class EvolveTable(TypedDict, total=False):
-    """How to restore a table with other slots: old names, and values of new slots."""
+    """How to restore a table with other slots: old names; values of new slots, or
+    functions of the ids that return their rows; and functions of the ids and the
+    step's rows of a slot that return rows of its new form. Functions get and return
+    arrays with a row for each id, in batches of any order."""
 
     oname: Mapping[str, str]
     fill: Mapping[str, float]
+    fill_with: Mapping[str, Callable[[Any], Any]]
+    convert: Mapping[str, Callable[[Any, Any], Any]]
 
 
 class Evolve(TypedDict, total=False):

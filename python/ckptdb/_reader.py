@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from . import _arrays, _core
+from . import _arrays, _core, _progress
 from ._closing import Closing
 from ._errors import InvalidArgument, NotFound
 from ._records import Item, Items, StepRecord, Steps
@@ -60,7 +60,8 @@ class StepTable:
 
     def lookup(self, ids: Any, slots: Sequence[str] | None = None) -> tuple[Any, Any]:
         """(found, values): which ids have a row, (n,) bool, and by slot their values,
-        (n, elements), with zeros for the others."""
+        (n, elements), with zeros for the others. Tensors of PyTorch if `ids` is one,
+        otherwise arrays of NumPy."""
         names = self._chosen(slots)
         memory = _arrays.int64s(ids, "ids")
         count = memory.shape[0]
@@ -81,6 +82,9 @@ class StepTable:
             _address(found),
             0,
         )
+        if _arrays.is_torch(ids):
+            values = {k: _arrays.as_kind(v, ids) for k, v in values.items()}
+            return _arrays.as_kind(found, ids), values
         return found, values
 
     def scan(
@@ -377,6 +381,9 @@ class Reader(Closing):
         self._allow_pickle = bool(options.pop("allow_pickle", False))
         self._core = _core.Reader(os.fsdecode(path), options)
 
+    def __repr__(self) -> str:
+        return f"Reader({self.path!r})"
+
     @property
     def path(self) -> str:
         """The folder of the store."""
@@ -483,12 +490,11 @@ def _batches(core: Any, slots: Mapping[str, tuple[str, int, str]]) -> Iterator[B
 
 
 def _with_bar(batches: Iterator[Batch], rows: int) -> Iterator[Batch]:
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
+    make = _progress.bar_class()
+    if make is None:
         yield from batches
         return
-    with tqdm(total=rows, unit="rows", unit_scale=True) as bar:
+    with make(total=rows, unit="rows", unit_scale=True) as bar:
         for batch in batches:
             yield batch
             bar.update(len(batch))

@@ -38,6 +38,7 @@ def trained(path):
 def test_steps_and_records(trained):
     with ckptdb.Reader(trained) as reader:
         assert reader.path == trained
+        assert repr(reader) == f"Reader({trained!r})"
         steps = reader.steps()
         assert isinstance(steps, ckptdb.Steps) and [r.step for r in steps] == [1, 2, 3]
         record = reader.find(2)

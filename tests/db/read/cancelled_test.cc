@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ReadOptions::cancelled, which every call that reads polls.
+// ReadOptions::cancelled, which every call that reads polls, and
+// ReadOptions::progress.
 
 #include "db/base/parallel.h"
 #include "tests/db/delta_fixture.h"
@@ -64,6 +65,25 @@ class CancelledTest : public DeltaFixture {
                          HasSubstr("ReadOptions::cancelled threw: poll")));
     options.cancelled = nullptr;
     EXPECT_OK(read(options));
+  }
+
+  // Expects that a read reports its bytes, which ascend to `bytes`.
+  void ExpectProgress(const Read& read, uint64_t bytes) {
+    uint64_t last = 0;
+    ReadOptions options;
+    options.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {
+      EXPECT_GT(done_bytes, last);
+      EXPECT_EQ(all_bytes, bytes);
+      last = done_bytes;
+    };
+    EXPECT_OK(read(options));
+    EXPECT_EQ(last, bytes);
+    options.progress = [](uint64_t, uint64_t) {
+      throw std::runtime_error("bar");
+    };
+    EXPECT_THAT(read(options),
+                StatusIs(absl::StatusCode::kInternal,
+                         HasSubstr("ReadOptions::progress threw: bar")));
   }
 
   // Other threads wait in their polls for those of the calling thread.
@@ -167,6 +187,61 @@ TEST_F(CancelledTest, Scans) {
   ExpectCancellable(
       [&](const ReadOptions& options) { return step_->Verify(options); }, 300);
   ExpectHolds(*step_, {content_});
+}
+
+TEST_F(CancelledTest, ReadsReportTheirProgress) {
+  std::string bytes(kBulkTensorBytes, '\0');
+  const std::vector<StepReader::TensorRead> reads = {
+      {"bulk", bytes.data(), bytes.size()}, {"t1", bytes.data(), 500}};
+  ExpectProgress(
+      [&](const ReadOptions& options) {
+        return step_->ReadTensors(reads, options);
+      },
+      bytes.size() + 500);
+  const TableContent& table = content_.tables["user"];
+  const uint64_t row = sizeof(int64_t) + 8192;
+  const uint64_t all = FindItem(1, "user").rows + FindItem(2, "user").rows;
+  ExpectProgress(
+      [&](const ReadOptions& options) {
+        return Scan(*step_, "user", {.read = options}).status();
+      },
+      all * row);
+  ExpectProgress(
+      [&](const ReadOptions& options) {
+        LiveRows live(table.slots, history_[1].tables["user"].rows);
+        return forwards_->ScanTable("user", {.read = options}, &live);
+      },
+      FindItem(2, "user").rows * row);
+}
+
+TEST_F(CancelledTest, StagingReportsItsProgress) {
+  uint64_t last = 0;
+  bool throws = false;
+  options_.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {
+    if (throws) throw std::runtime_error("bar");
+    EXPECT_GT(done_bytes, last);
+    last = done_bytes;
+    // Small saves stage entries, others files.
+    EXPECT_TRUE(all_bytes == 500 || all_bytes == kBulkTensorBytes);
+  };
+  TearDown();
+  Reopen();
+  for (const std::string name : {"t1", "bulk"}) {
+    SCOPED_TRACE(name);
+    RankState state;
+    const std::string& bytes = content_.tensors[name].bytes;
+    state.AddTensor(
+        "w", TensorView::Of(reinterpret_cast<const uint8_t*>(bytes.data()),
+                            {static_cast<int64_t>(bytes.size())}));
+    last = 0;
+    throws = true;
+    EXPECT_THAT(store_->Save({.step = 3, .overwrite = true}, state),
+                StatusIs(absl::StatusCode::kInternal,
+                         HasSubstr("StoreOptions::progress threw: bar")));
+    throws = false;
+    ASSERT_OK(store_->Save({.step = 3, .overwrite = true}, state));
+    EXPECT_EQ(last, bytes.size());
+  }
 }
 
 TEST_F(CancelledTest, ARestoreThatIsCancelledAtOnceDoesNotClear) {

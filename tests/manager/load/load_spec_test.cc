@@ -315,6 +315,27 @@ TEST_F(LoadTest, IgnoredErrorLeavesItemsPartlyLoadedOrNotLoaded) {
       Each(Pair(_, Not(AnyOf(Outcome::kLoaded, Outcome::kPartlyLoaded)))));
 }
 
+// The sum of all reads of a restore, which ascends.
+TEST_F(LoadTest, RestoresReportTheirProgress) {
+  SaveIn("base", 3);
+  ManagerOptions options = TestOptions(Path("base"));
+  uint64_t last = 0;
+  uint64_t all = 0;
+  options.restore.read.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {
+    EXPECT_GT(done_bytes, last);
+    EXPECT_LE(done_bytes, all_bytes);
+    last = done_bytes;
+    all = all_bytes;
+  };
+  TestModel model;
+  ASSERT_OK_AND_ASSIGN(const auto manager,
+                       CheckpointManager::Open(options, &model.state));
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager->Restore());
+  EXPECT_EQ(all, report.loaded_bytes);
+  // Objects and io states come without reports, but are part of the sum.
+  EXPECT_GE(last, all / 2);
+}
+
 // Tensors are read together, and a rule does not ignore that it is cancelled.
 TEST_F(LoadTest, TensorsArePartlyLoadedTogether) {
   SaveIn("base", 3);
