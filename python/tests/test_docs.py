@@ -12,11 +12,13 @@ import io
 import pathlib
 import re
 import textwrap
+import typing
 from typing import Any
 
 import pytest
 
 import ckptdb
+from ckptdb._options import EvolveTable
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
@@ -112,6 +114,7 @@ def test_the_page_names_what_exists() -> None:
         known.update(inspect.signature(method).parameters)
     options = (ROOT / "docs/manager.md").read_text()
     known.update(re.findall(r"^\| `(\w+)` \|", options, re.M))  # the keys
+    known.update(typing.get_type_hints(EvolveTable))
     prose = re.sub(r"^```.*?^```", "", page, flags=re.M | re.S)
     named = re.findall(
         r"`(?:ckptdb\.|manager\.|step\.)?([A-Za-z]\w+)(?:[(=].*?)?`", prose
@@ -169,6 +172,16 @@ class Layer:
         self.values = values
 
 
+class Position:
+    """The state of a loader or of meters, for examples."""
+
+    def io_state(self) -> bytes:
+        return b"position"
+
+    def load_io_state(self, data: bytes) -> None:
+        assert data == b"position"
+
+
 @pytest.mark.parametrize("code", docstring_blocks())
 def test_docstrings_run(code: str) -> None:
     np = pytest.importorskip("numpy")
@@ -198,10 +211,20 @@ def test_docstrings_run(code: str) -> None:
         "weight": np.zeros((10, 4), np.float32),
         "state_sum": np.zeros((10, 4), np.float32),
         "train": lambda *args: None,
+        "evaluate": lambda: None,
+        "batches": 2,
+        "meters": Position(),
     }
     if "Manager(" in code:  # of another state than the store's
         code = code.replace('"ckpt"', '"another"')
-    run(code, namespace, "docstring")
+    with contextlib.ExitStack() as stack:
+        if "= manager." in code and "Manager(" not in code:
+            state = {"user": users}
+            manager = ckptdb.Manager("ckpt", state, saving=False)
+            namespace["manager"] = stack.enter_context(manager)
+            namespace["loader"] = Position()
+            manager.restore(evolve={})
+        run(code, namespace, "docstring")
 
 
 def test_docstrings_have_examples() -> None:
