@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "python/binding/address.h"
@@ -188,24 +189,54 @@ class PyRows : public RowSource {
   std::vector<std::vector<RowBlock::SlotValues>> slots_;
 };
 
+// The marks of a table in Python, some of which it makes only when they are
+// taken.
+class PyTracker : public ChangeTracker {
+ public:
+  PyTracker(uint64_t max_bytes, PyRef functions)
+      : marks_(max_bytes), functions_(std::move(functions)) {}
+  RowTracker* marks() { return &marks_; }
+
+  absl::StatusOr<Consumer> AddConsumer(absl::string_view name) override {
+    return marks_.AddConsumer(name);
+  }
+  absl::Status RemoveConsumer(Consumer consumer) override {
+    return marks_.RemoveConsumer(consumer);
+  }
+  absl::StatusOr<Changes> Take(Consumer consumer) override {
+    const absl::Status marked =
+        WithPython("mark_changes", [&] { functions_->attr("mark_changes")(); });
+    if (!marked.ok()) return marked;
+    return marks_.Take(consumer);
+  }
+  absl::Status Return(Consumer consumer, Changes&& changes) override {
+    return marks_.Return(consumer, std::move(changes));
+  }
+
+ private:
+  RowTracker marks_;
+  const PyRef functions_;
+};
+
 // A table whose rows are in Python. `functions` has all_rows() and
 // rows_of(ids), which return blocks and what keeps them, restore(ids,
-// [values]), erase(ids) and clear(); ids and values are bytes.
+// [values]), erase(ids), clear() and mark_changes(); ids and values are bytes.
 class PyTable : public TableState, public LiveTable {
  public:
   PyTable(std::vector<Slot> slots, const TableOptions& options,
-          nb::object functions)
+          nb::object functions, bool tracked)
       : slots_(std::move(slots)),
         options_(options),
-        tracker_(options.tracker_bytes),
-        functions_(Hold(std::move(functions))) {}
+        functions_(Hold(std::move(functions))) {
+    if (tracked) tracker_.emplace(options.tracker_bytes, functions_);
+  }
 
   std::vector<Slot> slots() const override { return slots_; }
   SliceHash slice_hash() const override { return options_.slice_hash; }
   std::vector<std::string> optimizer_slots() const override {
     return options_.optimizer_slots;
   }
-  RowTracker* tracker() override { return &tracker_; }
+  PyTracker* tracker() override { return tracker_ ? &*tracker_ : nullptr; }
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override {
     return Rows("all_rows", [&] { return functions_->attr("all_rows")(); });
   }
@@ -261,8 +292,8 @@ class PyTable : public TableState, public LiveTable {
 
   const std::vector<Slot> slots_;
   const TableOptions options_;
-  RowTracker tracker_;
   const PyRef functions_;
+  std::optional<PyTracker> tracker_;
   std::vector<Slot> live_slots_;
 };
 
@@ -271,14 +302,15 @@ class PyTable : public TableState, public LiveTable {
 class CustomTable : public TableHandle {
  public:
   CustomTable(const std::vector<SlotTuple>& slots, const TableOptions& options,
-              nb::object functions)
-      : table_(SlotsOf(slots), options, std::move(functions)) {}
+              nb::object functions, bool tracked)
+      : table_(SlotsOf(slots), options, std::move(functions), tracked) {}
   TableState* state() override { return &table_; }
   void Mark(Address ids, uint64_t count, bool erased) {
+    if (table_.tracker() == nullptr) return;  // every save is full
     const ReleaseGil release;
     const absl::Span<const int64_t> marked(At<const int64_t>(ids), count);
-    erased ? table_.tracker()->MarkErased(marked)
-           : table_.tracker()->MarkUpserted(marked);
+    RowTracker* const marks = table_.tracker()->marks();
+    erased ? marks->MarkErased(marked) : marks->MarkUpserted(marked);
   }
 
  private:
@@ -338,17 +370,17 @@ void BindTables(nb::module_& module) {
       .def("set_arrays", &ArrayTable::SetArrays)
       .def("mark", &ArrayTable::Mark);
   nb::class_<CustomTable, TableHandle>(module, "CustomTable")
-      .def(
-          "__init__",
-          [](CustomTable* self, const std::vector<SlotTuple>& slots,
-             nb::object functions, const std::string& slice_hash,
-             std::vector<std::string> optimizer_slots, uint64_t tracker_bytes) {
-            new (self)
-                CustomTable(slots,
-                            OptionsOf(slice_hash, std::move(optimizer_slots),
-                                      tracker_bytes, TableOptions().threads),
-                            std::move(functions));
-          })
+      .def("__init__",
+           [](CustomTable* self, const std::vector<SlotTuple>& slots,
+              nb::object functions, const std::string& slice_hash,
+              std::vector<std::string> optimizer_slots, uint64_t tracker_bytes,
+              bool tracked) {
+             new (self)
+                 CustomTable(slots,
+                             OptionsOf(slice_hash, std::move(optimizer_slots),
+                                       tracker_bytes, TableOptions().threads),
+                             std::move(functions), tracked);
+           })
       .def("mark", &CustomTable::Mark);
 }
 

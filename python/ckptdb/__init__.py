@@ -2,7 +2,8 @@
 """ckptdb: an embedded checkpoint store for recommender trainers.
 
 `Manager` saves and restores the state of a training loop, `Table` and `ArrayTable`
-hold its sparse tables, and `Reader` reads a store from any process.
+hold its sparse tables, `KVTable` and `CustomTable` adapt those of other libraries, and
+`Reader` reads a store from any process.
 """
 
 from ._core import (
@@ -53,6 +54,7 @@ from ._errors import (
     Unimplemented,
 )
 from ._evaluation import Evaluation
+from ._kv_table import KVTable
 from ._manager import Manager
 from ._reader import Batch, ChangedTable, Changes, Reader, Step, StepTable
 from ._records import (

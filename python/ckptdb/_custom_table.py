@@ -37,7 +37,8 @@ class CustomTable(abc.ABC):
 
     The methods work on whole blocks: ids (n,) int64, and by slot values of shape
     (n, elements). The library calls them on any thread, one call at a time. Call
-    `mark` and `mark_erased` for each change.
+    `mark` and `mark_erased` for each change, or with `tracked=False` make every save
+    of the table full.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class CustomTable(abc.ABC):
         slice_hash: str = "modulo",
         optimizer_slots: Sequence[str] = (),
         tracker_bytes: int = 1 << 30,
+        tracked: bool = True,
     ) -> None:
         specs = [_slot(name, spec) for name, spec in slots.items()]
         self.slots = {spec[0]: (spec[1], spec[2]) for spec in specs}
@@ -56,6 +58,7 @@ class CustomTable(abc.ABC):
             slice_hash,
             list(optimizer_slots),
             tracker_bytes,
+            tracked,
         )
 
     @abc.abstractmethod
@@ -77,6 +80,10 @@ class CustomTable(abc.ABC):
     @abc.abstractmethod
     def clear_rows(self) -> None:
         """Erases all rows, before a restore."""
+
+    def mark_changes(self) -> None:
+        """Marks the changes that are not marked yet: it is called before each save,
+        and after a restore. By default does nothing."""
 
     def mark(self, ids: Any) -> None:
         """Marks ids as changed, after their values were."""
@@ -125,6 +132,9 @@ class _Functions:
 
     def clear(self) -> None:
         self._get().clear_rows()
+
+    def mark_changes(self) -> None:
+        self._get().mark_changes()
 
     def _blocks(self, blocks: Iterable[Block]) -> tuple[list[Any], list[Any]]:
         table = self._get()

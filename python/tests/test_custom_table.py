@@ -106,6 +106,46 @@ def test_follower_gets_changes(tmp_path):
             assert follower.rows() == table.rows()
 
 
+def test_marks_are_made_when_a_save_takes_them(tmp_path):
+    class Late(Hashed):
+        changed = ()
+
+        def mark_changes(self):
+            self.calls.append("marks")
+            self.mark(self.changed)
+
+    table = Late()
+    table.set(1, 1)
+    table.set(2, 2)
+    with open_manager(tmp_path / "s", table, max_delta_ratio=1000) as manager:
+        manager.step()
+        table.embedding[1] = np.full(4, 11, np.float32)
+        table.changed = [1]
+        manager.step()
+        manager.wait_until_finished()
+        assert table.calls == ["marks", "all", "marks", ("of", [1])]
+        table.mark_changes = lambda: 1 / 0
+        with pytest.raises(ckptdb.Error, match="mark_changes raised ZeroDiv") as info:
+            manager.save(overwrite=True).wait_committed()
+        assert isinstance(info.value.__cause__, ZeroDivisionError)
+        del table.mark_changes
+    restored = Hashed()
+    with open_manager(tmp_path / "s", restored, read_only=True) as manager:
+        manager.restore()
+    assert restored.rows() == table.rows()
+
+
+def test_an_untracked_table_is_saved_fully(tmp_path):
+    table = Hashed(tracked=False)
+    with open_manager(tmp_path / "s", table, max_delta_ratio=1000) as manager:
+        for value in range(3):
+            table.set(1, value)
+            manager.step()
+        manager.wait_until_finished()
+        assert [record.kind for record in manager.steps()] == ["full"] * 3
+        assert table.calls == ["all"] * 3
+
+
 @pytest.mark.parametrize(
     "values, message",
     [

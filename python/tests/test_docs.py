@@ -93,8 +93,9 @@ def test_links_of_the_page_lead_somewhere() -> None:
 
 # Words of the page that are no names of this package.
 FOREIGN = {
-    "DataLoader", "NAME", "ckptdb", "float8_e4m3fn", "io_state", "load_io_state",
-    "load_state_dict", "ml_dtypes", "spawn", "state_dict", "with",
+    "DataLoader", "NAME", "ckptdb", "export_batch", "float8_e4m3fn",
+    "insert_or_assign", "io_state", "load_io_state", "load_state_dict", "ml_dtypes",
+    "spawn", "state_dict", "with",
 }  # fmt: skip
 
 
@@ -185,6 +186,8 @@ class Position:
 @pytest.mark.parametrize("code", docstring_blocks())
 def test_docstrings_run(code: str) -> None:
     np = pytest.importorskip("numpy")
+    from kv_source import Source
+
     ids = np.arange(8)
     users = ckptdb.Table({"embedding": ("f32", 64), "adagrad": ("f32", 64)})
     users.insert(ids)
@@ -210,6 +213,7 @@ def test_docstrings_run(code: str) -> None:
         "gradients": np.ones((8, 64), np.float32),
         "weight": np.zeros((10, 4), np.float32),
         "state_sum": np.zeros((10, 4), np.float32),
+        "source": Source(width=65),
         "train": lambda *args: None,
         "evaluate": lambda: None,
         "batches": 2,
