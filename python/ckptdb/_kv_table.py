@@ -199,6 +199,8 @@ class KVTable(CustomTable):
     def rows_of(self, ids: Any) -> Iterable[Block]:
         np = _arrays.numpy()
         changed, self._changed = self._changed, []
+        if len(ids) == 0:
+            return
         wanted = np.sort(ids)
         left = np.ones(len(wanted), bool)
         count = len(wanted)

@@ -111,6 +111,16 @@ def test_rows_are_read_again_only_if_some_were_erased(path):
             assert stored(path) == source.content()
 
 
+def test_a_save_without_a_change(path):
+    source = Placed(30)
+    with open_manager(path, kv_table(source, changes="marks")) as manager:
+        source.train(range(10))
+        for _ in range(2):
+            manager.step()
+    assert changes_of(path, 1, 2) == ([], [])
+    assert stored(path) == source.content()
+
+
 def test_training_continues_with_deltas_after_a_restore(path):
     source = Filtered(30)
     with open_manager(path, kv_table(source)) as manager:
