@@ -12,6 +12,7 @@
 #include "python/binding/policies.h"
 #include "python/binding/reader.h"
 #include "python/binding/records.h"
+#include "python/binding/store.h"
 #include "python/binding/tables.h"
 
 NB_MODULE(_core, module) {
@@ -26,5 +27,6 @@ NB_MODULE(_core, module) {
   BindReader(module);
   BindPendingSave(module);
   BindManager(module);
+  BindStore(module);
   module.def("version", [] { return std::string(ckptdb::LibraryVersion()); });
 }

@@ -1,0 +1,602 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A storage of torch.distributed.checkpoint (DCP): each save is one step of a store.
+
+    import torch.distributed.checkpoint as dcp
+    from ckptdb.torch.dcp import StorageReader, StorageWriter
+
+    state = {"model": model.state_dict(), "epoch": 3}
+    dcp.save(state, storage_writer=StorageWriter("ckpt"), checkpoint_id=1000)
+    dcp.load(state, storage_reader=StorageReader("ckpt"))
+
+| DCP, on | here |
+|---|---|
+| `prepare_global_plan`, the coordinator | opens the store and begins an attempt of one rank more than there are; each plan's `storage_data` has its rank's ticket |
+| `write_data`, each rank | stages the rank's tensors and objects; the result, in bytes, is an extra `WriteResult` |
+| `finish`, the coordinator | stages the `Metadata` as the blob "dcp.metadata" of the extra rank, publishes the step, and closes the store |
+
+A tensor has its name of the flattened state, such as "model.fc.weight", and its whole
+shape, so that `ckptdb.Reader` and the tools find it. An object is a blob of this name,
+as DCP serialized it. A rank that saves several chunks of a tensor stores each of
+them as a tensor of its own, NAME@OFFSET, such as "emb@[4, 0]".
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+import io
+import math
+import operator
+import os
+import pickle
+import uuid
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed.checkpoint as dist_checkpoint
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    StorageMeta,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.planner import (
+    LoadItemType,
+    LoadPlan,
+    LoadPlanner,
+    ReadItem,
+    SavePlan,
+    SavePlanner,
+    WriteItem,
+    WriteItemType,
+)
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.futures import Future
+
+from .. import _arrays, _core
+from .._errors import (
+    AlreadyExists,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    Unavailable,
+)
+from .._reader import Reader, Step
+
+METADATA = "dcp.metadata"
+# The index of the WriteResult that has the staged rank: no item has an empty name.
+_STAGED = MetadataIndex("")
+# Copies that a load makes at a time, for tensors that it cannot read in place.
+_COPIED_BYTES = 256 << 20
+
+CheckpointId = str | int | os.PathLike[str]
+
+
+def _parse(checkpoint_id: CheckpointId) -> tuple[str | None, int | None]:
+    """(path, step): the store that a checkpoint id names, or the step."""
+    try:
+        return None, int(operator.index(checkpoint_id))  # type: ignore[arg-type]
+    except TypeError:
+        text = os.fsdecode(checkpoint_id)  # type: ignore[arg-type]
+    if text.isdecimal():
+        return None, int(text)
+    if "://" not in text and (
+        os.sep in text or not isinstance(checkpoint_id, (str, bytes))
+    ):
+        return text, None
+    raise InvalidArgument(
+        f'checkpoint_id is "{text}"; expected the number of a step, such as 1000, or '
+        "the path of a store, with a slash"
+    )
+
+
+def _is_valid(checkpoint_id: Any) -> bool:
+    try:
+        _parse(checkpoint_id)
+    except (InvalidArgument, TypeError):
+        return False
+    return True
+
+
+# The tickets that have arrived in this process, by store and rank.
+_arrived: dict[tuple[str, int], bytes] = {}
+
+
+class _Ticket(NamedTuple):
+    """The ticket of a rank in `SavePlan.storage_data`. A planner that caches plans
+    (`enable_plan_caching`) passes an older plan to `write_data`, with the ticket of
+    another save. So a ticket is also noted where it is unpickled, on its rank."""
+
+    path: str
+    rank: int
+    ticket: bytes
+
+    def __reduce__(self) -> Any:
+        return _note_ticket, tuple(self)
+
+
+def _note_ticket(path: str, rank: int, ticket: bytes) -> _Ticket:
+    _arrived[path, rank] = ticket
+    return _Ticket(path, rank, ticket)
+
+
+@dataclasses.dataclass
+class _Attempt:
+    """A save that the coordinator has begun."""
+
+    store: _core.Store
+    step: int
+    number: int
+    tickets: list[bytes]
+
+    def abandon(self) -> None:
+        try:
+            self.store.abandon(self.step, self.number)
+        finally:
+            self.store.close()
+
+
+class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
+    """Saves to the store at `path`, which it creates if needed.
+
+    `checkpoint_id` of `dcp.save` is the step, an int or its digits. Without one it is
+    the step after the highest, or 1; `metadata.storage_meta.checkpoint_id` of the
+    result names it. As in PyTorch's own storage, a path names another store.
+
+    An existing step is replaced when the new one is complete, or raises AlreadyExists
+    without `overwrite`. With `keep`, the store keeps this many of the highest steps,
+    the new one and pinned ones. A tensor or object whose bytes equal those of the
+    newest step, saved by the same rank, is not written again. `options` are those of
+    the store, such as stage_threads=4.
+
+    The coordinator owns the store during a save only. Until then another process, or
+    a `ckptdb.Manager` of this one, may own it; during the save the writer raises
+    Unavailable if one does. All ranks see the store's folder. If another rank fails,
+    DCP tells the coordinator's writer nothing: the attempt ends, and the store is
+    free again, with the next save, `close`, or the writer itself. One save at a time:
+    wait for an `async_save` before the next. The writer can be pickled.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        overwrite: bool = True,
+        keep: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if keep is not None and keep < 1:
+            raise InvalidArgument(f"keep is {keep}; expected at least 1, or None")
+        _core.check_store_options(options)
+        self._path = os.fsdecode(path)
+        self._overwrite = overwrite
+        self._keep = keep
+        self._options = options
+        self._step: int | None = None
+        self._save_id = str(uuid.uuid4())
+        self._rank = 0
+        self._attempt: _Attempt | None = None
+        # Blobs besides those of the state, for `ckptdb.torch.import`.
+        self._extra_blobs: list[tuple[str, bytes]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_attempt": None}
+
+    def close(self) -> None:
+        """Gives up a save that has failed on another rank, and frees the store."""
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            attempt.abandon()
+
+    def reset(self, checkpoint_id: CheckpointId | None = None) -> None:
+        self.close()
+        self._save_id = str(uuid.uuid4())
+        path, self._step = (
+            (None, None) if checkpoint_id is None else _parse(checkpoint_id)
+        )
+        self._path = path or self._path
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: CheckpointId) -> bool:
+        return _is_valid(checkpoint_id)
+
+    @property
+    def checkpoint_id(self) -> int | str:
+        """The step that is saved next if it is known, or the path of the store."""
+        return self._path if self._step is None else self._step
+
+    def storage_meta(self) -> Any:
+        return StorageMeta(checkpoint_id=self._step, save_id=self._save_id)
+
+    # DCP passes the rank only to a parameter of the name `kwargs`.
+    def set_up_storage_writer(
+        self, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        self._rank = kwargs.get("rank", 0) if kwargs.get("use_collectives", True) else 0
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        self.close()  # of a save that has failed
+        store = self._open()
+        try:
+            step = self._step
+            if step is None:
+                step = max((each["step"] for each in store.steps()), default=0) + 1
+            number, tickets = store.begin(step, len(plans) + 1, self._overwrite)
+        except AlreadyExists as error:
+            store.close()
+            raise AlreadyExists(
+                f"Checkpoint already exists: step {step} of {self._path}; pass "
+                "overwrite=True to replace it"
+            ) from error
+        except BaseException:
+            store.close()
+            raise
+        self._attempt = _Attempt(store, step, number, tickets)
+        return [
+            dataclasses.replace(plan, storage_data=_Ticket(self._path, rank, ticket))
+            for rank, (plan, ticket) in enumerate(zip(plans, tickets))
+        ]
+
+    def _open(self) -> _core.Store:
+        try:
+            return _core.Store(self._path, self._options)
+        except Unavailable as error:
+            if error.holder is None:
+                raise
+            owned = Unavailable(
+                f"{error}; a store has one owner: close that ckptdb.Manager or end that "
+                "save, or let the Manager save"
+            )
+            owned.holder = error.holder
+            raise owned from None
+
+    def _take_ticket(self, plan: SavePlan) -> bytes:
+        arrived = _arrived.pop((self._path, self._rank), None)
+        if self._attempt is not None:
+            return self._attempt.tickets[self._rank]
+        return arrived or plan.storage_data.ticket
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[Any]:
+        future = Future()
+        try:
+            future.set_result(self._write(self._take_ticket(plan), plan, planner))
+        except BaseException:
+            self.close()
+            raise
+        return future
+
+    def _write(
+        self, ticket: bytes, plan: SavePlan, planner: SavePlanner
+    ) -> list[WriteResult]:
+        chunks = collections.Counter(item.index.fqn for item in plan.items)
+        owners, tensors, results = [], [], []
+        blobs = list(self._extra_blobs)
+        for item in plan.items:
+            value = planner.resolve_data(item)
+            if item.type == WriteItemType.BYTE_IO:
+                name, size = item.index.fqn, value.getbuffer().nbytes
+                blobs.append((name, value.getvalue()))
+            else:
+                memory, tensor = _tensor_of(item, value, chunks[item.index.fqn] > 1)
+                name, size = tensor[0], memory.nbytes
+                owners.append(memory.owner)
+                # An uneven sharding leaves some ranks a shard without elements.
+                if memory.nbytes > 0 or 0 in item.tensor_data.size:
+                    tensors.append(tensor)
+            results.append(WriteResult(item.index, size, name))
+        staged = _core.stage(self._path, ticket, tensors, blobs, self._options)
+        return [*results, WriteResult(_STAGED, len(staged), staged)]
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        attempt = self._attempt
+        if attempt is None:
+            raise FailedPrecondition(
+                f"{self._path}: this writer has begun no save, or another one since"
+            )
+        try:
+            staged = [
+                each.storage_data
+                for part in results
+                for each in part
+                if each.index == _STAGED
+            ]
+            metadata.storage_data = {
+                each.index: (rank, each.storage_data)
+                for rank, part in enumerate(results)
+                for each in part
+                if each.index != _STAGED
+            }
+            metadata.storage_meta = StorageMeta(
+                checkpoint_id=attempt.step, save_id=self._save_id
+            )
+            blob = (METADATA, pickle.dumps(metadata))
+            ticket = attempt.tickets[-1]
+            staged.append(_core.stage(self._path, ticket, [], [blob], self._options))
+            attempt.store.publish(
+                attempt.step, attempt.number, staged, self._retired(attempt)
+            )
+        except BaseException:
+            self.close()
+            raise
+        self._attempt = None
+        self._step = None  # a save without checkpoint_id takes the next one
+        attempt.store.close()
+
+    def _retired(self, attempt: _Attempt) -> list[int]:
+        """The steps that the save removes."""
+        if self._keep is None:
+            return []
+        records = {each["step"]: each for each in attempt.store.steps()}
+        highest = sorted(records.keys() | {attempt.step})[-self._keep :]
+        kept = {attempt.step, *highest}
+        return [
+            s for s, each in records.items() if s not in kept and not each["pinned"]
+        ]
+
+
+def _tensor_of(item: WriteItem, value: Any, separate: bool) -> tuple[Any, Any]:
+    """The memory of an item, and what the library stages. `separate`: the rank
+    has several chunks of this tensor."""
+    name = item.index.fqn
+    chunk, size = item.tensor_data.chunk, list(item.tensor_data.size)
+    try:
+        memory = _arrays.readable(value.detach())
+    except (InvalidArgument, RuntimeError) as error:
+        raise InvalidArgument(f'"{name}": {error}') from error
+    shape, offset = list(memory.shape), list(chunk.offsets)
+    if separate:
+        name = f"{name}@{offset}"
+    if separate or shape == size or item.type == WriteItemType.TENSOR:
+        return memory, (name, memory.dtype, shape, [], [], memory.address)
+    if shape != list(chunk.sizes):
+        raise InvalidArgument(
+            f'"{name}" has shape {shape} at {offset}; its plan has {list(chunk.sizes)}'
+        )
+    return memory, (name, memory.dtype, shape, size, offset, memory.address)
+
+
+class StorageReader(dist_checkpoint.StorageReader):  # type: ignore[misc]
+    """Reads a step of the store at `path`, also while a trainer writes to it.
+
+    `checkpoint_id` of `dcp.load`, or `step`, is the step; without one it is the step
+    saved last. As in PyTorch's own storage, a path names another store. All ranks
+    read the same step, or the load fails. Of a step that a `ckptdb.Manager` saved,
+    the tensors can be loaded.
+
+    The `Metadata` is stored by pickle, and only its own classes are read. If a planner
+    has put others into `planner_data`, pass allow_pickle=True, which executes code
+    from the store; so does DCP's own planner for objects. `options` are those of
+    `ckptdb.Reader`.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        step: int | None = None,
+        *,
+        allow_pickle: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        _core.check_store_options(options)
+        self._path = os.fsdecode(path)
+        self._step = step
+        self._allow_pickle = allow_pickle
+        self._options = options
+        self._opened: Step | None = None
+        self._places: dict[MetadataIndex, tuple[int, str]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+    def close(self) -> None:
+        """Ends reading: the trainer may delete the step's data."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    def reset(self, checkpoint_id: CheckpointId | None = None) -> None:
+        self.close()
+        if checkpoint_id is not None:
+            path, self._step = _parse(checkpoint_id)
+            self._path = path or self._path
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: CheckpointId) -> bool:
+        return _is_valid(checkpoint_id)
+
+    @property
+    def checkpoint_id(self) -> int | str:
+        """The step that is read, or the path of the store for its newest one."""
+        return self._path if self._step is None else self._step
+
+    def read_metadata(self) -> Metadata:
+        """The `Metadata` of the step, which stays open until `close` or the end of
+        the load. Raises NotFound."""
+        self.close()
+        self._opened = self._open()
+        return read_metadata(self._opened, self._allow_pickle)
+
+    def _open(self) -> Step:
+        with Reader(self._path, **self._options) as reader:  # its step keeps it
+            return reader.latest() if self._step is None else reader.open(self._step)
+
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        self._places = metadata.storage_data or {}
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        record = self._step_of_load().record
+        version = (os.path.realpath(self._path), record.step, record.attempt)
+        return dataclasses.replace(plan, storage_data=version)
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        found = {plan.storage_data for plan in plans if plan.storage_data is not None}
+        if len({path for path, _, _ in found}) < len(found):
+            raise FailedPrecondition(
+                "the ranks found different steps as the newest, because one was saved "
+                f"meanwhile: {sorted(found)}; pass its number as checkpoint_id"
+            )
+        return plans
+
+    def _step_of_load(self) -> Step:
+        if self._opened is None:
+            raise FailedPrecondition("read_metadata has not been called")
+        return self._opened
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[Any]:
+        step = self._step_of_load()
+        try:
+            reads = _Reads(step, planner)
+            for item in plan.items:
+                index = item.storage_index
+                rank, name = self._places.get(index, (0, index.fqn))
+                if item.type == LoadItemType.BYTE_IO:
+                    planner.load_bytes(item, io.BytesIO(step.read_blob(name, rank)))
+                else:
+                    reads.add(item, name)
+            reads.run()
+        finally:
+            self.close()
+        future = Future()
+        future.set_result(None)
+        return future
+
+
+class _Reads:
+    """Reads of tensors into those of a planner: in place where they are contiguous,
+    in the host and have the stored dtype. Whole ones are read many at a time."""
+
+    def __init__(self, step: Step, planner: LoadPlanner) -> None:
+        self._step = step
+        self._planner = planner
+        self._stored = {i.name: i for i in step.items() if i.kind == "tensor"}
+        self._whole: list[tuple[str, Any]] = []
+        self._filled: list[tuple[ReadItem, Any, Any]] = []
+        self._copied_bytes = 0
+
+    def add(self, item: ReadItem, name: str) -> None:
+        stored = self._stored.get(name)
+        target = self._planner.resolve_tensor(item).detach()
+        shape = tuple(item.lengths)
+        if tuple(target.shape) != shape:
+            raise InvalidArgument(
+                f'"{name}": the planner gives a tensor of shape {list(target.shape)} for '
+                f"{list(shape)}"
+            )
+        if math.prod(shape) == 0:
+            self._planner.commit_tensor(item, target)
+            return
+        if stored is None:
+            raise NotFound(f'step {self._step.record.step} has no tensor "{name}"')
+        assert stored.dtype is not None and stored.shape is not None
+        value = target
+        if not (
+            target.device.type == "cpu"
+            and target.is_contiguous()
+            and not target.is_neg()
+            and target.dtype == _arrays.torch_dtype(stored.dtype)
+        ):
+            value = _arrays.empty(stored.dtype, shape, "torch")
+            self._copied_bytes += value.nbytes
+        offset = list(item.storage_offsets)
+        if name == item.storage_index.fqn and item.storage_index.offset is not None:
+            offset = [a + b for a, b in zip(offset, item.storage_index.offset)]
+        if shape == stored.shape:
+            self._whole.append((name, value))
+        else:
+            self._step._core.read_part(
+                name, offset, list(shape), value.data_ptr(), value.nbytes, 0
+            )
+        self._filled.append((item, target, value))
+        if self._copied_bytes > _COPIED_BYTES:
+            self.run()
+
+    def run(self) -> None:
+        self._step._fill(self._whole)
+        for item, target, value in self._filled:
+            if value is not target:
+                target.copy_(value)
+            self._planner.commit_tensor(item, target)
+        self._whole, self._filled, self._copied_bytes = [], [], 0
+
+
+def _enumerator(of: Any, name: str) -> Any:
+    """A value of an enumeration, which Python 3.11 pickles as a call of getattr."""
+    return enum.EnumMeta.__getitem__(of, name)
+
+
+class _MetadataUnpickler(pickle.Unpickler):
+    """Reads a `Metadata` and what it consists of, and calls nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _PARTS:
+            return super().find_class(module, name)
+        if (module, name) == ("builtins", "getattr"):
+            return _enumerator
+        if module == "torch":
+            value = getattr(torch, name, None)
+            if isinstance(value, (torch.dtype, torch.layout)):
+                return value
+        raise FailedPrecondition(
+            f"the metadata contains {module}.{name}; pass allow_pickle=True, which "
+            "executes code from the checkpoint, if you trust it"
+        )
+
+
+_PARTS = {
+    ("torch", "Size"),
+    ("collections", "OrderedDict"),
+    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+    ("torch.serialization", "_get_layout"),
+    ("pathlib", "PosixPath"),
+} | {
+    ("torch.distributed.checkpoint.metadata", name)
+    for name in (
+        "BytesStorageMetadata",
+        "ChunkStorageMetadata",
+        "Metadata",
+        "MetadataIndex",
+        "StorageMeta",
+        "TensorProperties",
+        "TensorStorageMetadata",
+        "_MEM_FORMAT_ENCODING",
+    )
+}
+
+
+def load_metadata(data: bytes, allow_pickle: bool) -> Metadata:
+    """A pickled `Metadata`. Raises FailedPrecondition for other classes in it."""
+    if allow_pickle:
+        return pickle.loads(data)
+    return _MetadataUnpickler(io.BytesIO(data)).load()
+
+
+def has_metadata(step: Step) -> bool:
+    """Whether DCP has saved the step."""
+    last = step.record.world_size - 1
+    return any(i.name == METADATA and i.rank == last for i in step.items())
+
+
+def read_metadata(step: Step, allow_pickle: bool) -> Metadata:
+    """The `Metadata` of a step. For one that DCP has not saved, it is that of its
+    tensors."""
+    if has_metadata(step):
+        data = step.read_blob(METADATA, step.record.world_size - 1)
+        return load_metadata(data, allow_pickle)
+    tensors = {}
+    for item in step.items():
+        if item.kind == "tensor":
+            size = torch.Size(item.shape)
+            chunk = ChunkStorageMetadata(torch.Size([0] * len(size)), size)
+            properties = TensorProperties(_arrays.torch_dtype(item.dtype or ""))
+            tensors[item.name] = TensorStorageMetadata(properties, size, [chunk])
+    return Metadata(tensors, planner_data={name: (name,) for name in tensors})

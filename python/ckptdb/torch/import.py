@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m ckptdb.torch.import`: see --help."""
+
+import sys
+
+from ._files import run_import
+
+if __name__ == "__main__":
+    sys.exit(run_import())
