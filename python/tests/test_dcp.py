@@ -356,23 +356,23 @@ def test_an_attempt_that_nobody_finishes_ends_with_the_next_save(path):
     writer = StorageWriter(path)
     planner = DefaultSavePlanner()
 
-    def begin():
+    def begin(writer):
         planner.set_up_planner({"x": torch.tensor(1)}, is_coordinator=True)
         writer.set_up_storage_writer(True, rank=0, use_collectives=True)
         plans, metadata = planner.create_global_plan([planner.create_local_plan()])
         return writer.prepare_global_plan(plans), metadata
 
-    plans, _ = begin()
+    plans, _ = begin(writer)
     writer.write_data(plans[0], planner)
-    plans, metadata = begin()
+    plans, metadata = begin(writer)
     results = writer.write_data(plans[0], planner).value()
     writer.finish(metadata, [results])
     assert steps(path) == [1]
-    begin()
+    begin(writer)
     writer.close()
     with pytest.raises(ckptdb.FailedPrecondition, match="has begun no save"):
         writer.finish(metadata, [results])
-    begin()
+    begin(writer)
     del writer
     save({"x": torch.tensor(1)}, path)
     assert steps(path) == [1, 2]

@@ -93,9 +93,10 @@ def test_links_of_the_page_lead_somewhere() -> None:
 
 # Words of the page that are no names of this package.
 FOREIGN = {
-    "DataLoader", "NAME", "ckptdb", "export_batch", "float8_e4m3fn",
+    "CheckpointException", "DataLoader", "NAME", "StorageReader", "StorageWriter",
+    "async_save", "checkpoint_id", "ckptdb", "export_batch", "float8_e4m3fn",
     "insert_or_assign", "io_state", "load_io_state", "load_state_dict", "ml_dtypes",
-    "spawn", "state_dict", "with",
+    "spawn", "state_dict", "torch", "with",
 }  # fmt: skip
 
 

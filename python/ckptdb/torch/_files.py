@@ -225,7 +225,9 @@ class _FolderReader(dist_checkpoint.FileSystemReader):  # type: ignore[misc]
     def read_metadata(self) -> Metadata:
         path = pathlib.Path(self.path) / ".metadata"
         if not path.is_file():
-            raise NotFound(f'"{self.path}" is no checkpoint of DCP: no .metadata')
+            raise NotFound(
+                f'"{self.path}" is not a DCP checkpoint: .metadata is missing'
+            )
         return load_metadata(path.read_bytes(), self._allow_pickle)
 
 
@@ -305,11 +307,14 @@ def _load_pickle(name: str, file: Any, allow_pickle: bool, **options: Any) -> An
             f"allow_pickle if you trust it ({str(error).splitlines()[0]})"
         ) from error
     except (RuntimeError, EOFError) as error:
-        raise DataLoss(f'"{name}" is no file of torch.save: {error}') from error
+        raise DataLoss(f'"{name}" is not a valid torch.save file: {error}') from error
 
 
 def _load_file(path: pathlib.Path, allow_pickle: bool) -> Any:
     mmap = zipfile.is_zipfile(path)  # the old format cannot be mapped
+    with open(path, "rb") as file:
+        if not mmap and file.read(2) == b"PK":
+            raise DataLoss(f'"{path}" is truncated')
     return _load_pickle(str(path), str(path), allow_pickle, mmap=mmap)
 
 
@@ -386,8 +391,8 @@ def _names_of(step: Step) -> list[str]:
         name = item.name.removeprefix("extra/")
         if item.kind == "table" or (item.kind == "blob" and name == item.name):
             raise InvalidArgument(
-                f'step {step.record.step} has the {item.kind} "{name}", which a '
-                "checkpoint of PyTorch cannot contain"
+                f'step {step.record.step} contains the {item.kind} "{name}", which a '
+                "PyTorch checkpoint cannot"
             )
         if item.kind == "blob":
             names = [each for each in names if not each.startswith(f"{name}.")]
@@ -403,7 +408,7 @@ def _load_safetensors(path: pathlib.Path) -> tuple[dict[str, Any], Any]:
     """(tensors, metadata), mapped into memory."""
     size = path.stat().st_size
     if size < 8:
-        raise DataLoss(f'"{path}" is no file of safetensors: it has {size} bytes')
+        raise DataLoss(f'"{path}" is not a valid safetensors file: it has {size} bytes')
     data = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
     length = int.from_bytes(data[:8].numpy().tobytes(), "little")
     try:
@@ -416,7 +421,7 @@ def _load_safetensors(path: pathlib.Path) -> tuple[dict[str, Any], Any]:
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         if isinstance(error, Error):
             raise
-        raise DataLoss(f'"{path}" is no file of safetensors: {error}') from error
+        raise DataLoss(f'"{path}" is not a valid safetensors file: {error}') from error
 
 
 def _safe_tensor(name: str, about: dict[str, Any], data: Any) -> Any:
@@ -444,8 +449,8 @@ def _save_safetensors(state: Any, about: dict[str, Any], file: Any) -> None:
     for name, value in tensors.items():
         if not isinstance(value, torch.Tensor):
             raise InvalidArgument(
-                f'"{name}" is a {type(value).__name__}, and safetensors has only '
-                "tensors; export a file of torch.save"
+                f'"{name}" has type {type(value).__name__}, but safetensors stores '
+                "only tensors; export a .pt file"
             )
         with _named(name):
             dtype = _SAFE_NAMES[_arrays.torch_dtype_name(value.dtype)]
