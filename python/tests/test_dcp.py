@@ -109,6 +109,7 @@ def test_a_nested_state_is_restored_and_read_by_name(path):
     state = make_state()
     metadata = save(state, path, 1000)
     assert metadata.storage_meta.checkpoint_id == 1000
+    assert StorageReader(path).read_metadata().storage_meta.checkpoint_id == 1000
     assert_equal(load(zeros_like(state), path), state)
     assert_equal(load(zeros_like(state), path, 1000), state)
     with ckptdb.Reader(path) as reader, reader.latest() as step:
@@ -163,15 +164,16 @@ def test_a_load_converts_dtypes_and_fills_views(path):
 
 
 def test_ids_are_steps(path):
-    assert save({"x": torch.tensor(1)}, path).storage_meta.checkpoint_id == 1
+    assert save({"x": torch.tensor(1)}, path).storage_meta.checkpoint_id == path
     save({"x": torch.tensor(20)}, path, "20")
     save({"x": torch.tensor(10)}, path, 10)
-    assert save({"x": torch.tensor(21)}, path).storage_meta.checkpoint_id == 21
+    save({"x": torch.tensor(21)}, path)
     writer = StorageWriter(path)
     for step in (30, None, 40):
         dcp.save(
             {"x": torch.tensor(step or 31)}, storage_writer=writer, checkpoint_id=step
         )
+        assert writer.saved_step == (step or 31)
     assert steps(path) == [1, 10, 20, 21, 30, 31, 40]
     reader = StorageReader(path)
     for step in (10, "20", 31):

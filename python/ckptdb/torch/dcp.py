@@ -143,8 +143,8 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
     """Saves to the store at `path`, which it creates if needed.
 
     `checkpoint_id` of `dcp.save` is the step, an int or its digits. Without one it is
-    the step after the highest, or 1; `metadata.storage_meta.checkpoint_id` of the
-    result names it. As in PyTorch's own storage, a path names another store.
+    the step after the highest, or 1; the coordinator's `saved_step` is the last one
+    saved. As in PyTorch's own storage, a path names another store.
 
     An existing step is replaced when the new one is complete, or raises AlreadyExists
     without `overwrite`. With `keep`, the store keeps this many of the highest steps,
@@ -177,7 +177,8 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
         self._keep = keep
         self._options = options
         self._step: int | None = None
-        self._save_id = str(uuid.uuid4())
+        self.saved_step: int | None = None
+        self.save_id = str(uuid.uuid4())
         self._rank = 0
         self._attempt: _Attempt | None = None
         # Blobs besides those of the state, for `ckptdb.torch.import`.
@@ -194,7 +195,7 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
 
     def reset(self, checkpoint_id: CheckpointId | None = None) -> None:
         self.close()
-        self._save_id = str(uuid.uuid4())
+        self.save_id = str(uuid.uuid4())
         path, self._step = (
             (None, None) if checkpoint_id is None else _parse(checkpoint_id)
         )
@@ -210,7 +211,7 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
         return self._path if self._step is None else self._step
 
     def storage_meta(self) -> Any:
-        return StorageMeta(checkpoint_id=self._step, save_id=self._save_id)
+        return StorageMeta(checkpoint_id=self.checkpoint_id, save_id=self.save_id)
 
     # DCP passes the rank only to a parameter of the name `kwargs`.
     def set_up_storage_writer(
@@ -313,9 +314,7 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
                 for each in part
                 if each.index != _STAGED
             }
-            metadata.storage_meta = StorageMeta(
-                checkpoint_id=attempt.step, save_id=self._save_id
-            )
+            metadata.storage_meta = self.storage_meta()
             blob = (METADATA, pickle.dumps(metadata))
             ticket = attempt.tickets[-1]
             staged.append(_core.stage(self._path, ticket, [], [blob], self._options))
@@ -326,6 +325,7 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
             self.close()
             raise
         self._attempt = None
+        self.saved_step = attempt.step
         self._step = None  # a save without checkpoint_id takes the next one
         attempt.store.close()
 
@@ -390,6 +390,7 @@ class StorageReader(dist_checkpoint.StorageReader):  # type: ignore[misc]
         self._step = step
         self._allow_pickle = allow_pickle
         self._options = options
+        self.load_id = str(uuid.uuid4())
         self._opened: Step | None = None
         self._places: dict[MetadataIndex, tuple[int, str]] = {}
 
@@ -404,6 +405,7 @@ class StorageReader(dist_checkpoint.StorageReader):  # type: ignore[misc]
 
     def reset(self, checkpoint_id: CheckpointId | None = None) -> None:
         self.close()
+        self.load_id = str(uuid.uuid4())
         if checkpoint_id is not None:
             path, self._step = _parse(checkpoint_id)
             self._path = path or self._path
@@ -422,7 +424,10 @@ class StorageReader(dist_checkpoint.StorageReader):  # type: ignore[misc]
         the load. Raises NotFound."""
         self.close()
         self._opened = self._open()
-        return read_metadata(self._opened, self._allow_pickle)
+        metadata = read_metadata(self._opened, self._allow_pickle)
+        metadata.storage_meta = metadata.storage_meta or StorageMeta()
+        metadata.storage_meta.load_id = self.load_id
+        return metadata
 
     def _open(self) -> Step:
         with Reader(self._path, **self._options) as reader:  # its step keeps it
@@ -558,6 +563,9 @@ _PARTS = {
     ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
     ("torch.serialization", "_get_layout"),
     ("pathlib", "PosixPath"),
+    # In checkpoints of PyTorch before 2.3.
+    ("torch.distributed._shard.sharded_tensor.metadata", "MEM_FORMAT_ENCODING"),
+    ("torch.distributed._shard.sharded_tensor.metadata", "TensorProperties"),
 } | {
     ("torch.distributed.checkpoint.metadata", name)
     for name in (
