@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import pathlib
 import pickle
@@ -374,10 +375,18 @@ def test_an_attempt_that_nobody_finishes_ends_with_the_next_save(path):
     writer.close()
     with pytest.raises(ckptdb.FailedPrecondition, match="has begun no save"):
         writer.finish(metadata, [results])
-    begin(writer)
-    del writer
-    save({"x": torch.tensor(1)}, path)
+    plans, metadata = begin(writer)
+    results = writer.write_data(plans[0], planner).value()
+    save({"x": torch.tensor(1)}, path)  # of another writer
     assert steps(path) == [1, 2]
+    with pytest.raises(ckptdb.FailedPrecondition, match="or another save since"):
+        writer.finish(metadata, [results])
+    writer.reset()
+    begin(writer)
+    with pytest.raises(dcp.CheckpointException) as caught:  # beside a save that runs
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            pool.submit(save, {"x": torch.tensor(1)}, path).result()
+    assert isinstance(cause(caught), ckptdb.Unavailable)
 
 
 def test_a_store_has_one_owner(path):

@@ -275,7 +275,8 @@ def test_a_rank_that_fails_is_named_and_leaves_nothing(ranks, path):
                 with ckptdb.Reader(path) as reader:
                     assert [each.step for each in reader.steps()] == [1]
             dist.barrier()
-        # The next save of the same writer works, and of another one, too.
+        # The next save works, of the same writer or of another one.
+        dcp.save(state, storage_writer=StorageWriter(path), checkpoint_id=2)
         dcp.save(state, storage_writer=writer, checkpoint_id=2)
         dcp.save(state, storage_writer=StorageWriter(path), checkpoint_id=3,
                  planner=dcp.DefaultSavePlanner(enable_plan_caching=True))
@@ -286,6 +287,62 @@ def test_a_rank_that_fails_is_named_and_leaves_nothing(ranks, path):
         assert torch.equal(loaded["x"].full_tensor(), whole)
         """,
     )
+
+
+def test_each_call_of_a_writer_and_a_reader_may_fail(ranks, path):
+    ranks(
+        2,
+        """
+        whole = torch.arange(12.0).reshape(4, 3)
+        def state(k=0.0):
+            return {"x": distribute_tensor(whole * k, mesh, [Shard(0)]), "k": k}
+        dcp.save(state(1.0), storage_writer=StorageWriter(path), checkpoint_id=1)
+        def faulty(base, method, failing, after):
+            class Faulty(base):
+                def __getattribute__(self, name):
+                    value = super().__getattribute__(name)
+                    if name != method or rank != failing:
+                        return value
+                    def fail(*args, **kwargs):
+                        if after:
+                            value(*args, **kwargs)
+                        raise ValueError(f"{method} on {failing}")
+                    return fail
+            return Faulty(path)
+        def fails(call, method, failing):
+            try:
+                call()
+            except dcp.CheckpointException as error:
+                assert list(error.failures) == [failing], error
+                assert f"{method} on {failing}" in str(error)
+            else:
+                raise AssertionError(f"{method} on {failing}: not raised")
+        own = ("prepare_local_plan", "write_data")
+        for coordinator in (0, 1):
+            for method in (*own, "prepare_global_plan", "finish"):
+                for failing in (0, 1):
+                    if method not in own and failing != coordinator:
+                        continue
+                    for after in (False, True) if method != "finish" else (False,):
+                        writer = faulty(StorageWriter, method, failing, after)
+                        writer.reset(2)
+                        fails(lambda: _save_state_dict(
+                            state(2.0), writer, coordinator_rank=coordinator),
+                            method, failing)
+                        del writer
+            _save_state_dict(state(1.0), StorageWriter(path), coordinator_rank=coordinator)
+        for method in ("set_up_storage_reader", "prepare_local_plan", "read_data"):
+            for failing in (0, 1):
+                reader = faulty(StorageReader, method, failing, True)
+                fails(lambda: dcp.load(state(), storage_reader=reader), method, failing)
+        loaded = state()
+        dcp.load(loaded, storage_reader=StorageReader(path))
+        assert torch.equal(loaded["x"].full_tensor(), whole) and loaded["k"] == 1.0
+        """,
+        before="from torch.distributed.checkpoint.state_dict_saver import _save_state_dict\n",
+    )
+    with ckptdb.Reader(path) as reader:
+        assert [each.step for each in reader.steps()] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("where", ["write", "finish"])

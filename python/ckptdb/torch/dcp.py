@@ -30,7 +30,9 @@ import math
 import operator
 import os
 import pickle
+import threading
 import uuid
+import weakref
 from typing import Any, NamedTuple
 
 import torch
@@ -67,7 +69,7 @@ from .._errors import (
 from .._reader import Reader, Step
 
 METADATA = "dcp.metadata"
-# The index of the WriteResult that has the staged rank: no item has an empty name.
+# The index of the WriteResult with a staged rank: no item has an empty name.
 _STAGED = MetadataIndex("")
 # Copies that a load makes at a time, for tensors that it cannot read in place.
 _COPIED_BYTES = 256 << 20
@@ -123,20 +125,34 @@ def _note_ticket(path: str, rank: int, ticket: bytes) -> _Ticket:
     return _Ticket(path, rank, ticket)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Attempt:
-    """A save that the coordinator has begun."""
+    """A save that the coordinator has begun, until `end` or its commit."""
 
-    store: _core.Store
+    store: _core.Store | None
     step: int
     number: int
     tickets: list[bytes]
+    thread: threading.Thread = dataclasses.field(
+        default_factory=threading.current_thread
+    )
 
-    def abandon(self) -> None:
+    def end(self) -> None:
+        store, self.store = self.store, None
+        if store is None:
+            return
         try:
-            self.store.abandon(self.step, self.number)
+            store.abandon(self.step, self.number)
         finally:
-            self.store.close()
+            store.close()
+
+    def is_over(self) -> bool:
+        """Whether its save has returned, as far as a save that begins can tell: a
+        thread makes one at a time."""
+        return self.thread is threading.current_thread() or not self.thread.is_alive()
+
+
+_begun: weakref.WeakSet[_Attempt] = weakref.WeakSet()
 
 
 class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
@@ -154,10 +170,10 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
 
     The coordinator owns the store during a save only. Until then another process, or
     a `ckptdb.Manager` of this one, may own it; during the save the writer raises
-    Unavailable if one does. All ranks see the store's folder. If another rank fails,
-    DCP tells the coordinator's writer nothing: the attempt ends, and the store is
-    free again, with the next save, `close`, or the writer itself. One save at a time:
-    wait for an `async_save` before the next. The writer can be pickled.
+    Unavailable if one does. All ranks see the store's folder. DCP does not notify the
+    coordinator's writer of another rank's error: the store then stays open until the
+    next save, `close`, or the end of the writer. Wait for an `async_save` before the
+    next save. The writer can be pickled.
     """
 
     def __init__(
@@ -191,7 +207,7 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
         """Gives up a save that has failed on another rank, and frees the store."""
         attempt, self._attempt = self._attempt, None
         if attempt is not None:
-            attempt.abandon()
+            attempt.end()
 
     def reset(self, checkpoint_id: CheckpointId | None = None) -> None:
         self.close()
@@ -240,12 +256,18 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
             store.close()
             raise
         self._attempt = _Attempt(store, step, number, tickets)
+        _begun.add(self._attempt)
         return [
             dataclasses.replace(plan, storage_data=_Ticket(self._path, rank, ticket))
             for rank, (plan, ticket) in enumerate(zip(plans, tickets))
         ]
 
     def _open(self) -> _core.Store:
+        # After an error of another rank the writer of a save, which the error's
+        # frames refer to, may still have the store open.
+        for attempt in list(_begun):
+            if attempt.is_over():
+                attempt.end()
         try:
             return _core.Store(self._path, self._options)
         except Unavailable as error:
@@ -297,48 +319,45 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         attempt = self._attempt
-        if attempt is None:
+        store = None if attempt is None else attempt.store
+        if attempt is None or store is None:
             raise FailedPrecondition(
-                f"{self._path}: this writer has begun no save, or another one since"
+                f"{self._path}: this writer has begun no save, or another save since"
             )
+        metadata.storage_data = {
+            each.index: (rank, each.storage_data)
+            for rank, part in enumerate(results)
+            for each in part
+            if each.index != _STAGED
+        }
+        metadata.storage_meta = self.storage_meta()
+        staged = [
+            each.storage_data
+            for part in results
+            for each in part
+            if each.index == _STAGED
+        ]
         try:
-            staged = [
-                each.storage_data
-                for part in results
-                for each in part
-                if each.index == _STAGED
-            ]
-            metadata.storage_data = {
-                each.index: (rank, each.storage_data)
-                for rank, part in enumerate(results)
-                for each in part
-                if each.index != _STAGED
-            }
-            metadata.storage_meta = self.storage_meta()
             blob = (METADATA, pickle.dumps(metadata))
             ticket = attempt.tickets[-1]
             staged.append(_core.stage(self._path, ticket, [], [blob], self._options))
-            attempt.store.publish(
-                attempt.step, attempt.number, staged, self._retired(attempt)
-            )
+            retired = self._retired(store.steps(), attempt.step)
+            store.publish(attempt.step, attempt.number, staged, retired)
         except BaseException:
             self.close()
             raise
-        self._attempt = None
         self.saved_step = attempt.step
         self._step = None  # a save without checkpoint_id takes the next one
-        attempt.store.close()
+        attempt.store = self._attempt = None
+        store.close()
 
-    def _retired(self, attempt: _Attempt) -> list[int]:
-        """The steps that the save removes."""
+    def _retired(self, records: list[Any], step: int) -> list[int]:
+        """The steps that saving `step` removes."""
         if self._keep is None:
             return []
-        records = {each["step"]: each for each in attempt.store.steps()}
-        highest = sorted(records.keys() | {attempt.step})[-self._keep :]
-        kept = {attempt.step, *highest}
-        return [
-            s for s, each in records.items() if s not in kept and not each["pinned"]
-        ]
+        pinned = {each["step"]: each["pinned"] for each in records}
+        kept = {step, *sorted(pinned.keys() | {step})[-self._keep :]}
+        return [each for each in pinned if each not in kept and not pinned[each]]
 
 
 def _tensor_of(item: WriteItem, value: Any, separate: bool) -> tuple[Any, Any]:
