@@ -19,6 +19,7 @@
 #include "python/binding/errors.h"
 #include "python/binding/reader.h"
 #include "python/binding/records.h"
+#include "python/binding/tables.h"
 
 namespace ckptdb::python {
 namespace {
@@ -148,6 +149,8 @@ void SetObjects(const nb::dict& objects, ManagerOptions* options) {
       SetFunctions(nb::cast<nb::list>(object),
                    &options->restore.evolve.emplace(
                        options->restore.evolve.value_or(EvolvePolicy())));
+    } else if (name == "sharding") {
+      options->ranks.sharding = ShardingOf(object);
     } else if (name == "read_threads") {
       options->restore.read.threads = nb::cast<int>(object);
     } else {

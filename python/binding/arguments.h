@@ -10,7 +10,8 @@
 namespace ckptdb::python {
 
 // Sets the options that are not in the configuration: policies, callbacks,
-// functions of the evolve policy, "store", "shard" and "read_threads".
+// functions of the evolve policy, "sharding", "shard", "store" and
+// "read_threads".
 void SetObjects(const nanobind::dict& objects, ManagerOptions* options);
 
 // A request with the fields step, best, best_by, path, merge, verify,

@@ -25,6 +25,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "manager/checkpoint_manager.h"
+#include "manager/coordinator.h"
 #include "manager/load_rule.h"
 #include "manager/manager_options.h"
 #include "manager/model_state.h"
@@ -32,6 +33,7 @@
 #include "python/binding/errors.h"
 #include "python/binding/io_state.h"
 #include "python/binding/pending_save.h"
+#include "python/binding/ranks.h"
 #include "python/binding/reader.h"
 #include "python/binding/records.h"
 #include "python/binding/tables.h"
@@ -59,8 +61,10 @@ class Bytes : public BlobState {
   std::map<std::string, std::string>& loaded_;
 };
 
-// Name, dtype, shape, address.
-using TensorTuple = std::tuple<std::string, std::string, Shape, uintptr_t>;
+// Name, dtype, shape, address, and of a shard the whole tensor's shape and the
+// offset in it, which are otherwise empty.
+using TensorTuple =
+    std::tuple<std::string, std::string, Shape, uintptr_t, Shape, Shape>;
 using ObjectTuple = std::pair<std::string, nb::bytes>;
 
 // How calls run: without the GIL, until a signal interrupts them, and with the
@@ -108,19 +112,27 @@ class ManagerCalls {
       return call();
     });
   }
+  absl::Status NoStore() const {
+    if (rank_ != kOwnerRank) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", rank_, " of ", world_size_,
+                       " owns no store; call this on rank 0"));
+    }
+    return absl::FailedPreconditionError(
+        "the manager is closed or read-only: it owns no store");
+  }
   template <typename Call>
   auto OnStore(const Call& call) {
     process_.Check();
     Store* const store = manager_->store();
-    if (store == nullptr) {
-      throw StatusError(absl::FailedPreconditionError(
-          "the manager is closed or read-only: it owns no store"));
-    }
+    if (store == nullptr) throw StatusError(NoStore());
     return Run([&] { return call(store); });
   }
 
   const Process process_{};
   const std::shared_ptr<Interrupt> interrupt_ = std::make_shared<Interrupt>();
+  uint32_t rank_ = kOwnerRank;
+  uint32_t world_size_ = 1;
   std::vector<TableHandle*> tables_;
   std::map<std::string, std::string> loaded_;  // objects, by name
   ModelState model_;
@@ -129,14 +141,16 @@ class ManagerCalls {
 
 class PyManager : private ManagerCalls {
  public:
-  using Tables = std::vector<std::pair<std::string, TableHandle*>>;
+  // Name, table, and its sharding: see ShardingOf.
+  using Tables = std::vector<std::tuple<std::string, TableHandle*, nb::object>>;
   using IoStates = std::vector<std::tuple<std::string, nb::object, nb::object>>;
 
   // `provide(step)` returns the tensors and objects of the model, for a save if
   // `step` is None, and otherwise to restore that step. Tables outlive the
-  // manager.
+  // manager. `ranks` is null for a single process.
   PyManager(const std::string& config, const nb::dict& objects,
-            nb::object provide, const Tables& tables, const IoStates& io_states)
+            nb::object provide, const Tables& tables, const IoStates& io_states,
+            PyCoordinator* ranks)
       : provide_(Hold(std::move(provide))) {
     ManagerOptions options;
     Check(ReadManagerConfig(config, &options));
@@ -147,8 +161,8 @@ class PyManager : private ManagerCalls {
     };
     options.restore.read.cancelled = cancelled;
     options.observers.cancelled = cancelled;
-    for (const auto& [name, table] : tables) {
-      Check(model_.AddTable(name, table->state()));
+    for (const auto& [name, table, sharding] : tables) {
+      Check(model_.AddTable(name, table->state(), ShardingOf(sharding)));
       tables_.push_back(table);
     }
     for (const auto& [name, dump, load] : io_states) {
@@ -157,8 +171,13 @@ class PyManager : private ManagerCalls {
     }
     model_.SetProvider(
         [this](const StepReader* step) { return Provide(step); });
-    manager_ =
-        Check(Run([&] { return CheckpointManager::Open(options, &model_); }));
+    std::unique_ptr<Coordinator> coordinator =
+        ranks == nullptr ? SingleProcess() : ranks->Take();
+    rank_ = coordinator->rank();
+    world_size_ = coordinator->world_size();
+    manager_ = Check(Run([&] {
+      return CheckpointManager::Open(options, &model_, std::move(coordinator));
+    }));
   }
   ~PyManager() {
     if (!process_.IsThis()) {
@@ -326,7 +345,7 @@ class PyManager : private ManagerCalls {
     if (manager_->store() != nullptr) return ToList(manager_->store()->Steps());
     if (manager_->reader() != nullptr)
       return ToList(manager_->reader()->Steps());
-    throw StatusError(absl::FailedPreconditionError("the manager is closed"));
+    throw StatusError(NoStore());
   }
   void Pin(int64_t step, bool pin) {
     Check(OnStore([&](Store* store) {
@@ -367,8 +386,10 @@ class PyManager : private ManagerCalls {
                         const std::vector<ObjectTuple>& objects) {
     model_.RemoveTensorsAndObjects();
     objects_.clear();
-    for (const auto& [name, dtype, shape, address] : tensors) {
+    for (const auto& [name, dtype, shape, address, global, offset] : tensors) {
       TensorState state;
+      state.global_shape = global;
+      state.offset = offset;
       state.dtype = Check(ParseDType(dtype));
       state.shape = shape;
       state.data = reinterpret_cast<void*>(address);
@@ -395,7 +416,10 @@ class PyManager : private ManagerCalls {
 void BindManager(nb::module_& module) {
   nb::class_<PyManager>(module, "Manager")
       .def(nb::init<const std::string&, const nb::dict&, nb::object,
-                    const PyManager::Tables&, const PyManager::IoStates&>())
+                    const PyManager::Tables&, const PyManager::IoStates&,
+                    PyCoordinator*>(),
+           "config"_a, "objects"_a, "provide"_a, "tables"_a, "io_states"_a,
+           "ranks"_a.none())
       .def("close", &PyManager::Close)
       .def("global_step", &PyManager::global_step)
       .def("step", &PyManager::Step, "metrics"_a.none(),
@@ -416,7 +440,7 @@ void BindManager(nb::module_& module) {
       .def("save_evaluation", &PyManager::SaveEvaluation)
       .def("load_evaluation", &PyManager::LoadEvaluation)
       .def("cleanup_evaluations", &PyManager::CleanupEvaluations,
-           "step"_a.none(), "except"_a)
+           "step"_a.none(), "others"_a)
       .def("set_preempted", &PyManager::SetPreempted)
       .def("preempted", &PyManager::preempted)
       .def("saving", &PyManager::saving)

@@ -10,6 +10,7 @@
 #include "python/binding/manager.h"
 #include "python/binding/pending_save.h"
 #include "python/binding/policies.h"
+#include "python/binding/ranks.h"
 #include "python/binding/reader.h"
 #include "python/binding/records.h"
 #include "python/binding/store.h"
@@ -26,6 +27,7 @@ NB_MODULE(_core, module) {
   BindTables(module);
   BindReader(module);
   BindPendingSave(module);
+  BindRanks(module);
   BindManager(module);
   BindStore(module);
   module.def("version", [] { return std::string(ckptdb::LibraryVersion()); });

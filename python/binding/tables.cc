@@ -30,6 +30,10 @@ Slot SlotOf(const SlotTuple& tuple) {
   return {name, Check(ParseDType(dtype)), elements, Check(ParseCodec(codec))};
 }
 
+nb::bytes BytesOf(absl::Span<const int64_t> ids) {
+  return nb::bytes(ids.data(), ids.size() * sizeof(int64_t));
+}
+
 std::vector<Slot> SlotsOf(const std::vector<SlotTuple>& tuples) {
   std::vector<Slot> slots;
   for (const SlotTuple& each : tuples) slots.push_back(SlotOf(each));
@@ -274,9 +278,6 @@ class PyTable : public TableState, public LiveTable {
   }
 
  private:
-  static nb::bytes BytesOf(absl::Span<const int64_t> ids) {
-    return nb::bytes(ids.data(), ids.size() * sizeof(int64_t));
-  }
   template <typename Call>
   static absl::StatusOr<std::unique_ptr<RowSource>> Rows(const char* name,
                                                          const Call& call) {
@@ -334,6 +335,31 @@ TableOptions OptionsOf(const std::string& slice_hash,
 }
 
 }  // namespace
+
+TableSharding ShardingOf(const nb::object& sharding) {
+  if (sharding.is_none()) return {};
+  if (nb::isinstance<nb::tuple>(sharding)) {
+    const nb::object function = sharding[1];
+    return TableSharding::ByFunction(
+        nb::cast<std::string>(sharding[0]),
+        [held = Hold(function)](int64_t id, uint32_t world_size) {
+          uint32_t rank = 0;
+          Check(WithPython("sharding", [&] {
+            const auto bytes = nb::cast<nb::bytes>((*held)(BytesOf({&id, 1}), world_size));
+            std::memcpy(&rank, bytes.c_str(), sizeof(rank));
+          }));
+          return rank;
+        });
+  }
+  const auto name = nb::cast<std::string>(sharding);
+  if (name == "slices") return TableSharding::BySlices();
+  if (name == "modulo") return TableSharding::ByModulo();
+  if (name == "replicated") return TableSharding::Replicated();
+  throw StatusError(absl::InvalidArgumentError(
+      absl::StrCat("sharding is \"", name,
+                   "\"; expected slices, modulo, replicated, or a tuple "
+                   "(\"function\", name, f)")));
+}
 
 void BindTables(nb::module_& module) {
   nb::class_<TableHandle>(module, "TableHandle");

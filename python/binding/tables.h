@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "db/state.h"
 #include "manager/model_state.h"
 #include "manager/tables.h"
 
@@ -29,6 +30,11 @@ class TableHandle {
  private:
   std::shared_timed_mutex mutex_;
 };
+
+// The sharding of a table: None, "slices", "modulo", "replicated", or a tuple
+// (name, f) where f(ids, world_size) takes and returns bytes, 64-bit ids and
+// 32-bit ranks.
+TableSharding ShardingOf(const nanobind::object& sharding);
 
 void BindTables(nanobind::module_& module);
 

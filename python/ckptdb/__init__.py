@@ -6,6 +6,9 @@ hold its sparse tables, `KVTable` and `CustomTable` adapt those of other librari
 `Reader` reads a store from any process.
 """
 
+import importlib as _importlib
+from typing import Any as _Any
+
 from ._core import (
     KeepPolicy,
     PendingSave,
@@ -56,6 +59,7 @@ from ._errors import (
 from ._evaluation import Evaluation
 from ._kv_table import KVTable
 from ._manager import Manager
+from ._ranks import Ranks
 from ._reader import Batch, ChangedTable, Changes, Reader, Step, StepTable
 from ._records import (
     Item,
@@ -70,5 +74,13 @@ from ._records import (
 from ._tables import ArrayTable, Slot, Table
 
 __version__: str = _version()
+
+
+def __getattr__(name: str) -> _Any:
+    """The modules `torch` and `mpi`, which import those libraries."""
+    if name not in ("mpi", "torch"):
+        raise AttributeError(f'module "ckptdb" has no attribute "{name}"')
+    return _importlib.import_module(f"ckptdb.{name}")
+
 
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import _arrays, _core
 from ._errors import FailedPrecondition, InvalidArgument
-from ._tables import _slot
+from ._tables import _slot, as_sharding
 
 Block = tuple[Any, Mapping[str, Any]]
 
@@ -45,11 +45,13 @@ class CustomTable(abc.ABC):
         self,
         slots: Mapping[str, Any],
         *,
+        sharding: Any = None,
         slice_hash: str = "modulo",
         optimizer_slots: Sequence[str] = (),
         tracker_bytes: int = 1 << 30,
         tracked: bool = True,
     ) -> None:
+        self._sharding = as_sharding(sharding)
         specs = [_slot(name, spec) for name, spec in slots.items()]
         self.slots = {spec[0]: (spec[1], spec[2]) for spec in specs}
         self._core = _core.CustomTable(

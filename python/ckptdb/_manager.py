@@ -28,6 +28,7 @@ from ._errors import FailedPrecondition, Internal, InvalidArgument, python_names
 from ._evaluation import Evaluation
 from ._evolve import split_functions
 from ._progress import ByteBar
+from ._ranks import DEADLINE, Connection, Ranks, check_deadline
 from ._records import (
     LoadedRule,
     RestoreReport,
@@ -38,7 +39,7 @@ from ._records import (
 from ._restore import Restore
 from ._save import Save
 from ._state import Registered
-from ._tables import ArrayTable
+from ._tables import ArrayTable, as_sharding
 
 _logger = logging.getLogger("ckptdb")
 
@@ -71,10 +72,14 @@ class Manager:
     Options have the names and defaults of the configuration (docs/manager.md), and
     policies may be given as values, as functions for `save_if` and `keep_if`, or in
     its form; `save` is its `permanent`.
-    `async_=False` saves in the foreground. `store` has options of the store, such as
-    {"lease_ms": 1000}. `progress=True` shows bars on restores, and on saves in the
-    foreground, where tqdm is installed. `shard=(rank, world_size)`, with
-    `read_only`, restores the part of one rank. Warnings go to the logger "ckptdb" unless `on_warning` is
+    `async_=False` saves in the foreground. `ranks` has the ranks of a job, from
+    `ckptdb.torch.ranks` or `ckptdb.mpi.ranks`: all make the same calls in the same
+    order, and rank 0 decides, owns the store, and saves what is the same on all.
+    `sharding` says which rank has which rows of tables that do not say so.
+    `shard=(rank, world_size)`, with `read_only`, restores the part of one rank.
+    `store` has options of the store, such as {"lease_ms": 1000}. `progress=True`
+    shows bars on restores, and on saves in the foreground, where tqdm is installed.
+    Warnings go to the logger "ckptdb" unless `on_warning` is
     set. `allow_pickle` permits values that are stored only by pickle.
 
     Leaving the `with` block after the loop saves the last step; after an exception
@@ -101,6 +106,8 @@ class Manager:
         on_deleted: Callable[[int], None] | None = None,
         veto_ephemeral: Callable[[int], str | None] | None = None,
         now: Callable[[], float] | None = None,
+        ranks: Ranks | None = None,
+        sharding: Any = None,
         store: Mapping[str, Any] | None = None,
         read_threads: int | None = None,
         async_: bool = True,
@@ -114,6 +121,7 @@ class Manager:
         self._kept: list[Any] = []  # memory that a save or a restore uses
         self._restoring: Restore | None = None
         self._broken = ""
+        self._connection: Connection | None = None
         check_options(
             state,
             on_warning=on_warning,
@@ -140,13 +148,15 @@ class Manager:
             ("on_deleted", on_deleted),
             ("veto_ephemeral", veto_ephemeral),
             ("now", now),
+            ("sharding", None if sharding is None else as_sharding(sharding)),
             ("store", dict(store) if store is not None else None),
             ("read_threads", read_threads),
             ("shard", tuple(shard) if shard is not None else None),
         ):
             if value is not None:
                 objects[name] = value
-        self._registered = Registered(state)
+        world_size = 1 if ranks is None else ranks.world_size
+        self._registered = Registered(state, world_size)
         self._bars = [ByteBar("restore"), ByteBar("save")] if progress else []
         for bar, name in zip(self._bars, ("read_progress", "save_progress")):
             report = bar.report()
@@ -160,16 +170,26 @@ class Manager:
                 objects["evolve_functions"] = functions
         self._read_only = bool(options.get("read_only", False))
         provide = weakref.WeakMethod(self._provide)
-        self._core = _core.Manager(
-            config_text(config),
-            objects,
-            lambda step: _call(provide, step),
-            [(name, table._core) for name, table in self._registered.tables],
-            [
-                (name, dumper(name, each), each.load_io_state)
-                for name, each in self._registered.io_states
-            ],
-        )
+        if ranks is not None:
+            self._connection = _connect(ranks, config)
+        try:
+            self._core = _core.Manager(
+                config_text(config),
+                objects,
+                lambda step: _call(provide, step),
+                [
+                    (name, table._core, table._sharding)
+                    for name, table in self._registered.tables
+                ],
+                [
+                    (name, dumper(name, each), each.load_io_state)
+                    for name, each in self._registered.io_states
+                ],
+                None if self._connection is None else self._connection.coordinator,
+            )
+        except BaseException as error:
+            self._disconnect(error)
+            raise
         _open_managers.add(self)
 
     @classmethod
@@ -515,10 +535,21 @@ class Manager:
     def close(self) -> None:
         """Waits for the save in progress, releases the store, and raises the save's
         error. Closing twice does nothing."""
+        self._close(None)
+
+    def _close(self, cause: BaseException | None) -> None:
         if self._core is not None:
-            self._core.close()
-            _open_managers.discard(self)
+            try:
+                self._core.close()
+                _open_managers.discard(self)
+            finally:
+                self._disconnect(cause)
         self._kept = []
+
+    def _disconnect(self, cause: BaseException | None) -> None:
+        if self._connection is not None:
+            self._connection.close(_ending(cause))
+            self._connection = None
 
     def __enter__(self) -> Manager:
         return self
@@ -532,11 +563,13 @@ class Manager:
         if error is None and not self._read_only:
             try:
                 self.finish_training()
-            finally:
-                self.close()
+            except BaseException as failed:
+                self._close(failed)
+                raise
+            self.close()
             return
         try:
-            self.close()
+            self._close(error)
         except Exception as closing:
             if error is None:
                 raise
@@ -550,6 +583,28 @@ class Manager:
             "a ckptdb.Manager cannot be pickled; open the store in the other "
             "process, with read_only=True or a Reader"
         )
+
+
+def _connect(ranks: Ranks, config: dict[str, Any]) -> Connection:
+    """Connects the ranks, whose deadline is also the manager's option."""
+    given = config.get("deadline")
+    if given is not None and ranks.deadline not in (None, given):
+        raise InvalidArgument(
+            f"the ranks have the deadline {ranks.deadline} s, and the option deadline is "
+            f"{given}; give one of them"
+        )
+    deadline = given if given is not None else ranks.deadline
+    deadline = DEADLINE if deadline is None else deadline
+    check_deadline(deadline)
+    config["deadline"] = deadline
+    return ranks._connect(deadline)
+
+
+def _ending(cause: BaseException | None) -> str:
+    """How the manager of this rank ended, for the other ranks."""
+    if cause is None:
+        return "has closed its manager"
+    return f"raised {type(cause).__name__}: {cause}".rstrip(": ")
 
 
 def _call(method: weakref.WeakMethod[Any], *args: Any) -> Any:

@@ -71,7 +71,6 @@ class ManagerOptions(TypedDict, total=False):
     poll_every: float
     await_store: float
     io_state_resize: Literal["error", "redistribute", "owners", "reset"]
-    sharding: Literal["slices", "modulo", "replicated"]
     replicated_saver: Literal["balanced", "owner"]
     broadcast_replicated: bool
     statistics_path: str

@@ -8,6 +8,7 @@ from typing import Any
 
 from . import _arrays, _tree
 from ._errors import DataLoss, Error, FailedPrecondition, Internal, InvalidArgument
+from ._shards import Shard, form_of, late_state, local_of, shard_of
 from ._state import (
     Registered,
     TensorTuple,
@@ -19,6 +20,7 @@ from ._state import (
     is_namedtuple,
     is_table,
     module_tensors,
+    named,
     names_of,
 )
 
@@ -46,6 +48,7 @@ class Restore:
         self._forms = forms  # of the step's tensors
         self._allow_pickle = allow_pickle
         self._registered = registered
+        self._world_size = registered.world_size if registered is not None else 1
         self._reading = False  # a value alone, without one that it replaces
         self._finish: dict[str, Finish] = {}
         self._puts: dict[str, Finish] = {}  # by tensor
@@ -123,17 +126,30 @@ class Restore:
     def _target(self, name: str, value: Any) -> Finish:
         """Registers memory for a tensor. The result puts it into `value`, or
         returns the array that replaces it."""
-        try:
-            memory, put = _arrays.writable(value)
-        except (InvalidArgument, RuntimeError, ValueError) as error:
-            raise InvalidArgument(f'state "{name}": {error}') from None
-        return self._register(name, memory, put, value)
+        with named(name):
+            shard = shard_of(value, self._world_size)
+            memory, put = _arrays.writable(shard.local)
+        if shard.local is value:
+            return self._register(name, memory, put, value)
+
+        def put_shard() -> Any:
+            put()
+            return value
+
+        return self._register(name, memory, put_shard, value, shard)
 
     def _register(
-        self, name: str, memory: _arrays.Memory, put: Finish, value: Any
+        self,
+        name: str,
+        memory: _arrays.Memory,
+        put: Finish,
+        value: Any,
+        shard: Shard = Shard(None),
     ) -> Finish:
         self.owners.append(memory.owner)
-        self.tensors.append((name, memory.dtype, memory.shape, memory.address))
+        self.tensors.append(
+            (name, memory.dtype, memory.shape, memory.address, *shard[1:])
+        )
 
         def put_if_loaded() -> Any:
             loaded = self._loaded is None or name in self._loaded
@@ -249,7 +265,10 @@ class Restore:
         self._need(has_state_dict(live), name, "an object with state_dict")
         # The live tensors are used where they fit. Others are made, and
         # load_state_dict takes them: an optimizer has none before its first step.
-        build = self._plan(node, _fitting(live.state_dict(), self._forms, name), name)
+        fitting = _fitting(live.state_dict(), self._forms, name)
+        for index, late in late_state(live, self._forms, f"{name}.state.").items():
+            fitting["state"][index] = {**late, **fitting["state"].get(index, {})}
+        build = self._plan(node, fitting, name)
 
         def finish() -> Any:
             live.load_state_dict(build())
@@ -375,6 +394,7 @@ class Restore:
 
 
 def _storage(tensor: Any) -> Any:
+    tensor = local_of(tensor)
     try:
         return tensor.untyped_storage().data_ptr() or id(tensor)
     except (RuntimeError, NotImplementedError):
@@ -394,11 +414,9 @@ def _fitting(live: Any, forms: Mapping[str, Form], name: str) -> Any:
     have the form of the step's."""
     if _arrays.is_array(live):
         try:
-            memory = _arrays.readable(live)
+            return live if forms.get(name) == form_of(live) else _MISSING
         except InvalidArgument:
             return _MISSING
-        same = forms.get(name) == (memory.dtype, tuple(memory.shape))
-        return live if same else _MISSING
     if isinstance(live, dict):
         return {
             key: _fitting(value, forms, f"{name}.{key}")

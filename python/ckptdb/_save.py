@@ -9,6 +9,7 @@ from typing import Any
 
 from . import _arrays, _tree
 from ._errors import InvalidArgument
+from ._shards import shard_of
 from ._state import (
     Registered,
     TensorTuple,
@@ -19,6 +20,7 @@ from ._state import (
     is_module,
     is_table,
     module_tensors,
+    named,
     names_of,
 )
 
@@ -36,6 +38,7 @@ class Save:
         self.owners: list[Any] = []
         self._allow_pickle = allow_pickle
         self._registered = registered
+        self._world_size = registered.world_size if registered is not None else 1
 
     def add_all(self, state: Mapping[str, Any]) -> None:
         for name, value in state.items():
@@ -66,12 +69,13 @@ class Save:
             self._registered.check(name, value)
 
     def _add_tensor(self, name: str, value: Any) -> None:
-        try:
-            memory = _arrays.readable(value)
-        except (InvalidArgument, RuntimeError, ValueError) as error:
-            raise InvalidArgument(f'state "{name}": {error}') from None
+        with named(name):
+            shard = shard_of(value, self._world_size)
+            memory = _arrays.readable(shard.local)
         self.owners.append(memory.owner)
-        self.tensors.append((name, memory.dtype, memory.shape, memory.address))
+        self.tensors.append(
+            (name, memory.dtype, memory.shape, memory.address, *shard[1:])
+        )
 
     def _add_module(self, name: str, module: Any) -> None:
         rest = {}

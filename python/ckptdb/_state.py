@@ -12,16 +12,20 @@ it, puts the values where they belong.
 from __future__ import annotations
 
 import collections
+import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _arrays
 from ._custom_table import CustomTable
-from ._errors import FailedPrecondition, InvalidArgument
+from ._errors import Error, FailedPrecondition, InvalidArgument
 from ._tables import ArrayTable, Table
 
-TensorTuple = tuple[str, str, tuple[int, ...], int]
+Dims = tuple[int, ...]
+# Name, dtype, shape, address, and of a shard the whole tensor's shape and the
+# offset in it, which are otherwise empty.
+TensorTuple = tuple[str, str, Dims, int, Dims, Dims]
 
 
 def is_module(value: Any) -> bool:
@@ -65,7 +69,8 @@ def module_tensors(module: Any) -> dict[str, Any]:
 class Registered:
     """Tables and io states, which a manager registers when it is opened."""
 
-    def __init__(self, state: Mapping[str, Any]) -> None:
+    def __init__(self, state: Mapping[str, Any], world_size: int) -> None:
+        self.world_size = world_size
         leaves = list(_leaves(state))
         self.tables = [(n, v) for n, v in leaves if is_table(v)]
         self.io_states = [
@@ -80,6 +85,17 @@ class Registered:
                 f'state "{name}" is a {type(value).__name__} that was not there when '
                 "the manager was opened; open the manager with it"
             )
+
+
+@contextlib.contextmanager
+def named(name: str) -> Iterator[None]:
+    """Adds the name to errors of a tensor or an array."""
+    try:
+        yield
+    except Error as error:
+        raise type(error)(f'state "{name}": {error}') from None
+    except (RuntimeError, ValueError) as error:
+        raise InvalidArgument(f'state "{name}": {error}') from None
 
 
 def check_name(name: Any) -> None:

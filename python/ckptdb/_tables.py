@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _arrays, _core
 from ._errors import InvalidArgument, NotFound
 
 SlotSpec = tuple[Any, ...]
+_SHARDINGS = ("slices", "modulo", "replicated")
+_Bytes = Callable[[bytes, int], bytes]
 
 
 def _slot(name: str, spec: Any) -> tuple[str, str, int, str]:
@@ -31,6 +33,41 @@ def _slot(name: str, spec: Any) -> tuple[str, str, int, str]:
             f'slot "{name}" has {elements!r} elements; expected a number from 1'
         )
     return name, dtype, elements, spec[2] if len(spec) == 3 else "none"
+
+
+def as_sharding(sharding: Any) -> str | tuple[str, _Bytes] | None:
+    """A sharding as the extension takes it."""
+    if sharding is None or (isinstance(sharding, str) and sharding in _SHARDINGS):
+        return sharding
+    if (
+        not isinstance(sharding, (tuple, list))
+        or len(sharding) != 3
+        or sharding[0] != "function"
+        or not isinstance(sharding[1], str)
+        or not callable(sharding[2])
+    ):
+        raise InvalidArgument(
+            f"the sharding is {sharding!r}; expected {', '.join(_SHARDINGS)}, or a tuple "
+            '("function", name, f)'
+        )
+    _, name, function = sharding
+
+    def ranks_of(ids: bytes, world_size: int) -> bytes:
+        np = _arrays.numpy()
+        array = np.frombuffer(ids, np.int64)
+        ranks = np.asarray(function(array, world_size))
+        if ranks.shape != array.shape or ranks.dtype.kind not in "iu":
+            raise InvalidArgument(
+                f'the function of sharding "{name}" returned {ranks.dtype} '
+                f"{list(ranks.shape)}; expected integers {list(array.shape)}"
+            )
+        # A negative rank, or a huge one, is none of the world's.
+        most = np.iinfo(np.uint32).max
+        valid = (ranks >= 0) & (ranks <= most)
+        packed: bytes = np.where(valid, ranks, most).astype(np.uint32).tobytes()
+        return packed
+
+    return name, ranks_of
 
 
 class Slot:
@@ -94,7 +131,10 @@ class Table:
 
     `slots` maps names to (dtype, elements) or (dtype, elements, codec), where the
     lossy codecs "bf16" and "int8" are for f32. `optimizer_slots` are those that
-    inference does not need. Row numbers stay valid until the row is erased or the
+    inference does not need. With several ranks, `sharding` says which rank has which
+    ids: "slices", which restores read fastest, "modulo" (id % ranks), "replicated", or
+    ("function", name, f), where f(ids, world_size) takes and returns arrays, ids
+    (n,) int64 and ranks (n,). Row numbers stay valid until the row is erased or the
     table is restored.
 
     Calls that change rows may run beside calls that read them, from several
@@ -105,11 +145,13 @@ class Table:
         self,
         slots: Mapping[str, Any],
         *,
+        sharding: Any = None,
         slice_hash: str = "modulo",
         optimizer_slots: Sequence[str] = (),
         tracker_bytes: int = 1 << 30,
         threads: int = 4,
     ) -> None:
+        self._sharding = as_sharding(sharding)
         specs = [_slot(name, spec) for name, spec in slots.items()]
         self._core = _core.Table(
             specs, slice_hash, list(optimizer_slots), tracker_bytes, threads
@@ -209,10 +251,12 @@ class ArrayTable:
         slots: Mapping[str, Any],
         *,
         codecs: Mapping[str, str] | None = None,
+        sharding: Any = None,
         slice_hash: str = "modulo",
         optimizer_slots: Sequence[str] = (),
         threads: int = 4,
     ) -> None:
+        self._sharding = as_sharding(sharding)
         self._arrays = dict(slots)
         self._codecs = dict(codecs or {})
         if not self._arrays:

@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ckptdb for PyTorch's distributed package."""
+"""ckptdb for PyTorch's distributed training."""
+
+from ._ranks import ranks
+
+__all__ = ["ranks"]

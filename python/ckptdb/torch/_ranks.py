@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks over torch.distributed."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import datetime
+import struct
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import _core
+from .._errors import DeadlineExceeded, Error, FailedPrecondition, Unavailable
+from .._ranks import Connection, Ranks, list_ranks
+
+# A value travels with its length if it is small: one operation instead of two.
+_SMALL = 496
+_HEADER = struct.Struct("<QQ")
+
+_POLL_S = 0.1  # how often a waiting rank looks whether to give up
+_ASK_S = 0.5  # how often it asks the store whether another rank has failed
+_ROLL_CALL_S = 1.5  # how long ranks that failed wait for one another's sign of life
+
+
+def ranks(*, deadline: float | None = None, group: Any = None) -> Ranks:
+    """The ranks of torch.distributed, or of one of its process groups, for
+    `Manager(..., ranks=...)`. Call `torch.distributed.init_process_group` before.
+
+    A manager makes a process group with the backend gloo, which serves nothing else,
+    on all ranks. `deadline` says how many seconds ranks wait for one another, by
+    default the manager's option, or 1800: then, or a few seconds later, the call
+    raises DeadlineExceeded, which names the missing ranks, and the manager is
+    unusable; a later run restores the step before."""
+    dist = _distributed()
+    rank = dist.get_rank(group)
+    if rank < 0:
+        raise FailedPrecondition(
+            f"rank {dist.get_rank()} is not a member of the group; only its members "
+            "open the manager"
+        )
+    return TorchRanks(rank, dist.get_world_size(group), deadline, group)
+
+
+def _distributed() -> Any:
+    import torch.distributed as dist
+
+    if not dist.is_available() or not dist.is_initialized():
+        raise FailedPrecondition(
+            "torch.distributed is not initialized; call "
+            'torch.distributed.init_process_group("gloo") first, under torchrun'
+        )
+    return dist
+
+
+class TorchRanks(Ranks):
+    def __init__(
+        self, rank: int, world_size: int, deadline: float | None, group: Any
+    ) -> None:
+        super().__init__(rank, world_size, deadline)
+        self._group = group
+
+    def _connect(self, deadline: float) -> Connection:
+        dist = _distributed()
+        members = dist.get_process_group_ranks(self._group)
+        # Private; tried with 2.13. A group has no public way to its store.
+        store = dist.distributed_c10d._get_default_store()
+        name = "ckptdb/" + ",".join(str(each) for each in members)
+        # The ranks' managers are opened in the same order.
+        number = store.add(f"{name}/opened/{self.rank}", 1)
+        notices = _Notices(store, f"{name}/{number}", self.rank, self.world_size)
+        notices.await_all(deadline)
+        # An operation that the coordinator gives up stays in progress, and holds the
+        # process's exit, until the group's timeout.
+        grace = min(max(deadline / 4, 1.0), 10.0)
+        timeout = datetime.timedelta(seconds=deadline + grace + 2 * _ROLL_CALL_S)
+        own = dist.new_group(
+            None if self._group is None else members,
+            timeout=timeout,
+            backend="gloo",
+            use_local_synchronization=self._group is not None,
+        )
+        collectives = _Collectives(own, notices, deadline)
+        return _TorchConnection(
+            _core.over_collectives(self.rank, self.world_size, collectives),
+            collectives,
+        )
+
+
+class _TorchConnection(Connection):
+    def __init__(self, coordinator: Any, collectives: _Collectives) -> None:
+        super().__init__(coordinator)
+        self._collectives = collectives
+
+    def close(self, why: str) -> None:
+        self._collectives.close(why)
+
+
+class _Notices:
+    """What ranks tell one another through the store of torch.distributed, which works
+    while collectives do not. Without a failure it is used only to open a manager."""
+
+    def __init__(self, store: Any, prefix: str, rank: int, world_size: int) -> None:
+        self._store = store
+        self._prefix = prefix
+        self.rank = rank
+        self.world_size = world_size
+
+    def _key(self, *parts: Any) -> str:
+        return "/".join([self._prefix, *(str(part) for part in parts)])
+
+    def _set(self, *parts: Any, value: str = "1") -> None:
+        self._store.set(self._key(*parts), value)
+
+    def _get(self, *parts: Any) -> str | None:
+        key = self._key(*parts)
+        return self._store.get(key).decode() if self._store.check([key]) else None
+
+    def _await(self, what: str, seconds: float) -> list[int]:
+        """Tells the others that this rank has come to `what`, and returns the ranks
+        that have not after some seconds."""
+        self._set(what, self.rank)
+        missing = list(range(self.world_size))
+        end = time.monotonic() + seconds
+        pause = 0.001
+        while True:
+            # One question for all, as most often all are there.
+            if self._store.check([self._key(what, each) for each in missing]):
+                return []
+            if time.monotonic() >= end:
+                break
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)
+        return [r for r in missing if not self._store.check([self._key(what, r)])]
+
+    def await_all(self, deadline: float) -> None:
+        try:
+            missing = self._await("open", deadline)
+        except RuntimeError as error:
+            raise Unavailable(
+                f"rank {self.rank}: the store of torch.distributed failed while the "
+                f"manager was opened: {error}"
+            ) from error
+        if missing:
+            raise DeadlineExceeded(
+                f"{list_ranks(missing, self.world_size)} did not open the manager "
+                f"within {deadline:g} s"
+            )
+
+    def has_failed(self) -> bool:
+        """Whether another rank has found that one is missing."""
+        try:
+            return bool(self._store.check([self._key("failed")]))
+        except RuntimeError:
+            return True
+
+    def leave(self, why: str) -> None:
+        with contextlib.suppress(RuntimeError):  # nobody is left to read it
+            self._set("left", self.rank, value=why)
+
+    def failure(self, reason: str) -> Error:
+        """The error of this rank's collectives, the same on all ranks. Waits a moment
+        for a sign of life of each."""
+        try:
+            self._set("failed")
+            missing = self._await("alive", _ROLL_CALL_S)
+            text = self._describe(missing, reason)
+            text = self._store.compare_set(self._key("why"), "", text).decode()
+        except RuntimeError as error:
+            text = (
+                f"rank {self.rank}: {reason}; the missing rank is not known, because "
+                f"the store of torch.distributed does not answer: {error}"
+            )
+        return DeadlineExceeded(text)
+
+    def _describe(self, missing: list[int], reason: str) -> str:
+        if not missing:
+            return f"rank {self.rank} of {self.world_size}: {reason}"
+        ends = [
+            f"rank {rank} {why}"
+            for rank in missing
+            if (why := self._get("left", rank)) is not None
+        ]
+        verb = "is" if len(missing) == 1 else "are"
+        return (
+            f"{list_ranks(missing, self.world_size)} {verb} missing: "
+            f"{'; '.join(ends) or reason}"
+        )
+
+
+class _Collectives:
+    """The collectives that the library calls, one at a time, on any thread."""
+
+    def __init__(self, group: Any, notices: _Notices, deadline: float) -> None:
+        import torch
+        import torch.distributed as dist
+
+        self._torch = torch
+        self._dist = dist
+        self._group = group
+        self._notices = notices
+        self._world_size = notices.world_size
+        self._root = dist.get_global_rank(group, 0)
+        self._deadline = deadline
+        self._aborted = False
+        self._closed = False
+
+    # Each rank's first part of a value begins with its length, and with that of the
+    # longest of its values, so that all ranks know whether a second part follows.
+
+    def all_gather(self, own: bytes) -> list[bytes]:
+        heads = self._gather(_head(own, len(own)), _HEADER.size + _SMALL)
+        lengths = [_HEADER.unpack_from(head)[0] for head in heads]
+        values = [_first(head) for head in heads]
+        longest = max(lengths) - _SMALL
+        if longest > 0:
+            rests = self._gather(own[_SMALL:], longest)
+            for rank, rest in enumerate(rests):
+                values[rank] += rest[: max(0, lengths[rank] - _SMALL)]
+        return values
+
+    def broadcast(self, value: bytes) -> bytes:
+        is_root = self._notices.rank == 0
+        head = self._tensor(_HEADER.size + _SMALL)
+        if is_root:
+            _fill(head, _head(value, len(value)))
+        self._broadcast(head)
+        length = _HEADER.unpack_from(_bytes(head))[0]
+        received = _first(_bytes(head))
+        if length <= _SMALL:
+            return received
+        rest = self._tensor(length - _SMALL)
+        if is_root:
+            _fill(rest, value[_SMALL:])
+        self._broadcast(rest)
+        return value if is_root else received + _bytes(rest)
+
+    def all_to_all(self, values: list[bytes]) -> list[bytes]:
+        longest = max(len(value) for value in values)
+        size = _HEADER.size + _SMALL
+        data = self._exchange(
+            b"".join(_head(value, longest) for value in values),
+            [size] * self._world_size,
+            [size] * self._world_size,
+        )
+        heads = [data[at : at + size] for at in range(0, len(data), size)]
+        received = [_first(head) for head in heads]
+        if max(_HEADER.unpack_from(head)[1] for head in heads) <= _SMALL:
+            return received
+        sends = [value[_SMALL:] for value in values]
+        sizes = [max(0, _HEADER.unpack_from(head)[0] - _SMALL) for head in heads]
+        data = self._exchange(b"".join(sends), [len(each) for each in sends], sizes)
+        at = 0
+        for rank, each in enumerate(sizes):
+            received[rank] += data[at : at + each]
+            at += each
+        return received
+
+    def abort(self, _why: str) -> None:
+        """Ends the operation in progress, from another thread, at the deadline."""
+        self._aborted = True
+
+    def close(self, why: str) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._notices.leave(why)
+        # The trainer may have destroyed all groups already.
+        if self._dist.is_initialized():
+            with contextlib.suppress(ValueError, AssertionError, RuntimeError):
+                self._dist.destroy_process_group(self._group)
+
+    def _tensor(self, size: int) -> Any:
+        return self._torch.zeros(size, dtype=self._torch.uint8)
+
+    def _gather(self, data: bytes, size: int) -> list[bytes]:
+        own = self._tensor(size)
+        _fill(own, data)
+        all_ranks = [self._tensor(size) for _ in range(self._world_size)]
+        self._run(
+            lambda: self._dist.all_gather(
+                all_ranks, own, group=self._group, async_op=True
+            )
+        )
+        return [_bytes(each) for each in all_ranks]
+
+    def _broadcast(self, tensor: Any) -> None:
+        self._run(
+            lambda: self._dist.broadcast(
+                tensor, self._root, group=self._group, async_op=True
+            )
+        )
+
+    def _exchange(
+        self, data: bytes, sends: Sequence[int], receives: Sequence[int]
+    ) -> bytes:
+        outgoing, incoming = self._tensor(len(data)), self._tensor(sum(receives))
+        _fill(outgoing, data)
+        self._run(
+            lambda: self._dist.all_to_all_single(
+                incoming,
+                outgoing,
+                list(receives),
+                list(sends),
+                group=self._group,
+                async_op=True,
+            )
+        )
+        return _bytes(incoming)
+
+    def _run(self, start: Callable[[], Any]) -> None:
+        """Waits for an operation, unless another rank is missing. Gloo ends none
+        before the group's timeout, so a wait is many short ones."""
+        if self._closed or not self._dist.is_initialized():
+            raise FailedPrecondition(
+                "torch.distributed was ended before the manager; close the manager "
+                "before torch.distributed.destroy_process_group"
+            )
+        poll = datetime.timedelta(seconds=_POLL_S)
+        asked = time.monotonic()
+        try:
+            work = start()
+        except (RuntimeError, ValueError) as error:
+            raise self._notices.failure(_reason(error)) from error
+        while True:
+            try:
+                work.wait(poll)
+                return
+            except RuntimeError as error:
+                if work.is_completed():
+                    raise self._notices.failure(_reason(error)) from error
+            if self._aborted:
+                raise self._notices.failure(
+                    f"no collective was joined within {self._deadline:g} s"
+                )
+            if time.monotonic() - asked >= _ASK_S:
+                asked = time.monotonic()
+                if self._notices.has_failed():
+                    raise self._notices.failure("another rank has failed")
+
+
+def _reason(error: Exception) -> str:
+    """Gloo's error, without the place in its source and its advice."""
+    text = str(error).partition("] ")[2] or str(error)
+    return text.partition(". ")[0]
+
+
+def _head(value: bytes, longest: int) -> bytes:
+    first = value[:_SMALL]
+    return _HEADER.pack(len(value), longest) + first.ljust(_SMALL, b"\0")
+
+
+def _first(head: bytes) -> bytes:
+    """The part of the value that its head has."""
+    length = min(_HEADER.unpack_from(head)[0], _SMALL)
+    return head[_HEADER.size : _HEADER.size + length]
+
+
+# Without NumPy, which PyTorch may lack.
+
+
+def _fill(tensor: Any, data: bytes) -> None:
+    ctypes.memmove(tensor.data_ptr(), data, len(data))
+
+
+def _bytes(tensor: Any) -> bytes:
+    return ctypes.string_at(tensor.data_ptr(), tensor.numel())

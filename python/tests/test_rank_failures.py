@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that die, hang, raise, are preempted or never come."""
+
+from __future__ import annotations
+
+import re
+import signal
+import textwrap
+import time
+
+import pytest
+
+import ckptdb
+
+pytest.importorskip("numpy")
+torch = pytest.importorskip("torch")
+if not torch.distributed.is_available():
+    pytest.skip("PyTorch without torch.distributed", allow_module_level=True)
+
+from job import Job, run  # noqa: E402
+
+DEADLINE = 4  # seconds; the library adds one for the owner's answer
+LATE = 4  # what ranks that have failed take to agree, on a busy machine
+
+
+# A trainer whose third save one rank never finishes: its io state waits.
+TRAINER = """
+import threading
+class Position:
+    def io_state(self):
+        if manager.global_step == 3 and rank == bad:
+            print("in the save", flush=True)
+            misbehave()
+        return b"rank %d" % rank
+    def load_io_state(self, data):
+        pass
+
+state = {"weight": torch.full((1000,), float(0)), "position": Position()}
+manager = ckptdb.Manager(path, state, save=ckptdb.save_every_n_steps(1),
+                         ranks=ckptdb.torch.ranks(deadline=deadline),
+                         io_state_resize="owners")
+report = manager.restore_or_start()
+print("restored", report.step, state["weight"][0].item())
+begin = time.monotonic()
+try:
+    for step in range(3):
+        state["weight"] += 1
+        begin = time.monotonic()
+        manager.step()
+        manager.wait_until_finished()
+except ckptdb.Error as error:
+    print(f"{type(error).__name__} after {time.monotonic() - begin:.1f} s: {error}")
+    sys.exit(3)
+"""
+
+
+def failed(printed: str) -> tuple[str, float, str]:
+    """The class of a rank's error, the seconds until it, and its text."""
+    match = re.search(r"^(\w+) after ([\d.]+) s: (.*)$", printed, re.M)
+    assert match, printed
+    return match[1], float(match[2]), match[3]
+
+
+def test_a_killed_rank_is_named_and_the_step_before_remains(tmp_path, path):
+    job = Job(
+        tmp_path,
+        3,
+        "def misbehave(): time.sleep(60)\n" + TRAINER,
+        path=path,
+        bad=1,
+        deadline=DEADLINE,
+    )
+    job.await_line(1, "in the save")
+    time.sleep(0.5)  # the others wait for it
+    job.processes[1].send_signal(signal.SIGKILL)
+    assert job.wait() == [3, -signal.SIGKILL, 3]
+    for rank in (0, 2):
+        kind, seconds, text = failed(job.printed(rank))
+        assert kind == "DeadlineExceeded"
+        assert "rank 1 of 3 is missing" in text
+        assert seconds < DEADLINE + LATE
+    restored = run(
+        tmp_path,
+        2,
+        "def misbehave(): pass\n" + TRAINER,
+        path=path,
+        bad=-1,
+        deadline=60,
+    )
+    assert all("restored 2 2.0" in text for text in restored)
+
+
+def test_a_rank_that_hangs_is_named_at_the_deadline(tmp_path, path):
+    code = """
+    def misbehave():
+        time.sleep(25)
+        print("goes on", flush=True)
+    """
+    begin = time.monotonic()
+    job = Job(
+        tmp_path,
+        2,
+        textwrap.dedent(code) + TRAINER,
+        path=path,
+        bad=1,
+        deadline=DEADLINE,
+    )
+    job.await_line(1, "in the save")
+    # Nothing holds the exit of the rank that failed.
+    assert job.processes[0].wait(2 * DEADLINE + 3 * LATE) == 3
+    kind, seconds, text = failed(job.printed(0))
+    assert kind == "DeadlineExceeded"
+    assert "rank 1 of 2 is missing" in text
+    assert DEADLINE <= seconds < DEADLINE + 1 + LATE
+    assert "goes on" not in job.printed(1)
+    # The late rank learns the same, although the other has ended.
+    assert job.wait()[1] == 3
+    kind, _, late = failed(job.printed(1))
+    assert kind == "DeadlineExceeded"
+    assert "rank 1 of 2 is missing" in late
+    assert time.monotonic() - begin < 90
+
+
+def test_a_rank_that_raises_in_a_save_fails_it_on_all_ranks(tmp_path, path):
+    job = Job(
+        tmp_path,
+        2,
+        "def misbehave(): raise KeyError('no position')\n" + TRAINER,
+        path=path,
+        bad=1,
+        deadline=60,
+    )
+    assert job.wait() == [3, 3]
+    for rank in (0, 1):
+        kind, _, text = failed(job.printed(rank))
+        assert kind == "Internal"
+        assert "rank 1" in text
+        assert "no position" in text
+    with ckptdb.Reader(path) as reader:
+        assert [record.step for record in reader.steps()] == [1, 2]
+
+
+def test_the_others_learn_why_a_rank_has_ended(tmp_path, path):
+    code = """
+    state = {"weight": torch.zeros(10)}
+    try:
+        with ckptdb.Manager(path, state, save=ckptdb.save_every_n_steps(1),
+                            ranks=ckptdb.torch.ranks(deadline=30)) as manager:
+            manager.restore_or_start()
+            for step in range(4):
+                if step == 2 and rank == 0:
+                    raise ZeroDivisionError("by the trainer")
+                manager.step()
+    except ckptdb.DeadlineExceeded as error:
+        print(error)
+    """
+    job = Job(tmp_path, 2, code, path=path)
+    assert job.wait() == [1, 0]
+    assert "ZeroDivisionError: by the trainer" in job.printed(0)
+    expected = "rank 0 of 2 is missing: rank 0 raised ZeroDivisionError: by the trainer"
+    assert expected in job.printed(1)
+
+
+def test_a_rank_that_does_not_open_the_manager_is_named(tmp_path, path):
+    code = """
+    if rank == 1:
+        sys.exit(5)
+    begin = time.monotonic()
+    try:
+        ckptdb.Manager(path, {"weight": torch.zeros(3)},
+                       ranks=ckptdb.torch.ranks(deadline=2))
+    except ckptdb.DeadlineExceeded as error:
+        assert time.monotonic() - begin < 10
+        print(error)
+    """
+    job = Job(tmp_path, 3, code, path=path)
+    assert job.wait() == [0, 5, 0]
+    for rank in (0, 2):
+        assert "rank 1 of 3 did not open the manager within 2 s" in job.printed(rank)
+
+
+def test_a_preempted_rank_ends_all(tmp_path, path):
+    code = """
+    state = {"weight": torch.zeros(3)}
+    with ckptdb.Manager(path, state, save=ckptdb.save_at_steps([]),
+                        ranks=ckptdb.torch.ranks(deadline=60)) as manager:
+        manager.restore_or_start()
+        for step in range(1000):
+            if rank == 1 and step == 4:
+                manager.set_preempted()
+            if manager.step().preempted:
+                break
+        print("ended", manager.global_step)
+    """
+    printed = run(tmp_path, 2, code, path=path)
+    steps = {re.search(r"ended (\d+)", text)[1] for text in printed}
+    assert len(steps) == 1
+    assert int(steps.pop()) < 1000
+    with ckptdb.Reader(path) as reader:
+        assert len(reader.steps()) == 1
+
+
+def test_destroying_the_groups_before_the_manager_is_an_error(tmp_path, path):
+    code = """
+    manager = ckptdb.Manager(path, {"weight": torch.zeros(3)},
+                             save=ckptdb.save_every_n_steps(1),
+                             ranks=ckptdb.torch.ranks(deadline=20))
+    manager.restore_or_start()
+    dist.barrier()
+    dist.destroy_process_group()
+    try:
+        manager.save()
+        manager.wait_until_finished()
+    except ckptdb.FailedPrecondition as error:
+        print(error)
+    manager.close()
+    """
+    for printed in run(tmp_path, 2, code, path=path):
+        assert "torch.distributed was ended before the manager" in printed

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Managers of several ranks over torch.distributed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import ckptdb
+
+pytest.importorskip("numpy")
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch.distributed.tensor")
+if not torch.distributed.is_available():
+    pytest.skip("PyTorch without torch.distributed", allow_module_level=True)
+
+from job import run  # noqa: E402
+
+# A model of all kinds of state, made anew by each rank of any world. `digests` has a
+# hash of each whole entry: equal on all ranks, whatever the world.
+STATE = """
+import hashlib
+import numpy as np
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+
+mesh = init_device_mesh("cpu", (world,))
+FULL = {
+    "uneven": (torch.arange(35.0).reshape(7, 5), [Shard(0)]),
+    "columns": (torch.arange(35).reshape(7, 5).to(torch.int32), [Shard(1)]),
+    "tiny": (torch.arange(3.0).reshape(1, 3).half(), [Shard(0)]),
+    "same": (torch.arange(6.0), [Replicate()]),
+}
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(5, 7)
+        self.second = torch.nn.Linear(7, 1)
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x)))
+
+class Position:
+    def __init__(self): self.bytes = b""
+    def io_state(self): return b"rank %d" % rank
+    def load_io_state(self, data): self.bytes = data
+
+def by_hundreds(ids, world_size):
+    return ids // 100 % world_size
+
+def owner(kind, ids):
+    if kind == "slices":
+        return None
+    return ids % world if kind == "modulo" else by_hundreds(ids, world)
+
+class Model:
+    def __init__(self, filled):
+        torch.manual_seed(3)
+        self.net = Net()
+        fully_shard(self.net.first, mesh=mesh)
+        fully_shard(self.net, mesh=mesh)
+        self.adam = torch.optim.Adam(self.net.parameters(), lr=0.1)
+        self.tables = {
+            kind: ckptdb.Table({"embedding": ("f32", 2)},
+                               sharding=kind if kind != "function" else
+                               ("function", "hundreds", by_hundreds))
+            for kind in ("slices", "modulo", "function", "replicated")
+        }
+        make = (lambda t: t) if filled else torch.zeros_like
+        self.state = {
+            "net": self.net, "adam": self.adam, "plain": make(torch.arange(10.0)),
+            "epoch": 7 if filled else 0, **self.tables, "position": Position(),
+            "nested": {n: distribute_tensor(make(t), mesh, p, src_data_rank=None)
+                       for n, (t, p) in FULL.items()},
+        }
+
+    def train(self):
+        torch.manual_seed(5)
+        for _ in range(3):
+            self.net(torch.randn(4, 5)).square().mean().backward()
+            self.adam.step()
+            self.adam.zero_grad()
+
+    def fill(self):
+        ids = np.arange(-50, 950) * 7
+        for kind, table in self.tables.items():
+            own = ids
+            if kind == "slices":  # slice: the lowest 16 bits
+                bounds = [65536 * r // world for r in range(world + 1)]
+                slices = ids % 65536
+                own = ids[(slices >= bounds[rank]) & (slices < bounds[rank + 1])]
+            elif kind != "replicated":
+                own = ids[owner(kind, ids) == rank]
+            rows = table.insert(own)
+            table["embedding"].put(rows, np.stack([own, own * 2], 1).astype("f4"))
+
+    def rows(self, table):
+        ids, rows = table.rows()
+        values = table["embedding"][rows]
+        order = np.argsort(ids)
+        return ids[order], values[order]
+
+    def digests(self):
+        def digest(*arrays):
+            return hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest()[:8]
+        def whole(t):
+            t = t.full_tensor() if isinstance(t, DTensor) else t
+            return digest(t.detach().contiguous().view(torch.uint8).numpy()
+                          if t.dim() else t.detach().reshape(1).numpy())
+        found = {n: whole(t) for n, t in self.net.state_dict().items()}
+        for number, values in self.adam.state_dict()["state"].items():
+            found.update({f"{number}.{k}": whole(t) for k, t in values.items()})
+        found.update({n: whole(t) for n, t in self.state["nested"].items()})
+        found["plain"] = whole(self.state["plain"])
+        found["epoch"] = self.state["epoch"]
+        for kind, table in self.tables.items():
+            parts = [None] * world
+            dist.all_gather_object(parts, self.rows(table))
+            if kind == "replicated":
+                assert all((p[0] == parts[0][0]).all() for p in parts)
+                parts = parts[:1]
+            ids = np.concatenate([p[0] for p in parts])
+            order = np.argsort(ids, kind="stable")
+            found[kind] = digest(ids[order], np.concatenate([p[1] for p in parts])[order])
+            assert len(ids) == 1000, (kind, len(ids))
+        return found
+"""
+
+SAVE = (
+    STATE
+    + """
+model = Model(filled=True)
+model.train()
+model.fill()
+with ckptdb.Manager(path, model.state, ranks=ckptdb.torch.ranks(deadline=60),
+                    save=ckptdb.save_every_n_steps(1)) as manager:
+    print(manager.restore_or_start())
+    manager.step()
+    manager.wait_until_finished()
+    first = model.rows(model.tables["modulo"])[0][:1]
+    model.tables["modulo"].erase(first)
+    for kind in ("modulo", "function"):
+        ids, rows = model.tables[kind].rows()
+        model.tables[kind]["embedding"].put(rows[:5], np.full((5, 2), 9, "f4"))
+    model.tables["modulo"].insert(first)
+    manager.step()
+print(model.digests())
+"""
+)
+
+RESTORE = (
+    STATE
+    + """
+model = Model(filled=False)
+manager = ckptdb.Manager(path, model.state, ranks=ckptdb.torch.ranks(deadline=60),
+                         save=ckptdb.save_at_steps([]), io_state_resize="owners")
+report = manager.restore()
+assert report.step == 2
+position = model.state["position"].bytes
+assert position == (b"rank %d" % rank if world == 2 else b"rank 0"), position
+print(model.digests())
+manager.close()
+dist.destroy_process_group()
+"""
+)
+
+
+def last_line(text: str) -> str:
+    return text.strip().splitlines()[-1]
+
+
+def test_two_ranks_save_and_any_number_restores(tmp_path, path):
+    saved = {last_line(text) for text in run(tmp_path, 2, SAVE, path=path)}
+    assert len(saved) == 1
+    for world in (1, 2, 3):
+        restored = {
+            last_line(text) for text in run(tmp_path, world, RESTORE, path=path)
+        }
+        assert restored == saved, world
+
+
+def test_a_process_without_ranks_reads_what_ranks_saved(tmp_path, path):
+    run(tmp_path, 2, SAVE, path=path)
+    with ckptdb.Reader(path) as reader, reader.latest() as step:
+        nested = step.read("nested", kind="torch")
+        assert nested["uneven"].equal(torch.arange(35.0).reshape(7, 5))
+        assert nested["columns"].equal(torch.arange(35).reshape(7, 5).to(torch.int32))
+        assert nested["tiny"].equal(torch.arange(3.0).reshape(1, 3).half())
+        weight = step.read("net.first.weight", kind="torch")
+    net = torch.nn.Module()
+    net.first, net.second = torch.nn.Linear(5, 7), torch.nn.Linear(7, 1)
+    adam = torch.optim.Adam(net.parameters(), lr=0.1)
+    manager = ckptdb.Manager(path, {"net": net, "adam": adam}, read_only=True)
+    manager.restore()
+    manager.close()
+    assert net.first.weight.equal(weight)
+    assert adam.state[net.first.weight]["exp_avg"].shape == (7, 5)
+    assert float(adam.state[net.first.weight]["step"]) == 3
+
+
+def test_values_of_all_sizes_travel_between_ranks(tmp_path):
+    code = """
+    from ckptdb.torch._ranks import _SMALL, _Collectives, _Notices
+    members = ckptdb.torch.ranks()
+    assert isinstance(members, ckptdb.Ranks)
+    assert (members.rank, members.world_size) == (rank, world)
+    store = dist.distributed_c10d._get_default_store()
+    group = _Collectives(
+        dist.new_group(backend="gloo"), _Notices(store, "test", rank, world), 60
+    )
+
+    def value(sender, receiver, size):
+        return bytes((sender * 3 + receiver + i) % 251 for i in range(size))
+
+    sizes = [0, 1, _SMALL - 1, _SMALL, _SMALL + 1, 10_000]
+    for at in range(len(sizes)):
+        each = [sizes[(at + r) % len(sizes)] for r in range(world)]
+        own = value(rank, 0, each[rank])
+        assert group.all_gather(own) == [value(r, 0, each[r]) for r in range(world)]
+        assert group.broadcast(own) == value(0, 0, each[0])
+        received = group.all_to_all(
+            [value(rank, r, sizes[(at + rank + r) % len(sizes)]) for r in range(world)]
+        )
+        assert received == [
+            value(r, rank, sizes[(at + r + rank) % len(sizes)]) for r in range(world)
+        ]
+    group.close("has closed its manager")
+    print("equal")
+    """
+    assert [last_line(text) for text in run(tmp_path, 3, code)] == ["equal"] * 3
+
+
+def test_some_ranks_of_a_job_and_several_managers(tmp_path, path):
+    code = """
+    members = dist.new_group([1, 2])
+    if rank == 0:
+        try:
+            ckptdb.torch.ranks(group=members)
+        except ckptdb.FailedPrecondition as error:
+            print(error)
+    else:
+        ranks = ckptdb.torch.ranks(group=members, deadline=60)
+        assert repr(ranks) == f"TorchRanks(rank {rank - 1} of 2)"
+        for _ in range(2):
+            state = {"weight": torch.zeros(3)}
+            with ckptdb.Manager(path, state, ranks=ranks,
+                                save=ckptdb.save_every_n_steps(1)) as manager:
+                print(manager.restore_or_start().step)
+                manager.step()
+                print(manager.should_save(5))
+                if rank == 2:
+                    try:
+                        manager.steps()
+                    except ckptdb.FailedPrecondition as error:
+                        print(error)
+    dist.barrier()
+    """
+    printed = run(tmp_path, 3, code, path=path)
+    assert "rank 0 is not a member of the group" in printed[0]
+    assert "rank 1 of 2 owns no store; call this on rank 0" in printed[2]
+    with ckptdb.Reader(path) as reader:
+        assert [record.step for record in reader.steps()] == [1, 2]
+
+
+def test_tensors_that_cannot_be_stored_by_ranks(tmp_path, path):
+    code = """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+    from torch.distributed.tensor.placement_types import _StridedShard
+    mesh = init_device_mesh("cpu", (world,))
+    local = torch.ones(2, 3)
+
+    def save(state, ranks):
+        manager = ckptdb.Manager(path, state, save=ckptdb.save_every_n_steps(1),
+                                 ranks=ranks, async_=False)
+        try:
+            manager.restore_or_start()
+            manager.step()
+        except ckptdb.Error as error:
+            print(f"{type(error).__name__}: {error}")
+        finally:
+            manager.close()
+
+    ranks = ckptdb.torch.ranks(deadline=60)
+    save({"sum": DTensor.from_local(local, mesh, [Partial()])}, ranks)
+    strided = DTensor.from_local(local, mesh, [_StridedShard(0, split_factor=2)])
+    save({"strided": strided}, ranks)
+    if rank == 0:
+        save({"alone": DTensor.from_local(local, mesh, [Shard(0)])}, None)
+    dist.barrier()
+    """
+    printed = run(tmp_path, 2, code, path=path)
+    for text in printed:
+        assert re.search(
+            r'InvalidArgument: .*state "sum": it is a DTensor with the placement '
+            r"Partial.*; redistribute it to Shard or Replicate",
+            text,
+        ), text
+        assert re.search(
+            r'Unimplemented: .*state "strided": it is a DTensor with the placement '
+            r"_StridedShard.*, which gives a rank several parts",
+            text,
+        ), text
+    assert re.search(
+        r'FailedPrecondition: .*state "alone": it is a DTensor over 2 ranks, and the '
+        r"manager has 1; open the manager with ranks=ckptdb.torch.ranks\(\)",
+        printed[0],
+    )
+
+
+def test_two_dimensions_of_a_mesh(tmp_path, path):
+    code = """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    full = torch.arange(35.0).reshape(7, 5)
+    shape = (2, 2) if world == 4 else (1, world)
+    mesh = init_device_mesh("cpu", shape)
+    placements = {
+        "hybrid": [Replicate(), Shard(0)], "both": [Shard(0), Shard(1)],
+        "twice": [Shard(0), Shard(0)], "other": [Shard(1), Replicate()],
+    }
+    state = {
+        name: distribute_tensor(full if world == 4 else torch.zeros(7, 5), mesh, each,
+                                src_data_rank=None)
+        for name, each in placements.items()
+    }
+    manager = ckptdb.Manager(path, state, save=ckptdb.save_every_n_steps(1),
+                             ranks=ckptdb.torch.ranks(deadline=60))
+    manager.restore_or_start()
+    if world == 4:
+        manager.step()
+        manager.finish_training()
+    for name, value in state.items():
+        assert value.full_tensor().equal(full), (name, value)
+    manager.close()
+    dist.barrier()
+    """
+    run(tmp_path, 4, code, path=path)
+    run(tmp_path, 3, code, path=path)
+
+
+def test_ranks_without_a_group():
+    with pytest.raises(ckptdb.FailedPrecondition, match="init_process_group"):
+        ckptdb.torch.ranks()
+
+
+@pytest.mark.parametrize("deadline", [0, -1, float("inf"), float("nan"), True, "60"])
+def test_invalid_deadlines(deadline):
+    from ckptdb._ranks import check_deadline
+
+    with pytest.raises(ckptdb.InvalidArgument, match="the deadline is"):
+        check_deadline(deadline)
+
+
+def test_two_deadlines(tmp_path, path):
+    code = """
+    try:
+        ckptdb.Manager(path, {"weight": torch.zeros(1)}, deadline=5,
+                       ranks=ckptdb.torch.ranks(deadline=6))
+    except ckptdb.InvalidArgument as error:
+        print(error)
+    """
+    expected = "the ranks have the deadline 6 s, and the option deadline is 5"
+    assert expected in run(tmp_path, 1, code, path=path)[0]
