@@ -72,12 +72,12 @@ def _check(value: Any, world_size: int) -> None:
     for placement in value.placements:
         if placement.is_partial():
             raise InvalidArgument(
-                f"it is a DTensor with the placement {placement}, whose values are "
+                f"it is a DTensor with the placement {placement!r}, whose values are "
                 "sums to be made; redistribute it to Shard or Replicate"
             )
         if type(placement).__name__ == "_StridedShard":
             raise Unimplemented(
-                f"it is a DTensor with the placement {placement}, which gives a rank "
+                f"it is a DTensor with the placement {placement!r}, which gives a rank "
                 "several parts; redistribute it to Shard or Replicate"
             )
 

@@ -28,8 +28,7 @@ def ranks(*, deadline: float | None = None, group: Any = None) -> Ranks:
     """The ranks of torch.distributed, or of one of its process groups, for
     `Manager(..., ranks=...)`. Call `torch.distributed.init_process_group` before.
 
-    A manager makes a process group with the backend gloo, which serves nothing else,
-    on all ranks. `deadline` says how many seconds ranks wait for one another, by
+    A manager makes a process group of its own, with gloo. `deadline` says how many seconds ranks wait for one another, by
     default the manager's option, or 1800: then, or a few seconds later, the call
     raises DeadlineExceeded, which names the missing ranks, and the manager is
     unusable; a later run restores the step before."""
@@ -75,12 +74,17 @@ class TorchRanks(Ranks):
         # process's exit, until the group's timeout.
         grace = min(max(deadline / 4, 1.0), 10.0)
         timeout = datetime.timedelta(seconds=deadline + grace + 2 * _ROLL_CALL_S)
-        own = dist.new_group(
-            None if self._group is None else members,
-            timeout=timeout,
-            backend="gloo",
-            use_local_synchronization=self._group is not None,
-        )
+        # Not dist.new_group: it gives groups of the same ranks the same keys in the
+        # store, one after another, and such a group may connect to its predecessor.
+        try:
+            own = dist.ProcessGroupGloo(
+                dist.PrefixStore(f"{name}/{number}/gloo", store),
+                self.rank,
+                self.world_size,
+                timeout,
+            )
+        except RuntimeError as error:
+            raise notices.failure(_reason(error)) from error
         collectives = _Collectives(own, notices, deadline)
         return _TorchConnection(
             _core.over_collectives(self.rank, self.world_size, collectives),
@@ -194,16 +198,14 @@ class _Collectives:
 
     def __init__(self, group: Any, notices: _Notices, deadline: float) -> None:
         import torch
-        import torch.distributed as dist
 
         self._torch = torch
-        self._dist = dist
         self._group = group
         self._notices = notices
         self._world_size = notices.world_size
-        self._root = dist.get_global_rank(group, 0)
         self._deadline = deadline
         self._aborted = False
+        self._pending: Any = None  # an operation that was given up
         self._closed = False
 
     # Each rank's first part of a value begins with its length, and with that of the
@@ -266,10 +268,10 @@ class _Collectives:
             return
         self._closed = True
         self._notices.leave(why)
-        # The trainer may have destroyed all groups already.
-        if self._dist.is_initialized():
-            with contextlib.suppress(ValueError, AssertionError, RuntimeError):
-                self._dist.destroy_process_group(self._group)
+        if self._pending is None:
+            self._group = None
+        else:
+            _abandoned.append(self)
 
     def _tensor(self, size: int) -> Any:
         return self._torch.zeros(size, dtype=self._torch.uint8)
@@ -278,19 +280,11 @@ class _Collectives:
         own = self._tensor(size)
         _fill(own, data)
         all_ranks = [self._tensor(size) for _ in range(self._world_size)]
-        self._run(
-            lambda: self._dist.all_gather(
-                all_ranks, own, group=self._group, async_op=True
-            )
-        )
+        self._run(lambda: self._group.allgather([all_ranks], [own]))
         return [_bytes(each) for each in all_ranks]
 
     def _broadcast(self, tensor: Any) -> None:
-        self._run(
-            lambda: self._dist.broadcast(
-                tensor, self._root, group=self._group, async_op=True
-            )
-        )
+        self._run(lambda: self._group.broadcast(tensor, 0))
 
     def _exchange(
         self, data: bytes, sends: Sequence[int], receives: Sequence[int]
@@ -298,13 +292,8 @@ class _Collectives:
         outgoing, incoming = self._tensor(len(data)), self._tensor(sum(receives))
         _fill(outgoing, data)
         self._run(
-            lambda: self._dist.all_to_all_single(
-                incoming,
-                outgoing,
-                list(receives),
-                list(sends),
-                group=self._group,
-                async_op=True,
+            lambda: self._group.alltoall_base(
+                incoming, outgoing, list(receives), list(sends)
             )
         )
         return _bytes(incoming)
@@ -312,11 +301,8 @@ class _Collectives:
     def _run(self, start: Callable[[], Any]) -> None:
         """Waits for an operation, unless another rank is missing. Gloo ends none
         before the group's timeout, so a wait is many short ones."""
-        if self._closed or not self._dist.is_initialized():
-            raise FailedPrecondition(
-                "torch.distributed was ended before the manager; close the manager "
-                "before torch.distributed.destroy_process_group"
-            )
+        if self._closed:
+            raise FailedPrecondition("the manager is closed")
         poll = datetime.timedelta(seconds=_POLL_S)
         asked = time.monotonic()
         try:
@@ -326,10 +312,13 @@ class _Collectives:
         while True:
             try:
                 work.wait(poll)
+                self._pending = None
                 return
             except RuntimeError as error:
                 if work.is_completed():
+                    self._pending = None
                     raise self._notices.failure(_reason(error)) from error
+            self._pending = work
             if self._aborted:
                 raise self._notices.failure(
                     f"no collective was joined within {self._deadline:g} s"
@@ -338,6 +327,10 @@ class _Collectives:
                 asked = time.monotonic()
                 if self._notices.has_failed():
                     raise self._notices.failure("another rank has failed")
+
+
+# Groups with an operation in progress: the end of such a group waits for it.
+_abandoned: list[_Collectives] = []
 
 
 def _reason(error: Exception) -> str:
