@@ -62,6 +62,10 @@ struct ScanOptions {
   // other than by slices. All workers call it. Reads all pages of ids, and the
   // pages of slots with such rows.
   std::function<bool(int64_t id)> wanted = {};
+  // The same for all ids of a page at once: sets keep[i] to 1 or 0 for ids[i].
+  // If set, `wanted` is not used.
+  std::function<void(absl::Span<const int64_t> ids, absl::Span<uint8_t> keep)>
+      wanted_of_page = {};
   ReadOptions read = {};
 };
 

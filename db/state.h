@@ -147,6 +147,13 @@ class TableSharding {
       std::string name,
       std::function<uint32_t(int64_t id, uint32_t world_size)> rank_of);
 
+  // The same for a function whose calls are expensive, such as one of another
+  // language: it sets ranks[i] to the rank of ids[i], for thousands of ids.
+  using RanksOf =
+      std::function<void(absl::Span<const int64_t> ids, uint32_t world_size,
+                         absl::Span<uint32_t> ranks)>;
+  static TableSharding ByBatchFunction(std::string name, RanksOf ranks_of);
+
   // All ranks hold the same rows. Rank 0 saves them, and all restore them.
   static TableSharding Replicated();
 
@@ -165,18 +172,19 @@ class TableSharding {
       const {
     return rank_of_;
   }
+  // Both are set for either kind of function.
+  const RanksOf& ranks_of() const { return ranks_of_; }
 
  private:
-  explicit TableSharding(
-      Item::Sharding kind, std::string name = {},
-      std::vector<uint32_t> bounds = {},
-      std::function<uint32_t(int64_t id, uint32_t world_size)> rank_of = {});
+  explicit TableSharding(Item::Sharding kind, std::string name = {},
+                         std::vector<uint32_t> bounds = {});
 
   bool declared_ = false;
   Item::Sharding kind_ = Item::Sharding::kUndeclared;
   std::string name_;
   std::vector<uint32_t> bounds_;
   std::function<uint32_t(int64_t id, uint32_t world_size)> rank_of_;
+  RanksOf ranks_of_;
 };
 
 class RankState {

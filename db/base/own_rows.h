@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/types/span.h"
 #include "db/state.h"
 #include "schema/bytes/modulo_rank.h"
 #include "schema/types.h"
@@ -42,6 +43,13 @@ class OwnRows {
     }
     return true;
   }
+
+  // Whether ownership is decided by the trainer's function: FirstForeign calls
+  // it for many ids at once.
+  bool by_function() const { return kind_ == Item::Sharding::kCustom; }
+
+  // Returns the first of `ids` that the rank does not own.
+  std::optional<int64_t> FirstForeign(absl::Span<const int64_t> ids) const;
 
   // Describes an id that this rank should not have: "id 7 belongs to rank 1 of
   // 3 by modulo, but rank 0 has it".

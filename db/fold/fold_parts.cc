@@ -276,13 +276,11 @@ absl::Status FoldParts::MergeStretch(uint32_t rank, bool ids,
   RunWriter writer(
       item, ItemPrefix(target_.version, rank, Item::Kind::kRows, table.name),
       ids, slots, output);
-  ReadOptions read;
-  read.readahead_bytes = options_.readahead_bytes;
-  // An empty function: all rows are wanted.
-  const std::function<bool(int64_t)> all;
+  ScanOptions scan;
+  scan.read.readahead_bytes = options_.readahead_bytes;
   CancellableSink sink(options_.cancelled, &writer);
   for (const RunGroup& group : stretch->groups) {
-    RunMerge merge(step_, table.runs, group, slots, read, all);
+    RunMerge merge(step_, table.runs, group, slots, scan);
     CKPTDB_RETURN_IF_ERROR(merge.Run(&sink));
   }
   CKPTDB_RETURN_IF_ERROR(writer.Finish());

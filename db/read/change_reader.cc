@@ -295,12 +295,12 @@ absl::Status ChangeReader::Impl::LookUp(absl::string_view table,
         internal::RowBatcher batcher(worker, RowBytes(*runs[0].item, slots),
                                      live, live);
         TouchedSink sink(&batcher, &ids);
-        const std::function<bool(int64_t)> wanted = [&](int64_t id) {
-          return ids.Contains(id);
-        };
+        ScanOptions kept;
+        kept.read = options.read;
+        kept.wanted = [&](int64_t id) { return ids.Contains(id); };
         for (const internal::RunGroup& group :
              internal::GroupRuns(runs, scan.tasks()[task].slices)) {
-          RunMerge rows(*to_impl_, runs, group, slots, options.read, wanted);
+          RunMerge rows(*to_impl_, runs, group, slots, kept);
           CKPTDB_RETURN_IF_ERROR(rows.Run(&sink));
         }
         CKPTDB_RETURN_IF_ERROR(batcher.Flush());

@@ -46,13 +46,13 @@ size_t Gallop(absl::Span<const RowPosition> positions, size_t begin,
 
 RunMerge::RunMerge(const StepReader::Impl& step,
                    const std::vector<RankItem>& runs, const RunGroup& group,
-                   absl::Span<const size_t> slots, const ReadOptions& options,
-                   const std::function<bool(int64_t)>& wanted)
-    : wanted_(wanted), counts_(group.runs.size()), values_(slots.size()) {
-  ReadOptions each = options;
+                   absl::Span<const size_t> slots, const ScanOptions& options)
+    : options_(options), counts_(group.runs.size()), values_(slots.size()) {
+  ReadOptions each = options.read;
   for (size_t i = 0; i < group.runs.size(); ++i) {
     const RankItem& run = runs[group.runs[i]];
-    each.readahead_bytes = ReadaheadOf(*run.item, group.runs.size(), options);
+    each.readahead_bytes =
+        ReadaheadOf(*run.item, group.runs.size(), options.read);
     // Within a version, an upsert precedes an erasure, which another rank
     // wrote.
     sources_.push_back(std::make_unique<Source>(step, run, slots, group.slices,
@@ -98,8 +98,20 @@ absl::StatusOr<bool> RunMerge::NextPage(Source* source) {
   CKPTDB_ASSIGN_OR_RETURN(const bool more, source->cursor.Next());
   if (!more) return false;
   Count& count = counts_[source->run];
-  (source->erased ? count.erased : count.rows) += source->cursor.ids().size();
+  const absl::Span<const int64_t> ids = source->cursor.ids();
+  (source->erased ? count.erased : count.rows) += ids.size();
+  if (options_.wanted_of_page) {
+    source->keep.resize(ids.size());
+    CKPTDB_RETURN_IF_ERROR(CallGuarded("ScanOptions::wanted_of_page", [&] {
+      options_.wanted_of_page(ids, absl::MakeSpan(source->keep));
+    }));
+  }
   return true;
+}
+
+bool RunMerge::Wants(const Source& source, size_t row) const {
+  if (options_.wanted_of_page) return source.keep[row] != 0;
+  return options_.wanted(source.cursor.ids()[row]);
 }
 
 // Restores the heap after its first element has changed.
@@ -172,12 +184,13 @@ absl::Status RunMerge::EmitPart(Source* source, size_t begin, size_t end,
 // Emits the wanted rows among the next `count`.
 absl::Status RunMerge::Emit(Source* source, size_t count, MergeSink* sink) {
   const size_t end = source->at + count;
-  if (!wanted_) return EmitPart(source, source->at, end, sink);
-  const absl::Span<const int64_t> ids = source->cursor.ids();
+  if (!options_.wanted && !options_.wanted_of_page) {
+    return EmitPart(source, source->at, end, sink);
+  }
   for (size_t begin = source->at; begin < end;) {
     size_t to = begin;
     CKPTDB_RETURN_IF_ERROR(CallGuarded("ScanOptions::wanted", [&] {
-      while (to < end && wanted_(ids[to])) ++to;
+      while (to < end && Wants(*source, to)) ++to;
     }));
     if (to > begin) CKPTDB_RETURN_IF_ERROR(EmitPart(source, begin, to, sink));
     // The row at `to` is unwanted or past the end.

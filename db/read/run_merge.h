@@ -36,10 +36,10 @@ class MergeSink {
 class RunMerge {
  public:
   // `runs` come from RunsOf. `slots` are indexes into the newest run's slots.
+  // Of `options`, which outlive the merge, it uses `read` and the functions.
   RunMerge(const StepReader::Impl& step, const std::vector<RankItem>& runs,
            const RunGroup& group, absl::Span<const size_t> slots,
-           const ReadOptions& options,
-           const std::function<bool(int64_t)>& wanted);
+           const ScanOptions& options);
 
   // Called for an id that two runs of one version upsert and no newer version
   // contains; an error ends the merge. Set it before Run. Default: one of the
@@ -74,6 +74,7 @@ class RunMerge {
     bool erased;
     size_t run;  // index in the group
     size_t at = 0;
+    std::vector<uint8_t> keep;  // by row of the page, with `wanted_of_page`
   };
 
   // The next row of a source.
@@ -90,6 +91,7 @@ class RunMerge {
 
   void OrderSources(const std::vector<RankItem>& runs, const RunGroup& group);
   absl::StatusOr<bool> NextPage(Source* source);
+  bool Wants(const Source& source, size_t row) const;
   static bool After(const Head& a, const Head& b);
   void SiftDown();
   absl::Status Advance(size_t count);
@@ -99,7 +101,7 @@ class RunMerge {
   absl::Status EmitPart(Source* source, size_t begin, size_t end,
                         MergeSink* sink);
 
-  const std::function<bool(int64_t)>& wanted_;
+  const ScanOptions& options_;
   OnShared on_shared_;
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<Head> heap_;  // the smallest first

@@ -152,8 +152,7 @@ absl::Status MergeScan::Run(const TaskFunction& task) {
       threads_, tasks_.size(),
       [&](int worker, uint64_t i) -> absl::Status {
         const RunGroup part{tasks_[i].slices, tasks_[i].group->runs};
-        RunMerge merge(step_, runs_, part, slots_, options_.read,
-                       options_.wanted);
+        RunMerge merge(step_, runs_, part, slots_, options_);
         CKPTDB_RETURN_IF_ERROR(task(worker, i, &merge));
         uint64_t rows = 0;
         for (const RunMerge::Count& count : merge.counts()) rows += count.rows;

@@ -115,20 +115,11 @@ absl::Status RowOrder::LoadBlocks(const RowSource* source,
   return absl::OkStatus();
 }
 
-absl::Status RowOrder::CheckAll(const OwnRows& own) const {
-  for (const RowBlock& block : blocks_) {
-    for (const int64_t id : block.ids) {
-      if (!own.Has(id, SliceOf(id, slice_hash_))) {
-        return Bad(table_, own.DescribeForeign(id));
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
 // Sorts few rows by comparison, because they are not worth the counters.
 absl::Status RowOrder::SortAll(const OwnRows& own) {
-  CKPTDB_RETURN_IF_ERROR(CallSharding(table_, [&] { return CheckAll(own); }));
+  CKPTDB_RETURN_IF_ERROR(CallSharding(table_, [&] {
+    return CheckParts(own, SplitRows(blocks_, rows(), 1).front());
+  }));
   uint64_t next = 0;
   for (size_t block = 0; block < blocks_.size(); ++block) {
     const absl::Span<const int64_t> ids = blocks_[block].ids;
@@ -169,17 +160,39 @@ void RowOrder::ForRows(const std::vector<RowPart>& parts,
   }
 }
 
-// One pass over the ids both counts and checks them.
+// Collects the ids of many blocks, because a block may be a single row.
+absl::Status RowOrder::CheckParts(const OwnRows& own,
+                                  const std::vector<RowPart>& parts) const {
+  constexpr size_t kBatch = 8192;
+  std::vector<int64_t> ids;
+  std::optional<int64_t> foreign;
+  const auto check = [&] {
+    if (!foreign.has_value()) foreign = own.FirstForeign(ids);
+    ids.clear();
+  };
+  ForRows(parts, [&](size_t, uint64_t, int64_t id, uint16_t) {
+    ids.push_back(id);
+    if (ids.size() == kBatch) check();
+  });
+  check();
+  if (!foreign.has_value()) return absl::OkStatus();
+  return Bad(table_, own.DescribeForeign(*foreign));
+}
+
+// One pass over the ids both counts and checks them, unless a function checks
+// many at once.
 absl::Status RowOrder::CountGroups(const OwnRows& own,
                                    const std::vector<RowPart>& parts,
                                    GroupCounts* counts) const {
   absl::Status status;
   counts->fill(0);
+  const bool by_function = own.by_function();
   status.Update(CallSharding(table_, [&] {
+    if (by_function) status = CheckParts(own, parts);
     ForRows(parts, [&](size_t, uint64_t, int64_t id, uint16_t slice) {
       ++(*counts)[slice / kGroupSlices];
       // Counting continues after an error, but the counts are not used.
-      if (!own.Has(id, slice) && status.ok()) {
+      if (!by_function && !own.Has(id, slice) && status.ok()) {
         status = Bad(table_, own.DescribeForeign(id));
       }
     });

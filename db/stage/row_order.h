@@ -79,7 +79,8 @@ class RowOrder {
   void PutInGroups(const std::vector<RowPart>& parts, GroupCounts* next);
   absl::Status SortAll(const OwnRows& own);
   // Returns the error of the first row that belongs to another rank.
-  absl::Status CheckAll(const OwnRows& own) const;
+  absl::Status CheckParts(const OwnRows& own,
+                          const std::vector<RowPart>& parts) const;
   absl::Status SortGroup(uint32_t group);
   void SortByPosition(RowRef* begin, RowRef* end) const;
   void SortBySlice(RowRef* begin, RowRef* end) const;

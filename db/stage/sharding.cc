@@ -18,34 +18,32 @@
 namespace ckptdb {
 namespace {
 
-// Adds the sharding's name and the id to an exception of the function, because
-// a call may pass through many tables.
-std::function<uint32_t(int64_t, uint32_t)> WithContext(
-    const std::string& name,
-    std::function<uint32_t(int64_t, uint32_t)> rank_of) {
-  return [what = absl::StrCat("the function of sharding \"", name, "\""),
-          rank_of = std::move(rank_of)](int64_t id, uint32_t world_size) {
-    absl::StatusOr<uint32_t> rank =
-        internal::CallGuarded(what, [&] { return rank_of(id, world_size); });
-    if (rank.ok()) return *rank;
-    // Keeps the kind of the exception, so that lack of memory remains
-    // ResourceExhausted.
-    if (absl::IsResourceExhausted(rank.status())) throw std::bad_alloc();
-    throw std::runtime_error(
-        absl::StrCat(rank.status().message(), ", for id ", id));
-  };
+using RankOf = std::function<uint32_t(int64_t, uint32_t)>;
+
+// Calls the function of a sharding, and adds the sharding's name and the ids to
+// its exception, because a call may pass through many tables.
+template <typename Function>
+void CallWithContext(const std::string& name, absl::Span<const int64_t> ids,
+                     const Function& function) {
+  const absl::Status called = internal::CallGuarded(
+      absl::StrCat("the function of sharding \"", name, "\""), function);
+  if (called.ok()) return;
+  // Keeps the kind of the exception, so that lack of memory remains
+  // ResourceExhausted.
+  if (absl::IsResourceExhausted(called)) throw std::bad_alloc();
+  throw std::runtime_error(absl::StrCat(
+      called.message(), ", for id ", ids.front(),
+      ids.size() == 1 ? "" : absl::StrCat(" and ", ids.size() - 1, " others")));
 }
 
 }  // namespace
 
 TableSharding::TableSharding(Item::Sharding kind, std::string name,
-                             std::vector<uint32_t> bounds,
-                             std::function<uint32_t(int64_t, uint32_t)> rank_of)
+                             std::vector<uint32_t> bounds)
     : declared_(true),
       kind_(kind),
       name_(std::move(name)),
-      bounds_(std::move(bounds)),
-      rank_of_(std::move(rank_of)) {}
+      bounds_(std::move(bounds)) {}
 
 TableSharding TableSharding::BySlices(std::vector<uint32_t> bounds) {
   return TableSharding(Item::Sharding::kBySlices, "", std::move(bounds));
@@ -53,11 +51,41 @@ TableSharding TableSharding::BySlices(std::vector<uint32_t> bounds) {
 TableSharding TableSharding::ByModulo() {
   return TableSharding(Item::Sharding::kByModulo);
 }
-TableSharding TableSharding::ByFunction(
-    std::string name, std::function<uint32_t(int64_t, uint32_t)> rank_of) {
-  if (rank_of != nullptr) rank_of = WithContext(name, std::move(rank_of));
-  return TableSharding(Item::Sharding::kCustom, std::move(name), {},
-                       std::move(rank_of));
+TableSharding TableSharding::ByFunction(std::string name, RankOf rank_of) {
+  TableSharding sharding(Item::Sharding::kCustom, std::move(name));
+  if (rank_of == nullptr) return sharding;
+  sharding.rank_of_ = [name = sharding.name_, rank_of = std::move(rank_of)](
+                          int64_t id, uint32_t world_size) {
+    uint32_t rank = 0;
+    CallWithContext(name, {&id, 1}, [&] { rank = rank_of(id, world_size); });
+    return rank;
+  };
+  sharding.ranks_of_ = [rank_of = sharding.rank_of_](
+                           absl::Span<const int64_t> ids, uint32_t world_size,
+                           absl::Span<uint32_t> ranks) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ranks[i] = rank_of(ids[i], world_size);
+    }
+  };
+  return sharding;
+}
+TableSharding TableSharding::ByBatchFunction(std::string name,
+                                             RanksOf ranks_of) {
+  TableSharding sharding(Item::Sharding::kCustom, std::move(name));
+  if (ranks_of == nullptr) return sharding;
+  sharding.ranks_of_ = [name = sharding.name_, ranks_of = std::move(ranks_of)](
+                           absl::Span<const int64_t> ids, uint32_t world_size,
+                           absl::Span<uint32_t> ranks) {
+    if (ids.empty()) return;
+    CallWithContext(name, ids, [&] { ranks_of(ids, world_size, ranks); });
+  };
+  sharding.rank_of_ = [ranks_of = sharding.ranks_of_](int64_t id,
+                                                      uint32_t world_size) {
+    uint32_t rank = 0;
+    ranks_of({&id, 1}, world_size, {&rank, 1});
+    return rank;
+  };
+  return sharding;
 }
 TableSharding TableSharding::Replicated() {
   return TableSharding(Item::Sharding::kReplicated);
@@ -131,6 +159,20 @@ std::optional<uint32_t> OwnRows::RankOfId(int64_t id) const {
     case Item::Sharding::kUndeclared:
     case Item::Sharding::kReplicated:
       break;
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> OwnRows::FirstForeign(
+    absl::Span<const int64_t> ids) const {
+  std::vector<uint32_t> ranks(by_function() ? ids.size() : size_t{0});
+  if (by_function()) {
+    sharding_.ranks_of()(ids, world_size_, absl::MakeSpan(ranks));
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const bool own =
+        by_function() ? ranks[i] == rank_ : Has(ids[i], SliceOf(ids[i], hash_));
+    if (!own) return ids[i];
   }
   return std::nullopt;
 }

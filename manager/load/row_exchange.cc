@@ -55,13 +55,13 @@ class RowSorter : public RowSink {
 
   absl::Status Consume(int /*worker*/, const Batch& batch) override {
     std::vector<std::vector<uint32_t>> rows(world_size_);
+    const std::vector<uint32_t> ranks = RanksOf(batch.ids);
     for (uint32_t r = 0; r < batch.ids.size(); ++r) {
-      const uint32_t rank = RankOf(batch.ids[r]);
-      if (rank >= world_size_) {
+      if (ranks[r] >= world_size_) {
         // No rank would receive the row, and it would be lost.
         return absl::InvalidArgumentError(own_.DescribeNoRank(batch.ids[r]));
       }
-      rows[rank].push_back(r);
+      rows[ranks[r]].push_back(r);
     }
     for (uint32_t rank = 0; rank < world_size_; ++rank) {
       if (rows[rank].empty()) continue;
@@ -86,11 +86,14 @@ class RowSorter : public RowSink {
     std::string bytes ABSL_GUARDED_BY(mutex);
   };
 
-  uint32_t RankOf(int64_t id) const {
+  std::vector<uint32_t> RanksOf(absl::Span<const int64_t> ids) const {
+    std::vector<uint32_t> ranks(ids.size());
     if (exchange_.sharding.kind() == Item::Sharding::kByModulo) {
-      return modulo_(id);
+      std::transform(ids.begin(), ids.end(), ranks.begin(), modulo_);
+    } else {
+      exchange_.sharding.ranks_of()(ids, world_size_, absl::MakeSpan(ranks));
     }
-    return exchange_.sharding.rank_of()(id, world_size_);
+    return ranks;
   }
   void Append(const Batch& batch, const std::vector<uint32_t>& rows,
               std::string* to) const {

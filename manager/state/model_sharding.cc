@@ -113,25 +113,31 @@ void RowFilter::Apply(const StepReader::TableSpec& table, ScanOptions* scan) {
         return;
       }
       break;
-    case Item::Sharding::kByModulo:
     case Item::Sharding::kCustom:
+      scan->wanted_of_page = [this](absl::Span<const int64_t> ids,
+                                    absl::Span<uint8_t> keep) {
+        Keep(ids, keep);
+      };
+      return;
+    case Item::Sharding::kByModulo:
       break;
   }
-  scan->wanted = [this](int64_t id) { return Wants(id); };
+  scan->wanted = [this](int64_t id) {
+    return own_.Has(id, SliceOf(id, hash_));
+  };
 }
 
-bool RowFilter::Wants(int64_t id) {
-  if (sharding_.kind() != Item::Sharding::kCustom) {
-    return own_.Has(id, SliceOf(id, hash_));
-  }
-  const uint32_t rank = sharding_.rank_of()(id, world_size_);
-  if (rank >= world_size_) {
+void RowFilter::Keep(absl::Span<const int64_t> ids, absl::Span<uint8_t> keep) {
+  std::vector<uint32_t> ranks(ids.size());
+  sharding_.ranks_of()(ids, world_size_, absl::MakeSpan(ranks));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    keep[i] = ranks[i] == rank_ ? 1 : 0;
+    if (ranks[i] < world_size_) continue;
     // The function returned no rank of this world, so no rank would load the
     // row.
     const MutexLock lock(&mutex_);
-    if (no_rank_.empty()) no_rank_ = own_.DescribeNoRank(id);
+    if (no_rank_.empty()) no_rank_ = own_.DescribeNoRank(ids[i]);
   }
-  return rank == rank_;
 }
 
 absl::Status RowFilter::status() const {

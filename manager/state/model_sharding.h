@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "db/base/mutex.h"
 #include "db/base/own_rows.h"
 #include "db/reader.h"
@@ -52,7 +53,8 @@ class RowFilter {
   absl::Status status() const;
 
  private:
-  bool Wants(int64_t id);
+  // Sets keep[i] for each id of a page, by the trainer's function.
+  void Keep(absl::Span<const int64_t> ids, absl::Span<uint8_t> keep);
 
   const TableSharding sharding_;
   const SliceHash hash_;

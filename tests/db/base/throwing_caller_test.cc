@@ -174,6 +174,11 @@ TEST_F(ThrowingCallerTest, ATableThatIsRestored) {
   }};
   EXPECT_THAT(step->ScanTable("user", scan, &table),
               Threw("ScanOptions::wanted"));
+  scan = {.wanted_of_page = [](absl::Span<const int64_t>, absl::Span<uint8_t>) {
+    Throw();
+  }};
+  EXPECT_THAT(step->ScanTable("user", scan, &table),
+              Threw("ScanOptions::wanted_of_page"));
   EXPECT_OK(step->ScanTable("user", {}, &table));
 }
 

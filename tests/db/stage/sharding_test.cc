@@ -2,6 +2,9 @@
 // What a table declares of how its rows are divided among ranks: checked when
 // it is staged, recorded, and an id on two ranks found by Verify.
 
+#include <atomic>
+#include <stdexcept>
+
 #include "schema/records/records.h"
 #include "tests/db/delta_fixture.h"
 
@@ -143,6 +146,47 @@ TEST_F(ShardingTest, RejectsAnIdOfAnotherRankByFunction) {
         {TableSharding::ByFunction(long_name, beyond), "sharding name"}}) {
     EXPECT_THAT(StageOnRank1({7}, sharding), InvalidArgument(words));
   }
+}
+
+TEST_F(ShardingTest, CallsABatchFunctionOnceForManyIds) {
+  std::atomic<int> calls = 0;
+  const auto sharding = TableSharding::ByBatchFunction(
+      "by_hundreds", [&](absl::Span<const int64_t> ids, uint32_t world,
+                         absl::Span<uint32_t> ranks) {
+        ++calls;
+        for (size_t i = 0; i < ids.size(); ++i) {
+          ranks[i] = static_cast<uint32_t>(ids[i] / 100 % world);
+        }
+      });
+  EXPECT_EQ(sharding.rank_of()(250, 3), 2U);
+  std::vector<int64_t> many;
+  for (int64_t i = 0; i < 200'000; ++i)
+    many.push_back(i / 100 * 300 + 100 + i % 100);
+  calls = 0;
+  EXPECT_OK(StageOnRank1(many, sharding));
+  EXPECT_LT(calls, 40);
+  many[150'000] = 250;
+  EXPECT_THAT(
+      StageOnRank1(many, sharding),
+      InvalidArgument("table \"user\": id 250 belongs to rank 2 of 3 by "
+                      "custom \"by_hundreds\", but rank 1 has it"));
+  EXPECT_THAT(StageOnRank1({100, 250}, sharding),
+              InvalidArgument("id 250 belongs to rank 2 of 3"));
+}
+
+TEST_F(ShardingTest, NamesABatchFunctionThatThrows) {
+  const auto throws = [](absl::Span<const int64_t>, uint32_t,
+                         absl::Span<uint32_t>) {
+    throw std::out_of_range("no such country");
+  };
+  const auto sharding = TableSharding::ByBatchFunction("by_country", throws);
+  EXPECT_THAT(
+      StageOnRank1({7, 8, 9}, sharding),
+      Internal("table \"user\": ", "the function of sharding \"by_country\"",
+               "no such country", " and 2 others"));
+  EXPECT_THAT(
+      StageOnRank1({7}, TableSharding::ByBatchFunction("none", nullptr)),
+      InvalidArgument("the function of sharding \"none\" is null"));
 }
 
 // With few rows, which one thread orders, and with many.

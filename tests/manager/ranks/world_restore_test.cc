@@ -223,7 +223,18 @@ TableSharding ByMixedId() {
   });
 }
 
-// Base runs and chains of deltas, sharded by remainder and by a function.
+// The same for many ids at once.
+TableSharding ByMixedIds() {
+  return TableSharding::ByBatchFunction(
+      "mixed_id", [](absl::Span<const int64_t> ids, uint32_t world,
+                     absl::Span<uint32_t> ranks) {
+        std::transform(ids.begin(), ids.end(), ranks.begin(), [&](int64_t id) {
+          return ByMixedId().rank_of()(id, world);
+        });
+      });
+}
+
+// Base runs and chains of deltas, sharded by remainder and by functions.
 TEST_F(WorldRestoreTest, ExchangeRestoresTheSameRows) {
   std::mt19937_64 random(TestSeed());
   for (int round = 0; round < 8; ++round) {
@@ -231,7 +242,9 @@ TEST_F(WorldRestoreTest, ExchangeRestoresTheSameRows) {
     options_.path = absl::StrCat(dir_.path(), "/", round);
     WorldSpec spec = WorldSpec::Random(&random);
     spec.rows = static_cast<int64_t>(random() % 3000);
-    spec.sharding = round % 2 == 0 ? TableSharding::ByModulo() : ByMixedId();
+    spec.sharding = round % 2 == 0   ? TableSharding::ByModulo()
+                    : round % 4 == 1 ? ByMixedId()
+                                     : ByMixedIds();
     options_.save.base_every = static_cast<int64_t>(random() % 3);
     ASSERT_NO_FATAL_FAILURE(TrainWorld(RandomWorld(&random), spec, 4));
     const uint32_t world = RandomWorld(&random);
