@@ -8,6 +8,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <mutex>
@@ -318,16 +319,43 @@ class CustomTable : public TableHandle {
   PyTable table_;
 };
 
+SliceHash SliceHashOf(const std::string& name) {
+  if (name == "mix") return SliceHash::kMix;
+  if (name == "modulo") return SliceHash::kModulo;
+  throw StatusError(absl::InvalidArgumentError(
+      absl::StrCat("slice_hash is \"", name, "\"; expected modulo or mix")));
+}
+
+// Sets ranks[i], 64-bit, to the rank of ids[i]; a replicated table has none.
+void RanksOf(const nb::object& sharding, const std::string& slice_hash,
+             Address ids, uint64_t count, uint32_t world_size, Address ranks) {
+  const TableSharding declared = ShardingOf(sharding);
+  const SliceHash hash = SliceHashOf(slice_hash);
+  const absl::Span<const int64_t> from(At<const int64_t>(ids), count);
+  std::vector<uint32_t> found(count);
+  if (declared.kind() == Item::Sharding::kBySlices) {
+    const std::vector<uint32_t> bounds = EvenSliceBounds(world_size);
+    for (uint64_t i = 0; i < count; ++i) {
+      const auto after = std::upper_bound(bounds.begin(), bounds.end(),
+                                          SliceOf(from[i], hash));
+      found[i] = static_cast<uint32_t>(after - bounds.begin() - 1);
+    }
+  } else if (declared.kind() == Item::Sharding::kByModulo) {
+    for (uint64_t i = 0; i < count; ++i) {
+      found[i] =
+          static_cast<uint32_t>(static_cast<uint64_t>(from[i]) % world_size);
+    }
+  } else if (declared.kind() == Item::Sharding::kCustom) {
+    declared.ranks_of()(from, world_size, absl::MakeSpan(found));
+  }
+  std::copy(found.begin(), found.end(), At<int64_t>(ranks));
+}
+
 TableOptions OptionsOf(const std::string& slice_hash,
                        std::vector<std::string> optimizer_slots,
                        uint64_t tracker_bytes, int threads) {
   TableOptions options;
-  if (slice_hash == "mix") {
-    options.slice_hash = SliceHash::kMix;
-  } else if (slice_hash != "modulo") {
-    throw StatusError(absl::InvalidArgumentError(absl::StrCat(
-        "slice_hash is \"", slice_hash, "\"; expected modulo or mix")));
-  }
+  options.slice_hash = SliceHashOf(slice_hash);
   options.optimizer_slots = std::move(optimizer_slots);
   options.tracker_bytes = tracker_bytes;
   options.threads = threads;
@@ -340,15 +368,21 @@ TableSharding ShardingOf(const nb::object& sharding) {
   if (sharding.is_none()) return {};
   if (nb::isinstance<nb::tuple>(sharding)) {
     const nb::object function = sharding[1];
-    return TableSharding::ByFunction(
+    return TableSharding::ByBatchFunction(
         nb::cast<std::string>(sharding[0]),
-        [held = Hold(function)](int64_t id, uint32_t world_size) {
-          uint32_t rank = 0;
+        [held = Hold(function)](absl::Span<const int64_t> ids,
+                                uint32_t world_size,
+                                absl::Span<uint32_t> ranks) {
           Check(WithPython("sharding", [&] {
-            const auto bytes = nb::cast<nb::bytes>((*held)(BytesOf({&id, 1}), world_size));
-            std::memcpy(&rank, bytes.c_str(), sizeof(rank));
+            const auto bytes =
+                nb::cast<nb::bytes>((*held)(BytesOf(ids), world_size));
+            if (bytes.size() != ranks.size() * sizeof(uint32_t)) {
+              throw StatusError(absl::InternalError(
+                  absl::StrCat("it returned ", bytes.size(), " bytes for ",
+                               ids.size(), " ids")));
+            }
+            std::memcpy(ranks.data(), bytes.c_str(), bytes.size());
           }));
-          return rank;
         });
   }
   const auto name = nb::cast<std::string>(sharding);
@@ -362,6 +396,7 @@ TableSharding ShardingOf(const nb::object& sharding) {
 }
 
 void BindTables(nb::module_& module) {
+  module.def("ranks_of", &RanksOf);
   nb::class_<TableHandle>(module, "TableHandle");
   nb::class_<Table, TableHandle>(module, "Table")
       .def("__init__",

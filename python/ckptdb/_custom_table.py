@@ -10,12 +10,12 @@ from typing import Any
 
 from . import _arrays, _core
 from ._errors import FailedPrecondition, InvalidArgument
-from ._tables import _slot, as_sharding
+from ._tables import Sharded, _slot
 
 Block = tuple[Any, Mapping[str, Any]]
 
 
-class CustomTable(abc.ABC):
+class CustomTable(Sharded, abc.ABC):
     """A base class for tables of other libraries.
 
         class Hashed(ckptdb.CustomTable):
@@ -51,7 +51,7 @@ class CustomTable(abc.ABC):
         tracker_bytes: int = 1 << 30,
         tracked: bool = True,
     ) -> None:
-        self._sharding = as_sharding(sharding)
+        super().__init__(sharding, slice_hash)
         specs = [_slot(name, spec) for name, spec in slots.items()]
         self.slots = {spec[0]: (spec[1], spec[2]) for spec in specs}
         self._core = _core.CustomTable(

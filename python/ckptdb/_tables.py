@@ -70,6 +70,38 @@ def as_sharding(sharding: Any) -> str | tuple[str, _Bytes] | None:
     return name, ranks_of
 
 
+class Sharded:
+    """A base class of tables, whose rows may be divided among ranks."""
+
+    def __init__(self, sharding: Any, slice_hash: str) -> None:
+        self._sharding = as_sharding(sharding)
+        self._slice_hash = slice_hash
+
+    def ranks_of(self, ids: Any, world_size: int) -> Any:
+        """The rank that has each of these ids, (n,) int64, among so many ranks, by
+        the table's `sharding`."""
+        if self._sharding in (None, "replicated"):
+            raise InvalidArgument(
+                f"the table's sharding is {self._sharding!r}, which gives ids no rank; "
+                'make the table with "slices", "modulo" or a function'
+            )
+        if not 1 <= world_size < 1 << 31:
+            raise InvalidArgument(f"the world size is {world_size}; expected 1 or more")
+        memory = _arrays.int64s(ids, "ids")
+        kind = "torch" if _arrays.is_torch(ids) else "numpy"
+        ranks = _arrays.empty("i64", memory.shape, kind)
+        target, _ = _arrays.writable(ranks)
+        _core.ranks_of(
+            self._sharding,
+            self._slice_hash,
+            memory.address,
+            memory.shape[0],
+            world_size,
+            target.address,
+        )
+        return ranks
+
+
 class Slot:
     """The values of one slot of a `Table`: `slot[rows]` copies the values of rows
     into an array of shape (len(rows), elements), and `slot.put(rows, values)` copies
@@ -120,7 +152,7 @@ def _as_array(values: Any, dtype: str) -> Any:
     return _arrays.numpy().asarray(values, dtype=_arrays.numpy_dtype(dtype))
 
 
-class Table:
+class Table(Sharded):
     """A table that grows and shrinks: an index from 64-bit ids to rows, and an
     array for each slot.
 
@@ -151,7 +183,7 @@ class Table:
         tracker_bytes: int = 1 << 30,
         threads: int = 4,
     ) -> None:
-        self._sharding = as_sharding(sharding)
+        super().__init__(sharding, slice_hash)
         specs = [_slot(name, spec) for name, spec in slots.items()]
         self._core = _core.Table(
             specs, slice_hash, list(optimizer_slots), tracker_bytes, threads
@@ -234,7 +266,7 @@ class Table:
                 return ids[:found], rows[:found]
 
 
-class ArrayTable:
+class ArrayTable(Sharded):
     """A table over arrays or tensors of the trainer, whose ids are the row numbers.
 
         items = ckptdb.ArrayTable({"embedding": weight, "adagrad": state_sum})
@@ -256,7 +288,7 @@ class ArrayTable:
         optimizer_slots: Sequence[str] = (),
         threads: int = 4,
     ) -> None:
-        self._sharding = as_sharding(sharding)
+        super().__init__(sharding, slice_hash)
         self._arrays = dict(slots)
         self._codecs = dict(codecs or {})
         if not self._arrays:
