@@ -40,8 +40,7 @@ struct StateTensor;
 struct TicketRecord;
 }  // namespace internal
 
-// A dense, row-major tensor in host memory; `data` may be null without
-// elements.
+// A dense, row-major tensor in host memory. If it is empty `data` may be null.
 struct TensorView {
   DType dtype = DType::kF32;
   Shape shape;
@@ -58,8 +57,7 @@ struct TensorView {
 
 // Rows of a table: at most kMaxBlockRows ids, and their values of each slot.
 struct RowBlock {
-  // The values of one slot: the first at `data`, the next ones `stride_bytes`
-  // apart.
+  // The values of one slot: the first at `data`, the next `stride_bytes` apart.
   struct SlotValues {
     const void* data = nullptr;
     uint64_t stride_bytes = 0;
@@ -199,8 +197,7 @@ class RankState {
   struct Table {
     std::string name;
     std::vector<Slot> slots;
-    // All rows. May be null if `changes` are given, which are then required to
-    // fit.
+    // All rows. May be null if `changes` are given, which must then fit.
     const RowSource* rows = nullptr;
     SliceHash slice_hash = SliceHash::kModulo;
     std::optional<Changes> changes = std::nullopt;
@@ -217,6 +214,8 @@ class RankState {
   RankState(RankState&&) noexcept;
   RankState& operator=(RankState&&) noexcept;
 
+  // Called several times with a name, adds shards of one tensor: up to
+  // kMaxShards that do not overlap, with one dtype and global_shape.
   void AddTensor(std::string name, TensorView view, Codec codec = Codec::kNone);
   // A slot's codec applies to its pages; ids use kAuto.
   void AddTable(std::string name, std::vector<Slot> slots,

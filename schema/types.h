@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors, tables and blobs of a checkpoint, and the records that describe
-// them.
+// Tensors, tables and blobs of a checkpoint, and the records describing them.
 //
 //   const Version version = {.step = 7, .attempt = 3};
 //   ToString(version);                               // "step 7 attempt 3"
@@ -30,6 +29,7 @@ namespace ckptdb {
 // Inclusive limits; docs/format.md lists those of the format alone.
 inline constexpr size_t kMaxNameBytes = 512;
 inline constexpr size_t kMaxDimensions = 64;
+inline constexpr size_t kMaxShards = 65536;  // of a tensor on one rank
 inline constexpr uint32_t kMaxWorldSize = 65536;
 inline constexpr size_t kMaxSlots = 256;
 inline constexpr uint64_t kMaxSlotBytes = 65536;  // of one row
@@ -204,12 +204,13 @@ struct Item {
   // fold keeps the largest.
   std::vector<Error> errors;
 
-  // Tensors: this rank's part of the global tensor.
+  // Tensors: a shard of the global tensor.
   DType dtype = DType::kU8;
   Codec codec = Codec::kNone;  // blobs too
   Shape shape;
   Shape global_shape;
   Shape offset;
+  uint32_t first_chunk = 0;  // in keys, which number a rank's shards through
 
   // Tables.
   std::vector<Slot> slots;
@@ -254,12 +255,11 @@ struct StepRecord {
   struct Rank {
     Version version;
     uint32_t rank = 0;
-    std::vector<Item> items;  // distinct, by kind and name
+    std::vector<Item> items;  // distinct, by kind, name and offset
     bool operator==(const Rank&) const = default;
   };
 
-  // The progress of one evaluation of a step on one rank. Meters and loader are
-  // opaque.
+  // The progress of an evaluation of a step on a rank; its bytes are opaque.
   struct Evaluation {
     uint64_t processed = 0;  // batches, or another unit of the trainer
     std::string meters = {};

@@ -98,7 +98,7 @@ class DenseItems {
     TensorParts& parts = tensors_[item.name];
     parts.bytes.emplace(std::make_pair(item.offset, item.shape),
                         item.stored_bytes);
-    parts.of_rank.emplace(rank, item.stored_bytes);
+    parts.of_rank[rank] += item.stored_bytes;
   }
 
   std::map<std::string, TensorParts> tensors_;

@@ -5,7 +5,6 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +21,7 @@
 #include "schema/bytes/lossy.h"
 #include "schema/bytes/page.h"
 #include "schema/records/records.h"
+#include "schema/records/shards.h"
 #include "schema/status.h"
 #include "schema/types.h"
 
@@ -458,11 +458,7 @@ std::vector<StepRecord::Rank> FoldParts::Ranks() const {
     for (const auto& [name, stretches] : folded[old.rank]) {
       rank.items.push_back(ItemOf(stretches));
     }
-    // A rank record holds its items sorted by kind and name.
-    std::sort(rank.items.begin(), rank.items.end(),
-              [](const Item& a, const Item& b) {
-                return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);
-              });
+    std::sort(rank.items.begin(), rank.items.end(), ItemLess);
   }
   return ranks;
 }

@@ -56,16 +56,16 @@ std::vector<BorrowedFile> BorrowedFiles(
     if (!borrowed(item)) continue;
     file.borrowed_bytes += item.stored_bytes;
     file.borrows_large |= item.stored_bytes > kSmallBytes;
-    file.borrowed.emplace(item.kind, item.name);
+    file.borrowed.insert(KeyOf(item));
   }
   std::erase_if(files,
                 [](const BorrowedFile& file) { return file.borrowed.empty(); });
   return files;
 }
 
-ItemNames CostlyToBorrow(const StepRecord::Rank& stored,
-                         const std::function<bool(const Item&)>& borrowed) {
-  ItemNames costly;
+ItemKeys CostlyToBorrow(const StepRecord::Rank& stored,
+                        const std::function<bool(const Item&)>& borrowed) {
+  ItemKeys costly;
   for (BorrowedFile& file : BorrowedFiles(stored, borrowed)) {
     if (file.IsCostly()) costly.merge(std::move(file.borrowed));
   }

@@ -11,7 +11,7 @@
 #include <functional>
 #include <set>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "schema/types.h"
@@ -26,7 +26,15 @@ namespace ckptdb::internal {
 bool BeginsFile(const Item& before, uint64_t file_bytes, const Item& item,
                 uint64_t item_bytes);
 
-using ItemNames = std::set<std::pair<Item::Kind, std::string>>;
+// Identifies an item that a version stored among those of its rank, by kind,
+// name and first chunk.
+using ItemKey = std::tuple<Item::Kind, std::string, uint32_t>;
+using ItemKeys = std::set<ItemKey>;
+
+template <typename AnyItem>
+ItemKey KeyOf(const AnyItem& item) {
+  return {item.kind, item.name, item.first_chunk};
+}
 
 // A file of a version, and the items that a step borrows from it.
 struct BorrowedFile {
@@ -34,7 +42,7 @@ struct BorrowedFile {
   uint64_t bytes = 0;
   uint64_t borrowed_bytes = 0;
   bool borrows_large = false;  // an item of more than 1 MiB
-  ItemNames borrowed;
+  ItemKeys borrowed;
 
   uint64_t unused_bytes() const { return bytes - borrowed_bytes; }
   // Returns whether no borrowed item is larger than 1 MiB, and all of them
@@ -50,8 +58,8 @@ std::vector<BorrowedFile> BorrowedFiles(
     const std::function<bool(const Item&)>& borrowed);
 
 // Returns the items of the costly files.
-ItemNames CostlyToBorrow(const StepRecord::Rank& stored,
-                         const std::function<bool(const Item&)>& borrowed);
+ItemKeys CostlyToBorrow(const StepRecord::Rank& stored,
+                        const std::function<bool(const Item&)>& borrowed);
 
 // Returns the files of which the smallest part is borrowed, as many as it takes
 // for the others to have at most `limit` unused bytes.

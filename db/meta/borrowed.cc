@@ -12,12 +12,16 @@ namespace ckptdb::internal {
 namespace {
 
 BorrowedItem Borrow(const StepRecord::Rank& rank, const Item& item) {
-  return {item.kind,
-          item.name,
-          item.data_version,
-          ItemPrefix(item.data_version, rank.rank, item.kind, item.name),
-          item.placement,
-          item.stored_bytes};
+  std::string begin = ChunkKey(rank.rank, item, 0);
+  std::string end = ChunkKey(rank.rank, item, item.chunk_hashes.size());
+  if (item.kind == Item::Kind::kRows) {
+    begin = ItemPrefix(item.data_version, rank.rank, item.kind, item.name);
+    // An item's prefix ends with NUL, so PrefixEnd exists.
+    end = PrefixEnd(begin);
+  }
+  return {item.kind,         item.name,        item.first_chunk,
+          item.data_version, std::move(begin), std::move(end),
+          item.placement,    item.stored_bytes};
 }
 
 // Returns the tables that need runs of older versions.

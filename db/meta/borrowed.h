@@ -21,8 +21,10 @@ namespace ckptdb::internal {
 struct BorrowedItem {
   Item::Kind kind = Item::Kind::kBlob;
   std::string name;
+  uint32_t first_chunk = 0;
   Version version;
-  std::string prefix;  // of its keys
+  std::string begin;  // its keys: [begin, end)
+  std::string end;
   Item::Placement placement = Item::Placement::kBulk;
   uint64_t stored_bytes = 0;
 };

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "schema/bytes/keys.h"
 #include "schema/bytes/limits.h"
 #include "schema/bytes/page.h"
+#include "schema/records/shards.h"
 #include "schema/status.h"
 #include "schema/types.h"
 
@@ -69,7 +69,7 @@ absl::Status CheckInlineKeys(const Item& item, EntrySpan entries) {
     if (!key.ok()) return Missing(item, key.status().message());
     const bool fits = item.kind == Item::Kind::kRows
                           ? IsPageKey(item, i, *key, &first_rows)
-                          : key->chunk == i;
+                          : key->chunk == item.first_chunk + i;
     if (fits) continue;
     return Missing(item, absl::StrCat("its inline entry ", i,
                                       " has the key of another one: ",
@@ -97,6 +97,18 @@ absl::Status CheckInlineItem(const Item& item, EntrySpan entries) {
   return Missing(item, "the hash of its entries does not match its digest");
 }
 
+// Returns the items that this version stores there, in key order.
+std::vector<const Item*> OwnItems(const StepRecord::Rank& record,
+                                  Item::Placement placement) {
+  std::vector<const Item*> items;
+  for (const Item& item : record.items) {
+    if (item.data_version == record.version && item.placement == placement) {
+      items.push_back(&item);
+    }
+  }
+  return items;
+}
+
 // Checks that each inline item has exactly its entries, and that they match its
 // digest.
 absl::Status CheckInline(const internal::StagedRecord& staged,
@@ -107,20 +119,23 @@ absl::Status CheckInline(const internal::StagedRecord& staged,
     entries.push_back(&entry);
   // In key order an item's entries are adjacent and in the order of its digest.
   std::sort(entries.begin(), entries.end(), KeyLess);
+  const std::vector<const Item*> items =
+      OwnItems(record, Item::Placement::kInline);
+  const auto find = [&](std::string key) {
+    const InlineEntry first = {std::move(key), ""};
+    return std::lower_bound(entries.begin(), entries.end(), &first, KeyLess);
+  };
   size_t used = 0;
-  for (const Item& item : record.items) {
-    if (item.data_version != record.version ||
-        item.placement != Item::Placement::kInline) {
-      continue;
-    }
-    const InlineEntry prefix = {
-        ItemPrefix(record.version, record.rank, item.kind, item.name), ""};
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Item& item = *items[i];
+    const std::string prefix =
+        ItemPrefix(record.version, record.rank, item.kind, item.name);
+    // The chunks of a tensor's shards follow one another.
+    const bool last = i + 1 == items.size() || !SameTensor(item, *items[i + 1]);
     const auto begin =
-        std::lower_bound(entries.begin(), entries.end(), &prefix, KeyLess);
-    const auto end =
-        std::find_if_not(begin, entries.end(), [&](const InlineEntry* entry) {
-          return absl::StartsWith(entry->first, prefix.first);
-        });
+        find(item.first_chunk == 0 ? prefix : ChunkKey(record.rank, item, 0));
+    const auto end = find(last ? PrefixEnd(prefix)
+                               : ChunkKey(record.rank, *items[i + 1], 0));
     CKPTDB_RETURN_IF_ERROR(CheckInlineItem(
         item,
         EntrySpan(entries).subspan(static_cast<size_t>(begin - entries.begin()),
@@ -149,16 +164,10 @@ const Item* ItemAt(const std::vector<const Item*>& items, uint64_t number) {
 // items.
 absl::Status CheckFiles(const internal::StagedRecord& staged,
                         const StepRecord::Rank& record) {
-  std::vector<const Item*> items;
+  const std::vector<const Item*> items =
+      OwnItems(record, Item::Placement::kBulk);
   uint64_t expected = 0;
-  for (const Item& item : record.items) {
-    if (item.data_version != record.version ||
-        item.placement != Item::Placement::kBulk) {
-      continue;
-    }
-    items.push_back(&item);
-    expected += EntriesOf(item);
-  }
+  for (const Item* item : items) expected += EntriesOf(*item);
   std::vector<const internal::StagedFile*> files;
   for (const internal::StagedFile& file : staged.files) files.push_back(&file);
   std::sort(files.begin(), files.end(), [](const auto* a, const auto* b) {

@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <set>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "schema/bytes/shape.h"
+#include "schema/records/shards.h"
 #include "schema/records/table_schema.h"
 #include "schema/status.h"
 #include "schema/types.h"
@@ -30,7 +30,7 @@ absl::Status Disagree(const Held& a, const Held& b, absl::string_view why) {
                    "\" of ranks ", a.rank, " and ", b.rank, ": ", why));
 }
 
-// Compares each rank only with the first: ranks that agree with one rank agree
+// Compares each shard only with the first: shards that agree with one agree
 // with each other.
 absl::Status CheckTensors(const Held& a, const Held& b) {
   if (a.item->dtype != b.item->dtype) {
@@ -115,52 +115,20 @@ absl::Status CheckOnAllRanks(const std::vector<Held>& tables,
   return absl::OkStatus();
 }
 
-// Returns the dimension in which the shards have the most distinct offsets.
-size_t MostCutDimension(const std::vector<Held>& shards) {
-  size_t most_cut = 0;
-  size_t most_offsets = 0;
-  for (size_t d = 0; d < shards.front().item->offset.size(); ++d) {
-    std::set<int64_t> offsets;
-    for (const Held& held : shards) offsets.insert(held.item->offset[d]);
-    if (offsets.size() <= most_offsets) continue;
-    most_offsets = offsets.size();
-    most_cut = d;
-  }
-  return most_cut;
-}
-
-// Identical shards are replicas. Sorted by offset in the dimension with the
-// most cuts, shards that can overlap are adjacent.
-absl::Status CheckDisjoint(std::vector<Held> shards) {
-  const size_t cut = MostCutDimension(shards);
-  // Comparing all pairs takes too long with many ranks.
-  std::sort(shards.begin(), shards.end(), [&](const Held& a, const Held& b) {
-    const Item& x = *a.item;
-    const Item& y = *b.item;
-    if (!x.offset.empty() && x.offset[cut] != y.offset[cut]) {
-      return x.offset[cut] < y.offset[cut];
-    }
-    return std::tie(x.offset, x.shape) < std::tie(y.offset, y.shape);
-  });
+absl::Status CheckDisjoint(const std::vector<Held>& shards) {
+  std::vector<const Item*> items;
+  for (const Held& held : shards) items.push_back(held.item);
+  const auto overlap = FindOverlap(std::move(items));
+  if (!overlap.has_value()) return absl::OkStatus();
+  const auto find = [&](const Item* item) {
+    return *std::ranges::find(shards, item, &Held::item);
+  };
+  const auto& [a, b] = *overlap;
   Box both;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const Item& a = *shards[i].item;
-    for (size_t j = i + 1; j < shards.size(); ++j) {
-      const Item& b = *shards[j].item;
-      // All later shards begin beyond this one.
-      if (!a.shape.empty() && b.offset[cut] >= a.offset[cut] + a.shape[cut]) {
-        break;
-      }
-      // A replica, which is compared with the others in a later iteration.
-      if (a.offset == b.offset && a.shape == b.shape) break;
-      if (Intersect({a.offset, a.shape}, {b.offset, b.shape}, &both)) {
-        return Disagree(shards[i], shards[j],
-                        absl::StrCat("shards overlap in ", ToString(both.shape),
-                                     " at ", ToString(both.offset)));
-      }
-    }
-  }
-  return absl::OkStatus();
+  Intersect({a->offset, a->shape}, {b->offset, b->shape}, &both);
+  return Disagree(find(a), find(b),
+                  absl::StrCat("shards overlap in ", ToString(both.shape),
+                               " at ", ToString(both.offset)));
 }
 
 // Finds the first element, in row-major order, that no shard covers. `at` holds

@@ -340,11 +340,14 @@ absl::StatusOr<StepReader::ScanEstimate> ChangeReader::EstimateScan(
 }
 
 std::vector<StepRecord::Rank> ChangeReader::ChangedItems() const {
-  using Key = std::tuple<uint32_t, Item::Kind, std::string>;
+  using Key = std::tuple<uint32_t, Item::Kind, std::string, Shape, Shape>;
+  const auto key = [](uint32_t rank, const Item& item) {
+    return Key(rank, item.kind, item.name, item.offset, item.shape);
+  };
   std::map<Key, const Item*> old;
   for (const StepRecord::Rank& rank : impl_->from().ranks) {
     for (const Item& item : rank.items) {
-      old[{rank.rank, item.kind, item.name}] = &item;
+      old[key(rank.rank, item)] = &item;
     }
   }
   std::vector<StepRecord::Rank> changed;
@@ -353,15 +356,13 @@ std::vector<StepRecord::Rank> ChangeReader::ChangedItems() const {
     for (const Item& item : rank.items) {
       // ScanTable returns the changes of a table.
       if (item.kind == Item::Kind::kRows) continue;
-      const auto found = old.find({rank.rank, item.kind, item.name});
+      const auto found = old.find(key(rank.rank, item));
       // The digest covers the bytes of all chunks, so no chunk is read.
       const bool same = found != old.end() &&
                         found->second->digest == item.digest &&
                         found->second->raw_bytes == item.raw_bytes &&
                         found->second->dtype == item.dtype &&
-                        found->second->global_shape == item.global_shape &&
-                        found->second->offset == item.offset &&
-                        found->second->shape == item.shape;
+                        found->second->global_shape == item.global_shape;
       if (!same) items.push_back(item);
     }
     if (items.empty()) continue;

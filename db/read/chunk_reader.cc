@@ -29,12 +29,6 @@ uint64_t ChunksOf(uint64_t bytes) {
   return bytes > kAlignmentLoss ? (bytes - kAlignmentLoss) / kEntryBytes : 0;
 }
 
-// Returns the prefix of the keys of an item's chunks.
-std::string PrefixOf(const RankItem& part) {
-  return ItemPrefix(part.item->data_version, part.rank, part.item->kind,
-                    part.item->name);
-}
-
 // Returns "step 7 rank 0 tensor "w", key of ..." for errors.
 std::string ChunkPlace(const RankItem& part, absl::string_view key) {
   return absl::StrCat(PlaceOf(part), ", key of ", DescribeDataKey(key));
@@ -66,8 +60,9 @@ ChunkCursor::ChunkCursor(const StepReader::Impl& step, const RankItem& first,
                          const RankItem& last, uint32_t end)
     : step_(step),
       end_(end),
-      begin_(PrefixOf(first)),
-      end_of_keys_(PrefixEnd(PrefixOf(last))),
+      begin_(ChunkKey(first.rank, *first.item, 0)),
+      end_of_keys_(
+          ChunkKey(last.rank, *last.item, last.item->chunk_hashes.size())),
       begin_key_(ToSlice(begin_)),
       end_key_(ToSlice(end_of_keys_)) {}
 
@@ -114,8 +109,7 @@ absl::Status ChunkCursor::ReadAt(const RankItem& part, uint32_t chunk,
 
 absl::Status ChunkCursor::Read(const RankItem& part, uint32_t chunk,
                                char* raw) {
-  std::string key = PrefixOf(part);
-  AppendChunk(chunk, &key);
+  const std::string key = ChunkKey(part.rank, *part.item, chunk);
   CKPTDB_RETURN_IF_ERROR(SeekTo(part, chunk, key));
   const absl::Status status = ReadAt(part, chunk, raw);
   // The place is only described for an error: a call may read many small items.

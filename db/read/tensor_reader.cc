@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -138,7 +139,8 @@ bool KeyBefore(const Piece& a, const Piece& b) {
   const auto key = [](const Piece& piece) {
     const Item& item = *piece.shard.item;
     return std::make_tuple(item.placement, std::cref(item.data_version),
-                           piece.shard.rank, std::cref(item.name));
+                           piece.shard.rank, std::cref(item.name),
+                           item.first_chunk);
   };
   return key(a) < key(b);
 }
@@ -206,17 +208,14 @@ class BoxReader {
 };
 
 absl::Status BoxReader::Add(const BoxRead& read) {
-  const size_t first = pieces_.size();
+  std::set<Shape> offsets;
   uint64_t covered = 0;
   for (const RankItem& shard : *read.shards) {
     Box both;
     Box local{shard.item->offset, shard.item->shape};
     if (!Intersect(local, read.box, &both)) continue;
     // Shards are replicas or disjoint; the first replica is read.
-    const bool replica = std::any_of(
-        pieces_.begin() + static_cast<std::ptrdiff_t>(first), pieces_.end(),
-        [&](const Piece& other) { return other.local.offset == local.offset; });
-    if (replica) continue;
+    if (!offsets.insert(local.offset).second) continue;
     covered += Volume(both.shape);
     pieces_.push_back(
         {shard, std::move(local), std::move(both), &read, pieces_.size()});

@@ -5,7 +5,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +23,7 @@
 #include "schema/bytes/names.h"
 #include "schema/bytes/page.h"
 #include "schema/bytes/shape.h"
+#include "schema/records/shards.h"
 #include "schema/records/table_schema.h"
 #include "schema/status.h"
 #include "schema/types.h"
@@ -87,11 +87,9 @@ absl::StatusOr<StagedItem> PrepareTensor(const internal::TicketRecord& ticket,
     return absl::InvalidArgumentError(
         absl::StrCat(place, " has no data: TensorView::data is null"));
   }
+  item.codec = tensor.codec;  // AddTensorStreams makes the stream
   // Kept for the comparison with the parent's tensor.
   staged.bytes = {static_cast<const char*>(view.data), item.raw_bytes};
-  staged.streams.push_back(MakeChunkStream(
-      ItemPrefix(ticket.version, ticket.rank, item.kind, item.name),
-      staged.bytes, element_bytes, tensor.codec));
   return staged;
 }
 
@@ -111,7 +109,7 @@ absl::StatusOr<StagedItem> PrepareBlob(const internal::TicketRecord& ticket,
   staged.bytes = blob.bytes;
   staged.streams.push_back(MakeChunkStream(
       ItemPrefix(ticket.version, ticket.rank, Item::Kind::kBlob, blob.name),
-      blob.bytes, /*element_bytes=*/1, blob.codec));
+      /*first_chunk=*/0, blob.bytes, /*element_bytes=*/1, blob.codec));
   return staged;
 }
 
@@ -319,13 +317,45 @@ absl::StatusOr<StagedItem> PrepareTable(const internal::TicketRecord& ticket,
   return staged;
 }
 
-// Checks names, and that items of one kind have distinct names.
+// Checks the shards of each tensor, numbers their chunks through, and makes
+// their streams. The items are in key order.
+absl::Status AddTensorStreams(const internal::TicketRecord& ticket,
+                              std::vector<StagedItem>* items) {
+  std::vector<const Item*> shards;  // of the tensor, up to this one
+  for (size_t i = 0; i < items->size(); ++i) {
+    StagedItem& staged = (*items)[i];
+    Item& item = staged.item;
+    if (item.kind != Item::Kind::kTensor) continue;
+    if (!shards.empty() && !SameTensor(*shards.back(), item)) shards.clear();
+    if (!shards.empty()) {
+      const Item& before = *shards.back();
+      item.first_chunk = static_cast<uint32_t>(before.first_chunk +
+                                               ChunkCount(before.raw_bytes));
+    }
+    shards.push_back(&item);
+    const bool last =
+        i + 1 == items->size() || !SameTensor(item, (*items)[i + 1].item);
+    const std::string fault = last ? FaultOfShards(shards) : "";
+    if (!fault.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor \"", item.name, "\" ", fault));
+    }
+    staged.streams.push_back(MakeChunkStream(
+        ItemPrefix(ticket.version, ticket.rank, item.kind, item.name),
+        item.first_chunk, staged.bytes, DTypeBytes(item.dtype), item.codec));
+  }
+  return absl::OkStatus();
+}
+
+// Checks names, and that items of one kind, except tensors, have distinct
+// names.
 template <typename Items>
 absl::Status CheckNames(Item::Kind kind, const Items& items) {
   const std::string what = absl::StrCat(ItemKindName(kind), " name");
   std::set<std::string> names;
   for (const auto& item : items) {
     CKPTDB_RETURN_IF_ERROR(CheckName(what, item.name));
+    if (kind == Item::Kind::kTensor) continue;
     if (!names.insert(item.name).second) {
       return absl::InvalidArgumentError(
           absl::StrCat("duplicate ", what, " \"", item.name, "\""));
@@ -339,10 +369,6 @@ bool SameShape(const Item& a, const Item& b) {
   return a.kind == b.kind && a.name == b.name && a.dtype == b.dtype &&
          a.raw_bytes == b.raw_bytes && a.shape == b.shape &&
          a.global_shape == b.global_shape && a.offset == b.offset;
-}
-
-bool KeyLess(const Item& a, const Item& b) {
-  return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);
 }
 
 // Compares chunk by chunk, and stops at the first difference, so that a changed
@@ -383,7 +409,7 @@ std::optional<Item> FindUnchanged(const StepRecord::Rank& parent,
     return std::nullopt;
   }
   const auto old = std::lower_bound(parent.items.begin(), parent.items.end(),
-                                    staged.item, KeyLess);
+                                    staged.item, ItemLess);
   Item::Error error;
   if (old == parent.items.end() || !SameShape(*old, staged.item) ||
       !SameValues(old->codec, staged.streams[0]->codec()) ||
@@ -457,11 +483,12 @@ absl::StatusOr<std::vector<StagedItem>> PrepareItems(
     CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(),
                             PrepareTensor(ticket, tensor));
   }
-  // Files are written in key order, by kind and name.
+  // Files are written in key order.
   std::sort(items.begin(), items.end(),
             [](const StagedItem& a, const StagedItem& b) {
-              return KeyLess(a.item, b.item);
+              return ItemLess(a.item, b.item);
             });
+  CKPTDB_RETURN_IF_ERROR(AddTensorStreams(ticket, &items));
   return items;
 }
 
@@ -475,18 +502,15 @@ absl::Status ReuseUnchanged(const StepRecord::Rank& parent, int threads,
     return absl::OkStatus();
   };
   CKPTDB_RETURN_IF_ERROR(ParallelFor(threads, items->size(), find));
-  ItemNames unchanged;
+  ItemKeys unchanged;
   for (const std::optional<Item>& item : same) {
-    if (item.has_value()) unchanged.emplace(item->kind, item->name);
+    if (item.has_value()) unchanged.insert(KeyOf(*item));
   }
-  const ItemNames costly = CostlyToBorrow(parent, [&](const Item& item) {
-    return unchanged.contains({item.kind, item.name});
+  const ItemKeys costly = CostlyToBorrow(parent, [&](const Item& item) {
+    return unchanged.contains(KeyOf(item));
   });
   for (size_t i = 0; i < items->size(); ++i) {
-    if (!same[i].has_value() ||
-        costly.contains({same[i]->kind, same[i]->name})) {
-      continue;
-    }
+    if (!same[i].has_value() || costly.contains(KeyOf(*same[i]))) continue;
     (*items)[i].item = *std::move(same[i]);
     (*items)[i].reused = true;
   }

@@ -21,10 +21,11 @@ constexpr uint64_t kPositionBytes = sizeof(uint16_t) + sizeof(uint64_t);
 // The chunks of a tensor or a blob. Each entry is a range of its bytes.
 class ChunkStream : public Stream {
  public:
-  ChunkStream(std::string prefix, absl::string_view bytes,
+  ChunkStream(std::string prefix, uint32_t first_chunk, absl::string_view bytes,
               uint32_t element_bytes, Codec codec)
       : Stream(bytes.size(), kChunkBytes, element_bytes, element_bytes, codec),
         prefix_(std::move(prefix)),
+        first_chunk_(first_chunk),
         bytes_(bytes) {}
 
  private:
@@ -33,12 +34,13 @@ class ChunkStream : public Stream {
   }
   absl::Status Fill(uint64_t entry, std::string* key, char* raw) override {
     *key = prefix_;
-    AppendChunk(static_cast<uint32_t>(entry), key);
+    AppendChunk(static_cast<uint32_t>(first_chunk_ + entry), key);
     std::memcpy(raw, bytes_.data() + entry * kChunkBytes, BytesOf(entry));
     return absl::OkStatus();
   }
 
   const std::string prefix_;
+  const uint32_t first_chunk_;
   const absl::string_view bytes_;
 };
 
@@ -283,10 +285,11 @@ Item::Error Stream::error() const {
 }
 
 std::unique_ptr<Stream> MakeChunkStream(std::string prefix,
+                                        uint32_t first_chunk,
                                         absl::string_view bytes,
                                         uint32_t element_bytes, Codec codec) {
-  return std::make_unique<ChunkStream>(std::move(prefix), bytes, element_bytes,
-                                       codec);
+  return std::make_unique<ChunkStream>(std::move(prefix), first_chunk, bytes,
+                                       element_bytes, codec);
 }
 
 std::unique_ptr<Stream> MakeIdStream(std::string prefix, RowOrder* order,

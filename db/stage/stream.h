@@ -107,6 +107,7 @@ class Stream {
 
 // Returns the chunks of a tensor or a blob. `prefix` is its ItemPrefix.
 std::unique_ptr<Stream> MakeChunkStream(std::string prefix,
+                                        uint32_t first_chunk,
                                         absl::string_view bytes,
                                         uint32_t element_bytes, Codec codec);
 

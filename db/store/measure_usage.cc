@@ -60,7 +60,7 @@ class NameUsages {
   // Adds an item of a version that is not a step, once for all steps that
   // borrow it.
   void AddKept(const BorrowedItem& item) {
-    if (!kept_.insert(item.prefix).second) return;
+    if (!kept_.insert(item.begin).second) return;
     Find(item.kind, item.name)->referenced_bytes += item.stored_bytes;
   }
   // Returns tensors first, then tables, then blobs.
@@ -83,7 +83,7 @@ class NameUsages {
   }
 
   std::map<std::pair<Item::Kind, std::string>, Usage::Name> usages_;
-  std::set<std::string> kept_;  // prefixes of keys
+  std::set<std::string> kept_;  // first keys
 };
 
 class Measurer {

@@ -114,22 +114,22 @@ absl::StatusOr<StepRecord::Rank> LoadLender(const StoreParts& store,
 std::vector<BorrowedFile> FilesToLeave(const StoreParts& store,
                                        const StepRecord& parent,
                                        const StepRecord::Rank& record) {
-  std::map<Version, ItemNames> borrowed;
+  std::map<Version, ItemKeys> borrowed;
   for (const BorrowedItem& item : BorrowedItems(record)) {
     if (item.placement == Item::Placement::kBulk) {
-      borrowed[item.version].emplace(item.kind, item.name);
+      borrowed[item.version].insert(KeyOf(item));
     }
   }
   std::vector<BorrowedFile> leave;
   std::vector<BorrowedFile> kept_files;
   for (const auto& each : borrowed) {
-    const ItemNames& names = each.second;
+    const ItemKeys& keys = each.second;
     bool kept = false;
     const auto stored =
         LoadLender(store, parent, record.rank, each.first, &kept);
     if (!stored.ok()) continue;
     for (BorrowedFile& file : BorrowedFiles(*stored, [&](const Item& item) {
-           return names.contains({item.kind, item.name});
+           return keys.contains(KeyOf(item));
          })) {
       if (file.IsCostly()) {
         leave.push_back(std::move(file));
@@ -148,7 +148,7 @@ void LeaveOutCostly(const StoreParts& store, const StepRecord& parent,
   for (const BorrowedFile& file : FilesToLeave(store, parent, *record)) {
     std::erase_if(record->items, [&](const Item& item) {
       return item.data_version == file.version &&
-             file.borrowed.contains({item.kind, item.name});
+             file.borrowed.contains(KeyOf(item));
     });
   }
 }

@@ -16,13 +16,12 @@ namespace {
 
 // Appends the key ranges of a version between the items that must stay.
 void AppendGaps(const Version& version,
-                const std::map<std::string, Item::Placement>& kept,
+                const std::map<std::string, std::string>& kept,
                 KeyRanges* gaps) {
   std::string begin = VersionPrefix(version);
-  for (const auto& [prefix, placement] : kept) {
-    if (begin < prefix) gaps->emplace_back(begin, prefix);
-    // An item's prefix ends with NUL, so PrefixEnd exists.
-    begin = PrefixEnd(prefix);
+  for (const auto& [first, end] : kept) {
+    if (begin < first) gaps->emplace_back(begin, first);
+    begin = end;
   }
   gaps->emplace_back(begin, VersionEnd(version));
 }
@@ -78,7 +77,7 @@ void SweepMarker::MarkBorrowed(CatalogMarks* marks, KeptItems* kept) {
     // the items.
     for (const Version& version : needed) (*kept)[version];
     for (const BorrowedItem& item : borrowed_[step.version]) {
-      (*kept)[item.version].emplace(item.prefix, item.placement);
+      (*kept)[item.version].emplace(item.begin, item.end);
     }
   }
 }

@@ -44,8 +44,9 @@ class SweepMarker {
   absl::StatusOr<Garbage> Mark();
 
  private:
-  // Needed items of versions that are not needed as a whole, by key prefix.
-  using KeptItems = std::map<Version, std::map<std::string, Item::Placement>>;
+  // The first key of each needed item and the first one after it, of versions
+  // that are not needed as a whole.
+  using KeptItems = std::map<Version, std::map<std::string, std::string>>;
 
   void MarkBorrowed(CatalogMarks* marks, KeptItems* kept);
   absl::StatusOr<std::vector<BorrowedItem>> LoadBorrowed(

@@ -154,6 +154,14 @@ void AppendChunk(uint32_t chunk, std::string* key) {
   AppendBigEndian(chunk, key);
 }
 
+std::string ChunkKey(uint32_t rank, const Item& item, uint64_t chunk) {
+  std::string key = ItemPrefix(item.data_version, rank, item.kind, item.name);
+  const uint64_t number = item.first_chunk + chunk;
+  if (number > UINT32_MAX) return PrefixEnd(key);
+  AppendChunk(static_cast<uint32_t>(number), &key);
+  return key;
+}
+
 void AppendStream(Item::Run run, uint16_t slot, std::string* key) {
   key->push_back(static_cast<char>(run));
   AppendBigEndian(slot, key);

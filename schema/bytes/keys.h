@@ -48,6 +48,9 @@ std::string VersionEnd(const Version& version);
 std::string ItemPrefix(const Version& version, uint32_t rank, Item::Kind kind,
                        absl::string_view name);
 void AppendChunk(uint32_t chunk, std::string* key);
+// Returns the key of a chunk of a tensor or a blob of a rank, or, for the
+// number of its chunks, the first key after all of them.
+std::string ChunkKey(uint32_t rank, const Item& item, uint64_t chunk);
 // Appends the prefix of one slot's stream.
 void AppendStream(Item::Run run, uint16_t slot, std::string* key);
 void AppendPosition(const RowPosition& position, std::string* key);

@@ -14,10 +14,12 @@ namespace ckptdb {
 
 // The format of a store and of its records.
 inline constexpr uint16_t kFormatVersion = 1;
-// The format of a rank record with a lossy codec, and the newest that this
-// library reads. A library without lossy codecs refuses the record because of
-// it.
+// The format of a rank record with a lossy codec, which makes a library without
+// lossy codecs refuse the record.
 inline constexpr uint16_t kLossyFormatVersion = 2;
+// The same for a rank record with several shards of a tensor; the newest format
+// that this library reads.
+inline constexpr uint16_t kShardsFormatVersion = 3;
 
 inline constexpr size_t kMaxUuidBytes = 64;
 // Limit of one record without its envelope; FlatBuffers are limited to 2 GiB.

@@ -119,10 +119,9 @@ absl::StatusOr<absl::string_view> Unseal(RecordKind kind,
   std::memcpy(&envelope, bytes.data(), sizeof(envelope));
   const absl::string_view body = bytes.substr(kEnvelopeBytes);
   CKPTDB_RETURN_IF_ERROR(CheckIntact(kind, envelope, body));
-  // Only rank records have a second version: see "Lossy codecs" in
-  // docs/format.md.
+  // Only rank records have newer versions: see "Records" in docs/format.md.
   const uint16_t newest =
-      kind == RecordKind::kRank ? kLossyFormatVersion : kFormatVersion;
+      kind == RecordKind::kRank ? kShardsFormatVersion : kFormatVersion;
   if (envelope.format_version > newest) {
     return absl::FailedPreconditionError(absl::StrCat(
         RecordName(kind), ": format version ", envelope.format_version,

@@ -36,8 +36,8 @@ absl::string_view RecordName(RecordKind kind);
 // Returns DataLoss if a body of this size exceeds the limit of its kind.
 absl::Status CheckBodyBytes(RecordKind kind, uint64_t bytes);
 
-// Returns the envelope followed by the body. Only rank records with a lossy
-// codec, and tests, use a version other than kFormatVersion.
+// Returns the envelope followed by the body. Only rank records and tests use a
+// version other than kFormatVersion.
 std::string Seal(RecordKind kind, absl::string_view body,
                  uint16_t format_version = kFormatVersion);
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstring>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -19,6 +18,7 @@
 #include "schema/records/flat.h"
 #include "schema/records/record_checks.h"
 #include "schema/records/records.h"
+#include "schema/records/shards.h"
 #include "schema/status.h"
 #include "schema/types.h"
 
@@ -106,6 +106,7 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   out.add_sharding(static_cast<uint8_t>(item.sharding));
   out.add_sharding_name(sharding_name);
   out.add_errors(errors);
+  out.add_first_chunk(item.first_chunk);
   return out.Finish();
 }
 
@@ -149,8 +150,7 @@ absl::Status CheckBlob(const Item& item) {
 // The bytes determine the number of chunks. Readers rely on it to index the
 // hashes.
 absl::Status CheckChunks(const Item& item) {
-  const uint64_t chunks = item.raw_bytes / kChunkBytes +
-                          (item.raw_bytes % kChunkBytes != 0 ? 1 : 0);
+  const uint64_t chunks = internal::ChunkCount(item.raw_bytes);
   if (chunks == item.chunk_hashes.size()) return absl::OkStatus();
   return BadItem(item, absl::StrCat("has ", item.chunk_hashes.size(),
                                     " chunk hashes; expected ", chunks));
@@ -334,6 +334,7 @@ absl::Status CheckItem(const Item& item) {
       internal::CheckNameField(RecordKind::kRank, "item name", item.name));
   CKPTDB_RETURN_IF_ERROR(CheckEnums(item));
   CKPTDB_RETURN_IF_ERROR(CheckSharding(item));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckFirstChunk(item));
   CKPTDB_RETURN_IF_ERROR(CheckSlotCount(item, item.slots.size()));
   CKPTDB_RETURN_IF_ERROR(
       InItem(item, CheckVersion(RecordKind::kRank, "data", item.data_version)));
@@ -410,6 +411,7 @@ void ReadTensorFields(const fbs::Item& from, Item* item) {
   item->shape = ToStd(from.shape());
   item->global_shape = ToStd(from.global_shape());
   item->offset = ToStd(from.offset());
+  item->first_chunk = from.first_chunk();
 }
 
 void ReadTableFields(const fbs::Item& from, Item* item) {
@@ -446,9 +448,7 @@ absl::StatusOr<Item> ReadItem(const fbs::Item& from) {
 // Checks that items are in key order: Publish counts entries in that order, and
 // items are found by binary search.
 absl::Status CheckOrder(const Item& last, const Item& item) {
-  if (std::tie(last.kind, last.name) < std::tie(item.kind, item.name)) {
-    return absl::OkStatus();
-  }
+  if (internal::ItemLess(last, item)) return absl::OkStatus();
   return BadItem(item,
                  absl::StrCat("is out of order: it follows ",
                               ItemKindName(last.kind), " \"", last.name, "\""));
@@ -476,6 +476,7 @@ absl::StatusOr<std::vector<Item>> ReadItems(
     }
     items.push_back(std::move(item));
   }
+  CKPTDB_RETURN_IF_ERROR(internal::CheckShards(items));
   return items;
 }
 
@@ -495,7 +496,7 @@ absl::Status internal::Check(const StepRecord::Rank& record) {
     if (i == 0) continue;
     CKPTDB_RETURN_IF_ERROR(CheckOrder(items[i - 1], items[i]));
   }
-  return absl::OkStatus();
+  return CheckShards(items);
 }
 
 uint64_t internal::LeastBytes(const StepRecord::Rank& record) {
@@ -514,8 +515,10 @@ uint64_t internal::LeastBytes(const StepRecord::Rank& record) {
 
 namespace {
 
-// A library without lossy codecs must refuse a record that uses one.
+// A library without lossy codecs, or without several shards of a tensor on a
+// rank, must refuse a record that uses them.
 uint16_t FormatOf(const StepRecord::Rank& record) {
+  if (internal::HasShards(record.items)) return kShardsFormatVersion;
   for (const Item& item : record.items) {
     if (IsLossy(item.codec) ||
         std::any_of(item.slots.begin(), item.slots.end(),

@@ -71,6 +71,15 @@ inline Item SampleTensor() {
   return item;
 }
 
+// Both halves of SampleTensor's tensor, on one rank.
+inline std::vector<Item> SampleShards() {
+  Item first = SampleTensor();
+  first.offset = {0, 0};
+  Item second = SampleTensor();
+  second.first_chunk = 1;
+  return {first, second};
+}
+
 inline Item SampleBlob() {
   Item item;
   item.kind = Item::Kind::kBlob;

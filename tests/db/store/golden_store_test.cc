@@ -2,8 +2,10 @@
 // Stores that older versions of the library have written, as they lie in
 // tests/golden.
 
+#include "schema/bytes/shape.h"
 #include "tests/db/store_fixture.h"
 #include "tests/golden/lossy_codecs/values.h"
+#include "tests/golden/shards/values.h"
 #include "tests/support/source_folder.h"
 
 namespace ckptdb::testing {
@@ -177,6 +179,54 @@ TEST_F(LossyCodecsTest, IsReadAsItWasHeld) {
       EXPECT_EQ(item.errors[0].max, scale * kLossyBeside) << item.name;
     }
   }
+}
+
+// See tests/golden/shards/README.md.
+class ShardsTest : public GoldenTest {
+ protected:
+  void SetUp() override {}
+  static std::string Expected(const Shape& shape, int64_t step) {
+    std::string bytes;
+    for (int64_t r = 0; r < shape[0]; ++r) {
+      for (int64_t c = 0; c < shape[1]; ++c) {
+        AppendNumber(ShardsValue(r, c, step), &bytes);
+      }
+    }
+    return bytes;
+  }
+  void ExpectAll() {
+    EXPECT_THAT(ListSteps(), ElementsAre(1, 2, 3));
+    for (int64_t number = 1; number <= 3; ++number) {
+      SCOPED_TRACE(number);
+      ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(number));
+      EXPECT_TRUE(ReadTensorBytes(*step, "small").value() ==
+                  Expected(kShardsSmall, number));
+      EXPECT_TRUE(ReadTensorBytes(*step, "large").value() ==
+                  Expected(kShardsLarge, number));
+      EXPECT_OK(step->Verify());
+      for (uint32_t rank = 0; rank < 2; ++rank) {
+        EXPECT_EQ(step->ranks()[rank].items.size(),
+                  2 * ShardsBoxes(kShardsSmall, rank, number).size());
+      }
+    }
+    // The second box, alone on its rank, has its number of the first step.
+    ASSERT_OK_AND_ASSIGN(const auto last, store_->OpenStep(3));
+    for (const Item& item : last->ranks()[0].items) {
+      EXPECT_EQ(item.data_version.step, 1);
+      EXPECT_GT(item.first_chunk, 0u);
+    }
+  }
+};
+
+TEST_F(ShardsTest, AnOldStoreIsStillRead) {
+  OpenGolden("shards");
+  ExpectAll();
+}
+
+TEST_F(ShardsTest, ANewStoreIsTheSame) {
+  ASSERT_OK(MakeShardsStore(path()));
+  Reopen();
+  ExpectAll();
 }
 
 }  // namespace

@@ -37,6 +37,20 @@ auto IsBadKey(const std::string& key, const std::string& words) {
                   words);
 }
 
+TEST(Keys, ChunksOfShardsAreNumberedThrough) {
+  Item item;
+  item.kind = Item::Kind::kTensor;
+  item.name = "w";
+  item.data_version = {7, 3};
+  EXPECT_EQ(ckptdb::ChunkKey(2, item, 5),
+            ChunkKey({7, 3}, 2, Item::Kind::kTensor, "w", 5));
+  item.first_chunk = kMax32 - 1;
+  EXPECT_EQ(ckptdb::ChunkKey(2, item, 1),
+            ChunkKey({7, 3}, 2, Item::Kind::kTensor, "w", kMax32));
+  EXPECT_EQ(ckptdb::ChunkKey(2, item, 2),
+            PrefixEnd(ItemPrefix({7, 3}, 2, Item::Kind::kTensor, "w")));
+}
+
 TEST(Keys, BytesOfEachKind) {
   const Version version{0x0102030405060708, 0x090a0b0c};
   EXPECT_EQ(absl::BytesToHexString(

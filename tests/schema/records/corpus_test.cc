@@ -57,6 +57,8 @@ Corpus RecordCorpus() {
   AddRecord(5, "evaluation", EncodeEvaluationRecord(SampleEvaluation()).value(),
             &corpus);
   AddRecord(6, "post", EncodePost(SamplePost()).value(), &corpus);
+  AddRecord(1, "rank_shards",
+            EncodeRankRecord({{30, 9}, 0, SampleShards()}).value(), &corpus);
   StepRecord::Rank one = SampleRank();
   for (Item& item : one.items) {
     const std::string kind(ItemKindName(item.kind));

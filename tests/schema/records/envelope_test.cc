@@ -119,7 +119,7 @@ TEST(Records, TheSamplesDecode) {
 TEST(Records, RejectsANewerFormatWithBothVersions) {
   for (const Kind& each : Kinds()) {
     const uint16_t newest =
-        each.kind == RecordKind::kRank ? kLossyFormatVersion : kFormatVersion;
+        each.kind == RecordKind::kRank ? kShardsFormatVersion : kFormatVersion;
     const std::string newer =
         Seal(each.kind, absl::string_view(each.bytes).substr(kEnvelopeBytes),
              newest + 1);

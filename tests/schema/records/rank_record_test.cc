@@ -344,8 +344,119 @@ TEST(RankRecord, LossyCodecsAndTheirErrors) {
   rules.Check();
 }
 
-// A library without lossy codecs reads only records of format version 1.
-TEST(RankRecord, FormatVersionDependsOnLossyCodecs) {
+// Both items of SampleShards.
+using ChangeShards = std::function<void(Item*, Item*)>;
+
+TEST(RankRecord, ShardsOfATensor) {
+  ItemRules items;
+  RecordRules<StepRecord::Rank>& rules = items.rank();
+  const auto changed = [](const ChangeShards& change) {
+    return [=](StepRecord::Rank* r) {
+      r->items = SampleShards();
+      change(&r->items[0], &r->items[1]);
+    };
+  };
+  const auto good = [&](const ChangeShards& change, int line) {
+    rules.Good(changed(change), line);
+  };
+  const auto bad = [&](const std::string& words, const ChangeShards& change,
+                       int line) {
+    rules.BadAt("item \"mlp/weight\"", words, changed(change), line);
+  };
+  good([](Item*, Item*) {}, __LINE__);
+  // Borrowed from different versions.
+  good(
+      [](Item*, Item* b) {
+        b->data_version.attempt = 4;
+        b->first_chunk = 0;
+      },
+      __LINE__);
+  good([](Item*, Item* b) { b->first_chunk = 7; }, __LINE__);
+  good([](Item*, Item* b) { b->first_chunk = ~uint32_t{0}; }, __LINE__);
+  // An empty one at the same offset.
+  good(
+      [](Item* a, Item*) {
+        a->offset = {3, 0};
+        a->shape = {0, 4};
+        a->raw_bytes = 0;
+        a->chunk_hashes.clear();
+      },
+      __LINE__);
+  bad(
+      "is out of order: it follows tensor \"mlp/weight\"",
+      [](Item* a, Item* b) { std::swap(*a, *b); }, __LINE__);
+  bad(
+      "is out of order: it follows tensor \"mlp/weight\"",
+      [](Item* a, Item* b) { *b = *a; }, __LINE__);
+  bad(
+      "has shards of dtypes bf16 and i16",
+      [](Item*, Item* b) { b->dtype = DType::kI16; }, __LINE__);
+  bad(
+      "has shards of global shapes [6, 4] and [7, 4]",
+      [](Item*, Item* b) { b->global_shape[0] = 7; }, __LINE__);
+  bad(
+      "has shards that overlap: [3, 4] at [0, 0] and [3, 4] at [2, 0]",
+      [](Item*, Item* b) { b->offset[0] = 2; }, __LINE__);
+  bad(
+      "shape [3, 4] at offset [4, 0] is not within [6, 4]",
+      [](Item*, Item* b) { b->offset[0] = 4; }, __LINE__);
+  bad(
+      "has a shard at [3, 0] with first chunk 0; expected at least 1",
+      [](Item*, Item* b) { b->first_chunk = 0; }, __LINE__);
+  rules.Check();
+}
+
+TEST(RankRecord, NumbersOfChunks) {
+  ItemRules rules;
+  rules.Good(SampleTensor(), [](Item* i) { i->first_chunk = ~uint32_t{0}; });
+  rules.Bad(SampleTensor(),
+            "has first chunk 4294967295 and 2 chunks; their numbers are below "
+            "4294967296",
+            [](Item* i) {
+              i->first_chunk = ~uint32_t{0};
+              i->shape = i->global_shape = {1 << 17, 2};
+              i->offset = {0, 0};
+              i->raw_bytes = 2 * kChunkBytes;
+              i->chunk_hashes.resize(2);
+            });
+  rules.Bad(SampleBlob(), "has first chunk 1, which only a tensor may have",
+            [](Item* i) { i->first_chunk = 1; });
+  rules.Bad(SampleTable(), "has first chunk 1, which only a tensor may have",
+            [](Item* i) { i->first_chunk = 1; });
+  rules.Check();
+}
+
+StepRecord::Rank RankOfShards(uint64_t shards) {
+  StepRecord::Rank record = {{20, 5}, 0, {}};
+  Item item = SampleTensor();
+  item.shape = {1};
+  item.global_shape = {kMaxShards + 1};
+  item.raw_bytes = 2;
+  for (uint64_t i = 0; i < shards; ++i) {
+    item.offset = {static_cast<int64_t>(i)};
+    item.first_chunk = static_cast<uint32_t>(i);
+    record.items.push_back(item);
+  }
+  return record;
+}
+
+TEST(RankRecord, NumberOfShards) {
+  for (const uint64_t shards : {kMaxShards - 1, kMaxShards}) {
+    const StepRecord::Rank record = RankOfShards(shards);
+    ASSERT_OK_AND_ASSIGN(const std::string bytes, EncodeRankRecord(record));
+    EXPECT_TRUE(DecodeRankRecord(bytes).value() == record);
+  }
+  const StepRecord::Rank record = RankOfShards(kMaxShards + 1);
+  const std::string words =
+      "item \"mlp/weight\" has 65537 shards; the limit is 65536";
+  EXPECT_THAT(EncodeRankRecord(record), InvalidArgument(words));
+  EXPECT_THAT(DecodeRankRecord(internal::EncodeUnchecked(record)),
+              DataLoss(words));
+}
+
+// A library without lossy codecs reads only records of format version 1, and
+// one without several shards of a tensor only versions 1 and 2.
+TEST(RankRecord, FormatVersionDependsOnContents) {
   const auto version_of = [](const StepRecord::Rank& record) {
     const absl::StatusOr<std::string> bytes = EncodeRankRecord(record);
     EXPECT_OK(bytes);
@@ -360,6 +471,11 @@ TEST(RankRecord, FormatVersionDependsOnLossyCodecs) {
   EXPECT_EQ(version_of(record), kFormatVersion);
   table.slots[0].codec = Codec::kInt8;
   EXPECT_EQ(version_of(record), kLossyFormatVersion);
+  // The only shard left of several.
+  record.items[2].first_chunk = 1;
+  EXPECT_EQ(version_of(record), kShardsFormatVersion);
+  record.items = SampleShards();
+  EXPECT_EQ(version_of(record), kShardsFormatVersion);
 }
 
 Item RandomItem(std::mt19937_64* random) {
@@ -377,6 +493,7 @@ Item RandomItem(std::mt19937_64* random) {
   if (item.kind == Item::Kind::kTensor) {
     item.dtype = static_cast<DType>(draw(kDTypes));
     item.raw_bytes = 12 * DTypeBytes(item.dtype);
+    if (draw(2) == 0) item.first_chunk = static_cast<uint32_t>(draw(1000));
   }
   if (item.kind == Item::Kind::kRows) {
     for (Slot& slot : item.slots) slot.codec = static_cast<Codec>(draw(3));
