@@ -44,7 +44,7 @@ from .._errors import (
     NotFound,
 )
 from .._reader import Reader, Step
-from .._state import Save
+from .._save import Save
 from .dcp import StorageReader, StorageWriter, has_metadata, load_metadata
 
 # The entry of an imported file's step that describes the file: its keys in order,
