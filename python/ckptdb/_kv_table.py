@@ -150,6 +150,7 @@ class KVTable(CustomTable):
         return marked
 
     def mark_changes(self) -> None:
+        """Marks rows that were inserted, updated or erased, and remembers the updated ones."""
         marked = self._take_marks()
         self._apply_log()
         if self._restored or self._known is None:  # nothing to save yet, or all
@@ -185,6 +186,7 @@ class KVTable(CustomTable):
         self._known, self._changed = present, changed
 
     def all_rows(self) -> Iterable[Block]:
+        """Exports all rows, and remembers their ids."""
         self._changed = []
         ids, newest = [], None
         for keys, values, scores in self._export():
@@ -197,6 +199,7 @@ class KVTable(CustomTable):
             self._newest = newest
 
     def rows_of(self, ids: Any) -> Iterable[Block]:
+        """Rows that `mark_changes` remembers; reads all rows if others are wanted."""
         np = _arrays.numpy()
         changed, self._changed = self._changed, []
         if len(ids) == 0:
@@ -265,6 +268,7 @@ class KVTable(CustomTable):
     # Restores.
 
     def restore_rows(self, ids: Any, values: dict[str, Any]) -> None:
+        """Sets rows by `insert_or_assign`. All slots but the scores are needed."""
         missing = [name for name in self._values if name not in values]
         if missing:
             raise FailedPrecondition(
@@ -285,6 +289,7 @@ class KVTable(CustomTable):
         self._note(True, ids)
 
     def erase_rows(self, ids: Any) -> None:
+        """Erases rows by `erase`. Raises Unimplemented if the source lacks it."""
         if not hasattr(self.source, "erase"):
             raise Unimplemented(
                 f"{type(self.source).__name__} has no method erase(keys), which a "
@@ -294,6 +299,7 @@ class KVTable(CustomTable):
         self._note(False, ids)
 
     def clear_rows(self) -> None:
+        """Erases all rows, by `clear` or `erase`."""
         if hasattr(self.source, "clear"):
             self.source.clear()
         else:
