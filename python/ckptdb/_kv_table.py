@@ -150,12 +150,14 @@ class KVTable(CustomTable):
         return marked
 
     def mark_changes(self) -> None:
-        """Marks rows that were inserted, updated or erased, and remembers the updated ones."""
-        marked = self._take_marks()
+        """Marks rows that were inserted, updated or erased, and remembers those that
+        it has read."""
         self._apply_log()
         if self._restored or self._known is None:  # nothing to save yet, or all
             self._restored = False
+            self._take_marks()
             return
+        # An error below leaves everything as it is, for the next save.
         known, newest = self._known, self._newest
         by_scores = self._changes == "scores"
         partial = (
@@ -163,27 +165,26 @@ class KVTable(CustomTable):
         )
         ids, changed = [], []
         for keys, values, scores in self._export(newest if partial else None):
-            if not partial:
-                ids.append(keys)
-            if not by_scores:
-                continue
-            found = _host(scores)
-            index = _rows_from(found, newest if newest is not None else found.min())
-            if len(index):
-                changed.append(_select((keys, values, scores), index))
-                self._newest = _highest(self._newest, found)
+            ids.append(keys)
+            if by_scores:
+                found = _host(scores)
+                lowest = found.min() if self._newest is None else self._newest
+                index = _arrays.numpy().flatnonzero(found >= lowest)
+                newest = _highest(newest, found)
+                if len(index):
+                    changed.append(_select((keys, values, scores), index))
         if partial:
-            inserted = _minus(_ascending(keys for keys, _, _ in changed), known)
+            inserted = _minus(_ascending(ids), known)
             if len(known) + len(inserted) == len(self):  # none was erased
                 ids = [known, inserted]
             else:
                 ids = [keys for keys, _, _ in self._export()]
         present = _ascending(ids)
-        marked = [keys[_find(keys, present)[1]] for keys in marked]
+        marked = [keys[_find(keys, present)[1]] for keys in self._take_marks()]
         for keys in [_minus(present, known), *marked, *(each[0] for each in changed)]:
             super().mark(keys)
         self.mark_erased(_minus(known, present))
-        self._known, self._changed = present, changed
+        self._known, self._newest, self._changed = present, newest, changed
 
     def all_rows(self) -> Iterable[Block]:
         """Exports all rows, and remembers their ids."""
@@ -401,11 +402,6 @@ def _highest(newest: Any, scores: Any) -> Any:
     if len(scores) == 0:
         return newest
     return scores.max() if newest is None else max(newest, scores.max())
-
-
-def _rows_from(scores: Any, threshold: Any) -> Any:
-    index: Any = _arrays.numpy().flatnonzero(scores >= threshold)
-    return index
 
 
 def _ascending(blocks: Iterable[Any]) -> Any:

@@ -111,6 +111,30 @@ def test_rows_are_read_again_only_if_some_were_erased(path):
             assert stored(path) == source.content()
 
 
+@pytest.mark.parametrize("changes", ["scores", "marks"])
+@pytest.mark.parametrize("make", [Source, Placed, Filtered])
+def test_a_save_that_fails_loses_no_change(path, make, changes):
+    source = make(30)
+    table = kv_table(source, changes=changes)
+    with open_manager(path, table) as manager:
+        source.train(range(28))
+        manager.step()
+        manager.wait_until_finished()
+        source.train([27])
+        source.train([1])  # read first, with a higher score than the other row
+        source.erase([3])
+        table.mark([27, 1])
+        source.fail_after = 2  # of four
+        with pytest.raises(ckptdb.Error, match="the device is gone"):
+            manager.step()
+            manager.wait_until_finished()
+        source.fail_after = None
+        manager.step()
+        manager.wait_until_finished()
+        assert [record.kind for record in manager.steps()] == ["full", "delta"]
+        assert stored(path) == source.content()
+
+
 def test_a_save_without_a_change(path):
     source = Placed(30)
     with open_manager(path, kv_table(source, changes="marks")) as manager:
@@ -176,6 +200,21 @@ def test_marks_name_updated_rows(path):
         manager.wait_until_finished()
         assert changes_of(path, 2, 3) == ([61], [3])
         assert stored(path) == source.content()
+
+
+def test_marks_do_not_rely_on_scores_after_a_restore(path):
+    source = Filtered(30)
+    with open_manager(path, kv_table(source, changes="marks")) as manager:
+        source.train(range(10))
+        source.train([1])
+        manager.step()
+        manager.wait_until_finished()
+        manager.restore()
+        source.put(40, [1, 2, 3], 1)  # with a lower score, in place of another row
+        source.erase([2])
+        manager.step()
+    assert changes_of(path, 1, 2) == ([40], [2])
+    assert stored(path) == source.content()
 
 
 def test_marks_take_bounded_memory(path):
