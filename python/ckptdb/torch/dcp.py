@@ -10,14 +10,14 @@
 
 | DCP, on | here |
 |---|---|
-| `prepare_global_plan`, the coordinator | opens the store and begins an attempt of one rank more than there are; each plan's `storage_data` has its rank's ticket |
+| `prepare_global_plan`, the coordinator | opens the store and begins an attempt with an extra rank; each plan's `storage_data` holds its rank's ticket |
 | `write_data`, each rank | stages the rank's tensors and objects; the result, in bytes, is an extra `WriteResult` |
 | `finish`, the coordinator | stages the `Metadata` as the blob "dcp.metadata" of the extra rank, publishes the step, and closes the store |
 
-A tensor has its name of the flattened state, such as "model.fc.weight", and its whole
-shape, so that `ckptdb.Reader` and the tools find it. An object is a blob of this name,
-as DCP serialized it. A rank that saves several chunks of a tensor stores each of
-them as a tensor of its own, NAME@OFFSET, such as "emb@[4, 0]".
+Tensors keep their names in the flattened state, such as "model.fc.weight", and their
+whole shapes, so that `ckptdb.Reader` and the tools find them. An object is a blob of
+this name, as DCP serialized it. If a rank saves several chunks of a tensor, each is
+stored as a separate tensor NAME@OFFSET, such as "emb@[4, 0]".
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ _arrived: dict[tuple[str, int], bytes] = {}
 
 class _Ticket(NamedTuple):
     """The ticket of a rank in `SavePlan.storage_data`. A planner that caches plans
-    (`enable_plan_caching`) passes an older plan to `write_data`, with the ticket of
-    another save. So a ticket is also noted where it is unpickled, on its rank."""
+    (`enable_plan_caching`) passes an older plan to `write_data`, with that save's
+    ticket. Therefore unpickling a ticket, which happens on its rank, also notes it."""
 
     path: str
     rank: int
@@ -127,7 +127,7 @@ def _note_ticket(path: str, rank: int, ticket: bytes) -> _Ticket:
 
 @dataclasses.dataclass(eq=False)
 class _Attempt:
-    """A save that the coordinator has begun, until `end` or its commit."""
+    """A save in progress on the coordinator, until `end` or the commit."""
 
     store: _core.Store | None
     step: int
@@ -147,8 +147,8 @@ class _Attempt:
             store.close()
 
     def is_over(self) -> bool:
-        """Whether its save has returned, as far as a save that begins can tell: a
-        thread makes one at a time."""
+        """Whether `dcp.save` has returned, asked by another save that begins: a thread
+        runs one at a time."""
         return self.thread is threading.current_thread() or not self.thread.is_alive()
 
 
@@ -168,11 +168,11 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
     newest step, saved by the same rank, is not written again. `options` are those of
     the store, such as stage_threads=4.
 
-    The coordinator owns the store during a save only. Until then another process, or
-    a `ckptdb.Manager` of this one, may own it; during the save the writer raises
-    Unavailable if one does. All ranks see the store's folder. DCP does not notify the
+    The coordinator owns the store only during a save. Between saves another process,
+    or a `ckptdb.Manager` in this one, may own it; a save meanwhile raises Unavailable.
+    All ranks must see the store's folder. DCP does not notify the
     coordinator's writer of another rank's error: the store then stays open until the
-    next save, `close`, or the end of the writer. Wait for an `async_save` before the
+    next save, `close`, or the writer's destruction. Wait for an `async_save` before the
     next save. The writer can be pickled.
     """
 
@@ -263,8 +263,8 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
         ]
 
     def _open(self) -> _core.Store:
-        # After an error of another rank the writer of a save, which the error's
-        # frames refer to, may still have the store open.
+        # After another rank's error, the writer may still have the store open, kept
+        # alive by the traceback.
         for attempt in list(_begun):
             if attempt.is_over():
                 attempt.end()
