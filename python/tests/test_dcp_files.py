@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import json
 import os
 import pickle
@@ -287,6 +288,24 @@ def test_with_allow_pickle_any_file_is_the_same(tmp_path, path):
     value = {"args": argparse.Namespace(lr=1.0), "w": torch.ones(2)}
     found = roundtrip(tmp_path, path, value, allow_pickle=True)
     assert found["args"] == value["args"] and torch.equal(found["w"], value["w"])
+    # A module would come back as its state.
+    torch.save({"a": {"model": torch.nn.Linear(1, 1)}}, tmp_path / "a.pt")
+    with pytest.raises(
+        ckptdb.InvalidArgument, match=r'"a.model" is a Linear; save its'
+    ):
+        import_checkpoint(tmp_path / "a.pt", path, 8, allow_pickle=True)
+
+
+def test_containers_become_plain_and_the_digest_is_the_same(tmp_path, path):
+    value = {
+        "size": torch.Size([2, 3]),
+        "counter": collections.Counter("aab"),
+        "set": {"a", "b", "c", 1},
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+    }
+    found = roundtrip(tmp_path, path, value)
+    assert found == {**value, "parameter": found["parameter"]}
+    assert torch.equal(found["parameter"], value["parameter"])
 
 
 def test_damaged_and_missing_sources(tmp_path, path):

@@ -44,7 +44,7 @@ from .._errors import (
     NotFound,
 )
 from .._reader import Reader, Step
-from .._save import Save
+from .._save import Save, has_state_dict
 from .dcp import StorageReader, StorageWriter, has_metadata, load_metadata
 
 # The entry of an imported file's step that describes the file: its keys in order,
@@ -162,11 +162,16 @@ def _report(value: Any) -> Report:
             for key, each in value.items():
                 add(f"{name}.{key!r}", each)
         elif isinstance(value, (list, tuple)):
-            digest.update(f"{name} {type(value).__name__} {len(value)}\n".encode())
+            kind = "list" if isinstance(value, list) else "tuple"
+            digest.update(f"{name} {kind} {len(value)}\n".encode())
             for i, each in enumerate(value):
                 add(f"{name}.{i}", each)
         elif isinstance(value, io.BytesIO):
             digest.update(value.getbuffer())
+        elif isinstance(value, (set, frozenset)):
+            digest.update(f"{name} {sorted(map(repr, value))}\n".encode())
+        elif type(value).__repr__ is object.__repr__:  # it names an address
+            digest.update(pickle.dumps(value))
         else:
             digest.update(f"{name} {value!r}\n".encode())
 
@@ -320,7 +325,13 @@ def _load_file(path: pathlib.Path, allow_pickle: bool) -> Any:
 
 def _attributes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[list[Any]]:
     """What ordered dictionaries have besides their items, such as the `_metadata` of
-    a module's state_dict, with the keys that lead to them."""
+    a module's state_dict, with the keys that lead to them. Raises InvalidArgument for
+    an object that would be saved as its state."""
+    if has_state_dict(value):
+        name = ".".join(map(str, path))
+        raise InvalidArgument(
+            f'"{name}" is a {type(value).__name__}; save its state_dict() instead'
+        )
     if isinstance(value, dict):
         if getattr(value, "__dict__", None):
             yield [list(path), dict(vars(value))]
@@ -341,6 +352,7 @@ def _save_state(
     allow_pickle: bool,
 ) -> None:
     """Saves a file's content as DCP does, and for `ckptdb.Reader`."""
+    attributes = list(_attributes(state))
     saved = Save(allow_pickle)
     saved.add_all(state)
     flat: dict[str, Any] = {
@@ -359,7 +371,7 @@ def _save_state(
         **about,
         "keys": list(state),
         "ordered": isinstance(state, collections.OrderedDict),
-        "attributes": list(_attributes(state)),
+        "attributes": attributes,
     }
     saved.add(_FILE, about)
     writer._extra_blobs = [(f"extra/{name}", data) for name, data in saved.objects]
