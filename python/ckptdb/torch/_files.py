@@ -170,7 +170,8 @@ def _report(value: Any) -> Report:
             digest.update(value.getbuffer())
         elif isinstance(value, (set, frozenset)):
             digest.update(f"{name} {sorted(map(repr, value))}\n".encode())
-        elif type(value).__repr__ is object.__repr__:  # it names an address
+        elif type(value).__repr__ is object.__repr__:  # type: ignore[comparison-overlap]
+            # Its text would contain an address.
             digest.update(pickle.dumps(value))
         else:
             digest.update(f"{name} {value!r}\n".encode())
