@@ -20,7 +20,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,9 +56,8 @@ struct TensorState {
   DType dtype = DType::kF32;
   Shape shape;
   void* data = nullptr;
-  // The whole tensor's shape and this rank's offset in it. Empty for a
-  // replicated tensor, which is the same on all ranks, and saved by one of
-  // them.
+  // The whole tensor's shape and the shard's offset in it. Empty for a
+  // replicated tensor, which is the same on all ranks; one of them saves it.
   Shape global_shape = {};
   Shape offset = {};
   Codec codec = Codec::kNone;
@@ -138,8 +136,7 @@ class TableState {
   virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
-// State that is saved as bytes: the position of a rank in its input, or an
-// object.
+// State that is saved as bytes: a rank's position in its input, or an object.
 class BlobState {
  public:
   virtual ~BlobState() = default;
@@ -163,6 +160,7 @@ class ModelState {
   ModelState(const ModelState&);
   ModelState& operator=(const ModelState&);
 
+  // Called again with a name, adds a shard: see RankState::AddTensor.
   absl::Status AddTensor(std::string name, TensorState tensor);
   // With several ranks, declare which rank holds which rows here or, for all
   // tables, with ManagerOptions::Ranks::sharding.
@@ -201,11 +199,12 @@ class ModelState {
 
  private:
   absl::Status Register(const std::string& name, bool is_null);
+  absl::Status CheckShard(const std::string& name, const TensorState& tensor);
   absl::Status AddExtra(std::string name, bool is_null,
                         std::function<absl::StatusOr<std::string>()> save,
                         std::function<absl::Status(absl::string_view)> load);
 
-  std::set<std::string> names_;
+  std::map<std::string, std::vector<size_t>> names_;  // and tensors' indexes
   std::vector<internal::RegisteredTensor> tensors_;
   std::vector<internal::RegisteredTable> tables_;
   std::vector<internal::RegisteredIo> io_states_;

@@ -2,6 +2,7 @@
 #include "manager/load/planned_items.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -120,7 +121,9 @@ class ItemPlanner {
         ranks_(inputs.ranks),
         rule_(rule) {}
 
-  absl::Status Add(const RegisteredTensor& tensor) {
+  // `shards` are those of one tensor.
+  absl::Status Add(absl::Span<const RegisteredTensor* const> shards) {
+    const RegisteredTensor& tensor = *shards.front();
     PlannedItem* const planned = Choose(kDense, tensor.name);
     if (planned == nullptr) return absl::OkStatus();
     const std::string source = planned->item.source;
@@ -142,7 +145,7 @@ class ItemPlanner {
                        read_,
                        source,
                        from,
-                       tensor.state,
+                       /*state=*/{},
                        /*ranks=*/nullptr,
                        options_.ranks.deadline};
     // Each rank reads a cast tensor in pieces for itself, so it is not
@@ -156,7 +159,16 @@ class ItemPlanner {
     } else if (tensor.state.device == nullptr && !tensor.state.sharded()) {
       planned->whole = tensor.state.data;
     }
-    planned->load = [load = std::move(load)] { return LoadTensor(load); };
+    std::vector<TensorState> states;
+    for (const auto* shard : shards) states.push_back(shard->state);
+    planned->load = [load = std::move(load),
+                     states = std::move(states)]() mutable {
+      for (const TensorState& state : states) {
+        load.state = state;
+        CKPTDB_RETURN_IF_ERROR(LoadTensor(load));
+      }
+      return absl::OkStatus();
+    };
     return absl::OkStatus();
   }
 
@@ -416,8 +428,14 @@ absl::StatusOr<std::vector<PlannedItem>> PlanItems(const LoadInputs& inputs,
   for (const auto& extra : model.extras()) {
     CKPTDB_RETURN_IF_ERROR(planner.Add(extra));
   }
+  std::map<absl::string_view, std::vector<const RegisteredTensor*>> shards;
   for (const auto& tensor : model.tensors()) {
-    CKPTDB_RETURN_IF_ERROR(planner.Add(tensor));
+    shards[tensor.name].push_back(&tensor);
+  }
+  for (const auto& tensor : model.tensors()) {
+    const auto& of_tensor = shards[tensor.name];
+    if (of_tensor.front() != &tensor) continue;
+    CKPTDB_RETURN_IF_ERROR(planner.Add(of_tensor));
   }
   for (size_t t = 0; t < shardings.size(); ++t) {
     CKPTDB_RETURN_IF_ERROR(planner.Add(model.tables()[t], shardings[t]));

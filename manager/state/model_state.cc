@@ -13,6 +13,7 @@
 #include "schema/bytes/annotate.h"
 #include "schema/bytes/lossy.h"
 #include "schema/bytes/names.h"
+#include "schema/bytes/shape.h"
 #include "schema/status.h"
 #include "schema/types.h"
 
@@ -37,6 +38,12 @@ absl::Status Assign(absl::string_view bytes, T* value) {
   }
   std::memcpy(value, bytes.data(), sizeof(T));
   return absl::OkStatus();
+}
+
+absl::Status CheckNotNull(const std::string& name, bool is_null) {
+  if (!is_null) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("state \"", name, "\" is null"));
 }
 
 // Checks the memory of a tensor.
@@ -100,14 +107,40 @@ absl::Status ModelState::Register(const std::string& name, bool is_null) {
         "\": the name is a category in load rules, where it would match "
         "everything in that category; choose another one"));
   }
-  if (is_null) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("state \"", name, "\" is null"));
-  }
-  if (names_.insert(name).second) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(CheckNotNull(name, is_null));
+  if (names_.try_emplace(name).second) return absl::OkStatus();
   return absl::AlreadyExistsError(absl::StrCat(
       "state \"", name,
-      "\" is already registered; each name can be registered once"));
+      "\" is already registered; only shards of one tensor share a name"));
+}
+
+// Checks another shard of a registered tensor.
+absl::Status ModelState::CheckShard(const std::string& name,
+                                    const TensorState& tensor) {
+  const auto bad = [&](const auto&... why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state \"", name, "\": ", why...));
+  };
+  for (const size_t index : names_[name]) {
+    const TensorState& other = tensors_[index].state;
+    if (other.dtype != tensor.dtype) {
+      return bad("its shards have dtypes ", DTypeName(other.dtype), " and ",
+                 DTypeName(tensor.dtype));
+    }
+    if (other.global_shape != tensor.global_shape) {
+      return bad("its shards have global shapes ", ToString(other.global_shape),
+                 " and ", ToString(tensor.global_shape));
+    }
+    Box both;
+    const Box box = {tensor.offset, tensor.shape};
+    if (box == Box{other.offset, other.shape} ||
+        Intersect(box, {other.offset, other.shape}, &both)) {
+      return bad("its shards of shape ", ToString(other.shape), " at ",
+                 ToString(other.offset), " and ", ToString(tensor.shape),
+                 " at ", ToString(tensor.offset), " overlap");
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Registers the name last, here and below, so that a state that was refused can
@@ -124,8 +157,21 @@ absl::Status ModelState::AddTensor(std::string name, TensorState tensor) {
   CKPTDB_RETURN_IF_ERROR(internal::Annotate(
       internal::CheckEnums(tensor.dtype, tensor.codec, kInt8BlockElements),
       absl::StrCat("state \"", name, "\"")));
-  CKPTDB_RETURN_IF_ERROR(
-      Register(name, tensor.data == nullptr && *elements > 0));
+  if (tensor.sharded()) {
+    CKPTDB_RETURN_IF_ERROR(internal::Annotate(
+        CheckBoxWithin({tensor.offset, tensor.shape}, tensor.global_shape),
+        absl::StrCat("state \"", name, "\"")));
+  }
+  const bool is_null = tensor.data == nullptr && *elements > 0;
+  const auto taken = names_.find(name);
+  if (taken != names_.end() && !taken->second.empty() && tensor.sharded() &&
+      tensors_[taken->second[0]].state.sharded()) {
+    CKPTDB_RETURN_IF_ERROR(CheckNotNull(name, is_null));
+    CKPTDB_RETURN_IF_ERROR(CheckShard(name, tensor));
+  } else {
+    CKPTDB_RETURN_IF_ERROR(Register(name, is_null));
+  }
+  names_[name].push_back(tensors_.size());
   tensors_.push_back({std::move(name), std::move(tensor)});
   return absl::OkStatus();
 }

@@ -217,6 +217,113 @@ TEST_F(WorldRestoreTest, SaveFails_WhenShardsOverlapOrLeaveAGap) {
   }
 }
 
+// A rank's boxes of a tensor of 23 x 17, which a grid cuts.
+class BoxedRank {
+ public:
+  BoxedRank(uint64_t seed, uint32_t rank, uint32_t world) {
+    std::mt19937_64 random(seed);
+    const std::vector<int64_t> rows = Cuts(kRows, &random);
+    const std::vector<int64_t> columns = Cuts(kColumns, &random);
+    for (size_t r = 0; r + 1 < rows.size(); ++r) {
+      for (size_t c = 0; c + 1 < columns.size(); ++c) {
+        if (random() % world != rank) continue;
+        Box& box = boxes_.emplace_back();
+        box.offset = {rows[r], columns[c]};
+        box.shape = {rows[r + 1] - rows[r], columns[c + 1] - columns[c]};
+        box.values.resize(static_cast<size_t>(box.shape[0] * box.shape[1]));
+      }
+    }
+  }
+  absl::Status AddTo(ModelState* state) {
+    for (Box& box : boxes_) {
+      TensorState shard = TensorState::Of(box.values.data(), box.shape);
+      shard.global_shape = {kRows, kColumns};
+      shard.offset = box.offset;
+      CKPTDB_RETURN_IF_ERROR(state->AddTensor("t", shard));
+    }
+    return absl::OkStatus();
+  }
+  // Sets the values of a step, of which only the first rows change.
+  void Train(int64_t step) {
+    for (Box& box : boxes_) {
+      std::ranges::copy(Expected(box, step), box.values.begin());
+    }
+  }
+  void ExpectTrained(int64_t step) const {
+    for (const Box& box : boxes_) {
+      EXPECT_EQ(box.values, Expected(box, step))
+          << ToString(box.shape) << " at " << ToString(box.offset);
+    }
+  }
+
+ private:
+  static constexpr int64_t kRows = 23;
+  static constexpr int64_t kColumns = 17;
+  struct Box {
+    Shape offset;
+    Shape shape;
+    std::vector<float> values;
+  };
+  static std::vector<int64_t> Cuts(int64_t size, std::mt19937_64* random) {
+    std::vector<int64_t> cuts = {0, size};
+    for (int i = 0; i < 3; ++i) {
+      cuts.push_back(
+          static_cast<int64_t>((*random)() % static_cast<uint64_t>(size)));
+    }
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    return cuts;
+  }
+  static std::vector<float> Expected(const Box& box, int64_t step) {
+    std::vector<float> values;
+    for (int64_t r = 0; r < box.shape[0]; ++r) {
+      for (int64_t c = 0; c < box.shape[1]; ++c) {
+        const int64_t row = box.offset[0] + r;
+        values.push_back(static_cast<float>(100 * row + box.offset[1] + c +
+                                            (row < 3 ? 10'000 * step : 0)));
+      }
+    }
+    return values;
+  }
+
+  std::vector<Box> boxes_;
+};
+
+TEST_F(WorldRestoreTest, BoxesOfARankAreRestoredOnAnyWorldSize) {
+  std::mt19937_64 random(TestSeed());
+  int64_t step = 0;
+  for (const uint32_t world : {2u, 1u, 3u, 2u, 4u}) {
+    SCOPED_TRACE(world);
+    const uint64_t seed = random();
+    EXPECT_THAT(
+        OnRanks(world,
+                [&](uint32_t rank, auto ranks) -> absl::Status {
+                  BoxedRank boxes(seed, rank, world);
+                  ModelState state;
+                  CKPTDB_RETURN_IF_ERROR(boxes.AddTo(&state));
+                  CKPTDB_ASSIGN_OR_RETURN(
+                      const auto manager,
+                      CheckpointManager::Open(options_, &state,
+                                              std::move(ranks)));
+                  if (step > 0) {
+                    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+                                            manager->Restore());
+                    EXPECT_EQ(report.version.step, step);
+                    EXPECT_LE(report.loaded.items.size(), 1u);
+                    boxes.ExpectTrained(step);
+                  }
+                  for (int64_t next = step + 1; next <= step + 2; ++next) {
+                    boxes.Train(next);
+                    CKPTDB_RETURN_IF_ERROR(manager->Step().status());
+                    CKPTDB_RETURN_IF_ERROR(manager->WaitUntilFinished());
+                  }
+                  return manager->Close();
+                }),
+        Each(IsOk()));
+    step += 2;
+  }
+}
+
 TableSharding ByMixedId() {
   return TableSharding::ByFunction("mixed_id", [](int64_t id, uint32_t world) {
     return static_cast<uint32_t>(MixId(static_cast<uint64_t>(id)) % world);

@@ -20,6 +20,54 @@ TEST(ModelStateTest, RejectsDuplicateNames) {
   EXPECT_THAT(model.state.AddValue("w", &model.epoch), taken);
 }
 
+TEST(ModelStateTest, AddsShardsOfOneTensor) {
+  float values[8] = {};
+  int32_t numbers[8] = {};
+  double number = 0;
+  ModelState state;
+  const auto shard = []<typename T>(T* data, Shape shape, Shape global,
+                                    Shape offset) {
+    TensorState tensor = TensorState::Of(data, std::move(shape));
+    tensor.global_shape = std::move(global);
+    tensor.offset = std::move(offset);
+    return tensor;
+  };
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_OK(state.AddTensor("w", shard(values, {2, 2}, {6, 2}, {0, 0})));
+    ASSERT_OK(state.AddTensor("w", shard(values, {2, 2}, {6, 2}, {4, 0})));
+    ASSERT_OK(state.AddTensor("w", shard(values, {0, 2}, {6, 2}, {4, 0})));
+    const struct {
+      TensorState tensor;
+      std::string words;
+    } bad[] = {
+        {shard(values, {2, 2}, {6, 2}, {4, 0}), "[2, 2] at [4, 0] overlap"},
+        {shard(values, {0, 2}, {6, 2}, {4, 0}), "[0, 2] at [4, 0] overlap"},
+        {shard(values, {2, 2}, {6, 2}, {1, 0}),
+         "its shards of shape [2, 2] at [0, 0] and [2, 2] at [1, 0] overlap"},
+        {shard(values, {2, 2}, {6, 2}, {5, 0}), "is not within [6, 2]"},
+        {shard(values, {2, 2}, {6, 2}, {2}), "is not within [6, 2]"},
+        {shard(values, {2, 2}, {7, 2}, {2, 0}),
+         "its shards have global shapes [6, 2] and [7, 2]"},
+        {shard(numbers, {2, 2}, {6, 2}, {2, 0}),
+         "its shards have dtypes f32 and i32"},
+        {shard(static_cast<float*>(nullptr), {2, 2}, {6, 2}, {2, 0}),
+         "is null"}};
+    for (const auto& each : bad) {
+      EXPECT_THAT(state.AddTensor("w", each.tensor),
+                  InvalidArgument("state \"w\"", each.words));
+    }
+    const auto taken = AlreadyExists("state \"w\" is already registered");
+    EXPECT_THAT(state.AddTensor("w", TensorState::Of(values, {2, 2})), taken);
+    EXPECT_THAT(state.AddValue("w", &number), taken);
+    EXPECT_EQ(state.tensors().size(), 3u);
+    state.RemoveTensorsAndObjects();
+  }
+  // A replicated tensor has no shards.
+  ASSERT_OK(state.AddTensor("w", TensorState::Of(values, {2, 2})));
+  EXPECT_THAT(state.AddTensor("w", shard(values, {2, 2}, {6, 2}, {0, 0})),
+              AlreadyExists("\"w\""));
+}
+
 TEST(ModelStateTest, RejectsReservedNamesShapesAndCodecs) {
   TestModel model;
   ModelState& state = model.state;
