@@ -74,6 +74,7 @@ struct ManagerOptions {
     kRedistribute,  // BlobState::Redistribute with the old ranks' parts
     kOwners,        // all ranks load the owner's part
     kReset,         // IO states keep their current values
+    kWrap,          // rank r loads the part of rank r modulo the old size
   };
 
   enum class ReplicatedSaver {
@@ -95,8 +96,7 @@ struct ManagerOptions {
     // returns FailedPrecondition. The manager still owns the store: see
     // `read_only`.
     bool enabled = true;
-    // Saves in the background. If false, Step and Save return when the step is
-    // durable.
+    // Saves in the background. If false, Step and Save wait for the disk.
     bool async = true;
     BusyPolicy busy = BusyPolicy::kWait;
     FirstSave first_save = FirstSave::kUnlessRestored;

@@ -284,7 +284,8 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
       {{"error", ManagerOptions::IoStateResize::kError},
        {"redistribute", ManagerOptions::IoStateResize::kRedistribute},
        {"owners", ManagerOptions::IoStateResize::kOwners},
-       {"reset", ManagerOptions::IoStateResize::kReset}},
+       {"reset", ManagerOptions::IoStateResize::kReset},
+       {"wrap", ManagerOptions::IoStateResize::kWrap}},
       &options->restore.io_state_resize);
   reader->Read<TableSharding>("sharding",
                               {{"slices", TableSharding::BySlices()},

@@ -87,7 +87,7 @@ absl::Status CheckEnumerators(const ManagerOptions& options) {
       ManagerOptions::ReplicatedSaver::kOwner));
   return CheckEnumerator("ManagerOptions::restore.io_state_resize",
                          *options.restore.io_state_resize,
-                         ManagerOptions::IoStateResize::kReset);
+                         ManagerOptions::IoStateResize::kWrap);
 }
 
 // Checks options that Effective has returned.

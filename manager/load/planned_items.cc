@@ -288,6 +288,9 @@ class ItemPlanner {
       uint32_t saved, ManagerOptions::IoStateResize resize) const {
     if (saved == shard_.world_size) return {shard_.rank};
     if (resize == ManagerOptions::IoStateResize::kOwners) return {kOwnerRank};
+    if (resize == ManagerOptions::IoStateResize::kWrap) {
+      return {shard_.rank % saved};
+    }
     std::vector<uint32_t> ranks;
     if (resize == ManagerOptions::IoStateResize::kRedistribute) {
       for (uint32_t rank = 0; rank < saved; ++rank) ranks.push_back(rank);

@@ -71,7 +71,7 @@ absl::Status BlobState::Redistribute(absl::Span<const std::string> parts) {
   return absl::UnimplementedError(absl::StrCat(
       "this io state cannot be combined from ", parts.size(),
       " parts; implement BlobState::Redistribute, or set "
-      "ManagerOptions::restore.io_state_resize to kOwners or kReset"));
+      "ManagerOptions::restore.io_state_resize to kOwners, kWrap or kReset"));
 }
 
 ModelState::ModelState() = default;

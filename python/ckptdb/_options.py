@@ -70,7 +70,7 @@ class ManagerOptions(TypedDict, total=False):
     deadline: float
     poll_every: float
     await_store: float
-    io_state_resize: Literal["error", "redistribute", "owners", "reset"]
+    io_state_resize: Literal["error", "redistribute", "owners", "reset", "wrap"]
     replicated_saver: Literal["balanced", "owner"]
     broadcast_replicated: bool
     statistics_path: str

@@ -136,15 +136,18 @@ TEST_F(ManagerRanksTest, AnotherNumberOfRanksContinues) {
               Each(IsOk()));
   const struct {
     Resize resize;
-    uint32_t world;
-    std::string position;
-  } cases[] = {{Resize::kOwners, 5, "6/0"},
-               {Resize::kReset, 1, "the beginning"}};
-  for (const auto& [resize, world, position] : cases) {
+    std::vector<std::string> positions;  // by rank
+  } cases[] = {{Resize::kOwners, {"6/0", "6/0", "6/0"}},
+               {Resize::kWrap, {"6/0", "6/1", "6/0", "6/1", "6/0"}},
+               {Resize::kWrap, {"6/0"}},
+               {Resize::kReset, {"the beginning"}}};
+  for (const auto& [resize, positions] : cases) {
     options_.restore.io_state_resize = resize;
+    const auto world = static_cast<uint32_t>(positions.size());
     EXPECT_THAT(Run(world,
-                    [&, world = world, position = position](Rank* rank) {
-                      return RestoreAndExpect(rank, world, 6, position);
+                    [&, positions = positions](Rank* rank) {
+                      return RestoreAndExpect(rank, world, 6,
+                                              positions[rank->rank]);
                     }),
                 Each(IsOk()));
   }
