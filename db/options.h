@@ -22,8 +22,7 @@
 
 namespace ckptdb {
 namespace internal {
-// The file system and the clock, which the library's tests replace. Null: the
-// machine's.
+// The file system and the clock, which tests replace. Null: the machine's.
 class Environment;
 }  // namespace internal
 
@@ -81,8 +80,7 @@ struct StoreOptions {
   int stage_threads = 8;
   // Writes around the page cache if possible, which halves the CPU time.
   bool direct_writes = true;
-  // Stores a tensor even if the parent has the same bytes, so that the parent's
-  // can be freed.
+  // Stores a tensor even if the parent has its bytes, which can then be freed.
   bool rewrite_unchanged = false;
   // Reads tables around the page cache likewise. If false, processes of a
   // machine that read the same step share the cache.
@@ -140,6 +138,9 @@ struct SaveSpec {
   // For Publish, which ignores the fields above.
   Metrics metrics = {};             // at most kMaxMetrics
   UserMetadata user_metadata = {};  // at most kMaxMetadataBytes in all
+  // Added to rank 0's blobs, in the write batch, by name: what the owner knows
+  // only now. At most kMaxPublishedBytes in all.
+  std::map<std::string, std::string> blobs = {};
   bool ephemeral = false;
   // When SaveResult::base_due_reason is set.
   StoreOptions::ChainBounds bounds = {};

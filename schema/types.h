@@ -35,6 +35,7 @@ inline constexpr size_t kMaxSlots = 256;
 inline constexpr uint64_t kMaxSlotBytes = 65536;  // of one row
 inline constexpr uint64_t kMaxBlobBytes = uint64_t{4} << 30;
 inline constexpr uint64_t kMaxMetadataBytes = uint64_t{1} << 20;  // with names
+inline constexpr uint64_t kMaxPublishedBytes = uint64_t{64} << 20;
 inline constexpr size_t kMaxMetrics = 4096;
 inline constexpr size_t kMaxBranches = 1024;  // that a step descends from
 // One rank's meters and loader together.

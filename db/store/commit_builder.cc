@@ -16,6 +16,7 @@
 #include "db/meta/completeness.h"
 #include "db/meta/consistency.h"
 #include "db/meta/lineage.h"
+#include "db/stage/published_blobs.h"
 #include "db/store/save_checks.h"
 #include "db/store/step_catalog.h"
 #include "db/store/store_folder.h"
@@ -24,6 +25,7 @@
 #include "schema/bytes/keys.h"
 #include "schema/bytes/limits.h"
 #include "schema/records/records.h"
+#include "schema/records/shards.h"
 #include "schema/records/staged.h"
 #include "schema/records/table_schema.h"
 #include "schema/status.h"
@@ -76,6 +78,7 @@ class CommitBuilder {
   absl::Status CheckFiles(const StagedRecord& staged) const;
   absl::Status AddEntries(const StagedRecord& staged);
   absl::Status AddRank(const StagedRecord& staged);
+  absl::Status AddBlobs(const SaveSpec& spec);
   absl::Status AddParent();
   absl::Status AddRetired(const SaveSpec& spec);
   absl::Status RetireSteps(const Catalog& records,
@@ -104,6 +107,7 @@ absl::StatusOr<Commit> CommitBuilder::Build(absl::Span<const StagedRank> ranks,
   CKPTDB_RETURN_IF_ERROR(catalog_.CheckStepAvailable(save_.spec));
   CKPTDB_RETURN_IF_ERROR(CheckPublication(spec));
   CKPTDB_RETURN_IF_ERROR(AddRanks(ranks));
+  CKPTDB_RETURN_IF_ERROR(AddBlobs(spec));
   CKPTDB_RETURN_IF_ERROR(CheckRanksAgree(commit_.ranks));
   // AddRetired finds the steps of an abandoned branch by the parent, and
   // AddChain adds to the references that FillStep sets.
@@ -235,6 +239,30 @@ absl::Status CommitBuilder::AddRank(const StagedRecord& staged) {
   commit_.ranks[staged.rank] = *std::move(record);
   commit_.rank_bytes[staged.rank] = staged.rank_record;
   commit_.staged[staged.rank] = &staged;
+  return absl::OkStatus();
+}
+
+absl::Status CommitBuilder::AddBlobs(const SaveSpec& spec) {
+  if (spec.blobs.empty()) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(PublishedBlobs blobs,
+                          MakeBlobs(version_, spec.blobs));
+  std::vector<Item>& items = commit_.ranks[0].items;
+  for (Item& blob : blobs.items) {
+    const auto at =
+        std::lower_bound(items.begin(), items.end(), blob, ItemLess);
+    if (at != items.end() && !ItemLess(blob, *at)) {
+      return Refused(absl::StrCat("blob \"", blob.name,
+                                  "\" of SaveSpec::blobs was also staged by "
+                                  "rank 0; give one of them another name"));
+    }
+    items.insert(at, std::move(blob));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(commit_.rank_bytes[0],
+                          EncodeRankRecord(commit_.ranks[0]));
+  commit_.blob_entries = std::move(blobs.entries);
+  for (const auto& [key, value] : commit_.blob_entries) {
+    commit_.inline_bytes += key.size() + value.size();
+  }
   return absl::OkStatus();
 }
 

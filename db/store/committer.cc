@@ -98,6 +98,9 @@ absl::Status Committer::WriteCommit(const Commit& commit) {
       put(database.family(Family::kInline), key, value);
     }
   }
+  for (const auto& [key, value] : commit.blob_entries) {
+    put(database.family(Family::kInline), key, value);
+  }
   for (size_t rank = 0; rank < commit.rank_bytes.size(); ++rank) {
     put(meta, RankKey(version, static_cast<uint32_t>(rank)),
         commit.rank_bytes[rank]);

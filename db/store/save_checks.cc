@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "db/base/option_checks.h"
 #include "db/base/staging.h"
+#include "db/stage/published_blobs.h"
 #include "schema/bytes/names.h"
 #include "schema/bytes/user_metadata.h"
 #include "schema/status.h"
@@ -86,6 +87,7 @@ absl::Status CheckPublication(const SaveSpec& spec) {
   CKPTDB_RETURN_IF_ERROR(
       CheckTime("committed_at_micros", spec.committed_at_micros));
   CKPTDB_RETURN_IF_ERROR(CheckChainBounds(spec.bounds));
+  CKPTDB_RETURN_IF_ERROR(CheckBlobs(spec.blobs));
   return CheckUserMetadata(spec.user_metadata);
 }
 

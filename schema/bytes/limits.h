@@ -32,10 +32,10 @@ inline constexpr uint64_t kPageBytes = uint64_t{256} << 10;  // raw, of a slot
 inline constexpr uint32_t kErasedRowsPerPage = kPageBytes / sizeof(int64_t);
 inline constexpr uint64_t kChunkBytes = uint64_t{256} << 10;  // raw
 // Limit of the keys and values that a save puts into its write batch, over all
-// ranks: see InlineShareBytes. They are written twice, to the WAL and to an SST
-// file, and compacted later; larger saves take less time and memory in files
-// (docs/performance.md, "Small"). Stores of earlier versions have saves of up
-// to 8 MiB there.
+// ranks, besides SaveSpec::blobs: see InlineShareBytes. They are written twice,
+// to the WAL and to an SST file, and compacted later; larger saves take less
+// time and memory in files (docs/performance.md, "Small"). Stores of earlier
+// versions have saves of up to 8 MiB there.
 inline constexpr uint64_t kInlineBytes = uint64_t{512} << 10;
 // Each rank may put this many bytes there, regardless of the number of ranks:
 // one file per rank costs more than a larger batch.
