@@ -108,6 +108,22 @@ std::vector<std::string> NamesOf(const std::vector<Slot>& slots) {
   return names;
 }
 
+// Returns the load of each shard, as `load` says.
+std::function<absl::Status()> LoadOf(
+    TensorLoad load, absl::Span<const RegisteredTensor* const> shards) {
+  std::vector<TensorLoad> loads;
+  for (const RegisteredTensor* shard : shards) {
+    load.state = shard->state;
+    loads.push_back(load);
+  }
+  return [loads = std::move(loads)]() -> absl::Status {
+    for (const TensorLoad& each : loads) {
+      CKPTDB_RETURN_IF_ERROR(LoadTensor(each));
+    }
+    return absl::OkStatus();
+  };
+}
+
 // Adds the items that a rule chooses to a plan.
 class ItemPlanner {
  public:
@@ -159,16 +175,7 @@ class ItemPlanner {
     } else if (tensor.state.device == nullptr && !tensor.state.sharded()) {
       planned->whole = tensor.state.data;
     }
-    std::vector<TensorState> states;
-    for (const auto* shard : shards) states.push_back(shard->state);
-    planned->load = [load = std::move(load),
-                     states = std::move(states)]() mutable {
-      for (const TensorState& state : states) {
-        load.state = state;
-        CKPTDB_RETURN_IF_ERROR(LoadTensor(load));
-      }
-      return absl::OkStatus();
-    };
+    planned->load = LoadOf(load, shards);
     return absl::OkStatus();
   }
 
