@@ -20,6 +20,7 @@
 #include "db/read/step_reader_impl.h"
 #include "schema/bytes/limits.h"
 #include "schema/bytes/shape.h"
+#include "schema/records/shards.h"
 #include "schema/status.h"
 #include "schema/types.h"
 
@@ -209,6 +210,7 @@ class BoxReader {
 
 absl::Status BoxReader::Add(const BoxRead& read) {
   std::set<Shape> offsets;
+  std::vector<const Item*> items;
   uint64_t covered = 0;
   for (const RankItem& shard : *read.shards) {
     Box both;
@@ -217,8 +219,18 @@ absl::Status BoxReader::Add(const BoxRead& read) {
     // Shards are replicas or disjoint; the first replica is read.
     if (!offsets.insert(local.offset).second) continue;
     covered += Volume(both.shape);
+    items.push_back(shard.item);
     pieces_.push_back(
         {shard, std::move(local), std::move(both), &read, pieces_.size()});
+  }
+  // Publish refuses these, so they are found only in a store that was tampered
+  // with.
+  if (const auto overlap = FindOverlap(std::move(items)); overlap.has_value()) {
+    const auto& [a, b] = *overlap;
+    return absl::DataLossError(
+        absl::StrCat(PlaceOf(read.shards->front()), ": its shards overlap: ",
+                     ToString(a->shape), " at ", ToString(a->offset), " and ",
+                     ToString(b->shape), " at ", ToString(b->offset)));
   }
   // The shards do not overlap, so the sum of their parts shows whether they
   // cover the box.

@@ -4,6 +4,7 @@
 #include <rocksdb/file_system.h>
 
 #include "schema/bytes/keys.h"
+#include "schema/bytes/page.h"
 #include "schema/bytes/shape.h"
 #include "schema/records/record_checks.h"
 #include "schema/records/records.h"
@@ -520,6 +521,42 @@ TEST_F(ShardsOnRankTest, ReportsDamageAsDataLoss) {
     raw->Put(kInline, key, raw->Get(kInline, ChunkKey(0, shards[2], 0)));
   });
   change([&](RawDatabase* raw) { raw->Delete(kInline, key); });
+}
+
+// Records that Publish refuses, with right hashes.
+TEST_F(ShardsOnRankTest, ReportsOverlapsBetweenRanksAsDataLoss) {
+  MakeWhole({10, 2}, DType::kI16);
+  ASSERT_OK(SaveTiling(
+      1, {{{{0, 0}, {4, 2}}}, {{{4, 0}, {2, 2}}, {{6, 0}, {4, 2}}}}));
+  StepRecord step = Record(1);
+  StepRecord::Rank rank;
+  {
+    ASSERT_OK_AND_ASSIGN(const auto reader, store_->OpenStep(1));
+    rank = reader->ranks()[1];
+  }
+  // One box over rank 0's, and a gap of the same size.
+  for (Item& item : rank.items) {
+    if (item.offset == Shape{4, 0}) item.offset = {3, 0};
+  }
+  ASSERT_OK_AND_ASSIGN(const std::string rank_bytes, EncodeRankRecord(rank));
+  step.rank_digests[1] = HashBytes(rank_bytes);
+  ASSERT_OK_AND_ASSIGN(const std::string step_bytes, EncodeStepRecord(step));
+  ASSERT_OK(store_->Close());
+  {
+    constexpr auto kMeta = static_cast<size_t>(internal::Family::kMeta);
+    RawDatabase raw(path());
+    raw.Put(kMeta, RankKey(step.version, 1), rank_bytes);
+    raw.Put(kMeta, StepKey(1), step_bytes);
+  }
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const auto reader, store_->OpenStep(1));
+  std::string out(40, '\xcc');
+  EXPECT_THAT(reader->ReadTensor(kName, out.data(), 40),
+              DataLoss("step 1 rank 0 tensor \"net/w\": its shards overlap: "
+                       "[4, 2] at [0, 0] and [2, 2] at [3, 0]"));
+  EXPECT_THAT(reader->ReadTensorPart(kName, {2, 0}, {2, 2}, out.data(), 8),
+              DataLoss("its shards overlap"));
+  EXPECT_OK(reader->ReadTensorPart(kName, {6, 0}, {4, 2}, out.data(), 16));
 }
 
 }  // namespace
