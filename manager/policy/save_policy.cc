@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "manager/policies.h"
+#include "manager/policy/outlook.h"
 #include "manager/policy/policy_checks.h"
 #include "manager/policy/save_rule.h"
 #include "manager/policy/verdict.h"
@@ -13,14 +15,34 @@ namespace {
 
 using internal::CheckAtLeast;
 using internal::CheckSeconds;
+using internal::kNoStep;
+using internal::Outlook;
 using internal::SaveRule;
 using internal::Verdict;
 
-// Makes a policy that calls `decide`, or carries `status` if that is an error.
-SavePolicy MakeSave(absl::Status status,
-                    std::function<Verdict(const SavePolicy::Context&)> decide) {
+// Makes a policy that calls `decide` and `outlook`, or carries `status` if that
+// is an error.
+SavePolicy MakeSave(
+    absl::Status status,
+    std::function<Verdict(const SavePolicy::Context&)> decide,
+    std::function<Outlook(const SavePolicy::Context&)> outlook) {
   return SavePolicy(std::make_shared<const SaveRule>(
-      SaveRule{std::move(status), std::move(decide)}));
+      SaveRule{std::move(status), std::move(decide), std::move(outlook)}));
+}
+
+// The outlook of a policy that may save the next step, whatever its number.
+Outlook FromNextStep(const SavePolicy::Context& context) {
+  return {internal::StepsAfter(context.step, 1)};
+}
+
+// The outlook of a policy that saves if no step is saved yet.
+Outlook IfNothingIsSaved(const SavePolicy::Context& context) {
+  return context.last.has_value() ? Outlook() : FromNextStep(context);
+}
+
+// The outlook of a policy that waits for a time after the newest step.
+Outlook AtSomeTime(const SavePolicy::Context& context) {
+  return internal::EitherOf(IfNothingIsSaved(context), {.timed = true});
 }
 
 // Returns whether `seconds` have passed since the save of the newest step
@@ -36,12 +58,19 @@ Verdict NotSooner(const SavePolicy::Context& context, double seconds) {
 // Evaluates both policies, as either's reason may become the composition's.
 SavePolicy ComposeSave(absl::string_view name, const SavePolicy& left,
                        const SavePolicy& right,
-                       Verdict (*combine)(const Verdict&, const Verdict&)) {
-  return MakeSave(internal::CheckOperands(name, left, right),
-                  [=](const SavePolicy::Context& context) {
-                    return combine(internal::Decide(left, context),
-                                   internal::Decide(right, context));
-                  });
+                       Verdict (*combine)(const Verdict&, const Verdict&),
+                       Outlook (*combine_outlooks)(const Outlook&,
+                                                   const Outlook&)) {
+  return MakeSave(
+      internal::CheckOperands(name, left, right),
+      [=](const SavePolicy::Context& context) {
+        return combine(internal::Decide(left, context),
+                       internal::Decide(right, context));
+      },
+      [=](const SavePolicy::Context& context) {
+        return combine_outlooks(internal::OutlookOf(left, context),
+                                internal::OutlookOf(right, context));
+      });
 }
 
 }  // namespace
@@ -59,6 +88,12 @@ Verdict internal::Decide(const SavePolicy& policy,
   return {false, std::string(policy.status().message())};
 }
 
+Outlook internal::OutlookOf(const SavePolicy& policy,
+                            const SavePolicy::Context& context) {
+  if (!policy.has_value() || !policy.status().ok()) return {};
+  return policy.rule()->outlook(context);
+}
+
 SavePolicy SaveEveryNSteps(int64_t steps) {
   return MakeSave(
       CheckAtLeast("SaveEveryNSteps", "interval", steps, 1),
@@ -66,6 +101,9 @@ SavePolicy SaveEveryNSteps(int64_t steps) {
         const bool yes = context.step % steps == 0;
         return {yes, absl::StrCat("step ", context.step, " is ",
                                   yes ? "a" : "not a", " multiple of ", steps)};
+      },
+      [steps](const SavePolicy::Context& context) -> Outlook {
+        return {internal::NextMultiple(context.step, steps)};
       });
 }
 
@@ -83,18 +121,29 @@ SavePolicy SaveAtOrAfterEveryNSteps(int64_t steps) {
                                         " is the first at or after ", multiple)
                          : absl::StrCat("no multiple of ", steps,
                                         " since step ", last)};
+      },
+      [steps](const SavePolicy::Context& context) -> Outlook {
+        const int64_t last = context.last.has_value() ? context.last->step : 0;
+        return {std::max(internal::NextMultiple(last, steps),
+                         internal::StepsAfter(context.step, 1))};
       });
 }
 
 SavePolicy SaveAtSteps(const std::vector<int64_t>& steps) {
-  return MakeSave(internal::CheckSteps("SaveAtSteps", steps),
-                  [all = std::set<int64_t>(steps.begin(), steps.end())](
-                      const SavePolicy::Context& context) -> Verdict {
-                    const bool yes = all.contains(context.step);
-                    return {yes, absl::StrCat("step ", context.step, " is ",
-                                              yes ? "" : "not ",
-                                              "one of the listed steps")};
-                  });
+  const auto all =
+      std::make_shared<const std::set<int64_t>>(steps.begin(), steps.end());
+  return MakeSave(
+      internal::CheckSteps("SaveAtSteps", steps),
+      [all](const SavePolicy::Context& context) -> Verdict {
+        const bool yes = all->contains(context.step);
+        return {yes,
+                absl::StrCat("step ", context.step, " is ", yes ? "" : "not ",
+                             "one of the listed steps")};
+      },
+      [all](const SavePolicy::Context& context) -> Outlook {
+        const auto next = all->upper_bound(context.step);
+        return {next == all->end() ? kNoStep : *next};
+      });
 }
 
 SavePolicy SaveEveryNSeconds(double seconds) {
@@ -102,7 +151,8 @@ SavePolicy SaveEveryNSeconds(double seconds) {
       CheckSeconds("SaveEveryNSeconds", seconds, /*may_be_zero=*/false),
       [seconds](const SavePolicy::Context& context) {
         return NotSooner(context, seconds);
-      });
+      },
+      AtSomeTime);
 }
 
 SavePolicy SaveContinuously(double seconds) {
@@ -112,23 +162,28 @@ SavePolicy SaveContinuously(double seconds) {
         // The interval could end while the previous save is still in progress.
         if (context.saving) return {false, "a save is in progress"};
         return NotSooner(context, seconds);
-      });
+      },
+      AtSomeTime);
 }
 
 SavePolicy SaveInitially() {
   return MakeSave(
-      absl::OkStatus(), [](const SavePolicy::Context& context) -> Verdict {
+      absl::OkStatus(),
+      [](const SavePolicy::Context& context) -> Verdict {
         if (!context.last.has_value()) return {true, "no step is saved yet"};
         return {false, absl::StrCat("step ", context.last->step, " is saved")};
-      });
+      },
+      IfNothingIsSaved);
 }
 
 SavePolicy SaveOnPreemption() {
-  return MakeSave(absl::OkStatus(),
-                  [](const SavePolicy::Context& context) -> Verdict {
-                    return {context.preempted,
-                            context.preempted ? "preempted" : "not preempted"};
-                  });
+  return MakeSave(
+      absl::OkStatus(),
+      [](const SavePolicy::Context& context) -> Verdict {
+        return {context.preempted,
+                context.preempted ? "preempted" : "not preempted"};
+      },
+      [](const SavePolicy::Context&) -> Outlook { return {.timed = true}; });
 }
 
 SavePolicy SaveIf(
@@ -142,22 +197,27 @@ SavePolicy SaveIf(
         const bool yes = internal::CallNamed("SaveIf", name,
                                              [&] { return function(context); });
         return {yes, absl::StrCat(name, " returned ", yes ? "true" : "false")};
-      });
+      },
+      FromNextStep);
 }
 
 SavePolicy operator|(const SavePolicy& left, const SavePolicy& right) {
-  return ComposeSave("operator|", left, right, internal::AnyOf);
+  return ComposeSave("operator|", left, right, internal::AnyOf,
+                     internal::EitherOf);
 }
 
 SavePolicy operator&(const SavePolicy& left, const SavePolicy& right) {
-  return ComposeSave("operator&", left, right, internal::AllOf);
+  return ComposeSave("operator&", left, right, internal::AllOf,
+                     internal::BothOf);
 }
 
 SavePolicy operator!(const SavePolicy& policy) {
-  return MakeSave(internal::CheckOperand("operator!", policy),
-                  [policy](const SavePolicy::Context& context) {
-                    return internal::Negate(internal::Decide(policy, context));
-                  });
+  return MakeSave(
+      internal::CheckOperand("operator!", policy),
+      [policy](const SavePolicy::Context& context) {
+        return internal::Negate(internal::Decide(policy, context));
+      },
+      FromNextStep);
 }
 
 }  // namespace ckptdb

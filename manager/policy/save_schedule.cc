@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/policy/save_schedule.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "manager/policy/outlook.h"
 #include "manager/policy/policy_checks.h"
 #include "manager/policy/save_rule.h"
 #include "schema/bytes/annotate.h"
@@ -76,6 +78,18 @@ SavePolicy::Decision Decide(const SaveSchedule& schedule,
     not_permanent = std::move(wanted.reason);
   }
   return DecideEphemeral(schedule, context, std::move(not_permanent));
+}
+
+// The cooldown delays ephemeral saves. A veto cannot be foreseen.
+int64_t NextDue(const SaveSchedule& schedule,
+                const SavePolicy::Context& context) {
+  int64_t ephemeral = OutlookOf(schedule.ephemeral, context).step;
+  if (context.last.has_value()) {
+    ephemeral = std::max(
+        ephemeral,
+        StepsAfter(context.last->step, schedule.ephemeral_cooldown_steps));
+  }
+  return std::min(OutlookOf(schedule.permanent, context).step, ephemeral);
 }
 
 }  // namespace internal

@@ -25,6 +25,12 @@ absl::Status CheckSchedule(const SaveSchedule& schedule);
 SavePolicy::Decision Decide(const SaveSchedule& schedule,
                             const SavePolicy::Context& context);
 
+// Returns the first step after the context's, which Decide has not saved, that
+// it may save because of its number; kNoStep if there is none. Earlier steps
+// may be due because time has passed or a machine is preempted.
+int64_t NextDue(const SaveSchedule& schedule,
+                const SavePolicy::Context& context);
+
 }  // namespace ckptdb::internal
 
 #endif  // CKPTDB_MANAGER_POLICY_SAVE_SCHEDULE_H_
