@@ -21,6 +21,8 @@
 // Every rank opens a manager with its Coordinator; the owner's manager holds
 // the store. All ranks make the same calls in the same order and get the same
 // results: the owner decides, and a call that fails on one rank fails on all.
+// They meet in every call, except in steps that are not due by their number:
+// see ManagerOptions::Ranks::notice_interval.
 //
 // A save copies the state into memory, and the training continues. If the state
 // exceeds ManagerOptions::save.arena_bytes, the training waits until all but
@@ -45,16 +47,16 @@
 // the manager calls (callbacks, policies, the model) must not make a training
 // call or wait for a save: such calls return FailedPrecondition. An exception
 // from the model or a policy becomes Internal, which the save or restore
-// returns; the training thread's next call returns one from an observer, on all
-// ranks.
+// returns; the training thread's next call in which ranks meet returns one from
+// an observer, on all ranks.
 //
 // A background save's error, unless tolerated, is reported as "save of step
-// 4000: ..." to the training thread, once, by its next Step, StepTo, Save,
-// StartTraining, FinishTraining, Restore, Load, Close, WaitUntilFinished or
-// CheckForErrors, unless PendingSave::WaitCommitted has returned it there; to
-// every other thread that waited for that save in WaitUntilFinished; and to
-// others that call WaitUntilFinished or CheckForErrors before the training
-// thread has received it.
+// 4000: ..." to the training thread, once, by its next Step or StepTo in which
+// ranks meet, Save, StartTraining, FinishTraining, Restore, Load, Close,
+// WaitUntilFinished or CheckForErrors, unless PendingSave::WaitCommitted has
+// returned it there; to every other thread that waited for that save in
+// WaitUntilFinished; and to others that call WaitUntilFinished or
+// CheckForErrors before the training thread has received it.
 #ifndef CKPTDB_MANAGER_CHECKPOINT_MANAGER_H_
 #define CKPTDB_MANAGER_CHECKPOINT_MANAGER_H_
 
@@ -118,8 +120,8 @@ class CheckpointManager {
   // Counts a trained step, decides whether to save it, and begins the save.
   // Returns the error of an earlier save, once, or of beginning this one. Takes
   // the owner's metrics, and its `user_metadata`, merged over that of the
-  // options, for this step. Returns FailedPrecondition, whether or not the step
-  // is to be saved, if
+  // options, for this step. Only counts where ranks do not meet. Otherwise
+  // returns FailedPrecondition, whether or not the step is to be saved, if
   // 1. a restore or load failed midway and left the model partly written:
   //    restore or load a step first, or
   // 2. the model does not come from this store, which has a step with this
@@ -133,9 +135,10 @@ class CheckpointManager {
   absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics = {},
                                      const UserMetadata& user_metadata = {});
   // Whether StepTo would save that step now, and why, without counting or
-  // saving. All ranks call it and get the same answer; StepTo's may differ a
-  // moment later where policies depend on time. Returns FailedPrecondition
-  // where BusyPolicy::kFail would, and never an earlier save's error.
+  // saving. All ranks call it, get the same answer, and meet in their next
+  // Step, whose answer may differ where policies depend on time. Returns
+  // FailedPrecondition where BusyPolicy::kFail would, and never an earlier
+  // save's error.
   absl::StatusOr<SavePolicy::Decision> ShouldSave(int64_t step,
                                                   const Metrics& metrics = {});
   // Saves the step trained last, regardless of the schedule. Returns
@@ -199,12 +202,12 @@ class CheckpointManager {
                                    bool dry_run = false);
 
   // Announces that this machine will soon be taken away, again for each
-  // preemption. Policies and all ranks learn of it with the next step,
-  // StepOutcome::preempted. One rank's call is enough. Thread-safe; a signal
-  // handler may call it.
+  // preemption. Policies and all ranks learn of it at the next step at which
+  // ranks meet, StepOutcome::preempted. One rank's call is enough. Thread-safe;
+  // a signal handler may call it.
   void SetPreempted();
-  // Whether SetPreempted was called on this rank since its last step, or that
-  // step's outcome was preempted.
+  // Whether SetPreempted was called on this rank since ranks last met in a
+  // step, or the last step's outcome was preempted.
   bool preempted() const;
 
   // The following concern this rank alone, and are thread-safe.

@@ -167,6 +167,11 @@ struct ManagerOptions {
   struct Ranks {
     // How long ranks wait for one another. Above 0.
     absl::Duration deadline = absl::Minutes(30);
+    // About how long ranks train without meeting in Step while no step is due
+    // by its number; at most `deadline` and 1,000 steps. Preemptions, errors
+    // and policies that depend on time wait for the next meeting. If 0, ranks
+    // meet at each step. The owner's value applies.
+    absl::Duration notice_interval = absl::Seconds(2);
     // The sharding of tables that declare none. A save refuses ids of other
     // ranks, and a restore reads only this rank's rows. With several ranks,
     // Open returns InvalidArgument if a table has no sharding, if tables
@@ -207,13 +212,11 @@ struct ManagerOptions {
     //    continues in the background instead.
     // 2. A save that runs in the background continues, but Close cancels it,
     //    waits for its end, and closes.
-    // With several ranks, calls that all ranks make together do not poll, and
-    // no wait for another rank does: only WaitUntilFinished, Delete, Close and
-    // the calls of PendingSave poll, each on its rank, and Open, AwaitStep and
-    // WaitForStep, which are then cancelled on all ranks. Reads poll
-    // ReadOptions::cancelled instead. If set, saves without `async` run on
-    // another thread, too. Several threads may wait, and poll, at once; each
-    // PendingSave keeps a copy of the function.
+    // With several ranks only WaitUntilFinished, Delete, Close and the calls of
+    // PendingSave poll, each on its rank, and Open, AwaitStep and WaitForStep,
+    // which are then cancelled on all ranks. Reads poll ReadOptions::cancelled
+    // instead. If set, saves without `async` run on another thread, too.
+    // Several threads may poll at once; each PendingSave keeps a copy.
     std::function<bool()> cancelled = {};
   };
 

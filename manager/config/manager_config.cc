@@ -279,6 +279,7 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
   internal::ReadEvolve(reader, "evolve", &options->restore.evolve);
   reader->Read("await_store", &options->follow.await_store);
   reader->Read("deadline", &options->ranks.deadline);
+  reader->Read("notice_interval", &options->ranks.notice_interval);
   reader->Read<std::optional<ManagerOptions::IoStateResize>>(
       "io_state_resize",
       {{"error", ManagerOptions::IoStateResize::kError},

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "manager/policy/now_micros.h"
+#include "manager/policy/outlook.h"
 #include "manager/policy/save_schedule.h"
 #include "manager/policy/step_info.h"
 #include "schema/status.h"
@@ -43,14 +44,11 @@ absl::Status DecisionMaker::CheckAheadOfQuarantined(int64_t step) const {
       "AbandonSteps to discard this store's steps"));
 }
 
-SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
-  if (!options_.save.enabled) {
-    return {SavePolicy::Kind::kNone, "ManagerOptions::save.enabled is false"};
-  }
+// Without the time, which only decisions need.
+SavePolicy::Context DecisionMaker::ContextOf(const Question& question) const {
   const bool busy = question.saving.has_value();
   SavePolicy::Context context;
   context.step = question.step;
-  context.now_micros = NowMicros(options_);
   context.saving = busy;
   context.preempted = question.preempted;
   context.metrics = question.metrics;
@@ -59,17 +57,36 @@ SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
   // A save in progress counts as the newest step; otherwise an interval policy
   // would begin a second save before the first ends.
   context.last = busy ? question.saving : Newest();
+  return context;
+}
+
+SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
+  if (!options_.save.enabled) {
+    return {SavePolicy::Kind::kNone, "ManagerOptions::save.enabled is false"};
+  }
+  SavePolicy::Context context = ContextOf(question);
+  context.now_micros = NowMicros(options_);
   SavePolicy::Decision decision = internal::Decide(options_.schedule, context);
   // The first step after the save in progress replaces a step that was put off,
   // whatever the schedule decides for it. With kWait, a save in progress does
   // not put off others.
-  const bool free =
-      !busy || options_.save.busy == ManagerOptions::BusyPolicy::kWait;
+  const bool free = !context.saving ||
+                    options_.save.busy == ManagerOptions::BusyPolicy::kWait;
   if (decision.kind == SavePolicy::Kind::kNone && free &&
       put_off_.has_value() && question.step >= put_off_->from_step) {
     decision = put_off_->decision;
   }
   return decision;
+}
+
+// A step that was put off waits for the save in progress, which may end at any
+// time.
+int64_t DecisionMaker::NextDue(const Question& question) const {
+  if (!options_.save.enabled) return kNoStep;
+  const int64_t due = internal::NextDue(options_.schedule, ContextOf(question));
+  if (!put_off_.has_value()) return due;
+  return std::min(due,
+                  std::max(put_off_->from_step, StepsAfter(question.step, 1)));
 }
 
 // Puts nothing off and promotes no step, so asking twice returns the same

@@ -48,6 +48,11 @@ class DecisionMaker {
   absl::StatusOr<SavePolicy::Decision> WouldSave(
       const Question& question) const;
 
+  // Returns the first step after the question's, which is not saved, that may
+  // be saved because of its number or because a save was put off; kNoStep if
+  // there is none.
+  int64_t NextDue(const Question& question) const;
+
   // Returns what a decision to save becomes while a save is in progress. With
   // ManagerOptions::BusyPolicy::kCoalesce it is put off until that save ends.
   absl::StatusOr<SavePolicy::Decision> DecideWhenBusy(
@@ -75,6 +80,7 @@ class DecisionMaker {
     SavePolicy::Decision decision;
   };
 
+  SavePolicy::Context ContextOf(const Question& question) const;
   absl::StatusOr<SavePolicy::Decision> ApplyBusyPolicy(
       const Question& question, const SavePolicy::Decision& decision) const;
   // Both return nothing if the save is to be made.

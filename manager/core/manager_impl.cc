@@ -118,6 +118,7 @@ absl::Status CheckpointManager::Impl::StartTraining() {
 
 absl::Status CheckpointManager::Impl::FinishTraining() {
   if (!parts_->options.save.enabled) return absl::OkStatus();
+  steps_.MeetNext();
   // An error of the previous save does not prevent saving the last step; it is
   // returned at the end.
   CKPTDB_RETURN_IF_ERROR(saves_.FinishSave(Poll::kAlone));
@@ -148,6 +149,7 @@ absl::Status CheckpointManager::Impl::FinishTraining() {
 absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
     const RestoreRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
+  steps_.MeetNext();
   // An error of the previous save fails the restore on all ranks before any
   // model changes.
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "restore",
@@ -164,6 +166,7 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
 absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOrStart(
     const RestoreRequest& request) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable("RestoreOrStart"));
+  steps_.MeetNext();
   CKPTDB_ASSIGN_OR_RETURN(const std::optional<RestoreRequest> first,
                           restorer_.RequestAtStart(request));
   if (first.has_value()) return Restore(*first);
@@ -180,6 +183,7 @@ absl::Status CheckpointManager::Impl::AbandonSteps() {
         absl::StrCat("AbandonSteps: store \"", parts_->options.path,
                      "\": ManagerOptions::save.enabled is false"));
   }
+  steps_.MeetNext();
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "abandon the steps",
                                FinishSaveAndTakeError(Poll::kAlone),
                                parts_->options.ranks.deadline));
@@ -267,6 +271,7 @@ void CheckpointManager::Impl::WarnOfNewerSteps(const RestoreReport& report) {
 
 absl::StatusOr<LoadSummary> CheckpointManager::Impl::Load(
     const std::vector<LoadRule>& rules, bool dry_run) {
+  steps_.MeetNext();
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "load",
                                FinishSaveAndTakeError(Poll::kAlone),
                                parts_->options.ranks.deadline));

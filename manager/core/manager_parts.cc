@@ -68,6 +68,9 @@ absl::Status CheckNumbers(const ManagerOptions& options) {
                                        /*may_be_zero=*/true));
   CKPTDB_RETURN_IF_ERROR(
       CheckDuration("deadline", options.ranks.deadline, /*may_be_zero=*/false));
+  CKPTDB_RETURN_IF_ERROR(CheckDuration("notice_interval",
+                                       options.ranks.notice_interval,
+                                       /*may_be_zero=*/true));
   return CheckDuration("poll_every", options.follow.poll_every,
                        /*may_be_zero=*/false);
 }

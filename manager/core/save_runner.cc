@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/core/save_runner.h"
 
-#include <algorithm>
 #include <chrono>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "db/base/call_guard.h"
 #include "manager/internal/tensor_device.h"
+#include "manager/policy/outlook.h"
 #include "manager/state/micros_since.h"
 #include "manager/state/poll_cancelled.h"
 #include "manager/state/registered_state.h"
@@ -224,11 +223,9 @@ void SaveRunner::NoteFailure(SaveOperation* operation) {
   }
   if (!tolerated_) return;
   if (options.save.retry_after_steps > 0) {
-    // The sum may exceed the highest step.
-    constexpr int64_t kLastStep = std::numeric_limits<int64_t>::max();
-    const int64_t step = deps_.progress->global_step();
     deps_.decisions->PutOff(
-        step + std::min(options.save.retry_after_steps, kLastStep - step),
+        StepsAfter(deps_.progress->global_step(),
+                   options.save.retry_after_steps),
         {operation->kind(), absl::StrCat("the save of step ", operation->step(),
                                          " failed and is retried")});
   }

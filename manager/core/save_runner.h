@@ -79,6 +79,10 @@ class SaveRunner {
   bool in_progress() const;
   // Returns the step of the unfinished save, if any.
   std::optional<StepInfo> unfinished() const;
+  // Returns whether there is such a save, and it answers a preemption.
+  bool answers_preemption() const {
+    return operation_ != nullptr && operation_->answers_preemption();
+  }
 
   // Waits for the started save to end and applies its outcome: the next save
   // continues from the committed step, or includes the failed save's changes.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/core/step_coordinator.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "db/base/call_guard.h"
 #include "manager/policy/now_micros.h"
+#include "manager/policy/outlook.h"
 #include "manager/ranks/messages.h"
 #include "manager/state/micros_since.h"
 #include "manager/state/model_sharding.h"
@@ -22,21 +24,56 @@ bool IsRefusal(const absl::Status& status) {
          absl::IsFailedPrecondition(status);
 }
 
+std::string WhySilent(int64_t due_step) {
+  constexpr absl::string_view kWhy = "the ranks did not meet at this step: ";
+  if (due_step == kNoStep) {
+    return absl::StrCat(kWhy, "no step is due by its number");
+  }
+  return absl::StrCat(kWhy, "the next one due by its number is ", due_step);
+}
+
 }  // namespace
 
 absl::StatusOr<StepOutcome> StepCoordinator::DecideAndSave(
     const std::optional<SavePolicy::Decision>& wanted,
     const SaveRequest& request) {
   ManagerParts& manager = *parts_.manager;
-  Coordinator* const ranks = manager.ranks.get();
-  times_ = Times();
-  times_.called_at = Clock::now();
   if (!manager.is_owner() && manager.options.save.enabled &&
       !request.metrics.empty()) {
-    manager.warnings.WarnOfMetrics(ranks->rank());
+    manager.warnings.WarnOfMetrics(manager.ranks->rank());
   }
+  if (!wanted.has_value()) {
+    pace_.CountStep();
+    std::optional<StepOutcome> alone = StepAlone();
+    if (alone.has_value()) return *std::move(alone);
+  }
+  MeetNext();
+  absl::StatusOr<StepOutcome> outcome = Meet(wanted, request);
+  pace_.OnMeetingEnd(Clock::now());
+  return outcome;
+}
+
+// Returns nothing if the ranks meet at the step.
+std::optional<StepOutcome> StepCoordinator::StepAlone() {
+  const int64_t step = parts_.progress->global_step();
+  if (silent_steps_ == 0 || step >= due_step_) return std::nullopt;
+  --silent_steps_;
+  if (parts_.manager->is_owner()) {
+    parts_.history->NoteSaved(step, absl::StrCat("not saved: ", why_silent_));
+  }
+  return StepOutcome{
+      step, {SavePolicy::Kind::kNone, why_silent_}, std::nullopt, false};
+}
+
+absl::StatusOr<StepOutcome> StepCoordinator::Meet(
+    const std::optional<SavePolicy::Decision>& wanted,
+    const SaveRequest& request) {
+  ManagerParts& manager = *parts_.manager;
+  times_ = Times();
+  times_.called_at = Clock::now();
   Announcement own;
   own.error = GatherNotices(!wanted.has_value(), &own.preempted);
+  pace_.OnMeeting(Clock::now());
   if (own.error.ok() && manager.is_owner()) Announce(wanted, request, &own);
   if (manager.world_size() == 1) {
     return ApplyDecision(std::move(own), request);
@@ -55,6 +92,7 @@ absl::StatusOr<StepOutcome> StepCoordinator::DecideAndSave(
 absl::StatusOr<SavePolicy::Decision> StepCoordinator::WouldSave(
     int64_t step, const Metrics& metrics) {
   ManagerParts& manager = *parts_.manager;
+  MeetNext();
   Announcement own;
   own.error = GatherNotices(/*is_step=*/true, &own.preempted);
   if (own.error.ok() && manager.is_owner()) {
@@ -145,7 +183,9 @@ void StepCoordinator::Announce(
     const SaveRequest& request, Announcement* announced) {
   announced->step = parts_.progress->global_step();
   announced->error.Update(CallGuarded("deciding on a save", [&] {
-    return DecideAndBegin(wanted, request, announced);
+    CKPTDB_RETURN_IF_ERROR(DecideAndBegin(wanted, request, announced));
+    if (!wanted.has_value()) PlanSilence(announced);
+    return absl::OkStatus();
   }));
   // After an error no rank receives a ticket, so the attempt is abandoned
   // before the others are notified.
@@ -153,6 +193,25 @@ void StepCoordinator::Announce(
   if (announced->error.ok()) return;
   announced->decision.kind = SavePolicy::Kind::kNone;
   AbandonAttempt(announced);
+}
+
+// Ranks meet at the step after a save, which may fail at once, and at each step
+// until a preemption is answered. They also meet for what only one rank knows:
+// the messages that it has lost, which the owner sends again in its calls, a
+// preemption, an error, or that it is time to save.
+void StepCoordinator::PlanSilence(Announcement* announced) const {
+  const ManagerParts& manager = *parts_.manager;
+  if (manager.world_size() == 1 || announced->preempted ||
+      announced->decision.kind != SavePolicy::Kind::kNone ||
+      parts_.preemption->pending() || parts_.saves->answers_preemption()) {
+    return;
+  }
+  const ManagerOptions::Ranks& ranks = manager.options.ranks;
+  announced->silent_steps =
+      pace_.StepsWithin(std::min(ranks.notice_interval, ranks.deadline)) - 1;
+  announced->due_step =
+      parts_.decisions->NextDue({announced->step, /*preempted=*/false,
+                                 Metrics(), parts_.saves->unfinished()});
 }
 
 // A later sweep deletes the attempt, whether or not this succeeds.
@@ -260,6 +319,11 @@ void StepCoordinator::NoteDecision(const Announcement& announced) {
 // with an error, so that all have the same parent.
 absl::StatusOr<StepOutcome> StepCoordinator::ApplyDecision(
     Announcement announced, const SaveRequest& request) {
+  if (announced.error.ok()) {
+    silent_steps_ = announced.silent_steps;
+    due_step_ = announced.due_step;
+    if (silent_steps_ > 0) why_silent_ = WhySilent(due_step_);
+  }
   if (announced.finish_save) CKPTDB_RETURN_IF_ERROR(FinishSave());
   if (!announced.error.ok()) {
     // This rank's own save has the same error, which is reported once.

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,6 +16,7 @@
 #include "manager/core/manager_parts.h"
 #include "manager/core/preemption.h"
 #include "manager/core/save_runner.h"
+#include "manager/core/step_pace.h"
 #include "manager/policy/history.h"
 #include "manager/ranks/messages.h"
 #include "manager/state/save_lineage.h"
@@ -21,9 +24,17 @@
 
 namespace ckptdb::internal {
 
-// Brings all ranks to the same decision about a step. They gather whether any
-// rank is preempted or a callback has thrown; the owner decides, begins the
-// save in its store and broadcasts an announcement, which every rank applies.
+// Brings all ranks to the same decision about a step. At a meeting they gather
+// whether any rank is preempted or a callback has thrown; the owner decides,
+// begins the save in its store and broadcasts an announcement, which every rank
+// applies. The announcement also names the next steps at which ranks need not
+// meet, because the schedule saves none of them. As all ranks make the same
+// calls, each returns from these steps alone, and all meet at the next one.
+//
+// Every rank that receives an announcement leaves out the same steps, whatever
+// else its call returns. If an announcement has an error or does not arrive,
+// the next step is a meeting.
+//
 // It stores the times of the call in progress. Only the training thread uses
 // it.
 class StepCoordinator {
@@ -45,7 +56,7 @@ class StepCoordinator {
 
   // Decides, on all ranks together, whether the step that was trained last is
   // saved, and starts the save if so. `wanted` is the caller's decision, if the
-  // caller has decided.
+  // caller has decided; otherwise ranks may return without meeting.
   absl::StatusOr<StepOutcome> DecideAndSave(
       const std::optional<SavePolicy::Decision>& wanted,
       const SaveRequest& request);
@@ -53,6 +64,9 @@ class StepCoordinator {
   // that has ended, as at a step; nothing else changes.
   absl::StatusOr<SavePolicy::Decision> WouldSave(int64_t step,
                                                  const Metrics& metrics);
+  // Called by every other call that ranks make together: the next step is a
+  // meeting, whatever was announced.
+  void MeetNext() { silent_steps_ = 0; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -65,6 +79,10 @@ class StepCoordinator {
     int64_t begun_at_micros = 0;
   };
 
+  std::optional<StepOutcome> StepAlone();
+  absl::StatusOr<StepOutcome> Meet(
+      const std::optional<SavePolicy::Decision>& wanted,
+      const SaveRequest& request);
   absl::Status GatherNotices(bool is_step, bool* preempted);
   absl::StatusOr<std::string> BroadcastAnnouncement(const std::string& tag,
                                                     std::string announced);
@@ -78,6 +96,7 @@ class StepCoordinator {
   absl::Status BeginSave(const SaveRequest& request, Announcement* announced);
   absl::Status BeginAttempt(const SaveRequest& request,
                             Announcement* announced);
+  void PlanSilence(Announcement* announced) const;
   void AbandonAttempt(Announcement* announced);
   void NoteDecision(const Announcement& announced);
   Announcement PreviewDecision(int64_t step, const Metrics& metrics,
@@ -97,6 +116,11 @@ class StepCoordinator {
   // ones of the other ranks, by rank.
   Ticket own_ticket_;
   std::vector<std::string> sent_tickets_;
+  // The announced steps at which ranks do not meet.
+  int64_t silent_steps_ = 0;
+  int64_t due_step_ = 0;
+  std::string why_silent_;
+  StepPace pace_;
 };
 
 }  // namespace ckptdb::internal

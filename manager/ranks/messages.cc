@@ -42,8 +42,9 @@ template <>
 struct Fields<Announcement> {
   static auto Of(auto& m) {
     return std::tie(m.error, m.finish_save, m.preempted, m.promoted, m.step,
-                    m.decision.kind, m.decision.reason, m.begin_error,
-                    m.version, m.whole, m.base_reason);
+                    m.decision.kind, m.decision.reason, m.silent_steps,
+                    m.due_step, m.begin_error, m.version, m.whole,
+                    m.base_reason);
   }
 };
 template <>

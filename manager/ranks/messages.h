@@ -18,7 +18,8 @@
 
 namespace ckptdb::internal {
 
-// The owner's announcement, at each step, of what all ranks do.
+// The owner's announcement, at a step at which ranks meet, of what all ranks
+// do.
 struct Announcement {
   // If set, every rank returns this error, and does nothing else.
   absl::Status error;
@@ -29,6 +30,10 @@ struct Announcement {
   bool promoted = false;
   int64_t step = 0;
   SavePolicy::Decision decision;
+  // All ranks return from that many of the next calls of Step without meeting,
+  // until one reaches `due_step`.
+  int64_t silent_steps = 0;
+  int64_t due_step = 0;
   // The error of beginning the save that was decided on. That save has failed
   // on all ranks, as if it had failed later.
   absl::Status begin_error;

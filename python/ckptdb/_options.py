@@ -68,6 +68,7 @@ class ManagerOptions(TypedDict, total=False):
     first_save: Literal["unless_restored", "always", "never"]
     preemption_grace: float
     deadline: float
+    notice_interval: float
     poll_every: float
     await_store: float
     io_state_resize: Literal["error", "redistribute", "owners", "reset", "wrap"]

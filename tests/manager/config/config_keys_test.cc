@@ -159,6 +159,7 @@ std::string Described(const ManagerOptions& options) {
              number(options.save.first_save), ";",
              absl::FormatDuration(options.save.preemption_grace), ";",
              absl::FormatDuration(options.ranks.deadline), ";",
+             absl::FormatDuration(options.ranks.notice_interval), ";",
              absl::FormatDuration(options.follow.poll_every), ";",
              absl::FormatDuration(options.follow.await_store), ";") +
          absl::StrCat(number(options.restore.io_state_resize.value_or(

@@ -21,7 +21,7 @@ TEST(ManagerConfigTest, SetsTheGivenOptions) {
       "store_metadata": {"owner": "b"}, "async": false,
       "arena_bytes": 4096, "copy_threads": 3, "busy": "coalesce",
       "tolerated_failures": 4, "retry_after_steps": 5, "warn_waiting": 0.25, "first_save": "never",
-      "preemption_grace": 30, "deadline": 60, "poll_every": 2, "await_store": 3,
+      "preemption_grace": 30, "deadline": 60, "notice_interval": 0.5, "poll_every": 2, "await_store": 3,
       "io_state_resize": "reset", "sharding": "modulo",
       "replicated_saver": "owner", "broadcast_replicated": true,
       "statistics_path": "s.jsonl",
@@ -56,6 +56,7 @@ TEST(ManagerConfigTest, SetsTheGivenOptions) {
   EXPECT_EQ(options.save.first_save, ManagerOptions::FirstSave::kNever);
   EXPECT_EQ(options.save.preemption_grace, absl::Seconds(30));
   EXPECT_EQ(options.ranks.deadline, absl::Seconds(60));
+  EXPECT_EQ(options.ranks.notice_interval, absl::Milliseconds(500));
   EXPECT_EQ(options.follow.poll_every, absl::Seconds(2));
   EXPECT_EQ(options.follow.await_store, absl::Seconds(3));
   EXPECT_EQ(options.restore.io_state_resize,

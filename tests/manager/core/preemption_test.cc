@@ -134,6 +134,7 @@ class PreemptionRanksTest : public ManagerTest {
           uint32_t rank, CheckpointManager* manager)>& train) {
     ManagerOptions options = TestOptions(options_.path);
     options.schedule.permanent = SaveOnPreemption();
+    options.ranks.notice_interval = options_.ranks.notice_interval;
     std::vector<int64_t> numbers(kRanks);
     const auto epoch = [&](uint32_t rank, ModelState* model) {
       return model->AddValue("epoch", &numbers[rank]);
@@ -155,6 +156,7 @@ TEST_F(PreemptionRanksTest, AllRanksStopAtTheSameStep) {
   std::mt19937_64 random(TestSeed());
   for (int run = 0; run < 15; ++run) {
     options_.path = absl::StrCat(dir_.path(), "/", run);
+    options_.ranks.notice_interval = absl::Milliseconds(run % 3 * 50);
     const uint64_t told = random() % kRanks;
     const auto after = static_cast<int64_t>(random() % 20);
     std::promise<CheckpointManager*> reached;
@@ -185,6 +187,7 @@ TEST_F(PreemptionRanksTest, AllRanksStopAtTheSameStep) {
 }
 
 TEST_F(PreemptionRanksTest, MayRepeatOnAnotherRank) {
+  options_.ranks.notice_interval = absl::ZeroDuration();
   const auto preempted_at = Run(
       [](uint32_t rank, CheckpointManager* manager) -> absl::StatusOr<int64_t> {
         int64_t preempted = 0;  // as bits, by step

@@ -193,6 +193,7 @@ TEST_F(ManagerRanksTest, AllRanksFail_WhenOneIsMissing) {
 }
 
 TEST_F(ManagerRanksTest, PreemptionOfOneRankReachesAll) {
+  options_.ranks.notice_interval = absl::ZeroDuration();
   options_.schedule.permanent = SaveOnPreemption();
   EXPECT_THAT(Run(3,
                   [](Rank* rank) -> absl::Status {

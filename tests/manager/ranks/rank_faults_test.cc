@@ -3,6 +3,7 @@
 // are lost.
 #include <algorithm>
 #include <random>
+#include <tuple>
 
 #include "tests/manager/rank_model.h"
 #include "tests/manager/ranks/run_ranks.h"
@@ -13,18 +14,22 @@
 namespace ckptdb::testing {
 namespace {
 
-// Managers of that many ranks that save every second step.
-class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
+// Managers of that many ranks that save every that many steps: every second, so
+// that ranks meet at each step, or every tenth.
+class RankFaultsTest
+    : public ::testing::TestWithParam<std::tuple<uint32_t, int64_t>> {
  protected:
   void SetUp() override {
-    options_ = TestOptions(dir_.path() + "/store", 2);
+    options_ = TestOptions(dir_.path() + "/store", save_every());
     options_.ranks.deadline = absl::Seconds(3);
     options_.ranks.sharding = TableSharding::BySlices();
     options_.restore.io_state_resize =
         ManagerOptions::IoStateResize::kRedistribute;
   }
 
-  uint32_t world_size() const { return GetParam(); }
+  uint32_t world_size() const { return std::get<0>(GetParam()); }
+  int64_t save_every() const { return std::get<1>(GetParam()); }
+  int64_t steps() const { return 3 * save_every(); }
 
   // Each rank closes, and is gone, as soon as it knows the outcome of its last
   // save.
@@ -34,7 +39,7 @@ class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
     CKPTDB_ASSIGN_OR_RETURN(
         const auto manager,
         CheckpointManager::Open(options_, &model.state, std::move(ranks)));
-    while (manager->global_step() < kSteps) {
+    while (manager->global_step() < steps()) {
       model.Train(manager->global_step() + 1, rank);
       CKPTDB_RETURN_IF_ERROR(manager->Step().status());
       // Saves are reported at their own step.
@@ -63,11 +68,9 @@ class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
     ASSERT_OK(report.status());
     EXPECT_TRUE(model.IsTrained(report->version.step, 0, 1));
     if (trained) {
-      EXPECT_EQ(report->version.step, kSteps);
+      EXPECT_EQ(report->version.step, steps());
     }
   }
-
-  static constexpr int64_t kSteps = 6;
 
   TempDir dir_;
   ManagerOptions options_;
@@ -167,7 +170,9 @@ TEST_P(RankFaultsTest, OthersNameARankWhoseCollectivesDie) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, RankFaultsTest,
-                         ::testing::Values(1, 2, 3, 5, 8, 16));
+                         ::testing::Combine(::testing::Values(1, 2, 3, 5, 8,
+                                                              16),
+                                            ::testing::Values(2, 10)));
 
 }  // namespace
 }  // namespace ckptdb::testing
