@@ -9,8 +9,11 @@ import contextlib
 import importlib.util
 import inspect
 import io
+import os
 import pathlib
 import re
+import subprocess
+import sys
 import textwrap
 import typing
 from typing import Any
@@ -21,7 +24,10 @@ import ckptdb
 from ckptdb._options import EvolveTable
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
+BLOCK = re.compile(
+    r"^```python\n(.*?)^```\n(?:\n```sh\n.*?^```\n)?(?:\n```text\n(.*?)^```\n)?",
+    re.M | re.S,
+)
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 
 
@@ -43,6 +49,24 @@ def run(code: str, namespace: dict[str, Any], name: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
+def run_ranks(code: str) -> str:
+    """What rank 0 prints on 2 ranks, and then on 3."""
+    pathlib.Path("train.py").write_text(code)
+    printed = ""
+    for world in ("2", "3"):
+        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+        result = subprocess.run(
+            [sys.executable, *launch, world, "train.py"],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        assert result.returncode == 0, result.stderr
+        printed += result.stdout
+    return printed.replace(str(pathlib.Path.cwd()), "/data")
+
+
 @pytest.fixture(autouse=True)
 def fresh_folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -61,7 +85,10 @@ def test_the_page_prints_what_it_shows() -> None:
         if missing_modules(code):  # a block with PyTorch or JAX stands alone
             continue
         line = page.count("\n", 0, block.start()) + 2
-        printed = run("\n" * (line - 1) + code, namespace, "docs/python.md")
+        if "init_process_group" in code:
+            printed = run_ranks(code)
+        else:
+            printed = run("\n" * (line - 1) + code, namespace, "docs/python.md")
         assert without_times(printed) == without_times(shown or ""), f"line {line}"
         ran += 1
     assert ran >= 6
@@ -94,9 +121,9 @@ def test_links_of_the_page_lead_somewhere() -> None:
 # Words of the page that are no names of this package.
 FOREIGN = {
     "CheckpointException", "DataLoader", "NAME", "StorageReader", "StorageWriter",
-    "async_save", "checkpoint_id", "ckptdb", "export_batch", "float8_e4m3fn",
+    "async_save", "checkpoint_id", "ckptdb", "export_batch", "f", "float8_e4m3fn",
     "insert_or_assign", "io_state", "load_io_state", "load_state_dict", "ml_dtypes",
-    "spawn", "state_dict", "torch", "with",
+    "mpi", "spawn", "state_dict", "torch", "train", "with",
 }  # fmt: skip
 
 
