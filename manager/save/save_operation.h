@@ -145,6 +145,9 @@ class SaveOperation {
   bool model_read_ = false;  // so the model may change
   absl::Status interrupted_;
   SavePart part_;  // this rank's
+  // Describes the replicated tensors, which the owner compares; empty for one
+  // rank.
+  std::string replicas_;
   Outcome outcome_;
   SaveReport report_;
 };

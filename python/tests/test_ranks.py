@@ -364,3 +364,42 @@ def test_two_deadlines(tmp_path, path):
     """
     expected = "the ranks have the deadline 6 s, and the option deadline is 5"
     assert expected in run(tmp_path, 1, code, path=path)[0]
+
+
+def test_options_of_ranks(tmp_path, path):
+    code = """
+    state = {"weight": torch.full((300_000,), 3.0), "small": torch.ones(2), "epoch": 1}
+    options = dict(ranks=ckptdb.torch.ranks(), deadline=60, replicated_saver="owner",
+                   broadcast_replicated=True, save=ckptdb.save_every_n_steps(1))
+    with ckptdb.Manager(path, state, audit_replicas=True, **options) as manager:
+        manager.restore_or_start()
+        manager.step(metrics={"loss": 5.0} if rank == 0 else None)
+        manager.wait_until_finished()
+        state["small"] += rank  # no longer the same on all ranks
+        try:
+            manager.save(overwrite=True).wait_committed()
+        except ckptdb.FailedPrecondition as error:
+            print(error)
+    state["weight"].zero_()
+    state["epoch"] = 100 + rank
+    with ckptdb.Manager(path, state, read_only=True, **options) as manager:
+        print(manager.wait_for_step(10).step, state["weight"].sum().item() / 3,
+              state["epoch"])
+        print(manager.load([{"path": path, "load": ["weight"]}])[0].step)
+    state["more" if rank else "other"] = torch.zeros(1)
+    try:
+        manager = ckptdb.Manager(path + "-other", state, **options)
+        manager.save().wait_committed()
+    except ckptdb.Error as error:
+        print(error)
+    """
+    for printed in run(tmp_path, 2, code, path=path):
+        lines = printed.splitlines()
+        assert 'tensor "small"' in lines[0]
+        assert "rank 1" in lines[0]
+        assert lines[1] == "1 300000.0 1"
+        assert lines[2] == "1"
+        assert "the ranks have different replicated tensors" in printed
+        assert 'tensor "other"' in printed
+    with ckptdb.Reader(path) as reader:
+        assert [r.metrics["loss"] for r in reader.steps()] == [5.0]
