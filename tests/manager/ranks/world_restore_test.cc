@@ -559,5 +559,35 @@ TEST_F(WorldRestoreTest, OpenFails_WhenReplicatedTensorsDiffer) {
                                    "rank 1 has tensor \"t1\" f32 [21]")));
 }
 
+// The ranks have the same tensors when they open their managers.
+TEST_F(WorldRestoreTest, SaveFails_WhenProvidersGiveDifferentTensors) {
+  for (const int64_t more : {0, 3000}) {  // a list, and a hash of a longer one
+    options_.path = absl::StrCat(dir_.path(), "/provided", more);
+    std::vector<ModelState> states(2);
+    const auto body = [&](uint32_t rank, auto ranks) -> absl::Status {
+      ModelState* const state = &states[rank];
+      state->SetProvider([&, rank, state](const StepReader*) -> absl::Status {
+        state->RemoveTensorsAndObjects();
+        for (int64_t t = 0; t <= more; ++t) {
+          CKPTDB_RETURN_IF_ERROR(state->AddTensor(
+              absl::StrCat("t", t), TensorState::Of(values_, {20 + rank})));
+        }
+        return absl::OkStatus();
+      });
+      CKPTDB_ASSIGN_OR_RETURN(
+          const auto manager,
+          CheckpointManager::Open(options_, state, std::move(ranks)));
+      CKPTDB_ASSIGN_OR_RETURN(const StepOutcome outcome, manager->StepTo(1));
+      EXPECT_TRUE(outcome.save.has_value());
+      return manager->WaitUntilFinished();
+    };
+    EXPECT_THAT(OnRanks(2, body),
+                Each(InvalidArgument(
+                    "the ranks have different replicated tensors",
+                    more == 0 ? "rank 1 has tensor \"t0\" f32 [21]"
+                              : "rank 0 has 3001 tensors with the hash")));
+  }
+}
+
 }  // namespace
 }  // namespace ckptdb::testing
