@@ -19,6 +19,13 @@ _NAMES = {
     "unchanged": "pass evolve={} to leave new items unchanged, or one that also renames "
     "items and fills slots",
     'a load rule with "cast" converts it': 'evolve={"cast": True} converts it',
+    "give ModelState::AddTable or sharding": "give the table or the manager sharding=",
+    "TableSharding::BySlices()": '"slices"',
+    "ByModulo()": '"modulo"',
+    "ByFunction(name, rank_of)": '("function", name, f)',
+    "Replicated()": '"replicated"',
+    "give a tensor that is divided among ranks a TensorState::global_shape": "make a "
+    "tensor that is divided among ranks a DTensor",
     "MarkUpserted": "mark",
     "EvolvePolicy": "evolve",
     "schedule.permanent": "save",

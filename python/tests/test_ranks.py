@@ -341,6 +341,24 @@ def test_two_dimensions_of_a_mesh(tmp_path, path):
     run(tmp_path, 3, code, path=path)
 
 
+def test_a_table_without_a_sharding(tmp_path, path):
+    code = """
+    try:
+        ckptdb.Manager(path, {"user": ckptdb.Table({"embedding": ("f32", 1)})},
+                       ranks=ckptdb.torch.ranks(deadline=60))
+    except ckptdb.InvalidArgument as error:
+        print(error)
+    """
+    expected = (
+        'table "user": it declares no sharding among 2 ranks; give the table or the '
+        'manager sharding= "slices"'
+    )
+    for printed in run(tmp_path, 2, code, path=path):
+        assert expected in printed
+        assert '"modulo", ("function", name, f)' in printed
+        assert "TableSharding" not in printed
+
+
 def test_ranks_without_a_group():
     with pytest.raises(ckptdb.FailedPrecondition, match="init_process_group"):
         ckptdb.torch.ranks()
@@ -401,5 +419,6 @@ def test_options_of_ranks(tmp_path, path):
         assert lines[2] == "1"
         assert "the ranks have different replicated tensors" in printed
         assert 'tensor "other"' in printed
+        assert "make a tensor that is divided among ranks a DTensor" in printed
     with ckptdb.Reader(path) as reader:
         assert [r.metrics["loss"] for r in reader.steps()] == [5.0]
