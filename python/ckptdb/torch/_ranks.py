@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import datetime
+import hashlib
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ _HEADER = struct.Struct("<QQ")
 
 _POLL_S = 0.1  # how often a waiting rank looks whether to give up
 _ASK_S = 0.5  # how often it asks the store whether another rank has failed
-_ROLL_CALL_S = 1.5  # how long ranks that failed wait for one another's sign of life
+_ROLL_CALL_S = 2.5  # how long ranks that failed wait for one another's sign of life
 
 
 def ranks(*, deadline: float | None = None, group: Any = None) -> Ranks:
@@ -65,11 +66,18 @@ class TorchRanks(Ranks):
         members = dist.get_process_group_ranks(self._group)
         # Private; tried with 2.13. A group has no public way to its store.
         store = dist.distributed_c10d._get_default_store()
-        name = "ckptdb/" + ",".join(str(each) for each in members)
-        # The ranks' managers are opened in the same order.
-        number = store.add(f"{name}/opened/{self.rank}", 1)
-        notices = _Notices(store, f"{name}/{number}", self.rank, self.world_size)
-        notices.await_all(deadline)
+        digest = hashlib.sha256(repr(members).encode()).hexdigest()[:16]
+        try:
+            # The ranks' managers are opened in the same order.
+            number = store.add(f"ckptdb/{digest}/opened/{self.rank}", 1)
+            prefix = f"ckptdb/{digest}/{number}"
+            notices = _Notices(store, prefix, self.rank, self.world_size)
+            notices.await_all(deadline)
+        except RuntimeError as error:
+            raise Unavailable(
+                f"rank {self.rank}: the store of torch.distributed failed while the "
+                f"manager was opened: {error}"
+            ) from error
         # An operation that the coordinator gives up stays in progress, and holds the
         # process's exit, until the group's timeout.
         grace = min(max(deadline / 4, 1.0), 10.0)
@@ -78,7 +86,7 @@ class TorchRanks(Ranks):
         # store, one after another, and such a group may connect to its predecessor.
         try:
             own = dist.ProcessGroupGloo(
-                dist.PrefixStore(f"{name}/{number}/gloo", store),
+                dist.PrefixStore(f"{prefix}/gloo", store),
                 self.rank,
                 self.world_size,
                 timeout,
@@ -139,13 +147,7 @@ class _Notices:
         return [r for r in missing if not self._store.check([self._key(what, r)])]
 
     def await_all(self, deadline: float) -> None:
-        try:
-            missing = self._await("open", deadline)
-        except RuntimeError as error:
-            raise Unavailable(
-                f"rank {self.rank}: the store of torch.distributed failed while the "
-                f"manager was opened: {error}"
-            ) from error
+        missing = self._await("open", deadline)
         if missing:
             raise DeadlineExceeded(
                 f"{list_ranks(missing, self.world_size)} did not open the manager "
@@ -186,9 +188,10 @@ class _Notices:
             for rank in missing
             if (why := self._get("left", rank)) is not None
         ]
-        verb = "is" if len(missing) == 1 else "are"
+        # A rank that is not in a call of its manager does not answer either.
+        what = "is missing" if len(missing) == 1 else "are missing, or busy elsewhere"
         return (
-            f"{list_ranks(missing, self.world_size)} {verb} missing: "
+            f"{list_ranks(missing, self.world_size)} {what}: "
             f"{'; '.join(ends) or reason}"
         )
 
