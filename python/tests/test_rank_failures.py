@@ -61,23 +61,26 @@ def failed(printed: str) -> tuple[str, float, str]:
     return match[1], float(match[2]), match[3]
 
 
-def test_a_killed_rank_is_named_and_the_step_before_remains(tmp_path, path):
+@pytest.mark.parametrize("bad", [0, 1])
+def test_a_killed_rank_is_named_and_the_step_before_remains(tmp_path, path, bad):
     job = Job(
         tmp_path,
         3,
         "def misbehave(): time.sleep(60)\n" + TRAINER,
         path=path,
-        bad=1,
+        bad=bad,
         deadline=DEADLINE,
     )
-    job.await_line(1, "in the save")
+    job.await_line(bad, "in the save")
     time.sleep(0.5)  # the others wait for it
-    job.processes[1].send_signal(signal.SIGKILL)
-    assert job.wait() == [3, -signal.SIGKILL, 3]
-    for rank in (0, 2):
+    job.processes[bad].send_signal(signal.SIGKILL)
+    codes = [3, 3, 3]
+    codes[bad] = -signal.SIGKILL
+    assert job.wait() == codes
+    for rank in {0, 1, 2} - {bad}:
         kind, seconds, text = failed(job.printed(rank))
         assert kind == "DeadlineExceeded"
-        assert "rank 1 of 3 is missing" in text
+        assert f"rank {bad} of 3 is missing" in text
         assert seconds < DEADLINE + LATE
     restored = run(
         tmp_path,

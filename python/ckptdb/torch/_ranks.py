@@ -176,7 +176,8 @@ class _Notices:
         except RuntimeError as error:
             text = (
                 f"rank {self.rank}: {reason}; the missing rank is not known, because "
-                f"the store of torch.distributed does not answer: {error}"
+                "the store of torch.distributed, which rank 0 owns unless torchrun does, "
+                f"does not answer: {error}"
             )
         return DeadlineExceeded(text)
 
