@@ -29,10 +29,10 @@ def ranks(*, deadline: float | None = None, group: Any = None) -> Ranks:
     """The ranks of torch.distributed, or of one of its process groups, for
     `Manager(..., ranks=...)`. Call `torch.distributed.init_process_group` before.
 
-    A manager makes a process group of its own, with gloo. `deadline` says how many seconds ranks wait for one another, by
-    default the manager's option, or 1800: then, or a few seconds later, the call
-    raises DeadlineExceeded, which names the missing ranks, and the manager is
-    unusable; a later run restores the step before."""
+    A manager makes a separate process group, over gloo. Ranks wait `deadline` seconds
+    for one another, by default the manager's option, or 1800. A few seconds later a
+    call raises DeadlineExceeded, which names the missing ranks. The manager is then
+    unusable; a later run restores the last committed step."""
     dist = _distributed()
     rank = dist.get_rank(group)
     if rank < 0:
