@@ -147,10 +147,11 @@ class TableSharding {
 
   // The same for a function whose calls are expensive, such as one of another
   // language: it sets ranks[i] to the rank of ids[i], for thousands of ids.
-  using RanksOf =
+  static TableSharding ByBatchFunction(
+      std::string name,
       std::function<void(absl::Span<const int64_t> ids, uint32_t world_size,
-                         absl::Span<uint32_t> ranks)>;
-  static TableSharding ByBatchFunction(std::string name, RanksOf ranks_of);
+                         absl::Span<uint32_t> ranks)>
+          ranks_of);
 
   // All ranks hold the same rows. Rank 0 saves them, and all restore them.
   static TableSharding Replicated();
@@ -171,7 +172,7 @@ class TableSharding {
     return rank_of_;
   }
   // Both are set for either kind of function.
-  const RanksOf& ranks_of() const { return ranks_of_; }
+  const auto& ranks_of() const { return ranks_of_; }
 
  private:
   explicit TableSharding(Item::Sharding kind, std::string name = {},
@@ -182,7 +183,8 @@ class TableSharding {
   std::string name_;
   std::vector<uint32_t> bounds_;
   std::function<uint32_t(int64_t id, uint32_t world_size)> rank_of_;
-  RanksOf ranks_of_;
+  std::function<void(absl::Span<const int64_t>, uint32_t, absl::Span<uint32_t>)>
+      ranks_of_;
 };
 
 class RankState {

@@ -28,7 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::IsSupersetOf;
 
 constexpr size_t kMaxHeaders = 18;
-constexpr size_t kMaxLines = 3690;
+constexpr size_t kMaxLines = 3704;
 constexpr size_t kMaxTypes = 62;
 constexpr size_t kMaxNestedTypes = 61;
 

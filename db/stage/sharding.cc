@@ -19,6 +19,8 @@ namespace ckptdb {
 namespace {
 
 using RankOf = std::function<uint32_t(int64_t, uint32_t)>;
+using RanksOf = std::function<void(absl::Span<const int64_t>, uint32_t,
+                                   absl::Span<uint32_t>)>;
 
 // Calls the function of a sharding, and adds the sharding's name and the ids to
 // its exception, because a call may pass through many tables.
