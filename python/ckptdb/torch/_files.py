@@ -45,7 +45,8 @@ from .._errors import (
 )
 from .._reader import Reader, Step
 from .._save import Save, has_state_dict
-from .dcp import StorageReader, StorageWriter, has_metadata, load_metadata
+from ._metadata import has_metadata, load_metadata
+from .dcp import StorageReader, StorageWriter
 
 # The entry of an imported file's step that describes the file: its keys in order,
 # and what its dictionaries have besides their items.

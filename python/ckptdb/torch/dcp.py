@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import enum
 import io
 import math
 import operator
@@ -35,15 +34,11 @@ import uuid
 import weakref
 from typing import Any, NamedTuple
 
-import torch
 import torch.distributed.checkpoint as dist_checkpoint
 from torch.distributed.checkpoint.metadata import (
-    ChunkStorageMetadata,
     Metadata,
     MetadataIndex,
     StorageMeta,
-    TensorProperties,
-    TensorStorageMetadata,
 )
 from torch.distributed.checkpoint.planner import (
     LoadItemType,
@@ -67,8 +62,8 @@ from .._errors import (
     Unavailable,
 )
 from .._reader import Reader, Step
+from ._metadata import METADATA, read_metadata
 
-METADATA = "dcp.metadata"
 # The index of the WriteResult with a staged rank: no item has an empty name.
 _STAGED = MetadataIndex("")
 # Copies that a load makes at a time, for tensors that it cannot read in place.
@@ -551,79 +546,3 @@ class _Reads:
                 target.copy_(value)
             self._planner.commit_tensor(item, target)
         self._whole, self._filled, self._copied_bytes = [], [], 0
-
-
-def _enumerator(of: Any, name: str) -> Any:
-    """A value of an enumeration, which Python 3.11 pickles as a call of getattr."""
-    return enum.EnumMeta.__getitem__(of, name)
-
-
-class _MetadataUnpickler(pickle.Unpickler):
-    """Reads a `Metadata` and what it consists of, and calls nothing else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _PARTS:
-            return super().find_class(module, name)
-        if (module, name) == ("builtins", "getattr"):
-            return _enumerator
-        if module == "torch":
-            value = getattr(torch, name, None)
-            if isinstance(value, (torch.dtype, torch.layout)):
-                return value
-        raise FailedPrecondition(
-            f"the metadata contains {module}.{name}; pass allow_pickle=True, which "
-            "executes code from the checkpoint, if you trust it"
-        )
-
-
-_PARTS = {
-    ("torch", "Size"),
-    ("collections", "OrderedDict"),
-    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
-    ("torch.serialization", "_get_layout"),
-    ("pathlib", "PosixPath"),
-    # In checkpoints of PyTorch before 2.3.
-    ("torch.distributed._shard.sharded_tensor.metadata", "MEM_FORMAT_ENCODING"),
-    ("torch.distributed._shard.sharded_tensor.metadata", "TensorProperties"),
-} | {
-    ("torch.distributed.checkpoint.metadata", name)
-    for name in (
-        "BytesStorageMetadata",
-        "ChunkStorageMetadata",
-        "Metadata",
-        "MetadataIndex",
-        "StorageMeta",
-        "TensorProperties",
-        "TensorStorageMetadata",
-        "_MEM_FORMAT_ENCODING",
-    )
-}
-
-
-def load_metadata(data: bytes, allow_pickle: bool) -> Metadata:
-    """A pickled `Metadata`. Raises FailedPrecondition for other classes in it."""
-    if allow_pickle:
-        return pickle.loads(data)
-    return _MetadataUnpickler(io.BytesIO(data)).load()
-
-
-def has_metadata(step: Step) -> bool:
-    """Whether DCP has saved the step."""
-    last = step.record.world_size - 1
-    return any(i.name == METADATA and i.rank == last for i in step.items())
-
-
-def read_metadata(step: Step, allow_pickle: bool) -> Metadata:
-    """The `Metadata` of a step. For one that DCP has not saved, it is that of its
-    tensors."""
-    if has_metadata(step):
-        data = step.read_blob(METADATA, step.record.world_size - 1)
-        return load_metadata(data, allow_pickle)
-    tensors = {}
-    for item in step.items():
-        if item.kind == "tensor":
-            size = torch.Size(item.shape)
-            chunk = ChunkStorageMetadata(torch.Size([0] * len(size)), size)
-            properties = TensorProperties(_arrays.torch_dtype(item.dtype or ""))
-            tensors[item.name] = TensorStorageMetadata(properties, size, [chunk])
-    return Metadata(tensors, planner_data={name: (name,) for name in tensors})
