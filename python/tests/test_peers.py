@@ -72,6 +72,7 @@ def test_a_peer_that_is_not_installed_is_named(tmp_path):
     code = (
         "import runpy, sys, importlib.util as u; find = u.find_spec; "
         "u.find_spec = lambda n: None if n == 'safetensors' else find(n); "
+        f"sys.path.insert(0, {str(PROGRAM.parent)!r}); "
         f"sys.argv[0] = {str(PROGRAM)!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
     )
     args = ["--dir", tmp_path, "--dense-gb", 0.001, "--rows", 0, "--repetitions", 1]
