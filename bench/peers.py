@@ -7,8 +7,10 @@ Prints a table in Markdown for each case: tensors of some GB, a table of embeddi
 with its optimizer's state, and the same table after 1 % of its rows have changed. The
 peers store the table as tensors. A peer that is not installed is named as missing.
 
-- Each save and each load runs in a process of its own. The peers take turns, in an
-  order that rotates. Tables show medians; the JSON has all values.
+- Each save and each load runs in a separate process, of which it is the first, apart
+  from that of the table whose rows change afterwards: buffers that a peer keeps for the
+  next save are used for the first time. The peers take turns, in an order that rotates.
+  Tables show medians; the JSON has all values.
 - A save ends when the checkpoint is durable: unless the peer does so itself, all its
   files and folders are synced, which counts as a part of the save. `blocking` is the
   time until the trainer may change its state; the bench then does, and the load checks
