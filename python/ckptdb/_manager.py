@@ -29,16 +29,11 @@ from ._evaluation import Evaluation
 from ._evolve import split_functions
 from ._progress import ByteBar
 from ._ranks import DEADLINE, Connection, Ranks, check_deadline
-from ._records import (
-    LoadedRule,
-    RestoreReport,
-    SaveReport,
-    StepRecord,
-    Steps,
-)
+from ._records import LoadedRule, RestoreReport, SaveReport
 from ._restore import Restore
 from ._save import Save
 from ._state import Registered
+from ._step_list import StepList
 from ._tables import ArrayTable, as_sharding
 
 _logger = logging.getLogger("ckptdb")
@@ -49,7 +44,7 @@ _open_managers: weakref.WeakSet[Manager] = weakref.WeakSet()
 _POLICIES = {"save": "permanent", "ephemeral": "ephemeral", "keep": "keep"}
 
 
-class Manager:
+class Manager(StepList):
     """Saves, keeps and restores the state of a training loop.
 
         state = {"model": model, "optimizer": optimizer, "epoch": 0, "user": users}
@@ -79,8 +74,8 @@ class Manager:
     `shard=(rank, world_size)`, with `read_only`, restores the part of one rank.
     `store` has options of the store, such as {"lease_ms": 1000}. `progress=True`
     shows bars on restores, and on saves in the foreground, where tqdm is installed.
-    Warnings go to the logger "ckptdb" unless `on_warning` is
-    set. `allow_pickle` permits values that are stored only by pickle.
+    Warnings go to the logger "ckptdb" unless `on_warning` is set. `allow_pickle`
+    permits values that are stored only by pickle.
 
     Leaving the `with` block after the loop saves the last step; after an exception
     it does not. One thread at a time may make calls, except where a method says
@@ -490,45 +485,6 @@ class Manager:
     def evaluation(self) -> Evaluation:
         """The progress of evaluations of steps."""
         return Evaluation(self._core)
-
-    # The steps of the store.
-
-    def steps(self) -> Steps:
-        """The committed steps in ascending order."""
-        return Steps(StepRecord(**fields) for fields in self._core.steps())
-
-    def latest_step(self) -> int | None:
-        """The step saved last, or None."""
-        records = [r for r in self.steps() if not r.quarantined]
-        return max(records, key=lambda r: r.attempt).step if records else None
-
-    def best_step(self) -> StepRecord:
-        """The best step according to the option `best`."""
-        return StepRecord(**self._core.best_step())
-
-    def explain(self, step: int) -> tuple[str, str]:
-        """Why a step was saved, and why it is kept."""
-        return self._core.explain(step)
-
-    def add_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Adds metrics to a step."""
-        self._core.add_metrics(step, dict(metrics))
-
-    def delete(self, step: int) -> None:
-        """Removes a step. Raises FailedPrecondition if it is pinned."""
-        self._core.delete(step)
-
-    def pin(self, step: int) -> None:
-        """Keeps a step whatever the policies say."""
-        self._core.pin(step, True)
-
-    def unpin(self, step: int) -> None:
-        """Lets the policies decide on a step again."""
-        self._core.pin(step, False)
-
-    def fold(self, step: int) -> dict[str, int]:
-        """Merges the chain of a step, so that it is restored from one save."""
-        return self._core.fold(step)
 
     # The end.
 
