@@ -34,6 +34,7 @@ def test_an_evaluation_resumes_in_another_run(saved):
     with ckptdb.Manager(saved, {"w": np.ones(3)}) as manager:
         manager.restore()
         evaluation = manager.evaluation
+        assert isinstance(evaluation, ckptdb.Evaluation)
         evaluation.add_group("ctr", meters)
         assert evaluation.load(*name, loader) == 0
         meters.value, loader.value = 11, 22

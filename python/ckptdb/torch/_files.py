@@ -44,7 +44,8 @@ from .._errors import (
     NotFound,
 )
 from .._reader import Reader, Step
-from .._save import Save, has_state_dict
+from .._save import Save
+from .._state import has_state_dict
 from ._metadata import has_metadata, load_metadata
 from .dcp import StorageReader, StorageWriter
 
