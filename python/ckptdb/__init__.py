@@ -77,8 +77,8 @@ __version__: str = _version()
 
 
 def __getattr__(name: str) -> _Any:
-    """The modules `torch` and `mpi`, which import those libraries."""
-    if name not in ("mpi", "torch"):
+    """The modules `torch`, `torchrec` and `mpi`, which import those libraries."""
+    if name not in ("mpi", "torch", "torchrec"):
         raise AttributeError(f'module "ckptdb" has no attribute "{name}"')
     return _importlib.import_module(f"ckptdb.{name}")
 

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ckptdb for TorchRec: embedding tables that restore on any sharding plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from . import _arrays, _torchrec
+from ._custom_table import Block, CustomTable
+from ._errors import InvalidArgument, OutOfRange, Unimplemented
+
+__all__ = ["EmbeddingTable", "tables"]
+
+_BLOCK_ROWS = 1 << 16
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def tables(
+    dmp: Any,
+    *,
+    delta_tracker: Any = None,
+    consumer: str | None = None,
+    tracked: bool = False,
+) -> dict[str, Any]:
+    """The state of a DistributedModelParallel, for a manager:
+
+        state = ckptdb.torchrec.tables(dmp)
+        manager = ckptdb.Manager("ckpt", state, ranks=ckptdb.torch.ranks())
+
+    All ranks call it together. The result has an `EmbeddingTable` for each embedding
+    table, by its name in the model, such as "ebc.embedding_bags.user", and as "model"
+    its other tensors. Add the dense optimizer to it. Ids are the rows of
+    the whole table, so a step restores on any plan and number of ranks. Slots are
+    "weight" and the states of the fused optimizer, such as "momentum1"; their memory
+    is read and written in place. Learning rates are not saved.
+
+    Each save of the tables is full, unless `delta_tracker`, from
+    `dmp.init_torchrec_delta_tracker`, says which rows changed: a save takes what it
+    has recorded, as `consumer`, so nothing else may read it as that consumer. It
+    records lookups, not updates: rows that are only looked up are saved too; rows
+    that change without a lookup, as by weight decay, are not; and no save may come
+    between the lookup and the update of a batch. Tables that it does not record, and
+    data-parallel ones, are saved in full. With `tracked=True` the trainer marks
+    changes itself, by `EmbeddingTable.mark`.
+
+    Raises Unimplemented for tables sharded by columns, and for those in the memory
+    of a device."""
+    _torchrec.check_model(dmp)
+    if delta_tracker is not None:
+        if tracked:
+            raise InvalidArgument(
+                "both delta_tracker and tracked=True are given; choose one"
+            )
+        consumer = _torchrec.check_tracker(delta_tracker, consumer)
+    elif consumer is not None:
+        raise InvalidArgument(f'consumer is "{consumer}", without a delta_tracker')
+    found = list(_torchrec.embeddings_of(dmp, dist.get_rank()))
+    slots = _slots_of_all(found)
+    lookups = None
+    if delta_tracker is not None:
+        lookups = _Lookups(delta_tracker, str(consumer))
+    state: dict[str, Any] = {}
+    for each in found:
+        if each.name in state or each.name == "model":
+            raise InvalidArgument(f'two parts of the model have the name "{each.name}"')
+        state[each.name] = EmbeddingTable(
+            each, slots[each.name], lookups if _uses(lookups, each) else None, tracked
+        )
+    if lookups is not None:
+        lookups.tables = {n: t for n, t in state.items() if t.lookups is lookups}
+    state["model"] = _Dense(dmp)
+    return state
+
+
+def _uses(lookups: _Lookups | None, table: _torchrec.Embeddings) -> bool:
+    """Whether changes of the table are those that the tracker records. On all ranks
+    the same."""
+    if lookups is None or table.replicated:
+        return False  # each rank updates rows that others looked up
+    owners = [part.rank for part in table.parts]
+    if len(set(owners)) < len(owners):
+        return False  # to which part a local id belongs is not known
+    return _torchrec.tracks(lookups.tracker, table.name)
+
+
+def _slots_of_all(
+    found: list[_torchrec.Embeddings],
+) -> dict[str, dict[str, tuple[str, int]]]:
+    """The slots of each table, of which a rank without rows knows only the weight."""
+    own: dict[str, dict[str, tuple[str, int]]] = {}
+    problem = ""
+    for table in found:
+        own[table.name] = slots = {}
+        for part in table.parts:
+            for name, tensor in part.slots.items():
+                if tensor.device.type != "cpu":
+                    problem = (
+                        f'slot "{name}" of table "{table.name}" is on {tensor.device}; '
+                        "only tables in the memory of the host can be saved in place"
+                    )
+                    continue
+                elements = 1 if tensor.dim() == 1 else tensor.shape[1]
+                slots[name] = (_arrays.torch_dtype_name(tensor.dtype), elements)
+    everyone: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, (problem, own))
+    merged: dict[str, dict[str, tuple[str, int]]] = {name: {} for name in own}
+    for rank, (failed, slots_by_table) in enumerate(everyone):
+        if failed:
+            raise Unimplemented(f"rank {rank}: {failed}")
+        if slots_by_table.keys() != own.keys():
+            raise InvalidArgument(
+                f"rank {rank} has the tables {sorted(slots_by_table)}; this rank has "
+                f"{sorted(own)}"
+            )
+        for table_name, slots in slots_by_table.items():
+            for name, spec in slots.items():
+                if merged[table_name].setdefault(name, spec) != spec:
+                    raise InvalidArgument(
+                        f'slot "{name}" of table "{table_name}" is {spec} on rank '
+                        f"{rank} and {merged[table_name][name]} on another"
+                    )
+    return {
+        table: dict(sorted(slots.items(), key=lambda s: (s[0] != "weight", s[0])))
+        for table, slots in merged.items()
+    }
+
+
+class EmbeddingTable(CustomTable):
+    """An embedding table of TorchRec, whose ids are the rows of the whole table. Each
+    rank saves the rows that the sharding plan gives it. A restore sets rows that the
+    step does not have to zero, and raises for rows beyond the table."""
+
+    def __init__(
+        self,
+        table: _torchrec.Embeddings,
+        slots: Mapping[str, tuple[str, int]],
+        lookups: _Lookups | None,
+        tracked: bool,
+    ) -> None:
+        self.name = table.name
+        self.rows = table.rows
+        self.lookups = lookups
+        np = _arrays.numpy()
+        self._parts = [part for part in table.parts if part.slots]
+        self._bits = [
+            {n: _bits(tensor) for n, tensor in part.slots.items()}
+            for part in self._parts
+        ]
+        ends = np.array([part.first + part.rows for part in table.parts], np.int64)
+        owners = np.array([part.rank for part in table.parts] + [-1], np.int64)
+        world = dist.get_world_size()
+
+        def ranks_of(ids: Any, world_size: int) -> Any:
+            if world_size != world:
+                raise InvalidArgument(
+                    f"the sharding plan is for {world} ranks; the manager has "
+                    f"{world_size}"
+                )
+            ranks = owners[np.searchsorted(ends, ids, side="right")]
+            return np.where(ids < 0, -1, ranks)
+
+        # The name is the same for all plans: a restore finds rows by their ids.
+        super().__init__(
+            slots,
+            sharding="replicated"
+            if table.replicated
+            else ("function", "torchrec", ranks_of),
+            optimizer_slots=[name for name in slots if name != "weight"],
+            tracked=tracked or lookups is not None,
+        )
+
+    def __repr__(self) -> str:
+        own = sum(part.rows for part in self._parts)
+        return f'EmbeddingTable("{self.name}", {own:,} of {self.rows:,} rows)'
+
+    def mark(self, ids: Any) -> None:
+        """Marks rows of the whole table as changed; ignores those of other ranks. Of
+        a batch, a rank updates its rows that any rank looked up. Raises OutOfRange
+        for an id that is no row."""
+        array = torch.as_tensor(ids, dtype=torch.int64).reshape(-1)
+        if array.numel() and not 0 <= int(array.min()) <= int(array.max()) < self.rows:
+            wrong = array[(array < 0) | (array >= self.rows)]
+            raise self._no_row(int(wrong[0]))
+        for part in self._parts:
+            end = part.first + part.rows
+            super().mark(array[(array >= part.first) & (array < end)])
+
+    def mark_erased(self, ids: Any) -> None:
+        """Raises Unimplemented: all rows exist always."""
+        raise Unimplemented(f'rows of table "{self.name}" cannot be erased')
+
+    def mark_changes(self) -> None:
+        if self.lookups is not None:
+            self.lookups.take()
+
+    def all_rows(self) -> Iterable[Block]:
+        for part in self._parts:
+            for start in range(0, part.rows, _BLOCK_ROWS):
+                end = min(start + _BLOCK_ROWS, part.rows)
+                yield (
+                    torch.arange(part.first + start, part.first + end),
+                    {name: t[start:end] for name, t in part.slots.items()},
+                )
+
+    def rows_of(self, ids: Any) -> Iterable[Block]:
+        for chosen, part, own in self._split(ids):
+            rows = torch.from_numpy(own)
+            yield ids[chosen], {n: t[rows] for n, t in self._parts[part].slots.items()}
+
+    def restore_rows(self, ids: Any, values: dict[str, Any]) -> None:
+        for chosen, part, own in self._split(ids):
+            for name, rows in values.items():
+                bits = self._bits[part][name]
+                bits[own] = rows[chosen].view(bits.dtype).reshape(-1, *bits.shape[1:])
+
+    def erase_rows(self, ids: Any) -> None:
+        for _, part, own in self._split(ids):
+            for bits in self._bits[part].values():
+                bits[own] = 0
+
+    def clear_rows(self) -> None:
+        for part in self._bits:
+            for bits in part.values():
+                bits[:] = 0
+
+    def _split(self, ids: Any) -> Iterator[tuple[Any, int, Any]]:
+        """Which of the ids are in a part, the part, and their rows in it."""
+        left = len(ids)
+        for number, part in enumerate(self._parts):
+            chosen = (ids >= part.first) & (ids < part.first + part.rows)
+            own = ids[chosen] - part.first
+            left -= len(own)
+            if len(own):
+                yield chosen, number, own
+        if left:
+            held = [range(p.first, p.first + p.rows) for p in self._parts]
+            raise self._no_row(
+                next(int(i) for i in ids if not any(i in h for h in held))
+            )
+
+    def _no_row(self, row: int) -> OutOfRange:
+        return OutOfRange(
+            f'{row} is no row of table "{self.name}" on rank {dist.get_rank()}; the '
+            f"table has rows 0 to {self.rows - 1}, this rank "
+            + (
+                " and ".join(
+                    f"{p.first} to {p.first + p.rows - 1}" for p in self._parts
+                )
+                or "none"
+            )
+        )
+
+
+def _bits(tensor: Any) -> Any:
+    """The memory of a tensor as an array of integers, which NumPy has for all
+    dtypes."""
+    return tensor.detach().view(_BITS[tensor.element_size()]).numpy()
+
+
+class _Lookups:
+    """Lookups of a delta tracker, as marks of the tables. The tracker gives those of
+    all tables at once."""
+
+    def __init__(self, tracker: Any, consumer: str) -> None:
+        self.tracker = tracker
+        self.tables: dict[str, EmbeddingTable] = {}
+        self._consumer = consumer
+
+    def take(self) -> None:
+        for name, ids in _torchrec.take_lookups(self.tracker, self._consumer).items():
+            table = self.tables.get(name)
+            if table is None or not table._parts or not ids:
+                continue
+            first = table._parts[0].first
+            table.mark(torch.cat(ids).cpu().to(torch.int64).unique() + first)
+
+
+class _Dense:
+    """The tensors of a model besides its embedding tables."""
+
+    def __init__(self, dmp: Any) -> None:
+        self._dmp = dmp
+
+    def state_dict(self) -> dict[str, Any]:
+        return _torchrec.dense_of(self._dmp)
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        live = self.state_dict()
+        if live.keys() != state.keys():
+            raise InvalidArgument(
+                f"the dense part has the tensors {sorted(live)}; the step has "
+                f"{sorted(state)}"
+            )
+        for name, value in state.items():
+            live[name].copy_(value)
