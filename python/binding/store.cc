@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -81,6 +82,7 @@ class PyStore {
   }
   SaveResult Publish(int64_t step, uint32_t attempt,
                      const std::vector<nb::bytes>& staged,
+                     const std::map<std::string, nb::bytes>& blobs,
                      const std::vector<int64_t>& retire) {
     Store& store = get();
     std::vector<StagedRank> ranks;
@@ -88,6 +90,9 @@ class PyStore {
       ranks.push_back(Check(StagedRank::Decode(TextOf(each))));
     }
     SaveSpec spec;
+    for (const auto& [name, bytes] : blobs) {
+      spec.blobs.emplace(name, TextOf(bytes));
+    }
     spec.retire = retire;
     return Check(WithoutGil([&] {
       return store.Publish({step, attempt}, ranks, spec);
@@ -110,7 +115,7 @@ class PyStore {
 };
 
 // Name, dtype, shape, shape of the whole tensor, offset in it, address. The two
-// before the last are empty for a whole tensor.
+// before the last are empty for a whole tensor. Shards of one have one name.
 using StagedTensor =
     std::tuple<std::string, std::string, Shape, Shape, Shape, Address>;
 
@@ -142,6 +147,7 @@ void BindStore(nb::module_& module) {
       .def("begin", &PyStore::Begin)
       .def("publish", &PyStore::Publish)
       .def("abandon", &PyStore::Abandon);
+  module.attr("MAX_PUBLISHED_BYTES") = kMaxPublishedBytes;
   module.def("stage", &StageRank);
   module.def("check_store_options",
              [](const nb::dict& options) { StoreOptionsOf(options); });

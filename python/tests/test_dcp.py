@@ -23,7 +23,8 @@ from torch.distributed.checkpoint.planner import WriteItemType
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 
 import ckptdb
-from ckptdb.torch.dcp import StorageReader, StorageWriter
+from ckptdb import _core
+from ckptdb.torch.dcp import StorageReader, StorageWriter, expected_bytes
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is")
 
@@ -308,7 +309,65 @@ class Chunks(DefaultSavePlanner):
 def test_several_chunks_of_a_tensor(path):
     state = {"x": torch.arange(15.0).reshape(3, 5)}
     save(state, path, 1, planner=Chunks())
-    assert_equal(load({"x": torch.zeros(3, 5)}, path), state)
+    assert_equal(load(zeros_like(state), path), state)
+    with ckptdb.Reader(path) as reader, reader.latest() as step:
+        assert step.record.world_size == 1
+        assert {i.name for i in step.items() if i.kind == "tensor"} == {"x"}
+        assert torch.equal(step.read("x", kind="torch"), state["x"])
+        step.verify()
+
+
+def test_steps_of_older_versions_are_loaded(path):
+    """With the metadata on an extra rank, and chunks as separate tensors."""
+    whole = torch.arange(15.0).reshape(3, 5)
+    planner = Chunks()
+    planner.set_up_planner({"x": whole}, is_coordinator=True)
+    (plan,), metadata = planner.create_global_plan([planner.create_local_plan()])
+    parts = [planner.resolve_data(item).contiguous() for item in plan.items]
+    names = [f"x@{list(item.index.offset)}" for item in plan.items]
+    metadata.storage_data = {
+        item.index: (0, name) for item, name in zip(plan.items, names)
+    }
+    tensors = [
+        (name, "f32", list(part.shape), [], [], part.data_ptr())
+        for name, part in zip(names, parts)
+    ]
+    store = _core.Store(path, {})
+    number, tickets = store.begin(1, 2, False)
+    blob = ("dcp.metadata", pickle.dumps(metadata))
+    staged = [
+        _core.stage(path, tickets[0], tensors, [], {}),
+        _core.stage(path, tickets[1], [], [blob], {}),
+    ]
+    store.publish(1, number, staged, {}, [])
+    store.close()
+    assert_equal(load({"x": torch.zeros(3, 5)}, path), {"x": whole})
+
+
+@pytest.mark.parametrize("why", ["size", "name"])
+def test_metadata_that_needs_an_extra_rank(path, why, monkeypatch):
+    state = {"x": torch.arange(3.0), "y": 7}
+    if why == "size":
+        monkeypatch.setattr(_core, "MAX_PUBLISHED_BYTES", 100)
+    else:
+        state["dcp.metadata"] = "mine"
+    save(state, path, 1)
+    assert_equal(load(zeros_like(state), path), state)
+    with ckptdb.Reader(path) as reader, reader.latest() as step:
+        assert step.record.world_size == 2
+
+
+def test_metadata_stays_within_the_size_expected_of_it():
+    names = [f"layers.{i}.attention.query.weight" for i in range(1000)]
+    planner = DefaultSavePlanner()
+    state = {"model": {name: torch.zeros(2, 2, 2, 2) for name in names}}
+    planner.set_up_planner(state, is_coordinator=True)
+    plans = pickle.loads(pickle.dumps([planner.create_local_plan()]))
+    _, metadata = planner.create_global_plan(plans)
+    metadata.storage_data = {
+        item.index: (0, item.index.fqn) for plan in plans for item in plan.items
+    }
+    assert len(pickle.dumps(metadata)) < expected_bytes(plans)
 
 
 def test_a_planner_that_caches_its_plans(path):

@@ -148,7 +148,7 @@ def test_fsdp_is_restored_on_other_world_sizes(ranks, path):
         )
     expected = torch.load(f"{path}.whole.pt", weights_only=False)
     with ckptdb.Reader(path) as reader, reader.latest() as step:
-        assert step.record.world_size == 3  # a rank for the metadata
+        assert step.record.world_size == 2
         for name, value in expected["model"].items():
             read = step.read(f"model.{name}", kind="torch")
             assert torch.equal(read, value)
@@ -187,13 +187,15 @@ def test_shards_are_restored_along_the_other_dimension(ranks, path):
 
 
 def test_several_shards_on_a_rank(ranks, path):
+    before = """
+from torch.distributed._shard import sharded_tensor
+from torch.distributed._shard.sharding_spec import ChunkShardingSpec
+def spec(*places):
+    return ChunkShardingSpec(dim=0, placements=[f"rank:{r}/cpu" for r in places])
+"""
     ranks(
         2,
         """
-        from torch.distributed._shard import sharded_tensor
-        from torch.distributed._shard.sharding_spec import ChunkShardingSpec
-        def spec(*places):
-            return ChunkShardingSpec(dim=0, placements=[f"rank:{r}/cpu" for r in places])
         saved = sharded_tensor.rand(spec(0, 1, 1, 0, 1), 10, 4)
         dcp.save({"x": saved}, storage_writer=StorageWriter(path), checkpoint_id=1)
         loaded = sharded_tensor.zeros(spec(1, 0, 0), 10, 4)
@@ -206,6 +208,83 @@ def test_several_shards_on_a_rank(ranks, path):
             if rank == 0:
                 assert torch.equal(out, whole["x"]) and out.count_nonzero() > 30
         """,
+        before=before,
+    )
+    with ckptdb.Reader(path) as reader, reader.latest() as step:
+        assert step.record.world_size == 2
+        assert {i.name for i in step.items() if i.kind == "tensor"} == {"x"}
+        whole = step.read("x", kind="torch")
+        step.verify()
+    assert torch.equal(load(path, {"x": torch.zeros(10, 4)})["x"], whole)
+    torch.save(whole, f"{path}.whole.pt")
+    ranks(
+        3,
+        """
+        loaded = sharded_tensor.zeros(spec(2, 0, 1, 2), 10, 4)
+        dcp.load({"x": loaded}, storage_reader=StorageReader(path))
+        whole = torch.load(f"{path}.whole.pt")
+        for each in loaded.local_shards():
+            at, rows = each.metadata.shard_offsets[0], each.metadata.shard_sizes[0]
+            assert torch.equal(each.tensor, whole[at : at + rows])
+        """,
+        before=before,
+    )
+
+
+TENSOR_PARALLEL = """
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel, RowwiseParallel, parallelize_module)
+from torch.distributed.tensor.placement_types import _StridedShard
+
+def make():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 9), nn.Linear(9, 6))
+
+def make_2d():
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "model"))
+    model = parallelize_module(
+        make(), mesh["model"], {"0": ColwiseParallel(), "1": RowwiseParallel()})
+    model = fully_shard(model, mesh=mesh["data"])
+    assert any(type(each) is _StridedShard for parameter in model.parameters()
+               for each in parameter.placements)
+    return model
+"""
+
+
+def test_strided_shards_are_restored_on_other_world_sizes(ranks, path):
+    ranks(
+        4,
+        """
+        state = {"model": make_2d().state_dict()}
+        dcp.save(state, storage_writer=StorageWriter(path), checkpoint_id=1)
+        if rank == 0:
+            torch.save(make().state_dict(), f"{path}.whole.pt")
+        """,
+        before=TENSOR_PARALLEL,
+    )
+    expected = torch.load(f"{path}.whole.pt")
+    with ckptdb.Reader(path) as reader, reader.latest() as step:
+        assert step.record.world_size == 4
+        for name, value in expected.items():
+            assert torch.equal(step.read(f"model.{name}", kind="torch"), value), name
+        step.verify()
+    found = {name: torch.zeros_like(value) for name, value in expected.items()}
+    load(path, {"model": found})
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    ranks(
+        3,
+        """
+        model = fully_shard(make(), mesh=mesh)
+        state = {"model": model.state_dict()}
+        for each in state["model"].values():
+            each.to_local().zero_()
+        dcp.load(state, storage_reader=StorageReader(path))
+        for name, value in torch.load(f"{path}.whole.pt").items():
+            assert torch.equal(state["model"][name].full_tensor(), value), name
+        """,
+        before=TENSOR_PARALLEL,
     )
 
 

@@ -20,7 +20,7 @@ from .. import _arrays
 from .._errors import FailedPrecondition
 from .._reader import Step
 
-# The blob of a step's last rank that has its Metadata.
+# The blob that has a step's Metadata: of rank 0, or of an extra rank after the job's.
 METADATA = "dcp.metadata"
 
 
@@ -78,18 +78,23 @@ def load_metadata(data: bytes, allow_pickle: bool) -> Metadata:
     return _MetadataUnpickler(io.BytesIO(data)).load()
 
 
+def _metadata_rank(step: Step) -> int | None:
+    last = step.record.world_size - 1
+    ranks = [i.rank for i in step.items() if i.name == METADATA and i.kind == "blob"]
+    return max((rank for rank in ranks if rank in (0, last)), default=None)
+
+
 def has_metadata(step: Step) -> bool:
     """Whether DCP has saved the step."""
-    last = step.record.world_size - 1
-    return any(i.name == METADATA and i.rank == last for i in step.items())
+    return _metadata_rank(step) is not None
 
 
 def read_metadata(step: Step, allow_pickle: bool) -> Metadata:
     """The `Metadata` of a step. For one that DCP has not saved, it is that of its
     tensors."""
-    if has_metadata(step):
-        data = step.read_blob(METADATA, step.record.world_size - 1)
-        return load_metadata(data, allow_pickle)
+    rank = _metadata_rank(step)
+    if rank is not None:
+        return load_metadata(step.read_blob(METADATA, rank), allow_pickle)
     tensors = {}
     for item in step.items():
         if item.kind == "tensor":

@@ -10,19 +10,19 @@
 
 | DCP, on | here |
 |---|---|
-| `prepare_global_plan`, the coordinator | opens the store and begins an attempt with an extra rank; each plan's `storage_data` holds its rank's ticket |
+| `prepare_global_plan`, the coordinator | opens the store and begins an attempt; each plan's `storage_data` holds its rank's ticket |
 | `write_data`, each rank | stages the rank's tensors and objects; the result, in bytes, is an extra `WriteResult` |
-| `finish`, the coordinator | stages the `Metadata` as the blob "dcp.metadata" of the extra rank, publishes the step, and closes the store |
+| `finish`, the coordinator | publishes the step with the `Metadata` as the blob "dcp.metadata" of rank 0, and closes the store |
 
 Tensors keep their names in the flattened state, such as "model.fc.weight", and their
 whole shapes, so that `ckptdb.Reader` and the tools find them. An object is a blob of
-this name, as DCP serialized it. If a rank saves several chunks of a tensor, each is
-stored as a separate tensor NAME@OFFSET, such as "emb@[4, 0]".
+this name, as DCP serialized it. Chunks of a tensor are its shards, several on a rank
+too. If the `Metadata` may exceed what a publish takes (64 MiB, about 100,000 chunks), or
+the state contains the name "dcp.metadata", it is a blob of an extra rank.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import io
 import math
@@ -68,6 +68,10 @@ from ._metadata import METADATA, read_metadata
 _STAGED = MetadataIndex("")
 # Copies that a load makes at a time, for tensors that it cannot read in place.
 _COPIED_BYTES = 256 << 20
+
+# An item takes at most about this much of a pickled Metadata, with a short name.
+_ITEM_BYTES = 300
+_NAME_COPIES = 4
 
 CheckpointId = str | int | os.PathLike[str]
 
@@ -240,7 +244,8 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
             step = self._step
             if step is None:
                 step = max((each["step"] for each in store.steps()), default=0) + 1
-            number, tickets = store.begin(step, len(plans) + 1, self._overwrite)
+            extra = _needs_rank(plans)
+            number, tickets = store.begin(step, len(plans) + extra, self._overwrite)
         except AlreadyExists as error:
             store.close()
             raise AlreadyExists(
@@ -293,8 +298,8 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
     def _write(
         self, ticket: bytes, plan: SavePlan, planner: SavePlanner
     ) -> list[WriteResult]:
-        chunks = collections.Counter(item.index.fqn for item in plan.items)
-        owners, tensors, results = [], [], []
+        owners, results = [], []
+        tensors: dict[tuple[str, tuple[int, ...]], Any] = {}
         blobs = list(self._extra_blobs)
         for item in plan.items:
             value = planner.resolve_data(item)
@@ -302,14 +307,19 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
                 name, size = item.index.fqn, value.getbuffer().nbytes
                 blobs.append((name, value.getvalue()))
             else:
-                memory, tensor = _tensor_of(item, value, chunks[item.index.fqn] > 1)
+                memory, tensor = _tensor_of(item, value)
                 name, size = tensor[0], memory.nbytes
                 owners.append(memory.owner)
-                # An uneven sharding leaves some ranks a shard without elements.
-                if memory.nbytes > 0 or 0 in item.tensor_data.size:
-                    tensors.append(tensor)
+                # An uneven sharding leaves some ranks a shard without elements; of a
+                # tensor without elements, one is stored.
+                if memory.nbytes > 0:
+                    tensors[name, tuple(tensor[4])] = tensor
+                elif 0 in item.tensor_data.size:
+                    tensors[name, ()] = tensor
             results.append(WriteResult(item.index, size, name))
-        staged = _core.stage(self._path, ticket, tensors, blobs, self._options)
+        staged = _core.stage(
+            self._path, ticket, list(tensors.values()), blobs, self._options
+        )
         return [*results, WriteResult(_STAGED, len(staged), staged)]
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
@@ -333,11 +343,13 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
             if each.index == _STAGED
         ]
         try:
-            blob = (METADATA, pickle.dumps(metadata))
-            ticket = attempt.tickets[-1]
-            staged.append(_core.stage(self._path, ticket, [], [blob], self._options))
+            blobs = {METADATA: pickle.dumps(metadata)}
+            if len(attempt.tickets) > len(results):
+                ticket, extra = attempt.tickets[-1], list(blobs.items())
+                staged.append(_core.stage(self._path, ticket, [], extra, self._options))
+                blobs = {}
             retired = self._retired(store.steps(), attempt.step)
-            store.publish(attempt.step, attempt.number, staged, retired)
+            store.publish(attempt.step, attempt.number, staged, blobs, retired)
         except BaseException:
             self.close()
             raise
@@ -355,9 +367,24 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
         return [each for each in pinned if each not in kept and not pinned[each]]
 
 
-def _tensor_of(item: WriteItem, value: Any, separate: bool) -> tuple[Any, Any]:
-    """The memory of an item, and what the library stages. `separate`: the rank
-    has several chunks of this tensor."""
+def expected_bytes(plans: list[SavePlan]) -> int:
+    """What the pickled `Metadata` of plans takes at most, unless a planner adds to it."""
+    return sum(
+        _ITEM_BYTES + _NAME_COPIES * len(item.index.fqn)
+        for plan in plans
+        for item in plan.items
+    )
+
+
+def _needs_rank(plans: list[SavePlan]) -> bool:
+    """Whether the `Metadata` of the plans needs an extra rank."""
+    if expected_bytes(plans) > _core.MAX_PUBLISHED_BYTES:
+        return True
+    return any(item.index.fqn == METADATA for plan in plans for item in plan.items)
+
+
+def _tensor_of(item: WriteItem, value: Any) -> tuple[Any, Any]:
+    """The memory of an item, and what the library stages."""
     name = item.index.fqn
     chunk, size = item.tensor_data.chunk, list(item.tensor_data.size)
     try:
@@ -365,9 +392,7 @@ def _tensor_of(item: WriteItem, value: Any, separate: bool) -> tuple[Any, Any]:
     except (InvalidArgument, RuntimeError) as error:
         raise InvalidArgument(f'"{name}": {error}') from error
     shape, offset = list(memory.shape), list(chunk.offsets)
-    if separate:
-        name = f"{name}@{offset}"
-    if separate or shape == size or item.type == WriteItemType.TENSOR:
+    if shape == size or item.type == WriteItemType.TENSOR:
         return memory, (name, memory.dtype, shape, [], [], memory.address)
     if shape != list(chunk.sizes):
         raise InvalidArgument(
@@ -527,6 +552,7 @@ class _Reads:
             value = _arrays.empty(stored.dtype, shape, "torch")
             self._copied_bytes += value.nbytes
         offset = list(item.storage_offsets)
+        # Steps of older versions have separate tensors NAME@OFFSET.
         if name == item.storage_index.fqn and item.storage_index.offset is not None:
             offset = [a + b for a, b in zip(offset, item.storage_index.offset)]
         if shape == stored.shape:
