@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from . import _arrays, _tree
 from ._errors import DataLoss, Error, FailedPrecondition, Internal, InvalidArgument
-from ._shards import Shard, form_of, late_state, local_of, shard_of
+from ._shards import Shard, form_of, late_state, local_of, shards_of
 from ._state import (
     Registered,
     TensorTuple,
@@ -40,7 +40,8 @@ class Restore:
         allow_pickle: bool,
         registered: Registered | None = None,
     ) -> None:
-        self.tensors: list[TensorTuple] = []
+        self.tensors: list[TensorTuple] = []  # or one for each shard
+        self._names: list[str] = []  # of tensors
         self.objects: list[tuple[str, bytes]] = []
         self.removed: list[str] = []  # values that the step does not have
         self.owners: list[Any] = []
@@ -60,7 +61,7 @@ class Restore:
         for name, value in state.items():
             check_name(name)
             self.add(name, value)
-        check_unique(names_of(self.tensors, self._registered), state)
+        check_unique(names_of(self._names, self._registered), state)
 
     def add(self, name: str, value: Any) -> None:
         if is_table(value) or has_io_state(value):
@@ -127,29 +128,33 @@ class Restore:
         """Registers memory for a tensor. The result puts it into `value`, or
         returns the array that replaces it."""
         with named(name):
-            shard = shard_of(value, self._world_size)
-            memory, put = _arrays.writable(shard.local)
-        if shard.local is value:
-            return self._register(name, memory, put, value)
+            shards = shards_of(value, self._world_size)
+            filled = [_arrays.writable(shard.local) for shard in shards]
+        if shards[0].local is value:
+            ((memory, put),) = filled
+            return self._register(name, [(memory, shards[0])], put, value)
 
-        def put_shard() -> Any:
-            put()
+        def put_shards() -> Any:
+            for _, put in filled:
+                put()
             return value
 
-        return self._register(name, memory, put_shard, value, shard)
+        parts = [(memory, shard) for (memory, _), shard in zip(filled, shards)]
+        return self._register(name, parts, put_shards, value)
 
     def _register(
         self,
         name: str,
-        memory: _arrays.Memory,
+        parts: Sequence[tuple[_arrays.Memory, Shard]],
         put: Finish,
         value: Any,
-        shard: Shard = Shard(None),
     ) -> Finish:
-        self.owners.append(memory.owner)
-        self.tensors.append(
-            (name, memory.dtype, memory.shape, memory.address, *shard[1:])
-        )
+        self._names.append(name)
+        for memory, shard in parts:
+            self.owners.append(memory.owner)
+            self.tensors.append(
+                (name, memory.dtype, memory.shape, memory.address, *shard[1:])
+            )
 
         def put_if_loaded() -> Any:
             loaded = self._loaded is None or name in self._loaded
@@ -256,7 +261,7 @@ class Restore:
 
         if not self._reading:
             value[...] = 0  # for a step that is loaded without this tensor
-        self._register(name, memory, make, value)
+        self._register(name, [(memory, Shard(value))], make, value)
         return make
 
     def _plan_state(self, node: Any, live: Any, name: str) -> Finish:

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _arrays, _tree
 from ._errors import InvalidArgument
-from ._shards import shard_of
+from ._shards import shards_of
 from ._state import (
     Registered,
     TensorTuple,
@@ -33,7 +33,8 @@ class Save:
     def __init__(
         self, allow_pickle: bool, registered: Registered | None = None
     ) -> None:
-        self.tensors: list[TensorTuple] = []
+        self.tensors: list[TensorTuple] = []  # or one for each shard
+        self.names: list[str] = []  # of tensors
         self.objects: list[tuple[str, bytes]] = []
         self.owners: list[Any] = []
         self._allow_pickle = allow_pickle
@@ -49,7 +50,7 @@ class Save:
                 raise InvalidArgument(
                     f'state "{name}" contains itself, or is nested too deeply'
                 ) from None
-        check_unique(names_of(self.tensors, self._registered), state)
+        check_unique(names_of(self.names, self._registered), state)
 
     def add(self, name: str, value: Any) -> None:
         """Adds an entry of the state. Entries without anything but tensors have
@@ -69,13 +70,14 @@ class Save:
             self._registered.check(name, value)
 
     def _add_tensor(self, name: str, value: Any) -> None:
+        self.names.append(name)
         with named(name):
-            shard = shard_of(value, self._world_size)
-            memory = _arrays.readable(shard.local)
-        self.owners.append(memory.owner)
-        self.tensors.append(
-            (name, memory.dtype, memory.shape, memory.address, *shard[1:])
-        )
+            for shard in shards_of(value, self._world_size):
+                memory = _arrays.readable(shard.local)
+                self.owners.append(memory.owner)
+                self.tensors.append(
+                    (name, memory.dtype, memory.shape, memory.address, *shard[1:])
+                )
 
     def _add_module(self, name: str, module: Any) -> None:
         rest = {}

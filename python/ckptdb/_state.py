@@ -106,10 +106,8 @@ def check_name(name: Any) -> None:
         )
 
 
-def names_of(
-    tensors: Sequence[TensorTuple], registered: Registered | None
-) -> list[str]:
-    names = [each[0] for each in tensors]
+def names_of(tensors: Sequence[str], registered: Registered | None) -> list[str]:
+    names = list(tensors)
     if registered is not None:
         names += [name for name, _ in registered.tables + registered.io_states]
     return names
