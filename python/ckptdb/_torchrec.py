@@ -63,7 +63,7 @@ def embeddings_of(dmp: Any, rank: int) -> Iterator[Embeddings]:
         elif _is_sharded(value):
             yield Embeddings(
                 name,
-                value.size()[0],
+                value.metadata().size[0],
                 False,
                 _parts(name, value, states.get(key, {}), rank),
             )
@@ -115,7 +115,7 @@ def _is_sharded(value: Any) -> bool:
 
 
 def _parts(name: str, weight: Any, states: dict[str, Any], rank: int) -> list[Part]:
-    columns = weight.size()[1]
+    columns = weight.metadata().size[1]
     local = {
         shard.metadata.shard_offsets[0]: {"weight": shard.tensor}
         for shard in weight.local_shards()

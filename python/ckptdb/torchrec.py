@@ -288,7 +288,6 @@ class _Dense:
     def state_dict(self) -> dict[str, Any]:
         return _torchrec.dense_of(self._dmp)
 
-    @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         live = self.state_dict()
         if live.keys() != state.keys():
@@ -296,5 +295,6 @@ class _Dense:
                 f"the dense part has the tensors {sorted(live)}; the step has "
                 f"{sorted(state)}"
             )
-        for name, value in state.items():
-            live[name].copy_(value)
+        with torch.no_grad():
+            for name, value in state.items():
+                live[name].copy_(value)

@@ -82,13 +82,12 @@ class Trainer:
                     columns = torch.arange(DIM) + 1.0
                     values["weight"].data.copy_(torch.sin(ids[:, None] * columns))
 
-    # The same global batch on all ranks and plans, of which rank 0 has all, so that
-    # no sum depends on the number of ranks.
-    def train(self, step, lowest=0, highest=10):
+    # The same batch on all ranks. Returns by table the ids that were looked up.
+    def train(self, step):
         g = torch.Generator().manual_seed(step)
         count = 6
-        values = torch.stack([torch.randint(lowest, min(highest, rows), (count,),
-                                            generator=g) for rows in ROWS])
+        values = torch.stack([torch.randint(rows, (count,), generator=g)
+                              for rows in ROWS])
         label = torch.rand(count, 1, generator=g)
         features = torchrec.KeyedJaggedTensor.from_lengths_sync(
             [f"f{i}" for i in range(len(ROWS))], values.reshape(-1),
@@ -147,7 +146,7 @@ RESTORE = (
     + """
 trainer = Trainer(kinds)
 manager = manager_of(trainer, path)
-assert manager.restore().step == 3
+assert manager.restore().step == last
 print(trainer.digests())
 manager.close()
 dist.destroy_process_group()
@@ -174,5 +173,137 @@ def test_another_plan_and_number_of_ranks_restores_the_same_bits(tmp_path, path)
         (3, ["row", "row", 2]),
         (3, [2, 0, "row"]),
     ):
-        restored = last_lines(run(tmp_path, world, RESTORE, path=path, kinds=kinds))
+        restored = last_lines(
+            run(tmp_path, world, RESTORE, path=path, kinds=kinds, last=3)
+        )
         assert restored == saved, (world, kinds)
+
+
+def test_a_delta_tracker_limits_saves_to_looked_up_rows(tmp_path, path):
+    code = """
+trainer = Trainer(["row", 1, "data"], tracker=True)
+trainer.fill()
+with manager_of(trainer, path, max_delta_ratio=1000) as manager:
+    trainer.train(0)
+    manager.step()
+    expected = []
+    for step in (1, 2, 3):
+        expected.append(trainer.train(step))
+        if step == 2:  # two batches between saves
+            more = trainer.train(9)
+            expected[-1] = [a | b for a, b in zip(expected[-1], more)]
+        manager.step()
+    expected.append([set(), set(), set()])  # nothing was trained
+    manager.step()
+dist.barrier()
+with ckptdb.Reader(path) as reader:
+    for step, ids in enumerate(expected, 2):
+        with reader.changes(step - 1, step) as changes:
+            for t in (0, 1):
+                batches = list(changes.table(f"{KEY}{t}"))
+                found = sorted(i for b in batches for i in b.ids.tolist())
+                assert found == sorted(ids[t]), (step, t, found, ids[t])
+            # Each rank updates all rows of a data-parallel table.
+            try:
+                found = sum(len(b.ids) for b in changes.table(f"{KEY}2"))
+            except ckptdb.FailedPrecondition:
+                found = ROWS[2]
+            assert found == ROWS[2], found
+print(trainer.digests())
+dist.destroy_process_group()
+"""
+    saved = last_lines(run(tmp_path, 2, MODEL + code, path=path))
+    kinds = [2, "row", "data"]
+    restored = run(tmp_path, 3, RESTORE, path=path, kinds=kinds, last=5)
+    assert last_lines(restored) == saved
+
+
+def test_deltas_under_another_plan_lose_no_rows(tmp_path, path):
+    """The number of ranks and the recorded sharding stay equal; owners differ."""
+    run(tmp_path, 2, SAVE, path=path, kinds=["row", 1, 0])
+    code = """
+trainer = Trainer([1, "row", 1], tracker=True)
+with manager_of(trainer, path, max_delta_ratio=1000) as manager:
+    assert manager.restore().step == 3
+    for step in (3, 4):
+        trainer.train(step)
+        manager.step()
+    if rank == 0:
+        print([record.kind for record in manager.steps()])
+print(trainer.digests())
+dist.destroy_process_group()
+"""
+    printed = run(tmp_path, 2, MODEL + code, path=path)
+    assert printed[0].splitlines()[-2] == str(["full"] * 3 + ["delta"] * 2)
+    for world in (2, 3):
+        kinds = ["row", 0, 1]
+        restored = run(tmp_path, world, RESTORE, path=path, kinds=kinds, last=5)
+        assert last_lines(restored) == last_line(printed[0])
+
+
+TRAINER = (
+    MODEL
+    + """
+trainer = Trainer(["row", 1, 0], tracker=True)
+trainer.fill()
+with manager_of(trainer, path, max_delta_ratio=1000) as manager:
+    manager.restore_or_start()
+    for step in range(manager.global_step, 6):
+        trainer.train(step)
+        if step == crash_at:
+            os.kill(os.getpid(), 9)
+        manager.step()
+print(trainer.digests())
+dist.destroy_process_group()
+"""
+)
+
+
+def test_a_killed_job_resumes_to_the_same_digests(tmp_path, path):
+    calm = last_lines(run(tmp_path, 2, TRAINER, path=f"{path}-calm", crash_at=-1))
+    killed = Job(tmp_path, 2, TRAINER, path=path, crash_at=3)
+    assert killed.wait() == [-signal.SIGKILL] * 2
+    assert last_lines(run(tmp_path, 2, TRAINER, path=path, crash_at=-1)) == calm
+
+
+def test_marks_of_the_trainer_and_mistakes(tmp_path, path):
+    code = """
+def fails(error, words, call):
+    try:
+        call()
+    except error as raised:
+        assert words in str(raised), raised
+    else:
+        raise AssertionError(words)
+
+tables = ckptdb.torchrec.tables
+fails(ckptdb.InvalidArgument, "the model is a Linear",
+      lambda: tables(torch.nn.Linear(1, 1)))
+fails(ckptdb.Unimplemented, f'"{KEY}1" is sharded by columns: a shard has columns 0 to 3',
+      lambda: Trainer(["row", "columns", 0]))
+fails(ckptdb.InvalidArgument, "choose one",
+      lambda: Trainer([0, 0, 0], tracker=True, tracked=True))
+fails(ckptdb.InvalidArgument, 'no consumer "other"',
+      lambda: Trainer([0, 0, 0], tracker=True, consumer="other"))
+trainer = Trainer(["row", 1, 0], tracked=True)
+trainer.fill()
+t0 = trainer.state[f"{KEY}0"]
+fails(ckptdb.OutOfRange, "101 is no row", lambda: t0.mark([3, 101]))
+fails(ckptdb.Unimplemented, "cannot be erased", lambda: t0.mark_erased([3]))
+with manager_of(trainer, path, max_delta_ratio=1000) as manager:
+    trainer.train(0)
+    manager.step()
+    ids = trainer.train(1)
+    for t in range(3):
+        trainer.state[f"{KEY}{t}"].mark(sorted(ids[t]))
+    manager.step()
+dist.barrier()
+with ckptdb.Reader(path) as reader, reader.changes(1, 2) as changes:
+    found = [i for b in changes.table(f"{KEY}0") for i in b.ids.tolist()]
+    assert sorted(found) == sorted(ids[0]), found
+print(trainer.digests())
+dist.destroy_process_group()
+"""
+    saved = last_lines(run(tmp_path, 2, MODEL + code, path=path))
+    restored = run(tmp_path, 1, RESTORE, path=path, kinds=[0, "row", 0], last=2)
+    assert last_lines(restored) == saved
