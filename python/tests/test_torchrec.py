@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -307,3 +311,35 @@ dist.destroy_process_group()
     saved = last_lines(run(tmp_path, 2, MODEL + code, path=path))
     restored = run(tmp_path, 1, RESTORE, path=path, kinds=[0, "row", 0], last=2)
     assert last_lines(restored) == saved
+
+
+def torchrun(world: int, *args: object, code: int = 0) -> list[str]:
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    example = pathlib.Path(__file__).resolve().parents[2]
+    example = example / "examples/python/dlrm_torchrec.py"
+    result = subprocess.run(
+        [sys.executable, *launch, str(world), str(example), *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert result.returncode == code, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_the_example_resumes_on_any_number_of_ranks(tmp_path):
+    args = ("--batch", 32, "--save-every", 5)
+    calm = torchrun(2, "--store", tmp_path / "calm", "--steps", 12, *args)
+    args = ("--store", tmp_path / "killed", *args)
+    torchrun(2, *args, "--steps", 12, "--crash-at", 8, code=1)
+    resumed = torchrun(2, *args, "--steps", 12)
+    assert resumed[0].startswith("restored step 5 ")
+    assert resumed[-1] == calm[-1]
+    for world in (1, 3):
+        (restored, digest) = torchrun(world, *args, "--steps", 12)
+        assert restored.startswith("restored step 12 ")
+        assert restored.endswith(calm[-1])
+        assert digest == calm[-1]
+    with ckptdb.Reader(tmp_path / "killed") as reader:
+        assert reader.steps()[-1].kind == "delta"
