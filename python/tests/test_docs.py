@@ -121,9 +121,10 @@ def test_links_of_the_page_lead_somewhere() -> None:
 # Words of the page that are no names of this package.
 FOREIGN = {
     "CheckpointException", "DataLoader", "NAME", "StorageReader", "StorageWriter",
-    "async_save", "checkpoint_id", "ckptdb", "export_batch", "f", "float8_e4m3fn",
-    "insert_or_assign", "io_state", "load_io_state", "load_state_dict", "ml_dtypes",
-    "mpi", "spawn", "state_dict", "torch", "train", "with",
+    "async_save", "checkpoint_id", "ckptdb", "consumer", "delta_tracker",
+    "export_batch", "f", "float8_e4m3fn", "insert_or_assign", "io_state", "load_io_state",
+    "load_state_dict", "ml_dtypes", "mpi", "spawn", "state_dict", "torch", "torchrec",
+    "tracked", "train", "with",
 }  # fmt: skip
 
 
