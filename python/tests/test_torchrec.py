@@ -60,11 +60,11 @@ def spec(kind):
     return data_parallel() if kind == "data" else table_wise(rank=kind % world)
 
 class Trainer:
-    def __init__(self, kinds, tracker=False, **options):
+    def __init__(self, kinds, tracker=False, optimizer="RowWiseAdagrad", **options):
         torch.manual_seed(1)
         net = Net()
         _apply_optimizer_in_backward(
-            torchrec.optim.RowWiseAdagrad, net.ebc.parameters(), {"lr": 0.1})
+            getattr(torchrec.optim, optimizer), net.ebc.parameters(), {"lr": 0.1})
         plan = construct_module_sharding_plan(
             net.ebc, {f"t{i}": spec(kind) for i, kind in enumerate(kinds)},
             local_size=world, world_size=world, device_type="cpu")
@@ -148,7 +148,7 @@ dist.destroy_process_group()
 RESTORE = (
     MODEL
     + """
-trainer = Trainer(kinds)
+trainer = Trainer(kinds, **options)
 manager = manager_of(trainer, path)
 assert manager.restore().step == last
 print(trainer.digests())
@@ -167,6 +167,12 @@ def last_lines(printed: list[str]) -> str:
     return line
 
 
+def restored(folder, world: int, path: str, kinds: list, last: int, **options) -> str:
+    """The digests of the newest step, whose number is `last`, under another plan."""
+    variables = {"path": path, "kinds": kinds, "last": last, "options": options}
+    return last_lines(run(folder, world, RESTORE, **variables))
+
+
 def test_another_plan_and_number_of_ranks_restores_the_same_bits(tmp_path, path):
     saved = last_lines(run(tmp_path, 2, SAVE, path=path, kinds=["row", 1, 0]))
     assert saved.count("momentum1") == 3
@@ -177,10 +183,7 @@ def test_another_plan_and_number_of_ranks_restores_the_same_bits(tmp_path, path)
         (3, ["row", "row", 2]),
         (3, [2, 0, "row"]),
     ):
-        restored = last_lines(
-            run(tmp_path, world, RESTORE, path=path, kinds=kinds, last=3)
-        )
-        assert restored == saved, (world, kinds)
+        assert restored(tmp_path, world, path, kinds, 3) == saved, (world, kinds)
 
 
 def test_a_delta_tracker_limits_saves_to_looked_up_rows(tmp_path, path):
@@ -217,9 +220,7 @@ print(trainer.digests())
 dist.destroy_process_group()
 """
     saved = last_lines(run(tmp_path, 2, MODEL + code, path=path))
-    kinds = [2, "row", "data"]
-    restored = run(tmp_path, 3, RESTORE, path=path, kinds=kinds, last=5)
-    assert last_lines(restored) == saved
+    assert restored(tmp_path, 3, path, [2, "row", "data"], 5) == saved
 
 
 def test_deltas_under_another_plan_lose_no_rows(tmp_path, path):
@@ -240,9 +241,51 @@ dist.destroy_process_group()
     printed = run(tmp_path, 2, MODEL + code, path=path)
     assert printed[0].splitlines()[-2] == str(["full"] * 3 + ["delta"] * 2)
     for world in (2, 3):
-        kinds = ["row", 0, 1]
-        restored = run(tmp_path, world, RESTORE, path=path, kinds=kinds, last=5)
-        assert last_lines(restored) == last_line(printed[0])
+        expected = last_line(printed[0])
+        assert restored(tmp_path, world, path, ["row", 0, 1], 5) == expected
+
+
+def test_data_parallel_tables_become_sharded_ones_and_back(tmp_path, path):
+    code = """
+trainer = Trainer(kinds, tracker=True, optimizer="SGD")
+trainer.fill()
+with manager_of(trainer, path, max_delta_ratio=1000) as manager:
+    manager.restore_or_start()
+    for _ in range(2):
+        trainer.train(manager.global_step)
+        manager.step()
+print(trainer.digests())
+dist.destroy_process_group()
+"""
+    for kinds in (["data", 0, "row"], ["row", "data", 1], [1, "row", "data"]):
+        saved = last_lines(run(tmp_path, 2, MODEL + code, path=path, kinds=kinds))
+    with ckptdb.Reader(path) as reader:
+        assert reader.steps()[-1].kind == "delta"
+    assert restored(tmp_path, 3, path, ["row", 1, 0], 6, optimizer="SGD") == saved
+
+
+def test_fill_gives_a_data_parallel_table_its_optimizer_slots(tmp_path, path):
+    run(tmp_path, 2, SAVE, path=path, kinds=["data", 1, 0])
+    code = """
+trainer = Trainer(["row", 1, 0])
+manager = manager_of(trainer, path)
+try:
+    manager.restore()
+except ckptdb.FailedPrecondition as error:
+    assert f'sparse "{KEY}0"' in str(error), error
+    assert 'slot "momentum1" is not in the step' in str(error), error
+else:
+    raise AssertionError("restored")
+manager.restore(evolve={"tables": {f"{KEY}0": {"fill": {"momentum1": 0.5}}}})
+for ids, values in trainer.state[f"{KEY}0"].all_rows():
+    assert (values["momentum1"] == 0.5).all()
+    with ckptdb.Reader(path) as reader, reader.latest() as step:
+        found, weights = step.table(f"{KEY}0").lookup(ids.numpy(), ["weight"])
+    assert found.all() and (weights["weight"] == values["weight"].numpy()).all()
+manager.close()
+dist.destroy_process_group()
+"""
+    run(tmp_path, 2, MODEL + code, path=path)
 
 
 TRAINER = (
@@ -309,8 +352,7 @@ print(trainer.digests())
 dist.destroy_process_group()
 """
     saved = last_lines(run(tmp_path, 2, MODEL + code, path=path))
-    restored = run(tmp_path, 1, RESTORE, path=path, kinds=[0, "row", 0], last=2)
-    assert last_lines(restored) == saved
+    assert restored(tmp_path, 1, path, [0, "row", 0], 2) == saved
 
 
 def torchrun(world: int, *args: object, code: int = 0) -> list[str]:
