@@ -7,6 +7,16 @@ from typing import Any
 
 from . import _core
 from ._arguments import dumper
+from ._errors import InvalidArgument
+from ._state import has_io_state
+
+
+def _check(value: Any, what: str) -> None:
+    if not has_io_state(value):
+        raise InvalidArgument(
+            f"the {what} are a {type(value).__name__}; expected an object with "
+            "io_state and load_io_state"
+        )
 
 
 class Evaluation:
@@ -34,6 +44,7 @@ class Evaluation:
     def add_group(self, group: str, meters: Any) -> None:
         """Adds the meters of a group of metrics. Raises AlreadyExists for a known
         group."""
+        _check(meters, "meters")
         self._core.add_group(group, dumper(group, meters), meters.load_io_state)
 
     def save(
@@ -41,6 +52,9 @@ class Evaluation:
     ) -> None:
         """Replaces the progress of an earlier call. Raises NotFound for an unknown
         step or group."""
+        _check(loader, "loader")
+        if processed < 0:
+            raise InvalidArgument(f"processed is {processed}; expected at least 0")
         self._core.save_evaluation(
             step, evaluation, group, dumper(evaluation, loader), processed
         )
@@ -48,6 +62,7 @@ class Evaluation:
     def load(self, step: int, evaluation: str, group: str, loader: Any) -> int:
         """Loads the meters, then the loader, and returns the saved `processed`, or 0
         if nothing was saved. Raises FailedPrecondition if another group saved it."""
+        _check(loader, "loader")
         return self._core.load_evaluation(step, evaluation, group, loader.load_io_state)
 
     def cleanup(self, step: int) -> None:

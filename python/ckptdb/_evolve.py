@@ -33,9 +33,20 @@ def split_functions(
         if not isinstance(policy, Mapping):
             continue
         plain["tables"][name] = {k: v for k, v in policy.items() if k not in _KINDS}
+        for slot, value in dict(policy.get("fill", {})).items():
+            if callable(value):
+                raise InvalidArgument(
+                    f'evolve of table "{name}": fill of slot "{slot}" is a function; '
+                    "use fill_with"
+                )
         for kind in _KINDS:
             for slot, function in dict(policy.get(kind, {})).items():
                 what = f'evolve of table "{name}": {kind} of slot "{slot}"'
+                if not callable(function):
+                    raise InvalidArgument(
+                        f"{what} is {function!r}; expected a function; for a number "
+                        "use fill"
+                    )
                 if name not in registered:
                     raise InvalidArgument(
                         f"{what}: the state has no such table; it has "

@@ -8,6 +8,7 @@ import inspect
 import json
 import logging
 import os
+import sys
 import weakref
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from types import TracebackType
@@ -167,6 +168,8 @@ class Manager(StepList):
         provide = weakref.WeakMethod(self._provide)
         if ranks is not None:
             self._connection = _connect(ranks, config)
+        elif not self._read_only:
+            _check_alone(self._registered.tables, sharding)
         try:
             self._core = _core.Manager(
                 config_text(config),
@@ -554,6 +557,23 @@ def _connect(ranks: Ranks, config: dict[str, Any]) -> Connection:
     check_deadline(deadline)
     config["deadline"] = deadline
     return ranks._connect(deadline)
+
+
+def _check_alone(tables: list[tuple[str, Any]], sharding: Any) -> None:
+    """Refuses a manager of one rank in a job of several whose tables are divided
+    among them: its steps would lack the other ranks' rows."""
+    dist = sys.modules.get("torch.distributed")
+    if dist is None or not dist.is_available() or not dist.is_initialized():
+        return
+    whole = (None, "replicated")
+    for name, table in tables:
+        divided = table._sharding if table._sharding is not None else sharding
+        if dist.get_world_size() > 1 and divided not in whole:
+            raise FailedPrecondition(
+                f'table "{name}" is divided among ranks, and this is one of '
+                f"{dist.get_world_size()} ranks of torch.distributed; open the manager "
+                "with ranks=ckptdb.torch.ranks() on all of them"
+            )
 
 
 def _ending(cause: BaseException | None) -> str:

@@ -19,6 +19,11 @@ rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 """
+# As programs should: some have aborted that ended with a group of gloo.
+TAIL = """
+if dist.is_initialized():
+    dist.destroy_process_group()
+"""
 
 
 class Job:
@@ -34,7 +39,7 @@ class Job:
         self._folder = folder / f"job-{time.monotonic_ns()}"
         self._folder.mkdir()
         script = self._folder / "script.py"
-        script.write_text(head + HEAD + textwrap.dedent(code))
+        script.write_text(head + HEAD + textwrap.dedent(code) + TAIL)
         self.processes = []
         for rank in range(world):
             environment = {

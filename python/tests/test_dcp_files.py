@@ -315,7 +315,8 @@ def test_damaged_and_missing_sources(tmp_path, path):
     (tmp_path / "text.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0not JSON")
     content = make_safetensors(tmp_path / "cut.safetensors", None)
     (tmp_path / "cut.safetensors").write_bytes(content[:-1])
-    for name in ("short.pt", "short.safetensors", "text.safetensors"):
+    (tmp_path / "notes.txt").write_text("hi\n")
+    for name in ("short.pt", "short.safetensors", "text.safetensors", "notes.txt"):
         with pytest.raises(ckptdb.DataLoss, match=name):
             import_checkpoint(tmp_path / name, path, 1)
     with pytest.raises(ckptdb.DataLoss, match='"layer.4.weight" is at .* bytes'):

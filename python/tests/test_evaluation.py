@@ -56,6 +56,19 @@ def test_an_evaluation_resumes_in_another_run(saved):
         assert evaluation.load(*name, loader) == 0
 
 
+def test_wrong_arguments_are_named(saved):
+    with ckptdb.Manager(saved, {"w": np.ones(3)}) as manager:
+        manager.restore()
+        evaluation = manager.evaluation
+        with pytest.raises(ckptdb.InvalidArgument, match="meters are a int"):
+            evaluation.add_group("ctr", 3)
+        evaluation.add_group("ctr", Counter())
+        with pytest.raises(ckptdb.InvalidArgument, match="-1"):
+            evaluation.save(1, "day_7", "ctr", Counter(), -1)
+        with pytest.raises(ckptdb.InvalidArgument, match="loader"):
+            evaluation.load(1, "day_7", "ctr", None)
+
+
 def test_an_exception_of_a_loader_is_the_cause(saved):
     class Broken(Counter):
         def io_state(self):

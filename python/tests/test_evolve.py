@@ -95,6 +95,16 @@ def test_unknown_tables_and_slots_are_named(path):
             manager.restore(evolve={"tables": {"usr": policy}})
 
 
+def test_numbers_and_functions_are_not_confused(path):
+    _save(path)
+    for policy, words in (
+        ({"fill": {"adagrad": len}}, "use fill_with"),
+        ({"fill_with": {"adagrad": 0.5}}, "for a number use fill"),
+    ):
+        with pytest.raises(ckptdb.InvalidArgument, match=words):
+            _restore(path, _new_table(), policy)
+
+
 def test_a_slot_of_arrays_is_filled(path):
     _save(path)
     rows = int(IDS[-1]) + 1

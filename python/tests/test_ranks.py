@@ -529,3 +529,26 @@ def test_options_of_ranks(tmp_path, path):
         assert "make a tensor that is divided among ranks a DTensor" in printed
     with ckptdb.Reader(path) as reader:
         assert [r.metrics["loss"] for r in reader.steps()] == [5.0]
+
+
+def test_a_divided_table_needs_all_ranks(tmp_path, path):
+    code = """
+    table = ckptdb.Table({"v": ("f32", 2)}, sharding="modulo")
+    whole = ckptdb.Table({"v": ("f32", 2)})
+    if rank == 0:
+        ckptdb.Manager(path, {"whole": whole}).close()
+        for options in ({}, {"sharding": "slices"}):
+            state = {"user": whole if options else table}
+            try:
+                ckptdb.Manager(path, state, **options)
+            except ckptdb.FailedPrecondition as error:
+                print(error)
+    dist.barrier()
+    """
+    text = run(tmp_path, 2, code, path=path)[0]
+    refused = re.findall(
+        r'table "user" is divided among ranks, and this is one of 2 ranks of '
+        r"torch.distributed; open the manager with ranks=ckptdb.torch.ranks\(\)",
+        text,
+    )
+    assert len(refused) == 2, text

@@ -314,8 +314,11 @@ def _load_pickle(name: str, file: Any, allow_pickle: bool, **options: Any) -> An
             f'"{name}" cannot be read without executing code from it; pass '
             f"allow_pickle if you trust it ({str(error).splitlines()[0]})"
         ) from error
-    except (RuntimeError, EOFError) as error:
-        raise DataLoss(f'"{name}" is not a valid torch.save file: {error}') from error
+    # torch.load raises any of these for bytes that are no pickle.
+    except (RuntimeError, EOFError, LookupError, ValueError, TypeError) as error:
+        raise DataLoss(
+            f'"{name}" is not a valid torch.save file: {type(error).__name__}: {error}'
+        ) from error
 
 
 def _load_file(path: pathlib.Path, allow_pickle: bool) -> Any:
