@@ -64,6 +64,13 @@ Offset<Vector<const fbs::ItemError*>> AddErrors(
   return builder->CreateVectorOfStructs(added);
 }
 
+// An empty string is absent, as in records from before its field.
+Offset<flatbuffers::String> AddIfAny(absl::string_view text,
+                                     FlatBufferBuilder* builder) {
+  if (text.empty()) return {};
+  return AddString(text, builder);
+}
+
 // Adds an item. FlatBuffers requires all strings and vectors to be finished
 // before the table that refers to them is begun.
 Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
@@ -75,11 +82,7 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   const auto offset = builder->CreateVector(item.offset);
   const auto slot_vector = builder->CreateVector(slots);
   const auto reason = AddString(item.base_reason, builder);
-  // Absent if there is no name, as in records from before the field.
-  Offset<flatbuffers::String> sharding_name;
-  if (!item.sharding_name.empty()) {
-    sharding_name = AddString(item.sharding_name, builder);
-  }
+  const auto sharding_name = AddIfAny(item.sharding_name, builder);
   const auto errors = AddErrors(item.errors, builder);
   const fbs::Version data = ToFbs(item.data_version);
   fbs::ItemBuilder out(*builder);
