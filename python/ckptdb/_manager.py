@@ -360,7 +360,10 @@ class Manager(StepList):
             else:
                 self._put_restored(loaded)
 
-        self._core.load(text, dry_run, finish)
+        try:
+            self._core.load(text, dry_run, finish)
+        finally:
+            self._close_bars()
         return report
 
     def step(
@@ -457,7 +460,10 @@ class Manager(StepList):
     def apply_step(self) -> RestoreReport:
         """The second half: restores the step that was waited for, or the newest. A
         server locks its state only for this call."""
-        return self._finish_restore(self._core.apply_step())
+        try:
+            return self._finish_restore(self._core.apply_step())
+        finally:
+            self._close_bars()
 
     # Any thread may call these.
 
