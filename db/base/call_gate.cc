@@ -55,7 +55,7 @@ bool CallGate::InCall() const {
 }
 
 bool CallGate::closed() const {
-  // As above: a thread that the child lacks may have locked the mutex.
+  // The mutex may be locked by a thread that does not exist in the child.
   if (home_.IsForked()) return false;
   const MutexLock lock(&mutex_);
   return closed_;

@@ -36,7 +36,7 @@ class MergeSink {
 class RunMerge {
  public:
   // `runs` come from RunsOf. `slots` are indexes into the newest run's slots.
-  // Of `options`, which outlive the merge, it uses `read` and the functions.
+  // Uses `read` and the functions of `options`, which must outlive the merge.
   RunMerge(const StepReader::Impl& step, const std::vector<RankItem>& runs,
            const RunGroup& group, absl::Span<const size_t> slots,
            const ScanOptions& options);

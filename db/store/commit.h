@@ -22,7 +22,7 @@ struct Commit {
   std::vector<std::string> rank_bytes;  // `ranks` encoded
   std::vector<std::string> files;       // absolute paths, of all ranks
   std::vector<const internal::StagedRecord*> staged;
-  // Of SaveSpec::blobs, whose items are in ranks[0].
+  // Keys and values of SaveSpec::blobs. The items are in ranks[0].
   std::vector<std::pair<std::string, std::string>> blob_entries;
   uint64_t inline_bytes = 0;  // of `blob_entries` and the entries of `staged`
   // Steps that the batch retires, and the numbers of those that `step` does not

@@ -49,8 +49,7 @@ class DecisionMaker {
       const Question& question) const;
 
   // Returns the first step after the question's, which is not saved, that may
-  // be saved because of its number or because a save was put off; kNoStep if
-  // there is none.
+  // be saved because of its number or because a save was put off, or kNoStep.
   int64_t NextDue(const Question& question) const;
 
   // Returns what a decision to save becomes while a save is in progress. With

@@ -26,8 +26,8 @@ SavePolicy::Decision Decide(const SaveSchedule& schedule,
                             const SavePolicy::Context& context);
 
 // Returns the first step after the context's, which Decide has not saved, that
-// it may save because of its number; kNoStep if there is none. Earlier steps
-// may be due because time has passed or a machine is preempted.
+// it may save because of its number, or kNoStep. Earlier steps may be due
+// because time has passed or a machine is preempted.
 int64_t NextDue(const SaveSchedule& schedule,
                 const SavePolicy::Context& context);
 

@@ -8,7 +8,6 @@ import inspect
 import json
 import logging
 import os
-import sys
 import weakref
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from types import TracebackType
@@ -29,7 +28,7 @@ from ._errors import FailedPrecondition, Internal, InvalidArgument, python_names
 from ._evaluation import Evaluation
 from ._evolve import split_functions
 from ._progress import ByteBar
-from ._ranks import DEADLINE, Connection, Ranks, check_deadline
+from ._ranks import Connection, Ranks, check_alone, connect
 from ._records import LoadedRule, RestoreReport, SaveReport
 from ._restore import Restore
 from ._save import Save
@@ -167,9 +166,9 @@ class Manager(StepList):
         self._read_only = bool(options.get("read_only", False))
         provide = weakref.WeakMethod(self._provide)
         if ranks is not None:
-            self._connection = _connect(ranks, config)
+            self._connection = connect(ranks, config)
         elif not self._read_only:
-            _check_alone(self._registered.tables, sharding)
+            check_alone(self._registered.tables, sharding)
         try:
             self._core = _core.Manager(
                 config_text(config),
@@ -548,38 +547,6 @@ class Manager(StepList):
             "a ckptdb.Manager cannot be pickled; open the store in the other "
             "process, with read_only=True or a Reader"
         )
-
-
-def _connect(ranks: Ranks, config: dict[str, Any]) -> Connection:
-    """Connects the ranks, whose deadline is also the manager's option."""
-    given = config.get("deadline")
-    if given is not None and ranks.deadline not in (None, given):
-        raise InvalidArgument(
-            f"the ranks have the deadline {ranks.deadline} s, and the option deadline is "
-            f"{given}; give one of them"
-        )
-    deadline = given if given is not None else ranks.deadline
-    deadline = DEADLINE if deadline is None else deadline
-    check_deadline(deadline)
-    config["deadline"] = deadline
-    return ranks._connect(deadline)
-
-
-def _check_alone(tables: list[tuple[str, Any]], sharding: Any) -> None:
-    """Refuses a manager of one rank in a job of several whose tables are divided
-    among them: its steps would lack the other ranks' rows."""
-    dist = sys.modules.get("torch.distributed")
-    if dist is None or not dist.is_available() or not dist.is_initialized():
-        return
-    whole = (None, "replicated")
-    for name, table in tables:
-        divided = table._sharding if table._sharding is not None else sharding
-        if dist.get_world_size() > 1 and divided not in whole:
-            raise FailedPrecondition(
-                f'table "{name}" is divided among ranks, and this is one of '
-                f"{dist.get_world_size()} ranks of torch.distributed; open the manager "
-                "with ranks=ckptdb.torch.ranks() on all of them"
-            )
 
 
 def _ending(cause: BaseException | None) -> str:

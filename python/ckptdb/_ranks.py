@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import abc
 import math
+import sys
 from typing import Any
 
-from ._errors import InvalidArgument
+from ._errors import FailedPrecondition, InvalidArgument
 
 DEADLINE = 1800.0  # seconds, as in the configuration
 
@@ -63,3 +64,35 @@ def list_ranks(ranks: list[int], world_size: int) -> str:
     """The ranks for an error, as the library lists them."""
     names = ", ".join(str(rank) for rank in ranks)
     return f"rank{'s' if len(ranks) > 1 else ''} {names} of {world_size}"
+
+
+def connect(ranks: Ranks, config: dict[str, Any]) -> Connection:
+    """Connects the ranks, whose deadline is also the manager's option."""
+    given = config.get("deadline")
+    if given is not None and ranks.deadline not in (None, given):
+        raise InvalidArgument(
+            f"the ranks have the deadline {ranks.deadline} s, and the option deadline is "
+            f"{given}; give one of them"
+        )
+    deadline = given if given is not None else ranks.deadline
+    deadline = DEADLINE if deadline is None else deadline
+    check_deadline(deadline)
+    config["deadline"] = deadline
+    return ranks._connect(deadline)
+
+
+def check_alone(tables: list[tuple[str, Any]], sharding: Any) -> None:
+    """Refuses a manager of one rank in a job of several whose tables are divided
+    among them: its steps would lack the other ranks' rows."""
+    dist = sys.modules.get("torch.distributed")
+    if dist is None or not dist.is_available() or not dist.is_initialized():
+        return
+    whole = (None, "replicated")
+    for name, table in tables:
+        divided = table._sharding if table._sharding is not None else sharding
+        if dist.get_world_size() > 1 and divided not in whole:
+            raise FailedPrecondition(
+                f'table "{name}" is divided among ranks, and this is one of '
+                f"{dist.get_world_size()} ranks of torch.distributed; open the manager "
+                "with ranks=ckptdb.torch.ranks() on all of them"
+            )

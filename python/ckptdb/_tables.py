@@ -61,7 +61,7 @@ def as_sharding(sharding: Any) -> str | tuple[str, _Bytes] | None:
                 f'the function of sharding "{name}" returned {ranks.dtype} '
                 f"{list(ranks.shape)}; expected integers {list(array.shape)}"
             )
-        # A negative rank, or a huge one, is none of the world's.
+        # Negative and huge ranks become one that no world has.
         most = np.iinfo(np.uint32).max
         valid = (ranks >= 0) & (ranks <= most)
         packed: bytes = np.where(valid, ranks, most).astype(np.uint32).tobytes()

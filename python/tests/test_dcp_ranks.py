@@ -483,7 +483,7 @@ def test_ranks_read_one_step(ranks, path):
 
 
 def test_ranks_that_save_alone(ranks, path):
-    """use_collectives=False: each rank has a checkpoint, and thus a store, of its own."""
+    """With use_collectives=False each rank saves to a separate store."""
     ranks(
         2,
         """

@@ -97,7 +97,7 @@ def test_a_rank_that_hangs_is_named_at_the_deadline(tmp_path, path):
     code = """
     def misbehave():
         time.sleep(25)
-        print("goes on", flush=True)
+        print("continues", flush=True)
     """
     begin = time.monotonic()
     job = Job(
@@ -115,7 +115,7 @@ def test_a_rank_that_hangs_is_named_at_the_deadline(tmp_path, path):
     assert kind == "DeadlineExceeded"
     assert "rank 1 of 2 is missing" in text
     assert DEADLINE <= seconds < DEADLINE + 1 + LATE
-    assert "goes on" not in job.printed(1)
+    assert "continues" not in job.printed(1)
     # The late rank learns the same, although the other has ended.
     assert job.wait()[1] == 3
     kind, _, late = failed(job.printed(1))

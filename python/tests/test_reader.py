@@ -347,3 +347,17 @@ def test_references_are_returned(trained):
                 for batch in step.table("t").scan():
                     pass
         assert sys.getrefcount(out) == before
+
+
+def test_lookups_by_tensors_return_tensors(store):
+    torch = pytest.importorskip("torch")
+    table = ckptdb.Table({"v": ("bf16", 2), "n": ("i64", 1)})
+    ids = torch.tensor([3, 9])
+    table["v"].put(table.insert(ids), torch.ones(2, 2, dtype=torch.bfloat16))
+    store.save({"t": table})
+    with ckptdb.Reader(store.path) as reader, reader.latest() as step:
+        found, values = step.table("t").lookup(torch.tensor([9, 4]))
+    assert found.tolist() == [True, False] and found.dtype == torch.bool
+    assert values["v"].dtype == torch.bfloat16
+    assert values["v"].tolist() == [[1, 1], [0, 0]]
+    assert torch.is_tensor(values["n"])

@@ -258,7 +258,7 @@ TEST_F(SilentStepsTest, RanksMeetAtEachStep_WhileAPreemptedStepIsSaved) {
   EXPECT_THAT(Steps(), ElementsAre(116));
 }
 
-// Of a save in the background.
+// The error of a background save.
 TEST_F(SilentStepsTest, ErrorOfASaveReachesAllRanksAtTheNextMeeting) {
   options_.schedule.permanent = SaveAtSteps({5});
   const auto met = Run(3, [this](MeetingRank* rank) {
@@ -433,8 +433,8 @@ class LosesAnnouncement : public ForwardingCoordinator {
   const std::string tag_;
 };
 
-// That rank meets the others at its next step, and they meet it at a later one:
-// both get an error, as whenever ranks make different calls.
+// The rank communicates in its next step, but the others only in a later one.
+// All get an error, as whenever ranks make different calls.
 TEST_F(SilentStepsTest, AllRanksFail_AfterOneHasMissedAnAnnouncement) {
   options_.schedule.permanent = SaveEveryNSteps(20);
   options_.save.async = false;

@@ -19,7 +19,7 @@ namespace {
 constexpr uint32_t kStepRanks = 4;
 constexpr int64_t kCountedSteps = 1000;
 
-// Of one rank.
+// The measurements of one rank.
 struct StepTimes {
   std::vector<double> micros;
   int64_t meetings = 0;
