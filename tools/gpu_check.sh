@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs everything that needs a GPU: the tests with the label `gpu`, the same
-# tests under compute-sanitizer if it is installed, and the benchmarks, whose
-# results go to docs/gpu.md.
+# tests under compute-sanitizer if it is installed, those of the Python package
+# if python3 has PyTorch with CUDA, and the benchmarks, whose results go to
+# docs/gpu.md.
 #
 #   tools/gpu_check.sh [BUILD]    BUILD: an existing build folder, of this tree
 #                                 or copied from another machine; without it,
@@ -85,6 +86,15 @@ for program in "${programs[@]}"; do
     skipped=$((skipped + 1))
   fi
 done
+if [[ -d ${build}/python/ckptdb ]] &&
+  python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' \
+    2> /dev/null; then
+  run env "PYTHONPATH=${build}/python:${PYTHONPATH:-}" python3 -m pytest -q \
+    python/tests/test_cuda.py
+else
+  echo "the Python package is not tested: it is not built, or python3 has no" \
+    "PyTorch that finds the GPU"
+fi
 echo "== measured on $(date -u +%Y-%m-%d)"
 run "${build}/bin/cuda_bench"
 run "${build}/bin/cuda_bench" rows      # 2.4 GiB

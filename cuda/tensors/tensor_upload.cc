@@ -9,10 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "cuda/kernels/tensor_kernels.h"
 #include "cuda/runtime/status.h"
+#include "db/base/parallel.h"
 #include "schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
+
+// Threads that copy a chunk to pinned memory.
+constexpr int kCopyThreads = 4;
 
 uint64_t MostPieces(uint64_t chunk_bytes) {
   return (chunk_bytes + kMaxPieceBytes - 1) / kMaxPieceBytes;
@@ -89,11 +93,16 @@ absl::Status TensorUpload::WriteChunk(uint64_t first,
   }
   Slot& slot = slots_[chunks_++ % slots_.size()];
   CKPTDB_RETURN_IF_ERROR(FinishSlot(&slot));
-  std::memcpy(slot.host.get(), bytes.data(), bytes.size());
   AppendPieces(place_, first, bytes.size(), 0, &slot.pieces);
-  for (const TensorPiece& piece : slot.pieces) {
-    slot.expected.push_back(DigestOf(piece, bytes.data() + piece.packed));
-  }
+  slot.expected.resize(slot.pieces.size());
+  CKPTDB_RETURN_IF_ERROR(
+      ParallelFor(kCopyThreads, slot.pieces.size(), [&](int, uint64_t p) {
+        const TensorPiece& piece = slot.pieces[p];
+        const char* const from = bytes.data() + piece.packed;
+        std::memcpy(slot.host.get() + piece.packed, from, piece.bytes);
+        slot.expected[p] = DigestOf(piece, from);
+        return absl::OkStatus();
+      }));
   return QueueChunk(slot, bytes.size());
 }
 

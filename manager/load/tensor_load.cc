@@ -2,6 +2,7 @@
 #include "manager/load/tensor_load.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "db/base/call_guard.h"
+#include "db/base/parallel.h"
 #include "manager/internal/tensor_device.h"
 #include "manager/load/load_cast.h"
 #include "schema/bytes/shape.h"
@@ -19,8 +21,9 @@
 namespace ckptdb::internal {
 namespace {
 
-// The part of a tensor that is staged in host memory on its way to a device.
-constexpr uint64_t kWindowBytes = uint64_t{64} << 20;
+// A part of a tensor that is staged in host memory on its way to a device; the
+// next one is read meanwhile.
+constexpr uint64_t kWindowBytes = uint64_t{32} << 20;
 
 absl::StatusOr<uint64_t> BytesOf(const TensorState& state) {
   const uint32_t element_bytes = DTypeBytes(state.dtype);
@@ -99,31 +102,71 @@ TensorState PartOf(const TensorState& state, const Box& box, char* memory) {
   return part;
 }
 
-// Loads a tensor to a device, part by part. If ranks load together, one whose
-// device fails continues with the others.
-absl::Status LoadToDevice(const TensorLoad& load, uint64_t bytes) {
-  const TensorState& state = load.state;
-  absl::StatusOr<std::unique_ptr<TensorState::Device::Upload>> upload =
-      state.device->BeginUpload(load.source, state, bytes);
-  absl::Status status = upload.status();
-  if (load.ranks == nullptr) CKPTDB_RETURN_IF_ERROR(status);
-  const uint32_t element_bytes = DTypeBytes(state.dtype);
-  const TensorPieces parts(state.shape, kWindowBytes / element_bytes);
-  std::vector<char> window(parts.elements() * element_bytes);
-  for (uint64_t p = 0; p < parts.count(); ++p) {
-    uint64_t first = 0;
-    const TensorState part = PartOf(state, parts.At(p, &first), window.data());
-    CKPTDB_RETURN_IF_ERROR(LoadToHost(load, part));
-    CKPTDB_ASSIGN_OR_RETURN(const uint64_t part_bytes, BytesOf(part));
-    if (status.ok()) {
-      status =
-          (*upload)->Write(first * element_bytes, {window.data(), part_bytes});
+// A tensor on its way to a device, part by part.
+class DeviceLoad {
+ public:
+  DeviceLoad(const TensorLoad& load, uint64_t bytes)
+      : load_(load),
+        bytes_(bytes),
+        element_bytes_(DTypeBytes(load.state.dtype)),
+        parts_(load.state.shape, kWindowBytes / element_bytes_) {}
+
+  // If ranks load together, one whose device fails continues with the others,
+  // and the calling thread alone reads.
+  absl::Status Run() {
+    const TensorState& state = load_.state;
+    const bool alone = load_.ranks == nullptr;
+    absl::StatusOr<std::unique_ptr<TensorState::Device::Upload>> upload =
+        state.device->BeginUpload(load_.source, state, bytes_);
+    status_ = upload.status();
+    if (alone) CKPTDB_RETURN_IF_ERROR(status_);
+    CKPTDB_RETURN_IF_ERROR(Read(0));
+    for (uint64_t p = 0; p < parts_.count(); ++p) {
+      CKPTDB_RETURN_IF_ERROR(
+          ParallelFor(alone ? 2 : 1, p + 1 < parts_.count() ? 2 : 1,
+                      [&](int, uint64_t task) -> absl::Status {
+                        if (task == 1) return Read(p + 1);
+                        if (status_.ok()) status_ = Write(p, upload->get());
+                        return alone ? status_ : absl::OkStatus();
+                      }));
     }
-    if (load.ranks == nullptr) CKPTDB_RETURN_IF_ERROR(status);
+    if (status_.ok()) status_ = (*upload)->Finish();
+    return status_;
   }
-  if (status.ok()) status = (*upload)->Finish();
-  return status;
-}
+
+ private:
+  // A window, and the part of the tensor in it.
+  struct Part {
+    std::unique_ptr<char[]> memory;
+    uint64_t first = 0;
+    uint64_t bytes = 0;
+  };
+
+  absl::Status Read(uint64_t p) {
+    Part& part = windows_[p % 2];
+    if (part.memory == nullptr) {
+      part.memory = std::make_unique_for_overwrite<char[]>(parts_.elements() *
+                                                           element_bytes_);
+    }
+    const TensorState state =
+        PartOf(load_.state, parts_.At(p, &part.first), part.memory.get());
+    CKPTDB_RETURN_IF_ERROR(LoadToHost(load_, state));
+    CKPTDB_ASSIGN_OR_RETURN(part.bytes, BytesOf(state));
+    return absl::OkStatus();
+  }
+  absl::Status Write(uint64_t p, TensorState::Device::Upload* upload) const {
+    const Part& part = windows_[p % 2];
+    return upload->Write(part.first * element_bytes_,
+                         {part.memory.get(), part.bytes});
+  }
+
+  const TensorLoad& load_;
+  const uint64_t bytes_;
+  const uint32_t element_bytes_;
+  const TensorPieces parts_;
+  std::array<Part, 2> windows_;
+  absl::Status status_;  // of the device
+};
 
 }  // namespace
 
@@ -132,7 +175,7 @@ absl::Status LoadTensor(const TensorLoad& load) {
   if (load.state.device == nullptr || bytes == 0) {
     return LoadToHost(load, load.state);
   }
-  absl::Status status = LoadToDevice(load, bytes);
+  absl::Status status = DeviceLoad(load, bytes).Run();
   if (load.ranks == nullptr) return status;
   return Agree(load.ranks, absl::StrCat("tensor \"", load.source, "\""), status,
                load.deadline);

@@ -27,9 +27,9 @@ struct TensorLoad {
 };
 
 // Loads the model's part of a tensor, and casts it if its dtype in the step
-// differs. A device tensor passes through 64 MiB of host memory, or a row if
-// that is larger. With `ranks`, it must be a device tensor on all of them or on
-// none.
+// differs. A device tensor passes through twice 32 MiB of host memory, or two
+// rows if they are larger. With `ranks`, it must be a device tensor on all of
+// them or on none.
 absl::Status LoadTensor(const TensorLoad& load);
 
 }  // namespace ckptdb::internal

@@ -29,7 +29,9 @@
 #include "manager/load_rule.h"
 #include "manager/manager_options.h"
 #include "manager/model_state.h"
+#include "python/binding/address.h"
 #include "python/binding/arguments.h"
+#include "python/binding/devices.h"
 #include "python/binding/errors.h"
 #include "python/binding/io_state.h"
 #include "python/binding/pending_save.h"
@@ -61,10 +63,11 @@ class Bytes : public BlobState {
   std::map<std::string, std::string>& loaded_;
 };
 
-// Name, dtype, shape, address, and of a shard the whole tensor's shape and the
-// offset in it, which are otherwise empty.
-using TensorTuple =
-    std::tuple<std::string, std::string, Shape, uintptr_t, Shape, Shape>;
+// Name, dtype, shape, address, of a shard the whole tensor's shape and the
+// offset in it, which are otherwise empty, and of a tensor on a GPU its device
+// and stream.
+using TensorTuple = std::tuple<std::string, std::string, Shape, Address, Shape,
+                               Shape, Address, Address>;
 using ObjectTuple = std::pair<std::string, nb::bytes>;
 
 // How calls run: without the GIL, until a signal interrupts them, and with the
@@ -386,13 +389,16 @@ class PyManager : private ManagerCalls {
                         const std::vector<ObjectTuple>& objects) {
     model_.RemoveTensorsAndObjects();
     objects_.clear();
-    for (const auto& [name, dtype, shape, address, global, offset] : tensors) {
+    for (const auto& [name, dtype, shape, address, global, offset, device,
+                      stream] : tensors) {
       TensorState state;
       state.global_shape = global;
       state.offset = offset;
       state.dtype = Check(ParseDType(dtype));
       state.shape = shape;
-      state.data = reinterpret_cast<void*>(address);
+      state.data = At<void>(address);
+      state.device = DeviceAt(device);
+      state.stream = At<void>(stream);
       absl::Status added = model_.AddTensor(name, std::move(state));
       if (!added.ok()) return added;
     }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ckptdb/version.h"
+#include "python/binding/devices.h"
 #include "python/binding/errors.h"
 #include "python/binding/manager.h"
 #include "python/binding/pending_save.h"
@@ -22,6 +23,7 @@ NB_MODULE(_core, module) {
   // in any order; what is left then is not a leak.
   nanobind::set_leak_warnings(false);
   BindErrors(module);
+  BindDevices(module);
   BindPolicies(module);
   BindRecords(module);
   BindTables(module);

@@ -32,12 +32,15 @@ _torch_names: dict[Any, str] = {}
 
 
 class Memory(NamedTuple):
-    """Contiguous memory in the host, valid while `owner` is."""
+    """Contiguous memory, valid while `owner` is: in the host, or of the library's
+    `device`, in the order of `stream`."""
 
     dtype: str
     shape: tuple[int, ...]
     address: int
     owner: Any
+    device: int = 0
+    stream: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -169,7 +172,7 @@ def _plain_torch(tensor: Any) -> bool:
     )
 
 
-def _check_torch(tensor: Any) -> None:
+def check_torch(tensor: Any) -> None:
     torch = _torch()
     if tensor.layout != torch.strided:
         raise InvalidArgument(
@@ -204,7 +207,7 @@ def readable(value: Any) -> Memory:
     otherwise a copy."""
     if is_torch(value):
         if value.layout is not _torch().strided or value.is_meta:
-            _check_torch(value)
+            check_torch(value)
         dtype = torch_dtype_name(value.dtype)
         if not _plain_torch(value):
             value = value.detach().resolve_neg().cpu().contiguous()
@@ -239,7 +242,7 @@ def writable(value: Any) -> tuple[Memory, Callable[[], Any]]:
     """Memory for new values of an array, and a function that puts them into it.
     The function returns the array, or a new one for immutable arrays."""
     if is_torch(value):
-        _check_torch(value)
+        check_torch(value)
         dtype = torch_dtype_name(value.dtype)
         if _plain_torch(value):
             address = value.data_ptr() or _check_address(0, value)

@@ -25,6 +25,7 @@ from ._arguments import (
 )
 from ._core import KeepPolicy, PendingSave, SavePolicy, StepOutcome
 from ._errors import FailedPrecondition, Internal, InvalidArgument, python_names
+from ._devices import Devices
 from ._evaluation import Evaluation
 from ._evolve import split_functions
 from ._progress import ByteBar
@@ -72,6 +73,8 @@ class Manager(StepList):
     order, and rank 0 decides, owns the store, and saves what is the same on all.
     `sharding` says which rank has which rows of tables that do not say so.
     `shard=(rank, world_size)`, with `read_only`, restores the part of one rank.
+    Tensors of PyTorch on CUDA devices are copied while the training continues, if
+    ckptdb was built with CUDA; `staging_bytes` is the memory for this on each device.
     `store` has options of the store, such as {"lease_ms": 1000}. `progress=True`
     shows bars on restores, and on saves in the foreground, where tqdm is installed.
     Warnings go to the logger "ckptdb" unless `on_warning` is set. `allow_pickle`
@@ -108,6 +111,7 @@ class Manager(StepList):
         async_: bool = True,
         progress: bool = False,
         shard: tuple[int, int] | None = None,
+        staging_bytes: int = 256 << 20,
         **options: Any,
     ) -> None:
         self.state = state
@@ -129,6 +133,9 @@ class Manager(StepList):
         check_names(options, list(inspect.signature(Manager).parameters))
         config = {**options, "path": os.fsdecode(path), "async": async_}
         self._warn = warn = on_warning or _logger.warning
+        self._devices = Devices(
+            staging_bytes, options.get("arena_bytes", 1 << 30), warn
+        )
         objects: dict[str, Any] = {"on_warning": lambda text: warn(python_names(text))}
         for name, policy in (("save", save), ("ephemeral", ephemeral), ("keep", keep)):
             if isinstance(policy, (SavePolicy, KeepPolicy)) or callable(policy):
@@ -220,7 +227,7 @@ class Manager(StepList):
             if isinstance(table, ArrayTable):
                 table._update()
         if step is None:
-            save = Save(self._allow_pickle, self._registered)
+            save = Save(self._allow_pickle, self._registered, self._devices)
             save.add_all(self.state)
             self._kept = save.owners
             return save.tensors, save.objects
@@ -236,7 +243,9 @@ class Manager(StepList):
             stored = f"extra/{name}"
             return step.read_blob(0, stored) if stored in objects else None
 
-        restore = Restore(read_object, forms, self._allow_pickle, self._registered)
+        restore = Restore(
+            read_object, forms, self._allow_pickle, self._registered, self._devices
+        )
         restore.add_all(self.state)
         self._kept = restore.owners
         self._restoring = restore

@@ -243,7 +243,7 @@ class Step(Closing):
             name, data, self._read_object, forms, self._allow_pickle
         )
         reads = []
-        for tensor, dtype, shape, address, _, _ in tensors:
+        for tensor, dtype, shape, address, *_ in tensors:
             memory = _arrays.Memory(dtype, shape, address, owners)
             reads.append((tensor, address, memory.nbytes))
         self._core.read_tensors(reads, 0)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from . import _arrays, _tree
+from ._devices import Devices, device_memory
 from ._errors import DataLoss, Error, FailedPrecondition, Internal, InvalidArgument
 from ._shards import Shard, form_of, late_state, local_of, shards_of
 from ._state import (
@@ -22,6 +24,7 @@ from ._state import (
     module_tensors,
     named,
     names_of,
+    tensor_tuple,
 )
 
 Finish = Callable[[], Any]
@@ -39,6 +42,7 @@ class Restore:
         forms: Mapping[str, Form],
         allow_pickle: bool,
         registered: Registered | None = None,
+        devices: Devices | None = None,
     ) -> None:
         self.tensors: list[TensorTuple] = []  # or one for each shard
         self._names: list[str] = []  # of tensors
@@ -49,6 +53,7 @@ class Restore:
         self._forms = forms  # of the step's tensors
         self._allow_pickle = allow_pickle
         self._registered = registered
+        self._devices = devices
         self._world_size = registered.world_size if registered is not None else 1
         self._reading = False  # a value alone, without one that it replaces
         self._finish: dict[str, Finish] = {}
@@ -129,7 +134,7 @@ class Restore:
         returns the array that replaces it."""
         with named(name):
             shards = shards_of(value, self._world_size)
-            filled = [_arrays.writable(shard.local) for shard in shards]
+            filled = [self._writable(shard.local) for shard in shards]
         if shards[0].local is value:
             ((memory, put),) = filled
             return self._register(name, [(memory, shards[0])], put, value)
@@ -142,6 +147,12 @@ class Restore:
         parts = [(memory, shard) for (memory, _), shard in zip(filled, shards)]
         return self._register(name, parts, put_shards, value)
 
+    def _writable(self, value: Any) -> tuple[_arrays.Memory, Finish]:
+        memory = device_memory(value, self._devices)
+        if memory is None:
+            return _arrays.writable(value)
+        return memory, lambda: _put_on_device(value, memory.owner)
+
     def _register(
         self,
         name: str,
@@ -152,9 +163,7 @@ class Restore:
         self._names.append(name)
         for memory, shard in parts:
             self.owners.append(memory.owner)
-            self.tensors.append(
-                (name, memory.dtype, memory.shape, memory.address, *shard[1:])
-            )
+            self.tensors.append(tensor_tuple(name, memory, shard))
 
         def put_if_loaded() -> Any:
             loaded = self._loaded is None or name in self._loaded
@@ -396,6 +405,14 @@ class Restore:
         else:
             return False
         return any([self._register_rest(each, f"{name}.{key}") for key, each in parts])
+
+
+def _put_on_device(value: Any, restored: Any) -> Any:
+    """Copies what was restored into memory next to the tensor, if it was."""
+    if restored.data_ptr() != value.data_ptr():
+        with sys.modules["torch"].no_grad():
+            value.detach().copy_(restored)
+    return value
 
 
 def _storage(tensor: Any) -> Any:

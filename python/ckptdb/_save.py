@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _arrays, _tree
+from ._devices import Devices
 from ._errors import InvalidArgument
 from ._shards import shards_of
 from ._state import (
@@ -22,6 +23,7 @@ from ._state import (
     module_tensors,
     named,
     names_of,
+    tensor_tuple,
 )
 
 _EXTRA_STATE = "_extra_state"  # torch.nn.Module.get_extra_state
@@ -31,7 +33,10 @@ class Save:
     """The tensors and objects of one save."""
 
     def __init__(
-        self, allow_pickle: bool, registered: Registered | None = None
+        self,
+        allow_pickle: bool,
+        registered: Registered | None = None,
+        devices: Devices | None = None,
     ) -> None:
         self.tensors: list[TensorTuple] = []  # or one for each shard
         self.names: list[str] = []  # of tensors
@@ -39,6 +44,7 @@ class Save:
         self.owners: list[Any] = []
         self._allow_pickle = allow_pickle
         self._registered = registered
+        self._budget = devices.budget() if devices is not None else None
         self._world_size = registered.world_size if registered is not None else 1
 
     def add_all(self, state: Mapping[str, Any]) -> None:
@@ -73,11 +79,13 @@ class Save:
         self.names.append(name)
         with named(name):
             for shard in shards_of(value, self._world_size):
-                memory = _arrays.readable(shard.local)
-                self.owners.append(memory.owner)
-                self.tensors.append(
-                    (name, memory.dtype, memory.shape, memory.address, *shard[1:])
+                memory = (
+                    _arrays.readable(shard.local)
+                    if self._budget is None
+                    else self._budget.readable(name, shard.local)
                 )
+                self.owners.append(memory.owner)
+                self.tensors.append(tensor_tuple(name, memory, shard))
 
     def _add_module(self, name: str, module: Any) -> None:
         rest = {}

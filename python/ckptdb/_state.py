@@ -20,12 +20,19 @@ from typing import Any
 from . import _arrays
 from ._custom_table import CustomTable
 from ._errors import Error, FailedPrecondition, InvalidArgument
+from ._shards import Shard
 from ._tables import ArrayTable, Table
 
 Dims = tuple[int, ...]
-# Name, dtype, shape, address, and of a shard the whole tensor's shape and the
-# offset in it, which are otherwise empty.
-TensorTuple = tuple[str, str, Dims, int, Dims, Dims]
+# Name, dtype, shape, address, of a shard the whole tensor's shape and the offset in
+# it, which are otherwise empty, and of a tensor on a GPU its device and stream.
+TensorTuple = tuple[str, str, Dims, int, Dims, Dims, int, int]
+
+
+def tensor_tuple(name: str, memory: _arrays.Memory, shard: Shard) -> TensorTuple:
+    dtype, shape, address, _, device, stream = memory
+    _, global_shape, offset = shard
+    return name, dtype, shape, address, global_shape, offset, device, stream
 
 
 def is_module(value: Any) -> bool:
