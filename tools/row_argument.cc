@@ -2,21 +2,11 @@
 #include "tools/row_argument.h"
 
 #include "CLI/App.hpp"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "tools/id_list.h"
 
 namespace ckptdb::tool {
 namespace {
-
-// A trainer casts uint64 ids, such as hashes, to the store's int64, so an id
-// above 2^63 - 1 denotes the negative id with the same bits.
-bool ParseId(const std::string& text, int64_t* id) {
-  if (absl::SimpleAtoi(text, id)) return true;
-  uint64_t bits = 0;
-  if (!absl::SimpleAtoi(text, &bits)) return false;
-  *id = static_cast<int64_t>(bits);
-  return true;
-}
 
 // Returns the problem with the text, or "" if it is valid, as CLI11 expects.
 std::string IdError(const std::string& text) {
