@@ -11,9 +11,10 @@ void Context::PrintError(const absl::Status& status) const {
 
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
-  for (const auto make : {NewLs, NewShow, NewItems, NewChain, NewDiff, NewPlan,
-                          NewRow, NewHistory, NewVerify, NewDu, NewFold, NewRm,
-                          NewGc, NewPin, NewUnpin, NewMetrics, NewDoctor}) {
+  for (const auto make :
+       {NewLs, NewShow, NewItems, NewChain, NewDiff, NewPlan, NewRow,
+        NewHistory, NewRows, NewVerify, NewDu, NewFold, NewRm, NewGc, NewPin,
+        NewUnpin, NewMetrics, NewDoctor}) {
     commands.push_back(make());
   }
   return commands;

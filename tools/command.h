@@ -71,6 +71,7 @@ std::unique_ptr<Command> NewDiff();
 std::unique_ptr<Command> NewPlan();
 std::unique_ptr<Command> NewRow();
 std::unique_ptr<Command> NewHistory();
+std::unique_ptr<Command> NewRows();
 std::unique_ptr<Command> NewVerify();
 std::unique_ptr<Command> NewDu();
 std::unique_ptr<Command> NewFold();
