@@ -12,7 +12,7 @@ void Context::PrintError(const absl::Status& status) const {
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   for (const auto make :
-       {NewLs, NewShow, NewItems, NewChain, NewDiff, NewPlan, NewRow,
+       {NewLs, NewShow, NewItems, NewChain, NewDiff, NewPlan, NewRow, NewCat,
         NewHistory, NewRows, NewVerify, NewDu, NewFold, NewRm, NewGc, NewPin,
         NewUnpin, NewMetrics, NewDoctor}) {
     commands.push_back(make());

@@ -70,6 +70,7 @@ std::unique_ptr<Command> NewChain();
 std::unique_ptr<Command> NewDiff();
 std::unique_ptr<Command> NewPlan();
 std::unique_ptr<Command> NewRow();
+std::unique_ptr<Command> NewCat();
 std::unique_ptr<Command> NewHistory();
 std::unique_ptr<Command> NewRows();
 std::unique_ptr<Command> NewVerify();
