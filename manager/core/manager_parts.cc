@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "db/base/call_guard.h"
 #include "db/base/option_checks.h"
@@ -17,11 +16,12 @@
 #include "manager/policy/policy_checks.h"
 #include "manager/policy/retention.h"
 #include "manager/policy/save_schedule.h"
+#include "manager/ranks/message_codec.h"
 #include "manager/ranks/tell_status.h"
+#include "manager/save/rank_names.h"
 #include "manager/state/model_sharding.h"
 #include "manager/state/poll_cancelled.h"
 #include "manager/state/reader_options.h"
-#include "manager/state/replicated_tensors.h"
 #include "schema/bytes/annotate.h"
 #include "schema/bytes/user_metadata.h"
 #include "schema/status.h"
@@ -265,24 +265,26 @@ absl::Status CheckAndOpen(ManagerParts* parts) {
 // The declarations that must match on all ranks.
 struct Declarations {
   std::string shardings;
-  std::string replicas;
+  RankNames names;
 };
-constexpr char kBetweenDeclarations = '\0';
 
 // Returns InvalidArgument if a rank's declarations differ from rank 0's: with
 // different shardings, two ranks or none would restore a row; with different
-// replicas, two ranks or none would save a tensor.
+// names, two ranks or none would save a tensor or an object.
 absl::Status CompareDeclarations(const Declarations& own, size_t rank,
                                  absl::string_view bytes) {
-  const std::pair<absl::string_view, absl::string_view> other =
-      absl::StrSplit(bytes, absl::MaxSplits(kBetweenDeclarations, 1));
-  if (other.first != own.shardings) {
+  Declarations other;
+  MessageReader reader(bytes);
+  if (!reader.Get(&other.shardings, &other.names)) {
+    return CannotDecode(bytes.size());
+  }
+  if (other.shardings != own.shardings) {
     return absl::InvalidArgumentError(
         absl::StrCat("the ranks declare different shardings: rank 0 has ",
-                     own.shardings, ", rank ", rank, " has ", other.first,
+                     own.shardings, ", rank ", rank, " has ", other.shardings,
                      "; they must match on all ranks"));
   }
-  return CompareReplicas(own.replicas, rank, other.second);
+  return CompareNames(own.names, rank, other.names);
 }
 
 // Returns InvalidArgument on all ranks if any rank's declarations differ from
@@ -292,16 +294,14 @@ absl::Status AgreeOnDeclarations(const ManagerParts& parts) {
   // Only the owner receives all declarations. It compares them and sends the
   // others the result.
   Coordinator* const ranks = parts.ranks.get();
-  const Declarations own = {
-      DescribeShardings(*parts.model, parts.shardings),
-      DescribeReplicas(*parts.model, parts.options.ranks)};
-  std::string bytes = own.shardings;
-  bytes.push_back(kBetweenDeclarations);
-  bytes.append(own.replicas);
+  const Declarations own = {DescribeShardings(*parts.model, parts.shardings),
+                            NamesOf(*parts.model, parts.options.ranks)};
+  std::string bytes;
+  MessageWriter(&bytes).Put(own.shardings, own.names);
   const absl::StatusOr<std::vector<std::string>> all = ranks->Gather(
       "declarations", std::move(bytes), parts.options.ranks.deadline);
   absl::Status status = all.status();
-  for (size_t rank = 0; all.ok() && rank < all->size(); ++rank) {
+  for (size_t rank = 1; all.ok() && rank < all->size(); ++rank) {
     status.Update(CompareDeclarations(own, rank, (*all)[rank]));
   }
   return TellStatus(ranks, "declarations", status,

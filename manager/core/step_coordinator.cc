@@ -37,11 +37,6 @@ std::string WhySilent(int64_t due_step) {
 absl::StatusOr<StepOutcome> StepCoordinator::DecideAndSave(
     const std::optional<SavePolicy::Decision>& wanted,
     const SaveRequest& request) {
-  ManagerParts& manager = *parts_.manager;
-  if (!manager.is_owner() && manager.options.save.enabled &&
-      !request.metrics.empty()) {
-    manager.warnings.WarnOfMetrics(manager.ranks->rank());
-  }
   if (!wanted.has_value()) {
     pace_.CountStep();
     std::optional<StepOutcome> alone = StepAlone();

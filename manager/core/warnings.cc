@@ -52,13 +52,6 @@ void Warnings::WarnOfSchedule() {
       "to save nothing"));
 }
 
-void Warnings::WarnOfMetrics(uint32_t rank) {
-  if (std::exchange(warned_of_metrics_, true)) return;
-  Warn(absl::StrCat("the metrics of rank ", rank,
-                    " are ignored: a step records those of rank ", kOwnerRank,
-                    "; reduce them and pass the result to Step on that rank"));
-}
-
 // Warns for each save that waited that long; other warnings are given once.
 void Warnings::WarnOfWaiting(int64_t step, absl::Duration waited) {
   if (waited < options_.observers.warn_waiting) return;

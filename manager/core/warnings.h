@@ -30,8 +30,6 @@ class Warnings {
 
   // Warns of an empty schedule, with which a long training would save nothing.
   void WarnOfSchedule();
-  // Warns once if a rank other than the owner passes metrics.
-  void WarnOfMetrics(uint32_t rank);
   // Warns that saving `step` waited for the previous save.
   void WarnOfWaiting(int64_t step, absl::Duration waited);
   // Warns of items and slots of the restored step that the model lacks, so that
@@ -65,7 +63,6 @@ class Warnings {
 
   const ManagerOptions& options_;
   ErrorLedger* const errors_;
-  bool warned_of_metrics_ = false;
   bool warned_of_statistics_ = false;
   std::set<std::string> warned_of_sweeps_;
   std::set<std::string> warned_of_posts_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/save/save_operation.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +10,7 @@
 #include "manager/ranks/message_codec.h"
 #include "manager/save/base_reasons.h"
 #include "manager/save/delta_audit.h"
+#include "manager/save/rank_names.h"
 #include "manager/save/replica_audit.h"
 #include "manager/state/micros_since.h"
 #include "manager/state/poll_cancelled.h"
@@ -18,7 +18,6 @@
 #include "manager/state/registered_state.h"
 #include "manager/state/replicated_tensors.h"
 #include "schema/bytes/annotate.h"
-#include "schema/bytes/page.h"
 #include "schema/records/staged.h"
 #include "schema/status.h"
 
@@ -28,19 +27,6 @@ namespace {
 SaveRequest WithKind(SaveRequest request, SavePolicy::Kind kind) {
   request.kind = kind;
   return request;
-}
-
-// Describes the replicated tensors that the model has for this save. A provider
-// may give other ones than at the opening, when the ranks compared them.
-std::string ReplicasOf(const ModelState& model,
-                       const ManagerOptions::Ranks& options) {
-  constexpr size_t kMaxBytes = size_t{64} << 10;
-  std::string replicas = DescribeReplicas(model, options);
-  if (replicas.size() <= kMaxBytes) return replicas;
-  // Every rank of every save sends it.
-  return absl::StrCat(std::count(replicas.begin(), replicas.end(), '\n') + 1,
-                      " tensors with the hash 0x",
-                      absl::Hex(HashBytes(replicas)));
 }
 
 }  // namespace
@@ -164,7 +150,8 @@ absl::Status SaveOperation::TakeSnapshot(BaseReasons bases) {
   spec.shardings = environment_.shardings;
   spec.rank = environment_.ranks->rank();
   if (environment_.ranks->world_size() > 1) {
-    replicas_ = ReplicasOf(environment_.model, environment_.options.ranks);
+    names_ =
+        NamesOfSave(environment_.model, environment_.options.ranks, request_);
   }
   CKPTDB_ASSIGN_OR_RETURN(
       spec.tensor_savers,
@@ -304,7 +291,7 @@ void SaveOperation::CommitWithAll() {
   std::string own_part;  // the owner's is not sent
   if (!environment_.is_owner()) {
     BeginCommit();
-    MessageWriter(&own_part).Put(replicas_);
+    MessageWriter(&own_part).Put(names_);
     own_part += Encode(SavePart{part_.status, std::move(part_.staged)});
   }
   const auto parts = ranks->Gather(tag, std::move(own_part), deadline);
@@ -348,12 +335,12 @@ absl::StatusOr<std::vector<StagedRank>> SaveOperation::CollectParts(
   std::vector<StagedRank> staged;
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     SavePart part;
-    std::string replicas = replicas_;
+    RankNames names = names_;
     if (rank == kOwnerRank) {
       part = {part_.status, std::move(part_.staged)};
     } else {
       MessageReader reader(parts[rank]);
-      if (!reader.Get(&replicas)) return CannotDecode(parts[rank].size());
+      if (!reader.Get(&names)) return CannotDecode(parts[rank].size());
       CKPTDB_RETURN_IF_ERROR(Decode(reader.rest(), &part));
     }
     // With a single rank the error does not name it.
@@ -361,7 +348,7 @@ absl::StatusOr<std::vector<StagedRank>> SaveOperation::CollectParts(
       return Annotate(part.status, absl::StrCat("rank ", rank));
     }
     CKPTDB_RETURN_IF_ERROR(part.status);
-    CKPTDB_RETURN_IF_ERROR(CompareReplicas(replicas_, rank, replicas));
+    CKPTDB_RETURN_IF_ERROR(CompareNames(names_, rank, names));
     staged.push_back(std::move(part.staged));
   }
   return staged;

@@ -22,6 +22,7 @@
 #include "manager/results.h"
 #include "manager/save/arena.h"
 #include "manager/save/pending_save_state.h"
+#include "manager/save/rank_names.h"
 #include "manager/save/save_publisher.h"
 #include "manager/save/snapshot.h"
 #include "manager/state/change_sets.h"
@@ -144,10 +145,8 @@ class SaveOperation {
   bool copied_ = false;      // the snapshot points to the arena, not the model
   bool model_read_ = false;  // so the model may change
   absl::Status interrupted_;
-  SavePart part_;  // this rank's
-  // Describes the replicated tensors, which the owner compares; empty for one
-  // rank.
-  std::string replicas_;
+  SavePart part_;    // this rank's
+  RankNames names_;  // the owner compares them; empty for one rank
   Outcome outcome_;
   SaveReport report_;
 };

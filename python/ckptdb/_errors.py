@@ -26,6 +26,8 @@ _NAMES = {
     "Replicated()": '"replicated"',
     "give a tensor that is divided among ranks a TensorState::global_shape": "make a "
     "tensor that is divided among ranks a DTensor",
+    "register it on all ranks, or as an io state if ranks differ": "put it into the "
+    "state of all ranks; an object with io_state and load_io_state is saved by each rank",
     "MarkUpserted": "mark",
     "EvolvePolicy": "evolve",
     "schedule.permanent": "save",

@@ -552,3 +552,48 @@ def test_a_divided_table_needs_all_ranks(tmp_path, path):
         text,
     )
     assert len(refused) == 2, text
+
+
+def test_an_entry_that_only_another_rank_has_is_refused(tmp_path, path):
+    code = """
+    class Position:
+        def io_state(self):
+            return b"rank %d" % rank
+        def load_io_state(self, data):
+            read.append(data)
+    read = []
+    options = dict(ranks=ckptdb.torch.ranks(), deadline=60)
+    state = {"weight": torch.zeros(3)}
+    if rank == 1:
+        state["sampler"] = {"seed": 7}
+    for kind, more, metrics in ((1, "sampler", {}), (2, None, {"auc": 0.5})):
+        if more is None:
+            state.pop("sampler", None)
+        with ckptdb.Manager(f"{path}{kind}", state, save=ckptdb.save_at_steps([]),
+                            **options) as manager:
+            manager.restore_or_start()
+            manager.step()
+            try:
+                manager.save(metrics=metrics if rank else None).wait_committed()
+            except ckptdb.InvalidArgument as error:
+                print(error)
+            state.pop("sampler", None)
+    if rank == 1:
+        state["position"] = Position()
+    for _ in range(2):
+        with ckptdb.Manager(path, state, save=ckptdb.save_every_n_steps(1),
+                            on_warning=lambda text: None, **options) as manager:
+            print(manager.restore_or_start().fresh, read)
+            manager.step(metrics={"loss": rank})
+    """
+    printed = run(tmp_path, 2, code, path=path)
+    for rank, text in enumerate(printed):
+        sampler, auc, *restored = text.splitlines()
+        assert 'rank 1 has object "sampler", which rank 0 lacks' in sampler
+        assert "put it into the state of all ranks" in sampler
+        assert 'rank 1 has metric "auc", which rank 0 lacks' in auc
+        assert restored == ["True []", f"False {[b'rank 1'] if rank else []}"]
+    with ckptdb.Reader(path + "1") as reader:
+        assert len(reader.steps()) == 1  # of the end, without the entry
+    with ckptdb.Reader(path) as reader:
+        assert [record.metrics["loss"] for record in reader.steps()] == [0.0, 0.0]

@@ -82,8 +82,9 @@ TEST_F(ManagerWarningsTest, DoesNotWarnOfAnEmptySchedule_WhenNothingIsSaved) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// A step records the owner's metrics.
-TEST_F(ManagerWarningsTest, WarnsOnceOfMetricsOfAnotherRank) {
+// A step records the owner's metrics. All ranks usually pass metrics, of which
+// the others' are ignored.
+TEST_F(ManagerWarningsTest, DoesNotWarnOfTheSameMetricsOfAnotherRank) {
   std::vector<std::vector<std::string>> told(2);
   options_.observers.on_saved = nullptr;
   RunModels(
@@ -106,10 +107,7 @@ TEST_F(ManagerWarningsTest, WarnsOnceOfMetricsOfAnotherRank) {
           told[rank].push_back(warning);
         };
       });
-  EXPECT_THAT(told[0], IsEmpty());
-  EXPECT_THAT(told[1],
-              ElementsAre(AllOf(HasSubstr("the metrics of rank 1 are ignored"),
-                                HasSubstr("those of rank 0;"))));
+  EXPECT_THAT(told, Each(IsEmpty()));
 }
 
 TEST_F(ManagerWarningsTest, ErrorOfAnEarlierSaveNamesItsStep) {

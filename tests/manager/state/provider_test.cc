@@ -2,6 +2,7 @@
 // Models whose tensors move, or come to exist while the manager is open.
 #include <stdexcept>
 
+#include "schema/status.h"
 #include "tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
