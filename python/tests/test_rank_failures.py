@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import signal
 import textwrap
+import threading
 import time
 
 import pytest
@@ -141,6 +142,56 @@ def test_a_rank_that_raises_in_a_save_fails_it_on_all_ranks(tmp_path, path):
         assert "no position" in text
     with ckptdb.Reader(path) as reader:
         assert [record.step for record in reader.steps()] == [1, 2]
+
+
+def notices_of(world: int) -> list:
+    from ckptdb.torch._ranks import _Notices
+
+    store = torch.distributed.HashStore()
+    return [_Notices(store, "job", rank, world) for rank in range(world)]
+
+
+def test_the_cause_of_a_failure_wins_over_its_echo():
+    failed, other = notices_of(2)
+    await_others = failed._await
+
+    def await_slowly(*args):
+        missing = await_others(*args)
+        time.sleep(0.3)  # the other is the first to write the common text
+        return missing
+
+    failed._await = await_slowly
+    errors = []
+    thread = threading.Thread(
+        target=lambda: errors.append(failed.failure("a cable was cut"))
+    )
+    thread.start()
+    while not other.has_failed():
+        time.sleep(0.001)
+    errors.append(other.failure(None))
+    thread.join()
+    assert [str(error) for error in errors] == ["rank 0 of 2: a cable was cut"] * 2
+
+
+def test_an_operation_that_ends_when_its_wait_times_out_has_succeeded():
+    from ckptdb.torch._ranks import _Collectives
+
+    class Work:
+        """Ends just after the first wait for it has timed out."""
+
+        waits = 0
+
+        def wait(self, timeout):
+            self.waits += 1
+            if self.waits == 1:
+                raise RuntimeError("Operation timed out!")
+
+        def is_completed(self):
+            return self.waits > 0
+
+    work = Work()
+    _Collectives(None, notices_of(2)[0], 60)._run(lambda: work)
+    assert work.waits == 2
 
 
 def test_the_others_learn_why_a_rank_has_ended(tmp_path, path):

@@ -165,25 +165,31 @@ class _Notices:
         with contextlib.suppress(RuntimeError):  # nobody is left to read it
             self._set("left", self.rank, value=why)
 
-    def failure(self, reason: str) -> Error:
+    def failure(self, reason: str | None) -> Error:
         """The error of this rank's collectives, the same on all ranks. Waits a moment
-        for a sign of life of each."""
+        for a sign of life of each. Without a reason, this rank only knows by
+        `has_failed` that another has one."""
+        why = reason or "a collective did not end"
+        own = f"rank {self.rank} of {self.world_size}: {why}"
         try:
-            self._set("failed")
+            if reason is not None:
+                # Before "failed", so that whoever sees that finds a cause.
+                self._store.compare_set(self._key("cause"), "", own)
+                self._set("failed")
             missing = self._await("alive", _ROLL_CALL_S)
-            text = self._describe(missing, reason)
+            text = self._describe(missing, self._get("cause") or own)
             text = self._store.compare_set(self._key("why"), "", text).decode()
         except RuntimeError as error:
             text = (
-                f"rank {self.rank}: {reason}; the missing rank is not known, because "
+                f"rank {self.rank}: {why}; the missing rank is not known, because "
                 "the store of torch.distributed, which rank 0 owns unless torchrun does, "
                 f"does not answer: {error}"
             )
         return DeadlineExceeded(text)
 
-    def _describe(self, missing: list[int], reason: str) -> str:
+    def _describe(self, missing: list[int], cause: str) -> str:
         if not missing:
-            return f"rank {self.rank} of {self.world_size}: {reason}"
+            return cause
         ends = [
             f"rank {rank} {why}"
             for rank in missing
@@ -193,7 +199,7 @@ class _Notices:
         what = "is missing" if len(missing) == 1 else "are missing, or busy elsewhere"
         return (
             f"{list_ranks(missing, self.world_size)} {what}: "
-            f"{'; '.join(ends) or reason}"
+            f"{'; '.join(ends) or cause.partition(': ')[2]}"
         )
 
 
@@ -314,12 +320,15 @@ class _Collectives:
         except (RuntimeError, ValueError) as error:
             raise self._notices.failure(_reason(error)) from error
         while True:
+            # An operation may end between a wait that times out and the question
+            # whether it has.
+            ended = work.is_completed()
             try:
                 work.wait(poll)
                 self._pending = None
                 return
             except RuntimeError as error:
-                if work.is_completed():
+                if ended:
                     self._pending = None
                     raise self._notices.failure(_reason(error)) from error
             self._pending = work
@@ -330,7 +339,7 @@ class _Collectives:
             if time.monotonic() - asked >= _ASK_S:
                 asked = time.monotonic()
                 if self._notices.has_failed():
-                    raise self._notices.failure("another rank has failed")
+                    raise self._notices.failure(None)
 
 
 # Groups with an operation in progress: the end of such a group waits for it.
