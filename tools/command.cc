@@ -13,7 +13,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   for (const auto make :
        {NewLs, NewShow, NewItems, NewChain, NewDiff, NewPlan, NewRow, NewCat,
-        NewHistory, NewRows, NewVerify, NewDu, NewFold, NewRm, NewGc, NewPin,
+        NewHistory, NewRows, NewVerify, NewDu, NewReport, NewFold, NewRm, NewGc, NewPin,
         NewUnpin, NewMetrics, NewDoctor}) {
     commands.push_back(make());
   }

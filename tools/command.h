@@ -75,6 +75,7 @@ std::unique_ptr<Command> NewHistory();
 std::unique_ptr<Command> NewRows();
 std::unique_ptr<Command> NewVerify();
 std::unique_ptr<Command> NewDu();
+std::unique_ptr<Command> NewReport();
 std::unique_ptr<Command> NewFold();
 std::unique_ptr<Command> NewRm();
 std::unique_ptr<Command> NewGc();

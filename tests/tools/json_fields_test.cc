@@ -234,6 +234,7 @@ const SectionCase kSectionCases[] = {
      {"rows user --ids 1,99"}},
     {"verify", {"verify", "verify 100"}, {"verify"}},
     {"du", {"du"}, {"du --tables"}, {"rm 200"}},
+    {"report", {"report"}, {"report"}},
     {"fold", {"fold 100"}, {"fold 400"}, {"rm 100 200 300"}},
     {"rm", {"rm 300"}, {"rm 100"}},
     {"gc", {"gc"}, {"gc"}},

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// ckptdb report: a page with charts of a store.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "CLI/App.hpp"
+#include "CLI/Validators.hpp"
+#include "absl/strings/str_cat.h"
+#include "schema/status.h"
+#include "tools/command.h"
+#include "tools/format.h"
+#include "tools/open_store.h"
+#include "tools/report/page.h"
+#include "tools/report/report_data.h"
+
+namespace ckptdb::tool {
+namespace {
+
+constexpr char kReportNotes[] =
+    "The page works without a network: timeline of steps and branches,\n"
+    "metrics, bytes and changed rows, durations and, with --statistics,\n"
+    "stalls, sizes of tables and slots, distributions of tensors, and\n"
+    "what is wrong with the store. It reads the tensors of some steps.\n";
+
+absl::Status WriteError(const std::string& path) {
+  return absl::InternalError(
+      absl::StrCat("\"", Printable(path), "\": ", std::strerror(errno)));
+}
+
+// Writes a file that appears under its name when it is whole.
+absl::Status WriteWhole(const std::string& path, const std::string& text,
+                        bool force) {
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  constexpr mode_t kMode = 0666;  // minus the umask
+  const int fd =
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
+  if (fd < 0) return WriteError(temporary);
+  absl::Status status;
+  for (size_t done = 0; done < text.size() && status.ok();) {
+    const ssize_t written = write(fd, text.data() + done, text.size() - done);
+    if (written < 0) status = WriteError(temporary);
+    if (written > 0) done += static_cast<size_t>(written);
+  }
+  if (fsync(fd) != 0) status.Update(WriteError(temporary));
+  close(fd);
+  // A link fails if the name exists.
+  if (status.ok() && force && rename(temporary.c_str(), path.c_str()) != 0) {
+    status = WriteError(path);
+  } else if (status.ok() && !force &&
+             link(temporary.c_str(), path.c_str()) != 0) {
+    status = errno == EEXIST ? absl::AlreadyExistsError(absl::StrCat(
+                                   "\"", Printable(path),
+                                   "\" exists; pass --force to replace it"))
+                             : WriteError(path);
+  }
+  unlink(temporary.c_str());
+  return status;
+}
+
+class Report : public Command {
+ public:
+  Report()
+      : Command(
+            {.name = "report",
+             .summary = "Write a page with charts of a store",
+             .notes = kReportNotes,
+             .examples =
+                 "  ckptdb report /tmp/ctr.html --store /checkpoints/ctr\n"
+                 "  ckptdb report ctr.html --statistics saves.jsonl --force\n"
+                 "  ckptdb report --json > ctr.json\n"}) {}
+  void AddArguments(CLI::App* app) override {
+    app->add_option("OUT", out_, "the page, an HTML file");
+    app->add_option("--statistics", options_.statistics_path,
+                    "the manager's statistics_path: stalls")
+        ->type_name("FILE");
+    app->add_option("--steps", options_.max_steps, "show the newest N steps")
+        ->type_name("N")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 1000000));
+    app->add_option("--tensor-steps", options_.tensor_steps,
+                    "read the tensors of N steps; 0: of none")
+        ->type_name("N")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 100));
+    app->add_flag("--force", force_, "replace the page if it exists");
+  }
+  absl::Status Run(const Context& context) override {
+    if (out_.empty() && !context.json) {
+      return absl::InvalidArgumentError(
+          "the page has no name: ckptdb report OUT.html");
+    }
+    if (!out_.empty() && !force_ && std::filesystem::exists(out_)) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "\"", Printable(out_), "\" exists; pass --force to replace it"));
+    }
+    CKPTDB_ASSIGN_OR_RETURN(const auto reader, OpenReader(context));
+    CKPTDB_ASSIGN_OR_RETURN(const Json data,
+                            ReportData(context, reader.get(), options_));
+    if (!out_.empty()) {
+      CKPTDB_ASSIGN_OR_RETURN(const std::string page, ReportPage(data));
+      CKPTDB_RETURN_IF_ERROR(WriteWhole(out_, page, force_));
+    }
+    if (context.json) {
+      PrintJson(data, context.out);
+    } else {
+      *context.out << "wrote " << Printable(out_) << ": "
+                   << FormatCount(data["steps"].size()) << " steps, "
+                   << FormatCount(data["findings"].size()) << " findings\n";
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string out_;
+  bool force_ = false;
+  ReportOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewReport() { return std::make_unique<Report>(); }
+
+}  // namespace ckptdb::tool

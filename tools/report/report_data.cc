@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/report/report_data.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/version.h"
+#include "schema/status.h"
+#include "tools/format.h"
+#include "tools/open_store.h"
+#include "tools/progress_line.h"
+#include "tools/step_totals.h"
+#include "tools/tensor_stats.h"
+
+namespace ckptdb::tool {
+namespace {
+
+constexpr size_t kBins = 24;
+constexpr size_t kMaxTensors = 60;
+// The manager's reason for a save, in the metadata of its step.
+constexpr char kSavedBecause[] = "ckptdb.saved_because";
+
+// Collects the parts of a report.
+class Collector {
+ public:
+  Collector(const Context& context, Reader* reader,
+            const ReportOptions& options)
+      : context_(context), reader_(reader), options_(options) {}
+
+  absl::StatusOr<Json> Collect() {
+    records_ = reader_->Steps();
+    const uint64_t all = records_.size();
+    if (all > options_.max_steps) {
+      records_.erase(records_.begin(),
+                     records_.end() - static_cast<int64_t>(options_.max_steps));
+    }
+    Json json = {{"store", std::filesystem::absolute(context_.store).string()},
+                 {"uuid", reader_->uuid()},
+                 {"made_at", FormatIsoUtc(context_.now_micros)},
+                 {"library_version", LibraryVersion()},
+                 {"all_steps", all}};
+    SetUsage(&json);
+    json["steps"] = Steps();
+    json["slots"] = Slots();
+    json["tensors"] = Tensors();
+    CKPTDB_ASSIGN_OR_RETURN(json["saves"], Saves());
+    for (const std::string& file : reader_->BadFiles()) {
+      Find(absl::StrCat("\"", file, "\" is damaged or missing"));
+    }
+    json["findings"] = findings_;
+    return json;
+  }
+
+ private:
+  void Find(const std::string& finding) { findings_.push_back(finding); }
+
+  // Tables by name: the rows and bytes of their runs in this step.
+  static Json TablesOf(const std::vector<StepRecord::Rank>& ranks) {
+    std::map<std::string, Totals> tables;
+    for (const StepRecord::Rank& rank : ranks) {
+      for (const Item& item : rank.items) {
+        if (item.kind == Item::Kind::kRows) {
+          tables[item.name].Add(item, rank.version);
+        }
+      }
+    }
+    Json json = Json::array();
+    for (const auto& [name, totals] : tables) {
+      json.push_back({{"name", name}});
+      json.back().update(ToJson(totals));
+    }
+    return json;
+  }
+
+  Json StepJson(const StepRecord& record) {
+    Json json = SummaryJson(record);
+    json["chain_length"] = record.chain.size();
+    json["parent"] = record.has_parent ? ToJson(record.parent) : Json();
+    json["branch"] = record.branches.empty() ? 0 : record.branches.back().first;
+    const auto why = record.user_metadata.find(kSavedBecause);
+    json["saved_reason"] =
+        ReasonJson(why == record.user_metadata.end() ? "" : why->second);
+    json["rows"] = record.rows;
+    json["raw_bytes"] = record.raw_bytes;
+    json["exclusive_bytes"] = record.exclusive_bytes;
+    json["metrics"] = MetricsJson(record.metrics);
+    json["tables"] = Json::array();
+    const auto ranks = reader_->FindRanks(record.version.step);
+    if (ranks.ok()) {
+      json["tables"] = TablesOf(*ranks);
+    } else if (!absl::IsNotFound(ranks.status())) {
+      Find(absl::StrCat(StepName(record.version.step), ": ",
+                        ranks.status().message()));
+    }
+    if (record.quarantined) {
+      Find(absl::StrCat(StepName(record.version.step),
+                        " is quarantined: it is damaged"));
+    }
+    return json;
+  }
+
+  Json Steps() {
+    Json steps = Json::array();
+    for (const StepRecord& record : records_) steps.push_back(StepJson(record));
+    return steps;
+  }
+
+  // The slots of the newest step's own rows.
+  Json Slots() {
+    Json json = Json::array();
+    if (records_.empty()) return json;
+    const auto ranks = reader_->FindRanks(records_.back().version.step);
+    if (!ranks.ok()) return json;
+    std::map<std::pair<std::string, std::string>, std::pair<uint64_t, Slot>>
+        slots;
+    for (const StepRecord::Rank& rank : *ranks) {
+      for (const Item& item : rank.items) {
+        for (const Slot& slot : item.slots) {
+          auto& [rows, known] = slots[{item.name, slot.name}];
+          rows += item.rows;
+          known = slot;
+        }
+      }
+    }
+    for (const auto& [name, value] : slots) {
+      const auto& [rows, slot] = value;
+      json.push_back({{"table", name.first},
+                      {"slot", name.second},
+                      {"dtype", Str(DTypeName(slot.dtype))},
+                      {"elements", slot.elements},
+                      {"rows", rows},
+                      {"bytes", rows * slot.row_bytes()}});
+    }
+    return json;
+  }
+
+  // Tensors of the newest step that fit in the bytes that may be read.
+  static std::vector<std::string> Readable(const StepReader& step,
+                                           uint64_t bytes_of_step,
+                                           uint64_t* bytes) {
+    std::vector<std::string> names;
+    for (const StepRecord::Rank& rank : step.ranks()) {
+      for (const Item& item : rank.items) {
+        const bool taken = item.kind == Item::Kind::kTensor &&
+                           item.raw_bytes <= bytes_of_step - *bytes &&
+                           names.size() < kMaxTensors;
+        if (!taken || std::count(names.begin(), names.end(), item.name) > 0) {
+          continue;
+        }
+        names.push_back(item.name);
+        *bytes += item.raw_bytes;
+      }
+    }
+    return names;
+  }
+
+  // Steps spread evenly over those listed, the newest among them.
+  std::vector<int64_t> SampledSteps() const {
+    std::vector<int64_t> steps;
+    const uint64_t count =
+        std::min<uint64_t>(options_.tensor_steps, records_.size());
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t back = i * records_.size() / count;
+      steps.push_back(records_[records_.size() - 1 - back].version.step);
+    }
+    return {steps.rbegin(), steps.rend()};
+  }
+
+  absl::Status AddTensors(int64_t step, const std::vector<std::string>& names,
+                          std::map<std::string, Json>* tensors) {
+    CKPTDB_ASSIGN_OR_RETURN(const auto opened, reader_->OpenStep(step));
+    std::vector<TensorPart> parts;
+    for (const std::string& name : names) {
+      auto spec = opened->FindTensor(name);
+      if (!spec.ok()) continue;
+      TensorBox whole = WholeOf(*spec);
+      parts.push_back({*std::move(spec), std::move(whole)});
+    }
+    CKPTDB_ASSIGN_OR_RETURN(const std::vector<TensorStats> stats,
+                            MeasureTensors(*opened, parts, kBins, {}));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const TensorStats& each = stats[i];
+      Json measured = {{"step", step},
+                       {"mean", NumberJson(each.mean)},
+                       {"std", NumberJson(each.std)},
+                       {"min", NumberJson(static_cast<double>(each.min))},
+                       {"max", NumberJson(static_cast<double>(each.max))},
+                       {"nan", each.nan},
+                       {"inf", each.inf},
+                       {"histogram", each.histogram}};
+      const std::string& name = parts[i].spec.name;
+      if (each.nan + each.inf > 0) {
+        Find(absl::StrCat(StepName(step), ": tensor ", Printable(name), " has ",
+                          each.nan, " NaN and ", each.inf, " infinite values"));
+      }
+      (*tensors)[name].push_back(std::move(measured));
+    }
+    return absl::OkStatus();
+  }
+
+  Json Tensors() {
+    Json json = Json::array();
+    const std::vector<int64_t> steps = SampledSteps();
+    if (steps.empty()) return json;
+    std::vector<std::string> names;
+    {
+      const auto newest = reader_->OpenStep(steps.back());
+      if (!newest.ok()) return json;
+      uint64_t bytes = 0;
+      names = Readable(**newest, options_.tensor_bytes / steps.size(), &bytes);
+    }
+    const ProgressLine progress(context_.terminal, "report: reading tensors");
+    std::map<std::string, Json> tensors;
+    for (const int64_t step : steps) {
+      const absl::Status added = AddTensors(step, names, &tensors);
+      if (!added.ok() && !IsGone(added) && !absl::IsNotFound(added)) {
+        Find(absl::StrCat(StepName(step), ": ", added.message()));
+      }
+    }
+    for (const std::string& name : names) {
+      if (!tensors.contains(name)) continue;
+      json.push_back({{"name", name}, {"steps", std::move(tensors[name])}});
+    }
+    return json;
+  }
+
+  void SetUsage(Json* json) {
+    const auto usage = reader_->GetUsage();
+    if (!usage.ok()) Find(absl::StrCat("usage: ", usage.status().message()));
+    (*json)["disk_bytes"] = usage.ok() ? Json(usage->disk_bytes) : Json();
+    (*json)["available_bytes"] =
+        usage.ok() ? Json(usage->available_bytes) : Json();
+  }
+
+  // The lines of a manager's statistics that describe saves.
+  absl::StatusOr<Json> Saves() {
+    Json saves = Json::array();
+    if (options_.statistics_path.empty()) return saves;
+    std::ifstream file(options_.statistics_path);
+    if (!file) {
+      return absl::NotFoundError(
+          absl::StrCat("cannot read the statistics \"",
+                       Printable(options_.statistics_path), "\""));
+    }
+    uint64_t invalid = 0;
+    for (std::string line; std::getline(file, line);) {
+      Json save = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (!save.is_object() || !save.contains("event")) {
+        ++invalid;
+      } else if (save["event"] == "save") {
+        saves.push_back(std::move(save));
+      }
+    }
+    if (invalid > 0) {
+      Find(absl::StrCat("\"", options_.statistics_path, "\" has ", invalid,
+                        " lines that are no statistics"));
+    }
+    return saves;
+  }
+
+  const Context& context_;
+  Reader* const reader_;
+  const ReportOptions& options_;
+  std::vector<StepRecord> records_;
+  Json findings_ = Json::array();
+};
+
+}  // namespace
+
+absl::StatusOr<Json> ReportData(const Context& context, Reader* reader,
+                                const ReportOptions& options) {
+  return Collector(context, reader, options).Collect();
+}
+
+}  // namespace ckptdb::tool
