@@ -11,10 +11,31 @@ void Context::PrintError(const absl::Status& status) const {
 
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
-  for (const auto make :
-       {NewLs, NewShow, NewItems, NewChain, NewDiff, NewPlan, NewRow, NewCat,
-        NewHistory, NewRows, NewVerify, NewDu, NewReport, NewFold, NewRm, NewGc, NewPin,
-        NewUnpin, NewMetrics, NewDoctor}) {
+  // clang-format off: a line for each command.
+  for (const auto make : {
+           NewLs,
+           NewShow,
+           NewItems,
+           NewChain,
+           NewDiff,
+           NewPlan,
+           NewRow,
+           NewRows,
+           NewCat,
+           NewNan,
+           NewHistory,
+           NewVerify,
+           NewDu,
+           NewReport,
+           NewFold,
+           NewRm,
+           NewGc,
+           NewPin,
+           NewUnpin,
+           NewMetrics,
+           NewDoctor,
+       }) {
+    // clang-format on
     commands.push_back(make());
   }
   return commands;

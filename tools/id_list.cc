@@ -118,6 +118,13 @@ absl::StatusOr<IdList> IdList::ParseOrRead(const std::string& text) {
       absl::StrCat(text, ": ", list.status().message()));
 }
 
+IdList IdList::Of(const std::vector<int64_t>& ids) {
+  IdList list;
+  for (const int64_t id : ids) list.ranges_.emplace_back(id, id);
+  JoinRanges(&list.ranges_);
+  return list;
+}
+
 bool IdList::Contains(int64_t id) const {
   // The first range that begins after the id.
   const auto after = std::upper_bound(

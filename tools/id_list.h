@@ -35,6 +35,9 @@ class IdList {
   // reads the file of this name. Returns NotFound if the file cannot be read.
   static absl::StatusOr<IdList> ParseOrRead(const std::string& text);
 
+  // Holds these ids, in any order.
+  static IdList Of(const std::vector<int64_t>& ids);
+
   bool Contains(int64_t id) const;
   // The number of ids, at most 2^64 - 1.
   uint64_t count() const;

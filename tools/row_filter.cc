@@ -108,6 +108,13 @@ struct CountInf {
                  [](T x) { return std::isinf(AsDouble(x)) ? 1.0 : 0.0; });
   }
 };
+struct CountNotFinite {
+  template <typename T>
+  static FilterNumber Of(const T* numbers, size_t count) {
+    // Only for these is the difference NaN.
+    return SumOf(numbers, count, [](T x) { return x - x == 0 ? 0.0 : 1.0; });
+  }
+};
 struct NormOf {
   template <typename T>
   static FilterNumber Of(const T* numbers, size_t count) {
@@ -554,6 +561,19 @@ absl::StatusOr<RowFilter> RowFilter::Parse(absl::string_view text,
   FilterParser parser(text, slots);
   CKPTDB_ASSIGN_OR_RETURN(FilterNode root, parser.Parse());
   return RowFilter(std::move(root), parser.named());
+}
+
+RowFilter RowFilter::NotFinite(absl::Span<const Slot> slots) {
+  std::vector<FilterNode> parts;
+  std::vector<std::string> names;
+  for (const Slot& slot : slots) {
+    // An integer cannot be NaN, and no float can be cast to one.
+    if (CanCast(slot.dtype, DType::kI64)) continue;
+    parts.push_back(NewFunction<CountNotFinite>(slot, names.size()));
+    names.push_back(slot.name);
+  }
+  if (parts.empty()) parts.push_back(std::make_shared<ConstantNode>(0));
+  return {NewFold<std::plus<FilterNumber>>(std::move(parts)), std::move(names)};
 }
 
 void RowFilter::Evaluate(const RowSink::Batch& batch,

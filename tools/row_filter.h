@@ -67,6 +67,10 @@ class RowFilter {
   static absl::StatusOr<RowFilter> Parse(absl::string_view text,
                                          absl::Span<const Slot> slots);
 
+  // The number of elements of a row that are NaN or infinite, in the slots of
+  // floats.
+  static RowFilter NotFinite(absl::Span<const Slot> slots);
+
   // The slots that it names, each once: all that has to be read.
   const std::vector<std::string>& slots() const { return slots_; }
 

@@ -59,10 +59,12 @@ struct SortsBefore {
 class SearchSink : public RowSink {
  public:
   SearchSink(const RowSearch& search, std::optional<BoundFilter> where,
+             std::optional<BoundFilter> not_finite,
              std::optional<BoundFilter> sort, int workers)
       : before_{search.smallest_first},
         limit_(search.limit),
         where_(std::move(where)),
+        not_finite_(std::move(not_finite)),
         sort_(std::move(sort)),
         parts_(static_cast<size_t>(workers)) {}
 
@@ -70,9 +72,13 @@ class SearchSink : public RowSink {
     Part& part = parts_[static_cast<size_t>(worker)];
     part.read += batch.ids.size();
     if (where_.has_value()) where_->Evaluate(batch, &part.matches);
+    if (not_finite_.has_value()) {
+      not_finite_->Evaluate(batch, &part.not_finite);
+    }
     if (sort_.has_value()) sort_->Evaluate(batch, &part.values);
     for (size_t r = 0; r < batch.ids.size(); ++r) {
       if (where_.has_value() && part.matches[r] == 0) continue;
+      if (not_finite_.has_value() && part.not_finite[r] == 0) continue;
       ++part.matched;
       Keep({batch.ids[r], sort_.has_value() ? part.values[r] : 0}, &part.best);
     }
@@ -97,6 +103,7 @@ class SearchSink : public RowSink {
     uint64_t matched = 0;
     std::vector<FoundRow> best;  // a heap: the last in order is on top
     std::vector<RowFilter::Number> matches;
+    std::vector<RowFilter::Number> not_finite;
     std::vector<RowFilter::Number> values;
   };
 
@@ -113,6 +120,7 @@ class SearchSink : public RowSink {
   const SortsBefore before_;
   const size_t limit_;
   const std::optional<BoundFilter> where_;
+  const std::optional<BoundFilter> not_finite_;
   const std::optional<BoundFilter> sort_;
   std::vector<Part> parts_;
 };
@@ -236,7 +244,12 @@ absl::StatusOr<FoundRows> SearchRows(const StepReader& step,
                           ParseBound(search.where, table.slots, &scanned));
   CKPTDB_ASSIGN_OR_RETURN(auto sort,
                           ParseBound(search.sort, table.slots, &scanned));
-  SearchSink sink(search, std::move(where), std::move(sort), options.threads);
+  std::optional<BoundFilter> not_finite;
+  if (search.not_finite) {
+    not_finite.emplace(RowFilter::NotFinite(table.slots), &scanned);
+  }
+  SearchSink sink(search, std::move(where), std::move(not_finite),
+                  std::move(sort), options.threads);
   if (search.ids.has_value() && search.ids->count() <= kMaxLookedUpIds) {
     CKPTDB_ASSIGN_OR_RETURN(
         const std::vector<Slot> slots,

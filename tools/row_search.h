@@ -27,6 +27,7 @@ struct RowSearch {
   std::string table;
   std::optional<IdList> ids = std::nullopt;  // if set, only these
   std::string where = {};                    // a filter; empty: all rows
+  bool not_finite = false;  // only rows with NaN or infinite elements
   // A value: rows with the largest first, NaN before all. Empty: by id.
   std::string sort = {};
   bool smallest_first = false;

@@ -3,6 +3,7 @@
 // statistics print.
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <limits>
@@ -232,6 +233,7 @@ const SectionCase kSectionCases[] = {
     {"rows",
      {"rows user --step 300 --where freq>3 --sort freq --limit 2"},
      {"rows user --ids 1,99"}},
+    {"nan", {"nan --step 800"}, {"nan --step 100", "nan --no-first-step"}},
     {"verify", {"verify", "verify 100"}, {"verify"}},
     {"du", {"du"}, {"du --tables"}, {"rm 200"}},
     {"report", {"report"}, {"report"}},
@@ -263,6 +265,8 @@ class JsonFieldsTest : public ToolFixture,
                    &lossy);
     state.AddTensor("w", TensorView::Of(values.data(), {8}), Codec::kBf16);
     const RowSource::Arrays rows(ids, {{values.data(), 8}, {values.data(), 4}});
+    const std::vector<float> infinite = {INFINITY};
+    state.AddTensor("bad", TensorView::Of(infinite.data(), {1}));
     RankState other;
     other.AddTable("user",
                    {{"embedding", DType::kF32, 2}, {"score", DType::kF32, 1}},
