@@ -165,7 +165,12 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
 
 absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOrStart(
     const RestoreRequest& request) {
-  CKPTDB_RETURN_IF_ERROR(CheckWritable("RestoreOrStart"));
+  if (read_only()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "RestoreOrStart: the manager of store \"", parts_->options.path,
+        "\" is read-only and starts no training; call Restore, or WaitForStep "
+        "to follow the store"));
+  }
   steps_.MeetNext();
   CKPTDB_ASSIGN_OR_RETURN(const std::optional<RestoreRequest> first,
                           restorer_.RequestAtStart(request));

@@ -37,6 +37,16 @@ def check_names(options: Mapping[str, Any], parameters: Sequence[str]) -> None:
         raise InvalidArgument(f'a manager has no option "{name}"{hint}')
 
 
+def check_policy(name: str, policy: Any) -> None:
+    """Refuses a number, which is not a policy in the configuration's form either."""
+    if isinstance(policy, (int, float)):
+        call = "latest_n" if name == "keep" else "save_every_n_steps"
+        raise InvalidArgument(
+            f"{name} is {policy!r}; expected a policy, such as "
+            f"{name}=ckptdb.{call}({policy!r})"
+        )
+
+
 def as_policy(name: str, policy: Any) -> SavePolicy | KeepPolicy:
     """A policy of the kind that this option takes."""
     kind = KeepPolicy if name == "keep" else SavePolicy

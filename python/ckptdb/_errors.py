@@ -28,6 +28,11 @@ _NAMES = {
     "tensor that is divided among ranks a DTensor",
     "register it on all ranks, or as an io state if ranks differ": "put it into the "
     "state of all ranks; an object with io_state and load_io_state is saved by each rank",
+    "call MarkUpserted for each row that changes": "call mark for each row that "
+    'changes; scores of a KVTable with changes="scores" must not fall: give changed rows '
+    'higher ones, or use changes="marks"',
+    "call Restore, or WaitForStep to follow the store": "call restore, or wait_for_step "
+    "to follow the store",
     "MarkUpserted": "mark",
     "EvolvePolicy": "evolve",
     "schedule.permanent": "save",

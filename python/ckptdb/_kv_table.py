@@ -17,6 +17,7 @@ Exported = tuple[Any, Any, Any]  # keys as an int64 array of NumPy, values, scor
 
 SCORE = "score"
 CHANGES = (None, "scores", "marks")
+METHODS = ("size", "export_batch", "insert_or_assign")
 
 
 class KVTable(CustomTable):
@@ -79,6 +80,12 @@ class KVTable(CustomTable):
             )
         if batch_rows < 1:
             raise InvalidArgument(f"batch_rows is {batch_rows}; expected at least 1")
+        for method in METHODS:
+            if not callable(getattr(source, method, None)):
+                raise InvalidArgument(
+                    f"the source is a {type(source).__name__} without {method}(); it "
+                    f"needs the methods {', '.join(METHODS)}: see help(ckptdb.KVTable)"
+                )
         self.source = source
         keys, values, scores = source.export_batch(1, 0)
         for what, array in (("keys", keys), ("scores", scores)):

@@ -18,18 +18,25 @@ from ._arguments import (
     as_policy,
     check_names,
     check_options,
+    check_policy,
     check_values,
     config_text,
     dumper,
     request,
 )
 from ._core import KeepPolicy, PendingSave, SavePolicy, StepOutcome
-from ._errors import FailedPrecondition, Internal, InvalidArgument, python_names
+from ._errors import (
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    Unavailable,
+    python_names,
+)
 from ._devices import Devices
 from ._evaluation import Evaluation
 from ._evolve import split_functions
 from ._progress import ByteBar
-from ._ranks import Connection, Ranks, check_alone, connect
+from ._ranks import Connection, Ranks, check_alone, connect, with_hint
 from ._records import LoadedRule, RestoreReport, SaveReport
 from ._restore import Restore
 from ._save import Save
@@ -141,6 +148,7 @@ class Manager(StepList):
             if isinstance(policy, (SavePolicy, KeepPolicy)) or callable(policy):
                 objects[name] = as_policy(name, policy)
             elif policy is not None:
+                check_policy(name, policy)
                 config[_POLICIES[name]] = policy
         if on_saved is not None:
             saved = on_saved
@@ -193,6 +201,8 @@ class Manager(StepList):
             )
         except BaseException as error:
             self._disconnect(error)
+            if ranks is None and isinstance(error, Unavailable):
+                raise with_hint(error) from None
             raise
         _open_managers.add(self)
 

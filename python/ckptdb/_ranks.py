@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import abc
 import math
+import os
 import sys
 from typing import Any
 
-from ._errors import FailedPrecondition, InvalidArgument
+from ._errors import FailedPrecondition, InvalidArgument, Unavailable
 
 DEADLINE = 1800.0  # seconds, as in the configuration
 
@@ -79,6 +80,27 @@ def connect(ranks: Ranks, config: dict[str, Any]) -> Connection:
     check_deadline(deadline)
     config["deadline"] = deadline
     return ranks._connect(deadline)
+
+
+def with_hint(error: Unavailable) -> Unavailable:
+    """The error of a manager without `ranks` whose store another process owns: of a
+    job of several ranks, it may be another rank."""
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        world_size = dist.get_world_size()
+        job = f"one of {world_size} ranks of torch.distributed"
+    else:
+        given = os.environ.get("WORLD_SIZE", "")
+        world_size = int(given) if given.isdecimal() else 1
+        job = f"in a job with WORLD_SIZE={world_size}"
+    if world_size < 2:
+        return error
+    hinted = Unavailable(
+        f"{error}; this process is {job}: if its ranks train together, open the manager "
+        "on all of them with ranks=ckptdb.torch.ranks()"
+    )
+    hinted.holder = error.holder
+    return hinted
 
 
 def check_alone(tables: list[tuple[str, Any]], sharding: Any) -> None:

@@ -191,6 +191,14 @@ def test_ids_are_steps(path):
     for bad in ("latest", "", "s3://bucket/a", None, 1.5):
         assert not StorageWriter.validate_checkpoint_id(bad)
         assert not StorageReader.validate_checkpoint_id(bad)
+    for call in (
+        lambda: save({"x": torch.tensor(1)}, path, 1.5),
+        lambda: StorageReader(path).reset(1.5),
+    ):
+        with pytest.raises(
+            ckptdb.InvalidArgument, match=r"checkpoint_id is 1\.5; expec"
+        ):
+            call()
 
 
 def test_a_path_as_id_names_another_store(path, tmp_path):

@@ -372,4 +372,14 @@ def test_the_commands(tmp_path, path):
     again = command("import", tmp_path / "a.pt", "--store", path, "--step", 5)
     assert again.returncode == 1
     assert again.stderr.startswith("error: Checkpoint already exists: step 5")
+    assert "pass --overwrite to replace it" in again.stderr
+    again = command("export", tmp_path / "b.pt", "--store", path)
+    assert again.returncode == 1 and "pass --overwrite to replace it" in again.stderr
+    table = ckptdb.Table({"v": "f32"})
+    table.insert([1])
+    with ckptdb.Manager(f"{path}-table", {"user": table}) as manager:
+        manager.save().wait_committed()
+    refused = command("export", tmp_path / "c.pt", "--store", f"{path}-table")
+    assert refused.returncode == 1
+    assert 'contains the table "user", and a PyTorch checkpoint' in refused.stderr
     assert command("import", "--store", path).returncode == 2

@@ -102,6 +102,18 @@ def test_unavailable_names_the_holder(path, python):
     assert ckptdb.Unavailable("x").holder is None
 
 
+def test_unavailable_names_the_argument_for_ranks(path, monkeypatch):
+    with ckptdb.Manager(path, {"n": 0}, save=ckptdb.save_every_n_steps(1)):
+        for world_size, named in (("1", False), ("2", True), ("two", False)):
+            monkeypatch.setenv("WORLD_SIZE", world_size)
+            with pytest.raises(ckptdb.Unavailable) as caught:
+                ckptdb.Manager(path, {"n": 0})
+            hint = "WORLD_SIZE=2: if its ranks train together, open the manager on all"
+            assert (hint in str(caught.value)) == named
+            assert ("ranks=ckptdb.torch.ranks()" in str(caught.value)) == named
+            assert caught.value.holder is not None
+
+
 def test_not_found(path, tmp_path):
     with pytest.raises(ckptdb.NotFound, match="missing"):
         ckptdb.Reader(tmp_path / "missing")
@@ -276,3 +288,28 @@ def test_messages_name_options_as_python_does(path):
             manager.step()
         manager.abandon_steps()
     assert not re.search(r"Options::|Request::", "".join([*warnings, str(info.value)]))
+
+
+def test_a_number_in_place_of_a_policy(path):
+    for name, number, call in (
+        ("save", 10, "save_every_n_steps"),
+        ("ephemeral", 5, "save_every_n_steps"),
+        ("keep", 3, "latest_n"),
+    ):
+        with pytest.raises(ckptdb.InvalidArgument) as caught:
+            ckptdb.Manager(path, {"n": 0}, **{name: number})
+        expected = (
+            f"{name} is {number}; expected a policy, such as {name}=ckptdb.{call}"
+        )
+        assert str(caught.value) == f"{expected}({number})"
+
+
+def test_a_reader_does_not_start_a_training(path):
+    with ckptdb.Manager(path, {"n": 0}, save=ckptdb.save_every_n_steps(1)) as manager:
+        manager.step()
+    with ckptdb.Manager(path, {"n": 0}, read_only=True) as follower:
+        with pytest.raises(ckptdb.FailedPrecondition) as caught:
+            follower.restore_or_start()
+        assert "restore_or_start: the manager of store" in str(caught.value)
+        assert "call restore, or wait_for_step to follow" in str(caught.value)
+        assert follower.restore().step == 1

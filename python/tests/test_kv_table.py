@@ -342,10 +342,29 @@ def test_bf16_values_of_torch(path):
     assert restored.content() == source.content()
 
 
+def test_an_audit_names_scores_that_fall(path):
+    source = Placed(30)
+    source.train([1, 2, 3])
+    table = kv_table(source, changes="scores")
+    with open_manager(path, table, audit_deltas=True) as manager:
+        manager.step()
+        manager.wait_until_finished()
+        source.put(1, [7, 7, 7], 0)  # as a clock that was set back does
+        source.train([2])
+        with pytest.raises(ckptdb.FailedPrecondition) as caught:
+            manager.step()
+            manager.wait_until_finished()
+        assert "row 1 differs from step 1" in str(caught.value)
+        assert 'changes="scores" must not fall' in str(caught.value)
+        source.train([1])
+
+
 def test_wrong_sources_are_refused(path):
     source = Placed()
     with pytest.raises(ckptdb.InvalidArgument, match="changes is 'score'; expected"):
         kv_table(source, changes="score")
+    with pytest.raises(ckptdb.InvalidArgument, match=r"a dict without size\(\)"):
+        ckptdb.KVTable({}, {"v": "f32"})
     with pytest.raises(ckptdb.InvalidArgument, match="batch_rows is 0"):
         kv_table(source, batch_rows=0)
     with pytest.raises(ckptdb.InvalidArgument, match=r"have 2 elements; .*\[0, 3\]"):

@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import pickle
+import re
 import sys
 import warnings
 import zipfile
@@ -120,7 +121,9 @@ def export_checkpoint(
     torch.save. The opposite of `import_checkpoint`."""
     path = pathlib.Path(target)
     if not overwrite and path.exists():
-        raise AlreadyExists(f'"{path}" exists; choose another name, or overwrite it')
+        raise AlreadyExists(
+            f'"{path}" exists; choose another name, or pass overwrite=True to replace it'
+        )
     with Reader(store, allow_pickle=allow_pickle) as reader:
         with reader.latest() if step is None else reader.open(step) as opened:
             number = opened.record.step
@@ -312,7 +315,7 @@ def _load_pickle(name: str, file: Any, allow_pickle: bool, **options: Any) -> An
             raise DataLoss(f'"{name}" is damaged: {error}') from error
         raise FailedPrecondition(
             f'"{name}" cannot be read without executing code from it; pass '
-            f"allow_pickle if you trust it ({str(error).splitlines()[0]})"
+            f"allow_pickle=True if you trust it ({str(error).splitlines()[0]})"
         ) from error
     # torch.load raises any of these for bytes that are no pickle.
     except (RuntimeError, EOFError, LookupError, ValueError, TypeError) as error:
@@ -409,8 +412,8 @@ def _names_of(step: Step) -> list[str]:
         name = item.name.removeprefix("extra/")
         if item.kind == "table" or (item.kind == "blob" and name == item.name):
             raise InvalidArgument(
-                f'step {step.record.step} contains the {item.kind} "{name}", which a '
-                "PyTorch checkpoint cannot"
+                f'step {step.record.step} contains the {item.kind} "{name}", and a PyTorch '
+                "checkpoint contains only tensors and objects; read this with ckptdb.Reader"
             )
         if item.kind == "blob":
             names = [each for each in names if not each.startswith(f"{name}.")]
@@ -501,12 +504,17 @@ def _write(path: pathlib.Path, write: Callable[[Any], object]) -> None:
 
 # The commands.
 
+# Arguments that errors name, as options.
+_OPTIONS = {"overwrite=True": "--overwrite", "allow_pickle=True": "--allow-pickle"}
+_ARGUMENT = re.compile("|".join(_OPTIONS))
+
 
 def _run(call: Callable[[], Report], done: str) -> int:
     try:
         print(f"{done}: {call()}")
     except (Error, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        text = _ARGUMENT.sub(lambda name: _OPTIONS[name[0]], str(error))
+        print(f"error: {text}", file=sys.stderr)
         return 1
     return 0
 

@@ -81,7 +81,13 @@ def _parse(checkpoint_id: CheckpointId) -> tuple[str | None, int | None]:
     try:
         return None, int(operator.index(checkpoint_id))  # type: ignore[arg-type]
     except TypeError:
-        text = os.fsdecode(checkpoint_id)  # type: ignore[arg-type]
+        pass
+    if not isinstance(checkpoint_id, (str, bytes, os.PathLike)):
+        raise InvalidArgument(
+            f"checkpoint_id is {checkpoint_id!r}; expected the number of a step, such as "
+            "1000, or the path of a store"
+        )
+    text = os.fsdecode(checkpoint_id)
     if text.isdecimal():
         return None, int(text)
     if "://" not in text and (
