@@ -597,3 +597,48 @@ def test_an_entry_that_only_another_rank_has_is_refused(tmp_path, path):
         assert len(reader.steps()) == 1  # of the end, without the entry
     with ckptdb.Reader(path) as reader:
         assert [record.metrics["loss"] for record in reader.steps()] == [0.0, 0.0]
+
+
+def test_forked_workers_leave_the_objects_of_a_rank_alone(tmp_path, path):
+    """A worker of a DataLoader collects garbage of its parent: managers in cycles,
+    open, closed or dropped, and their process groups."""
+    code = """
+    import gc
+    gc.disable()  # the garbage is left to the workers
+
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 4
+        def __getitem__(self, at):
+            gc.collect()
+            return at
+
+    def open_manager(name):
+        manager = ckptdb.Manager(path + name, {"w": torch.zeros(9), "n": 0},
+                                 save=ckptdb.save_every_n_steps(1),
+                                 ranks=ckptdb.torch.ranks(deadline=60))
+        manager.itself = manager
+        manager.restore_or_start()
+        manager.step()
+        return manager
+
+    manager = open_manager("open")
+    closed = open_manager("closed")
+    closed.close()
+    dropped = open_manager("dropped")
+    dropped.wait_until_finished()
+    del closed, dropped
+    loader = torch.utils.data.DataLoader(
+        Data(), num_workers=2, timeout=30, multiprocessing_context="fork")
+    for epoch in range(2):
+        print([batch.item() for batch in loader])
+        manager.step()
+    manager.close()
+    gc.collect()  # of the dropped one, which ends its part of the group
+    print("closed")
+    """
+    for text in run(tmp_path, 2, code, path=path):
+        assert text.count("[0, 1, 2, 3]") == 2
+        assert "closed" in text
+    with ckptdb.Reader(path + "open") as reader:
+        assert [record.step for record in reader.steps()] == [1, 2, 3]
