@@ -7,6 +7,7 @@ include(ckptdb_headers)
 # The headers a user may include. Each includes only others of this list;
 # tests/install compiles all of them.
 set(CKPTDB_PUBLIC_HEADERS
+    db/backup.h
     db/options.h
     db/reader.h
     db/row_tracker.h

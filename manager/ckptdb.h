@@ -12,6 +12,7 @@
 
 // IWYU pragma: begin_exports
 #include "ckptdb/version.h"
+#include "db/backup.h"
 #include "db/options.h"
 #include "db/reader.h"
 #include "db/row_tracker.h"

@@ -48,6 +48,15 @@ inline absl::Status Statuses(Writer writer, absl::string_view bytes) {
   return absl::OkStatus();
 }
 
+// db/backup.h
+inline absl::Status Backups() {
+  CKPTDB_ASSIGN_OR_RETURN(const Backup backup,
+                          MakeBackup("checkpoints", "/backups/ctr"));
+  CKPTDB_RETURN_IF_ERROR(VerifyBackup(backup.path));
+  CKPTDB_RETURN_IF_ERROR(CopyStore(backup.path, "checkpoints-2"));
+  return absl::OkStatus();
+}
+
 // db/state.h
 inline void States(const std::string& position_bytes,
                    const std::vector<int64_t>& ids,

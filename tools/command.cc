@@ -34,6 +34,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
            NewUnpin,
            NewMetrics,
            NewDoctor,
+           NewBackup,
+           NewRestoreBackup,
        }) {
     // clang-format on
     commands.push_back(make());

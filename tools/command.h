@@ -84,6 +84,8 @@ std::unique_ptr<Command> NewPin();
 std::unique_ptr<Command> NewUnpin();
 std::unique_ptr<Command> NewMetrics();
 std::unique_ptr<Command> NewDoctor();
+std::unique_ptr<Command> NewBackup();
+std::unique_ptr<Command> NewRestoreBackup();
 
 // Returns all commands in the order of --help.
 std::vector<std::unique_ptr<Command>> AllCommands();

@@ -19,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "db/backup.h"
 #include "db/state.h"
 #include "manager/config/statistics.h"
 #include "schema/status.h"
@@ -243,7 +244,9 @@ const SectionCase kSectionCases[] = {
     {"pin", {"pin 100"}},
     {"unpin", {"unpin 200"}},
     {"metrics", {"metrics 100 auc=0.5"}},
-    {"doctor", {"doctor --speed-mib 1"}}};
+    {"doctor", {"doctor --speed-mib 1"}},
+    {"backup", {"backup DIR/backups --keep 1", "backup DIR/backups --list"}},
+    {"restore-backup", {"restore-backup DIR/backup DIR/restored"}}};
 
 class JsonFieldsTest : public ToolFixture,
                        public ::testing::WithParamInterface<SectionCase> {
@@ -278,12 +281,17 @@ class JsonFieldsTest : public ToolFixture,
       ASSERT_OK(store_->Delete(300));
     }
     Disown();
+    if (GetParam().section == "restore-backup") {
+      ASSERT_OK(MakeBackup(path(), dir_.path() + "/backup"));
+    }
     for (const std::string& store : {path(), deltas()}) {
       std::ofstream(store + "/leases/notes.txt") << "not a lease";
     }
   }
-  static Json Document(const std::string& command, const Words& more) {
-    const ToolResult result = RunLine(command + " --json", more);
+  // "DIR" in a command stands for the test's folder.
+  Json Document(const std::string& command, const Words& more) const {
+    const ToolResult result = RunLine(
+        absl::StrReplaceAll(command, {{"DIR", dir_.path()}}) + " --json", more);
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_EQ(result.err, "");
     return result.Json();
@@ -308,9 +316,11 @@ TEST_P(JsonFieldsTest, AreDocumented) {
   ExpectDocumented(section, documents);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sections, JsonFieldsTest,
-                         ::testing::ValuesIn(kSectionCases),
-                         [](const auto& row) { return row.param.section; });
+INSTANTIATE_TEST_SUITE_P(
+    Sections, JsonFieldsTest, ::testing::ValuesIn(kSectionCases),
+    [](const auto& row) {
+      return absl::StrReplaceAll(row.param.section, {{"-", "_"}});
+    });
 
 class DamagedJsonFieldsTest : public ToolFixture {};
 

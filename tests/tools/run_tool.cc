@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 
@@ -59,6 +61,12 @@ ToolResult RunTool(const std::vector<std::string>& arguments,
   ToolResult result;
   const pid_t child = fork();
   if (child == 0) Become(pointers, setting, out, err);
+  if (child > 0 && setting.kill_after.has_value()) {
+    const auto micros = setting.kill_after->count();
+    const timespec pause = {micros / 1'000'000, micros % 1'000'000 * 1000};
+    nanosleep(&pause, nullptr);
+    kill(child, setting.signal);
+  }
   int status = 0;
   if (child < 0 || waitpid(child, &status, 0) != child) return result;
   if (WIFEXITED(status)) result.code = WEXITSTATUS(status);

@@ -7,6 +7,8 @@
 #ifndef CKPTDB_TESTS_TOOLS_RUN_TOOL_H_
 #define CKPTDB_TESTS_TOOLS_RUN_TOOL_H_
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,9 @@ struct ToolSetting {
   std::string store_variable = {};  // CKPTDB_STORE; unset if empty
   std::string folder = {};          // the current folder; the caller's if empty
   std::string out_path = {};        // the output file; `out` if empty
+  // Sends SIGKILL, or `signal`, this long after the start.
+  std::optional<std::chrono::microseconds> kill_after = std::nullopt;
+  int signal = 9;
 };
 
 ToolResult RunTool(const std::vector<std::string>& arguments,

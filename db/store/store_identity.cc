@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "db/store/store_identity.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "db/base/uuid.h"
+#include "db/disk/rocks_status.h"
+#include "db/store.h"
+#include "db/store/store_folder.h"
+#include "schema/bytes/keys.h"
+#include "schema/records/records.h"
+#include "schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+StoreOptions IdentityOptions() {
+  StoreOptions options;
+  options.create_if_missing = false;
+  options.background_sweep = false;
+  return options;
+}
+
+struct KeyedRecord {
+  std::string key;
+  StepRecord* record;
+};
+
+// Returns the records of all versions in the order in which they were saved, so
+// that each follows its parent.
+std::vector<KeyedRecord> RecordsInOrder(Catalog* catalog) {
+  std::vector<KeyedRecord> records;
+  for (auto& [step, record] : catalog->steps) {
+    records.push_back({StepKey(step), &record});
+  }
+  for (auto& [version, record] : catalog->retired) {
+    records.push_back({RetiredKey(version), &record});
+  }
+  std::sort(records.begin(), records.end(),
+            [](const KeyedRecord& a, const KeyedRecord& b) {
+              return a.record->version.attempt < b.record->version.attempt;
+            });
+  return records;
+}
+
+absl::Status PutRecord(const KeyedRecord& keyed, const Database& database,
+                       ChangeBatch* batch) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
+                          EncodeStepRecord(*keyed.record));
+  return FromRocks(batch->Put(database.family(Family::kMeta), keyed.key, bytes),
+                   "step record");
+}
+
+}  // namespace
+
+absl::Status ChangeStoreIdentity(const std::string& path) {
+  {
+    CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store,
+                            Store::Open(path, IdentityOptions()));
+    CKPTDB_RETURN_IF_ERROR(store->TakePosts());
+    CKPTDB_RETURN_IF_ERROR(store->Close());
+  }
+  CKPTDB_ASSIGN_OR_RETURN(StoreFolder::Opened opened,
+                          StoreFolder::Open(path, IdentityOptions()));
+  const Database& database = opened.folder->database();
+  RootRecord root = opened.records.root;
+  root.uuid = NewUuid();
+  CKPTDB_ASSIGN_OR_RETURN(const std::string root_bytes, EncodeRootRecord(root));
+  ChangeBatch batch;
+  CKPTDB_RETURN_IF_ERROR(FromRocks(
+      batch.Put(database.family(Family::kMeta), RootKey(), root_bytes),
+      "root record"));
+  std::map<Version, uint64_t> digests;
+  for (const KeyedRecord& keyed : RecordsInOrder(&opened.records)) {
+    StepRecord& record = *keyed.record;
+    record.store_uuid = root.uuid;
+    // The digest of a parent without a record is never compared.
+    const auto parent = digests.find(record.parent);
+    if (record.has_parent && parent != digests.end()) {
+      record.parent_digest = parent->second;
+    }
+    digests[record.version] = LineageDigest(record);
+    CKPTDB_RETURN_IF_ERROR(PutRecord(keyed, database, &batch));
+  }
+  CKPTDB_RETURN_IF_ERROR(opened.folder->CheckDiskSpaceFor(batch));
+  CKPTDB_RETURN_IF_ERROR(opened.folder->WriteDurably(&batch));
+  return opened.folder->Close();
+}
+
+}  // namespace ckptdb::internal

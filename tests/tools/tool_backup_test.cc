@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// ckptdb backup and restore-backup: beside a trainer, killed, damaged, and by
+// links or copies.
+#include <sys/stat.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "db/backup.h"
+#include "db/reader.h"
+#include "db/state.h"
+#include "tests/support/seed.h"
+#include "tests/tools/store_bytes.h"
+#include "tests/tools/tool_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ToolBackup : public ToolFixture {
+ protected:
+  std::string folder() const { return dir_.path() + "/backups"; }
+  std::string restored() const { return dir_.path() + "/restored"; }
+
+  // Returns the path of a new backup.
+  std::string BackUp(const std::string& flags = "") const {
+    const Json json = RunJson("backup " + folder() + flags);
+    return json["backup"]["path"].get<std::string>();
+  }
+  std::set<std::string> Names() const {
+    std::set<std::string> names;
+    const ToolResult list = RunLine("backup --list --json " + folder());
+    const Json document = list.Json();
+    for (const auto& backup : document["backups"]) {
+      names.insert(backup["name"].get<std::string>());
+    }
+    return names;
+  }
+  static void ExpectVerifies(const std::string& store) {
+    const ToolResult verify = RunLine("verify --store " + store);
+    EXPECT_EQ(verify.code, 0) << verify.err;
+  }
+  static uint64_t LinksOf(const fs::path& file) {
+    return fs::hard_link_count(file);
+  }
+  static std::vector<fs::path> TablesOf(const std::string& store) {
+    std::vector<fs::path> tables;
+    for (const auto& entry : fs::directory_iterator(store + "/db")) {
+      if (entry.path().extension() == ".sst") tables.push_back(entry.path());
+    }
+    return tables;
+  }
+};
+
+TEST_F(ToolBackup, IsAStoreWithTheSameSteps) {
+  const auto before = BytesBelow(path());
+  const std::string backup = BackUp(" --verify");
+  EXPECT_EQ(BytesBelow(path()), before);
+  const auto steps = [](const std::string& store) {
+    return RunLine("ls --json --store " + store).Json()["steps"];
+  };
+  EXPECT_EQ(steps(backup), steps(path()));
+  ExpectVerifies(backup);
+  for (const fs::path& table : TablesOf(backup)) EXPECT_EQ(LinksOf(table), 2);
+}
+
+TEST_F(ToolBackup, OfTheSameFilesAddsNoDataFile) {
+  BackUp();
+  const Json second = RunJson("backup " + folder());
+  EXPECT_LT(second["backup"]["new_bytes"], 64 << 10);
+  EXPECT_GT(second["backup"]["bytes"], 1 << 20);
+  EXPECT_EQ(Names().size(), 2);
+}
+
+TEST_F(ToolBackup, CopiesShareOnlyWithEarlierCopies) {
+  const std::string first = BackUp(" --copy");
+  const std::string second = BackUp(" --copy --verify");
+  for (const fs::path& table : TablesOf(path())) EXPECT_EQ(LinksOf(table), 1);
+  for (const fs::path& table : TablesOf(second)) EXPECT_EQ(LinksOf(table), 2);
+  // A link shares the store's file, although a copy exists.
+  const std::string third = BackUp();
+  for (const fs::path& table : TablesOf(third)) {
+    EXPECT_TRUE(
+        fs::equivalent(table, path() + "/db/" + table.filename().string()));
+  }
+}
+
+// Copies hold a lease while they are made.
+TEST_F(ToolBackup, LeavesNoLease) {
+  BackUp(" --copy");
+  EXPECT_TRUE(fs::is_empty(path() + "/leases"));
+}
+
+TEST_F(ToolBackup, KeepRemovesTheOldestWithoutAName) {
+  BackUp(" --name first");
+  const std::string oldest = BackUp();
+  BackUp();
+  const Json json = RunJson("backup " + folder() + " --keep 2");
+  EXPECT_EQ(json["removed_backups"].size(), 1);
+  EXPECT_FALSE(fs::exists(oldest));
+  EXPECT_EQ(Names().size(), 3);
+  EXPECT_TRUE(Names().contains("first"));
+}
+
+TEST_F(ToolBackup, RefusesBadFoldersAndNames) {
+  ExpectFails("backup " + path() + "/db/inside", 1, HasSubstr("within"));
+  ExpectFails("backup " + folder() + " --name a/b", 1, HasSubstr("a/b"));
+  ExpectFails("backup " + folder() + " --name .x", 1, HasSubstr(".x"));
+  BackUp(" --name one");
+  ExpectFails("backup " + folder() + " --name one", 5, HasSubstr("exists"));
+  const std::string nowhere = dir_.path() + "/nowhere";
+  EXPECT_EQ(RunLine("backup " + nowhere + " -s " + nowhere + "2").code, 2);
+  EXPECT_FALSE(fs::exists(nowhere));
+  EXPECT_EQ(RunLine("backup --list " + nowhere).code, 2);
+  EXPECT_EQ(RunLine("restore-backup " + nowhere + " " + restored()).code, 2);
+}
+
+TEST_F(ToolBackup, FindsDamage) {
+  const std::string backup = BackUp(" --copy");
+  const fs::path table = TablesOf(backup)[0];
+  FlipByte(table, fs::file_size(table) / 2);
+  ExpectRun("backup --list --verify " + folder(), 3, HasSubstr("Z"),
+            HasSubstr(table.filename().string()));
+  ExpectRun("backup --list " + folder(), 0, HasSubstr("Z"), "");
+  // A copy is compared with its checksum.
+  ExpectFails("restore-backup --copy " + folder() + " " + restored(), 3,
+              HasSubstr("checksum"));
+  EXPECT_FALSE(fs::exists(restored()));
+  EXPECT_FALSE(fs::exists(restored() + ".unfinished"));
+  fs::resize_file(table, fs::file_size(table) - 1);
+  ExpectFails("restore-backup " + folder() + " " + restored(), 3,
+              HasSubstr("bytes, expected"));
+  FlipByte(backup + "/BACKUP", 40);
+  ExpectRun("backup --list " + folder(), 3, HasSubstr("Z"),
+            HasSubstr("list of files"));
+  ExpectFails("restore-backup " + folder() + " " + restored(), 3,
+              HasSubstr("list of files"));
+}
+
+TEST_F(ToolBackup, CopiesADamagedStoreAndSaysSo) {
+  fs::remove(LargestTable(path()));
+  const ToolResult result = Run("backup " + folder());
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr("is missing, also from the backup"));
+  EXPECT_EQ(Run("backup --list " + folder()).code, 0);
+}
+
+TEST_F(ToolBackup, RestoredStoreIsAStoreOfItsOwn) {
+  EXPECT_EQ(Run("metrics 100 tool/late=2").code, 0);
+  BackUp();
+  ASSERT_OK_AND_ASSIGN(const auto original, Reader::Open(path()));
+  const ToolResult result =
+      RunLine("restore-backup " + folder() + " " + restored());
+  EXPECT_EQ(result.code, 0) << result.err;
+  ExpectVerifies(restored());
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(restored()));
+  EXPECT_NE(reader->uuid(), original->uuid());
+  EXPECT_EQ(reader->Steps().size(), original->Steps().size());
+  ASSERT_OK_AND_ASSIGN(const StepRecord step, reader->FindStep(100));
+  EXPECT_EQ(step.metrics.at("tool/late"), 2);
+  // Its next save leaves the backup and the original as they are.
+  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(restored()));
+  const std::vector<float> values = {1, 2};
+  RankState state;
+  state.AddTensor("w", TensorView::Of(values.data(), {2}));
+  EXPECT_OK(store->Save({.step = 1000}, state));
+  ASSERT_OK(store->Delete(300));
+  ASSERT_OK(store->Sweep());
+  EXPECT_EQ(RunLine("backup --list --verify " + folder()).code, 0);
+  ExpectVerifies(path());
+}
+
+TEST_F(ToolBackup, RestoreReplacesOnlyAStoreAndOnlyByForce) {
+  const std::string backup = BackUp();
+  const std::string restore = "restore-backup " + backup + " " + path();
+  EXPECT_EQ(Run("rm 100").code, 0);
+  EXPECT_EQ(RunLine(restore).code, 5);
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{200, 300}));
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
+  Own();
+  EXPECT_EQ(RunLine(restore + " --force").code, 4);
+  Disown();
+  EXPECT_EQ(RunLine(restore + " --force").code, 0);
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{100, 200, 300}));
+  EXPECT_FALSE(fs::exists(path() + ".unfinished"));
+  // A follower of the former store notices.
+  EXPECT_EQ(reader->Refresh().code(), absl::StatusCode::kFailedPrecondition);
+  // Nothing that is not a store's is removed.
+  std::ofstream(path() + "/notes.txt") << "mine";
+  EXPECT_EQ(RunLine(restore + " --force").code, 5);
+  EXPECT_TRUE(fs::exists(path() + "/notes.txt"));
+  const std::string other = dir_.path() + "/other";
+  fs::create_directories(other + "/db");
+  EXPECT_EQ(RunLine("restore-backup --force " + backup + " " + other).code, 5);
+  EXPECT_TRUE(fs::exists(other + "/db"));
+}
+
+class ToolDeltaBackup : public DeltaFixture {};
+
+// The digests of a chain cover the store's uuid.
+TEST_F(ToolDeltaBackup, RestoresChainsThatATrainerContinues) {
+  const std::string folder = dir_.path() + "/backups";
+  const std::string restored = dir_.path() + "/restored";
+  EXPECT_EQ(Run("rm 200").code, 0);  // its data is kept for the chain
+  EXPECT_EQ(Run("backup " + folder).code, 0);
+  EXPECT_EQ(RunLine("restore-backup " + folder + " " + restored).code, 0);
+  EXPECT_EQ(RunLine("verify -s " + restored).code, 0);
+  for (const char* command : {"row user 1 -s ", "history user 1 -s "}) {
+    EXPECT_EQ(RunLine(command + restored).out, RunLine(command + path()).out);
+  }
+  EXPECT_EQ(RunLine("fold 400 -s " + restored).code, 0);
+  EXPECT_EQ(RunLine("verify -s " + restored).code, 0);
+}
+
+// Saves a step every few milliseconds, until destroyed.
+class BusyTrainer {
+ public:
+  explicit BusyTrainer(Store* store) : store_(store) {
+    thread_ = std::thread([this] { Train(); });
+  }
+  ~BusyTrainer() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stop_ = true;
+    }
+    stops_.notify_all();
+    thread_.join();
+    EXPECT_GT(saves_, 3);
+  }
+
+ private:
+  void Train() {
+    constexpr int64_t kKept = 4;
+    std::vector<float> values(300'000);
+    for (int64_t step = 1000; !WaitToStop(); ++step) {
+      values[0] = static_cast<float>(step);
+      RankState state;
+      state.AddTensor("w", TensorView::Of(values.data(), {300'000}));
+      SaveSpec spec;
+      spec.step = step;
+      if (step - kKept >= 1000) spec.retire = {step - kKept};
+      EXPECT_OK(store_->Save(spec, state));
+      ++saves_;
+    }
+  }
+
+  bool WaitToStop() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return stops_.wait_for(lock, std::chrono::milliseconds(15),
+                           [this] { return stop_; });
+  }
+
+  Store* const store_;
+  std::mutex mutex_;
+  std::condition_variable stops_;
+  bool stop_ = false;
+  std::atomic<int> saves_ = 0;
+  std::thread thread_;
+};
+
+TEST_F(ToolBackup, IsWholeBesideATrainer) {
+  StoreOptions options;
+  options.background_sweep = true;
+  ASSERT_OK_AND_ASSIGN(store_, Store::Open(path(), options));
+  {
+    const BusyTrainer trainer(store_.get());
+    for (int i = 0; i < 12; ++i) {
+      BackUp(i % 2 == 0 ? " --verify" : " --verify --copy --keep 4");
+    }
+  }
+  Disown();
+  EXPECT_EQ(RunLine("backup --list --verify " + folder()).code, 0);
+  ASSERT_OK(CopyStore(folder() + "/" + *Names().rbegin(), restored()));
+  ExpectVerifies(restored());
+}
+
+TEST_F(ToolBackup, KilledLeavesNoNameAndIsContinued) {
+  std::mt19937_64 random(TestSeed());
+  for (const char* flags : {"", " --copy"}) {
+    for (int i = 0; i < 15; ++i) {
+      const size_t before = fs::exists(folder()) ? Names().size() : 0;
+      ToolSetting setting;
+      setting.kill_after = std::chrono::microseconds(random() % 60'000);
+      const ToolResult result =
+          RunTool({"backup", folder(), "--store", path(),
+                   *flags == '\0' ? "--verify" : "--copy"},
+                  setting);
+      if (!fs::exists(folder())) continue;
+      EXPECT_LE(Names().size(), before + 1);
+      const ToolResult list = RunLine("backup --list --verify " + folder());
+      EXPECT_EQ(list.code, 0) << list.err << result.err;
+    }
+    BackUp(std::string(flags) + " --verify");
+    EXPECT_FALSE(fs::exists(folder() + "/.unfinished"));
+  }
+  ExpectVerifies(path());
+}
+
+TEST_F(ToolBackup, KilledRestoreLeavesOldOrNewStore) {
+  std::mt19937_64 random(TestSeed());
+  const std::string backup = BackUp();
+  for (int i = 0; i < 15; ++i) {
+    ToolSetting setting;
+    setting.kill_after = std::chrono::microseconds(random() % 80'000);
+    RunTool({"restore-backup", backup, path(), "--force"}, setting);
+    ExpectVerifies(path());
+    EXPECT_EQ(Steps().size(), 3);
+    RunTool({"restore-backup", backup, restored()}, setting);
+    if (!fs::exists(restored())) continue;
+    ExpectVerifies(restored());
+    fs::remove_all(restored());
+  }
+  EXPECT_EQ(RunLine("backup --list --verify " + folder()).code, 0);
+}
+
+// The next call with the files of one that was cancelled adds only the others.
+TEST_F(ToolBackup, ContinuesWithCopiedFiles) {
+  CopyOptions options;
+  options.links = false;
+  int left = 16;
+  options.cancelled = [&left] { return --left == 0; };
+  EXPECT_EQ(MakeBackup(path(), folder(), options).status().code(),
+            absl::StatusCode::kCancelled);
+  const std::string unfinished = folder() + "/.unfinished";
+  ASSERT_TRUE(fs::exists(unfinished));
+  std::map<std::string, ino_t> found;
+  for (const fs::path& table : TablesOf(unfinished)) {
+    struct stat entry {};
+    ASSERT_EQ(stat(table.c_str(), &entry), 0);
+    found[table.filename()] = entry.st_ino;
+  }
+  ASSERT_FALSE(found.empty());
+  const std::string backup = BackUp(" --copy --verify");
+  for (const auto& [name, inode] : found) {
+    struct stat entry {};
+    ASSERT_EQ(stat((backup + "/db/" + name).c_str(), &entry), 0);
+    EXPECT_EQ(entry.st_ino, inode);
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
