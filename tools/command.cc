@@ -36,6 +36,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
            NewDoctor,
            NewBackup,
            NewRestoreBackup,
+           NewExport,
+           NewImport,
        }) {
     // clang-format on
     commands.push_back(make());

@@ -86,6 +86,8 @@ std::unique_ptr<Command> NewMetrics();
 std::unique_ptr<Command> NewDoctor();
 std::unique_ptr<Command> NewBackup();
 std::unique_ptr<Command> NewRestoreBackup();
+std::unique_ptr<Command> NewExport();
+std::unique_ptr<Command> NewImport();
 
 // Returns all commands in the order of --help.
 std::vector<std::unique_ptr<Command>> AllCommands();

@@ -60,11 +60,12 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context) {
   return reader;
 }
 
-absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context) {
+absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context,
+                                                 bool create) {
   const ProgressLine progress(context.terminal,
                               absl::StrCat(context.command, ": opening"));
   StoreOptions options;
-  options.create_if_missing = false;
+  options.create_if_missing = create;
   // A command that changes one thing must not remove others; commands that free
   // space call Sweep.
   options.background_sweep = false;

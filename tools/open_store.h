@@ -22,8 +22,10 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context);
 
 // Opens the store for commands that change it. There is no background sweep,
 // and new files get the modes of existing ones. Returns Unavailable, naming the
-// owner, if another process has the store open.
-absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context);
+// owner, if another process has the store open. Creates a missing store if
+// `create` is true.
+absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context,
+                                                 bool create = false);
 
 // Opens the step that `text` names: a number, or "latest". `reader` must
 // outlive it.

@@ -244,6 +244,11 @@ const SectionCase kSectionCases[] = {
     {"pin", {"pin 100"}},
     {"unpin", {"unpin 200"}},
     {"metrics", {"metrics 100 auc=0.5"}},
+    {"export", {"export 100 --npz DIR/npz"}, {"export 400 --csv DIR/csv"}},
+    {"import",
+     {"import DIR/npz/step-100.npz --step 1000"},
+     {},
+     {"export 100 --npz DIR/npz"}},
     {"doctor", {"doctor --speed-mib 1"}},
     {"backup", {"backup DIR/backups --keep 1", "backup DIR/backups --list"}},
     {"restore-backup", {"restore-backup DIR/backup DIR/restored"}}};

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// export and import: a step as files of other systems, and back.
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/support/forked.h"
+#include "tests/support/name_space.h"
+#include "tests/tools/tool_fixture.h"
+#include "tools/command_line.h"
+
+namespace ckptdb::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  if (!fs::exists(folder)) return names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Lines, sorted, because rows are in no order.
+std::vector<std::string> SortedLines(const std::string& path) {
+  std::vector<std::string> lines =
+      absl::StrSplit(TextOf(path), '\n', absl::SkipEmpty());
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+// Exports a step of the store and imports the files as step 9 of another.
+class ToolExport : public DeltaFixture {
+ protected:
+  std::string out() const { return dir_.path() + "/out"; }
+  std::string other() const { return dir_.path() + "/other"; }
+
+  void ExpectRoundTrip(const std::string& step, const std::string& format,
+                       const std::string& files) const {
+    SCOPED_TRACE(format);
+    ExpectRun(absl::StrCat("export ", step, " --", format, " ", out(), format),
+              0, HasSubstr("3 tables"), "");
+    Words words = {"import", "--step", "9", "-s", other() + format};
+    for (const std::string& name : NamesIn(out() + format)) {
+      if (fs::path(name).extension() == files) {
+        words.push_back(absl::StrCat(out(), format, "/", name));
+      }
+    }
+    const ToolResult imported = RunTool(words);
+    EXPECT_EQ(imported.code, 0) << imported.err;
+    for (const std::string table : {"user", "item", "types"}) {
+      EXPECT_EQ(RowsOf(path(), step, table),
+                RowsOf(other() + format, "9", table));
+    }
+    EXPECT_EQ(TensorOf(path(), step), TensorOf(other() + format, "9"));
+  }
+  // All rows as JSON lines, which have every digit, with sorted names.
+  std::vector<std::string> RowsOf(const std::string& store,
+                                  const std::string& step,
+                                  const std::string& table) const {
+    const ToolResult result =
+        RunTool({"export", step, table, "--jsonl", dir_.path() + "/rows", "-s",
+                 store, "--force"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    std::vector<std::string> rows =
+        SortedLines(absl::StrCat(dir_.path(), "/rows/", table, ".jsonl"));
+    for (std::string& row : rows) row = Json::parse(row).dump();
+    return rows;
+  }
+  std::string TensorOf(const std::string& store,
+                       const std::string& step) const {
+    const ToolResult result =
+        RunTool({"export", step, "w", "--npy", dir_.path() + "/tensor", "-s",
+                 store, "--force"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return TextOf(dir_.path() + "/tensor/w.npy");
+  }
+};
+
+TEST_F(ToolExport, RoundTripsAreExact) {
+  ExpectRoundTrip("100", "npz", ".npz");
+  ExpectRoundTrip("100", "npy", ".npy");
+  ExpectRoundTrip("100", "safetensors", ".safetensors");
+}
+
+// Rows that deltas replaced or erased are not exported.
+TEST_F(ToolExport, DeltaStepHasItsRows) {
+  const std::vector<std::string> rows = RowsOf(path(), "400", "user");
+  EXPECT_EQ(rows.size(), 10u);
+  EXPECT_EQ(rows.front(),
+            R"({"embedding":[99,99.25,99.5,99.75],"freq":1,"id":-1})");
+  EXPECT_THAT(RunJson("export 400 user --npz " + out()),
+              Includes(R"({"tensors": 0, "tables": 1, "rows": 10})"));
+}
+
+TEST_F(ToolExport, TextHasEveryDType) {
+  ExpectRun("export 100 types --csv " + out(), 0, HasSubstr("1 tables"), "");
+  EXPECT_EQ(
+      TextOf(out() + "/types.csv"),
+      "id,f64[0],f64[1],f32[0],f32[1],f16[0],f16[1],bf16[0],bf16[1],f8e4m3[0],"
+      "f8e4m3[1],f8e5m2[0],f8e5m2[1],i64[0],i64[1],i32[0],i32[1],i16[0],i16[1],"
+      "i8[0],i8[1],u64[0],u64[1],u32[0],u32[1],u16[0],u16[1],u8[0],u8[1],"
+      "bool[0],bool[1]\n"
+      "7,0.1,-inf,0.1,nan,1.0009766,65504,1.0078125,inf,1.125,nan,1.25,-inf,"
+      "-9223372036854775808,9223372036854775807,-2147483648,2147483647,-32768,"
+      "32767,-128,127,0,18446744073709551615,0,4294967295,0,65535,0,255,true,"
+      "false\n");
+  EXPECT_THAT(RowsOf(path(), "100", "types").front(),
+              AllOf(HasSubstr(R"("f32":[0.1,"nan"],"f64":[0.1,"-inf"])"),
+                    HasSubstr(R"("bool":[true,false])")));
+}
+
+TEST_F(ToolExport, SelectsRowsAndSlots) {
+  ExpectRun("export 100 user --csv " + out() + " --ids -2,3-5 --slots freq", 0,
+            HasSubstr("of 4 rows"), "");
+  EXPECT_THAT(SortedLines(out() + "/user.csv"),
+              ElementsAre("-2,1", "3,1", "4,1", "5,1", "id,freq"));
+  const ToolResult filtered =
+      RunTool({"export", "100", "user", "--npz", out(), "-s", path(), "--where",
+               "embedding[0] >= 104", "--json"});
+  EXPECT_EQ(filtered.Json()["rows"], 4) << filtered.err;
+  ExpectFails("export 100 --csv " + out() + "2 --slots none", 2,
+              HasSubstr("slot \"none\""));
+  ExpectFails("export 100 --csv " + out() + "2 --where freq<1", 1,
+              HasSubstr("table \"item\""));
+  EXPECT_FALSE(fs::exists(out() + "2"));
+}
+
+TEST_F(ToolExport, SaysWhatIsMissing) {
+  ExpectFails("export 100 nothing --npz " + out(), 2, HasSubstr("nothing"));
+  ExpectFails("export 100 w --csv " + out(), 2, HasSubstr("no table"));
+  ExpectFails("export 150 --npz " + out(), 2, HasSubstr("150"));
+  EXPECT_EQ(Run("export 100").code, 1);
+  EXPECT_EQ(Run("export 100 --npz a --npy b").code, 1);
+  ExpectRun("export 100 --npz " + out(), 0,
+            HasSubstr("1 blobs are not exported"), "");
+}
+
+TEST_F(ToolExport, OverwritesOnlyIfForced) {
+  ASSERT_EQ(Run("export 100 --npz " + out()).code, 0);
+  const std::string before = TextOf(out() + "/step-100.npz");
+  ExpectFails("export 100 user --npz " + out(), 5,
+              AllOf(HasSubstr("step-100.npz"), HasSubstr("--force")));
+  EXPECT_EQ(TextOf(out() + "/step-100.npz"), before);
+  EXPECT_EQ(Run("export 100 user --npz " + out() + " --force").code, 0);
+  EXPECT_NE(TextOf(out() + "/step-100.npz"), before);
+  EXPECT_THAT(NamesIn(out()), ElementsAre("step-100.npz"));
+}
+
+TEST_F(ToolExport, ChangesNoByteOfTheStore) {
+  const auto content = [&] {
+    std::string all;
+    for (const auto& entry : fs::recursive_directory_iterator(path())) {
+      if (entry.is_regular_file()) {
+        absl::StrAppend(&all, entry.path().string(), "\n",
+                        TextOf(entry.path().string()));
+      }
+    }
+    return all;
+  };
+  const std::string before = content();
+  ASSERT_EQ(Run("export 400 --safetensors " + out()).code, 0);
+  EXPECT_EQ(content(), before);
+}
+
+TEST_F(ToolExport, BesideATrainer) {
+  Own();
+  ASSERT_EQ(Run("export latest --npz " + out()).code, 0);
+  ExpectFails("import " + out() + "/step-400.npz --step 9", 4,
+              HasSubstr(path()));
+  Disown();
+}
+
+TEST_F(ToolExport, NamesItsFolderIfItCannotWrite) {
+  std::ofstream(dir_.path() + "/file") << "x";
+  ExpectFails("export 100 --npz " + dir_.path() + "/file", 1,
+              HasSubstr("is not a folder"));
+  ExpectFails("export 100 --npz " + dir_.path() + "/no/folder", 2,
+              HasSubstr("/no/folder"));
+}
+
+// Ctrl-C while the command waits for the ids, which come from a FIFO.
+TEST_F(ToolExport, InterruptLeavesNothing) {
+  const std::string ids = dir_.path() + "/ids";
+  ASSERT_EQ(mkfifo(ids.c_str(), 0600), 0);
+  struct sigaction ignore = {};
+  struct sigaction old = {};
+  ignore.sa_handler = [](int) {};
+  sigaction(SIGINT, &ignore, &old);
+  std::thread presser([&] {
+    std::ofstream fifo(ids);  // opened when the command reads it
+    std::raise(SIGINT);
+    fifo << "1,2";
+  });
+  std::ostringstream text;
+  std::ostringstream err;
+  const std::string store = path();
+  const std::string folder = out();
+  const std::vector<const char*> words = {
+      "ckptdb",       "export", "400",       "user", "--npz",
+      folder.c_str(), "--ids",  ids.c_str(), "-s",   store.c_str()};
+  const auto code = tool::RunCommandLine(static_cast<int>(words.size()),
+                                         words.data(), {&text, &err, nullptr});
+  presser.join();
+  sigaction(SIGINT, &old, nullptr);
+  EXPECT_EQ(code, tool::ExitCode::kFailed);
+  EXPECT_EQ(err.str(),
+            "ckptdb: export: the export was interrupted; nothing was "
+            "written\n");
+  EXPECT_FALSE(fs::exists(out()));
+}
+
+class BigToolExport : public ToolFixture {};
+
+TEST_F(BigToolExport, DamageLeavesNothing) {
+  DamageLargestFile();
+  const std::string out = dir_.path() + "/out";
+  ExpectFails("export 200 --npz " + out, 3, HasSubstr("\"big\""));
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST_F(BigToolExport, FullDiskLeavesNothing) {
+  const std::string out = dir_.path() + "/out";
+  fs::create_directory(out);
+  ExpectInChild([&]() -> std::string {
+    if (!EnterNameSpace().ok() ||
+        mount("none", out.c_str(), "tmpfs", 0, "size=1048576") != 0) {
+      return "";  // may not mount
+    }
+    for (const std::string format : {"npz", "npy", "safetensors"}) {
+      const ToolResult result = Run("export 200 --" + format + " " + out);
+      if (result.code != 5 ||
+          result.err.find("No space") == std::string::npos ||
+          !NamesIn(out).empty()) {
+        return absl::StrCat(format, ": ", result.code, " ", result.err);
+      }
+    }
+    return "";
+  });
+}
+
+class ToolImport : public ToolExport {};
+
+// Ranks, files and the place of a table's rows in them differ, but not the
+// rows.
+TEST_F(ToolImport, RecisRoundTripsAreExact) {
+  std::string from = path();
+  std::string step = "100";
+  for (const std::string world : {"1", "3", "7"}) {
+    const std::string folder = out() + world;
+    const std::string store = other() + world;
+    const ToolResult exported = RunTool(
+        {"export", step, "--recis", folder, "--world", world, "-s", from});
+    EXPECT_EQ(exported.code, 0) << exported.err;
+    const ToolResult imported =
+        RunTool({"import", folder, "--step", "9", "-s", store, "--json"});
+    EXPECT_EQ(imported.Json()["rows"], 15) << imported.err;
+    for (const std::string table : {"user", "item", "types"}) {
+      EXPECT_EQ(RowsOf(path(), "100", table), RowsOf(store, "9", table));
+    }
+    EXPECT_EQ(TensorOf(path(), "100"), TensorOf(store, "9"));
+    from = store;
+    step = "9";
+  }
+  EXPECT_EQ(TextOf(out() + "7/checkpoint"), "ckpt_9\n");
+}
+
+TEST_F(ToolImport, RecisBlocksMustBeWhole) {
+  ASSERT_EQ(Run("export 400 --recis " + out() + " --world 2").code, 0);
+  const std::string folder = out() + "/ckpt_400";
+  const std::string data = folder + "/model-000001-of-000008.safetensors";
+  ASSERT_TRUE(fs::exists(data));
+  fs::rename(data, out() + "/hidden");
+  ExpectFails("import " + out() + " --step 9", 3, HasSubstr("is in no file"));
+  fs::remove(folder + "/index");
+  ExpectFails("import " + folder + " --step 9", 3, HasSubstr("index"));
+  std::ofstream(out() + "/checkpoint") << "../else\n";
+  ExpectFails("import " + out() + " --step 9", 1, HasSubstr("../else"));
+  EXPECT_THAT(Steps(), ElementsAre(100, 200, 300, 400));
+}
+
+TEST_F(ToolImport, CommitsAtOnce) {
+  ASSERT_EQ(Run("export 100 --npz " + out()).code, 0);
+  const std::string file = out() + "/step-100.npz";
+  EXPECT_THAT(RunJson("import " + file + " --step 900"),
+              Includes(R"({"step": 900, "tensors": 1, "tables": 3, "rows": 15,
+                           "blobs": 0})"));
+  EXPECT_THAT(Steps(), ElementsAre(100, 200, 300, 400, 900));
+  EXPECT_EQ(RunJson("diff 100 900")["same"], false);  // the blob
+  ExpectFails("import " + file + " --step 900", 5, HasSubstr("900"));
+  EXPECT_EQ(Run("import " + file + " --step 900 --force").code, 0);
+  EXPECT_EQ(Run("verify").code, 0);
+}
+
+TEST_F(ToolImport, BadFileImportsNothing) {
+  ASSERT_EQ(Run("export 100 --npz " + out()).code, 0);
+  const std::string file = out() + "/step-100.npz";
+  std::string bytes = TextOf(file);
+  // An element of a table, which only the CRC protects.
+  bytes[bytes.find("user.embedding.npy") + 300] ^= 1;
+  std::ofstream(file, std::ios::binary) << bytes;
+  ExpectFails("import " + file + " --step 900", 3,
+              AllOf(HasSubstr(file), HasSubstr("user.embedding.npy")));
+  EXPECT_THAT(Steps(), ElementsAre(100, 200, 300, 400));
+  EXPECT_EQ(RunJson("gc")["swept_versions"].size(), 0u);
+  ExpectFails("import " + out() + "/none.npz --step 900", 2,
+              HasSubstr("none.npz"));
+  ExpectFails("import " + out() + " --step 900", 1, HasSubstr("RecIS"));
+  ExpectFails("import " + path() + "/LOCK --step 900", 1,
+              HasSubstr("the name tells no format"));
+  EXPECT_EQ(Run("import " + file + " --step latest").code, 1);
+  EXPECT_EQ(RunTool({"import", file, "--step", "1"}).code, 1);
+}
+
+TEST_F(ToolImport, TablesAreTensorsIfAskedFor) {
+  ASSERT_EQ(Run("export 100 user --npz " + out()).code, 0);
+  const std::string file = out() + "/step-100.npz";
+  EXPECT_THAT(RunJson("import " + file + " --step 900 --no-tables"),
+              Includes(R"({"tensors": 3, "tables": 0})"));
+  EXPECT_THAT(RunJson("import " + file + " --step 901 --table user"),
+              Includes(R"({"tensors": 0, "tables": 1})"));
+  ExpectFails("import " + file + " --step 902 --table item", 1,
+              HasSubstr("no table \"item\""));
+}
+
+TEST_F(ToolImport, KeepsMetadataOfSafetensors) {
+  ASSERT_EQ(Run("export 100 w --safetensors " + out()).code, 0);
+  ASSERT_EQ(Run("import " + out() + "/model.safetensors --step 900").code, 0);
+  EXPECT_EQ(RunJson("show 900")["user_metadata"], Json({{"format", "pt"}}));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// ckptdb import: saves files of other systems as a step.
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/strings/str_cat.h"
+#include "schema/status.h"
+#include "tools/command.h"
+#include "tools/files/import_state.h"
+#include "tools/files/loaded_files.h"
+#include "tools/files/mapped_file.h"
+#include "tools/format.h"
+#include "tools/interrupt.h"
+#include "tools/json.h"
+#include "tools/open_store.h"
+#include "tools/progress_line.h"
+#include "tools/step_argument.h"
+
+namespace ckptdb::tool {
+namespace {
+
+constexpr char kImportNotes[] =
+    "Arrays <table>.ids (int64) and <table>.<slot> with as many rows\n"
+    "become a table, all others tensors. The step is full, and is\n"
+    "committed at once when all is written; the store is created if it\n"
+    "does not exist. Nothing in a file is executed. docs/files.md\n"
+    "describes the files.\n";
+
+struct ImportOptions {
+  std::vector<std::string> paths;
+  std::string step;
+  std::vector<std::string> tables;
+  bool no_tables = false;
+  bool force = false;
+};
+
+// Metadata of files that a step cannot have becomes a blob.
+constexpr char kMetadataBlob[] = "file.metadata";
+
+void KeepMetadata(LoadedFiles* files) {
+  uint64_t bytes = 0;
+  bool fits = true;
+  for (const auto& [key, value] : files->metadata) {
+    bytes += key.size() + value.size();
+    fits = fits && !key.empty() && key.size() <= kMaxNameBytes &&
+           key.find('\0') == std::string::npos;
+  }
+  if (fits && bytes <= kMaxMetadataBytes) return;
+  files->blobs[kMetadataBlob] =
+      MetadataJson(files->metadata)
+          .dump(-1, ' ', false, Json::error_handler_t::replace);
+  files->metadata.clear();
+}
+
+absl::StatusOr<StagedRank> StageFiles(const Context& context,
+                                      const Store& store, const Ticket& ticket,
+                                      const ImportState& state) {
+  ProgressLine progress(context.terminal, "import");
+  StoreOptions options;
+  options.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {
+    // Stage returns an error for an exception of this function, and removes
+    // what it wrote.
+    if (Interrupt::asked()) throw std::runtime_error("interrupted");
+    progress.Update(done_bytes, all_bytes);
+  };
+  return Stage(store.path(), ticket, state.state, options);
+}
+
+absl::StatusOr<SaveResult> SaveFiles(const Context& context,
+                                     const LoadedFiles& files,
+                                     const ImportState& state,
+                                     const SaveSpec& spec, Store* store) {
+  CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt attempt, store->Begin(spec));
+  auto checked = std::async(std::launch::async,
+                            [&] { return files.Check(Interrupt::Check); });
+  auto staged = StageFiles(context, *store, attempt.tickets[0], state);
+  absl::Status status = checked.get();
+  status.Update(staged.status());
+  status.Update(Interrupt::Check());
+  if (status.ok()) {
+    auto saved = store->Publish(attempt.version, {*std::move(staged)}, spec);
+    if (saved.ok()) return saved;
+    status = saved.status();
+  }
+  // The error is what matters; a later sweep removes what this one cannot.
+  store->Abandon(attempt.version).IgnoreError();
+  store->Sweep().status().IgnoreError();
+  if (Interrupt::asked()) {
+    return absl::CancelledError(
+        "the import was interrupted; nothing was imported");
+  }
+  return ReadingStatus(status);
+}
+
+void PrintImport(const ImportState& state, const LoadedFiles& files,
+                 const SaveResult& saved, std::ostream* out) {
+  *out << "imported " << FormatCount(state.tensor_count) << " tensors, "
+       << FormatCount(state.table_count) << " tables of "
+       << FormatCount(state.row_count) << " rows and "
+       << FormatCount(files.blobs.size()) << " blobs as "
+       << ToString(saved.version) << ": " << FormatBytes(saved.raw_bytes)
+       << '\n';
+}
+
+Json ImportJson(const std::string& store, const ImportState& state,
+                const LoadedFiles& files, const SaveResult& saved) {
+  Json json = {{"store", store}};
+  json.update(ToJson(saved.version));
+  json["tensors"] = state.tensor_count;
+  json["tables"] = state.table_count;
+  json["rows"] = state.row_count;
+  json["blobs"] = files.blobs.size();
+  json["raw_bytes"] = saved.raw_bytes;
+  json["stored_bytes"] = saved.exclusive_bytes;
+  return json;
+}
+
+class ImportCommand : public Command {
+ public:
+  ImportCommand()
+      : Command({.name = "import",
+                 .summary = "Save files of other systems as a step",
+                 .notes = kImportNotes,
+                 .examples =
+                     "  ckptdb import model.safetensors --step 0 -s "
+                     "/checkpoints/new\n"
+                     "  ckptdb import user.npz mlp.npz --step 1000 --table "
+                     "user -s /checkpoints/ctr\n"}) {}
+  void AddArguments(CLI::App* app) override;
+  absl::Status Run(const Context& context) override;
+
+ private:
+  ImportOptions options_;
+};
+
+void ImportCommand::AddArguments(CLI::App* app) {
+  app->add_option(
+         "FILE", options_.paths,
+         "files of safetensors, NumPy or torch.save, or a folder of RecIS")
+      ->type_name("")
+      ->required();
+  app->add_option("--step", options_.step, "the step to save")
+      ->type_name("STEP")
+      ->check([](const std::string& text) {
+        return text == kLatest ? "a number is expected"
+                               : std::string(CheckStepText(text).message());
+      })
+      ->required();
+  app->add_option("--table", options_.tables,
+                  "a table that the files must contain; may be repeated")
+      ->type_name("TABLE");
+  app->add_flag("--no-tables", options_.no_tables, "import tensors only")
+      ->excludes("--table");
+  app->add_flag("--force", options_.force, "replace a step that exists");
+}
+
+absl::Status ImportCommand::Run(const Context& context) {
+  if (!context.store_given) {
+    return absl::InvalidArgumentError(
+        "the store to import into is not named; set --store or CKPTDB_STORE");
+  }
+  const MappedFileErrors errors;
+  LoadedFiles files;
+  for (const std::string& path : options_.paths) {
+    CKPTDB_RETURN_IF_ERROR(LoadFile(path, &files));
+  }
+  KeepMetadata(&files);
+  std::vector<ArrayTable> tables;
+  if (!options_.no_tables) {
+    CKPTDB_ASSIGN_OR_RETURN(
+        tables, FindTables(files.arrays,
+                           {options_.tables.begin(), options_.tables.end()}));
+  }
+  ImportState state;
+  CKPTDB_RETURN_IF_ERROR(AddArrays(files, tables, &state));
+  CKPTDB_ASSIGN_OR_RETURN(const auto store, OpenOwner(context, true));
+  const Interrupt interrupt;
+  SaveSpec spec;
+  spec.step = StepNumber(options_.step);
+  spec.overwrite = options_.force;
+  spec.user_metadata = files.metadata;
+  CKPTDB_ASSIGN_OR_RETURN(const SaveResult saved,
+                          SaveFiles(context, files, state, spec, store.get()));
+  if (context.json) {
+    PrintJson(ImportJson(context.store, state, files, saved), context.out);
+  } else {
+    PrintImport(state, files, saved, context.out);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<Command> NewImport() {
+  return std::make_unique<ImportCommand>();
+}
+
+}  // namespace ckptdb::tool
