@@ -139,13 +139,15 @@ class RowTracker : public ChangeTracker {
 
 inline constexpr uint64_t kMaxBitmapRows = uint64_t{1} << 36;
 
-// A tracker of marks of rows 0 to rows - 1, which are never erased. Takes one
-// bit per row for each consumer, and for each of up to eight threads that mark;
-// Take reads all of them. It never drops marks.
+// A tracker of marks of rows first_id to first_id + rows - 1, which are never
+// erased. Takes one bit per row for each consumer, and for each of up to eight
+// threads that mark; Take reads all of them. It never drops marks.
 class RowBitmap : public ChangeTracker {
  public:
-  // Returns InvalidArgument for more than kMaxBitmapRows.
-  static absl::StatusOr<std::unique_ptr<RowBitmap>> Make(uint64_t rows);
+  // Returns InvalidArgument for more than kMaxBitmapRows, and for ids beyond
+  // int64.
+  static absl::StatusOr<std::unique_ptr<RowBitmap>> Make(uint64_t rows,
+                                                         int64_t first_id = 0);
   ~RowBitmap() override;
 
   absl::StatusOr<Consumer> AddConsumer(absl::string_view name) override;

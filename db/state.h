@@ -137,6 +137,12 @@ class TableSharding {
   // Rank uint64(id) % world_size holds the id, also a negative one.
   static TableSharding ByModulo();
 
+  // Rank r holds the ids [bounds[r], bounds[r + 1]), or of ids 0 to rows - 1
+  // the r-th part, each of which has rows / world_size rows, rounded up, and
+  // the last ones fewer or none. Other ids are no rank's, and InvalidArgument.
+  static TableSharding ByRange(std::vector<int64_t> bounds);
+  static TableSharding ByRange(int64_t rows);
+
   // Rank rank_of(id, world_size) holds the id: below world_size and the same in
   // every process. Several threads call it. The name is recorded; a manager
   // whose function has another name does not restore the step, so rename a
@@ -167,21 +173,29 @@ class TableSharding {
   Item::Sharding kind() const { return kind_; }
   const std::string& name() const { return name_; }
   const std::vector<uint32_t>& bounds() const { return bounds_; }
+  // Of ByRange. Without bounds `rows` are divided.
+  const std::vector<int64_t>& id_bounds() const { return id_bounds_; }
+  int64_t rows() const { return rows_; }
+  // The first id of a rank's range, and the one after its last.
+  std::pair<int64_t, int64_t> RangeOf(uint32_t rank, uint32_t world_size) const;
   const std::function<uint32_t(int64_t id, uint32_t world_size)>& rank_of()
       const {
     return rank_of_;
   }
-  // Both are set for either kind of function.
+  // Both are set for either kind of function, and for ranges.
   const auto& ranks_of() const { return ranks_of_; }
 
  private:
   explicit TableSharding(Item::Sharding kind, std::string name = {},
                          std::vector<uint32_t> bounds = {});
+  void SetRankOf(std::function<uint32_t(int64_t, uint32_t)> rank_of);
 
   bool declared_ = false;
   Item::Sharding kind_ = Item::Sharding::kUndeclared;
   std::string name_;
   std::vector<uint32_t> bounds_;
+  std::vector<int64_t> id_bounds_;
+  int64_t rows_ = 0;
   std::function<uint32_t(int64_t id, uint32_t world_size)> rank_of_;
   std::function<void(absl::Span<const int64_t>, uint32_t, absl::Span<uint32_t>)>
       ranks_of_;

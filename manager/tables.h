@@ -225,7 +225,8 @@ internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
 }
 
 // A table of fixed size over arrays of the trainer. Its ids are the row
-// numbers, 0 to rows - 1.
+// numbers, from 0 or from `first_id`, for a rank whose arrays are adjacent rows
+// of a larger table: see TableSharding::ByRange.
 //
 //   std::vector<float> embedding(1000 * 16);
 //   VectorTable items(1000, {Array("embedding", embedding.data(), 16)});
@@ -233,8 +234,9 @@ internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
 //   CKPTDB_RETURN_IF_ERROR(items.MarkUpserted({17, 900}));
 //
 // All rows always exist: LiveTable::RestoreMode::kClear, and restoring an
-// erased id, set rows to zero. Restoring a row beyond the arrays returns
-// OutOfRange and changes nothing. Several threads restore rows at once.
+// erased id, set rows to zero. Restoring a row beyond the arrays, or before
+// `first_id`, returns OutOfRange and changes nothing. Several threads restore
+// rows at once.
 //
 // `holds` returns whether this rank holds a row, in agreement with the table's
 // sharding; several threads call it. If empty, the rank holds all rows. Other
@@ -243,7 +245,7 @@ class VectorTable : public internal::AdaptedTable {
  public:
   VectorTable(uint64_t rows, std::vector<internal::AnyArray> arrays,
               TableOptions options = {},
-              std::function<bool(int64_t id)> holds = {});
+              std::function<bool(int64_t id)> holds = {}, int64_t first_id = 0);
   ~VectorTable() override;
 
   // May run concurrently with any call. Returns OutOfRange naming the first id
@@ -267,7 +269,13 @@ class VectorTable : public internal::AdaptedTable {
   class Rows;
   class LiveRows;
 
+  // The number of an id's row, not below rows_ for an id without one.
+  uint64_t RowOf(int64_t id) const {
+    return static_cast<uint64_t>(id) - static_cast<uint64_t>(first_id_);
+  }
+
   const uint64_t rows_;
+  const int64_t first_id_;
   std::vector<internal::AnyArray> arrays_;
   const std::function<bool(int64_t id)> holds_;
   std::unique_ptr<RowBitmap> marks_;

@@ -182,6 +182,7 @@ struct Item {
     kByModulo = 2,    // uint64(id) % world_size, also of negative ids
     kCustom = 3,      // by a named function of the trainer
     kReplicated = 4,  // the same rows on all ranks; rank 0 saves them
+    kByRange = 5,     // by ranges of ids, one for each rank
   };
   // How far stored finite numbers are from the trainer's under a lossy codec.
   struct Error {
@@ -226,15 +227,20 @@ struct Item {
   // How the ranks divided the rows; the same on all ranks.
   Sharding sharding = Sharding::kUndeclared;
   std::string sharding_name;  // kCustom only
+  // The ids that the sharding gives this rank: [first_id, end_id). kByRange
+  // only.
+  int64_t first_id = 0;
+  int64_t end_id = 0;
   bool operator==(const Item&) const = default;
 };
 
 // "tensor", "table", "blob".
 absl::string_view ItemKindName(Item::Kind kind);
 
-inline constexpr uint8_t kShardingKinds = 5;
+inline constexpr uint8_t kShardingKinds = 6;
 
-// "undeclared", "slices", "modulo", "custom", "replicated", or "unknown".
+// "undeclared", "slices", "modulo", "custom", "replicated", "range", or
+// "unknown".
 absl::string_view ShardingKindName(Item::Sharding kind);
 
 // The same with the name: `custom "hash_v2"`.

@@ -36,6 +36,7 @@ class OwnRows {
       case Item::Sharding::kByModulo:
         return modulo_(id) == rank_;
       case Item::Sharding::kCustom:
+      case Item::Sharding::kByRange:
         return sharding_.rank_of()(id, world_size_) == rank_;
       case Item::Sharding::kUndeclared:
       case Item::Sharding::kReplicated:
@@ -44,9 +45,16 @@ class OwnRows {
     return true;
   }
 
-  // Whether ownership is decided by the trainer's function: FirstForeign calls
-  // it for many ids at once.
-  bool by_function() const { return kind_ == Item::Sharding::kCustom; }
+  // Whether ownership is decided by the trainer's function or by ranges:
+  // FirstForeign looks up many ids at once.
+  bool by_function() const {
+    return kind_ == Item::Sharding::kCustom ||
+           kind_ == Item::Sharding::kByRange;
+  }
+
+  // Sets ranks[i] to the rank of ids[i]: rank 0 if all ranks own it, and an
+  // invalid one for an id without a rank.
+  void RanksOf(absl::Span<const int64_t> ids, absl::Span<uint32_t> ranks) const;
 
   // Returns the first of `ids` that the rank does not own.
   std::optional<int64_t> FirstForeign(absl::Span<const int64_t> ids) const;
@@ -54,8 +62,8 @@ class OwnRows {
   // Describes an id that this rank should not have: "id 7 belongs to rank 1 of
   // 3 by modulo, but rank 0 has it".
   std::string DescribeForeign(int64_t id) const;
-  // Returns an error text if the custom function returns no valid rank for the
-  // id, and otherwise an empty string.
+  // Returns an error text if the custom function or the ranges give the id no
+  // valid rank, and otherwise an empty string.
   std::string DescribeNoRank(int64_t id) const;
 
  private:

@@ -16,15 +16,15 @@ namespace ckptdb::internal {
 
 // The choices that errors about a table without a declared sharding list.
 inline constexpr char kShardingChoices[] =
-    "TableSharding::BySlices(), ByModulo(), ByFunction(name, rank_of) or "
-    "Replicated()";
+    "TableSharding::BySlices(), ByModulo(), ByRange(rows), ByFunction(name, "
+    "rank_of) or Replicated()";
 
 // Returns InvalidArgument for a ratio that is negative or NaN.
 absl::Status CheckChainBounds(const StoreOptions::ChainBounds& bounds);
 
 // Returns InvalidArgument for a function that is null, has no name or one that
-// cannot be stored, and for bounds that do not rise from 0 to kSlices in
-// `world_size` ranges.
+// cannot be stored, and for bounds that do not rise in `world_size` ranges, of
+// slices from 0 to kSlices.
 absl::Status CheckSharding(const TableSharding& sharding, uint32_t world_size);
 
 // Memory for copies of the last part of a state, with which the caller's memory

@@ -91,12 +91,30 @@ absl::Status CheckReplicated(const Held& held, bool is_first) {
       " erased ids"));
 }
 
-// With sharding by modulo or by slices each rank owns some ids. If a rank
+// Ranges of ids follow each other from rank to rank.
+absl::Status CheckRanges(const std::vector<Held>& tables) {
+  for (size_t t = 1; t < tables.size(); ++t) {
+    const Held& a = tables[t - 1];
+    const Held& b = tables[t];
+    if (a.item->sharding != Item::Sharding::kByRange ||
+        a.item->end_id == b.item->first_id) {
+      continue;
+    }
+    return Disagree(a, b,
+                    absl::StrCat("ids up to below ", a.item->end_id,
+                                 " and ids from ", b.item->first_id,
+                                 "; declare the same TableSharding::ByRange"));
+  }
+  return absl::OkStatus();
+}
+
+// With sharding by modulo, slices or ranges each rank owns some ids. If a rank
 // forgets to add the table, its rows would be missing silently.
 absl::Status CheckOnAllRanks(const std::vector<Held>& tables,
                              absl::Span<const StepRecord::Rank> ranks) {
   const Item& item = *tables.front().item;
   if (item.sharding != Item::Sharding::kByModulo &&
+      item.sharding != Item::Sharding::kByRange &&
       item.sharding != Item::Sharding::kBySlices) {
     return absl::OkStatus();
   }
@@ -218,6 +236,7 @@ absl::Status CheckRanksAgree(absl::Span<const StepRecord::Rank> ranks) {
   }
   for (const auto& [name, shards] : tables) {
     CKPTDB_RETURN_IF_ERROR(CheckOnAllRanks(shards, ranks));
+    CKPTDB_RETURN_IF_ERROR(CheckRanges(shards));
   }
   return absl::OkStatus();
 }

@@ -38,6 +38,11 @@ void CallWithContext(const std::string& name, absl::Span<const int64_t> ids,
       ids.size() == 1 ? "" : absl::StrCat(" and ", ids.size() - 1, " others")));
 }
 
+// Returns the rows of each rank but the last ones, which may have fewer.
+int64_t RowsOfRank(int64_t rows, uint32_t world_size) {
+  return rows / world_size + (rows % world_size == 0 ? 0 : 1);
+}
+
 }  // namespace
 
 TableSharding::TableSharding(Item::Sharding kind, std::string name,
@@ -53,23 +58,57 @@ TableSharding TableSharding::BySlices(std::vector<uint32_t> bounds) {
 TableSharding TableSharding::ByModulo() {
   return TableSharding(Item::Sharding::kByModulo);
 }
+TableSharding TableSharding::ByRange(std::vector<int64_t> bounds) {
+  TableSharding sharding(Item::Sharding::kByRange);
+  sharding.id_bounds_ = std::move(bounds);
+  // An id before the first range wraps to a rank of no world.
+  sharding.SetRankOf([bounds = sharding.id_bounds_](int64_t id, uint32_t) {
+    const auto after = std::upper_bound(bounds.begin(), bounds.end(), id);
+    return static_cast<uint32_t>(after - bounds.begin() - 1);
+  });
+  return sharding;
+}
+TableSharding TableSharding::ByRange(int64_t rows) {
+  TableSharding sharding(Item::Sharding::kByRange);
+  sharding.rows_ = rows;
+  sharding.SetRankOf([rows](int64_t id, uint32_t world_size) {
+    if (id < 0 || id >= rows) return world_size;
+    return static_cast<uint32_t>(id / RowsOfRank(rows, world_size));
+  });
+  return sharding;
+}
+std::pair<int64_t, int64_t> TableSharding::RangeOf(uint32_t rank,
+                                                   uint32_t world_size) const {
+  if (!id_bounds_.empty()) {
+    return {id_bounds_[rank], id_bounds_[rank + size_t{1}]};
+  }
+  const int64_t each = RowsOfRank(rows_, world_size);
+  // Divides, because the product could overflow.
+  const auto begin_of = [&](int64_t r) {
+    return each == 0 || rows_ / each < r ? rows_ : r * each;
+  };
+  return {begin_of(rank), begin_of(rank + int64_t{1})};
+}
 TableSharding TableSharding::ByFunction(std::string name, RankOf rank_of) {
   TableSharding sharding(Item::Sharding::kCustom, std::move(name));
   if (rank_of == nullptr) return sharding;
-  sharding.rank_of_ = [name = sharding.name_, rank_of = std::move(rank_of)](
-                          int64_t id, uint32_t world_size) {
+  sharding.SetRankOf([name = sharding.name_, rank_of = std::move(rank_of)](
+                         int64_t id, uint32_t world_size) {
     uint32_t rank = 0;
     CallWithContext(name, {&id, 1}, [&] { rank = rank_of(id, world_size); });
     return rank;
-  };
-  sharding.ranks_of_ = [rank_of = sharding.rank_of_](
-                           absl::Span<const int64_t> ids, uint32_t world_size,
-                           absl::Span<uint32_t> ranks) {
+  });
+  return sharding;
+}
+void TableSharding::SetRankOf(RankOf rank_of) {
+  rank_of_ = std::move(rank_of);
+  ranks_of_ = [rank_of = rank_of_](absl::Span<const int64_t> ids,
+                                   uint32_t world_size,
+                                   absl::Span<uint32_t> ranks) {
     for (size_t i = 0; i < ids.size(); ++i) {
       ranks[i] = rank_of(ids[i], world_size);
     }
   };
-  return sharding;
 }
 TableSharding TableSharding::ByBatchFunction(std::string name,
                                              RanksOf ranks_of) {
@@ -97,6 +136,25 @@ TableSharding TableSharding::Unchecked() {
 }
 
 namespace internal {
+namespace {
+
+absl::Status CheckRanges(const TableSharding& sharding, uint32_t world_size) {
+  const std::vector<int64_t>& bounds = sharding.id_bounds();
+  if (bounds.empty() && sharding.rows() >= 0) return absl::OkStatus();
+  if (bounds.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ranges of ids cannot divide ", sharding.rows(), " rows"));
+  }
+  if (bounds.size() == world_size + size_t{1} &&
+      std::is_sorted(bounds.begin(), bounds.end())) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "id bounds [", absl::StrJoin(bounds, ", "), "] do not ascend in ",
+      world_size, " ranges; expected ", world_size + size_t{1}, " bounds"));
+}
+
+}  // namespace
 
 // Checks a sharding before it is used: its bounds must give each rank one range
 // and together cover all slices.
@@ -109,6 +167,9 @@ absl::Status CheckSharding(const TableSharding& sharding, uint32_t world_size) {
     if (sharding.rank_of() != nullptr) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
         "the function of sharding \"", sharding.name(), "\" is null"));
+  }
+  if (sharding.kind() == Item::Sharding::kByRange) {
+    return CheckRanges(sharding, world_size);
   }
   const std::vector<uint32_t>& bounds = sharding.bounds();
   if (bounds.empty() || (bounds.size() == world_size + size_t{1} &&
@@ -158,6 +219,11 @@ std::optional<uint32_t> OwnRows::RankOfId(int64_t id) const {
       return modulo_(id);
     case Item::Sharding::kCustom:
       return sharding_.rank_of()(id, world_size_);
+    case Item::Sharding::kByRange: {
+      const uint32_t rank = sharding_.rank_of()(id, world_size_);
+      if (rank < world_size_) return rank;
+      break;
+    }
     case Item::Sharding::kUndeclared:
     case Item::Sharding::kReplicated:
       break;
@@ -165,12 +231,17 @@ std::optional<uint32_t> OwnRows::RankOfId(int64_t id) const {
   return std::nullopt;
 }
 
+void OwnRows::RanksOf(absl::Span<const int64_t> ids,
+                      absl::Span<uint32_t> ranks) const {
+  if (by_function()) return sharding_.ranks_of()(ids, world_size_, ranks);
+  std::transform(ids.begin(), ids.end(), ranks.begin(),
+                 [this](int64_t id) { return RankOfId(id).value_or(0); });
+}
+
 std::optional<int64_t> OwnRows::FirstForeign(
     absl::Span<const int64_t> ids) const {
   std::vector<uint32_t> ranks(by_function() ? ids.size() : size_t{0});
-  if (by_function()) {
-    sharding_.ranks_of()(ids, world_size_, absl::MakeSpan(ranks));
-  }
+  if (by_function()) RanksOf(ids, absl::MakeSpan(ranks));
   for (size_t i = 0; i < ids.size(); ++i) {
     const bool own =
         by_function() ? ranks[i] == rank_ : Has(ids[i], SliceOf(ids[i], hash_));
@@ -180,10 +251,17 @@ std::optional<int64_t> OwnRows::FirstForeign(
 }
 
 std::string OwnRows::DescribeNoRank(int64_t id) const {
-  // Only a function can name a rank that does not exist.
-  if (kind_ != Item::Sharding::kCustom) return "";
+  // Only functions and ranges can give an id no rank.
+  if (!by_function()) return "";
   const uint32_t rank = sharding_.rank_of()(id, world_size_);
   if (rank < world_size_) return "";
+  if (kind_ == Item::Sharding::kByRange) {
+    return absl::StrCat(
+        "id ", id, " is in no rank's range; TableSharding::ByRange gives ids ",
+        sharding_.RangeOf(0, world_size_).first, " to below ",
+        sharding_.RangeOf(world_size_ - 1, world_size_).second, " to the ",
+        world_size_, " ranks; give it other bounds or more rows");
+  }
   return absl::StrCat("sharding \"", sharding_.name(), "\" returns rank ", rank,
                       " for id ", id, "; expected less than the world size, ",
                       world_size_);
@@ -200,6 +278,10 @@ std::string OwnRows::DescribeForeign(int64_t id) const {
   if (kind_ == Item::Sharding::kBySlices) {
     absl::StrAppend(&text, " (slice ", SliceOf(id, hash_), ", not in [",
                     slices_.begin, ", ", slices_.end, "))");
+  }
+  if (kind_ == Item::Sharding::kByRange) {
+    const auto [begin, end] = sharding_.RangeOf(rank_, world_size_);
+    absl::StrAppend(&text, " (not in [", begin, ", ", end, "))");
   }
   absl::StrAppend(&text, ", but rank ", rank_, " has it");
   return text;

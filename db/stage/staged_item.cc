@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -175,6 +176,10 @@ absl::StatusOr<OwnRows> ResolveSharding(const internal::TicketRecord& ticket,
   }
   if (item->sharding == Item::Sharding::kBySlices)
     return OwnSlices(ticket, table);
+  if (item->sharding == Item::Sharding::kByRange) {
+    std::tie(item->first_id, item->end_id) =
+        sharding.RangeOf(ticket.rank, ticket.world_size);
+  }
   if (item->sharding != Item::Sharding::kUndeclared) {
     return OwnRows(sharding, table.slice_hash, ticket.rank, ticket.world_size);
   }

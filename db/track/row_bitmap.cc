@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <bit>
+#include <limits>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -20,11 +21,17 @@ using internal::TakenSet;
 constexpr uint64_t kWordBits = 64;
 using Words = std::vector<uint64_t>;
 
-// The rows have been checked against the size of the table.
-void SetBits(absl::Span<const int64_t> rows, Words* words) {
+// Returns the number of an id's row, which is beyond all rows for an id before
+// the first one.
+uint64_t RowOf(int64_t id, int64_t first_id) {
+  return static_cast<uint64_t>(id) - static_cast<uint64_t>(first_id);
+}
+
+// The ids have been checked against the rows of the table.
+void SetBits(absl::Span<const int64_t> ids, int64_t first_id, Words* words) {
   uint64_t* const first = words->data();
-  for (const int64_t row : rows) {
-    const auto at = static_cast<uint64_t>(row);
+  for (const int64_t id : ids) {
+    const uint64_t at = RowOf(id, first_id);
     first[at / kWordBits] |= uint64_t{1} << at % kWordBits;
   }
 }
@@ -37,19 +44,19 @@ size_t CountBits(const Words& words) {
   return count;
 }
 
-// Appends the rows that are set in `words` and clears them.
-std::vector<int64_t> TakeRows(Words* words) {
-  std::vector<int64_t> rows;
-  rows.reserve(CountBits(*words));
+// Returns the ids of the rows that are set in `words`, and clears them.
+std::vector<int64_t> TakeIds(int64_t first_id, Words* words) {
+  std::vector<int64_t> ids;
+  ids.reserve(CountBits(*words));
   for (size_t i = 0; i < words->size(); ++i) {
     for (uint64_t word = std::exchange((*words)[i], 0); word != 0;
          word &= word - 1) {
       const uint64_t row =
           i * kWordBits + static_cast<uint64_t>(std::countr_zero(word));
-      rows.push_back(static_cast<int64_t>(row));
+      ids.push_back(first_id + static_cast<int64_t>(row));
     }
   }
-  return rows;
+  return ids;
 }
 
 }  // namespace
@@ -59,8 +66,10 @@ std::vector<int64_t> TakeRows(Words* words) {
 // consumer's bitmap.
 class RowBitmap::Impl {
  public:
-  explicit Impl(uint64_t rows)
-      : rows_(rows), words_((rows + kWordBits - 1) / kWordBits) {}
+  Impl(uint64_t rows, int64_t first_id)
+      : rows_(rows),
+        first_id_(first_id),
+        words_((rows + kWordBits - 1) / kWordBits) {}
 
   absl::StatusOr<ChangeTracker::Consumer> AddConsumer(absl::string_view name);
   absl::Status RemoveConsumer(ChangeTracker::Consumer id);
@@ -87,6 +96,7 @@ class RowBitmap::Impl {
   void Collect(Lane* lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const uint64_t rows_;
+  const int64_t first_id_;
   const size_t words_;
   // Locked after mutex_, one at a time.
   std::array<Lane, internal::kMarkLanes> lanes_;
@@ -110,9 +120,10 @@ absl::Status RowBitmap::Impl::RemoveConsumer(ChangeTracker::Consumer id) {
 
 absl::Status RowBitmap::Impl::CheckRows(absl::Span<const int64_t> ids) const {
   for (const int64_t id : ids) {
-    if (static_cast<uint64_t>(id) < rows_) continue;
+    if (RowOf(id, first_id_) < rows_) continue;
     return absl::OutOfRangeError(absl::StrCat(
-        "row ", id, " is out of range for a table of ", rows_, " rows"));
+        "row ", id, " is out of range for a table of ", rows_, " rows",
+        first_id_ == 0 ? "" : absl::StrCat(" from id ", first_id_)));
   }
   return absl::OkStatus();
 }
@@ -124,7 +135,7 @@ absl::Status RowBitmap::Impl::MarkUpserted(absl::Span<const int64_t> ids) {
   const internal::MutexLock lock(&lane.mutex);
   // A lane without marks has no bitmap.
   if (lane.marked.empty()) lane.marked.resize(words_);
-  SetBits(ids, &lane.marked);
+  SetBits(ids, first_id_, &lane.marked);
   return absl::OkStatus();
 }
 
@@ -147,7 +158,7 @@ absl::StatusOr<ChangeTracker::Changes> RowBitmap::Impl::Take(
   ChangeTracker::Changes changes;
   changes.taken_ = std::make_shared<const TakenSet>(
       TakenSet{this, id, 0, consumer->complete});
-  changes.upserted = TakeRows(&consumer->rows);
+  changes.upserted = TakeIds(first_id_, &consumer->rows);
   changes.complete = std::exchange(consumer->complete, true);
   changes.reason = std::exchange(consumer->reason, {});
   // The rows of an incomplete set are meaningless: the caller must write a
@@ -163,7 +174,7 @@ absl::Status RowBitmap::Impl::Return(ChangeTracker::Consumer id,
   const TakenSet* const set = changes.taken_.get();
   CKPTDB_RETURN_IF_ERROR(internal::CheckTakenBy(this, id, set));
   CKPTDB_RETURN_IF_ERROR(CheckRows(changes.upserted));
-  SetBits(changes.upserted, &consumer->rows);
+  SetBits(changes.upserted, first_id_, &consumer->rows);
   // The base that an incomplete set required was not written, so it is required
   // again.
   if (!set->complete && consumer->complete) {
@@ -188,13 +199,21 @@ RowBitmap::RowBitmap(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 RowBitmap::~RowBitmap() = default;
 
-absl::StatusOr<std::unique_ptr<RowBitmap>> RowBitmap::Make(uint64_t rows) {
+absl::StatusOr<std::unique_ptr<RowBitmap>> RowBitmap::Make(uint64_t rows,
+                                                           int64_t first_id) {
   if (rows > kMaxBitmapRows) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a bitmap cannot have ", rows, " rows; the limit is ", kMaxBitmapRows));
   }
+  if (first_id > 0 &&
+      rows > RowOf(std::numeric_limits<int64_t>::max(), first_id)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the last of ", rows, " rows from id ", first_id,
+                     " has no 64-bit id; expected at most ",
+                     RowOf(std::numeric_limits<int64_t>::max(), first_id)));
+  }
   return std::unique_ptr<RowBitmap>(
-      new RowBitmap(std::make_unique<Impl>(rows)));
+      new RowBitmap(std::make_unique<Impl>(rows, first_id)));
 }
 
 absl::StatusOr<ChangeTracker::Consumer> RowBitmap::AddConsumer(

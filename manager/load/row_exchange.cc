@@ -243,7 +243,10 @@ bool ShouldExchange(const StepReader::TableSpec& table, uint32_t saved_ranks,
                     const TableSharding& sharding, const Coordinator& ranks) {
   const uint32_t world_size = ranks.world_size();
   const bool by_modulo = sharding.kind() == Item::Sharding::kByModulo;
-  if (!by_modulo && sharding.kind() != Item::Sharding::kCustom) return false;
+  if (!by_modulo && sharding.kind() != Item::Sharding::kCustom &&
+      sharding.kind() != Item::Sharding::kByRange) {
+    return false;
+  }
   if (world_size == 1 || !ranks.HasDirectAllToAll()) return false;
   // If each saving rank has rows of a single current rank, no page contains
   // rows of two.

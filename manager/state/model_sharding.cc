@@ -40,6 +40,13 @@ absl::StatusOr<TableSharding> Resolve(const RegisteredTable& table,
       kShardingChoices));
 }
 
+std::string RangesText(const TableSharding& sharding) {
+  if (sharding.id_bounds().empty()) {
+    return absl::StrCat("of ", sharding.rows(), " rows");
+  }
+  return absl::StrCat("[", absl::StrJoin(sharding.id_bounds(), ", "), "]");
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<TableSharding>> ResolveShardings(
@@ -76,6 +83,9 @@ std::string DescribeShardings(const ModelState& model,
     std::string& table = tables.emplace_back(
         absl::StrCat("table \"", model.tables()[t].name, "\" by ",
                      DescribeSharding(sharding.kind(), sharding.name())));
+    if (sharding.kind() == Item::Sharding::kByRange) {
+      absl::StrAppend(&table, " ", RangesText(sharding));
+    }
     if (sharding.bounds().empty()) continue;
     absl::StrAppend(&table, " [", absl::StrJoin(sharding.bounds(), ", "), "]");
   }
@@ -114,6 +124,7 @@ void RowFilter::Apply(const StepReader::TableSpec& table, ScanOptions* scan) {
       }
       break;
     case Item::Sharding::kCustom:
+    case Item::Sharding::kByRange:
       scan->wanted_of_page = [this](absl::Span<const int64_t> ids,
                                     absl::Span<uint8_t> keep) {
         Keep(ids, keep);
@@ -133,8 +144,8 @@ void RowFilter::Keep(absl::Span<const int64_t> ids, absl::Span<uint8_t> keep) {
   for (size_t i = 0; i < ids.size(); ++i) {
     keep[i] = ranks[i] == rank_ ? 1 : 0;
     if (ranks[i] < world_size_) continue;
-    // The function returned no rank of this world, so no rank would load the
-    // row.
+    // The function or the ranges gave it no rank of this world, so no rank
+    // would load the row.
     const MutexLock lock(&mutex_);
     if (no_rank_.empty()) no_rank_ = own_.DescribeNoRank(ids[i]);
   }

@@ -48,8 +48,8 @@ class RowFilter {
   // outlive the scan.
   void Apply(const StepReader::TableSpec& table, ScanOptions* scan);
 
-  // Returns, after the scan, InvalidArgument if the function returned no rank
-  // for an id.
+  // Returns, after the scan, InvalidArgument if the function or the ranges gave
+  // an id no rank.
   absl::Status status() const;
 
  private:
@@ -62,8 +62,7 @@ class RowFilter {
   const uint32_t world_size_;
   const OwnRows own_;
   mutable Mutex mutex_;
-  // Describes the first id that the function returned no rank for; may be
-  // empty.
+  // Describes the first id that was given no rank; may be empty.
   std::string no_rank_ ABSL_GUARDED_BY(mutex_);
 };
 

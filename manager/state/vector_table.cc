@@ -2,6 +2,7 @@
 // Rows in the trainer's arrays, by index.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -18,13 +19,20 @@ using internal::AnyArray;
 
 // The number of rows in a block.
 constexpr uint64_t kArrayRows = uint64_t{1} << 20;
+constexpr int64_t kMaxId = std::numeric_limits<int64_t>::max();
 
 // Returns InvalidArgument if the arrays cannot hold these rows. A table without
 // rows may have null arrays.
-absl::Status CheckArrays(uint64_t rows, const std::vector<AnyArray>& arrays) {
+absl::Status CheckArrays(uint64_t rows, int64_t first_id,
+                         const std::vector<AnyArray>& arrays) {
   if (rows > kMaxBitmapRows) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a VectorTable of ", rows, " rows; the limit is ", kMaxBitmapRows));
+  }
+  if (first_id > kMaxId - static_cast<int64_t>(rows)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a VectorTable of ", rows, " rows from id ", first_id,
+        "; the largest first id is ", kMaxId - static_cast<int64_t>(rows)));
   }
   for (const AnyArray& array : arrays) {
     if (array.data == nullptr && rows > 0) {
@@ -42,11 +50,18 @@ absl::Status CheckArrays(uint64_t rows, const std::vector<AnyArray>& arrays) {
 }
 
 // The arrays belong to the trainer and cannot grow.
-absl::Status CheckRow(int64_t id, uint64_t rows) {
-  if (static_cast<uint64_t>(id) < rows) return absl::OkStatus();
-  return absl::OutOfRangeError(
-      absl::StrCat("row ", id, " of the step is beyond the ", rows,
-                   " rows of the VectorTable; give it larger arrays"));
+absl::Status NoRow(int64_t id, uint64_t rows, int64_t first_id) {
+  if (first_id == 0) {
+    return absl::OutOfRangeError(
+        absl::StrCat("row ", id, " of the step is beyond the ", rows,
+                     " rows of the VectorTable; give it larger arrays"));
+  }
+  return absl::OutOfRangeError(absl::StrCat(
+      "row ", id, " of the step is not among the ", rows,
+      " rows of the VectorTable, whose ids are ", first_id, " to ",
+      first_id + static_cast<int64_t>(rows) - 1,
+      "; give it another first id or larger arrays, or declare a sharding that "
+      "gives the row to another rank"));
 }
 
 std::vector<Slot> SlotsOfArrays(const std::vector<AnyArray>& arrays) {
@@ -61,7 +76,7 @@ class VectorTable::Rows : public internal::RowParts {
  public:
   explicit Rows(const VectorTable& table) : table_(table) {}
 
-  // Each block covers one part of the arrays; row ids are indexes.
+  // Each block covers one part of the arrays.
   absl::Status FindAll() {
     parts_.resize((table_.rows_ + kArrayRows - 1) / kArrayRows);
     return internal::ParallelFor(
@@ -71,7 +86,7 @@ class VectorTable::Rows : public internal::RowParts {
           part.slots = SlotsFrom(first);
           part.own_ids.resize(std::min(kArrayRows, table_.rows_ - first));
           std::iota(part.own_ids.begin(), part.own_ids.end(),
-                    static_cast<int64_t>(first));
+                    table_.first_id_ + static_cast<int64_t>(first));
           if (table_.holds_) Choose(first, &part);
           part.ids = part.own_ids;
           return absl::OkStatus();
@@ -82,7 +97,7 @@ class VectorTable::Rows : public internal::RowParts {
   absl::Status Find(absl::Span<const int64_t> ids) {
     size_t begin = 0;
     for (size_t i = 0; i < ids.size(); ++i) {
-      const auto row = static_cast<uint64_t>(ids[i]);
+      const uint64_t row = table_.RowOf(ids[i]);
       if (row >= table_.rows_) {
         return absl::InternalError(
             absl::StrCat("row ", ids[i],
@@ -91,8 +106,8 @@ class VectorTable::Rows : public internal::RowParts {
                          table_.rows_, " rows"));
       }
       const uint64_t first = row / kArrayRows * kArrayRows;
-      if (i == 0 || first != static_cast<uint64_t>(ids[begin]) / kArrayRows *
-                                 kArrayRows) {
+      if (i == 0 ||
+          first != table_.RowOf(ids[begin]) / kArrayRows * kArrayRows) {
         begin = i;
         parts_.emplace_back().slots = SlotsFrom(first);
       }
@@ -109,8 +124,7 @@ class VectorTable::Rows : public internal::RowParts {
     std::erase_if(part->own_ids,
                   [&](int64_t id) { return !table_.holds_(id); });
     for (const int64_t id : part->own_ids) {
-      part->rows.push_back(
-          static_cast<uint32_t>(static_cast<uint64_t>(id) - first));
+      part->rows.push_back(static_cast<uint32_t>(table_.RowOf(id) - first));
     }
   }
 
@@ -146,8 +160,8 @@ class VectorTable::LiveRows : public LiveTable {
   }
   absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
     for (size_t r = 0; r < batch.ids.size(); ++r) {
-      CKPTDB_RETURN_IF_ERROR(CheckRow(batch.ids[r], table_.rows_));
-      const auto row = static_cast<uint64_t>(batch.ids[r]);
+      CKPTDB_RETURN_IF_ERROR(table_.CheckId(batch.ids[r]));
+      const uint64_t row = table_.RowOf(batch.ids[r]);
       for (size_t s = 0; s < slots_.size(); ++s) {
         const uint64_t bytes = table_.arrays_[slots_[s]].slot.row_bytes();
         std::memcpy(ValueOf(s, row), batch.slots[s] + r * bytes, bytes);
@@ -157,9 +171,8 @@ class VectorTable::LiveRows : public LiveTable {
   }
   absl::Status Erase(int /*worker*/, absl::Span<const int64_t> ids) override {
     for (const int64_t id : ids) {
-      if (static_cast<uint64_t>(id) < table_.rows_) {
-        Zero(static_cast<uint64_t>(id));
-      }
+      const uint64_t row = table_.RowOf(id);
+      if (row < table_.rows_) Zero(row);
     }
     return absl::OkStatus();
   }
@@ -182,14 +195,17 @@ class VectorTable::LiveRows : public LiveTable {
 
 VectorTable::VectorTable(uint64_t rows, std::vector<AnyArray> arrays,
                          TableOptions options,
-                         std::function<bool(int64_t id)> holds)
-    : AdaptedTable(CheckArrays(rows, arrays), SlotsOfArrays(arrays),
+                         std::function<bool(int64_t id)> holds,
+                         int64_t first_id)
+    : AdaptedTable(CheckArrays(rows, first_id, arrays), SlotsOfArrays(arrays),
                    std::move(options)),
       rows_(rows),
+      first_id_(first_id),
       arrays_(std::move(arrays)),
       holds_(std::move(holds)) {
   // Make fails only for too many rows, which CheckArrays has reported.
-  absl::StatusOr<std::unique_ptr<RowBitmap>> marks = RowBitmap::Make(rows);
+  absl::StatusOr<std::unique_ptr<RowBitmap>> marks =
+      RowBitmap::Make(rows, first_id);
   if (marks.ok()) marks_ = *std::move(marks);
 }
 
@@ -203,13 +219,13 @@ absl::Status VectorTable::MarkUpserted(absl::Span<const int64_t> ids) {
   std::vector<int64_t> held;
   for (const int64_t id : ids) {
     // An invalid id is an error on every rank.
-    if (static_cast<uint64_t>(id) >= rows_ || holds_(id)) held.push_back(id);
+    if (RowOf(id) >= rows_ || holds_(id)) held.push_back(id);
   }
   return marks_->MarkUpserted(held);
 }
 
 absl::Status VectorTable::SetArrays(std::vector<AnyArray> arrays) {
-  CKPTDB_RETURN_IF_ERROR(CheckArrays(rows_, arrays));
+  CKPTDB_RETURN_IF_ERROR(CheckArrays(rows_, first_id_, arrays));
   if (SlotsOfArrays(arrays) != slots()) {
     return absl::InvalidArgumentError(
         "SetArrays: the arrays have other names, dtypes, elements or codecs "
@@ -238,7 +254,8 @@ absl::StatusOr<std::unique_ptr<RowSource>> VectorTable::RowsOf(
 
 std::optional<uint64_t> VectorTable::capacity() const { return rows_; }
 absl::Status VectorTable::CheckId(int64_t id) const {
-  return CheckRow(id, rows_);
+  if (RowOf(id) < rows_) return absl::OkStatus();
+  return NoRow(id, rows_, first_id_);
 }
 
 LiveTable* VectorTable::Live(absl::Span<const std::string> slots) {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "python/binding/address.h"
 #include "python/binding/errors.h"
 
@@ -149,9 +150,10 @@ std::vector<internal::AnyArray> ArraysOf(
 // Rows of arrays of the trainer.
 class ArrayTable : public TableHandle {
  public:
-  ArrayTable(uint64_t rows, const std::vector<ArrayTuple>& arrays,
-             TableOptions options)
-      : table_(rows, ArraysOf(arrays), std::move(options)) {
+  ArrayTable(uint64_t rows, int64_t first_id,
+             const std::vector<ArrayTuple>& arrays, TableOptions options)
+      : table_(rows, ArraysOf(arrays), std::move(options), /*holds=*/{},
+               first_id) {
     Check(table_.status());
   }
   TableState* state() override { return &table_; }
@@ -326,6 +328,24 @@ SliceHash SliceHashOf(const std::string& name) {
       absl::StrCat("slice_hash is \"", name, "\"; expected modulo or mix")));
 }
 
+void CheckInRanges(const TableSharding& ranges, uint32_t world_size,
+                   absl::Span<const int64_t> ids,
+                   const std::vector<uint32_t>& ranks) {
+  const size_t bounds = ranges.id_bounds().size();
+  if (bounds != 0 && bounds != world_size + size_t{1}) {
+    throw StatusError(absl::InvalidArgumentError(
+        absl::StrCat("the sharding has ", bounds, " bounds of ids; expected ",
+                     world_size + size_t{1}, " for ", world_size, " ranks")));
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ranks[i] < world_size) continue;
+    throw StatusError(absl::InvalidArgumentError(absl::StrCat(
+        "id ", ids[i], " is in no rank's range; the ids of all are ",
+        ranges.RangeOf(0, world_size).first, " to below ",
+        ranges.RangeOf(world_size - 1, world_size).second)));
+  }
+}
+
 // Sets ranks[i], 64-bit, to the rank of ids[i]; a replicated table has none.
 void RanksOf(const nb::object& sharding, const std::string& slice_hash,
              Address ids, uint64_t count, uint32_t world_size, Address ranks) {
@@ -345,8 +365,11 @@ void RanksOf(const nb::object& sharding, const std::string& slice_hash,
       found[i] =
           static_cast<uint32_t>(static_cast<uint64_t>(from[i]) % world_size);
     }
-  } else if (declared.kind() == Item::Sharding::kCustom) {
+  } else {
     declared.ranks_of()(from, world_size, absl::MakeSpan(found));
+    if (declared.kind() == Item::Sharding::kByRange) {
+      CheckInRanges(declared, world_size, from, found);
+    }
   }
   std::copy(found.begin(), found.end(), At<int64_t>(ranks));
 }
@@ -385,6 +408,12 @@ TableSharding ShardingOf(const nb::object& sharding) {
           }));
         });
   }
+  if (nb::isinstance<nb::int_>(sharding)) {
+    return TableSharding::ByRange(nb::cast<int64_t>(sharding));
+  }
+  if (nb::isinstance<nb::list>(sharding)) {
+    return TableSharding::ByRange(nb::cast<std::vector<int64_t>>(sharding));
+  }
   const auto name = nb::cast<std::string>(sharding);
   if (name == "slices") return TableSharding::BySlices();
   if (name == "modulo") return TableSharding::ByModulo();
@@ -419,12 +448,12 @@ void BindTables(nb::module_& module) {
       .def("put", &Table::Put);
   nb::class_<ArrayTable, TableHandle>(module, "ArrayTable")
       .def("__init__",
-           [](ArrayTable* self, uint64_t rows,
+           [](ArrayTable* self, uint64_t rows, int64_t first_id,
               const std::vector<ArrayTuple>& arrays,
               const std::string& slice_hash,
               std::vector<std::string> optimizer_slots, int threads) {
              new (self)
-                 ArrayTable(rows, arrays,
+                 ArrayTable(rows, first_id, arrays,
                             OptionsOf(slice_hash, std::move(optimizer_slots),
                                       TableOptions().tracker_bytes, threads));
            })

@@ -31,9 +31,9 @@ class TableHandle {
   std::shared_timed_mutex mutex_;
 };
 
-// The sharding of a table: None, "slices", "modulo", "replicated", or a tuple
-// (name, f) where f(ids, world_size) takes and returns bytes, 64-bit ids and
-// 32-bit ranks.
+// The sharding of a table: None, "slices", "modulo", "replicated", an integer
+// or a list of integers for ranges of ids, or a tuple (name, f) where f(ids,
+// world_size) takes and returns bytes, 64-bit ids and 32-bit ranks.
 TableSharding ShardingOf(const nanobind::object& sharding);
 
 void BindTables(nanobind::module_& module);

@@ -23,6 +23,8 @@ _NAMES = {
     "TableSharding::BySlices()": '"slices"',
     "ByModulo()": '"modulo"',
     "ByFunction(name, rank_of)": '("function", name, f)',
+    "ByRange(rows)": '("range", rows)',
+    "TableSharding::ByRange": 'sharding=("range", ...)',
     "Replicated()": '"replicated"',
     "give a tensor that is divided among ranks a TensorState::global_shape": "make a "
     "tensor that is divided among ranks a DTensor",

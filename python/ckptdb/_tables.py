@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _arrays, _core
@@ -35,10 +36,37 @@ def _slot(name: str, spec: Any) -> tuple[str, str, int, str]:
     return name, dtype, elements, spec[2] if len(spec) == 3 else "none"
 
 
-def as_sharding(sharding: Any) -> str | tuple[str, _Bytes] | None:
+def _ranges(ranges: Any) -> int | list[int]:
+    """Ranges of ids: the number of rows, or bounds."""
+    try:
+        if not isinstance(ranges, Iterable):
+            return _int64(ranges)
+        bounds = [_int64(bound) for bound in ranges]
+    except (TypeError, OverflowError):
+        bounds = []
+    if bounds:
+        return bounds
+    raise InvalidArgument(
+        f"the ranges of the sharding are {ranges!r}; expected the number of rows, or "
+        "the bounds of all ranks, 64-bit integers"
+    )
+
+
+def _int64(value: Any) -> int:
+    number = operator.index(value)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise OverflowError
+    return number
+
+
+def as_sharding(sharding: Any) -> str | int | list[int] | tuple[str, _Bytes] | None:
     """A sharding as the extension takes it."""
     if sharding is None or (isinstance(sharding, str) and sharding in _SHARDINGS):
         return sharding
+    if isinstance(sharding, (tuple, list)) and len(sharding) == 2:
+        kind, ranges = sharding
+        if kind == "range" and not isinstance(ranges, (str, bytes)):
+            return _ranges(ranges)
     if (
         not isinstance(sharding, (tuple, list))
         or len(sharding) != 3
@@ -48,7 +76,7 @@ def as_sharding(sharding: Any) -> str | tuple[str, _Bytes] | None:
     ):
         raise InvalidArgument(
             f"the sharding is {sharding!r}; expected {', '.join(_SHARDINGS)}, or a tuple "
-            '("function", name, f)'
+            '("function", name, f), ("range", rows) or ("range", bounds)'
         )
     _, name, function = sharding
 
@@ -83,7 +111,7 @@ class Sharded:
         if self._sharding in (None, "replicated"):
             raise InvalidArgument(
                 f"the table's sharding is {self._sharding!r}, which gives ids no rank; "
-                'make the table with "slices", "modulo" or a function'
+                'make the table with "slices", "modulo", ranges or a function'
             )
         if not 1 <= world_size < 1 << 31:
             raise InvalidArgument(f"the world size is {world_size}; expected 1 or more")
@@ -164,8 +192,9 @@ class Table(Sharded):
     `slots` maps names to (dtype, elements) or (dtype, elements, codec), where the
     lossy codecs "bf16" and "int8" are for f32. `optimizer_slots` are those that
     inference does not need. With several ranks, `sharding` says which rank has which
-    ids: "slices", which restores read fastest, "modulo" (id % ranks), "replicated", or
-    ("function", name, f), where f(ids, world_size) takes and returns arrays, ids
+    ids: "slices", which restores read fastest, "modulo" (id % ranks), "replicated",
+    ("range", rows) for even parts of ids 0 to rows - 1, ("range", bounds) for ids
+    bounds[r] to below bounds[r + 1] on rank r, or ("function", name, f), where f(ids, world_size) takes and returns arrays, ids
     (n,) int64 and ranks (n,). Row numbers stay valid until the row is erased or the
     table is restored.
 
@@ -267,7 +296,8 @@ class Table(Sharded):
 
 
 class ArrayTable(Sharded):
-    """A table over arrays or tensors of the trainer, whose ids are the row numbers.
+    """A table over arrays or tensors of the trainer, whose ids are the row numbers,
+    counted from `first_id`.
 
         items = ckptdb.ArrayTable({"embedding": weight, "adagrad": state_sum})
         items.mark(ids_of_the_batch)        # changed rows, before the next save
@@ -276,6 +306,11 @@ class ArrayTable(Sharded):
     rows, the same for all; rows may have gaps between them. An array that was
     replaced by one of the same form is set with `table["embedding"] = array`;
     tensors whose memory moves (`p.data = ...`) are found anew at each save.
+
+    A rank that has adjacent rows of a larger table gives their first one as
+    `first_id`, with `sharding=("range", ...)`. Rows may be on other ranks in the next
+    run: a restore reads those of the arrays, and raises OutOfRange for a row that the
+    sharding gives this rank but the arrays lack.
     """
 
     def __init__(
@@ -287,8 +322,10 @@ class ArrayTable(Sharded):
         slice_hash: str = "modulo",
         optimizer_slots: Sequence[str] = (),
         threads: int = 4,
+        first_id: int = 0,
     ) -> None:
         super().__init__(sharding, slice_hash)
+        self.first_id = first_id
         self._arrays = dict(slots)
         self._codecs = dict(codecs or {})
         if not self._arrays:
@@ -307,11 +344,12 @@ class ArrayTable(Sharded):
         self.rows = rows.pop()
         self._specs = [slot for slot, _, _ in arrays]
         self._core = _core.ArrayTable(
-            self.rows, arrays, slice_hash, list(optimizer_slots), threads
+            self.rows, first_id, arrays, slice_hash, list(optimizer_slots), threads
         )
 
     def __repr__(self) -> str:
-        return f"ArrayTable({self.rows:,} rows; {', '.join(self._arrays)})"
+        first = f" from {self.first_id:,}" if self.first_id else ""
+        return f"ArrayTable({self.rows:,} rows{first}; {', '.join(self._arrays)})"
 
     def __reduce__(self) -> Any:
         raise TypeError("a ckptdb.ArrayTable cannot be pickled; a manager saves it")

@@ -28,6 +28,29 @@ def test_ranks_of_ids():
     )
     assert table(by_sign).ranks_of(ids, 3).tolist() == [0, 0, 0, 0, 0, 0, 2]
     assert table("modulo").ranks_of([], 3).shape == (0,)
+    even, bounds = table(("range", 10)), table(("range", [-5, 0, 0, 8]))
+    assert even.ranks_of([0, 3, 4, 7, 8, 9], 3).tolist() == [0, 0, 1, 1, 2, 2]
+    assert even.ranks_of([0, 9], 1).tolist() == [0, 0]
+    assert bounds.ranks_of([-5, -1, 0, 7], 3).tolist() == [0, 0, 2, 2]
+
+
+def test_ranks_of_ids_that_are_in_no_range():
+    even, bounds = table(("range", 10)), table(["range", np.array([-5, 0, 8])])
+    for ids in ([3, 10], [-1]):
+        words = f"id {ids[-1]} is in no rank's range; the ids of all are 0 to below 10"
+        with pytest.raises(ckptdb.InvalidArgument, match=words):
+            even.ranks_of(ids, 3)
+    with pytest.raises(ckptdb.InvalidArgument, match="id 8 .* are -5 to below 8"):
+        bounds.ranks_of([8], 2)
+    words = "has 3 bounds of ids; expected 4 for 3 ranks"
+    with pytest.raises(ckptdb.InvalidArgument, match=words):
+        bounds.ranks_of([0], 3)
+
+
+@pytest.mark.parametrize("ranges", [None, 0.5, [], [0, 1.5], 1 << 63, [-1 << 64, 0]])
+def test_what_is_no_range(ranges):
+    with pytest.raises(ckptdb.InvalidArgument, match="the ranges of the sharding are"):
+        table(("range", ranges))
 
 
 @pytest.mark.parametrize("sharding", [None, "replicated"])
@@ -44,7 +67,7 @@ def test_ranks_of_ids_in_no_world(world_size):
 
 @pytest.mark.parametrize(
     "sharding",
-    ["slice", 3, ("function", "name"), ("function", 3, max), ("modulo", "a", max),
+    ["slice", 3, ("range", "10"), ("range",), ("function", "name"), ("function", 3, max), ("modulo", "a", max),
      ("function", "name", "f")],
 )  # fmt: skip
 def test_what_is_no_sharding(sharding, path):
@@ -113,3 +136,87 @@ def test_all_tables_take_the_manager_s_sharding(path):
             sharding=sharding,
         ) as manager:
             manager.step()
+
+
+def test_an_array_table_begins_at_its_first_id(path):
+    values = np.arange(6, dtype=np.float32)
+    items = ckptdb.ArrayTable({"v": values}, first_id=100)
+    assert repr(items) == "ArrayTable(6 rows from 100; v)"
+    with ckptdb.Manager(
+        path, {"items": items}, save=ckptdb.save_every_n_steps(1), async_=False
+    ) as manager:
+        manager.step()
+        values[[1, 5]] = -1
+        items.mark([101, 105])
+        with pytest.raises(ckptdb.OutOfRange, match="row 5 is out of range for a tab"):
+            items.mark([5])
+        manager.step()
+        values[:] = 0
+        manager.restore()
+        assert values.tolist() == [0, -1, 2, 3, 4, -1]
+    with ckptdb.Reader(path) as reader, reader.latest() as step:
+        ids = [batch.ids.tolist() for batch in step.table("items")]
+        assert sorted(sum(ids, [])) == list(range(100, 106))
+    for first, found in ((99, 105), (101, 100)):
+        state = {"items": ckptdb.ArrayTable({"v": values}, first_id=first)}
+        words = (
+            f"row {found} of the step is not among the 6 rows of the VectorTable, "
+            f"whose ids are {first} to {first + 5}; give it another first id"
+        )
+        with ckptdb.Manager(path, state) as manager:
+            with pytest.raises(ckptdb.OutOfRange, match=words):
+                manager.restore()
+
+
+@pytest.mark.parametrize("first_id", [(1 << 63) - 6, 1 << 63, "1", 0.5])
+def test_an_array_table_without_ids(first_id):
+    values = np.zeros(6, np.float32)
+    with pytest.raises((ckptdb.InvalidArgument, TypeError)):
+        ckptdb.ArrayTable({"v": values}, first_id=first_id)
+
+
+RANGES = """
+import numpy as np
+ROWS = 23
+def rows_of(bounds):
+    values = np.zeros((bounds[rank + 1] - bounds[rank], 2), np.float32)
+    table = ckptdb.ArrayTable({"v": values}, first_id=bounds[rank],
+                              sharding=("range", declared))
+    return values, table
+def expected(ids, steps):
+    value = np.stack([ids * 1.0, ids * 0.0], axis=1).astype(np.float32)
+    for step in range(steps):
+        value[ids % (step + 2) == 0, 1] = step + 1
+    return value
+values, table = rows_of(bounds)
+ids = np.arange(bounds[rank], bounds[rank + 1])
+with ckptdb.Manager(path, {"items": table}, ranks=ckptdb.torch.ranks(deadline=60),
+                    async_=False, save=ckptdb.save_every_n_steps(1),
+                    max_delta_ratio=1000) as manager:
+    if not manager.restore_or_start():
+        values[:] = expected(ids, 0)
+    first = manager.global_step
+    assert first == 0 or (values == expected(ids, first)).all(), values
+    for step in range(first, first + 2):
+        values[:] = expected(ids, step + 1)
+        table.mark(ids[ids % (step + 2) == 0])
+        manager.step()
+"""
+
+
+def test_ranges_restore_on_other_ranges_and_numbers_of_ranks(tmp_path, path):
+    pytest.importorskip("torch")
+    from job import run
+
+    for world, declared, bounds in (
+        (2, 23, [0, 12, 23]),
+        (3, 23, [0, 8, 16, 23]),
+        (3, [0, 1, 20, 23], [0, 1, 20, 23]),
+        (1, 23, [0, 23]),
+        (2, [0, 23, 23], [0, 23, 23]),
+    ):
+        run(tmp_path, world, RANGES, path=path, declared=declared, bounds=bounds)
+    with ckptdb.Reader(path) as reader:
+        assert [s.kind for s in reader.steps()] == ["full"] + ["delta"] * 9
+        with reader.latest() as step:
+            assert step.tables()["items"]["sharding"] == "range"

@@ -18,6 +18,8 @@ absl::string_view ShardingKindName(Item::Sharding kind) {
       return "custom";
     case Item::Sharding::kReplicated:
       return "replicated";
+    case Item::Sharding::kByRange:
+      return "range";
   }
   return "unknown";
 }

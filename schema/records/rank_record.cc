@@ -64,6 +64,10 @@ Offset<Vector<const fbs::ItemError*>> AddErrors(
   return builder->CreateVectorOfStructs(added);
 }
 
+// A table divided by ranges of ids is stored as by a function of this name, so
+// that libraries that do not know ranges read all of its rows.
+constexpr char kRangeName[] = "range";
+
 // An empty string is absent, as in records from before its field.
 Offset<flatbuffers::String> AddIfAny(absl::string_view text,
                                      FlatBufferBuilder* builder) {
@@ -82,7 +86,11 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   const auto offset = builder->CreateVector(item.offset);
   const auto slot_vector = builder->CreateVector(slots);
   const auto reason = AddString(item.base_reason, builder);
-  const auto sharding_name = AddIfAny(item.sharding_name, builder);
+  const bool by_range = item.sharding == Item::Sharding::kByRange;
+  const auto sharding_name = AddIfAny(
+      by_range && item.sharding_name.empty() ? kRangeName : item.sharding_name,
+      builder);
+  const fbs::IdRange id_range(item.first_id, item.end_id);
   const auto errors = AddErrors(item.errors, builder);
   const fbs::Version data = ToFbs(item.data_version);
   fbs::ItemBuilder out(*builder);
@@ -106,10 +114,14 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   out.add_erased(item.erased_rows);
   out.add_rows_per_page(item.rows_per_page);
   out.add_base_reason(reason);
-  out.add_sharding(static_cast<uint8_t>(item.sharding));
+  out.add_sharding(
+      static_cast<uint8_t>(by_range ? Item::Sharding::kCustom : item.sharding));
   out.add_sharding_name(sharding_name);
   out.add_errors(errors);
   out.add_first_chunk(item.first_chunk);
+  if (by_range || item.first_id != 0 || item.end_id != 0) {
+    out.add_id_range(&id_range);
+  }
   return out.Finish();
 }
 
@@ -224,7 +236,8 @@ absl::Status CheckRows(const Item& item) {
                    " erased ids of ", sizeof(int64_t), " bytes"));
 }
 
-// Only a table has a sharding, and only a custom sharding has a name.
+// Only a table has a sharding, only a custom sharding has a name, and only one
+// by range has ids.
 absl::Status CheckSharding(const Item& item) {
   const bool custom = item.sharding == Item::Sharding::kCustom;
   if (item.kind != Item::Kind::kRows &&
@@ -232,6 +245,15 @@ absl::Status CheckSharding(const Item& item) {
     return BadItem(
         item, absl::StrCat("has sharding ", static_cast<int>(item.sharding),
                            ", which only a table may have"));
+  }
+  const bool by_range = item.sharding == Item::Sharding::kByRange;
+  if (by_range ? item.first_id > item.end_id
+               : item.first_id != 0 || item.end_id != 0) {
+    return BadItem(
+        item,
+        absl::StrCat("has the ids ", item.first_id, " to below ", item.end_id,
+                     ", with the sharding ", ShardingKindName(item.sharding),
+                     "; expected an ascending range, only by range"));
   }
   if (custom) {
     return InItem(item, CheckName("sharding name", item.sharding_name));
@@ -427,6 +449,13 @@ void ReadTableFields(const fbs::Item& from, Item* item) {
   item->base_reason = ToStd(from.base_reason());
   item->sharding = static_cast<Item::Sharding>(from.sharding());
   item->sharding_name = ToStd(from.sharding_name());
+  if (from.id_range() == nullptr) return;
+  item->first_id = from.id_range()->begin();
+  item->end_id = from.id_range()->end();
+  // CheckSharding refuses a range with another sharding or name.
+  if (item->sharding != Item::Sharding::kCustom) return;
+  item->sharding = Item::Sharding::kByRange;
+  if (item->sharding_name == kRangeName) item->sharding_name.clear();
 }
 
 absl::StatusOr<Item> ReadItem(const fbs::Item& from) {

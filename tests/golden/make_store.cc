@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/golden/declared_sharding/make_store.h"
+#include "tests/golden/id_ranges/values.h"
 #include "tests/golden/lossy_codecs/values.h"
 #include "tests/golden/shards/values.h"
 
@@ -13,13 +14,15 @@ int main(int argc, char** argv) {
   using Make = absl::Status (*)(const std::string&);
   const std::map<std::string, Make> stores = {
       {"declared_sharding", ckptdb::testing::MakeDeclaredShardingStore},
+      {"id_ranges", ckptdb::testing::MakeIdRangesStore},
       {"lossy_codecs", ckptdb::testing::MakeLossyCodecsStore},
       {"shards", ckptdb::testing::MakeShardsStore}};
   const auto make = argc == 3 ? stores.find(argv[1]) : stores.end();
   if (make == stores.end()) {
-    std::fprintf(stderr,
-                 "usage: %s declared_sharding|lossy_codecs|shards FOLDER\n",
-                 argv[0]);
+    std::fprintf(
+        stderr,
+        "usage: %s declared_sharding|id_ranges|lossy_codecs|shards FOLDER\n",
+        argv[0]);
     return 2;
   }
   const absl::Status status = make->second(argv[2]);

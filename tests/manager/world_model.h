@@ -73,6 +73,7 @@ inline bool OwnsId(const TableSharding& sharding, int64_t id, uint32_t rank,
     case Item::Sharding::kByModulo:
       return static_cast<uint64_t>(id) % world == rank;
     case Item::Sharding::kCustom:
+    case Item::Sharding::kByRange:
       return sharding.rank_of()(id, world) == rank;
     case Item::Sharding::kUndeclared:
     case Item::Sharding::kReplicated:

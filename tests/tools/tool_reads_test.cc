@@ -289,6 +289,14 @@ TEST_F(ToolSharding, ShowAndItemsPrintTheSharding) {
   EXPECT_EQ(RunJson("show 100")["tables"][0]["sharding"], "undeclared");
 }
 
+TEST_F(ToolSharding, ItemsPrintTheRangeOfEachRank) {
+  Save({{1, 2}, {3}}, TableSharding::ByRange({1, 3, 9}));
+  EXPECT_THAT(RunJson("show 400")["tables"], Includes(R"([
+      {"name": "t", "sharding": "range", "sharding_name": null}])"));
+  EXPECT_THAT(Run("items 400").out,
+              AllOf(HasSubstr("range [1, 3)"), HasSubstr("range [3, 9)")));
+}
+
 TEST_F(ToolSharding, VerifyNamesAnIdOnTwoRanks) {
   Save({{1, 3}, {2, 3}}, TableSharding::Unchecked());
   ExpectRun("verify 400", 3, ::testing::_,

@@ -91,7 +91,11 @@ std::string ErasedText(const Item& item) {
 
 std::string ShardingText(const Item& item) {
   if (item.kind != Item::Kind::kRows) return "-";
-  return DescribeSharding(item.sharding, item.sharding_name);
+  std::string text = DescribeSharding(item.sharding, item.sharding_name);
+  if (item.sharding == Item::Sharding::kByRange) {
+    absl::StrAppend(&text, " [", item.first_id, ", ", item.end_id, ")");
+  }
+  return text;
 }
 
 void PrintTable(const StepReader& step, const Filter& filter,

@@ -100,8 +100,8 @@ TEST_F(ShardingTest, RequiresADeclarationOfSeveralRanks) {
   EXPECT_THAT(StageOnRank1({1}, {}),
               InvalidArgument("table \"user\": it declares no sharding among 3 "
                               "ranks",
-                              "BySlices(), ByModulo(), ByFunction(name, "
-                              "rank_of) or Replicated()"));
+                              "BySlices(), ByModulo(), ByRange(rows), "
+                              "ByFunction(name, rank_of) or Replicated()"));
   EXPECT_OK(StageOnRank1({1}, TableSharding::ByModulo()));
   ASSERT_OK(Save(5, UserContent({1, 2})));  // one rank has all
 }
@@ -146,6 +146,70 @@ TEST_F(ShardingTest, RejectsAnIdOfAnotherRankByFunction) {
         {TableSharding::ByFunction(long_name, beyond), "sharding name"}}) {
     EXPECT_THAT(StageOnRank1({7}, sharding), InvalidArgument(words));
   }
+}
+
+TEST_F(ShardingTest, RejectsAnIdOutsideTheRanksRange) {
+  const auto bounds = TableSharding::ByRange({-10, 0, 0, 7});
+  EXPECT_OK(StageOnRank1({}, bounds));
+  EXPECT_THAT(StageOnRank1({0}, bounds),
+              InvalidArgument("table \"user\": id 0 belongs to rank 2 of 3 by "
+                              "range (not in [0, 0)), but rank 1 has it"));
+  EXPECT_THAT(StageOnRank1({-1}, bounds), InvalidArgument("to rank 0 of 3"));
+  for (const int64_t id :
+       {int64_t{-11}, int64_t{7}, std::numeric_limits<int64_t>::min(),
+        std::numeric_limits<int64_t>::max()}) {
+    EXPECT_THAT(StageOnRank1({id}, bounds),
+                InvalidArgument(absl::StrCat(
+                    "id ", id,
+                    " is in no rank's range; TableSharding::ByRange "
+                    "gives ids -10 to below 7 to the 3 ranks; give it other "
+                    "bounds or more rows")));
+  }
+  const auto even = TableSharding::ByRange(10);  // 4, 4 and 2 rows
+  EXPECT_OK(StageOnRank1({4, 5, 6, 7}, even));
+  EXPECT_THAT(StageOnRank1({8}, even), InvalidArgument("to rank 2 of 3"));
+  EXPECT_THAT(StageOnRank1({10}, even), InvalidArgument("ids 0 to below 10"));
+  EXPECT_THAT(StageOnRank1({-1}, even), InvalidArgument("ids 0 to below 10"));
+}
+
+TEST_F(ShardingTest, EvenRangesCoverAllRowsOnce) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const int64_t rows : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{9},
+                             int64_t{10}, kMost - 1, kMost}) {
+    const auto sharding = TableSharding::ByRange(rows);
+    for (const uint32_t world : {1u, 2u, 3u, 7u, kMaxWorldSize}) {
+      int64_t next = 0;
+      for (uint32_t rank = 0; rank < world; ++rank) {
+        const auto [begin, end] = sharding.RangeOf(rank, world);
+        ASSERT_EQ(begin, next);
+        if (begin < end) {
+          ASSERT_EQ(sharding.rank_of()(begin, world), rank);
+          ASSERT_EQ(sharding.rank_of()(end - 1, world), rank);
+        }
+        next = end;
+      }
+      EXPECT_EQ(next, rows);
+    }
+  }
+}
+
+TEST_F(ShardingTest, RejectsRangesThatDoNotFitTheRanks) {
+  for (const auto& [sharding, words] :
+       {std::pair{TableSharding::ByRange({0, 5, 9}),
+                  "table \"user\": id bounds [0, 5, 9] do not ascend in 3 "
+                  "ranges; expected 4 bounds"},
+        {TableSharding::ByRange({0, 5, 4, 9}), "do not ascend"},
+        {TableSharding::ByRange(-1), "ranges of ids cannot divide -1 rows"}}) {
+    EXPECT_THAT(StageOnRank1({}, sharding), InvalidArgument(words));
+  }
+  const Store::Attempt save = Begin({.step = 1, .world_size = 2});
+  EXPECT_THAT(
+      store_->Publish(
+          save.version,
+          {Staged(save.tickets[0], {0}, TableSharding::ByRange({0, 5, 9})),
+           Staged(save.tickets[1], {6}, TableSharding::ByRange({0, 6, 9}))}),
+      InvalidArgument("table \"user\" of ranks 0 and 1: ids up to below 5 and "
+                      "ids from 6; declare the same TableSharding::ByRange"));
 }
 
 TEST_F(ShardingTest, CallsABatchFunctionOnceForManyIds) {
@@ -260,6 +324,7 @@ TEST_F(ShardingTest, IsRecordedAndComesBack) {
   const std::vector<Case> cases = {
       {TableSharding::ByModulo(), Item::Sharding::kByModulo, "", {}},
       {ByHash(), Item::Sharding::kCustom, "hash_v2", {}},
+      {TableSharding::ByRange(3), Item::Sharding::kByRange, "", {}},
       {TableSharding::Replicated(), Item::Sharding::kReplicated, "", {}},
       {TableSharding::Unchecked(), Item::Sharding::kUndeclared, "", {}},
       {{}, Item::Sharding::kBySlices, "", bounds}};
@@ -304,7 +369,7 @@ TEST_F(ShardingTest, RejectsDifferentDeclarations) {
 TEST_F(ShardingTest, RefusesATableThatIsNotOnEveryRank) {
   int64_t step = 0;
   for (const TableSharding& sharding :
-       {TableSharding::ByModulo(),
+       {TableSharding::ByModulo(), TableSharding::ByRange(2),
         TableSharding::BySlices({0, kSlices / 2, kSlices})}) {
     const Store::Attempt save = Begin(
         {.step = ++step, .world_size = 2, .slice_bounds = sharding.bounds()});

@@ -4,6 +4,7 @@
 
 #include "schema/bytes/shape.h"
 #include "tests/db/store_fixture.h"
+#include "tests/golden/id_ranges/values.h"
 #include "tests/golden/lossy_codecs/values.h"
 #include "tests/golden/shards/values.h"
 #include "tests/support/source_folder.h"
@@ -227,6 +228,47 @@ TEST_F(ShardsTest, ANewStoreIsTheSame) {
   ASSERT_OK(MakeShardsStore(path()));
   Reopen();
   ExpectAll();
+}
+
+// See tests/golden/id_ranges/README.md.
+class IdRangesTest : public GoldenTest {
+ protected:
+  void SetUp() override {}
+  void ExpectStep(int64_t number) {
+    SCOPED_TRACE(number);
+    ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(number));
+    Rows expected;
+    for (int64_t id = 0; id < kRangesRows; ++id) {
+      std::string value;
+      AppendNumber(RangesValueIn(id, number), &value);
+      expected[id] = value;
+    }
+    EXPECT_TRUE(Scan(*step, "item").value() == expected);
+    EXPECT_OK(step->Verify());
+    ASSERT_OK_AND_ASSIGN(const StepReader::TableSpec table,
+                         step->FindTable("item"));
+    EXPECT_EQ(table.sharding, Item::Sharding::kByRange);
+    EXPECT_EQ(table.sharding_name, "");
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      if (step->ranks()[rank].items.empty()) continue;  // folded
+      const Item& item = step->ranks()[rank].items[0];
+      EXPECT_EQ(std::pair(item.first_id, item.end_id),
+                RangesSharding(number).RangeOf(rank, 3));
+    }
+  }
+};
+
+TEST_F(IdRangesTest, AnOldStoreIsStillRead) {
+  OpenGolden("id_ranges");
+  for (int64_t step = 1; step <= 3; ++step) ExpectStep(step);
+}
+
+TEST_F(IdRangesTest, ANewStoreIsTheSame) {
+  ASSERT_OK(MakeIdRangesStore(path()));
+  Reopen();
+  for (int64_t step = 1; step <= 3; ++step) ExpectStep(step);
+  ASSERT_OK(store_->Fold(3));
+  ExpectStep(3);
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // RowBitmap, sentence by sentence of its contract.
 
+#include <limits>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "db/row_tracker.h"
 #include "tests/support/status_matchers.h"
 
@@ -147,6 +149,31 @@ TEST(RowBitmapLimitsTest, AnyNumberOfRowsUpToTheLimit) {
   EXPECT_OK(RowBitmap::Make(kMaxBitmapRows));
   EXPECT_THAT(RowBitmap::Make(kMaxBitmapRows + 1),
               InvalidArgument("68719476737 rows; the limit is 68719476736"));
+}
+
+TEST(RowBitmapLimitsTest, IdsBeginAtTheFirstOne) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const int64_t first :
+       {int64_t{-3}, int64_t{1000}, std::numeric_limits<int64_t>::min(),
+        kMost - 70}) {
+    ASSERT_OK_AND_ASSIGN(const auto bitmap, RowBitmap::Make(70, first));
+    ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer saves,
+                         bitmap->AddConsumer("s"));
+    ASSERT_OK(bitmap->Take(saves));
+    EXPECT_OK(bitmap->MarkUpserted({first + 69, first}));
+    EXPECT_THAT(bitmap->MarkUpserted({first + 70}),
+                OutOfRange(absl::StrCat("row ", first + 70,
+                                        " is out of range for a table of 70 "
+                                        "rows from id ",
+                                        first)));
+    ChangeTracker::Changes changes = bitmap->Take(saves).value();
+    EXPECT_THAT(changes.upserted, ElementsAre(first, first + 69));
+    EXPECT_OK(bitmap->Return(saves, std::move(changes)));
+    EXPECT_THAT(bitmap->Take(saves).value().upserted,
+                ElementsAre(first, first + 69));
+  }
+  EXPECT_THAT(RowBitmap::Make(70, kMost - 69),
+              InvalidArgument("the last of 70 rows from id "));
 }
 
 // Each row is marked once, by one of the threads, while sets are taken.

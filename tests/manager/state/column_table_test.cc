@@ -2,6 +2,8 @@
 // Tables that own their rows, and a trainer's arrays as tables.
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "manager/tables.h"
@@ -445,6 +447,54 @@ TEST(VectorTableTest, RejectsNonexistentRows) {
   const std::array<const char*, 1> slots = {"12345678"};
   EXPECT_THAT(live->Consume(0, {ids, slots}),
               OutOfRange("row 2 of the step is beyond the 2 rows"));
+}
+
+TEST(VectorTableTest, BeginsAtItsFirstId) {
+  constexpr uint64_t kRows = (uint64_t{1} << 20) + 10;
+  for (const int64_t first : {int64_t{1000}, int64_t{-5}}) {
+    std::vector<int64_t> values(kRows);
+    std::iota(values.begin(), values.end(), first);
+    VectorTable table(kRows, {Array("id", values.data(), 1)}, {}, {}, first);
+    ASSERT_OK_AND_ASSIGN(auto rows, table.AllRows());
+    uint64_t count = 0;
+    for (uint64_t b = 0; b < rows->block_count(); ++b) {
+      ASSERT_OK_AND_ASSIGN(const RowBlock block, rows->Block(b));
+      for (uint64_t i = 0; i < block.ids.size(); ++i, ++count) {
+        int64_t value = 0;
+        std::memcpy(&value, block.slots[0].At(block.RowAt(i)), sizeof(value));
+        ASSERT_EQ(value, block.ids[i]);
+      }
+    }
+    EXPECT_EQ(count, kRows);
+    const int64_t last = first + static_cast<int64_t>(kRows) - 1;
+    ASSERT_OK(table.MarkUpserted({first, last}));
+    ASSERT_OK_AND_ASSIGN(rows, table.RowsOf({first, last}));
+    ASSERT_EQ(rows->block_count(), 2u);
+    EXPECT_THAT(rows->Block(1).value().ids, ElementsAre(last));
+    LiveTable* const live = table.Live({"id"});
+    ASSERT_OK(live->Erase(0, {first, last, first - 1, last + 1}));
+    EXPECT_EQ(values.front(), 0);
+    EXPECT_EQ(values.back(), 0);
+    EXPECT_EQ(values[1], first + 1);
+    for (const int64_t id : {first - 1, last + 1}) {
+      const auto no_row = OutOfRange(absl::StrCat(
+          "row ", id, " of the step is not among the ", kRows,
+          " rows of the VectorTable, whose ids are ", first, " to ", last));
+      EXPECT_THAT(table.CheckId(id), no_row);
+      const std::array<const char*, 1> slots = {"12345678"};
+      EXPECT_THAT(live->Consume(0, {absl::MakeConstSpan(&id, 1), slots}),
+                  no_row);
+      EXPECT_THAT(table.MarkUpserted({id}), OutOfRange("from id "));
+    }
+  }
+  std::vector<float> values(2);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_OK(VectorTable(2, {Array("a", values.data(), 1)}, {}, {}, kMost - 2)
+                .AllRows());
+  EXPECT_THAT(VectorTable(2, {Array("a", values.data(), 1)}, {}, {}, kMost - 1)
+                  .AllRows()
+                  .status(),
+              InvalidArgument("a VectorTable of 2 rows from id "));
 }
 
 // Values between the rows, and of slots that are not restored, are unchanged.

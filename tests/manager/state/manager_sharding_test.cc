@@ -18,6 +18,9 @@ TableSharding ByHash(const std::string& name = "hash_v2") {
   });
 }
 
+// The ids of a TestModel in these tests are below it.
+constexpr int64_t kModelIds = 1000;
+
 class ManagerShardingTest : public ::testing::Test {
  protected:
   struct Rank {
@@ -96,8 +99,8 @@ TEST_F(ManagerShardingTest, OpenFails_WhenATableDeclaresNoSharding) {
   EXPECT_THAT(Run(3, {}, nothing),
               Each(InvalidArgument(
                   "table \"user\": it declares no sharding among 3 ranks",
-                  "TableSharding::BySlices(), ByModulo(), ByFunction(name, "
-                  "rank_of) or Replicated()")));
+                  "TableSharding::BySlices(), ByModulo(), ByRange(rows), "
+                  "ByFunction(name, rank_of) or Replicated()")));
   EXPECT_THAT(Run(1, {}, nothing), Each(IsOk()));
   EXPECT_THAT(Run(2, TableSharding::Unchecked(), nothing),
               Each(InvalidArgument("a manager; a manager cannot restore")));
@@ -152,7 +155,7 @@ TEST_F(ManagerShardingTest, OpenFails_WhenShardingsDifferBetweenRanks) {
 TEST_F(ManagerShardingTest, EachKindIsRestoredOnAnyWorldSize) {
   for (const TableSharding& sharding :
        {TableSharding::BySlices(), TableSharding::ByModulo(), ByHash(),
-        TableSharding::Replicated()}) {
+        TableSharding::ByRange(kModelIds), TableSharding::Replicated()}) {
     SCOPED_TRACE(ShardingKindName(sharding.kind()));
     options_.path =
         absl::StrCat(dir_.path(), "/", ShardingKindName(sharding.kind()));
@@ -177,11 +180,51 @@ TEST_F(ManagerShardingTest, EachKindRestoresStepsOfOtherKinds) {
   ASSERT_NO_FATAL_FAILURE(TrainTo(3, TableSharding::BySlices(), 5));
   int64_t step = 4;
   for (const TableSharding& sharding :
-       {TableSharding::ByModulo(), ByHash(), TableSharding::Replicated(),
-        TableSharding::BySlices()}) {
+       {TableSharding::ByModulo(), TableSharding::ByRange(kModelIds), ByHash(),
+        TableSharding::Replicated(), TableSharding::BySlices()}) {
     ASSERT_NO_FATAL_FAILURE(Continue(2, sharding, step, step + 5));
     step += 4;
   }
+}
+
+// Ranks whose rows move between two runs of one size.
+TEST_F(ManagerShardingTest, OtherBoundsOfRangesAreRestored) {
+  const auto range = [](int64_t a, int64_t b) {
+    return TableSharding::ByRange({-5, a, b, kModelIds});
+  };
+  ASSERT_NO_FATAL_FAILURE(TrainTo(3, range(10, 20), 5));
+  int64_t step = 4;
+  for (const auto& sharding : {range(3, 20), range(30, 30), range(10, 90)}) {
+    ASSERT_NO_FATAL_FAILURE(Continue(3, sharding, step, step + 5));
+    step += 4;
+  }
+}
+
+TEST_F(ManagerShardingTest, RestoreFails_WhenARowIsInNoRange) {
+  ASSERT_NO_FATAL_FAILURE(TrainTo(3, TableSharding::ByRange(kModelIds), 3));
+  EXPECT_THAT(Run(2, TableSharding::ByRange(2), JustRestore),
+              Each(InvalidArgument("is in no rank's range",
+                                   "gives ids 0 to below 2 to the 2 ranks")));
+  EXPECT_THAT(Run(2, TableSharding::ByRange({0, 9}), JustRestore),
+              Each(InvalidArgument("table \"user\": id bounds [0, 9] do not "
+                                   "ascend in 2 ranges; expected 3 bounds")));
+}
+
+TEST_F(ManagerShardingTest, OpenFails_WhenRangesDifferBetweenRanks) {
+  const TableSharding shardings[] = {TableSharding::ByRange({0, 5, 9}),
+                                     TableSharding::ByRange(9)};
+  EXPECT_THAT(OnRanks(2,
+                      [&](uint32_t rank, auto ranks) {
+                        TestModel model;
+                        ManagerOptions options = options_;
+                        options.ranks.sharding = shardings[rank];
+                        return CheckpointManager::Open(options, &model.state,
+                                                       std::move(ranks))
+                            .status();
+                      }),
+              Each(InvalidArgument(
+                  "rank 0 has table \"user\" by range [0, 5, 9], rank 1 "
+                  "has table \"user\" by range of 9 rows")));
 }
 
 TEST_F(ManagerShardingTest, SaveFails_WhenAnIdIsOnTheWrongRank) {

@@ -91,6 +91,7 @@ TEST(ShardingKindName, NamesEachKind) {
   EXPECT_EQ(ShardingKindName(Item::Sharding::kByModulo), "modulo");
   EXPECT_EQ(ShardingKindName(Item::Sharding::kCustom), "custom");
   EXPECT_EQ(ShardingKindName(Item::Sharding::kReplicated), "replicated");
+  EXPECT_EQ(ShardingKindName(Item::Sharding::kByRange), "range");
   EXPECT_EQ(ShardingKindName(static_cast<Item::Sharding>(kShardingKinds)),
             "unknown");
   EXPECT_EQ(DescribeSharding(Item::Sharding::kCustom, "a\nb"),

@@ -2,6 +2,7 @@
 // The record of a rank, and its items.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "schema/bytes/lossy.h"
@@ -105,12 +106,47 @@ TEST(RankRecord, Sharding) {
                });
   rules.Bad(SampleTable(), "sharding name",
             [](Item* i) { i->sharding = Item::Sharding::kCustom; });
-  rules.Bad(SampleTable(), "has unknown sharding 5",
-            [](Item* i) { i->sharding = static_cast<Item::Sharding>(5); });
+  rules.Bad(SampleTable(), "has unknown sharding 6",
+            [](Item* i) { i->sharding = static_cast<Item::Sharding>(6); });
+  // A user's function may have the name that stands for ranges.
+  rules.Good(SampleTable(), [](Item* i) {
+    i->sharding = Item::Sharding::kCustom;
+    i->sharding_name = "range";
+  });
   rules.Bad(SampleTensor(), "has sharding 2, which only a table may have",
             [](Item* i) { i->sharding = Item::Sharding::kByModulo; });
   rules.Bad(SampleBlob(), "has the sharding name \"hash_v2\"",
             [](Item* i) { i->sharding_name = "hash_v2"; });
+  rules.Check();
+}
+
+TEST(RankRecord, IdRanges) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  ItemRules rules;
+  const auto ranged = [](int64_t first, int64_t end) {
+    return [=](Item* i) {
+      i->sharding = Item::Sharding::kByRange;
+      i->first_id = first;
+      i->end_id = end;
+    };
+  };
+  rules.Good(SampleTable(), ranged(0, 0));
+  rules.Good(SampleTable(), ranged(-3, 500));
+  rules.Good(SampleTable(), ranged(kLeast, kMost));
+  rules.Bad(SampleTable(), "has the ids 1 to below 0, with the sharding range",
+            ranged(1, 0));
+  rules.Bad(SampleTable(), "has the ids 0 to below 5, with the sharding modulo",
+            [](Item* i) {
+              i->sharding = Item::Sharding::kByModulo;
+              i->end_id = 5;
+            });
+  rules.Bad(SampleTable(), "has the sharding name \"a\"", [](Item* i) {
+    i->sharding = Item::Sharding::kByRange;
+    i->sharding_name = "a";
+  });
+  rules.Bad(SampleTensor(), "has sharding 5, which only a table may have",
+            ranged(0, 5));
   rules.Check();
 }
 
