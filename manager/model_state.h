@@ -132,6 +132,39 @@ class TableState {
   // The tracker of changed rows. If null, every save of the table is full.
   virtual ChangeTracker* tracker() { return nullptr; }
 
+  // Some elements of a slot, by its index in slots().
+  struct Columns {
+    uint32_t slot = 0;
+    uint32_t first = 0;
+    uint32_t elements = 0;
+  };
+  // For a table whose columns are divided among ranks: the elements that this
+  // rank has, which then are the slots of the blocks of AllRows and RowsOf;
+  // slots() are whole. On all ranks together the elements of a row are on one
+  // rank each. Empty for a rank without rows.
+  //
+  // Before a save the ranks send each other their columns, so that the rank to
+  // which the sharding gives a row saves all of it; each holds its share of the
+  // rows, whole, until the save ends. If any rank has marked a row, RowsOf is
+  // called on each rank that has columns, with ids that this one may not have,
+  // which it leaves out. A restore passes whole rows, and all of them, to each
+  // rank that has columns, which keeps its own.
+  // ManagerOptions::Saving::audit_deltas omits such tables.
+  virtual std::optional<std::vector<Columns>> columns() const {
+    return std::nullopt;
+  }
+
+  // Returns a function, such as those of EvolvePolicy::Table::convert, by which
+  // restores read the slot `from` of a step as `to`, whose elements or dtype
+  // differ; null if there is no such function.
+  using SlotConverter = std::function<absl::Status(
+      const Slot& from, absl::Span<const int64_t> ids, const char* rows,
+      char* converted)>;
+  virtual SlotConverter Converter(const Slot& /*from*/,
+                                  const Slot& /*to*/) const {
+    return nullptr;
+  }
+
   // The error of construction, which ModelState::AddTable returns.
   virtual absl::Status status() const { return absl::OkStatus(); }
 };

@@ -71,6 +71,10 @@ struct TableOptions {
     // Bytes from one row to the next of an array. 0: adjacent.
     uint64_t stride_bytes = 0;
     Codec codec = Codec::kNone;
+    // For an array with some columns of its slot, the others of which other
+    // ranks have: the first one, and the columns of the whole slot. 0: all.
+    uint32_t first_column = 0;
+    uint32_t all_columns = 0;
   };
 
   // See TableSharding::BySlices.
@@ -218,10 +222,12 @@ internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
                          TableOptions::Field options = {}) {
   static_assert(internal::Element<T>, "an array has elements of a dtype");
   return {
-      Slot{std::string(name), internal::DTypeOf<T>::kValue, dim, options.codec},
+      Slot{std::string(name), internal::DTypeOf<T>::kValue,
+           options.all_columns == 0 ? dim : options.all_columns, options.codec},
       reinterpret_cast<char*>(data),
       options.stride_bytes == 0 ? uint64_t{dim} * sizeof(T)
-                                : options.stride_bytes};
+                                : options.stride_bytes,
+      options.first_column, dim};
 }
 
 // A table of fixed size over arrays of the trainer. Its ids are the row
@@ -237,6 +243,17 @@ internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
 // erased id, set rows to zero. Restoring a row beyond the arrays, or before
 // `first_id`, returns OutOfRange and changes nothing. Several threads restore
 // rows at once.
+//
+// Where ranks have different columns, each has them of all rows:
+//
+//   VectorTable items(
+//       1000, {Array("embedding", half.data(), 8,
+//                    {.first_column = rank * 8, .all_columns = 16})});
+//   CKPTDB_RETURN_IF_ERROR(
+//       model.AddTable("item", &items, TableSharding::ByRange(1000)));
+//
+// Such a table is saved as whole rows, and restored by any division: see
+// TableState::columns. A row is saved if any rank has marked it.
 //
 // `holds` returns whether this rank holds a row, in agreement with the table's
 // sharding; several threads call it. If empty, the rank holds all rows. Other
@@ -264,6 +281,7 @@ class VectorTable : public internal::AdaptedTable {
   std::optional<uint64_t> capacity() const override;
   absl::Status CheckId(int64_t id) const override;
   LiveTable* Live(absl::Span<const std::string> slots) override;
+  std::optional<std::vector<Columns>> columns() const override;
 
  private:
   class Rows;

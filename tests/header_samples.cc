@@ -307,6 +307,16 @@ inline absl::Status Vectors(ModelState model) {
   return absl::OkStatus();
 }
 
+inline absl::Status SomeColumns(ModelState model, uint32_t rank) {
+  std::vector<float> half(1000 * 8);
+  VectorTable items(1000,
+                    {Array("embedding", half.data(), 8,
+                           {.first_column = rank * 8, .all_columns = 16})});
+  CKPTDB_RETURN_IF_ERROR(
+      model.AddTable("item", &items, TableSharding::ByRange(1000)));
+  return absl::OkStatus();
+}
+
 inline absl::Status Views(TableState& user_table) {
   TableView served(&user_table, {{"embedding", Codec::kInt8}});
   ModelState serving;

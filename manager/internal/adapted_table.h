@@ -44,11 +44,20 @@ class AdaptedTable : public TableState {
   absl::Status status_;
 };
 
-// An array of a VectorTable.
+// An array of a VectorTable, with all elements of a slot or some of them.
 struct AnyArray {
   Slot slot;
   char* data = nullptr;
   uint64_t stride_bytes = 0;
+  uint32_t first = 0;
+  uint32_t elements = slot.elements;
+
+  uint64_t first_byte() const {
+    return uint64_t{DTypeBytes(slot.dtype)} * first;
+  }
+  uint64_t row_bytes() const {
+    return uint64_t{DTypeBytes(slot.dtype)} * elements;
+  }
 };
 
 }  // namespace internal

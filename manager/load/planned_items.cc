@@ -187,12 +187,9 @@ class ItemPlanner {
     PlannedItem* const planned = Append(kSparse, table.name);
     const auto found = step_.FindTable(planned->item.source);
     if (!found.ok()) return Missing(found.status(), planned);
-    const auto evolution = rule_.tables.find(table.name);
     SlotPlan plan =
         PlanSlots({registered, slots, found->slots,
-                   evolution == rule_.tables.end() ? EvolvePolicy::Table()
-                                                   : evolution->second,
-                   rule_.cast});
+                   EvolutionOf(table, registered, found->slots), rule_.cast});
     NoteSize(*found, plan.inputs, &planned->item);
     planned->item.slot_changes = plan.changes;
     const std::string mismatch = ShardingMismatch(*found, sharding);
@@ -216,9 +213,35 @@ class ItemPlanner {
     scan.read = read_;
     scan.slots = NamesOf(plan.inputs);
     scan.ids_only = plan.inputs.empty();
-    Plan(table, *found, sharding, std::move(scan),
+    Plan(table, *found, RowsToRead(table, sharding), std::move(scan),
          ReceiverOf(planned->item.source, std::move(plan), own), planned);
     return absl::OkStatus();
+  }
+
+  // Returns what the rule says of the table, and the table's own conversions of
+  // slots that have changed.
+  EvolvePolicy::Table EvolutionOf(const RegisteredTable& table,
+                                  const std::vector<Slot>& slots,
+                                  const std::vector<Slot>& in_step) const {
+    const auto rule = rule_.tables.find(table.name);
+    EvolvePolicy::Table evolution =
+        rule == rule_.tables.end() ? EvolvePolicy::Table() : rule->second;
+    for (const Slot& to : slots) {
+      for (const Slot& from : in_step) {
+        if (from.name != to.name || SameSlots({&from, 1}, {&to, 1})) continue;
+        auto convert = table.state->Converter(from, to);
+        if (convert) evolution.convert.emplace(to.name, std::move(convert));
+      }
+    }
+    return evolution;
+  }
+
+  // A table whose columns are divided needs all rows on each rank, whichever
+  // rank saves a row.
+  static TableSharding RowsToRead(const RegisteredTable& table,
+                                  const TableSharding& sharding) {
+    return table.state->columns().has_value() ? TableSharding::Replicated()
+                                              : sharding;
   }
 
   // Returns the receiver of the step's rows: the table's own receiver, which
@@ -237,6 +260,11 @@ class ItemPlanner {
             PlannedItem* planned) const {
     const SliceHash hash = table.state->slice_hash();
     const std::string& source = planned->item.source;
+    const auto columns = table.state->columns();
+    if (columns.has_value() && columns->empty()) {
+      planned->load = [] { return absl::OkStatus(); };  // no rows
+      return;
+    }
     PlanCheck(table, found, sharding, scan, planned);
     if (Exchanges(found, sharding)) {
       planned->together = true;

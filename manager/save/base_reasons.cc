@@ -66,15 +66,19 @@ absl::Status Merge(const std::vector<std::string>& parts, BaseReasons* bases) {
 
 absl::StatusOr<BaseReasons> AgreeOnBases(const BaseInputs& inputs,
                                          Coordinator* ranks, uint32_t attempt,
-                                         absl::Duration deadline) {
-  absl::StatusOr<BaseReasons> own = CallGuarded("TableState", [&] {
+                                         absl::Duration deadline,
+                                         absl::Status* own) {
+  const absl::StatusOr<BaseReasons> bases = CallGuarded("TableState", [&] {
     return OwnBases(inputs, ranks->rank() == kOwnerRank);
   });
+  own->Update(bases.status());
   // Without a parent, all ranks have the same reason for each table.
-  if (ranks->world_size() == 1 || !inputs.has_parent) return own;
+  if (ranks->world_size() == 1 || !inputs.has_parent) {
+    return bases.value_or(BaseReasons());
+  }
   const std::string tag = absl::StrCat("bases of attempt ", attempt);
   const auto parts =
-      ranks->Gather(tag, Encode(own.value_or(BaseReasons())), deadline);
+      ranks->Gather(tag, Encode(bases.value_or(BaseReasons())), deadline);
   AgreedBases agreed;
   agreed.status = parts.ok() ? Merge(*parts, &agreed.bases) : parts.status();
   CKPTDB_ASSIGN_OR_RETURN(
@@ -82,7 +86,6 @@ absl::StatusOr<BaseReasons> AgreeOnBases(const BaseInputs& inputs,
       ranks->Tell(tag, Encode(agreed), AfterGather(*ranks, deadline)));
   CKPTDB_RETURN_IF_ERROR(Decode(told, &agreed));
   CKPTDB_RETURN_IF_ERROR(agreed.status);
-  CKPTDB_RETURN_IF_ERROR(own.status());
   return agreed.bases;
 }
 

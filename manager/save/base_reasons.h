@@ -29,10 +29,12 @@ struct BaseInputs {
 
 // Brings all ranks to the same reasons: a table is saved in full if any rank
 // has a reason. Every rank calls it, even one that failed and has no changes to
-// save. `attempt` is the save's.
+// save. `attempt` is the save's. Updates *own with an error of this rank alone;
+// an error that is returned is that of all ranks.
 absl::StatusOr<BaseReasons> AgreeOnBases(const BaseInputs& inputs,
                                          Coordinator* ranks, uint32_t attempt,
-                                         absl::Duration deadline);
+                                         absl::Duration deadline,
+                                         absl::Status* own);
 
 }  // namespace ckptdb::internal
 

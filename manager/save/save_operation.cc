@@ -80,23 +80,35 @@ absl::Status SaveOperation::CaptureModel(const SaveLineage& lineage) {
   const absl::Status provided = CallGuarded("the model's provider", [&] {
     return environment_.model.Provide(nullptr);
   });
-  // All ranks get to both, even after a failure.
+  // All ranks get to these, even after a failure: to the audit, the reasons and
+  // the exchange.
   if (environment_.options.save.audit_replicas) {
     CKPTDB_RETURN_IF_ERROR(AuditReplicas(
         environment_.model, environment_.shardings, environment_.ranks,
         announced_.version.attempt, environment_.options.ranks.deadline));
   }
-  CKPTDB_ASSIGN_OR_RETURN(BaseReasons bases, ChooseBases(lineage));
-  CKPTDB_RETURN_IF_ERROR(taken);
-  CKPTDB_RETURN_IF_ERROR(provided);
-  CKPTDB_RETURN_IF_ERROR(CallGuarded(
-      "auditing the changes", [&] { return AuditDeltas(bases, lineage); }));
+  absl::Status own = taken;
+  own.Update(provided);
+  CKPTDB_ASSIGN_OR_RETURN(BaseReasons bases, ChooseBases(lineage, &own));
+  if (own.ok()) {
+    own = CallGuarded("auditing the changes",
+                      [&] { return AuditDeltas(bases, lineage); });
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      whole_tables_, CallGuarded("exchanging columns", [&] {
+        return ExchangeColumns(
+            {environment_.model, environment_.shardings,
+             environment_.feed != nullptr ? &changes_ : nullptr, bases,
+             environment_.ranks, announced_.version.attempt,
+             environment_.options.ranks.deadline},
+            own);
+      }));
   return CallGuarded("copying the model",
                      [&] { return TakeSnapshot(std::move(bases)); });
 }
 
 absl::StatusOr<BaseReasons> SaveOperation::ChooseBases(
-    const SaveLineage& lineage) {
+    const SaveLineage& lineage, absl::Status* own) {
   if (environment_.feed == nullptr) return BaseReasons();
   const BaseInputs inputs = {environment_.model,
                              environment_.shardings,
@@ -106,7 +118,7 @@ absl::StatusOr<BaseReasons> SaveOperation::ChooseBases(
                              /*has_parent=*/!announced_.whole,
                              announced_.base_reason};
   return AgreeOnBases(inputs, environment_.ranks, announced_.version.attempt,
-                      environment_.options.ranks.deadline);
+                      environment_.options.ranks.deadline, own);
 }
 
 // Audits the tables that are saved as changes, each rank its own rows.
@@ -133,6 +145,7 @@ absl::Status SaveOperation::AuditDeltas(const BaseReasons& bases,
     const RegisteredTable& table = environment_.model.tables()[t];
     const TableSharding& sharding = environment_.shardings[t];
     if (!changes_[t].has_value() || bases.contains(table.name)) continue;
+    if (table.state->columns().has_value()) continue;
     // Only the owner's rows and marks of a replicated table are saved.
     const bool replicated = sharding.kind() == Item::Sharding::kReplicated;
     if (replicated && !environment_.is_owner()) continue;
@@ -159,6 +172,7 @@ absl::Status SaveOperation::TakeSnapshot(BaseReasons bases) {
                    environment_.options.ranks.replicated_saver,
                    environment_.ranks->world_size()));
   if (environment_.feed != nullptr) spec.changes = &changes_;
+  spec.whole_tables = &whole_tables_;
   CKPTDB_ASSIGN_OR_RETURN(snapshot_, Snapshot::Of(environment_.model, spec));
   Arena* const arena = environment_.arena;
   // Without async the training waits for the whole save, so a copy would only

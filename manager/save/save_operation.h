@@ -21,6 +21,7 @@
 #include "manager/ranks/messages.h"
 #include "manager/results.h"
 #include "manager/save/arena.h"
+#include "manager/save/column_exchange.h"
 #include "manager/save/pending_save_state.h"
 #include "manager/save/rank_names.h"
 #include "manager/save/save_publisher.h"
@@ -105,7 +106,8 @@ class SaveOperation {
 
  private:
   absl::Status CaptureModel(const SaveLineage& lineage);
-  absl::StatusOr<BaseReasons> ChooseBases(const SaveLineage& lineage);
+  absl::StatusOr<BaseReasons> ChooseBases(const SaveLineage& lineage,
+                                          absl::Status* own);
   absl::Status AuditDeltas(const BaseReasons& bases,
                            const SaveLineage& lineage) const;
   absl::Status TakeSnapshot(BaseReasons bases);
@@ -141,6 +143,7 @@ class SaveOperation {
   const std::shared_ptr<PendingSave::State> pending_;
 
   ChangeSets changes_;
+  WholeTables whole_tables_;  // whose rows the snapshot has
   std::unique_ptr<Snapshot> snapshot_;
   bool copied_ = false;      // the snapshot points to the arena, not the model
   bool model_read_ = false;  // so the model may change

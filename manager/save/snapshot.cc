@@ -135,6 +135,13 @@ absl::Status RunTasks(int threads,
                      });
 }
 
+// Returns the table's whole rows; null if its columns are not divided.
+WholeRows* FindWhole(const SnapshotSpec& spec, size_t table) {
+  if (spec.whole_tables == nullptr) return nullptr;
+  const auto found = spec.whole_tables->find(table);
+  return found == spec.whole_tables->end() ? nullptr : &found->second;
+}
+
 }  // namespace
 
 // The tasks of a copy, of similar size, and the address of the next part.
@@ -255,7 +262,8 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
                              [&] {
                                return snapshot->AddTable(
                                    model.tables()[t], spec, sharding,
-                                   taken ? &*(*spec.changes)[t] : nullptr);
+                                   taken ? &*(*spec.changes)[t] : nullptr,
+                                   FindWhole(spec, t));
                              }),
                  absl::StrCat("table \"", model.tables()[t].name, "\"")));
   }
@@ -308,7 +316,8 @@ absl::Status Snapshot::AddRows(const RegisteredTable& table,
 absl::Status Snapshot::AddTable(const RegisteredTable& table,
                                 const SnapshotSpec& spec,
                                 const TableSharding& sharding,
-                                const ChangeTracker::Changes* changes) {
+                                const ChangeTracker::Changes* changes,
+                                WholeRows* whole) {
   Table& added = tables_.emplace_back();
   added.item.name = table.name;
   added.item.slots = table.state->slots();
@@ -322,7 +331,11 @@ absl::Status Snapshot::AddTable(const RegisteredTable& table,
   const bool has_changes =
       saves_rows ? changes != nullptr : spec.changes != nullptr;
   added.full = base != spec.bases.end() || !has_changes;
-  if (saves_rows) {
+  if (whole != nullptr) {
+    added.captured = whole->rows.get();
+    added.rows = std::move(whole->rows);
+    if (!added.full) added.erased = whole->erased;
+  } else if (saves_rows) {
     CKPTDB_RETURN_IF_ERROR(AddRows(table, changes, &added));
     if (!added.full) added.erased = changes->erased;
   } else {

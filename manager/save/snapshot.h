@@ -18,6 +18,7 @@
 #include "manager/internal/tensor_device.h"
 #include "manager/model_state.h"
 #include "manager/save/arena.h"
+#include "manager/save/column_exchange.h"
 #include "manager/state/change_sets.h"
 #include "manager/state/registered_state.h"
 
@@ -39,6 +40,9 @@ struct SnapshotSpec {
   // The tables' changes, which outlive the snapshot; null saves all tables in
   // full.
   const ChangeSets* changes = nullptr;
+  // The tables whose columns are divided among ranks, which outlive the
+  // snapshot; it takes their rows.
+  WholeTables* whole_tables = nullptr;
 };
 
 class Snapshot {
@@ -87,7 +91,8 @@ class Snapshot {
     std::vector<Part> parts;
     uint64_t row_count = 0;
     absl::Span<const int64_t> erased;
-    // The rows, if a device has captured them: they are not copied.
+    // The rows, if a device has captured them, or if they were exchanged: they
+    // are not copied.
     TableState::Captured* captured = nullptr;
   };
   // A device tensor. It has no host memory before it is captured.
@@ -102,7 +107,8 @@ class Snapshot {
   absl::Status AddTensors(const ModelState& model, const SnapshotSpec& spec);
   absl::Status AddTable(const RegisteredTable& table, const SnapshotSpec& spec,
                         const TableSharding& sharding,
-                        const ChangeTracker::Changes* changes);
+                        const ChangeTracker::Changes* changes,
+                        WholeRows* whole);
   static absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       const RegisteredTable& table, bool full,
       const ChangeTracker::Changes* changes);

@@ -25,6 +25,15 @@ absl::StatusOr<TableSharding> Resolve(const RegisteredTable& table,
       sharding.bounds().empty()) {
     return TableSharding::BySlices(EvenSliceBounds(world_size));
   }
+  if (sharding.kind() == Item::Sharding::kReplicated &&
+      table.state->columns().has_value()) {
+    return absl::InvalidArgumentError(
+        "its columns are divided among ranks, so one rank must save each row, "
+        "but it is TableSharding::Replicated(); declare ByRange(rows) or "
+        "another sharding"); declare "
+        "ByRange(rows) "
+        "or another sharding");
+  }
   if (sharding.kind() != Item::Sharding::kUndeclared) return sharding;
   if (sharding.declared()) {
     return absl::InvalidArgumentError(

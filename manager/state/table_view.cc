@@ -65,6 +65,11 @@ TableView::TableView(TableState* table,
 
 absl::Status TableView::Choose(
     const std::vector<std::pair<std::string, Codec>>& slots) {
+  if (table_->columns().has_value()) {
+    return absl::InvalidArgumentError(
+        "TableView: the table's columns are divided among ranks; save the "
+        "table itself");
+  }
   const std::vector<Slot> all = table_->slots();
   for (const std::pair<std::string, Codec>& viewed : slots) {
     const auto found = std::find_if(

@@ -39,11 +39,17 @@ absl::Status CheckArrays(uint64_t rows, int64_t first_id,
       return absl::InvalidArgumentError(
           absl::StrCat("the array of slot \"", array.slot.name, "\" is null"));
     }
-    if (array.stride_bytes < array.slot.row_bytes()) {
+    if (array.stride_bytes < array.row_bytes()) {
       return absl::InvalidArgumentError(
           absl::StrCat("TableOptions::Field::stride_bytes ", array.stride_bytes,
                        " of slot \"", array.slot.name, "\" is below the ",
-                       array.slot.row_bytes(), " bytes of its row"));
+                       array.row_bytes(), " bytes of its row"));
+    }
+    if (uint64_t{array.first} + array.elements > array.slot.elements) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "slot \"", array.slot.name, "\" has columns ", array.first,
+          " to below ", uint64_t{array.first} + array.elements,
+          " here, but only ", array.slot.elements, " in all"));
     }
   }
   return absl::OkStatus();
@@ -68,6 +74,15 @@ std::vector<Slot> SlotsOfArrays(const std::vector<AnyArray>& arrays) {
   std::vector<Slot> slots;
   for (const AnyArray& array : arrays) slots.push_back(array.slot);
   return slots;
+}
+
+bool SameColumns(const std::vector<AnyArray>& a,
+                 const std::vector<AnyArray>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const AnyArray& one, const AnyArray& other) {
+                      return one.first == other.first &&
+                             one.elements == other.elements;
+                    });
 }
 
 }  // namespace
@@ -163,8 +178,11 @@ class VectorTable::LiveRows : public LiveTable {
       CKPTDB_RETURN_IF_ERROR(table_.CheckId(batch.ids[r]));
       const uint64_t row = table_.RowOf(batch.ids[r]);
       for (size_t s = 0; s < slots_.size(); ++s) {
-        const uint64_t bytes = table_.arrays_[slots_[s]].slot.row_bytes();
-        std::memcpy(ValueOf(s, row), batch.slots[s] + r * bytes, bytes);
+        const AnyArray& array = table_.arrays_[slots_[s]];
+        std::memcpy(
+            ValueOf(s, row),
+            batch.slots[s] + r * array.slot.row_bytes() + array.first_byte(),
+            array.row_bytes());
       }
     }
     return absl::OkStatus();
@@ -184,8 +202,7 @@ class VectorTable::LiveRows : public LiveTable {
   }
   void Zero(uint64_t row) const {
     for (size_t s = 0; s < slots_.size(); ++s) {
-      std::memset(ValueOf(s, row), 0,
-                  table_.arrays_[slots_[s]].slot.row_bytes());
+      std::memset(ValueOf(s, row), 0, table_.arrays_[slots_[s]].row_bytes());
     }
   }
 
@@ -226,7 +243,7 @@ absl::Status VectorTable::MarkUpserted(absl::Span<const int64_t> ids) {
 
 absl::Status VectorTable::SetArrays(std::vector<AnyArray> arrays) {
   CKPTDB_RETURN_IF_ERROR(CheckArrays(rows_, first_id_, arrays));
-  if (SlotsOfArrays(arrays) != slots()) {
+  if (SlotsOfArrays(arrays) != slots() || !SameColumns(arrays, arrays_)) {
     return absl::InvalidArgumentError(
         "SetArrays: the arrays have other names, dtypes, elements or codecs "
         "than those of the VectorTable");
@@ -256,6 +273,18 @@ std::optional<uint64_t> VectorTable::capacity() const { return rows_; }
 absl::Status VectorTable::CheckId(int64_t id) const {
   if (RowOf(id) < rows_) return absl::OkStatus();
   return NoRow(id, rows_, first_id_);
+}
+
+std::optional<std::vector<TableState::Columns>> VectorTable::columns() const {
+  std::vector<Columns> columns;
+  bool divided = false;
+  for (const AnyArray& array : arrays_) {
+    columns.push_back(
+        {static_cast<uint32_t>(columns.size()), array.first, array.elements});
+    divided |= array.elements != array.slot.elements;
+  }
+  if (!divided) return std::nullopt;
+  return columns;
 }
 
 LiveTable* VectorTable::Live(absl::Span<const std::string> slots) {
