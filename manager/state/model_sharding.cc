@@ -30,9 +30,7 @@ absl::StatusOr<TableSharding> Resolve(const RegisteredTable& table,
     return absl::InvalidArgumentError(
         "its columns are divided among ranks, so one rank must save each row, "
         "but it is TableSharding::Replicated(); declare ByRange(rows) or "
-        "another sharding"); declare "
-        "ByRange(rows) "
-        "or another sharding");
+        "another sharding");
   }
   if (sharding.kind() != Item::Sharding::kUndeclared) return sharding;
   if (sharding.declared()) {
