@@ -225,16 +225,27 @@ class PyTracker : public ChangeTracker {
   const PyRef functions_;
 };
 
+// For each part of the slots that this rank has: slot, first element, elements.
+using ColumnTuples =
+    std::optional<std::vector<std::tuple<uint32_t, uint32_t, uint32_t>>>;
+
 // A table whose rows are in Python. `functions` has all_rows() and
 // rows_of(ids), which return blocks and what keeps them, restore(ids,
 // [values]), erase(ids), clear() and mark_changes(); ids and values are bytes.
+// converter(slot, dtype, elements) is None or a function of ids and values.
 class PyTable : public TableState, public LiveTable {
  public:
-  PyTable(std::vector<Slot> slots, const TableOptions& options,
-          nb::object functions, bool tracked)
+  PyTable(std::vector<Slot> slots, const ColumnTuples& columns,
+          const TableOptions& options, nb::object functions, bool tracked)
       : slots_(std::move(slots)),
         options_(options),
         functions_(Hold(std::move(functions))) {
+    if (columns.has_value()) {
+      columns_.emplace();
+      for (const auto& [slot, first, elements] : *columns) {
+        columns_->push_back({slot, first, elements});
+      }
+    }
     if (tracked) tracker_.emplace(options.tracker_bytes, functions_);
   }
 
@@ -244,6 +255,36 @@ class PyTable : public TableState, public LiveTable {
     return options_.optimizer_slots;
   }
   PyTracker* tracker() override { return tracker_ ? &*tracker_ : nullptr; }
+  std::optional<std::vector<Columns>> columns() const override {
+    return columns_;
+  }
+  SlotConverter Converter(const Slot& from, const Slot& to) const override {
+    PyRef function;
+    const absl::Status found = WithPython("converter", [&] {
+      const nb::object result = functions_->attr("converter")(
+          from.name, std::string(DTypeName(from.dtype)), from.elements);
+      if (!result.is_none()) function = Hold(result);
+    });
+    // A failure is that of the restore, which calls the function.
+    if (!found.ok()) {
+      return [found](auto&&...) { return found; };
+    }
+    if (function == nullptr) return nullptr;
+    return [function, to](const Slot& in_step, absl::Span<const int64_t> ids,
+                          const char* rows, char* converted) {
+      return WithPython("convert", [&] {
+        const auto bytes = nb::cast<nb::bytes>(
+            (*function)(BytesOf(ids), std::string(DTypeName(in_step.dtype)),
+                        nb::bytes(rows, ids.size() * in_step.row_bytes())));
+        if (bytes.size() != ids.size() * to.row_bytes()) {
+          throw StatusError(absl::InternalError(
+              absl::StrCat("it returned ", bytes.size(), " bytes, expected ",
+                           ids.size() * to.row_bytes())));
+        }
+        std::memcpy(converted, bytes.c_str(), bytes.size());
+      });
+    };
+  }
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override {
     return Rows("all_rows", [&] { return functions_->attr("all_rows")(); });
   }
@@ -297,6 +338,7 @@ class PyTable : public TableState, public LiveTable {
   const std::vector<Slot> slots_;
   const TableOptions options_;
   const PyRef functions_;
+  std::optional<std::vector<Columns>> columns_;
   std::optional<PyTracker> tracker_;
   std::vector<Slot> live_slots_;
 };
@@ -305,9 +347,10 @@ class PyTable : public TableState, public LiveTable {
 // they hold it.
 class CustomTable : public TableHandle {
  public:
-  CustomTable(const std::vector<SlotTuple>& slots, const TableOptions& options,
-              nb::object functions, bool tracked)
-      : table_(SlotsOf(slots), options, std::move(functions), tracked) {}
+  CustomTable(const std::vector<SlotTuple>& slots, const ColumnTuples& columns,
+              const TableOptions& options, nb::object functions, bool tracked)
+      : table_(SlotsOf(slots), columns, options, std::move(functions),
+               tracked) {}
   TableState* state() override { return &table_; }
   void Mark(Address ids, uint64_t count, bool erased) {
     if (table_.tracker() == nullptr) return;  // every save is full
@@ -462,11 +505,12 @@ void BindTables(nb::module_& module) {
   nb::class_<CustomTable, TableHandle>(module, "CustomTable")
       .def("__init__",
            [](CustomTable* self, const std::vector<SlotTuple>& slots,
-              nb::object functions, const std::string& slice_hash,
+              const ColumnTuples& columns, nb::object functions,
+              const std::string& slice_hash,
               std::vector<std::string> optimizer_slots, uint64_t tracker_bytes,
               bool tracked) {
              new (self)
-                 CustomTable(slots,
+                 CustomTable(slots, columns,
                              OptionsOf(slice_hash, std::move(optimizer_slots),
                                        tracker_bytes, TableOptions().threads),
                              std::move(functions), tracked);

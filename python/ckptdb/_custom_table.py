@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from . import _arrays, _core
+from . import _arrays, _core, _evolve
 from ._errors import FailedPrecondition, InvalidArgument
 from ._tables import Sharded, _slot
 
@@ -39,6 +39,11 @@ class CustomTable(Sharded, abc.ABC):
     (n, elements). The library calls them on any thread, one call at a time. Call
     `mark` and `mark_erased` for each change, or with `tracked=False` make every save
     of the table full.
+
+    If ranks have different elements of a row, `columns` lists those of this rank:
+    (slot, first, elements). Then blocks have values by (slot, first), and `rows_of`
+    leaves out rows that this rank does not have. Whole rows are saved, by the rank
+    that `sharding` names, and each rank with columns restores all whole rows.
     """
 
     def __init__(
@@ -50,12 +55,19 @@ class CustomTable(Sharded, abc.ABC):
         optimizer_slots: Sequence[str] = (),
         tracker_bytes: int = 1 << 30,
         tracked: bool = True,
+        columns: Sequence[tuple[str, int, int]] | None = None,
     ) -> None:
         super().__init__(sharding, slice_hash)
         specs = [_slot(name, spec) for name, spec in slots.items()]
         self.slots = {spec[0]: (spec[1], spec[2]) for spec in specs}
+        self._fields = _fields(self.slots, columns)
+        places = None
+        if columns is not None:
+            names = list(self.slots)
+            places = [(names.index(name), a, b) for name, a, b in columns]
         self._core = _core.CustomTable(
             specs,
+            places,
             _Functions(weakref.ref(self)),
             slice_hash,
             list(optimizer_slots),
@@ -86,6 +98,15 @@ class CustomTable(Sharded, abc.ABC):
     def mark_changes(self) -> None:
         """Marks the changes that are not marked yet: it is called before each save,
         and after a restore. By default does nothing."""
+
+    def converts(self, slot: str, dtype: str, elements: int) -> bool:
+        """Whether `convert` takes this form of a slot in a step, which is not that of
+        the table. By default False."""
+        return False
+
+    def convert(self, slot: str, values: Any) -> Any:
+        """The values of a slot in a step, (n, elements), in the table's form."""
+        raise NotImplementedError
 
     def mark(self, ids: Any) -> None:
         """Marks ids as changed, after their values were."""
@@ -138,6 +159,16 @@ class _Functions:
     def mark_changes(self) -> None:
         self._get().mark_changes()
 
+    def converter(self, slot: str, dtype: str, elements: int) -> Any:
+        table = self._get()
+        if slot not in table.slots or not table.converts(slot, dtype, elements):
+            return None
+        return _evolve.converting(
+            lambda ids, values: self._get().convert(slot, values),
+            *table.slots[slot],
+            f'the conversion of slot "{slot}"',
+        )
+
     def _blocks(self, blocks: Iterable[Block]) -> tuple[list[Any], list[Any]]:
         table = self._get()
         described, owners = [], []
@@ -145,10 +176,10 @@ class _Functions:
             keys = _arrays.int64s(ids, "ids")
             owners.append(keys.owner)
             slots = []
-            for name, (dtype, elements) in table.slots.items():
-                if name not in values:
+            for key, name, dtype, elements in table._fields:
+                if key not in values:
                     raise InvalidArgument(f'a block of rows lacks the slot "{name}"')
-                memory = _arrays.readable(values[name])
+                memory = _arrays.readable(values[key])
                 count = keys.shape[0]
                 shapes = [(count, elements)] + ([(count,)] if elements == 1 else [])
                 if memory.dtype != dtype or tuple(memory.shape) not in shapes:
@@ -161,6 +192,25 @@ class _Functions:
                 slots.append((memory.address, stride))
             described.append((keys.shape[0], keys.address, slots))
         return described, owners
+
+
+def _fields(
+    slots: Mapping[str, tuple[str, int]],
+    columns: Sequence[tuple[str, int, int]] | None,
+) -> list[tuple[Any, str, str, int]]:
+    """The values of a block: key, slot, dtype, elements."""
+    if columns is None:
+        return [(name, name, *spec) for name, spec in slots.items()]
+    fields: list[tuple[Any, str, str, int]] = []
+    for column in columns:
+        name, first, elements = column
+        if name not in slots or not 0 <= first < first + elements <= slots[name][1]:
+            raise InvalidArgument(
+                f"columns has {column!r}; expected (slot, first, elements) within "
+                f"the slots {dict(slots)}"
+            )
+        fields.append(((name, first), name, slots[name][0], elements))
+    return fields
 
 
 def _ids(data: bytes) -> Any:

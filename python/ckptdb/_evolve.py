@@ -53,7 +53,7 @@ def split_functions(
                         f"{sorted(registered)}"
                     )
                 dtype, elements = _form(registered[name], slot, what)
-                make = _filling if kind == "fill_with" else _converting
+                make = _filling if kind == "fill_with" else converting
                 row = elements * _arrays.DTYPE_BYTES[dtype]
                 functions.append(
                     (name, slot, kind, make(function, dtype, elements, what), row)
@@ -86,7 +86,7 @@ def _filling(
     return fill
 
 
-def _converting(
+def converting(
     function: Callable[[Any, Any], Any], dtype: str, elements: int, what: str
 ) -> Callable[[bytes, str, bytes], bytes]:
     def convert(ids: bytes, source: str, rows: bytes) -> bytes:

@@ -167,6 +167,9 @@ class Manager(StepList):
                 objects[name] = value
         world_size = 1 if ranks is None else ranks.world_size
         self._registered = Registered(state, world_size)
+        # Reading these at each step bounds their memory.
+        lookups = (getattr(t, "lookups", None) for _, t in self._registered.tables)
+        self._lookups = {each for each in lookups if each is not None}
         self._bars = [ByteBar("restore"), ByteBar("save")] if progress else []
         for bar, name in zip(self._bars, ("read_progress", "save_progress")):
             report = bar.report()
@@ -394,6 +397,8 @@ class Manager(StepList):
         save once. `outcome.preempted` says to end the training."""
         if self._broken:
             self._check()
+        for lookups in self._lookups:
+            lookups.take()
         try:
             outcome = self._core.step(metrics, user_metadata)
         except TypeError:
@@ -411,6 +416,8 @@ class Manager(StepList):
     ) -> StepOutcome:
         """The same for a trainer that counts steps itself: `step` was trained last."""
         self._check()
+        for lookups in self._lookups:
+            lookups.take()
         try:
             outcome = self._core.step_to(step, metrics, user_metadata)
         except TypeError:

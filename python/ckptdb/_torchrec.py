@@ -16,12 +16,15 @@ from ._errors import InvalidArgument, Unimplemented
 
 
 class Part(NamedTuple):
-    """Adjacent rows of a table, on one rank. `slots` is empty on other ranks."""
+    """Adjacent rows of a table, or some columns of them, on one rank. `slots` is
+    empty on other ranks."""
 
     rank: int
     first: int  # row
     rows: int
-    slots: dict[str, Any]  # name -> tensor (rows,) or (rows, elements)
+    column: int  # the first one
+    columns: int
+    slots: dict[str, Any]  # name -> tensor (rows,) or (rows, columns)
 
 
 class Embeddings(NamedTuple):
@@ -29,8 +32,14 @@ class Embeddings(NamedTuple):
 
     name: str
     rows: int
+    columns: int
     replicated: bool
-    parts: list[Part]  # ordered by row
+    parts: list[Part]  # ordered by row, then by column
+
+    @property
+    def divided(self) -> bool:
+        """Whether a part lacks columns."""
+        return any(part.columns < self.columns for part in self.parts)
 
 
 def check_model(dmp: Any) -> None:
@@ -58,12 +67,15 @@ def embeddings_of(dmp: Any, rank: int) -> Iterator[Embeddings]:
     for key, value in dmp.state_dict().items():
         name = key.removesuffix(".weight")
         if key in replicated:
-            part = Part(rank, 0, len(value), {"weight": value})
-            yield Embeddings(name, len(value), True, [part])
+            rows, columns = value.shape
+            part = Part(rank, 0, rows, 0, columns, {"weight": value})
+            yield Embeddings(name, rows, columns, True, [part])
         elif _is_sharded(value):
+            rows, columns = value.metadata().size
             yield Embeddings(
                 name,
-                value.metadata().size[0],
+                rows,
+                columns,
                 False,
                 _parts(name, value, states.get(key, {}), rank),
             )
@@ -115,44 +127,41 @@ def _is_sharded(value: Any) -> bool:
 
 
 def _parts(name: str, weight: Any, states: dict[str, Any], rank: int) -> list[Part]:
-    columns = weight.metadata().size[1]
     local = {
-        shard.metadata.shard_offsets[0]: {"weight": shard.tensor}
+        tuple(shard.metadata.shard_offsets): shard.tensor
         for shard in weight.local_shards()
     }
     parts = []
     for shard in weight.metadata().shards_metadata:
-        if shard.shard_sizes[1] != columns:
-            first = shard.shard_offsets[1]
-            raise Unimplemented(
-                f'table "{name}" is sharded by columns: a shard has columns {first} to '
-                f"{first + shard.shard_sizes[1] - 1} of {columns}; shard it row-wise, "
-                "table-wise, table-row-wise or data-parallel, or save the model with "
-                "torch.distributed.checkpoint and ckptdb.torch.dcp"
-            )
         owner = shard.placement.rank()
-        first = shard.shard_offsets[0]
-        slots = local.get(first, {}) if owner == rank else {}
-        parts.append(Part(owner, first, shard.shard_sizes[0], slots))
-    parts.sort(key=lambda part: part.first)
+        first, column = shard.shard_offsets
+        slots = {"weight": local[first, column]} if owner == rank else {}
+        parts.append(Part(owner, first, shard.shard_sizes[0], column,
+                          shard.shard_sizes[1], slots))  # fmt: skip
     for full_name, state in states.items():
         _add_state(name, full_name.rpartition(".")[2], state, parts, rank)
-    return parts
+    return sorted(parts, key=lambda part: (part.first, part.column))
 
 
 def _add_state(name: str, slot: str, state: Any, parts: list[Part], rank: int) -> None:
-    shards = {s.metadata.shard_offsets[0]: s.tensor for s in state.local_shards()}
-    for part in parts:
+    shards = {tuple(s.metadata.shard_offsets): s.tensor for s in state.local_shards()}
+    divided = len({part.column for part in parts}) > 1
+    at = 0
+    for part in sorted(parts, key=lambda part: part.column):
+        # Of one value per row, those of all column shards follow each other.
+        one = (at if divided else part.first,)
+        value = shards.get(one, shards.get((part.first, part.column)))
+        at += part.rows
         if part.rank != rank:
             continue
-        tensor = shards.get(part.first)
-        if tensor is None or len(tensor) != part.rows:
+        shapes = [(part.rows,), (part.rows, part.columns)]
+        if value is None or tuple(value.shape) not in shapes:
             raise Unimplemented(
                 f'the optimizer state "{slot}" of table "{name}" is no value of each '
                 "row; expected (rows,) or (rows, columns), as of SGD, Adagrad and "
                 "rowwise Adagrad"
             )
-        part.slots[slot] = tensor
+        part.slots[slot] = value
 
 
 def tracks(tracker: Any, table: str) -> bool:

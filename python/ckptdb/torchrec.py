@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -39,16 +40,19 @@ def tables(
     is read and written in place. Learning rates are not saved.
 
     Each save of the tables is full, unless `delta_tracker`, from
-    `dmp.init_torchrec_delta_tracker`, says which rows changed: a save takes what it
-    has recorded, as `consumer`, so nothing else may read it as that consumer. It
+    `dmp.init_torchrec_delta_tracker`, says which rows changed: each step and save of
+    the manager takes what it has recorded, as `consumer`, so that its memory stays
+    small; nothing else may read it as that consumer. It
     records lookups, not updates: rows that are only looked up are saved too; rows
     that change without a lookup, as by weight decay, are not; and no save may come
     between the lookup and the update of a batch. Tables that it does not record, and
     data-parallel ones, are saved in full. With `tracked=True` the trainer marks
     changes itself, by `EmbeddingTable.mark`.
 
-    Raises Unimplemented for tables sharded by columns, and for those in the memory
-    of a device."""
+    Tables sharded by columns, also in a grid, are saved as tables of whole rows, which
+    the ranks make of their columns before a save; see `EmbeddingTable`.
+
+    Raises Unimplemented for tables in the memory of a device."""
     _torchrec.check_model(dmp)
     if delta_tracker is not None:
         if tracked:
@@ -81,20 +85,38 @@ def _uses(lookups: _Lookups | None, table: _torchrec.Embeddings) -> bool:
     the same."""
     if lookups is None or table.replicated:
         return False  # each rank updates rows that others looked up
-    owners = [part.rank for part in table.parts]
-    if len(set(owners)) < len(owners):
+    if any(len(rows) > 1 for rows in _rows_by_rank(table).values()):
         return False  # to which part a local id belongs is not known
     return _torchrec.tracks(lookups.tracker, table.name)
 
 
-def _slots_of_all(
-    found: list[_torchrec.Embeddings],
-) -> dict[str, dict[str, tuple[str, int]]]:
+def _rows_by_rank(table: _torchrec.Embeddings) -> dict[int, set[tuple[int, int]]]:
+    """Of each rank with parts the rows: (first, number)."""
+    rows: dict[int, set[tuple[int, int]]] = {}
+    for part in table.parts:
+        rows.setdefault(part.rank, set()).add((part.first, part.rows))
+    return rows
+
+
+def _granule(table: _torchrec.Embeddings) -> int:
+    """Columns of a part of a row, such that each shard has all of it or none."""
+    return math.gcd(table.columns, *(part.column for part in table.parts))
+
+
+_Slots = dict[str, tuple[str, int, bool]]  # dtype, elements, whether one per shard
+
+
+def _slots_of_all(found: list[_torchrec.Embeddings]) -> dict[str, _Slots]:
     """The slots of each table, of which a rank without rows knows only the weight."""
-    own: dict[str, dict[str, tuple[str, int]]] = {}
+    own: dict[str, _Slots] = {}
     problem = ""
     for table in found:
         own[table.name] = slots = {}
+        if table.divided and any(len(r) > 1 for r in _rows_by_rank(table).values()):
+            problem = (
+                f'table "{table.name}" is sharded by columns, and a rank has shards of '
+                "different rows; give each rank the same rows of all its columns"
+            )
         for part in table.parts:
             for name, tensor in part.slots.items():
                 if tensor.device.type != "cpu":
@@ -103,11 +125,12 @@ def _slots_of_all(
                         "only tables in the memory of the host can be saved in place"
                     )
                     continue
-                elements = 1 if tensor.dim() == 1 else tensor.shape[1]
-                slots[name] = (_arrays.torch_dtype_name(tensor.dtype), elements)
+                one = tensor.dim() == 1
+                elements = table.columns // (_granule(table) if one else 1)
+                slots[name] = (_arrays.torch_dtype_name(tensor.dtype), elements, one)
     everyone: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, (problem, own))
-    merged: dict[str, dict[str, tuple[str, int]]] = {name: {} for name in own}
+    merged: dict[str, _Slots] = {name: {} for name in own}
     for rank, (failed, slots_by_table) in enumerate(everyone):
         if failed:
             raise Unimplemented(f"rank {rank}: {failed}")
@@ -132,18 +155,30 @@ def _slots_of_all(
 class EmbeddingTable(CustomTable):
     """An embedding table of TorchRec, whose ids are the rows of the whole table. Each
     rank saves the rows that the sharding plan gives it. A restore sets rows that the
-    step does not have to zero, and raises for rows beyond the table."""
+    step does not have to zero, and raises for rows beyond the table.
+
+    Of a table sharded by columns each rank saves an even share of the rows. A state of
+    one value per row, as of rowwise Adagrad, is one value per row and column shard
+    there: the slot has a value for each of the equal parts into which the shards
+    divide the columns, so (rows, 2) for two shards of the same width. Under a plan
+    that divides the columns in the same way it is restored bit for bit. Otherwise a
+    shard takes the mean of the values of its columns, which is what rowwise Adagrad
+    would have summed for them but for rounding, or, if it has a part of an old shard,
+    that shard's value."""
 
     def __init__(
         self,
         table: _torchrec.Embeddings,
-        slots: Mapping[str, tuple[str, int]],
+        slots: _Slots,
         lookups: _Lookups | None,
         tracked: bool,
     ) -> None:
         self.name = table.name
         self.rows = table.rows
         self.lookups = lookups
+        self._divided = table.divided
+        self._granule = _granule(table)
+        self._one = {name for name, (_, _, one) in slots.items() if one}
         np = _arrays.numpy()
         self._parts = [part for part in table.parts if part.slots]
         self._bits = [
@@ -164,22 +199,40 @@ class EmbeddingTable(CustomTable):
             return np.where(ids < 0, -1, ranks)
 
         # The name is the same for all plans: a restore finds rows by their ids.
+        sharding: Any = ("function", "torchrec", ranks_of)
+        if table.replicated:
+            sharding = "replicated"
+        columns = None
+        if table.divided:
+            sharding = ("range", table.rows)
+            columns = [
+                (name, *self._columns(part, name))
+                for part in self._parts
+                for name in slots
+            ]
         super().__init__(
-            slots,
-            sharding="replicated"
-            if table.replicated
-            else ("function", "torchrec", ranks_of),
+            {name: spec[:2] for name, spec in slots.items()},
+            sharding=sharding,
             optimizer_slots=[name for name in slots if name != "weight"],
             tracked=tracked or lookups is not None,
+            columns=columns,
         )
 
+    def _columns(self, part: _torchrec.Part, slot: str) -> tuple[int, int]:
+        """The elements of a slot that a part has: the first one and their number."""
+        granule = self._granule if slot in self._one else 1
+        return part.column // granule, part.columns // granule
+
     def __repr__(self) -> str:
-        own = sum(part.rows for part in self._parts)
-        return f'EmbeddingTable("{self.name}", {own:,} of {self.rows:,} rows)'
+        own = sum(rows for _, rows in {(p.first, p.rows) for p in self._parts})
+        columns = sum(p.columns for p in self._parts)
+        part = f", {columns} columns" if self._divided else ""
+        return f'EmbeddingTable("{self.name}", {own:,} of {self.rows:,} rows{part})'
 
     def mark(self, ids: Any) -> None:
         """Marks rows of the whole table as changed; ignores those of other ranks. Of
-        a batch, a rank updates its rows that any rank looked up. Raises OutOfRange
+        a batch, a rank updates its rows that any rank looked up. A row of a table
+        sharded by columns is saved if any of its ranks marks it. Raises OutOfRange
         for an id that is no row."""
         array = torch.as_tensor(ids, dtype=torch.int64).reshape(-1)
         if array.numel() and not 0 <= int(array.min()) <= int(array.max()) < self.rows:
@@ -198,24 +251,56 @@ class EmbeddingTable(CustomTable):
             self.lookups.take()
 
     def all_rows(self) -> Iterable[Block]:
-        for part in self._parts:
+        for part in self._parts[:1] if self._divided else self._parts:
             for start in range(0, part.rows, _BLOCK_ROWS):
                 end = min(start + _BLOCK_ROWS, part.rows)
                 yield (
                     torch.arange(part.first + start, part.first + end),
-                    {name: t[start:end] for name, t in part.slots.items()},
+                    self._values(part, slice(start, end)),
                 )
 
     def rows_of(self, ids: Any) -> Iterable[Block]:
-        for chosen, part, own in self._split(ids):
+        for chosen, number, own in self._split(ids):
+            if self._divided and number > 0:
+                break  # the other columns of the same rows
             rows = torch.from_numpy(own)
-            yield ids[chosen], {n: t[rows] for n, t in self._parts[part].slots.items()}
+            yield ids[chosen], self._values(self._parts[number], rows)
+
+    def _values(self, part: _torchrec.Part, rows: Any) -> dict[Any, Any]:
+        """The values of rows of a part; of a divided table, of all its columns."""
+        if not self._divided:
+            return {name: tensor[rows] for name, tensor in part.slots.items()}
+        values = {}
+        for each in self._parts:
+            for name, tensor in each.slots.items():
+                first, elements = self._columns(each, name)
+                some = tensor[rows]
+                if name in self._one:
+                    some = some[:, None].expand(-1, elements).contiguous()
+                values[name, first] = some
+        return values
 
     def restore_rows(self, ids: Any, values: dict[str, Any]) -> None:
-        for chosen, part, own in self._split(ids):
+        for chosen, number, own in self._split(ids):
             for name, rows in values.items():
-                bits = self._bits[part][name]
-                bits[own] = rows[chosen].view(bits.dtype).reshape(-1, *bits.shape[1:])
+                bits = self._bits[number][name]
+                mine = rows[chosen]
+                if self._divided:
+                    first, elements = self._columns(self._parts[number], name)
+                    mine = mine[:, first : first + elements]
+                if name in self._one:
+                    mine = _means(mine, 1)
+                bits[own] = mine.view(bits.dtype).reshape(-1, *bits.shape[1:])
+
+    def converts(self, slot: str, dtype: str, elements: int) -> bool:
+        known = slot in self._one and dtype == self.slots[slot][0]
+        return known and dtype in ("f32", "f64")
+
+    def convert(self, slot: str, values: Any) -> Any:
+        """From values of one plan's parts of the columns to those of another's."""
+        elements = self.slots[slot][1]
+        finest = math.lcm(values.shape[1], elements)
+        return _means(values.repeat(finest // values.shape[1], axis=1), elements)
 
     def erase_rows(self, ids: Any) -> None:
         for _, part, own in self._split(ids):
@@ -228,15 +313,21 @@ class EmbeddingTable(CustomTable):
                 bits[:] = 0
 
     def _split(self, ids: Any) -> Iterator[tuple[Any, int, Any]]:
-        """Which of the ids are in a part, the part, and their rows in it."""
+        """Which of the ids are in a part, the part, and their rows in it. A divided
+        table may have ids of other ranks here."""
         left = len(ids)
+        if self._divided:
+            wrong = ids[(ids < 0) | (ids >= self.rows)]
+            if len(wrong):
+                raise self._no_row(int(wrong[0]))
+            left = 0
         for number, part in enumerate(self._parts):
             chosen = (ids >= part.first) & (ids < part.first + part.rows)
             own = ids[chosen] - part.first
             left -= len(own)
             if len(own):
                 yield chosen, number, own
-        if left:
+        if left > 0:
             held = [range(p.first, p.first + p.rows) for p in self._parts]
             raise self._no_row(
                 next(int(i) for i in ids if not any(i in h for h in held))
@@ -253,6 +344,20 @@ class EmbeddingTable(CustomTable):
                 or "none"
             )
         )
+
+
+def _means(values: Any, parts: int) -> Any:
+    """Of values (n, many) the means of each of so many adjacent parts, (n, parts);
+    equal values are kept bit for bit."""
+    np = _arrays.numpy()
+    groups = np.ascontiguousarray(values).reshape(len(values), parts, -1)
+    first = groups[:, :, 0]
+    bits = groups.view(f"u{groups.itemsize}")
+    equal = (bits == bits[:, :, :1]).all(axis=2)
+    if equal.all():
+        return np.ascontiguousarray(first)
+    means = groups.mean(axis=2, dtype=np.float64)
+    return np.where(equal, first, means.astype(values.dtype))
 
 
 def _bits(tensor: Any) -> Any:

@@ -155,8 +155,8 @@ def test_an_array_table_begins_at_its_first_id(path):
         manager.restore()
         assert values.tolist() == [0, -1, 2, 3, 4, -1]
     with ckptdb.Reader(path) as reader, reader.latest() as step:
-        ids = [batch.ids.tolist() for batch in step.table("items")]
-        assert sorted(sum(ids, [])) == list(range(100, 106))
+        ids = step.table("items").read().ids
+        assert sorted(ids.tolist()) == list(range(100, 106))
     for first, found in ((99, 105), (101, 100)):
         state = {"items": ckptdb.ArrayTable({"v": values}, first_id=first)}
         words = (
@@ -219,4 +219,4 @@ def test_ranges_restore_on_other_ranges_and_numbers_of_ranks(tmp_path, path):
     with ckptdb.Reader(path) as reader:
         assert [s.kind for s in reader.steps()] == ["full"] + ["delta"] * 9
         with reader.latest() as step:
-            assert step.tables()["items"]["sharding"] == "range"
+            assert step.table("items").item.sharding == "range"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import pathlib
 import signal
@@ -19,10 +20,11 @@ pytest.importorskip("torchrec")
 
 from job import Job, run  # noqa: E402
 
-# A model of three tables under a plan: by table "row", "data", or the rank that has
-# all rows, modulo the number of ranks. `digests` has a hash of each whole entry, equal
-# on all ranks and plans. Values of weights are drawn again after sharding, from the
-# global rows, because TorchRec draws other ones for each plan.
+# A model of three tables under a plan: by table "row", "data", the rank that has all
+# rows, modulo the number of ranks, or the equal widths of column shards, which go to
+# the ranks in turn. `digests` has a hash of each whole entry, equal on all ranks and
+# plans. Values of weights are drawn again after sharding, from the global rows, because
+# TorchRec draws other ones for each plan.
 MODEL = """
 import hashlib, logging, warnings
 warnings.filterwarnings("ignore")
@@ -55,8 +57,8 @@ class Net(torch.nn.Module):
 def spec(kind):
     if kind == "row":
         return row_wise()
-    if kind == "columns":
-        return column_wise(ranks=list(range(world)))
+    if isinstance(kind, list):
+        return column_wise(ranks=[n % world for n in range(len(kind))])
     return data_parallel() if kind == "data" else table_wise(rank=kind % world)
 
 class Trainer:
@@ -83,8 +85,11 @@ class Trainer:
         for name, table in self.state.items():
             if isinstance(table, ckptdb.CustomTable):
                 for ids, values in table.all_rows():
-                    columns = torch.arange(DIM) + 1.0
-                    values["weight"].data.copy_(torch.sin(ids[:, None] * columns))
+                    for key, value in values.items():
+                        name, first = key if isinstance(key, tuple) else (key, 0)
+                        if name == "weight":
+                            columns = torch.arange(first, first + value.shape[1]) + 1.0
+                            value.data.copy_(torch.sin(ids[:, None] * columns))
 
     # The same batch on all ranks. Returns by table the ids that were looked up.
     def train(self, step):
@@ -115,13 +120,16 @@ class Trainer:
             dist.all_gather_object(parts, own)
             if table._sharding == "replicated":
                 parts = parts[:1]
-            parts = [block for part in parts for block in part]
-            ids = np.concatenate([b[0] for b in parts])
-            order = np.argsort(ids)
-            assert (ids[order] == np.arange(ROWS[int(name[-1])])).all(), name
-            for slot in table.slots:
-                values = np.concatenate([b[1][slot] for b in parts])[order]
-                assert values.any(), (name, slot)
+            for slot, (_, elements) in table.slots.items():
+                values = np.full((ROWS[int(name[-1])], elements), np.nan, np.float32)
+                for ids, columns in (block for part in parts for block in part):
+                    for key, some in columns.items():
+                        key, first = key if isinstance(key, tuple) else (key, 0)
+                        some = some.reshape(len(ids), -1)
+                        if key == slot:
+                            assert np.isnan(values[ids, first]).all()
+                            values[ids, first : first + some.shape[1]] = some
+                assert values.any() and not np.isnan(values).any(), (name, slot)
                 found[f"{name}/{slot}"] = digest(values)
         return found
 
@@ -173,6 +181,70 @@ def restored(folder, world: int, path: str, kinds: list, last: int, **options) -
     return last_lines(run(folder, world, RESTORE, **variables))
 
 
+def weights(digests: str) -> dict[str, str]:
+    found = ast.literal_eval(digests)
+    return {name: each for name, each in found.items() if "momentum" not in name}
+
+
+def test_column_shards_restore_on_any_plan_and_number_of_ranks(tmp_path, path):
+    code = SAVE.replace("Trainer(kinds)", 'Trainer(kinds, optimizer="Adagrad")')
+    saved = last_lines(run(tmp_path, 2, code, path=path, kinds=[[4, 4], "row", 1]))
+    assert saved.count("momentum1") == 3
+    for world, kinds in (
+        (2, [[4, 4], [4, 4], 0]),
+        (1, [[4, 4], 0, "row"]),
+        (3, ["row", [4, 4], 2]),  # a rank has no columns
+        (2, [0, [8], [4, 4]]),
+    ):
+        found = restored(tmp_path, world, path, kinds, 3, optimizer="Adagrad")
+        assert found == saved, (world, kinds)
+    with ckptdb.Reader(path) as reader, reader.latest() as step:
+        item = step.table("ebc.embedding_bags.t0").item
+        assert (item.sharding, item.rows) == ("range", 101)
+        assert item.slots["weight"] == ("f32", 8)
+
+
+def test_sums_of_rowwise_adagrad_on_other_column_shards(tmp_path, path):
+    """Of two shards the mean, and of one the same for both of its halves."""
+    saved = last_lines(run(tmp_path, 2, SAVE, path=path, kinds=[[4, 4], 1, "row"]))
+    kinds = [[4, 4], 0, "row"]
+    assert restored(tmp_path, 1, path, kinds, 3) == saved
+    code = """
+trainer = Trainer(["row", [4, 4], 0])
+manager = manager_of(trainer, path)
+assert manager.restore().step == 3
+def sums(source, name):
+    with source as step:
+        ids = np.arange(ROWS[int(name[-1])])
+        found, values = step.table(name).lookup(ids, ["momentum1"])
+        assert found.all()
+        return values["momentum1"]
+with ckptdb.Reader(path) as reader:
+    two = sums(reader.latest(), f"{KEY}0")
+    one = sums(reader.latest(), f"{KEY}1")
+assert two.shape == (101, 2) and one.shape == (40, 1)
+assert (two[:, 0] != two[:, 1]).any()
+for ids, values in trainer.state[f"{KEY}0"].all_rows():
+    mean = two[ids].mean(axis=1, dtype=np.float64).astype(np.float32)
+    assert (values["momentum1"].numpy() == mean).all()
+for ids, values in trainer.state[f"{KEY}1"].all_rows():
+    half = values["momentum1", rank].numpy()
+    assert (half == one[ids]).all() and half.any()
+trainer.train(3)
+manager.step()
+manager.close()
+dist.barrier()
+with ckptdb.Reader(path) as reader:
+    assert sums(reader.latest(), f"{KEY}0").shape == (101, 1)
+    assert sums(reader.latest(), f"{KEY}1").shape == (40, 2)
+print(trainer.digests())
+dist.destroy_process_group()
+"""
+    after = last_lines(run(tmp_path, 2, MODEL + code, path=path))
+    # The values of old shards are kept where new ones are parts of them.
+    assert restored(tmp_path, 2, path, ["row", [4, 4], 0], 4) == after
+
+
 def test_another_plan_and_number_of_ranks_restores_the_same_bits(tmp_path, path):
     saved = last_lines(run(tmp_path, 2, SAVE, path=path, kinds=["row", 1, 0]))
     assert saved.count("momentum1") == 3
@@ -186,9 +258,10 @@ def test_another_plan_and_number_of_ranks_restores_the_same_bits(tmp_path, path)
         assert restored(tmp_path, world, path, kinds, 3) == saved, (world, kinds)
 
 
-def test_a_delta_tracker_limits_saves_to_looked_up_rows(tmp_path, path):
+@pytest.mark.parametrize("kind", ["row", [4, 4]])
+def test_a_delta_tracker_limits_saves_to_looked_up_rows(tmp_path, path, kind):
     code = """
-trainer = Trainer(["row", 1, "data"], tracker=True)
+trainer = Trainer([kind, 1, "data"], tracker=True)
 trainer.fill()
 with manager_of(trainer, path, max_delta_ratio=1000) as manager:
     trainer.train(0)
@@ -219,8 +292,11 @@ with ckptdb.Reader(path) as reader:
 print(trainer.digests())
 dist.destroy_process_group()
 """
-    saved = last_lines(run(tmp_path, 2, MODEL + code, path=path))
-    assert restored(tmp_path, 3, path, [2, "row", "data"], 5) == saved
+    saved = last_lines(run(tmp_path, 2, MODEL + code, path=path, kind=kind))
+    found = restored(tmp_path, 3, path, [2, "row", "data"], 5)
+    assert weights(found) == weights(saved)
+    if kind == "row":
+        assert found == saved
 
 
 def test_deltas_under_another_plan_lose_no_rows(tmp_path, path):
@@ -291,7 +367,7 @@ dist.destroy_process_group()
 TRAINER = (
     MODEL
     + """
-trainer = Trainer(["row", 1, 0], tracker=True)
+trainer = Trainer(kinds, tracker=True, optimizer=optimizer)
 trainer.fill()
 with manager_of(trainer, path, max_delta_ratio=1000) as manager:
     manager.restore_or_start()
@@ -306,11 +382,31 @@ dist.destroy_process_group()
 )
 
 
-def test_a_killed_job_resumes_to_the_same_digests(tmp_path, path):
-    calm = last_lines(run(tmp_path, 2, TRAINER, path=f"{path}-calm", crash_at=-1))
-    killed = Job(tmp_path, 2, TRAINER, path=path, crash_at=3)
+@pytest.mark.parametrize(
+    "kinds, others, optimizer",
+    [
+        (["row", 1, 0], ["row", 1, 0], "RowWiseAdagrad"),
+        ([[4, 4], [4, 4], 0], [[4, 4], [4, 4], 0], "RowWiseAdagrad"),
+        # With a state of each element another division computes the same.
+        ([[4, 4], "row", 0], ["row", [4, 4], 1], "Adagrad"),
+    ],
+)
+def test_a_killed_job_resumes_to_the_same_digests(
+    tmp_path, path, kinds, others, optimizer
+):
+    job = {"kinds": kinds, "optimizer": optimizer}
+    calm = run(tmp_path, 2, TRAINER, path=f"{path}-calm", crash_at=-1, **job)
+    killed = Job(tmp_path, 2, TRAINER, path=path, crash_at=3, **job)
     assert killed.wait() == [-signal.SIGKILL] * 2
-    assert last_lines(run(tmp_path, 2, TRAINER, path=path, crash_at=-1)) == calm
+    job["kinds"] = others
+    resumed = run(tmp_path, 2, TRAINER, path=path, crash_at=-1, **job)
+    assert last_lines(resumed) == last_lines(calm)
+    for world, kinds in ((1, [[4, 4], 0, "row"]), (3, [0, [4, 4], "row"])):
+        found = restored(tmp_path, world, path, kinds, 6, optimizer=optimizer)
+        if optimizer == "Adagrad":
+            assert found == last_lines(calm)
+        else:  # a row has one value, or two
+            assert weights(found) == weights(last_lines(calm))
 
 
 def test_marks_of_the_trainer_and_mistakes(tmp_path, path):
@@ -326,8 +422,6 @@ def fails(error, words, call):
 tables = ckptdb.torchrec.tables
 fails(ckptdb.InvalidArgument, "the model is a Linear",
       lambda: tables(torch.nn.Linear(1, 1)))
-fails(ckptdb.Unimplemented, f'"{KEY}1" is sharded by columns: a shard has columns 0 to 3',
-      lambda: Trainer(["row", "columns", 0]))
 fails(ckptdb.InvalidArgument, "choose one",
       lambda: Trainer([0, 0, 0], tracker=True, tracked=True))
 fails(ckptdb.InvalidArgument, 'no consumer "other"',
