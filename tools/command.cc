@@ -23,6 +23,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
            NewRows,
            NewCat,
            NewNan,
+           NewDigest,
            NewHistory,
            NewVerify,
            NewDu,
@@ -33,11 +34,13 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
            NewPin,
            NewUnpin,
            NewMetrics,
-           NewDoctor,
            NewBackup,
            NewRestoreBackup,
            NewExport,
            NewImport,
+           NewDoctor,
+           NewCompletion,
+           NewMan,
        }) {
     // clang-format on
     commands.push_back(make());

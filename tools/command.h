@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "tools/exit_code.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
 class App;
@@ -29,6 +30,7 @@ struct Context {
   std::ostream* out = nullptr;
   std::ostream* err = nullptr;
   std::ostream* terminal = nullptr;  // for progress; may be null
+  const CLI::App* app = nullptr;     // the parser of the whole command line
 
   // Writes "ckptdb: <command>: <message>" to `err`.
   void PrintError(const absl::Status& status) const;
@@ -42,6 +44,7 @@ class Command {
     std::string summary;     // one line
     std::string notes = {};  // more lines, at most 80 columns wide
     std::string examples;    // command lines
+    bool paged = false;      // through a pager, on a terminal
   };
 
   explicit Command(Help help) : help_(std::move(help)) {}
@@ -51,6 +54,7 @@ class Command {
   const std::string& summary() const { return help_.summary; }
   const std::string& notes() const { return help_.notes; }
   const std::string& examples() const { return help_.examples; }
+  bool paged() const { return help_.paged; }
 
   // Adds the command's arguments; they are parsed before Run.
   virtual void AddArguments(CLI::App* /*app*/) {}
@@ -58,6 +62,11 @@ class Command {
   // Prints to context.out. The caller prints an error, which determines the
   // exit code.
   virtual absl::Status Run(const Context& context) = 0;
+
+  // Returns the exit code after Run returned `status`.
+  virtual ExitCode ExitCodeFor(const absl::Status& status) const {
+    return ExitCodeOf(status);
+  }
 
  private:
   const Help help_;
@@ -73,6 +82,7 @@ std::unique_ptr<Command> NewRow();
 std::unique_ptr<Command> NewRows();
 std::unique_ptr<Command> NewCat();
 std::unique_ptr<Command> NewNan();
+std::unique_ptr<Command> NewDigest();
 std::unique_ptr<Command> NewHistory();
 std::unique_ptr<Command> NewVerify();
 std::unique_ptr<Command> NewDu();
@@ -83,11 +93,13 @@ std::unique_ptr<Command> NewGc();
 std::unique_ptr<Command> NewPin();
 std::unique_ptr<Command> NewUnpin();
 std::unique_ptr<Command> NewMetrics();
-std::unique_ptr<Command> NewDoctor();
 std::unique_ptr<Command> NewBackup();
 std::unique_ptr<Command> NewRestoreBackup();
 std::unique_ptr<Command> NewExport();
 std::unique_ptr<Command> NewImport();
+std::unique_ptr<Command> NewDoctor();
+std::unique_ptr<Command> NewCompletion();
+std::unique_ptr<Command> NewMan();
 
 // Returns all commands in the order of --help.
 std::vector<std::unique_ptr<Command>> AllCommands();

@@ -10,11 +10,14 @@
 #include "CLI/App.hpp"
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "ckptdb/version.h"
 #include "schema/types.h"
 #include "tools/command.h"
+#include "tools/suggestion.h"
 
 namespace ckptdb::tool {
 namespace {
@@ -85,6 +88,7 @@ void DescribeApp(CLI::App* app, Flags* flags) {
 Context MakeContext(const Entry& entry, const Flags& global,
                     const Streams& streams) {
   Context context;
+  context.app = entry.app->get_parent();
   context.command = entry.command->name();
   context.json = entry.flags.json || global.json;
   context.now_micros = absl::ToUnixMicros(absl::Now());
@@ -104,6 +108,27 @@ Context MakeContext(const Entry& entry, const Flags& global,
   return context;
 }
 
+// Returns `; did you mean "--json"?` for the first argument that this parser
+// does not know, if it is similar to one that it knows.
+std::string SuggestArgument(const CLI::App& app) {
+  const std::vector<std::string> unknown = app.remaining();
+  if (unknown.empty()) return "";
+  std::vector<std::string> names;
+  if (absl::StartsWith(unknown[0], "-")) {
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) {
+        names.push_back("--" + name);
+      }
+    }
+  } else {
+    for (const CLI::App* command : app.get_subcommands(nullptr)) {
+      names.push_back(command->get_name());
+    }
+  }
+  const absl::string_view word = unknown[0];
+  return DidYouMean(word.substr(0, word.find('=')), names);
+}
+
 // CLI11 also throws for --help and --version, which are not errors.
 ExitCode ReportParse(const CLI::App& app,
                      const std::vector<std::unique_ptr<Entry>>& entries,
@@ -113,27 +138,39 @@ ExitCode ReportParse(const CLI::App& app,
     return ExitCode::kOk;
   }
   std::string command;
+  std::string suggestion = SuggestArgument(app);
+  ExitCode code = ExitCode::kUsage;
   for (const auto& entry : entries) {
-    if (entry->app->parsed()) command = entry->command->name();
+    if (!entry->app->parsed()) continue;
+    command = entry->command->name();
+    const std::string own = SuggestArgument(*entry->app);
+    if (!own.empty()) suggestion = own;
+    // As with diff(1), 1 would mean a difference.
+    const CLI::Option* as_diff = entry->app->get_option_no_throw("--exit-code");
+    if (as_diff != nullptr && as_diff->count() > 0) code = kDiffTrouble;
   }
   *streams.err << "ckptdb: " << command << (command.empty() ? "" : ": ")
-               << Printable(error.what()) << "\nRun \"ckptdb " << command
-               << (command.empty() ? "" : " ") << "--help\" for help.\n";
-  return ExitCode::kUsage;
+               << Printable(error.what()) << Printable(suggestion)
+               << "\nRun \"ckptdb " << command << (command.empty() ? "" : " ")
+               << "--help\" for help.\n";
+  return code;
 }
 
 ExitCode RunEntry(const Entry& entry, const Flags& global,
                   const Streams& streams) {
   const Context context = MakeContext(entry, global, streams);
+  const bool paged = entry.command->paged() && streams.start_pager != nullptr &&
+                     streams.start_pager();
   absl::Status status = entry.command->Run(context);
   // If standard output is a file on a full disk, writing fails only when the
   // buffer is flushed; the exit code must not be 0 then.
   streams.out->flush();
-  if (status.ok() && !streams.out->good()) {
+  // The user may leave a pager early.
+  if (status.ok() && !streams.out->good() && !paged) {
     status = absl::InternalError("cannot write to standard output");
   }
   if (!status.ok()) context.PrintError(status);
-  return ExitCodeOf(status);
+  return entry.command->ExitCodeFor(status);
 }
 
 }  // namespace

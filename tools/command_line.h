@@ -3,6 +3,7 @@
 #ifndef CKPTDB_TOOLS_COMMAND_LINE_H_
 #define CKPTDB_TOOLS_COMMAND_LINE_H_
 
+#include <functional>
 #include <ostream>
 
 #include "tools/exit_code.h"
@@ -17,6 +18,8 @@ struct Streams {
   std::ostream* out = nullptr;
   std::ostream* err = nullptr;
   std::ostream* terminal = nullptr;  // for progress; may be null
+  // Directs `out` to a pager, and returns whether there is one; may be empty.
+  std::function<bool()> start_pager = {};
 };
 
 ExitCode RunCommandLine(int argc, const char* const* argv,

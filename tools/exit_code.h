@@ -16,6 +16,10 @@ enum class ExitCode : int {
   kFailed = 5,    // I/O errors, a pinned step, an interrupt, anything else
 };
 
+// Those of `diff --exit-code`, as of diff(1); 0 means that nothing differs.
+inline constexpr auto kDiffDiffers = static_cast<ExitCode>(1);
+inline constexpr auto kDiffTrouble = static_cast<ExitCode>(2);
+
 ExitCode ExitCodeOf(const absl::Status& status);
 
 // The --help text about exit codes.

@@ -6,13 +6,18 @@
 #include <iostream>
 
 #include "tools/command_line.h"
+#include "tools/terminal.h"
 
 int main(int argc, char** argv) {
   using ckptdb::tool::ExitCode;
   std::ostream* terminal = isatty(STDERR_FILENO) == 1 ? &std::cerr : nullptr;
+  ckptdb::tool::SetTerminalStyle(ckptdb::tool::StandardOutputStyle());
   try {
+    ckptdb::tool::Pager pager;
     return static_cast<int>(ckptdb::tool::RunCommandLine(
-        argc, argv, {&std::cout, &std::cerr, terminal}));
+        argc, argv, {&std::cout, &std::cerr, terminal, [&pager] {
+                       return pager.Start();
+                     }}));
   } catch (const std::exception& error) {
     // The library does not throw, so this can only be out of memory.
     std::cerr << "ckptdb: " << error.what() << '\n';

@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "schema/status.h"
 #include "tools/json.h"
+#include "tools/suggestion.h"
 #include "tools/widened.h"
 
 namespace ckptdb::tool {
@@ -530,8 +531,11 @@ absl::StatusOr<const Slot*> FilterParser::FindSlot(const Name& name) const {
   for (const Slot& slot : slots_) {
     if (slot.name == name.text) return &slot;
   }
-  return ErrorAt(name.at, absl::StrCat("no slot \"", name.text,
-                                       "\"; the slots are ", SlotNames()));
+  std::vector<std::string> names;
+  for (const Slot& slot : slots_) names.push_back(slot.name);
+  return ErrorAt(name.at,
+                 absl::StrCat("no slot \"", name.text, "\"; the slots are ",
+                              SlotNames(), DidYouMean(name.text, names)));
 }
 
 std::string FilterParser::SlotNames() const {

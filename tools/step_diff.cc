@@ -14,6 +14,7 @@
 #include "schema/status.h"
 #include "schema/types.h"
 #include "tools/json.h"
+#include "tools/tensor_scan.h"
 
 namespace ckptdb::tool {
 namespace {
@@ -124,32 +125,16 @@ Answer CompareDigests(const PartDigests& from, const PartDigests& to) {
   return all ? Answer::kSame : Answer::kUnknown;
 }
 
-// A part of a tensor: shape[i] elements from offset[i] in dimension i.
-struct Box {
-  Shape offset;
-  Shape shape;
-};
-
-// Splits a box of more than one element, and pushes the first half last, so
-// that it is popped first.
-void PushHalves(const Box& box, std::vector<Box>* boxes) {
-  const auto first = std::find_if(box.shape.begin(), box.shape.end(),
-                                  [](int64_t extent) { return extent > 1; });
-  const auto dimension = static_cast<size_t>(first - box.shape.begin());
-  const int64_t half = *first / 2;
-  Box upper = box;
-  upper.offset[dimension] += half;
-  upper.shape[dimension] -= half;
-  boxes->push_back(std::move(upper));
-  boxes->push_back(box);
-  boxes->back().shape[dimension] = half;
-}
-
 class Comparer {
  public:
   Comparer(const StepReader& from, const StepReader& to,
-           const ChangeReader* changes, StepDiff* diff)
-      : from_(from), to_(to), changes_(changes), diff_(diff) {}
+           const ChangeReader* changes, const DiffOptions& options,
+           StepDiff* diff)
+      : from_(from),
+        to_(to),
+        changes_(changes),
+        options_(options),
+        diff_(diff) {}
 
   absl::Status AddTensors(const PartsByName& from, const PartsByName& to);
   absl::Status AddTables(const PartsByName& from, const PartsByName& to);
@@ -158,14 +143,19 @@ class Comparer {
   absl::Status CompareTensor(const std::vector<const Item*>& from,
                              const std::vector<const Item*>& to,
                              TensorDiff* diff);
+  absl::Status CompareNumbers(TensorDiff* diff);
   absl::StatusOr<bool> HaveSameContent(const std::string& name,
                                        const Item& spec);
   absl::Status CompareRows(const std::vector<const Item*>& from,
                            const std::vector<const Item*>& to, TableDiff* diff);
+  absl::Status CompareValues(const std::vector<const Item*>& from,
+                             const std::vector<const Item*>& to,
+                             TableDiff* diff);
 
   const StepReader& from_;
   const StepReader& to_;
   const ChangeReader* const changes_;  // null: no delta runs connect the steps
+  const DiffOptions& options_;
   StepDiff* const diff_;
 };
 
@@ -184,6 +174,7 @@ absl::Status Comparer::AddTensors(const PartsByName& from,
     }
     if (old_parts != nullptr && new_parts != nullptr) {
       CKPTDB_RETURN_IF_ERROR(CompareTensor(*old_parts, *new_parts, &diff));
+      CKPTDB_RETURN_IF_ERROR(CompareNumbers(&diff));
       if (diff.differs.empty()) continue;
     }
     diff_->tensors.push_back(std::move(diff));
@@ -208,24 +199,30 @@ absl::Status Comparer::CompareTensor(const std::vector<const Item*>& from,
   return absl::OkStatus();
 }
 
+// Compares the numbers of a tensor that differs. One within the tolerance does
+// not.
+absl::Status Comparer::CompareNumbers(TensorDiff* diff) {
+  if (!options_.values || diff->differs.empty() ||
+      diff->from->shape != diff->to->shape) {
+    return absl::OkStatus();
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      diff->numbers, CompareTensorNumbers(from_, *diff->from, to_, *diff->to));
+  const bool within = options_.rows.tolerance.has_value() &&
+                      diff->numbers->max_abs <= *options_.rows.tolerance;
+  if (within && diff->from->dtype == diff->to->dtype) diff->differs.clear();
+  return absl::OkStatus();
+}
+
 // Reads both tensors up to the first box that differs.
 absl::StatusOr<bool> Comparer::HaveSameContent(const std::string& name,
                                                const Item& spec) {
   ++diff_->tensors_read;
   std::string old_bytes;
   std::string new_bytes;
-  std::vector<Box> boxes = {{Shape(spec.shape.size(), 0), spec.shape}};
-  while (!boxes.empty()) {
-    const Box box = std::move(boxes.back());
-    boxes.pop_back();
-    CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
-                            ElementCount(box.shape, DTypeBytes(spec.dtype)));
-    const uint64_t bytes =
-        static_cast<uint64_t>(elements) * DTypeBytes(spec.dtype);
-    if (bytes > kPieceBytes) {
-      PushHalves(box, &boxes);
-      continue;
-    }
+  for (const TensorBox& box :
+       DivideBox(WholeOf(spec), spec.dtype, kPieceBytes)) {
+    const uint64_t bytes = BytesOf(box, spec.dtype);
     old_bytes.resize(bytes);
     new_bytes.resize(bytes);
     CKPTDB_RETURN_IF_ERROR(from_.ReadTensorPart(name, box.offset, box.shape,
@@ -316,9 +313,14 @@ absl::Status Comparer::AddTables(const PartsByName& from,
       const Item& new_part = *new_parts->front();
       diff.slots = CompareSlots(old_part.slots, new_part.slots);
       diff.slice_hash_differs = old_part.slice_hash != new_part.slice_hash;
-      CKPTDB_RETURN_IF_ERROR(CompareRows(*old_parts, *new_parts, &diff));
-      const bool same_rows = diff.rows.has_value() &&
-                             diff.rows->upserted == 0 && diff.rows->erased == 0;
+      CKPTDB_RETURN_IF_ERROR(options_.values
+                                 ? CompareValues(*old_parts, *new_parts, &diff)
+                                 : CompareRows(*old_parts, *new_parts, &diff));
+      const bool same_rows = diff.values.has_value()
+                                 ? diff.values->same()
+                                 : diff.rows.has_value() &&
+                                       diff.rows->upserted == 0 &&
+                                       diff.rows->erased == 0;
       if (same_rows && !diff.layout_differs()) continue;
     }
     diff_->tables.push_back(std::move(diff));
@@ -374,11 +376,36 @@ absl::Status Comparer::CompareRows(const std::vector<const Item*>& from,
   return absl::OkStatus();
 }
 
+absl::Status Comparer::CompareValues(const std::vector<const Item*>& from,
+                                     const std::vector<const Item*>& to,
+                                     TableDiff* diff) {
+  if (!diff->layout_differs() && SameRuns(from, to)) {
+    diff->values = RowDiff();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<RowDiff> values =
+      absl::FailedPreconditionError("no delta runs are used");
+  if (changes_ != nullptr && !options_.scan) {
+    values = DiffRowsByChanges(from_, *changes_, diff->name, options_.rows);
+  }
+  // The table was saved in full in between, for example.
+  if (absl::IsFailedPrecondition(values.status())) {
+    values = DiffRowsByScan(from_, to_, diff->name, options_.rows);
+  }
+  CKPTDB_RETURN_IF_ERROR(values.status());
+  diff->values = *std::move(values);
+  return absl::OkStatus();
+}
+
 // Returns null, and sets the reason in the diff, if no delta runs connect the
 // steps.
 absl::StatusOr<std::unique_ptr<ChangeReader>> OpenDeltas(Reader* reader,
                                                          StepDiff* diff) {
   const Version& to = diff->to.version;
+  if (reader == nullptr) {
+    diff->not_incremental_reason = "the steps are in two stores";
+    return nullptr;
+  }
   auto changes = reader->OpenChanges(diff->from.version, to.step);
   if (absl::IsFailedPrecondition(changes.status())) {
     diff->not_incremental_reason = Str(changes.status().message());
@@ -416,7 +443,8 @@ absl::string_view ChangeName(bool in_from, bool in_to) {
 }
 
 absl::StatusOr<StepDiff> CompareSteps(Reader* reader, const StepReader& from,
-                                      const StepReader& to) {
+                                      const StepReader& to,
+                                      const DiffOptions& options) {
   StepDiff diff;
   diff.from = from.record();
   diff.to = to.record();
@@ -425,7 +453,7 @@ absl::StatusOr<StepDiff> CompareSteps(Reader* reader, const StepReader& from,
   const ItemIndex new_items(to);
   diff.metrics = CompareMetrics(diff.from.metrics, diff.to.metrics);
   diff.blobs = CompareBlobs(old_items, new_items);
-  Comparer comparer(from, to, changes.get(), &diff);
+  Comparer comparer(from, to, changes.get(), options, &diff);
   CKPTDB_RETURN_IF_ERROR(
       comparer.AddTensors(old_items.tensors, new_items.tensors));
   CKPTDB_RETURN_IF_ERROR(

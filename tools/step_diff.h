@@ -7,7 +7,9 @@
 // Tensors and blobs are compared by the digests in the records. If the steps
 // divide a tensor into different parts, such as after a save with more ranks,
 // and all comparable parts are equal, the tensor is read in both. For a table,
-// the ids in the runs between the steps are read and counted.
+// the ids in the runs between the steps are read and counted. With
+// DiffOptions::values, tensors that differ and rows that were written are read
+// and compared.
 #ifndef CKPTDB_TOOLS_STEP_DIFF_H_
 #define CKPTDB_TOOLS_STEP_DIFF_H_
 
@@ -20,6 +22,8 @@
 #include "absl/strings/string_view.h"
 #include "db/reader.h"
 #include "schema/types.h"
+#include "tools/number_diff.h"
+#include "tools/row_diff.h"
 
 namespace ckptdb::tool {
 
@@ -36,6 +40,8 @@ struct TensorDiff {
   std::optional<Item> to;
   // "dtype" and/or "shape", or "content" if both are equal.
   std::vector<std::string> differs;
+  // Set if the values were compared and both have the same shape.
+  std::optional<NumberDiff> numbers;
 };
 
 struct BlobDiff {
@@ -68,6 +74,7 @@ struct TableDiff {
   // Set if both steps have the table and delta runs connect them.
   std::optional<RowCounts> rows;
   std::string not_counted_reason;  // if `rows` is not set
+  std::optional<RowDiff> values;   // set if the values were compared
   // Set if all of the step's rows of the table are in base runs.
   std::optional<uint64_t> from_rows;
   std::optional<uint64_t> to_rows;
@@ -76,6 +83,7 @@ struct TableDiff {
   // Returns whether it is unknown if the table differs.
   bool unknown() const {
     return in_from && in_to && !layout_differs() && !rows.has_value() &&
+           !values.has_value() &&
            !(from_rows && to_rows && *from_rows != *to_rows);
   }
 };
@@ -97,10 +105,20 @@ struct StepDiff {
   std::optional<bool> same() const;
 };
 
-// `reader` must be the one that opened both. Returns Aborted if `to` was
-// overwritten in the meantime.
+struct DiffOptions {
+  // Compares the values of rows, by the delta runs between the steps where
+  // these have all that changed, otherwise by a scan of both steps; and those
+  // of tensors that differ.
+  bool values = false;
+  bool scan = false;  // with `values`, never uses the delta runs
+  RowDiffOptions rows = {};
+};
+
+// `reader` must be the one that opened both, or null for steps of two stores.
+// Returns Aborted if `to` was overwritten in the meantime.
 absl::StatusOr<StepDiff> CompareSteps(Reader* reader, const StepReader& from,
-                                      const StepReader& to);
+                                      const StepReader& to,
+                                      const DiffOptions& options = {});
 
 // Returns "added" if only the second step has it, "removed" if only the first
 // has it, and otherwise "changed".

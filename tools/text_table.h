@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats a table for people. Columns are as wide as their widest cell, with
-// two spaces between them and no trailing spaces.
+// two spaces between them and no trailing spaces. Lines are cut at the width of
+// the terminal: see tools/terminal.h.
 //
 //   TextTable table({">STEP", "KIND"});
 //   table.AddRow({"1000", "full"});

@@ -221,8 +221,9 @@ const SectionCase kSectionCases[] = {
      {"chain 400 -t", "fold 400", "chain 400 -t", "chain 100 -t"},
      {"rm 200"}},
     {"diff",
-     {"diff 100 200", "diff 200 300", "diff 200 900", "diff 900 100"},
-     {"diff 100 300"}},
+     {"diff 100 200", "diff 200 300", "diff 200 900", "diff 900 100",
+      "diff 100 300 --full", "diff 800 900 --full"},
+     {"diff 100 300", "diff 100 400 --ids 9 --movers 9"}},
     {"plan",
      {"plan 200", "plan 300 --world 3"},
      {"plan 400 --from 100", "plan 100 --from 400"}},
@@ -235,8 +236,9 @@ const SectionCase kSectionCases[] = {
      {"rows user --step 300 --where freq>3 --sort freq --limit 2"},
      {"rows user --ids 1,99"}},
     {"nan", {"nan --step 800"}, {"nan --step 100", "nan --no-first-step"}},
+    {"digest", {"digest 100"}, {"digest 400"}},
     {"verify", {"verify", "verify 100"}, {"verify"}},
-    {"du", {"du"}, {"du --tables"}, {"rm 200"}},
+    {"du", {"du"}, {"du --tables --steps"}, {"rm 200"}},
     {"report", {"report"}, {"report"}},
     {"fold", {"fold 100"}, {"fold 400"}, {"rm 100 200 300"}},
     {"rm", {"rm 300"}, {"rm 100"}},
@@ -250,6 +252,8 @@ const SectionCase kSectionCases[] = {
      {},
      {"export 100 --npz DIR/npz"}},
     {"doctor", {"doctor --speed-mib 1"}},
+    {"completion", {"completion bash", "completion zsh", "completion fish"}},
+    {"man", {"man"}},
     {"backup", {"backup DIR/backups --keep 1", "backup DIR/backups --list"}},
     {"restore-backup", {"restore-backup DIR/backup DIR/restored"}}};
 
@@ -275,7 +279,9 @@ class JsonFieldsTest : public ToolFixture,
     const RowSource::Arrays rows(ids, {{values.data(), 8}, {values.data(), 4}});
     const std::vector<float> infinite = {INFINITY};
     state.AddTensor("bad", TensorView::Of(infinite.data(), {1}));
+    const std::vector<float> moved = {1, 2, 3, 4, 5, 6, 7, 8};
     RankState other;
+    other.AddTensor("w", TensorView::Of(moved.data(), {8}));
     other.AddTable("user",
                    {{"embedding", DType::kF32, 2}, {"score", DType::kF32, 1}},
                    &rows);

@@ -156,7 +156,8 @@ TEST_F(RowFilterTest, ErrorsPointAtTheColumn) {
   EXPECT_EQ(Error("nan(embeding)"),
             "invalid filter \"nan(embeding)\": column 5: no slot \"embeding\"; "
             "the slots are embedding (f32 x 2), freq (u32), big (u64), half "
-            "(f16), flag (bool), 1 odd \"name\" (i8)");
+            "(f16), flag (bool), 1 odd \"name\" (i8); did you mean "
+            "\"embedding\"?");
   EXPECT_THAT(Error("freq < "), HasSubstr("column 8: the end; expected a num"));
   EXPECT_THAT(Error("freq < 3 freq"),
               HasSubstr("column 10: \"f\"; expected &, | or the end"));

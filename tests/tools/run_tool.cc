@@ -45,6 +45,8 @@ std::string ReadFile(const std::string& path) {
 
 }  // namespace
 
+std::string ToolPath() { return CKPTDB_TOOL_PATH; }
+
 ToolResult RunTool(const std::vector<std::string>& arguments,
                    const ToolSetting& setting) {
   const TempDir outputs;

@@ -36,6 +36,9 @@ struct ToolSetting {
   int signal = 9;
 };
 
+// The path of the built command.
+std::string ToolPath();
+
 ToolResult RunTool(const std::vector<std::string>& arguments,
                    const ToolSetting& setting = {});
 

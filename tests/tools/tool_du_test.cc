@@ -11,6 +11,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "tests/tools/tool_fixture.h"
 
@@ -215,6 +216,46 @@ TEST_F(ToolUnswept, InvisibleNamesAreEscaped) {
 
 TEST_F(ToolUnswept, RejectsATooLongStoreName) {
   EXPECT_EQ(RunTool({"ls", "-s", std::string(256, 'x')}).code, 1);
+}
+
+TEST_F(ToolTablesUsage, ByStep) {
+  const Json du = RunJson("du --tables --steps");
+  std::map<std::string, uint64_t> by_table;
+  std::map<int64_t, uint64_t> by_step;
+  for (const Json& name : du["steps_by_name"]) {
+    const auto bytes = name["exclusive_bytes"].get<uint64_t>();
+    by_step[name["step"].get<int64_t>()] += bytes;
+    if (name["kind"] != "table") continue;
+    by_table[name["name"].get<std::string>()] += bytes;
+  }
+  for (const Json& table : du["tables"]) {
+    EXPECT_EQ(by_table.at(table["name"].get<std::string>()),
+              table["exclusive_bytes"]);
+  }
+  for (const Json& step : du["steps"]) {
+    EXPECT_EQ(by_step.at(step["step"].get<int64_t>()), step["exclusive_bytes"]);
+  }
+  EXPECT_THAT(Run("du --steps").out,
+              ContainsAll("\nSTEP  WHAT +NAME +ROWS  ERASED +OWN  BORROWED\n",
+                          "\n 200  tensors  - +- +- +0 B +44 B\n",
+                          "\n 200  table +user +2 +1 "));
+}
+
+TEST_F(ToolTablesUsage, ItemsSortedBySize) {
+  const auto names = [&](const std::string& sort) {
+    std::vector<std::string> sorted;
+    const Json items = RunJson("items 100 --sort " + sort);
+    for (const Json& item : items["items"]) {
+      sorted.push_back(item["name"].get<std::string>());
+    }
+    return sorted;
+  };
+  EXPECT_THAT(names("bytes"),
+              ElementsAre("user", "types", "item", "w", "reader"));
+  EXPECT_THAT(names("rows"),
+              ElementsAre("user", "item", "types", "reader", "w"));
+  EXPECT_EQ(names("stored").front(), "types");
+  ExpectFails("items 100 --sort name", 1, HasSubstr("--sort"));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace ckptdb::testing {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNanValue = std::numeric_limits<float>::quiet_NaN();
 
 // Steps 100, 200, ... of one trainer, each on top of the one before: table
 // "user" with rows 1 to 9, of which a step saves the changed ones, and tensor
@@ -83,13 +83,13 @@ TEST_F(ToolNan, NothingToFind) {
 }
 
 TEST_F(ToolNan, FindsTheFirstStepOfRows) {
-  Save({{9, kNan}});                 // 100: the oldest step
-  SaveSteps(2);                      // 200, 300
-  Save({{2, kNan}, {3, INFINITY}});  // 400
-  SaveSteps(3);                      // 500 to 700
-  Save({{3, -INFINITY}});            // 800: still infinite
-  Save({{2, kNan}, {-5, kNan}});     // 900
-  SaveSteps(1);                      // 1000
+  Save({{9, kNanValue}});                   // 100: the oldest step
+  SaveSteps(2);                             // 200, 300
+  Save({{2, kNanValue}, {3, INFINITY}});    // 400
+  SaveSteps(3);                             // 500 to 700
+  Save({{3, -INFINITY}});                   // 800: still infinite
+  Save({{2, kNanValue}, {-5, kNanValue}});  // 900
+  SaveSteps(1);                             // 1000
   using First = std::map<int64_t, int64_t>;
   EXPECT_EQ(FirstSteps("nan"),
             (First{{-5, 900}, {2, 400}, {3, 400}, {9, 100}}));
@@ -111,9 +111,9 @@ TEST_F(ToolNan, FindsTheFirstStepOfRows) {
 
 TEST_F(ToolNan, FindsTheFirstStepOfTensors) {
   SaveSteps(3);
-  Save({}, kNan);      // 400
-  Save({}, kNan);      // 500: borrows
-  Save({}, INFINITY);  // 600
+  Save({}, kNanValue);  // 400
+  Save({}, kNanValue);  // 500: borrows
+  Save({}, INFINITY);   // 600
   EXPECT_THAT(RunJson("nan w"), Includes(R"({
       "tensors_read": 1, "tables": [], "tensors": [{
         "name": "w", "nan_elements": 0, "inf_elements": 1, "shape": [2],
@@ -124,8 +124,8 @@ TEST_F(ToolNan, FindsTheFirstStepOfTensors) {
 }
 
 TEST_F(ToolNan, AsTables) {
-  Save({{2, kNan}});
-  Save({{3, INFINITY}, {9, kNan}}, INFINITY);
+  Save({{2, kNanValue}});
+  Save({{3, INFINITY}, {9, kNanValue}}, INFINITY);
   EXPECT_THAT(
       Run("nan --limit 2").out,
       ContainsRegex(
@@ -144,12 +144,12 @@ TEST_F(ToolNan, AsTables) {
 TEST_F(ToolNan, IgnoresOtherBranches) {
   SaveSteps(2);
   const std::optional<Version> before = parent_;
-  Save({{2, kNan}});  // 300, which the trainer gives up
+  Save({{2, kNanValue}});  // 300, which the trainer gives up
   ASSERT_EQ(Run("rm 300").code, 0);
   parent_ = before;
   rows_[2] = 0;
-  SaveSteps(1);       // 400
-  Save({{2, kNan}});  // 500
+  SaveSteps(1);            // 400
+  Save({{2, kNanValue}});  // 500
   EXPECT_EQ(FirstSteps("nan"), (std::map<int64_t, int64_t>{{2, 500}}));
 }
 

@@ -22,6 +22,7 @@
 #include "tools/progress_line.h"
 #include "tools/slice_argument.h"
 #include "tools/step_argument.h"
+#include "tools/suggestion.h"
 #include "tools/tensor_stats.h"
 #include "tools/text_table.h"
 #include "tools/values.h"
@@ -220,7 +221,8 @@ class Cat : public Command {
              .examples =
                  "  ckptdb cat mlp.0.weight --store /checkpoints/ctr\n"
                  "  ckptdb cat mlp.0.weight --step 1000 --slice 0:10,5\n"
-                 "  ckptdb cat reader --rank 3 --json\n"}) {}
+                 "  ckptdb cat reader --rank 3 --json\n",
+             .paged = true}) {}
   void AddArguments(CLI::App* app) override {
     app->add_option("ITEM", name_, "a tensor or a blob")
         ->type_name("")
@@ -283,8 +285,15 @@ absl::StatusOr<uint32_t> Cat::FindBlob(const StepReader& step) const {
     return absl::NotFoundError(
         absl::StrCat(place, " has no blob \"", name_, "\" on rank ", *rank_));
   }
-  return absl::NotFoundError(
-      absl::StrCat(place, " has no tensor or blob \"", name_, "\""));
+  std::vector<std::string> names = ItemNames(step, Item::Kind::kTensor);
+  for (const Item::Kind kind : {Item::Kind::kBlob, Item::Kind::kRows}) {
+    for (std::string& name : ItemNames(step, kind)) {
+      names.push_back(std::move(name));
+    }
+  }
+  return absl::NotFoundError(absl::StrCat(place, " has no tensor or blob \"",
+                                          name_, "\"",
+                                          DidYouMean(name_, names)));
 }
 
 absl::Status Cat::RunTensor(const Context& context, const StepReader& step,

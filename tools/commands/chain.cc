@@ -155,7 +155,8 @@ class Chain : public Command {
                  .examples =
                      "  ckptdb chain 1000 --store /checkpoints/ctr\n"
                      "  ckptdb chain latest --tables -s /checkpoints/ctr\n"
-                     "  ckptdb chain latest -s /checkpoints/ctr --json\n"}) {}
+                     "  ckptdb chain latest -s /checkpoints/ctr --json\n",
+                 .paged = true}) {}
   void AddArguments(CLI::App* app) override {
     AddStep(app, &step_);
     app->add_flag("-t,--tables", with_tables_,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ckptdb diff: the differences between two steps.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,16 @@ Json JsonOrNull(const std::optional<T>& value, const Format& format) {
 
 std::string NumberText(double number) {
   return absl::StrFormat("%.9g", number);
+}
+
+std::string MaxAbsText(const NumberDiff& diff) {
+  return absl::StrFormat("%.5g", diff.max_abs);
+}
+std::string RelativeL2Text(const NumberDiff& diff) {
+  return absl::StrFormat("%.5g", diff.relative_l2());
+}
+std::string CosineText(const NumberDiff& diff) {
+  return absl::StrFormat("%.7f", diff.cosine());
 }
 
 std::string TensorTypeText(const Item& spec) {
@@ -88,7 +99,7 @@ std::string RowsText(const TableDiff& diff) {
 
 // Shortens a reason that all tables share, which the header prints.
 std::string NotCountedText(const StepDiff& diff, const TableDiff& table) {
-  if (table.rows.has_value() || !table.in_from || !table.in_to) return "-";
+  if (table.rows || table.values || !table.in_from || !table.in_to) return "-";
   if (table.not_counted_reason == diff.not_incremental_reason) {
     return "no increments";
   }
@@ -130,14 +141,25 @@ std::string MetricsText(const std::vector<MetricDiff>& metrics) {
 }
 
 std::string TensorsText(const std::vector<TensorDiff>& tensors) {
-  TextTable table({"TENSOR", "CHANGE", "WHAT", "FROM", "TO"});
+  // Only comparing values finds numbers.
+  const bool numbers = std::any_of(
+      tensors.begin(), tensors.end(),
+      [](const TensorDiff& diff) { return diff.numbers.has_value(); });
+  std::vector<absl::string_view> titles = {"TENSOR", "CHANGE", "WHAT", "FROM",
+                                           "TO"};
+  if (numbers)
+    titles.insert(titles.end(), {">MAX ABS", ">RELATIVE L2", ">COSINE"});
+  TextTable table(titles);
   for (const TensorDiff& diff : tensors) {
     table.AddRow(
         {Printable(diff.name),
          Str(ChangeName(diff.from.has_value(), diff.to.has_value())),
          diff.differs.empty() ? "-" : absl::StrJoin(diff.differs, ", "),
          TextOrDash(diff.from, TensorTypeText),
-         TextOrDash(diff.to, TensorTypeText)});
+         TextOrDash(diff.to, TensorTypeText),
+         TextOrDash(diff.numbers, MaxAbsText),
+         TextOrDash(diff.numbers, RelativeL2Text),
+         TextOrDash(diff.numbers, CosineText)});
   }
   return table.ToString();
 }
@@ -155,6 +177,57 @@ std::string TablesText(const StepDiff& diff) {
   return table.ToString();
 }
 
+// The tables whose values were compared.
+std::string ValuesText(const StepDiff& diff) {
+  TextTable table(
+      {"TABLE", "CHANGE", "SLOTS", ">ADDED", ">ERASED", ">CHANGED"});
+  for (const TableDiff& each : diff.tables) {
+    const auto& values = each.values;
+    table.AddRow({Printable(each.name), TableChange(each), SlotsText(each),
+                  values ? FormatCount(values->added) : "-",
+                  values ? FormatCount(values->erased) : "-",
+                  values ? FormatCount(values->changed) : "-"});
+  }
+  return table.ToString();
+}
+
+void AddIds(const TableDiff& table, const char* change, uint64_t count,
+            const std::vector<int64_t>& ids, TextTable* text) {
+  for (const int64_t id : ids) {
+    text->AddRow({Printable(table.name), absl::StrCat(id), change});
+  }
+  if (!ids.empty() && ids.size() < count) {
+    text->AddRow(
+        {Printable(table.name),
+         absl::StrCat("... ", FormatCount(count - ids.size()), " more"),
+         change});
+  }
+}
+
+std::string IdsText(const StepDiff& diff) {
+  TextTable text({"TABLE", ">ID", "ROW"});
+  for (const TableDiff& table : diff.tables) {
+    if (!table.values.has_value()) continue;
+    const RowDiff& rows = *table.values;
+    AddIds(table, "added", rows.added, rows.added_ids, &text);
+    AddIds(table, "erased", rows.erased, rows.erased_ids, &text);
+    AddIds(table, "changed", rows.changed, rows.changed_ids, &text);
+  }
+  return text.ToString();
+}
+
+std::string MoversText(const StepDiff& diff) {
+  TextTable text({"TABLE", ">ID", ">MOVED BY"});
+  for (const TableDiff& table : diff.tables) {
+    if (!table.values.has_value()) continue;
+    for (const RowMove& move : table.values->movers) {
+      text.AddRow({Printable(table.name), absl::StrCat(move.id),
+                   absl::StrFormat("%.5g", move.distance)});
+    }
+  }
+  return text.ToString();
+}
+
 std::string BlobsText(const std::vector<BlobDiff>& blobs) {
   TextTable table({"BLOB", ">RANK", "CHANGE", ">FROM", ">TO"});
   for (const BlobDiff& diff : blobs) {
@@ -167,12 +240,17 @@ std::string BlobsText(const std::vector<BlobDiff>& blobs) {
   return table.ToString();
 }
 
-void PrintText(const StepDiff& diff, std::ostream* out) {
+void PrintText(const StepDiff& diff, const DiffOptions& options,
+               std::ostream* out) {
   *out << HeaderText(diff);
   if (diff.same().value_or(false)) *out << "\nnothing differs\n";
   if (!diff.metrics.empty()) *out << '\n' << MetricsText(diff.metrics);
   if (!diff.tensors.empty()) *out << '\n' << TensorsText(diff.tensors);
-  if (!diff.tables.empty()) *out << '\n' << TablesText(diff);
+  if (!diff.tables.empty()) {
+    *out << '\n' << (options.values ? ValuesText(diff) : TablesText(diff));
+    if (options.rows.max_ids > 0) *out << '\n' << IdsText(diff);
+    if (options.rows.max_movers > 0) *out << '\n' << MoversText(diff);
+  }
   if (!diff.blobs.empty()) *out << '\n' << BlobsText(diff.blobs);
 }
 
@@ -192,13 +270,34 @@ Json MetricJson(const MetricDiff& diff) {
           {"to", JsonOrNull(diff.to, NumberJson)}};
 }
 
+Json NumbersJson(const NumberDiff& diff) {
+  return {{"differing_elements", diff.differing},
+          {"max_abs", NumberJson(diff.max_abs)},
+          {"relative_l2", NumberJson(diff.relative_l2())},
+          {"cosine", NumberJson(diff.cosine())}};
+}
+
+Json RowDiffJson(const RowDiff& diff) {
+  Json json = {
+      {"added_rows", diff.added},      {"erased_rows", diff.erased},
+      {"changed_rows", diff.changed},  {"added_ids", diff.added_ids},
+      {"erased_ids", diff.erased_ids}, {"changed_ids", diff.changed_ids}};
+  json["movers"] = Json::array();
+  for (const RowMove& move : diff.movers) {
+    json["movers"].push_back(
+        {{"id", move.id}, {"distance", NumberJson(move.distance)}});
+  }
+  return json;
+}
+
 Json TensorJson(const TensorDiff& diff) {
   return {
       {"name", diff.name},
       {"change", Str(ChangeName(diff.from.has_value(), diff.to.has_value()))},
       {"differs", diff.differs},
       {"from", JsonOrNull(diff.from, SpecJson)},
-      {"to", JsonOrNull(diff.to, SpecJson)}};
+      {"to", JsonOrNull(diff.to, SpecJson)},
+      {"numbers", JsonOrNull(diff.numbers, NumbersJson)}};
 }
 
 Json TableJson(const TableDiff& diff) {
@@ -216,6 +315,7 @@ Json TableJson(const TableDiff& diff) {
   json["upserted_rows"] = diff.rows ? Json(diff.rows->upserted) : Json();
   json["erased_rows"] = diff.rows ? Json(diff.rows->erased) : Json();
   json["not_counted_reason"] = ReasonJson(diff.not_counted_reason);
+  json["values"] = JsonOrNull(diff.values, RowDiffJson);
   return json;
 }
 
@@ -236,9 +336,11 @@ Json ListJson(const std::vector<Diff>& diffs, Json (*to_json)(const Diff&)) {
   return list;
 }
 
-Json DiffJson(const std::string& store, const StepDiff& diff) {
+Json DiffJson(const std::string& store, const std::string& to_store,
+              const StepDiff& diff) {
   const std::optional<bool> same = diff.same();
   return {{"store", store},
+          {"to_store", to_store},
           {"from", ToJson(diff.from.version)},
           {"to", ToJson(diff.to.version)},
           {"same", same ? Json(*same) : Json()},
@@ -253,64 +355,164 @@ Json DiffJson(const std::string& store, const StepDiff& diff) {
           {"blobs", ListJson(diff.blobs, BlobJson)}};
 }
 
+constexpr size_t kMaxDiffIds = 1'000'000;
+
+// A step on the command line, of the store or of another: "1000",
+// "/checkpoints/other:latest".
+struct StepPlace {
+  std::string store;  // empty: that of the command
+  std::string step;
+};
+
+StepPlace ParsePlace(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return {"", text};
+  return {text.substr(0, colon), text.substr(colon + 1)};
+}
+
+// Returns the problem with the text, or "" if it is valid, as CLI11 expects.
+std::string PlaceError(const std::string& text) {
+  if (!text.empty() && text[0] == ':') {
+    return absl::StrCat("invalid step \"", text, "\": no store before \":\"");
+  }
+  return Str(CheckStepText(ParsePlace(text).step).message());
+}
+
 constexpr char kDiffNotes[] =
     "Tensors and blobs are compared by their digests. A tensor is\n"
     "read only if the two steps divide it into different parts. For\n"
     "tables, the ids in the delta runs between the steps are read:\n"
     "UPSERTED rows were written, possibly with the same values, and\n"
     "ERASED rows were removed. A table is \"unknown\" if it was saved\n"
-    "in full between the steps, or no delta runs connect them. The\n"
-    "exit code is 0 whether or not the steps differ.\n";
+    "in full between the steps, or no delta runs connect them.\n"
+    "\n"
+    "--full, --ids, --movers and --tolerance compare values: of tensors\n"
+    "that differ, and of rows that the delta runs wrote, or, where these\n"
+    "do not lead from A to B and with --full, of all rows, by a scan of\n"
+    "both steps. B or A may be in another store: STORE2:B.\n"
+    "\n"
+    "The exit code is 0 whether or not the steps differ. With --exit-code\n"
+    "it is that of diff(1): 0 if they are the same, 1 if they differ, 2\n"
+    "for an error, or if it is unknown whether they differ.\n";
 
 class Diff : public Command {
  public:
   Diff()
-      : Command(
-            {.name = "diff",
-             .summary = "Show the differences between two steps",
-             .notes = kDiffNotes,
-             .examples =
-                 "  ckptdb diff 1000 1100 --store /checkpoints/ctr\n"
-                 "  ckptdb diff 1000 latest -s /checkpoints/ctr --json\n"}) {}
-  void AddArguments(CLI::App* app) override {
-    AddNamedStep(app, "A", &from_);
-    AddNamedStep(app, "B", &to_);
-  }
-  absl::Status Run(const Context& context) override {
-    CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
-    StepDiff diff;
-    const bool latest = from_ == kLatest || to_ == kLatest;
-    // Opens both steps again after a failed try, because "latest" may be
-    // another step by then.
-    CKPTDB_RETURN_IF_ERROR(RetryLatest(latest, [&]() -> absl::Status {
-      CKPTDB_ASSIGN_OR_RETURN(auto from,
-                              OpenStep(context, reader.get(), from_));
-      CKPTDB_ASSIGN_OR_RETURN(auto to, OpenStep(context, reader.get(), to_));
-      CKPTDB_ASSIGN_OR_RETURN(diff, Compare(context, reader.get(), *from, *to));
-      return absl::OkStatus();
-    }));
-    if (context.json) {
-      PrintJson(DiffJson(context.store, diff), context.out);
-    } else {
-      PrintText(diff, context.out);
-    }
-    return absl::OkStatus();
+      : Command({.name = "diff",
+                 .summary = "Show the differences between two steps",
+                 .notes = kDiffNotes,
+                 .examples =
+                     "  ckptdb diff 1000 1100 --store /checkpoints/ctr\n"
+                     "  ckptdb diff 1000 latest -s /checkpoints/ctr --json\n"
+                     "  ckptdb diff 1000 1100 --ids 20 --movers 10\n"
+                     "  ckptdb diff 1000 /backup/ctr:1000 --full --exit-code\n",
+                 .paged = true}) {}
+  void AddArguments(CLI::App* app) override;
+  absl::Status Run(const Context& context) override;
+  ExitCode ExitCodeFor(const absl::Status& status) const override {
+    if (!exit_code_) return Command::ExitCodeFor(status);
+    if (!status.ok()) return kDiffTrouble;
+    return same_ ? ExitCode::kOk : kDiffDiffers;
   }
 
  private:
-  static absl::StatusOr<StepDiff> Compare(const Context& context,
-                                          Reader* reader,
-                                          const StepReader& from,
-                                          const StepReader& to) {
-    const ProgressLine progress(context.terminal, "diff: comparing");
-    auto diff = CompareSteps(reader, from, to);
-    if (diff.ok()) return diff;
-    return WithPlace(ReadingStatus(diff.status()), context.store);
-  }
+  absl::StatusOr<StepDiff> Compare(const Context& context, Reader* reader,
+                                   const StepReader& from,
+                                   const StepReader& to);
 
   std::string from_;
   std::string to_;
+  bool full_ = false;
+  bool exit_code_ = false;
+  bool same_ = false;
+  std::optional<double> tolerance_;
+  DiffOptions options_;
 };
+
+void Diff::AddArguments(CLI::App* app) {
+  const auto add_place = [&](const char* name, std::string* text) {
+    app->add_option(name, *text, "a step, or \"latest\", or STORE:STEP")
+        ->type_name("")
+        ->check(PlaceError)
+        ->required();
+  };
+  add_place("A", &from_);
+  add_place("B", &to_);
+  app->add_flag("--full", full_, "compare all values, by a scan of both steps");
+  app->add_option("--ids", options_.rows.max_ids,
+                  "list the ids of so many added, erased and changed rows of "
+                  "each table")
+      ->type_name("N")
+      ->check(CLI::Range(size_t{1}, kMaxDiffIds));
+  app->add_option("--movers", options_.rows.max_movers,
+                  "list so many rows that changed most")
+      ->type_name("N")
+      ->check(CLI::Range(size_t{1}, kMaxDiffIds));
+  app->add_option("--tolerance", tolerance_,
+                  "numbers that differ by at most this are equal")
+      ->type_name("X")
+      ->check(CLI::NonNegativeNumber);
+  app->add_flag("--exit-code", exit_code_,
+                "exit with 1 if the steps differ, 2 for an error");
+}
+
+absl::StatusOr<StepDiff> Diff::Compare(const Context& context, Reader* reader,
+                                       const StepReader& from,
+                                       const StepReader& to) {
+  const ProgressLine progress(context.terminal, "diff: comparing");
+  auto diff = CompareSteps(reader, from, to, options_);
+  if (diff.ok()) return diff;
+  return WithPlace(ReadingStatus(diff.status()), context.store);
+}
+
+absl::Status Diff::Run(const Context& context) {
+  options_.scan = full_;
+  options_.rows.tolerance = tolerance_;
+  options_.values = full_ || tolerance_.has_value() ||
+                    options_.rows.max_ids + options_.rows.max_movers > 0;
+  const StepPlace from_place = ParsePlace(from_);
+  const StepPlace to_place = ParsePlace(to_);
+  const auto in_store = [&](const StepPlace& place) {
+    Context other = context;
+    if (!place.store.empty()) other.store = place.store;
+    other.store_given = context.store_given || !place.store.empty();
+    return other;
+  };
+  const Context from_context = in_store(from_place);
+  const Context to_context = in_store(to_place);
+  CKPTDB_ASSIGN_OR_RETURN(auto from_reader, OpenReader(from_context));
+  std::unique_ptr<Reader> other_reader;
+  if (to_context.store != from_context.store) {
+    CKPTDB_ASSIGN_OR_RETURN(other_reader, OpenReader(to_context));
+  }
+  // The same store may be given by two paths.
+  const bool two_stores =
+      other_reader != nullptr && other_reader->path() != from_reader->path();
+  Reader* const to_reader = two_stores ? other_reader.get() : from_reader.get();
+  StepDiff diff;
+  const bool latest = from_place.step == kLatest || to_place.step == kLatest;
+  // Opens both steps again after a failed try, because "latest" may be another
+  // step by then.
+  CKPTDB_RETURN_IF_ERROR(RetryLatest(latest, [&]() -> absl::Status {
+    CKPTDB_ASSIGN_OR_RETURN(
+        auto from, OpenStep(from_context, from_reader.get(), from_place.step));
+    CKPTDB_ASSIGN_OR_RETURN(auto to,
+                            OpenStep(to_context, to_reader, to_place.step));
+    CKPTDB_ASSIGN_OR_RETURN(
+        diff, Compare(context, two_stores ? nullptr : to_reader, *from, *to));
+    return absl::OkStatus();
+  }));
+  if (context.json) {
+    PrintJson(DiffJson(from_context.store, to_context.store, diff),
+              context.out);
+  } else {
+    PrintText(diff, options_, context.out);
+  }
+  same_ = diff.same().value_or(false);
+  if (!exit_code_ || diff.same().has_value()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "it is unknown whether the steps differ; compare them with --full");
+}
 
 }  // namespace
 

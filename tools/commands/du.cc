@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // ckptdb du: how the bytes of a store are used.
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/App.hpp"
@@ -13,6 +15,7 @@
 #include "tools/needs.h"
 #include "tools/open_store.h"
 #include "tools/progress_line.h"
+#include "tools/step_totals.h"
 #include "tools/sweep.h"
 #include "tools/text_table.h"
 
@@ -85,6 +88,72 @@ void PrintNames(const Usage& usage, std::ostream* out) {
   *out << '\n' << table.ToString();
 }
 
+// What a step has of a table, or of all its tensors or blobs.
+struct NameOfStep {
+  Version version;
+  Item::Kind kind = Item::Kind::kRows;
+  std::string name;  // of a table
+  Totals totals;
+};
+
+// Returns the names of each step. Skips steps that are removed meanwhile.
+absl::StatusOr<std::vector<NameOfStep>> NamesByStep(
+    const Reader& reader, const std::vector<StepRecord>& steps) {
+  std::vector<NameOfStep> names;
+  for (const StepRecord& step : steps) {
+    const auto ranks = reader.FindRanks(step.version.step);
+    if (IsGone(ranks.status())) continue;
+    CKPTDB_RETURN_IF_ERROR(ranks.status());
+    std::map<std::pair<int, std::string>, NameOfStep> by_name;
+    for (const StepRecord::Rank& rank : *ranks) {
+      for (const Item& item : rank.items) {
+        const bool is_table = item.kind == Item::Kind::kRows;
+        const int order = is_table ? 1 : item.kind == Item::Kind::kBlob ? 2 : 0;
+        NameOfStep& name = by_name[{order, is_table ? item.name : ""}];
+        name.version = rank.version;
+        name.kind = item.kind;
+        if (is_table) name.name = item.name;
+        name.totals.Add(item, rank.version);
+      }
+    }
+    for (auto& [key, name] : by_name) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+void PrintStepNames(const std::vector<NameOfStep>& names, std::ostream* out) {
+  TextTable table(
+      {">STEP", "WHAT", "NAME", ">ROWS", ">ERASED", ">OWN", ">BORROWED"});
+  for (const NameOfStep& name : names) {
+    const bool is_table = name.kind == Item::Kind::kRows;
+    const Totals& totals = name.totals;
+    table.AddRow({absl::StrCat(name.version.step), NamesTitle(name.kind),
+                  is_table ? Printable(name.name) : "-",
+                  is_table ? FormatCount(totals.rows) : "-",
+                  is_table ? FormatCount(totals.erased) : "-",
+                  FormatBytes(totals.stored_bytes - totals.borrowed_bytes),
+                  FormatBytes(totals.borrowed_bytes)});
+  }
+  *out << '\n' << table.ToString();
+}
+
+Json StepNamesJson(const std::vector<NameOfStep>& names) {
+  Json json = Json::array();
+  for (const NameOfStep& name : names) {
+    const bool is_table = name.kind == Item::Kind::kRows;
+    const Totals& totals = name.totals;
+    Json entry = ToJson(name.version);
+    entry["kind"] = Str(ItemKindName(name.kind));
+    entry["name"] = is_table ? Json(name.name) : Json();
+    entry["rows"] = totals.rows;
+    entry["erased_rows"] = totals.erased;
+    entry["exclusive_bytes"] = totals.stored_bytes - totals.borrowed_bytes;
+    entry["borrowed_bytes"] = totals.borrowed_bytes;
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
 uint64_t ExclusiveBytes(const Usage& usage) {
   uint64_t bytes = 0;
   for (const Usage::Step& step : usage.steps) bytes += step.exclusive_bytes;
@@ -111,10 +180,12 @@ uint64_t ReferencedBytes(const Usage& usage) {
 }
 
 void PrintText(const Usage& usage, const std::vector<StepRecord>& steps,
-               bool with_tables, std::ostream* out) {
+               bool with_tables, const std::vector<NameOfStep>& step_names,
+               std::ostream* out) {
   PrintSteps(usage, out);
   PrintOthers(usage, steps, out);
   if (with_tables) PrintNames(usage, out);
+  if (!step_names.empty()) PrintStepNames(step_names, out);
   const uint64_t referenced = ReferencedBytes(usage);
   TextTable table({"", ">"});
   table.AddRow({"steps", FormatBytes(ExclusiveBytes(usage))});
@@ -198,7 +269,8 @@ constexpr char kDuNotes[] =
     "removed steps that other steps need; it is removed with the\n"
     "last of them. \"reserved\" is space for a full disk. --tables\n"
     "shows the same bytes by table: STEPS is the number of steps\n"
-    "that stored some of them, OWN the bytes that they stored.\n";
+    "that stored some of them, OWN the bytes that they stored.\n"
+    "--steps shows them for each step.\n";
 
 class Du : public Command {
  public:
@@ -206,23 +278,31 @@ class Du : public Command {
       : Command({.name = "du",
                  .summary = "Show how the bytes of a store are used",
                  .notes = kDuNotes,
-                 .examples = "  ckptdb du --store /checkpoints/ctr\n"
-                             "  ckptdb du --tables -s /checkpoints/ctr\n"
-                             "  ckptdb du -s /checkpoints/ctr --json\n"}) {}
+                 .examples =
+                     "  ckptdb du --store /checkpoints/ctr\n"
+                     "  ckptdb du --tables --steps -s /checkpoints/ctr\n"
+                     "  ckptdb du -s /checkpoints/ctr --json\n",
+                 .paged = true}) {}
   void AddArguments(CLI::App* app) override {
     app->add_flag("-t,--tables", with_tables_,
                   "also by table, and for all tensors and all blobs");
+    app->add_flag("--steps", by_step_, "also by step and table");
   }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     CKPTDB_ASSIGN_OR_RETURN(const Usage usage, Measure(context, *reader));
     const std::vector<StepRecord> steps = reader->Steps();
+    std::vector<NameOfStep> names;
+    if (by_step_) {
+      CKPTDB_ASSIGN_OR_RETURN(names, NamesByStep(*reader, steps));
+    }
     if (context.json) {
       Json json = UsageJson(context.store, usage, steps);
       if (with_tables_) SetNames(usage, &json);
+      if (by_step_) json["steps_by_name"] = StepNamesJson(names);
       PrintJson(json, context.out);
     } else {
-      PrintText(usage, steps, with_tables_, context.out);
+      PrintText(usage, steps, with_tables_, names, context.out);
     }
     return absl::OkStatus();
   }
@@ -237,6 +317,7 @@ class Du : public Command {
   }
 
   bool with_tables_ = false;
+  bool by_step_ = false;
 };
 
 }  // namespace

@@ -80,8 +80,8 @@ class History : public Command {
                  .notes = kHistoryNotes,
                  .examples =
                      "  ckptdb history user 4711 --store /checkpoints/ctr\n"
-                     "  ckptdb history user -3 -s /checkpoints/ctr --json\n"}) {
-  }
+                     "  ckptdb history user -3 -s /checkpoints/ctr --json\n",
+                 .paged = true}) {}
   void AddArguments(CLI::App* app) override { AddRow(app, &row_); }
   absl::Status Run(const Context& context) override;
 

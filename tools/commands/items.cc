@@ -2,6 +2,7 @@
 // ckptdb items: every item of every rank of a step.
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,6 +28,7 @@ namespace {
 struct Filter {
   std::optional<uint32_t> rank;
   std::string glob;  // empty: all names
+  std::string sort;  // empty: by rank, kind and name
 
   bool Takes(uint32_t r, const Item& item) const {
     if (rank && *rank != r) return false;
@@ -98,21 +100,44 @@ std::string ShardingText(const Item& item) {
   return text;
 }
 
+struct ListedItem {
+  const StepRecord::Rank* rank = nullptr;
+  const Item* item = nullptr;
+};
+
+// Returns the items in the order of the list: the largest first if sorted.
+std::vector<ListedItem> ListItems(const StepReader& step,
+                                  const Filter& filter) {
+  std::vector<ListedItem> items;
+  for (const StepRecord::Rank& rank : step.ranks()) {
+    for (const Item& item : rank.items) {
+      if (filter.Takes(rank.rank, item)) items.push_back({&rank, &item});
+    }
+  }
+  const auto sort_by = [&](uint64_t Item::*field) {
+    std::stable_sort(items.begin(), items.end(),
+                     [&](const ListedItem& a, const ListedItem& b) {
+                       return a.item->*field > b.item->*field;
+                     });
+  };
+  if (filter.sort == "bytes") sort_by(&Item::raw_bytes);
+  if (filter.sort == "stored") sort_by(&Item::stored_bytes);
+  if (filter.sort == "rows") sort_by(&Item::rows);
+  return items;
+}
+
 void PrintTable(const StepReader& step, const Filter& filter,
                 std::ostream* out) {
   TextTable table({">RANK", "KIND", "NAME", "LAYOUT", "SHARDING", "RUN",
                    ">ROWS", ">ERASED", ">BYTES", ">STORED", "CODEC", "DATA OF",
                    "BASE REASON"});
-  for (const StepRecord::Rank& rank : step.ranks()) {
-    for (const Item& item : rank.items) {
-      if (!filter.Takes(rank.rank, item)) continue;
-      table.AddRow({absl::StrCat(rank.rank), Str(ItemKindName(item.kind)),
-                    Printable(item.name), LayoutText(item), ShardingText(item),
-                    RunText(item), RowsText(item), ErasedText(item),
-                    FormatBytes(item.raw_bytes), FormatBytes(item.stored_bytes),
-                    CodecText(item), ToString(item.data_version),
-                    Printable(item.base_reason)});
-    }
+  for (const auto& [rank, item] : ListItems(step, filter)) {
+    table.AddRow({absl::StrCat(rank->rank), Str(ItemKindName(item->kind)),
+                  Printable(item->name), LayoutText(*item), ShardingText(*item),
+                  RunText(*item), RowsText(*item), ErasedText(*item),
+                  FormatBytes(item->raw_bytes), FormatBytes(item->stored_bytes),
+                  CodecText(*item), ToString(item->data_version),
+                  Printable(item->base_reason)});
   }
   *out << table.ToString();
 }
@@ -122,13 +147,10 @@ Json ItemsJson(const std::string& store, const StepReader& step,
   Json document = {{"store", store}};
   document.update(ToJson(step.record().version));
   document["items"] = Json::array();
-  for (const StepRecord::Rank& rank : step.ranks()) {
-    for (const Item& item : rank.items) {
-      if (!filter.Takes(rank.rank, item)) continue;
-      Json json = {{"rank", rank.rank}};
-      json.update(ToJson(item, rank.version));
-      document["items"].push_back(std::move(json));
-    }
+  for (const auto& [rank, item] : ListItems(step, filter)) {
+    Json json = {{"rank", rank->rank}};
+    json.update(ToJson(*item, rank->version));
+    document["items"].push_back(std::move(json));
   }
   return document;
 }
@@ -144,9 +166,10 @@ class Items : public Command {
       : Command({.name = "items",
                  .summary = "List the items of every rank of a step",
                  .notes = kItemsNotes,
-                 .examples =
-                     "  ckptdb items 1000 --store /checkpoints/ctr\n"
-                     "  ckptdb items latest 'mlp.*' --rank 0 --json\n"}) {}
+                 .examples = "  ckptdb items 1000 --store /checkpoints/ctr\n"
+                             "  ckptdb items latest 'mlp.*' --rank 0 --json\n"
+                             "  ckptdb items latest --sort bytes\n",
+                 .paged = true}) {}
   void AddArguments(CLI::App* app) override {
     AddStep(app, &step_);
     app->add_option("GLOB", filter_.glob,
@@ -154,6 +177,10 @@ class Items : public Command {
         ->type_name("");
     app->add_option("-r,--rank", filter_.rank, "only this rank's items")
         ->type_name("RANK");
+    app->add_option("--sort", filter_.sort,
+                    "largest first by \"bytes\", \"stored\" bytes or \"rows\"")
+        ->type_name("BY")
+        ->check(CLI::IsMember({"bytes", "stored", "rows"}));
   }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));

@@ -126,7 +126,8 @@ class Ls : public Command {
                  .summary = "List the committed steps of a store",
                  .notes = kLsNotes,
                  .examples = "  ckptdb ls --store /checkpoints/ctr\n"
-                             "  ckptdb ls -s /checkpoints/ctr --json\n"}) {}
+                             "  ckptdb ls -s /checkpoints/ctr --json\n",
+                 .paged = true}) {}
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     const std::vector<Listed> steps = ListAll(*reader);

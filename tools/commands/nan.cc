@@ -149,7 +149,8 @@ class Nan : public Command {
                  .notes = kNanNotes,
                  .examples = "  ckptdb nan --store /checkpoints/ctr\n"
                              "  ckptdb nan 'user*' --step 1000 --limit 10\n"
-                             "  ckptdb nan --no-first-step --json\n"}) {}
+                             "  ckptdb nan --no-first-step --json\n",
+                 .paged = true}) {}
   void AddArguments(CLI::App* app) override {
     app->add_option("GLOB", options_.glob,
                     "only items whose name matches; * ? [...] as in a shell")

@@ -204,7 +204,8 @@ class PlanCommand : public Command {
                  "  ckptdb plan 1000 --store /checkpoints/ctr\n"
                  "  ckptdb plan latest --world 8 --tables -s /checkpoints/ctr\n"
                  "  ckptdb plan latest --from 1000 -s /checkpoints/ctr "
-                 "--json\n"}) {}
+                 "--json\n",
+             .paged = true}) {}
   void AddArguments(CLI::App* app) override;
   absl::Status Run(const Context& context) override;
 

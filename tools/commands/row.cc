@@ -14,6 +14,7 @@
 #include "tools/open_store.h"
 #include "tools/row_argument.h"
 #include "tools/step_argument.h"
+#include "tools/suggestion.h"
 #include "tools/text_table.h"
 #include "tools/values.h"
 
@@ -56,7 +57,8 @@ class RowCommand : public Command {
                  .summary = "Show the values of a row, slot by slot",
                  .examples = "  ckptdb row user 4711 --store /checkpoints/ctr\n"
                              "  ckptdb row user -3 --step 1000 -s "
-                             "/checkpoints/ctr --json\n"}) {}
+                             "/checkpoints/ctr --json\n",
+                 .paged = true}) {}
   void AddArguments(CLI::App* app) override {
     AddRow(app, &row_);
     AddStepOption(app, &step_);
@@ -65,7 +67,7 @@ class RowCommand : public Command {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
     CKPTDB_ASSIGN_OR_RETURN(const StepReader::TableSpec table,
-                            step->FindTable(row_.table));
+                            FindTable(*step, row_.table));
     const auto row = step->LookupRow(row_.table, row_.id());
     if (!row.ok()) return ReadingStatus(row.status());
     const Version& version = step->record().version;

@@ -20,6 +20,7 @@
 #include "tools/row_filter.h"
 #include "tools/row_search.h"
 #include "tools/step_argument.h"
+#include "tools/suggestion.h"
 #include "tools/text_table.h"
 #include "tools/values.h"
 
@@ -115,20 +116,20 @@ Json RowsJson(const std::string& store, const Version& version,
 class Rows : public Command {
  public:
   Rows()
-      : Command(
-            {.name = "rows",
-             .summary = "List the rows of a table: all, some ids, or those "
-                        "that match a filter",
-             .notes = absl::StrCat(
-                 kFilterHelp,
-                 "\nReads only ids, and the slots that --where and --sort "
-                 "name, then\nthe rows that are printed. Without --sort, "
-                 "rows are in order of id.\n"),
-             .examples =
-                 "  ckptdb rows user --where 'nan(embedding) | "
-                 "norm(embedding) > 10'\n"
-                 "  ckptdb rows user --sort 'norm(embedding)' --limit 10\n"
-                 "  ckptdb rows user --ids 1,2,5-9 --slots freq --json\n"}) {}
+      : Command({.name = "rows",
+                 .summary = "List the rows of a table: all, some ids, or those "
+                            "that match a filter",
+                 .notes = absl::StrCat(
+                     kFilterHelp,
+                     "\nReads only ids, and the slots that --where and --sort "
+                     "name, then\nthe rows that are printed. Without --sort, "
+                     "rows are in order of id.\n"),
+                 .examples =
+                     "  ckptdb rows user --where 'nan(embedding) | "
+                     "norm(embedding) > 10'\n"
+                     "  ckptdb rows user --sort 'norm(embedding)' --limit 10\n"
+                     "  ckptdb rows user --ids 1,2,5-9 --slots freq --json\n",
+                 .paged = true}) {}
   void AddArguments(CLI::App* app) override {
     app->add_option("TABLE", search_.table, "a table")
         ->type_name("")
@@ -167,7 +168,7 @@ absl::Status Rows::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
   CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
   CKPTDB_ASSIGN_OR_RETURN(const StepReader::TableSpec table,
-                          step->FindTable(search_.table));
+                          FindTable(*step, search_.table));
   CKPTDB_ASSIGN_OR_RETURN(std::vector<Slot> slots,
                           ChooseSlots(search_.table, table.slots, slots_));
   ProgressLine progress(context.terminal, "rows: reading");

@@ -288,8 +288,8 @@ class Show : public Command {
              .summary = "Show a step: its record, metrics, metadata, totals",
              .notes = kShowNotes,
              .examples = "  ckptdb show 1000 --store /checkpoints/ctr\n"
-                         "  ckptdb show latest -s /checkpoints/ctr --json\n"}) {
-  }
+                         "  ckptdb show latest -s /checkpoints/ctr --json\n",
+             .paged = true}) {}
   void AddArguments(CLI::App* app) override { AddStep(app, &step_); }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));

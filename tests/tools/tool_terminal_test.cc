@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command on a terminal, suggestions, completions, the manual page; and
+// that commands which only read change no byte.
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_replace.h"
+#include "tests/tools/tool_fixture.h"
+#include "tools/command.h"
+
+namespace ckptdb::testing {
+namespace {
+
+class ToolTerminal : public ToolFixture {
+ protected:
+  // Runs a shell command with a terminal of so many columns as its standard
+  // output, and returns what the terminal shows. "ckptdb" is the built command.
+  std::string Show(const std::string& command, unsigned short columns) {
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    EXPECT_GE(terminal, 0);
+    EXPECT_EQ(grantpt(terminal) | unlockpt(terminal), 0);
+    const int child_end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    struct winsize size {};
+    size.ws_col = columns;
+    size.ws_row = 24;
+    EXPECT_EQ(ioctl(child_end, TIOCSWINSZ, &size), 0);
+    const std::string line =
+        absl::StrReplaceAll(command, {{"ckptdb", ToolPath()}}) + " -s " +
+        path();
+    const pid_t child = fork();
+    if (child == 0) {
+      dup2(child_end, STDOUT_FILENO);
+      execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+      _exit(127);
+    }
+    close(child_end);
+    std::string shown;
+    std::array<char, 4096> part = {};
+    ssize_t bytes = 0;
+    // Fails once the child has closed the terminal.
+    while ((bytes = read(terminal, part.data(), part.size())) > 0) {
+      shown.append(part.data(), static_cast<size_t>(bytes));
+    }
+    close(terminal);
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    code_ = WEXITSTATUS(status);
+    return absl::StrReplaceAll(shown, {{"\r\n", "\n"}});
+  }
+
+  int code_ = -1;
+};
+
+TEST_F(ToolTerminal, CutsTablesAtTheWidth) {
+  const std::string shown =
+      Show("TERM=xterm NO_COLOR=1 PAGER= ckptdb items 100", 30);
+  EXPECT_EQ(code_, 0);
+  EXPECT_THAT(shown, StartsWith("RANK  KIND    NAME        LAY>\n"));
+  EXPECT_THAT(shown, HasSubstr("\n   0  tensor  mlp.weight  f32>\n"));
+  // Without a terminal, nothing is cut.
+  EXPECT_THAT(Run("items 100").out, HasSubstr("BASE REASON\n"));
+  // Neither is JSON.
+  EXPECT_THAT(Show("PAGER= ckptdb items 100 --json", 30),
+              HasSubstr("\"sharding\": \"undeclared\""));
+}
+
+TEST_F(ToolTerminal, BoldTitlesUnlessNoColor) {
+  EXPECT_THAT(Show("TERM=xterm PAGER= ckptdb ls", 200),
+              ContainsRegex("^\x1b\\[1mSTEP  KIND [^\n]*\x1b\\[0m\n 100 "));
+  for (const char* off : {"NO_COLOR=1 TERM=xterm", "TERM=dumb"}) {
+    EXPECT_THAT(Show(std::string(off) + " PAGER= ckptdb ls", 200),
+                StartsWith("STEP  KIND"));
+  }
+  EXPECT_THAT(Run("ls").out, StartsWith("STEP  KIND"));
+}
+
+TEST_F(ToolTerminal, PagesLongOutput) {
+  const std::string pager = "NO_COLOR=1 PAGER='sed s/^/paged:/' ";
+  EXPECT_THAT(Show(pager + "ckptdb ls", 200), StartsWith("paged:STEP  KIND"));
+  EXPECT_EQ(code_, 0);
+  // What is printed as it goes is not paged.
+  EXPECT_THAT(Show(pager + "ckptdb verify 100", 200), StartsWith("step 100"));
+  // The exit code is the command's.
+  Show(pager + "ckptdb row user 99999", 200);
+  EXPECT_EQ(code_, 2);
+  // A pager that the user leaves early is no error.
+  Show("PAGER=true ckptdb rows user --limit 1000 --json", 200);
+  EXPECT_EQ(code_, 0);
+  Show("PAGER=/none/such ckptdb ls 2>/dev/null", 200);
+  EXPECT_EQ(code_, 0);
+  EXPECT_THAT(Show("NO_COLOR=1 PAGER=cat ckptdb ls", 200),
+              StartsWith("STEP  KIND"));
+}
+
+class ToolSuggestions : public ToolFixture {};
+
+TEST_F(ToolSuggestions, OfCommandsFlagsAndItems) {
+  EXPECT_THAT(RunTool({"verfy"}).err, HasSubstr("did you mean \"verify\"?\n"));
+  EXPECT_THAT(RunTool({"ls", "--jsn"}).err,
+              HasSubstr("did you mean \"--json\"?\n"));
+  EXPECT_THAT(RunTool({"--stor=x", "ls"}).err,
+              HasSubstr("did you mean \"--store\"?\n"));
+  EXPECT_THAT(RunTool({"zzzzzzzzzz"}).err, Not(HasSubstr("did you mean")));
+  ExpectFails("row users 1", 2,
+              HasSubstr("no table \"users\"; did you mean \"user\"?\n"));
+  ExpectFails("rows usr", 2, HasSubstr("; did you mean \"user\"?\n"));
+  ExpectFails("cat mlp.wieght", 2,
+              HasSubstr("; did you mean \"mlp.weight\"?\n"));
+  ExpectFails("rows user --where frq<3", 1,
+              HasSubstr("; did you mean \"freq\"?\n"));
+}
+
+// --- Made from the definitions of commands.
+
+bool HasProgram(const std::string& name) {
+  return std::system(("command -v " + name + " >/dev/null").c_str()) == 0;
+}
+
+TEST(ToolCompletion, BashCompletesCommandsAndFlags) {
+  const std::string script = RunTool({"completion", "bash"}).out;
+  const TempDir dir;
+  std::ofstream(dir.path() + "/script") << script;
+  const auto complete = [&](const std::string& words, int word) {
+    const std::string command =
+        "bash -c 'source " + dir.path() + "/script; COMP_WORDS=(" + words +
+        "); COMP_CWORD=" + std::to_string(word) +
+        "; _ckptdb; echo \"${COMPREPLY[*]}\"' > " + dir.path() + "/out";
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    std::ifstream file(dir.path() + "/out");
+    return std::string{std::istreambuf_iterator<char>(file), {}};
+  };
+  EXPECT_EQ(complete("ckptdb hist", 1), "history\n");
+  EXPECT_EQ(complete("ckptdb -s /store his", 3), "history\n");
+  EXPECT_EQ(complete("ckptdb rows user --sm", 3), "--smallest\n");
+  EXPECT_EQ(complete("ckptdb -s " + dir.path() + "/", 2), "\n");
+}
+
+TEST(ToolCompletion, ScriptsNameAllCommandsAndParse) {
+  for (const std::string shell : {"bash", "zsh", "fish"}) {
+    const std::string script = RunTool({"completion", shell}).out;
+    for (const auto& command : tool::AllCommands()) {
+      EXPECT_THAT(script, HasSubstr(command->name())) << shell;
+    }
+    EXPECT_THAT(script, HasSubstr("no-first-step")) << shell;
+    if (!HasProgram(shell)) continue;
+    const TempDir dir;
+    std::ofstream(dir.path() + "/script") << script;
+    EXPECT_EQ(std::system((shell + " -n " + dir.path() + "/script").c_str()), 0)
+        << shell;
+  }
+  EXPECT_EQ(RunTool({"completion", "tcsh"}).code, 1);
+}
+
+TEST(ToolMan, DescribesAllCommands) {
+  const std::string page = RunTool({"man"}).out;
+  EXPECT_THAT(page, StartsWith(".TH CKPTDB 1\n.SH NAME\nckptdb \\- "));
+  for (const auto& command : tool::AllCommands()) {
+    EXPECT_THAT(page, HasSubstr("\n.SS ckptdb " + command->name()));
+  }
+  EXPECT_THAT(page, HasSubstr("\n.B \\-s, \\-\\-store DIR\n"));
+  EXPECT_THAT(page, HasSubstr(".SS ckptdb items STEP [GLOB]\n"));
+}
+
+// --- Commands that only read.
+
+constexpr std::array<const char*, 16> kReadingCommands = {
+    "ls",
+    "show latest",
+    "items 400 --sort bytes",
+    "chain 400 --tables",
+    "diff 100 400 --ids 9 --movers 9",
+    "diff 100 300 --full",
+    "plan 400",
+    "row user 1",
+    "rows user --where nan(embedding)|freq>1 --sort norm(embedding)",
+    "cat w",
+    "nan",
+    "history user 1",
+    "digest 400",
+    "verify",
+    "du --tables --steps",
+    "completion bash"};
+
+class ToolReadsOnly : public DeltaFixture {
+ protected:
+  // Returns the contents of all files below the store, by path.
+  std::map<std::string, std::string> Contents() const {
+    std::map<std::string, std::string> contents;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(path())) {
+      std::string& bytes = contents[entry.path().string()];
+      if (!entry.is_regular_file()) continue;
+      bytes.resize(entry.file_size());
+      std::ifstream file(entry.path(), std::ios::binary);
+      file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    }
+    return contents;
+  }
+  void ExpectNothingChanges() const {
+    const auto before = Contents();
+    for (const char* command : kReadingCommands) {
+      const ToolResult result =
+          RunLine(command, std::string(command).rfind("completion", 0) == 0
+                               ? Words{}
+                               : Words{"--store", path()});
+      EXPECT_EQ(result.code, 0) << command << result.err;
+      EXPECT_TRUE(Contents() == before) << command;
+    }
+  }
+};
+
+TEST_F(ToolReadsOnly, ChangeNoByte) { ExpectNothingChanges(); }
+
+TEST_F(ToolReadsOnly, ChangeNoByteOfALiveStore) {
+  Own();
+  ExpectNothingChanges();
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

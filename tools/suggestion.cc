@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/suggestion.h"
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "db/base/nearest_name.h"
+
+namespace ckptdb::tool {
+
+std::string DidYouMean(absl::string_view name,
+                       const std::vector<std::string>& names) {
+  const std::string nearest = internal::NearestSimilar(name, names);
+  if (nearest.empty()) return "";
+  return absl::StrCat("; did you mean \"", nearest, "\"?");
+}
+
+std::vector<std::string> ItemNames(const StepReader& step, Item::Kind kind) {
+  std::set<std::string> names;
+  for (const StepRecord::Rank& rank : step.ranks()) {
+    for (const Item& item : rank.items) {
+      if (item.kind == kind) names.insert(item.name);
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+absl::StatusOr<StepReader::TableSpec> FindTable(const StepReader& step,
+                                                const std::string& name) {
+  auto table = step.FindTable(name);
+  if (!absl::IsNotFound(table.status())) return table;
+  return absl::NotFoundError(
+      absl::StrCat(table.status().message(),
+                   DidYouMean(name, ItemNames(step, Item::Kind::kRows))));
+}
+
+}  // namespace ckptdb::tool
