@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `python -m ckptdb` does beyond the command `ckptdb`: tables as Parquet, by
+pyarrow, and checkpoints of Orbax and torch.distributed.checkpoint as steps, by those
+packages. Everything else is the command's."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import _core
+from ._errors import AlreadyExists, Error, InvalidArgument, NotFound
+from ._reader import Batch, Reader, Step
+from ._save import Save
+
+_USAGE = """usage: python -m ckptdb COMMAND ...
+
+Runs the command `ckptdb`, which must be installed, and in addition:
+
+  export STEP [GLOB] --parquet DIR  writes tables as Parquet files; needs pyarrow
+  import DIR --step N               saves a checkpoint of Orbax, or of
+                                    torch.distributed.checkpoint, as a step
+
+"python -m ckptdb export --parquet DIR --help" and "python -m ckptdb import --help"
+describe them."""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs a command line, and returns its exit code."""
+    try:
+        if arguments[:1] == ["export"] and any(
+            each.split("=")[0] == "--parquet" for each in arguments
+        ):
+            return _run_export(arguments[1:])
+        if arguments[:1] == ["import"] and _is_folder_of_others(arguments[1:]):
+            return _run_import(arguments[1:])
+    except (Error, OSError) as error:
+        print(f"ckptdb: {arguments[0]}: {error}", file=sys.stderr)
+        return 1
+    if arguments in ([], ["--help"], ["-h"]):
+        print(_USAGE)
+        return 0
+    tool = shutil.which("ckptdb")
+    if tool is None:
+        print(
+            "ckptdb: the command ckptdb is not installed; it is part of the package of "
+            "the C++ library",
+            file=sys.stderr,
+        )
+        return 1
+    return subprocess.run([tool, *arguments]).returncode
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    store = os.environ.get("CKPTDB_STORE")
+    parser.add_argument(
+        "-s", "--store", default=store, required=store is None, metavar="DIR",
+        help="folder of the store; default: CKPTDB_STORE",
+    )  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="replace what exists")
+
+
+# Parquet.
+
+
+def _run_export(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m ckptdb export",
+        description="Writes the tables of a step as DIR/<table>.parquet.",
+    )
+    parser.add_argument("step", metavar="STEP", help='a step, or "latest"')
+    parser.add_argument("glob", metavar="GLOB", nargs="?", default="*")
+    parser.add_argument("--parquet", metavar="DIR", required=True)
+    parser.add_argument("--slots", metavar="a,b", help="only these slots")
+    parser.add_argument(
+        "--since", type=int, metavar="STEP",
+        help="only rows that changed or were erased since that step",
+    )  # fmt: skip
+    _add_store(parser)
+    args = parser.parse_intermixed_args(arguments)
+    slots = args.slots.split(",") if args.slots else None
+    with Reader(args.store) as reader:
+        step = reader.latest() if args.step == "latest" else reader.open(int(args.step))
+        with step:
+            written = export_parquet(
+                step, args.parquet, glob=args.glob, slots=slots, force=args.force,
+                reader=reader, since=args.since,
+            )  # fmt: skip
+    for path, rows in written.items():
+        print(f"{rows} rows: {path}")
+    return 0
+
+
+def export_parquet(
+    step: Step,
+    folder: str | os.PathLike[str],
+    *,
+    glob: str = "*",
+    slots: list[str] | None = None,
+    force: bool = False,
+    reader: Reader | None = None,
+    since: int | None = None,
+) -> dict[str, int]:
+    """Writes each table as `<table>.parquet`, and returns the rows by path. Columns are
+    `key`, int64, and the slots: a number, or a list of numbers; with `since`, `erased`
+    too, with nulls in erased rows. bf16 and f8 become f32, which is exact."""
+    import pyarrow.parquet as pq
+
+    tables = [
+        item.name
+        for item in step.items()
+        if item.kind == "table" and fnmatch.fnmatchcase(item.name, glob)
+    ]
+    if not tables:
+        raise NotFound(f'step {step.record.step} has no table that matches "{glob}"')
+    os.makedirs(folder, exist_ok=True)
+    written: dict[str, int] = {}
+    made: dict[pathlib.Path, pathlib.Path] = {}
+    try:
+        for name in tables:
+            path = pathlib.Path(folder, urllib.parse.quote(name, safe="") + ".parquet")
+            if path.exists() and not force:
+                raise AlreadyExists(f'"{path}" exists; pass --force to replace it')
+            part = path.with_name(f".{path.name}.ckptdb-part")
+            made[part] = path
+            specs, batches = _rows(step, name, slots, reader, since)
+            schema = _schema(specs, since is not None)
+            rows = 0
+            with pq.ParquetWriter(part, schema) as writer:
+                for batch in batches:
+                    table = _arrow(batch, specs, schema)
+                    rows += len(table)
+                    writer.write_table(table)
+            _sync(part)
+            written[str(path)] = rows
+        for part, path in made.items():
+            os.replace(part, path)
+        _sync(pathlib.Path(folder))
+    except BaseException:
+        for part in made:
+            part.unlink(missing_ok=True)
+        raise
+    return written
+
+
+def _rows(
+    step: Step,
+    name: str,
+    slots: list[str] | None,
+    reader: Reader | None,
+    since: int | None,
+) -> tuple[dict[str, Any], Iterator[Batch]]:
+    """The slots of a table that are read, and its rows."""
+    table = step.table(name)
+    names = list(table.slots) if slots is None else slots
+    for clash in {"key", "erased"} & set(names):
+        raise InvalidArgument(
+            f'table "{name}" has a slot "{clash}", as a column is named'
+        )
+    specs = {each: table.slots[each] for each in names if each in table.slots}
+    if len(specs) < len(names):
+        raise NotFound(f'table "{name}" lacks a slot of {", ".join(names)}')
+    if since is None:
+        return specs, table.scan(names)
+    if reader is None:
+        raise InvalidArgument("since needs the reader of the step")
+    changes = reader.changes(since, step.record.step)
+    return specs, changes.table(name).scan(names)
+
+
+def _sync(path: pathlib.Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+_ARROW_TYPES = {
+    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "float32",
+    "f8e4m3": "float32", "f8e5m2": "float32", "i64": "int64", "i32": "int32",
+    "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16",
+    "u8": "uint8", "bool": "bool_",
+}  # fmt: skip
+
+
+def _schema(specs: Mapping[str, Any], with_erased: bool) -> Any:
+    import pyarrow as pa
+
+    fields = [pa.field("key", pa.int64(), nullable=False)]
+    for name, (dtype, elements, *_) in specs.items():
+        element = getattr(pa, _ARROW_TYPES[dtype])()
+        fields.append(pa.field(name, element if elements == 1 else pa.list_(element)))
+    if with_erased:
+        fields.append(pa.field("erased", pa.bool_(), nullable=False))
+    return pa.schema(fields)
+
+
+def _arrow(batch: Batch, specs: Mapping[str, Any], schema: Any) -> Any:
+    """Rows, or erased ids, as a pyarrow.Table."""
+    import numpy as np
+    import pyarrow as pa
+
+    count, erased = len(batch.ids), len(batch.erased)
+    if erased:
+        columns = [pa.array(batch.erased)]
+        columns += [pa.nulls(erased, schema.field(name).type) for name in specs]
+        return pa.table([*columns, pa.array(np.ones(erased, bool))], schema=schema)
+    columns = [pa.array(batch.ids)]
+    for name, (_, elements, *_) in specs.items():
+        kind = schema.field(name).type
+        element = kind if elements == 1 else kind.value_type
+        flat = pa.array(batch[name].reshape(-1).astype(element.to_pandas_dtype()))
+        if elements > 1:
+            offsets = np.arange(0, count * elements + 1, elements, dtype=np.int32)
+            flat = pa.ListArray.from_arrays(pa.array(offsets), flat)
+        columns.append(flat)
+    if "erased" in schema.names:
+        columns.append(pa.array(np.zeros(count, bool)))
+    return pa.table(columns, schema=schema)
+
+
+# Checkpoints of Orbax and DCP.
+
+
+def _kind_of(path: pathlib.Path) -> str | None:
+    """ "dcp", "orbax", or None for what the command reads."""
+    if (path / ".metadata").is_file():
+        return "dcp"
+    if (path / "_METADATA").is_file() or (path / "_CHECKPOINT_METADATA").is_file():
+        return "orbax"
+    return None
+
+
+def _is_folder_of_others(arguments: list[str]) -> bool:
+    folders = [each for each in arguments if os.path.isdir(each)]
+    return "--help" in arguments or any(_kind_of(pathlib.Path(f)) for f in folders)
+
+
+def _run_import(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m ckptdb import",
+        description="Saves a checkpoint of Orbax or torch.distributed.checkpoint as a "
+        "step. Other files are imported by the command ckptdb.",
+    )
+    parser.add_argument("source", metavar="DIR")
+    parser.add_argument("--step", type=int, required=True)
+    _add_store(parser)
+    args = parser.parse_args(arguments)
+    source = pathlib.Path(args.source)
+    if _kind_of(source) == "dcp":
+        from .torch._files import import_checkpoint
+
+        report = import_checkpoint(source, args.store, args.step, overwrite=args.force)
+        print(f"imported as step {args.step}: {report}")
+        return 0
+    tensors = import_orbax(source, args.store, args.step, overwrite=args.force)
+    print(f"imported as step {args.step}: {tensors} tensors")
+    return 0
+
+
+def import_orbax(
+    source: str | os.PathLike[str],
+    store: str | os.PathLike[str],
+    step: int,
+    *,
+    overwrite: bool = False,
+) -> int:
+    """Saves a checkpoint of Orbax as a step, and returns the number of its tensors.
+    `Step.read_tree` returns each entry of the tree. Arrays are read whole into memory,
+    whatever devices they were on."""
+    import jax
+    import numpy as np
+    import orbax.checkpoint as ocp
+
+    checkpointer = ocp.PyTreeCheckpointer()
+    path = pathlib.Path(source).resolve()
+    metadata = checkpointer.metadata(path)
+    item = getattr(metadata, "item_metadata", metadata)
+    tree = getattr(item, "tree", item)
+    if tree is None:
+        raise InvalidArgument(
+            f'"{source}" is not a tree of arrays; name the folder of one item, such as '
+            '"default"'
+        )
+    kinds = jax.tree.map(
+        lambda leaf: (
+            ocp.RestoreArgs(restore_type=np.ndarray)
+            if hasattr(leaf, "shape") and "Scalar" not in type(leaf).__name__
+            else ocp.RestoreArgs()
+        ),
+        tree,
+    )
+    state = checkpointer.restore(path, args=ocp.args.PyTreeRestore(restore_args=kinds))
+    if not isinstance(state, dict):
+        state = {"value": state}
+    saved = Save(allow_pickle=False)
+    saved.add_all(state)
+    _save_step(saved, os.fspath(store), step, overwrite)
+    return len(saved.tensors)
+
+
+def _save_step(saved: Save, path: str, step: int, overwrite: bool) -> None:
+    owner = _core.Store(path, {})
+    try:
+        attempt, tickets = owner.begin(step, 1, overwrite)
+        tensors = [
+            (name, dtype, shape, whole, offset, address)
+            for name, dtype, shape, address, whole, offset in saved.tensors
+        ]
+        blobs = [(f"extra/{name}", data) for name, data in saved.objects]
+        try:
+            staged = _core.stage(path, tickets[0], tensors, blobs, {})
+            owner.publish(step, attempt, [staged], {}, [])
+        except BaseException:
+            owner.abandon(step, attempt)
+            raise
+    finally:
+        owner.close()
