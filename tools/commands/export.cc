@@ -212,14 +212,12 @@ class ExportCommand : public Command {
   absl::Status Run(const Context& context) override;
 
  private:
+  void AddFormats(CLI::App* app);
+
   ExportOptions options_;
 };
 
-void ExportCommand::AddArguments(CLI::App* app) {
-  AddStep(app, &options_.step);
-  app->add_option("GLOB", options_.selection.glob,
-                  "only items whose name matches; * ? [...] as in a shell")
-      ->type_name("");
+void ExportCommand::AddFormats(CLI::App* app) {
   auto* formats = app->add_option_group("Format", "one of");
   formats->require_option(1);
   const std::pair<const char*, const char*> kFormats[] = {
@@ -240,6 +238,14 @@ void ExportCommand::AddArguments(CLI::App* app) {
             meaning)
         ->type_name("DIR");
   }
+}
+
+void ExportCommand::AddArguments(CLI::App* app) {
+  AddStep(app, &options_.step);
+  app->add_option("GLOB", options_.selection.glob,
+                  "only items whose name matches; * ? [...] as in a shell")
+      ->type_name("");
+  AddFormats(app);
   app->add_option("--slots", options_.slots, "only these slots of tables: a,b")
       ->type_name("SLOTS");
   app->add_option("--ids", options_.ids,

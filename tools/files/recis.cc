@@ -401,6 +401,19 @@ absl::StatusOr<std::string> AddedId(const std::string& path,
   return absl::StrCat(text, id, "\n");
 }
 
+// Writes the small files, and at the end the one that names the checkpoint.
+absl::Status WriteTexts(OutputFolder* folder, const std::string& folder_path,
+                        const std::string& id,
+                        const std::map<std::string, std::string>& texts) {
+  for (const auto& [name, text] : texts) {
+    CKPTDB_RETURN_IF_ERROR(
+        WriteText(folder, absl::StrCat(id, "/", name), text, false));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const std::string ids,
+                          AddedId(absl::StrCat(folder_path, "/", kNewest), id));
+  return WriteText(folder, kNewest, ids, /*replace=*/true);
+}
+
 }  // namespace
 
 absl::Status LoadRecis(const std::string& path, LoadedFiles* files) {
@@ -461,13 +474,7 @@ absl::StatusOr<std::unique_ptr<ArrayWriter>> NewRecisWriter(
   texts[kIndex] = IndexText(layout);
   texts[kTensorKeys] = keys.dump(4);
   texts[kServing] = ServingText(world, arrays, blocks);
-  for (const auto& [name, text] : texts) {
-    CKPTDB_RETURN_IF_ERROR(
-        WriteText(folder, absl::StrCat(id, "/", name), text, false));
-  }
-  CKPTDB_ASSIGN_OR_RETURN(const std::string ids,
-                          AddedId(absl::StrCat(folder_path, "/", kNewest), id));
-  CKPTDB_RETURN_IF_ERROR(WriteText(folder, kNewest, ids, /*replace=*/true));
+  CKPTDB_RETURN_IF_ERROR(WriteTexts(folder, folder_path, id, texts));
   return std::make_unique<RecisWriter>(std::move(writer), std::move(model),
                                        std::move(in_model));
 }
