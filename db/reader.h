@@ -337,7 +337,8 @@ class Reader {
   struct Posted {
     Metrics metrics;             // new ones, and those with another value
     std::optional<bool> pinned;  // if the pin will change
-    bool empty() const { return metrics.empty() && !pinned.has_value(); }
+    std::optional<bool> ephemeral = std::nullopt;
+    bool empty() const { return *this == Posted(); }
     bool operator==(const Posted&) const = default;
   };
   // Returns the unprocessed posts for this step, without posts that this
@@ -384,6 +385,8 @@ class Reader {
   // remove the step; hold it by OpenStep.
   absl::Status RequestPin(int64_t step);
   absl::Status RequestUnpin(int64_t step);
+  // The same for Store::SetEphemeral.
+  absl::Status RequestEphemeral(int64_t step, bool ephemeral);
 
  private:
   class Impl;

@@ -28,7 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::IsSupersetOf;
 
 constexpr size_t kMaxHeaders = 19;
-constexpr size_t kMaxLines = 3900;
+constexpr size_t kMaxLines = 3910;
 constexpr size_t kMaxTypes = 64;
 constexpr size_t kMaxNestedTypes = 63;
 

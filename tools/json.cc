@@ -115,6 +115,8 @@ void SetPosted(const Reader::Posted& posted, Json* json) {
   (*json)["posted_metrics"] = MetricsJson(posted.metrics);
   (*json)["posted_pin"] =
       posted.pinned.has_value() ? Json(*posted.pinned) : Json();
+  (*json)["posted_ephemeral"] =
+      posted.ephemeral.has_value() ? Json(*posted.ephemeral) : Json();
 }
 
 Json MetadataJson(const UserMetadata& metadata) {

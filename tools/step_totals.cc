@@ -52,7 +52,11 @@ std::string FlagsText(const StepRecord& record, const Reader::Posted& posted) {
   } else if (record.pinned) {
     flags.emplace_back("pinned");
   }
-  if (record.ephemeral) flags.emplace_back("ephemeral");
+  if (posted.ephemeral.has_value()) {
+    flags.emplace_back(*posted.ephemeral ? "ephemeral*" : "permanent*");
+  } else if (record.ephemeral) {
+    flags.emplace_back("ephemeral");
+  }
   if (record.quarantined) flags.emplace_back("quarantined");
   return flags.empty() ? "-" : absl::StrJoin(flags, " ");
 }

@@ -11,14 +11,16 @@
 namespace ckptdb::internal {
 
 std::vector<size_t> RemovalRounds(const std::vector<Post>& posts) {
-  // The round of the last post that sets a value of a step: a metric, or the
-  // pin under an empty name.
+  // The round of the last post that sets a value of a step: a metric, the pin
+  // under an empty name, or the lifetime under a name that no metric has.
+  constexpr absl::string_view kLifetime("\0", 1);
   std::map<std::pair<int64_t, absl::string_view>, size_t> last;
   std::vector<size_t> rounds(posts.size());
   for (size_t i = posts.size(); i-- > 0;) {
     const Post& post = posts[i];
     std::vector<absl::string_view> names;
     if (post.pin || post.unpin) names.emplace_back();
+    if (post.lifetime != Post::Lifetime::kUnchanged) names.push_back(kLifetime);
     for (const auto& [name, value] : post.metrics) names.emplace_back(name);
     for (const absl::string_view name : names) {
       const auto winner = last.find({post.version.step, name});

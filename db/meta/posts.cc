@@ -138,6 +138,9 @@ absl::Status ApplyPost(const Post& post, absl::string_view store_uuid,
   }
   for (const auto& [name, value] : post.metrics) record->metrics[name] = value;
   record->pinned = (record->pinned || post.pin) && !post.unpin;
+  if (post.lifetime != Post::Lifetime::kUnchanged) {
+    record->ephemeral = post.lifetime == Post::Lifetime::kEphemeral;
+  }
   return absl::OkStatus();
 }
 

@@ -23,6 +23,7 @@ Reader::Posted Compare(const StepRecord& before, const StepRecord& after) {
     }
   }
   if (after.pinned != before.pinned) posted.pinned = after.pinned;
+  if (after.ephemeral != before.ephemeral) posted.ephemeral = after.ephemeral;
   return posted;
 }
 

@@ -107,6 +107,7 @@ class Reader::Impl {
                                                             int64_t to);
   absl::Status PostMetrics(int64_t step, const Metrics& metrics);
   absl::Status RequestPin(int64_t step, bool pin);
+  absl::Status RequestEphemeral(int64_t step, bool ephemeral);
 
  private:
   Impl(absl::string_view path, const StoreOptions& options)
@@ -458,6 +459,13 @@ absl::Status Reader::Impl::RequestPin(int64_t step, bool pin) {
   return WritePost(step, std::move(post));
 }
 
+absl::Status Reader::Impl::RequestEphemeral(int64_t step, bool ephemeral) {
+  Post post;
+  post.lifetime =
+      ephemeral ? Post::Lifetime::kEphemeral : Post::Lifetime::kPermanent;
+  return WritePost(step, std::move(post));
+}
+
 // The later of two posts has the later time, whatever the clock reads.
 int64_t Reader::Impl::NextPostMicros() {
   const internal::MutexLock lock(&mutex_);
@@ -571,6 +579,11 @@ absl::Status Reader::RequestPin(int64_t step) {
 absl::Status Reader::RequestUnpin(int64_t step) {
   return CallReader(*impl_, "Reader::RequestUnpin",
                     [&] { return impl_->RequestPin(step, /*pin=*/false); });
+}
+
+absl::Status Reader::RequestEphemeral(int64_t step, bool ephemeral) {
+  return CallReader(*impl_, "Reader::RequestEphemeral",
+                    [&] { return impl_->RequestEphemeral(step, ephemeral); });
 }
 absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::OpenChanges(
     const Version& from, int64_t to) {

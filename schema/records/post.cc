@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schema/records/post.h"
 
+#include "absl/strings/str_cat.h"
 #include "schema/records/checks.h"
 #include "schema/records/flat.h"
 #include "schema/records/metrics.h"
@@ -28,8 +29,16 @@ absl::Status internal::Check(const Post& post) {
   if (post.pin && post.unpin) {
     return internal::BadField(kPostKind, "unpin", "is set together with pin");
   }
+  if (post.lifetime > Post::Lifetime::kEphemeral) {
+    return internal::BadField(
+        kPostKind, "lifetime",
+        absl::StrCat(static_cast<int>(post.lifetime), " is unknown"));
+  }
   // No reader makes a post without a request.
-  if (post.pin || post.unpin || !post.metrics.empty()) return absl::OkStatus();
+  if (post.pin || post.unpin || !post.metrics.empty() ||
+      post.lifetime != Post::Lifetime::kUnchanged) {
+    return absl::OkStatus();
+  }
   return internal::BadField(kPostKind, "metrics",
                             "are empty, and no pin is requested");
 }
@@ -45,7 +54,8 @@ std::string internal::EncodeUnchecked(const Post& post) {
   const auto metrics = internal::AddMetrics(post.metrics, &builder);
   builder.Finish(fbs::CreatePost(builder, uuid, store_uuid, post.version.step,
                                  post.version.attempt, post.posted_at_micros,
-                                 post.pin, metrics, post.unpin));
+                                 post.pin, metrics, post.unpin,
+                                 static_cast<uint8_t>(post.lifetime)));
   return Seal(kPostKind, builder);
 }
 
@@ -63,6 +73,7 @@ absl::StatusOr<Post> DecodePost(absl::string_view bytes) {
   post.posted_at_micros = from->posted_at_micros();
   post.pin = from->pin();
   post.unpin = from->unpin();
+  post.lifetime = static_cast<Post::Lifetime>(from->lifetime());
   CKPTDB_ASSIGN_OR_RETURN(post.metrics,
                           internal::ReadMetrics(kPostKind, from->metrics()));
   CKPTDB_RETURN_IF_ERROR(internal::Check(post));

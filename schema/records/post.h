@@ -14,8 +14,16 @@
 
 namespace ckptdb {
 
-// A request to add metrics, to pin or to unpin.
+// A request to add metrics, to pin or unpin, or to make a step permanent or
+// ephemeral.
 struct Post {
+  // The numbers are stored and never change.
+  enum class Lifetime : uint8_t {
+    kUnchanged = 0,
+    kPermanent = 1,
+    kEphemeral = 2
+  };
+
   std::string uuid;  // of the post; also the name of its file
   std::string store_uuid;
   Version version;               // the version that made the state: see StateOf
@@ -23,6 +31,7 @@ struct Post {
   bool pin = false;
   Metrics metrics;
   bool unpin = false;  // not with `pin`
+  Lifetime lifetime = Lifetime::kUnchanged;
 
   bool operator==(const Post&) const = default;
 };

@@ -255,7 +255,13 @@ const SectionCase kSectionCases[] = {
     {"completion", {"completion bash", "completion zsh", "completion fish"}},
     {"man", {"man"}},
     {"backup", {"backup DIR/backups --keep 1", "backup DIR/backups --list"}},
-    {"restore-backup", {"restore-backup DIR/backup DIR/restored"}}};
+    {"restore-backup", {"restore-backup DIR/backup DIR/restored"}},
+    {"copy", {"copy DIR/store:100 DIR/copy"}},
+    {"repair", {"repair"}},
+    {"quarantine", {"quarantine 300"}},
+    {"promote", {"promote 300"}},
+    {"demote", {"demote 100"}},
+    {"explain", {"explain 100", "explain latest"}, {"explain 200"}}};
 
 class JsonFieldsTest : public ToolFixture,
                        public ::testing::WithParamInterface<SectionCase> {

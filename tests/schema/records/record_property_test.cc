@@ -94,6 +94,8 @@ TEST(PostRecord, Rules) {
     p->pin = false;
     p->unpin = true;
   });
+  rules.Bad("lifetime 3 is unknown",
+            [](Post* p) { p->lifetime = static_cast<Post::Lifetime>(3); });
   rules.Bad("metrics are empty, and no pin is requested", [](Post* p) {
     p->metrics.clear();
     p->pin = false;

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// ckptdb repair, quarantine, promote, demote and explain.
+#include <filesystem>
+#include <string>
+
+#include "tests/tools/store_bytes.h"
+#include "tests/tools/tool_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ToolRepair : public ToolFixture {
+ protected:
+  // It changes nothing, and finds damage.
+  Json FindDamage() const {
+    const auto before = BytesBelow(path());
+    const ToolResult result = Run("repair --json");
+    EXPECT_EQ(result.code, 3) << result.err;
+    EXPECT_EQ(BytesBelow(path()), before);
+    return result.Json();
+  }
+  static std::vector<int64_t> LostSteps(const Json& findings) {
+    std::vector<int64_t> lost;
+    for (const auto& step : findings["steps"]) {
+      if (!step["error"].is_null()) lost.push_back(step["step"]);
+    }
+    return lost;
+  }
+};
+
+TEST_F(ToolRepair, OfAWholeStoreChangesNothing) {
+  const auto before = BytesBelow(path());
+  EXPECT_THAT(RunJson("repair"),
+              Includes(R"({"damaged": false, "newest_whole_step": 300,
+                           "repaired": false, "removed_versions": []})"));
+  EXPECT_THAT(RunJson("repair --yes"),
+              Includes(R"({"damaged": false, "repaired": false})"));
+  EXPECT_EQ(BytesBelow(path()), before);
+}
+
+TEST_F(ToolRepair, RemovesDamagedStepsOnlyWithYes) {
+  FlipByte(LargestTable(path()), fs::file_size(LargestTable(path())) / 2);
+  const Json found = FindDamage();
+  EXPECT_EQ(LostSteps(found), std::vector<int64_t>{200});
+  EXPECT_EQ(found["newest_whole_step"], 300);
+  // The pin protects even a damaged step.
+  const ToolResult pinned = Run("repair --yes");
+  EXPECT_EQ(pinned.code, 3);
+  EXPECT_THAT(pinned.err, HasSubstr("unpin"));
+  EXPECT_EQ(Run("unpin 200").code, 0);
+  EXPECT_THAT(RunJson("repair --yes"),
+              Includes(R"({"repaired": true, "removed_versions": [{"step":
+                           200}]})"));
+  EXPECT_EQ(Run("verify").code, 0);
+  EXPECT_EQ(Steps(), (std::vector<int64_t>{100, 300}));
+}
+
+TEST_F(ToolRepair, NamesMissingAndTruncatedFiles) {
+  const fs::path table = LargestTable(path());
+  fs::resize_file(table, fs::file_size(table) - 100);
+  EXPECT_EQ(LostSteps(FindDamage()), std::vector<int64_t>{200});
+  fs::remove(table);
+  const Json found = FindDamage();
+  EXPECT_EQ(LostSteps(found), std::vector<int64_t>{200});
+  EXPECT_THAT(found["bad_files"].dump(), HasSubstr(table.filename().string()));
+  EXPECT_EQ(Run("unpin 200").code, 0);
+  EXPECT_EQ(Run("repair --yes").code, 0);
+  EXPECT_EQ(Run("repair").code, 0);
+}
+
+TEST_F(ToolRepair, WritesAMissingCurrentAnew) {
+  for (const bool empty : {false, true}) {
+    fs::remove(path() + "/db/CURRENT");
+    if (empty) std::ofstream(path() + "/db/CURRENT") << "";
+    const Json found = FindDamage();
+    EXPECT_THAT(found["manifest"].dump(), HasSubstr("MANIFEST-"));
+    const ToolResult result = Run("repair --yes");
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(Run("verify").code, 0);
+    EXPECT_EQ(Steps().size(), 3);
+  }
+}
+
+TEST_F(ToolRepair, SaysWhatItCannotRepair) {
+  for (const auto& entry : fs::directory_iterator(path() + "/db")) {
+    if (entry.path().filename().string().rfind("MANIFEST-", 0) == 0) {
+      fs::remove(entry.path());
+    }
+  }
+  const Json found = FindDamage();
+  EXPECT_FALSE(found["open_error"].is_null());
+  EXPECT_TRUE(found["manifest"].is_null());
+  const auto before = BytesBelow(path());
+  const ToolResult result = Run("repair --yes");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.out, HasSubstr("restore a backup"));
+  EXPECT_EQ(BytesBelow(path()), before);
+  EXPECT_EQ(RunLine("repair -s " + dir_.path()).code, 2);
+}
+
+TEST_F(ToolRepair, NeedsExclusiveAccessToChange) {
+  FlipByte(LargestTable(path()), fs::file_size(LargestTable(path())) / 2);
+  Own();
+  EXPECT_EQ(Run("repair").code, 3);
+  EXPECT_EQ(Run("repair --yes").code, 4);
+  EXPECT_EQ(Run("quarantine 100").code, 4);
+  Disown();
+}
+
+class ToolLifetime : public ToolFixture {};
+
+TEST_F(ToolLifetime, QuarantinedStepIsNotTheLatest) {
+  ExpectPrints("quarantine 300", "quarantined step 300\nlatest is step 200\n");
+  EXPECT_EQ(RunJson("show latest")["step"], 200);
+  EXPECT_EQ(RunJson("quarantine 100 200")["latest_step"], Json());
+  ExpectFails("quarantine 999", 2, HasSubstr("999"));
+}
+
+TEST_F(ToolLifetime, PromoteAndDemoteWithAndWithoutAnOwner) {
+  ExpectPrints("promote 300", "promoted step 300\n");
+  EXPECT_EQ(RunJson("show 300")["ephemeral"], false);
+  EXPECT_EQ(RunJson("demote 100")["demoted_steps"], Json({100}));
+  EXPECT_EQ(RunJson("show 100")["ephemeral"], true);
+  Own();
+  EXPECT_EQ(RunJson("promote 100")["posted"], true);
+  EXPECT_EQ(RunJson("show 100")["posted_ephemeral"], false);
+  EXPECT_THAT(Run("ls").out, HasSubstr("permanent*"));
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_EQ(RunJson("show 100")["ephemeral"], false);
+  EXPECT_EQ(RunJson("demote 100 300")["posted"], true);
+  EXPECT_THAT(Run("ls").out, HasSubstr("ephemeral*"));
+  // The last post counts.
+  EXPECT_EQ(Run("promote 300").code, 0);
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_EQ(RunJson("show 100")["ephemeral"], true);
+  EXPECT_EQ(RunJson("show 300")["ephemeral"], false);
+  EXPECT_EQ(Run("demote 999").code, 2);
+  Disown();
+}
+
+class ToolExplain : public ToolFixture {};
+
+TEST_F(ToolExplain, SaysWhyAStepIsKept) {
+  const auto before = BytesBelow(path());
+  EXPECT_THAT(Run("explain 300").out,
+              AllOf(HasSubstr("step 300: ephemeral, full"),
+                    HasSubstr("saved because: unknown"),
+                    HasSubstr("kept: it is the latest step"),
+                    HasSubstr("after the next one")));
+  EXPECT_THAT(Run("explain 200").out,
+              AllOf(HasSubstr("kept: it is pinned"),
+                    HasSubstr("removed next by: nothing: `ckptdb unpin`")));
+  EXPECT_THAT(Run("explain 100").out,
+              HasSubstr("removed next by: the trainer's policy"));
+  EXPECT_EQ(BytesBelow(path()), before);
+  ExpectFails("explain 999", 2, HasSubstr("999"));
+}
+
+class ToolDeltaExplain : public DeltaFixture {};
+
+TEST_F(ToolDeltaExplain, NamesTheStepsThatNeedItsData) {
+  EXPECT_THAT(Run("explain 200").out,
+              AllOf(HasSubstr("delta, saved on top of step 100"),
+                    HasSubstr("its data stays even then for runs of steps "
+                              "300, 400")));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

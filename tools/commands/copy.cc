@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// ckptdb copy: takes a step to another store.
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/strings/str_cat.h"
+#include "db/backup.h"
+#include "schema/status.h"
+#include "tools/command.h"
+#include "tools/format.h"
+#include "tools/interrupt.h"
+#include "tools/json.h"
+#include "tools/open_store.h"
+#include "tools/progress_line.h"
+#include "tools/step_argument.h"
+#include "tools/step_copy.h"
+
+namespace ckptdb::tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kCopyNotes[] =
+    "SRC is a store, followed by \":STEP\" for another step than the latest.\n"
+    "A new store DST receives the step with its chain as stored, or with\n"
+    "--flatten merged into a full step; data files are linked where possible.\n"
+    "A store that exists receives a full step, written again. Either way it\n"
+    "appears complete and at once, and was read back and compared before the\n"
+    "command ends.\n";
+
+bool IsNewFolder(const std::string& path) {
+  std::error_code error;
+  return !fs::exists(path, error) || fs::is_empty(path, error);
+}
+
+class CopyCommand : public Command {
+ public:
+  CopyCommand()
+      : Command(
+            {.name = "copy",
+             .summary = "Copy a step to another store",
+             .notes = kCopyNotes,
+             .examples =
+                 "  ckptdb copy /checkpoints/ctr:1000 /models/ctr\n"
+                 "  ckptdb copy /checkpoints/ctr /models/ctr --flatten\n"}) {}
+  void AddArguments(CLI::App* app) override {
+    app->add_option("source", source_, "store, and \":STEP\"")
+        ->required()
+        ->type_name("SRC[:STEP]");
+    app->add_option("target", target_, "store, which may be new")
+        ->required()
+        ->type_name("DST");
+    app->add_flag("--flatten", flatten_, "merge the chain into a full step");
+    app->add_flag("--copy", copy_, "copy data files, never link them");
+  }
+  absl::Status Run(const Context& context) override;
+
+ private:
+  void SplitSource();
+  absl::Status CopyToNew(const Context& context, const StepReader& from);
+  absl::Status CopyToExisting(const Context& context, const StepReader& from);
+  absl::Status Print(const Context& context, bool created) const;
+
+  std::string source_;
+  std::string target_;
+  std::string step_ = std::string(kLatest);
+  bool flatten_ = false;
+  bool copy_ = false;
+};
+
+// A path may contain colons; only the last one may begin a step.
+void CopyCommand::SplitSource() {
+  const size_t colon = source_.rfind(':');
+  if (colon == std::string::npos) return;
+  const std::string text = source_.substr(colon + 1);
+  if (!CheckStepText(text).ok()) return;
+  step_ = text;
+  source_.resize(colon);
+}
+
+StoreOptions Quiet() {
+  StoreOptions options;
+  options.create_if_missing = false;
+  options.background_sweep = false;
+  return options;
+}
+
+// Removes all other steps, and folds this one if `flatten`. The store is a
+// copy that nobody has seen yet.
+absl::Status Trim(const std::string& path, const StepReader& from,
+                  bool flatten) {
+  const int64_t kept = from.record().version.step;
+  CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path, Quiet()));
+  for (const StepRecord& record : store->Steps()) {
+    const int64_t step = record.version.step;
+    if (step == kept) continue;
+    CKPTDB_RETURN_IF_ERROR(store->Unpin(step));
+    CKPTDB_RETURN_IF_ERROR(store->Delete(step));
+  }
+  if (flatten) {
+    ReadOptions options;
+    options.threads = 4;
+    options.cancelled = [] { return Interrupt::asked(); };
+    CKPTDB_RETURN_IF_ERROR(store->Fold(kept, options).status());
+  }
+  CKPTDB_RETURN_IF_ERROR(store->Sweep().status());
+  {
+    CKPTDB_ASSIGN_OR_RETURN(const auto copy, store->OpenStep(kept));
+    CKPTDB_RETURN_IF_ERROR(copy->Verify());
+    CKPTDB_RETURN_IF_ERROR(
+        CompareContents(from, *copy, [] { return Interrupt::asked(); }));
+  }
+  return store->Close();
+}
+
+absl::Status CopyCommand::CopyToNew(const Context& context,
+                                    const StepReader& from) {
+  ProgressLine progress(context.terminal, "copy");
+  CopyOptions options;
+  options.links = !copy_;
+  options.cancelled = [] { return Interrupt::asked(); };
+  options.progress = [&](uint64_t done, uint64_t all) {
+    progress.Update(done, all);
+  };
+  options.prepare = [&](const std::string& path) {
+    return Trim(path, from, flatten_);
+  };
+  return ReadingStatus(CopyStore(source_, target_, options));
+}
+
+absl::Status CopyCommand::CopyToExisting(const Context& context,
+                                         const StepReader& from) {
+  Context target = context;
+  target.store = target_;
+  target.store_given = true;
+  CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(target));
+  const auto cancelled = [] { return Interrupt::asked(); };
+  const auto saved = CopyStep(from, store.get(), cancelled);
+  if (!saved.ok()) return WithPlace(ReadingStatus(saved.status()), target_);
+  const int64_t step = from.record().version.step;
+  absl::Status same;
+  {
+    CKPTDB_ASSIGN_OR_RETURN(const auto copy, store->OpenStep(step));
+    same = CompareContents(from, *copy, cancelled);
+  }
+  if (!same.ok()) store->Delete(step).IgnoreError();
+  // Frees what an interrupted copy has staged.
+  store->Sweep().IgnoreError();
+  return ReadingStatus(same);
+}
+
+absl::Status CopyCommand::Print(const Context& context, bool created) const {
+  CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(target_));
+  auto record = reader->Latest();
+  if (step_ != kLatest) record = reader->FindStep(StepNumber(step_));
+  CKPTDB_RETURN_IF_ERROR(record.status());
+  if (context.json) {
+    Json json = {{"source", source_}, {"store", target_}, {"created", created}};
+    json.update(ToJson(record->version));
+    json["kind"] = Str(StepKindName(record->kind));
+    json["chain_length"] = record->chain.size();
+    json["raw_bytes"] = record->raw_bytes;
+    PrintJson(json, context.out);
+    return absl::OkStatus();
+  }
+  *context.out << "copied step " << record->version.step << " to "
+               << Printable(target_) << (created ? ", a new store" : "") << ": "
+               << StepKindName(record->kind);
+  if (record->chain.size() > 1) {
+    *context.out << ", a chain of " << record->chain.size();
+  }
+  *context.out << "; compared\n";
+  return absl::OkStatus();
+}
+
+absl::Status CopyCommand::Run(const Context& context) {
+  SplitSource();
+  const Interrupt interrupt;
+  Context source = context;
+  source.store = source_;
+  source.store_given = true;
+  const bool created = IsNewFolder(target_);
+  CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(source));
+  CKPTDB_ASSIGN_OR_RETURN(auto from, OpenStep(source, reader.get(), step_));
+  step_ = absl::StrCat(from->record().version.step);
+  CKPTDB_RETURN_IF_ERROR(created ? CopyToNew(context, *from)
+                                 : CopyToExisting(context, *from));
+  return Print(context, created);
+}
+
+}  // namespace
+
+std::unique_ptr<Command> NewCopy() { return std::make_unique<CopyCommand>(); }
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// ckptdb explain: why a step was saved, and why it is kept.
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "schema/status.h"
+#include "tools/command.h"
+#include "tools/format.h"
+#include "tools/json.h"
+#include "tools/needs.h"
+#include "tools/open_store.h"
+#include "tools/step_argument.h"
+
+namespace ckptdb::tool {
+namespace {
+
+// The manager's name for it.
+constexpr char kSavedBecauseName[] = "ckptdb.saved_because";
+
+struct Explanation {
+  StepRecord record;
+  Reader::Posted posted;
+  std::optional<std::string> saved;  // the reason, if recorded
+  std::vector<std::string> kept;
+  std::string next;  // what removes it next
+  Needs needs;
+};
+
+std::vector<std::string> WhyKept(const Explanation& found,
+                                 const Reader& reader) {
+  std::vector<std::string> why;
+  const auto latest = reader.Latest();
+  if (latest.ok() && latest->version == found.record.version) {
+    why.emplace_back("it is the latest step, which retention always keeps");
+  }
+  if (found.record.pinned) {
+    why.emplace_back(found.posted.pinned.has_value() ? "a pin is posted"
+                                                     : "it is pinned");
+  }
+  return why;
+}
+
+std::string WhatRemovesIt(const Explanation& found) {
+  const StepRecord& record = found.record;
+  if (record.pinned) {
+    return "nothing: `ckptdb unpin` first, or saving the step again if it is "
+           "quarantined";
+  }
+  if (record.ephemeral) {
+    return found.kept.empty()
+               ? "the trainer's next permanent save, because it is ephemeral"
+               : "a permanent save after the next one, because it is ephemeral";
+  }
+  return "the trainer's policy `keep`, of which its statistics file lists the "
+         "steps that each save retired; or `ckptdb rm`";
+}
+
+absl::StatusOr<Explanation> Explain(const Context& context, Reader* reader,
+                                    const std::string& text) {
+  Explanation found;
+  auto record = ResolveStep(*reader, text);
+  if (!record.ok()) return WithPlace(record.status(), context.store);
+  found.record = *std::move(record);
+  found.posted = reader->FindPosted(found.record.version.step);
+  const auto saved = found.record.user_metadata.find(kSavedBecauseName);
+  if (saved != found.record.user_metadata.end()) found.saved = saved->second;
+  found.kept = WhyKept(found, *reader);
+  found.next = WhatRemovesIt(found);
+  found.needs = NeedsOf(found.record.version, reader->Steps());
+  return found;
+}
+
+Json ExplanationJson(const std::string& store, const Explanation& found) {
+  Json json = {{"store", store}};
+  json.update(SummaryJson(found.record));
+  json["parent"] =
+      found.record.has_parent ? ToJson(found.record.parent) : Json();
+  json["saved_reason"] = found.saved.has_value() ? Json(*found.saved) : Json();
+  json["kept_reasons"] = found.kept;
+  json["removed_by"] = found.next;
+  json["library_version"] = found.record.library_version;
+  SetNeeds(found.needs, &json);
+  SetPosted(found.posted, &json);
+  return json;
+}
+
+void PrintExplanation(const Explanation& found, std::ostream* out) {
+  const StepRecord& record = found.record;
+  *out << "step " << record.version.step << ": "
+       << (record.ephemeral ? "ephemeral" : "permanent") << ", "
+       << StepKindName(record.kind);
+  if (record.has_parent) {
+    *out << ", saved on top of " << ToString(record.parent);
+  }
+  *out << ", " << FormatUtc(record.committed_at_micros) << '\n';
+  *out << "saved because: "
+       << (found.saved.has_value() ? Printable(*found.saved)
+                                   : "unknown, because no manager saved it")
+       << '\n';
+  for (const std::string& why : found.kept) *out << "kept: " << why << '\n';
+  if (record.quarantined) {
+    *out << "quarantined: it was found damaged, and is never the latest\n";
+  }
+  *out << "removed next by: " << found.next << '\n';
+  if (!found.needs.none()) {
+    *out << "its data stays even then for " << NeedsText(found.needs) << '\n';
+  }
+}
+
+class ExplainCommand : public Command {
+ public:
+  ExplainCommand()
+      : Command({.name = "explain",
+                 .summary = "Show why a step was saved, and why it is kept",
+                 .notes =
+                     "A trainer's policies are in its configuration, not in\n"
+                     "the store. A step that a reader has open keeps its data\n"
+                     "until the reader closes it: see \"ckptdb du\".\n",
+                 .examples = "  ckptdb explain latest -s /checkpoints/ctr\n"}) {
+  }
+  void AddArguments(CLI::App* app) override { AddStep(app, &step_); }
+  absl::Status Run(const Context& context) override {
+    CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
+    CKPTDB_ASSIGN_OR_RETURN(const Explanation found,
+                            Explain(context, reader.get(), step_));
+    if (context.json) {
+      PrintJson(ExplanationJson(context.store, found), context.out);
+    } else {
+      PrintExplanation(found, context.out);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string step_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewExplain() {
+  return std::make_unique<ExplainCommand>();
+}
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// ckptdb repair: says what is damaged and what can be saved, and with --yes
+// keeps only that.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "schema/status.h"
+#include "tools/command.h"
+#include "tools/format.h"
+#include "tools/interrupt.h"
+#include "tools/json.h"
+#include "tools/open_store.h"
+#include "tools/progress_line.h"
+#include "tools/sweep.h"
+
+namespace ckptdb::tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kRepairNotes[] =
+    "Reads everything and changes nothing, unless --yes is given. Then it\n"
+    "writes a missing CURRENT anew, and removes the damaged steps, except\n"
+    "pinned ones, and their data, so that the newest whole step is the "
+    "latest.\n"
+    "Make a backup first: \"ckptdb backup DIR\".\n";
+
+struct Examined {
+  StepRecord record;
+  absl::Status status;
+};
+
+struct Findings {
+  absl::Status opened;                  // OK, or why the store cannot be opened
+  std::optional<std::string> manifest;  // that a missing CURRENT should name
+  std::vector<std::string> bad_files;
+  std::vector<Examined> steps;
+  std::optional<int64_t> newest_whole;  // the newest step that is whole
+  bool damaged() const {
+    return !opened.ok() || !bad_files.empty() ||
+           std::any_of(steps.begin(), steps.end(),
+                       [](const Examined& step) { return !step.status.ok(); });
+  }
+};
+
+// Returns the name of the MANIFEST with the highest number if CURRENT is
+// missing or names none; RocksDB uses no number twice.
+std::optional<std::string> ManifestToName(const std::string& store) {
+  constexpr absl::string_view kPrefix = "MANIFEST-";
+  const std::string folder = store + "/db";
+  std::ifstream current(folder + "/CURRENT");
+  std::string named;
+  std::error_code error;
+  if (std::getline(current, named) && absl::StartsWith(named, kPrefix) &&
+      fs::exists(folder + "/" + named, error)) {
+    return std::nullopt;
+  }
+  std::pair<uint64_t, std::string> newest;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    uint64_t number = 0;
+    if (!absl::StartsWith(name, kPrefix) ||
+        !absl::SimpleAtoi(name.substr(kPrefix.size()), &number)) {
+      continue;
+    }
+    newest = std::max(newest, {number, name});
+  }
+  if (newest.second.empty()) return std::nullopt;
+  return newest.second;
+}
+
+// Returns Unavailable if another process has the store open.
+absl::Status CheckUnlocked(const std::string& store) {
+  const std::string path = store + "/LOCK";
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0) return absl::OkStatus();
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  const bool asked = ::fcntl(file, F_OFD_GETLK, &lock) == 0;
+  ::close(file);
+  if (!asked || lock.l_type == F_UNLCK) return absl::OkStatus();
+  absl::Status held = absl::UnavailableError(
+      absl::StrCat(store, " is open in another process; nothing was changed"));
+  held.SetPayload(kHolderPayload, absl::Cord("unknown"));
+  return held;
+}
+
+// Writes CURRENT, with the MANIFEST's mode, by renaming a durable file.
+absl::Status NameManifest(const std::string& store, const std::string& name) {
+  const std::string path = store + "/db/CURRENT";
+  const std::string temporary = path + ".repair";
+  const std::string line = name + "\n";
+  constexpr mode_t kModeBits = 07777;
+  struct stat manifest = {};
+  const bool found = ::stat((store + "/db/" + name).c_str(), &manifest) == 0;
+  const int file =
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  bool written = file >= 0 && found &&
+                 ::fchmod(file, manifest.st_mode & kModeBits) == 0 &&
+                 ::write(file, line.data(), line.size()) ==
+                     static_cast<ssize_t>(line.size()) &&
+                 ::fsync(file) == 0;
+  if (file >= 0) ::close(file);
+  written = written && ::rename(temporary.c_str(), path.c_str()) == 0;
+  return written ? absl::OkStatus()
+                 : absl::InternalError(absl::StrCat("cannot write ", path));
+}
+
+void ExamineSteps(const Context& context, Reader* reader, Findings* findings) {
+  std::set<Version> verified;
+  std::vector<StepRecord> records = reader->Steps();
+  for (StepRecord& record : records) {
+    const int64_t step = record.version.step;
+    ProgressLine progress(context.terminal,
+                          absl::StrCat("repair: step ", step));
+    ReadOptions options;
+    options.cancelled = [] { return Interrupt::asked(); };
+    options.progress = [&](uint64_t done, uint64_t all) {
+      progress.Update(done, all);
+    };
+    const auto opened = reader->OpenStep(step);
+    const absl::Status status =
+        opened.ok() ? (*opened)->Verify(options, &verified) : opened.status();
+    if (IsGone(status)) continue;  // a trainer has retired it
+    findings->steps.push_back({std::move(record), ReadingStatus(status)});
+  }
+  int64_t newest_micros = -1;
+  for (const Examined& step : findings->steps) {
+    const int64_t micros = step.record.committed_at_micros;
+    if (!step.status.ok() || step.record.quarantined ||
+        micros < newest_micros) {
+      continue;
+    }
+    newest_micros = micros;
+    findings->newest_whole = step.record.version.step;
+  }
+}
+
+Findings Examine(const Context& context) {
+  Findings findings;
+  const auto reader = Reader::Open(context.store);
+  if (!reader.ok()) {
+    findings.opened = WithPlace(ReadingStatus(reader.status()), context.store);
+    findings.manifest = ManifestToName(context.store);
+    return findings;
+  }
+  findings.bad_files = (*reader)->BadFiles();
+  ExamineSteps(context, reader->get(), &findings);
+  return findings;
+}
+
+Json FindingsJson(const std::string& store, const Findings& findings) {
+  Json json = {{"store", store}};
+  json["damaged"] = findings.damaged();
+  json["open_error"] =
+      findings.opened.ok() ? Json() : Json(Str(findings.opened.message()));
+  json["manifest"] =
+      findings.manifest.has_value() ? Json(*findings.manifest) : Json();
+  json["bad_files"] = findings.bad_files;
+  json["newest_whole_step"] =
+      findings.newest_whole.has_value() ? Json(*findings.newest_whole) : Json();
+  json["steps"] = Json::array();
+  for (const Examined& step : findings.steps) {
+    Json one = ToJson(step.record.version);
+    one["pinned"] = step.record.pinned;
+    one["quarantined"] = step.record.quarantined;
+    one["error"] = step.status.ok() ? Json() : Json(Str(step.status.message()));
+    json["steps"].push_back(std::move(one));
+  }
+  return json;
+}
+
+void PrintFindings(const Findings& findings, std::ostream* out) {
+  if (!findings.opened.ok()) {
+    *out << "the store cannot be opened: "
+         << Printable(findings.opened.message()) << '\n';
+    *out << (findings.manifest.has_value()
+                 ? absl::StrCat("db/CURRENT can be written anew, to name ",
+                                *findings.manifest, "\n")
+                 : std::string("its files contain no other state that could "
+                               "be opened: restore a backup\n"));
+    return;
+  }
+  for (const std::string& file : findings.bad_files) {
+    *out << "db/" << file << ": damaged or missing\n";
+  }
+  for (const Examined& step : findings.steps) {
+    *out << "step " << step.record.version.step << ": "
+         << (step.status.ok() ? "whole"
+                              : "lost: " + Printable(step.status.message()))
+         << (step.record.pinned ? " (pinned)" : "") << '\n';
+  }
+  if (findings.newest_whole.has_value()) {
+    *out << "the newest whole step is " << *findings.newest_whole << '\n';
+  } else if (!findings.steps.empty()) {
+    *out << "no step is whole\n";
+  }
+}
+
+class RepairCommand : public Command {
+ public:
+  RepairCommand()
+      : Command({.name = "repair",
+                 .summary = "Show what is damaged and what can be saved; with "
+                            "--yes keep only that",
+                 .notes = kRepairNotes,
+                 .examples =
+                     "  ckptdb repair --store /checkpoints/ctr\n"
+                     "  ckptdb repair --store /checkpoints/ctr --yes\n"}) {}
+  void AddArguments(CLI::App* app) override {
+    app->add_flag("--yes", yes_, "remove what is damaged");
+  }
+  absl::Status Run(const Context& context) override;
+
+ private:
+  absl::Status Reopen(const Context& context, Findings* findings);
+  absl::Status Drop(const Context& context, const Findings& findings,
+                    std::vector<Version>* removed) const;
+
+  bool yes_ = false;
+};
+
+// Writes CURRENT. If the store then still cannot be opened, CURRENT is removed
+// again.
+absl::Status RepairCommand::Reopen(const Context& context, Findings* findings) {
+  CKPTDB_RETURN_IF_ERROR(CheckUnlocked(context.store));
+  CKPTDB_RETURN_IF_ERROR(NameManifest(context.store, *findings->manifest));
+  Findings again = Examine(context);
+  if (!again.opened.ok()) {
+    std::error_code ignored;
+    fs::remove(context.store + "/db/CURRENT", ignored);
+    return again.opened;
+  }
+  *findings = std::move(again);
+  return absl::OkStatus();
+}
+
+absl::Status RepairCommand::Drop(const Context& context,
+                                 const Findings& findings,
+                                 std::vector<Version>* removed) const {
+  CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
+  for (const Examined& step : findings.steps) {
+    // Only damage is a reason to remove a step.
+    if (!absl::IsDataLoss(step.status) || step.record.pinned) continue;
+    const int64_t number = step.record.version.step;
+    const absl::Status deleted = store->Delete(number);
+    if (!deleted.ok()) {
+      return WithPlace(ReadingStatus(deleted), StepName(number));
+    }
+    removed->push_back(step.record.version);
+  }
+  return Sweep(context, store.get()).status();
+}
+
+absl::Status RepairCommand::Run(const Context& context) {
+  const Interrupt interrupt;
+  Findings findings = Examine(context);
+  CKPTDB_RETURN_IF_ERROR(Interrupt::Check());
+  if (!findings.opened.ok() && !absl::IsDataLoss(findings.opened)) {
+    return findings.opened;
+  }
+  const bool was_damaged = findings.damaged();
+  std::vector<Version> removed;
+  absl::Status status;
+  if (yes_ && findings.manifest.has_value()) {
+    status = Reopen(context, &findings);
+  }
+  if (yes_ && status.ok() && findings.opened.ok() && findings.damaged()) {
+    status = Drop(context, findings, &removed);
+  }
+  const bool changed = yes_ && was_damaged && status.ok();
+  const Findings after = changed ? Examine(context) : findings;
+  if (context.json) {
+    Json json = FindingsJson(context.store, findings);
+    json["repaired"] = changed && !after.damaged();
+    json["removed_versions"] = Json::array();
+    for (const Version& version : removed) {
+      json["removed_versions"].push_back(ToJson(version));
+    }
+    PrintJson(json, context.out);
+  } else {
+    PrintFindings(findings, context.out);
+    for (const Version& version : removed) {
+      *context.out << "removed step " << version.step << '\n';
+    }
+  }
+  CKPTDB_RETURN_IF_ERROR(status);
+  if (!after.damaged()) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(context.store, " is damaged",
+                   yes_ ? "; unpin the damaged steps, or restore a backup"
+                        : "; --yes keeps only what is whole"));
+}
+
+}  // namespace
+
+std::unique_ptr<Command> NewRepair() {
+  return std::make_unique<RepairCommand>();
+}
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/scratch_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ckptdb::tool {
+namespace {
+
+absl::Status ScratchError(const std::string& folder, int error) {
+  const std::string text =
+      absl::StrCat("a temporary file in \"", folder,
+                   "\" could not be made: ", std::strerror(error));
+  const bool full = error == ENOSPC || error == EDQUOT;
+  return full ? absl::ResourceExhaustedError(text) : absl::InternalError(text);
+}
+
+// Some file systems have no unnamed files.
+int OpenUnnamed(const std::string& folder) {
+  constexpr mode_t kOwnerOnly = 0600;
+  const int unnamed =
+      ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, kOwnerOnly);
+  if (unnamed >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return unnamed;
+  std::string name = folder + "/.scratch.XXXXXX";
+  const int named = ::mkostemp(name.data(), O_CLOEXEC);
+  if (named >= 0) ::unlink(name.c_str());
+  return named;
+}
+
+}  // namespace
+
+absl::StatusOr<ScratchFile> ScratchFile::Make(const std::string& folder,
+                                              uint64_t bytes) {
+  const int file = OpenUnnamed(folder);
+  if (file < 0) return ScratchError(folder, errno);
+  const uint64_t size = std::max<uint64_t>(bytes, 1);
+  void* mapped = MAP_FAILED;
+  if (::ftruncate(file, static_cast<off_t>(size)) == 0) {
+    mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  }
+  const int error = errno;
+  ::close(file);
+  if (mapped == MAP_FAILED) return ScratchError(folder, error);
+  return ScratchFile(static_cast<char*>(mapped), size);
+}
+
+ScratchFile::ScratchFile(ScratchFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+
+ScratchFile::~ScratchFile() {
+  if (data_ != nullptr) ::munmap(data_, bytes_);
+}
+
+}  // namespace ckptdb::tool
