@@ -28,6 +28,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
            NewVerify,
            NewDu,
            NewExplain,
+           NewStats,
+           NewWatch,
            NewReport,
            NewFold,
            NewRm,

@@ -87,6 +87,8 @@ std::unique_ptr<Command> NewHistory();
 std::unique_ptr<Command> NewVerify();
 std::unique_ptr<Command> NewDu();
 std::unique_ptr<Command> NewExplain();
+std::unique_ptr<Command> NewStats();
+std::unique_ptr<Command> NewWatch();
 std::unique_ptr<Command> NewReport();
 std::unique_ptr<Command> NewFold();
 std::unique_ptr<Command> NewRm();

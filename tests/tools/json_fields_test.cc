@@ -261,7 +261,9 @@ const SectionCase kSectionCases[] = {
     {"quarantine", {"quarantine 300"}},
     {"promote", {"promote 300"}},
     {"demote", {"demote 100"}},
-    {"explain", {"explain 100", "explain latest"}, {"explain 200"}}};
+    {"explain", {"explain 100", "explain latest"}, {"explain 200"}},
+    {"stats", {"stats"}, {"stats"}},
+    {"watch", {"watch --count 1"}}};
 
 class JsonFieldsTest : public ToolFixture,
                        public ::testing::WithParamInterface<SectionCase> {

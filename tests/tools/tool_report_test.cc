@@ -116,11 +116,11 @@ TEST_F(ToolReport, StatisticsOfTheManager) {
   const std::string lines = dir_.path() + "/saves.jsonl";
   std::ofstream(lines) << R"({"event": "save", "step": 1, "total_micros": 5})"
                        << "\n{\"event\": \"restore\"}\nhalf a li\n";
-  const Json data = RunJson("report --statistics " + lines);
+  const Json data = RunJson("report --file " + lines);
   ASSERT_EQ(data["saves"].size(), 1);
   EXPECT_EQ(data["saves"][0]["total_micros"], 5);
   EXPECT_THAT(data["findings"].dump(), HasSubstr("has 1 lines that are no"));
-  const ToolResult missing = Run("report --json --statistics /no/such/file");
+  const ToolResult missing = Run("report --json --file /no/such/file");
   EXPECT_EQ(missing.code, 2) << missing.err;
   EXPECT_THAT(missing.err, HasSubstr("/no/such/file"));
 }

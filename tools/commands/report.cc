@@ -24,7 +24,7 @@ namespace {
 
 constexpr char kReportNotes[] =
     "The page works without a network: timeline of steps and branches,\n"
-    "metrics, bytes and changed rows, durations and, with --statistics,\n"
+    "metrics, bytes and changed rows, durations and, with --file,\n"
     "stalls, sizes of tables and slots, distributions of tensors, and\n"
     "what is wrong with the store. It reads the tensors of some steps.\n";
 
@@ -72,11 +72,11 @@ class Report : public Command {
              .notes = kReportNotes,
              .examples =
                  "  ckptdb report /tmp/ctr.html --store /checkpoints/ctr\n"
-                 "  ckptdb report ctr.html --statistics saves.jsonl --force\n"
+                 "  ckptdb report ctr.html --file saves.jsonl --force\n"
                  "  ckptdb report --json > ctr.json\n"}) {}
   void AddArguments(CLI::App* app) override {
     app->add_option("OUT", out_, "the page, an HTML file");
-    app->add_option("--statistics", options_.statistics_path,
+    app->add_option("--file", options_.statistics_path,
                     "the manager's statistics_path: stalls")
         ->type_name("FILE");
     app->add_option("--steps", options_.max_steps, "show the newest N steps")

@@ -181,7 +181,7 @@
   const durations = () => {
     section('Durations and stalls', data.saves.length > 0 ? undefined :
             'How long the training waited is in the manager\'s statistics: pass the file of ' +
-            'its option statistics_path with --statistics.');
+            'its option statistics_path with --file.');
     const place = grid();
     lines(place, 'From the beginning of a save to its commit',
           [{label: 'save', data: steps.map((step) => step.save_micros / 1e6)}], 'seconds');
