@@ -103,7 +103,7 @@ class Written {
 };
 
 // A part of a tensor, which is contiguous in it.
-struct TensorPart {
+struct ArrayPart {
   size_t array = 0;
   uint64_t at = 0;
   uint64_t bytes = 0;
@@ -113,7 +113,7 @@ struct TensorPart {
 
 // Divides a tensor along the first dimension whose elements fit.
 void AddParts(const ArraySpec& spec, size_t array,
-              std::vector<TensorPart>* parts) {
+              std::vector<ArrayPart>* parts) {
   uint64_t inner = spec.bytes;  // of one element of dimension `split`
   size_t split = 0;
   for (; split < spec.shape.size(); ++split) {
@@ -122,7 +122,7 @@ void AddParts(const ArraySpec& spec, size_t array,
   }
   const auto rows = static_cast<int64_t>(
       std::max<uint64_t>(1, kPartBytes / std::max<uint64_t>(1, inner)));
-  TensorPart part = {array, 0, 0, Shape(spec.shape.size(), 0), spec.shape};
+  ArrayPart part = {array, 0, 0, Shape(spec.shape.size(), 0), spec.shape};
   for (size_t i = 0; i < split; ++i) part.shape[i] = 1;
   while (part.at < spec.bytes) {
     part.shape[split] = std::min(rows, spec.shape[split] - part.offset[split]);
@@ -165,9 +165,9 @@ class TensorCopy {
     for (const size_t i : arrays_.tensors) {
       const ArraySpec& spec = arrays_.arrays[i];
       if (spec.bytes > kPartBytes) {
-        std::vector<TensorPart> parts;
+        std::vector<ArrayPart> parts;
         AddParts(spec, i, &parts);
-        for (TensorPart& part : parts) {
+        for (ArrayPart& part : parts) {
           groups_.push_back({std::move(part)});
         }
         group_bytes = 0;
@@ -184,7 +184,7 @@ class TensorCopy {
   void CopyParts() {
     std::vector<char> buffer;
     while (true) {
-      std::vector<TensorPart>* group = nullptr;
+      std::vector<ArrayPart>* group = nullptr;
       {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (!status_.ok() || next_ == groups_.size()) return;
@@ -196,14 +196,14 @@ class TensorCopy {
       status_.Update(copied);
     }
   }
-  absl::Status Copy(const std::vector<TensorPart>& group,
+  absl::Status Copy(const std::vector<ArrayPart>& group,
                     std::vector<char>* buffer) {
     uint64_t bytes = 0;
-    for (const TensorPart& part : group) bytes += part.bytes;
+    for (const ArrayPart& part : group) bytes += part.bytes;
     buffer->resize(std::max<uint64_t>(1, bytes));
     CKPTDB_RETURN_IF_ERROR(Read(group, buffer->data()));
     const char* from = buffer->data();
-    for (const TensorPart& part : group) {
+    for (const ArrayPart& part : group) {
       if (part.bytes == 0) continue;
       CKPTDB_RETURN_IF_ERROR(
           writer_->Write(part.array, part.at, {from, part.bytes}));
@@ -212,18 +212,18 @@ class TensorCopy {
     written_->Add(bytes);
     return absl::OkStatus();
   }
-  absl::Status Read(const std::vector<TensorPart>& group, char* to) {
+  absl::Status Read(const std::vector<ArrayPart>& group, char* to) {
     ReadOptions options = options_;
     options.progress = nullptr;
     options.threads = kPartThreads;
-    const TensorPart& first = group.front();
+    const ArrayPart& first = group.front();
     if (!first.offset.empty()) {
       return step_.ReadTensorPart(arrays_.arrays[first.array].name,
                                   first.offset, first.shape, to, first.bytes,
                                   options);
     }
     std::vector<StepReader::TensorRead> reads;
-    for (const TensorPart& part : group) {
+    for (const ArrayPart& part : group) {
       reads.push_back({arrays_.arrays[part.array].name, to, part.bytes});
       to += part.bytes;
     }
@@ -235,7 +235,7 @@ class TensorCopy {
   const ReadOptions& options_;
   ArrayWriter* const writer_;
   Written* const written_;
-  std::vector<std::vector<TensorPart>> groups_;
+  std::vector<std::vector<ArrayPart>> groups_;
   std::mutex mutex_;
   size_t next_ = 0;
   absl::Status status_;
