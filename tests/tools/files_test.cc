@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of other systems: what is written is read back, and hostile headers
 // are refused with their offset.
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -629,6 +631,46 @@ TEST(ArrayWriterTest, SafetensorsAreSharded) {
   EXPECT_EQ(
       LoadFile(dir.path() + "/model.safetensors.index.json", &swapped).code(),
       kInvalid);
+}
+
+TEST(MappedFileTest, RefusesWhatIsNoFile) {
+  const TempDir dir;
+  ASSERT_EQ(mkfifo((dir.path() + "/fifo").c_str(), 0600), 0);
+  ExpectError(MappedFile::Open(dir.path() + "/fifo"), kInvalid, "regular");
+  ExpectError(MappedFile::Open(dir.path()), kInvalid, "regular");
+  EXPECT_EQ(MappedFile::Open(dir.path() + "/none").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(MappedFileTest, TruncatedFileEndsTheProcessWithAnError) {
+  const TempDir dir;
+  const std::string path = dir.path() + "/file";
+  std::ofstream(path) << std::string(100'000, 'x');
+  ASSERT_OK_AND_ASSIGN(const auto file, MappedFile::Open(path));
+  std::filesystem::resize_file(path, 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const MappedFileErrors errors;
+    const volatile char last = file->bytes().back();
+    _exit(last == 'x' ? 1 : 2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 5);
+}
+
+TEST(LoadedFilesTest, LosesNoMetadataOrBlob) {
+  LoadedFiles files;
+  files.AddMetadata("a", {{"k", "1"}});
+  files.AddMetadata("b", {{"k", "1"}, {"l", "2"}});
+  files.AddMetadata("c", {{"k", "3"}});
+  files.AddMetadata("c", {{"k", "4"}});
+  EXPECT_THAT(files.metadata,
+              ElementsAre(std::pair("c/k", "3"), std::pair("c/k+", "4"),
+                          std::pair("k", "1"), std::pair("l", "2")));
+  EXPECT_OK(files.AddBlob("b", "1"));
+  EXPECT_EQ(files.AddBlob("b", "2").code(), kInvalid);
 }
 
 // --- Tables.

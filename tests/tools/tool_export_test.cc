@@ -4,10 +4,16 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -198,37 +204,6 @@ TEST_F(ToolExport, NamesItsFolderIfItCannotWrite) {
               HasSubstr("/no/folder"));
 }
 
-// Ctrl-C while the command waits for the ids, which come from a FIFO.
-TEST_F(ToolExport, InterruptLeavesNothing) {
-  const std::string ids = dir_.path() + "/ids";
-  ASSERT_EQ(mkfifo(ids.c_str(), 0600), 0);
-  struct sigaction ignore = {};
-  struct sigaction old = {};
-  ignore.sa_handler = [](int) {};
-  sigaction(SIGINT, &ignore, &old);
-  std::thread presser([&] {
-    std::ofstream fifo(ids);  // opened when the command reads it
-    std::raise(SIGINT);
-    fifo << "1,2";
-  });
-  std::ostringstream text;
-  std::ostringstream err;
-  const std::string store = path();
-  const std::string folder = out();
-  const std::vector<const char*> words = {
-      "ckptdb",       "export", "400",       "user", "--npz",
-      folder.c_str(), "--ids",  ids.c_str(), "-s",   store.c_str()};
-  const auto code = tool::RunCommandLine(static_cast<int>(words.size()),
-                                         words.data(), {&text, &err, nullptr});
-  presser.join();
-  sigaction(SIGINT, &old, nullptr);
-  EXPECT_EQ(code, tool::ExitCode::kFailed);
-  EXPECT_EQ(err.str(),
-            "ckptdb: export: the export was interrupted; nothing was "
-            "written\n");
-  EXPECT_FALSE(fs::exists(out()));
-}
-
 class BigToolExport : public ToolFixture {};
 
 TEST_F(BigToolExport, DamageLeavesNothing) {
@@ -256,6 +231,122 @@ TEST_F(BigToolExport, FullDiskLeavesNothing) {
     }
     return "";
   });
+}
+
+// Runs a command in this process, and beside it a function that presses Ctrl-C.
+tool::ExitCode RunInterrupted(
+    const Words& words,
+    const std::function<void(const std::atomic<bool>& ended)>& press,
+    std::string* err) {
+  struct sigaction ignore = {};
+  struct sigaction old = {};
+  ignore.sa_handler = [](int) {};
+  sigaction(SIGINT, &ignore, &old);
+  std::atomic<bool> ended = false;
+  std::thread presser([&] { press(ended); });
+  std::vector<const char*> pointers = {"ckptdb"};
+  for (const std::string& word : words) pointers.push_back(word.c_str());
+  std::ostringstream out;
+  std::ostringstream errors;
+  const auto code =
+      tool::RunCommandLine(static_cast<int>(pointers.size()), pointers.data(),
+                           {&out, &errors, nullptr});
+  ended = true;
+  presser.join();
+  sigaction(SIGINT, &old, nullptr);
+  *err = errors.str();
+  return code;
+}
+
+// Ctrl-C while the command waits for the ids, which come from a FIFO.
+TEST_F(ToolExport, InterruptLeavesNothing) {
+  const std::string ids = dir_.path() + "/ids";
+  ASSERT_EQ(mkfifo(ids.c_str(), 0600), 0);
+  std::string err;
+  const auto code = RunInterrupted(
+      {"export", "400", "user", "--npz", out(), "--ids", ids, "-s", path()},
+      [&](const std::atomic<bool>& /*ended*/) {
+        std::ofstream fifo(ids);  // opened when the command reads it
+        std::raise(SIGINT);
+        fifo << "1,2";
+      },
+      &err);
+  EXPECT_EQ(code, tool::ExitCode::kFailed);
+  EXPECT_EQ(err,
+            "ckptdb: export: the export was interrupted; nothing was "
+            "written\n");
+  EXPECT_FALSE(fs::exists(out()));
+}
+
+// The import may end before the signal arrives, but never in between.
+TEST_F(BigToolExport, InterruptedImportImportsNothing) {
+  const std::string out = dir_.path() + "/out";
+  ASSERT_EQ(Run("export 200 big --npy " + out).code, 0);
+  std::string err;
+  const auto code = RunInterrupted(
+      {"import", out + "/big.npy", "--step", "900", "-s", path()},
+      [&](const std::atomic<bool>& ended) {
+        while (!ended && NamesIn(path() + "/staging").empty()) {
+          std::this_thread::yield();
+        }
+        std::raise(SIGINT);
+      },
+      &err);
+  if (code == tool::ExitCode::kOk) {
+    EXPECT_THAT(Steps(), ElementsAre(100, 200, 300, 900));
+  } else {
+    EXPECT_EQ(code, tool::ExitCode::kFailed);
+    EXPECT_EQ(err,
+              "ckptdb: import: the import was interrupted; nothing was "
+              "imported\n");
+    EXPECT_THAT(Steps(), ElementsAre(100, 200, 300));
+    EXPECT_THAT(NamesIn(path() + "/staging"), IsEmpty());
+  }
+  EXPECT_EQ(Run("verify").code, 0);
+}
+
+// A trainer saves a step and retires the one before, many times a second.
+TEST_F(BigToolExport, ExportsWhileATrainerSaves) {
+  Own();
+  std::mutex mutex;
+  std::condition_variable cond;
+  bool ended = false;
+  absl::Status saved;
+  std::thread trainer([&] {
+    const std::vector<float> weights(100'000, 0.5F);
+    std::unique_lock<std::mutex> lock(mutex);
+    for (int64_t step = 1000; !ended && saved.ok(); ++step) {
+      RankState state;
+      state.AddTensor("w", TensorView::Of(weights.data(), {100'000}));
+      saved = store_->Save({.step = step}, state).status();
+      if (saved.ok() && step > 1000) saved = store_->Delete(step - 1);
+      cond.wait_for(lock, std::chrono::milliseconds(20));
+    }
+  });
+  for (int i = 0; i < 5; ++i) {
+    const std::string out = absl::StrCat(dir_.path(), "/out", i);
+    const ToolResult result = Run("export latest --npz " + out);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(NamesIn(out).size(), 1u);
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    ended = true;
+  }
+  cond.notify_all();
+  trainer.join();
+  EXPECT_OK(saved);
+  Disown();
+}
+
+TEST(ToolExportFailsTest, WithoutAStoreOrSteps) {
+  const TempDir dir;
+  const std::string store = dir.path() + "/store";
+  const std::string out = dir.path() + "/out";
+  EXPECT_EQ(RunTool({"export", "1", "--npz", out, "-s", store}).code, 2);
+  ASSERT_OK(Store::Open(store).status());
+  EXPECT_EQ(RunTool({"export", "latest", "--npz", out, "-s", store}).code, 2);
+  EXPECT_FALSE(fs::exists(out));
 }
 
 class ToolImport : public ToolExport {};

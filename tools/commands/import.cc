@@ -44,7 +44,7 @@ struct ImportOptions {
 // Metadata of files that a step cannot have becomes a blob.
 constexpr char kMetadataBlob[] = "file.metadata";
 
-void KeepMetadata(LoadedFiles* files) {
+absl::Status KeepMetadata(LoadedFiles* files) {
   uint64_t bytes = 0;
   bool fits = true;
   for (const auto& [key, value] : files->metadata) {
@@ -52,11 +52,12 @@ void KeepMetadata(LoadedFiles* files) {
     fits = fits && !key.empty() && key.size() <= kMaxNameBytes &&
            key.find('\0') == std::string::npos;
   }
-  if (fits && bytes <= kMaxMetadataBytes) return;
-  files->blobs[kMetadataBlob] =
+  if (fits && bytes <= kMaxMetadataBytes) return absl::OkStatus();
+  const std::string json =
       MetadataJson(files->metadata)
           .dump(-1, ' ', false, Json::error_handler_t::replace);
   files->metadata.clear();
+  return files->AddBlob(kMetadataBlob, json);
 }
 
 absl::StatusOr<StagedRank> StageFiles(const Context& context,
@@ -171,7 +172,7 @@ absl::Status ImportCommand::Run(const Context& context) {
   for (const std::string& path : options_.paths) {
     CKPTDB_RETURN_IF_ERROR(LoadFile(path, &files));
   }
-  KeepMetadata(&files);
+  CKPTDB_RETURN_IF_ERROR(KeepMetadata(&files));
   std::vector<ArrayTable> tables;
   if (!options_.no_tables) {
     CKPTDB_ASSIGN_OR_RETURN(

@@ -83,7 +83,7 @@ std::map<std::string, ArrayTable> Candidates(
 
 // Returns whether all slots fit a table that was not asked for.
 bool IsTable(const ArrayTable& table, const std::vector<FileArray>& arrays) {
-  return !table.slots.empty() &&
+  return !table.slots.empty() && table.slots.size() <= kMaxSlots &&
          std::all_of(table.slots.begin(), table.slots.end(), [&](size_t i) {
            const ArraySpec& spec = arrays[i].spec;
            return CheckRows(table.name, arrays[table.ids], arrays[i]).ok() &&

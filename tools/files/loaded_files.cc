@@ -130,13 +130,20 @@ absl::Status LoadedFiles::Check(const Poll& poll) const {
   return absl::OkStatus();
 }
 
+absl::Status LoadedFiles::AddBlob(const std::string& name, std::string bytes) {
+  if (blobs.emplace(name, std::move(bytes)).second) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("two blobs would have the name \"", Printable(name),
+                   "\"; import the files as separate steps"));
+}
+
 void LoadedFiles::AddMetadata(const std::string& file,
                               const std::map<std::string, std::string>& more) {
   for (const auto& [key, value] : more) {
     const auto [found, added] = metadata.emplace(key, value);
-    if (!added && found->second != value) {
-      metadata[absl::StrCat(file, "/", key)] = value;
-    }
+    if (added || found->second == value) continue;
+    std::string longer = absl::StrCat(file, "/", key);
+    while (!metadata.emplace(longer, value).second) longer += '+';
   }
 }
 

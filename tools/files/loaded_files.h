@@ -44,9 +44,12 @@ struct LoadedFiles {
   // Checksums, which take as long as reading the files.
   std::vector<std::function<absl::Status(const Poll&)>> checks;
 
+  // Returns InvalidArgument for a blob that exists.
+  absl::Status AddBlob(const std::string& name, std::string bytes);
   // Runs all checks, and returns the first error.
   absl::Status Check(const Poll& poll) const;
-  // Adds metadata; a key that exists with another value becomes "file/key".
+  // Adds metadata; a key that exists with another value becomes "file/key", and
+  // if that exists too, with "+" appended.
   void AddMetadata(const std::string& file,
                    const std::map<std::string, std::string>& more);
 };

@@ -76,9 +76,8 @@ class RecisLoader {
     for (auto& [table, parts] : tables_) {
       CKPTDB_RETURN_IF_ERROR(AddTable(table, parts));
     }
-    if (!dense_.empty())
-      files_->blobs[kRecisTensors] = RecisJson(dense_).dump();
-    return absl::OkStatus();
+    if (dense_.empty()) return absl::OkStatus();
+    return files_->AddBlob(kRecisTensors, RecisJson(dense_).dump());
   }
 
  private:
@@ -98,8 +97,7 @@ class RecisLoader {
     }
     auto bytes = ReadWhole(Path(name), kMaxBlobBytes);
     if (!bytes.ok()) return InFile(Path(name), bytes.status());
-    files_->blobs[kRecisPrefix + name] = *std::move(bytes);
-    return absl::OkStatus();
+    return files_->AddBlob(kRecisPrefix + name, *std::move(bytes));
   }
   absl::Status LoadBlocks(const std::string& path) {
     CKPTDB_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
@@ -123,6 +121,7 @@ class RecisLoader {
   absl::Status AddBlock(FileArray array) {
     CKPTDB_ASSIGN_OR_RETURN(const std::string inside,
                             InsideName(array.spec.name));
+    seen_.insert(inside);
     const size_t caret = inside.rfind('^');
     const std::string name = inside.substr(0, caret);
     const std::string slice =
@@ -231,7 +230,7 @@ class RecisLoader {
   LoadedFiles* const files_;
   std::set<std::string> names_;  // of files
   RecisJson keys_ = RecisJson::object();
-  std::set<std::string> seen_;  // names of blocks in files
+  std::set<std::string> seen_;  // names of blocks, also inside names
   std::map<std::string, std::map<Slices, Blocks>> tables_;
   std::vector<std::string> dense_;
 };

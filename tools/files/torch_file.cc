@@ -173,7 +173,9 @@ absl::Status LoadTorch(const std::string& path, LoadedFiles* files) {
     CKPTDB_RETURN_IF_ERROR(AddTensor(tensor, &archive, files));
   }
   files->owners.push_back(archive.shared_file());
-  for (const auto& [name, bytes] : parsed.bytes) files->blobs[name] = bytes;
+  for (const auto& [name, bytes] : parsed.bytes) {
+    CKPTDB_RETURN_IF_ERROR(files->AddBlob(name, bytes));
+  }
   if (parsed.values.empty()) return absl::OkStatus();
   const std::string values = absl::StrJoin(
       parsed.values, ",", [](std::string* out, const auto& value) {
@@ -183,8 +185,7 @@ absl::Status LoadTorch(const std::string& path, LoadedFiles* files) {
                 .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
             ":", value.second);
       });
-  files->blobs[stem + ".values"] = absl::StrCat("{", values, "}");
-  return absl::OkStatus();
+  return files->AddBlob(stem + ".values", absl::StrCat("{", values, "}"));
 }
 
 }  // namespace ckptdb::tool
