@@ -193,8 +193,7 @@ ids = np.arange(bounds[rank], bounds[rank + 1])
 with ckptdb.Manager(path, {"items": table}, ranks=ckptdb.torch.ranks(deadline=60),
                     async_=False, save=ckptdb.save_every_n_steps(1),
                     max_delta_ratio=1000) as manager:
-    if not manager.restore_or_start():
-        values[:] = expected(ids, 0)
+    manager.restore_or_start()
     first = manager.global_step
     assert first == 0 or (values == expected(ids, first)).all(), values
     for step in range(first, first + 2):
@@ -220,3 +219,91 @@ def test_ranges_restore_on_other_ranges_and_numbers_of_ranks(tmp_path, path):
         assert [s.kind for s in reader.steps()] == ["full"] + ["delta"] * 9
         with reader.latest() as step:
             assert step.table("items").item.sharding == "range"
+
+
+HALVES = """
+import numpy as np
+class Half(ckptdb.CustomTable):
+    def __init__(self, first, elements):
+        super().__init__({"v": ("f32", 4)}, sharding=("range", 10),
+                         columns=[("v", first, elements)])
+        self.first, self.end, self.dies = first, first + elements, False
+        self.values = np.zeros((10, elements), np.float32)
+    def all_rows(self):
+        yield np.arange(10), {("v", self.first): self.values}
+    def rows_of(self, ids):
+        if self.dies:
+            os.kill(os.getpid(), 9)
+        yield ids, {("v", self.first): self.values[ids]}
+    def restore_rows(self, ids, values):
+        self.values[ids] = values["v"][:, self.first : self.end]
+    def erase_rows(self, ids):
+        self.values[ids] = 0
+    def clear_rows(self):
+        self.values[:] = 0
+    def expected(self, step):
+        rows = np.arange(10)[:, None]
+        return np.where(rows % 3 == 0, 100 * step, 0) + 10 * rows + np.arange(
+            self.first, self.end)
+half = Half(4 // world * rank, 4 // world)
+manager = ckptdb.Manager(path, {"t": half}, ranks=ckptdb.torch.ranks(deadline=8),
+                         save=ckptdb.save_every_n_steps(1), async_=False,
+                         max_delta_ratio=1000)
+half.values[:] = half.expected(0)
+manager.restore_or_start()
+assert (half.values == half.expected(manager.global_step)).all(), half.values
+for step in range(manager.global_step + 1, manager.global_step + 3):
+    half.values[:] = half.expected(step)
+    if rank == step % world:  # one of the ranks marks the rows
+        half.mark([0, 3, 6, 9])
+    manager.step()
+"""
+
+
+def test_halves_of_rows_are_saved_as_whole_rows(tmp_path, path):
+    pytest.importorskip("torch")
+    from job import run
+
+    for world in (2, 1, 4, 2):
+        run(tmp_path, world, HALVES + "manager.close()", path=path)
+    with ckptdb.Reader(path) as reader, reader.latest() as step:
+        assert step.record.kind == "delta"
+        rows = step.table("t").read()
+        values = rows["v"][np.argsort(rows.ids)]
+        assert values[1].tolist() == [10, 11, 12, 13]
+        assert values[3].tolist() == [830, 831, 832, 833]
+
+
+def test_a_rank_that_dies_while_columns_are_exchanged(tmp_path, path):
+    pytest.importorskip("torch")
+    from job import Job, run
+
+    code = """
+half.dies = rank == 1
+half.mark([3])
+start = time.monotonic()
+try:
+    manager.step()
+except ckptdb.DeadlineExceeded as error:
+    print(str(error))
+    print(time.monotonic() - start)
+"""
+    job = Job(tmp_path, 2, HALVES + code + "os._exit(0)", path=path)
+    assert job.wait() == [0, -9]
+    text, seconds = job.printed(0).splitlines()[-2:]
+    assert "rank 1" in text or "ranks 1" in text, text
+    assert float(seconds) < 30
+    with ckptdb.Reader(path) as reader:
+        assert [record.step for record in reader.steps()] == [1, 2]
+    run(tmp_path, 1, HALVES + "manager.close()", path=path)
+
+
+@pytest.mark.parametrize(
+    "columns", [[("v", 3, 2)], [("v", -1, 2)], [("v", 0, 0)], [("w", 0, 1)]]
+)
+def test_columns_that_are_not_in_a_slot(columns):
+    class Wrong(ckptdb.CustomTable):
+        all_rows = rows_of = restore_rows = erase_rows = clear_rows = None
+
+    with pytest.raises(ckptdb.InvalidArgument, match="expected .slot, first, elements"):
+        Wrong({"v": ("f32", 4)}, columns=columns)
