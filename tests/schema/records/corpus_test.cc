@@ -59,6 +59,12 @@ Corpus RecordCorpus() {
   AddRecord(6, "post", EncodePost(SamplePost()).value(), &corpus);
   AddRecord(1, "rank_shards",
             EncodeRankRecord({{30, 9}, 0, SampleShards()}).value(), &corpus);
+  Item ranged = SampleTable();
+  ranged.sharding = Item::Sharding::kByRange;
+  ranged.first_id = -5;
+  ranged.end_id = 500;
+  AddRecord(1, "rank_range", EncodeRankRecord({{30, 9}, 0, {ranged}}).value(),
+            &corpus);
   StepRecord::Rank one = SampleRank();
   for (Item& item : one.items) {
     const std::string kind(ItemKindName(item.kind));
