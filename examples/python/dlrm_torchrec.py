@@ -10,6 +10,9 @@ the digest after the restore is that of the step, and sums differ from then on.
 Large tables are sharded row-wise, others table-wise. The data is CSV with a header:
 label, I1 to I13, C1 to C26, as Criteo's; generated if omitted. Saves between full
 ones have only the rows that were looked up.
+
+Beside it, dlrm_evaluator.py evaluates each step, of which the best one is kept, and
+dlrm_server.py answers questions with the newest one. Both are single processes.
 """
 
 import argparse
@@ -40,6 +43,12 @@ DIM = 16
 DENSE = [f"I{i}" for i in range(1, 14)]
 SPARSE = [f"C{i}" for i in range(1, 27)]
 ROWS = {name: 20_000 if i % 5 == 0 else 1000 for i, name in enumerate(SPARSE)}
+TABLES = "sparse_arch.embedding_bag_collection"
+
+
+def table_of(name):
+    """The entry of the state with a feature's table."""
+    return f"{TABLES}.embedding_bags.{name}"
 
 
 def load(path):
@@ -55,6 +64,45 @@ def load(path):
     ids = [[int(row[name] or "0", 16) % ROWS[name] for name in SPARSE] for row in rows]
     labels = np.array([float(row["label"]) for row in rows], np.float32)
     return np.log1p(np.maximum(dense, 0)).astype(np.float32), np.array(ids), labels
+
+
+def split(data, held_out):
+    """Every tenth example is held out for the evaluator."""
+    chosen = np.arange(len(data[2])) % 10 == 0
+    return tuple(each[chosen == held_out] for each in data)
+
+
+def make_model():
+    """Without memory for the tables."""
+    tables = [
+        EmbeddingBagConfig(
+            name=name, embedding_dim=DIM, num_embeddings=rows, feature_names=[name]
+        )
+        for name, rows in ROWS.items()
+    ]
+    ebc = EmbeddingBagCollection(device=torch.device("meta"), tables=tables)
+    return DLRM(ebc, len(DENSE), [32, DIM], [32, 1])
+
+
+class Predictor:
+    """The model in a single process, which looks up the embeddings elsewhere."""
+
+    def __init__(self):
+        self.dlrm = make_model()
+
+    def state_dict(self):
+        dense = self.dlrm.state_dict()
+        return {name: each for name, each in dense.items() if TABLES not in name}
+
+    def load_state_dict(self, state):
+        self.dlrm.load_state_dict(state, strict=False)
+
+    @torch.no_grad()
+    def __call__(self, dense, embeddings):
+        """Probabilities of clicks, of dense values (n, 13) and embeddings
+        (n, 26, DIM)."""
+        both = self.dlrm.inter_arch(self.dlrm.dense_arch(dense), embeddings)
+        return torch.sigmoid(self.dlrm.over_arch(both)).squeeze(1)
 
 
 def batch_of(data, step, size):
@@ -79,14 +127,7 @@ class Trainer:
     def __init__(self):
         torch.manual_seed(1)
         world = dist.get_world_size()
-        tables = [
-            EmbeddingBagConfig(
-                name=name, embedding_dim=DIM, num_embeddings=rows, feature_names=[name]
-            )
-            for name, rows in ROWS.items()
-        ]
-        ebc = EmbeddingBagCollection(device=torch.device("meta"), tables=tables)
-        model = DLRM(ebc, len(DENSE), [32, DIM], [32, 1])
+        model = make_model()
         _apply_optimizer_in_backward(
             RowWiseAdagrad, model.sparse_arch.parameters(), {"lr": 0.05}
         )
@@ -95,17 +136,20 @@ class Trainer:
             for i, (name, rows) in enumerate(ROWS.items())
         }
         plan = construct_module_sharding_plan(
-            ebc, specs, local_size=world, world_size=world, device_type="cpu"
+            model.sparse_arch.embedding_bag_collection,
+            specs,
+            local_size=world,
+            world_size=world,
+            device_type="cpu",
         )
-        path = "sparse_arch.embedding_bag_collection"
         self.model = DistributedModelParallel(
             model,
             device=torch.device("cpu"),
-            plan=ShardingPlan({path: plan}),
+            plan=ShardingPlan({TABLES: plan}),
             sharders=[EmbeddingBagCollectionSharder()],
         )
         tracker = self.model.init_torchrec_delta_tracker(DeltaTrackerConfig())
-        dense = [p for n, p in self.model.named_parameters() if path not in n]
+        dense = [p for n, p in self.model.named_parameters() if TABLES not in n]
         self.optimizer = torch.optim.Adagrad(dense, lr=0.01)
         self.state = ckptdb.torchrec.tables(self.model, delta_tracker=tracker)
         self.state["optimizer"] = self.optimizer
@@ -150,13 +194,13 @@ def main():
 
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    data = load(args.data)
+    data = split(load(args.data), held_out=False)
     trainer = Trainer()
     with ckptdb.Manager(
         args.store,
         trainer.state,
         save=ckptdb.save_every_n_steps(args.save_every),
-        keep=ckptdb.latest_n(3),
+        keep=ckptdb.latest_n(3) | ckptdb.best_n("auc", 1, keep_without_metric=False),
         ranks=ckptdb.torch.ranks(deadline=600),
     ) as manager:
         report = manager.restore_or_start()

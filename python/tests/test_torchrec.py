@@ -6,9 +6,11 @@ from __future__ import annotations
 import ast
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -476,3 +478,58 @@ def test_the_example_resumes_on_any_number_of_ranks(tmp_path):
         assert digest == calm[-1]
     with ckptdb.Reader(tmp_path / "killed") as reader:
         assert reader.steps()[-1].kind == "delta"
+
+
+def test_the_example_is_evaluated_and_served_meanwhile(tmp_path):
+    store = tmp_path / "store"
+    examples = pathlib.Path(__file__).resolve().parents[2] / "examples/python"
+
+    def start(name: str, *args: object) -> subprocess.Popen:
+        return subprocess.Popen(
+            [
+                sys.executable,
+                str(examples / name),
+                "--store",
+                str(store),
+                *map(str, args),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(tmp_path / name).open("w"),
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def ask_until(step: int) -> float:
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            server.stdin.write("7\n")
+            server.stdin.flush()
+            answer = server.stdout.readline()
+            if answer.startswith(f"step {step}: example 7 "):
+                return float(answer.split()[-1])
+            time.sleep(0.1)
+        raise AssertionError((tmp_path / "dlrm_server.py").read_text())
+
+    server = start("dlrm_server.py")
+    evaluator = start("dlrm_evaluator.py", "--until-step", 12)
+    try:
+        args = ("--store", store, "--batch", 32, "--save-every", 5)
+        torchrun(2, *args, "--steps", 5)
+        before = ask_until(5)
+        torchrun(2, *args, "--steps", 12)
+        after = ask_until(12)
+        evaluated, _ = evaluator.communicate(timeout=120)
+        server.communicate(timeout=60)
+    finally:
+        server.kill()
+        evaluator.kill()
+    assert server.returncode == evaluator.returncode == 0
+    assert 0 < before < 1 and 0 < after < 1 and before != after
+    told = (tmp_path / "dlrm_server.py").read_text()
+    first, *others = re.findall(r": (all|changed) rows$", told, re.M)
+    assert first == "all" and others and set(others) == {"changed"}
+    assert re.search(r"^step 12: auc 0\.\d+$", evaluated, re.M)
+    with ckptdb.Reader(store) as reader:
+        assert 0 < reader.steps()[-1].metrics["auc"] < 1
+        assert 5 in [record.step for record in reader.steps()]
