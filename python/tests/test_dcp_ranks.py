@@ -23,7 +23,7 @@ from ckptdb.torch.dcp import StorageReader, StorageWriter
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is")
 
 HEAD = """
-import datetime, os, pickle, signal, sys, warnings
+import datetime, os, pickle, signal, sys, time, warnings
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -329,6 +329,44 @@ def test_async_saves_in_a_thread_and_in_a_process(ranks, path):
         assert state["k"] == step
 
 
+def test_async_saves_that_overlap_are_saved_in_order(ranks, path):
+    ranks(
+        2,
+        """
+        whole = torch.arange(12.0).reshape(4, 3)
+        group = dist.new_group(backend="gloo")
+        shared = StorageWriter(path)
+        class Slow(dcp.DefaultSavePlanner):
+            def resolve_data(self, item):
+                time.sleep(1 + rank)
+                return super().resolve_data(item)
+        futures = []
+        for step, writer in enumerate([shared, shared, StorageWriter(path), shared], 1):
+            state = {"x": distribute_tensor(whole * step, mesh, [Shard(0)]), "k": step}
+            futures.append(dcp.async_save(
+                state, storage_writer=writer, checkpoint_id=step, process_group=group,
+                planner=Slow()))
+            time.sleep(0.5)
+        saved = [each.result().storage_meta.checkpoint_id for each in futures]
+        assert saved == [1, 2, 3, 4], saved
+        # Ranks that save different steps at once.
+        state = {"x": distribute_tensor(whole, mesh, [Shard(0)]), "k": 1}
+        try:
+            dcp.save(state, storage_writer=shared, checkpoint_id=8 + rank)
+        except dcp.CheckpointException as error:
+            assert "rank 1 saves step 9, and the coordinator step 8" in str(error)
+        else:
+            raise AssertionError("not raised")
+        dcp.save(state, storage_writer=shared, checkpoint_id=4)
+        """,
+    )
+    for step in (1, 2, 3):
+        state = load(path, {"x": torch.zeros(4, 3), "k": 0}, step)
+        assert torch.equal(state["x"], torch.arange(12.0).reshape(4, 3) * step)
+        assert state["k"] == step
+    assert load(path, {"k": 0}, 4)["k"] == 1
+
+
 def test_a_rank_that_fails_is_named_and_leaves_nothing(ranks, path):
     ranks(
         2,
@@ -346,11 +384,21 @@ def test_a_rank_that_fails_is_named_and_leaves_nothing(ranks, path):
             try:
                 dcp.save(state, storage_writer=writer, checkpoint_id=2, planner=Failing())
             except dcp.CheckpointException as error:
+                kept = error  # with the frames of the save
                 assert list(error.failures) == [failing], error
                 assert f"no data on {failing}" in str(error)
             else:
                 raise AssertionError("not raised")
             if rank == 0:
+                # The store is free soon, although DCP tells the writer nothing.
+                end = time.monotonic() + 30
+                while True:
+                    try:
+                        ckptdb.Manager(path, {}, save=ckptdb.save_at_steps([])).close()
+                        break
+                    except ckptdb.Unavailable:
+                        assert time.monotonic() < end
+                        time.sleep(0.05)
                 with ckptdb.Reader(path) as reader:
                     assert [each.step for each in reader.steps()] == [1]
             dist.barrier()

@@ -211,7 +211,8 @@ class _Collectives:
 
         self._torch = torch
         self._group = group
-        self._notices = notices
+        self._notices: Any = notices
+        self._rank = notices.rank
         self._world_size = notices.world_size
         self._deadline = deadline
         self._aborted = False
@@ -233,7 +234,7 @@ class _Collectives:
         return values
 
     def broadcast(self, value: bytes) -> bytes:
-        is_root = self._notices.rank == 0
+        is_root = self._rank == 0
         head = self._tensor(_HEADER.size + _SMALL)
         if is_root:
             _fill(head, _head(value, len(value)))
@@ -279,7 +280,9 @@ class _Collectives:
         self._closed = True
         self._notices.leave(why)
         if self._pending is None:
-            self._group = None
+            # The library may keep this object until the interpreter ends. The group's
+            # end waits for its threads, which free tensors and need the GIL.
+            self._group = self._notices = None
         else:
             _abandoned.append(self)
 
@@ -313,12 +316,13 @@ class _Collectives:
         before the group's timeout, so a wait is many short ones."""
         if self._closed:
             raise FailedPrecondition("the manager is closed")
+        notices = self._notices
         poll = datetime.timedelta(seconds=_POLL_S)
         asked = time.monotonic()
         try:
             work = start()
         except (RuntimeError, ValueError) as error:
-            raise self._notices.failure(_reason(error)) from error
+            raise notices.failure(_reason(error)) from error
         while True:
             # An operation may end between a wait that times out and the question
             # whether it has.
@@ -330,16 +334,16 @@ class _Collectives:
             except RuntimeError as error:
                 if ended:
                     self._pending = None
-                    raise self._notices.failure(_reason(error)) from error
+                    raise notices.failure(_reason(error)) from error
             self._pending = work
             if self._aborted:
-                raise self._notices.failure(
+                raise notices.failure(
                     f"no collective was joined within {self._deadline:g} s"
                 )
             if time.monotonic() - asked >= _ASK_S:
                 asked = time.monotonic()
-                if self._notices.has_failed():
-                    raise self._notices.failure(None)
+                if notices.has_failed():
+                    raise notices.failure(None)
 
 
 # Groups with an operation in progress: the end of such a group waits for it.

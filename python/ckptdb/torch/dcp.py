@@ -29,7 +29,9 @@ import math
 import operator
 import os
 import pickle
+import sys
 import threading
+import time
 import uuid
 import weakref
 from typing import Any, NamedTuple
@@ -109,7 +111,7 @@ def _is_valid(checkpoint_id: Any) -> bool:
 
 
 # The tickets that have arrived in this process, by store and rank.
-_arrived: dict[tuple[str, int], bytes] = {}
+_arrived: dict[tuple[str, int], _Ticket] = {}
 
 
 class _Ticket(NamedTuple):
@@ -119,15 +121,31 @@ class _Ticket(NamedTuple):
 
     path: str
     rank: int
+    step: int
     ticket: bytes
 
     def __reduce__(self) -> Any:
         return _note_ticket, tuple(self)
 
 
-def _note_ticket(path: str, rank: int, ticket: bytes) -> _Ticket:
-    _arrived[path, rank] = ticket
-    return _Ticket(path, rank, ticket)
+def _note_ticket(path: str, rank: int, step: int, ticket: bytes) -> _Ticket:
+    _arrived[path, rank] = noted = _Ticket(path, rank, step, ticket)
+    return noted
+
+
+_POLL_S = 0.05  # how often a thread looks whether another's save is over
+
+
+def _is_saving(thread: threading.Thread) -> bool:
+    """Whether a thread is in a call of DCP, which notifies a writer only of success."""
+    if not thread.is_alive():
+        return False  # another may have its ident
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(dist_checkpoint.__name__):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @dataclasses.dataclass(eq=False)
@@ -141,9 +159,14 @@ class _Attempt:
     thread: threading.Thread = dataclasses.field(
         default_factory=threading.current_thread
     )
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    by_dcp: bool = dataclasses.field(  # and not by calls of the writer's methods
+        default_factory=lambda: _is_saving(threading.current_thread())
+    )
 
     def end(self) -> None:
-        store, self.store = self.store, None
+        with self.lock:
+            store, self.store = self.store, None
         if store is None:
             return
         try:
@@ -154,10 +177,51 @@ class _Attempt:
     def is_over(self) -> bool:
         """Whether `dcp.save` has returned, asked by another save that begins: a thread
         runs one at a time."""
-        return self.thread is threading.current_thread() or not self.thread.is_alive()
+        if self.thread is threading.current_thread():
+            return True
+        return not (_is_saving if self.by_dcp else threading.Thread.is_alive)(
+            self.thread
+        )
+
+    def watch(self) -> None:
+        """Ends it soon after `dcp.save` has raised another rank's error."""
+        if not self.by_dcp:
+            return
+        watched = weakref.ref(self)
+
+        def wait() -> None:
+            while (attempt := watched()) is not None and attempt.store is not None:
+                if not _is_saving(attempt.thread):
+                    attempt.end()
+                del attempt
+                time.sleep(_POLL_S)
+
+        threading.Thread(target=wait, name="ckptdb.dcp", daemon=True).start()
 
 
 _begun: weakref.WeakSet[_Attempt] = weakref.WeakSet()
+
+# The threads of this process that save to each store, or wait to.
+_savers: dict[str, list[threading.Thread]] = {}
+_savers_lock = threading.Lock()
+
+
+def _await_turn(path: str) -> None:
+    """Waits for other threads' saves to the same store: collectives of two saves at a
+    time could be in another order on another rank."""
+    own = threading.current_thread()
+    with _savers_lock:
+        queue = _savers.setdefault(os.path.realpath(path), [])
+        if own in queue:
+            queue.remove(own)
+        queue.append(own)
+    while True:
+        with _savers_lock:
+            while queue and queue[0] is not own and not _is_saving(queue[0]):
+                queue.pop(0)
+            if own not in queue[1:]:
+                return
+        time.sleep(_POLL_S)
 
 
 class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
@@ -175,10 +239,8 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
 
     The coordinator owns the store only during a save. Between saves another process,
     or a `ckptdb.Manager` in this one, may own it; a save meanwhile raises Unavailable.
-    All ranks must see the store's folder. DCP does not notify the
-    coordinator's writer of another rank's error: the store then stays open until the
-    next save, `close`, or the writer's destruction. Wait for an `async_save` before the
-    next save. The writer can be pickled.
+    All ranks must see the store's folder. A save in another thread, as by `async_save`,
+    waits for the one before it. The writer can be pickled.
     """
 
     def __init__(
@@ -202,6 +264,7 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
         self.save_id = str(uuid.uuid4())
         self._rank = 0
         self._attempt: _Attempt | None = None
+        self._has_turn = False  # from `reset` on
         # Blobs besides those of the state, for `ckptdb.torch.import`.
         self._extra_blobs: list[tuple[str, bytes]] = []
 
@@ -209,18 +272,19 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
         return {**self.__dict__, "_attempt": None}
 
     def close(self) -> None:
-        """Gives up a save that has failed on another rank, and frees the store."""
+        """Gives up a save that has failed, and frees the store. Needed only if the
+        writer is used without DCP: DCP's saves end by themselves."""
         attempt, self._attempt = self._attempt, None
         if attempt is not None:
             attempt.end()
 
     def reset(self, checkpoint_id: CheckpointId | None = None) -> None:
+        path, step = (None, None) if checkpoint_id is None else _parse(checkpoint_id)
+        _await_turn(self._path)
+        self._has_turn = True
         self.close()
         self.save_id = str(uuid.uuid4())
-        path, self._step = (
-            (None, None) if checkpoint_id is None else _parse(checkpoint_id)
-        )
-        self._path = path or self._path
+        self._path, self._step = path or self._path, step
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: CheckpointId) -> bool:
@@ -238,6 +302,9 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
     def set_up_storage_writer(
         self, is_coordinator: bool, *args: Any, **kwargs: Any
     ) -> None:
+        if not self._has_turn:  # before the first collective
+            _await_turn(self._path)
+        self._has_turn = False
         self._rank = kwargs.get("rank", 0) if kwargs.get("use_collectives", True) else 0
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
@@ -263,8 +330,11 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
             raise
         self._attempt = _Attempt(store, step, number, tickets)
         _begun.add(self._attempt)
+        self._attempt.watch()
         return [
-            dataclasses.replace(plan, storage_data=_Ticket(self._path, rank, ticket))
+            dataclasses.replace(
+                plan, storage_data=_Ticket(self._path, rank, step, ticket)
+            )
             for rank, (plan, ticket) in enumerate(zip(plans, tickets))
         ]
 
@@ -290,7 +360,16 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
         arrived = _arrived.pop((self._path, self._rank), None)
         if self._attempt is not None:
             return self._attempt.tickets[self._rank]
-        return arrived or plan.storage_data.ticket
+        found = arrived or plan.storage_data
+        step, self._step = self._step, None
+        if step not in (None, found.step):
+            raise FailedPrecondition(
+                f"rank {self._rank} saves step {step}, and the coordinator step "
+                f"{found.step}: the ranks began overlapping saves in another order; wait "
+                "for the future of each dcp.async_save before the next save"
+            )
+        ticket: bytes = found.ticket
+        return ticket
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[Any]:
         future = Future()
@@ -361,7 +440,9 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
             raise
         self.saved_step = attempt.step
         self._step = None  # a save without checkpoint_id takes the next one
-        attempt.store = self._attempt = None
+        self._attempt = None
+        with attempt.lock:
+            attempt.store = None
         store.close()
 
     def _retired(self, records: list[Any], step: int) -> list[int]:
