@@ -161,5 +161,12 @@ TEST_F(ToolNanTypes, ReadsEveryFloat) {
                 "slots": ["f64", "f32", "bf16", "f8e4m3", "f8e5m2"]}]}]})"));
 }
 
+class BigToolNan : public BigDeltaFixture {};
+
+TEST_F(BigToolNan, ReportsDamage) {
+  DamageLargestFile();
+  ExpectFails("nan --step 100", 3, HasSubstr("step 100"));
+}
+
 }  // namespace
 }  // namespace ckptdb::testing

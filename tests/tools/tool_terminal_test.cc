@@ -7,15 +7,20 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "tests/tools/tool_fixture.h"
 #include "tools/command.h"
 
@@ -175,7 +180,7 @@ TEST(ToolMan, DescribesAllCommands) {
 
 // --- Commands that only read.
 
-constexpr std::array<const char*, 16> kReadingCommands = {
+constexpr std::array<const char*, 15> kReadingCommands = {
     "ls",
     "show latest",
     "items 400 --sort bytes",
@@ -190,8 +195,7 @@ constexpr std::array<const char*, 16> kReadingCommands = {
     "history user 1",
     "digest 400",
     "verify",
-    "du --tables --steps",
-    "completion bash"};
+    "du --tables --steps"};
 
 class ToolReadsOnly : public DeltaFixture {
  protected:
@@ -211,12 +215,31 @@ class ToolReadsOnly : public DeltaFixture {
   void ExpectNothingChanges() const {
     const auto before = Contents();
     for (const char* command : kReadingCommands) {
-      const ToolResult result =
-          RunLine(command, std::string(command).rfind("completion", 0) == 0
-                               ? Words{}
-                               : Words{"--store", path()});
+      const ToolResult result = Run(command);
       EXPECT_EQ(result.code, 0) << command << result.err;
       EXPECT_TRUE(Contents() == before) << command;
+    }
+  }
+
+  // Saves steps, each with all that the commands read, until `done`.
+  void Train(const std::atomic<bool>& done) const {
+    const std::vector<int64_t> ids = {1, 2};
+    const std::vector<float> values(8, 0.5F);
+    const std::vector<uint32_t> counts = {1, 2};
+    const RowSource::Arrays rows(ids,
+                                 {{values.data(), 16}, {counts.data(), 4}});
+    for (int64_t step = 1000; !done; ++step) {
+      RankState state;
+      state.AddTable("user",
+                     {{"embedding", DType::kF32, 4}, {"freq", DType::kU32, 1}},
+                     &rows);
+      state.AddTensor("w", TensorView::Of(values.data(), {3}));
+      SaveSpec spec;
+      spec.step = step;
+      if (step > 1000) spec.retire = {step - 1};
+      ASSERT_OK(store_->Save(spec, state));
+      ASSERT_OK(store_->Sweep());
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
 };
@@ -226,6 +249,42 @@ TEST_F(ToolReadsOnly, ChangeNoByte) { ExpectNothingChanges(); }
 TEST_F(ToolReadsOnly, ChangeNoByteOfALiveStore) {
   Own();
   ExpectNothingChanges();
+}
+
+TEST_F(ToolReadsOnly, SucceedWhileATrainerSaves) {
+  Own();
+  std::atomic<bool> done = false;
+  std::thread trainer([&] { Train(done); });
+  for (const char* command : kReadingCommands) {
+    const ToolResult result = Run(command);
+    EXPECT_EQ(result.code, 0) << command << result.err;
+  }
+  done = true;
+  trainer.join();
+  Disown();
+}
+
+TEST_F(ToolReadsOnly, FailWhenTheOutputCannotBeWritten) {
+  for (const char* command : kReadingCommands) {
+    Words words = absl::StrSplit(command, ' ');
+    words.insert(words.end(), {"--store", path()});
+    const ToolResult result = RunTool(words, {.out_path = "/dev/full"});
+    EXPECT_EQ(result.code, 5) << command;
+    EXPECT_THAT(result.err, HasSubstr("cannot write to standard output"));
+  }
+}
+
+TEST_F(ToolReadsOnly, NameAMissingOrEmptyStore) {
+  const std::string empty = dir_.path() + "/empty";
+  ASSERT_OK(Store::Open(empty).status());
+  for (const std::string command :
+       {"rows user", "cat w", "nan", "digest latest", "diff 1 latest"}) {
+    for (const std::string& store : {empty, dir_.path()}) {
+      const ToolResult result = RunLine(command, {"--store", store});
+      EXPECT_EQ(result.code, 2) << command;
+      EXPECT_THAT(result.err, HasSubstr(store)) << command;
+    }
+  }
 }
 
 }  // namespace
