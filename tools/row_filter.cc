@@ -99,7 +99,8 @@ double AsDouble(T number) {
 struct CountNan {
   template <typename T>
   static FilterNumber Of(const T* numbers, size_t count) {
-    return SumOf(numbers, count, [](T x) { return x != x ? 1.0 : 0.0; });
+    return SumOf(numbers, count,
+                 [](T x) { return IsNanElement(x) ? 1.0 : 0.0; });
   }
 };
 struct CountInf {
@@ -112,8 +113,8 @@ struct CountInf {
 struct CountNotFinite {
   template <typename T>
   static FilterNumber Of(const T* numbers, size_t count) {
-    // Only for these is the difference NaN.
-    return SumOf(numbers, count, [](T x) { return x - x == 0 ? 0.0 : 1.0; });
+    return SumOf(numbers, count,
+                 [](T x) { return IsFiniteElement(x) ? 0.0 : 1.0; });
   }
 };
 struct NormOf {
@@ -140,7 +141,7 @@ template <typename T, typename Before>
 FilterNumber FirstBy(const T* numbers, size_t count, const Before& before) {
   T first = numbers[0];
   for (size_t i = 0; i < count; ++i) {
-    if (numbers[i] != numbers[i]) return numbers[i];
+    if (IsNanElement(numbers[i])) return numbers[i];
     first = before(numbers[i], first) ? numbers[i] : first;
   }
   return first;

@@ -101,9 +101,10 @@ std::string FishOption(const std::string& condition,
   for (const std::string& name : option.get_lnames()) {
     absl::StrAppend(&line, " -l ", name);
   }
-  if (TakesValue(option))
+  if (TakesValue(option)) {
     line +=
         TakesFolder(option) ? " -x -a '(__fish_complete_directories)'" : " -r";
+  }
   return absl::StrCat(line, " -d ", ShellQuoted(option.get_description()),
                       "\n");
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <type_traits>
 
 #include "schema/status.h"
 #include "tools/widened.h"
@@ -19,15 +18,6 @@ struct StatsPass {
 };
 
 template <typename T>
-bool IsFiniteElement(T number) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return std::isfinite(number);
-  } else {
-    return true;
-  }
-}
-
-template <typename T>
 void CountBlock(const T* numbers, size_t count, StatsPass* pass) {
   TensorStats& stats = pass->stats;
   T min = std::numeric_limits<T>::max();
@@ -40,7 +30,7 @@ void CountBlock(const T* numbers, size_t count, StatsPass* pass) {
     const T x = numbers[i];
     const bool is_finite = IsFiniteElement(x);
     finite += is_finite ? 1 : 0;
-    nan += x != x ? 1 : 0;
+    nan += IsNanElement(x) ? 1 : 0;
     zeros += x == 0 ? 1 : 0;
     min = is_finite && x < min ? x : min;
     max = is_finite && x > max ? x : max;

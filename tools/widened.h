@@ -9,8 +9,10 @@
 #define CKPTDB_TOOLS_WIDENED_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "schema/types.h"
@@ -19,6 +21,24 @@ namespace ckptdb::tool {
 
 // Small enough for the first-level cache.
 inline constexpr size_t kWidenedBlock = 2048;
+
+// Also of integers.
+template <typename T>
+bool IsNanElement(T number) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::isnan(number);
+  } else {
+    return false;
+  }
+}
+template <typename T>
+bool IsFiniteElement(T number) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::isfinite(number);
+  } else {
+    return true;
+  }
+}
 
 template <typename T, typename Take>
 void ForWidenedTo(DType from, DType to, const char* bytes, size_t elements,

@@ -39,6 +39,11 @@ run(${CKPTDB_COMPILER} -std=c++20 ${flags} ${CKPTDB_CONSUMER}/consumer.cc
 run(${CKPTDB_WORK}/by_pkg_config ${CKPTDB_WORK}/store)
 if(EXISTS ${prefix}/bin/ckptdb)
   run(${prefix}/bin/ckptdb --version)
+  foreach(file man/man1/ckptdb.1 bash-completion/completions/ckptdb)
+    if(NOT EXISTS ${prefix}/share/${file})
+      message(FATAL_ERROR "share/${file} is not installed")
+    endif()
+  endforeach()
 endif()
 
 # An older C++ standard is an error that names the required one.
