@@ -71,6 +71,7 @@ from ._records import (
     StepRecord,
     Steps,
 )
+from ._report import report
 from ._tables import ArrayTable, Slot, Table
 
 __version__: str = _version()

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page about a store."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ckptdb
+
+
+def test_report(path, tmp_path):
+    state = {"w": np.zeros(4, "f4")}
+    statistics = tmp_path / "saves.jsonl"
+    with ckptdb.Manager(
+        path,
+        state,
+        save=ckptdb.save_every_n_steps(1),
+        statistics_path=str(statistics),
+    ) as manager:
+        manager.step(metrics={"auc": 0.5})
+        manager.step(metrics={"auc": 0.75})
+        manager.wait_until_finished()
+        # The store is open.
+        out = tmp_path / "page.html"
+        ckptdb.report(path, out, statistics=statistics)
+    page = out.read_text()
+    assert "metric auc" in page
+    assert "Training blocked" in page
+    assert "http:" not in page and "https:" not in page and "<script" not in page
+    with pytest.raises(ckptdb.AlreadyExists, match="exists"):
+        ckptdb.report(path, out)
+    ckptdb.report(path, out, force=True)
+    with pytest.raises(ckptdb.NotFound):
+        ckptdb.report(tmp_path / "none", tmp_path / "other.html")
+    assert not (tmp_path / "other.html").exists()
