@@ -155,6 +155,17 @@ absl::StatusOr<std::vector<EarlierFiles>> EarlierOf(rocksdb::FileSystem* files,
   return earlier;
 }
 
+// Returns the time, but later than that of all backups in the folder: a clock
+// that was set back must not make the newest backup look old.
+absl::StatusOr<int64_t> NextTime(rocksdb::FileSystem* files,
+                                 const std::string& folder) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<Backup> backups,
+                          ListIn(files, folder));
+  const int64_t now = Environment::Default()->NowMicros();
+  return backups.empty() ? now
+                         : std::max(now, backups.back().made_at_micros + 1);
+}
+
 // Makes the unfinished backup complete, and returns its list of files.
 absl::StatusOr<BackupNote> Fill(rocksdb::FileSystem* files,
                                 const std::string& store,
@@ -169,8 +180,8 @@ absl::StatusOr<BackupNote> Fill(rocksdb::FileSystem* files,
   StoreSnapshot snapshot(store, unfinished, std::move(earlier), options);
   CKPTDB_RETURN_IF_ERROR(snapshot.Take());
   CKPTDB_RETURN_IF_ERROR(CheckOpens(unfinished, snapshot));
-  return BackupNote{Describe(snapshot, Environment::Default()->NowMicros(),
-                             !options.name.empty()),
+  CKPTDB_ASSIGN_OR_RETURN(const int64_t made_at, NextTime(files, folder));
+  return BackupNote{Describe(snapshot, made_at, !options.name.empty()),
                     snapshot.files()};
 }
 

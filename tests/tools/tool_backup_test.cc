@@ -7,6 +7,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <random>
@@ -19,6 +21,7 @@
 #include "db/backup.h"
 #include "db/reader.h"
 #include "db/state.h"
+#include "db/store/backup_note.h"
 #include "tests/support/seed.h"
 #include "tests/tools/store_bytes.h"
 #include "tests/tools/tool_fixture.h"
@@ -111,6 +114,20 @@ TEST_F(ToolBackup, KeepRemovesTheOldestWithoutAName) {
   EXPECT_FALSE(fs::exists(oldest));
   EXPECT_EQ(Names().size(), 3);
   EXPECT_TRUE(Names().contains("first"));
+}
+
+// As if the clock had been set back since the first backup.
+TEST_F(ToolBackup, KeepsTheNewestWhateverTheClockReads) {
+  const std::string first = BackUp() + "/BACKUP";
+  std::ifstream in(first);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  auto note = internal::DecodeBackupNote(text);
+  ASSERT_OK(note.status());
+  note->backup.made_at_micros += int64_t{3600} * 1'000'000;
+  std::ofstream(first) << internal::EncodeBackupNote(*note);
+  const Json second = RunJson("backup " + folder() + " --keep 1");
+  const std::string name = second["backup"]["name"].get<std::string>();
+  EXPECT_EQ(Names(), std::set<std::string>{name});
 }
 
 TEST_F(ToolBackup, RefusesBadFoldersAndNames) {
