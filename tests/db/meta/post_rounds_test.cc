@@ -61,6 +61,9 @@ std::map<std::string, double> Applied(const std::vector<Post>& posts,
     if (!present[i]) continue;
     for (const auto& [name, value] : posts[i].metrics) values[name] = value;
     if (posts[i].pin || posts[i].unpin) values[""] = posts[i].pin ? 1 : 0;
+    if (posts[i].lifetime != Post::Lifetime::kUnchanged) {
+      values["lifetime"] = static_cast<int>(posts[i].lifetime);
+    }
   }
   return values;
 }
@@ -74,6 +77,10 @@ std::vector<Post> RandomPosts(std::mt19937_64* random) {
     }
     if ((*random)() % 4 == 0)
       ((*random)() % 2 == 0 ? post.pin : post.unpin) = true;
+    if ((*random)() % 4 == 0) {
+      post.lifetime = (*random)() % 2 == 0 ? Post::Lifetime::kPermanent
+                                           : Post::Lifetime::kEphemeral;
+    }
     posts.push_back(std::move(post));
   }
   return posts;
