@@ -112,8 +112,11 @@ class RankCopy {
   std::string Scratch() const { return to_.path() + "/staging"; }
   absl::Status AddTensor(const Item& item);
   absl::Status AddTable(const std::string& name);
-  bool HoldsRows(const StepReader::TableSpec& spec, ScanOptions* scan) const;
-  TableSharding ShardingOf(const StepReader::TableSpec& spec) const;
+  bool HoldsRows(const std::string& name, const StepReader::TableSpec& spec,
+                 ScanOptions* scan) const;
+  std::vector<int64_t> RangesOf(const std::string& name) const;
+  TableSharding ShardingOf(const std::string& name,
+                           const StepReader::TableSpec& spec) const;
 
   const StepReader& from_;
   const Store& to_;
@@ -145,7 +148,8 @@ absl::Status RankCopy::AddTensor(const Item& item) {
 
 // Sets the part of the table that this rank holds; returns false if it holds
 // none.
-bool RankCopy::HoldsRows(const StepReader::TableSpec& spec,
+bool RankCopy::HoldsRows(const std::string& name,
+                         const StepReader::TableSpec& spec,
                          ScanOptions* scan) const {
   const StepRecord& record = from_.record();
   if (record.world_size == 1) return true;
@@ -162,16 +166,38 @@ bool RankCopy::HoldsRows(const StepReader::TableSpec& spec,
     };
     return true;
   }
+  if (spec.sharding == Item::Sharding::kByRange) {
+    const std::vector<int64_t> ranges = RangesOf(name);
+    scan->wanted = [first = ranges[rank_], end = ranges[rank_ + 1]](
+                       int64_t id) { return id >= first && id < end; };
+    return ranges[rank_] < ranges[rank_ + 1];
+  }
   return rank_ == 0;
 }
 
-TableSharding RankCopy::ShardingOf(const StepReader::TableSpec& spec) const {
+// The first id of each rank, and the end of the last one's.
+std::vector<int64_t> RankCopy::RangesOf(const std::string& name) const {
+  std::vector<int64_t> ranges(from_.record().world_size + size_t{1}, 0);
+  for (const StepRecord::Rank& rank : from_.ranks()) {
+    for (const Item& item : rank.items) {
+      if (item.kind != Item::Kind::kRows || item.name != name) continue;
+      ranges[rank.rank] = item.first_id;
+      ranges[rank.rank + size_t{1}] = item.end_id;
+    }
+  }
+  return ranges;
+}
+
+TableSharding RankCopy::ShardingOf(const std::string& name,
+                                   const StepReader::TableSpec& spec) const {
   const StepRecord& record = from_.record();
   switch (spec.sharding) {
     case Item::Sharding::kBySlices:
       return TableSharding::BySlices(record.slice_bounds);
     case Item::Sharding::kByModulo:
       return TableSharding::ByModulo();
+    case Item::Sharding::kByRange:
+      return TableSharding::ByRange(RangesOf(name));
     case Item::Sharding::kCustom:
       // The function is the trainer's. Restores apply it to all rows.
       return TableSharding::ByFunction(
@@ -190,7 +216,7 @@ absl::Status RankCopy::AddTable(const std::string& name) {
                           from_.FindTable(name));
   ScanOptions scan;
   scan.read = Reading();
-  const bool holds = HoldsRows(spec, &scan);
+  const bool holds = HoldsRows(name, spec, &scan);
   CKPTDB_ASSIGN_OR_RETURN(
       std::unique_ptr<CopiedRows> rows,
       CopiedRows::Make(Scratch(), spec.slots, holds ? spec.rows : 0));
@@ -200,7 +226,7 @@ absl::Status RankCopy::AddTable(const std::string& name) {
     if (IsLossy(slot.codec)) slot.codec = Codec::kAuto;
   }
   state_.AddTable(name, std::move(slots), rows->Source(), spec.slice_hash,
-                  ShardingOf(spec));
+                  ShardingOf(name, spec));
   rows_.push_back(std::move(rows));
   return absl::OkStatus();
 }

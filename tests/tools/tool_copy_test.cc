@@ -8,6 +8,7 @@
 
 #include "db/state.h"
 #include "tests/support/seed.h"
+#include "tests/support/source_folder.h"
 #include "tests/tools/store_bytes.h"
 #include "tests/tools/tool_fixture.h"
 #include "tools/step_copy.h"
@@ -55,6 +56,30 @@ TEST_F(CopyFixture, NewStoreKeepsTheChain) {
                                  "chain_length": 4})"));
   ExpectSameStep(deltas(), target(), 400);
   EXPECT_EQ(RunLine("ls --json -s " + target()).Json()["steps"].size(), 1);
+}
+
+TEST_F(CopyFixture, DivisionByRangesOfIds) {
+  const std::string golden = SourcePath("tests/golden/id_ranges/store");
+  const std::string from = dir_.path() + "/ranges";
+  std::filesystem::copy(golden, from, std::filesystem::copy_options::recursive);
+  const Json ls = RunLine("ls --json -s " + from).Json();
+  ASSERT_THAT(ls["steps"], Not(IsEmpty()));
+  for (const Json& each : ls["steps"]) {
+    const int64_t step = each["step"].get<int64_t>();
+    Copy(from + ":" + std::to_string(step), target(), " --flatten");
+    ExpectSameStep(from, target(), step);
+    const auto shardings = [&](const std::string& store) {
+      Json lines = Json::array();
+      const ToolResult items =
+          RunLine("items " + std::to_string(step) + " --json -s " + store);
+      for (const Json& item : items.Json()["items"]) {
+        if (item["kind"] != "table") continue;
+        lines.push_back({item["name"], item["rank"], item["sharding"]});
+      }
+      return lines;
+    };
+    EXPECT_EQ(shardings(target()), shardings(from));
+  }
 }
 
 TEST_F(CopyFixture, FlattenMergesTheChain) {
