@@ -89,9 +89,9 @@ list_libraries() {
 }
 list_libraries > "${work}/libraries"
 mkdir -p "${work}/notices/${licenses}"
-# FlatBuffers and nlohmann/json are compiled in.
+# FlatBuffers, nlohmann/json and Chart.js are compiled in.
 for package in $(cut -d ' ' -f 2 "${work}/libraries" | sort -u) libflatbuffers-dev \
-  nlohmann-json3-dev; do
+  libjs-chart.js nlohmann-json3-dev; do
   case ${package} in
     libc6 | libgcc-s1 | libstdc++6 | zlib1g) continue ;; # every Linux has these
   esac

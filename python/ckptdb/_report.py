@@ -16,7 +16,7 @@ def report(
     force: bool = False,
 ) -> None:
     """Writes one HTML file about the store in the folder `store`, which a trainer may
-    have open: steps, chains, metrics, bytes, sizes and health, as `ckptdb report` does.
-    The page loads nothing. `statistics` is the file of the manager's `statistics_path`.
+    have open: steps, metrics, bytes, sizes, distributions and what is wrong, as `ckptdb
+    report` does. The page needs no network. `statistics` is the file of the manager's `statistics_path`.
     Raises AlreadyExists if `out` exists, unless `force` is set."""
     _core.write_report(os.fspath(store), os.fspath(out), os.fspath(statistics), force)

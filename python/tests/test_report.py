@@ -25,9 +25,9 @@ def test_report(path, tmp_path):
         out = tmp_path / "page.html"
         ckptdb.report(path, out, statistics=statistics)
     page = out.read_text()
-    assert "metric auc" in page
-    assert "Training blocked" in page
-    assert "http:" not in page and "https:" not in page and "<script" not in page
+    assert '"auc":0.75' in page
+    assert '"blocking_micros":' in page
+    assert "Chart.js v" in page and "<script src" not in page
     with pytest.raises(ckptdb.AlreadyExists, match="exists"):
         ckptdb.report(path, out)
     ckptdb.report(path, out, force=True)

@@ -79,7 +79,7 @@ TEST_F(ToolReport, ReplacesAPageOnlyByForce) {
   std::ofstream(page()) << "mine";
   const ToolResult refused = Run("report " + page());
   EXPECT_NE(refused.code, 0);
-  EXPECT_THAT(refused.err, HasSubstr("exists; pass --force to replace it"));
+  EXPECT_THAT(refused.err, HasSubstr("exists; replace it with --force"));
   EXPECT_EQ(Read(page()), "mine");
   const ToolResult forced = Run("report --force " + page());
   if (forced.code != 0) GTEST_SKIP() << forced.err;

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // ckptdb report: a page with charts of a store.
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "CLI/App.hpp"
 #include "CLI/Validators.hpp"
-#include "absl/strings/str_cat.h"
 #include "schema/status.h"
 #include "tools/command.h"
 #include "tools/format.h"
@@ -28,52 +21,16 @@ constexpr char kReportNotes[] =
     "stalls, sizes of tables and slots, distributions of tensors, and\n"
     "what is wrong with the store. It reads the tensors of some steps.\n";
 
-absl::Status WriteError(const std::string& path) {
-  return absl::InternalError(
-      absl::StrCat("\"", Printable(path), "\": ", std::strerror(errno)));
-}
-
-// Writes a file that appears under its name when it is whole.
-absl::Status WriteWhole(const std::string& path, const std::string& text,
-                        bool force) {
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  constexpr mode_t kMode = 0666;  // minus the umask
-  const int fd =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
-  if (fd < 0) return WriteError(temporary);
-  absl::Status status;
-  for (size_t done = 0; done < text.size() && status.ok();) {
-    const ssize_t written = write(fd, text.data() + done, text.size() - done);
-    if (written < 0) status = WriteError(temporary);
-    if (written > 0) done += static_cast<size_t>(written);
-  }
-  if (fsync(fd) != 0) status.Update(WriteError(temporary));
-  close(fd);
-  // A link fails if the name exists.
-  if (status.ok() && force && rename(temporary.c_str(), path.c_str()) != 0) {
-    status = WriteError(path);
-  } else if (status.ok() && !force &&
-             link(temporary.c_str(), path.c_str()) != 0) {
-    status = errno == EEXIST ? absl::AlreadyExistsError(absl::StrCat(
-                                   "\"", Printable(path),
-                                   "\" exists; pass --force to replace it"))
-                             : WriteError(path);
-  }
-  unlink(temporary.c_str());
-  return status;
-}
-
 class Report : public Command {
  public:
   Report()
-      : Command(
-            {.name = "report",
-             .summary = "Write a page with charts of a store",
-             .notes = kReportNotes,
-             .examples =
-                 "  ckptdb report /tmp/ctr.html --store /checkpoints/ctr\n"
-                 "  ckptdb report ctr.html --file saves.jsonl --force\n"
-                 "  ckptdb report --json > ctr.json\n"}) {}
+      : Command({.name = "report",
+                 .summary = "Write a page with charts of a store",
+                 .notes = kReportNotes,
+                 .examples =
+                     "  ckptdb report /tmp/ctr.html --store /checkpoints/ctr\n"
+                     "  ckptdb report ctr.html --file saves.jsonl --force\n"
+                     "  ckptdb report --json > ctr.json\n"}) {}
   void AddArguments(CLI::App* app) override {
     app->add_option("OUT", out_, "the page, an HTML file");
     app->add_option("--file", options_.statistics_path,
@@ -100,11 +57,11 @@ class Report : public Command {
           "\"", Printable(out_), "\" exists; pass --force to replace it"));
     }
     CKPTDB_ASSIGN_OR_RETURN(const auto reader, OpenReader(context));
+    options_.terminal = context.terminal;
     CKPTDB_ASSIGN_OR_RETURN(const Json data,
-                            ReportData(context, reader.get(), options_));
+                            ReportData(reader.get(), options_));
     if (!out_.empty()) {
-      CKPTDB_ASSIGN_OR_RETURN(const std::string page, ReportPage(data));
-      CKPTDB_RETURN_IF_ERROR(WriteWhole(out_, page, force_));
+      CKPTDB_RETURN_IF_ERROR(WriteReport(data, out_, force_));
     }
     if (context.json) {
       PrintJson(data, context.out);

@@ -63,7 +63,7 @@ class KeyInput {
 };
 
 // The differences between two looks at the store.
-struct Seen {
+struct Watched {
   std::vector<StepRecord> steps;
   std::vector<StepRecord> added;
   std::vector<Version> removed;
@@ -97,17 +97,17 @@ class WatchCommand : public Command {
   absl::Status Run(const Context& context) override;
 
  private:
-  absl::Status Look(const Context& context, Reader* reader, Seen* seen) const;
+  absl::Status Look(const Context& context, Reader* reader, Watched* seen) const;
   absl::Status Draw(const Context& context, const Reader& reader,
-                    const Seen& seen) const;
+                    const Watched& seen) const;
 
   double seconds_ = 2;
   uint64_t count_ = 0;  // 0: no end
   std::string file_;
 };
 
-Seen Compare(std::vector<StepRecord> before, std::vector<StepRecord> now) {
-  Seen seen;
+Watched Compare(std::vector<StepRecord> before, std::vector<StepRecord> now) {
+  Watched seen;
   std::set<Version> old;
   std::set<Version> current;
   for (const StepRecord& record : before) old.insert(record.version);
@@ -134,7 +134,7 @@ std::string NumbersText(const StepRecord& record) {
   return text;
 }
 
-void PrintLines(const Seen& seen, std::ostream* out) {
+void PrintLines(const Watched& seen, std::ostream* out) {
   for (const StepRecord& record : seen.added) {
     *out << FormatUtc(record.committed_at_micros) << "  step "
          << record.version.step << " " << StepKindName(record.kind) << "  "
@@ -149,7 +149,7 @@ void PrintLines(const Seen& seen, std::ostream* out) {
   out->flush();
 }
 
-Json SeenJson(const Context& context, const Reader& reader, const Seen& seen) {
+Json SeenJson(const Context& context, const Reader& reader, const Watched& seen) {
   Json json = {{"store", context.store},
                {"at", FormatIsoUtc(absl::ToUnixMicros(absl::Now()))},
                {"steps", seen.steps.size()}};
@@ -166,7 +166,7 @@ Json SeenJson(const Context& context, const Reader& reader, const Seen& seen) {
   return json;
 }
 
-std::string StepsTable(const Seen& seen) {
+std::string StepsTable(const Watched& seen) {
   constexpr size_t kMostLines = 12;
   TextTable table({">STEP", "KIND", ">CHAIN", "FLAGS", ">ROWS", ">OWN", ">AGE",
                    ">SAVED IN", "METRICS"});
@@ -186,7 +186,7 @@ std::string StepsTable(const Seen& seen) {
 
 // Draws over the last view.
 absl::Status WatchCommand::Draw(const Context& context, const Reader& reader,
-                                const Seen& seen) const {
+                                const Watched& seen) const {
   constexpr size_t kTrend = 30;
   CKPTDB_ASSIGN_OR_RETURN(const StoreSeries series, LoadSeries(reader, file_));
   TextTable trends({"COLUMN", ">LAST", "TREND"});
@@ -205,7 +205,7 @@ absl::Status WatchCommand::Draw(const Context& context, const Reader& reader,
 }
 
 absl::Status WatchCommand::Look(const Context& context, Reader* reader,
-                                Seen* seen) const {
+                                Watched* seen) const {
   const absl::Status refreshed = reader->Refresh();
   if (!refreshed.ok()) return ReadingStatus(refreshed);
   *seen = Compare(std::move(seen->steps), reader->Steps());
@@ -225,7 +225,7 @@ absl::Status WatchCommand::Run(const Context& context) {
   const Interrupt interrupt;
   const KeyInput keys(context.out == &std::cout);
   CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
-  Seen seen;
+  Watched seen;
   for (uint64_t looks = 1;; ++looks) {
     CKPTDB_RETURN_IF_ERROR(Look(context, reader.get(), &seen));
     // A reader of the output, such as `head`, may have ended.

@@ -6,14 +6,16 @@
 
 #include <string>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "tools/json.h"
 
 namespace ckptdb::tool {
 
-// Returns the page that shows the data. Returns Unimplemented if ckptdb was
-// built without Chart.js.
-absl::StatusOr<std::string> ReportPage(const Json& data);
+// Writes the page that shows the data to a file, which appears under its name
+// when it is whole. Returns AlreadyExists if the file exists, unless `replace`
+// is set, and Unimplemented if ckptdb was built without Chart.js.
+absl::Status WriteReport(const Json& data, const std::string& path,
+                         bool replace);
 
 }  // namespace ckptdb::tool
 

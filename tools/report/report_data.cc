@@ -9,10 +9,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "ckptdb/version.h"
 #include "schema/status.h"
 #include "tools/format.h"
-#include "tools/open_store.h"
 #include "tools/progress_line.h"
 #include "tools/step_totals.h"
 #include "tools/tensor_stats.h"
@@ -22,15 +23,17 @@ namespace {
 
 constexpr size_t kBins = 24;
 constexpr size_t kMaxTensors = 60;
+
+std::string StepText(int64_t step) { return absl::StrCat("step ", step); }
+
 // The manager's reason for a save, in the metadata of its step.
 constexpr char kSavedBecause[] = "ckptdb.saved_because";
 
 // Collects the parts of a report.
 class Collector {
  public:
-  Collector(const Context& context, Reader* reader,
-            const ReportOptions& options)
-      : context_(context), reader_(reader), options_(options) {}
+  Collector(Reader* reader, const ReportOptions& options)
+      : reader_(reader), options_(options) {}
 
   absl::StatusOr<Json> Collect() {
     records_ = reader_->Steps();
@@ -39,9 +42,9 @@ class Collector {
       records_.erase(records_.begin(),
                      records_.end() - static_cast<int64_t>(options_.max_steps));
     }
-    Json json = {{"store", std::filesystem::absolute(context_.store).string()},
+    Json json = {{"store", std::filesystem::absolute(reader_->path()).string()},
                  {"uuid", reader_->uuid()},
-                 {"made_at", FormatIsoUtc(context_.now_micros)},
+                 {"made_at", FormatIsoUtc(absl::ToUnixMicros(absl::Now()))},
                  {"library_version", LibraryVersion()},
                  {"all_steps", all}};
     SetUsage(&json);
@@ -94,11 +97,11 @@ class Collector {
     if (ranks.ok()) {
       json["tables"] = TablesOf(*ranks);
     } else if (!absl::IsNotFound(ranks.status())) {
-      Find(absl::StrCat(StepName(record.version.step), ": ",
+      Find(absl::StrCat(StepText(record.version.step), ": ",
                         ranks.status().message()));
     }
     if (record.quarantined) {
-      Find(absl::StrCat(StepName(record.version.step),
+      Find(absl::StrCat(StepText(record.version.step),
                         " is quarantined: it is damaged"));
     }
     return json;
@@ -195,7 +198,7 @@ class Collector {
                        {"histogram", each.histogram}};
       const std::string& name = parts[i].spec.name;
       if (each.nan + each.inf > 0) {
-        Find(absl::StrCat(StepName(step), ": tensor ", Printable(name), " has ",
+        Find(absl::StrCat(StepText(step), ": tensor ", Printable(name), " has ",
                           each.nan, " NaN and ", each.inf, " infinite values"));
       }
       (*tensors)[name].push_back(std::move(measured));
@@ -214,12 +217,12 @@ class Collector {
       uint64_t bytes = 0;
       names = Readable(**newest, options_.tensor_bytes / steps.size(), &bytes);
     }
-    const ProgressLine progress(context_.terminal, "report: reading tensors");
+    const ProgressLine progress(options_.terminal, "report: reading tensors");
     std::map<std::string, Json> tensors;
     for (const int64_t step : steps) {
       const absl::Status added = AddTensors(step, names, &tensors);
-      if (!added.ok() && !IsGone(added) && !absl::IsNotFound(added)) {
-        Find(absl::StrCat(StepName(step), ": ", added.message()));
+      if (!added.ok() && !absl::IsNotFound(added) && !absl::IsAborted(added)) {
+        Find(absl::StrCat(StepText(step), ": ", added.message()));
       }
     }
     for (const std::string& name : names) {
@@ -263,7 +266,6 @@ class Collector {
     return saves;
   }
 
-  const Context& context_;
   Reader* const reader_;
   const ReportOptions& options_;
   std::vector<StepRecord> records_;
@@ -272,9 +274,8 @@ class Collector {
 
 }  // namespace
 
-absl::StatusOr<Json> ReportData(const Context& context, Reader* reader,
-                                const ReportOptions& options) {
-  return Collector(context, reader, options).Collect();
+absl::StatusOr<Json> ReportData(Reader* reader, const ReportOptions& options) {
+  return Collector(reader, options).Collect();
 }
 
 }  // namespace ckptdb::tool

@@ -4,28 +4,27 @@
 #define CKPTDB_TOOLS_REPORT_REPORT_DATA_H_
 
 #include <cstdint>
+#include <ostream>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "db/reader.h"
-#include "tools/command.h"
 #include "tools/json.h"
 
 namespace ckptdb::tool {
 
 struct ReportOptions {
-  uint64_t max_steps = 1000;        // the newest ones
-  uint64_t tensor_steps = 8;        // of which tensors are read
-  uint64_t tensor_bytes = 1 << 30;  // read for that at most
-  std::string statistics_path;      // of the manager; empty: none
+  uint64_t max_steps = 1000;         // the newest ones
+  uint64_t tensor_steps = 8;         // of which tensors are read
+  uint64_t tensor_bytes = 1 << 30;   // read for that at most
+  std::string statistics_path;       // of the manager; empty: none
+  std::ostream* terminal = nullptr;  // for progress; may be null
 };
 
 // Returns the fields that docs/json.md lists under `report`. Steps that are
 // removed meanwhile are left out. Errors of single steps are listed as
 // findings.
-absl::StatusOr<Json> ReportData(const Context& context, Reader* reader,
-                                const ReportOptions& options);
+absl::StatusOr<Json> ReportData(Reader* reader, const ReportOptions& options);
 
 }  // namespace ckptdb::tool
 
