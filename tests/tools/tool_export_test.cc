@@ -157,6 +157,9 @@ TEST_F(ToolExport, SaysWhatIsMissing) {
   ExpectFails("export 150 --npz " + out(), 2, HasSubstr("150"));
   EXPECT_EQ(Run("export 100").code, 1);
   EXPECT_EQ(Run("export 100 --npz a --npy b").code, 1);
+  ExpectFails("export 100 --world 2 --npz " + out(), 1, HasSubstr("--recis"));
+  ExpectFails("export 100 --shard-bytes 2 --npz " + out(), 1,
+              HasSubstr("--safetensors"));
   ExpectRun("export 100 --npz " + out(), 0,
             HasSubstr("1 blobs are not exported"), "");
 }
@@ -380,6 +383,9 @@ TEST_F(ToolImport, RecisBlocksMustBeWhole) {
   const std::string folder = out() + "/ckpt_400";
   const std::string data = folder + "/model-000001-of-000008.safetensors";
   ASSERT_TRUE(fs::exists(data));
+  // A file of another checkpoint is ignored.
+  fs::copy_file(data, folder + "/model-000009-of-000010.safetensors");
+  EXPECT_EQ(RunTool({"import", out(), "--step", "1", "-s", other()}).code, 0);
   fs::rename(data, out() + "/hidden");
   ExpectFails("import " + out() + " --step 9", 3, HasSubstr("is in no file"));
   fs::remove(folder + "/index");

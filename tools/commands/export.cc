@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ckptdb export: writes a step as files of other systems.
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -46,8 +47,8 @@ struct ExportOptions {
   std::string folder;
   std::string slots;
   std::string ids;
-  uint64_t shard_bytes = kDefaultShardBytes;
-  uint32_t world = 1;
+  uint64_t shard_bytes = 0;  // 0: the default
+  uint32_t world = 0;        // 0: the default
   bool force = false;
   StepSelection selection;
 };
@@ -74,8 +75,9 @@ ArrayWriterOr NewWriter(const ExportOptions& options, const StepRecord& record,
   std::map<std::string, std::string> metadata = record.user_metadata;
   // Without it, Hugging Face's libraries refuse a file.
   metadata.emplace("format", "pt");
-  return NewSafetensorsWriter(folder, arrays.arrays, metadata,
-                              options.shard_bytes);
+  return NewSafetensorsWriter(
+      folder, arrays.arrays, metadata,
+      options.shard_bytes == 0 ? kDefaultShardBytes : options.shard_bytes);
 }
 
 absl::Status ExportArrays(const ExportOptions& options, const StepReader& step,
@@ -97,18 +99,18 @@ absl::Status ExportArrays(const ExportOptions& options, const StepReader& step,
 absl::Status ExportRecis(const ExportOptions& options, const StepReader& step,
                          const ReadOptions& read, OutputFolder* folder,
                          ExportResult* result) {
-  CKPTDB_ASSIGN_OR_RETURN(
-      const RecisStep recis,
-      ListRecis(step, options.selection, options.world, read));
+  const uint32_t world = std::max(1U, options.world);
+  CKPTDB_ASSIGN_OR_RETURN(const RecisStep recis,
+                          ListRecis(step, options.selection, world, read));
   const std::string id = absl::StrCat("ckpt_", step.record().version.step);
   CKPTDB_ASSIGN_OR_RETURN(
       const std::unique_ptr<ArrayWriter> writer,
-      NewRecisWriter(folder, options.folder, id, options.world,
-                     recis.arrays.arrays, recis.blocks, recis.extra));
+      NewRecisWriter(folder, options.folder, id, world, recis.arrays.arrays,
+                     recis.blocks, recis.extra));
   CKPTDB_RETURN_IF_ERROR(
       WriteArrays(step, options.selection, recis.arrays, read, writer.get()));
   result->tensor_count = recis.arrays.tensors.size();
-  result->table_count = recis.arrays.tables.size() / options.world;
+  result->table_count = recis.arrays.tables.size() / world;
   result->row_count = recis.arrays.rows();
   result->skipped_blobs = recis.arrays.blobs;
   return absl::OkStatus();
@@ -220,7 +222,7 @@ class ExportCommand : public Command {
 void ExportCommand::AddFormats(CLI::App* app) {
   auto* formats = app->add_option_group("Format", "one of");
   formats->require_option(1);
-  const std::pair<const char*, const char*> kFormats[] = {
+  constexpr std::pair<const char*, const char*> kFormats[] = {
       {"npz", "write one archive of NumPy"},
       {"npy", "write one NumPy file for each array"},
       {"safetensors", "write files of safetensors"},
@@ -267,6 +269,13 @@ void ExportCommand::AddArguments(CLI::App* app) {
 
 absl::Status ExportCommand::Run(const Context& context) {
   const Interrupt interrupt;
+  if (options_.world != 0 && options_.format != "recis") {
+    return absl::InvalidArgumentError("--world is only for --recis");
+  }
+  if (options_.shard_bytes != 0 && options_.format != "safetensors") {
+    return absl::InvalidArgumentError(
+        "--shard-bytes is only for --safetensors");
+  }
   for (const auto slot :
        absl::StrSplit(options_.slots, ',', absl::SkipEmpty())) {
     options_.selection.slots.emplace_back(slot);

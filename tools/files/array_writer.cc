@@ -192,15 +192,15 @@ absl::StatusOr<std::unique_ptr<ArrayWriter>> NewTorchWriter(
     tensors.push_back(std::move(tensor));
   }
   auto writer = std::make_unique<ArchiveWriter>();
-  const std::pair<const char*, std::string> kHeads[] = {
+  const std::pair<const char*, std::string> heads[] = {
       {"archive/data.pkl", MakeTorchPickle(tensors)},
       {"archive/byteorder", "little"},
       {"archive/version", "3\n"}};
-  for (const auto& [name, head] : kHeads) writer->AddMember(name, head, 0);
+  for (const auto& [name, head] : heads) writer->AddMember(name, head, 0);
   for (size_t i = 0; i < arrays.size(); ++i) {
     writer->AddMember(absl::StrCat("archive/data/", i), "", arrays[i].bytes);
   }
-  CKPTDB_RETURN_IF_ERROR(writer->CreateFile(folder, file, std::size(kHeads)));
+  CKPTDB_RETURN_IF_ERROR(writer->CreateFile(folder, file, std::size(heads)));
   return writer;
 }
 

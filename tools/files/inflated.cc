@@ -59,7 +59,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> Inflated(
 
 void AddZipCheck(const std::shared_ptr<const MappedFile>& file,
                  const ZipMember& member, LoadedFiles* files) {
-  files->checks.push_back([file, member](const LoadedFiles::Poll& poll) {
+  files->checks.emplace_back([file, member](const LoadedFiles::Poll& poll) {
     const auto take = [&poll](absl::string_view) { return poll(); };
     return InFile(file->path(), ReadZipMember(file->bytes(), member, take));
   });

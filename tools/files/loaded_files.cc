@@ -148,8 +148,8 @@ void LoadedFiles::AddMetadata(const std::string& file,
 }
 
 absl::Status LoadFile(const std::string& path, LoadedFiles* files) {
-  const std::pair<absl::string_view,
-                  absl::Status (*)(const std::string&, LoadedFiles*)>
+  constexpr std::pair<absl::string_view,
+                      absl::Status (*)(const std::string&, LoadedFiles*)>
       kFormats[] = {{kSafetensorsIndexSuffix, LoadSafetensorsIndex},
                     {".safetensors", LoadSafetensors},
                     {".npy", LoadNpy},

@@ -21,7 +21,10 @@ void ReportTruncated(int /*signal*/) {
       "ckptdb: a file was truncated or could not be read while it was "
       "imported; nothing was imported\n";
   constexpr int kFailed = 5;
-  _exit(write(STDERR_FILENO, kText, sizeof(kText) - 1) < 0 ? kFailed : kFailed);
+  // Nothing can be done if this fails.
+  const ssize_t written = write(STDERR_FILENO, kText, sizeof(kText) - 1);
+  static_cast<void>(written);
+  _exit(kFailed);
 }
 
 }  // namespace

@@ -221,7 +221,7 @@ absl::Status OutputFolder::Commit() {
     CKPTDB_RETURN_IF_ERROR(file->Finish());
   }
   for (size_t i = 0; i < files_.size(); ++i) {
-    const absl::Status renamed = Rename(*files_[i]);
+    absl::Status renamed = Rename(*files_[i]);
     if (!renamed.ok()) {
       // These names were free before.
       for (size_t k = 0; k < i; ++k) {

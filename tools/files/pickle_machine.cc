@@ -90,7 +90,7 @@ class PickleMachine {
   std::string Line() {
     const size_t end = rest_.find('\n');
     ok_ = ok_ && end != absl::string_view::npos;
-    const std::string line(Take(ok_ ? end : 0));
+    std::string line(Take(ok_ ? end : 0));
     Take(1);
     return line;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -38,6 +39,24 @@ bool IsDataFile(const std::string& name) {
          absl::EndsWith(name, ".safetensors");
 }
 
+// Returns the names of the regular files of a folder.
+absl::StatusOr<std::set<std::string>> FileNames(
+    const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator();
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_regular_file(ignored)) {
+      names.insert(entry->path().filename().string());
+    }
+  }
+  if (!error) return names;
+  return absl::InternalError(
+      absl::StrCat("cannot list \"", folder.string(), "\": ", error.message()));
+}
+
 absl::StatusOr<std::string> ReadWhole(const std::string& path, uint64_t limit) {
   CKPTDB_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
   if (file->bytes().size() > limit) {
@@ -63,11 +82,12 @@ class RecisLoader {
       : folder_(std::move(folder)), files_(files) {}
 
   absl::Status Load() {
-    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
-      if (entry.is_regular_file()) names_.insert(entry.path().filename());
-    }
+    CKPTDB_ASSIGN_OR_RETURN(names_, FileNames(folder_));
     if (names_.contains(kTensorKeys)) {
       CKPTDB_ASSIGN_OR_RETURN(keys_, ReadObject(Path(kTensorKeys)));
+    }
+    if (names_.contains(kIndex)) {
+      CKPTDB_ASSIGN_OR_RETURN(index_, ReadObject(Path(kIndex)));
     }
     for (const std::string& name : names_) {
       CKPTDB_RETURN_IF_ERROR(LoadOne(name));
@@ -88,7 +108,10 @@ class RecisLoader {
     return (folder_ / name).string();
   }
   absl::Status LoadOne(const std::string& name) {
-    if (IsDataFile(name)) return InFile(Path(name), LoadBlocks(Path(name)));
+    if (IsDataFile(name)) {
+      return IsListed(name) ? InFile(Path(name), LoadBlocks(Path(name)))
+                            : absl::OkStatus();
+    }
     if (name == kModel)
       return InFile(Path(name), LoadTorch(Path(name), files_));
     // These follow from the blocks.
@@ -98,6 +121,12 @@ class RecisLoader {
     auto bytes = ReadWhole(Path(name), kMaxBlobBytes);
     if (!bytes.ok()) return InFile(Path(name), bytes.status());
     return files_->AddBlob(kRecisPrefix + name, *std::move(bytes));
+  }
+  // Files that the index does not name are left from another checkpoint.
+  bool IsListed(const std::string& name) const {
+    const auto files = index_.find("file_index");
+    return files == index_.end() || !files->is_object() ||
+           files->contains(name);
   }
   absl::Status LoadBlocks(const std::string& path) {
     CKPTDB_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
@@ -168,9 +197,8 @@ class RecisLoader {
       if (seen_.empty()) return absl::OkStatus();
       return absl::DataLossError("\"index\" is missing: the save did not end");
     }
-    CKPTDB_ASSIGN_OR_RETURN(const RecisJson index, ReadObject(Path(kIndex)));
-    const auto blocks = index.find("block_index");
-    if (blocks == index.end() || !blocks->is_object()) {
+    const auto blocks = index_.find("block_index");
+    if (blocks == index_.end() || !blocks->is_object()) {
       return absl::InvalidArgumentError("index: no object \"block_index\"");
     }
     for (const auto& [name, file] : blocks->items()) {
@@ -230,17 +258,16 @@ class RecisLoader {
   LoadedFiles* const files_;
   std::set<std::string> names_;  // of files
   RecisJson keys_ = RecisJson::object();
+  RecisJson index_ = RecisJson::object();
   std::set<std::string> seen_;  // names of blocks, also inside names
   std::map<std::string, std::map<Slices, Blocks>> tables_;
   std::vector<std::string> dense_;
 };
 
-bool IsCheckpoint(const std::filesystem::path& folder) {
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name == kModel || IsDataFile(name)) return true;
-  }
-  return false;
+bool IsCheckpoint(const std::set<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name == kModel || IsDataFile(name);
+  });
 }
 
 // The last line of the file "checkpoint".
@@ -314,7 +341,7 @@ std::string InsideNameOf(const RecisBlock& block) {
 // "float32", as PyTorch names it.
 std::string ServingDType(DType dtype) {
   const std::string name(DTypeName(dtype));
-  const std::pair<const char*, const char*> kNames[] = {
+  constexpr std::pair<const char*, const char*> kNames[] = {
       {"bf16", "bfloat16"},
       {"f8e4m3", "float8_e4m3fn"},
       {"f8e5m2", "float8_e5m2"},
@@ -417,7 +444,8 @@ absl::Status WriteTexts(OutputFolder* folder, const std::string& folder_path,
 
 absl::Status LoadRecis(const std::string& path, LoadedFiles* files) {
   std::filesystem::path folder = path;
-  if (!IsCheckpoint(folder)) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::set<std::string> names, FileNames(folder));
+  if (!IsCheckpoint(names)) {
     if (!std::filesystem::exists(folder / kNewest)) {
       return absl::InvalidArgumentError(
           "is no checkpoint of RecIS: it has no model-*.safetensors, model.pt "

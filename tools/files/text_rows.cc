@@ -110,7 +110,7 @@ class TextSink : public SelectedRowSink {
 
  private:
   absl::Status Flush(std::string* buffer) {
-    const absl::Status appended = file_->Append(*buffer);
+    absl::Status appended = file_->Append(*buffer);
     buffer->clear();
     return appended;
   }
