@@ -28,8 +28,9 @@ namespace ckptdb {
 namespace internal {
 namespace {
 
-constexpr std::array<absl::string_view, 8> kStoreNames = {
-    "LOCK", "OWNER", "WATERMARK", "db", "staging", "leases", "posts", "SPARE"};
+constexpr std::array<absl::string_view, 9> kStoreNames = {
+    "LOCK",   "OWNER", "WATERMARK", "db",           "staging",
+    "leases", "posts", "SPARE",     kFolderLockName};
 
 // Returns an error unless the folder at `path` contains a store and nothing
 // else.
@@ -141,6 +142,9 @@ absl::Status MoveTo(rocksdb::FileSystem* files, const std::string& unfinished,
     if (target.exists) CKPTDB_RETURN_IF_ERROR(rename(to, old));
     CKPTDB_RETURN_IF_ERROR(rename(unfinished, to));
   }
+  // Only now: without it another copy to `to` could clear this one meanwhile.
+  CKPTDB_RETURN_IF_ERROR(
+      RemoveFile(files, absl::StrCat(to, "/", kFolderLockName)));
   CKPTDB_RETURN_IF_ERROR(SyncFolder(files, ParentFolder(to)));
   return target.exists ? RemoveTree(files, exchanged ? unfinished : old)
                        : absl::OkStatus();
@@ -175,8 +179,6 @@ absl::Status Copy(absl::string_view from_path, absl::string_view to_path,
     RemoveTree(files.get(), unfinished).IgnoreError();
     return status;
   }
-  CKPTDB_RETURN_IF_ERROR(
-      RemoveFile(files.get(), absl::StrCat(unfinished, "/", kFolderLockName)));
   return MoveTo(files.get(), unfinished, to, target);
 }
 

@@ -73,7 +73,7 @@ absl::Status StoreSnapshot::Take() {
   CKPTDB_RETURN_IF_ERROR(ProbeLinks());
   for (int i = 0; i < kTries; ++i) {
     bool again = false;
-    const absl::Status status = Try(&again);
+    absl::Status status = Try(&again);
     if (!again) return status;
     CKPTDB_RETURN_IF_ERROR(CheckCancelled(options_.cancelled));
     rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros(random));
@@ -233,7 +233,7 @@ absl::Status StoreSnapshot::BringTable(const std::string& path) {
     return absl::OkStatus();
   }
   if (links_) {
-    const absl::Status linked = LinkFile(files_.get(), From(path), To(path));
+    absl::Status linked = LinkFile(files_.get(), From(path), To(path));
     if (linked.ok()) Note(path, source.bytes, std::nullopt);
     if (linked.ok()) return Report(source.bytes);
     if (absl::IsNotFound(linked)) return linked;
