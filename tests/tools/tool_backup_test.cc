@@ -240,7 +240,7 @@ TEST_F(ToolDeltaBackup, RestoresChainsThatATrainerContinues) {
   EXPECT_EQ(RunLine("verify -s " + restored).code, 0);
 }
 
-// Saves a step every few milliseconds, until destroyed.
+// Saves some ten steps a second, until destroyed.
 class BusyTrainer {
  public:
   explicit BusyTrainer(Store* store) : store_(store) {
@@ -274,7 +274,7 @@ class BusyTrainer {
 
   bool WaitToStop() {
     std::unique_lock<std::mutex> lock(mutex_);
-    return stops_.wait_for(lock, std::chrono::milliseconds(15),
+    return stops_.wait_for(lock, std::chrono::milliseconds(100),
                            [this] { return stop_; });
   }
 
