@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -370,6 +371,15 @@ StepPlace ParsePlace(const std::string& text) {
   return {text.substr(0, colon), text.substr(colon + 1)};
 }
 
+// Returns the context with the place's store.
+Context InStore(const Context& context, const StepPlace& place) {
+  Context result = context;
+  if (place.store.empty()) return result;
+  result.store = place.store;
+  result.store_given = true;
+  return result;
+}
+
 // Returns the problem with the text, or "" if it is valid, as CLI11 expects.
 std::string PlaceError(const std::string& text) {
   if (!text.empty() && text[0] == ':') {
@@ -416,6 +426,7 @@ class Diff : public Command {
   }
 
  private:
+  void SetOptions();
   absl::StatusOr<StepDiff> Compare(const Context& context, Reader* reader,
                                    const StepReader& from,
                                    const StepReader& to);
@@ -465,21 +476,19 @@ absl::StatusOr<StepDiff> Diff::Compare(const Context& context, Reader* reader,
   return WithPlace(ReadingStatus(diff.status()), context.store);
 }
 
-absl::Status Diff::Run(const Context& context) {
+void Diff::SetOptions() {
   options_.scan = full_;
   options_.rows.tolerance = tolerance_;
   options_.values = full_ || tolerance_.has_value() ||
                     options_.rows.max_ids + options_.rows.max_movers > 0;
+}
+
+absl::Status Diff::Run(const Context& context) {
+  SetOptions();
   const StepPlace from_place = ParsePlace(from_);
   const StepPlace to_place = ParsePlace(to_);
-  const auto in_store = [&](const StepPlace& place) {
-    Context other = context;
-    if (!place.store.empty()) other.store = place.store;
-    other.store_given = context.store_given || !place.store.empty();
-    return other;
-  };
-  const Context from_context = in_store(from_place);
-  const Context to_context = in_store(to_place);
+  const Context from_context = InStore(context, from_place);
+  const Context to_context = InStore(context, to_place);
   CKPTDB_ASSIGN_OR_RETURN(auto from_reader, OpenReader(from_context));
   std::unique_ptr<Reader> other_reader;
   if (to_context.store != from_context.store) {
