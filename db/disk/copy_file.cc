@@ -69,7 +69,7 @@ absl::StatusOr<CopiedBytes> CopyFile(FileSystem* files, const std::string& from,
   CKPTDB_RETURN_IF_ERROR(FromRocks(
       files->NewWritableFile(temporary, rocksdb::FileOptions(), &file, nullptr),
       text));
-  const absl::StatusOr<CopiedBytes> copied = ReadParts(
+  absl::StatusOr<CopiedBytes> copied = ReadParts(
       files, from, max_bytes, on_bytes, [&](const rocksdb::Slice& part) {
         return file->Append(part, IOOptions(), nullptr);
       });

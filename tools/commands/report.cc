@@ -52,10 +52,6 @@ class Report : public Command {
       return absl::InvalidArgumentError(
           "the page has no name: ckptdb report OUT.html");
     }
-    if (!out_.empty() && !force_ && std::filesystem::exists(out_)) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "\"", Printable(out_), "\" exists; pass --force to replace it"));
-    }
     CKPTDB_ASSIGN_OR_RETURN(const auto reader, OpenReader(context));
     options_.terminal = context.terminal;
     CKPTDB_ASSIGN_OR_RETURN(const Json data,
