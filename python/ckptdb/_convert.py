@@ -314,7 +314,7 @@ def _save_step(saved: Save, path: str, step: int, overwrite: bool) -> None:
         attempt, tickets = owner.begin(step, 1, overwrite)
         tensors = [
             (name, dtype, shape, whole, offset, address)
-            for name, dtype, shape, address, whole, offset in saved.tensors
+            for name, dtype, shape, address, whole, offset, *_ in saved.tensors
         ]
         blobs = [(f"extra/{name}", data) for name, data in saved.objects]
         try:

@@ -285,7 +285,7 @@ def test_functions_are_policies_as_they_are(path):
         ({"now": 3.5}, "now is 3.5"),
         ({"save": ckptdb.latest_n(1)}, "save is a KeepPolicy; expected a SavePolicy"),
         ({"keep": ckptdb.save_initially()}, "keep is a SavePolicy"),
-        ({"save": 100}, "permanent: the value is 100"),
+        ({"save": 100}, "save is 100; expected a policy"),
     ],
 )
 def test_wrong_options_of_a_manager(path, options, words):

@@ -145,7 +145,7 @@ TEST_F(ToolBackup, RefusesBadFoldersAndNames) {
 
 TEST_F(ToolBackup, FindsDamage) {
   const std::string backup = BackUp(" --copy");
-  const fs::path table = TablesOf(backup)[0];
+  const fs::path table = LargestTable(backup);
   FlipByte(table, fs::file_size(table) / 2);
   ExpectRun("backup --list --verify " + folder(), 3, HasSubstr("Z"),
             HasSubstr(table.filename().string()));
@@ -292,9 +292,18 @@ TEST_F(ToolBackup, IsWholeBesideATrainer) {
   ASSERT_OK_AND_ASSIGN(store_, Store::Open(path(), options));
   {
     const BusyTrainer trainer(store_.get());
-    for (int i = 0; i < 12; ++i) {
-      BackUp(i % 2 == 0 ? " --verify" : " --verify --copy --keep 4");
+    int made = 0;
+    // On a slow machine the trainer may leave no moment between its saves.
+    for (int i = 0; i < 12 || (made < 2 && i < 60); ++i) {
+      const ToolResult result =
+          Run("backup " + folder() +
+              (i % 2 == 0 ? " --verify" : " --verify --copy --keep 4"));
+      const bool no_moment =
+          result.err.find(" tries") != std::string::npos && result.code == 5;
+      EXPECT_TRUE(result.code == 0 || no_moment) << result.err;
+      made += result.code == 0 ? 1 : 0;
     }
+    EXPECT_GE(made, 2);
   }
   Disown();
   EXPECT_EQ(RunLine("backup --list --verify " + folder()).code, 0);

@@ -9,12 +9,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -229,6 +231,8 @@ class ToolReadsOnly : public DeltaFixture {
     const std::vector<uint32_t> counts = {1, 2};
     const RowSource::Arrays rows(ids,
                                  {{values.data(), 16}, {counts.data(), 4}});
+    std::mutex mutex;
+    std::condition_variable never;
     for (int64_t step = 1000; !done; ++step) {
       RankState state;
       state.AddTable("user",
@@ -240,7 +244,8 @@ class ToolReadsOnly : public DeltaFixture {
       if (step > 1000) spec.retire = {step - 1};
       ASSERT_OK(store_->Save(spec, state));
       ASSERT_OK(store_->Sweep());
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::unique_lock<std::mutex> lock(mutex);
+      never.wait_for(lock, std::chrono::milliseconds(20));
     }
   }
 };
