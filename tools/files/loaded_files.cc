@@ -148,20 +148,20 @@ void LoadedFiles::AddMetadata(const std::string& file,
 }
 
 absl::Status LoadFile(const std::string& path, LoadedFiles* files) {
-  constexpr std::pair<absl::string_view,
-                      absl::Status (*)(const std::string&, LoadedFiles*)>
-      kFormats[] = {{kSafetensorsIndexSuffix, LoadSafetensorsIndex},
-                    {".safetensors", LoadSafetensors},
-                    {".npy", LoadNpy},
-                    {".npz", LoadNpz},
-                    {".pt", LoadTorch},
-                    {".pth", LoadTorch},
-                    {".bin", LoadTorch},
-                    {".ckpt", LoadTorch}};
+  const std::pair<absl::string_view,
+                  absl::Status (*)(const std::string&, LoadedFiles*)>
+      formats[] = {{kSafetensorsIndexSuffix, LoadSafetensorsIndex},
+                   {".safetensors", LoadSafetensors},
+                   {".npy", LoadNpy},
+                   {".npz", LoadNpz},
+                   {".pt", LoadTorch},
+                   {".pth", LoadTorch},
+                   {".bin", LoadTorch},
+                   {".ckpt", LoadTorch}};
   if (std::filesystem::is_directory(path)) {
     return InFile(path, LoadRecis(path, files));
   }
-  for (const auto& [suffix, load] : kFormats) {
+  for (const auto& [suffix, load] : formats) {
     if (absl::EndsWith(path, suffix)) return InFile(path, load(path, files));
   }
   return absl::InvalidArgumentError(
