@@ -28,7 +28,7 @@ namespace ckptdb {
 namespace internal {
 namespace {
 
-constexpr std::array<absl::string_view, 9> kStoreNames = {
+constexpr std::array<const char*, 9> kStoreNames = {
     "LOCK",   "OWNER", "WATERMARK", "db",           "staging",
     "leases", "posts", "SPARE",     kFolderLockName};
 
