@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/slice_argument.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -33,7 +34,8 @@ absl::StatusOr<std::pair<int64_t, int64_t>> ParseSliceRange(
       ParseSliceIndex(ends[0], range ? 0 : -1, extent);
   std::optional<int64_t> end;
   if (range) end = ParseSliceIndex(ends[1], extent, extent);
-  if (!range && begin.has_value()) end = *begin + 1;
+  // Larger indexes are refused below.
+  if (!range && begin.has_value()) end = std::min(*begin, extent) + 1;
   if (ends.size() > 2 || !begin || !end || *begin < 0 || *begin > *end ||
       *end > extent) {
     return absl::InvalidArgumentError(absl::StrCat(

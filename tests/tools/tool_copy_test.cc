@@ -72,7 +72,8 @@ TEST_F(CopyFixture, DivisionByRangesOfIds) {
       Json lines = Json::array();
       const ToolResult items =
           RunLine("items " + std::to_string(step) + " --json -s " + store);
-      for (const Json& item : items.Json()["items"]) {
+      const Json document = items.Json();
+      for (const Json& item : document["items"]) {
         if (item["kind"] != "table") continue;
         lines.push_back({item["name"], item["rank"], item["sharding"]});
       }
