@@ -93,7 +93,7 @@ absl::Status BackupCommand::List(const Context& context) const {
   Json document = {{"folder", folder_}, {"backups", Json::array()}};
   absl::Status first_damage;
   for (const Backup& backup : *backups) {
-    const absl::Status damage = DamageOf(context, backup, verify_);
+    absl::Status damage = DamageOf(context, backup, verify_);
     if (absl::IsCancelled(damage)) return damage;
     if (!damage.ok()) context.PrintError(WithPlace(damage, backup.path));
     first_damage.Update(damage);

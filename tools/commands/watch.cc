@@ -97,7 +97,8 @@ class WatchCommand : public Command {
   absl::Status Run(const Context& context) override;
 
  private:
-  absl::Status Look(const Context& context, Reader* reader, Watched* seen) const;
+  absl::Status Look(const Context& context, Reader* reader,
+                    Watched* seen) const;
   absl::Status Draw(const Context& context, const Reader& reader,
                     const Watched& seen) const;
 
@@ -149,7 +150,8 @@ void PrintLines(const Watched& seen, std::ostream* out) {
   out->flush();
 }
 
-Json SeenJson(const Context& context, const Reader& reader, const Watched& seen) {
+Json SeenJson(const Context& context, const Reader& reader,
+              const Watched& seen) {
   Json json = {{"store", context.store},
                {"at", FormatIsoUtc(absl::ToUnixMicros(absl::Now()))},
                {"steps", seen.steps.size()}};
