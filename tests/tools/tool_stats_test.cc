@@ -17,8 +17,6 @@
 namespace ckptdb::testing {
 namespace {
 
-namespace fs = std::filesystem;
-
 class ToolStats : public ToolFixture {
  protected:
   std::string file() const { return dir_.path() + "/saves.jsonl"; }
