@@ -173,7 +173,7 @@ class TableSharding {
   Item::Sharding kind() const { return kind_; }
   const std::string& name() const { return name_; }
   const std::vector<uint32_t>& bounds() const { return bounds_; }
-  // Of ByRange. Without bounds `rows` are divided.
+  // Set by ByRange. Without bounds, `rows` are split evenly.
   const std::vector<int64_t>& id_bounds() const { return id_bounds_; }
   int64_t rows() const { return rows_; }
   // The first id of a rank's range, and the one after its last.

@@ -145,7 +145,7 @@ ExitCode ReportParse(const CLI::App& app,
     command = entry->command->name();
     const std::string own = SuggestArgument(*entry->app);
     if (!own.empty()) suggestion = own;
-    // As with diff(1), 1 would mean a difference.
+    // Like diff(1), which exits with 1 only for a difference.
     const CLI::Option* as_diff = entry->app->get_option_no_throw("--exit-code");
     if (as_diff != nullptr && as_diff->count() > 0) code = kDiffTrouble;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a copied store a store of its own; internal to db/.
+// Gives a copied store an identity of its own; internal to db/.
 #ifndef CKPTDB_DB_STORE_STORE_IDENTITY_H_
 #define CKPTDB_DB_STORE_STORE_IDENTITY_H_
 

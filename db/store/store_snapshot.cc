@@ -64,8 +64,8 @@ StoreSnapshot::StoreSnapshot(std::string store, std::string into,
       leases_(store_, StoreOptions(), environment_) {}
 
 absl::Status StoreSnapshot::Take() {
-  // As for opening a follower: an owner that saves many times a second may
-  // write during many tries.
+  // An owner that saves many times a second may write during many tries, as
+  // when a follower opens the store.
   constexpr int kTries = 500;
   constexpr int kMostPauseMicros = 20'000;
   std::minstd_rand random(std::random_device{}());

@@ -84,8 +84,8 @@ void SortIds(std::vector<int64_t>* ids) {
   ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
 }
 
-// The exchange of one table. A rank that has failed goes on with its error
-// instead of rows until all ranks have it.
+// The exchange of one table. A rank that fails keeps taking part, and sends its
+// error instead of rows until all ranks have received it.
 class TableExchange {
  public:
   TableExchange(const ColumnExchange& exchange, size_t table,

@@ -127,7 +127,7 @@ TEST_F(RowFilterTest, ComparesAndCombines) {
   EXPECT_THAT(Matches("false"), IsEmpty());
 }
 
-// As IEEE 754 defines.
+// NaN compares as IEEE 754 defines.
 TEST_F(RowFilterTest, NanComparesUnequal) {
   EXPECT_THAT(Matches("embedding[0] <= inf"), ElementsAre(-1, 9));
   EXPECT_THAT(Matches("embedding[0] = embedding[0]"), ElementsAre(-1, 9));

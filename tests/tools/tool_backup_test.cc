@@ -116,7 +116,7 @@ TEST_F(ToolBackup, KeepRemovesTheOldestWithoutAName) {
   EXPECT_TRUE(Names().contains("first"));
 }
 
-// As if the clock had been set back since the first backup.
+// Simulates a clock that was set back after the first backup.
 TEST_F(ToolBackup, KeepsTheNewestWhateverTheClockReads) {
   const std::string first = BackUp() + "/BACKUP";
   std::ifstream in(first);

@@ -103,7 +103,7 @@ TEST_F(ToolCat, AnEmptyTensor) {
       "elements": 0, "min": null, "first_values": []})"));
 }
 
-// A value of each dtype, as bytes, and what it is.
+// Each dtype: the bytes of a value, and the value expected from them.
 TEST_F(ToolCat, EveryDType) {
   const auto expect = [&](DType dtype, auto bits, const Json& value) {
     SaveTensor(dtype, {1}, std::vector<decltype(bits)>{bits});

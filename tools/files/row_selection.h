@@ -38,7 +38,7 @@ class SelectedRowSink {
 };
 
 // Scans the selected rows of a table, with the values of `slots` in this order;
-// ids alone if there are none. Returns InvalidArgument for a filter that does
+// without slots, only ids. Returns InvalidArgument for a filter that does
 // not fit the table.
 absl::Status ScanSelectedRows(const StepReader& step, const std::string& table,
                               const RowSelection& selection,

@@ -22,8 +22,8 @@ namespace ckptdb::tool {
 namespace {
 
 constexpr uint64_t kMaxPickleBytes = uint64_t{256} << 20;
-// Of a tensor whose elements are not in one piece, beyond its storage's: one
-// that was expanded may have any number of elements.
+// The limit for a tensor that is larger than its storage: an expanded tensor
+// may have any number of elements.
 constexpr uint64_t kMaxExpandedBytes = uint64_t{64} << 20;
 
 // The members of an archive, by the names below its only folder.

@@ -89,7 +89,7 @@ class ColumnPart : public RawTable {
     for (const Columns& each : own()) row.push_back(ElementsOf(each, id, step));
     Set(id, std::move(row));
   }
-  // Of a row's ranks one marks it.
+  // Marks the row on one of the ranks that have a part of it.
   void Mark(int64_t id, bool erased) {
     uint32_t marks = static_cast<uint32_t>(id) % division_.world();
     while (!division_.Has(marks, id)) marks = (marks + 1) % division_.world();
