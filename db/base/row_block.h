@@ -64,8 +64,25 @@ absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
 absl::Status CheckEncodedAlike(const RowBlock& first, uint64_t number,
                                const RowBlock& block);
 
-// Implements GatherRows. With a constant `row_bytes` a row is copied without a
-// call.
+// Calls `function` with the row's bytes, as a constant where they are usual:
+// then a row is copied without a call.
+template <typename Function>
+void WithRowBytes(uint64_t row_bytes, const Function& function) {
+  switch (row_bytes) {
+    case 4:
+      return function(std::integral_constant<uint64_t, 4>());
+    case 64:
+      return function(std::integral_constant<uint64_t, 64>());
+    case 128:
+      return function(std::integral_constant<uint64_t, 128>());
+    case 256:
+      return function(std::integral_constant<uint64_t, 256>());
+    default:
+      return function(row_bytes);
+  }
+}
+
+// Implements GatherRows.
 template <typename Bytes, typename AddressOf>
 void GatherRowsOf(uint64_t rows, Bytes row_bytes, const AddressOf& address_of,
                   char* to) {
@@ -89,19 +106,21 @@ void GatherRowsOf(uint64_t rows, Bytes row_bytes, const AddressOf& address_of,
 template <typename AddressOf>
 void GatherRows(uint64_t rows, uint64_t row_bytes, const AddressOf& address_of,
                 char* to) {
-  switch (row_bytes) {
-    case 64:
-      return GatherRowsOf(rows, std::integral_constant<uint64_t, 64>(),
-                          address_of, to);
-    case 128:
-      return GatherRowsOf(rows, std::integral_constant<uint64_t, 128>(),
-                          address_of, to);
-    case 256:
-      return GatherRowsOf(rows, std::integral_constant<uint64_t, 256>(),
-                          address_of, to);
-    default:
-      return GatherRowsOf(rows, row_bytes, address_of, to);
-  }
+  WithRowBytes(row_bytes,
+               [&](auto bytes) { GatherRowsOf(rows, bytes, address_of, to); });
+}
+
+// Copies rows of one slot to address_of(i), row i from `from` + i *
+// `stride_bytes`. Prefetching the places would take longer: stores of whole
+// lines need not read them.
+template <typename AddressOf>
+void ScatterRows(uint64_t rows, uint64_t row_bytes, const char* from,
+                 uint64_t stride_bytes, const AddressOf& address_of) {
+  WithRowBytes(row_bytes, [&](auto bytes) {
+    for (uint64_t i = 0; i < rows; ++i) {
+      std::memcpy(address_of(i), from + i * stride_bytes, bytes);
+    }
+  });
 }
 
 }  // namespace ckptdb::internal

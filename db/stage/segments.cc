@@ -22,31 +22,30 @@ namespace {
 constexpr uint64_t kSmallestSegment = uint64_t{64} << 20;
 // One segment per worker if there are enough bytes: each small file costs its
 // syncs, and one large file makes the other workers wait.
-uint64_t TargetBytes(const std::vector<StagedItem>& items, int threads) {
-  uint64_t bytes = 0;
-  for (const StagedItem& item : items) bytes += item.raw_bytes_to_write();
+uint64_t TargetBytes(uint64_t bytes, int threads) {
   const uint64_t workers = static_cast<uint64_t>(std::max(threads, 1));
   return std::clamp(bytes / workers + 1, kSmallestSegment, kSegmentBytes);
 }
 
-// Cuts the entries of all items, in key order, into segments of about the
-// target size. A segment is a range of keys, so files do not overlap;
-// overlapping files would land in level 0.
+// Cuts the entries of all items, in key order, into segments of about a target
+// size. A segment is a range of keys, so files do not overlap; overlapping
+// files would land in level 0.
+//
+// Held entries come last and have segments of their own, so that all workers
+// write the other entries first: the training waits for those.
 class Cutter {
  public:
-  explicit Cutter(uint64_t target_bytes) : target_bytes_(target_bytes) {}
+  Cutter(uint64_t target_bytes, uint64_t held_target_bytes)
+      : target_bytes_(target_bytes), held_target_bytes_(held_target_bytes) {}
 
   void Add(Stream* stream) {
-    for (uint64_t at = 0; at < stream->entries();) {
-      const uint64_t room = target_bytes_ - bytes_;
-      const bool rest = stream->BytesOf(at, stream->entries()) <= room;
-      const uint64_t end =
-          rest ? stream->entries() : at + room / stream->entry_bytes();
-      if (end > at) segment_.push_back({stream, at, end});
-      bytes_ += stream->BytesOf(at, end);
-      at = end;
-      if (at < stream->entries()) Cut();
+    AddEntries(stream, 0, stream->first_held());
+    if (stream->first_held() == stream->entries()) return;
+    if (!std::exchange(holds_, true)) {
+      if (bytes_ > 0) Cut();
+      target_bytes_ = held_target_bytes_;
     }
+    AddEntries(stream, stream->first_held(), stream->entries());
   }
   // Begins a new segment if `item` should not share a file with those before.
   void Border(const Item& before, const Item& item, uint64_t item_bytes) {
@@ -58,13 +57,26 @@ class Cutter {
   }
 
  private:
+  void AddEntries(Stream* stream, uint64_t at, uint64_t end) {
+    while (at < end) {
+      const uint64_t room = target_bytes_ - bytes_;
+      const bool rest = stream->BytesOf(at, end) <= room;
+      const uint64_t next = rest ? end : at + room / stream->entry_bytes();
+      if (next > at) segment_.push_back({stream, at, next});
+      bytes_ += stream->BytesOf(at, next);
+      at = next;
+      if (at < end) Cut();
+    }
+  }
   void Cut() {
     segments_.push_back(std::move(segment_));
     segment_.clear();
     bytes_ = 0;
   }
 
-  const uint64_t target_bytes_;
+  uint64_t target_bytes_;
+  const uint64_t held_target_bytes_;
+  bool holds_ = false;  // the entries being added are held
   std::vector<Segment> segments_;
   Segment segment_;
   uint64_t bytes_ = 0;
@@ -87,9 +99,24 @@ bool AreSmallEntries(uint64_t bytes, uint64_t entries) {
   return bytes < entries * kSmallBytes;
 }
 
+bool HoldsEntries(const Segment& segment) {
+  return std::ranges::any_of(segment, [](const Piece& piece) {
+    return piece.stream->IsHeld(piece.begin);
+  });
+}
+
 std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
                                  int threads) {
-  Cutter cutter(TargetBytes(items, threads));
+  uint64_t bytes = 0;
+  uint64_t held = 0;
+  for (const StagedItem& staged : items) {
+    if (staged.reused) continue;
+    for (const auto& stream : staged.streams) {
+      bytes += stream->BytesOf(0, stream->first_held());
+      held += stream->BytesOf(stream->first_held(), stream->entries());
+    }
+  }
+  Cutter cutter(TargetBytes(bytes, threads), TargetBytes(held, threads));
   const Item* before = nullptr;
   for (const StagedItem& staged : items) {
     if (before != nullptr) {

@@ -32,10 +32,14 @@ struct Piece {
 // key ranges, because files that overlap within one ingestion go to level 0.
 using Segment = std::vector<Piece>;
 
+// Returns whether the segment has entries that are held in copies.
+bool HoldsEntries(const Segment& segment);
+
 // Returns segments of at most kSegmentBytes, and enough of them for `threads`
-// workers. Unless all items are small, a table shares no file with tensors and
-// blobs, so that its space can be freed while a later step references the
-// tensors.
+// workers. Those with held entries come last and have no others that read the
+// caller's memory. Unless all items are small, a table shares no file with
+// tensors and blobs, so that its space can be freed while a later step
+// references the tensors.
 std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
                                  int threads);
 

@@ -84,8 +84,8 @@ class RankStager {
       }
     }
     // From here on, no pass reads all of the caller's memory. Entries that are
-    // copied here need not be read again.
-    CKPTDB_RETURN_IF_ERROR(CopyLast());
+    // copied need not be read again.
+    HoldLast();
     // Uses an upper bound, because codecs make entries smaller.
     const bool in_line = !ticket_.in_files &&
                          EntryBytes() <= InlineShareBytes(ticket_.world_size);
@@ -201,15 +201,17 @@ class RankStager {
     return streams;
   }
 
-  // Copies the entries that are written last, and counts those that do not fit.
-  absl::Status CopyLast() {
-    if (!copies_.on_read) return absl::OkStatus();
-    std::vector<internal::Piece> held;
+  // Chooses the entries to copy: those that are written last, from the last one
+  // backwards, while memory lasts. Entries that are written first need no copy,
+  // because they are read soon.
+  void HoldLast() {
+    if (!copies_.on_read) return;
     std::vector<internal::Stream*> streams = ReadingStreams();
+    for (const internal::Stream* stream : streams) {
+      entries_to_read_ += stream->entries();
+    }
     char* next = copies_.memory;
     uint64_t left = copies_.bytes;
-    // Copies entries from the last one backwards while memory lasts. Entries
-    // that are written first need no copy, because they are read soon.
     for (; !streams.empty(); streams.pop_back()) {
       internal::Stream* const stream = streams.back();
       uint64_t first = stream->entries();
@@ -217,34 +219,31 @@ class RankStager {
       if (first < stream->entries()) {
         stream->HoldFrom(first, next);
         for (uint64_t i = first; i < stream->entries(); ++i) {
-          held.push_back({stream, i, i + 1});
+          held_.push_back({stream, i, i + 1});
         }
         next += stream->BytesFrom(first);
         left -= stream->BytesFrom(first);
       }
-      if (first > 0) {
-        entries_to_read_ += first;
-        break;
-      }
-    }
-    if (!streams.empty()) streams.pop_back();
-    for (const internal::Stream* stream : streams) {
-      entries_to_read_ += stream->entries();
+      if (first > 0) break;
     }
     copied_bytes_ = copies_.bytes - left;
-    const auto copy = [&](int, uint64_t i) -> absl::Status {
-      CKPTDB_RETURN_IF_ERROR(CheckCancelled());
-      return held[i].stream->CopyHeld(held[i].begin);
-    };
-    CKPTDB_RETURN_IF_ERROR(
-        internal::ParallelFor(options_.stage_threads, held.size(), copy));
-    // All of the caller's memory that is still needed has been copied.
     if (entries_to_read_ == 0) copies_.on_read(copied_bytes_);
-    return absl::OkStatus();
+  }
+
+  absl::Status CopyHeld() {
+    return internal::ParallelFor(
+        options_.stage_threads, held_.size(),
+        [this](int, uint64_t i) -> absl::Status {
+          CKPTDB_RETURN_IF_ERROR(CheckCancelled());
+          CKPTDB_RETURN_IF_ERROR(held_[i].stream->CopyHeld(held_[i].begin));
+          NoteRead();
+          return absl::OkStatus();
+        });
   }
 
   // Makes the entries of a small save, which go into the commit's batch.
   absl::Status MakeEntries() {
+    CKPTDB_RETURN_IF_ERROR(CopyHeld());
     CKPTDB_RETURN_IF_ERROR(HitCrashPoint(point::kStaging));
     PageBuilder page;
     std::string key;
@@ -263,11 +262,13 @@ class RankStager {
   }
 
   // Notifies the caller, once, that its memory may change: when the last entry
-  // that reads it was made.
+  // that reads it was made or copied.
+  void NoteRead() {
+    if (--entries_to_read_ == 0) copies_.on_read(copied_bytes_);
+  }
   absl::Status NoteMade(const internal::Stream& stream, uint64_t entry) {
-    if (copies_.on_read && stream.reads_caller() && !stream.IsHeld(entry) &&
-        --entries_to_read_ == 0) {
-      copies_.on_read(copied_bytes_);
+    if (copies_.on_read && stream.reads_caller() && !stream.IsHeld(entry)) {
+      NoteRead();
     }
     return progress_.Advance(stream.BytesOf(entry, entry + 1));
   }
@@ -309,23 +310,42 @@ class RankStager {
       for (const auto& piece : segment) entries += piece.end - piece.begin;
     }
     std::atomic<bool> first = true;
-    return internal::ParallelFor(
-        options_.stage_threads, segments.size(),
-        [&](int, uint64_t i) -> absl::Status {
-          // Workers reach the point concurrently; only the first one counts.
-          if (first.exchange(false)) {
-            CKPTDB_RETURN_IF_ERROR(HitCrashPoint(point::kStaging));
-          }
-          const std::string name =
-              absl::StrCat(absl::Dec(i, absl::kZeroPad6), ".sst");
-          CKPTDB_ASSIGN_OR_RETURN(
-              staged_files_[i],
-              internal::WriteSegment(writing, segments[i],
-                                     absl::StrCat(folder, "/", name)));
-          staged_files_[i].path = absl::StrCat(ticket_.staging, "/", name);
-          staged_files_[i].first_entry = first_entries[i];
-          return absl::OkStatus();
-        });
+    const auto write = [&](uint64_t i) -> absl::Status {
+      // Workers reach the point concurrently; only the first one counts.
+      if (first.exchange(false)) {
+        CKPTDB_RETURN_IF_ERROR(HitCrashPoint(point::kStaging));
+      }
+      const std::string name =
+          absl::StrCat(absl::Dec(i, absl::kZeroPad6), ".sst");
+      CKPTDB_ASSIGN_OR_RETURN(
+          staged_files_[i],
+          internal::WriteSegment(writing, segments[i],
+                                 absl::StrCat(folder, "/", name)));
+      staged_files_[i].path = absl::StrCat(ticket_.staging, "/", name);
+      staged_files_[i].first_entry = first_entries[i];
+      return absl::OkStatus();
+    };
+    return WriteAndCopy(segments, write);
+  }
+
+  // Writes what is read from the caller's memory while the rest is copied, and
+  // then writes the copies.
+  absl::Status WriteAndCopy(
+      const std::vector<internal::Segment>& segments,
+      const std::function<absl::Status(uint64_t)>& write) {
+    const auto write_range = [&](uint64_t begin, uint64_t end) {
+      return internal::ParallelFor(
+          options_.stage_threads, end - begin,
+          [&](int, uint64_t i) { return write(begin + i); });
+    };
+    const auto held = std::ranges::find_if(segments, internal::HoldsEntries);
+    const auto to_read = static_cast<uint64_t>(held - segments.begin());
+    const int at_once = held_.empty() ? 1 : 2;
+    CKPTDB_RETURN_IF_ERROR(internal::ParallelFor(
+        at_once, at_once, [&](int, uint64_t i) -> absl::Status {
+          return i == 0 ? write_range(0, to_read) : CopyHeld();
+        }));
+    return write_range(to_read, segments.size());
   }
 
   absl::StatusOr<bool> DirectWrites(const std::string& folder) const {
@@ -376,6 +396,7 @@ class RankStager {
   // Entries that read the caller's memory and were neither copied nor made yet.
   std::atomic<uint64_t> entries_to_read_ = 0;
   uint64_t copied_bytes_ = 0;
+  std::vector<internal::Piece> held_;  // the entries to copy, one in each
   std::vector<internal::StagedFile> staged_files_;
   std::vector<std::pair<std::string, std::string>> entries_;
 };

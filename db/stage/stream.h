@@ -7,6 +7,7 @@
 #ifndef CKPTDB_DB_STAGE_STREAM_H_
 #define CKPTDB_DB_STAGE_STREAM_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -65,6 +66,8 @@ class Stream {
   // there.
   void HoldFrom(uint64_t first, char* memory);
   bool IsHeld(uint64_t entry) const { return entry >= first_held_; }
+  // Returns entries() if none is held.
+  uint64_t first_held() const { return std::min(first_held_, entries()); }
   // Called on any thread, before Make of that entry.
   absl::Status CopyHeld(uint64_t entry);
 

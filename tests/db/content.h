@@ -91,8 +91,8 @@ class BlockRows : public RowSource {
   std::vector<std::unique_ptr<Memory>> blocks_;
 };
 
-// Of tables that tests put on any rank: by the slices of the ticket where it
-// has any.
+// The sharding of tables whose rows tests put on any rank: by the ticket's
+// slices if it has any.
 TableSharding AnyRank(const Ticket& ticket);
 
 class HeldState {

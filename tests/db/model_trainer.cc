@@ -92,7 +92,7 @@ void ModelTrainer::AddChanges(const SaveSpec& spec, const std::string& name,
       continue;
     }
     (*deltas)[owner][name].upserted.insert(*row);
-    // As of a row that moved here from another rank.
+    // Like a row that moved here from another rank.
     const auto other = static_cast<uint32_t>(Below(spec.world_size));
     if (spec.slice_bounds.empty() && other != owner && Below(3) == 0)
       (*deltas)[other][name].erased.push_back(id);

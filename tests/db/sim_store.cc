@@ -74,7 +74,7 @@ std::vector<StepRecord::Evaluation> EvaluationParts(
   return {{1, evaluation, "first"}, {2, evaluation, "second"}};
 }
 
-// Of a Store or of a Reader.
+// `from` is a Store or a Reader.
 template <typename From>
 absl::Status ReadEvaluation(From* from, int64_t step,
                             const std::string& evaluation) {

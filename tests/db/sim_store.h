@@ -77,10 +77,10 @@ struct Action {
 
 // `serial` tells saves of one step apart and is the seed of their bytes.
 ModelStep InlineStep(double serial);
-// Of a world in which a small part is too large for the write batch. Half of
-// its tensors are the same for each `serial`.
+// Has so many ranks that even a small part is too large for the write batch.
+// Half of its tensors are the same for each `serial`.
 ModelStep BulkStep(double serial);
-// `before` with some rows and a blob changed; of one rank.
+// Returns `before`, which has one rank, with some rows and a blob changed.
 ModelStep ChangedStep(double serial, const ModelStep& before);
 
 Action SaveAction(int64_t step, const ModelStep& content,

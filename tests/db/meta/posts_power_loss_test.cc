@@ -51,7 +51,8 @@ TEST(PostsPowerLossTest, WhatWasAcknowledgedComesIn) {
   auto reader = posted_store.OpenReader();
   ASSERT_NE(reader, nullptr);
   const size_t first = files->operations();
-  // By which operation each post was acknowledged, and what it said.
+  // For each post, the file operation after which it was acknowledged, and its
+  // value.
   std::vector<std::pair<size_t, double>> posted;
   double auc = 0;
   const auto post = [&] {

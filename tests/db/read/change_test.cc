@@ -318,10 +318,10 @@ TEST_F(ChangeTest, ChangedItems) {
   EXPECT_THAT(Changes(2, 3)->ChangedItems(), IsEmpty());
 }
 
-// A follower in another place, with an owner that saves, retires and sweeps.
+// A follower in another process, while the owner saves, retires and sweeps.
 class FollowerTest : public ChangeTest {
  protected:
-  // As the owner retires all but its newest step with each save.
+  // Saves a step and retires all others.
   void KeepLatest(int64_t step) {
     ASSERT_OK_AND_ASSIGN(
         const SaveResult saved,

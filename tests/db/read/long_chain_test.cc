@@ -11,7 +11,7 @@ namespace {
 // Whether retention keeps all steps, or the last one alone.
 class LongChainTest : public ::testing::TestWithParam<bool> {
  protected:
-  // With all steps kept there is more for each sweep to look at.
+  // Fewer steps if all are kept, because each sweep then looks at all of them.
   static int64_t Steps() {
     const int64_t steps = GetParam() ? 400 : 1000;
     return kSanitized && !IsLongRun() ? steps / 2 : steps;

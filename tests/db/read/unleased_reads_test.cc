@@ -35,7 +35,7 @@ class RefusingFiles : public rocksdb::FileSystemWrapper {
     }
     return status;
   }
-  // As of files that another host removes, of all that are open by now.
+  // Makes all open files fail as if another host had removed them.
   void LoseOpenFiles() { gone_below_ = opened_.load(); }
   rocksdb::IOStatus lease_error;
 
@@ -147,7 +147,7 @@ TEST_F(UnleasedReadsTest, AbortsWhenFilesAreRemoved) {
   const std::vector<int64_t> ids = {1};
   bool found = false;
   EXPECT_THAT(removed->LookupRows("user", ids, {}, {}, &found), is_removed);
-  // Of a step that is there, the error is what it is.
+  // A step that exists reports the original error.
   EXPECT_THAT(kept->Verify(),
               Unavailable(std::strerror(ESTALE), Not(HasSubstr("removed"))));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table file of one step is damaged, cut, gone or another one's: the store
-// opens, the step says so when it is read, and the others are as they were.
-// With the step the damage goes.
+// A table file of one step is damaged, truncated, missing, or replaced by that
+// of another step: the store opens, reading the step fails, and the other steps
+// are unaffected. Deleting the step removes the damage.
 
 #include "db/quirks/lazy_tables.h"
 #include "db/rocks/database.h"
@@ -207,7 +207,7 @@ TEST_F(CorruptTableTest, DamageOfACopyIsFoundBesideTheOriginal) {
   EXPECT_THAT(Reader::Open(copy).status(), DataLoss(bad));
 }
 
-// Of several that small saves were merged into.
+// Small saves were merged into several files, one of which is damaged.
 TEST_F(CorruptTableTest, DamageOfOldSmallSavesAffectsOnlyTheirSteps) {
   constexpr int64_t kOld = 352;
   const auto content = [](int64_t step) {

@@ -130,7 +130,7 @@ class CorruptionTest : public PreparedStoreTest {
     const absl::Status read = ExpectAcceptable(sim.store(), damage.paths);
     return read.ok() ? Outcome::kHarmless : Outcome::kFoundAtRead;
   }
-  // That of another process, with no owner there.
+  // A reader of another process, without an owner.
   void ExpectReaderRight(const SimStore& sim, const Paths& paths) {
     StoreOptions options{.environment = sim.environment()};
     const auto reader = Reader::Open(SimStore::kPath, options);

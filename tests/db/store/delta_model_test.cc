@@ -88,7 +88,7 @@ class DeltaModelTest : public ::testing::Test {
     first.blobs["reader"] = save.state.blob;
     first.tensors["same"] = BulkTensor(1, 4096);
     if (OneIn(50)) first.tensors["bulk"] = BulkTensor(saves_, kBulkBytes);
-    // With the name that the step has now.
+    // The parent may have been renamed since.
     if (spec.parent.has_value()) spec.parent = NameOf(spec.parent->attempt);
     CKPTDB_ASSIGN_OR_RETURN(save.handle, store()->Begin(spec));
     save.state.version = save.handle.version;
@@ -270,7 +270,7 @@ class DeltaModelTest : public ::testing::Test {
     EXPECT_TRUE(store()->Sweep().value().quarantined_versions.empty());
     ASSERT_OK(store()->GetUsage());
   }
-  // In good order, or as after a loss of power.
+  // Closes the store, or loses power.
   void DoReopen() {
     readers_.clear();
     delayed_.reset();
@@ -346,7 +346,7 @@ class DeltaModelTest : public ::testing::Test {
     for (const auto& [number, step] : model_.steps) expected.push_back(number);
     ASSERT_EQ(steps, expected);
   }
-  // From a state of any age to a step.
+  // Compares the changes between a state of any age and a step.
   void CheckChanges() {
     if (model_.steps.empty()) return;
     const uint32_t from =
@@ -426,7 +426,7 @@ class DeltaModelTest : public ::testing::Test {
     EXPECT_LT(usage.disk_bytes, kFixedBytes);
   }
   static constexpr size_t kBulkBytes = size_t{17} << 20;
-  // Of logs, the MANIFEST and records.
+  // The size of logs, the MANIFEST and records.
   static constexpr uint64_t kFixedBytes = uint64_t{4} << 20;
   std::mt19937_64 random_;
   std::unique_ptr<SimStore> sim_ =

@@ -53,7 +53,7 @@ class FailingCallsTest : public PreparedStoreTest {
     EXPECT_GT(cases, 0U);
     std::cout << action.name << ": " << cases << " cases" << std::endl;
   }
-  // With a few more for a background that is not always as fast.
+  // Returns a few more calls than were made, because background work varies.
   uint64_t CountCalls(const Action& action) {
     constexpr uint64_t kMore = 4;
     SimStore sim(CopyOf(*files_));

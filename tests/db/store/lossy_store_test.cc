@@ -279,7 +279,7 @@ TEST_F(LossyStoreTest, NansInfinitiesAndTooLargeNumbersAreKept) {
   set(901, kWidth + 1, std::numeric_limits<float>::infinity());
   set(1500, kWidth + 2, std::numeric_limits<float>::max());  // no bf16
   SaveRounded(1, true);
-  // Of the pages of bf16 that of row 1500 is stored as it is.
+  // The page of row 1500, which bf16 cannot hold, is stored unchanged.
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   for (const int64_t id : {3, 700, 900, 901, 1500}) {
     ASSERT_OK_AND_ASSIGN(const std::vector<std::string> row,

@@ -290,7 +290,7 @@ TEST_F(LeaseTest, AnUnreadableLeaseStopsTheSweep) {
     const AsNobody nobody;
     if (nobody.failed()) GTEST_SKIP() << "cannot become nobody";
     EXPECT_THAT(read(), PermissionDenied(lease));
-    // Of a reader that would have renewed it by then.
+    // A lease that its reader would have renewed by then.
     constexpr int64_t kLongestMicros = (kMaxLeaseMs + kMaxClockSkewMs) * 1000;
     constexpr int64_t kMinuteMicros = 60'000'000;
     const int64_t ends =

@@ -9,8 +9,7 @@
 namespace ckptdb::testing {
 namespace {
 
-// Of the log, of the tables it is flushed to, of the manifest and of the
-// folders that have their names.
+// The log, the tables it is flushed to, the MANIFEST, and their folders.
 TEST(SmallSaveTest, SyncsAtMostTenTimes) {
   constexpr size_t kMaxSyncs = 10;
   SimStore sim(std::make_shared<SimFileSystem>());
@@ -46,7 +45,7 @@ class SmallStoreTest : public StoreFixture {
     }
     return bytes;
   }
-  // By age. The files of small saves say which keys they have.
+  // Oldest first.
   std::vector<std::filesystem::path> FilesOfSaves() const {
     auto files = TableFiles();
     std::erase_if(files, [](const auto& file) {

@@ -171,7 +171,7 @@ TEST(RowTrackerMemoryTest, ReturnedSetsCount) {
   }
 }
 
-// Of few ids no number of marks goes over the bound.
+// Marking few ids again and again never exceeds the bound.
 TEST(RowTrackerMemoryTest, RepetitionsAreMergedAtTheBound) {
   Tracked tracker(100'000);
   const Ids odd = {1, 3, 5};
