@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "db/base/parallel.h"
+#include "db/base/row_block.h"
 #include "manager/state/row_parts.h"
 #include "manager/tables.h"
 #include "schema/status.h"
@@ -168,41 +169,47 @@ class VectorTable::LiveRows : public LiveTable {
     return internal::ParallelFor(
         table_.options().threads, (table_.rows_ + kArrayRows - 1) / kArrayRows,
         [&](int, uint64_t part) {
-          const uint64_t end = std::min((part + 1) * kArrayRows, table_.rows_);
-          for (uint64_t row = part * kArrayRows; row < end; ++row) Zero(row);
+          const uint64_t first = part * kArrayRows;
+          ZeroRows(first, std::min(kArrayRows, table_.rows_ - first));
           return absl::OkStatus();
         });
   }
   absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
-    for (size_t r = 0; r < batch.ids.size(); ++r) {
-      CKPTDB_RETURN_IF_ERROR(table_.CheckId(batch.ids[r]));
-      const uint64_t row = table_.RowOf(batch.ids[r]);
-      for (size_t s = 0; s < slots_.size(); ++s) {
-        const AnyArray& array = table_.arrays_[slots_[s]];
-        std::memcpy(
-            ValueOf(s, row),
-            batch.slots[s] + r * array.slot.row_bytes() + array.first_byte(),
-            array.row_bytes());
-      }
+    for (const int64_t id : batch.ids) {
+      CKPTDB_RETURN_IF_ERROR(table_.CheckId(id));
+    }
+    for (size_t s = 0; s < slots_.size(); ++s) {
+      const AnyArray& array = table_.arrays_[slots_[s]];
+      internal::ScatterRows(batch.ids.size(), array.row_bytes(),
+                            batch.slots[s] + array.first_byte(),
+                            array.slot.row_bytes(), [&](uint64_t r) {
+                              return array.data + table_.RowOf(batch.ids[r]) *
+                                                      array.stride_bytes;
+                            });
     }
     return absl::OkStatus();
   }
   absl::Status Erase(int /*worker*/, absl::Span<const int64_t> ids) override {
     for (const int64_t id : ids) {
       const uint64_t row = table_.RowOf(id);
-      if (row < table_.rows_) Zero(row);
+      if (row < table_.rows_) ZeroRows(row, 1);
     }
     return absl::OkStatus();
   }
 
  private:
-  char* ValueOf(size_t chosen, uint64_t row) const {
-    const AnyArray& array = table_.arrays_[slots_[chosen]];
-    return array.data + row * array.stride_bytes;
-  }
-  void Zero(uint64_t row) const {
-    for (size_t s = 0; s < slots_.size(); ++s) {
-      std::memset(ValueOf(s, row), 0, table_.arrays_[slots_[s]].row_bytes());
+  void ZeroRows(uint64_t first, uint64_t rows) const {
+    for (const size_t slot : slots_) {
+      const AnyArray& array = table_.arrays_[slot];
+      const uint64_t bytes = array.row_bytes();
+      char* const data = array.data + first * array.stride_bytes;
+      if (array.stride_bytes == bytes) {
+        std::memset(data, 0, rows * bytes);
+        continue;
+      }
+      for (uint64_t row = 0; row < rows; ++row) {
+        std::memset(data + row * array.stride_bytes, 0, bytes);
+      }
     }
   }
 
