@@ -83,6 +83,19 @@ TEST_F(ToolRepair, WritesAMissingCurrentAnew) {
   }
 }
 
+TEST_F(ToolRepair, LeavesCurrentIfItsManifestCannotBeOpened) {
+  for (const auto& entry : fs::directory_iterator(path() + "/db")) {
+    if (entry.path().filename().string().rfind("MANIFEST-", 0) == 0) {
+      fs::remove(entry.path());
+    }
+  }
+  std::ofstream(path() + "/db/MANIFEST-000001") << "damaged";
+  const auto before = BytesBelow(path());
+  EXPECT_THAT(FindDamage()["manifest"].dump(), HasSubstr("MANIFEST-000001"));
+  EXPECT_EQ(Run("repair --yes").code, 3);
+  EXPECT_EQ(BytesBelow(path()), before);
+}
+
 TEST_F(ToolRepair, SaysWhatItCannotRepair) {
   for (const auto& entry : fs::directory_iterator(path() + "/db")) {
     if (entry.path().filename().string().rfind("MANIFEST-", 0) == 0) {

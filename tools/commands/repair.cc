@@ -238,19 +238,27 @@ class RepairCommand : public Command {
   bool yes_ = false;
 };
 
-// Writes CURRENT. If the store then still cannot be opened, CURRENT is removed
-// again.
+// Writes CURRENT. If the store then still cannot be opened, CURRENT is as
+// before.
 absl::Status RepairCommand::Reopen(const Context& context, Findings* findings) {
   CKPTDB_RETURN_IF_ERROR(CheckUnlocked(context.store));
-  CKPTDB_RETURN_IF_ERROR(NameManifest(context.store, *findings->manifest));
-  Findings again = Examine(context);
-  if (!again.opened.ok()) {
-    std::error_code ignored;
-    fs::remove(context.store + "/db/CURRENT", ignored);
-    return again.opened;
+  const std::string current = context.store + "/db/CURRENT";
+  const std::string before = current + ".before-repair";
+  std::error_code ignored;
+  fs::remove(before, ignored);
+  fs::create_hard_link(current, before, ignored);
+  absl::Status status = NameManifest(context.store, *findings->manifest);
+  Findings again;
+  if (status.ok()) again = Examine(context);
+  if (status.ok()) status = again.opened;
+  if (status.ok()) {
+    fs::remove(before, ignored);
+    *findings = std::move(again);
+    return absl::OkStatus();
   }
-  *findings = std::move(again);
-  return absl::OkStatus();
+  fs::remove(current, ignored);
+  fs::rename(before, current, ignored);
+  return status;
 }
 
 absl::Status RepairCommand::Drop(const Context& context,
