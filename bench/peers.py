@@ -20,7 +20,10 @@ peers store the table as tensors. A peer that is not installed is named as missi
 - Bytes are those of the files that the save added. CPU seconds are those of the process
   and its children, for each GB (10^9 bytes) of the state. Peak memory is the highest
   resident size less the size before, mapped files included.
-- Before it is measured, each process saves and loads a few bytes with the peer.
+- Before it is measured, each process saves and loads a few bytes with the peer, and
+  writes to free memory, of 5 times the state: virtual machines give free memory back to
+  their host, and the first write to each page then takes 5 to 8 times as long. The
+  parent holds what no peer needs, so that this memory is the same.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from __future__ import annotations
 import argparse
 import ctypes
 import importlib.metadata
+import itertools
 import json
+import mmap
 import os
 import pathlib
 import platform
@@ -49,18 +54,15 @@ from peer_libraries import PEERS, Ckptdb, Peer, State, missing_packages
 
 
 def dense_state(case: dict[str, Any]) -> State:
-    """Tensors of 256 MiB, as long as they fit, then of a quarter of it, and so on."""
+    """Tensors of 256 MiB, 64 MiB and so on to 4 KiB, again and again."""
     random = np.random.default_rng(1)
     state: State = {}
-    left, size = case["bytes"] // 4, 1 << 26
+    left = case["bytes"] // 4
+    levels = itertools.cycle(range(9))
     while left > 0:
-        size = size if size <= left or size <= 1024 else size // 4
-        if size <= left or size <= 1024:
-            count = min(size, left)
-            state[f"layer.{len(state)}"] = random.random(count, np.float32)
-            left -= count
-            if len(state) % 4 == 0 and size > 1024:
-                size //= 4  # some of each size
+        count = min((1 << 26) >> (2 * next(levels)), left)
+        state[f"layer.{len(state)}"] = random.random(count, np.float32)
+        left -= count
     return state
 
 
@@ -131,6 +133,25 @@ def memory(field: str) -> int:
 def reset_peak() -> None:
     for pid in tree():
         pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def meminfo(field: str) -> int:
+    for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise KeyError(field)
+
+
+def touched_memory(count: int) -> mmap.mmap:
+    """`count` bytes, each of whose pages has been written to."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    memory = mmap.mmap(-1, max(count, mmap.PAGESIZE), flags=flags)
+    np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE] = 1
+    return memory
+
+
+def touch_free_memory(state_bytes: int) -> None:
+    touched_memory(min(meminfo("MemFree") * 9 // 10, 5 * state_bytes))
 
 
 def files_in(folder: str) -> list[str]:
@@ -212,6 +233,8 @@ def measure_save(kind: type[Peer], case: dict[str, Any], folder: str) -> dict[st
         train(state, rows)
         peer.renew()
     bytes_before = bytes_in(folder)
+    state_bytes = sum(array.nbytes for array in state.values())
+    touch_free_memory(state_bytes)
     reset_peak()
     cpu, begin = cpu_seconds(), time.perf_counter()
     if rows is not None:
@@ -230,7 +253,7 @@ def measure_save(kind: type[Peer], case: dict[str, Any], folder: str) -> dict[st
         "save_cpu_seconds": cpu_seconds() - cpu,
         "save_peak_bytes": max(0, memory("VmHWM") - resident),
         "written_bytes": bytes_in(folder) - bytes_before,
-        "state_bytes": sum(array.nbytes for array in state.values()),
+        "state_bytes": state_bytes,
     }
     peer.close()
     return result
@@ -253,6 +276,7 @@ def measure_load(kind: type[Peer], case: dict[str, Any], folder: str) -> dict[st
     if kind is not Ckptdb:  # a manager is opened for its state
         peer.open({})
     evict(folder)
+    touch_free_memory(sum(array.nbytes for array in targets.values()))
     resident = memory("VmRSS")
     reset_peak()
     cpu, begin = cpu_seconds(), time.perf_counter()
@@ -269,10 +293,48 @@ def measure_load(kind: type[Peer], case: dict[str, Any], folder: str) -> dict[st
     return result
 
 
+def flip_bit(folder: str, text: bytes) -> None:
+    """Flips a bit of `text` in a file, or else in the middle of the largest file."""
+    paths = sorted(files_in(folder), key=os.path.getsize, reverse=True)
+    contents = [pathlib.Path(path).read_bytes() for path in paths]
+    places = [(i, each.find(text)) for i, each in enumerate(contents) if text in each]
+    file, at = places[0] if places else (0, len(contents[0]) // 2)
+    with open(paths[file], "r+b") as changed:
+        changed.seek(at)
+        changed.write(bytes([contents[file][at] ^ 1]))
+
+
+def measure_damage(
+    kind: type[Peer], case: dict[str, Any], folder: str
+) -> dict[str, Any]:
+    """What a load does with a checkpoint of which a bit was flipped."""
+    state = make_state(case)
+    peer = kind(folder)
+    peer.open(state)
+    peer.save(1)
+    peer.finish()
+    peer.close()
+    text = state["layer.0"].tobytes()
+    flip_bit(folder, text[len(text) // 2 :][:64])
+    targets = {name: np.full_like(array, -1) for name, array in state.items()}
+    peer = kind(folder)
+    try:
+        if kind is not Ckptdb:
+            peer.open({})
+        peer.load(1, targets)
+    except Exception as error:
+        return {"damage": f"refused: {error}"}
+    same = all(np.array_equal(state[name], targets[name]) for name in state)
+    return {"damage": "loaded as saved" if same else "loaded with other values"}
+
+
 def child(arguments: dict[str, Any]) -> None:
     kind = PEERS[arguments["peer"]]
+    what = arguments["what"]
     warm_up(kind, arguments["case"])
-    measure = {"save": measure_save, "load": measure_load}[arguments["what"]]
+    measure = {"save": measure_save, "load": measure_load, "damage": measure_damage}[
+        what
+    ]
     result = measure(kind, arguments["case"], arguments["folder"])
     pathlib.Path(arguments["result"]).write_text(json.dumps(result))
 
@@ -302,6 +364,15 @@ def run_child(folder: str, **arguments: Any) -> dict[str, Any]:
     return values
 
 
+def hold_memory(case: dict[str, Any]) -> mmap.mmap:
+    """What the processes of a case do not need, unless the state is small."""
+    elements = 1 if case.get("optimizer") == "rowwise" else case.get("dim", 0)
+    rows = case.get("rows", 0)
+    state = case.get("bytes", 4 * rows * (case.get("dim", 0) + elements))
+    free = meminfo("MemAvailable") - 9 * state // 2 - (3 << 29)
+    return touched_memory(free if state >= 1 << 28 else 0)
+
+
 def run_peer(parent: str, peer: str, case: dict[str, Any]) -> dict[str, Any]:
     folder = tempfile.mkdtemp(prefix="peers-", dir=os.path.abspath(parent))
     try:
@@ -312,6 +383,17 @@ def run_peer(parent: str, peer: str, case: dict[str, Any]) -> dict[str, Any]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         sync_file_system(parent)  # so that the next peer does not pay for it
+
+
+def show_damage(parent: str, peers: list[str], limit_seconds: int) -> int:
+    case = {"bytes": 4_000_000, "limit": limit_seconds}
+    failed = 0
+    for peer in peers:
+        with tempfile.TemporaryDirectory(prefix="peers-", dir=parent) as folder:
+            result = run_child(folder, what="damage", peer=peer, case=case)
+        failed |= "error" in result
+        print(f"{peer}: {result.get('damage') or result['error']}", flush=True)
+    return failed
 
 
 def cases_of(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -429,6 +511,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--changed", type=float, default=0.01, help="share of the rows")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--limit-seconds", type=int, default=600, help="of a process")
+    parser.add_argument(
+        "--flip-bit",
+        action="store_true",
+        help="instead: flip a bit of a saved tensor, and show what a load does",
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -440,6 +527,8 @@ def main() -> int:
         return 0
     missing = {p: missing_packages(PEERS[p]) for p in options.peers}
     peers = [peer for peer in options.peers if not missing[peer]]
+    if options.flip_bit:
+        return show_damage(options.dir, peers, options.limit_seconds)
     report: dict[str, Any] = {
         "machine": machine(options.dir),
         "repetitions": options.repetitions,
@@ -448,6 +537,7 @@ def main() -> int:
         "cases": {},
     }
     for name, case in cases_of(options).items():
+        held = hold_memory(case)
         runs: dict[str, list[dict[str, Any]]] = {peer: [] for peer in peers}
         for repetition in range(options.repetitions):
             turn = repetition % max(1, len(peers))
@@ -461,6 +551,7 @@ def main() -> int:
             if options.json:  # also for a comparison that is interrupted
                 text = json.dumps(report, indent=1) + "\n"
                 pathlib.Path(options.json).write_text(text)
+        held.close()
     print(markdown(report))
     failed = [
         f"{case}: {peer}"

@@ -92,3 +92,17 @@ def test_a_peer_that_is_not_installed_is_named(tmp_path):
     )
     assert result.returncode == 0, result.stderr
     assert "Missing: safetensors, because safetensors" in result.stdout
+
+
+def test_a_flipped_bit_is_found_or_loaded(tmp_path):
+    pytest.importorskip("numpy")
+    command = [sys.executable, PROGRAM, "--flip-bit", "--dir", tmp_path]
+    command += ["--peers", "numpy", "ckptdb"]
+    result = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stderr
+    numpy, ckptdb = result.stdout.splitlines()
+    assert numpy == "numpy: loaded with other values"
+    assert ckptdb.startswith("ckptdb: refused: ")
+    assert 'tensor "layer.0"' in ckptdb

@@ -106,8 +106,8 @@ class AbsentRank : public ::testing::Test {
   }();
 };
 
-// In an agreement all ranks fail as well, although only the owner waits for
-// all.
+// All ranks fail in an agreement, too, although only the owner waits for all
+// of them.
 TEST_F(AbsentRank, FailsEachCall) {
   const Call calls[] = {
       [](Coordinator* ranks, absl::Duration deadline) {
