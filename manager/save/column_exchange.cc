@@ -280,8 +280,30 @@ class TableExchange {
     return absl::OkStatus();
   }
 
+  // A rank may have registered the table with other slots.
+  absl::Status CheckOffer(size_t rank) const {
+    const std::vector<uint64_t>& columns = offers_[rank].columns;
+    for (size_t c = 0; c + 2 < columns.size(); c += 3) {
+      const uint64_t slot = columns[c];
+      if (slot < slots_.size() && columns[c + 1] <= slots_[slot].elements &&
+          columns[c + 2] <= slots_[slot].elements - columns[c + 1]) {
+        continue;
+      }
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rank ", rank, " has elements of slot ", slot,
+          " that this rank's table lacks; register the same slots on all "
+          "ranks"));
+    }
+    if (columns.size() % 3 == 0) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat(
+        "rank ", rank, " sent ", columns.size(), " numbers for columns"));
+  }
+
   // Makes room for the rows, and finds the place of each that arrives.
   absl::Status Place() {
+    for (size_t rank = 0; rank < offers_.size(); ++rank) {
+      CKPTDB_RETURN_IF_ERROR(CheckOffer(rank));
+    }
     std::vector<int64_t> ids;
     for (const ColumnOffer& offer : offers_) {
       ids.insert(ids.end(), offer.ids.begin(), offer.ids.end());

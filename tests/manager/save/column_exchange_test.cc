@@ -453,6 +453,25 @@ TEST_F(ColumnExchangeTest, OpenFails_WhenTheTableIsReplicated) {
   EXPECT_THAT(view.status(), InvalidArgument("columns are divided"));
 }
 
+TEST_F(ColumnExchangeTest, SaveFails_WhenRanksHaveOtherSlots) {
+  const auto run = [&](uint32_t r, auto ranks) -> absl::Status {
+    std::vector<float> values(8);
+    std::vector<internal::AnyArray> arrays = {Array(
+        "v", values.data(), 2, {.first_column = 2 * r, .all_columns = 4})};
+    if (r == 1) arrays.push_back(Array("w", values.data(), 2));
+    VectorTable items(4, std::move(arrays));
+    ModelState model;
+    CKPTDB_RETURN_IF_ERROR(
+        model.AddTable("item", &items, TableSharding::ByRange(4)));
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto manager,
+        CheckpointManager::Open(options_, &model, std::move(ranks)));
+    CKPTDB_RETURN_IF_ERROR(manager->Step().status());
+    return manager->WaitUntilFinished();
+  };
+  EXPECT_THAT(OnRanks(2, run), Each(InvalidArgument("table \"item\"")));
+}
+
 // Arrays with half of the columns, read by arrays with all and with quarters.
 TEST_F(ColumnExchangeTest, VectorTablesDivideTheirColumns) {
   constexpr uint64_t kRows = 1000;
