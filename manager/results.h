@@ -137,7 +137,8 @@ struct LoadSummary {
     std::string path;
     std::optional<int64_t> step;  // unset if skipped or without a step
     std::vector<LoadedItem> items;
-    // Stored names of items in the step that belong to no registered item.
+    // Stored names of items in the step that belong to no registered item of
+    // any rank.
     std::vector<std::string> unexpected;
     // Such as `load pattern "usr" matches nothing registered; did you mean
     // "user"?`.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,6 +38,12 @@ class LoadPlan {
   static absl::StatusOr<LoadPlan> Make(const LoadInputs& inputs,
                                        const LoadRule& rule);
 
+  // The items of the step that no registered item is loaded from. Those that
+  // other ranks load can be taken out before Check and Describe.
+  const std::vector<StepItem>& unexpected() const { return unexpected_; }
+  void set_unexpected(std::vector<StepItem> unexpected) {
+    unexpected_ = std::move(unexpected);
+  }
   // Returns InvalidArgument for a pattern or key that matches nothing
   // registered, except a pattern of LoadRule::load under kAny. Returns
   // FailedPrecondition naming all items that are missing or do not fit, and

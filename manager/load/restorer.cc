@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "db/base/call_guard.h"
 #include "db/base/mutex.h"
 #include "manager/load/loaded_items.h"
+#include "manager/load/step_items.h"
 #include "manager/ranks/messages.h"
 #include "manager/state/micros_since.h"
 #include "manager/state/poll_cancelled.h"
@@ -210,8 +212,11 @@ absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
   CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, Open(request, from));
   report.open_micros = lap();
   const StepReader& step = opened.get();
-  absl::StatusOr<LoadPlan> plan = PlanRestore(opened, request);
+  absl::StatusOr<LoadPlan> plan =
+      PlanFor(opened, [&] { return RuleOf(step, request); });
+  CKPTDB_RETURN_IF_ERROR(AgreeOnUnexpected(step, &plan));
   absl::Status status = plan.status();
+  if (status.ok()) status = CheckRestore(*plan, request);
   // Verification reads everything, so only the owner does it.
   if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
     status = step.Verify(parts_.options.restore.read);
@@ -240,37 +245,60 @@ absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
   return report;
 }
 
-// Plans a restore of everything registered, and checks that it fits.
-absl::StatusOr<LoadPlan> Restorer::PlanRestore(
-    const OpenedStep& opened, const RestoreRequest& request) const {
-  CKPTDB_RETURN_IF_ERROR(Provide(opened));
-  const std::optional<EvolvePolicy>& evolve =
-      request.evolve.has_value() ? request.evolve
-                                 : parts_.options.restore.evolve;
+const std::optional<EvolvePolicy>& Restorer::EvolveOf(
+    const RestoreRequest& request) const {
+  return request.evolve.has_value() ? request.evolve
+                                    : parts_.options.restore.evolve;
+}
+
+LoadRule Restorer::RuleOf(const StepReader& step,
+                          const RestoreRequest& request) const {
   LoadRule all;
-  if (evolve.has_value()) all = RuleOf(*evolve, opened.get(), parts_.model);
+  if (const std::optional<EvolvePolicy>& evolve = EvolveOf(request)) {
+    all = internal::RuleOf(*evolve, step, parts_.model);
+  }
   all.hashtable_clear = request.mode == LiveTable::RestoreMode::kClear;
-  CKPTDB_ASSIGN_OR_RETURN(LoadPlan plan, PlanFor(opened, all));
-  CKPTDB_RETURN_IF_ERROR(
-      evolve.has_value() ? plan.Check(LoadPlan::Demand::kFit, kEvolvedRemedy)
-                         : plan.Check(LoadPlan::Demand::kAll, kRestoreRemedy));
-  CKPTDB_RETURN_IF_ERROR(plan.CheckCapacities());
-  return plan;
+  return all;
 }
 
-absl::Status Restorer::Provide(const OpenedStep& opened) const {
-  return CallGuarded("the model's provider",
-                     [&] { return parts_.model.Provide(&opened.get()); });
-}
-
-absl::StatusOr<LoadPlan> Restorer::PlanFor(const OpenedStep& opened,
-                                           const LoadRule& rule) const {
+absl::StatusOr<LoadPlan> Restorer::PlanFor(
+    const OpenedStep& opened,
+    const std::function<LoadRule()>& rule_of_model) const {
+  CKPTDB_RETURN_IF_ERROR(CallGuarded("the model's provider", [&] {
+    return parts_.model.Provide(&opened.get());
+  }));
   return CallGuarded("ModelState", [&] {
     return LoadPlan::Make(
         {opened.get(), opened.changes.get(), parts_.model, parts_.options,
          parts_.shardings, parts_.shard, parts_.ranks},
-        rule);
+        rule_of_model());
   });
+}
+
+// A rank that has no plan takes part, so that the others do not wait for it.
+absl::Status Restorer::AgreeOnUnexpected(const StepReader& step,
+                                         absl::StatusOr<LoadPlan>* plan) const {
+  std::vector<StepItem> own;
+  if (plan->ok()) {
+    own = (*plan)->unexpected();
+  } else {
+    const std::set<StepItem> all = ItemsOf(step);
+    own.assign(all.begin(), all.end());
+  }
+  CKPTDB_ASSIGN_OR_RETURN(std::vector<StepItem> unexpected,
+                          UnexpectedOnAllRanks(std::move(own), parts_.ranks,
+                                               parts_.options.ranks.deadline));
+  if (plan->ok()) (*plan)->set_unexpected(std::move(unexpected));
+  return absl::OkStatus();
+}
+
+absl::Status Restorer::CheckRestore(const LoadPlan& plan,
+                                    const RestoreRequest& request) const {
+  CKPTDB_RETURN_IF_ERROR(
+      EvolveOf(request).has_value()
+          ? plan.Check(LoadPlan::Demand::kFit, kEvolvedRemedy)
+          : plan.Check(LoadPlan::Demand::kAll, kRestoreRemedy));
+  return plan.CheckCapacities();
 }
 
 absl::Status Restorer::NoteRestored(const StepReader& step,
@@ -349,10 +377,9 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
                                 LoadSummary::LoadedRule* loaded) {
   CKPTDB_ASSIGN_OR_RETURN(const RestoreRequest request, SourceOf(rule));
   CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, opener_.Open(request));
-  absl::Status status = Provide(opened);
-  absl::StatusOr<LoadPlan> plan =
-      status.ok() ? PlanFor(opened, rule) : absl::StatusOr<LoadPlan>(status);
-  status.Update(plan.status());
+  absl::StatusOr<LoadPlan> plan = PlanFor(opened, [&] { return rule; });
+  CKPTDB_RETURN_IF_ERROR(AgreeOnUnexpected(opened.get(), &plan));
+  absl::Status status = plan.status();
   const auto describe = [&] {
     LoadedRule described = plan->Describe();
     described.path = loaded->path;

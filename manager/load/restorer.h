@@ -93,11 +93,22 @@ class Restorer {
   absl::Status NotFoundOnlyIfEmpty(const absl::Status& status) const;
   absl::StatusOr<RestoreReport> RestoreOnce(const RestoreRequest& request,
                                             const std::optional<Version>& from);
-  absl::StatusOr<LoadPlan> PlanRestore(const OpenedStep& opened,
-                                       const RestoreRequest& request) const;
-  absl::Status Provide(const OpenedStep& opened) const;
-  absl::StatusOr<LoadPlan> PlanFor(const OpenedStep& opened,
-                                   const LoadRule& rule) const;
+  // Returns the policy of the request or, without one, of the options.
+  const std::optional<EvolvePolicy>& EvolveOf(
+      const RestoreRequest& request) const;
+  // Returns the rule that restores everything registered.
+  LoadRule RuleOf(const StepReader& step, const RestoreRequest& request) const;
+  // Plans what the rule loads, which is made once the model is provided.
+  absl::StatusOr<LoadPlan> PlanFor(
+      const OpenedStep& opened,
+      const std::function<LoadRule()>& rule_of_model) const;
+  // Takes items that another rank loads out of the plan's unexpected ones. All
+  // ranks call it.
+  absl::Status AgreeOnUnexpected(const StepReader& step,
+                                 absl::StatusOr<LoadPlan>* plan) const;
+  // Checks that everything registered fits.
+  absl::Status CheckRestore(const LoadPlan& plan,
+                            const RestoreRequest& request) const;
   absl::Status NoteRestored(const StepReader& step, const LoadPlan& plan,
                             const std::string& path, bool merged);
   absl::StatusOr<RestoreTarget> FindOwnStep();

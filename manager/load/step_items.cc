@@ -9,10 +9,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "manager/ranks/message_codec.h"
 #include "manager/state/categories.h"
 #include "manager/state/registered_state.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
+
+template <>
+struct Fields<StepItem> {
+  static auto Of(auto& m) { return std::tie(m.category, m.name); }
+};
+
 namespace {
 
 StepItem Describe(const Item& item) {
@@ -66,6 +74,30 @@ std::vector<StepItem> UnexpectedItems(
     rest.erase({each.category, SourceOf(oname, each.name)});
   }
   return {rest.begin(), rest.end()};
+}
+
+absl::StatusOr<std::vector<StepItem>> UnexpectedOnAllRanks(
+    std::vector<StepItem> own, Coordinator* ranks, absl::Duration deadline) {
+  if (ranks->world_size() == 1) return own;
+  constexpr char kTag[] = "unexpected items";
+  const auto parts = ranks->Gather(kTag, EncodeMessage(own), deadline);
+  std::pair<absl::Status, std::vector<StepItem>> agreed = {parts.status(),
+                                                           std::move(own)};
+  for (size_t rank = 1; parts.ok() && rank < parts->size(); ++rank) {
+    std::vector<StepItem> others;
+    agreed.first.Update(DecodeMessage((*parts)[rank], &others));
+    std::vector<StepItem> common;
+    std::set_intersection(agreed.second.begin(), agreed.second.end(),
+                          others.begin(), others.end(),
+                          std::back_inserter(common));
+    agreed.second = std::move(common);
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string told,
+      ranks->Tell(kTag, EncodeMessage(agreed), AfterGather(*ranks, deadline)));
+  CKPTDB_RETURN_IF_ERROR(DecodeMessage(told, &agreed));
+  CKPTDB_RETURN_IF_ERROR(agreed.first);
+  return std::move(agreed.second);
 }
 
 const std::string& SourceOf(const std::map<std::string, std::string>& oname,

@@ -9,7 +9,10 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "db/reader.h"
+#include "manager/coordinator.h"
 #include "manager/load_rule.h"
 #include "manager/model_state.h"
 
@@ -37,6 +40,12 @@ std::set<StepItem> ItemsOf(const StepReader& step);
 std::vector<StepItem> UnexpectedItems(
     const StepReader& step, const ModelState& model,
     const std::map<std::string, std::string>& oname);
+
+// Returns the items that are unexpected on each rank: others are loaded by the
+// ranks that registered them. All ranks call it, with their own unexpected
+// items in ascending order.
+absl::StatusOr<std::vector<StepItem>> UnexpectedOnAllRanks(
+    std::vector<StepItem> own, Coordinator* ranks, absl::Duration deadline);
 
 // Returns the name in the step that a registered name is mapped to.
 const std::string& SourceOf(const std::map<std::string, std::string>& oname,

@@ -28,7 +28,12 @@ struct OneRank {
 
 class RankNamesTest : public ::testing::TestWithParam<bool> {
  protected:
-  RankNamesTest() { options_ = TestOptions(dir_.path() + "/store", 100); }
+  RankNamesTest() {
+    options_ = TestOptions(dir_.path() + "/store", 100);
+    options_.observers.on_warning = [this](const std::string& warning) {
+      warnings_.push_back(warning);  // only rank 0 warns
+    };
+  }
 
   // Opens a manager of each rank, whose tensors and objects a provider adds if
   // the parameter says so, and saves.
@@ -59,8 +64,17 @@ class RankNamesTest : public ::testing::TestWithParam<bool> {
     return manager->Restore().status();
   }
 
+  // Lets a rank add a tensor that only it has.
+  void AddShard(size_t rank, const char* name, int64_t elements) {
+    ranks_[rank].add = [=, this](ModelState* model) {
+      return model->AddTensor(name, ShardOf(ranks_[rank].weights.data(),
+                                            {elements}, {elements}, {0}));
+    };
+  }
+
   const TempDir dir_;
   ManagerOptions options_;
+  std::vector<std::string> warnings_;
   OneRank ranks_[2];
 };
 
@@ -107,6 +121,35 @@ TEST_P(RankNamesTest, RestoresAShardedTensorOfOneRank) {
   ASSERT_THAT(Run(), Each(IsOk()));
   ASSERT_THAT(Run(RestoreAll), Each(IsOk()));
   EXPECT_THAT(ranks_[1].weights, ElementsAre(1, 2, 3));
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_P(RankNamesTest, WarnsOfItemsThatNoRankRegistersAnyMore) {
+  AddShard(0, "w", 3);
+  AddShard(1, "v", 3);
+  ASSERT_THAT(Run(), Each(IsOk()));
+  ranks_[0].add = OneRank().add;
+  std::vector<std::string> unexpected[2];
+  const auto restore = [&](CheckpointManager* manager, OneRank* rank) {
+    const absl::StatusOr<RestoreReport> report = manager->Restore();
+    if (report.ok()) unexpected[rank - ranks_] = report->loaded.unexpected;
+    return report.status();
+  };
+  ASSERT_THAT(Run(restore), Each(IsOk()));
+  for (const auto& each : unexpected) EXPECT_THAT(each, ElementsAre("w"));
+  EXPECT_THAT(warnings_,
+              ElementsAre(HasSubstr("step 1 has \"w\", which is not "
+                                    "registered and so not in the next save")));
+}
+
+TEST_P(RankNamesTest, MisfitDoesNotListWhatAnotherRankRegisters) {
+  AddShard(0, "w", 3);
+  AddShard(1, "v", 3);
+  ASSERT_THAT(Run(), Each(IsOk()));
+  AddShard(0, "w", 2);
+  const std::vector<absl::Status> statuses = Run(RestoreAll);
+  EXPECT_THAT(statuses, Each(FailedPrecondition("rank 0: ", "dense \"w\": ",
+                                                Not(HasSubstr("but not")))));
 }
 
 TEST_P(RankNamesTest, RefusesAMetricThatTheOwnerLacks) {
@@ -153,6 +196,7 @@ TEST_P(RankTablesTest, RestoresAnIoStateOfOneRank) {
   ASSERT_THAT(Run(), Each(IsOk()));
   ASSERT_THAT(Run(RestoreAll), Each(IsOk()));
   EXPECT_EQ(ranks_[1].io.position, "row 7");
+  EXPECT_THAT(warnings_, IsEmpty());
 }
 
 }  // namespace
