@@ -28,21 +28,34 @@ std::deque<Raised>& AllRaised() {
   return *kRaised;
 }
 
-std::thread::id main_thread;
+// Python's main thread, which ends the interpreter and handles signals. It may
+// be another than the one that imports this module.
+std::atomic<unsigned long> main_thread = 0;  // NOLINT(google-runtime-int)
+
+bool IsMainThread() { return PyThread_get_thread_ident() == main_thread; }
 
 std::atomic<bool> ending = false;  // of the interpreter
-std::atomic<int> taking = 0;       // threads that wait for the GIL
+std::atomic<int> in_python = 0;    // threads that have the GIL, or wait for it
 
-// Called last before the interpreter ends. Threads that already wait for the
-// GIL get it before.
+// Whether this is not the main thread, and the interpreter ends.
+bool MayNotTakeGil() { return ending && !IsMainThread(); }
+
+// Called last before the interpreter ends. Threads that run Python code, or
+// already wait for the GIL, end that before.
 void EndThreads() {
   ending = true;
   PyThreadState* const thread = PyEval_SaveThread();
   constexpr int kMostMillis = 2000;
-  for (int i = 0; i < kMostMillis && taking > 0; ++i) {
+  for (int i = 0; i < kMostMillis && in_python > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   PyEval_RestoreThread(thread);
+}
+
+// The forked thread is a child's only one.
+void AfterFork() {
+  main_thread = PyThread_get_thread_ident();
+  in_python = 0;
 }
 
 // ckptdb._errors.make(code, message, holder)
@@ -114,27 +127,33 @@ absl::Status FromPython(nb::python_error& error, absl::string_view what) {
   return status;
 }
 
-bool MayNotTakeGil() {
-  return ending && std::this_thread::get_id() != main_thread;
-}
-
 ReleaseGil::~ReleaseGil() {
-  ++taking;
+  ++in_python;
   if (MayNotTakeGil()) {
-    --taking;
+    --in_python;
     while (true) std::this_thread::sleep_for(std::chrono::hours(1));
   }
   PyEval_RestoreThread(thread_);
-  --taking;
+  --in_python;
+}
+
+TakeGil::TakeGil() {
+  ++in_python;
+  if (nb::is_alive() && !MayNotTakeGil()) gil_.emplace();
+}
+
+TakeGil::~TakeGil() {
+  gil_.reset();
+  --in_python;
 }
 
 PyRef Hold(nb::object object) {
   return PyRef(new nb::object(std::move(object)), [](nb::object* held) {
-    if (!nb::is_alive() || MayNotTakeGil()) {
-      held->release();  // nobody is left to free it
-    } else {
-      const nb::gil_scoped_acquire gil;
+    const TakeGil gil;
+    if (gil.taken()) {
       held->reset();
+    } else {
+      held->release();  // nobody is left to free it
     }
     delete held;
   });
@@ -142,12 +161,12 @@ PyRef Hold(nb::object object) {
 
 bool Interrupt::Poll() {
   if (raised_.load(std::memory_order_relaxed)) return true;
-  if (std::this_thread::get_id() != main_thread) return false;
+  if (!IsMainThread()) return false;
   const auto now = std::chrono::steady_clock::now();
   if (now < next_) return false;
   next_ = now + std::chrono::milliseconds(50);
-  if (!nb::is_alive()) return true;
-  const nb::gil_scoped_acquire gil;
+  const TakeGil gil;
+  if (!gil.taken()) return true;
   if (PyErr_CheckSignals() == 0) return false;
   nb::python_error error;
   exception_ = Hold(nb::borrow(error.value()));
@@ -163,7 +182,8 @@ void Interrupt::Raise() {
 }
 
 void BindErrors(nb::module_& module) {
-  main_thread = std::this_thread::get_id();
+  main_thread = nb::cast<unsigned long>(  // NOLINT(google-runtime-int)
+      nb::module_::import_("threading").attr("main_thread")().attr("ident"));
   nb::register_exception_translator(
       [](const std::exception_ptr& pointer, void*) {
         try {
@@ -173,6 +193,7 @@ void BindErrors(nb::module_& module) {
         }
       });
   module.def("_end_threads", &EndThreads);
+  module.def("_after_fork", &AfterFork);
   module.def("_set_make_error", [](nb::object make) {
     make_error = new nb::object(std::move(make));
   });

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -66,8 +67,22 @@ class ReleaseGil {
   PyThreadState* const thread_;
 };
 
-// Whether this is not the main thread, and the interpreter ends.
-bool MayNotTakeGil();
+// Takes the GIL while it exists, on any thread, unless the interpreter ends and
+// this is not its main thread. The interpreter does not end while it exists,
+// for up to two seconds: a thread that asks for the GIL afterwards, as all code
+// in Python does now and then, would be ended by unwinding C++ code.
+class TakeGil {
+ public:
+  TakeGil();
+  ~TakeGil();
+  TakeGil(const TakeGil&) = delete;
+  TakeGil& operator=(const TakeGil&) = delete;
+
+  bool taken() const { return gil_.has_value() && gil_->is_valid(); }
+
+ private:
+  std::optional<nb::gil_scoped_acquire> gil_;
+};
 
 // A reference that any thread may copy and drop, with or without the GIL, also
 // when the interpreter is gone.
@@ -78,11 +93,11 @@ PyRef Hold(nb::object object);
 // returns Cancelled.
 template <typename Call>
 absl::Status WithPython(absl::string_view what, const Call& call) {
-  if (!nb::is_alive() || MayNotTakeGil()) {
+  const TakeGil gil;
+  if (!gil.taken()) {
     return absl::CancelledError(
         absl::StrCat(what, ": the interpreter has ended"));
   }
-  const nb::gil_scoped_acquire gil;
   try {
     call();
   } catch (nb::python_error& error) {

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import atexit
 import inspect
 import json
 import logging
@@ -13,7 +12,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from . import _core
+from . import _core, _open_managers
 from ._arguments import (
     as_policy,
     check_names,
@@ -45,8 +44,6 @@ from ._step_list import StepList
 from ._tables import ArrayTable, as_sharding
 
 _logger = logging.getLogger("ckptdb")
-
-_open_managers: weakref.WeakSet[Manager] = weakref.WeakSet()
 
 # Options of the configuration that are not JSON, and their names there.
 _POLICIES = {"save": "permanent", "ephemeral": "ephemeral", "keep": "keep"}
@@ -587,17 +584,3 @@ def _call(method: weakref.WeakMethod[Any], *args: Any) -> Any:
     if function is None:
         raise FailedPrecondition("the manager no longer exists")
     return function(*args)
-
-
-# A forked child must not close its parent's managers.
-os.register_at_fork(after_in_child=_open_managers.clear)
-
-
-@atexit.register
-def _close_all() -> None:
-    for manager in list(_open_managers):
-        try:
-            manager.close()
-        except Exception as error:
-            _logger.warning("closing at exit: %s", error)
-    _core._end_threads()

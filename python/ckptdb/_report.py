@@ -17,6 +17,6 @@ def report(
 ) -> None:
     """Writes one HTML file about the store in the folder `store`, which a trainer may
     have open: steps, metrics, bytes, sizes, distributions and what is wrong, as `ckptdb
-    report` does. The page needs no network. `statistics` is the file of the manager's `statistics_path`.
-    Raises AlreadyExists if `out` exists, unless `force` is set."""
+    report` does. The page needs no network. `statistics` is the file of the manager's
+    `statistics_path`. Raises AlreadyExists if `out` exists, unless `force` is set."""
     _core.write_report(os.fspath(store), os.fspath(out), os.fspath(statistics), force)

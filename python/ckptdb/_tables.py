@@ -194,9 +194,9 @@ class Table(Sharded):
     inference does not need. With several ranks, `sharding` says which rank has which
     ids: "slices", which restores read fastest, "modulo" (id % ranks), "replicated",
     ("range", rows) for even parts of ids 0 to rows - 1, ("range", bounds) for ids
-    bounds[r] to below bounds[r + 1] on rank r, or ("function", name, f), where f(ids, world_size) takes and returns arrays, ids
-    (n,) int64 and ranks (n,). Row numbers stay valid until the row is erased or the
-    table is restored.
+    bounds[r] to below bounds[r + 1] on rank r, or ("function", name, f), where
+    f(ids, world_size) takes and returns arrays, ids (n,) int64 and ranks (n,). Row
+    numbers stay valid until the row is erased or the table is restored.
 
     Calls that change rows may run beside calls that read them, from several
     threads; each waits for the other, and for a save that copies the table.
@@ -408,7 +408,8 @@ def _describe(name: str, array: Any, codec: str) -> Any:
         if array.device.type != "cpu":
             raise InvalidArgument(
                 f'slot "{name}" is on {array.device}; an ArrayTable needs tensors '
-                "in the host"
+                "in the host: copy the slot there before each save, or adapt the table "
+                "by a CustomTable, whose rows_of(ids) may return rows on a GPU"
             )
         if array.is_neg():
             raise InvalidArgument(

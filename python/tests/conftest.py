@@ -9,6 +9,7 @@ where that exists; CKPTDB_TEST_DIR names another folder.
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import shutil
@@ -33,6 +34,16 @@ def tmp_path():
     made = pathlib.Path(tempfile.mkdtemp(prefix="ckptdb-test-", dir=parent or None))
     yield made
     shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def without_garbage():
+    """For tests that fork: a child that collects what other tests have left, such as
+    process groups of PyTorch, waits forever for threads that only its parent has."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

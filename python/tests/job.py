@@ -90,6 +90,7 @@ class Job:
         for process in self.processes:
             process.kill()
             process.wait()
+        self._store = None  # and its thread, for which a forked child would wait
 
 
 def run(folder: pathlib.Path, world: int, code: str, **variables) -> list[str]:

@@ -88,7 +88,7 @@ def in_child(call) -> str:
     return text
 
 
-def test_calls_in_a_forked_child_are_refused(path):
+def test_calls_in_a_forked_child_are_refused(path, without_garbage):
     table = ckptdb.Table({"v": "f32"})
     table.insert([1, 2])
     state = {"t": table, "w": np.ones(3)}
@@ -166,7 +166,7 @@ def test_calls_in_a_forked_child_are_refused(path):
     reader.close()
 
 
-def test_objects_that_end_in_a_forked_child(path):
+def test_objects_that_end_in_a_forked_child(path, without_garbage):
     """A child that drops or closes them leaves the parent's alone."""
     import gc
 
@@ -291,6 +291,32 @@ def test_exit_with_a_save_in_progress(path, python, end):
     with ckptdb.Reader(path) as reader, reader.latest() as step:
         assert step.record.step == 1
         np.testing.assert_array_equal(step.read("w"), 1)
+
+
+def test_a_program_that_imports_the_package_in_a_thread(path, python):
+    """Its main thread handles Ctrl-C, and ends."""
+    result = python(
+        """
+        import os, signal, threading
+        thread = threading.Thread(target=__import__, args=("ckptdb",))
+        thread.start()
+        thread.join()
+        import ckptdb
+        manager = ckptdb.Manager(path, {"n": 0}, save=ckptdb.save_every_n_steps(1))
+        manager.step()
+        manager.wait_until_finished()
+        follower = ckptdb.Manager(path, {"n": 0}, read_only=True)
+        follower.restore()
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            follower.await_step(600)
+        except KeyboardInterrupt:
+            print("interrupted")
+        """,
+        path=path,
+        timeout=30,
+    )
+    assert result.stdout == "interrupted\n"
 
 
 def test_exit_with_a_callback_that_raises(path, python):

@@ -78,8 +78,8 @@ class TorchRanks(Ranks):
                 f"rank {self.rank}: the store of torch.distributed failed while the "
                 f"manager was opened: {error}"
             ) from error
-        # An operation that the coordinator gives up stays in progress, and holds the
-        # process's exit, until the group's timeout.
+        # An operation that the coordinator gives up stays in progress until the
+        # group's timeout.
         grace = min(max(deadline / 4, 1.0), 10.0)
         timeout = datetime.timedelta(seconds=deadline + grace + 2 * _ROLL_CALL_S)
         # Not dist.new_group: it gives groups of the same ranks the same keys in the
@@ -280,11 +280,14 @@ class _Collectives:
         self._closed = True
         self._notices.leave(why)
         if self._pending is None:
-            # The library may keep this object until the interpreter ends. The group's
-            # end waits for its threads, which free tensors and need the GIL.
+            # The group's end waits for its threads. They free tensors, for which they
+            # need the GIL: while the interpreter ends, that would abort the process.
+            # The library may keep this object until then.
             self._group = self._notices = None
         else:
-            _abandoned.append(self)
+            # The end of a group with an operation in progress waits for its timeout.
+            # So it never ends: this reference outlives the interpreter.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def _tensor(self, size: int) -> Any:
         return self._torch.zeros(size, dtype=self._torch.uint8)
@@ -344,10 +347,6 @@ class _Collectives:
                 asked = time.monotonic()
                 if notices.has_failed():
                     raise notices.failure(None)
-
-
-# Groups with an operation in progress: the end of such a group waits for it.
-_abandoned: list[_Collectives] = []
 
 
 def _reason(error: Exception) -> str:

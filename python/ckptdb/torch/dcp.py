@@ -25,15 +25,10 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import math
 import operator
 import os
 import pickle
-import sys
-import threading
-import time
 import uuid
-import weakref
 from typing import Any, NamedTuple
 
 import torch.distributed.checkpoint as dist_checkpoint
@@ -46,7 +41,6 @@ from torch.distributed.checkpoint.planner import (
     LoadItemType,
     LoadPlan,
     LoadPlanner,
-    ReadItem,
     SavePlan,
     SavePlanner,
     WriteItem,
@@ -60,16 +54,15 @@ from .._errors import (
     AlreadyExists,
     FailedPrecondition,
     InvalidArgument,
-    NotFound,
     Unavailable,
 )
 from .._reader import Reader, Step
+from ._loads import Reads
 from ._metadata import METADATA, read_metadata
+from ._saves import Attempt, await_turn, begun
 
 # The index of the WriteResult with a staged rank: no item has an empty name.
 _STAGED = MetadataIndex("")
-# Copies that a load makes at a time, for tensors that it cannot read in place.
-_COPIED_BYTES = 256 << 20
 
 # An item takes at most about this much of a pickled Metadata, with a short name.
 _ITEM_BYTES = 300
@@ -133,97 +126,6 @@ def _note_ticket(path: str, rank: int, step: int, ticket: bytes) -> _Ticket:
     return noted
 
 
-_POLL_S = 0.05  # how often a thread looks whether another's save is over
-
-
-def _is_saving(thread: threading.Thread) -> bool:
-    """Whether a thread is in a call of DCP, which notifies a writer only of success."""
-    if not thread.is_alive():
-        return False  # another may have its ident
-    frame = sys._current_frames().get(thread.ident or 0)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith(dist_checkpoint.__name__):
-            return True
-        frame = frame.f_back
-    return False
-
-
-@dataclasses.dataclass(eq=False)
-class _Attempt:
-    """A save in progress on the coordinator, until `end` or the commit."""
-
-    store: _core.Store | None
-    step: int
-    number: int
-    tickets: list[bytes]
-    thread: threading.Thread = dataclasses.field(
-        default_factory=threading.current_thread
-    )
-    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
-    by_dcp: bool = dataclasses.field(  # and not by calls of the writer's methods
-        default_factory=lambda: _is_saving(threading.current_thread())
-    )
-
-    def end(self) -> None:
-        with self.lock:
-            store, self.store = self.store, None
-        if store is None:
-            return
-        try:
-            store.abandon(self.step, self.number)
-        finally:
-            store.close()
-
-    def is_over(self) -> bool:
-        """Whether `dcp.save` has returned, asked by another save that begins: a thread
-        runs one at a time."""
-        if self.thread is threading.current_thread():
-            return True
-        return not (_is_saving if self.by_dcp else threading.Thread.is_alive)(
-            self.thread
-        )
-
-    def watch(self) -> None:
-        """Ends it soon after `dcp.save` has raised another rank's error."""
-        if not self.by_dcp:
-            return
-        watched = weakref.ref(self)
-
-        def wait() -> None:
-            while (attempt := watched()) is not None and attempt.store is not None:
-                if not _is_saving(attempt.thread):
-                    attempt.end()
-                del attempt
-                time.sleep(_POLL_S)
-
-        threading.Thread(target=wait, name="ckptdb.dcp", daemon=True).start()
-
-
-_begun: weakref.WeakSet[_Attempt] = weakref.WeakSet()
-
-# The threads of this process that save to each store, or wait to.
-_savers: dict[str, list[threading.Thread]] = {}
-_savers_lock = threading.Lock()
-
-
-def _await_turn(path: str) -> None:
-    """Waits for other threads' saves to the same store: collectives of two saves at a
-    time could be in another order on another rank."""
-    own = threading.current_thread()
-    with _savers_lock:
-        queue = _savers.setdefault(os.path.realpath(path), [])
-        if own in queue:
-            queue.remove(own)
-        queue.append(own)
-    while True:
-        with _savers_lock:
-            while queue and queue[0] is not own and not _is_saving(queue[0]):
-                queue.pop(0)
-            if own not in queue[1:]:
-                return
-        time.sleep(_POLL_S)
-
-
 class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
     """Saves to the store at `path`, which it creates if needed.
 
@@ -263,7 +165,7 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
         self.saved_step: int | None = None
         self.save_id = str(uuid.uuid4())
         self._rank = 0
-        self._attempt: _Attempt | None = None
+        self._attempt: Attempt | None = None
         self._has_turn = False  # from `reset` on
         # Blobs besides those of the state, for `ckptdb.torch.import`.
         self._extra_blobs: list[tuple[str, bytes]] = []
@@ -280,7 +182,7 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
 
     def reset(self, checkpoint_id: CheckpointId | None = None) -> None:
         path, step = (None, None) if checkpoint_id is None else _parse(checkpoint_id)
-        _await_turn(self._path)
+        await_turn(self._path)
         self._has_turn = True
         self.close()
         self.save_id = str(uuid.uuid4())
@@ -303,7 +205,7 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
         self, is_coordinator: bool, *args: Any, **kwargs: Any
     ) -> None:
         if not self._has_turn:  # before the first collective
-            _await_turn(self._path)
+            await_turn(self._path)
         self._has_turn = False
         self._rank = kwargs.get("rank", 0) if kwargs.get("use_collectives", True) else 0
 
@@ -328,8 +230,8 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
         except BaseException:
             store.close()
             raise
-        self._attempt = _Attempt(store, step, number, tickets)
-        _begun.add(self._attempt)
+        self._attempt = Attempt(store, step, number, tickets)
+        begun.add(self._attempt)
         self._attempt.watch()
         return [
             dataclasses.replace(
@@ -341,7 +243,7 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
     def _open(self) -> _core.Store:
         # After another rank's error, the writer may still have the store open, kept
         # alive by the traceback.
-        for attempt in list(_begun):
+        for attempt in list(begun):
             if attempt.is_over():
                 attempt.end()
         try:
@@ -586,7 +488,7 @@ class StorageReader(dist_checkpoint.StorageReader):  # type: ignore[misc]
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[Any]:
         step = self._step_of_load()
         try:
-            reads = _Reads(step, planner)
+            reads = Reads(step, planner)
             for item in plan.items:
                 index = item.storage_index
                 rank, name = self._places.get(index, (0, index.fqn))
@@ -600,62 +502,3 @@ class StorageReader(dist_checkpoint.StorageReader):  # type: ignore[misc]
         future = Future()
         future.set_result(None)
         return future
-
-
-class _Reads:
-    """Reads of tensors into those of a planner: in place where they are contiguous,
-    in the host and have the stored dtype. Whole ones are read many at a time."""
-
-    def __init__(self, step: Step, planner: LoadPlanner) -> None:
-        self._step = step
-        self._planner = planner
-        self._stored = {i.name: i for i in step.items() if i.kind == "tensor"}
-        self._whole: list[tuple[str, Any]] = []
-        self._filled: list[tuple[ReadItem, Any, Any]] = []
-        self._copied_bytes = 0
-
-    def add(self, item: ReadItem, name: str) -> None:
-        stored = self._stored.get(name)
-        target = self._planner.resolve_tensor(item).detach()
-        shape = tuple(item.lengths)
-        if tuple(target.shape) != shape:
-            raise InvalidArgument(
-                f'"{name}": the planner gives a tensor of shape {list(target.shape)} for '
-                f"{list(shape)}"
-            )
-        if math.prod(shape) == 0:
-            self._planner.commit_tensor(item, target)
-            return
-        if stored is None:
-            raise NotFound(f'step {self._step.record.step} has no tensor "{name}"')
-        assert stored.dtype is not None and stored.shape is not None
-        value = target
-        if not (
-            target.device.type == "cpu"
-            and target.is_contiguous()
-            and not target.is_neg()
-            and target.dtype == _arrays.torch_dtype(stored.dtype)
-        ):
-            value = _arrays.empty(stored.dtype, shape, "torch")
-            self._copied_bytes += value.nbytes
-        offset = list(item.storage_offsets)
-        # Steps of older versions have separate tensors NAME@OFFSET.
-        if name == item.storage_index.fqn and item.storage_index.offset is not None:
-            offset = [a + b for a, b in zip(offset, item.storage_index.offset)]
-        if shape == stored.shape:
-            self._whole.append((name, value))
-        else:
-            self._step._core.read_part(
-                name, offset, list(shape), value.data_ptr(), value.nbytes, 0
-            )
-        self._filled.append((item, target, value))
-        if self._copied_bytes > _COPIED_BYTES:
-            self.run()
-
-    def run(self) -> None:
-        self._step._fill(self._whole)
-        for item, target, value in self._filled:
-            if value is not target:
-                target.copy_(value)
-            self._planner.commit_tensor(item, target)
-        self._whole, self._filled, self._copied_bytes = [], [], 0
