@@ -7,7 +7,7 @@ if(NOT CKPTDB_DOXYGEN)
 endif()
 
 set(headers ${CKPTDB_PUBLIC_HEADERS} manager/ckptdb.h ${CKPTDB_MPI_HEADERS}
-            ${CKPTDB_CUDA_HEADERS})
+            ${CKPTDB_REMOTE_HEADERS} ${CKPTDB_CUDA_HEADERS})
 list(FILTER headers EXCLUDE REGEX "(^|/)internal/")
 list(TRANSFORM headers PREPEND ${PROJECT_SOURCE_DIR}/)
 list(APPEND headers ${PROJECT_BINARY_DIR}/include/ckptdb/version.h)

@@ -18,7 +18,7 @@ endforeach()
 function(ckptdb_public_header file path)
   set(source ${PROJECT_SOURCE_DIR}/${file})
   file(READ ${source} text)
-  string(REGEX REPLACE "#include \"(cuda|db|manager|mpi|schema)/"
+  string(REGEX REPLACE "#include \"(cuda|db|manager|mpi|remote|schema)/"
                        "#include \"ckptdb/\\1/" text "${text}")
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/ckptdb/${path}
        CONTENT "${text}" @ONLY)

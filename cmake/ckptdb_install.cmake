@@ -67,6 +67,19 @@ if(TARGET ckptdb_mpi)
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ckptdb)
 endif()
 
+# Stores in object stores are found by find_package(ckptdb COMPONENTS remote).
+set(CKPTDB_REMOTE_HEADERS remote/object_store.h remote/remote_store.h
+                          remote/step_shipper.h)
+set_target_properties(
+  ckptdb_remote PROPERTIES EXPORT_NAME remote VERSION ${PROJECT_VERSION}
+                           SOVERSION ${CKPTDB_SOVERSION})
+install(TARGETS ckptdb_remote EXPORT ckptdb_remote_targets)
+ckptdb_public_headers(${CKPTDB_REMOTE_HEADERS})
+install(EXPORT ckptdb_remote_targets
+        FILE ckptdbRemoteTargets.cmake
+        NAMESPACE ckptdb::
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ckptdb)
+
 # The library for GPU memory is found by find_package(ckptdb COMPONENTS cuda).
 set(CKPTDB_CUDA_HEADERS cuda/cuda_device.h cuda/device_table.h cuda/hash_table.h)
 if(CKPTDB_HAS_CUDA)

@@ -45,6 +45,7 @@ constexpr std::unique_ptr<Command> (*kCommands[])() = {
     NewCopy,
     NewBackup,
     NewRestoreBackup,
+    NewRemote,
     NewExport,
     NewImport,
     NewDoctor,

@@ -103,6 +103,7 @@ std::unique_ptr<Command> NewRepair();
 std::unique_ptr<Command> NewCopy();
 std::unique_ptr<Command> NewBackup();
 std::unique_ptr<Command> NewRestoreBackup();
+std::unique_ptr<Command> NewRemote();
 std::unique_ptr<Command> NewExport();
 std::unique_ptr<Command> NewImport();
 std::unique_ptr<Command> NewDoctor();

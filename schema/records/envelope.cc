@@ -75,6 +75,12 @@ absl::string_view RecordName(RecordKind kind) {
       return "evaluation record";
     case RecordKind::kPost:
       return "post";
+    case RecordKind::kRemoteFormat:
+      return "format of the remote";
+    case RecordKind::kRemoteVersion:
+      return "version object";
+    case RecordKind::kRemoteCatalog:
+      return "remote catalog";
   }
   return "record";
 }
@@ -86,9 +92,10 @@ absl::Status BadField(RecordKind kind, absl::string_view field,
 }
 
 absl::Status CheckBodyBytes(RecordKind kind, uint64_t bytes) {
-  // A ticket and a staged rank contain whole records.
-  const bool carries_records =
-      kind == RecordKind::kTicket || kind == RecordKind::kStagedRank;
+  // These contain whole records.
+  const bool carries_records = kind == RecordKind::kTicket ||
+                               kind == RecordKind::kStagedRank ||
+                               kind == RecordKind::kRemoteVersion;
   const uint64_t limit = carries_records ? kMaxTransferBytes : kMaxRecordBytes;
   if (bytes <= limit) return absl::OkStatus();
   return BadField(

@@ -26,6 +26,9 @@ enum class RecordKind : uint16_t {
   kStagedRank = 7,
   kEvaluation = 8,
   kPost = 9,
+  kRemoteFormat = 10,
+  kRemoteVersion = 11,
+  kRemoteCatalog = 12,
 };
 
 inline constexpr size_t kEnvelopeBytes = 16;

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// A store's committed steps in an object store: ships them there, lists them,
+// and makes stores of them on machines that never saw the first one.
+//
+//   CKPTDB_ASSIGN_OR_RETURN(
+//       const auto remote, OpenObjectStore("file:///mnt/backup/ctr"));
+//   CKPTDB_RETURN_IF_ERROR(PushStore("checkpoints", remote.get()).status());
+//   CKPTDB_RETURN_IF_ERROR(
+//       FetchStore(remote.get(), "checkpoints-2").status());
+//
+// docs/remote.md describes the objects and what is guaranteed. All calls are
+// synchronous and thread-safe, and return the errors of the object store.
+#ifndef CKPTDB_REMOTE_REMOTE_STORE_H_
+#define CKPTDB_REMOTE_REMOTE_STORE_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "remote/object_store.h"
+#include "schema/types.h"
+
+namespace ckptdb {
+
+// The points of a push that PushOptions::on_point passes, in their order. A
+// process may die at any of them.
+namespace point {
+// The remote has this owner, and refuses commits of earlier ones.
+inline constexpr absl::string_view kShipOwned = "ship:owned";
+// All data objects of a version are there; its version object is there.
+inline constexpr absl::string_view kShipData = "ship:data";
+inline constexpr absl::string_view kShipVersion = "ship:version";
+// The catalog names the step: it can be fetched.
+inline constexpr absl::string_view kShipCommitted = "ship:committed";
+}  // namespace point
+
+inline constexpr std::array<absl::string_view, 4> kShipPoints = {
+    point::kShipOwned, point::kShipData, point::kShipVersion,
+    point::kShipCommitted};
+
+struct PushOptions {
+  // Replaces what the remote has if it is ahead of the store or differs from
+  // it. The replaced steps can no longer be listed or fetched.
+  bool take_over = false;
+  // Polled between objects and while files are read; the call then returns
+  // Cancelled. Give the same function to RemoteOptions.
+  std::function<bool()> cancelled = {};
+  // Called with the bytes of data objects, by one thread at a time.
+  std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = {};
+  // Called at each of kShipPoints, for tests.
+  std::function<void(absl::string_view point)> on_point = {};
+};
+
+struct PushResult {
+  std::string store_uuid;
+  uint64_t catalog = 0;          // the number of the newest catalog
+  uint64_t epoch = 0;            // of the remote's owner
+  std::vector<int64_t> shipped;  // steps, in the order of their commits
+  // Steps that could not be read, and why; the next push tries them again.
+  std::vector<std::pair<int64_t, std::string>> skipped;
+  uint64_t data_files = 0;  // uploaded
+  uint64_t data_bytes = 0;
+};
+
+// Ships each step that the store has committed and the remote does not have,
+// oldest first, and steps whose metrics or flags have changed. Each step
+// appears in the remote by one conditional put. Steps that were deleted from
+// the store stay in the remote: CollectRemote removes steps there.
+//
+// Works beside the store's owner, and writes only a lease. The call becomes
+// the owner of the remote; another push that is still running is fenced: it
+// returns Aborted and changes nothing more.
+//
+// Returns NotFound without a store; FailedPrecondition if the remote has
+// another store, is ahead of this one, or if the service ignores conditions of
+// a put; Aborted if another push became the owner meanwhile; and DataLoss if
+// the remote is damaged. An interrupted call leaves a remote in which each step
+// is complete.
+absl::StatusOr<PushResult> PushStore(absl::string_view store,
+                                     ObjectStore* remote,
+                                     const PushOptions& options = {});
+
+struct RemoteStep {
+  Version version;
+  int64_t committed_at_micros = 0;  // since 1970, UTC
+  StepRecord::Kind kind = StepRecord::Kind::kFull;
+  bool pinned = false;
+  bool ephemeral = false;
+  bool quarantined = false;
+  uint64_t versions = 1;     // that a fetch of the step needs, with its own
+  uint64_t own_bytes = 0;    // of its own objects
+  uint64_t fetch_bytes = 0;  // of all objects that a fetch of the step needs
+};
+
+struct RemoteContent {
+  std::string store_uuid;
+  uint64_t catalog = 0;
+  uint64_t epoch = 0;
+  int64_t written_at_micros = 0;  // of the catalog, by its writer's clock
+  std::vector<RemoteStep> steps;  // by step
+  int64_t latest_step = -1;       // most recently saved; -1 without a step
+  uint64_t bytes = 0;             // of all objects of these steps
+  uint64_t dropped_bytes = 0;     // that CollectRemote deletes later
+};
+
+// Lists the steps of the newest catalog, with two requests. Returns NotFound
+// if nothing was shipped.
+absl::StatusOr<RemoteContent> ListRemote(ObjectStore* remote);
+
+struct FetchOptions {
+  std::optional<int64_t> step = {};  // Default: the most recently saved.
+  bool all = false;                  // fetches all steps instead
+  int connections = 8;               // ranges of 8 MiB read at a time
+  std::function<bool()> cancelled = {};
+  std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = {};
+};
+
+struct FetchResult {
+  std::string store_uuid;
+  std::vector<int64_t> steps;
+  uint64_t data_files = 0;  // downloaded, without those of an earlier call
+  uint64_t data_bytes = 0;
+};
+
+// Makes a store with a step, or with all, at `to`. It has the uuid of the store
+// that was shipped, and appears complete and at once, after the hash of each
+// object was compared. What an interrupted call downloaded stays in
+// TO.unfinished, and the next call continues with it.
+//
+// Returns NotFound if the remote lacks the step, AlreadyExists if `to` exists
+// and is not an empty folder, Unavailable while another process fetches to it,
+// DataLoss naming an object that is missing or damaged, and Aborted if the
+// objects of the step were deleted meanwhile.
+absl::StatusOr<FetchResult> FetchStore(ObjectStore* remote,
+                                       absl::string_view to,
+                                       const FetchOptions& options = {});
+
+struct VerifyRemoteOptions {
+  bool data = false;  // reads all data objects; otherwise, compares their sizes
+  int connections = 8;
+  std::function<bool()> cancelled = {};
+  std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = {};
+};
+
+struct VerifyRemoteResult {
+  uint64_t steps = 0;
+  uint64_t objects = 0;
+  uint64_t read_bytes = 0;
+  // What is wrong with an object, for each that is missing or damaged, and the
+  // steps that need it.
+  struct Damage {
+    std::string key;
+    std::string problem;
+    std::vector<int64_t> steps;
+  };
+  std::vector<Damage> damage;
+};
+
+// Checks the newest catalog, all version objects and the data objects that its
+// steps need.
+absl::StatusOr<VerifyRemoteResult> VerifyRemote(
+    ObjectStore* remote, const VerifyRemoteOptions& options = {});
+
+struct CollectOptions {
+  // Drops all steps but the newest `keep` and those that are pinned. Default:
+  // drops none.
+  std::optional<uint64_t> keep = {};
+  // How long the objects of dropped steps and of interrupted uploads stay, by
+  // the service's clock, for processes that still read or upload them.
+  absl::Duration grace = absl::Hours(24);
+  std::function<bool()> cancelled = {};
+};
+
+struct CollectResult {
+  std::vector<int64_t> dropped;  // steps
+  uint64_t deleted_objects = 0;
+  uint64_t deleted_bytes = 0;
+  uint64_t waiting_bytes = 0;  // dropped, and not older than the grace
+};
+
+// Drops steps from the remote and deletes the objects that nothing needs. May
+// run beside pushes, fetches and other collections. Returns NotFound if nothing
+// was shipped, InvalidArgument for a `keep` of 0 or a negative grace, and
+// Aborted if others commit too often.
+absl::StatusOr<CollectResult> CollectRemote(ObjectStore* remote,
+                                            const CollectOptions& options = {});
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_REMOTE_REMOTE_STORE_H_

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/sync/catalog_log.h"
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "db/base/uuid.h"
+#include "remote/layout/object_keys.h"
+#include "schema/bytes/annotate.h"
+#include "schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+absl::Status LostRace(const RemoteCatalog& next) {
+  return absl::AbortedError(
+      absl::StrCat("catalog ", next.number, " was put by another process"));
+}
+
+// Whether the object at the number of `next` is the one of this put.
+absl::StatusOr<bool> IsOurs(ObjectStore* store, const RemoteCatalog& next) {
+  const absl::StatusOr<ObjectInfo> found = store->Head(CatalogKey(next.number));
+  if (absl::IsNotFound(found.status())) return false;
+  CKPTDB_RETURN_IF_ERROR(found.status());
+  return found->token == next.token;
+}
+
+// A collector deletes catalogs in the order of their numbers. So if the one
+// before still exists, no catalog of the number of `next` has been deleted, and
+// the condition of its put was true. The token tells the one before from one
+// that a stalled process put in place of a deleted one.
+absl::Status CheckNotStale(ObjectStore* store, const RemoteCatalog* before,
+                           const RemoteCatalog& next) {
+  if (before != nullptr) {
+    const absl::StatusOr<ObjectInfo> found =
+        store->Head(CatalogKey(before->number));
+    if (found.ok() && found->token == before->token) return absl::OkStatus();
+    if (!found.ok() && !absl::IsNotFound(found.status())) {
+      return absl::UnavailableError(found.status().message());
+    }
+  }
+  const auto newest = NewestCatalog(store);
+  if (!newest.ok()) return absl::UnavailableError(newest.status().message());
+  const bool ours = newest->has_value() && (*newest)->token == next.token;
+  return ours ? absl::OkStatus() : LostRace(next);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> GetObject(ObjectStore* store, absl::string_view key,
+                                      uint64_t bytes) {
+  std::string object(bytes, '\0');
+  CKPTDB_RETURN_IF_ERROR(
+      store->Get(key, 0, absl::MakeSpan(object.data(), object.size())));
+  return object;
+}
+
+absl::StatusOr<std::optional<RemoteCatalog>> NewestCatalog(ObjectStore* store) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<ObjectInfo> listed,
+                          store->List(kCatalogPrefix, "", 1));
+  if (listed.empty()) return std::nullopt;
+  const ObjectInfo& newest = listed.front();
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t number, ParseCatalogKey(newest.key));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
+                          GetObject(store, newest.key, newest.size));
+  absl::StatusOr<RemoteCatalog> catalog = DecodeRemoteCatalog(bytes);
+  const std::string place = absl::StrCat(store->Name(), "/", newest.key);
+  CKPTDB_RETURN_IF_ERROR(Annotate(catalog.status(), place));
+  if (catalog->number == number) return *std::move(catalog);
+  return absl::DataLossError(absl::StrCat(place, ": the key of catalog ",
+                                          number, " has catalog ",
+                                          catalog->number));
+}
+
+absl::Status AppendCatalog(ObjectStore* store, const RemoteCatalog* before,
+                           RemoteCatalog* next) {
+  next->number = before == nullptr ? 1 : before->number + 1;
+  next->token = NewUuid();
+  next->written_at_micros = absl::ToUnixMicros(absl::Now());
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeRemoteCatalog(*next));
+  absl::Status put =
+      store->PutIfAbsent(CatalogKey(next->number), bytes, next->token);
+  if (absl::IsAlreadyExists(put)) {
+    CKPTDB_ASSIGN_OR_RETURN(const bool ours, IsOurs(store, *next));
+    if (!ours) return LostRace(*next);
+    put = absl::OkStatus();
+  }
+  if (absl::IsUnavailable(put)) {
+    // The put may have been done, or may still be done.
+    const absl::StatusOr<bool> ours = IsOurs(store, *next);
+    if (!ours.ok() || !*ours) return put;
+    put = absl::OkStatus();
+  }
+  CKPTDB_RETURN_IF_ERROR(put);
+  return CheckNotStale(store, before, *next);
+}
+
+namespace {
+
+absl::Status Refused(ObjectStore* store, absl::string_view why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(store->Name(), " cannot keep a store: ", why));
+}
+
+// A service that ignores the condition lets two owners overwrite each other.
+absl::Status ProbePuts(ObjectStore* store, const std::string& key) {
+  CKPTDB_RETURN_IF_ERROR(store->PutIfAbsent(key, "first", NewUuid()));
+  for (const char* const bytes : {"second", "third"}) {
+    const absl::Status again = store->PutIfAbsent(key, bytes, NewUuid());
+    if (absl::IsAlreadyExists(again)) continue;
+    CKPTDB_RETURN_IF_ERROR(again);
+    return Refused(store,
+                   "a second put of a key with \"If-None-Match: *\" succeeded");
+  }
+  std::array<char, 3> range = {};
+  CKPTDB_RETURN_IF_ERROR(store->Get(key, 1, absl::MakeSpan(range)));
+  if (absl::string_view(range.data(), range.size()) == "irs") {
+    return absl::OkStatus();
+  }
+  return Refused(store, "it reads other bytes than those that were put");
+}
+
+absl::Status ProbeList(ObjectStore* store, const std::string& key) {
+  CKPTDB_RETURN_IF_ERROR(store->PutIfAbsent(key + "-2", "x", NewUuid()));
+  CKPTDB_ASSIGN_OR_RETURN(const auto first,
+                          store->List(kProbePrefix, key + "-0", 1));
+  CKPTDB_ASSIGN_OR_RETURN(const auto second,
+                          store->List(kProbePrefix, key + "-2", 1));
+  const bool ordered = first.size() == 1 && first[0].key == key + "-2" &&
+                       (second.empty() || second[0].key > key + "-2");
+  if (ordered) return absl::OkStatus();
+  return Refused(store, "it does not list keys in the order of their bytes");
+}
+
+}  // namespace
+
+absl::Status ProbeService(ObjectStore* store) {
+  const std::string key = absl::StrCat(kProbePrefix, NewUuid());
+  absl::Status status = ProbePuts(store, key);
+  if (status.ok()) status = ProbeList(store, key);
+  // What stays after an error, CollectRemote deletes.
+  store->Delete(key).IgnoreError();
+  store->Delete(key + "-2").IgnoreError();
+  return status;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The catalogs of a remote, each put after the one before; internal to remote/.
+#ifndef CKPTDB_REMOTE_SYNC_CATALOG_LOG_H_
+#define CKPTDB_REMOTE_SYNC_CATALOG_LOG_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "remote/object_store.h"
+#include "schema/records/remote.h"
+
+namespace ckptdb::internal {
+
+// Reads a whole object of a known size. Returns NotFound without it.
+absl::StatusOr<std::string> GetObject(ObjectStore* store, absl::string_view key,
+                                      uint64_t bytes);
+
+// Returns the newest catalog, or nothing if the remote has none.
+absl::StatusOr<std::optional<RemoteCatalog>> NewestCatalog(ObjectStore* store);
+
+// Puts `next`, whose number and token it sets, as the catalog after `before`,
+// or as the first one if that is null. On OK it is committed: every catalog
+// that is put later comes after it.
+//
+// Returns Aborted if another catalog was put after `before`, and Unavailable
+// if that is not known.
+absl::Status AppendCatalog(ObjectStore* store, const RemoteCatalog* before,
+                           RemoteCatalog* next);
+
+// Returns FailedPrecondition, with the reason, unless the service does what the
+// catalogs need: it refuses a second put of a key, reads ranges, and lists keys
+// in the order of their bytes.
+absl::Status ProbeService(ObjectStore* store);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_REMOTE_SYNC_CATALOG_LOG_H_

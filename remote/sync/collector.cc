@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/sync/collector.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "db/base/cancelled.h"
+#include "remote/layout/object_keys.h"
+#include "remote/sync/catalog_log.h"
+#include "remote/sync/catalog_steps.h"
+#include "schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr int kCollectTries = 20;
+constexpr uint64_t kPageKeys = 1000;
+
+}  // namespace
+
+absl::StatusOr<CollectResult> Collector::Collect() {
+  if (options_->keep.has_value() && *options_->keep == 0) {
+    return absl::InvalidArgumentError(
+        "CollectOptions::keep is 0; it must be at least 1");
+  }
+  if (options_->grace < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "CollectOptions::grace is ", absl::FormatDuration(options_->grace),
+        "; it must not be negative"));
+  }
+  CKPTDB_RETURN_IF_ERROR(
+      Commit([&](RemoteCatalog* catalog) { DropSteps(catalog); }));
+  for (const RemoteEntry& entry : catalog_.entries) {
+    if (entry.use == RemoteEntry::Use::kDropped) {
+      dropped_.emplace(entry.version, entry.epoch);
+    }
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const ObjectInfo put,
+                          remote_->Head(CatalogKey(catalog_.number)));
+  CKPTDB_RETURN_IF_ERROR(Commit(
+      [&](RemoteCatalog* catalog) { SetHorizon(put.modified, catalog); }));
+  const NamedObjects named(catalog_);
+  CKPTDB_RETURN_IF_ERROR(DeleteUnnamed(
+      kVersionsPrefix, [&](absl::string_view key) -> absl::StatusOr<bool> {
+        CKPTDB_ASSIGN_OR_RETURN(const ObjectName name,
+                                ParseVersionObjectKey(key));
+        return named.HasVersionObject(name);
+      }));
+  CKPTDB_RETURN_IF_ERROR(DeleteUnnamed(
+      kDataPrefix, [&](absl::string_view key) -> absl::StatusOr<bool> {
+        CKPTDB_ASSIGN_OR_RETURN(const ObjectName name, ParseDataObjectKey(key));
+        return named.HasData(name);
+      }));
+  CKPTDB_RETURN_IF_ERROR(DeleteUnnamed(
+      kProbePrefix,
+      [](absl::string_view) -> absl::StatusOr<bool> { return false; }));
+  CKPTDB_RETURN_IF_ERROR(DeleteCatalogs());
+  for (const absl::string_view prefix :
+       {kDataPrefix, kVersionsPrefix, kCatalogPrefix, kProbePrefix}) {
+    CKPTDB_RETURN_IF_ERROR(remote_->AbortUploads(prefix, horizon_));
+  }
+  return result_;
+}
+
+// Keeps the owner and the epoch, so that the owner can commit after this.
+absl::Status Collector::Commit(const Change& change) {
+  absl::Status status;
+  for (int i = 0; i < kCollectTries; ++i) {
+    CKPTDB_RETURN_IF_ERROR(CheckCancelled(options_->cancelled));
+    CKPTDB_ASSIGN_OR_RETURN(const auto newest, NewestCatalog(remote_));
+    if (!newest.has_value()) {
+      return absl::NotFoundError(
+          absl::StrCat("nothing was shipped to ", remote_->Name()));
+    }
+    RemoteCatalog next = *newest;
+    change(&next);
+    status = AppendCatalog(remote_, &*newest, &next);
+    if (status.ok()) catalog_ = std::move(next);
+    if (!absl::IsAborted(status)) return status;
+  }
+  return status;
+}
+
+void Collector::DropSteps(RemoteCatalog* catalog) {
+  result_.dropped.clear();
+  if (!options_->keep.has_value()) return;
+  uint64_t kept = 0;
+  std::vector<Version> dropped;
+  for (const RemoteEntry* const step : StepsByAge(*catalog)) {
+    if (kept++ < *options_->keep || step->pinned) continue;
+    dropped.push_back(step->version);
+    catalog->forgotten.push_back(step->state);
+    result_.dropped.push_back(step->version.step);
+  }
+  for (RemoteEntry& entry : catalog->entries) {
+    if (IsStep(entry) && std::find(dropped.begin(), dropped.end(),
+                                   entry.version) != dropped.end()) {
+      entry.use = RemoteEntry::Use::kNeeded;
+    }
+  }
+  std::sort(result_.dropped.begin(), result_.dropped.end());
+  MarkNeeded(catalog);
+}
+
+// `now` is the service's time of the first catalog, in which the entries of
+// dropped_ were dropped. Others wait for the next collection.
+void Collector::SetHorizon(absl::Time now, RemoteCatalog* catalog) {
+  const int64_t now_micros = absl::ToUnixMicros(now);
+  const int64_t horizon = absl::ToUnixMicros(now - options_->grace);
+  result_.waiting_bytes = 0;
+  for (RemoteEntry& entry : catalog->entries) {
+    if (entry.use == RemoteEntry::Use::kDropped &&
+        entry.dropped_at_micros == 0 &&
+        dropped_.contains({entry.version, entry.epoch})) {
+      entry.dropped_at_micros = now_micros;
+    }
+  }
+  std::erase_if(catalog->entries, [&](const RemoteEntry& entry) {
+    return entry.use == RemoteEntry::Use::kDropped &&
+           entry.dropped_at_micros != 0 && entry.dropped_at_micros <= horizon;
+  });
+  for (const RemoteEntry& entry : catalog->entries) {
+    if (entry.use != RemoteEntry::Use::kDropped) continue;
+    result_.waiting_bytes += entry.object_bytes + entry.data_bytes;
+  }
+  catalog->horizon_micros = std::max(catalog->horizon_micros, horizon);
+  horizon_ = absl::FromUnixMicros(horizon);
+}
+
+absl::Status Collector::Delete(const ObjectInfo& object) {
+  CKPTDB_RETURN_IF_ERROR(CheckCancelled(options_->cancelled));
+  CKPTDB_RETURN_IF_ERROR(remote_->Delete(object.key));
+  ++result_.deleted_objects;
+  result_.deleted_bytes += object.size;
+  return absl::OkStatus();
+}
+
+// An object whose key is not of this format, which a user may have put there,
+// stays.
+absl::Status Collector::DeleteUnnamed(
+    absl::string_view prefix,
+    const std::function<absl::StatusOr<bool>(absl::string_view)>& is_named) {
+  std::string after;
+  while (true) {
+    CKPTDB_ASSIGN_OR_RETURN(const std::vector<ObjectInfo> page,
+                            remote_->List(prefix, after, kPageKeys));
+    for (const ObjectInfo& object : page) {
+      if (object.modified >= horizon_) continue;
+      if (is_named(object.key).value_or(true)) continue;
+      CKPTDB_RETURN_IF_ERROR(Delete(object));
+    }
+    if (page.size() < kPageKeys) return absl::OkStatus();
+    after = page.back().key;
+  }
+}
+
+// In the order of their numbers, on which CheckNotStale of catalog_log.cc
+// relies: a list has the newest first.
+absl::Status Collector::DeleteCatalogs() {
+  std::vector<ObjectInfo> old;
+  std::string after = CatalogKey(catalog_.number);
+  while (true) {
+    CKPTDB_ASSIGN_OR_RETURN(const std::vector<ObjectInfo> page,
+                            remote_->List(kCatalogPrefix, after, kPageKeys));
+    old.insert(old.end(), page.begin(), page.end());
+    if (page.size() < kPageKeys) break;
+    after = page.back().key;
+  }
+  std::reverse(old.begin(), old.end());
+  for (const ObjectInfo& object : old) {
+    // Those after it stay, too.
+    if (object.modified >= horizon_) break;
+    CKPTDB_RETURN_IF_ERROR(Delete(object));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Downloads steps and makes a store of them; internal to remote/.
+#ifndef CKPTDB_REMOTE_SYNC_FETCHER_H_
+#define CKPTDB_REMOTE_SYNC_FETCHER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "db/base/mutex.h"
+#include "db/transfer/store_builder.h"
+#include "remote/object_store.h"
+#include "remote/remote_store.h"
+#include "schema/records/remote.h"
+
+namespace ckptdb::internal {
+
+// One fetch. Used by one thread.
+class Fetcher {
+ public:
+  Fetcher(ObjectStore* remote, absl::string_view to,
+          const FetchOptions* options)
+      : remote_(remote), to_(to), options_(options) {}
+
+  absl::StatusOr<FetchResult> Fetch();
+
+ private:
+  // A version, its version object, and its files in downloads().
+  struct Part {
+    RemoteEntry entry;
+    RemoteVersion version;
+    std::vector<std::string> paths;
+  };
+  // A data object that is to be downloaded.
+  struct Download {
+    std::string key;
+    std::string path;
+    RemoteFile file;
+  };
+
+  absl::StatusOr<std::vector<const RemoteEntry*>> ChooseSteps(
+      const RemoteCatalog& catalog) const;
+  absl::Status TryFetch(const RemoteCatalog& catalog,
+                        const std::vector<const RemoteEntry*>& steps);
+  absl::Status ReadParts(std::vector<Part>* parts);
+  absl::StatusOr<std::vector<Download>> PlanDownloads(const std::string& folder,
+                                                      std::vector<Part>* parts);
+  absl::Status Run(const std::vector<Download>& downloads);
+  absl::Status ReadRange(const Download& download, uint64_t offset);
+  absl::Status FinishFile(const Download& download);
+  void Report(uint64_t bytes);
+
+  ObjectStore* const remote_;
+  const std::string to_;
+  const FetchOptions* const options_;
+  FetchResult result_;
+  uint64_t all_bytes_ = 0;
+  Mutex mutex_;
+  uint64_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_REMOTE_SYNC_FETCHER_H_

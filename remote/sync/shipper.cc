@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "remote/sync/shipper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "db/base/cancelled.h"
+#include "db/base/hit_crash_point.h"
+#include "db/base/parallel.h"
+#include "db/base/uuid.h"
+#include "remote/layout/object_keys.h"
+#include "remote/sync/catalog_log.h"
+#include "remote/sync/catalog_steps.h"
+#include "remote/sync/version_object.h"
+#include "schema/bytes/annotate.h"
+#include "schema/bytes/page.h"
+#include "schema/records/records.h"
+#include "schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr int kFilesAtATime = 4;
+// Attempts to put a catalog beside collectors and other owners.
+constexpr int kCommitTries = 20;
+
+// The token of an object whose bytes have this hash. The same process that puts
+// it again, after a failure, finds its own object by it.
+std::string TokenOf(uint64_t hash, uint64_t bytes) {
+  return absl::StrFormat("%016x-%d", hash, bytes);
+}
+
+const StepRecord* NewestOf(const std::vector<StepRecord>& steps) {
+  const StepRecord* newest = nullptr;
+  for (const StepRecord& step : steps) {
+    if (newest == nullptr || StateOf(*newest).attempt < StateOf(step).attempt) {
+      newest = &step;
+    }
+  }
+  return newest;
+}
+
+bool DescendsFrom(const StepRecord& record, const Version& state) {
+  return std::any_of(record.branches.begin(), record.branches.end(),
+                     [&](const StepRecord::Branch& branch) {
+                       return branch.first <= state.attempt &&
+                              state.attempt <= branch.last;
+                     });
+}
+
+bool IsForgotten(const RemoteCatalog& catalog, const StepRecord& record) {
+  const auto& forgotten = catalog.forgotten;
+  return std::find(forgotten.begin(), forgotten.end(), StateOf(record)) !=
+         forgotten.end();
+}
+
+bool HasEntry(const RemoteCatalog& catalog, const RemoteEntry& entry) {
+  return std::any_of(catalog.entries.begin(), catalog.entries.end(),
+                     [&](const RemoteEntry& other) {
+                       return other.version == entry.version &&
+                              other.epoch == entry.epoch;
+                     });
+}
+
+// What a catalog has of a step, without its objects.
+void Describe(const StepRecord& record, RemoteEntry* entry) {
+  entry->version = record.version;
+  entry->state = StateOf(record);
+  entry->lineage = LineageDigest(record);
+  entry->committed_at_micros = record.committed_at_micros;
+  entry->kind = record.kind;
+  entry->pinned = record.pinned;
+  entry->ephemeral = record.ephemeral;
+  entry->quarantined = record.quarantined;
+}
+
+}  // namespace
+
+absl::StatusOr<PushResult> Shipper::Push(const VersionSource& source) {
+  source_ = &source;
+  result_ = PushResult();
+  result_.store_uuid = source.root().uuid;
+  absl::Status status;
+  if (!owned_) status = Attach();
+  if (status.ok() && owned_) {
+    CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepRecord> steps,
+                            StepsToShip(catalog_));
+    status = ShipSteps(steps);
+  }
+  if (absl::IsAborted(status)) {
+    owned_ = false;
+    pending_.clear();
+    const MutexLock lock(&mutex_);
+    pending_keys_.clear();
+  }
+  CKPTDB_RETURN_IF_ERROR(status);
+  result_.catalog = catalog_.number;
+  result_.epoch = catalog_.epoch;
+  return result_;
+}
+
+// Becomes the owner if there is something to ship.
+absl::Status Shipper::Attach() {
+  for (int i = 0;; ++i) {
+    CKPTDB_ASSIGN_OR_RETURN(const Work work, FindWork());
+    if (work.nothing) {
+      catalog_ = *work.base;
+      return absl::OkStatus();
+    }
+    absl::Status owned = BecomeOwner(work);
+    if (absl::IsAborted(owned) && i < kCommitTries) continue;
+    CKPTDB_RETURN_IF_ERROR(owned);
+    owned_ = true;
+    return Hit(point::kShipOwned);
+  }
+}
+
+absl::Status Shipper::ShipSteps(const std::vector<StepRecord>& steps) {
+  {
+    const MutexLock lock(&mutex_);
+    done_bytes_ = all_bytes_ = 0;
+    for (const StepRecord& step : steps) all_bytes_ += step.exclusive_bytes;
+  }
+  for (const StepRecord& step : steps) {
+    CKPTDB_RETURN_IF_ERROR(ShipStep(step));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Shipper::Work> Shipper::FindWork() const {
+  Work work;
+  CKPTDB_ASSIGN_OR_RETURN(work.base, NewestCatalog(remote_));
+  CKPTDB_RETURN_IF_ERROR(CheckStore(work.base));
+  if (!work.base.has_value()) return work;
+  absl::Status behind = CheckNotAhead(*work.base);
+  if (!behind.ok() && !options_->take_over) return behind;
+  work.take_over = !behind.ok();
+  CKPTDB_ASSIGN_OR_RETURN(const auto steps, StepsToShip(*work.base));
+  work.nothing = steps.empty() && !work.take_over;
+  return work;
+}
+
+// In the order of their attempts.
+absl::StatusOr<std::vector<StepRecord>> Shipper::StepsToShip(
+    const RemoteCatalog& base) const {
+  std::vector<StepRecord> steps;
+  for (StepRecord& record : source_->Steps()) {
+    CKPTDB_ASSIGN_OR_RETURN(const bool shipped, IsShipped(base, record));
+    if (!shipped) steps.push_back(std::move(record));
+  }
+  std::sort(steps.begin(), steps.end(),
+            [](const StepRecord& a, const StepRecord& b) {
+              return a.version.attempt < b.version.attempt;
+            });
+  return steps;
+}
+
+absl::Status Shipper::CheckStore(
+    const std::optional<RemoteCatalog>& base) const {
+  if (!base.has_value()) return CheckFormat();
+  if (base->root.uuid == source_->root().uuid) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      remote_->Name(), " has store ", base->root.uuid, ", not store ",
+      source_->root().uuid, "; ship each store to its own URL"));
+}
+
+// The format is the first object of a remote. Its put decides which of two
+// stores has the URL.
+absl::Status Shipper::CheckFormat() const {
+  const RemoteFormat format{source_->root().uuid,
+                            absl::ToUnixMicros(absl::Now())};
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeRemoteFormat(format));
+  const absl::Status put = remote_->PutIfAbsent(kFormatKey, bytes, NewUuid());
+  if (!absl::IsAlreadyExists(put)) return put;
+  CKPTDB_ASSIGN_OR_RETURN(const ObjectInfo found, remote_->Head(kFormatKey));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string earlier,
+                          GetObject(remote_, kFormatKey, found.size));
+  const absl::StatusOr<RemoteFormat> decoded = DecodeRemoteFormat(earlier);
+  CKPTDB_RETURN_IF_ERROR(Annotate(decoded.status(), remote_->Name()));
+  if (decoded->uuid == format.uuid) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(remote_->Name(), " has store ", decoded->uuid,
+                   ", not store ", format.uuid, "; use another URL"));
+}
+
+// Whether the store has, or had, the version of an entry with the same bytes.
+bool Shipper::IsKnown(const RemoteEntry& entry) const {
+  const StepRecord* const record = source_->FindVersion(entry.version);
+  return record != nullptr && LineageDigest(*record) == entry.lineage;
+}
+
+// A disk that was restored from an older copy must not overwrite the steps that
+// were shipped since, nor a copy that went on by itself those of the other.
+absl::Status Shipper::CheckNotAhead(const RemoteCatalog& base) const {
+  constexpr char kRemedy[] =
+      "; fetch them, or push with take_over (--take-over) to replace them";
+  for (const RemoteEntry& entry : base.entries) {
+    if (entry.use == RemoteEntry::Use::kDropped || IsKnown(entry)) continue;
+    if (source_->FindVersion(entry.version) == nullptr) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        remote_->Name(), " has another ", ToString(entry.version),
+        " than the store, which another copy of it shipped", kRemedy));
+  }
+  const std::vector<const RemoteEntry*> steps = StepsByAge(base);
+  if (steps.empty() || IsKnown(*steps.front())) return absl::OkStatus();
+  const RemoteEntry& last = *steps.front();
+  const std::vector<StepRecord> own = source_->Steps();
+  const StepRecord* const newest = NewestOf(own);
+  if (newest != nullptr && DescendsFrom(*newest, last.state)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      remote_->Name(), " is ahead of the store: its newest step is ",
+      last.version.step, " (attempt ", last.state.attempt,
+      "), which the store does not have and does not continue",
+      newest == nullptr
+          ? "; the store has no step"
+          : absl::StrCat("; the store's newest step is ", newest->version.step,
+                         " (attempt ", StateOf(*newest).attempt, ")"),
+      kRemedy));
+}
+
+// Whether the remote's records of a step, and of its increment, which has its
+// evaluations, are those of the store.
+absl::StatusOr<bool> Shipper::IsSame(const RemoteCatalog& base,
+                                     const StepRecord& record) const {
+  std::vector<const StepRecord*> records = {&record};
+  if (record.folded) {
+    records.push_back(source_->FindVersion(record.folded_from));
+  }
+  for (const StepRecord* const each : records) {
+    if (each == nullptr) continue;
+    const RemoteEntry* const entry = FindEntry(base, each->version);
+    if (entry == nullptr || !IsKnown(*entry)) return false;
+    CKPTDB_ASSIGN_OR_RETURN(const uint64_t hash, source_->RecordHash(*each));
+    if (entry->record_hash != hash) return false;
+  }
+  return true;
+}
+
+// Steps that a collector dropped are not shipped again.
+absl::StatusOr<bool> Shipper::IsShipped(const RemoteCatalog& base,
+                                        const StepRecord& record) const {
+  if (IsForgotten(base, record)) return true;
+  const RemoteEntry* const entry = FindStepEntry(base, record.version.step);
+  if (entry == nullptr || entry->version != record.version) return false;
+  return IsSame(base, record);
+}
+
+void Shipper::DropUnknown(RemoteCatalog* catalog) const {
+  for (RemoteEntry& entry : catalog->entries) {
+    if (!IsKnown(entry)) entry.use = RemoteEntry::Use::kDropped;
+  }
+  MarkNeeded(catalog);
+}
+
+absl::Status Shipper::BecomeOwner(const Work& work) {
+  CKPTDB_RETURN_IF_ERROR(ProbeService(remote_));
+  RemoteCatalog next = work.base.value_or(RemoteCatalog());
+  if (work.base.has_value()) ++next.epoch;
+  if (work.take_over) DropUnknown(&next);
+  const uint32_t attempts = next.root.next_attempt;
+  next.root = source_->root();
+  next.root.next_attempt = std::max(next.root.next_attempt, attempts);
+  std::erase_if(next.forgotten, [&](const Version& version) {
+    return source_->FindVersion(version) == nullptr;
+  });
+  next.owner = NewUuid();
+  CKPTDB_RETURN_IF_ERROR(AppendCatalog(
+      remote_, work.base.has_value() ? &*work.base : nullptr, &next));
+  catalog_ = std::move(next);
+  return absl::OkStatus();
+}
+
+// A step that cannot be read is left to the next push; others are shipped.
+absl::Status Shipper::ShipStep(const StepRecord& record) {
+  CKPTDB_RETURN_IF_ERROR(CheckCancelled(options_->cancelled));
+  absl::Status brought;
+  for (const Version& version : NeedsOf(record)) {
+    const StepRecord* const needed = source_->FindVersion(version);
+    // The record of an increment may be gone, with its data.
+    if (needed == nullptr && version == record.folded_from) continue;
+    if (needed == nullptr) {
+      brought = absl::DataLossError(
+          absl::StrCat("the record of ", ToString(version), " is missing"));
+    }
+    if (brought.ok()) brought = BringVersion(*needed);
+  }
+  if (brought.ok()) brought = BringVersion(record);
+  if (absl::IsDataLoss(brought)) {
+    result_.skipped.emplace_back(record.version.step, brought.message());
+    return absl::OkStatus();
+  }
+  CKPTDB_RETURN_IF_ERROR(brought);
+  CKPTDB_RETURN_IF_ERROR(Commit(record));
+  result_.shipped.push_back(record.version.step);
+  return Hit(point::kShipCommitted);
+}
+
+// Uploads a version, unless the remote has it, and its records if they have
+// changed.
+absl::Status Shipper::BringVersion(const StepRecord& record) {
+  const auto is_it = [&](const RemoteEntry& entry) {
+    return entry.version == record.version;
+  };
+  if (std::any_of(pending_.begin(), pending_.end(), is_it)) {
+    return absl::OkStatus();
+  }
+  const RemoteEntry* const entry = FindEntry(catalog_, record.version);
+  if (entry == nullptr || !IsKnown(*entry)) return UploadVersion(record);
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t hash, source_->RecordHash(record));
+  if (entry->record_hash == hash) return absl::OkStatus();
+  return ReviseVersion(record, *entry, hash);
+}
+
+absl::Status Shipper::UploadFile(const ObjectName& name,
+                                 const VersionFile& file,
+                                 RemoteFile* uploaded) {
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t hash,
+                          source_->HashOf(file, options_->cancelled));
+  const std::string key = DataObjectKey(name);
+  CKPTDB_RETURN_IF_ERROR(
+      remote_->PutFileIfAbsent(key, file.path, TokenOf(hash, file.bytes)));
+  *uploaded = {name.number, file.bytes, hash, file.first_key, file.last_key};
+  const MutexLock lock(&mutex_);
+  pending_keys_.push_back(key);
+  done_bytes_ += file.bytes;
+  ++result_.data_files;
+  result_.data_bytes += file.bytes;
+  if (options_->progress) {
+    options_->progress(done_bytes_, std::max(done_bytes_, all_bytes_));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<RemoteFile>> Shipper::UploadFiles(
+    const Version& version, const std::vector<VersionFile>& files) {
+  std::vector<RemoteFile> uploaded(files.size());
+  CKPTDB_RETURN_IF_ERROR(ParallelFor(
+      kFilesAtATime, files.size(),
+      [&](int, uint64_t i) {
+        const ObjectName name{catalog_.epoch, version,
+                              static_cast<uint32_t>(i)};
+        return UploadFile(name, files[i], &uploaded[i]);
+      },
+      PollOf(options_->cancelled)));
+  return uploaded;
+}
+
+absl::Status Shipper::UploadVersion(const StepRecord& record) {
+  CKPTDB_ASSIGN_OR_RETURN(VersionContent content, source_->Read(record));
+  CKPTDB_ASSIGN_OR_RETURN(content.records.files,
+                          UploadFiles(record.version, content.files));
+  CKPTDB_RETURN_IF_ERROR(Hit(point::kShipData));
+  RemoteEntry entry;
+  Describe(record, &entry);
+  entry.epoch = catalog_.epoch;
+  entry.use = RemoteEntry::Use::kNeeded;
+  for (const Version& version : NeedsOf(record)) {
+    if (source_->FindVersion(version) != nullptr) {
+      entry.needs.push_back(version);
+    }
+  }
+  for (const RemoteFile& file : content.records.files) {
+    entry.data_bytes += file.bytes;
+    ++entry.data_files;
+  }
+  CKPTDB_ASSIGN_OR_RETURN(entry.record_hash, source_->RecordHash(record));
+  CKPTDB_RETURN_IF_ERROR(PutVersionObject(content.records, &entry));
+  pending_.push_back(std::move(entry));
+  return Hit(point::kShipVersion);
+}
+
+// An owner that was fenced may have put a revision that no catalog names, so
+// the next number may be in use.
+absl::Status Shipper::PutVersionObject(const RemoteVersion& version,
+                                       RemoteEntry* entry) {
+  constexpr int kRevisionTries = 100;
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
+                          EncodeRemoteVersion(version));
+  entry->object_bytes = bytes.size();
+  entry->object_hash = HashBytes(bytes);
+  absl::Status put;
+  for (int i = 0; i < kRevisionTries; ++i, ++entry->revision) {
+    const std::string key = VersionObjectKey(NameOfVersionObject(*entry));
+    put = remote_->PutIfAbsent(key, bytes,
+                               TokenOf(entry->object_hash, bytes.size()));
+    if (put.ok()) {
+      const MutexLock lock(&mutex_);
+      pending_keys_.push_back(key);
+    }
+    if (!absl::IsAlreadyExists(put)) return put;
+  }
+  return put;
+}
+
+// The data stays: only the records are replaced.
+absl::Status Shipper::ReviseVersion(const StepRecord& record, RemoteEntry entry,
+                                    uint64_t record_hash) {
+  absl::StatusOr<RemoteVersion> version = ReadVersionObject(remote_, entry);
+  if (absl::IsNotFound(version.status())) {
+    return absl::DataLossError(version.status().message());
+  }
+  CKPTDB_RETURN_IF_ERROR(version.status());
+  CKPTDB_ASSIGN_OR_RETURN(const RemoteVersion now,
+                          source_->ReadRecords(record));
+  version->step_record = now.step_record;
+  version->evaluations = now.evaluations;
+  Describe(record, &entry);
+  entry.record_hash = record_hash;
+  ++entry.revision;
+  CKPTDB_RETURN_IF_ERROR(PutVersionObject(*version, &entry));
+  pending_.push_back(std::move(entry));
+  return Hit(point::kShipVersion);
+}
+
+// The newest catalog, in which this step has its version.
+RemoteCatalog Shipper::WithStep(const StepRecord& record) const {
+  RemoteCatalog next = catalog_;
+  next.root = source_->root();
+  next.root.next_attempt =
+      std::max({next.root.next_attempt, catalog_.root.next_attempt,
+                record.version.attempt + 1});
+  for (const RemoteEntry& entry : pending_) PutEntry(entry, &next);
+  const RemoteEntry* const own = FindEntry(next, record.version);
+  for (RemoteEntry& entry : next.entries) {
+    if (&entry == own) {
+      entry.use = RemoteEntry::Use::kStep;
+    } else if (IsStep(entry) && entry.version.step == record.version.step) {
+      entry.use = RemoteEntry::Use::kNeeded;
+    }
+  }
+  MarkNeeded(&next);
+  return next;
+}
+
+absl::Status Shipper::Commit(const StepRecord& record) {
+  absl::Status status;
+  for (int i = 0; i < kCommitTries; ++i) {
+    RemoteCatalog next = WithStep(record);
+    status = AppendCatalog(remote_, &catalog_, &next);
+    if (status.ok()) {
+      catalog_ = std::move(next);
+      pending_.clear();
+      const MutexLock lock(&mutex_);
+      pending_keys_.clear();
+      return absl::OkStatus();
+    }
+    if (!absl::IsAborted(status)) return status;
+    CKPTDB_RETURN_IF_ERROR(Rebase(record));
+  }
+  return status;
+}
+
+// Another process put a catalog: a collector, or a newer owner.
+absl::Status Shipper::Rebase(const StepRecord& record) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto newest, NewestCatalog(remote_));
+  if (!newest.has_value()) {
+    return absl::DataLossError(
+        absl::StrCat(remote_->Name(), " has lost its catalogs"));
+  }
+  if (newest->owner != catalog_.owner) {
+    return absl::AbortedError(absl::StrCat(
+        "another process ships to ", remote_->Name(), " since ",
+        absl::FormatTime(absl::FromUnixMicros(newest->written_at_micros),
+                         absl::UTCTimeZone()),
+        " (epoch ", newest->epoch, "; this one had ", catalog_.epoch,
+        "), so step ", record.version.step, " was not shipped"));
+  }
+  CKPTDB_RETURN_IF_ERROR(CheckPending(*newest));
+  catalog_ = *newest;
+  if (IsForgotten(catalog_, record)) {
+    return absl::AbortedError(absl::StrCat("step ", record.version.step,
+                                           " was dropped from ",
+                                           remote_->Name(), " meanwhile"));
+  }
+  const RemoteCatalog next = WithStep(record);
+  std::vector<Version> needed = NeedsOf(record);
+  needed.push_back(record.version);
+  for (const Version& version : needed) {
+    const bool known = source_->FindVersion(version) != nullptr;
+    if (!known || FindEntry(next, version) != nullptr) continue;
+    return DeletedMeanwhile(version);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Shipper::DeletedMeanwhile(const Version& version) const {
+  return absl::AbortedError(absl::StrCat(ToString(version),
+                                         " was deleted from ", remote_->Name(),
+                                         " meanwhile; push again"));
+}
+
+// A collector may delete an object that no catalog names and that is older than
+// its horizon. So if this process stalled for longer than the grace, what it
+// uploaded is given up.
+absl::Status Shipper::CheckPending(const RemoteCatalog& newest) const {
+  for (const RemoteEntry& entry : pending_) {
+    // A revision has the data objects of the entry that it replaces.
+    if (entry.revision > 0 && !HasEntry(newest, entry)) {
+      return DeletedMeanwhile(entry.version);
+    }
+  }
+  if (newest.horizon_micros == catalog_.horizon_micros) {
+    return absl::OkStatus();
+  }
+  const absl::Time horizon = absl::FromUnixMicros(newest.horizon_micros);
+  const MutexLock lock(&mutex_);
+  for (const std::string& key : pending_keys_) {
+    const absl::StatusOr<ObjectInfo> found = remote_->Head(key);
+    if (!absl::IsNotFound(found.status())) {
+      CKPTDB_RETURN_IF_ERROR(found.status());
+      if (found->modified >= horizon) continue;
+    }
+    return absl::AbortedError(absl::StrCat(
+        remote_->Name(), "/", key,
+        " was uploaded longer ago than a collector waits; push again"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Shipper::Hit(absl::string_view point) const {
+  return HitCrashPoint(options_->on_point, "PushOptions::on_point", point);
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ships the steps of a store: the owner's side of the protocol; internal to
+// remote/.
+#ifndef CKPTDB_REMOTE_SYNC_SHIPPER_H_
+#define CKPTDB_REMOTE_SYNC_SHIPPER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "db/base/mutex.h"
+#include "db/transfer/version_source.h"
+#include "remote/object_store.h"
+#include "remote/remote_store.h"
+#include "schema/records/remote.h"
+#include "schema/types.h"
+
+namespace ckptdb::internal {
+
+// Pushes of one store, which stays the remote's owner between them. Used by one
+// thread.
+class Shipper {
+ public:
+  // Both must outlive this object.
+  Shipper(ObjectStore* remote, const PushOptions* options)
+      : remote_(remote), options_(options) {}
+
+  // Ships what the source has and the remote lacks. After an error, the next
+  // call continues, with what was uploaded; after Aborted, as a new owner.
+  absl::StatusOr<PushResult> Push(const VersionSource& source);
+
+ private:
+  // The remote before this object becomes its owner.
+  struct Work {
+    std::optional<RemoteCatalog> base;  // none for a new remote
+    bool take_over = false;             // some of it is replaced
+    bool nothing = false;               // to ship
+  };
+
+  absl::Status Attach();
+  absl::StatusOr<Work> FindWork() const;
+  absl::StatusOr<std::vector<StepRecord>> StepsToShip(
+      const RemoteCatalog& base) const;
+  absl::Status ShipSteps(const std::vector<StepRecord>& steps);
+  absl::Status CheckStore(const std::optional<RemoteCatalog>& base) const;
+  absl::Status CheckFormat() const;
+  absl::Status CheckNotAhead(const RemoteCatalog& base) const;
+  bool IsKnown(const RemoteEntry& entry) const;
+  absl::StatusOr<bool> IsShipped(const RemoteCatalog& base,
+                                 const StepRecord& record) const;
+  absl::StatusOr<bool> IsSame(const RemoteCatalog& base,
+                              const StepRecord& record) const;
+
+  absl::Status BecomeOwner(const Work& work);
+  void DropUnknown(RemoteCatalog* catalog) const;
+
+  absl::Status ShipStep(const StepRecord& record);
+  absl::Status BringVersion(const StepRecord& record);
+  absl::Status UploadVersion(const StepRecord& record);
+  absl::StatusOr<std::vector<RemoteFile>> UploadFiles(
+      const Version& version, const std::vector<VersionFile>& files);
+  absl::Status UploadFile(const ObjectName& name, const VersionFile& file,
+                          RemoteFile* uploaded);
+  absl::Status ReviseVersion(const StepRecord& record, RemoteEntry entry,
+                             uint64_t record_hash);
+  absl::Status PutVersionObject(const RemoteVersion& version,
+                                RemoteEntry* entry);
+
+  absl::Status Commit(const StepRecord& record);
+  RemoteCatalog WithStep(const StepRecord& record) const;
+  absl::Status Rebase(const StepRecord& record);
+  absl::Status CheckPending(const RemoteCatalog& newest) const;
+  absl::Status DeletedMeanwhile(const Version& version) const;
+
+  absl::Status Hit(absl::string_view point) const;
+
+  ObjectStore* const remote_;
+  const PushOptions* const options_;
+  const VersionSource* source_ = nullptr;  // of the current push
+  bool owned_ = false;                     // catalog_ has this owner
+  RemoteCatalog catalog_;                  // the newest one known
+  // Entries and objects that no catalog names yet.
+  std::vector<RemoteEntry> pending_;
+  mutable Mutex mutex_;  // of the threads that upload files
+  std::vector<std::string> pending_keys_ ABSL_GUARDED_BY(mutex_);
+  PushResult result_;
+  uint64_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t all_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_REMOTE_SYNC_SHIPPER_H_

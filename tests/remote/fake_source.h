@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// A store's steps without a store, for tests of the protocol.
+#ifndef CKPTDB_TESTS_REMOTE_FAKE_SOURCE_H_
+#define CKPTDB_TESTS_REMOTE_FAKE_SOURCE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "db/transfer/version_source.h"
+#include "schema/bytes/keys.h"
+#include "schema/bytes/page.h"
+#include "schema/records/records.h"
+#include "schema/records/remote.h"
+#include "schema/types.h"
+
+namespace ckptdb::testing {
+
+// A copy is what a copy of the store's disk is. Every version has one data
+// file, whose bytes are its path: see MemoryStore::set_names_as_files.
+class FakeSource : public internal::VersionSource {
+ public:
+  explicit FakeSource(std::string uuid) { root_.uuid = std::move(uuid); }
+
+  // Commits a step on top of the newest one: full, or a delta. `content`
+  // distinguishes saves of the same attempt by different copies.
+  const StepRecord& Save(bool full, uint64_t content) {
+    StepRecord record;
+    const StepRecord* const parent = Newest();
+    record.version = {parent == nullptr ? 10 : parent->version.step + 10,
+                      root_.next_attempt++};
+    record.store_uuid = root_.uuid;
+    record.rank_digests = {content};
+    record.committed_at_micros = record.version.attempt;
+    record.branches = {{1, record.version.attempt}};
+    if (parent != nullptr) {
+      record.has_parent = true;
+      record.parent = parent->version;
+      record.parent_digest = LineageDigest(*parent);
+    }
+    if (!full && parent != nullptr) {
+      record.kind = StepRecord::Kind::kDelta;
+      record.chain = parent->chain;
+    }
+    record.chain.push_back(record.version);
+    steps_[record.version.step] = record;
+    known_[record.version] = record;
+    return steps_[record.version.step];
+  }
+  // Removes a step. Its record stays for chains.
+  void Retire(int64_t step) { steps_.erase(step); }
+  void SetMetric(int64_t step, double value) {
+    steps_.at(step).metrics["auc"] = value;
+    known_[steps_.at(step).version] = steps_.at(step);
+  }
+  const StepRecord* Newest() const {
+    return steps_.empty() ? nullptr : &steps_.rbegin()->second;
+  }
+
+  const RootRecord& root() const override { return root_; }
+  std::vector<StepRecord> Steps() const override {
+    std::vector<StepRecord> steps;
+    for (const auto& [step, record] : steps_) steps.push_back(record);
+    return steps;
+  }
+  const StepRecord* FindVersion(const Version& version) const override {
+    const auto found = known_.find(version);
+    return found == known_.end() ? nullptr : &found->second;
+  }
+  absl::StatusOr<uint64_t> RecordHash(const StepRecord& record) const override {
+    return HashBytes(EncodeStepRecord(record).value());
+  }
+  absl::StatusOr<internal::RemoteVersion> ReadRecords(
+      const StepRecord& record) const override {
+    internal::RemoteVersion records;
+    records.step_record = EncodeStepRecord(record).value();
+    return records;
+  }
+  absl::StatusOr<internal::VersionContent> Read(
+      const StepRecord& record) const override {
+    internal::VersionContent content;
+    content.records = ReadRecords(record).value();
+    content.records.rank_records = {"rank 0"};
+    const std::string path = absl::StrCat("data of ", ToString(record.version),
+                                          " with ", record.rank_digests[0]);
+    const std::string prefix = VersionPrefix(record.version);
+    content.files = {{path, path.size(), prefix + "a", prefix + "b"}};
+    return content;
+  }
+  absl::StatusOr<uint64_t> HashOf(
+      const internal::VersionFile& file,
+      const std::function<bool()>& /*cancelled*/) const override {
+    return HashBytes(file.path);
+  }
+
+ private:
+  RootRecord root_;
+  std::map<int64_t, StepRecord> steps_;
+  std::map<Version, StepRecord> known_;
+};
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_REMOTE_FAKE_SOURCE_H_

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owners, collectors, lost replies and services that do not do their part.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "remote/layout/object_keys.h"
+#include "remote/remote_store.h"
+#include "remote/sync/catalog_log.h"
+#include "remote/sync/shipper.h"
+#include "tests/remote/fake_source.h"
+#include "tests/remote/memory_store.h"
+#include "tests/support/status_matchers.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using internal::CatalogKey;
+
+class ProtocolTest : public ::testing::Test {
+ protected:
+  ProtocolTest() { remote_.set_names_as_files(true); }
+
+  absl::StatusOr<PushResult> Push(const FakeSource& source,
+                                  const PushOptions& options = {}) {
+    return internal::Shipper(&remote_, &options).Push(source);
+  }
+  std::vector<int64_t> Steps() {
+    std::vector<int64_t> steps;
+    const auto listed = ListRemote(&remote_);
+    EXPECT_OK(listed);
+    if (!listed.ok()) return steps;
+    for (const RemoteStep& step : listed->steps) {
+      steps.push_back(step.version.step);
+    }
+    return steps;
+  }
+  void ExpectSound() {
+    ASSERT_OK_AND_ASSIGN(const VerifyRemoteResult verified,
+                         VerifyRemote(&remote_, {.data = true}));
+    for (const auto& damage : verified.damage) {
+      ADD_FAILURE() << damage.key << ": " << damage.problem;
+    }
+  }
+  size_t CountOf(const std::string& prefix) {
+    size_t count = 0;
+    for (const auto& [key, object] : remote_.objects()) {
+      if (absl::StartsWith(key, prefix)) ++count;
+    }
+    return count;
+  }
+
+  MemoryStore remote_;
+  FakeSource source_{"store-1"};
+};
+
+TEST_F(ProtocolTest, ANewOwnerFencesTheOneBefore) {
+  source_.Save(true, 1);
+  source_.Save(false, 2);
+  PushOptions options;
+  bool once = true;
+  options.on_point = [&](absl::string_view point) {
+    if (point != point::kShipData || !once) return;
+    once = false;
+    ASSERT_OK(Push(source_).status());
+  };
+  EXPECT_THAT(Push(source_, options),
+              Aborted("another process ships", "epoch 2", "had 1"));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  ExpectSound();
+}
+
+TEST_F(ProtocolTest, RefusesAnotherStore) {
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  FakeSource other("store-2");
+  other.Save(true, 1);
+  EXPECT_THAT(Push(other), FailedPrecondition("store-1", "store-2"));
+  PushOptions options;
+  options.take_over = true;
+  EXPECT_THAT(Push(other, options), FailedPrecondition("store-1"));
+}
+
+// The format decides before there is a catalog.
+TEST_F(ProtocolTest, RefusesAnotherStoreThatIsJustBeginning) {
+  PushOptions options;
+  options.on_point = [](absl::string_view) {};
+  remote_.set_before([](absl::string_view call, absl::string_view key) {
+    return call == "put" && absl::StartsWith(key, "catalog/")
+               ? absl::UnavailableError("down")
+               : absl::OkStatus();
+  });
+  EXPECT_THAT(Push(source_), Unavailable("down"));
+  remote_.set_before(nullptr);
+  FakeSource other("store-2");
+  EXPECT_THAT(Push(other), FailedPrecondition("store-1"));
+  EXPECT_OK(Push(source_));
+}
+
+TEST_F(ProtocolTest, ARemoteThatIsAheadIsKept) {
+  source_.Save(true, 1);
+  const FakeSource old = source_;
+  source_.Save(false, 2);
+  ASSERT_OK(Push(source_));
+  EXPECT_THAT(Push(old), FailedPrecondition("ahead", "step is 20", "step is 10",
+                                            "--take-over"));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  PushOptions options;
+  options.take_over = true;
+  ASSERT_OK_AND_ASSIGN(const PushResult pushed, Push(old, options));
+  EXPECT_THAT(pushed.shipped, IsEmpty());
+  EXPECT_THAT(Steps(), ElementsAre(10));
+  ExpectSound();
+}
+
+// The copy uses attempt numbers again.
+TEST_F(ProtocolTest, ACopyThatWentOnByItselfIsRefused) {
+  source_.Save(true, 1);
+  FakeSource copy = source_;
+  source_.Save(false, 2);
+  copy.Save(false, 3);
+  copy.Save(false, 4);
+  ASSERT_OK(Push(source_));
+  EXPECT_THAT(Push(copy),
+              FailedPrecondition("another step 20 attempt 2", "--take-over"));
+  PushOptions options;
+  options.take_over = true;
+  ASSERT_OK_AND_ASSIGN(const PushResult pushed, Push(copy, options));
+  EXPECT_THAT(pushed.shipped, ElementsAre(20, 30));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20, 30));
+  ExpectSound();
+  EXPECT_THAT(Push(source_), FailedPrecondition("--take-over"));
+}
+
+TEST_F(ProtocolTest, AStoreWithoutStepsDoesNotReplaceSteps) {
+  const FakeSource empty = source_;
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  EXPECT_THAT(Push(empty), FailedPrecondition("the store has no step"));
+}
+
+// A put that was done, but whose reply was lost.
+TEST_F(ProtocolTest, LostRepliesAreToldByTheToken) {
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  source_.Save(false, 2);
+  int lost = 0;
+  remote_.set_after([&](absl::string_view call, absl::string_view key) {
+    if (call != "put" || !absl::StartsWith(key, "catalog/")) {
+      return absl::OkStatus();
+    }
+    ++lost;
+    return absl::UnavailableError("lost");
+  });
+  ASSERT_OK(Push(source_));
+  EXPECT_EQ(lost, 2);
+  remote_.set_after(nullptr);
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+}
+
+// A lost reply followed by another owner is a success, and then a lost race.
+TEST_F(ProtocolTest, AnUnknownOutcomeIsReported) {
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  source_.Save(false, 2);
+  int puts = 0;
+  remote_.set_before([&](absl::string_view call, absl::string_view key) {
+    const bool second =
+        call == "put" && absl::StartsWith(key, "catalog/") && ++puts == 2;
+    return second ? absl::UnavailableError("cut") : absl::OkStatus();
+  });
+  EXPECT_THAT(Push(source_), Unavailable("cut"));
+  remote_.set_before(nullptr);
+  EXPECT_THAT(Steps(), ElementsAre(10));
+  ASSERT_OK(Push(source_));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  ExpectSound();
+}
+
+TEST_F(ProtocolTest, AServiceThatIgnoresConditionsIsRefused) {
+  remote_.set_overwrites(true);
+  source_.Save(true, 1);
+  EXPECT_THAT(Push(source_), FailedPrecondition("If-None-Match"));
+  EXPECT_EQ(CountOf("catalog/") + CountOf("data/") + CountOf("probe/"), 0);
+}
+
+TEST_F(ProtocolTest, ACollectionKeepsTheNewestAndPinnedSteps) {
+  for (int i = 0; i < 5; ++i) source_.Save(i % 2 == 0, i);
+  ASSERT_OK(Push(source_));
+  const size_t before = CountOf("data/");
+  EXPECT_EQ(before, 5);
+  CollectOptions options;
+  options.keep = 2;
+  ASSERT_OK_AND_ASSIGN(CollectResult collected,
+                       CollectRemote(&remote_, options));
+  EXPECT_THAT(collected.dropped, ElementsAre(10, 20, 30));
+  EXPECT_EQ(collected.deleted_objects, 0);
+  EXPECT_GT(collected.waiting_bytes, 0);
+  EXPECT_THAT(Steps(), ElementsAre(40, 50));
+  // The dropped steps are not shipped again.
+  ASSERT_OK_AND_ASSIGN(const PushResult again, Push(source_));
+  EXPECT_THAT(again.shipped, IsEmpty());
+  remote_.Advance(absl::Hours(25));
+  ASSERT_OK_AND_ASSIGN(collected, CollectRemote(&remote_, options));
+  // Step 40 is a delta of step 30.
+  EXPECT_EQ(CountOf("data/"), 3);
+  EXPECT_EQ(CountOf("versions/"), 3);
+  EXPECT_EQ(collected.waiting_bytes, 0);
+  ExpectSound();
+  source_.Save(false, 9);
+  ASSERT_OK(Push(source_));
+  EXPECT_THAT(Steps(), ElementsAre(40, 50, 60));
+}
+
+TEST_F(ProtocolTest, CollectionsRefuseBadOptions) {
+  CollectOptions options;
+  options.keep = 0;
+  EXPECT_THAT(CollectRemote(&remote_, options), InvalidArgument("keep"));
+  options = CollectOptions();
+  options.grace = -absl::Seconds(1);
+  EXPECT_THAT(CollectRemote(&remote_, options), InvalidArgument("grace"));
+}
+
+// A collector commits between the objects of a step and its catalog.
+TEST_F(ProtocolTest, AnOwnerGoesOnAfterACollection) {
+  source_.Save(true, 1);
+  source_.Save(false, 2);
+  PushOptions options;
+  options.on_point = [&](absl::string_view point) {
+    if (point == point::kShipVersion) {
+      ASSERT_OK(CollectRemote(&remote_).status());
+    }
+  };
+  ASSERT_OK_AND_ASSIGN(const PushResult pushed, Push(source_, options));
+  EXPECT_THAT(pushed.shipped, ElementsAre(10, 20));
+  ExpectSound();
+}
+
+// The collector has deleted the objects of an owner that stalled for days.
+TEST_F(ProtocolTest, AnOwnerThatStalledGivesUpItsObjects) {
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  source_.Save(false, 2);
+  PushOptions options;
+  options.on_point = [&](absl::string_view point) {
+    if (point != point::kShipVersion) return;
+    remote_.Advance(absl::Hours(48));
+    ASSERT_OK(CollectRemote(&remote_).status());
+  };
+  EXPECT_THAT(Push(source_, options), Aborted("push again"));
+  EXPECT_THAT(Steps(), ElementsAre(10));
+  ASSERT_OK(Push(source_));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  ExpectSound();
+}
+
+// An owner stalls before it puts a catalog; others commit, and a collector
+// deletes the catalog of that number. The put succeeds, but it is too late.
+TEST_F(ProtocolTest, ACatalogInPlaceOfADeletedOneIsNotACommit) {
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  FakeSource stalled = source_;
+  source_.Save(false, 2);
+  stalled.Save(false, 3);
+  PushOptions options;
+  options.on_point = [&](absl::string_view point) {
+    if (point != point::kShipOwned) return;
+    remote_.set_before([&](absl::string_view call, absl::string_view key) {
+      if (call != "put" || !absl::StartsWith(key, "catalog/")) {
+        return absl::OkStatus();
+      }
+      remote_.set_before(nullptr);
+      EXPECT_OK(Push(source_));
+      remote_.Advance(absl::Hours(48));
+      EXPECT_OK(CollectRemote(&remote_));
+      EXPECT_FALSE(remote_.objects().contains(std::string(key)));
+      return absl::OkStatus();
+    });
+  };
+  EXPECT_THAT(Push(stalled, options), Aborted("another process ships"));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  ASSERT_OK_AND_ASSIGN(const auto newest, internal::NewestCatalog(&remote_));
+  EXPECT_EQ(newest->entries.back().lineage, LineageDigest(*source_.Newest()));
+  ExpectSound();
+}
+
+TEST_F(ProtocolTest, CollectionsDeleteOldCatalogsProbesAndObjectsOfNobody) {
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  ASSERT_OK(remote_.PutIfAbsent("probe/x", "x", "t"));
+  ASSERT_OK(remote_.PutIfAbsent(internal::DataObjectKey({7, {10, 1}, 0}),
+                                "orphan", "t"));
+  ASSERT_OK(remote_.PutIfAbsent("data/notes/mine", "of a user", "t"));
+  const size_t catalogs = CountOf("catalog/");
+  ASSERT_OK(CollectRemote(&remote_).status());
+  EXPECT_EQ(CountOf("catalog/"), catalogs + 2);
+  remote_.Advance(absl::Hours(25));
+  ASSERT_OK(CollectRemote(&remote_).status());
+  EXPECT_EQ(CountOf("catalog/"), 2);
+  EXPECT_EQ(CountOf("probe/"), 0);
+  EXPECT_EQ(CountOf("data/"), 2);
+  EXPECT_TRUE(remote_.objects().contains("data/notes/mine"));
+  ExpectSound();
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps are shipped while a trainer saves, whatever the service does.
+#include "remote/step_shipper.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "db/state.h"
+#include "db/store.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "remote/remote_store.h"
+#include "tests/remote/memory_store.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+// Leaves the objects to the test.
+class SharedStore : public ObjectStore {
+ public:
+  explicit SharedStore(MemoryStore* store) : store_(store) {}
+  std::string Name() const override { return store_->Name(); }
+  absl::Status PutIfAbsent(absl::string_view key, absl::string_view bytes,
+                           absl::string_view token) override {
+    return store_->PutIfAbsent(key, bytes, token);
+  }
+  absl::Status PutFileIfAbsent(absl::string_view key, const std::string& path,
+                               absl::string_view token) override {
+    return store_->PutFileIfAbsent(key, path, token);
+  }
+  absl::Status Get(absl::string_view key, uint64_t offset,
+                   absl::Span<char> out) override {
+    return store_->Get(key, offset, out);
+  }
+  absl::StatusOr<ObjectInfo> Head(absl::string_view key) override {
+    return store_->Head(key);
+  }
+  absl::StatusOr<std::vector<ObjectInfo>> List(absl::string_view prefix,
+                                               absl::string_view after,
+                                               uint64_t limit) override {
+    return store_->List(prefix, after, limit);
+  }
+  absl::Status Delete(absl::string_view key) override {
+    return store_->Delete(key);
+  }
+  absl::Status AbortUploads(absl::string_view prefix,
+                            absl::Time before) override {
+    return store_->AbortUploads(prefix, before);
+  }
+
+ private:
+  MemoryStore* const store_;
+};
+
+class StepShipperTest : public ::testing::Test {
+ protected:
+  std::string path() const { return dir_.path() + "/store"; }
+  void OpenStore() { ASSERT_OK_AND_ASSIGN(store_, Store::Open(path())); }
+  void Save(int64_t step, bool overwrite = false) {
+    RankState state;
+    state.AddTensor("w", TensorView::Of(values_.data(), {2}));
+    ASSERT_OK(
+        store_->Save({.step = step, .overwrite = overwrite}, state).status());
+  }
+  void Start(ShipperOptions options = {}) {
+    options.look = absl::Milliseconds(5);
+    options.first_retry = absl::Milliseconds(5);
+    options.most_retry = absl::Milliseconds(20);
+    ASSERT_OK_AND_ASSIGN(
+        shipper_,
+        internal::StartShipper(path(), std::make_unique<SharedStore>(&remote_),
+                               options));
+  }
+  absl::Status Wait(int64_t step) {
+    return shipper_->WaitShipped(step, absl::Now() + absl::Minutes(2));
+  }
+  size_t RemoteSteps() {
+    const auto listed = ListRemote(&remote_);
+    return listed.ok() ? listed->steps.size() : 0;
+  }
+
+  TempDir dir_;
+  const std::vector<float> values_ = {1, 2};
+  MemoryStore remote_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<StepShipper> shipper_;
+};
+
+TEST_F(StepShipperTest, ShipsEachStepAsTheOneOwner) {
+  OpenStore();
+  std::atomic<int> shipped = 0;
+  ShipperOptions options;
+  options.on_shipped = [&](const PushResult& pushed) {
+    shipped += static_cast<int>(pushed.shipped.size());
+  };
+  Start(options);
+  for (int64_t step = 1; step <= 5; ++step) {
+    Save(step);
+    ASSERT_OK(Wait(step));
+    EXPECT_EQ(RemoteSteps(), step);
+  }
+  shipper_.reset();
+  EXPECT_EQ(shipped, 5);
+  ASSERT_OK_AND_ASSIGN(const RemoteContent content, ListRemote(&remote_));
+  EXPECT_EQ(content.epoch, 1);
+  // Besides the objects of steps: the format, the first catalog and the probe.
+  EXPECT_EQ(remote_.calls()["put versions"], 5);
+  EXPECT_EQ(remote_.calls()["put catalog"], 6);
+}
+
+TEST_F(StepShipperTest, WaitsForTheStore) {
+  Start();
+  OpenStore();
+  Save(1);
+  ASSERT_OK(Wait(1));
+  EXPECT_EQ(shipper_->statistics().newest_shipped, 1);
+}
+
+TEST_F(StepShipperTest, WaitsForAStepThatIsOverwritten) {
+  OpenStore();
+  Start();
+  Save(1);
+  ASSERT_OK(Wait(1));
+  Save(1, /*overwrite=*/true);
+  ASSERT_OK(Wait(1));
+  ASSERT_OK_AND_ASSIGN(const RemoteContent content, ListRemote(&remote_));
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(1));
+  EXPECT_EQ(content.steps.at(0).version, record.version);
+}
+
+// Saves go on while the service is down, and all steps are shipped afterwards.
+TEST_F(StepShipperTest, OutlastsAServiceThatIsDown) {
+  std::atomic<bool> down = true;
+  remote_.set_before([&](absl::string_view, absl::string_view) {
+    return down ? absl::UnavailableError("down") : absl::OkStatus();
+  });
+  OpenStore();
+  Start();
+  for (int64_t step = 1; step <= 3; ++step) Save(step);
+  EXPECT_THAT(shipper_->WaitShipped(3, absl::Now() + absl::Milliseconds(200)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("down")));
+  const StepShipper::Statistics statistics = shipper_->statistics();
+  EXPECT_THAT(statistics.last_error, Unavailable("down"));
+  EXPECT_GT(statistics.failures, 0);
+  EXPECT_THAT(statistics.waiting, Contains(1));
+  EXPECT_GT(statistics.lag, absl::ZeroDuration());
+  down = false;
+  ASSERT_OK(Wait(3));
+  EXPECT_EQ(RemoteSteps(), 3);
+  EXPECT_THAT(shipper_->statistics().waiting, IsEmpty());
+}
+
+// Another push of the same store fences it, and it becomes the owner again.
+TEST_F(StepShipperTest, GoesOnAfterAnotherPush) {
+  OpenStore();
+  Start();
+  Save(1);
+  ASSERT_OK(Wait(1));
+  shipper_.reset();
+  Start();
+  ASSERT_OK(Wait(1));
+  Save(2);
+  ASSERT_OK(PushStore(path(), &remote_).status());
+  Save(3);
+  ASSERT_OK(Wait(3));
+  EXPECT_EQ(RemoteSteps(), 3);
+}
+
+TEST_F(StepShipperTest, EndsWhileItRetries) {
+  OpenStore();
+  Save(1);
+  remote_.set_before([](absl::string_view, absl::string_view) {
+    return absl::UnavailableError("down");
+  });
+  Start();
+  EXPECT_THAT(shipper_->WaitShipped(1, absl::Now()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("1")));
+  shipper_.reset();
+  EXPECT_TRUE(remote_.objects().empty());
+}
+
+TEST_F(StepShipperTest, RefusesBadOptions) {
+  ShipperOptions options;
+  options.look = absl::ZeroDuration();
+  EXPECT_THAT(StepShipper::Start(path(), "file:///x", options),
+              InvalidArgument("look"));
+  EXPECT_THAT(StepShipper::Start(path(), "x"), InvalidArgument("file:///"));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// ckptdb remote, with a folder as the object store.
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "tests/tools/tool_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ToolRemote : public ToolFixture {
+ protected:
+  std::string url() const { return "file://" + dir_.path() + "/remote"; }
+  std::string fetched() const { return dir_.path() + "/fetched"; }
+  // Returns the largest data object.
+  fs::path LargestObject() const {
+    fs::path largest;
+    uintmax_t bytes = 0;
+    for (const auto& entry :
+         fs::recursive_directory_iterator(dir_.path() + "/remote/data")) {
+      if (!entry.is_regular_file() || entry.file_size() <= bytes) continue;
+      largest = entry.path();
+      bytes = entry.file_size();
+    }
+    return largest;
+  }
+};
+
+TEST_F(ToolRemote, ShipsListsAndFetches) {
+  Own();  // a trainer has the store open
+  ExpectPrints("remote push " + url(),
+               AllOf(HasSubstr("shipped 3 steps"), HasSubstr("9.")));
+  ExpectPrints("remote push " + url(), HasSubstr("shipped 0 steps"));
+  ExpectPrints("remote ls " + url(),
+               ContainsAll("100 +full", "200 +full.*pinned",
+                           "300 +full.*ephemeral", "3 steps"));
+  ExpectPrints("remote fetch " + url() + " " + fetched() + " --all",
+               HasSubstr("fetched 3 steps"));
+  Disown();
+  EXPECT_EQ(RunLine("ls --json -s " + fetched()).Json()["steps"],
+            RunJson("ls")["steps"]);
+  EXPECT_EQ(RunLine("verify -s " + fetched()).code, 0);
+  EXPECT_EQ(RunLine("diff 200 " + path() + ":200 --full -s " + fetched()).code,
+            0);
+}
+
+TEST_F(ToolRemote, FetchesTheNewestStepOrTheOneThatIsNamed) {
+  RunJson("remote push " + url());
+  EXPECT_THAT(RunJson("remote fetch " + url() + " " + fetched()),
+              Includes(R"({"fetched": [300]})"));
+  const std::string second = fetched() + "-2";
+  EXPECT_EQ(RunLine("remote fetch " + url() + " --step 100 --json -s " + second)
+                .Json()["fetched"],
+            Json({100}));
+  ExpectFails("remote fetch " + url() + " " + second, 5, HasSubstr("exists"));
+  ExpectFails("remote fetch " + url() + " " + second + "3 --step 7", 2,
+              HasSubstr("no step 7"));
+}
+
+TEST_F(ToolRemote, FindsDamage) {
+  RunJson("remote push " + url());
+  const fs::path object = LargestObject();
+  {
+    std::fstream file(object, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(1000);
+    file.put('\x7f');
+  }
+  ExpectPrints("remote verify " + url(), HasSubstr("3 steps"));
+  ExpectRun("remote verify --data " + url(), 3, HasSubstr("3 steps"),
+            AllOf(HasSubstr("hash"), HasSubstr("needed by steps 200")));
+  ExpectFails("remote fetch --step 200 " + url() + " " + fetched(), 3,
+              HasSubstr("hash"));
+  EXPECT_FALSE(fs::exists(fetched()));
+  fs::remove(object);
+  ExpectRun("remote verify " + url(), 3, HasSubstr("3 steps"),
+            HasSubstr("it is missing"));
+}
+
+TEST_F(ToolRemote, CollectsWhatIsDropped) {
+  RunJson("remote push " + url());
+  ExpectPrints("remote gc " + url() + " --keep 1",
+               HasSubstr("dropped 1 steps, deleted 0 objects"));
+  EXPECT_THAT(RunJson("remote gc " + url() + " --grace-hours 0"),
+              Includes(R"({"waiting_bytes": 0})"));
+  const Json listed = RunJson("remote ls " + url());
+  EXPECT_EQ(listed["steps"].size(), 2);  // step 200 is pinned
+  EXPECT_EQ(listed["dropped_bytes"], 0);
+  ExpectPrints("remote verify --data " + url(), HasSubstr("2 steps"));
+  ExpectPrints("remote push " + url(), HasSubstr("shipped 0 steps"));
+}
+
+// Ends with success at a signal.
+TEST_F(ToolRemote, FollowsUntilASignal) {
+  ToolSetting setting;
+  setting.kill_after = std::chrono::seconds(5);
+  setting.signal = SIGTERM;
+  const ToolResult followed = RunTool(
+      {"remote", "push", url(), "--follow", "--store", path()}, setting);
+  EXPECT_EQ(followed.code, 0) << followed.err;
+  EXPECT_THAT(followed.out, HasSubstr("shipped 3 steps"));
+  EXPECT_EQ(followed.err, "");
+}
+
+TEST_F(ToolRemote, TakesOverOnlyOnRequest) {
+  RunJson("remote push " + url());
+  RunJson("remote fetch " + url() + " --step 100 " + fetched());
+  const std::string push = "remote push " + url() + " -s " + fetched();
+  const ToolResult refused = RunLine(push);
+  EXPECT_EQ(refused.code, 5);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("ahead"), HasSubstr("--take-over")));
+  EXPECT_EQ(RunLine(push + " --take-over").code, 0);
+  EXPECT_EQ(RunJson("remote ls " + url())["steps"].size(), 1);
+}
+
+TEST_F(ToolRemote, RefusesBadArguments) {
+  ExpectFails("remote ls nowhere", 1, HasSubstr("file:///folder"));
+  ExpectFails("remote ls " + url(), 2, HasSubstr("nothing was shipped"));
+  ExpectFails("remote ls " + url() + " --keep 3", 1,
+              AllOf(HasSubstr("--keep"), HasSubstr("remote gc")));
+  ExpectFails("remote push " + url() + " " + fetched(), 1,
+              HasSubstr("remote fetch"));
+  ExpectFails("remote steal " + url(), 1, HasSubstr("steal"));
+  EXPECT_EQ(RunLine("remote fetch " + url()).code, 1);
+  EXPECT_EQ(RunLine("remote push " + url() + " -s " + fetched()).code, 2);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
