@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// remote/s3 with real services, each started once for the cases of a suite.
+#include "remote/probe_object_store.h"
+#include "remote/s3/open_s3.h"
+#include "tests/remote/aws_environment.h"
+#include "tests/remote/object_store_conformance.h"
+#include "tests/remote/random_faults.h"
+#include "tests/remote/real_service.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using Started = absl::StatusOr<std::unique_ptr<RealService>>;
+
+// Sets the keys for as long as the process runs: clients read them later.
+void UseTestKeys() {
+  static AwsEnvironment& environment = *new AwsEnvironment;
+  environment.SetKeys();
+}
+
+absl::StatusOr<std::unique_ptr<ObjectStore>> OpenOn(
+    const Started& service, const RemoteOptions& options) {
+  if (!service.ok()) return service.status();
+  static const std::string kPrefix = internal::NewUuid();
+  return internal::OpenS3((*service)->Url(kPrefix), options);
+}
+
+const Started& SharedSeaweedFs() {
+  static const Started kService = RealService::SeaweedFs();
+  return kService;
+}
+
+absl::StatusOr<std::unique_ptr<ObjectStore>> OpenOnSeaweedFs(
+    const RemoteOptions& options) {
+  UseTestKeys();
+  return OpenOn(SharedSeaweedFs(), options);
+}
+
+absl::StatusOr<std::unique_ptr<ObjectStore>> OpenOnMoto(
+    const RemoteOptions& options) {
+  UseTestKeys();
+  static const Started kService = RealService::Moto();
+  return OpenOn(kService, options);
+}
+
+class S3ServicesTest : public ::testing::Test {
+ protected:
+  void SetUp() override { environment_.SetKeys(); }
+
+  AwsEnvironment environment_;
+};
+
+TEST_F(S3ServicesTest, RefusesRclone) {
+  const Started service = RealService::Rclone();
+  if (absl::IsUnavailable(service.status())) {
+    GTEST_SKIP() << service.status().message();
+  }
+  ASSERT_OK(service);
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<ObjectStore> store,
+                       internal::OpenS3((*service)->Url("a"), {}));
+  EXPECT_THAT(internal::ProbeObjectStore(*store),
+              FailedPrecondition("ignores \"If-None-Match: *\"", "MinIO"));
+}
+
+TEST_F(S3ServicesTest, VerifiesTheCertificate) {
+  const Started service = RealService::MotoWithTls();
+  if (absl::IsUnavailable(service.status())) {
+    GTEST_SKIP() << service.status().message();
+  }
+  ASSERT_OK(service);
+  environment_.Set("AWS_CA_BUNDLE", (*service)->ca());
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<ObjectStore> store,
+                       internal::OpenS3((*service)->Url("a"), {}));
+  EXPECT_OK(internal::ProbeObjectStore(*store));
+  unsetenv("AWS_CA_BUNDLE");
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<ObjectStore> stranger,
+                       internal::OpenS3((*service)->Url("a"), {}));
+  EXPECT_THAT(stranger->Head("a"),
+              FailedPrecondition("certificate", "AWS_CA_BUNDLE"));
+}
+
+TEST_F(S3ServicesTest, NamesWrongKeysAndBuckets) {
+  const Started& service = SharedSeaweedFs();
+  if (absl::IsUnavailable(service.status())) {
+    GTEST_SKIP() << service.status().message();
+  }
+  ASSERT_OK(service);
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<ObjectStore> elsewhere,
+      internal::OpenS3(
+          absl::StrCat("s3://absent/a?endpoint=", (*service)->endpoint()), {}));
+  EXPECT_THAT(elsewhere->Head("a"),
+              FailedPrecondition("NoSuchBucket", "create bucket absent"));
+  environment_.Set("AWS_SECRET_ACCESS_KEY", "another-secret");
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<ObjectStore> store,
+                       internal::OpenS3((*service)->Url("a"), {}));
+  const std::vector<absl::Status> refused = {
+      store->PutIfAbsent("a", "x", "t1"), store->Head("a").status(),
+      store->List("a/", "", 1).status(), store->Delete("a")};
+  for (const absl::Status& status : refused) {
+    EXPECT_THAT(status,
+                PermissionDenied("403", Not(HasSubstr("another-secret")),
+                                 Not(HasSubstr(kTestKeyId))));
+  }
+}
+
+TEST_F(S3ServicesTest, SurvivesAProxyThatFailsAtRandom) {
+  const Started& service = SharedSeaweedFs();
+  if (absl::IsUnavailable(service.status())) {
+    GTEST_SKIP() << service.status().message();
+  }
+  ASSERT_OK(service);
+  HttpServer proxy(PassOnTo((*service)->endpoint()));
+  proxy.Intercept(RandomFaults(&proxy));
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<ObjectStore> store,
+      internal::OpenS3(absl::StrCat("s3://bucket/a?endpoint=", proxy.url()),
+                       {}));
+  ExpectCallsToSucceed(*store, 10);
+  const TempDir dir;
+  const std::string path = dir.path() + "/file";
+  const std::string bytes = RandomBytes(uint64_t{40} << 20);
+  std::ofstream(path, std::ios::binary) << bytes;
+  ASSERT_OK(store->PutFileIfAbsent("large", path, "t1"));
+  EXPECT_THAT(store->PutFileIfAbsent("large", path, "t2"), AlreadyExists());
+  constexpr uint64_t kPiece = uint64_t{8} << 20;
+  std::string out(kPiece, '\0');
+  for (uint64_t at = 0; at < bytes.size(); at += kPiece) {
+    ASSERT_OK(store->Get("large", at, absl::MakeSpan(out.data(), kPiece)));
+    EXPECT_TRUE(out == bytes.substr(at, kPiece)) << at;
+  }
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(SeaweedFs, ObjectStoreConformance,
+                         ::testing::Values(StoreUnderTest{
+                             .open = OpenOnSeaweedFs}));
+INSTANTIATE_TEST_SUITE_P(Moto, ObjectStoreConformance,
+                         ::testing::Values(StoreUnderTest{
+                             .open = OpenOnMoto,
+                             .decides_large_races = false}));
+
+}  // namespace ckptdb::testing
