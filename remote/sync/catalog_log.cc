@@ -48,6 +48,20 @@ absl::Status CheckNotStale(ObjectStore* store, const RemoteCatalog* before,
   return ours ? absl::OkStatus() : LostRace(next);
 }
 
+absl::StatusOr<RemoteCatalog> ReadCatalog(ObjectStore* store,
+                                          const ObjectInfo& object) {
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t number, ParseCatalogKey(object.key));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
+                          GetObject(store, object.key, object.size));
+  absl::StatusOr<RemoteCatalog> catalog = DecodeRemoteCatalog(bytes);
+  const std::string place = absl::StrCat(store->Name(), "/", object.key);
+  CKPTDB_RETURN_IF_ERROR(Annotate(catalog.status(), place));
+  if (catalog->number == number) return catalog;
+  return absl::DataLossError(absl::StrCat(place, ": the key of catalog ",
+                                          number, " has catalog ",
+                                          catalog->number));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> GetObject(ObjectStore* store, absl::string_view key,
@@ -59,20 +73,19 @@ absl::StatusOr<std::string> GetObject(ObjectStore* store, absl::string_view key,
 }
 
 absl::StatusOr<std::optional<RemoteCatalog>> NewestCatalog(ObjectStore* store) {
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<ObjectInfo> listed,
-                          store->List(kCatalogPrefix, "", 1));
-  if (listed.empty()) return std::nullopt;
-  const ObjectInfo& newest = listed.front();
-  CKPTDB_ASSIGN_OR_RETURN(const uint64_t number, ParseCatalogKey(newest.key));
-  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
-                          GetObject(store, newest.key, newest.size));
-  absl::StatusOr<RemoteCatalog> catalog = DecodeRemoteCatalog(bytes);
-  const std::string place = absl::StrCat(store->Name(), "/", newest.key);
-  CKPTDB_RETURN_IF_ERROR(Annotate(catalog.status(), place));
-  if (catalog->number == number) return *std::move(catalog);
-  return absl::DataLossError(absl::StrCat(place, ": the key of catalog ",
-                                          number, " has catalog ",
-                                          catalog->number));
+  constexpr int kTries = 10;
+  absl::Status status;
+  for (int i = 0; i < kTries; ++i) {
+    CKPTDB_ASSIGN_OR_RETURN(const std::vector<ObjectInfo> listed,
+                            store->List(kCatalogPrefix, "", 1));
+    if (listed.empty()) return std::nullopt;
+    absl::StatusOr<RemoteCatalog> catalog = ReadCatalog(store, listed.front());
+    if (catalog.ok()) return *std::move(catalog);
+    status = catalog.status();
+    // A collector has deleted it since, as there is a newer one.
+    if (!absl::IsNotFound(status)) return status;
+  }
+  return absl::UnavailableError(status.message());
 }
 
 absl::Status AppendCatalog(ObjectStore* store, const RemoteCatalog* before,
@@ -135,9 +148,7 @@ absl::Status ProbeList(ObjectStore* store, const std::string& key) {
   return Refused(store, "it does not list keys in the order of their bytes");
 }
 
-}  // namespace
-
-absl::Status ProbeService(ObjectStore* store) {
+absl::Status ProbeOnce(ObjectStore* store) {
   const std::string key = absl::StrCat(kProbePrefix, NewUuid());
   absl::Status status = ProbePuts(store, key);
   if (status.ok()) status = ProbeList(store, key);
@@ -145,6 +156,23 @@ absl::Status ProbeService(ObjectStore* store) {
   store->Delete(key).IgnoreError();
   store->Delete(key + "-2").IgnoreError();
   return status;
+}
+
+}  // namespace
+
+// A collector deletes the objects of a process that stalls for long, which then
+// finds none, or succeeds in putting one again. So it tries again.
+absl::Status ProbeService(ObjectStore* store) {
+  constexpr int kTries = 3;
+  absl::Status status;
+  for (int i = 0; i < kTries; ++i) {
+    status = ProbeOnce(store);
+    if (!absl::IsFailedPrecondition(status) && !absl::IsNotFound(status)) {
+      return status;
+    }
+  }
+  return absl::IsNotFound(status) ? absl::UnavailableError(status.message())
+                                  : status;
 }
 
 }  // namespace ckptdb::internal

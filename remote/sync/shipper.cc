@@ -57,12 +57,15 @@ bool IsForgotten(const RemoteCatalog& catalog, const StepRecord& record) {
          forgotten.end();
 }
 
-bool HasEntry(const RemoteCatalog& catalog, const RemoteEntry& entry) {
-  return std::any_of(catalog.entries.begin(), catalog.entries.end(),
-                     [&](const RemoteEntry& other) {
-                       return other.version == entry.version &&
-                              other.epoch == entry.epoch;
-                     });
+// Returns the entry of the same version and epoch, or null.
+const RemoteEntry* FindSame(const RemoteCatalog& catalog,
+                            const RemoteEntry& entry) {
+  const auto found = std::find_if(
+      catalog.entries.begin(), catalog.entries.end(),
+      [&](const RemoteEntry& other) {
+        return other.version == entry.version && other.epoch == entry.epoch;
+      });
+  return found == catalog.entries.end() ? nullptr : &*found;
 }
 
 // What a catalog has of a step, without its objects.
@@ -424,7 +427,14 @@ RemoteCatalog Shipper::WithStep(const StepRecord& record) const {
   next.root.next_attempt =
       std::max({next.root.next_attempt, catalog_.root.next_attempt,
                 record.version.attempt + 1});
-  for (const RemoteEntry& entry : pending_) PutEntry(entry, &next);
+  for (RemoteEntry entry : pending_) {
+    // A commit whose outcome was unknown may have put the entry.
+    const RemoteEntry* const committed = FindSame(next, entry);
+    if (committed != nullptr) entry.use = committed->use;
+    if (committed == nullptr || committed->revision < entry.revision) {
+      PutEntry(std::move(entry), &next);
+    }
+  }
   const RemoteEntry* const own = FindEntry(next, record.version);
   for (RemoteEntry& entry : next.entries) {
     if (&entry == own) {
@@ -500,7 +510,7 @@ absl::Status Shipper::DeletedMeanwhile(const Version& version) const {
 absl::Status Shipper::CheckPending(const RemoteCatalog& newest) const {
   for (const RemoteEntry& entry : pending_) {
     // A revision has the data objects of the entry that it replaces.
-    if (entry.revision > 0 && !HasEntry(newest, entry)) {
+    if (entry.revision > 0 && FindSame(newest, entry) == nullptr) {
       return DeletedMeanwhile(entry.version);
     }
   }
