@@ -87,17 +87,6 @@ _savers: dict[str, list[threading.Thread]] = {}
 _savers_lock = threading.Lock()
 
 
-def _after_fork() -> None:
-    """A forked child has neither its parent's saves nor the threads that run them."""
-    global _savers_lock
-    _savers_lock = threading.Lock()
-    _savers.clear()
-    begun.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
 def await_turn(path: str) -> None:
     """Waits for other threads' saves to the same store: collectives of two saves at a
     time could be in another order on another rank."""
