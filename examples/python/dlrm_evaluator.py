@@ -8,14 +8,12 @@ tables it reads only the rows that it needs.
 """
 
 import argparse
-import time
 
-import ckptdb
 import numpy as np
 import torch
 
 from dlrm_torchrec import SPARSE, Predictor, load, split, table_of
-from evaluator import auc, open_store
+from following import auc, evaluate_steps
 
 
 def evaluate(step, data):
@@ -29,7 +27,7 @@ def evaluate(step, data):
     scores = predictor(
         torch.from_numpy(dense), torch.from_numpy(np.stack(rows, axis=1))
     )
-    return float(auc(scores.numpy(), labels))
+    return auc(scores.numpy(), labels)
 
 
 def main():
@@ -38,24 +36,8 @@ def main():
     parser.add_argument("--data", help="the trainer's --data")
     parser.add_argument("--until-step", type=int, required=True)
     args = parser.parse_args()
-
     data = split(load(args.data), held_out=True)
-    done = 0
-    with open_store(args.store) as reader:
-        while done < args.until_step:
-            reader.refresh()
-            for record in reader.steps():
-                done = max(done, record.step)
-                if "auc" in record.metrics:
-                    continue
-                try:
-                    with reader.open(record.step) as step:
-                        metrics = {"auc": evaluate(step, data)}
-                    reader.post_metrics(record.step, metrics)
-                except ckptdb.NotFound:
-                    continue  # the trainer has removed it meanwhile
-                print(f"step {record.step}: auc {metrics['auc']:.4f}", flush=True)
-            time.sleep(0.2)
+    evaluate_steps(args.store, args.until_step, lambda step: evaluate(step, data))
 
 
 if __name__ == "__main__":

@@ -8,22 +8,11 @@ keeps the best two steps. Of the tables it reads only the rows that it needs.
 """
 
 import argparse
-import time
 
-import ckptdb
-import numpy as np
 import torch
 
+from following import auc, evaluate_steps
 from two_tower import Towers, load_ratings, split
-
-
-def auc(scores, likes):
-    """How often a liked item has a higher score than another."""
-    ranks = np.empty(len(scores))
-    ranks[np.argsort(scores)] = np.arange(1, len(scores) + 1)
-    liked = likes.sum()
-    others = len(likes) - liked
-    return (ranks[likes == 1].sum() - liked * (liked + 1) / 2) / (liked * others)
 
 
 def evaluate(step, ratings):
@@ -39,15 +28,7 @@ def evaluate(step, ratings):
         scores = towers(
             torch.from_numpy(user["embedding"]), torch.from_numpy(item["embedding"])
         )
-    return float(auc(scores.numpy(), likes))
-
-
-def open_store(path):
-    while True:
-        try:
-            return ckptdb.Reader(path)
-        except ckptdb.NotFound:  # the trainer has not created it yet
-            time.sleep(0.2)
+    return auc(scores.numpy(), likes)
 
 
 def main():
@@ -56,24 +37,8 @@ def main():
     parser.add_argument("--data", help="the trainer's --data")
     parser.add_argument("--until-step", type=int, required=True)
     args = parser.parse_args()
-
     ratings = split(load_ratings(args.data), held_out=True)
-    done = 0
-    with open_store(args.store) as reader:
-        while done < args.until_step:
-            reader.refresh()
-            for record in reader.steps():
-                done = max(done, record.step)
-                if "auc" in record.metrics:
-                    continue
-                try:
-                    with reader.open(record.step) as step:
-                        metrics = {"auc": evaluate(step, ratings)}
-                    reader.post_metrics(record.step, metrics)
-                except ckptdb.NotFound:
-                    continue  # the trainer has removed it meanwhile
-                print(f"step {record.step}: auc {metrics['auc']:.4f}", flush=True)
-            time.sleep(0.2)
+    evaluate_steps(args.store, args.until_step, lambda step: evaluate(step, ratings))
 
 
 if __name__ == "__main__":

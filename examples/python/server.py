@@ -3,24 +3,22 @@
 
     python server.py --store ckpt
 
-Each line of the standard input is a user's id; the answer has the five items
-with the highest scores. A thread follows the trainer: it waits for steps without
-the lock, and holds it only while a step is applied, which reads just the rows
-that have changed.
+Each line of the standard input is a user's id; the answer has the five items with
+the highest scores. The server follows the trainer, as following.py describes.
 """
 
 import argparse
 import sys
-import threading
 
 import ckptdb
 import torch
 from torch import nn
 
+from following import Follower
 from two_tower import DIM, ITEMS, Towers
 
 
-class Server:
+class Server(Follower):
     def __init__(self, store):
         self.towers = Towers()
         # No slots of the optimizer: they are not read.
@@ -31,30 +29,7 @@ class Server:
             "user": self.users,
             "item": ckptdb.ArrayTable({"embedding": self.items.weight}),
         }
-        self.manager = ckptdb.Manager(
-            store, state, read_only=True, await_store=60, poll_every=0.1
-        )
-        self.lock = threading.Lock()
-        self.step = None
-        self.closing = threading.Event()
-        self.ready = threading.Event()
-        self.thread = threading.Thread(target=self.follow)
-        self.thread.start()
-
-    def follow(self):
-        try:
-            while not self.closing.is_set():
-                try:
-                    self.manager.await_step(timeout=0.5)
-                except ckptdb.DeadlineExceeded:
-                    continue
-                with self.lock:
-                    report = self.manager.apply_step()
-                    self.step = report.step
-                self.ready.set()
-                print(report, file=sys.stderr, flush=True)
-        finally:
-            self.ready.set()  # also after an error: look-ups then find nothing
+        super().__init__(store, state)
 
     @torch.no_grad()
     def best_items(self, user_id, count=5):
@@ -66,23 +41,14 @@ class Server:
             scores = self.towers(user, self.items.weight)
         return self.step, scores.topk(count).indices.tolist()
 
-    def close(self):
-        self.closing.set()
-        self.thread.join()
-        self.manager.close()
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--store", required=True, help="the trainer's --store")
-    server = Server(parser.parse_args().store)
-    try:
-        server.ready.wait()
+    with Server(parser.parse_args().store) as server:
         for line in sys.stdin:
             step, items = server.best_items(int(line))
             print(f"step {step}: user {int(line)} gets {items}", flush=True)
-    finally:
-        server.close()
 
 
 if __name__ == "__main__":
