@@ -4,13 +4,7 @@
 from __future__ import annotations
 
 import ast
-import os
-import pathlib
-import re
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
@@ -23,10 +17,12 @@ pytest.importorskip("torchrec")
 from job import Job, run  # noqa: E402
 
 # A model of three tables under a plan: by table "row", "data", the rank that has all
-# rows, modulo the number of ranks, or the equal widths of column shards, which go to
-# the ranks in turn. `digests` has a hash of each whole entry, equal on all ranks and
-# plans. Values of weights are drawn again after sharding, from the global rows, because
-# TorchRec draws other ones for each plan.
+# rows, modulo the number of ranks, the equal widths of column shards, which go to the
+# ranks in turn, or a sharding type of hosts, with the hosts, and the width of column
+# shards. The ranks are divided evenly among `hosts`, by default one. `digests` has a
+# hash of each whole entry, equal on all ranks and plans. Values of weights are drawn
+# again after sharding, from the global rows, because TorchRec draws other ones for each
+# plan.
 MODEL = """
 import hashlib, logging, warnings
 warnings.filterwarnings("ignore")
@@ -37,12 +33,16 @@ from torch.distributed.optim import _apply_optimizer_in_backward
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.model_tracker.types import DeltaTrackerConfig
+from torch.distributed._shard.sharding_spec import EnumerableShardingSpec, ShardMetadata
 from torchrec.distributed.sharding_plan import (
-    column_wise, construct_module_sharding_plan, data_parallel, row_wise, table_wise)
-from torchrec.distributed.types import ShardingPlan
+    calculate_shard_sizes_and_offsets, column_wise, construct_module_sharding_plan,
+    data_parallel, row_wise, table_wise)
+from torchrec.distributed.types import ParameterSharding, ShardingPlan
 
 ROWS, DIM = (101, 40, 20), 8
 KEY = "ebc.embedding_bags.t"
+local = world // globals().get("hosts", 1)
+os.environ["LOCAL_WORLD_SIZE"] = str(local)
 
 class Net(torch.nn.Module):
     def __init__(self):
@@ -61,7 +61,21 @@ def spec(kind):
         return row_wise()
     if isinstance(kind, list):
         return column_wise(ranks=[n % world for n in range(len(kind))])
+    if isinstance(kind, tuple):
+        return lambda parameter, *_: on_hosts(*kind, parameter)
     return data_parallel() if kind == "data" else table_wise(rank=kind % world)
+
+# As the planner makes them, but with column shards of any width.
+def on_hosts(sharding, on, width, parameter):
+    sizes, offsets = calculate_shard_sizes_and_offsets(
+        parameter, world, local, sharding, col_wise_shard_dim=width)
+    places = [host * local + each for host in on for each in range(local)]
+    ranks = [places[n % len(places)] for n in range(len(sizes))]
+    shards = [ShardMetadata(shard_offsets=offset, shard_sizes=size,
+                            placement=f"rank:{each}/cpu")
+              for size, offset, each in zip(sizes, offsets, ranks)]
+    return ParameterSharding(sharding_type=sharding, compute_kernel="fused", ranks=ranks,
+                             sharding_spec=EnumerableShardingSpec(shards))
 
 class Trainer:
     def __init__(self, kinds, tracker=False, optimizer="RowWiseAdagrad", **options):
@@ -71,7 +85,7 @@ class Trainer:
             getattr(torchrec.optim, optimizer), net.ebc.parameters(), {"lr": 0.1})
         plan = construct_module_sharding_plan(
             net.ebc, {f"t{i}": spec(kind) for i, kind in enumerate(kinds)},
-            local_size=world, world_size=world, device_type="cpu")
+            local_size=local, world_size=world, device_type="cpu")
         self.dmp = DistributedModelParallel(
             net, device=torch.device("cpu"), plan=ShardingPlan({"ebc": plan}),
             sharders=[EmbeddingBagCollectionSharder()])
@@ -177,9 +191,12 @@ def last_lines(printed: list[str]) -> str:
     return line
 
 
-def restored(folder, world: int, path: str, kinds: list, last: int, **options) -> str:
+def restored(
+    folder, world: int, path: str, kinds: list, last: int, hosts: int = 1, **options
+) -> str:
     """The digests of the newest step, whose number is `last`, under another plan."""
     variables = {"path": path, "kinds": kinds, "last": last, "options": options}
+    variables["hosts"] = hosts
     return last_lines(run(folder, world, RESTORE, **variables))
 
 
@@ -202,7 +219,46 @@ def test_column_shards_restore_on_any_plan_and_number_of_ranks(tmp_path, path):
     with ckptdb.Reader(path) as reader, reader.latest() as step:
         item = step.table("ebc.embedding_bags.t0").item
         assert (item.sharding, item.rows) == ("range", 101)
-        assert item.slots["weight"] == ("f32", 8)
+        assert item.slots["weight"] == ("f32", 8, "none")
+
+
+GRID = ("grid_shard", [0, 1], 4)
+TABLE_ROW = ("table_row_wise", [1], None)
+TABLE_COLUMN = ("table_column_wise", [0], 4)
+
+
+def test_plans_of_several_hosts_restore_on_any_other_plan(tmp_path, path):
+    code = SAVE.replace("Trainer(kinds)", 'Trainer(kinds, optimizer="Adagrad")')
+    kinds = [GRID, TABLE_ROW, TABLE_COLUMN]
+    saved = last_lines(run(tmp_path, 4, code, path=path, kinds=kinds, hosts=2))
+    assert saved.count("momentum1") == 3
+    for world, hosts, kinds in (
+        (4, 2, [TABLE_COLUMN, GRID, TABLE_ROW]),
+        (2, 2, [TABLE_ROW, GRID, TABLE_COLUMN]),  # hosts of one rank
+        (3, 1, ["row", 1, [4, 4]]),
+        (1, 1, [0, [4, 4], "row"]),
+    ):
+        more = {"optimizer": "Adagrad"}
+        found = restored(tmp_path, world, path, kinds, 3, hosts=hosts, **more)
+        assert found == saved, (world, kinds)
+    # And from such a plan into those of several hosts, with a data-parallel table.
+    other = f"{path}-other"
+    code = SAVE.replace("Trainer(kinds)", 'Trainer(kinds, optimizer="SGD")')
+    saved = last_lines(run(tmp_path, 2, code, path=other, kinds=["row", 1, "data"]))
+    for kinds in ([GRID, TABLE_COLUMN, TABLE_ROW], [TABLE_ROW, "data", GRID]):
+        found = restored(tmp_path, 4, other, kinds, 3, hosts=2, optimizer="SGD")
+        assert found == saved, kinds
+
+
+def test_sums_of_rowwise_adagrad_in_a_grid(tmp_path, path):
+    kinds = [GRID, TABLE_ROW, TABLE_COLUMN]
+    code = SAVE.replace("Trainer(kinds)", "Trainer(kinds, tracker=True)")
+    saved = last_lines(run(tmp_path, 4, code, path=path, kinds=kinds, hosts=2))
+    # The same columns, on other ranks and with other rows.
+    assert restored(tmp_path, 2, path, [[4, 4], "row", [4, 4]], 3) == saved
+    with ckptdb.Reader(path) as reader, reader.latest() as step:
+        slots = [step.table(f"ebc.embedding_bags.t{t}").item.slots for t in range(3)]
+    assert [each["momentum1"][1] for each in slots] == [2, 1, 2]
 
 
 def test_sums_of_rowwise_adagrad_on_other_column_shards(tmp_path, path):
@@ -446,90 +502,3 @@ dist.destroy_process_group()
 """
     saved = last_lines(run(tmp_path, 2, MODEL + code, path=path))
     assert restored(tmp_path, 1, path, [0, "row", 0], 2) == saved
-
-
-def torchrun(world: int, *args: object, code: int = 0) -> list[str]:
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-    example = pathlib.Path(__file__).resolve().parents[2]
-    example = example / "examples/python/dlrm_torchrec.py"
-    result = subprocess.run(
-        [sys.executable, *launch, str(world), str(example), *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert result.returncode == code, result.stderr
-    return result.stdout.splitlines()
-
-
-def test_the_example_resumes_on_any_number_of_ranks(tmp_path):
-    args = ("--batch", 32, "--save-every", 5)
-    calm = torchrun(2, "--store", tmp_path / "calm", "--steps", 12, *args)
-    args = ("--store", tmp_path / "killed", *args)
-    torchrun(2, *args, "--steps", 12, "--crash-at", 8, code=1)
-    resumed = torchrun(2, *args, "--steps", 12)
-    assert resumed[0].startswith("restored step 5 ")
-    assert resumed[-1] == calm[-1]
-    for world in (1, 3):
-        (restored, digest) = torchrun(world, *args, "--steps", 12)
-        assert restored.startswith("restored step 12 ")
-        assert restored.endswith(calm[-1])
-        assert digest == calm[-1]
-    with ckptdb.Reader(tmp_path / "killed") as reader:
-        assert reader.steps()[-1].kind == "delta"
-
-
-def test_the_example_is_evaluated_and_served_meanwhile(tmp_path):
-    store = tmp_path / "store"
-    examples = pathlib.Path(__file__).resolve().parents[2] / "examples/python"
-
-    def start(name: str, *args: object) -> subprocess.Popen:
-        return subprocess.Popen(
-            [
-                sys.executable,
-                str(examples / name),
-                "--store",
-                str(store),
-                *map(str, args),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(tmp_path / name).open("w"),
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-
-    def ask_until(step: int) -> float:
-        end = time.monotonic() + 120
-        while time.monotonic() < end:
-            server.stdin.write("7\n")
-            server.stdin.flush()
-            answer = server.stdout.readline()
-            if answer.startswith(f"step {step}: example 7 "):
-                return float(answer.split()[-1])
-            time.sleep(0.1)
-        raise AssertionError((tmp_path / "dlrm_server.py").read_text())
-
-    server = start("dlrm_server.py")
-    evaluator = start("dlrm_evaluator.py", "--until-step", 12)
-    try:
-        args = ("--store", store, "--batch", 32, "--save-every", 5)
-        torchrun(2, *args, "--steps", 5)
-        before = ask_until(5)
-        torchrun(2, *args, "--steps", 12)
-        after = ask_until(12)
-        evaluated, _ = evaluator.communicate(timeout=120)
-        server.communicate(timeout=60)
-    finally:
-        server.kill()
-        evaluator.kill()
-    assert server.returncode == evaluator.returncode == 0
-    assert 0 < before < 1 and 0 < after < 1 and before != after
-    told = (tmp_path / "dlrm_server.py").read_text()
-    first, *others = re.findall(r": (all|changed) rows$", told, re.M)
-    assert first == "all" and others and set(others) == {"changed"}
-    assert re.search(r"^step 12: auc 0\.\d+$", evaluated, re.M)
-    with ckptdb.Reader(store) as reader:
-        assert 0 < reader.steps()[-1].metrics["auc"] < 1
-        assert 5 in [record.step for record in reader.steps()]
