@@ -220,3 +220,55 @@ def test_is_freed_and_not_pickled():
     del table
     gc.collect()
     assert gone() is None
+
+
+def on_device(device):
+    """A table over a tensor of PyTorch, by row number."""
+    torch = pytest.importorskip("torch")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+
+    class OnDevice(ckptdb.CustomTable):
+        def __init__(self, weight):
+            super().__init__({"embedding": ("f32", weight.shape[1])})
+            self.weight = weight
+            self.copied = 0
+
+        def all_rows(self):
+            for begin in range(0, len(self.weight), 4):
+                end = min(begin + 4, len(self.weight))
+                yield from self.rows_of(np.arange(begin, end))
+
+        def rows_of(self, ids):
+            self.copied += len(ids)
+            yield ids, {"embedding": self.weight[torch.tensor(ids)]}
+
+        def restore_rows(self, ids, values):
+            rows = torch.tensor(values["embedding"], device=self.weight.device)
+            self.weight[torch.tensor(ids)] = rows
+
+        def erase_rows(self, ids):
+            self.weight[torch.tensor(ids)] = 0
+
+        def clear_rows(self):
+            self.weight.zero_()
+
+    return OnDevice(torch.arange(30.0, device=device).reshape(10, 3))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_rows_of_a_tensor_on_a_device(tmp_path, device):
+    table = on_device(device)
+    with open_manager(tmp_path / "s", table, max_delta_ratio=1000) as manager:
+        manager.step()
+        table.weight[[2, 7]] = -1.0
+        table.mark([2, 7])
+        manager.step()
+        manager.wait_until_finished()
+        assert [record.kind for record in manager.steps()] == ["full", "delta"]
+    assert table.copied == 12
+    expected = table.weight.clone()
+    table = on_device(device)
+    with open_manager(tmp_path / "s", table) as manager:
+        assert manager.restore().step == 2
+    assert (table.weight == expected).all() and table.weight.device.type == device

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import ckptdb
-from ckptdb._options import EvolveTable
+from ckptdb._options import EvolveTable, StoreOptions
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(
@@ -145,6 +145,7 @@ def test_the_page_names_what_exists() -> None:
     options = (ROOT / "docs/manager.md").read_text()
     known.update(re.findall(r"^\| `(\w+)` \|", options, re.M))  # the keys
     known.update(typing.get_type_hints(EvolveTable))
+    known.update(typing.get_type_hints(StoreOptions))
     prose = re.sub(r"^```.*?^```", "", page, flags=re.M | re.S)
     named = re.findall(
         r"`(?:ckptdb\.|manager\.|step\.)?([A-Za-z]\w+)(?:[(=].*?)?`", prose
