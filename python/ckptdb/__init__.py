@@ -73,6 +73,7 @@ from ._records import (
 )
 from ._report import report
 from ._tables import ArrayTable, Slot, Table
+from ._tensorboard import to_tensorboard
 
 __version__: str = _version()
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `python -m ckptdb` does beyond the command `ckptdb`: tables as Parquet, by
-pyarrow, and checkpoints of Orbax and torch.distributed.checkpoint as steps, by those
-packages. Everything else is the command's."""
+pyarrow, checkpoints of Orbax and torch.distributed.checkpoint as steps, and scalars for
+TensorBoard, by those packages. Everything else is the command's."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from . import _core
 from ._errors import AlreadyExists, Error, InvalidArgument, NotFound
 from ._reader import Batch, Reader, Step
 from ._save import Save
+from ._tensorboard import to_tensorboard
 
 _USAGE = """usage: python -m ckptdb COMMAND ...
 
@@ -28,9 +29,10 @@ Runs the command `ckptdb`, which must be installed, and in addition:
   export STEP [GLOB] --parquet DIR  writes tables as Parquet files; needs pyarrow
   import DIR --step N               saves a checkpoint of Orbax, or of
                                     torch.distributed.checkpoint, as a step
+  tensorboard LOGDIR                writes the scalars of a store for TensorBoard
 
-"python -m ckptdb export --parquet DIR --help" and "python -m ckptdb import --help"
-describe them."""
+"python -m ckptdb export --parquet DIR --help", "python -m ckptdb import --help" and
+"python -m ckptdb tensorboard --help" describe them."""
 
 
 def main(arguments: list[str]) -> int:
@@ -42,6 +44,8 @@ def main(arguments: list[str]) -> int:
             return _run_export(arguments[1:])
         if arguments[:1] == ["import"] and _is_folder_of_others(arguments[1:]):
             return _run_import(arguments[1:])
+        if arguments[:1] == ["tensorboard"]:
+            return _run_tensorboard(arguments[1:])
     except (Error, OSError) as error:
         print(f"ckptdb: {arguments[0]}: {error}", file=sys.stderr)
         return 1
@@ -325,3 +329,26 @@ def _save_step(saved: Save, path: str, step: int, overwrite: bool) -> None:
             raise
     finally:
         owner.close()
+
+
+# TensorBoard.
+
+
+def _run_tensorboard(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m ckptdb tensorboard",
+        description="Writes the metrics, sizes and durations of the steps as an event "
+        "file in LOGDIR, by the package tensorboard.",
+    )
+    parser.add_argument("logdir", metavar="LOGDIR")
+    parser.add_argument(
+        "--statistics", metavar="FILE",
+        help="the manager's statistics_path: also removed steps, and stalls",
+    )  # fmt: skip
+    _add_store(parser)
+    args = parser.parse_args(arguments)
+    count = to_tensorboard(
+        args.store, args.logdir, statistics=args.statistics, force=args.force
+    )
+    print(f"{count} scalars: {args.logdir}")
+    return 0
