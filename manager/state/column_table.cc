@@ -1,246 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a ColumnTable: an index, and chunks of memory that never move.
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <cstring>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "db/base/call_guard.h"
-#include "db/base/large_array.h"
-#include "db/base/mutex.h"
 #include "db/base/parallel.h"
+#include "manager/state/column_live_rows.h"
+#include "manager/state/columns.h"
 #include "manager/state/row_parts.h"
 #include "manager/tables.h"
+#include "schema/status.h"
 
 namespace ckptdb {
-namespace {
-
-using internal::LargeArray;
-
-constexpr uint64_t kRows = ColumnTable::kRowsPerChunk;
-constexpr uint64_t kWordBits = 64;
-constexpr uint64_t kWords = kRows / kWordBits;
-constexpr uint64_t kNoRow = ~uint64_t{0};
-// Ids whose places in the index are prefetched, so that lookups do not wait for
-// memory one after the other.
-constexpr size_t kAhead = 16;
-
-// A bit for each row of a chunk.
-using RowBits = std::array<uint64_t, kWords>;
-
-// Calls visit(row) for each bit that is set, in ascending order.
-template <typename Visit>
-void ForBits(const RowBits& bits, const Visit& visit) {
-  for (uint64_t word = 0; word < kWords; ++word) {
-    for (uint64_t rest = bits[word]; rest != 0; rest &= rest - 1) {
-      visit(word * kWordBits + static_cast<uint64_t>(std::countr_zero(rest)));
-    }
-  }
-}
-
-}  // namespace
-
-class ColumnTable::Columns {
- private:
-  // Rows are in chunks so that a table grows without moving them: a trainer may
-  // keep addresses of rows, and a restore writes to rows while others are
-  // added.
-  struct Chunk {
-    LargeArray<int64_t> ids;  // the id of a free row is the next free row
-    std::vector<LargeArray<char>> values;  // by slot
-    RowBits live = {};
-  };
-
- public:
-  // A row in memory, which stays there until it is erased or the table cleared.
-  class Place {
-   public:
-    Place(const Chunk* chunk, uint64_t row, bool is_new)
-        : chunk_(chunk), row_(row), is_new_(is_new) {}
-
-    uint64_t row() const { return row_; }
-    bool is_new() const { return is_new_; }
-    char* ValueOf(size_t slot, uint64_t row_bytes) const {
-      return chunk_->values[slot].get() + row_ % kRows * row_bytes;
-    }
-
-   private:
-    const Chunk* chunk_;
-    uint64_t row_ : 63;
-    uint64_t is_new_ : 1;
-  };
-
-  explicit Columns(const std::vector<Slot>& slots) : values_(slots.size()) {
-    for (const Slot& slot : slots) row_bytes_.push_back(slot.row_bytes());
-  }
-
-  uint64_t size() const { return index_.size(); }
-  const std::vector<char*>* chunks(size_t slot) const { return &values_[slot]; }
-  char* ValueOf(size_t slot, uint64_t row) const {
-    return values_[slot][row / kRows] + row % kRows * row_bytes_[slot];
-  }
-  size_t slot_count() const { return row_bytes_.size(); }
-  uint64_t row_bytes(size_t slot) const { return row_bytes_[slot]; }
-  int64_t IdOf(uint64_t row) const {
-    return chunks_[row / kRows]->ids[row % kRows];
-  }
-
-  std::optional<uint64_t> Find(int64_t id) const {
-    const auto found = index_.find(id);
-    if (found == index_.end()) return std::nullopt;
-    return found->second;
-  }
-  void Prefetch(int64_t id) const { index_.prefetch(id); }
-  bool IsRow(uint64_t row) const {
-    return row < chunks_.size() * kRows &&
-           (chunks_[row / kRows]->live[row % kRows / kWordBits] >>
-                row % kWordBits &
-            1) != 0;
-  }
-
-  // Returns the row of the id, which is added if it is missing, with zeros.
-  absl::StatusOr<Inserted> Insert(int64_t id);
-  // Appends the rows of the ids to *places. Rows that are added have arbitrary
-  // values. After an error or an exception, *places has the rows of the ids
-  // before the one that failed.
-  absl::Status Reserve(absl::Span<const int64_t> ids,
-                       std::vector<Place>* places);
-  bool Erase(int64_t id);
-  void Clear();
-
-  size_t chunk_count() const { return chunks_.size(); }
-  const RowBits& live(size_t chunk) const { return chunks_[chunk]->live; }
-  const int64_t* ids(size_t chunk) const { return chunks_[chunk]->ids.get(); }
-  std::vector<RowBlock::SlotValues> slots(size_t chunk) const;
-
- private:
-  absl::StatusOr<Inserted> Reserve(int64_t id);
-  absl::Status MakeRoom();
-  uint64_t TakeRow();
-
-  std::vector<uint64_t> row_bytes_;  // by slot
-  absl::flat_hash_map<int64_t, uint64_t> index_;
-  std::vector<std::unique_ptr<Chunk>> chunks_;
-  std::vector<std::vector<char*>> values_;  // by slot, then by chunk
-  uint64_t next_row_ = 0;
-  uint64_t free_ = kNoRow;  // the first of a list
-};
-
-std::vector<RowBlock::SlotValues> ColumnTable::Columns::slots(
-    size_t chunk) const {
-  std::vector<RowBlock::SlotValues> slots;
-  for (size_t s = 0; s < values_.size(); ++s) {
-    slots.push_back({values_[s][chunk], row_bytes_[s]});
-  }
-  return slots;
-}
-
-// Allocates a chunk, with the memory of all slots, unless a row is free.
-absl::Status ColumnTable::Columns::MakeRoom() {
-  if (free_ != kNoRow || next_row_ < chunks_.size() * kRows) {
-    return absl::OkStatus();
-  }
-  auto chunk = std::make_unique<Chunk>();
-  chunk->ids = internal::AllocateArray<int64_t>(kRows);
-  bool has_memory = chunk->ids != nullptr;
-  for (const uint64_t bytes : row_bytes_) {
-    chunk->values.push_back(internal::AllocateArray<char>(kRows * bytes));
-    has_memory &= chunk->values.back() != nullptr;
-  }
-  if (!has_memory) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot allocate memory for ", kRows, " more rows"));
-  }
-  // Calls that may throw come first.
-  for (std::vector<char*>& values : values_) {
-    values.reserve(std::max(values.capacity(), 2 * (values.size() + 1)));
-  }
-  chunks_.push_back(std::move(chunk));
-  for (size_t s = 0; s < values_.size(); ++s) {
-    values_[s].push_back(chunks_.back()->values[s].get());
-  }
-  return absl::OkStatus();
-}
-
-uint64_t ColumnTable::Columns::TakeRow() {
-  if (free_ == kNoRow) return next_row_++;
-  // Free rows are linked through their ids, which takes no memory. The row that
-  // was erased last is used first.
-  const uint64_t row = free_;
-  free_ = static_cast<uint64_t>(IdOf(row));
-  return row;
-}
-
-// Does not write the values of a row that is added.
-absl::StatusOr<ColumnTable::Inserted> ColumnTable::Columns::Reserve(
-    int64_t id) {
-  CKPTDB_RETURN_IF_ERROR(MakeRoom());
-  // Now TakeRow cannot fail, so if the index throws for lack of memory, the
-  // table is unchanged.
-  const auto [entry, is_new] = index_.try_emplace(id);
-  if (is_new) {
-    const uint64_t row = TakeRow();
-    entry->second = row;
-    Chunk& chunk = *chunks_[row / kRows];
-    chunk.ids[row % kRows] = id;
-    chunk.live[row % kRows / kWordBits] |= uint64_t{1} << row % kWordBits;
-  }
-  return Inserted{entry->second, is_new};
-}
-
-absl::StatusOr<ColumnTable::Inserted> ColumnTable::Columns::Insert(int64_t id) {
-  CKPTDB_ASSIGN_OR_RETURN(const Inserted at, Reserve(id));
-  // The memory may be an erased row's.
-  for (size_t s = 0; at.is_new && s < values_.size(); ++s) {
-    std::memset(ValueOf(s, at.row), 0, row_bytes_[s]);
-  }
-  return at;
-}
-
-absl::Status ColumnTable::Columns::Reserve(absl::Span<const int64_t> ids,
-                                           std::vector<Place>* places) {
-  places->reserve(places->size() + ids.size());
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (i + kAhead < ids.size()) Prefetch(ids[i + kAhead]);
-    CKPTDB_ASSIGN_OR_RETURN(const Inserted at, Reserve(ids[i]));
-    places->emplace_back(chunks_[at.row / kRows].get(), at.row, at.is_new);
-  }
-  return absl::OkStatus();
-}
-
-// Puts the row at the front of the list of free rows. Its values stay until the
-// row is used again.
-bool ColumnTable::Columns::Erase(int64_t id) {
-  const auto found = index_.find(id);
-  if (found == index_.end()) return false;
-  const uint64_t row = found->second;
-  index_.erase(found);
-  Chunk& chunk = *chunks_[row / kRows];
-  chunk.live[row % kRows / kWordBits] &= ~(uint64_t{1} << row % kWordBits);
-  chunk.ids[row % kRows] = static_cast<int64_t>(free_);
-  free_ = row;
-  return true;
-}
-
-void ColumnTable::Columns::Clear() {
-  index_.clear();
-  chunks_.clear();
-  for (std::vector<char*>& values : values_) values.clear();
-  next_row_ = 0;
-  free_ = kNoRow;
-}
-
 namespace {
 
 // The rows of a save in the columns' memory: a block for each chunk.
 template <typename Columns>
 class ColumnRows : public internal::RowParts {
  public:
+  using RowBits = typename Columns::RowBits;
+
   ColumnRows(const Columns& columns, int threads)
       : columns_(columns), threads_(threads) {
     parts_.resize(columns.chunk_count());
@@ -266,7 +48,7 @@ class ColumnRows : public internal::RowParts {
     constexpr size_t kIdsPerTask = 4096;
     // A bit for each row sorts the ids by address, and several threads can set
     // bits at once.
-    std::vector<std::atomic<uint64_t>> marked(parts_.size() * kWords);
+    std::vector<std::atomic<uint64_t>> marked(parts_.size() * Columns::kWords);
     CKPTDB_RETURN_IF_ERROR(internal::ParallelFor(
         threads_, (ids.size() + kIdsPerTask - 1) / kIdsPerTask,
         [&](int, uint64_t task) {
@@ -274,8 +56,9 @@ class ColumnRows : public internal::RowParts {
         }));
     return ForChunks([&](size_t chunk) {
       RowBits bits;
-      std::copy_n(marked.begin() + static_cast<ptrdiff_t>(chunk * kWords),
-                  kWords, bits.begin());
+      std::copy_n(
+          marked.begin() + static_cast<ptrdiff_t>(chunk * Columns::kWords),
+          Columns::kWords, bits.begin());
       Choose(chunk, bits);
     });
   }
@@ -293,24 +76,25 @@ class ColumnRows : public internal::RowParts {
 
   // Returns whether the bits of the first `rows` rows are all set.
   static bool StartsWith(const RowBits& bits, uint64_t rows) {
-    for (uint64_t word = 0; word < rows / kWordBits; ++word) {
+    for (uint64_t word = 0; word < rows / Columns::kWordBits; ++word) {
       if (bits[word] != ~uint64_t{0}) return false;
     }
-    const uint64_t rest = (uint64_t{1} << rows % kWordBits) - 1;
-    return rest == 0 || (bits[rows / kWordBits] & rest) == rest;
+    const uint64_t rest = (uint64_t{1} << rows % Columns::kWordBits) - 1;
+    return rest == 0 || (bits[rows / Columns::kWordBits] & rest) == rest;
   }
 
   absl::Status Mark(absl::Span<const int64_t> ids,
                     std::vector<std::atomic<uint64_t>>* marked) const {
     for (size_t i = 0; i < ids.size(); ++i) {
-      if (i + kAhead < ids.size()) columns_.Prefetch(ids[i + kAhead]);
+      if (i + Columns::kAhead < ids.size())
+        columns_.Prefetch(ids[i + Columns::kAhead]);
       const auto row = columns_.Find(ids[i]);
       if (!row.has_value()) {
         return absl::InternalError(absl::StrCat(
             "row ", ids[i], " was marked as upserted but is not in the table"));
       }
-      (*marked)[*row / kWordBits].fetch_or(uint64_t{1} << *row % kWordBits,
-                                           std::memory_order_relaxed);
+      (*marked)[*row / Columns::kWordBits].fetch_or(
+          uint64_t{1} << *row % Columns::kWordBits, std::memory_order_relaxed);
     }
     return absl::OkStatus();
   }
@@ -319,7 +103,7 @@ class ColumnRows : public internal::RowParts {
   void Choose(size_t chunk, const RowBits& bits) {
     Part& part = parts_[chunk];
     const int64_t* const ids = columns_.ids(chunk);
-    ForBits(bits, [&](uint64_t row) {
+    Columns::ForBits(bits, [&](uint64_t row) {
       part.rows.push_back(static_cast<uint32_t>(row));
       part.own_ids.push_back(ids[row]);
     });
@@ -331,122 +115,6 @@ class ColumnRows : public internal::RowParts {
 };
 
 }  // namespace
-
-// Writes the rows of a restore to the columns. A worker reserves the rows of a
-// batch under a lock, because an insertion may grow the index, and copies their
-// values concurrently with other workers.
-class ColumnTable::LiveRows : public LiveTable {
- public:
-  LiveRows(Columns* columns, std::vector<size_t> slots) : columns_(columns) {
-    for (const size_t slot : slots) {
-      restored_.push_back({slot, columns->row_bytes(slot)});
-    }
-    for (size_t slot = 0; slot < columns->slot_count(); ++slot) {
-      if (std::find(slots.begin(), slots.end(), slot) == slots.end()) {
-        others_.push_back({slot, columns->row_bytes(slot)});
-      }
-    }
-  }
-
-  absl::Status Clear() override {
-    const internal::MutexLock lock(&mutex_);
-    WaitForCopies();
-    columns_->Clear();
-    return absl::OkStatus();
-  }
-  absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
-    std::vector<Place> places;
-    absl::Status reserved = BeginCopy(batch.ids, &places);
-    // The rows before one that failed are in the table, so they are written.
-    Copy(batch, places);
-    EndCopy();
-    return reserved;
-  }
-  absl::Status Erase(int /*worker*/, absl::Span<const int64_t> ids) override {
-    const internal::MutexLock lock(&mutex_);
-    WaitForCopies();
-    for (const int64_t id : ids) columns_->Erase(id);
-    return absl::OkStatus();
-  }
-
- private:
-  using Place = Columns::Place;
-  struct CopiedSlot {
-    size_t slot;
-    uint64_t row_bytes;
-  };
-  // Rows with the same stripe share a lock, adjacent rows above all, because a
-  // batch usually adds adjacent rows.
-  static constexpr uint64_t kStripeRows = 64;
-  static constexpr uint64_t kStripes = 256;
-
-  absl::Status BeginCopy(absl::Span<const int64_t> ids,
-                         std::vector<Place>* places) {
-    const internal::MutexLock lock(&mutex_);
-    while (waiting_for_copies_ > 0) changed_.Wait(&mutex_);
-    ++copies_;
-    return internal::CallGuarded("LiveTable::Consume", [&] {
-      mutex_.AssertHeld();
-      return columns_->Reserve(ids, places);
-    });
-  }
-  void EndCopy() {
-    const internal::MutexLock lock(&mutex_);
-    if (--copies_ == 0) changed_.NotifyAll();
-  }
-  // Waits until no worker copies: the memory of a row that is erased may be
-  // given to another row. No copy begins while a caller waits.
-  void WaitForCopies() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    ++waiting_for_copies_;
-    while (copies_ > 0) changed_.Wait(&mutex_);
-    if (--waiting_for_copies_ == 0) changed_.NotifyAll();
-  }
-
-  // Returns the end of the rows from `begin` on that lie side by side in one
-  // stripe and are all new or all old.
-  static size_t EndOfRun(const std::vector<Place>& places, size_t begin) {
-    size_t end = begin + 1;
-    while (end < places.size() &&
-           places[end].row() == places[begin].row() + (end - begin) &&
-           places[end].row() % kStripeRows != 0 &&
-           places[end].is_new() == places[begin].is_new()) {
-      ++end;
-    }
-    return end;
-  }
-
-  // An id may be in the batches of several workers, so rows are written under
-  // the lock of their stripe.
-  void Copy(const RowSink::Batch& batch, const std::vector<Place>& places) {
-    for (size_t begin = 0; begin < places.size();) {
-      const Place& first = places[begin];
-      const size_t end = EndOfRun(places, begin);
-      const internal::MutexLock lock(
-          &stripes_[first.row() / kStripeRows % kStripes]);
-      for (size_t s = 0; s < restored_.size(); ++s) {
-        const auto [slot, bytes] = restored_[s];
-        std::memcpy(first.ValueOf(slot, bytes), batch.slots[s] + begin * bytes,
-                    (end - begin) * bytes);
-      }
-      if (first.is_new()) {
-        for (const auto& [slot, bytes] : others_) {
-          std::memset(first.ValueOf(slot, bytes), 0, (end - begin) * bytes);
-        }
-      }
-      begin = end;
-    }
-  }
-
-  std::vector<CopiedSlot> restored_;  // in the order of the batches' slots
-  std::vector<CopiedSlot> others_;    // zero in rows that are added
-  std::array<internal::Mutex, kStripes> stripes_;
-
-  internal::Mutex mutex_;
-  Columns* const columns_ ABSL_PT_GUARDED_BY(mutex_);
-  int copies_ ABSL_GUARDED_BY(mutex_) = 0;  // batches that are being copied
-  int waiting_for_copies_ ABSL_GUARDED_BY(mutex_) = 0;
-  internal::ConditionVariable changed_;
-};
 
 ColumnTable::ColumnTable(std::vector<Slot> slots, TableOptions options)
     : AdaptedTable(absl::OkStatus(), std::move(slots), std::move(options)),
@@ -494,7 +162,8 @@ int64_t ColumnTable::IdOf(uint64_t row) const { return columns_->IdOf(row); }
 void ColumnTable::FindRows(absl::Span<const int64_t> ids,
                            absl::Span<int64_t> rows) const {
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (i + kAhead < ids.size()) columns_->Prefetch(ids[i + kAhead]);
+    if (i + Columns::kAhead < ids.size())
+      columns_->Prefetch(ids[i + Columns::kAhead]);
     const std::optional<uint64_t> row = columns_->Find(ids[i]);
     rows[i] = row.has_value() ? static_cast<int64_t>(*row) : -1;
   }
@@ -547,8 +216,8 @@ absl::Status ColumnTable::Put(absl::string_view slot,
 void ColumnTable::ForEach(
     const std::function<void(int64_t id, uint64_t row)>& visit) const {
   for (size_t chunk = 0; chunk < columns_->chunk_count(); ++chunk) {
-    ForBits(columns_->live(chunk), [&](uint64_t row) {
-      visit(columns_->ids(chunk)[row], chunk * kRows + row);
+    Columns::ForBits(columns_->live(chunk), [&](uint64_t row) {
+      visit(columns_->ids(chunk)[row], chunk * Columns::kRows + row);
     });
   }
 }
@@ -576,7 +245,8 @@ absl::Status ColumnTable::Insert(absl::Span<const int64_t> ids,
         rows->clear();
         rows->reserve(ids.size());
         for (size_t i = 0; i < ids.size(); ++i) {
-          if (i + kAhead < ids.size()) columns_->Prefetch(ids[i + kAhead]);
+          if (i + Columns::kAhead < ids.size())
+            columns_->Prefetch(ids[i + Columns::kAhead]);
           CKPTDB_ASSIGN_OR_RETURN(const Inserted at, columns_->Insert(ids[i]));
           rows->push_back(at);
         }
