@@ -16,8 +16,8 @@
 #include "tools/command.h"
 #include "tools/format.h"
 #include "tools/json.h"
-#include "tools/open_store.h"
 #include "tools/step_argument.h"
+#include "tools/step_change.h"
 
 namespace ckptdb::tool {
 namespace {
@@ -95,42 +95,23 @@ absl::StatusOr<Metrics> MetricsCommand::Parse() const {
   return metrics;
 }
 
-// Adds the metrics; this process owns the store.
-absl::StatusOr<StepRecord> Add(const Context& context, Store* store,
-                               const std::string& step,
-                               const Metrics& metrics) {
-  auto record = ResolveStep(*store, step);
-  if (!record.ok()) return WithPlace(record.status(), context.store);
-  const absl::Status added = store->AddMetrics(record->version.step, metrics);
-  if (added.ok()) return record;
-  return WithPlace(ReadingStatus(added), StepName(record->version.step));
-}
-
-// Posts the metrics to the owner of the store. They are durable when this
-// returns.
-absl::StatusOr<StepRecord> PostTo(const Context& context,
-                                  const std::string& step,
-                                  const Metrics& metrics) {
-  CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
-  auto record = ResolveStep(*reader, step);
-  if (!record.ok()) return WithPlace(record.status(), context.store);
-  const absl::Status posted =
-      reader->PostMetrics(record->version.step, metrics);
-  if (posted.ok()) return record;
-  return WithPlace(ReadingStatus(posted), StepName(record->version.step));
-}
-
 absl::Status MetricsCommand::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(const Metrics metrics, Parse());
-  absl::StatusOr<std::unique_ptr<Store>> store = OpenOwner(context);
-  // OpenOwner returns Unavailable only for a busy store. The trainer that has
-  // it open applies posts before its retention decides.
-  const bool posted = absl::IsUnavailable(store.status());
-  if (!posted) CKPTDB_RETURN_IF_ERROR(store.status());
-  CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
-                          posted ? PostTo(context, step_, metrics)
-                                 : Add(context, store->get(), step_, metrics));
-  const int64_t step = record.version.step;
+  // A trainer that has the store open applies posts before its retention
+  // decides.
+  CKPTDB_ASSIGN_OR_RETURN(
+      const ChangedSteps changed,
+      ChangeSteps(context, {step_},
+                  {.apply =
+                       [&](Store* store, int64_t step) {
+                         return store->AddMetrics(step, metrics);
+                       },
+                   .post =
+                       [&](Reader* reader, int64_t step) {
+                         return reader->PostMetrics(step, metrics);
+                       }}));
+  const int64_t step = changed.steps.front();
+  const bool posted = changed.posted;
   if (context.json) {
     const Json document = {{"store", context.store},
                            {"step", step},

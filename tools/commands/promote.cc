@@ -13,80 +13,29 @@
 #include "tools/json.h"
 #include "tools/open_store.h"
 #include "tools/step_argument.h"
+#include "tools/step_change.h"
 
 namespace ckptdb::tool {
 namespace {
 
-absl::Status ChangeLifetime(Store* store, int64_t step, bool ephemeral) {
-  return store->SetEphemeral(step, ephemeral);
-}
-absl::Status ChangeLifetime(Reader* reader, int64_t step, bool ephemeral) {
-  return reader->RequestEphemeral(step, ephemeral);
-}
+constexpr char kLifetimeNotes[] =
+    "A trainer's retention keeps permanent steps as its policy says, and\n"
+    "removes ephemeral ones once a permanent one is saved. While another\n"
+    "process has the store open, the request is posted, and that process\n"
+    "carries it out with its next save, before its retention decides.\n";
 
-// Resolves all steps before it changes the first, and returns them.
-template <typename StoreOrReader>
-absl::StatusOr<std::vector<int64_t>> ChangeLifetimes(
-    const Context& context, StoreOrReader* store,
-    const std::vector<std::string>& texts, bool ephemeral) {
-  auto records = ResolveSteps(*store, texts);
-  if (!records.ok()) return WithPlace(records.status(), context.store);
-  std::vector<int64_t> steps;
-  for (const StepRecord& record : *records) {
-    const int64_t step = record.version.step;
-    const absl::Status status = ChangeLifetime(store, step, ephemeral);
-    if (!status.ok()) return WithPlace(ReadingStatus(status), StepName(step));
-    steps.push_back(step);
-  }
-  return steps;
-}
-
-absl::StatusOr<std::vector<int64_t>> PostLifetimes(
-    const Context& context, const std::vector<std::string>& texts,
-    bool ephemeral) {
-  CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
-  return ChangeLifetimes(context, reader.get(), texts, ephemeral);
-}
-
-class LifetimeCommand : public Command {
- public:
-  LifetimeCommand(Help help, bool ephemeral)
-      : Command(std::move(help)), ephemeral_(ephemeral) {}
-  void AddArguments(CLI::App* app) override { AddSteps(app, &steps_); }
-  absl::Status Run(const Context& context) override;
-
- private:
-  const bool ephemeral_;
-  std::vector<std::string> steps_;
-};
-
-absl::Status LifetimeCommand::Run(const Context& context) {
-  absl::StatusOr<std::unique_ptr<Store>> store = OpenOwner(context);
-  // OpenOwner returns Unavailable only for a busy store.
-  const bool posted = absl::IsUnavailable(store.status());
-  if (!posted) CKPTDB_RETURN_IF_ERROR(store.status());
-  CKPTDB_ASSIGN_OR_RETURN(
-      const std::vector<int64_t> steps,
-      posted ? PostLifetimes(context, steps_, ephemeral_)
-             : ChangeLifetimes(context, store->get(), steps_, ephemeral_));
-  const std::string verb = ephemeral_ ? "demote" : "promote";
-  const std::string done = verb + "d";
-  if (context.json) {
-    PrintJson({{"store", context.store},
-               {"posted", posted},
-               {done + "_steps", steps}},
-              context.out);
-    return absl::OkStatus();
-  }
-  for (const int64_t step : steps) {
-    *context.out << (posted ? "posted: " + verb : done) << " step " << step
-                 << '\n';
-  }
-  if (posted) {
-    *context.out << "another process has the store open and will do it with "
-                    "its next save\n";
-  }
-  return absl::OkStatus();
+std::unique_ptr<Command> NewLifetime(Command::Help help, std::string done,
+                                     bool ephemeral) {
+  help.notes = kLifetimeNotes;
+  return NewStepChange(std::move(help), std::move(done),
+                       {.apply =
+                            [ephemeral](Store* store, int64_t step) {
+                              return store->SetEphemeral(step, ephemeral);
+                            },
+                        .post =
+                            [ephemeral](Reader* reader, int64_t step) {
+                              return reader->RequestEphemeral(step, ephemeral);
+                            }});
 }
 
 class QuarantineCommand : public Command {
@@ -139,12 +88,6 @@ absl::Status QuarantineCommand::Run(const Context& context) {
   return absl::OkStatus();
 }
 
-constexpr char kLifetimeNotes[] =
-    "A trainer's retention keeps permanent steps as its policy says, and\n"
-    "removes ephemeral ones once a permanent one is saved. While another\n"
-    "process has the store open, the request is posted, and that process\n"
-    "carries it out with its next save, before its retention decides.\n";
-
 }  // namespace
 
 std::unique_ptr<Command> NewQuarantine() {
@@ -152,23 +95,19 @@ std::unique_ptr<Command> NewQuarantine() {
 }
 
 std::unique_ptr<Command> NewPromote() {
-  return std::make_unique<LifetimeCommand>(
-      Command::Help{
-          .name = "promote",
-          .summary = "Make ephemeral steps permanent",
-          .notes = kLifetimeNotes,
-          .examples = "  ckptdb promote 1050 --store /checkpoints/ctr\n"},
-      /*ephemeral=*/false);
+  return NewLifetime(
+      {.name = "promote",
+       .summary = "Make ephemeral steps permanent",
+       .examples = "  ckptdb promote 1050 --store /checkpoints/ctr\n"},
+      "promoted", /*ephemeral=*/false);
 }
 
 std::unique_ptr<Command> NewDemote() {
-  return std::make_unique<LifetimeCommand>(
-      Command::Help{
-          .name = "demote",
-          .summary = "Make permanent steps ephemeral",
-          .notes = kLifetimeNotes,
-          .examples = "  ckptdb demote 1000 --store /checkpoints/ctr\n"},
-      /*ephemeral=*/true);
+  return NewLifetime(
+      {.name = "demote",
+       .summary = "Make permanent steps ephemeral",
+       .examples = "  ckptdb demote 1000 --store /checkpoints/ctr\n"},
+      "demoted", /*ephemeral=*/true);
 }
 
 }  // namespace ckptdb::tool
