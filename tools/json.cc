@@ -152,6 +152,12 @@ Json ToJson(const StepRecord& record) {
   return json;
 }
 
+// The name is the manager's.
+std::string SavedReason(const StepRecord& record) {
+  const auto why = record.user_metadata.find("ckptdb.saved_because");
+  return why == record.user_metadata.end() ? "" : why->second;
+}
+
 Json ReasonJson(const std::string& reason) {
   return reason.empty() ? Json() : Json(reason);
 }

@@ -33,6 +33,9 @@ Json SummaryJson(const StepRecord& record);
 // Returns all fields of a step record except its rank digests.
 Json ToJson(const StepRecord& record);
 
+// Returns why a manager saved the step; empty if none recorded it.
+std::string SavedReason(const StepRecord& record);
+
 // Returns null for an empty reason, otherwise the text.
 Json ReasonJson(const std::string& reason);
 

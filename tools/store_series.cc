@@ -15,6 +15,7 @@
 #include "nlohmann/json.hpp"
 #include "schema/status.h"
 #include "tools/format.h"
+#include "tools/json.h"
 
 namespace ckptdb::tool {
 namespace {
@@ -24,7 +25,6 @@ using Line = nlohmann::json;
 using PointKey = std::pair<std::pair<int64_t, uint32_t>, size_t>;
 using Points = std::map<PointKey, SavePoint>;
 
-constexpr char kSavedBecauseKey[] = "ckptdb.saved_because";
 constexpr char kMetricPrefix[] = "metric ";
 
 SavePoint PointOf(const StepRecord& record) {
@@ -34,8 +34,7 @@ SavePoint PointOf(const StepRecord& record) {
   point.at_micros = record.committed_at_micros;
   point.in_store = true;
   point.kind = std::string(StepKindName(record.kind));
-  const auto saved = record.user_metadata.find(kSavedBecauseKey);
-  if (saved != record.user_metadata.end()) point.reason = saved->second;
+  point.reason = SavedReason(record);
   const auto set = [&](const char* name, auto value) {
     point.values[name] = static_cast<double>(value);
   };

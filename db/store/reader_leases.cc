@@ -123,6 +123,19 @@ void ReaderLeases::Drop(const std::string& uuid) {
   RemoveLease(files_.get(), store_, uuid).IgnoreError();
 }
 
+absl::StatusOr<std::vector<Reader::HeldLease>> ReaderLeases::List() const {
+  CKPTDB_ASSIGN_OR_RETURN(
+      std::vector<Lease> leases,
+      ReadLeases(files_.get(), store_, environment_->NowMicros(),
+                 /*remove_expired=*/false));
+  std::vector<Reader::HeldLease> held;
+  for (Lease& lease : leases) {
+    held.push_back(
+        {lease.step, std::move(lease.versions), lease.expires_at_micros});
+  }
+  return held;
+}
+
 int64_t ReaderLeases::NextExpiry() const {
   return environment_->NowMicros() + lease_ms_ * 1000;
 }

@@ -20,6 +20,7 @@
 #include "db/disk/environment.h"
 #include "db/meta/lease.h"
 #include "db/options.h"
+#include "db/reader.h"
 #include "db/rocks/guarded_file_system.h"
 #include "schema/types.h"
 
@@ -49,6 +50,9 @@ class ReaderLeases {
   // lease cannot be written and the options require one.
   absl::StatusOr<Taken> Take(int64_t step,
                              const std::vector<Version>& versions);
+
+  // Returns the leases of all readers that have not expired.
+  absl::StatusOr<std::vector<Reader::HeldLease>> List() const;
 
   // Returns the file system that writes with the modes of leases, so that an
   // owner that runs as another user can read them.

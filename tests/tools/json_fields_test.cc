@@ -20,6 +20,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "db/backup.h"
+#include "db/reader.h"
 #include "db/state.h"
 #include "manager/config/statistics.h"
 #include "schema/status.h"
@@ -305,6 +306,10 @@ class JsonFieldsTest : public ToolFixture,
       ASSERT_OK(store_->Delete(300));
     }
     Disown();
+    if (GetParam().section == "explain") {
+      ASSERT_OK_AND_ASSIGN(reader_, Reader::Open(path()));
+      ASSERT_OK_AND_ASSIGN(leased_, reader_->OpenStep(100));
+    }
     if (GetParam().section == "restore-backup") {
       ASSERT_OK(MakeBackup(path(), dir_.path() + "/backup"));
     }
@@ -320,6 +325,9 @@ class JsonFieldsTest : public ToolFixture,
     EXPECT_EQ(result.err, "");
     return result.Json();
   }
+
+  std::unique_ptr<Reader> reader_;
+  std::unique_ptr<StepReader> leased_;
 };
 
 TEST_P(JsonFieldsTest, AreDocumented) {

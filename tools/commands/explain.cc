@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ckptdb explain: why a step was saved, and why it is kept.
+#include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,17 +18,30 @@
 namespace ckptdb::tool {
 namespace {
 
-// The manager's name for it.
-constexpr char kSavedBecauseName[] = "ckptdb.saved_because";
-
 struct Explanation {
   StepRecord record;
   Reader::Posted posted;
-  std::optional<std::string> saved;  // the reason, if recorded
+  std::string saved;  // the reason; empty if no manager recorded it
   std::vector<std::string> kept;
   std::string next;  // what removes it next
   Needs needs;
+  std::vector<Reader::HeldLease> leases;  // on its data, by expiry
 };
+
+// Returns the leases of readers that keep the version's data.
+absl::StatusOr<std::vector<Reader::HeldLease>> LeasesOn(const Version& version,
+                                                        const Reader& reader) {
+  CKPTDB_ASSIGN_OR_RETURN(std::vector<Reader::HeldLease> leases,
+                          reader.ListLeases());
+  std::erase_if(leases, [&](const Reader::HeldLease& lease) {
+    return std::find(lease.versions.begin(), lease.versions.end(), version) ==
+           lease.versions.end();
+  });
+  std::sort(leases.begin(), leases.end(), [](const auto& a, const auto& b) {
+    return a.expires_at_micros < b.expires_at_micros;
+  });
+  return leases;
+}
 
 std::vector<std::string> WhyKept(const Explanation& found,
                                  const Reader& reader) {
@@ -66,11 +79,12 @@ absl::StatusOr<Explanation> Explain(const Context& context, Reader* reader,
   if (!record.ok()) return WithPlace(record.status(), context.store);
   found.record = *std::move(record);
   found.posted = reader->FindPosted(found.record.version.step);
-  const auto saved = found.record.user_metadata.find(kSavedBecauseName);
-  if (saved != found.record.user_metadata.end()) found.saved = saved->second;
+  found.saved = SavedReason(found.record);
   found.kept = WhyKept(found, *reader);
   found.next = WhatRemovesIt(found);
   found.needs = NeedsOf(found.record.version, reader->Steps());
+  CKPTDB_ASSIGN_OR_RETURN(found.leases,
+                          LeasesOn(found.record.version, *reader));
   return found;
 }
 
@@ -79,10 +93,17 @@ Json ExplanationJson(const std::string& store, const Explanation& found) {
   json.update(SummaryJson(found.record));
   json["parent"] =
       found.record.has_parent ? ToJson(found.record.parent) : Json();
-  json["saved_reason"] = found.saved.has_value() ? Json(*found.saved) : Json();
+  json["saved_reason"] = ReasonJson(found.saved);
   json["kept_reasons"] = found.kept;
   json["removed_by"] = found.next;
   json["library_version"] = found.record.library_version;
+  json["leases"] = Json::array();
+  for (const Reader::HeldLease& lease : found.leases) {
+    json["leases"].push_back(
+        {{"step", lease.step},
+         {"expires_at", FormatIsoUtc(lease.expires_at_micros)},
+         {"expires_at_micros", lease.expires_at_micros}});
+  }
   SetNeeds(found.needs, &json);
   SetPosted(found.posted, &json);
   return json;
@@ -98,8 +119,8 @@ void PrintExplanation(const Explanation& found, std::ostream* out) {
   }
   *out << ", " << FormatUtc(record.committed_at_micros) << '\n';
   *out << "saved because: "
-       << (found.saved.has_value() ? Printable(*found.saved)
-                                   : "unknown, because no manager saved it")
+       << (found.saved.empty() ? "unknown, because no manager saved it"
+                               : Printable(found.saved))
        << '\n';
   for (const std::string& why : found.kept) *out << "kept: " << why << '\n';
   if (record.quarantined) {
@@ -109,19 +130,25 @@ void PrintExplanation(const Explanation& found, std::ostream* out) {
   if (!found.needs.none()) {
     *out << "its data stays even then for " << NeedsText(found.needs) << '\n';
   }
+  if (!found.leases.empty()) {
+    *out << "its data stays even then for " << found.leases.size()
+         << (found.leases.size() == 1 ? " reader, whose lease ends at "
+                                      : " readers, whose last lease ends at ")
+         << FormatUtc(found.leases.back().expires_at_micros)
+         << " unless it is renewed\n";
+  }
 }
 
 class ExplainCommand : public Command {
  public:
   ExplainCommand()
-      : Command({.name = "explain",
-                 .summary = "Show why a step was saved, and why it is kept",
-                 .notes =
-                     "A trainer's policies are in its configuration, not in\n"
-                     "the store. A step that a reader has open keeps its data\n"
-                     "until the reader closes it: see \"ckptdb du\".\n",
-                 .examples = "  ckptdb explain latest -s /checkpoints/ctr\n"}) {
-  }
+      : Command(
+            {.name = "explain",
+             .summary = "Show why a step was saved, and why it is kept",
+             .notes = "A trainer's policies are in its configuration, not in\n"
+                      "the store. A step that is removed keeps its data while\n"
+                      "other steps need it or a reader has it open.\n",
+             .examples = "  ckptdb explain latest -s /checkpoints/ctr\n"}) {}
   void AddArguments(CLI::App* app) override { AddStep(app, &step_); }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
