@@ -48,6 +48,22 @@ TEST_F(ToolReport, DataOfTheSampleStore) {
   EXPECT_THAT(
       data["tensors"][0]["steps"][0],
       Includes(R"({"step": 100, "min": 1.5, "max": 12.5, "mean": 7.0})"));
+  EXPECT_THAT(data["tensors"][0]["steps"][1],
+              Includes(R"({"relative_l2": 0.0, "cosine": 1.0})"));
+  // It has another shape.
+  EXPECT_THAT(data["tensors"][0]["steps"][2],
+              Includes(R"({"relative_l2": null, "cosine": null})"));
+}
+
+TEST_F(ToolReport, DriftOfTensors) {
+  Save(900, {3, 4});
+  Save(1000, {3, -4});
+  const Json data = RunJson("report");
+  ASSERT_EQ(data["tensors"].size(), 1);
+  const Json& steps = data["tensors"][0]["steps"];
+  ASSERT_EQ(steps.size(), 2);
+  EXPECT_THAT(steps[0], Includes(R"({"relative_l2": null, "cosine": null})"));
+  EXPECT_THAT(steps[1], Includes(R"({"relative_l2": 1.6, "cosine": -0.28})"));
 }
 
 TEST_F(ToolReport, PageNeedsNoOtherFile) {

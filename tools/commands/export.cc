@@ -24,6 +24,7 @@
 #include "tools/interrupt.h"
 #include "tools/json.h"
 #include "tools/open_store.h"
+#include "tools/outside_store.h"
 #include "tools/progress_line.h"
 #include "tools/row_filter.h"
 #include "tools/step_argument.h"
@@ -53,7 +54,7 @@ struct ExportOptions {
   StepSelection selection;
 };
 
-// What an export has written.
+// The result of an export.
 struct ExportResult {
   Version version;
   uint64_t tensor_count = 0;
@@ -152,6 +153,7 @@ absl::StatusOr<ExportResult> ExportStep(const Context& context,
     progress.Update(done_bytes, all_bytes);
   };
   ExportResult result = {version, 0, 0, 0, 0, {}};
+  CKPTDB_RETURN_IF_ERROR(CheckOutsideStore(options.folder, context.store));
   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFolder> folder,
                           OutputFolder::Open(options.folder, options.force));
   const bool is_text = options.format == "csv" || options.format == "jsonl";

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "schema/status.h"
 #include "tools/format.h"
+#include "tools/outside_store.h"
 
 // Puts a file into the program, from `name` to `name`_end.
 #define CKPTDB_EMBED(name, path)                                             \
@@ -97,6 +98,8 @@ absl::Status WriteWhole(const std::string& path, const std::string& text,
 
 absl::Status WriteReport(const Json& data, const std::string& path,
                          bool replace) {
+  CKPTDB_RETURN_IF_ERROR(
+      CheckOutsideStore(path, data["store"].get<std::string>()));
   CKPTDB_ASSIGN_OR_RETURN(const std::string page, ReportPage(data));
   return WriteWhole(path, page, replace);
 }

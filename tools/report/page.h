@@ -13,7 +13,8 @@ namespace ckptdb::tool {
 
 // Writes the page that shows the data to a file, which appears under its name
 // when it is whole. Returns AlreadyExists if the file exists, unless `replace`
-// is set, and Unimplemented if ckptdb was built without Chart.js.
+// is set, InvalidArgument for a path within the store, and Unimplemented if
+// ckptdb was built without Chart.js.
 absl::Status WriteReport(const Json& data, const std::string& path,
                          bool replace);
 

@@ -199,8 +199,9 @@
   const tensors = () => {
     if (data.tensors.length === 0) return;
     const read = data.tensors[0].steps.length;
-    section('Tensors', `Of ${read} steps that are spread over those shown: mean and standard ` +
-            'deviation by step, and the distribution in the first and the last of them.');
+    section('Tensors', `Mean and standard deviation in ${read} steps spread over those shown, ` +
+            'the drift from each of them to the next, and the distribution in the first and ' +
+            'the last of them.');
     const place = grid('tensors');
     for (const {name, steps: stats} of data.tensors) {
       chart(place, name, {
@@ -210,6 +211,20 @@
            backgroundColor: colors[0], borderWidth: 1.5, pointRadius: 2},
           {label: 'std', data: stats.map((each) => number(each.std)), borderColor: colors[1],
            backgroundColor: colors[1], borderWidth: 1.5, pointRadius: 2}]}}, true);
+      const moved = stats.filter((each) => each.cosine !== null);
+      if (moved.length > 0) {
+        const line = (label, axisId, color, values) => ({
+          label, data: values, yAxisID: axisId, borderColor: color, backgroundColor: color,
+          borderWidth: 1.5, pointRadius: 2});
+        chart(place, `${name}: drift`, {
+          type: 'line',
+          data: {labels: moved.map((each) => each.step), datasets: [
+            line('relative L2', 'y', colors[2], moved.map((each) => number(each.relative_l2))),
+            line('cosine', 'cosine', colors[3], moved.map((each) => number(each.cosine)))]},
+          options: {scales: {y: axis('relative L2'),
+                             cosine: {position: 'right', grid: {drawOnChartArea: false},
+                                      title: {display: true, text: 'cosine'}}}}}, true);
+      }
       const shown = [stats[0], stats[stats.length - 1]].filter(
           (each, i) => each.histogram.length > 0 && (i === 0 || stats.length > 1));
       if (shown.length === 0) continue;

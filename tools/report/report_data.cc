@@ -14,6 +14,7 @@
 #include "ckptdb/version.h"
 #include "schema/status.h"
 #include "tools/format.h"
+#include "tools/number_diff.h"
 #include "tools/progress_line.h"
 #include "tools/step_totals.h"
 #include "tools/tensor_stats.h"
@@ -25,9 +26,6 @@ constexpr size_t kBins = 24;
 constexpr size_t kMaxTensors = 60;
 
 std::string StepText(int64_t step) { return absl::StrCat("step ", step); }
-
-// The manager's reason for a save, in the metadata of its step.
-constexpr char kSavedBecause[] = "ckptdb.saved_because";
 
 // Collects the parts of a report.
 class Collector {
@@ -85,9 +83,7 @@ class Collector {
     json["chain_length"] = record.chain.size();
     json["parent"] = record.has_parent ? ToJson(record.parent) : Json();
     json["branch"] = record.branches.empty() ? 0 : record.branches.back().first;
-    const auto why = record.user_metadata.find(kSavedBecause);
-    json["saved_reason"] =
-        ReasonJson(why == record.user_metadata.end() ? "" : why->second);
+    json["saved_reason"] = ReasonJson(SavedReason(record));
     json["rows"] = record.rows;
     json["raw_bytes"] = record.raw_bytes;
     json["exclusive_bytes"] = record.exclusive_bytes;
@@ -174,9 +170,39 @@ class Collector {
     return {steps.rbegin(), steps.rend()};
   }
 
+  // Compares a tensor with its values in the step that was read before.
+  absl::StatusOr<Json> Drift(const StepReader& step, const Item& spec) const {
+    Json json = {{"relative_l2", nullptr}, {"cosine", nullptr}};
+    if (previous_ == nullptr) return json;
+    const auto before = previous_->FindTensor(spec.name);
+    if (!before.ok() || before->shape != spec.shape) return json;
+    CKPTDB_ASSIGN_OR_RETURN(
+        const NumberDiff diff,
+        CompareTensorNumbers(*previous_, *before, step, spec));
+    json["relative_l2"] = NumberJson(diff.relative_l2());
+    json["cosine"] = NumberJson(diff.cosine());
+    return json;
+  }
+
+  Json StatsJson(int64_t step, const std::string& name,
+                 const TensorStats& stats) {
+    if (stats.nan + stats.inf > 0) {
+      Find(absl::StrCat(StepText(step), ": tensor ", Printable(name), " has ",
+                        stats.nan, " NaN and ", stats.inf, " infinite values"));
+    }
+    return {{"step", step},
+            {"mean", NumberJson(stats.mean)},
+            {"std", NumberJson(stats.std)},
+            {"min", NumberJson(static_cast<double>(stats.min))},
+            {"max", NumberJson(static_cast<double>(stats.max))},
+            {"nan", stats.nan},
+            {"inf", stats.inf},
+            {"histogram", stats.histogram}};
+  }
+
   absl::Status AddTensors(int64_t step, const std::vector<std::string>& names,
                           std::map<std::string, Json>* tensors) {
-    CKPTDB_ASSIGN_OR_RETURN(const auto opened, reader_->OpenStep(step));
+    CKPTDB_ASSIGN_OR_RETURN(auto opened, reader_->OpenStep(step));
     std::vector<TensorPart> parts;
     for (const std::string& name : names) {
       auto spec = opened->FindTensor(name);
@@ -187,22 +213,13 @@ class Collector {
     CKPTDB_ASSIGN_OR_RETURN(const std::vector<TensorStats> stats,
                             MeasureTensors(*opened, parts, kBins, {}));
     for (size_t i = 0; i < parts.size(); ++i) {
-      const TensorStats& each = stats[i];
-      Json measured = {{"step", step},
-                       {"mean", NumberJson(each.mean)},
-                       {"std", NumberJson(each.std)},
-                       {"min", NumberJson(static_cast<double>(each.min))},
-                       {"max", NumberJson(static_cast<double>(each.max))},
-                       {"nan", each.nan},
-                       {"inf", each.inf},
-                       {"histogram", each.histogram}};
       const std::string& name = parts[i].spec.name;
-      if (each.nan + each.inf > 0) {
-        Find(absl::StrCat(StepText(step), ": tensor ", Printable(name), " has ",
-                          each.nan, " NaN and ", each.inf, " infinite values"));
-      }
+      Json measured = StatsJson(step, name, stats[i]);
+      CKPTDB_ASSIGN_OR_RETURN(const Json drift, Drift(*opened, parts[i].spec));
+      measured.update(drift);
       (*tensors)[name].push_back(std::move(measured));
     }
+    previous_ = std::move(opened);
     return absl::OkStatus();
   }
 
@@ -270,6 +287,7 @@ class Collector {
   const ReportOptions& options_;
   std::vector<StepRecord> records_;
   Json findings_ = Json::array();
+  std::unique_ptr<StepReader> previous_;  // whose tensors were read last
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a report shows of a store, as JSON.
+// The data of a report about a store, as JSON.
 #ifndef CKPTDB_TOOLS_REPORT_REPORT_DATA_H_
 #define CKPTDB_TOOLS_REPORT_REPORT_DATA_H_
 
