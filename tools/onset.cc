@@ -77,7 +77,7 @@ class Bisection {
   }
 
   // Opens the step in the middle, or another in between if it is gone. Returns
-  // null if there is none.
+  // null if no step in between is left.
   absl::StatusOr<std::unique_ptr<StepReader>> OpenBetween(size_t low,
                                                           size_t high,
                                                           size_t* middle) {

@@ -44,9 +44,8 @@ class PlacedWriter : public ArrayWriter {
   const std::vector<Place> places_;
 };
 
-// An archive of stored members. Each consists of a head, which is known
-// before, and of the bytes of an array, except for the first members, which
-// have no array.
+// An archive with uncompressed members. Each consists of a head, which is known
+// from the start, and an array, which the first members lack.
 class ArchiveWriter : public ArrayWriter {
  public:
   // Call this for each member, then CreateFile.

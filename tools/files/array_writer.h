@@ -35,12 +35,12 @@ class ArrayWriter {
 absl::StatusOr<std::unique_ptr<ArrayWriter>> NewNpyWriter(
     OutputFolder* folder, const std::vector<ArraySpec>& arrays);
 
-// One archive of stored members "<name>.npy".
+// Writes one archive with uncompressed members "<name>.npy".
 absl::StatusOr<std::unique_ptr<ArrayWriter>> NewNpzWriter(
     OutputFolder* folder, const std::string& file,
     const std::vector<ArraySpec>& arrays);
 
-// A file of torch.save with an ordered dictionary of tensors.
+// Writes an ordered dictionary of tensors as torch.save does.
 absl::StatusOr<std::unique_ptr<ArrayWriter>> NewTorchWriter(
     OutputFolder* folder, const std::string& file,
     const std::vector<ArraySpec>& arrays);

@@ -67,7 +67,8 @@ OutputFile::~OutputFile() {
   if (file_ >= 0) close(file_);
 }
 
-// A file of an interrupted export is reused; one that is being written is not.
+// A file of an interrupted export is reused; the lock of the folder excludes
+// other exports.
 absl::Status OutputFile::OpenNew() {
   constexpr mode_t kMode = 0666;  // as other programs' files: see umask
   file_ = open(path_.c_str(),
@@ -75,12 +76,11 @@ absl::Status OutputFile::OpenNew() {
   if (file_ < 0) return FileError("create", path_);
   struct stat found {};
   if (fstat(file_, &found) != 0) return FileError("create", path_);
-  if (!S_ISREG(found.st_mode) || found.st_nlink != 1 ||
-      flock(file_, LOCK_EX | LOCK_NB) != 0) {
+  if (!S_ISREG(found.st_mode) || found.st_nlink != 1) {
     return absl::FailedPreconditionError(
         absl::StrCat("\"", path_,
-                     "\" is in use by another export; remove it "
-                     "if there is none"));
+                     "\", a temporary file of exports, is not a regular file "
+                     "with one link; remove it"));
   }
   created_ = true;
   if (ftruncate(file_, 0) != 0) return FileError("create", path_);
@@ -145,7 +145,21 @@ absl::StatusOr<std::unique_ptr<OutputFolder>> OutputFolder::Open(
     const std::string& path, bool force) {
   std::unique_ptr<OutputFolder> folder(new OutputFolder(path, force));
   CKPTDB_RETURN_IF_ERROR(folder->MakeFolder(path));
+  CKPTDB_RETURN_IF_ERROR(folder->Lock());
   return folder;
+}
+
+// Temporary names are the same for all exports, so only one may write. Some
+// file systems cannot lock folders.
+absl::Status OutputFolder::Lock() {
+  lock_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ < 0) return FileError("open", path_);
+  if (flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("another export is writing to \"", path_,
+                   "\"; wait until it has ended, or choose another folder"));
 }
 
 absl::Status OutputFolder::MakeFolder(const std::string& path) {
@@ -164,7 +178,11 @@ absl::Status OutputFolder::MakeFolder(const std::string& path) {
 }
 
 OutputFolder::~OutputFolder() {
-  if (committed_) return;
+  if (!committed_) RemoveAll();
+  if (lock_ >= 0) close(lock_);
+}
+
+void OutputFolder::RemoveAll() {
   for (const auto& file : files_) {
     if (file->created_) unlink(file->path_.c_str());
   }

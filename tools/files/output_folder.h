@@ -64,7 +64,8 @@ class OutputFolder {
   static constexpr uint64_t kUnknownBytes = ~uint64_t{0};
 
   // Creates the folder unless it exists. Without `force`, creating a file whose
-  // name exists returns AlreadyExists.
+  // name exists returns AlreadyExists. Returns FailedPrecondition while another
+  // OutputFolder writes to the folder.
   static absl::StatusOr<std::unique_ptr<OutputFolder>> Open(
       const std::string& path, bool force);
   // Removes the files, unless they were committed, and the folder if it was
@@ -95,10 +96,13 @@ class OutputFolder {
   OutputFolder(std::string path, bool force)
       : path_(std::move(path)), force_(force) {}
   absl::Status MakeFolder(const std::string& path);
+  absl::Status Lock();
+  void RemoveAll();
   absl::Status Rename(const OutputFile& file);
 
   const std::string path_;
   const bool force_;
+  int lock_ = -1;
   bool committed_ = false;
   std::vector<std::string> made_folders_;
   std::vector<std::unique_ptr<OutputFile>> files_;

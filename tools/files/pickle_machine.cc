@@ -43,7 +43,7 @@ class PickleMachine {
   PickleMachine(absl::string_view pickle, std::deque<PickleValue>* values)
       : pickle_(pickle), rest_(pickle), values_(*values) {}
 
-  // Returns what the pickle leaves on the stack.
+  // Returns the value that the pickle leaves on the stack.
   absl::StatusOr<PickleValue*> Run() {
     while (!rest_.empty()) {
       op_at_ = pickle_.size() - rest_.size();
@@ -244,7 +244,7 @@ class PickleMachine {
         return false;
     }
   }
-  // An integer of more than 64 bits is kept as text.
+  // Integers that do not fit in 64 bits are kept as text.
   void PushLong(uint64_t bytes) {
     if (bytes > sizeof(int64_t)) {
       PushText(PickleKind::kText,

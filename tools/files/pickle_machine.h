@@ -62,7 +62,7 @@ inline constexpr TorchName kTorchDTypes[] = {
     {"torch.uint8", DType::kU8},
     {"torch.bool", DType::kBool}};
 
-// Returns what the pickle makes. All values are in `values`, and may refer to
+// Returns the pickle's result. All values are in `values`, and may refer to
 // each other, also in circles.
 absl::StatusOr<const PickleValue*> RunPickle(absl::string_view pickle,
                                              std::deque<PickleValue>* values);

@@ -46,7 +46,7 @@ absl::Status ScanSelectedRows(const StepReader& step, const std::string& table,
                               const ReadOptions& options,
                               SelectedRowSink* sink);
 
-// Counts the selected rows, reading only what that takes.
+// Counts the selected rows. Reads only ids, and the slots of the filter.
 absl::StatusOr<uint64_t> CountSelectedRows(const StepReader& step,
                                            const std::string& table,
                                            const RowSelection& selection,

@@ -20,7 +20,7 @@
 
 namespace ckptdb::tool {
 
-// What is taken out of a step.
+// The part of a step that is exported.
 struct StepSelection {
   std::string glob;                // of items; empty: all
   std::vector<std::string> slots;  // of each table; empty: all

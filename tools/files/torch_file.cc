@@ -35,7 +35,9 @@ class TorchArchive {
     const absl::string_view bytes = archive.file_->bytes();
     if (absl::StartsWith(bytes, "\x80\x02\x8a\x0a")) {
       return absl::InvalidArgumentError(
-          "is of the format before PyTorch 1.6; load it and save it again");
+          "was saved by PyTorch before 1.6, whose format is not a zip "
+          "archive; convert it with torch.save(torch.load(FILE), NEW) in "
+          "PyTorch 1.6 or later");
     }
     CKPTDB_ASSIGN_OR_RETURN(std::vector<ZipMember> members, ParseZip(bytes));
     for (ZipMember& member : members) {
@@ -156,7 +158,7 @@ absl::Status LoadTorch(const std::string& path, LoadedFiles* files) {
   CKPTDB_ASSIGN_OR_RETURN(TorchArchive archive, TorchArchive::Open(path));
   CKPTDB_ASSIGN_OR_RETURN(const std::string pickle,
                           archive.ReadText("data.pkl"));
-  // Files of before PyTorch 2.1 have no such member, and little-endian data.
+  // Files saved before PyTorch 2.1 have no such member, and little-endian data.
   if (archive.Has("byteorder")) {
     CKPTDB_ASSIGN_OR_RETURN(const std::string order,
                             archive.ReadText("byteorder"));

@@ -80,7 +80,7 @@ class PickleWalk {
       }
       const std::string text =
           key.kind == PickleKind::kText ? key.text : absl::StrCat(key.integer);
-      // A name of too many bytes is refused later.
+      // Names that are too long are refused later.
       if (name.size() > kMaxNameBytes) return TooLong(name);
       CKPTDB_RETURN_IF_ERROR(
           Visit(Join(name, text), *value.items[i + 1], depth + 1));

@@ -48,7 +48,7 @@ absl::StatusOr<TorchPickle> ParseTorchPickle(absl::string_view pickle,
 bool IsContiguous(const TorchTensor& tensor);
 
 // Returns the pickle of an ordered dictionary of contiguous tensors, each with
-// a storage of its own, named by its number.
+// a separate storage, named by its number.
 std::string MakeTorchPickle(const std::vector<TorchTensor>& tensors);
 
 }  // namespace ckptdb::tool

@@ -325,7 +325,7 @@ class Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  // Passes what the piece decompresses to to `take`. Damage ends it early.
+  // Passes the decompressed bytes to `take`. Damage ends it early.
   template <typename Take>
   absl::Status Add(absl::string_view piece, const Take& take) {
     if (!ready_) return absl::ResourceExhaustedError("no memory for zlib");
@@ -428,7 +428,7 @@ absl::Status ReadZipMember(
 std::string ZipHeader(const ZipMember& member) {
   std::string extra;
   if (NeedsZip64(member)) extra = Zip64Field(member, /*with_offset=*/false);
-  // A field of padding has at least its own four bytes.
+  // A padding field takes at least four bytes.
   const uint64_t end =
       member.header_at + kLocalBytes + member.name.size() + extra.size() + 4;
   const uint64_t padding =
