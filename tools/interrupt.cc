@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "absl/strings/str_cat.h"
+
 namespace ckptdb::tool {
 namespace {
 
@@ -42,6 +44,12 @@ bool Interrupt::asked() { return is_asked; }
 
 absl::Status Interrupt::Check() {
   return is_asked ? absl::CancelledError("interrupted") : absl::OkStatus();
+}
+
+absl::Status Interrupt::Describe(const absl::Status& status,
+                                 absl::string_view consequence) {
+  if (!absl::IsCancelled(status)) return status;
+  return absl::CancelledError(absl::StrCat("interrupted; ", consequence));
 }
 
 }  // namespace ckptdb::tool

@@ -12,6 +12,7 @@
 #include <csignal>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace ckptdb::tool {
 
@@ -29,6 +30,10 @@ class Interrupt {
   static bool asked();
   // Returns Cancelled if a signal arrived, otherwise OK.
   static absl::Status Check();
+  // Returns Cancelled with "interrupted; " and the consequence if `status` is
+  // Cancelled, otherwise `status`.
+  static absl::Status Describe(const absl::Status& status,
+                               absl::string_view consequence);
 
  private:
   struct sigaction old_int_ = {};

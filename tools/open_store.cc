@@ -26,15 +26,15 @@ absl::Status OpenError(const Context& context, const absl::Status& status) {
 }
 
 // Uses the existing modes of the store, which its trainer may have opened to
-// other users.
+// other users. The store's owner may write even if it was made read-only.
 void KeepModes(const std::string& store, StoreOptions* options) {
   constexpr mode_t kModeBits = 07777;
   struct stat found {};
   if (stat((store + "/db").c_str(), &found) == 0) {
-    options->directory_mode = found.st_mode & kModeBits;
+    options->directory_mode = (found.st_mode & kModeBits) | S_IRWXU;
   }
   if (stat((store + "/db/CURRENT").c_str(), &found) == 0) {
-    options->file_mode = found.st_mode & kModeBits;
+    options->file_mode = (found.st_mode & kModeBits) | S_IRUSR | S_IWUSR;
   }
 }
 

@@ -424,9 +424,9 @@ absl::Status Database::CheckStamp() const {
   CKPTDB_ASSIGN_OR_RETURN(const std::string stamp,
                           Get(Family::kDefault, kStampKey));
   if (stamp == StampValue()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("\"", store_, "\" has format \"", stamp,
-                   "\"; this library reads \"", StampValue(), "\""));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "\"", store_, "\" has format \"", stamp, "\"; this library reads \"",
+      StampValue(), "\"; use a newer version of it"));
 }
 
 // Precedes any ingestion: RocksDB loses rows if the first entry of an empty

@@ -32,16 +32,18 @@ constexpr std::array<const char*, 9> kStoreNames = {
     "LOCK",   "OWNER", "WATERMARK", "db",           "staging",
     "leases", "posts", "SPARE",     kFolderLockName};
 
+bool IsStoreName(const std::string& name) {
+  return std::find(kStoreNames.begin(), kStoreNames.end(), name) !=
+         kStoreNames.end();
+}
+
 // Returns an error unless the folder at `path` contains a store and nothing
 // else.
 absl::Status CheckIsStore(const std::shared_ptr<rocksdb::FileSystem>& files,
                           const std::string& path) {
   CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files.get(), path));
   for (const std::string& name : names) {
-    if (std::find(kStoreNames.begin(), kStoreNames.end(), name) !=
-        kStoreNames.end()) {
-      continue;
-    }
+    if (IsStoreName(name)) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "\"", path, "/", name,
         "\" does not belong to a store; move it away before replacing it"));
@@ -82,6 +84,21 @@ absl::StatusOr<Target> CheckTarget(
   CKPTDB_ASSIGN_OR_RETURN(target.lock, OwnerLock::Acquire(files, to));
   target.exists = true;
   return target;
+}
+
+// Returns an error if the folder for the unfinished copy has anything but what
+// an interrupted call leaves there: a part of the copy, or the replaced store.
+absl::Status CheckIsRemainder(rocksdb::FileSystem* files,
+                              const std::string& unfinished) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, unfinished));
+  for (const std::string& name : names) {
+    if (IsStoreName(name) || IsTemporaryName(name)) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "\"", unfinished, "/", name,
+        "\" is not part of an interrupted copy; move it away, because copies "
+        "are made in that folder"));
+  }
+  return absl::OkStatus();
 }
 
 // Removes what an earlier call left, except the lock.
@@ -170,6 +187,7 @@ absl::Status Copy(absl::string_view from_path, absl::string_view to_path,
                           CheckTarget(files, to, options.replace));
   const std::string unfinished = to + ".unfinished";
   CKPTDB_RETURN_IF_ERROR(MakeFolders(files.get(), unfinished));
+  CKPTDB_RETURN_IF_ERROR(CheckIsRemainder(files.get(), unfinished));
   CKPTDB_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(unfinished));
   CKPTDB_RETURN_IF_ERROR(Clear(files.get(), unfinished));
   absl::Status status = CopyFiles(files.get(), from, unfinished, options);

@@ -44,10 +44,10 @@ FileModes ModesOfStore(const std::string& store) {
   FileModes modes;
   struct stat found {};
   if (::stat(DatabasePath(store).c_str(), &found) == 0) {
-    modes.directory = found.st_mode & kModeBits;
+    modes.directory = (found.st_mode & kModeBits) | S_IRWXU;
   }
   if (::stat((DatabasePath(store) + "/CURRENT").c_str(), &found) == 0) {
-    modes.file = found.st_mode & kModeBits;
+    modes.file = (found.st_mode & kModeBits) | S_IRUSR | S_IWUSR;
   }
   return modes;
 }

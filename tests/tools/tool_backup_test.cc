@@ -333,6 +333,21 @@ TEST_F(ToolBackup, KilledLeavesNoNameAndIsContinued) {
   ExpectVerifies(path());
 }
 
+TEST_F(ToolBackup, RestoreRemovesNoFilesOfOthersFromItsFolder) {
+  const std::string backup = BackUp();
+  const std::string notes = restored() + ".unfinished/notes";
+  fs::create_directory(restored() + ".unfinished");
+  std::ofstream(notes) << "mine";
+  const ToolResult result =
+      RunLine("restore-backup " + backup + " " + restored());
+  EXPECT_EQ(result.code, 5);
+  EXPECT_THAT(result.err, HasSubstr(notes));
+  EXPECT_TRUE(fs::exists(notes));
+  EXPECT_FALSE(fs::exists(restored()));
+  fs::remove(notes);
+  EXPECT_EQ(RunLine("restore-backup " + backup + " " + restored()).code, 0);
+}
+
 TEST_F(ToolBackup, KilledRestoreLeavesOldOrNewStore) {
   std::mt19937_64 random(TestSeed());
   const std::string backup = BackUp();
@@ -350,7 +365,7 @@ TEST_F(ToolBackup, KilledRestoreLeavesOldOrNewStore) {
   EXPECT_EQ(RunLine("backup --list --verify " + folder()).code, 0);
 }
 
-// The next call with the files of one that was cancelled adds only the others.
+// The call after a cancelled one copies only the files that are missing.
 TEST_F(ToolBackup, ContinuesWithCopiedFiles) {
   CopyOptions options;
   options.links = false;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "db/reader.h"
 #include "tests/tools/store_bytes.h"
 #include "tests/tools/tool_fixture.h"
 
@@ -96,6 +97,16 @@ TEST_F(ToolRepair, LeavesCurrentIfItsManifestCannotBeOpened) {
   EXPECT_EQ(BytesBelow(path()), before);
 }
 
+TEST_F(ToolRepair, FollowsNoLinkToWriteCurrent) {
+  const std::string victim = dir_.path() + "/victim";
+  std::ofstream(victim) << "mine";
+  fs::remove(path() + "/db/CURRENT");
+  fs::create_symlink(victim, path() + "/db/CURRENT.repair");
+  EXPECT_EQ(Run("repair --yes").code, 0);
+  EXPECT_EQ(fs::file_size(victim), 4);
+  EXPECT_EQ(Steps().size(), 3);
+}
+
 TEST_F(ToolRepair, SaysWhatItCannotRepair) {
   for (const auto& entry : fs::directory_iterator(path() + "/db")) {
     if (entry.path().filename().string().rfind("MANIFEST-", 0) == 0) {
@@ -169,6 +180,22 @@ TEST_F(ToolExplain, SaysWhyAStepIsKept) {
               HasSubstr("removed next by: the trainer's policy"));
   EXPECT_EQ(BytesBelow(path()), before);
   ExpectFails("explain 999", 2, HasSubstr("999"));
+}
+
+TEST_F(ToolExplain, NamesTheLeasesOfReaders) {
+  EXPECT_THAT(Run("explain 100").out, Not(HasSubstr("lease")));
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
+  ASSERT_OK_AND_ASSIGN(const auto first, reader->OpenStep(100));
+  ASSERT_OK_AND_ASSIGN(auto second, reader->OpenStep(100));
+  EXPECT_THAT(Run("explain 100").out,
+              ContainsAll("its data stays even then for 2 readers, whose last "
+                          "lease ends at [-0-9]+ [:0-9]+ unless it is "
+                          "renewed\n"));
+  second.reset();
+  const Json leases = RunJson("explain 100")["leases"];
+  ASSERT_EQ(leases.size(), 1);
+  EXPECT_EQ(leases[0]["step"], 100);
+  EXPECT_THAT(RunJson("explain 300")["leases"], IsEmpty());
 }
 
 class ToolDeltaExplain : public DeltaFixture {};

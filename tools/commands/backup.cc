@@ -94,7 +94,9 @@ absl::Status BackupCommand::List(const Context& context) const {
   absl::Status first_damage;
   for (const Backup& backup : *backups) {
     absl::Status damage = DamageOf(context, backup, verify_);
-    if (absl::IsCancelled(damage)) return damage;
+    if (absl::IsCancelled(damage)) {
+      return Interrupt::Describe(damage, "the backups are not verified");
+    }
     if (!damage.ok()) context.PrintError(WithPlace(damage, backup.path));
     first_damage.Update(damage);
     Json json = BackupJson(backup);
@@ -122,9 +124,15 @@ absl::Status BackupCommand::Make(const Context& context) {
     progress.Update(done, all);
   };
   const auto backup = MakeBackup(context.store, folder_, options_);
-  if (!backup.ok()) return ReadingStatus(backup.status());
+  if (!backup.ok()) {
+    return Interrupt::Describe(ReadingStatus(backup.status()),
+                               "the next backup continues with its files");
+  }
   if (verify_) {
-    CKPTDB_RETURN_IF_ERROR(VerifyWithProgress(context, *backup));
+    CKPTDB_RETURN_IF_ERROR(
+        Interrupt::Describe(VerifyWithProgress(context, *backup),
+                            absl::StrCat("the backup ", backup->name,
+                                         " exists, but is not verified")));
   }
   std::vector<std::string> removed;
   if (keep_.has_value()) {

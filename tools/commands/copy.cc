@@ -141,16 +141,23 @@ absl::Status CopyCommand::CopyToExisting(const Context& context,
   target.store_given = true;
   CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(target));
   const auto cancelled = [] { return Interrupt::asked(); };
-  const auto saved = CopyStep(from, store.get(), cancelled);
-  if (!saved.ok()) return WithPlace(ReadingStatus(saved.status()), target_);
   const int64_t step = from.record().version.step;
+  const auto saved = CopyStep(from, store.get(), cancelled);
+  if (absl::IsAlreadyExists(saved.status())) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(target_, " has a step ", step,
+                     " already; remove it there first: "
+                     "\"ckptdb rm ",
+                     step, " -s ", target_, "\""));
+  }
+  if (!saved.ok()) return WithPlace(ReadingStatus(saved.status()), target_);
   absl::Status same;
   {
     CKPTDB_ASSIGN_OR_RETURN(const auto copy, store->OpenStep(step));
     same = CompareContents(from, *copy, cancelled);
   }
   if (!same.ok()) store->Delete(step).IgnoreError();
-  // Frees what an interrupted copy has staged.
+  // Removes the files that an interrupted copy has staged.
   store->Sweep().IgnoreError();
   return ReadingStatus(same);
 }
@@ -189,8 +196,9 @@ absl::Status CopyCommand::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(source));
   CKPTDB_ASSIGN_OR_RETURN(auto from, OpenStep(source, reader.get(), step_));
   step_ = absl::StrCat(from->record().version.step);
-  CKPTDB_RETURN_IF_ERROR(created ? CopyToNew(context, *from)
-                                 : CopyToExisting(context, *from));
+  CKPTDB_RETURN_IF_ERROR(Interrupt::Describe(
+      created ? CopyToNew(context, *from) : CopyToExisting(context, *from),
+      "nothing was copied"));
   return Print(context, created);
 }
 

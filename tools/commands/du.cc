@@ -88,7 +88,7 @@ void PrintNames(const Usage& usage, std::ostream* out) {
   *out << '\n' << table.ToString();
 }
 
-// What a step has of a table, or of all its tensors or blobs.
+// A step's part of a table, or all its tensors or blobs.
 struct NameOfStep {
   Version version;
   Item::Kind kind = Item::Kind::kRows;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ckptdb gc: removes what no step, lease or save in progress needs.
+// ckptdb gc: removes data that no step, lease or save in progress needs.
 #include <memory>
 #include <string>
 

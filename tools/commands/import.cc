@@ -67,7 +67,7 @@ absl::StatusOr<StagedRank> StageFiles(const Context& context,
   StoreOptions options;
   options.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {
     // Stage returns an error for an exception of this function, and removes
-    // what it wrote.
+    // its files.
     if (Interrupt::asked()) throw std::runtime_error("interrupted");
     progress.Update(done_bytes, all_bytes);
   };
@@ -90,12 +90,17 @@ absl::StatusOr<SaveResult> SaveFiles(const Context& context,
     if (saved.ok()) return saved;
     status = saved.status();
   }
-  // The error is what matters; a later sweep removes what this one cannot.
+  // The first error is returned; a later sweep removes the rest.
   store->Abandon(attempt.version).IgnoreError();
   store->Sweep().status().IgnoreError();
   if (Interrupt::asked()) {
     return absl::CancelledError(
         "the import was interrupted; nothing was imported");
+  }
+  if (absl::IsAlreadyExists(status)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        context.store, ": step ", spec.step,
+        " exists; choose another with --step, or replace it with --force"));
   }
   return ReadingStatus(status);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ckptdb repair: says what is damaged and what can be saved, and with --yes
-// keeps only that.
+// ckptdb repair: reports damage, and with --yes removes the damaged steps.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "schema/status.h"
 #include "tools/command.h"
+#include "tools/files/file_error.h"
 #include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
@@ -40,7 +40,7 @@ constexpr char kRepairNotes[] =
     "Reads everything and changes nothing, unless --yes is given. Then it\n"
     "writes a missing CURRENT anew, and removes the damaged steps, except\n"
     "pinned ones, and their data, so that the newest whole step is the "
-    "latest.\n"
+    "latest.\nIf no step is whole, it removes nothing.\n"
     "Make a backup first: \"ckptdb backup DIR\".\n";
 
 struct Examined {
@@ -111,17 +111,21 @@ absl::Status NameManifest(const std::string& store, const std::string& name) {
   constexpr mode_t kModeBits = 07777;
   struct stat manifest = {};
   const bool found = ::stat((store + "/db/" + name).c_str(), &manifest) == 0;
+  // Left by an interrupted call, or a link that must not be followed.
+  ::unlink(temporary.c_str());
   const int file =
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   bool written = file >= 0 && found &&
                  ::fchmod(file, manifest.st_mode & kModeBits) == 0 &&
                  ::write(file, line.data(), line.size()) ==
                      static_cast<ssize_t>(line.size()) &&
                  ::fsync(file) == 0;
-  if (file >= 0) ::close(file);
   written = written && ::rename(temporary.c_str(), path.c_str()) == 0;
-  return written ? absl::OkStatus()
-                 : absl::InternalError(absl::StrCat("cannot write ", path));
+  const absl::Status failed = FileError("write", path);  // by errno
+  if (file >= 0) ::close(file);
+  if (written) return absl::OkStatus();
+  ::unlink(temporary.c_str());
+  return failed;
 }
 
 void ExamineSteps(const Context& context, Reader* reader, Findings* findings) {
@@ -264,6 +268,13 @@ absl::Status RepairCommand::Reopen(const Context& context, Findings* findings) {
 absl::Status RepairCommand::Drop(const Context& context,
                                  const Findings& findings,
                                  std::vector<Version>* removed) const {
+  if (!findings.newest_whole.has_value()) {
+    return absl::DataLossError(absl::StrCat(
+        context.store,
+        ": no step is whole, so nothing was removed; restore a backup, or "
+        "export what can still be read and remove the steps with \"ckptdb "
+        "rm\""));
+  }
   CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
   for (const Examined& step : findings.steps) {
     // Only damage is a reason to remove a step.
@@ -281,7 +292,8 @@ absl::Status RepairCommand::Drop(const Context& context,
 absl::Status RepairCommand::Run(const Context& context) {
   const Interrupt interrupt;
   Findings findings = Examine(context);
-  CKPTDB_RETURN_IF_ERROR(Interrupt::Check());
+  CKPTDB_RETURN_IF_ERROR(
+      Interrupt::Describe(Interrupt::Check(), "nothing was changed"));
   if (!findings.opened.ok() && !absl::IsDataLoss(findings.opened)) {
     return findings.opened;
   }
@@ -312,8 +324,12 @@ absl::Status RepairCommand::Run(const Context& context) {
   }
   CKPTDB_RETURN_IF_ERROR(status);
   if (!after.damaged()) return absl::OkStatus();
+  const auto lost =
+      std::count_if(after.steps.begin(), after.steps.end(),
+                    [](const Examined& step) { return !step.status.ok(); });
   return absl::DataLossError(
-      absl::StrCat(context.store, " is damaged",
+      absl::StrCat(context.store, " is damaged, and ", lost, " of its ",
+                   after.steps.size(), " steps are lost",
                    yes_ ? "; unpin the damaged steps, or restore a backup"
                         : "; --yes keeps only what is whole"));
 }

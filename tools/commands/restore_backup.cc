@@ -69,13 +69,17 @@ absl::StatusOr<Backup> RestoreBackupCommand::Find() const {
   if (!name_.empty()) return FindBackup(absl::StrCat(folder_, "/", name_));
   absl::StatusOr<Backup> itself = FindBackup(folder_);
   if (!absl::IsNotFound(itself.status())) return itself;
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<Backup> backups,
-                          ListBackups(folder_));
-  if (backups.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("\"", folder_, "\" contains no backups"));
+  const absl::StatusOr<std::vector<Backup>> backups = ListBackups(folder_);
+  if (!backups.ok() && !absl::IsNotFound(backups.status())) {
+    return backups.status();
   }
-  const Backup& newest = backups.back();
+  if (!backups.ok() || backups->empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("\"", folder_,
+                     "\" is not a backup and contains none; pass the folder of "
+                     "the backups first, then the new store"));
+  }
+  const Backup& newest = backups->back();
   if (newest.damage.empty()) return newest;
   return absl::DataLossError(
       absl::StrCat(newest.damage, "; choose another backup with --name"));
@@ -110,10 +114,10 @@ absl::Status RestoreBackupCommand::Run(const Context& context) {
   const Interrupt interrupt;
   const auto backup = Find();
   if (!backup.ok()) return ReadingStatus(backup.status());
-  if (verify_) {
-    CKPTDB_RETURN_IF_ERROR(VerifyWithProgress(context, *backup));
-  }
-  CKPTDB_RETURN_IF_ERROR(Copy(context, *backup, target));
+  absl::Status status;
+  if (verify_) status = VerifyWithProgress(context, *backup);
+  if (status.ok()) status = Copy(context, *backup, target);
+  CKPTDB_RETURN_IF_ERROR(Interrupt::Describe(status, "nothing was restored"));
   CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(target));
   if (context.json) {
     PrintJson({{"store", target},

@@ -114,7 +114,7 @@ std::string KindsText(absl::Span<const StepRecord::Rank> ranks) {
   return table.ToString();
 }
 
-// Returns one run of each table by name: that of the lowest rank.
+// Returns one run of each table by name, from the lowest rank.
 std::map<std::string, const Item*> ShownTables(const StepReader& step) {
   std::map<std::string, const Item*> tables;
   for (const StepRecord::Rank& rank : step.ranks()) {
