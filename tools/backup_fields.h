@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What backup and restore-backup share.
+// Texts and checks that backup and restore-backup share.
 #ifndef CKPTDB_TOOLS_BACKUP_FIELDS_H_
 #define CKPTDB_TOOLS_BACKUP_FIELDS_H_
 

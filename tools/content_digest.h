@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests of what a step contains, whatever its chain, world size, shards and
+// Digests of a step's contents, whatever its chain, world size, shards and
 // lossless codecs.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(const StepDigest digest, DigestStep(*step, {}));

@@ -16,7 +16,7 @@ enum class ExitCode : int {
   kFailed = 5,    // I/O errors, a pinned step, an interrupt, anything else
 };
 
-// Those of `diff --exit-code`, as of diff(1); 0 means that nothing differs.
+// The codes of `diff --exit-code`, like those of diff(1); 0: nothing differs.
 inline constexpr auto kDiffDiffers = static_cast<ExitCode>(1);
 inline constexpr auto kDiffTrouble = static_cast<ExitCode>(2);
 

@@ -132,7 +132,7 @@ absl::Status NotFiniteSearch::FindTensorOnsets(
   return absl::OkStatus();
 }
 
-// Counts what the found rows contain.
+// Counts the NaN and infinite elements of the rows found.
 class NotFiniteCounter : public RowSink {
  public:
   NotFiniteCounter(const std::vector<Slot>& slots,
@@ -233,7 +233,7 @@ absl::StatusOr<NotFinite> FindNotFinite(Reader* reader, const StepReader& step,
   for (const std::string& table :
        NamesOf(step, Item::Kind::kRows, options.glob)) {
     CKPTDB_ASSIGN_OR_RETURN(NotFiniteTable rows, search.FindRows(table));
-    // A table of integers is not read.
+    // Tables without slots of floats are not read.
     if (rows.read_rows > 0) found.tables.push_back(std::move(rows));
   }
   return found;

@@ -32,7 +32,7 @@ struct NumberDiff {
   double cosine() const;
 };
 
-// Compares arrays, with memory of its own for the conversions.
+// Compares arrays. Keeps the memory of its conversions for the next call.
 class NumberComparer {
  public:
   // Compares as doubles. Integers of 64 bits that differ in bits that doubles

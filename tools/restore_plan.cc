@@ -106,7 +106,7 @@ class DenseItems {
 };
 
 SliceAssignment AssignmentOf(const StepRecord& step, uint32_t world_size) {
-  // A step of one rank has no bounds, but slices can divide it.
+  // A step saved by one rank has no bounds, but slices can divide it.
   if (step.slice_bounds.empty()) {
     return step.world_size > 1 ? SliceAssignment::kNone
                                : SliceAssignment::kEven;

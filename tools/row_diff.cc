@@ -42,7 +42,7 @@ uint64_t RowBytes(const std::vector<Slot>& slots) {
   return bytes;
 }
 
-// What one worker found.
+// The findings of one worker.
 class alignas(128) RowTally {
  public:
   void Add(int64_t id, const RowDiffOptions& options) {
@@ -320,7 +320,7 @@ absl::StatusOr<RowDiff> DiffRowsByScan(const StepReader& from,
   CKPTDB_ASSIGN_OR_RETURN(const auto from_spec, from.FindTable(table));
   CKPTDB_ASSIGN_OR_RETURN(const auto to_spec, to.FindTable(table));
   const std::vector<Slot> slots = CommonSlots(from_spec.slots, to_spec.slots);
-  // Of a row in HeldRows, with its place in the index.
+  // The memory of a row in HeldRows besides its values.
   constexpr uint64_t kIndexBytes = 48;
   const uint64_t bytes = from_spec.rows * (RowBytes(slots) + kIndexBytes);
   const auto parts = static_cast<uint32_t>(

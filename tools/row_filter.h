@@ -43,7 +43,7 @@
 namespace ckptdb::tool {
 
 inline constexpr size_t kMaxFilterBytes = 16384;
-// Of parentheses, "!" and "abs" within each other.
+// The deepest nesting of parentheses, "!" and "abs".
 inline constexpr int kMaxFilterDepth = 64;
 
 // The grammar in a few lines, for --help.

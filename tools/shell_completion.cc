@@ -137,7 +137,7 @@ std::string ManOptions(const CLI::App& app) {
   return text;
 }
 
-// As it is, without filling lines.
+// Keeps line breaks and spaces.
 std::string ManVerbatim(const std::string& text) {
   return absl::StrCat(".PP\n.nf\n", ManText(text), "\n.fi\n");
 }

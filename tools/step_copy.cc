@@ -254,7 +254,7 @@ absl::StatusOr<SaveResult> StageAndPublish(
   return to->Publish(attempt.version, staged, spec);
 }
 
-// A sum over the rows, in any order.
+// Adds up hashes of rows, so that their order does not matter.
 class RowsHash : public RowSink {
  public:
   explicit RowsHash(const std::vector<Slot>& slots) {

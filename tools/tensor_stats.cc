@@ -63,7 +63,7 @@ class TensorSpread {
     const auto range = static_cast<double>(stats->max - stats->min);
     if (range > 0) stats->histogram.resize(bins);
     min_ = static_cast<double>(stats->min);
-    // A range of more than the largest double is infinite.
+    // A range above the largest double is infinite.
     scale_ = static_cast<double>(bins) / range;
     last_ = bins - 1;
   }

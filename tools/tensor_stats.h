@@ -20,7 +20,7 @@ struct TensorStats {
   uint64_t nan = 0;
   uint64_t inf = 0;  // of either sign
   uint64_t zeros = 0;
-  // Of finite elements; 0 without any. Exact also for 64-bit integers.
+  // Over the finite elements, 0 without any. Exact also for 64-bit integers.
   long double min = 0;
   long double max = 0;
   double mean = 0;

@@ -77,7 +77,7 @@ Pager::~Pager() {
   if (child_ < 0) return;
   std::cout.flush();
   close(STDOUT_FILENO);
-  // Ctrl-C goes to the pager, too, which does not end by it.
+  // The pager receives Ctrl-C, too, and does not end.
   std::signal(SIGINT, SIG_IGN);
   while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the terminal on standard output can show, and the pager in front of it.
+// Describes the terminal on standard output, and runs the pager.
 #ifndef CKPTDB_TOOLS_TERMINAL_H_
 #define CKPTDB_TOOLS_TERMINAL_H_
 
@@ -14,12 +14,12 @@ struct TerminalStyle {
   bool bold_titles = false;  // of tables
 };
 
-// The style of all tables, by default that of a file. Set before any thread
+// The style of all tables, by default for a file. Set before any thread
 // starts.
 void SetTerminalStyle(const TerminalStyle& style);
 const TerminalStyle& GetTerminalStyle();
 
-// Returns the style for standard output: that of a file unless it is a
+// Returns the style for standard output: the default unless it is a
 // terminal. Titles are bold unless NO_COLOR is set or TERM is "dumb".
 TerminalStyle StandardOutputStyle();
 

@@ -77,7 +77,7 @@ Seen SyncFolder(const CheckContext& context) {
 
 Seen FileNames(const CheckContext& context) {
   FileCalls* const files = context.files;
-  // As long as the store's longest names, and some like RocksDB's.
+  // Names as long as the store's longest, and some like RocksDB's.
   const std::vector<std::string> names = {
       std::string(64, 'n'), "MANIFEST-000005", "manifest-000005", "000017.sst"};
   for (const std::string& name : names) {

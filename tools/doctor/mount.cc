@@ -39,7 +39,7 @@ Mount FindMount(const std::string& path, std::istream* table) {
     const std::vector<std::string> right = absl::StrSplit(halves[1], ' ');
     constexpr size_t kFolder = 4;
     if (left.size() <= kFolder || right.size() < 2) continue;
-    // Of two mounts at one place, the later hides the earlier.
+    // A later mount hides an earlier one at the same place.
     const std::string folder = Unescape(left[kFolder]);
     if (folder.size() < longest || !IsBelow(path, folder)) continue;
     longest = folder.size();
