@@ -2,6 +2,7 @@
 #include "tests/tools/run_tool.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +25,12 @@ bool Redirect(const std::string& path, int to) {
   return file >= 0 && dup2(file, to) == to;
 }
 
+bool BecomeNobody() {
+  constexpr gid_t kNobody = 65534;
+  return setgroups(0, nullptr) == 0 && setgid(kNobody) == 0 &&
+         setuid(kNobody) == 0;
+}
+
 // In the child: executes the command, or exits.
 [[noreturn]] void Become(std::vector<char*> arguments,
                          const ToolSetting& setting, const std::string& out,
@@ -33,7 +40,8 @@ bool Redirect(const std::string& path, int to) {
       (setting.folder.empty() || chdir(setting.folder.c_str()) == 0) &&
       (setting.store_variable.empty()
            ? unsetenv("CKPTDB_STORE")
-           : setenv("CKPTDB_STORE", setting.store_variable.c_str(), 1)) == 0;
+           : setenv("CKPTDB_STORE", setting.store_variable.c_str(), 1)) == 0 &&
+      (!setting.as_nobody || BecomeNobody());
   if (ready) execv(CKPTDB_TOOL_PATH, arguments.data());
   _exit(kCannotRun);
 }

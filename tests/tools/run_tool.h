@@ -34,6 +34,7 @@ struct ToolSetting {
   // Sends SIGKILL, or `signal`, this long after the start.
   std::optional<std::chrono::microseconds> kill_after = std::nullopt;
   int signal = 9;
+  bool as_nobody = false;  // another user than root
 };
 
 // The path of the built command.

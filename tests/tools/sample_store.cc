@@ -2,7 +2,6 @@
 #include "tests/tools/sample_store.h"
 
 #include <cmath>
-#include <deque>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -12,56 +11,16 @@
 #include "db/state.h"
 #include "schema/status.h"
 #include "tests/db/content.h"
+#include "tests/tools/held_tables.h"
 
 namespace ckptdb::testing {
 namespace {
-
-template <typename... T>
-std::string Bytes(T... values) {
-  std::string bytes;
-  (bytes.append(reinterpret_cast<const char*>(&values), sizeof(values)), ...);
-  return bytes;
-}
 
 absl::StatusOr<std::unique_ptr<Store>> OpenNew(const std::string& path) {
   StoreOptions options;
   options.background_sweep = false;
   return Store::Open(path, options);
 }
-
-// A state, with the memory of its rows.
-class HeldTables {
- public:
-  using RowList = std::vector<BlockRows::Row>;
-
-  RankState* state() { return &state_; }
-
-  // The part of a table that changed, and why it is saved in full nevertheless.
-  struct Change {
-    std::vector<int64_t> erased = {};
-    std::string base_reason = {};
-  };
-  // Without a change, the rows are all that the table has.
-  void Add(const std::string& name, const std::vector<Slot>& slots,
-           const RowList& rows, std::optional<Change> change = std::nullopt) {
-    const BlockRows& held = rows_.emplace_back(slots, rows, rows.size() + 1);
-    RankState::Table table;
-    table.name = name;
-    table.slots = slots;
-    if (!change.has_value() || !change->base_reason.empty()) table.rows = &held;
-    if (change.has_value()) {
-      changes_.push_back(*std::move(change));
-      table.changes = RankState::Changes{&held, changes_.back().erased};
-      table.base_reason = changes_.back().base_reason;
-    }
-    state_.AddTable(std::move(table));
-  }
-
- private:
-  std::deque<BlockRows> rows_;
-  std::deque<Change> changes_;
-  RankState state_;
-};
 
 // --- Full steps.
 

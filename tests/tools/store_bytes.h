@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <string>
 
@@ -21,7 +20,8 @@ inline std::map<std::string, size_t> BytesBelow(const std::string& folder) {
     size_t& hash = hashes[entry.path().string()];
     if (!entry.is_regular_file()) continue;
     std::ifstream file(entry.path(), std::ios::binary);
-    const std::string bytes(std::istreambuf_iterator<char>(file), {});
+    std::string bytes(entry.file_size(), '\0');
+    file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     hash = std::hash<std::string>()(bytes);
   }
   return hashes;

@@ -383,7 +383,7 @@ TEST_F(ToolImport, RecisBlocksMustBeWhole) {
   const std::string folder = out() + "/ckpt_400";
   const std::string data = folder + "/model-000001-of-000008.safetensors";
   ASSERT_TRUE(fs::exists(data));
-  // A file of another checkpoint is ignored.
+  // Files of other checkpoints are ignored.
   fs::copy_file(data, folder + "/model-000009-of-000010.safetensors");
   EXPECT_EQ(RunTool({"import", out(), "--step", "1", "-s", other()}).code, 0);
   fs::rename(data, out() + "/hidden");

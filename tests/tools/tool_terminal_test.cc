@@ -98,7 +98,7 @@ TEST_F(ToolTerminal, PagesLongOutput) {
   const std::string pager = "NO_COLOR=1 PAGER='sed s/^/paged:/' ";
   EXPECT_THAT(Show(pager + "ckptdb ls", 200), StartsWith("paged:STEP  KIND"));
   EXPECT_EQ(code_, 0);
-  // What is printed as it goes is not paged.
+  // Commands that print results as they find them are not paged.
   EXPECT_THAT(Show(pager + "ckptdb verify 100", 200), StartsWith("step 100"));
   // The exit code is the command's.
   Show(pager + "ckptdb row user 99999", 200);
