@@ -23,7 +23,7 @@
 #include "absl/time/clock.h"
 #include "db/base/uuid.h"
 #include "remote/object_store.h"
-#include "remote/probe_object_store.h"
+#include "remote/probe/probe_object_store.h"
 #include "tests/support/on_threads.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"

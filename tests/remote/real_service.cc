@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -32,7 +33,9 @@ using internal::s3::HttpClient;
 using internal::s3::HttpResponse;
 
 constexpr std::chrono::seconds kStartLimit(60);
-// SeaweedFS listens for gRPC this far above each port.
+// Below the ports that the kernel gives to clients. SeaweedFS listens for gRPC
+// 10,000 above each port.
+constexpr int kFirstPort = 12'000;
 constexpr int kGrpcDistance = 10'000;
 
 bool IsFree(int port) {
@@ -45,15 +48,6 @@ bool IsFree(int port) {
       bind(probe, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
   close(probe);
   return free;
-}
-
-int FreePort() {
-  std::random_device random;
-  std::uniform_int_distribution<int> ports(12'000, 30'000);
-  for (;;) {
-    const int port = ports(random);
-    if (IsFree(port) && IsFree(port + kGrpcDistance)) return port;
-  }
 }
 
 std::string TextOfFile(const std::string& path) {
@@ -82,6 +76,7 @@ absl::StatusOr<std::string> Installed(const std::string& name) {
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
   dup2(file, STDOUT_FILENO);
   dup2(file, STDERR_FILENO);
+  setenv("TMPDIR", log.substr(0, log.rfind('/')).c_str(), 1);
   std::vector<char*> pointers;
   for (const std::string& word : words) {
     pointers.push_back(const_cast<char*>(word.c_str()));
@@ -94,9 +89,18 @@ absl::StatusOr<std::string> Installed(const std::string& name) {
 }  // namespace
 
 RealService::~RealService() {
-  if (process_ <= 0) return;
-  kill(-process_, SIGKILL);
-  waitpid(process_, nullptr, 0);
+  if (process_ > 0) {
+    kill(-process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+  }
+  // SeaweedFS puts these there whatever it is told.
+  for (const int port : ports_) {
+    for (const char* name : {"filer", "master", "s3", "volume"}) {
+      unlink(absl::StrCat("/tmp/seaweedfs-", name, "-grpc-",
+                          port + kGrpcDistance, ".sock")
+                 .c_str());
+    }
+  }
 }
 
 std::string RealService::Url(const std::string& prefix) const {
@@ -104,8 +108,24 @@ std::string RealService::Url(const std::string& prefix) const {
 }
 
 std::string RealService::Log() const {
-  const std::string log = TextOfFile(dir_.path() + "/log");
+  // Without the stacks of goroutines.
+  std::string log = TextOfFile(dir_.path() + "/log");
+  log = log.substr(0, log.find("\ngoroutine "));
   return log.substr(log.size() - std::min<size_t>(log.size(), 1000));
+}
+
+int RealService::FreePort() {
+  std::random_device random;
+  std::uniform_int_distribution<int> ports(kFirstPort,
+                                           kFirstPort + kGrpcDistance - 1);
+  for (;;) {
+    const int port = ports(random);
+    const bool used =
+        std::find(ports_.begin(), ports_.end(), port) != ports_.end();
+    if (used || !IsFree(port) || !IsFree(port + kGrpcDistance)) continue;
+    ports_.push_back(port);
+    return port;
+  }
 }
 
 absl::Status RealService::Start(std::vector<std::string> words) {
@@ -152,7 +172,14 @@ absl::Status RealService::AwaitBucket() {
       absl::StrCat("the service did not begin: ", last, ": ", Log()));
 }
 
+// Another process may have taken a port since it was free.
 absl::StatusOr<std::unique_ptr<RealService>> RealService::SeaweedFs() {
+  absl::StatusOr<std::unique_ptr<RealService>> started = StartSeaweedFs();
+  if (absl::IsInternal(started.status())) started = StartSeaweedFs();
+  return started;
+}
+
+absl::StatusOr<std::unique_ptr<RealService>> RealService::StartSeaweedFs() {
   std::unique_ptr<RealService> service(new RealService);
   const std::string& dir = service->dir_.path();
   std::ofstream(dir + "/s3.json")
@@ -160,23 +187,26 @@ absl::StatusOr<std::unique_ptr<RealService>> RealService::SeaweedFs() {
       << kTestKeyId << R"(", "secretKey": ")" << kTestSecret
       << R"("}], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}]})";
   mkdir((dir + "/data").c_str(), 0700);
-  const int s3_port = FreePort();
+  const int s3_port = service->FreePort();
   service->endpoint_ = absl::StrCat("http://127.0.0.1:", s3_port);
   CKPTDB_RETURN_IF_ERROR(service->Start(
       {"weed", "server", "-s3", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
        "-master.telemetry=false", "-volume.max=100", "-volume.preStopSeconds=1",
+       "-s3.port.iceberg=0", "-s3.port.lance=0",
+       absl::StrCat("-s3.localSocket=", dir, "/s3.sock"),
+       absl::StrCat("-filer.localSocket=", dir, "/filer.sock"),
        absl::StrCat("-dir=", dir, "/data"),
        absl::StrCat("-s3.config=", dir, "/s3.json"),
        absl::StrCat("-s3.port=", s3_port),
-       absl::StrCat("-master.port=", FreePort()),
-       absl::StrCat("-volume.port=", FreePort()),
-       absl::StrCat("-filer.port=", FreePort())}));
+       absl::StrCat("-master.port=", service->FreePort()),
+       absl::StrCat("-volume.port=", service->FreePort()),
+       absl::StrCat("-filer.port=", service->FreePort())}));
   return service;
 }
 
 absl::StatusOr<std::unique_ptr<RealService>> RealService::Moto() {
   std::unique_ptr<RealService> service(new RealService);
-  const int port = FreePort();
+  const int port = service->FreePort();
   service->endpoint_ = absl::StrCat("http://127.0.0.1:", port);
   CKPTDB_RETURN_IF_ERROR(service->Start(
       {"moto_server", "-H", "127.0.0.1", "-p", absl::StrCat(port)}));
@@ -195,7 +225,7 @@ absl::StatusOr<std::unique_ptr<RealService>> RealService::MotoWithTls() {
     return absl::UnavailableError("openssl makes no certificate: " +
                                   service->Log());
   }
-  const int port = FreePort();
+  const int port = service->FreePort();
   service->endpoint_ = absl::StrCat("https://127.0.0.1:", port);
   CKPTDB_RETURN_IF_ERROR(service->Start(
       {"moto_server", "-H", "127.0.0.1", "-p", absl::StrCat(port), "-s", "-c",
@@ -208,7 +238,7 @@ absl::StatusOr<std::unique_ptr<RealService>> RealService::Rclone() {
   const std::string data = service->dir_.path() + "/data";
   mkdir(data.c_str(), 0700);
   mkdir(absl::StrCat(data, "/", kBucket).c_str(), 0700);
-  const int port = FreePort();
+  const int port = service->FreePort();
   service->endpoint_ = absl::StrCat("http://127.0.0.1:", port);
   CKPTDB_RETURN_IF_ERROR(
       service->Start({"rclone", "serve", "s3", "--config", "/dev/null",

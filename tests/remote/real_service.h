@@ -42,13 +42,16 @@ class RealService {
 
  private:
   RealService() = default;
+  static absl::StatusOr<std::unique_ptr<RealService>> StartSeaweedFs();
   absl::Status Start(std::vector<std::string> words);
   absl::Status AwaitBucket();
+  int FreePort();
   std::string Log() const;
 
   TempDir dir_;
   std::string endpoint_;
   pid_t process_ = 0;
+  std::vector<int> ports_;
 };
 
 }  // namespace ckptdb::testing

@@ -41,6 +41,7 @@ struct BenchSetting {
   uint64_t range_bytes = uint64_t{8} << 20;
   int connections = 8;
   int repetitions = 5;
+  uint64_t rate = uint64_t{16} << 20;  // of the part about the limit
 };
 
 absl::StatusOr<double> SecondsOf(const std::function<absl::Status()>& run) {
@@ -180,9 +181,10 @@ class S3Bench {
                      const std::function<absl::Status(uint64_t, CURL*)>& task);
   absl::Status RawPut(const std::string& key);
   absl::Status RawGet(const std::string& key);
-  absl::Status OurGet(ObjectStore& store, const std::string& key);
+  absl::Status OurGet(ObjectStore& store, const std::string& key,
+                      uint64_t bytes);
   absl::Status MeasureLimit();
-  void MakeFile();
+  std::string MakeFile(const std::string& name, uint64_t bytes) const;
 
   const BenchSetting setting_;
   std::vector<CURL*> handles_;
@@ -191,15 +193,15 @@ class S3Bench {
   std::vector<char> out_;
 };
 
-void S3Bench::MakeFile() {
-  path_ = dir_.path() + "/file";
+std::string S3Bench::MakeFile(const std::string& name, uint64_t bytes) const {
+  const std::string path = absl::StrCat(dir_.path(), "/", name);
   std::mt19937_64 random(1);
-  std::vector<uint64_t> words(setting_.bytes / sizeof(uint64_t));
+  std::vector<uint64_t> words(bytes / sizeof(uint64_t));
   for (uint64_t& word : words) word = random();
-  std::ofstream(path_, std::ios::binary)
+  std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(words.data()),
              static_cast<std::streamsize>(words.size() * sizeof(uint64_t)));
-  out_.resize(setting_.bytes);
+  return path;
 }
 
 absl::Status S3Bench::OnAll(
@@ -251,40 +253,44 @@ absl::Status S3Bench::RawGet(const std::string& key) {
       });
 }
 
-absl::Status S3Bench::OurGet(ObjectStore& store, const std::string& key) {
+absl::Status S3Bench::OurGet(ObjectStore& store, const std::string& key,
+                             uint64_t bytes) {
   const uint64_t step = setting_.range_bytes;
-  return OnAll(
-      (setting_.bytes + step - 1) / step, [&](uint64_t i, CURL* /*handle*/) {
-        const uint64_t begin = i * step;
-        const uint64_t end = std::min(begin + step, setting_.bytes);
-        return store.Get(key, begin,
-                         absl::MakeSpan(out_.data() + begin, end - begin));
-      });
+  return OnAll((bytes + step - 1) / step, [&](uint64_t i, CURL* /*handle*/) {
+    const uint64_t begin = i * step;
+    const uint64_t end = std::min(begin + step, bytes);
+    return store.Get(key, begin,
+                     absl::MakeSpan(out_.data() + begin, end - begin));
+  });
 }
 
+// A file that takes about four seconds.
 absl::Status S3Bench::MeasureLimit() {
-  const uint64_t rate = setting_.bytes / 4;
+  const uint64_t rate = setting_.rate;
+  const uint64_t bytes = std::min(4 * rate, setting_.bytes);
+  const std::string path = MakeFile("limited", bytes);
   CKPTDB_ASSIGN_OR_RETURN(
       const std::unique_ptr<ObjectStore> store,
       internal::OpenS3(StoreUrl(), {.connections = setting_.connections,
                                     .bytes_per_second = rate}));
-  CKPTDB_ASSIGN_OR_RETURN(const double put, SecondsOf([&] {
-                            return store->PutFileIfAbsent("limited", path_,
-                                                          "t1");
+  CKPTDB_ASSIGN_OR_RETURN(
+      const double put,
+      SecondsOf([&] { return store->PutFileIfAbsent("limited", path, "t1"); }));
+  CKPTDB_ASSIGN_OR_RETURN(const double get, SecondsOf([&] {
+                            return OurGet(*store, "limited", bytes);
                           }));
-  CKPTDB_ASSIGN_OR_RETURN(const double get,
-                          SecondsOf([&] { return OurGet(*store, "limited"); }));
   CKPTDB_RETURN_IF_ERROR(store->Delete("limited"));
-  const double bytes = static_cast<double>(setting_.bytes);
+  const auto moved = static_cast<double>(bytes);
   std::printf(
       "limit    put %.3f, get %.3f of the rate of %.0f MB/s (0.9 to "
       "1.1)\n",
-      bytes / put / rate, bytes / get / rate, rate / 1e6);
+      moved / put / rate, moved / get / rate, rate / 1e6);
   return absl::OkStatus();
 }
 
 absl::Status S3Bench::Run() {
-  MakeFile();
+  path_ = MakeFile("file", setting_.bytes);
+  out_.resize(setting_.bytes);
   CKPTDB_ASSIGN_OR_RETURN(
       const std::unique_ptr<ObjectStore> store,
       internal::OpenS3(StoreUrl(), {.connections = setting_.connections}));
@@ -303,7 +309,7 @@ absl::Status S3Bench::Run() {
                                                               "t1");
                               }));
       CKPTDB_ASSIGN_OR_RETURN(our_get.emplace_back(), SecondsOf([&] {
-                                return OurGet(*store, "ours");
+                                return OurGet(*store, "ours", setting_.bytes);
                               }));
       return store->Delete("ours");
     };
@@ -327,6 +333,7 @@ int Main(int argc, char** argv) {
                  "A service with bucket `bucket`; SeaweedFS if empty");
   app.add_option("--bytes", setting.bytes)->capture_default_str();
   app.add_option("--connections", setting.connections)->capture_default_str();
+  app.add_option("--rate", setting.rate)->capture_default_str();
   app.add_option("--repetitions", setting.repetitions)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   AwsEnvironment environment;

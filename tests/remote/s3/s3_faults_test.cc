@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "absl/strings/str_format.h"
-#include "remote/probe_object_store.h"
+#include "remote/probe/probe_object_store.h"
 #include "remote/s3/multipart_put.h"
 #include "remote/s3/open_s3.h"
 #include "remote/s3/s3_location.h"

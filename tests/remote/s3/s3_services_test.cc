@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // remote/s3 with real services, each started once for the cases of a suite.
-#include "remote/probe_object_store.h"
+#include "remote/probe/probe_object_store.h"
 #include "remote/s3/open_s3.h"
+#include "remote/s3/s3_xml.h"
 #include "tests/remote/aws_environment.h"
 #include "tests/remote/object_store_conformance.h"
 #include "tests/remote/random_faults.h"
@@ -102,6 +103,71 @@ TEST_F(S3ServicesTest, NamesWrongKeysAndBuckets) {
                 PermissionDenied("403", Not(HasSubstr("another-secret")),
                                  Not(HasSubstr(kTestKeyId))));
   }
+}
+
+// Sends a signed request to the bucket and returns the answer's body.
+std::string SendTo(const RealService& service, const std::string& method,
+                   const std::string& target) {
+  internal::s3::HttpClient http({});
+  const auto answer =
+      http.Send({.method = method,
+                 .url = service.endpoint() + target,
+                 .headers = {"x-amz-content-sha256: UNSIGNED-PAYLOAD"},
+                 .signature = {.user = kTestKeyId,
+                               .password = kTestSecret,
+                               .scope = "aws:amz:us-east-1:s3"}});
+  return answer.ok() ? answer->body : answer.status().ToString();
+}
+
+// Returns how many uploads below orphans/ were begun and not completed.
+int CountUploads(const RealService& service) {
+  const auto page = internal::s3::ParseUploadPage(
+      SendTo(service, "GET", "/bucket/?prefix=orphans%2F&uploads="));
+  return page.ok() ? static_cast<int>(page->uploads.size()) : -1;
+}
+
+void ExpectToAbortUploads(const Started& service, bool knows_the_time) {
+  if (absl::IsUnavailable(service.status())) {
+    GTEST_SKIP() << service.status().message();
+  }
+  ASSERT_OK(service);
+  SendTo(**service, "POST", "/bucket/orphans/a?uploads=");
+  EXPECT_EQ(CountUploads(**service), 1);
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<ObjectStore> store,
+                       internal::OpenS3((*service)->Url("orphans"), {}));
+  if (knows_the_time) {
+    EXPECT_OK(store->AbortUploads("", absl::Now() - absl::Hours(1)));
+    EXPECT_EQ(CountUploads(**service), 1);
+  }
+  EXPECT_OK(store->AbortUploads("other/", absl::Now() + absl::Hours(1)));
+  EXPECT_EQ(CountUploads(**service), 1);
+  EXPECT_OK(store->AbortUploads("", absl::Now() + absl::Hours(1)));
+  EXPECT_EQ(CountUploads(**service), 0);
+  EXPECT_THAT(store->Head("a"), NotFound());
+}
+
+TEST_F(S3ServicesTest, AbortsUploadsOnSeaweedFs) {
+  ExpectToAbortUploads(SharedSeaweedFs(), /*knows_the_time=*/true);
+}
+
+TEST_F(S3ServicesTest, AbortsUploadsOnMoto) {
+  // All of its uploads were begun in 2010.
+  ExpectToAbortUploads(RealService::Moto(), /*knows_the_time=*/false);
+}
+
+// SeaweedFS lists a folder before a name that sorts before its '/'.
+TEST_F(S3ServicesTest, RefusesAListThatIsNotInTheOrderOfBytes) {
+  const Started& service = SharedSeaweedFs();
+  if (absl::IsUnavailable(service.status())) {
+    GTEST_SKIP() << service.status().message();
+  }
+  ASSERT_OK(service);
+  ASSERT_OK_AND_ASSIGN(const std::unique_ptr<ObjectStore> store,
+                       internal::OpenS3((*service)->Url("order"), {}));
+  ASSERT_OK(store->PutIfAbsent("in/a/z", "x", "t1"));
+  ASSERT_OK(store->PutIfAbsent("in/a-z", "x", "t2"));
+  EXPECT_THAT(store->List("in/", "", 10),
+              FailedPrecondition("order/in/a-z after order/in/a/z"));
 }
 
 TEST_F(S3ServicesTest, SurvivesAProxyThatFailsAtRandom) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "remote/probe_object_store.h"
+#include "remote/probe/probe_object_store.h"
 
 #include <array>
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks that a service keeps the promises of ObjectStore; internal to remote/.
-#ifndef CKPTDB_REMOTE_PROBE_OBJECT_STORE_H_
-#define CKPTDB_REMOTE_PROBE_OBJECT_STORE_H_
+#ifndef CKPTDB_REMOTE_PROBE_PROBE_OBJECT_STORE_H_
+#define CKPTDB_REMOTE_PROBE_PROBE_OBJECT_STORE_H_
 
 #include "absl/status/status.h"
 #include "remote/object_store.h"
@@ -19,4 +19,4 @@ absl::Status ProbeObjectStore(ObjectStore& store);
 
 }  // namespace ckptdb::internal
 
-#endif  // CKPTDB_REMOTE_PROBE_OBJECT_STORE_H_
+#endif  // CKPTDB_REMOTE_PROBE_PROBE_OBJECT_STORE_H_
