@@ -10,7 +10,6 @@
 #include "schema/status.h"
 
 namespace ckptdb::internal {
-
 namespace {
 
 constexpr absl::string_view kProbeFolder = "probe/";
@@ -69,9 +68,7 @@ absl::Status ProbeReads(ObjectStore& store, const std::string& key,
   return ProbeRefuses(store, "it does not list an object after it was put");
 }
 
-}  // namespace
-
-absl::Status ProbeObjectStore(ObjectStore& store) {
+absl::Status ProbeOnce(ObjectStore& store) {
   const std::string name = absl::StrCat(kProbeFolder, NewUuid());
   const std::string key = absl::StrCat(name, "-1");
   absl::Status status = ProbePuts(store, key);
@@ -84,6 +81,23 @@ absl::Status ProbeObjectStore(ObjectStore& store) {
   return gone.ok()
              ? ProbeRefuses(store, "it returns an object that was deleted")
              : gone;
+}
+
+}  // namespace
+
+// A collector deletes the objects of a process that stalls for long, which then
+// finds none, or succeeds in putting one again. So it tries again.
+absl::Status ProbeObjectStore(ObjectStore& store) {
+  constexpr int kTries = 3;
+  absl::Status status;
+  for (int i = 0; i < kTries; ++i) {
+    status = ProbeOnce(store);
+    if (!absl::IsFailedPrecondition(status) && !absl::IsNotFound(status)) {
+      return status;
+    }
+  }
+  return absl::IsNotFound(status) ? absl::UnavailableError(status.message())
+                                  : status;
 }
 
 }  // namespace ckptdb::internal

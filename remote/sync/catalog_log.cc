@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "remote/sync/catalog_log.h"
 
-#include <array>
 #include <utility>
 #include <vector>
 
@@ -109,70 +108,6 @@ absl::Status AppendCatalog(ObjectStore* store, const RemoteCatalog* before,
   }
   CKPTDB_RETURN_IF_ERROR(put);
   return CheckNotStale(store, before, *next);
-}
-
-namespace {
-
-absl::Status Refused(ObjectStore* store, absl::string_view why) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(store->Name(), " cannot keep a store: ", why));
-}
-
-// A service that ignores the condition lets two owners overwrite each other.
-absl::Status ProbePuts(ObjectStore* store, const std::string& key) {
-  CKPTDB_RETURN_IF_ERROR(store->PutIfAbsent(key, "first", NewUuid()));
-  for (const char* const bytes : {"second", "third"}) {
-    const absl::Status again = store->PutIfAbsent(key, bytes, NewUuid());
-    if (absl::IsAlreadyExists(again)) continue;
-    CKPTDB_RETURN_IF_ERROR(again);
-    return Refused(store,
-                   "a second put of a key with \"If-None-Match: *\" succeeded");
-  }
-  std::array<char, 3> range = {};
-  CKPTDB_RETURN_IF_ERROR(store->Get(key, 1, absl::MakeSpan(range)));
-  if (absl::string_view(range.data(), range.size()) == "irs") {
-    return absl::OkStatus();
-  }
-  return Refused(store, "it reads other bytes than those that were put");
-}
-
-absl::Status ProbeList(ObjectStore* store, const std::string& key) {
-  CKPTDB_RETURN_IF_ERROR(store->PutIfAbsent(key + "-2", "x", NewUuid()));
-  CKPTDB_ASSIGN_OR_RETURN(const auto first,
-                          store->List(kProbePrefix, key + "-0", 1));
-  CKPTDB_ASSIGN_OR_RETURN(const auto second,
-                          store->List(kProbePrefix, key + "-2", 1));
-  const bool ordered = first.size() == 1 && first[0].key == key + "-2" &&
-                       (second.empty() || second[0].key > key + "-2");
-  if (ordered) return absl::OkStatus();
-  return Refused(store, "it does not list keys in the order of their bytes");
-}
-
-absl::Status ProbeOnce(ObjectStore* store) {
-  const std::string key = absl::StrCat(kProbePrefix, NewUuid());
-  absl::Status status = ProbePuts(store, key);
-  if (status.ok()) status = ProbeList(store, key);
-  // What stays after an error, CollectRemote deletes.
-  store->Delete(key).IgnoreError();
-  store->Delete(key + "-2").IgnoreError();
-  return status;
-}
-
-}  // namespace
-
-// A collector deletes the objects of a process that stalls for long, which then
-// finds none, or succeeds in putting one again. So it tries again.
-absl::Status ProbeService(ObjectStore* store) {
-  constexpr int kTries = 3;
-  absl::Status status;
-  for (int i = 0; i < kTries; ++i) {
-    status = ProbeOnce(store);
-    if (!absl::IsFailedPrecondition(status) && !absl::IsNotFound(status)) {
-      return status;
-    }
-  }
-  return absl::IsNotFound(status) ? absl::UnavailableError(status.message())
-                                  : status;
 }
 
 }  // namespace ckptdb::internal

@@ -30,11 +30,6 @@ absl::StatusOr<std::optional<RemoteCatalog>> NewestCatalog(ObjectStore* store);
 absl::Status AppendCatalog(ObjectStore* store, const RemoteCatalog* before,
                            RemoteCatalog* next);
 
-// Returns FailedPrecondition, with the reason, unless the service does what the
-// catalogs need: it refuses a second put of a key, reads ranges, and lists keys
-// in the order of their bytes.
-absl::Status ProbeService(ObjectStore* store);
-
 }  // namespace ckptdb::internal
 
 #endif  // CKPTDB_REMOTE_SYNC_CATALOG_LOG_H_

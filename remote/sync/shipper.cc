@@ -12,6 +12,7 @@
 #include "db/base/parallel.h"
 #include "db/base/uuid.h"
 #include "remote/layout/object_keys.h"
+#include "remote/probe/probe_object_store.h"
 #include "remote/sync/catalog_log.h"
 #include "remote/sync/catalog_steps.h"
 #include "remote/sync/version_object.h"
@@ -261,7 +262,7 @@ void Shipper::DropUnknown(RemoteCatalog* catalog) const {
 }
 
 absl::Status Shipper::BecomeOwner(const Work& work) {
-  CKPTDB_RETURN_IF_ERROR(ProbeService(remote_));
+  CKPTDB_RETURN_IF_ERROR(ProbeObjectStore(*remote_));
   RemoteCatalog next = work.base.value_or(RemoteCatalog());
   if (work.base.has_value()) ++next.epoch;
   if (work.take_over) DropUnknown(&next);
