@@ -155,7 +155,7 @@ tidy() {
   if ! output=$(clang-tidy --quiet -p build/tidy \
     --extra-arg=-Wthread-safety \
     --checks='-bugprone-suspicious-include,clang-diagnostic-thread-safety*' \
-    --header-filter="^$1/((bench|cuda|db|manager|mpi|python|schema|tests|tools)/[a-z0-9_/]*[.]h|[a-z0-9_/]*[.]cc)\$" "$2" 2>&1); then
+    --header-filter="^$1/((bench|cuda|db|manager|mpi|python|remote|schema|tests|tools)/[a-z0-9_/]*[.]h|[a-z0-9_/]*[.]cc)\$" "$2" 2>&1); then
     grep -v 'warnings\? .*generated\.$' <<< "${output}" || true
     echo "FAILED: $2"
   fi

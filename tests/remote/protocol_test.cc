@@ -46,6 +46,22 @@ class ProtocolTest : public ::testing::Test {
       ADD_FAILURE() << damage.key << ": " << damage.problem;
     }
   }
+  // Pushes source_, and collects days later until so many catalogs are deleted.
+  // Returns whether the collection was cut.
+  bool PushAndCollect(int deletions) {
+    remote_.set_before(nullptr);
+    EXPECT_OK(Push(source_));
+    remote_.Advance(absl::Hours(48));
+    remote_.set_before([&](absl::string_view call, absl::string_view key) {
+      const bool is_catalog = absl::StartsWith(key, "catalog/");
+      return call == "delete" && is_catalog && deletions-- == 0
+                 ? absl::UnavailableError("cut")
+                 : absl::OkStatus();
+    });
+    const bool cut = !CollectRemote(&remote_).ok();
+    remote_.set_before(nullptr);
+    return cut;
+  }
   size_t CountOf(const std::string& prefix) {
     size_t count = 0;
     for (const auto& [key, object] : remote_.objects()) {
@@ -286,6 +302,39 @@ TEST_F(ProtocolTest, ACatalogInPlaceOfADeletedOneIsNotACommit) {
   ASSERT_OK_AND_ASSIGN(const auto newest, internal::NewestCatalog(&remote_));
   EXPECT_EQ(newest->entries.back().lineage, LineageDigest(*source_.Newest()));
   ExpectSound();
+}
+
+// The same if the collector ends after any of its deletions.
+TEST_F(ProtocolTest, ACollectionThatIsCutDoesNotHideDeletedCatalogs) {
+  bool cut = true;
+  for (int deletions = 0; cut; ++deletions) {
+    SCOPED_TRACE(deletions);
+    cut = false;
+    remote_.objects().clear();
+    source_ = FakeSource("store-1");
+    source_.Save(true, 1);
+    ASSERT_OK(Push(source_));
+    FakeSource stalled = source_;
+    source_.Save(false, 2);
+    stalled.Save(false, 3);
+    PushOptions options;
+    options.on_point = [&](absl::string_view point) {
+      if (point != point::kShipOwned) return;
+      remote_.set_before([&](absl::string_view call, absl::string_view key) {
+        if (call != "put" || !absl::StartsWith(key, "catalog/")) {
+          return absl::OkStatus();
+        }
+        cut = PushAndCollect(deletions);
+        return absl::OkStatus();
+      });
+    };
+    EXPECT_THAT(Push(stalled, options), Aborted("another process ships"));
+    remote_.set_before(nullptr);
+    EXPECT_THAT(Steps(), ElementsAre(10, 20));
+    ASSERT_OK_AND_ASSIGN(const auto newest, internal::NewestCatalog(&remote_));
+    EXPECT_EQ(newest->entries.back().lineage, LineageDigest(*source_.Newest()));
+    ExpectSound();
+  }
 }
 
 TEST_F(ProtocolTest, CollectionsDeleteOldCatalogsProbesAndObjectsOfNobody) {
