@@ -17,18 +17,23 @@ namespace {
 constexpr int kCollectTries = 20;
 constexpr uint64_t kPageKeys = 1000;
 
-}  // namespace
-
-absl::StatusOr<CollectResult> Collector::Collect() {
-  if (options_->keep.has_value() && *options_->keep == 0) {
+absl::Status CheckOptions(const CollectOptions& options) {
+  if (options.keep.has_value() && *options.keep == 0) {
     return absl::InvalidArgumentError(
         "CollectOptions::keep is 0; it must be at least 1");
   }
-  if (options_->grace < absl::ZeroDuration()) {
+  if (options.grace < absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "CollectOptions::grace is ", absl::FormatDuration(options_->grace),
+        "CollectOptions::grace is ", absl::FormatDuration(options.grace),
         "; it must not be negative"));
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<CollectResult> Collector::Collect() {
+  CKPTDB_RETURN_IF_ERROR(CheckOptions(*options_));
   CKPTDB_RETURN_IF_ERROR(
       Commit([&](RemoteCatalog* catalog) { DropSteps(catalog); }));
   for (const RemoteEntry& entry : catalog_.entries) {
