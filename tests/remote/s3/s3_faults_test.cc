@@ -3,96 +3,27 @@
 // refusals that pass and those that are final.
 #include <atomic>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <stdexcept>
 #include <thread>
 
 #include "absl/strings/str_format.h"
 #include "remote/probe/probe_object_store.h"
-#include "remote/s3/multipart_put.h"
-#include "remote/s3/open_s3.h"
-#include "remote/s3/s3_location.h"
-#include "remote/s3/s3_store.h"
-#include "tests/remote/aws_environment.h"
 #include "tests/remote/fake_s3.h"
 #include "tests/remote/random_faults.h"
+#include "tests/remote/s3/s3_fixture.h"
 #include "tests/support/on_threads.h"
-#include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
 namespace ckptdb::testing {
 namespace {
 
-using internal::s3::kMaxParts;
 using internal::s3::kMinPartBytes;
-using internal::s3::ParseS3Url;
-using internal::s3::PartBytesOf;
 using internal::s3::S3Store;
 
 using Answer = std::optional<ServerResponse>;
 using Clock = std::chrono::steady_clock;
 
-class S3FaultsTest : public ::testing::Test {
- protected:
-  S3FaultsTest() { environment_.SetKeys(); }
-
-  std::unique_ptr<S3Store> Open(const RemoteOptions& options = {}) {
-    return OpenUrl("s3://bucket/p", options);
-  }
-  std::unique_ptr<S3Store> OpenUrl(const std::string& url,
-                                   const RemoteOptions& options = {}) {
-    environment_.Set("AWS_ENDPOINT_URL_S3", server_.url());
-    return std::make_unique<S3Store>(ParseS3Url(url).value(), options);
-  }
-
-  // Answers the first `times` requests with this method otherwise.
-  void Fail(const std::string& method, int times,
-            const ServerResponse& answer) {
-    server_.Intercept(
-        [=, left = times](const ServerRequest& request) mutable -> Answer {
-          if (request.method != method || left-- <= 0) return std::nullopt;
-          return answer;
-        });
-  }
-  // Carries out the first `times` requests with this method and parameter, but
-  // loses their answers.
-  void LoseAnswers(const std::string& method, const std::string& parameter,
-                   int times) {
-    server_.Intercept([this, method, parameter, left = times](
-                          const ServerRequest& request) mutable -> Answer {
-      if (request.method != method ||
-          (!parameter.empty() && !request.HasParameter(parameter)) ||
-          left-- <= 0) {
-        return std::nullopt;
-      }
-      ServerResponse answer = server_.Handle(request);
-      answer.end = AnswerEnd::kNothing;
-      return answer;
-    });
-  }
-
-  absl::StatusOr<std::string> Read(S3Store& store, const std::string& key,
-                                   uint64_t offset, uint64_t count) {
-    std::string out(count, '\0');
-    const absl::Status status =
-        store.Get(key, offset, absl::MakeSpan(out.data(), out.size()));
-    if (!status.ok()) return status;
-    return out;
-  }
-
-  std::string LargeFile(char byte = 'x') {
-    const std::string path = dir_.path() + "/large";
-    std::ofstream(path, std::ios::binary)
-        << std::string(2 * kMinPartBytes + 1, byte);
-    return path;
-  }
-
-  TempDir dir_;
-  AwsEnvironment environment_;
-  FakeS3 service_;
-  HttpServer server_{service_.handler()};
-};
+class S3FaultsTest : public S3Fixture {};
 
 TEST_F(S3FaultsTest, SendsTheFewestRequests) {
   const auto store = Open();
@@ -113,12 +44,6 @@ TEST_F(S3FaultsTest, SendsTheFewestRequests) {
   EXPECT_EQ(server_.Count("POST /bucket/p/b?uploads="), 1);
   EXPECT_EQ(server_.Count("PUT /bucket/p/b?partNumber="), 3);
   EXPECT_EQ(server_.Count("POST /bucket/p/b?uploadId="), 1);
-}
-
-TEST_F(S3FaultsTest, ChoosesPartsWithinTheLimits) {
-  EXPECT_EQ(PartBytesOf(kMinPartBytes + 1), kMinPartBytes);
-  EXPECT_EQ(PartBytesOf(kMinPartBytes * kMaxParts), kMinPartBytes);
-  EXPECT_EQ(PartBytesOf(kMinPartBytes * kMaxParts + 1), kMinPartBytes + 1);
 }
 
 TEST_F(S3FaultsTest, RetriesRefusalsThatPass) {
@@ -241,108 +166,6 @@ TEST_F(S3FaultsTest, KnowsAPutThatAnotherOneOvertook) {
   });
   EXPECT_THAT(store->PutIfAbsent("a", "mine", "t1"), AlreadyExists("p/a"));
   EXPECT_EQ(Read(*store, "a", 0, 6).value(), "theirs");
-}
-
-TEST_F(S3FaultsTest, KnowsACompletionWhoseAnswerWasLost) {
-  const auto store = Open();
-  server_.Intercept(
-      [&, left = 1](const ServerRequest& request) mutable -> Answer {
-        const bool completes =
-            request.method == "POST" && request.HasParameter("uploadId");
-        if (!completes || left-- <= 0) return std::nullopt;
-        ServerResponse answer = server_.Handle(request);
-        answer.end = AnswerEnd::kNothing;
-        return answer;
-      });
-  EXPECT_OK(store->PutFileIfAbsent("a", LargeFile(), "t1"));
-  // The upload is gone when it is completed again.
-  EXPECT_EQ(server_.Count("POST /bucket/p/a?uploadId"), 2);
-  EXPECT_EQ(server_.Count("PUT"), 3);
-  EXPECT_EQ(service_.uploads(), 0U);
-}
-
-TEST_F(S3FaultsTest, LeavesAnUploadAloneThatMayBeComplete) {
-  const auto store = Open({.deadline = absl::Milliseconds(500)});
-  server_.Intercept([&](const ServerRequest& request) -> Answer {
-    const bool completes =
-        request.method == "POST" && request.HasParameter("uploadId");
-    if (!completes) return std::nullopt;
-    return ServerResponse{.end = AnswerEnd::kNothing};
-  });
-  EXPECT_THAT(store->PutFileIfAbsent("a", LargeFile(), "t1"), Unavailable());
-  EXPECT_EQ(server_.Count("DELETE"), 0);
-  EXPECT_EQ(service_.uploads(), 1U);
-  EXPECT_OK(store->AbortUploads("b/", absl::Now() + absl::Hours(1)));
-  EXPECT_OK(store->AbortUploads("", absl::Now() - absl::Hours(1)));
-  EXPECT_EQ(service_.uploads(), 1U);
-  EXPECT_OK(store->AbortUploads("", absl::Now() + absl::Hours(1)));
-  EXPECT_EQ(service_.uploads(), 0U);
-}
-
-TEST_F(S3FaultsTest, RetriesACompletionThatFailsWithStatus200) {
-  const auto store = Open();
-  server_.Intercept(
-      [&, left = 2](const ServerRequest& request) mutable -> Answer {
-        const bool completes =
-            request.method == "POST" && request.HasParameter("uploadId");
-        if (!completes || left-- <= 0) return std::nullopt;
-        return S3ErrorAnswer(200, "InternalError");
-      });
-  EXPECT_OK(store->PutFileIfAbsent("a", LargeFile(), "t1"));
-  EXPECT_EQ(server_.Count("POST /bucket/p/a?uploadId"), 3);
-}
-
-TEST_F(S3FaultsTest, AbortsAnUploadThatFails) {
-  const auto store = Open();
-  server_.Intercept([&](const ServerRequest& request) -> Answer {
-    if (request.Parameter("partNumber") != "2") return std::nullopt;
-    return S3ErrorAnswer(403, "AccessDenied");
-  });
-  EXPECT_THAT(store->PutFileIfAbsent("a", LargeFile(), "t1"),
-              PermissionDenied("s3:PutObject"));
-  EXPECT_EQ(service_.uploads(), 0U);
-  EXPECT_THAT(store->Head("a"), NotFound());
-}
-
-TEST_F(S3FaultsTest, BeginsAnUploadAnewThatACollectorAborted) {
-  const auto store = Open();
-  server_.Intercept(
-      [&, left = 1](const ServerRequest& request) mutable -> Answer {
-        const bool completes =
-            request.method == "POST" && request.HasParameter("uploadId");
-        if (!completes || left-- <= 0) return std::nullopt;
-        ServerRequest abort = request;
-        abort.method = "DELETE";
-        server_.Handle(abort);
-        return std::nullopt;
-      });
-  EXPECT_OK(store->PutFileIfAbsent("a", LargeFile(), "t1"));
-  EXPECT_EQ(server_.Count("POST /bucket/p/a?uploads="), 2);
-  EXPECT_EQ(Read(*store, "a", 2 * kMinPartBytes, 1).value(), "x");
-}
-
-TEST_F(S3FaultsTest, SendsNoPartOfAFileThatExists) {
-  const auto store = Open();
-  ASSERT_OK(store->PutIfAbsent("a", "x", "t1"));
-  EXPECT_THAT(store->PutFileIfAbsent("a", LargeFile(), "t2"), AlreadyExists());
-  EXPECT_EQ(server_.Count("POST"), 0);
-  EXPECT_EQ(server_.Count("PUT"), 1);
-}
-
-TEST_F(S3FaultsTest, ReportsAFileThatIsMissingOrShrinks) {
-  const auto store = Open();
-  EXPECT_THAT(store->PutFileIfAbsent("a", dir_.path() + "/absent", "t1"),
-              FailedPrecondition("/absent", "No such file"));
-  const std::string path = LargeFile();
-  server_.Intercept([&](const ServerRequest& request) -> Answer {
-    if (request.HasParameter("uploads")) {
-      std::filesystem::resize_file(path, kMinPartBytes);
-    }
-    return std::nullopt;
-  });
-  EXPECT_THAT(store->PutFileIfAbsent("a", path, "t1"),
-              FailedPrecondition("become shorter"));
-  EXPECT_EQ(service_.uploads(), 0U);
 }
 
 TEST_F(S3FaultsTest, NamesTheRemedyOfFinalErrors) {
