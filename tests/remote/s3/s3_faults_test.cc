@@ -150,6 +150,14 @@ TEST_F(S3FaultsTest, KnowsAPutWhoseAnswerWasLost) {
   EXPECT_EQ(Read(*store, "a", 0, 4).value(), "mine");
 }
 
+TEST_F(S3FaultsTest, ReportsAnObjectThatVanished) {
+  const auto store = Open();
+  Fail("PUT", 1, S3ErrorAnswer(412, "PreconditionFailed"));
+  EXPECT_THAT(store->PutIfAbsent("a", "x", "t1"),
+              Unavailable("was deleted since"));
+  EXPECT_OK(store->PutIfAbsent("a", "x", "t1"));
+}
+
 // Another put came first, which the existence of the object does not tell.
 TEST_F(S3FaultsTest, KnowsAPutThatAnotherOneOvertook) {
   const auto store = Open();

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // remote/s3 with real services, each started once for the cases of a suite.
+#include <chrono>
+#include <thread>
+
 #include "remote/probe/probe_object_store.h"
+#include "remote/s3/http.h"
 #include "remote/s3/open_s3.h"
 #include "remote/s3/s3_xml.h"
 #include "tests/remote/aws_environment.h"
@@ -64,7 +68,7 @@ TEST_F(S3ServicesTest, RefusesRclone) {
 }
 
 TEST_F(S3ServicesTest, VerifiesTheCertificate) {
-  const Started service = RealService::MotoWithTls();
+  Started service = RealService::MotoWithTls();
   if (absl::IsUnavailable(service.status())) {
     GTEST_SKIP() << service.status().message();
   }
@@ -78,6 +82,31 @@ TEST_F(S3ServicesTest, VerifiesTheCertificate) {
                        internal::OpenS3((*service)->Url("a"), {}));
   EXPECT_THAT(stranger->Head("a"),
               FailedPrecondition("certificate", "AWS_CA_BUNDLE"));
+}
+
+// A write to the closed connection must not raise SIGPIPE, which would end the
+// process.
+TEST_F(S3ServicesTest, SurvivesAServiceThatEnds) {
+  Started service = RealService::MotoWithTls();
+  if (absl::IsUnavailable(service.status())) {
+    GTEST_SKIP() << service.status().message();
+  }
+  ASSERT_OK(service);
+  environment_.Set("AWS_CA_BUNDLE", (*service)->ca());
+  ASSERT_OK_AND_ASSIGN(
+      const std::unique_ptr<ObjectStore> store,
+      internal::OpenS3((*service)->Url("a"),
+                       {.deadline = absl::Milliseconds(300),
+                        .bytes_per_second = uint64_t{2} << 20}));
+  EXPECT_OK(store->PutIfAbsent("a", "x", "t1"));
+  std::thread killer([&] {
+    ASSERT_OK(internal::s3::Pause(std::chrono::milliseconds(300),
+                                  [] { return absl::OkStatus(); }));
+    service->reset();
+  });
+  const std::string bytes(uint64_t{2} << 20, 'x');
+  EXPECT_THAT(store->PutIfAbsent("b", bytes, "t1"), Unavailable());
+  killer.join();
 }
 
 TEST_F(S3ServicesTest, NamesWrongKeysAndBuckets) {
