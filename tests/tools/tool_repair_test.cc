@@ -4,6 +4,7 @@
 #include <string>
 
 #include "db/reader.h"
+#include "tests/tools/ctr_store.h"
 #include "tests/tools/store_bytes.h"
 #include "tests/tools/tool_fixture.h"
 
@@ -131,6 +132,22 @@ TEST_F(ToolRepair, NeedsExclusiveAccessToChange) {
   EXPECT_EQ(Run("repair --yes").code, 4);
   EXPECT_EQ(Run("quarantine 100").code, 4);
   Disown();
+}
+
+// All steps need the damaged file of the base.
+class ToolCtrRepair : public FixtureOf<MakeCtrStore> {};
+
+TEST_F(ToolCtrRepair, RemovesNothingIfNoStepIsWhole) {
+  const fs::path base = LargestTable(path());
+  for (uint64_t at = 100'000; at < 500'000; at += 100) FlipByte(base, at);
+  EXPECT_EQ(Run("unpin 1000").code, 0);
+  const ToolResult result = Run("repair --yes");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.err,
+              HasSubstr("no step is whole, so nothing was removed"));
+  EXPECT_EQ(Steps().size(), 4);
+  // What is left can still be taken out.
+  EXPECT_EQ(Run("export 1250 mlp* --npz " + dir_.path() + "/out").code, 0);
 }
 
 class ToolLifetime : public ToolFixture {};

@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <regex>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -115,10 +115,9 @@ std::string VersionText(const StepRecord& record) {
 // Reports how much was read, because reading may take long.
 std::string ReadText(const StepDiff& diff) {
   if (diff.tensors_read == 0) return "no data of tensors and blobs";
-  return absl::StrCat(
-      FormatBytes(diff.tensor_read_bytes), " of ", diff.tensors_read,
-      diff.tensors_read == 1 ? " tensor that is" : " tensors that are",
-      " divided differently");
+  return absl::StrCat(FormatBytes(diff.tensor_read_bytes), " of ",
+                      diff.tensors_read,
+                      diff.tensors_read == 1 ? " tensor" : " tensors");
 }
 
 std::string HeaderText(const StepDiff& diff) {
