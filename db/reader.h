@@ -355,15 +355,9 @@ class Reader {
   // StepReader::ranks without opening the step or taking a lease.
   absl::StatusOr<std::vector<StepRecord::Rank>> FindRanks(int64_t step) const;
   absl::StatusOr<Usage> GetUsage(bool by_name = false) const;
-
-  // A lease, of any reader, that has not expired.
-  struct HeldLease {
-    int64_t step = 0;
-    std::vector<Version> versions;  // whose data the owner keeps
-    int64_t expires_at_micros = 0;  // since 1970, unless it is renewed
-  };
-  // Reads the leases from the store's folder.
-  absl::StatusOr<std::vector<HeldLease>> ListLeases() const;
+  // Returns when the leases of readers that keep the data of a version end,
+  // unless they are renewed: ascending, since 1970, UTC.
+  absl::StatusOr<std::vector<int64_t>> LeaseEnds(const Version& version) const;
   absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const;
   absl::StatusOr<std::vector<std::pair<std::string, uint32_t>>> ListEvaluations(

@@ -91,7 +91,7 @@ class Reader::Impl {
     return Annotate(internal::LoadRanks(*found.database, found.record), path_);
   }
   absl::StatusOr<Usage> GetUsage(bool by_name) const;
-  auto ListLeases() const { return leases_.List(); }
+  auto LeaseEnds(const Version& at) const { return leases_.EndsFor(at); }
   absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const {
     CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
@@ -554,9 +554,10 @@ absl::StatusOr<Usage> Reader::GetUsage(bool by_name) const {
   return CallReader(*impl_, "Reader::GetUsage",
                     [&] { return impl_->GetUsage(by_name); });
 }
-absl::StatusOr<std::vector<Reader::HeldLease>> Reader::ListLeases() const {
-  return CallReader(*impl_, "Reader::ListLeases",
-                    [&] { return impl_->ListLeases(); });
+absl::StatusOr<std::vector<int64_t>> Reader::LeaseEnds(
+    const Version& version) const {
+  return CallReader(*impl_, "Reader::LeaseEnds",
+                    [&] { return impl_->LeaseEnds(version); });
 }
 absl::StatusOr<std::optional<StepRecord::Evaluation>> Reader::FindEvaluation(
     int64_t step, absl::string_view evaluation, uint32_t rank) const {

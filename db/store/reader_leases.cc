@@ -123,17 +123,20 @@ void ReaderLeases::Drop(const std::string& uuid) {
   RemoveLease(files_.get(), store_, uuid).IgnoreError();
 }
 
-absl::StatusOr<std::vector<Reader::HeldLease>> ReaderLeases::List() const {
+absl::StatusOr<std::vector<int64_t>> ReaderLeases::EndsFor(
+    const Version& version) const {
   CKPTDB_ASSIGN_OR_RETURN(
-      std::vector<Lease> leases,
+      const std::vector<Lease> leases,
       ReadLeases(files_.get(), store_, environment_->NowMicros(),
                  /*remove_expired=*/false));
-  std::vector<Reader::HeldLease> held;
-  for (Lease& lease : leases) {
-    held.push_back(
-        {lease.step, std::move(lease.versions), lease.expires_at_micros});
+  std::vector<int64_t> ends;
+  for (const Lease& lease : leases) {
+    const auto& held = lease.versions;
+    if (std::find(held.begin(), held.end(), version) == held.end()) continue;
+    ends.push_back(lease.expires_at_micros);
   }
-  return held;
+  std::sort(ends.begin(), ends.end());
+  return ends;
 }
 
 int64_t ReaderLeases::NextExpiry() const {

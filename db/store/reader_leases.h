@@ -20,7 +20,6 @@
 #include "db/disk/environment.h"
 #include "db/meta/lease.h"
 #include "db/options.h"
-#include "db/reader.h"
 #include "db/rocks/guarded_file_system.h"
 #include "schema/types.h"
 
@@ -51,8 +50,8 @@ class ReaderLeases {
   absl::StatusOr<Taken> Take(int64_t step,
                              const std::vector<Version>& versions);
 
-  // Returns the leases of all readers that have not expired.
-  absl::StatusOr<std::vector<Reader::HeldLease>> List() const;
+  // Returns when the leases of all readers on a version end, ascending.
+  absl::StatusOr<std::vector<int64_t>> EndsFor(const Version& version) const;
 
   // Returns the file system that writes with the modes of leases, so that an
   // owner that runs as another user can read them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ckptdb explain: why a step was saved, and why it is kept.
-#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,23 +25,9 @@ struct Explanation {
   std::vector<std::string> kept;
   std::string next;  // what removes it next
   Needs needs;
-  std::vector<Reader::HeldLease> leases;  // on its data, by expiry
+  // When the leases of readers on its data end, ascending.
+  std::vector<int64_t> lease_ends_micros;
 };
-
-// Returns the leases of readers that keep the version's data.
-absl::StatusOr<std::vector<Reader::HeldLease>> LeasesOn(const Version& version,
-                                                        const Reader& reader) {
-  CKPTDB_ASSIGN_OR_RETURN(std::vector<Reader::HeldLease> leases,
-                          reader.ListLeases());
-  std::erase_if(leases, [&](const Reader::HeldLease& lease) {
-    return std::find(lease.versions.begin(), lease.versions.end(), version) ==
-           lease.versions.end();
-  });
-  std::sort(leases.begin(), leases.end(), [](const auto& a, const auto& b) {
-    return a.expires_at_micros < b.expires_at_micros;
-  });
-  return leases;
-}
 
 std::vector<std::string> WhyKept(const Explanation& found,
                                  const Reader& reader) {
@@ -83,8 +69,8 @@ absl::StatusOr<Explanation> Explain(const Context& context, Reader* reader,
   found.kept = WhyKept(found, *reader);
   found.next = WhatRemovesIt(found);
   found.needs = NeedsOf(found.record.version, reader->Steps());
-  CKPTDB_ASSIGN_OR_RETURN(found.leases,
-                          LeasesOn(found.record.version, *reader));
+  CKPTDB_ASSIGN_OR_RETURN(found.lease_ends_micros,
+                          reader->LeaseEnds(found.record.version));
   return found;
 }
 
@@ -98,11 +84,9 @@ Json ExplanationJson(const std::string& store, const Explanation& found) {
   json["removed_by"] = found.next;
   json["library_version"] = found.record.library_version;
   json["leases"] = Json::array();
-  for (const Reader::HeldLease& lease : found.leases) {
+  for (const int64_t end : found.lease_ends_micros) {
     json["leases"].push_back(
-        {{"step", lease.step},
-         {"expires_at", FormatIsoUtc(lease.expires_at_micros)},
-         {"expires_at_micros", lease.expires_at_micros}});
+        {{"expires_at", FormatIsoUtc(end)}, {"expires_at_micros", end}});
   }
   SetNeeds(found.needs, &json);
   SetPosted(found.posted, &json);
@@ -130,12 +114,12 @@ void PrintExplanation(const Explanation& found, std::ostream* out) {
   if (!found.needs.none()) {
     *out << "its data stays even then for " << NeedsText(found.needs) << '\n';
   }
-  if (!found.leases.empty()) {
-    *out << "its data stays even then for " << found.leases.size()
-         << (found.leases.size() == 1 ? " reader, whose lease ends at "
-                                      : " readers, whose last lease ends at ")
-         << FormatUtc(found.leases.back().expires_at_micros)
-         << " unless it is renewed\n";
+  const std::vector<int64_t>& ends = found.lease_ends_micros;
+  if (!ends.empty()) {
+    *out << "its data stays even then for " << ends.size()
+         << (ends.size() == 1 ? " reader, whose lease ends at "
+                              : " readers, whose last lease ends at ")
+         << FormatUtc(ends.back()) << " unless it is renewed\n";
   }
 }
 
