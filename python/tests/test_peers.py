@@ -31,7 +31,7 @@ def compare(folder, *args):
 
 
 @pytest.mark.parametrize(
-    "optimizer, dense_gb, repetitions", [("rowwise", [0.001], 2), ("full", [], 1)]
+    "optimizer, dense_gb, repetitions", [("rowwise", [], 2), ("full", [0.001], 1)]
 )
 def test_saves_only_the_changed_rows(tmp_path, optimizer, dense_gb, repetitions):
     pytest.importorskip("numpy")
