@@ -312,12 +312,19 @@ void HttpClient::Connection::SetHeaders(const HttpRequest& request) {
 
 absl::StatusOr<CURLcode> HttpClient::Connection::Run(const Poll& poll,
                                                      Transfer* transfer) {
+  // Not for each packet: the caller's function may be slow.
+  SteadyClock::time_point polled = {};
+  const Poll seldom = [&]() -> absl::Status {
+    if (SteadyClock::now() - polled < kPollEvery) return absl::OkStatus();
+    polled = SteadyClock::now();
+    return poll();
+  };
   for (;;) {
-    CKPTDB_RETURN_IF_ERROR(poll());
+    CKPTDB_RETURN_IF_ERROR(seldom());
     const SteadyClock::duration delay = transfer->rate.Delay();
     if (delay > SteadyClock::duration::zero()) {
       // Waiting for the rate is not a stall of the service.
-      CKPTDB_RETURN_IF_ERROR(Pause(delay, poll));
+      CKPTDB_RETURN_IF_ERROR(Pause(delay, seldom));
       transfer->moved = SteadyClock::now();
     }
     int running = 0;

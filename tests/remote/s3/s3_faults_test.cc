@@ -134,6 +134,22 @@ TEST_F(S3FaultsTest, IsCancelledWithinASecond) {
   }
 }
 
+// The function may be slow, as one of Python is.
+TEST_F(S3FaultsTest, AsksSeldomWhetherItIsCancelled) {
+  std::atomic<int> asked = 0;
+  RemoteOptions options;
+  options.cancelled = [&] {
+    ++asked;
+    return false;
+  };
+  options.bytes_per_second = 4 * kMinPartBytes;
+  const Clock::time_point begin = Clock::now();
+  ASSERT_OK(Open(options)->PutFileIfAbsent("a", LargeFile(), "t1"));
+  const std::chrono::duration<double> seconds = Clock::now() - begin;
+  // Six requests, on up to three threads at a time.
+  EXPECT_LE(asked, 6 * 5 + 3 * 2 * 11 * (seconds.count() + 1));
+}
+
 TEST_F(S3FaultsTest, ReportsAnExceptionOfTheCallersFunction) {
   RemoteOptions options;
   options.cancelled = []() -> bool { throw std::runtime_error("the words"); };
@@ -274,6 +290,7 @@ TEST_F(S3FaultsTest, RepeatsNoCredentials) {
 }
 
 TEST_F(S3FaultsTest, SignsWhatItSends) {
+  environment_.Set("AWS_SESSION_TOKEN", "token");
   const auto store = Open();
   server_.Intercept([&](const ServerRequest& request) -> Answer {
     EXPECT_THAT(
@@ -281,7 +298,7 @@ TEST_F(S3FaultsTest, SignsWhatItSends) {
         AllOf(HasSubstr("AWS4-HMAC-SHA256 Credential="), HasSubstr(kTestKeyId),
               HasSubstr("/us-east-1/s3/aws4_request"),
               HasSubstr("host;if-none-match;x-amz-content-sha256;x-amz-date;"
-                        "x-amz-meta-ckptdb-token")));
+                        "x-amz-meta-ckptdb-token;x-amz-security-token")));
     return std::nullopt;
   });
   EXPECT_OK(store->PutIfAbsent("a", "x", "t1"));
