@@ -38,6 +38,11 @@ StoreOptions OptionsToBuild() {
   return options;
 }
 
+FileModes ModesToBuild() {
+  const StoreOptions options;
+  return {options.directory_mode, options.file_mode, /*apply=*/true};
+}
+
 absl::Status Contradiction(const Version& version, absl::string_view what) {
   return absl::DataLossError(
       absl::StrCat("the records of ", ToString(version), " ", what));
@@ -83,7 +88,8 @@ class BuilderInFolder : public StoreBuilder {
         building_(unfinished_ + kBuilding),
         downloads_(unfinished_ + kDownloads),
         lock_(std::move(lock)),
-        files_(Environment::Default()->file_system().get()) {}
+        files_(std::make_unique<GuardedFileSystem>(
+            Environment::Default()->file_system(), ModesToBuild())) {}
 
   absl::Status Open();
   const std::string& downloads() const override { return downloads_; }
@@ -105,7 +111,7 @@ class BuilderInFolder : public StoreBuilder {
   const std::string building_;
   const std::string downloads_;
   std::optional<FolderLock> lock_;
-  rocksdb::FileSystem* const files_;
+  const std::unique_ptr<GuardedFileSystem> files_;
   std::unique_ptr<StoreFolder> folder_;
   RootRecord root_;
   std::set<Version> versions_;
@@ -114,9 +120,9 @@ class BuilderInFolder : public StoreBuilder {
 };
 
 absl::Status BuilderInFolder::Open() {
-  CKPTDB_RETURN_IF_ERROR(MakeFolders(files_, downloads_));
+  CKPTDB_RETURN_IF_ERROR(MakeFolders(files_.get(), downloads_));
   // What an interrupted call built is built again, from the same downloads.
-  CKPTDB_RETURN_IF_ERROR(RemoveTree(files_, building_));
+  CKPTDB_RETURN_IF_ERROR(RemoveTree(files_.get(), building_));
   CKPTDB_ASSIGN_OR_RETURN(StoreFolder::Opened opened,
                           StoreFolder::Open(building_, OptionsToBuild()));
   folder_ = std::move(opened.folder);
@@ -221,14 +227,14 @@ absl::Status BuilderInFolder::CheckOpens() const {
 }
 
 absl::Status BuilderInFolder::MoveToPath() {
-  CKPTDB_RETURN_IF_ERROR(SyncFolder(files_, building_));
+  CKPTDB_RETURN_IF_ERROR(SyncFolder(files_.get(), building_));
   CKPTDB_RETURN_IF_ERROR(FromRocks(
       files_->RenameFile(building_, path_, rocksdb::IOOptions(), nullptr),
       absl::StrCat("naming \"", path_, "\"")));
-  CKPTDB_RETURN_IF_ERROR(SyncFolder(files_, ParentFolder(path_)));
-  CKPTDB_RETURN_IF_ERROR(RemoveTree(files_, downloads_));
+  CKPTDB_RETURN_IF_ERROR(SyncFolder(files_.get(), ParentFolder(path_)));
+  CKPTDB_RETURN_IF_ERROR(RemoveTree(files_.get(), downloads_));
   lock_.reset();
-  return RemoveTree(files_, unfinished_);
+  return RemoveTree(files_.get(), unfinished_);
 }
 
 absl::Status BuilderInFolder::Finish(const RootRecord& root) {
@@ -264,10 +270,10 @@ absl::StatusOr<std::unique_ptr<StoreBuilder>> StoreBuilder::Begin(
   CKPTDB_RETURN_IF_ERROR(EnterLibrary("StoreBuilder::Begin"));
   CKPTDB_ASSIGN_OR_RETURN(const std::string resolved, ResolveStorePath(path));
   CKPTDB_RETURN_IF_ERROR(CheckIsFree(resolved));
-  rocksdb::FileSystem* const files =
-      Environment::Default()->file_system().get();
+  GuardedFileSystem files(Environment::Default()->file_system(),
+                          ModesToBuild());
   const std::string unfinished = resolved + ".unfinished";
-  CKPTDB_RETURN_IF_ERROR(MakeFolders(files, unfinished));
+  CKPTDB_RETURN_IF_ERROR(MakeFolders(&files, unfinished));
   CKPTDB_ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(unfinished));
   auto builder = std::make_unique<BuilderInFolder>(resolved, std::move(lock));
   CKPTDB_RETURN_IF_ERROR(builder->Open());

@@ -69,7 +69,7 @@ absl::Status FileError(absl::string_view doing, const std::string& path) {
 class OpenedFile {
  public:
   OpenedFile(const std::string& path, int flags)
-      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0600)) {}
   OpenedFile(const OpenedFile&) = delete;
   OpenedFile& operator=(const OpenedFile&) = delete;
   ~OpenedFile() {
@@ -110,14 +110,17 @@ std::string ParentOf(const std::string& path) {
 }
 
 // Creates the folder and its missing parents, with durable names.
-absl::Status MakeFolderAt(const std::string& path) {
+absl::Status MakeFolderAt(const std::string& path, mode_t mode) {
   struct stat found {};
   if (path.empty() || ::stat(path.c_str(), &found) == 0) {
     return absl::OkStatus();
   }
-  CKPTDB_RETURN_IF_ERROR(MakeFolderAt(ParentOf(path)));
-  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) {
-    return FileError("creating", path);
+  CKPTDB_RETURN_IF_ERROR(MakeFolderAt(ParentOf(path), mode));
+  const bool made = ::mkdir(path.c_str(), mode) == 0;
+  if (!made && errno != EEXIST) return FileError("creating", path);
+  // The umask has reduced the mode.
+  if (made && ::chmod(path.c_str(), mode) != 0) {
+    return FileError("setting the mode of", path);
   }
   const std::string parent = ParentOf(path);
   return SyncFolderAt(parent.empty() ? "/" : parent);
@@ -155,8 +158,8 @@ absl::Time ModifiedOf(const struct stat& found) {
 
 class FolderStore : public ObjectStore {
  public:
-  FolderStore(std::string folder, const RemoteOptions& options)
-      : folder_(std::move(folder)), limit_(options) {}
+  FolderStore(std::string folder, mode_t mode, const RemoteOptions& options)
+      : folder_(std::move(folder)), mode_(mode), limit_(options) {}
 
   std::string Name() const override { return absl::StrCat("file://", folder_); }
   absl::Status PutIfAbsent(absl::string_view key, absl::string_view bytes,
@@ -189,6 +192,7 @@ class FolderStore : public ObjectStore {
                        std::vector<std::string>* keys) const;
 
   const std::string folder_;
+  const mode_t mode_;  // of folders; files cannot be executed
   RateLimit limit_;
 };
 
@@ -206,6 +210,10 @@ absl::Status FolderStore::WriteUpload(const std::string& upload,
                                       const WriteBytes& write) const {
   const OpenedFile file(upload, O_CREAT | O_EXCL | O_WRONLY);
   if (!file.ok()) return FileError("creating", upload);
+  constexpr mode_t kFileModes = 0666;
+  if (::fchmod(file.get(), mode_ & kFileModes) != 0) {
+    return FileError("setting the mode of", upload);
+  }
   CKPTDB_RETURN_IF_ERROR(write(file.get()));
   Trailer trailer;
   token.copy(trailer.token.data(), trailer.token.size());
@@ -221,7 +229,7 @@ absl::Status FolderStore::LinkTo(const std::string& upload,
                                  absl::string_view key,
                                  absl::string_view token) {
   const std::string path = PathOf(key);
-  CKPTDB_RETURN_IF_ERROR(MakeFolderAt(ParentOf(path)));
+  CKPTDB_RETURN_IF_ERROR(MakeFolderAt(ParentOf(path), mode_));
   if (::link(upload.c_str(), path.c_str()) == 0) {
     return SyncFolderAt(ParentOf(path));
   }
@@ -241,7 +249,7 @@ absl::Status FolderStore::Put(absl::string_view key, absl::string_view token,
   absl::Status found = CompareToken(key, token);
   if (!absl::IsNotFound(found)) return found;
   const std::string uploads = absl::StrCat(folder_, "/", kUploads);
-  CKPTDB_RETURN_IF_ERROR(MakeFolderAt(uploads));
+  CKPTDB_RETURN_IF_ERROR(MakeFolderAt(uploads, mode_));
   const std::string upload = absl::StrCat(
       uploads, "/", absl::StrReplaceAll(key, {{"/", "~"}}), "~", NewUuid());
   absl::Status status = WriteUpload(upload, token, write);
@@ -416,12 +424,17 @@ absl::Status FolderStore::AbortUploads(absl::string_view prefix,
 
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenFolderStore(
     const std::string& folder, const RemoteOptions& options) {
+  constexpr mode_t kModeBits = 0777;
+  mode_t mode = 0700;
   struct stat found {};
-  if (::stat(folder.c_str(), &found) == 0 && !S_ISDIR(found.st_mode)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", folder, "\" is not a folder"));
+  if (::stat(folder.c_str(), &found) == 0) {
+    if (!S_ISDIR(found.st_mode)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", folder, "\" is not a folder"));
+    }
+    mode = found.st_mode & kModeBits;
   }
-  return std::make_unique<FolderStore>(folder, options);
+  return std::make_unique<FolderStore>(folder, mode, options);
 }
 
 }  // namespace ckptdb::internal

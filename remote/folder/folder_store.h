@@ -17,6 +17,8 @@ namespace ckptdb::internal {
 // name, which fails if the name exists; the name is synced, too. So the file
 // system must have hard links. A file without a trailer is not an object.
 //
+// What it creates has the mode of the folder, or 0700 if that is new.
+//
 // The time of an object is that of its last write, by the file system's clock.
 // Of the options, only the limit of bytes and `cancelled` matter here.
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenFolderStore(

@@ -42,7 +42,7 @@ absl::Status DownloadError(absl::string_view doing, const std::string& path) {
 // Calls `use` with a descriptor of the file, which is created.
 template <typename Use>
 absl::Status WithFile(const std::string& path, const Use& use) {
-  const int fd = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+  const int fd = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
   if (fd < 0) return DownloadError("opening", path);
   absl::Status status = use(fd);
   if (::close(fd) != 0 && status.ok()) status = DownloadError("closing", path);

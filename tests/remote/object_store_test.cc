@@ -153,6 +153,20 @@ TEST_P(FolderStoreTest, IsCreatedByTheFirstPut) {
   EXPECT_TRUE(fs::is_empty(folder() + "/~uploads"));
 }
 
+TEST_P(FolderStoreTest, GivesObjectsTheModeOfTheFolder) {
+  const auto mode = [](const std::string& path) {
+    return static_cast<int>(fs::status(path).permissions());
+  };
+  ASSERT_OK(store_->PutIfAbsent("data/a", "x", "t"));
+  EXPECT_EQ(mode(folder()), 0700);
+  EXPECT_EQ(mode(folder() + "/data/a"), 0600);
+  fs::permissions(folder(), fs::perms(0770));
+  ASSERT_OK_AND_ASSIGN(const auto shared, OpenObjectStore(url()));
+  ASSERT_OK(shared->PutIfAbsent("versions/a", "x", "t"));
+  EXPECT_EQ(mode(folder() + "/versions"), 0770);
+  EXPECT_EQ(mode(folder() + "/versions/a"), 0660);
+}
+
 TEST_P(FolderStoreTest, RemovesUploadsThatWereCut) {
   ASSERT_OK(store_->PutIfAbsent("data/1/a", "x", "t"));
   for (const char* const name : {"data~1~b~123", "versions~1~b~123"}) {
