@@ -74,15 +74,21 @@ absl::StatusOr<std::string> GetObject(ObjectStore* store, absl::string_view key,
 absl::StatusOr<std::optional<RemoteCatalog>> NewestCatalog(ObjectStore* store) {
   constexpr int kTries = 10;
   absl::Status status;
+  ObjectInfo before;
   for (int i = 0; i < kTries; ++i) {
     CKPTDB_ASSIGN_OR_RETURN(const std::vector<ObjectInfo> listed,
                             store->List(kCatalogPrefix, "", 1));
     if (listed.empty()) return std::nullopt;
+    const bool same =
+        listed.front().key == before.key && listed.front().size == before.size;
+    // After a stall, another process may have put another object of that key.
+    if (same && absl::IsDataLoss(status)) return status;
+    before = listed.front();
     absl::StatusOr<RemoteCatalog> catalog = ReadCatalog(store, listed.front());
     if (catalog.ok()) return *std::move(catalog);
     status = catalog.status();
     // A collector has deleted it since, as there is a newer one.
-    if (!absl::IsNotFound(status)) return status;
+    if (!absl::IsNotFound(status) && !absl::IsDataLoss(status)) return status;
   }
   return absl::UnavailableError(status.message());
 }
