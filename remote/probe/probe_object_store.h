@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that a service keeps the promises of ObjectStore; internal to remote/.
+// Checks that a service meets ObjectStore's requirements; internal to remote/.
 #ifndef CKPTDB_REMOTE_PROBE_PROBE_OBJECT_STORE_H_
 #define CKPTDB_REMOTE_PROBE_PROBE_OBJECT_STORE_H_
 
@@ -14,7 +14,7 @@ namespace ckptdb::internal {
 // service does not do what the store needs, such as one that ignores
 // "If-None-Match: *", and the error of a call that fails.
 //
-// Two puts, two heads, two ranged gets, one list and one delete.
+// Makes two puts, two heads, two ranged gets, one list and one delete.
 absl::Status ProbeObjectStore(ObjectStore& store);
 
 }  // namespace ckptdb::internal

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the keys that sign requests are from; private to remote/s3.
+// Loads the keys that sign requests; private to remote/s3.
 #ifndef CKPTDB_REMOTE_S3_CREDENTIALS_H_
 #define CKPTDB_REMOTE_S3_CREDENTIALS_H_
 

@@ -27,7 +27,7 @@ constexpr uint64_t kMaxBodyBytes = uint64_t{16} << 20;
 constexpr long kConnectTimeoutMs = 10'000;
 // The time that a service has to refuse an upload before its body is sent.
 constexpr long kExpectTimeoutMs = 200;
-// Of curl's buffers: small ones let a limit of the rate act evenly.
+// The size of curl's buffers; a limited rate is more even with small ones.
 constexpr long kBufferBytes = 512L << 10;
 constexpr long kLimitedBufferBytes = 16L << 10;
 
@@ -44,7 +44,7 @@ struct Transfer {
   HttpResponse response = {};
   uint64_t sent = 0;  // of the body
   SteadyClock::time_point moved = SteadyClock::now();
-  absl::Status error = absl::OkStatus();  // of a callback
+  absl::Status error = absl::OkStatus();  // set by a callback
 
   uint64_t body_bytes() const {
     return request.file.file >= 0 ? request.file.bytes : request.body.size();
@@ -182,7 +182,7 @@ absl::Status StatusOfCurl(CURLcode code, const char* detail) {
   }
 }
 
-// A place of a RequestLimit, which it leaves.
+// Leaves a RequestLimit when it is destroyed.
 struct HttpPlace {
   RequestLimit& limit;
   ~HttpPlace() { limit.Leave(); }

@@ -24,7 +24,7 @@
 
 namespace ckptdb::internal::s3 {
 
-// What curl signs a request with.
+// The parameters of curl's signature of a request.
 struct HttpSignature {
   std::string user;      // the access key's id
   std::string password;  // the secret access key
@@ -45,7 +45,7 @@ struct HttpRequest {
   absl::string_view body = {};            // of PUT and POST
   FilePart file = {};                     // of PUT, instead of `body`
   std::string range = {};                 // "0-99"
-  // Where the body of an answer 200 or 206 is written; empty: HttpResponse.
+  // Receives the body of an answer 200 or 206; if empty, HttpResponse does.
   absl::Span<char> out = {};
   // The request fails after this time without a byte sent or received.
   SteadyClock::duration stall = std::chrono::minutes(1);

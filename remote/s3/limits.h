@@ -12,8 +12,8 @@
 
 namespace ckptdb::internal::s3 {
 
-// A token bucket whose tokens are bytes. A transfer takes bytes after it has
-// moved them, and moves no more while Delay() is not zero. Thread-safe.
+// A token bucket of bytes. A transfer takes bytes after it has moved them, and
+// moves no more until Delay() is zero. Thread-safe.
 class ByteRate {
  public:
   // 0: no limit.
@@ -31,14 +31,14 @@ class ByteRate {
   SteadyClock::time_point paid_until_ ABSL_GUARDED_BY(mutex_) = {};
 };
 
-// How many requests may run at a time: at most `most`, half as many each time
-// that the service asks to slow down, and then one more for about as many
-// requests as may run. Thread-safe.
+// Limits how many requests run at a time: to `most` at first. The limit halves
+// when the service asks to slow down, and grows by one with each round of
+// successes. Thread-safe.
 class RequestLimit {
  public:
   explicit RequestLimit(int most);
 
-  // Waits for a place. Returns the error of `poll` if that fails first.
+  // Waits until another request may run. Returns an error of `poll`.
   absl::Status Enter(const Poll& poll);
   void Leave();
 

@@ -14,8 +14,7 @@ namespace ckptdb::internal::s3 {
 
 namespace {
 
-// Of a request to abort an upload that has failed, which may be left to
-// AbortUploads.
+// A failed upload that is not aborted within this time is left to AbortUploads.
 constexpr absl::Duration kAbortDeadline = absl::Seconds(2);
 
 absl::Status WithoutUpload(const S3Request& request) {

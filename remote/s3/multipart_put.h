@@ -21,10 +21,10 @@ uint64_t PartBytesOf(uint64_t file_bytes);
 
 struct MultipartPut {
   std::string key;                   // in the bucket
-  std::vector<std::string> headers;  // of the object
+  std::vector<std::string> headers;  // the object's
   FilePart file;
   int connections = 1;
-  absl::Duration deadline;  // of each request with its retries
+  absl::Duration deadline;  // for each request with its retries
 };
 
 // Uploads the parts and completes the object if there is none under the key:

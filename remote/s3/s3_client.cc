@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kFirstBackoff(100);
 constexpr std::chrono::seconds kMaxBackoff(20);
 // A request without a byte sent or received for so long is begun anew.
 constexpr std::chrono::seconds kStallLimit(60);
-// Of a service's message, in an error.
+// The longest part of a service's message that an error repeats.
 constexpr size_t kMaxMessageBytes = 500;
 
 bool OneOf(const std::string& code, std::initializer_list<const char*> codes) {

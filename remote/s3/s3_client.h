@@ -20,8 +20,8 @@
 
 namespace ckptdb::internal::s3 {
 
-// The time that all requests of a call have together, with their retries. Only
-// one thread uses it.
+// The time that the requests of a call share, including all retries. Only one
+// thread uses it.
 class Budget {
  public:
   explicit Budget(absl::Duration deadline)
@@ -49,10 +49,10 @@ struct S3Request {
   absl::Span<char> out = {};
 };
 
-// What the service answered at last.
+// The service's last answer.
 struct S3Answer {
   HttpResponse http;
-  ServiceError error = {};  // of an answer that is not 2xx, or of its body
+  ServiceError error = {};  // if the status is not 2xx, or the body is an error
 
   bool ok() const { return http.status >= 200 && http.status < 300; }
 };
@@ -65,7 +65,7 @@ class S3Client {
   const S3Location& location() const { return location_; }
   const Poll& poll() const { return http_.poll(); }
   int connection_limit() const { return http_.connection_limit(); }
-  // Whether an answer has shown that the bucket exists.
+  // Returns whether an answer has shown that the bucket exists.
   bool knows_bucket() const { return knows_bucket_; }
 
   // Sends a request, and again after each failure that may pass, until the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an s3:// URL names; private to remote/s3.
+// Parses s3:// URLs; private to remote/s3.
 #ifndef CKPTDB_REMOTE_S3_S3_LOCATION_H_
 #define CKPTDB_REMOTE_S3_S3_LOCATION_H_
 
@@ -15,7 +15,7 @@ struct S3Location {
   std::string name;  // the URL as given, for messages
   std::string bucket;
   std::string prefix;    // empty, or ends with '/'
-  std::string base_url;  // of the bucket, without '/' at the end
+  std::string base_url;  // the bucket's URL, without '/' at the end
   std::string region;
 };
 

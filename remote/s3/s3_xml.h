@@ -20,7 +20,7 @@ namespace ckptdb::internal::s3 {
 struct ServiceError {
   std::string code;  // such as "NoSuchKey"; empty if the text is no error
   std::string message = {};
-  std::string region = {};  // of the bucket, where the service names it
+  std::string region = {};  // the bucket's, if the service names it
 };
 ServiceError ParseError(absl::string_view text);
 

@@ -21,7 +21,7 @@ namespace ckptdb::testing {
 class FakeS3 {
  public:
   static constexpr char kBucket[] = "bucket";
-  // How the service differs from S3.
+  // The service's differences from S3.
   struct Traits {
     bool ignores_conditions = false;  // like rclone's server
     bool ignores_ranges = false;

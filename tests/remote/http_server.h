@@ -37,7 +37,7 @@ struct ServerRequest {
   bool HasParameter(const std::string& name) const;
 };
 
-// How an answer ends.
+// The end of an answer.
 enum class AnswerEnd {
   kWhole,
   kNothing,  // the connection is closed without an answer
@@ -49,7 +49,7 @@ struct ServerResponse {
   int status = 200;
   std::map<std::string, std::string> headers = {};
   std::string body = {};
-  // What Content-Length says for HEAD, whose answer has no body.
+  // The value of Content-Length; for HEAD, whose answer has no body.
   std::optional<uint64_t> length = std::nullopt;
   AnswerEnd end = AnswerEnd::kWhole;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every ObjectStore must do. A program that tests one includes this file
-// once, and names the stores:
+// Tests that every ObjectStore must pass. A program that tests one includes
+// this file once, and names the stores:
 //
 //   INSTANTIATE_TEST_SUITE_P(
 //       Folder, ObjectStoreConformance,

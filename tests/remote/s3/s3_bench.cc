@@ -41,7 +41,7 @@ struct BenchSetting {
   uint64_t range_bytes = uint64_t{8} << 20;
   int connections = 8;
   int repetitions = 5;
-  uint64_t rate = uint64_t{16} << 20;  // of the part about the limit
+  uint64_t rate = uint64_t{16} << 20;  // bytes per second, to measure the limit
 };
 
 absl::StatusOr<double> SecondsOf(const std::function<absl::Status()>& run) {
