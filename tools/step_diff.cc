@@ -209,6 +209,7 @@ absl::Status Comparer::CompareNumbers(TensorDiff* diff) {
   CKPTDB_ASSIGN_OR_RETURN(
       diff->numbers, CompareTensorNumbers(from_, *diff->from, to_, *diff->to));
   ++diff_->tensors_read;
+  ++diff_->tensors_compared;
   diff_->tensor_read_bytes += diff->from->raw_bytes + diff->to->raw_bytes;
   const bool within = options_.rows.tolerance.has_value() &&
                       diff->numbers->max_abs <= *options_.rows.tolerance;

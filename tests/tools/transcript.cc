@@ -21,11 +21,12 @@ using Document = nlohmann::ordered_json;
 
 std::string NormalizedText(std::string text) {
   static const auto* const kRules = [] {
-    constexpr std::array<std::pair<const char*, const char*>, 10> kPatterns = {{
+    constexpr std::array<std::pair<const char*, const char*>, 11> kPatterns = {{
         {"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uuid>"},
         {"\\b[0-9a-f]{16}\\b", "<digest>"},
         {"\\d{4}-\\d\\d-\\d\\d[ T]\\d\\d:\\d\\d:\\d\\d(\\.\\d+Z)?", "<time>"},
         {"\\b\\d{8}T\\d{6}Z(\\.\\d+)?", "<backup>"},
+        {"\\b\\d+ files\\b", "<n> files"},
         {"\\b\\d+(\\.\\d+)? ([KMGT]i)?B\\b(/s)?", "<bytes>"},
         {"\\b\\d+(\\.\\d+)? (us|ms|s|min|h|d)\\b", "<duration>"},
         {"\\bckptdb \\d+\\.\\d+\\.\\d+\\b", "ckptdb <version>"},
@@ -51,7 +52,7 @@ bool Varies(const std::string& name) {
                           "uuid", "file_system", "source"}) {
     if (absl::EndsWith(name, end)) return true;
   }
-  return name == "bytes" || name == "at" || name == "digest";
+  return name == "bytes" || name == "files" || name == "at" || name == "digest";
 }
 
 void Normalize(const std::string& name, Document* value) {

@@ -115,9 +115,12 @@ std::string VersionText(const StepRecord& record) {
 // Reports how much was read, because reading may take long.
 std::string ReadText(const StepDiff& diff) {
   if (diff.tensors_read == 0) return "no data of tensors and blobs";
+  const bool one = diff.tensors_read == 1;
   return absl::StrCat(FormatBytes(diff.tensor_read_bytes), " of ",
-                      diff.tensors_read,
-                      diff.tensors_read == 1 ? " tensor" : " tensors");
+                      diff.tensors_read, one ? " tensor" : " tensors",
+                      diff.tensors_compared > 0 ? ""
+                      : one                     ? " that is divided differently"
+                            : " that are divided differently");
 }
 
 std::string HeaderText(const StepDiff& diff) {
