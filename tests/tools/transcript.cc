@@ -52,7 +52,8 @@ bool Varies(const std::string& name) {
                           "uuid", "file_system", "source"}) {
     if (absl::EndsWith(name, end)) return true;
   }
-  return name == "bytes" || name == "files" || name == "at" || name == "digest";
+  return name == "bytes" || name == "hosts" || name == "files" ||
+         name == "at" || name == "digest";
 }
 
 void Normalize(const std::string& name, Document* value) {
