@@ -24,6 +24,7 @@
 #include "remote/s3/http.h"
 #include "schema/status.h"
 #include "tests/remote/aws_environment.h"
+#include "tests/support/long_run.h"
 #include "tests/support/source_folder.h"
 
 namespace ckptdb::testing {
@@ -33,6 +34,7 @@ using internal::s3::HttpClient;
 using internal::s3::HttpResponse;
 
 constexpr std::chrono::seconds kStartLimit(60);
+constexpr char kSetUpScript[] = "tests/remote/setup_services.sh";
 // Below the ports that the kernel gives to clients. SeaweedFS listens for gRPC
 // 10,000 above each port.
 constexpr int kFirstPort = 12'000;
@@ -57,16 +59,16 @@ std::string TextOfFile(const std::string& path) {
 
 // Returns the path of an installed program.
 absl::StatusOr<std::string> Installed(const std::string& name) {
+  // 370 MB: only long runs install them.
   static const int kSetUp =
-      std::system(absl::StrCat(SourcePath("tests/remote/setup_services.sh"),
-                               " > /dev/null 2>&1 < /dev/null")
-                      .c_str());
+      IsLongRun() ? std::system(absl::StrCat(SourcePath(kSetUpScript),
+                                             " > /dev/null 2>&1 < /dev/null")
+                                    .c_str())
+                  : 0;
   const std::string path = SourcePath("build/services/bin/" + name);
   if (kSetUp == 0 && access(path.c_str(), X_OK) == 0) return path;
-  return absl::UnavailableError(
-      absl::StrCat(name,
-                   " is not installed, and "
-                   "tests/remote/setup_services.sh cannot install it"));
+  return absl::UnavailableError(absl::StrCat(
+      name, " is not installed; run ", kSetUpScript, ", or set CKPTDB_LONG=1"));
 }
 
 [[noreturn]] void BecomeService(const std::vector<std::string>& words,
