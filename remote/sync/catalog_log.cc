@@ -27,13 +27,14 @@ absl::StatusOr<bool> IsOurs(ObjectStore* store, const RemoteCatalog& next) {
   return found->token == next.token;
 }
 
-// A collector deletes catalogs in the order of their numbers. So if the one
-// before still exists, no catalog of the number of `next` has been deleted, and
-// the condition of its put was true. The token tells the one before from one
-// that a stalled process put in place of a deleted one.
+// A process may stall until its number was used and the catalog deleted. A list
+// shows whether there are newer ones. A catalog that this process committed
+// itself takes a HEAD: collectors delete in the order of the numbers, so while
+// it exists, none of the next number has been deleted. A catalog that was only
+// read may itself be one in place of a deleted one.
 absl::Status CheckNotStale(ObjectStore* store, const RemoteCatalog* before,
-                           const RemoteCatalog& next) {
-  if (before != nullptr) {
+                           Base base, const RemoteCatalog& next) {
+  if (before != nullptr && base == Base::kCommitted) {
     const absl::StatusOr<ObjectInfo> found =
         store->Head(CatalogKey(before->number));
     if (found.ok() && found->token == before->token) return absl::OkStatus();
@@ -41,10 +42,11 @@ absl::Status CheckNotStale(ObjectStore* store, const RemoteCatalog* before,
       return absl::UnavailableError(found.status().message());
     }
   }
-  const auto newest = NewestCatalog(store);
-  if (!newest.ok()) return absl::UnavailableError(newest.status().message());
-  const bool ours = newest->has_value() && (*newest)->token == next.token;
-  return ours ? absl::OkStatus() : LostRace(next);
+  const auto listed = store->List(kCatalogPrefix, "", 1);
+  if (!listed.ok()) return absl::UnavailableError(listed.status().message());
+  const bool newest =
+      !listed->empty() && listed->front().key == CatalogKey(next.number);
+  return newest ? absl::OkStatus() : LostRace(next);
 }
 
 absl::StatusOr<RemoteCatalog> ReadCatalog(ObjectStore* store,
@@ -94,7 +96,7 @@ absl::StatusOr<std::optional<RemoteCatalog>> NewestCatalog(ObjectStore* store) {
 }
 
 absl::Status AppendCatalog(ObjectStore* store, const RemoteCatalog* before,
-                           RemoteCatalog* next) {
+                           Base base, RemoteCatalog* next) {
   next->number = before == nullptr ? 1 : before->number + 1;
   next->token = NewUuid();
   next->written_at_micros = absl::ToUnixMicros(absl::Now());
@@ -113,7 +115,7 @@ absl::Status AppendCatalog(ObjectStore* store, const RemoteCatalog* before,
     put = absl::OkStatus();
   }
   CKPTDB_RETURN_IF_ERROR(put);
-  return CheckNotStale(store, before, *next);
+  return CheckNotStale(store, before, base, *next);
 }
 
 }  // namespace ckptdb::internal

@@ -21,6 +21,9 @@ absl::StatusOr<std::string> GetObject(ObjectStore* store, absl::string_view key,
 // Returns the newest catalog, or nothing if the remote has none.
 absl::StatusOr<std::optional<RemoteCatalog>> NewestCatalog(ObjectStore* store);
 
+// Whether this process has committed a catalog itself, or only read it.
+enum class Base { kRead, kCommitted };
+
 // Puts `next`, whose number and token it sets, as the catalog after `before`,
 // or as the first one if that is null. On OK it is committed: every catalog
 // that is put later comes after it.
@@ -28,7 +31,7 @@ absl::StatusOr<std::optional<RemoteCatalog>> NewestCatalog(ObjectStore* store);
 // Returns Aborted if another catalog was put after `before`, and Unavailable
 // if that is not known.
 absl::Status AppendCatalog(ObjectStore* store, const RemoteCatalog* before,
-                           RemoteCatalog* next);
+                           Base base, RemoteCatalog* next);
 
 }  // namespace ckptdb::internal
 

@@ -80,7 +80,7 @@ absl::Status Collector::Commit(const Change& change) {
     }
     RemoteCatalog next = *newest;
     change(&next);
-    status = AppendCatalog(remote_, &*newest, &next);
+    status = AppendCatalog(remote_, &*newest, Base::kRead, &next);
     if (status.ok()) catalog_ = std::move(next);
     if (!absl::IsAborted(status)) return status;
   }

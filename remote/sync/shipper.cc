@@ -273,9 +273,11 @@ absl::Status Shipper::BecomeOwner(const Work& work) {
     return source_->FindVersion(version) == nullptr;
   });
   next.owner = NewUuid();
-  CKPTDB_RETURN_IF_ERROR(AppendCatalog(
-      remote_, work.base.has_value() ? &*work.base : nullptr, &next));
+  CKPTDB_RETURN_IF_ERROR(
+      AppendCatalog(remote_, work.base.has_value() ? &*work.base : nullptr,
+                    Base::kRead, &next));
   catalog_ = std::move(next);
+  base_ = Base::kCommitted;
   return absl::OkStatus();
 }
 
@@ -452,9 +454,10 @@ absl::Status Shipper::Commit(const StepRecord& record) {
   absl::Status status;
   for (int i = 0; i < kCommitTries; ++i) {
     RemoteCatalog next = WithStep(record);
-    status = AppendCatalog(remote_, &catalog_, &next);
+    status = AppendCatalog(remote_, &catalog_, base_, &next);
     if (status.ok()) {
       catalog_ = std::move(next);
+      base_ = Base::kCommitted;
       pending_.clear();
       const MutexLock lock(&mutex_);
       pending_keys_.clear();
@@ -483,6 +486,7 @@ absl::Status Shipper::Rebase(const StepRecord& record) {
   }
   CKPTDB_RETURN_IF_ERROR(CheckPending(*newest));
   catalog_ = *newest;
+  base_ = Base::kRead;
   if (IsForgotten(catalog_, record)) {
     return absl::AbortedError(absl::StrCat("step ", record.version.step,
                                            " was dropped from ",

@@ -17,6 +17,7 @@
 #include "db/transfer/version_source.h"
 #include "remote/object_store.h"
 #include "remote/remote_store.h"
+#include "remote/sync/catalog_log.h"
 #include "schema/records/remote.h"
 #include "schema/types.h"
 
@@ -84,6 +85,7 @@ class Shipper {
   const VersionSource* source_ = nullptr;  // of the current push
   bool owned_ = false;                     // catalog_ has this owner
   RemoteCatalog catalog_;                  // the newest one known
+  Base base_ = Base::kRead;                // of catalog_
   // Entries and objects that no catalog names yet.
   std::vector<RemoteEntry> pending_;
   mutable Mutex mutex_;  // of the threads that upload files

@@ -242,7 +242,8 @@ void RunOwner(Model* model, int actor, uint64_t seed, FakeSource source,
     if (!result.ok()) {
       EXPECT_THAT(result, AnyOf(Aborted(), Unavailable(),
                                 FailedPrecondition("--take-over"),
-                                DataLoss("is missing")));
+                                DataLoss("is missing")))
+          << actor << Describe(model->history().back());
       continue;
     }
     ++*pushed;
@@ -296,9 +297,11 @@ void ReadAll(Model* model, ActorStore* remote, const RemoteCatalog& catalog,
 void RunReader(Model* model) {
   ActorStore remote(model, kReader);
   while (model->HasOwners()) {
+    // The reader may stall between the list and the get of the catalog.
+    const uint64_t begin = model->turns().turn();
     const auto catalog = internal::NewestCatalog(&remote);
     if (!catalog.ok() || !catalog->has_value()) continue;
-    ReadAll(model, &remote, **catalog, model->turns().turn());
+    ReadAll(model, &remote, **catalog, begin);
   }
   model->turns().Finish(kReader);
 }
