@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// ObjectStore: what ckptdb::remote needs of a service that keeps objects by key,
-// such as S3, or a folder.
+// ObjectStore: what ckptdb::remote needs of a service that keeps objects by
+// key, such as S3, or a folder.
 //
-// Keys have parts of [A-Za-z0-9._-] separated by '/'; none is empty, "." or "..".
-// Calls are synchronous and thread-safe. They retry what may succeed later, until
-// the store's deadline, so that an error is final for the caller:
+// Keys have parts of [A-Za-z0-9._-] separated by '/'; none is empty, "." or
+// "..". Calls are synchronous and thread-safe. They retry what may succeed
+// later, until the store's deadline, so that an error is final for the caller:
+//
 //   NotFound            there is no such object (Get, Head)
 //   AlreadyExists       a conditional put found an object under its key
-//   PermissionDenied    credentials that are wrong, or do not allow the call
+//   PermissionDenied    credentials are wrong, or do not allow the call
 //   FailedPrecondition  the service lacks what the call needs
-//   Unavailable         no answer until the deadline. A put may have been done:
-//                       the caller tells by the token (ObjectInfo::token)
+//   Unavailable         there was no answer until the deadline. A put may have
+//                       been done: its token shows it (ObjectInfo::token)
 //   Cancelled           RemoteOptions::cancelled returned true
-//   DataLoss            an answer is shorter or longer than announced
+//   DataLoss            an answer was shorter or longer than announced
 #ifndef CKPTDB_REMOTE_OBJECT_STORE_H_
 #define CKPTDB_REMOTE_OBJECT_STORE_H_
 
@@ -66,8 +67,9 @@ class ObjectStore {
   // At most `limit` objects whose keys begin with `prefix` and come after
   // `after`, in the order of their bytes; fewer only at the end. `prefix` ends
   // with '/', and all keys below it have the same number of parts.
-  virtual absl::StatusOr<std::vector<ObjectInfo>> List(
-      absl::string_view prefix, absl::string_view after, uint64_t limit) = 0;
+  virtual absl::StatusOr<std::vector<ObjectInfo>> List(absl::string_view prefix,
+                                                       absl::string_view after,
+                                                       uint64_t limit) = 0;
 
   // OK, too, if there is no such object.
   virtual absl::Status Delete(absl::string_view key) = 0;
@@ -79,10 +81,12 @@ class ObjectStore {
 };
 
 struct RemoteOptions {
-  absl::Duration deadline = absl::Minutes(5);  // of one call, with its retries
-  int connections = 8;                         // at most, at a time
-  uint64_t bytes_per_second = 0;               // of all of them; 0: no limit
-  std::function<bool()> cancelled = {};        // polled at least each second
+  // Of a call with its retries, and of each request for a file that is put in
+  // parts. Bytes that move are not cut off.
+  absl::Duration deadline = absl::Minutes(5);
+  int connections = 8;                   // at most, at a time
+  uint64_t bytes_per_second = 0;         // of all of them; 0: no limit
+  std::function<bool()> cancelled = {};  // polled at least each second
 };
 
 // Opens "s3://bucket/prefix" or "file:///folder" (created by the first put).
