@@ -90,11 +90,12 @@ absl::StatusOr<PushResult> Shipper::Push(const VersionSource& source) {
   absl::Status status;
   if (!owned_) status = Attach();
   if (status.ok() && owned_) {
-    CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepRecord> steps,
-                            StepsToShip(catalog_));
-    status = ShipSteps(steps);
+    const auto steps = StepsToShip(catalog_);
+    status = steps.ok() ? ShipSteps(*steps) : steps.status();
   }
-  if (absl::IsAborted(status)) {
+  if (!status.ok()) {
+    // A collector may delete what no catalog names, so nothing of it is used by
+    // a later push, whose epoch gives its objects other keys.
     owned_ = false;
     pending_.clear();
     const MutexLock lock(&mutex_);
@@ -392,8 +393,7 @@ absl::Status Shipper::PutVersionObject(const RemoteVersion& version,
   absl::Status put;
   for (int i = 0; i < kRevisionTries; ++i, ++entry->revision) {
     const std::string key = VersionObjectKey(NameOfVersionObject(*entry));
-    put = remote_->PutIfAbsent(key, bytes,
-                               TokenOf(entry->object_hash, bytes.size()));
+    put = remote_->PutIfAbsent(key, bytes, NewUuid());
     if (put.ok()) {
       const MutexLock lock(&mutex_);
       pending_keys_.push_back(key);

@@ -32,7 +32,7 @@ class Shipper {
       : remote_(remote), options_(options) {}
 
   // Ships what the source has and the remote lacks. After an error, the next
-  // call continues, with what was uploaded; after Aborted, as a new owner.
+  // call begins as a new owner.
   absl::StatusOr<PushResult> Push(const VersionSource& source);
 
  private:
