@@ -99,9 +99,9 @@ const Rules& Rooms() {
         "cuda/tensors"}},
       {"remote/folder", {"db/base"}},
       {"remote/layout", {}},
-      {"remote/open", {"db/base", "remote/folder", "remote/s3"}},
       {"remote/probe", {"db/base"}},
       {"remote/s3", {"db/base"}},
+      {"remote/open", {"db/base", "remote/folder", "remote/s3"}},
       {"remote/sync",
        {"db/base", "db/transfer", "remote/layout", "remote/probe"}}};
   return kRooms;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/transfer/version_source.h"
 
+#include <rocksdb/options.h>
+#include <rocksdb/sst_file_reader.h>
 #include <rocksdb/system_clock.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include "db/base/paths.h"
 #include "db/disk/copy_file.h"
 #include "db/disk/environment.h"
+#include "db/disk/rocks_status.h"
 #include "db/disk/store_path.h"
 #include "db/meta/catalog.h"
 #include "db/rocks/database.h"
@@ -198,16 +201,31 @@ absl::StatusOr<VersionContent> StoreVersions::Read(
   return content;
 }
 
+// Compares the checksums of all blocks: a damaged table must not be shipped
+// with a hash that fits it. The file was just read, and is in the page cache.
+absl::Status CheckBlocks(const std::string& path) {
+  constexpr size_t kReadAheadBytes = size_t{2} << 20;
+  rocksdb::ReadOptions options;
+  options.readahead_size = kReadAheadBytes;
+  rocksdb::SstFileReader table((rocksdb::Options()));
+  rocksdb::Status status = table.Open(path);
+  if (status.ok()) status = table.VerifyChecksum(options);
+  return FromRocksRead(status, path);
+}
+
 absl::StatusOr<uint64_t> StoreVersions::HashOf(
     const VersionFile& file, const std::function<bool()>& cancelled) const {
   absl::StatusOr<CopiedBytes> read =
       HashFile(Environment::Default()->file_system().get(), file.path,
                [&](uint64_t) { return CheckCancelled(cancelled); });
   CKPTDB_RETURN_IF_ERROR(read.status());
-  if (read->bytes == file.bytes) return read->hash;
-  return absl::DataLossError(absl::StrCat("\"", file.path, "\" has ",
-                                          read->bytes, " bytes, expected ",
-                                          file.bytes));
+  if (read->bytes != file.bytes) {
+    return absl::DataLossError(absl::StrCat("\"", file.path, "\" has ",
+                                            read->bytes, " bytes, expected ",
+                                            file.bytes));
+  }
+  CKPTDB_RETURN_IF_ERROR(CheckBlocks(file.path));
+  return read->hash;
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ class VersionSource {
   // Returns DataLoss if some of it is missing or damaged.
   virtual absl::StatusOr<VersionContent> Read(
       const StepRecord& record) const = 0;
-  // Returns the XXH3-64 of a file. `cancelled` may be empty.
+  // Returns the XXH3-64 of a file, after comparing the checksums of its blocks;
+  // DataLoss if one is damaged. `cancelled` may be empty.
   virtual absl::StatusOr<uint64_t> HashOf(
       const VersionFile& file,
       const std::function<bool()>& cancelled) const = 0;

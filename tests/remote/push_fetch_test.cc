@@ -411,20 +411,33 @@ TEST_F(PushFetchTest, RefusesDataOfAnotherVersion) {
 }
 
 // Other steps are shipped.
-TEST_F(PushFetchTest, SkipsStepsThatCannotBeRead) {
+TEST_F(PushFetchTest, SkipsStepsThatAreDamaged) {
   MakeSample();
   store_.reset();
+  std::vector<fs::path> tables;
   for (const auto& entry : fs::directory_iterator(path() + "/db")) {
     if (entry.path().extension() == ".sst" && entry.file_size() > 1 << 20) {
-      fs::remove(entry.path());
+      tables.push_back(entry.path());
     }
   }
-  const PushResult pushed = Push();
-  EXPECT_THAT(pushed.shipped, ElementsAre(100, 300));
-  ASSERT_THAT(pushed.skipped, SizeIs(1));
-  EXPECT_EQ(pushed.skipped[0].first, 200);
-  EXPECT_THAT(pushed.skipped[0].second, HasSubstr(".sst"));
-  EXPECT_THAT(RemoteSteps(), ElementsAre(100, 300));
+  ASSERT_FALSE(tables.empty());
+  const auto expect_skipped = [&] {
+    const PushResult pushed = Push();
+    ASSERT_THAT(pushed.skipped, SizeIs(1));
+    EXPECT_EQ(pushed.skipped[0].first, 200);
+    EXPECT_THAT(pushed.skipped[0].second, HasSubstr(".sst"));
+    EXPECT_THAT(RemoteSteps(), ElementsAre(100, 300));
+  };
+  for (const fs::path& table : tables) {
+    std::fstream file(table, std::ios::in | std::ios::out | std::ios::binary);
+    const auto middle = static_cast<std::streamoff>(fs::file_size(table) / 2);
+    file.seekg(middle);
+    const int byte = file.get();
+    file.seekp(middle).put(static_cast<char>(byte ^ 1));
+  }
+  expect_skipped();
+  for (const fs::path& table : tables) fs::remove(table);
+  expect_skipped();
 }
 
 TEST_F(PushFetchTest, NothingIsFetchedFromNothing) {

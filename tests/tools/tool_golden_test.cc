@@ -97,6 +97,12 @@ const GoldenCase kGoldenCases[] = {
      {"export 1000 --npz npz > /dev/null; ckptdb import npz/step-1000.npz "
       "--step 2000"},
      "import npz/step-1000.npz --step 2001"},
+    {"remote",
+     {"remote push file://$PWD/shipped", "remote ls file://$PWD/shipped",
+      "remote verify file://$PWD/shipped --data",
+      "remote gc file://$PWD/shipped --keep 2",
+      "remote fetch file://$PWD/shipped new"},
+     "remote ls file://$PWD/shipped"},
     // Without the name of the file system, and checks that depend on it.
     {"doctor",
      {"doctor --speed-mib 0 ctr | sed 1d"},

@@ -120,6 +120,8 @@ const MatrixCase kMatrix[] = {
     {"restore-backup BACKUPS OUT", kNoStore, "0000000*"},
     {"export 1200 --npz OUT", kReads, "02532505"},
     {"import FILE --step 5000", kOwns, "40500555"},
+    // A push that skips a damaged step has shipped the others.
+    {"remote push file://DIR/.remote", kReads, "00532505"},
     {"doctor DIR --speed-mib 0", kNoStore, "00000005"},
     {"completion bash", kNoStore, "00000000"},
     {"man", kNoStore, "00000000"},

@@ -156,7 +156,9 @@ absl::Status RemoteCommand::Run(const Context& context) {
                         : action_ == "verify" ? &RemoteCommand::Verify
                                               : &RemoteCommand::Collect;
   // Unavailable is a service that does not answer, not a busy store.
-  return ReadingStatus((this->*action)(context, remote.get()));
+  return Interrupt::Describe(
+      ReadingStatus((this->*action)(context, remote.get())),
+      "what was done so far is kept, and the same command continues with it");
 }
 
 Json SkippedJson(const PushResult& pushed) {
