@@ -16,6 +16,17 @@
 namespace ckptdb {
 namespace {
 
+// Returns the URL for a message, without a password that it may contain.
+std::string Shown(absl::string_view url) {
+  const size_t begin = url.find("://");
+  const size_t at = url.rfind('@');
+  if (begin == absl::string_view::npos || at == absl::string_view::npos ||
+      at < begin) {
+    return std::string(url);
+  }
+  return absl::StrCat(url.substr(0, begin), "://***", url.substr(at));
+}
+
 absl::StatusOr<std::unique_ptr<ObjectStore>> Open(
     absl::string_view url, const RemoteOptions& options) {
   absl::string_view path = url;
@@ -29,13 +40,13 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> Open(
     return internal::OpenS3(url, options);
 #else
     return absl::UnimplementedError(
-        absl::StrCat("\"", url,
+        absl::StrCat("\"", Shown(url),
                      "\": this ckptdb was built without libcurl, which s3:// "
                      "needs; build it with CKPTDB_REMOTE=ON"));
 #endif
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("\"", url,
+      absl::StrCat("\"", Shown(url),
                    "\" is not the URL of a remote; expected "
                    "\"s3://bucket/prefix\" or \"file:///folder\""));
 }

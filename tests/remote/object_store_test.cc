@@ -202,6 +202,9 @@ TEST_P(FolderStoreTest, RefusesBadKeysTokensAndUrls) {
   const std::string file = dir_.path() + "/file";
   std::ofstream(file) << "x";
   EXPECT_THAT(OpenObjectStore("file://" + file), InvalidArgument(file));
+  EXPECT_THAT(OpenObjectStore("https://me:secret@host/x").status().message(),
+              ::testing::AllOf(::testing::HasSubstr("https://***@host/x"),
+                               ::testing::Not(::testing::HasSubstr("secret"))));
 }
 
 TEST_P(FolderStoreTest, LimitsItsSpeed) {
