@@ -26,10 +26,10 @@ using nb::literals::operator""_a;
 absl::StatusOr<TensorState::Device*> OpenDevice(int index,
                                                 uint64_t staging_bytes) {
   static absl::Mutex mutex(absl::kConstInit);
-  static auto* const devices =
+  static auto* const kDevices =
       new std::map<std::pair<int, uint64_t>, std::unique_ptr<CudaDevice>>();
   const absl::MutexLock lock(&mutex);
-  std::unique_ptr<CudaDevice>& device = (*devices)[{index, staging_bytes}];
+  std::unique_ptr<CudaDevice>& device = (*kDevices)[{index, staging_bytes}];
   if (device == nullptr) {
     CudaDevice::Options options;
     options.device = index;

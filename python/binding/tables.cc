@@ -267,7 +267,7 @@ class PyTable : public TableState, public LiveTable {
     });
     // A failure is that of the restore, which calls the function.
     if (!found.ok()) {
-      return [found](auto&&...) { return found; };
+      return [found](auto&&...) -> absl::Status { return absl::Status(found); };
     }
     if (function == nullptr) return nullptr;
     return [function, to](const Slot& in_step, absl::Span<const int64_t> ids,

@@ -19,8 +19,6 @@
 namespace ckptdb::testing {
 namespace {
 
-using internal::CatalogKey;
-
 class ProtocolTest : public ::testing::Test {
  protected:
   ProtocolTest() { remote_.set_names_as_files(true); }

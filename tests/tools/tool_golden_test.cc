@@ -28,8 +28,6 @@
 namespace ckptdb::testing {
 namespace {
 
-namespace fs = std::filesystem;
-
 std::string FileText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};

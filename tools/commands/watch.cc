@@ -107,7 +107,8 @@ class WatchCommand : public Command {
   std::string file_;
 };
 
-Watched Compare(std::vector<StepRecord> before, std::vector<StepRecord> now) {
+Watched Compare(const std::vector<StepRecord>& before,
+                std::vector<StepRecord> now) {
   Watched seen;
   std::set<Version> old;
   std::set<Version> current;
@@ -210,7 +211,7 @@ absl::Status WatchCommand::Look(const Context& context, Reader* reader,
                                 Watched* seen) const {
   const absl::Status refreshed = reader->Refresh();
   if (!refreshed.ok()) return ReadingStatus(refreshed);
-  *seen = Compare(std::move(seen->steps), reader->Steps());
+  *seen = Compare(seen->steps, reader->Steps());
   const bool draws =
       context.out == &std::cout && isatty(STDOUT_FILENO) == 1 && !context.json;
   if (draws) return Draw(context, *reader, *seen);

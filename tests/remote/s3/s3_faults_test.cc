@@ -18,7 +18,6 @@ namespace ckptdb::testing {
 namespace {
 
 using internal::s3::kMinPartBytes;
-using internal::s3::S3Store;
 
 using Answer = std::optional<ServerResponse>;
 using Clock = std::chrono::steady_clock;
