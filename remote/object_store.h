@@ -35,7 +35,7 @@ struct ObjectInfo {
   std::string key;
   uint64_t size = 0;
   absl::Time modified;  // by the service's clock
-  // Of the put that wrote the object; Head and Get only. Empty without one.
+  // Identifies the put that wrote the object. Set by Head only.
   std::string token = {};
 };
 
@@ -46,8 +46,8 @@ class ObjectStore {
   // Names the store in messages: a URL without credentials.
   virtual std::string Name() const = 0;
 
-  // Puts an object if there is none under `key`. The token is kept with it.
-  // A retry that finds an object with the same token returns OK.
+  // Writes an object unless `key` exists, and stores the token with it. Returns
+  // OK if a retry finds an object with the same token.
   virtual absl::Status PutIfAbsent(absl::string_view key,
                                    absl::string_view bytes,
                                    absl::string_view token) = 0;
@@ -71,7 +71,7 @@ class ObjectStore {
                                                        absl::string_view after,
                                                        uint64_t limit) = 0;
 
-  // OK, too, if there is no such object.
+  // Deletes an object. Returns OK if it does not exist.
   virtual absl::Status Delete(absl::string_view key) = 0;
 
   // Ends uploads of PutFileIfAbsent below `prefix` that were begun before
@@ -81,11 +81,11 @@ class ObjectStore {
 };
 
 struct RemoteOptions {
-  // Of a call with its retries, and of each request for a file that is put in
-  // parts. Bytes that move are not cut off.
+  // Limits a call including its retries, or each request of a multipart
+  // upload. A transfer that makes progress is not interrupted.
   absl::Duration deadline = absl::Minutes(5);
-  int connections = 8;                   // at most, at a time
-  uint64_t bytes_per_second = 0;         // of all of them; 0: no limit
+  int connections = 8;            // at most, at a time
+  uint64_t bytes_per_second = 0;  // all connections together; 0: no limit
   std::function<bool()> cancelled = {};  // polled at least each second
 };
 

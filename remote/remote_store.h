@@ -62,7 +62,7 @@ struct PushOptions {
 struct PushResult {
   std::string store_uuid;
   uint64_t catalog = 0;          // the number of the newest catalog
-  uint64_t epoch = 0;            // of the remote's owner
+  uint64_t epoch = 0;            // increases with each new owner
   std::vector<int64_t> shipped;  // steps, in the order of their commits
   // Steps that could not be read, and why; the next push tries them again.
   std::vector<std::pair<int64_t, std::string>> skipped;
@@ -95,20 +95,20 @@ struct RemoteStep {
   bool pinned = false;
   bool ephemeral = false;
   bool quarantined = false;
-  uint64_t versions = 1;     // that a fetch of the step needs, with its own
-  uint64_t own_bytes = 0;    // of its own objects
-  uint64_t fetch_bytes = 0;  // of all objects that a fetch of the step needs
+  uint64_t versions = 1;     // that a fetch downloads, including its own
+  uint64_t own_bytes = 0;    // uploaded for this version alone
+  uint64_t fetch_bytes = 0;  // that a fetch downloads
 };
 
 struct RemoteContent {
   std::string store_uuid;
   uint64_t catalog = 0;
   uint64_t epoch = 0;
-  int64_t written_at_micros = 0;  // of the catalog, by its writer's clock
+  int64_t written_at_micros = 0;  // by the clock of the catalog's writer
   std::vector<RemoteStep> steps;  // by step
   int64_t latest_step = -1;       // most recently saved; -1 without a step
-  uint64_t bytes = 0;             // of all objects of these steps
-  uint64_t dropped_bytes = 0;     // that CollectRemote deletes later
+  uint64_t bytes = 0;             // that these steps need
+  uint64_t dropped_bytes = 0;     // that CollectRemote will delete
 };
 
 // Lists the steps of the newest catalog, with two requests. Returns NotFound

@@ -29,7 +29,7 @@ fi
 cmake --preset release || fail "configuring"
 cmake --build --preset release --target ckptdb_python || fail "building"
 
-# As in tools/setup.sh, the list is copied last.
+# Copied last, like in tools/setup.sh: it marks a complete environment.
 venv=build/venv-torch
 pins=python/requirements-torch.txt
 pip() {

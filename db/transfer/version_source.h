@@ -40,7 +40,7 @@ class VersionSource {
   virtual ~VersionSource() = default;
 
   virtual const RootRecord& root() const = 0;
-  // By step.
+  // Returns all steps, sorted by step.
   virtual std::vector<StepRecord> Steps() const = 0;
   // Returns the record of a version that is or was a step; null if it is
   // unknown.

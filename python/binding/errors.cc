@@ -40,8 +40,8 @@ std::atomic<int> in_python = 0;    // threads that have the GIL, or wait for it
 // Whether this is not the main thread, and the interpreter ends.
 bool MayNotTakeGil() { return ending && !IsMainThread(); }
 
-// Called last before the interpreter ends. Threads that run Python code, or
-// already wait for the GIL, end that before.
+// Called last before the interpreter ends. Waits up to two seconds for threads
+// that run Python code or wait for the GIL.
 void EndThreads() {
   ending = true;
   PyThreadState* const thread = PyEval_SaveThread();
@@ -131,6 +131,8 @@ ReleaseGil::~ReleaseGil() {
   ++in_python;
   if (MayNotTakeGil()) {
     --in_python;
+    // The interpreter is ending: this thread must never run Python again, and
+    // its callers expect the GIL. The end of the process ends it.
     while (true) std::this_thread::sleep_for(std::chrono::hours(1));
   }
   PyEval_RestoreThread(thread_);

@@ -65,7 +65,7 @@ def _form(table: Any, slot: str, what: str) -> tuple[str, int]:
     if isinstance(table, ArrayTable):
         forms = {s[0]: (s[1], s[2]) for s in table._specs}
     else:
-        # Of a Table, or of a CustomTable.
+        # A Table or a CustomTable.
         forms = {
             name: (each.dtype, each.elements) if hasattr(each, "dtype") else each
             for name, each in table.slots.items()

@@ -315,7 +315,7 @@ class Restore:
             self._plan(node, old[i] if i < len(old) else _MISSING, f"{name}.{i}")
             for i, node in enumerate(nodes)
         ]
-        # As in a dictionary.
+        # Behaves like a dictionary.
         rest = [
             each
             for i, each in enumerate(old)

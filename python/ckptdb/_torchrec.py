@@ -148,7 +148,7 @@ def _add_state(name: str, slot: str, state: Any, parts: list[Part], rank: int) -
     divided = len({part.column for part in parts}) > 1
     at = 0
     for part in sorted(parts, key=lambda part: part.column):
-        # Of one value per row, those of all column shards follow each other.
+        # With one value per row, the values of the column shards are concatenated.
         one = (at if divided else part.first,)
         value = shards.get(one, shards.get((part.first, part.column)))
         at += part.rows

@@ -19,7 +19,7 @@ rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 """
-# As programs should: some have aborted that ended with a group of gloo.
+# Programs that exited with an open gloo group have sometimes aborted.
 TAIL = """
 if dist.is_initialized():
     dist.destroy_process_group()

@@ -152,7 +152,7 @@ def test_a_folder_of_dcp_is_the_same_after_a_round_trip(tmp_path, path):
     loaded = zeros_like(state)
     dcp.load(loaded, storage_reader=StorageReader(path))
     assert_equal(loaded, state)
-    # As a file.
+    # The same from a file.
     export_checkpoint(path, tmp_path / "file.pt")
     file = torch.load(tmp_path / "file.pt", weights_only=True)
     file["optimizer"]["state"] = {0: file["optimizer"]["state"]["0"]}  # DCP's keys

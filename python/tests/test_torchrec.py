@@ -65,7 +65,7 @@ def spec(kind):
         return lambda parameter, *_: on_hosts(*kind, parameter)
     return data_parallel() if kind == "data" else table_wise(rank=kind % world)
 
-# As the planner makes them, but with column shards of any width.
+# Like the planner's, but with column shards of any width.
 def on_hosts(sharding, on, width, parameter):
     sizes, offsets = calculate_shard_sizes_and_offsets(
         parameter, world, local, sharding, col_wise_shard_dim=width)

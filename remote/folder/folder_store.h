@@ -20,7 +20,7 @@ namespace ckptdb::internal {
 // What it creates has the mode of the folder, or 0700 if that is new.
 //
 // The time of an object is that of its last write, by the file system's clock.
-// Of the options, only the limit of bytes and `cancelled` matter here.
+// Uses only bytes_per_second and `cancelled` of the options.
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenFolderStore(
     const std::string& folder, const RemoteOptions& options);
 

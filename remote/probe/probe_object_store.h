@@ -8,11 +8,11 @@
 
 namespace ckptdb::internal {
 
-// Puts an object with a random name below "probe/", and puts another one under
-// the same key, which the service must refuse; looks at its token, reads a
-// range of it, lists it, and deletes it. Returns FailedPrecondition if the
-// service does not do what the store needs, such as one that ignores
-// "If-None-Match: *", and the error of a call that fails.
+// Writes an object with a random name below "probe/", checks that a second put
+// to the same key is refused, reads the token and a range back, lists the
+// object and deletes it. Returns FailedPrecondition if the service does not do
+// what the store needs, such as one that ignores "If-None-Match: *", and the
+// error of a call that fails.
 //
 // Makes two puts, two heads, two ranged gets, one list and one delete.
 absl::Status ProbeObjectStore(ObjectStore& store);

@@ -167,8 +167,8 @@ absl::Status StatusOfCurl(CURLcode code, const char* detail) {
     case CURLE_SSL_CACERT_BADFILE:
       return absl::FailedPreconditionError(absl::StrCat(
           text,
-          "; if the service's certificate is of a CA of your own, name "
-          "the file of that CA's certificates in AWS_CA_BUNDLE"));
+          "; if the service's certificate is signed by a private CA, "
+          "set AWS_CA_BUNDLE to the file with that CA's certificate"));
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_BAD_FUNCTION_ARGUMENT:

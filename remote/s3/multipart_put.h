@@ -27,10 +27,11 @@ struct MultipartPut {
   absl::Duration deadline;  // for each request with its retries
 };
 
-// Uploads the parts and completes the object if there is none under the key:
-// AlreadyExists otherwise. Aborted if the upload was aborted meanwhile, or was
-// completed by an earlier try whose answer was lost: the object tells. Aborts
-// the upload after other errors, but not if it may have been completed.
+// Uploads the parts, then completes the upload on the condition that the key
+// does not exist. Returns AlreadyExists if it does, and Aborted if the upload
+// no longer exists: either it was aborted, or an earlier attempt completed it
+// and the response was lost; the object's token tells. After other errors,
+// aborts the upload unless it may have completed.
 absl::Status PutInParts(const MultipartPut& put, S3Client* client);
 
 }  // namespace ckptdb::internal::s3

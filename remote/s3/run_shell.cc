@@ -26,8 +26,8 @@ absl::Status TookTooLong() {
   return absl::UnavailableError("it took too long, and was killed");
 }
 
-// A running command, in a process group of its own, and the end of the pipe
-// that it writes to. Kills and reaps it.
+// A command that runs in its own process group, and the read end of the pipe
+// for its output. The destructor kills and reaps the command.
 class ShellProcess {
  public:
   ~ShellProcess() {

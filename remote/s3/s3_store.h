@@ -11,9 +11,9 @@
 
 namespace ckptdb::internal::s3 {
 
-// The token of an object is its metadata "ckptdb-token". A put that the service
-// refuses because an object exists is told apart from one that was done, but
-// whose answer was lost, by that token.
+// Stores an object's token as metadata "ckptdb-token". If a put finds that the
+// object exists, the token tells whether this put wrote it and lost the
+// response, or another one did.
 class S3Store : public ObjectStore {
  public:
   S3Store(const S3Location& location, const RemoteOptions& options)
@@ -42,8 +42,8 @@ class S3Store : public ObjectStore {
                        S3Request request, const Budget& budget);
   absl::Status PutLarge(absl::string_view key, absl::string_view token,
                         const FilePart& file);
-  // OK if the object under `key` is of a put with `token`; otherwise
-  // AlreadyExists, or NotFound if there is none.
+  // Returns OK if `key` was written by the put with this token, AlreadyExists
+  // if by another, and NotFound if it does not exist.
   absl::Status CompareToken(absl::string_view key, absl::string_view token,
                             const Budget& budget);
   absl::StatusOr<ObjectInfo> HeadOf(absl::string_view key,

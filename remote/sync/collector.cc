@@ -160,8 +160,8 @@ absl::Status Collector::DeleteUnnamed(
   }
 }
 
-// In the order of their numbers, on which CheckNotStale of catalog_log.cc
-// relies: a list has the newest first.
+// Deletes old catalogs in ascending order, on which CheckNotStale in
+// catalog_log.cc relies. Lists return the newest first.
 absl::Status Collector::DeleteCatalogs() {
   std::vector<ObjectInfo> old;
   std::string after = CatalogKey(catalog_.number);

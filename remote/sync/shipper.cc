@@ -148,7 +148,7 @@ absl::StatusOr<Shipper::Work> Shipper::FindWork() const {
   return work;
 }
 
-// In the order of their attempts.
+// Returns the steps to ship, ordered by attempt.
 absl::StatusOr<std::vector<StepRecord>> Shipper::StepsToShip(
     const RemoteCatalog& base) const {
   std::vector<StepRecord> steps;

@@ -76,7 +76,7 @@ class StepShipper::Impl {
   const ShipperOptions options_;
   PushOptions push_options_;
   std::unique_ptr<ObjectStore> remote_;
-  // Of the thread.
+  // Used only by the background thread.
   std::optional<internal::Shipper> shipper_;
   std::unique_ptr<Reader> reader_;
   std::vector<StepRecord> pushed_;  // the steps of the last push

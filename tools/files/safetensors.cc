@@ -24,7 +24,7 @@ constexpr size_t kLengthBytes = 8;
 constexpr size_t kHeaderAlignment = 8;
 constexpr absl::string_view kMetadataKey = "__metadata__";
 
-// By the number of the dtype.
+// Indexed by dtype.
 constexpr std::array<absl::string_view, kDTypes> kSafetensorsNames = {
     "F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "I64", "I32",
     "I16", "I8",  "U64", "U32",  "U16",     "U8",      "BOOL"};
