@@ -68,13 +68,15 @@ absl::Status CheckBounds(const std::vector<Sample>& samples,
 }
 
 absl::Status Driver::Run() {
+  // The numbers are those at the time of the error.
+  const auto annotate = [this](const absl::Status& status,
+                               absl::string_view what) {
+    return internal::Annotate(
+        status, absl::StrCat(what, " ", lives_, ", after ", saves_, " saves"));
+  };
   while (saves_ < options_.saves) {
-    CKPTDB_RETURN_IF_ERROR(internal::Annotate(
-        Live(), absl::StrCat("life ", lives_, " of the writer, after ", saves_,
-                             " saves")));
-    CKPTDB_RETURN_IF_ERROR(internal::Annotate(
-        CheckStore(),
-        absl::StrCat("after kill ", lives_, " and ", saves_, " saves")));
+    CKPTDB_RETURN_IF_ERROR(annotate(Live(), "life"));
+    CKPTDB_RETURN_IF_ERROR(annotate(CheckStore(), "after kill"));
     CKPTDB_RETURN_IF_ERROR(Operate());
   }
   return CheckBounds(samples_, needed_bytes_);
@@ -199,7 +201,8 @@ absl::Status Driver::NoteFailure(const Event& event) {
   if (recovering_ || volume_->WasFull(event.began_micros)) {
     return absl::OkStatus();
   }
-  return absl::InternalError("failed although the disk was not full");
+  return absl::InternalError("failed although the disk was not full; " +
+                             volume_->Describe());
 }
 
 absl::Status Driver::FillOrFree() {

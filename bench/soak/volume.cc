@@ -69,6 +69,15 @@ bool Volume::WasFull(int64_t since_micros) const {
   return full_ || freed_at_micros_ >= since_micros;
 }
 
+std::string Volume::Describe() const {
+  const absl::StatusOr<uint64_t> free = bench::FreeBytes(folder_);
+  return absl::StrCat(
+      free.ok() ? absl::StrCat(*free) : free.status().ToString(),
+      " bytes are free now, the store takes ",
+      MeasureFolder(store()).disk_bytes, ", the filler is ",
+      full_ ? "there" : absl::StrCat("gone since ", freed_at_micros_.load()));
+}
+
 FolderSize MeasureFolder(const std::string& folder) {
   constexpr uint64_t kBlockBytes = 512;  // the unit of st_blocks
   FolderSize size;

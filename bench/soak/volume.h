@@ -35,6 +35,8 @@ class Volume {
   // Returns whether it was full at any time since then, by SteadyMicros.
   // Thread-safe.
   bool WasFull(int64_t since_micros) const;
+  // Returns the free space now, and how the filler stands, for an error.
+  std::string Describe() const;
 
  private:
   std::string filler() const { return folder_ + "/filler"; }

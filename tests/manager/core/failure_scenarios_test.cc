@@ -324,11 +324,13 @@ TEST_F(ManagerTest, CopyOfHardLinksStaysIntact) {
   const std::string copy = dir_.path() + "/copy";
   ASSERT_NO_FATAL_FAILURE(start(original));
   ASSERT_NO_FATAL_FAILURE(train_to(4));
-  ASSERT_OK(manager_->store()->Sweep());  // no file disappears meanwhile
+  ASSERT_OK(manager_->Close());  // no file disappears meanwhile
   EXPECT_GE(LinkCopy(original, copy), 2);
   const auto before = FilesBelow(copy);
 
   // The trainer saves, folds and sweeps until it shares no file with the copy.
+  ASSERT_NO_FATAL_FAILURE(Reopen());
+  ASSERT_OK(manager_->Restore());
   ASSERT_NO_FATAL_FAILURE(train_to(8));
   ASSERT_OK(manager_->store()->Fold(8));
   ASSERT_OK(manager_->store()->Delete(6));
