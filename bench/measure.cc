@@ -2,6 +2,7 @@
 #include "bench/measure.h"
 
 #include <malloc.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -26,15 +27,19 @@ double CpuSeconds() {
   return Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
 }
 
-// A line such as "VmHWM:   123 kB" of /proc/self/status, in bytes.
-uint64_t StatusLineBytes(const std::string& name) {
-  std::ifstream lines("/proc/self/status");
+// A line such as "VmHWM:   123 kB" of a file below /proc, in bytes.
+uint64_t LineBytes(const std::string& path, const std::string& name) {
+  std::ifstream lines(path);
   std::string word;
   while (lines >> word) {
     uint64_t kibibytes = 0;
     if (word == name && lines >> kibibytes) return kibibytes << 10;
   }
   return 0;
+}
+
+uint64_t StatusLineBytes(const std::string& name) {
+  return LineBytes("/proc/self/status", name);
 }
 
 absl::StatusOr<Sample> RunOnce(const std::string& title,
@@ -101,6 +106,14 @@ Summary SecondsOf(const Outcome& outcome) {
 
 Summary CpuSecondsOf(const Outcome& outcome) {
   return SummarizeField(outcome, &Sample::cpu_seconds);
+}
+
+void TouchFreeMemory(uint64_t bytes) {
+  const uint64_t most = LineBytes("/proc/meminfo", "MemFree:") / 10 * 9;
+  const size_t size = std::min(bytes, most);
+  void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (memory != MAP_FAILED) munmap(memory, size);
 }
 
 uint64_t ResidentBytes() { return StatusLineBytes("VmRSS:"); }
