@@ -5,6 +5,7 @@
 #include "schema/records/evaluation.h"
 #include "schema/records/post.h"
 #include "schema/records/records.h"
+#include "schema/records/remote.h"
 #include "schema/types.h"
 #include "tests/fuzz/record_round_trip.h"
 
@@ -15,7 +16,7 @@ using internal::RecordKind;
 using testing::CheckRecord;
 
 void CheckRecords(absl::string_view input) {
-  switch (testing::TakeByte(&input) % 7) {
+  switch (testing::TakeByte(&input) % 10) {
     case 0:
       return CheckRecord(RecordKind::kStep, DecodeStepRecord, EncodeStepRecord,
                          input);
@@ -33,8 +34,20 @@ void CheckRecords(absl::string_view input) {
     case 5:
       return CheckRecord(RecordKind::kEvaluation, DecodeEvaluationRecord,
                          EncodeEvaluationRecord, input);
-    default:
+    case 6:
       return CheckRecord(RecordKind::kPost, DecodePost, EncodePost, input);
+    case 7:
+      return CheckRecord(RecordKind::kRemoteFormat,
+                         internal::DecodeRemoteFormat,
+                         internal::EncodeRemoteFormat, input);
+    case 8:
+      return CheckRecord(RecordKind::kRemoteVersion,
+                         internal::DecodeRemoteVersion,
+                         internal::EncodeRemoteVersion, input);
+    default:
+      return CheckRecord(RecordKind::kRemoteCatalog,
+                         internal::DecodeRemoteCatalog,
+                         internal::EncodeRemoteCatalog, input);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "schema/bytes/page.h"
 #include "schema/records/post.h"
 #include "schema/records/records.h"
+#include "schema/records/remote.h"
 #include "schema/records/staged.h"
 #include "schema/types.h"
 
@@ -181,6 +182,58 @@ inline internal::StagedRecord SampleStagedRank() {
   staged.inline_entries = {{SampleEntryKey({30, 9}, 1), MakePage("abc")}};
   staged.rank_record = EncodeRankRecord(SampleRank()).value();
   return staged;
+}
+
+inline internal::RemoteFormat SampleRemoteFormat() { return {"store-1", 5}; }
+
+inline internal::RemoteVersion SampleRemoteVersion() {
+  internal::RemoteVersion version;
+  version.step_record = "step";
+  version.rank_records = {"rank 0", "", "rank 2"};
+  version.evaluations = {{"key", "value"}};
+  version.inline_entries = {{"a", "1"}, {"b", std::string(1000, '\0')}};
+  version.files = {{0, 10, 11, "a", "b"}, {2, 20, 21, "c", "c"}};
+  return version;
+}
+
+inline internal::RemoteCatalog SampleRemoteCatalog() {
+  internal::RemoteCatalog catalog;
+  catalog.number = 12;
+  catalog.epoch = 3;
+  catalog.owner = "owner-1";
+  catalog.token = "token-1";
+  catalog.written_at_micros = 4;
+  catalog.horizon_micros = 5;
+  catalog.root.uuid = "store-1";
+  catalog.root.next_attempt = 7;
+  catalog.root.user_metadata = {{"run", "a"}};
+  internal::RemoteEntry step;
+  step.version = {200, 5};
+  step.state = {200, 4};
+  step.epoch = 2;
+  step.revision = 1;
+  step.object_bytes = 100;
+  step.object_hash = 101;
+  step.lineage = 102;
+  step.record_hash = 103;
+  step.data_bytes = 104;
+  step.data_files = 2;
+  step.committed_at_micros = 105;
+  step.kind = StepRecord::Kind::kDelta;
+  step.pinned = true;
+  step.quarantined = true;
+  step.needs = {{100, 2}, {200, 4}};
+  internal::RemoteEntry dropped;
+  dropped.version = dropped.state = {100, 2};
+  dropped.use = internal::RemoteEntry::Use::kDropped;
+  dropped.dropped_at_micros = 6;
+  dropped.ephemeral = true;
+  internal::RemoteEntry again = dropped;
+  again.epoch = 2;
+  again.use = internal::RemoteEntry::Use::kNeeded;
+  catalog.entries = {dropped, again, step};
+  catalog.forgotten = {{50, 1}};
+  return catalog;
 }
 
 }  // namespace ckptdb::testing

@@ -17,6 +17,7 @@
 #include "schema/records/envelope.h"
 #include "schema/records/evaluation.h"
 #include "schema/records/records.h"
+#include "schema/records/remote.h"
 #include "schema/types.h"
 #include "tests/schema/samples.h"
 #include "tests/support/source_folder.h"
@@ -57,6 +58,15 @@ Corpus RecordCorpus() {
   AddRecord(5, "evaluation", EncodeEvaluationRecord(SampleEvaluation()).value(),
             &corpus);
   AddRecord(6, "post", EncodePost(SamplePost()).value(), &corpus);
+  AddRecord(7, "remote_format",
+            internal::EncodeRemoteFormat(SampleRemoteFormat()).value(),
+            &corpus);
+  AddRecord(8, "remote_version",
+            internal::EncodeRemoteVersion(SampleRemoteVersion()).value(),
+            &corpus);
+  AddRecord(9, "remote_catalog",
+            internal::EncodeRemoteCatalog(SampleRemoteCatalog()).value(),
+            &corpus);
   AddRecord(1, "rank_shards",
             EncodeRankRecord({{30, 9}, 0, SampleShards()}).value(), &corpus);
   Item ranged = SampleTable();

@@ -10,6 +10,7 @@
 #include "schema/bytes/limits.h"
 #include "schema/records/envelope.h"
 #include "schema/records/remote.h"
+#include "tests/schema/samples.h"
 #include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
@@ -26,73 +27,23 @@ using internal::RemoteEntry;
 using internal::RemoteFormat;
 using internal::RemoteVersion;
 
-RemoteVersion SampleVersion() {
-  RemoteVersion version;
-  version.step_record = "step";
-  version.rank_records = {"rank 0", "", "rank 2"};
-  version.evaluations = {{"key", "value"}};
-  version.inline_entries = {{"a", "1"}, {"b", std::string(1000, '\0')}};
-  version.files = {{0, 10, 11, "a", "b"}, {2, 20, 21, "c", "c"}};
-  return version;
-}
-
-RemoteCatalog SampleCatalog() {
-  RemoteCatalog catalog;
-  catalog.number = 12;
-  catalog.epoch = 3;
-  catalog.owner = "owner-1";
-  catalog.token = "token-1";
-  catalog.written_at_micros = 4;
-  catalog.horizon_micros = 5;
-  catalog.root.uuid = "store-1";
-  catalog.root.next_attempt = 7;
-  catalog.root.user_metadata = {{"run", "a"}};
-  RemoteEntry step;
-  step.version = {200, 5};
-  step.state = {200, 4};
-  step.epoch = 2;
-  step.revision = 1;
-  step.object_bytes = 100;
-  step.object_hash = 101;
-  step.lineage = 102;
-  step.record_hash = 103;
-  step.data_bytes = 104;
-  step.data_files = 2;
-  step.committed_at_micros = 105;
-  step.kind = StepRecord::Kind::kDelta;
-  step.pinned = true;
-  step.quarantined = true;
-  step.needs = {{100, 2}, {200, 4}};
-  RemoteEntry dropped;
-  dropped.version = dropped.state = {100, 2};
-  dropped.use = RemoteEntry::Use::kDropped;
-  dropped.dropped_at_micros = 6;
-  dropped.ephemeral = true;
-  RemoteEntry again = dropped;
-  again.epoch = 2;
-  again.use = RemoteEntry::Use::kNeeded;
-  catalog.entries = {dropped, again, step};
-  catalog.forgotten = {{50, 1}};
-  return catalog;
-}
-
 TEST(RemoteRecords, DecodeToWhatWasEncoded) {
-  const RemoteFormat format{"store-1", 5};
+  const RemoteFormat format = SampleRemoteFormat();
   ASSERT_OK_AND_ASSIGN(std::string bytes, EncodeRemoteFormat(format));
   ASSERT_OK_AND_ASSIGN(const RemoteFormat format_again,
                        DecodeRemoteFormat(bytes));
   EXPECT_EQ(format_again, format);
-  ASSERT_OK_AND_ASSIGN(bytes, EncodeRemoteVersion(SampleVersion()));
+  ASSERT_OK_AND_ASSIGN(bytes, EncodeRemoteVersion(SampleRemoteVersion()));
   ASSERT_OK_AND_ASSIGN(const RemoteVersion version, DecodeRemoteVersion(bytes));
-  EXPECT_EQ(version, SampleVersion());
-  ASSERT_OK_AND_ASSIGN(bytes, EncodeRemoteCatalog(SampleCatalog()));
+  EXPECT_EQ(version, SampleRemoteVersion());
+  ASSERT_OK_AND_ASSIGN(bytes, EncodeRemoteCatalog(SampleRemoteCatalog()));
   ASSERT_OK_AND_ASSIGN(const RemoteCatalog catalog, DecodeRemoteCatalog(bytes));
-  EXPECT_EQ(catalog, SampleCatalog());
+  EXPECT_EQ(catalog, SampleRemoteCatalog());
 }
 
 TEST(RemoteRecords, EachFlippedBitIsFound) {
   ASSERT_OK_AND_ASSIGN(const std::string bytes,
-                       EncodeRemoteCatalog(SampleCatalog()));
+                       EncodeRemoteCatalog(SampleRemoteCatalog()));
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string damaged = bytes;
     damaged[i] = static_cast<char>(damaged[i] ^ (1 << (i % 8)));
@@ -108,7 +59,7 @@ TEST(RemoteRecords, NewerFormatsAndOtherKindsAreRefused) {
   EXPECT_THAT(DecodeRemoteCatalog(newer),
               FailedPrecondition("remote catalog", "newer"));
   ASSERT_OK_AND_ASSIGN(const std::string version,
-                       EncodeRemoteVersion(SampleVersion()));
+                       EncodeRemoteVersion(SampleRemoteVersion()));
   EXPECT_THAT(DecodeRemoteCatalog(version), DataLoss("kind"));
 }
 
@@ -136,7 +87,7 @@ TEST(RemoteRecords, EachRuleOfACatalogIsChecked) {
       {"entries", [](auto* c) { std::swap(c->entries[1], c->entries[2]); }},
       {"forgotten", [](auto* c) { c->forgotten[0].attempt = 0; }}};
   for (const CatalogRule& rule : rules) {
-    RemoteCatalog catalog = SampleCatalog();
+    RemoteCatalog catalog = SampleRemoteCatalog();
     rule.breaks(&catalog);
     EXPECT_THAT(EncodeRemoteCatalog(catalog), InvalidArgument(rule.field))
         << rule.field;
@@ -144,19 +95,19 @@ TEST(RemoteRecords, EachRuleOfACatalogIsChecked) {
 }
 
 TEST(RemoteRecords, EachRuleOfAVersionIsChecked) {
-  RemoteVersion version = SampleVersion();
+  RemoteVersion version = SampleRemoteVersion();
   version.step_record.clear();
   EXPECT_THAT(EncodeRemoteVersion(version), InvalidArgument("step record"));
-  version = SampleVersion();
+  version = SampleRemoteVersion();
   version.rank_records.clear();
   EXPECT_THAT(EncodeRemoteVersion(version), InvalidArgument("world size"));
-  version = SampleVersion();
+  version = SampleRemoteVersion();
   version.files[1].number = 0;
   EXPECT_THAT(EncodeRemoteVersion(version), InvalidArgument("number 0"));
-  version = SampleVersion();
+  version = SampleRemoteVersion();
   version.files[1].last_key = "b";
   EXPECT_THAT(EncodeRemoteVersion(version), InvalidArgument("bounds"));
-  version = SampleVersion();
+  version = SampleRemoteVersion();
   version.step_record.resize(kMaxTransferBytes + 1);
   EXPECT_THAT(EncodeRemoteVersion(version), InvalidArgument("size"));
 }
