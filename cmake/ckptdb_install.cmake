@@ -33,6 +33,7 @@ set(CKPTDB_INTERNAL_HEADERS
     db/internal/dtype_of.h
     manager/internal/adapted_table.h
     manager/internal/map_rows.h
+    manager/internal/step_shipping.h
     manager/internal/tensor_device.h)
 
 ckptdb_public_headers(${CKPTDB_PUBLIC_HEADERS} ${CKPTDB_INTERNAL_HEADERS})

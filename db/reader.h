@@ -295,7 +295,7 @@ struct Usage {
   // and space not freed yet.
   uint64_t database_bytes = 0;
   uint64_t staging_bytes = 0;  // of saves and folds in progress or interrupted
-  uint64_t control_bytes = 0;  // leases, LOCK, OWNER, WATERMARK
+  uint64_t control_bytes = 0;  // leases, LOCK, OWNER, SHIPPED, WATERMARK
   uint64_t spare_bytes = 0;    // set aside: StoreOptions::spare_bytes
   uint64_t foreign_bytes = 0;  // under names that the store does not use
   // Foreign, finished and unreadable entries, by path.

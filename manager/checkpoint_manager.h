@@ -88,7 +88,8 @@ class CheckpointManager {
       const ManagerOptions& options, ModelState* model,
       std::unique_ptr<Coordinator> ranks = SingleProcess());
 
-  // Closes the manager, dropping the error. A manager that still exists at
+  // Closes the manager, dropping the error; does not wait for steps to be
+  // shipped. A manager that still exists at
   // exit() waits there for a save in progress, with several ranks for a minute
   // at most.
   ~CheckpointManager();
@@ -96,7 +97,9 @@ class CheckpointManager {
   // Waits for the save in progress and releases the trackers and the store,
   // which can be opened again at once. Returns the save's error, or otherwise
   // that of closing, and Cancelled, although closed, if
-  // ManagerOptions::Observers::cancelled ended the wait. Ranks close
+  // ManagerOptions::Observers::cancelled ended the wait. If the manager ships,
+  // then waits up to ManagerOptions::ship.close_wait until the newest step is
+  // shipped; if it is not, warns, and interrupts the upload. Ranks close
   // independently; the owner waits up to two seconds until the others know how
   // its last calls ended. Returns FailedPrecondition, and stays open, while a
   // StepReader or ChangeReader of store() exists. Afterwards calls return
@@ -229,6 +232,10 @@ class CheckpointManager {
   // any rank of a read-only manager. Thread-safe. Returns NotFound if no step
   // has the metric, and FailedPrecondition if `best` is unset.
   absl::StatusOr<StepRecord> BestStep();
+
+  // The progress of ManagerOptions::ship. Thread-safe. Returns
+  // FailedPrecondition unless this rank is the owner and ships.
+  absl::StatusOr<ShippingStatistics> Shipping() const;
 
   // Removes a step and, unlike Store::Delete, reports it to on_deleted and
   // Explain. Only the owner calls it. Waits for the save in progress; the next

@@ -21,6 +21,7 @@
 #include "db/options.h"
 #include "db/reader.h"
 #include "db/state.h"
+#include "manager/internal/step_shipping.h"
 #include "manager/load_rule.h"
 #include "manager/model_state.h"
 #include "manager/policies.h"
@@ -186,6 +187,22 @@ struct ManagerOptions {
     bool broadcast_replicated = false;
   };
 
+  // Ships each committed step to an object store, in the background, on the
+  // owner. Shipping neither fails nor delays a save: docs/manager.md,
+  // "Shipping".
+  struct Shipping {
+    // ShipTo("s3://bucket/prefix") of remote/step_shipper.h. Default: no step
+    // is shipped.
+    internal::StartShipping to = {};
+    // Warns when a step waits for longer. Above 0.
+    absl::Duration warn_lag = absl::Minutes(10);
+    // Retention leaves at most so many steps, the newest ones, only because
+    // they are not shipped yet. At least 0.
+    int64_t keep_unshipped = 8;
+    // How long Close waits for steps to be shipped. At least 0.
+    absl::Duration close_wait = absl::Minutes(1);
+  };
+
   // Callbacks for reports, warnings and cancellation, and the clock.
   struct Observers {
     // Receives each warning, on the thread that calls the manager:
@@ -194,6 +211,8 @@ struct ManagerOptions {
     std::function<void(const std::string& warning)> on_warning = {};
     absl::Duration warn_waiting = absl::Seconds(1);  // at least 0
     std::function<void(const SaveReport& report)> on_saved = {};
+    // Called on the owner after steps were shipped, on the thread that ships.
+    std::function<void(const ShipReport& report)> on_shipped = {};
     std::function<void(const RestoreReport& report)> on_restored = {};
     // Receives each step that CheckpointManager::Delete removes, on its thread.
     std::function<void(int64_t step)> on_deleted = {};
@@ -225,8 +244,8 @@ struct ManagerOptions {
   // Follows a store that another job owns: restores, loads and WaitForStep
   // work, Step only counts, Save returns FailedPrecondition, and a damaged step
   // is an error instead of being quarantined. Ignores `store`, `schedule`,
-  // `retention`, `save`, on_saved, on_deleted and statistics_path. Open returns
-  // NotFound if the store does not exist.
+  // `retention`, `save`, `ship`, on_saved, on_deleted and statistics_path. Open
+  // returns NotFound if the store does not exist.
   bool read_only = false;
   StoreOptions store = {};
   SaveSchedule schedule = {};
@@ -235,6 +254,7 @@ struct ManagerOptions {
   Restoring restore = {};
   Following follow = {};
   Ranks ranks = {};
+  Shipping ship = {};
   Observers observers = {};
 };
 

@@ -45,6 +45,13 @@ class PendingSave {
   absl::StatusOr<SaveResult> WaitCommitted(
       absl::Duration timeout = absl::InfiniteDuration()) const;
 
+  // Blocks until the step is committed and in the object store of
+  // ManagerOptions::ship. Returns the error of the save; NotFound if the step
+  // was removed first; DeadlineExceeded with the error of the last attempt;
+  // Cancelled if the manager is closed meanwhile; and FailedPrecondition unless
+  // this rank is the owner and ships.
+  absl::Status WaitShipped(absl::Time deadline) const;
+
   bool committed_or_failed() const;
 
   // Unless it is too late, the save fails with Cancelled on all ranks and
@@ -73,6 +80,25 @@ struct StepExplanation {
   std::string kept;
 };
 
+// The progress of shipping steps to an object store.
+struct ShippingStatistics {
+  std::vector<int64_t> waiting;  // committed steps that were not shipped
+  uint64_t shipped_steps = 0;    // since it began
+  uint64_t shipped_bytes = 0;    // of data objects
+  int64_t newest_shipped = -1;   // step; -1 before the first
+  absl::Duration lag;            // since the oldest waiting step's commit
+  uint64_t failures = 0;         // since the last success
+  absl::Status last_error;       // of the last attempt; OK if it succeeded
+};
+
+// The report of steps that were shipped.
+struct ShipReport {
+  std::vector<int64_t> steps;  // in the order of their commits
+  uint64_t data_files = 0;     // uploaded
+  uint64_t data_bytes = 0;
+  absl::Duration lag;  // since the commit of the first of these steps
+};
+
 // The report of a save, successful or not.
 struct SaveReport {
   int64_t step = 0;
@@ -91,6 +117,8 @@ struct SaveReport {
   // On the owner, when the save ended, from its store.
   absl::Status sweep_status;
   uint64_t unswept_entries = 0;
+  // When the save ended, on the owner, if it ships.
+  std::optional<ShippingStatistics> shipping;
 };
 
 // The results of the rules of a load.

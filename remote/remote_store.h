@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "manager/policies.h"
 #include "remote/object_store.h"
 #include "schema/types.h"
 
@@ -55,6 +56,8 @@ struct PushOptions {
   std::function<bool()> cancelled = {};
   // Called with the bytes of data objects, by one thread at a time.
   std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = {};
+  // Called after the commit of each step.
+  std::function<void(const Version& version)> on_step = {};
   // Called at each of kShipPoints, for tests.
   std::function<void(absl::string_view point)> on_point = {};
 };
@@ -87,6 +90,21 @@ struct PushResult {
 absl::StatusOr<PushResult> PushStore(absl::string_view store,
                                      ObjectStore* remote,
                                      const PushOptions& options = {});
+
+// What a manager or StepShipper that ships a store has noted in its folder, in
+// the file SHIPPED.
+struct ShipNote {
+  std::string url;                // of the object store, without credentials
+  int64_t written_at_micros = 0;  // when the rest has changed
+  // Steps of attempts up to this one were shipped, except `skipped`.
+  uint32_t last_attempt = 0;
+  std::vector<int64_t> skipped = {};  // steps that cannot be read
+  std::string error = {};  // of the last attempt; empty if it succeeded
+};
+
+// Returns nothing if nobody ships the store in the background, and DataLoss if
+// the note is damaged.
+absl::StatusOr<std::optional<ShipNote>> ReadShipNote(absl::string_view store);
 
 struct RemoteStep {
   Version version;
@@ -173,6 +191,10 @@ struct CollectOptions {
   // Drops all steps but the newest `keep` and those that are pinned. Default:
   // drops none.
   std::optional<uint64_t> keep = {};
+  // Drops the steps that a store with this retention would remove, by the
+  // metrics and times in their records and this machine's clock. Reads the
+  // version object of each step. Not together with `keep`. Default: drops none.
+  std::optional<RetentionOptions> retention = {};
   // How long the objects of dropped steps and of interrupted uploads stay, by
   // the service's clock, for processes that still read or upload them.
   absl::Duration grace = absl::Hours(24);
@@ -188,8 +210,8 @@ struct CollectResult {
 
 // Drops steps from the remote and deletes the objects that nothing needs. May
 // run beside pushes, fetches and other collections. Returns NotFound if nothing
-// was shipped, InvalidArgument for a `keep` of 0 or a negative grace, and
-// Aborted if others commit too often.
+// was shipped, InvalidArgument for a `keep` of 0, a negative grace or a
+// retention out of bounds, and Aborted if others commit too often.
 absl::StatusOr<CollectResult> CollectRemote(ObjectStore* remote,
                                             const CollectOptions& options = {});
 

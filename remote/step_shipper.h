@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "manager/internal/step_shipping.h"
+#include "manager/policies.h"
+#include "manager/results.h"
 #include "remote/object_store.h"
 #include "remote/remote_store.h"
 
@@ -32,6 +36,12 @@ struct ShipperOptions {
   // Between attempts after an error: doubled each time, with jitter.
   absl::Duration first_retry = absl::Seconds(1);
   absl::Duration most_retry = absl::Minutes(1);
+  // Which steps the remote keeps, beside the newest, pinned and quarantined
+  // ones. Default: all. Applied after a push that shipped steps, at most once
+  // in `collect_every`: see CollectOptions.
+  std::optional<RetentionOptions> retention = {};
+  absl::Duration grace = absl::Hours(24);
+  absl::Duration collect_every = absl::Hours(1);
   // Called on the shipper's thread after each push that shipped steps.
   std::function<void(const PushResult& pushed)> on_shipped = {};
 };
@@ -51,15 +61,7 @@ class StepShipper {
   // Interrupts an upload in progress.
   ~StepShipper();
 
-  struct Statistics {
-    std::vector<int64_t> waiting;  // committed steps that were not shipped
-    uint64_t shipped_steps = 0;    // by this object
-    uint64_t shipped_bytes = 0;    // of data objects
-    int64_t newest_shipped = -1;   // step; -1 before the first
-    absl::Duration lag;            // since the oldest waiting step's commit
-    uint64_t failures = 0;         // since the last success
-    absl::Status last_error;       // of the last attempt; OK if it succeeded
-  };
+  using Statistics = ShippingStatistics;
   Statistics statistics() const;
 
   // Waits until the remote has the step as it is committed now. Returns
@@ -74,8 +76,23 @@ class StepShipper {
   std::unique_ptr<Impl> impl_;
 };
 
+// For ManagerOptions::ship.to: the manager's owner ships its steps to `url`, as
+// a StepShipper does.
+//
+//   ManagerOptions options{.path = "checkpoints"};
+//   options.ship.to = ShipTo("s3://models/ctr");
+//
+// CheckpointManager::Open returns the errors of StepShipper::Start.
+internal::StartShipping ShipTo(absl::string_view url,
+                               const ShipperOptions& options = {});
+
 namespace internal {
-// The same with an object store.
+// Opens an object store whose calls end soon after `cancelled` returns true.
+using OpenRemote = std::function<absl::StatusOr<std::unique_ptr<ObjectStore>>(
+    const std::function<bool()>& cancelled)>;
+
+// The same with any object store.
+StartShipping ShipWith(OpenRemote open, const ShipperOptions& options);
 absl::StatusOr<std::unique_ptr<StepShipper>> StartShipper(
     absl::string_view store, std::unique_ptr<ObjectStore> remote,
     const ShipperOptions& options);

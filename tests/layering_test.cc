@@ -42,7 +42,7 @@ const Allowed& Layers() {
       {"manager", {"schema", "db", "manager"}},
       {"cuda", {"schema", "db", "manager", "cuda"}},
       {"mpi", {"schema", "db", "manager", "mpi"}},
-      {"remote", {"schema", "db", "remote"}},
+      {"remote", {"schema", "db", "manager", "remote"}},
       {"tools", {"schema", "db", "manager", "remote", "tools"}},
       {"examples", {"schema", "db", "manager", "cuda", "mpi", "examples"}}};
   return kLayers;
@@ -103,7 +103,8 @@ const Rules& Rooms() {
       {"remote/s3", {"db/base"}},
       {"remote/open", {"db/base", "remote/folder", "remote/s3"}},
       {"remote/sync",
-       {"db/base", "db/transfer", "remote/layout", "remote/probe"}}};
+       {"db/base", "db/transfer", "manager/policy", "remote/layout",
+        "remote/probe"}}};
   return kRooms;
 }
 

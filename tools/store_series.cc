@@ -59,7 +59,7 @@ void ReadValues(const Line& line, SavePoint* point) {
   for (const char* name :
        {"raw_bytes", "exclusive_bytes", "borrowed_bytes", "copied_bytes",
         "wait_micros", "blocking_micros", "planning_micros", "stage_micros",
-        "commit_micros", "total_micros"}) {
+        "commit_micros", "total_micros", "ship_lag_micros", "shipped_bytes"}) {
     const auto found = line.find(name);
     if (found == line.end() || !found->is_number()) continue;
     point->values.try_emplace(name, found->get<double>());
@@ -72,12 +72,13 @@ void ReadValues(const Line& line, SavePoint* point) {
   }
 }
 
-// Returns false for a line that is not about a save or a restore.
+// Returns false for a line that is not about a save, a restore or shipped
+// steps.
 bool AddLine(const std::string& text, size_t number, Points* points) {
   const Line line = Line::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!line.is_object()) return false;
   const std::string event = TextOf(line, "event");
-  if (event != "save") return event == "restore";
+  if (event != "save") return event == "restore" || event == "ship";
   const auto step = line.find("step");
   absl::Time time;
   std::string error;

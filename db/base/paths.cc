@@ -17,6 +17,9 @@ std::string LeasesPath(absl::string_view store) {
 std::string PostsPath(absl::string_view store) {
   return absl::StrCat(store, "/posts");
 }
+std::string ShippedNotePath(absl::string_view store) {
+  return absl::StrCat(store, "/SHIPPED");
+}
 std::string StagingOf(uint32_t attempt) {
   return absl::StrCat("staging/", attempt);
 }

@@ -14,6 +14,7 @@ std::string DatabasePath(absl::string_view store);
 std::string StagingPath(absl::string_view store);
 std::string LeasesPath(absl::string_view store);
 std::string PostsPath(absl::string_view store);
+std::string ShippedNotePath(absl::string_view store);
 // Returns the folder of an attempt relative to the store, such as "staging/12".
 std::string StagingOf(uint32_t attempt);
 

@@ -28,9 +28,9 @@ namespace ckptdb {
 namespace internal {
 namespace {
 
-constexpr std::array<const char*, 9> kStoreNames = {
-    "LOCK",   "OWNER", "WATERMARK", "db",           "staging",
-    "leases", "posts", "SPARE",     kFolderLockName};
+constexpr std::array<const char*, 10> kStoreNames = {
+    "LOCK",    "OWNER",  "SHIPPED", "WATERMARK", "db",
+    "staging", "leases", "posts",   "SPARE",     kFolderLockName};
 
 bool IsStoreName(const std::string& name) {
   return std::find(kStoreNames.begin(), kStoreNames.end(), name) !=

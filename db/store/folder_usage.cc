@@ -20,8 +20,10 @@ namespace {
 // The small files in the store's top folder, and temporary ones that a process
 // left when it died in ReplaceFile.
 bool IsNote(absl::string_view name) {
-  return name == "LOCK" || name == "OWNER" || name == "WATERMARK" ||
+  return name == "LOCK" || name == "OWNER" || name == "SHIPPED" ||
+         name == "WATERMARK" ||
          (IsTemporaryName(name) && (absl::StartsWith(name, "OWNER.") ||
+                                    absl::StartsWith(name, "SHIPPED.") ||
                                     absl::StartsWith(name, "WATERMARK.")));
 }
 

@@ -14,10 +14,11 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns whether this is a temporary file of OWNER or WATERMARK that a process
-// left when it died in ReplaceFile.
+// Returns whether this is a temporary file of OWNER, SHIPPED or WATERMARK that
+// a process left when it died in ReplaceFile.
 bool IsTemporaryNote(absl::string_view name) {
   return IsTemporaryName(name) && (absl::StartsWith(name, "OWNER.") ||
+                                   absl::StartsWith(name, "SHIPPED.") ||
                                    absl::StartsWith(name, "WATERMARK."));
 }
 

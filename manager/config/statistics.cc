@@ -62,6 +62,15 @@ int OpenToAppend(const std::string& path) {
                 O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, kMode);
 }
 
+void AddShipping(const ShippingStatistics& shipping, JsonLine* line) {
+  (*line)["ship_waiting"] = shipping.waiting;
+  (*line)["ship_lag_micros"] = absl::ToInt64Microseconds(shipping.lag);
+  (*line)["shipped_bytes"] = shipping.shipped_bytes;
+  (*line)["ship_status"] = absl::StatusCodeToString(shipping.last_error.code());
+  if (shipping.last_error.ok()) return;
+  (*line)["ship_error"] = std::string(shipping.last_error.message());
+}
+
 }  // namespace
 
 // docs/json.md documents the fields. A failed save lacks those of a committed
@@ -96,6 +105,7 @@ std::string StatisticsLine(const SaveReport& report) {
     line["sweep_error"] = std::string(report.sweep_status.message());
   }
   line["unswept_entries"] = report.unswept_entries;
+  if (report.shipping.has_value()) AddShipping(*report.shipping, &line);
   return OneLine(line);
 }
 
@@ -113,6 +123,15 @@ std::string StatisticsLine(const RestoreReport& report) {
   line["check_micros"] = report.check_micros;
   line["load_micros"] = report.load_micros;
   line["total_micros"] = report.total_micros;
+  return OneLine(line);
+}
+
+std::string StatisticsLine(const ShipReport& report) {
+  JsonLine line = BeginLine("ship");
+  line["steps"] = report.steps;
+  line["data_files"] = report.data_files;
+  line["data_bytes"] = report.data_bytes;
+  line["lag_micros"] = absl::ToInt64Microseconds(report.lag);
   return OneLine(line);
 }
 

@@ -10,10 +10,12 @@
 
 namespace ckptdb::internal {
 
-// Returns one line of JSON about a save or a restore, without the newline.
+// Returns one line of JSON about a save, a restore or shipped steps, without
+// the newline.
 // docs/json.md names the fields, which a test compares.
 std::string StatisticsLine(const SaveReport& report);
 std::string StatisticsLine(const RestoreReport& report);
+std::string StatisticsLine(const ShipReport& report);
 
 // Returns InvalidArgument if the file cannot be appended to.
 absl::Status CheckStatisticsPath(const std::string& path);

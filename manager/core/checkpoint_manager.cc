@@ -145,6 +145,9 @@ absl::Status CheckpointManager::Delete(int64_t step) {
 absl::StatusOr<StepRecord> CheckpointManager::BestStep() {
   return impl_->gate().Look("BestStep", [&] { return impl_->BestStep(); });
 }
+absl::StatusOr<ShippingStatistics> CheckpointManager::Shipping() const {
+  return impl_->gate().Look("Shipping", [&] { return impl_->Shipping(); });
+}
 EvaluationState* CheckpointManager::evaluation() { return impl_->evaluation(); }
 Store* CheckpointManager::store() { return impl_->store(); }
 Reader* CheckpointManager::reader() { return impl_->reader(); }

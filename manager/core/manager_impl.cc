@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "db/base/call_guard.h"
 #include "manager/core/explain_step.h"
 #include "manager/state/micros_since.h"
@@ -23,7 +24,8 @@ SavePolicy::Decision ReadOnlyDecision() {
 CheckpointManager::Impl::Impl(std::unique_ptr<internal::ManagerParts> parts)
     : parts_(std::move(parts)),
       gate_(parts_->options.path),
-      retirement_(parts_->options.retention),
+      retirement_(parts_->options.retention, parts_->shipping.get(),
+                  parts_->options.ship.keep_unshipped),
       reporter_(parts_->options, parts_->is_owner(), &history_,
                 &parts_->errors),
       lineage_(parts_->newest_at_open),
@@ -59,10 +61,17 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::StepTo(
   last_step_ = SaveRequest();
   last_step_.metrics = metrics;
   last_step_.user_metadata = user_metadata;
+  WarnOfShipping();
   CKPTDB_ASSIGN_OR_RETURN(StepOutcome outcome,
                           steps_.DecideAndSave(std::nullopt, last_step_));
   preemption_.SetLastStep(outcome.preempted);
   return outcome;
+}
+
+// A warning is due at any step, as saves may be hours apart.
+void CheckpointManager::Impl::WarnOfShipping() {
+  if (parts_->shipping == nullptr) return;
+  parts_->warnings.WarnOfShipping(parts_->shipping->statistics());
 }
 
 absl::StatusOr<StepOutcome> CheckpointManager::Impl::CountStep(int64_t step) {
@@ -307,6 +316,14 @@ absl::StatusOr<StepExplanation> CheckpointManager::Impl::Explain(
   return internal::ExplainStep(*parts_->store, history_, retirement_, step);
 }
 
+absl::StatusOr<ShippingStatistics> CheckpointManager::Impl::Shipping() const {
+  if (parts_->shipping != nullptr) return parts_->shipping->statistics();
+  return absl::FailedPreconditionError(
+      absl::StrCat("Shipping: rank ", parts_->ranks->rank(),
+                   " ships no steps; only the owner, rank ", kOwnerRank,
+                   ", ships, if ManagerOptions::ship.to is set"));
+}
+
 absl::StatusOr<StepRecord> CheckpointManager::Impl::BestStep() const {
   if (!read_only()) CKPTDB_RETURN_IF_ERROR(CheckOwner("BestStep"));
   return restorer_.BestStep();
@@ -376,6 +393,8 @@ absl::Status CheckpointManager::Impl::Close() {
     saves_.FinishSave(Poll::kNever).IgnoreError();  // cannot fail
   }
   saves_.Stop();
+  absl::Status unshipped;
+  if (interrupted.ok()) unshipped = AwaitShipping();
   // Refuses further calls, and waits for those that wait for the save.
   gate_.calls().Close();
   absl::Status closed;
@@ -384,6 +403,7 @@ absl::Status CheckpointManager::Impl::Close() {
     gate_.calls().Open();  // the store stays open for its readers
     return closed;
   }
+  if (parts_->shipping != nullptr) parts_->shipping->Stop();
   // Ranks that have not received the last save's outcome yet are sent it again.
   // The store is already closed, and may be opened meanwhile.
   parts_->ranks->Leave();
@@ -394,7 +414,30 @@ absl::Status CheckpointManager::Impl::Close() {
   absl::Status status = parts_->errors.TakeError();
   status.Update(closed);
   status.Update(interrupted);
+  status.Update(unshipped);
   return status;
+}
+
+// Steps that are not shipped in time are no error: they are in the store, and
+// the next manager or push ships them.
+absl::Status CheckpointManager::Impl::AwaitShipping() {
+  if (parts_->shipping == nullptr) return absl::OkStatus();
+  const absl::StatusOr<StepRecord> latest = parts_->store->Latest();
+  if (!latest.ok()) return absl::OkStatus();
+  const std::function<bool()>& cancelled = parts_->options.observers.cancelled;
+  absl::Status polled;
+  const absl::Status shipped = parts_->shipping->WaitShipped(
+      latest->version, absl::Now() + parts_->options.ship.close_wait, [&] {
+        polled = internal::PollCancelled(cancelled, "steps to be shipped");
+        return polled;
+      });
+  if (!shipped.ok()) {
+    parts_->warnings.Warn(absl::StrCat(
+        "store \"", parts_->options.path, "\" was closed before step ",
+        latest->version.step, " was shipped: ", shipped.ToString(),
+        "; the next manager, or \"ckptdb remote push\", ships it"));
+  }
+  return polled;
 }
 
 // A save of several ranks may wait up to ManagerOptions::ranks.deadline, half

@@ -65,6 +65,7 @@ class CheckpointManager::Impl {
   absl::Status WaitUntilFinished();
   absl::StatusOr<StepExplanation> Explain(int64_t step) const;
   absl::StatusOr<StepRecord> BestStep() const;
+  absl::StatusOr<ShippingStatistics> Shipping() const;
   EvaluationState* evaluation() { return &evaluation_; }
   // A closed store is kept for callers that hold a pointer to it.
   Store* store() {
@@ -91,6 +92,10 @@ class CheckpointManager::Impl {
   // Warns if a model restored from another store cannot be saved in this one.
   void WarnOfNewerSteps(const RestoreReport& report);
   void WaitAtExit();
+  void WarnOfShipping();
+  // Waits in Close for the newest step to be shipped. Returns the error of
+  // polling.
+  absl::Status AwaitShipping();
 
   const std::unique_ptr<internal::ManagerParts> parts_;
   internal::ManagerGate gate_;

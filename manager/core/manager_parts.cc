@@ -13,6 +13,7 @@
 #include "db/base/resolve_path.h"
 #include "db/base/staging.h"
 #include "manager/config/statistics.h"
+#include "manager/core/reporter.h"
 #include "manager/policy/policy_checks.h"
 #include "manager/policy/retention.h"
 #include "manager/policy/save_schedule.h"
@@ -62,6 +63,12 @@ absl::Status CheckNumbers(const ManagerOptions& options) {
                                        /*may_be_zero=*/true));
   CKPTDB_RETURN_IF_ERROR(CheckDuration("preemption_grace",
                                        options.save.preemption_grace,
+                                       /*may_be_zero=*/true));
+  CKPTDB_RETURN_IF_ERROR(CheckDuration("warn_lag", options.ship.warn_lag,
+                                       /*may_be_zero=*/false));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckAtLeast(kWhere, "keep_unshipped", options.ship.keep_unshipped, 0));
+  CKPTDB_RETURN_IF_ERROR(CheckDuration("close_wait", options.ship.close_wait,
                                        /*may_be_zero=*/true));
   CKPTDB_RETURN_IF_ERROR(CheckDuration("await_store",
                                        options.follow.await_store,
@@ -168,6 +175,7 @@ ManagerOptions Effective(ManagerOptions options) {
   options.store = {};
   options.schedule = {};
   options.retention = {};
+  options.ship = {};
   options.observers.on_saved = nullptr;
   options.observers.on_deleted = nullptr;
   options.observers.statistics_path.clear();
@@ -188,6 +196,19 @@ absl::Status OpenStore(ManagerParts* parts) {
   if (wanted.empty() || wanted == before) return absl::OkStatus();
   if (before.empty()) return parts->store->SetUserMetadata(wanted);
   parts->warnings.WarnOfMetadata();
+  return absl::OkStatus();
+}
+
+absl::Status BeginShipping(ManagerParts* parts) {
+  if (!parts->options.ship.to) return absl::OkStatus();
+  absl::StatusOr<std::shared_ptr<StepShipping>> shipping =
+      parts->options.ship.to(
+          parts->options.path, [parts](const ShipReport& report) {
+            ReportShipped(parts->options, report, &parts->errors);
+          });
+  CKPTDB_RETURN_IF_ERROR(
+      Annotate(shipping.status(), "ManagerOptions::ship.to"));
+  parts->shipping = *std::move(shipping);
   return absl::OkStatus();
 }
 
@@ -236,6 +257,7 @@ absl::Status OpenOwnParts(ManagerParts* parts) {
     CKPTDB_ASSIGN_OR_RETURN(parts->reader, AwaitReader(options));
   } else if (parts->is_owner()) {
     CKPTDB_RETURN_IF_ERROR(OpenStore(parts));
+    CKPTDB_RETURN_IF_ERROR(BeginShipping(parts));
   }
   if (!options.save.deltas) return absl::OkStatus();
   parts->feed = std::make_unique<ChangeFeed>(*parts->model, options.path);
@@ -320,6 +342,7 @@ ManagerParts::ManagerParts(ManagerOptions given_options,
 
 // Even if Open failed, the other ranks may not know that yet.
 ManagerParts::~ManagerParts() {
+  if (shipping != nullptr) shipping->Stop();
   feed.reset();
   reader.reset();
   store.reset();

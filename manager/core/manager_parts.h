@@ -16,6 +16,7 @@
 #include "manager/coordinator.h"
 #include "manager/core/error_ledger.h"
 #include "manager/core/warnings.h"
+#include "manager/internal/step_shipping.h"
 #include "manager/state/change_sets.h"
 
 namespace ckptdb::internal {
@@ -50,7 +51,10 @@ struct ManagerParts {
 
   std::vector<TableSharding> shardings;           // of the model's tables
   std::unique_ptr<Coordinator> background_ranks;  // for the save thread
-  std::unique_ptr<Store> store;      // on the owner, unless read-only
+  std::unique_ptr<Store> store;  // on the owner, unless read-only
+  // Ships the steps of `store` if ManagerOptions::ship.to is set. Shared with
+  // PendingSaves, which may be destroyed later.
+  std::shared_ptr<StepShipping> shipping;
   std::unique_ptr<Reader> reader;    // of a read-only manager
   std::unique_ptr<ChangeFeed> feed;  // with ManagerOptions::save.deltas
   // The newest step in the store when it was opened.

@@ -37,4 +37,14 @@ void Reporter::ReportRestore(const RestoreReport& report) {
                   [&] { options_.observers.on_restored(report); }));
 }
 
+void ReportShipped(const ManagerOptions& options, const ShipReport& report,
+                   ErrorLedger* errors) {
+  errors->NoteStatistics(
+      AppendStatistics(options.observers.statistics_path, report));
+  if (!options.observers.on_shipped) return;
+  errors->NoteCallback(CallGuarded("ManagerOptions::observers.on_shipped", [&] {
+    options.observers.on_shipped(report);
+  }));
+}
+
 }  // namespace ckptdb::internal

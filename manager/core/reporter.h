@@ -9,6 +9,11 @@
 
 namespace ckptdb::internal {
 
+// Passes the report of shipped steps to ManagerOptions::observers.on_shipped
+// and the statistics log. Called on the thread that ships.
+void ReportShipped(const ManagerOptions& options, const ShipReport& report,
+                   ErrorLedger* errors);
+
 // Passes reports to the callbacks of ManagerOptions and, on the owner, to the
 // statistics log and the history. It notes failures of these in the ledger;
 // they do not fail the save or restore. It is stateless; the save thread

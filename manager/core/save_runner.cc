@@ -41,7 +41,8 @@ SaveRunner::SaveRunner(ManagerParts* parts, const Dependencies& deps)
                    parts->store.get(),
                    parts->feed.get(),
                    &arena_,
-                   &publisher_} {}
+                   &publisher_,
+                   parts->shipping} {}
 
 SaveRunner::~SaveRunner() { FinishSave(Poll::kNever).IgnoreError(); }
 
@@ -147,6 +148,9 @@ void SaveRunner::EndOperation() {
     // outcome of the last sweep that has ended.
     report.sweep_status = parts_->store->sweep_status();
     report.unswept_entries = parts_->store->unswept().size();
+  }
+  if (parts_->shipping != nullptr) {
+    report.shipping = parts_->shipping->statistics();
   }
   parts_->errors.NoteCallback(CallGuarded(
       "reporting a save", [&] { deps_.reporter->ReportSave(report); }));

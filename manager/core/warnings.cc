@@ -169,6 +169,25 @@ void Warnings::WarnOfPosts(const Store& store) {
   }
 }
 
+void Warnings::WarnOfShipping(const ShippingStatistics& shipping) {
+  const bool fails = shipping.failures > 0;
+  if (fails && !warned_of_shipping_) {
+    Warn(absl::StrCat(StoreName(), " cannot be shipped; the shipper retries: ",
+                      shipping.last_error.ToString()));
+  }
+  warned_of_shipping_ = fails;
+  const bool late = shipping.lag > options_.ship.warn_lag;
+  if (late && !warned_of_lag_) {
+    Warn(absl::StrCat(
+        StoreName(), ": ", shipping.waiting.size(),
+        " steps wait to be shipped, the oldest for ",
+        absl::FormatDuration(absl::Trunc(shipping.lag, absl::Seconds(1))),
+        "; ManagerOptions::ship.warn_lag is ",
+        absl::FormatDuration(options_.ship.warn_lag)));
+  }
+  warned_of_lag_ = late;
+}
+
 void Warnings::WarnOfStatistics(const absl::Status& error) {
   if (error.ok() || std::exchange(warned_of_statistics_, true)) return;
   Warn(absl::StrCat(error.message(),

@@ -50,6 +50,9 @@ class Warnings {
   void WarnOfSweeps(const Store& store);
   // Warns of each post that could not be used, once.
   void WarnOfPosts(const Store& store);
+  // Warns when shipping begins to fail, and when a step begins to wait for
+  // longer than ManagerOptions::ship.warn_lag; once until it is well again.
+  void WarnOfShipping(const ShippingStatistics& shipping);
   // Warns that a line of the statistics log could not be written. Only once,
   // because a full disk usually stays full for a while.
   void WarnOfStatistics(const absl::Status& error);
@@ -64,6 +67,8 @@ class Warnings {
   const ManagerOptions& options_;
   ErrorLedger* const errors_;
   bool warned_of_statistics_ = false;
+  bool warned_of_shipping_ = false;
+  bool warned_of_lag_ = false;
   std::set<std::string> warned_of_sweeps_;
   std::set<std::string> warned_of_posts_;
 };

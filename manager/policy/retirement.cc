@@ -56,7 +56,35 @@ std::vector<RetentionDecision> Retirement::Plan(const Store& store,
   if (commit.source.has_value()) {
     state_.held[*commit.source] = "the training began from it";
   }
-  return PlanRemoval(options_, state_, &warning_);
+  std::vector<RetentionDecision> removed =
+      PlanRemoval(options_, state_, &warning_);
+  HoldUnshipped(store, &removed);
+  return removed;
+}
+
+void Retirement::HoldUnshipped(const Store& store,
+                               std::vector<RetentionDecision>* removed) {
+  if (shipping_ == nullptr || keep_unshipped_ == 0) return;
+  std::vector<Version> unshipped;
+  for (const RetentionDecision& decision : *removed) {
+    store.VisitStep(decision.step, [&](const StepRecord& record) {
+      if (!shipping_->HasShipped(record.version)) {
+        unshipped.push_back(record.version);
+      }
+    });
+  }
+  std::sort(
+      unshipped.begin(), unshipped.end(),
+      [](const Version& a, const Version& b) { return a.attempt > b.attempt; });
+  if (unshipped.size() > static_cast<uint64_t>(keep_unshipped_)) {
+    unshipped.resize(static_cast<size_t>(keep_unshipped_));
+  }
+  for (const Version& version : unshipped) {
+    state_.held[version.step] = "it is not shipped yet";
+  }
+  std::erase_if(*removed, [&](const RetentionDecision& decision) {
+    return state_.held.contains(decision.step);
+  });
 }
 
 std::string Retirement::TakeWarning() {

@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "db/base/mutex.h"
 #include "db/store.h"
+#include "manager/internal/step_shipping.h"
 #include "manager/policies.h"
 #include "manager/policy/retention.h"
 
@@ -22,7 +23,14 @@ namespace ckptdb::internal {
 // Plans the removals of one manager. Thread-safe.
 class Retirement {
  public:
-  explicit Retirement(const RetentionOptions& options) : options_(options) {}
+  // `shipping` may be null, and outlives this object: at most `keep_unshipped`
+  // steps, the newest, stay only because it has not shipped them.
+  explicit Retirement(const RetentionOptions& options,
+                      const StepShipping* shipping = nullptr,
+                      int64_t keep_unshipped = 0)
+      : options_(options),
+        shipping_(shipping),
+        keep_unshipped_(keep_unshipped) {}
 
   struct Commit {
     StepInfo saved;
@@ -54,7 +62,13 @@ class Retirement {
   void Remove(const std::set<int64_t>& steps)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  void HoldUnshipped(const Store& store,
+                     std::vector<RetentionDecision>* removed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const RetentionOptions options_;
+  const StepShipping* const shipping_;
+  const int64_t keep_unshipped_;
   mutable Mutex mutex_;
   RetentionState state_ ABSL_GUARDED_BY(mutex_);
   std::set<int64_t> pinned_ ABSL_GUARDED_BY(mutex_);

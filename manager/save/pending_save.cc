@@ -93,6 +93,22 @@ absl::StatusOr<SaveResult> PendingSave::State::WaitFinished(
   return *result_;
 }
 
+absl::Status PendingSave::State::WaitShipped(absl::Time deadline) {
+  CKPTDB_RETURN_IF_ERROR(home_.Check("PendingSave::WaitShipped"));
+  if (shipping_ == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "PendingSave::WaitShipped: step ", step_,
+        " is not shipped by this rank; only the owner, rank 0, ships, if "
+        "ManagerOptions::ship.to is set"));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const SaveResult result,
+                          WaitFinished(deadline - absl::Now()));
+  return shipping_->WaitShipped(result.version, deadline, [this] {
+    return internal::PollCancelled(
+        cancelled_, absl::StrCat("step ", step_, " to be shipped"));
+  });
+}
+
 bool PendingSave::State::finished() {
   if (home_.IsForked()) return false;
   const MutexLock lock(&mutex_);
@@ -118,6 +134,9 @@ absl::Status PendingSave::WaitStaged(absl::Duration timeout) const {
 absl::StatusOr<SaveResult> PendingSave::WaitCommitted(
     absl::Duration timeout) const {
   return state_->WaitFinished(timeout);
+}
+absl::Status PendingSave::WaitShipped(absl::Time deadline) const {
+  return state_->WaitShipped(deadline);
 }
 bool PendingSave::committed_or_failed() const { return state_->finished(); }
 void PendingSave::Cancel() { state_->Cancel(); }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "db/base/home_process.h"
 #include "db/base/mutex.h"
+#include "manager/internal/step_shipping.h"
 #include "manager/results.h"
 
 namespace ckptdb {
@@ -23,10 +25,13 @@ namespace ckptdb {
 class PendingSave::State {
  public:
   // Must be constructed on the training thread. `cancelled` may be null:
-  // WaitStaged and WaitFinished poll it, and WaitEnded if requested.
-  explicit State(int64_t step, std::function<bool()> cancelled = {})
+  // WaitStaged, WaitFinished and WaitShipped poll it, and WaitEnded if
+  // requested. `shipping` is null unless this rank ships.
+  explicit State(int64_t step, std::function<bool()> cancelled = {},
+                 std::shared_ptr<internal::StepShipping> shipping = nullptr)
       : step_(step),
         cancelled_(std::move(cancelled)),
+        shipping_(std::move(shipping)),
         trainer_(std::this_thread::get_id()) {}
 
   int64_t step() const { return step_; }
@@ -46,6 +51,7 @@ class PendingSave::State {
   // In a forked child, where no save ends, these return FailedPrecondition.
   absl::Status WaitStaged(absl::Duration timeout);
   absl::StatusOr<SaveResult> WaitFinished(absl::Duration timeout);
+  absl::Status WaitShipped(absl::Time deadline);
   // Does not poll. Returns whether the save was staged, or could not be.
   bool StagedWithin(std::chrono::milliseconds time);
   // Returns whether the training thread has received the error of WaitFinished.
@@ -86,6 +92,7 @@ class PendingSave::State {
   const internal::HomeProcess home_;
   const int64_t step_;
   const std::function<bool()> cancelled_;
+  const std::shared_ptr<internal::StepShipping> shipping_;
   const std::thread::id trainer_;
   std::atomic<Phase> phase_ = Phase::kOpen;
   std::atomic<bool> error_taken_ = false;

@@ -46,7 +46,8 @@ SaveOperation::SaveOperation(const SaveEnvironment& environment,
       abandoned_(lineage.leaving()),
       source_(lineage.source()),
       pending_(std::make_shared<PendingSave::State>(
-          announced_.step, environment.options.observers.cancelled)) {
+          announced_.step, environment.options.observers.cancelled,
+          environment.shipping)) {
   report_.step = announced_.step;
   report_.save_kind = announced_.decision.kind;
   report_.reason = announced_.decision.reason;

@@ -17,6 +17,7 @@
 #include "db/state.h"
 #include "db/store.h"
 #include "manager/coordinator.h"
+#include "manager/internal/step_shipping.h"
 #include "manager/manager_options.h"
 #include "manager/ranks/messages.h"
 #include "manager/results.h"
@@ -42,6 +43,7 @@ struct SaveEnvironment {
   ChangeFeed* feed;               // null without ManagerOptions::save.deltas
   Arena* arena;                   // used by one save at a time
   SavePublisher* publisher;       // used on the owner
+  std::shared_ptr<StepShipping> shipping;  // null unless this rank ships
 
   bool is_owner() const { return ranks->rank() == kOwnerRank; }
 };

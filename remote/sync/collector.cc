@@ -5,10 +5,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "db/base/cancelled.h"
+#include "manager/policy/retention.h"
 #include "remote/layout/object_keys.h"
 #include "remote/sync/catalog_log.h"
 #include "remote/sync/catalog_steps.h"
+#include "schema/bytes/annotate.h"
 #include "schema/status.h"
 
 namespace ckptdb::internal {
@@ -21,6 +24,14 @@ absl::Status CheckOptions(const CollectOptions& options) {
   if (options.keep.has_value() && *options.keep == 0) {
     return absl::InvalidArgumentError(
         "CollectOptions::keep is 0; it must be at least 1");
+  }
+  if (options.retention.has_value()) {
+    if (options.keep.has_value()) {
+      return absl::InvalidArgumentError(
+          "CollectOptions::keep and CollectOptions::retention are both set");
+    }
+    CKPTDB_RETURN_IF_ERROR(
+        Annotate(CheckRetention(*options.retention), "CollectOptions"));
   }
   if (options.grace < absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -35,7 +46,7 @@ absl::Status CheckOptions(const CollectOptions& options) {
 absl::StatusOr<CollectResult> Collector::Collect() {
   CKPTDB_RETURN_IF_ERROR(CheckOptions(*options_));
   CKPTDB_RETURN_IF_ERROR(
-      Commit([&](RemoteCatalog* catalog) { DropSteps(catalog); }));
+      Commit([&](RemoteCatalog* catalog) { return DropSteps(catalog); }));
   for (const RemoteEntry& entry : catalog_.entries) {
     if (entry.use == RemoteEntry::Use::kDropped) {
       dropped_.emplace(entry.version, entry.epoch);
@@ -43,8 +54,10 @@ absl::StatusOr<CollectResult> Collector::Collect() {
   }
   CKPTDB_ASSIGN_OR_RETURN(const ObjectInfo put,
                           remote_->Head(CatalogKey(catalog_.number)));
-  CKPTDB_RETURN_IF_ERROR(Commit(
-      [&](RemoteCatalog* catalog) { SetHorizon(put.modified, catalog); }));
+  CKPTDB_RETURN_IF_ERROR(Commit([&](RemoteCatalog* catalog) {
+    SetHorizon(put.modified, catalog);
+    return absl::OkStatus();
+  }));
   const NamedObjects named(catalog_);
   CKPTDB_RETURN_IF_ERROR(DeleteUnnamed(
       kVersionsPrefix, [&](absl::string_view key) -> absl::StatusOr<bool> {
@@ -79,7 +92,7 @@ absl::Status Collector::Commit(const Change& change) {
           absl::StrCat("nothing was shipped to ", remote_->Name()));
     }
     RemoteCatalog next = *newest;
-    change(&next);
+    CKPTDB_RETURN_IF_ERROR(change(&next));
     status = AppendCatalog(remote_, &*newest, Base::kRead, &next);
     if (status.ok()) catalog_ = std::move(next);
     if (!absl::IsAborted(status)) return status;
@@ -87,25 +100,42 @@ absl::Status Collector::Commit(const Change& change) {
   return status;
 }
 
-void Collector::DropSteps(RemoteCatalog* catalog) {
-  result_.dropped.clear();
-  if (!options_->keep.has_value()) return;
+// Returns the steps to drop.
+absl::StatusOr<std::set<Version>> Collector::ChooseSteps(
+    const RemoteCatalog& catalog) {
+  if (options_->retention.has_value()) {
+    CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepRecord> steps,
+                            ReadStepRecords(remote_, catalog, cache_));
+    return VersionsToDrop(*options_->retention, steps,
+                          absl::ToUnixMicros(absl::Now()));
+  }
+  std::set<Version> dropped;
+  if (!options_->keep.has_value()) return dropped;
   uint64_t kept = 0;
-  std::vector<Version> dropped;
-  for (const RemoteEntry* const step : StepsByAge(*catalog)) {
+  for (const RemoteEntry* const step : StepsByAge(catalog)) {
     if (kept++ < *options_->keep || step->pinned) continue;
-    dropped.push_back(step->version);
+    dropped.insert(step->version);
+  }
+  return dropped;
+}
+
+absl::Status Collector::DropSteps(RemoteCatalog* catalog) {
+  result_.dropped.clear();
+  CKPTDB_ASSIGN_OR_RETURN(const std::set<Version> dropped,
+                          ChooseSteps(*catalog));
+  for (const RemoteEntry* const step : StepsByAge(*catalog)) {
+    if (!dropped.contains(step->version)) continue;
     catalog->forgotten.push_back(step->state);
     result_.dropped.push_back(step->version.step);
   }
   for (RemoteEntry& entry : catalog->entries) {
-    if (IsStep(entry) && std::find(dropped.begin(), dropped.end(),
-                                   entry.version) != dropped.end()) {
+    if (IsStep(entry) && dropped.contains(entry.version)) {
       entry.use = RemoteEntry::Use::kNeeded;
     }
   }
   std::sort(result_.dropped.begin(), result_.dropped.end());
   MarkNeeded(catalog);
+  return absl::OkStatus();
 }
 
 // `now` is the service's time of the first catalog, in which the entries of

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "remote/object_store.h"
 #include "remote/remote_store.h"
+#include "remote/sync/remote_retention.h"
 #include "schema/records/remote.h"
 #include "schema/types.h"
 
@@ -31,15 +32,20 @@ namespace ckptdb::internal {
 // it, and then it knows the horizon: see Shipper::CheckPending.
 class Collector {
  public:
-  Collector(ObjectStore* remote, const CollectOptions* options)
-      : remote_(remote), options_(options) {}
+  // `cache` may be null.
+  Collector(ObjectStore* remote, const CollectOptions* options,
+            StepRecordCache* cache = nullptr)
+      : remote_(remote),
+        options_(options),
+        cache_(cache == nullptr ? &own_cache_ : cache) {}
 
   absl::StatusOr<CollectResult> Collect();
 
  private:
-  using Change = std::function<void(RemoteCatalog*)>;
+  using Change = std::function<absl::Status(RemoteCatalog*)>;
   absl::Status Commit(const Change& change);
-  void DropSteps(RemoteCatalog* catalog);
+  absl::StatusOr<std::set<Version>> ChooseSteps(const RemoteCatalog& catalog);
+  absl::Status DropSteps(RemoteCatalog* catalog);
   void SetHorizon(absl::Time now, RemoteCatalog* catalog);
   absl::Status DeleteUnnamed(
       absl::string_view prefix,
@@ -49,6 +55,8 @@ class Collector {
 
   ObjectStore* const remote_;
   const CollectOptions* const options_;
+  StepRecordCache own_cache_;
+  StepRecordCache* const cache_;
   RemoteCatalog catalog_;  // the one that this call committed last
   std::set<std::pair<Version, uint64_t>> dropped_;  // in the first catalog
   absl::Time horizon_;

@@ -304,6 +304,7 @@ absl::Status Shipper::ShipStep(const StepRecord& record) {
   CKPTDB_RETURN_IF_ERROR(brought);
   CKPTDB_RETURN_IF_ERROR(Commit(record));
   result_.shipped.push_back(record.version.step);
+  if (options_->on_step) options_->on_step(record.version);
   return Hit(point::kShipCommitted);
 }
 

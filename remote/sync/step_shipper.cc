@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "remote/step_shipper.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <limits>
+#include <map>
 #include <optional>
 #include <random>
-#include <set>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -17,27 +21,46 @@
 #include "db/base/exit_task.h"
 #include "db/base/mutex.h"
 #include "db/reader.h"
+#include "db/transfer/shipped_note.h"
 #include "db/transfer/version_source.h"
+#include "manager/policy/retention.h"
+#include "remote/sync/collector.h"
+#include "remote/sync/remote_retention.h"
+#include "remote/sync/ship_note.h"
 #include "remote/sync/shipper.h"
+#include "schema/bytes/annotate.h"
 #include "schema/status.h"
 
 namespace ckptdb {
 
 using internal::MutexLock;
 
-class StepShipper::Impl {
+class StepShipper::Impl : public internal::StepShipping {
  public:
-  Impl(absl::string_view store, const ShipperOptions& options)
-      : store_(store), options_(options) {
+  Impl(absl::string_view store, const ShipperOptions& options,
+       std::function<void(const ShipReport& report)> report = {})
+      : store_(store), options_(options), report_(std::move(report)) {
     push_options_.take_over = options_.take_over;
     push_options_.cancelled = [this] { return IsStopped(); };
+    push_options_.on_step = [this](const Version& version) {
+      NoteShipped(version);
+    };
   }
-  ~Impl() {
+  ~Impl() override {
     Stop();
     exit_task_.reset();
   }
 
-  void Stop() {
+  absl::Status Begin(const internal::OpenRemote& open) {
+    CKPTDB_ASSIGN_OR_RETURN(remote_, open([this] { return IsStopped(); }));
+    shipper_.emplace(remote_.get(), &push_options_);
+    return internal::CallGuarded("StepShipper::Start", [&] {
+      const MutexLock lock(&join_mutex_);
+      thread_ = std::thread([this] { Run(); });
+    });
+  }
+
+  void Stop() override {
     {
       const MutexLock lock(&mutex_);
       stopped_ = true;
@@ -46,34 +69,52 @@ class StepShipper::Impl {
     const MutexLock lock(&join_mutex_);
     if (thread_.joinable()) thread_.join();
   }
+  Statistics statistics() const override;
+  bool HasShipped(const Version& version) const override {
+    const MutexLock lock(&mutex_);
+    return IsShipped(version);
+  }
+  absl::Status WaitShipped(const Version& version, absl::Time deadline,
+                           const std::function<absl::Status()>& poll) override;
+  absl::Status WaitShipped(int64_t step, absl::Time deadline);
 
+ private:
   // What the object store polls.
   bool IsStopped() const {
     return stopped_ ||
            (options_.remote.cancelled && options_.remote.cancelled());
   }
-  absl::Status Begin(std::unique_ptr<ObjectStore> remote) {
-    remote_ = std::move(remote);
-    shipper_.emplace(remote_.get(), &push_options_);
-    return internal::CallGuarded("StepShipper::Start", [&] {
-      const MutexLock lock(&join_mutex_);
-      thread_ = std::thread([this] { Run(); });
-    });
+  bool IsShipped(const Version& version) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    const auto found = shipped_.find(version.step);
+    return found != shipped_.end() && found->second >= version.attempt;
   }
+  // Asks for a look at once, and returns its number.
+  uint64_t AskForLook() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    asked_ = true;
+    changed_.NotifyAll();
+    return looks_ + 1;
+  }
+  absl::Status NotInTime(int64_t step) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
-  Statistics statistics() const;
-  absl::Status WaitShipped(int64_t step, absl::Time deadline);
-
- private:
   void Run();
   absl::Status Look();
   absl::Status Push();
+  absl::Status Collect();
+  void TakeNote();
+  absl::Status WriteNote(const absl::Status& status);
+  void Report(const std::vector<StepRecord>& steps,
+              const PushResult& pushed) const;
   void Note(const absl::Status& status);
   void NoteSteps(const std::vector<StepRecord>& steps);
+  void NoteShipped(const Version& version);
+  void NotePushed(const std::vector<StepRecord>& steps,
+                  const PushResult& pushed);
   void Pause();
 
   const std::string store_;
   const ShipperOptions options_;
+  const std::function<void(const ShipReport& report)> report_;
   PushOptions push_options_;
   std::unique_ptr<ObjectStore> remote_;
   // Used only by the background thread.
@@ -81,6 +122,13 @@ class StepShipper::Impl {
   std::unique_ptr<Reader> reader_;
   std::vector<StepRecord> pushed_;  // the steps of the last push
   bool again_ = true;               // the last push did not ship all
+  // The steps that it could not read, and why.
+  std::vector<std::pair<int64_t, std::string>> skipped_;
+  uint32_t last_attempt_ = 0;  // of the steps that were shipped
+  std::string noted_;          // in the store's folder, without the time
+  bool collect_ = false;       // steps were shipped since a collection
+  internal::StepRecordCache records_;  // of the remote's steps
+  absl::Time next_collection_ = absl::InfinitePast();
   std::minstd_rand random_{std::random_device{}()};
 
   std::atomic<bool> stopped_ = false;
@@ -89,21 +137,40 @@ class StepShipper::Impl {
   bool asked_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t looks_ ABSL_GUARDED_BY(mutex_) = 0;  // that have begun
   uint64_t done_ ABSL_GUARDED_BY(mutex_) = 0;   // the last one that succeeded
-  std::set<int64_t> shipped_ ABSL_GUARDED_BY(mutex_);
-  int64_t oldest_micros_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The attempt of each step of the store that was shipped.
+  std::map<int64_t, uint32_t> shipped_ ABSL_GUARDED_BY(mutex_);
+  // When each step that waits was committed.
+  std::map<int64_t, int64_t> waiting_ ABSL_GUARDED_BY(mutex_);
   Statistics statistics_ ABSL_GUARDED_BY(mutex_);
   internal::Mutex join_mutex_;
   std::thread thread_ ABSL_GUARDED_BY(join_mutex_);
   std::unique_ptr<internal::ExitTask> exit_task_;
 };
 
+namespace {
+
+// Training and saves come first where processors are scarce. Linux sets it for
+// the calling thread, and threads that this one starts inherit it. If it fails,
+// shipping only takes a larger share.
+void LowerPriority() {
+  constexpr int kNice = 10;
+  static_cast<void>(::setpriority(PRIO_PROCESS, 0, kNice));
+}
+
+}  // namespace
+
 void StepShipper::Impl::Run() {
+  LowerPriority();
   while (!IsStopped()) {
     {
       const MutexLock lock(&mutex_);
       ++looks_;
     }
-    Note(internal::CallGuarded("StepShipper", [&] { return Look(); }));
+    Note(internal::CallGuarded("StepShipper", [&] {
+      absl::Status status = Look();
+      status.Update(WriteNote(status));
+      return status;
+    }));
     Pause();
   }
   const MutexLock lock(&mutex_);
@@ -111,8 +178,8 @@ void StepShipper::Impl::Run() {
   changed_.NotifyAll();
 }
 
-// Opening a store takes far longer than a look at its MANIFEST, which tells
-// that nothing was committed.
+// Opening a store takes far longer than a look at its MANIFEST, which shows
+// whether something was committed.
 absl::Status StepShipper::Impl::Look() {
   if (reader_ == nullptr) {
     StoreOptions options;
@@ -121,15 +188,21 @@ absl::Status StepShipper::Impl::Look() {
     if (exit_task_ == nullptr) {
       exit_task_ = std::make_unique<internal::ExitTask>([this] { Stop(); });
     }
+    TakeNote();
   } else if (const absl::Status status = reader_->Refresh(); !status.ok()) {
     reader_.reset();
     return status;
   }
   const std::vector<StepRecord> steps = reader_->Steps();
-  if (!again_ && steps == pushed_) return absl::OkStatus();
-  NoteSteps(steps);
-  again_ = true;
-  return Push();
+  if (again_ || steps != pushed_) {
+    NoteSteps(steps);
+    again_ = true;
+    CKPTDB_RETURN_IF_ERROR(Push());
+  }
+  CKPTDB_RETURN_IF_ERROR(Collect());
+  if (skipped_.empty()) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("step ", skipped_[0].first, ": ", skipped_[0].second));
 }
 
 absl::Status StepShipper::Impl::Push() {
@@ -139,44 +212,113 @@ absl::Status StepShipper::Impl::Push() {
   push_options_.take_over = false;
   pushed_ = reader_->Steps();
   again_ = !result.skipped.empty();
-  {
-    const MutexLock lock(&mutex_);
-    done_ = looks_;
-    shipped_.clear();
-    for (const StepRecord& record : source->Steps()) {
-      shipped_.insert(record.version.step);
-    }
-    for (const auto& [step, reason] : result.skipped) shipped_.erase(step);
-    statistics_.waiting.clear();
-    for (const auto& [step, reason] : result.skipped) {
-      statistics_.waiting.push_back(step);
-    }
-    statistics_.shipped_steps += result.shipped.size();
-    statistics_.shipped_bytes += result.data_bytes;
-    if (!result.shipped.empty()) {
-      statistics_.newest_shipped = result.shipped.back();
-    }
-    changed_.NotifyAll();
+  skipped_ = result.skipped;
+  const std::vector<StepRecord> steps = source->Steps();
+  NotePushed(steps, result);
+  for (const StepRecord& record : steps) {
+    last_attempt_ = std::max(last_attempt_, record.version.attempt);
   }
-  if (!result.shipped.empty() && options_.on_shipped) {
-    options_.on_shipped(result);
+  if (result.shipped.empty()) return absl::OkStatus();
+  collect_ = true;
+  Report(steps, result);
+  return absl::OkStatus();
+}
+
+void StepShipper::Impl::Report(const std::vector<StepRecord>& steps,
+                               const PushResult& pushed) const {
+  if (options_.on_shipped) options_.on_shipped(pushed);
+  if (!report_) return;
+  ShipReport report;
+  report.steps = pushed.shipped;
+  report.data_files = pushed.data_files;
+  report.data_bytes = pushed.data_bytes;
+  for (const StepRecord& record : steps) {
+    if (record.version.step != pushed.shipped.front()) continue;
+    report.lag = std::max(
+        absl::ZeroDuration(),
+        absl::Now() - absl::FromUnixMicros(record.committed_at_micros));
   }
-  if (result.skipped.empty()) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("step ", result.skipped[0].first,
-                                          ": ", result.skipped[0].second));
+  report_(report);
+}
+
+absl::Status StepShipper::Impl::Collect() {
+  const bool due = collect_ && absl::Now() >= next_collection_;
+  if (!due || !options_.retention.has_value()) return absl::OkStatus();
+  CollectOptions options;
+  options.retention = options_.retention;
+  options.grace = options_.grace;
+  options.cancelled = push_options_.cancelled;
+  CKPTDB_RETURN_IF_ERROR(internal::Collector(remote_.get(), &options, &records_)
+                             .Collect()
+                             .status());
+  collect_ = false;
+  next_collection_ = absl::Now() + options_.collect_every;
+  return absl::OkStatus();
+}
+
+// Continues with what an earlier process noted, in case the service is down.
+void StepShipper::Impl::TakeNote() {
+  const auto note = ReadShipNote(store_);
+  if (!note.ok() || !note->has_value()) return;  // it is written anew
+  if ((*note)->url != remote_->Name()) return;
+  last_attempt_ = std::max(last_attempt_, (*note)->last_attempt);
+}
+
+// Notes in the store's folder what has changed.
+absl::Status StepShipper::Impl::WriteNote(const absl::Status& status) {
+  if (reader_ == nullptr || absl::IsCancelled(status)) return absl::OkStatus();
+  ShipNote note;
+  note.url = remote_->Name();
+  note.last_attempt = last_attempt_;
+  if (!status.ok()) note.error = status.ToString();
+  for (const auto& [step, reason] : skipped_) note.skipped.push_back(step);
+  const std::string text = internal::FormatShipNote(note);
+  if (text == noted_) return absl::OkStatus();
+  note.written_at_micros = absl::ToUnixMicros(absl::Now());
+  CKPTDB_RETURN_IF_ERROR(
+      internal::WriteShippedNote(store_, internal::FormatShipNote(note)));
+  noted_ = text;
+  return absl::OkStatus();
 }
 
 void StepShipper::Impl::NoteSteps(const std::vector<StepRecord>& steps) {
   const MutexLock lock(&mutex_);
-  statistics_.waiting.clear();
-  oldest_micros_ = 0;
+  waiting_.clear();
   for (const StepRecord& record : steps) {
-    if (shipped_.contains(record.version.step)) continue;
-    statistics_.waiting.push_back(record.version.step);
-    if (oldest_micros_ == 0 || record.committed_at_micros < oldest_micros_) {
-      oldest_micros_ = record.committed_at_micros;
+    if (IsShipped(record.version)) continue;
+    waiting_[record.version.step] = record.committed_at_micros;
+  }
+}
+
+void StepShipper::Impl::NoteShipped(const Version& version) {
+  const MutexLock lock(&mutex_);
+  shipped_[version.step] = version.attempt;
+  waiting_.erase(version.step);
+  ++statistics_.shipped_steps;
+  statistics_.newest_shipped = version.step;
+  changed_.NotifyAll();
+}
+
+// The remote has all steps of the push but those that were skipped.
+void StepShipper::Impl::NotePushed(const std::vector<StepRecord>& steps,
+                                   const PushResult& pushed) {
+  const MutexLock lock(&mutex_);
+  done_ = looks_;
+  shipped_.clear();
+  waiting_.clear();
+  for (const StepRecord& record : steps) {
+    const int64_t step = record.version.step;
+    const bool skipped =
+        std::any_of(pushed.skipped.begin(), pushed.skipped.end(),
+                    [&](const auto& each) { return each.first == step; });
+    if (skipped) {
+      waiting_[step] = record.committed_at_micros;
+    } else {
+      shipped_[step] = record.version.attempt;
     }
   }
+  statistics_.shipped_bytes += pushed.data_bytes;
+  changed_.NotifyAll();
 }
 
 void StepShipper::Impl::Note(const absl::Status& status) {
@@ -211,36 +353,68 @@ void StepShipper::Impl::Pause() {
 StepShipper::Statistics StepShipper::Impl::statistics() const {
   const MutexLock lock(&mutex_);
   Statistics now = statistics_;
-  if (!now.waiting.empty()) {
+  int64_t oldest = std::numeric_limits<int64_t>::max();
+  for (const auto& [step, committed_at_micros] : waiting_) {
+    now.waiting.push_back(step);
+    oldest = std::min(oldest, committed_at_micros);
+  }
+  if (!waiting_.empty()) {
     now.lag = std::max(absl::ZeroDuration(),
-                       absl::Now() - absl::FromUnixMicros(oldest_micros_));
+                       absl::Now() - absl::FromUnixMicros(oldest));
   }
   return now;
 }
 
-// Asks for a look at once: the step may have been overwritten since the last.
+absl::Status StepShipper::Impl::NotInTime(int64_t step) const {
+  return absl::DeadlineExceededError(
+      absl::StrCat("step ", step, " was not shipped in time",
+                   statistics_.last_error.ok() ? "" : "; the last error: ",
+                   statistics_.last_error.message()));
+}
+
+// The step may have been overwritten since the last look.
 absl::Status StepShipper::Impl::WaitShipped(int64_t step, absl::Time deadline) {
   const MutexLock lock(&mutex_);
-  const uint64_t wanted = looks_ + 1;
-  asked_ = true;
-  changed_.NotifyAll();
+  const uint64_t wanted = AskForLook();
   while (done_ < wanted || !shipped_.contains(step)) {
     if (stopped_) return absl::CancelledError("the shipper was stopped");
     const auto until =
         absl::ToChronoTime(std::min(deadline, absl::Now() + absl::Hours(1)));
     changed_.WaitUntil(&mutex_, until);
-    if (absl::Now() < deadline) continue;
-    return absl::DeadlineExceededError(
-        absl::StrCat("step ", step, " was not shipped in time",
-                     statistics_.last_error.ok() ? "" : "; the last error: ",
-                     statistics_.last_error.message()));
+    if (absl::Now() >= deadline) return NotInTime(step);
+  }
+  return absl::OkStatus();
+}
+
+// A look that begins after this call finds the version unless it was removed.
+absl::Status StepShipper::Impl::WaitShipped(
+    const Version& version, absl::Time deadline,
+    const std::function<absl::Status()>& poll) {
+  constexpr absl::Duration kPollEvery = absl::Milliseconds(100);
+  const MutexLock lock(&mutex_);
+  if (IsShipped(version)) return absl::OkStatus();
+  const uint64_t wanted = AskForLook();
+  while (!IsShipped(version)) {
+    if (done_ >= wanted && !waiting_.contains(version.step)) {
+      return absl::NotFoundError(absl::StrCat(
+          "step ", version.step, " was removed before it was shipped"));
+    }
+    if (stopped_) return absl::CancelledError("the shipper was stopped");
+    changed_.WaitUntil(&mutex_, absl::ToChronoTime(std::min(
+                                    deadline, absl::Now() + kPollEvery)));
+    if (IsShipped(version)) break;
+    if (absl::Now() >= deadline) return NotInTime(version.step);
+    mutex_.Unlock();
+    const absl::Status polled = poll();
+    mutex_.Lock();
+    CKPTDB_RETURN_IF_ERROR(polled);
   }
   return absl::OkStatus();
 }
 
 namespace {
 
-absl::Status CheckDurations(const ShipperOptions& options) {
+absl::Status CheckShipperOptions(const ShipperOptions& options) {
   for (const auto& [name, value] :
        {std::pair("look", options.look),
         std::pair("first_retry", options.first_retry),
@@ -250,7 +424,27 @@ absl::Status CheckDurations(const ShipperOptions& options) {
         absl::StrCat("ShipperOptions::", name, " is ",
                      absl::FormatDuration(value), "; it must be above 0"));
   }
-  return absl::OkStatus();
+  for (const auto& [name, value] :
+       {std::pair("grace", options.grace),
+        std::pair("collect_every", options.collect_every)}) {
+    if (value >= absl::ZeroDuration()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("ShipperOptions::", name, " is ",
+                     absl::FormatDuration(value), "; it must be at least 0"));
+  }
+  if (!options.retention.has_value()) return absl::OkStatus();
+  return internal::Annotate(internal::CheckRetention(*options.retention),
+                            "ShipperOptions");
+}
+
+internal::OpenRemote OpensUrl(absl::string_view url,
+                              const ShipperOptions& options) {
+  return [url = std::string(url),
+          remote = options.remote](const std::function<bool()>& cancelled) {
+    RemoteOptions cancellable = remote;
+    cancellable.cancelled = cancelled;
+    return OpenObjectStore(url, cancellable);
+  };
 }
 
 }  // namespace
@@ -269,22 +463,41 @@ absl::Status StepShipper::WaitShipped(int64_t step, absl::Time deadline) {
 absl::StatusOr<std::unique_ptr<StepShipper>> StepShipper::Start(
     absl::string_view store, absl::string_view url,
     const ShipperOptions& options) {
-  CKPTDB_RETURN_IF_ERROR(CheckDurations(options));
+  CKPTDB_RETURN_IF_ERROR(CheckShipperOptions(options));
   auto impl = std::make_unique<Impl>(store, options);
-  RemoteOptions remote_options = options.remote;
-  remote_options.cancelled = [raw = impl.get()] { return raw->IsStopped(); };
-  CKPTDB_ASSIGN_OR_RETURN(auto remote, OpenObjectStore(url, remote_options));
-  CKPTDB_RETURN_IF_ERROR(impl->Begin(std::move(remote)));
+  CKPTDB_RETURN_IF_ERROR(impl->Begin(OpensUrl(url, options)));
   return std::make_unique<StepShipper>(std::move(impl));
 }
 
 absl::StatusOr<std::unique_ptr<StepShipper>> internal::StartShipper(
     absl::string_view store, std::unique_ptr<ObjectStore> remote,
     const ShipperOptions& options) {
-  CKPTDB_RETURN_IF_ERROR(CheckDurations(options));
+  CKPTDB_RETURN_IF_ERROR(CheckShipperOptions(options));
   auto impl = std::make_unique<StepShipper::Impl>(store, options);
-  CKPTDB_RETURN_IF_ERROR(impl->Begin(std::move(remote)));
+  CKPTDB_RETURN_IF_ERROR(
+      impl->Begin([&](const std::function<bool()>& /*cancelled*/) {
+        return absl::StatusOr<std::unique_ptr<ObjectStore>>(std::move(remote));
+      }));
   return std::make_unique<StepShipper>(std::move(impl));
+}
+
+internal::StartShipping internal::ShipWith(OpenRemote open,
+                                           const ShipperOptions& options) {
+  return [open = std::move(open), options](
+             const std::string& path,
+             std::function<void(const ShipReport& report)> on_shipped)
+             -> absl::StatusOr<std::shared_ptr<StepShipping>> {
+    CKPTDB_RETURN_IF_ERROR(CheckShipperOptions(options));
+    auto impl = std::make_shared<StepShipper::Impl>(path, options,
+                                                    std::move(on_shipped));
+    CKPTDB_RETURN_IF_ERROR(impl->Begin(open));
+    return impl;
+  };
+}
+
+internal::StartShipping ShipTo(absl::string_view url,
+                               const ShipperOptions& options) {
+  return internal::ShipWith(OpensUrl(url, options), options);
 }
 
 }  // namespace ckptdb

@@ -3,8 +3,11 @@
 #include "remote/step_shipper.h"
 
 #include <atomic>
+#include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,48 +19,12 @@
 #include "gtest/gtest.h"
 #include "remote/remote_store.h"
 #include "tests/remote/memory_store.h"
+#include "tests/remote/shared_store.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {
-
-// Leaves the objects to the test.
-class SharedStore : public ObjectStore {
- public:
-  explicit SharedStore(MemoryStore* store) : store_(store) {}
-  std::string Name() const override { return store_->Name(); }
-  absl::Status PutIfAbsent(absl::string_view key, absl::string_view bytes,
-                           absl::string_view token) override {
-    return store_->PutIfAbsent(key, bytes, token);
-  }
-  absl::Status PutFileIfAbsent(absl::string_view key, const std::string& path,
-                               absl::string_view token) override {
-    return store_->PutFileIfAbsent(key, path, token);
-  }
-  absl::Status Get(absl::string_view key, uint64_t offset,
-                   absl::Span<char> out) override {
-    return store_->Get(key, offset, out);
-  }
-  absl::StatusOr<ObjectInfo> Head(absl::string_view key) override {
-    return store_->Head(key);
-  }
-  absl::StatusOr<std::vector<ObjectInfo>> List(absl::string_view prefix,
-                                               absl::string_view after,
-                                               uint64_t limit) override {
-    return store_->List(prefix, after, limit);
-  }
-  absl::Status Delete(absl::string_view key) override {
-    return store_->Delete(key);
-  }
-  absl::Status AbortUploads(absl::string_view prefix,
-                            absl::Time before) override {
-    return store_->AbortUploads(prefix, before);
-  }
-
- private:
-  MemoryStore* const store_;
-};
 
 class StepShipperTest : public ::testing::Test {
  protected:
@@ -144,6 +111,11 @@ TEST_F(StepShipperTest, OutlastsAServiceThatIsDown) {
   OpenStore();
   Start();
   for (int64_t step = 1; step <= 3; ++step) Save(step);
+  // Until an attempt to ship the first step has failed.
+  while (shipper_->statistics().failures == 0 ||
+         shipper_->statistics().waiting.empty()) {
+    std::this_thread::yield();
+  }
   EXPECT_THAT(shipper_->WaitShipped(3, absl::Now() + absl::Milliseconds(200)),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("down")));
   const StepShipper::Statistics statistics = shipper_->statistics();
@@ -184,6 +156,54 @@ TEST_F(StepShipperTest, EndsWhileItRetries) {
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("1")));
   shipper_.reset();
   EXPECT_TRUE(remote_.objects().empty());
+}
+
+TEST_F(StepShipperTest, NotesHowFarItIs) {
+  OpenStore();
+  EXPECT_EQ(ReadShipNote(path()).value(), std::nullopt);
+  std::atomic<bool> down = false;
+  remote_.set_before([&](absl::string_view, absl::string_view) {
+    return down ? absl::UnavailableError("no\nnetwork") : absl::OkStatus();
+  });
+  Start();
+  Save(1);
+  ASSERT_OK(Wait(1));
+  ASSERT_OK(Wait(1));  // the note is written at the end of a look
+  ASSERT_OK_AND_ASSIGN(const auto shipped, ReadShipNote(path()));
+  ASSERT_TRUE(shipped.has_value());
+  EXPECT_EQ(shipped->url, remote_.Name());
+  EXPECT_EQ(shipped->last_attempt, 1);
+  EXPECT_EQ(shipped->error, "");
+  shipper_.reset();
+  down = true;
+  Save(2);
+  Start();
+  while (ReadShipNote(path()).value()->error.empty()) {
+    std::this_thread::yield();
+  }
+  ASSERT_OK_AND_ASSIGN(const auto failed, ReadShipNote(path()));
+  EXPECT_EQ(failed->last_attempt, 1);
+  EXPECT_THAT(failed->error, HasSubstr("no network"));
+  // The store knows the file.
+  ASSERT_OK(store_->Sweep().status());
+  EXPECT_THAT(store_->unswept(), IsEmpty());
+  ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+  EXPECT_EQ(usage.foreign_bytes, 0);
+}
+
+TEST_F(StepShipperTest, ADamagedNoteIsReported) {
+  OpenStore();
+  std::ofstream(path() + "/SHIPPED") << "url x\nlast_attempt many\n";
+  EXPECT_THAT(ReadShipNote(path()), DataLoss("SHIPPED", "\"many\""));
+  std::ofstream(path() + "/SHIPPED") << "hello\n";
+  EXPECT_THAT(ReadShipNote(path()), DataLoss("SHIPPED", "URL"));
+  // A shipper writes it anew.
+  Start();
+  Save(1);
+  ASSERT_OK(Wait(1));
+  ASSERT_OK(Wait(1));
+  ASSERT_OK_AND_ASSIGN(const auto note, ReadShipNote(path()));
+  EXPECT_EQ(note->last_attempt, 1);
 }
 
 TEST_F(StepShipperTest, RefusesBadOptions) {

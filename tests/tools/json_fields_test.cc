@@ -389,8 +389,14 @@ TEST(JsonDocsTest, Statistics) {
   SaveReport failed;
   failed.status = absl::UnavailableError("no space");
   failed.sweep_status = absl::UnavailableError("no space");
+  failed.shipping.emplace();
+  failed.shipping->waiting = {1};
+  failed.shipping->last_error = absl::UnavailableError("no network");
   ExpectDocumented("save",
                    {line, Json::parse(internal::StatisticsLine(failed))});
+  ShipReport shipped;
+  shipped.steps = {1};
+  ExpectDocumented("ship", {Json::parse(internal::StatisticsLine(shipped))});
   RestoreReport report;
   report.damaged_steps = {1};
   ExpectDocumented("restore", {Json::parse(internal::StatisticsLine(report))});

@@ -95,6 +95,43 @@ TEST_F(ToolRemote, CollectsWhatIsDropped) {
   ExpectPrints("remote push " + url(), HasSubstr("shipped 0 steps"));
 }
 
+TEST_F(ToolRemote, KeepsTheStepsOfAPolicy) {
+  RunJson("remote push " + url());
+  EXPECT_THAT(RunTool({"remote", "gc", url(), "--keep-policy",
+                       R"({"any": [{"latest_n": 1}, {"keep_steps": [100]}]})",
+                       "--json"})
+                  .Json(),
+              Includes(R"({"dropped": []})"));
+  EXPECT_THAT(RunTool({"remote", "gc", url(), "--keep-policy",
+                       R"({"latest_n": 1})", "--json"})
+                  .Json(),
+              Includes(R"({"dropped": [100]})"));
+  ExpectFails("remote gc " + url() + " --keep-policy latest_n", 1,
+              HasSubstr("line 1"));
+  ExpectFails("remote push " + url() + " --grace-hours 1", 1,
+              HasSubstr("needs --follow"));
+  ExpectFails("remote ls " + url() + " --keep-policy x", 1,
+              HasSubstr("\"remote gc\" and \"remote push\""));
+}
+
+TEST_F(ToolRemote, LsShowsStepsThatWait) {
+  EXPECT_FALSE(RunJson("ls").contains("shipping"));
+  std::ofstream(path() + "/SHIPPED")
+      << "url s3://models/ctr\nwritten_at_micros 5\nlast_attempt 2\n"
+         "skipped 100\nerror UNAVAILABLE: no network\n";
+  ExpectPrints("ls", AllOf(HasSubstr("shipped to s3://models/ctr; 2 steps "
+                                     "wait, the oldest for "),
+                           HasSubstr("failed: UNAVAILABLE: no network")));
+  const Json shipping = RunJson("ls")["shipping"];
+  EXPECT_EQ(shipping["waiting"], Json({100, 300}));
+  EXPECT_GT(shipping["lag_micros"], 0);
+  EXPECT_EQ(shipping["error"], "UNAVAILABLE: no network");
+  EXPECT_EQ(RunJson("du")["foreign_bytes"], 0);
+  // A damaged note hides no steps.
+  std::ofstream(path() + "/SHIPPED") << "last_attempt x\n";
+  ExpectRun("ls", 0, HasSubstr("300"), HasSubstr("SHIPPED"));
+}
+
 // Ends with success at a signal.
 TEST_F(ToolRemote, FollowsUntilASignal) {
   ToolSetting setting;
@@ -105,6 +142,12 @@ TEST_F(ToolRemote, FollowsUntilASignal) {
   EXPECT_EQ(followed.code, 0) << followed.err;
   EXPECT_THAT(followed.out, HasSubstr("shipped 3 steps"));
   EXPECT_EQ(followed.err, "");
+  // What was shipped stays known.
+  ExpectPrints("ls", HasSubstr("shipped to " + url() + "; no step waits"));
+  const Json shipping = RunJson("ls")["shipping"];
+  EXPECT_EQ(shipping["url"], url());
+  EXPECT_EQ(shipping["waiting"], Json::array());
+  EXPECT_TRUE(shipping["error"].is_null());
 }
 
 TEST_F(ToolRemote, TakesOverOnlyOnRequest) {

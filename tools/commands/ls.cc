@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ckptdb ls: the committed steps of a store.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "remote/remote_store.h"
 #include "schema/status.h"
 #include "tools/chain_length.h"
 #include "tools/command.h"
@@ -111,13 +113,69 @@ void PrintTable(const std::vector<Listed>& steps, const Context& context) {
   *context.out << table.ToString();
 }
 
+// Where the steps are shipped, and those that wait.
+struct Shipping {
+  ShipNote note;
+  std::vector<int64_t> waiting;
+  int64_t oldest_micros = 0;  // commit of the oldest of these; 0 without one
+};
+
+// A damaged note is reported, and does not hide the steps.
+std::optional<Shipping> FindShipping(const std::vector<Listed>& steps,
+                                     const Context& context) {
+  const auto read = ReadShipNote(context.store);
+  if (!read.ok()) context.PrintError(read.status());
+  if (!read.ok() || !read->has_value()) return std::nullopt;
+  const ShipNote& note = **read;
+  Shipping shipping = {note, {}};
+  for (const Listed& listed : steps) {
+    const StepRecord& step = listed.record;
+    const bool skipped = std::find(note.skipped.begin(), note.skipped.end(),
+                                   step.version.step) != note.skipped.end();
+    if (step.version.attempt <= note.last_attempt && !skipped) continue;
+    shipping.waiting.push_back(step.version.step);
+    if (shipping.oldest_micros == 0 ||
+        step.committed_at_micros < shipping.oldest_micros) {
+      shipping.oldest_micros = step.committed_at_micros;
+    }
+  }
+  return shipping;
+}
+
+void PrintShipping(const Shipping& shipping, const Context& context) {
+  *context.out << "shipped to " << Printable(shipping.note.url) << "; ";
+  if (shipping.waiting.empty()) {
+    *context.out << "no step waits";
+  } else {
+    *context.out << shipping.waiting.size() << " steps wait, the oldest for "
+                 << FormatAge(shipping.oldest_micros, context.now_micros);
+  }
+  if (!shipping.note.error.empty()) {
+    *context.out << "; the last attempt failed: "
+                 << Printable(shipping.note.error);
+  }
+  *context.out << '\n';
+}
+
+Json ShippingJson(const Shipping& shipping, const Context& context) {
+  const int64_t lag = shipping.waiting.empty()
+                          ? 0
+                          : context.now_micros - shipping.oldest_micros;
+  return {{"url", shipping.note.url},
+          {"waiting", shipping.waiting},
+          {"lag_micros", lag},
+          {"noted_at_micros", shipping.note.written_at_micros},
+          {"error", ReasonJson(shipping.note.error)}};
+}
+
 constexpr char kLsNotes[] =
     "CHAIN is the number of versions from which the step is\n"
     "restored, including itself.\n"
     "ROWS and BYTES of a delta step count only its changed rows;\n"
     "ERASED counts the rows that it removes.\n"
     "METRICS and FLAGS with an asterisk were posted; the store's\n"
-    "owner applies them with its next save.\n";
+    "owner applies them with its next save.\n"
+    "If a process ships the steps, the last line shows where and how far.\n";
 
 class Ls : public Command {
  public:
@@ -131,8 +189,10 @@ class Ls : public Command {
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     const std::vector<Listed> steps = ListAll(*reader);
+    const std::optional<Shipping> shipping = FindShipping(steps, context);
     if (!context.json) {
       PrintTable(steps, context);
+      if (shipping.has_value()) PrintShipping(*shipping, context);
       return absl::OkStatus();
     }
     Json document = {{"store", context.store}, {"uuid", reader->uuid()}};
@@ -140,6 +200,9 @@ class Ls : public Command {
     document["steps"] = Json::array();
     for (const Listed& step : steps) {
       document["steps"].push_back(ListedJson(step));
+    }
+    if (shipping.has_value()) {
+      document["shipping"] = ShippingJson(*shipping, context);
     }
     PrintJson(document, context.out);
     return absl::OkStatus();

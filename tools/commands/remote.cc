@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ckptdb remote: a store's steps in an object store.
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -14,6 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "manager/manager_options.h"
+#include "manager/policies.h"
 #include "remote/object_store.h"
 #include "remote/remote_store.h"
 #include "remote/step_shipper.h"
@@ -36,8 +39,9 @@ constexpr char kRemoteNotes[] =
     "ls      lists the steps that can be fetched\n"
     "fetch   makes a store with a step, by default the newest, or with all\n"
     "verify  checks that all objects are there, and with --data their bytes\n"
-    "gc      deletes objects that nothing needs; with --keep, drops old steps\n"
-    "        first\n"
+    "gc      deletes objects that nothing needs; with --keep or "
+    "--keep-policy,\n"
+    "        drops steps first\n"
     "\n"
     "URL is s3://bucket/prefix or file:///folder. Each store has its own.\n";
 
@@ -73,11 +77,12 @@ class RemoteCommand : public Command {
   // The document of an action, with the fields that all have.
   Json Document() const { return {{"url", url_}, {"action", action_}}; }
 
-  // An option that one action alone has.
+  // An option that only some actions have.
   struct OwnOption {
     const CLI::Option* option;
-    std::string action;
+    std::vector<std::string> actions;
   };
+  absl::StatusOr<std::optional<RetentionOptions>> Retention() const;
   std::vector<OwnOption> own_options_;
   std::string action_;
   std::string url_;
@@ -88,6 +93,7 @@ class RemoteCommand : public Command {
   bool data_ = false;
   std::optional<int64_t> step_;
   std::optional<uint64_t> keep_;
+  std::string keep_policy_;
   double grace_hours_ = 24;
   uint64_t limit_mib_ = 0;
 };
@@ -103,29 +109,35 @@ void RemoteCommand::AddArguments(CLI::App* app) {
   own_options_ = {
       {app->add_option("target", target_, "fetch: folder of the new store")
            ->type_name("STORE"),
-       "fetch"},
+       {"fetch"}},
       {app->add_option("--step", step_, "fetch: this step, not the newest")
            ->type_name("STEP"),
-       "fetch"},
-      {app->add_flag("--all", all_, "fetch: all steps"), "fetch"},
+       {"fetch"}},
+      {app->add_flag("--all", all_, "fetch: all steps"), {"fetch"}},
       {app->add_flag("--take-over", take_over_,
                      "push: replace steps that the store does not have"),
-       "push"},
+       {"push"}},
       {app->add_flag("--follow", follow_,
                      "push: ship steps as they are committed, until Ctrl-C"),
-       "push"},
+       {"push"}},
       {app->add_flag("--data", data_, "verify: read all data objects"),
-       "verify"},
+       {"verify"}},
       {app->add_option("--keep", keep_,
                        "gc: drop all but the newest N steps and pinned ones")
            ->type_name("N")
            ->check(CLI::PositiveNumber),
-       "gc"},
+       {"gc"}},
+      {app->add_option("--keep-policy", keep_policy_,
+                       "gc, push --follow: keep the steps of this policy, in "
+                       "JSON")
+           ->type_name("POLICY"),
+       {"gc", "push"}},
       {app->add_option("--grace-hours", grace_hours_,
-                       "gc: keep dropped objects this long; default: 24")
+                       "gc, push --follow: keep dropped objects this long; "
+                       "default: 24")
            ->type_name("H")
            ->check(CLI::NonNegativeNumber),
-       "gc"}};
+       {"gc", "push"}}};
   app->add_option("--limit-mib", limit_mib_,
                   "transfer at most this many MiB per second")
       ->type_name("N")
@@ -134,12 +146,30 @@ void RemoteCommand::AddArguments(CLI::App* app) {
 
 absl::Status RemoteCommand::CheckOptions() const {
   for (const OwnOption& own : own_options_) {
-    if (own.option->count() == 0 || own.action == action_) continue;
+    const bool fits = std::find(own.actions.begin(), own.actions.end(),
+                                action_) != own.actions.end();
+    const bool follows = own.actions.size() > 1 && action_ == "push";
+    if (own.option->count() > 0 && follows && !follow_) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          own.option->get_name(), " of \"remote push\" needs --follow"));
+    }
+    if (own.option->count() == 0 || fits) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(own.option->get_name(), " is of \"remote ", own.action,
+        absl::StrCat(own.option->get_name(), " is of \"remote ",
+                     absl::StrJoin(own.actions, "\" and \"remote "),
                      "\", not of \"remote ", action_, "\""));
   }
   return absl::OkStatus();
+}
+
+// A policy of docs/manager.md, as in a manager's configuration.
+absl::StatusOr<std::optional<RetentionOptions>> RemoteCommand::Retention()
+    const {
+  if (keep_policy_.empty()) return std::nullopt;
+  ManagerOptions options;
+  CKPTDB_RETURN_IF_ERROR(ReadManagerConfig(
+      absl::StrCat("{\"keep\": ", keep_policy_, "}"), &options));
+  return options.retention;
 }
 
 absl::Status RemoteCommand::Run(const Context& context) {
@@ -195,6 +225,8 @@ absl::Status RemoteCommand::Follow(const Context& context,
   ShipperOptions shipping;
   shipping.remote = options;
   shipping.take_over = take_over_;
+  CKPTDB_ASSIGN_OR_RETURN(shipping.retention, Retention());
+  shipping.grace = absl::Hours(1) * grace_hours_;
   shipping.on_shipped = [&](const PushResult& pushed) {
     PrintPushed(context, pushed);
     context.out->flush();
@@ -375,6 +407,7 @@ absl::Status RemoteCommand::Collect(const Context& context,
                                     ObjectStore* remote) {
   CollectOptions options;
   options.keep = keep_;
+  CKPTDB_ASSIGN_OR_RETURN(options.retention, Retention());
   options.grace = absl::Hours(1) * grace_hours_;
   options.cancelled = [] { return Interrupt::asked(); };
   CKPTDB_ASSIGN_OR_RETURN(const CollectResult collected,
