@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owners, collectors, lost replies and services that do not do their part.
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,14 @@ class ProtocolTest : public ::testing::Test {
     remote_.set_before(nullptr);
     return cut;
   }
+  // How often each call was made, whatever its key.
+  std::map<std::string, int> Totals() {
+    std::map<std::string, int> totals;
+    for (const auto& [call, count] : remote_.calls()) {
+      if (!absl::StrContains(call, " ")) totals[call] = count;
+    }
+    return totals;
+  }
   size_t CountOf(const std::string& prefix) {
     size_t count = 0;
     for (const auto& [key, object] : remote_.objects()) {
@@ -86,6 +95,39 @@ TEST_F(ProtocolTest, ANewOwnerFencesTheOneBefore) {
               Aborted("another process ships", "epoch 2", "had 1"));
   EXPECT_THAT(Steps(), ElementsAre(10, 20));
   ExpectSound();
+}
+
+// Each request costs money: docs/remote.md, "Requests".
+TEST_F(ProtocolTest, RequestsAreCounted) {
+  source_.Save(true, 1);
+  const PushOptions options;
+  internal::Shipper shipper(&remote_, &options);
+  ASSERT_OK(shipper.Push(source_));
+  // Of the first push: becoming the owner, and a step.
+  EXPECT_THAT(Totals(),
+              ElementsAre(Pair("delete", 1), Pair("get", 2), Pair("head", 3),
+                          Pair("list", 3), Pair("put", 7)));
+  remote_.calls().clear();
+  ASSERT_OK(shipper.Push(source_));
+  EXPECT_THAT(remote_.calls(), IsEmpty());
+  source_.Save(false, 2);
+  source_.Save(false, 3);
+  ASSERT_OK(shipper.Push(source_));
+  // Of two steps with a data file each.
+  EXPECT_THAT(
+      remote_.calls(),
+      UnorderedElementsAre(Pair("put", 6), Pair("put data", 2),
+                           Pair("put versions", 2), Pair("put catalog", 2),
+                           Pair("head", 2), Pair("head catalog", 2)));
+  // Changed metrics: the version object is replaced.
+  remote_.calls().clear();
+  source_.SetMetric(20, 0.5);
+  ASSERT_OK(shipper.Push(source_));
+  EXPECT_THAT(remote_.calls(),
+              UnorderedElementsAre(Pair("get", 1), Pair("get versions", 1),
+                                   Pair("put", 2), Pair("put versions", 1),
+                                   Pair("put catalog", 1), Pair("head", 1),
+                                   Pair("head catalog", 1)));
 }
 
 TEST_F(ProtocolTest, RefusesAnotherStore) {
