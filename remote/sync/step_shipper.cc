@@ -102,7 +102,7 @@ class StepShipper::Impl : public internal::StepShipping {
   absl::Status Push();
   absl::Status Collect();
   void TakeNote();
-  absl::Status WriteNote(const absl::Status& status);
+  void WriteNote(const absl::Status& status);
   void Report(const std::vector<StepRecord>& steps,
               const PushResult& pushed) const;
   void Note(const absl::Status& status);
@@ -168,7 +168,7 @@ void StepShipper::Impl::Run() {
     }
     Note(internal::CallGuarded("StepShipper", [&] {
       absl::Status status = Look();
-      status.Update(WriteNote(status));
+      WriteNote(status);
       return status;
     }));
     Pause();
@@ -264,21 +264,21 @@ void StepShipper::Impl::TakeNote() {
   last_attempt_ = std::max(last_attempt_, (*note)->last_attempt);
 }
 
-// Notes in the store's folder what has changed.
-absl::Status StepShipper::Impl::WriteNote(const absl::Status& status) {
-  if (reader_ == nullptr || absl::IsCancelled(status)) return absl::OkStatus();
+// Notes in the store's folder what has changed. A process that may not write
+// there, but only leases, ships all the same: only `ckptdb ls` lacks the note.
+void StepShipper::Impl::WriteNote(const absl::Status& status) {
+  if (reader_ == nullptr || absl::IsCancelled(status)) return;
   ShipNote note;
   note.url = remote_->Name();
   note.last_attempt = last_attempt_;
   if (!status.ok()) note.error = status.ToString();
   for (const auto& [step, reason] : skipped_) note.skipped.push_back(step);
   const std::string text = internal::FormatShipNote(note);
-  if (text == noted_) return absl::OkStatus();
+  if (text == noted_) return;
   note.written_at_micros = absl::ToUnixMicros(absl::Now());
-  CKPTDB_RETURN_IF_ERROR(
-      internal::WriteShippedNote(store_, internal::FormatShipNote(note)));
-  noted_ = text;
-  return absl::OkStatus();
+  const absl::Status written =
+      internal::WriteShippedNote(store_, internal::FormatShipNote(note));
+  if (written.ok()) noted_ = text;
 }
 
 void StepShipper::Impl::NoteSteps(const std::vector<StepRecord>& steps) {

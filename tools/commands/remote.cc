@@ -66,6 +66,7 @@ class RemoteCommand : public Command {
  private:
   using Action = absl::Status (RemoteCommand::*)(const Context&, ObjectStore*);
 
+  void AddRetentionArguments(CLI::App* app);
   absl::Status CheckOptions() const;
   absl::Status Follow(const Context& context, const RemoteOptions& options);
   void PrintPushed(const Context& context, const PushResult& pushed) const;
@@ -121,7 +122,16 @@ void RemoteCommand::AddArguments(CLI::App* app) {
                      "push: ship steps as they are committed, until Ctrl-C"),
        {"push"}},
       {app->add_flag("--data", data_, "verify: read all data objects"),
-       {"verify"}},
+       {"verify"}}};
+  AddRetentionArguments(app);
+  app->add_option("--limit-mib", limit_mib_,
+                  "transfer at most this many MiB per second")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+}
+
+void RemoteCommand::AddRetentionArguments(CLI::App* app) {
+  const std::vector<OwnOption> options = {
       {app->add_option("--keep", keep_,
                        "gc: drop all but the newest N steps and pinned ones")
            ->type_name("N")
@@ -138,10 +148,7 @@ void RemoteCommand::AddArguments(CLI::App* app) {
            ->type_name("H")
            ->check(CLI::NonNegativeNumber),
        {"gc", "push"}}};
-  app->add_option("--limit-mib", limit_mib_,
-                  "transfer at most this many MiB per second")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
+  own_options_.insert(own_options_.end(), options.begin(), options.end());
 }
 
 absl::Status RemoteCommand::CheckOptions() const {
