@@ -14,6 +14,7 @@
 #include "python/binding/ranks.h"
 #include "python/binding/reader.h"
 #include "python/binding/records.h"
+#include "python/binding/remote.h"
 #include "python/binding/report.h"
 #include "python/binding/store.h"
 #include "python/binding/tables.h"
@@ -33,6 +34,7 @@ NB_MODULE(_core, module) {
   BindRanks(module);
   BindManager(module);
   BindStore(module);
+  BindRemote(module);
   BindReport(module);
   module.def("version", [] { return std::string(ckptdb::LibraryVersion()); });
 }

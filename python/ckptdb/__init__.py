@@ -3,12 +3,13 @@
 
 `Manager` saves and restores the state of a training loop, `Table` and `ArrayTable`
 hold its sparse tables, `KVTable` and `CustomTable` adapt those of other libraries, and
-`Reader` reads a store from any process.
+`Reader` reads a store from any process, and `remote` ships its steps to object stores.
 """
 
 import importlib as _importlib
 from typing import Any as _Any
 
+from . import remote
 from ._core import (
     KeepPolicy,
     PendingSave,

@@ -10,7 +10,8 @@ from . import _core
 # How the library's messages name options, calls and policies.
 _OPTION = re.compile(
     r"\b(?:ManagerOptions|RestoreRequest|SaveRequest|SaveSpec|StoreOptions|"
-    r"ReadOptions|TableOptions|EvolvePolicy)::(?:\w+(?:::|\.))*(\w+)"
+    r"ReadOptions|TableOptions|EvolvePolicy|RemoteOptions|PushOptions|FetchOptions|"
+    r"VerifyRemoteOptions|CollectOptions|ShipperOptions)::(?:\w+(?:::|\.))*(\w+)"
 )
 _OPTIONS = {"schedule": "save"}
 _NAMES = {
@@ -35,6 +36,10 @@ _NAMES = {
     'higher ones, or use changes="marks"',
     "call Restore, or WaitForStep to follow the store": "call restore, or wait_for_step "
     "to follow the store",
+    "push with take_over (--take-over) to replace them": "push with take_over=True to "
+    "replace them",
+    "build it with CKPTDB_REMOTE=ON": "pass a store of obstore instead, such as "
+    "obstore.store.S3Store",
     "MarkUpserted": "mark",
     "EvolvePolicy": "evolve",
     "schedule.permanent": "save",

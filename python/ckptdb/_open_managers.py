@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The managers that are open in this process. The interpreter's end closes them."""
+"""The managers and shippers that are open in this process. The interpreter's end closes
+them."""
 
 from __future__ import annotations
 

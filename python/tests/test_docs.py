@@ -131,10 +131,12 @@ FOREIGN = {
 def test_the_page_names_what_exists() -> None:
     page = (ROOT / "docs/python.md").read_text()
     known = set(dir(ckptdb)) | set(dir(builtins)) | FOREIGN
-    for name in ckptdb.__all__:
-        value = getattr(ckptdb, name)
-        if inspect.isclass(value):
-            known.update(dir(value))
+    for module in (ckptdb, ckptdb.remote):
+        known.update(module.__all__)
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isclass(value):
+                known.update(dir(value))
     for method in (
         ckptdb.Manager.__init__,
         ckptdb.Manager.restore,
@@ -180,13 +182,14 @@ def docstring_blocks() -> list[Any]:
             if number and all(line.startswith("    ") for line in text.split("\n")):
                 found.append(pytest.param(textwrap.dedent(text), id=name))
 
-    for name in ckptdb.__all__:
-        value = getattr(ckptdb, name)
-        add(name, value)
-        if inspect.isclass(value):
-            for key, member in vars(value).items():
-                if not key.startswith("_"):
-                    add(f"{name}.{key}", member)
+    for module in (ckptdb, ckptdb.remote):
+        for name in module.__all__:
+            value = getattr(module, name)
+            add(name, value)
+            if inspect.isclass(value):
+                for key, member in vars(value).items():
+                    if not key.startswith("_"):
+                        add(f"{name}.{key}", member)
     return found
 
 

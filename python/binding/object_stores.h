@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Objects of Python as object stores.
+#ifndef CKPTDB_PYTHON_BINDING_OBJECT_STORES_H_
+#define CKPTDB_PYTHON_BINDING_OBJECT_STORES_H_
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "remote/object_store.h"
+
+namespace ckptdb::python {
+
+// Opens a target: a URL, or an Adapter of ckptdb/_object_stores.py. The store
+// takes the GIL for each call of the adapter, on any thread, and returns what
+// it raises as a status. Call this with the GIL.
+absl::StatusOr<std::unique_ptr<ObjectStore>> OpenTarget(
+    const nanobind::object& target, const RemoteOptions& options);
+
+}  // namespace ckptdb::python
+
+#endif  // CKPTDB_PYTHON_BINDING_OBJECT_STORES_H_

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store's committed steps in an object store: `push` ships what is new, `fetch` makes
+a store of it on a machine that never saw the first one, and `ship` pushes beside
+training.
+
+    import os
+    target = f"file://{os.getcwd()}/remote"  # or "s3://models/ctr"
+    ckptdb.remote.push("ckpt", target)
+    print(ckptdb.remote.ls(target))
+    ckptdb.remote.fetch(target, "fetched")
+
+A target is a URL, `s3://bucket/prefix` or `file:///folder`; a store of obstore, such as
+`obstore.store.S3Store("models", prefix="ctr")`; a pair of a filesystem of fsspec and a
+folder; or any `ObjectStore`. Each store has its own. docs/remote.md has the guarantees.
+All functions may be called by any thread, release the GIL, and end at Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from . import _core, _open_managers
+from ._closing import Closing
+from ._object_stores import ObjectInfo, ObjectStore, open_target
+from ._progress import ByteBar
+from ._records import _bytes
+
+__all__ = [
+    "Damage",
+    "FetchResult",
+    "GcResult",
+    "ObjectInfo",
+    "ObjectStore",
+    "PushResult",
+    "RemoteContent",
+    "RemoteStep",
+    "Shipper",
+    "ShipperStatistics",
+    "Target",
+    "VerifyResult",
+    "fetch",
+    "gc",
+    "ls",
+    "push",
+    "ship",
+    "verify",
+]
+
+_logger = logging.getLogger("ckptdb")
+
+Path: TypeAlias = "str | os.PathLike[str]"
+# A URL, a store of obstore, (a filesystem of fsspec, folder), or an ObjectStore.
+Target: TypeAlias = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class PushResult:
+    """What a push shipped: steps in the order of their commits. `skipped` are steps
+    that could not be read, each with the reason; the next push tries them again.
+    `epoch` increases with each new owner of the remote."""
+
+    store_uuid: str
+    catalog: int
+    epoch: int
+    shipped: list[int]
+    skipped: list[tuple[int, str]]
+    data_files: int
+    data_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RemoteStep:
+    """A step that can be fetched, with `versions` of `fetch_bytes`; `own_bytes` were
+    uploaded for it alone. `committed` is in seconds since 1970, UTC."""
+
+    step: int
+    attempt: int
+    committed: float
+    kind: str
+    pinned: bool
+    ephemeral: bool
+    quarantined: bool
+    versions: int
+    own_bytes: int
+    fetch_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RemoteContent:
+    """What a remote has: its steps in ascending order, `latest_step`, the one saved
+    most recently, and the bytes that they need. `gc` will delete `dropped_bytes`.
+    `written` is when the newest catalog was written, in seconds since 1970, UTC."""
+
+    store_uuid: str
+    catalog: int
+    epoch: int
+    written: float
+    steps: list[RemoteStep]
+    latest_step: int | None
+    bytes: int
+    dropped_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.steps)} steps, latest {self.latest_step}, {_bytes(self.bytes)}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class FetchResult:
+    """The steps of the new store, and what was downloaded for it."""
+
+    store_uuid: str
+    steps: list[int]
+    data_files: int
+    data_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Damage:
+    """An object that is missing or damaged, and the steps that need it."""
+
+    key: str
+    problem: str
+    steps: list[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifyResult:
+    """How many steps and objects were checked; `damage` is empty if all are sound."""
+
+    steps: int
+    objects: int
+    read_bytes: int
+    damage: list[Damage]
+
+
+@dataclasses.dataclass(frozen=True)
+class GcResult:
+    """The steps that were dropped, the objects that were deleted, and the bytes of
+    dropped steps that are not older than the grace."""
+
+    dropped: list[int]
+    deleted_objects: int
+    deleted_bytes: int
+    waiting_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ShipperStatistics:
+    """`waiting` are committed steps that were not shipped, the oldest for `lag`
+    seconds; `failures` the attempts that failed since the last success, with
+    `last_error`."""
+
+    waiting: list[int]
+    shipped_steps: int
+    shipped_bytes: int
+    newest_shipped: int | None
+    lag: float
+    failures: int
+    last_error: str | None
+
+
+def _options(
+    deadline: float,
+    connections: int,
+    bytes_per_second: int,
+    bar: ByteBar | None = None,
+) -> dict[str, Any]:
+    return {
+        "deadline": deadline,
+        "connections": connections,
+        "bytes_per_second": bytes_per_second,
+        "progress": bar.report() if bar is not None else None,
+    }
+
+
+def push(
+    store: Path,
+    target: Target,
+    *,
+    take_over: bool = False,
+    deadline: float = 300,
+    connections: int = 8,
+    bytes_per_second: int = 0,
+    progress: bool = False,
+) -> PushResult:
+    """Ships each step of the store in the folder `store` that the target does not have,
+    oldest first, also while a trainer saves. Each appears whole, by one conditional
+    put.
+
+    `take_over` replaces steps of the target that the store does not have. A call to the
+    service fails after `deadline` seconds with retries; at most `connections` are used,
+    and `bytes_per_second`, unless 0. `progress` shows a bar where tqdm is installed.
+
+    Raises FailedPrecondition if the target has another store, is ahead of this one, or
+    overwrites objects; Aborted if another push became the owner; NotFound without a
+    store; Unavailable and PermissionDenied of the service."""
+    bar = ByteBar(f"push {os.fspath(store)}") if progress else None
+    options = _options(deadline, connections, bytes_per_second, bar)
+    return PushResult(
+        **_core.remote_push(os.fspath(store), open_target(target), take_over, options)
+    )
+
+
+def ls(target: Target, *, deadline: float = 300) -> RemoteContent:
+    """The steps that can be fetched, by two requests. Raises NotFound if nothing was
+    shipped."""
+    fields = _core.remote_ls(open_target(target), _options(deadline, 8, 0))
+    steps = [RemoteStep(**step) for step in fields.pop("steps")]
+    return RemoteContent(steps=steps, **fields)
+
+
+def fetch(
+    target: Target,
+    path: Path,
+    *,
+    step: int | None = None,
+    all_steps: bool = False,
+    deadline: float = 300,
+    connections: int = 8,
+    bytes_per_second: int = 0,
+    progress: bool = False,
+) -> FetchResult:
+    """Makes a store in the folder `path`, which must not exist, with the most recently
+    saved step, with `step`, or with all. The store appears whole, after the hash of
+    each object was compared. An interrupted call is continued by the next.
+
+    Raises NotFound without such a step, AlreadyExists if `path` exists, DataLoss naming
+    an object that is damaged, and Aborted if the step was dropped meanwhile."""
+    bar = ByteBar(f"fetch {os.fspath(path)}") if progress else None
+    options = _options(deadline, connections, bytes_per_second, bar)
+    return FetchResult(
+        **_core.remote_fetch(
+            open_target(target), os.fspath(path), step, all_steps, options
+        )
+    )
+
+
+def verify(
+    target: Target,
+    *,
+    data: bool = False,
+    deadline: float = 300,
+    connections: int = 8,
+    progress: bool = False,
+) -> VerifyResult:
+    """Checks that all objects are there with their sizes, and with `data` reads them
+    and compares their hashes. Damage is in the result."""
+    bar = ByteBar("verify") if progress else None
+    options = _options(deadline, connections, 0, bar)
+    fields = _core.remote_verify(open_target(target), data, options)
+    damage = [Damage(**each) for each in fields.pop("damage")]
+    return VerifyResult(damage=damage, **fields)
+
+
+def gc(
+    target: Target,
+    *,
+    keep: int | None = None,
+    grace: float = 24 * 3600,
+    deadline: float = 300,
+) -> GcResult:
+    """Drops all steps but the newest `keep` and pinned ones, and deletes objects that
+    nothing has needed for `grace` seconds by the service's clock. May run beside pushes
+    and fetches."""
+    options = _options(deadline, 8, 0)
+    return GcResult(**_core.remote_gc(open_target(target), keep, grace, options))
+
+
+class Shipper(Closing):
+    """Ships steps in the background: see `ship`."""
+
+    def __init__(self, core: _core.StepShipper) -> None:
+        self._core = core
+        _open_managers.add(self)
+
+    def statistics(self) -> ShipperStatistics:
+        """What waits, what was shipped, and the last error."""
+        return ShipperStatistics(**self._core.statistics())
+
+    def wait_shipped(self, step: int, *, timeout: float | None = None) -> None:
+        """Waits until the target has the step as it is committed now. Raises
+        DeadlineExceeded after `timeout` seconds, with the last error, and Cancelled
+        when the shipper is closed."""
+        self._core.wait_shipped(step, timeout)
+
+    def close(self) -> None:
+        """Ends the thread, and an upload in progress: the next push begins the step
+        anew."""
+        _open_managers.discard(self)
+        self._core.close()
+
+
+def ship(
+    store: Path,
+    target: Target,
+    *,
+    on_shipped: Callable[[PushResult], object] | None = None,
+    look: float = 1,
+    take_over: bool = False,
+    deadline: float = 300,
+    connections: int = 8,
+    bytes_per_second: int = 0,
+) -> Shipper:
+    """Starts a thread that looks each `look` seconds whether the store has committed a
+    step, and ships it. It may run in the trainer's process or in another one, and
+    neither delays nor fails a save. After an error it tries again until it is closed.
+
+        import os
+        with ckptdb.remote.ship("ckpt", f"file://{os.getcwd()}/shipped") as shipper:
+            shipper.wait_shipped(200, timeout=60)  # after training
+
+    `on_shipped` is called on the thread after each push that shipped steps. The other
+    options are those of `push`."""
+
+    def report(fields: dict[str, Any]) -> None:
+        if on_shipped is None:
+            return
+        try:
+            on_shipped(PushResult(**fields))
+        except Exception:
+            _logger.exception("on_shipped")
+
+    options = {**_options(deadline, connections, bytes_per_second), "look": look}
+    return Shipper(
+        _core.StepShipper(
+            os.fspath(store), open_target(target), take_over, report, options
+        )
+    )

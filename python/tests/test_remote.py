@@ -1,0 +1,545 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps in object stores: folders, objects of the protocol, obstore and fsspec."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+
+import numpy as np
+import pytest
+
+import ckptdb
+from ckptdb import remote
+from ckptdb._object_stores import open_target
+
+
+class MemoryStore:
+    """An object of the protocol, with switches that let it misbehave."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        self.objects: dict[str, tuple[bytes, float, str]] = {}
+        self.overwrites = False
+        self.reversed = False
+        self.keeps_tokens = True
+        self.loses = 0  # answers of puts
+        self.error: Exception | None = None
+        self.calls: list[str] = []
+        self._lock = threading.Lock()
+
+    def _begin(self, call: str) -> None:
+        self.calls.append(call)
+        if self.error is not None:
+            raise self.error
+
+    def put_if_absent(self, key: str, data: bytes, token: str) -> None:
+        self._begin("put")
+        assert isinstance(data, bytes)
+        with self._lock:
+            if key in self.objects and not self.overwrites:
+                raise FileExistsError(key)
+            kept = token if self.keeps_tokens else ""
+            self.objects[key] = data, time.time(), kept
+            if self.loses > 0:
+                # As a client that tries again after it lost the answer.
+                self.loses -= 1
+                raise FileExistsError(key)
+
+    def put_file(self, key: str, path: str, token: str) -> None:
+        self.put_if_absent(key, pathlib.Path(path).read_bytes(), token)
+
+    def get_range(self, key: str, offset: int, length: int) -> bytes:
+        self._begin("get")
+        if key not in self.objects:
+            raise FileNotFoundError(key)
+        return self.objects[key][0][offset : offset + length]
+
+    def head(self, key: str) -> remote.ObjectInfo:
+        self._begin("head")
+        if key not in self.objects:
+            raise FileNotFoundError(key)
+        data, modified, token = self.objects[key]
+        return remote.ObjectInfo(key, len(data), modified, token)
+
+    def list_after(self, prefix: str, after: str, limit: int):
+        self._begin("list")
+        keys = sorted(k for k in self.objects if k.startswith(prefix) and k > after)
+        if self.reversed:
+            keys.reverse()
+        for key in keys[:limit]:
+            data, modified, _ = self.objects[key]
+            yield remote.ObjectInfo(key, len(data), modified)
+
+    def delete(self, key: str) -> None:
+        self._begin("delete")
+        self.objects.pop(key, None)
+
+
+def _state(step: int) -> dict:
+    return {"weight": np.full(64, step, np.float32), "big": np.arange(300_000.0) + step}
+
+
+@pytest.fixture
+def saved(store):
+    """A store with steps 1, 2 and 3."""
+    state = _state(0)
+    with ckptdb.Manager(
+        store.path, state, save=ckptdb.save_every_n_steps(1)
+    ) as manager:
+        manager.restore_or_start()
+        for step in (1, 2, 3):
+            for name, value in _state(step).items():
+                state[name][:] = value
+            manager.step()
+            manager.wait_until_finished()
+    return store
+
+
+def expect_step(path: str, step: int) -> None:
+    with ckptdb.Reader(path) as reader, reader.latest() as read:
+        assert read.record.step == step
+        for name, value in _state(step).items():
+            np.testing.assert_array_equal(read.read(name), value)
+
+
+def check_round_trip(saved, target, tmp_path) -> None:
+    """What every target must pass."""
+    with pytest.raises(ckptdb.NotFound, match="nothing was shipped"):
+        remote.ls(target)
+    pushed = remote.push(saved.path, target)
+    assert pushed.shipped == [1, 2, 3] and pushed.skipped == []
+    assert pushed.data_files >= 3 and pushed.data_bytes > 3 * 300_000
+    assert remote.push(saved.path, target).shipped == []
+    content = remote.ls(target)
+    assert [step.step for step in content.steps] == [1, 2, 3]
+    assert content.latest_step == 3 and content.store_uuid == pushed.store_uuid
+    assert abs(content.written - time.time()) < 300
+    assert content.steps[0].own_bytes > 0 and content.steps[0].kind == "full"
+    assert "3 steps, latest 3" in str(content)
+
+    fetched = remote.fetch(target, tmp_path / "fetched")
+    assert fetched.steps == [3] and fetched.data_files >= 1
+    expect_step(str(tmp_path / "fetched"), 3)
+    remote.fetch(target, tmp_path / "second", step=2)
+    expect_step(str(tmp_path / "second"), 2)
+    assert remote.fetch(target, tmp_path / "all", all_steps=True).steps == [1, 2, 3]
+
+    checked = remote.verify(target, data=True)
+    assert checked.damage == [] and checked.steps == 3
+    assert checked.read_bytes > 3 * 300_000
+    assert remote.gc(target, keep=1).dropped == [1, 2]
+    # S3 has times in seconds, and only what is older than now is deleted.
+    deleted, end = 0, time.monotonic() + 30
+    while deleted < 2 and time.monotonic() < end:
+        collected = remote.gc(target, grace=0)
+        deleted += collected.deleted_objects
+    assert deleted >= 2 and collected.waiting_bytes == 0
+    assert [step.step for step in remote.ls(target).steps] == [3]
+    with pytest.raises(ckptdb.NotFound, match="no step 1"):
+        remote.fetch(target, tmp_path / "none", step=1)
+    assert not (tmp_path / "none").exists()
+
+
+def test_folder(saved, tmp_path):
+    check_round_trip(saved, f"file://{tmp_path}/remote", tmp_path)
+
+
+def test_object_of_the_protocol(saved, tmp_path):
+    target = MemoryStore()
+    check_round_trip(saved, target, tmp_path)
+    assert not any(key.startswith("probe/") for key in target.objects)
+
+
+def test_the_manager_continues_a_fetched_store(saved, tmp_path):
+    target = MemoryStore()
+    remote.push(saved.path, target)
+    path = str(tmp_path / "fetched")
+    remote.fetch(target, path)
+    state = _state(0)
+    with ckptdb.Manager(path, state, save=ckptdb.save_every_n_steps(1)) as manager:
+        assert manager.restore_or_start().step == 3
+        np.testing.assert_array_equal(state["weight"], _state(3)["weight"])
+        manager.step()
+    assert remote.push(path, target).shipped == [4]
+
+
+def test_a_store_that_overwrites_is_refused(saved):
+    target = MemoryStore()
+    target.overwrites = True
+    with pytest.raises(
+        ckptdb.FailedPrecondition, match='memory cannot hold .*"If-None-Match'
+    ):
+        remote.push(saved.path, target)
+    assert set(target.objects) == {"format"}
+
+
+def test_a_store_without_tokens_is_refused(saved):
+    target = MemoryStore()
+    target.keeps_tokens = False
+    with pytest.raises(ckptdb.FailedPrecondition, match="metadata"):
+        remote.push(saved.path, target)
+
+
+def test_a_store_with_another_order_is_refused(saved):
+    target = MemoryStore()
+    remote.push(saved.path, target)
+    adapter = open_target(target)
+    assert len(adapter.list_after("catalog/", "", 2)) == 2
+    target.reversed = True
+    with pytest.raises(ckptdb.FailedPrecondition, match="order of their bytes"):
+        adapter.list_after("catalog/", "", 2)
+
+
+def test_a_put_whose_answer_was_lost_is_told_from_another(saved):
+    target = MemoryStore()
+    target.loses = 1_000
+    # All puts of the probe and the push are done, and look as if others came first.
+    assert remote.push(saved.path, target).shipped == [1, 2, 3]
+    assert remote.verify(target).damage == []
+
+
+class Refusal(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (PermissionError("no rights"), ckptdb.PermissionDenied),
+        (ConnectionError("no answer"), ckptdb.Unavailable),
+        (TimeoutError("too late"), ckptdb.Unavailable),
+        (NotImplementedError("not there"), ckptdb.FailedPrecondition),
+        (ckptdb.ResourceExhausted("too many"), ckptdb.ResourceExhausted),
+        (Refusal("never"), ckptdb.Internal),
+    ],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
+)
+def test_exceptions_become_errors(saved, raised, expected):
+    target = MemoryStore()
+    target.error = raised
+    with pytest.raises(expected, match=str(raised)) as caught:
+        remote.push(saved.path, target)
+    chain = [caught.value]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    assert chain[-1] is raised or isinstance(raised, ckptdb.Error)
+    with pytest.raises(expected):
+        remote.ls(target)
+
+
+def test_ctrl_c_in_a_store_ends_the_call(saved):
+    class Interrupted(MemoryStore):
+        def list_after(self, prefix, after, limit):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        remote.ls(Interrupted())
+
+
+def test_short_answers_are_damage(saved, tmp_path):
+    target = MemoryStore()
+    remote.push(saved.path, target)
+    key = max(target.objects, key=lambda k: len(target.objects[k][0]))
+    data, modified, token = target.objects[key]
+    target.objects[key] = data[:-1], modified, token
+    damage = remote.verify(target).damage
+    assert [each.key for each in damage] == [key] and damage[0].steps
+    changed = bytes([data[0] ^ 1]) + data[1:]
+    target.objects[key] = changed, modified, token
+    assert remote.verify(target).damage == []
+    assert "hash" in remote.verify(target, data=True).damage[0].problem
+    step = damage[0].steps[0]
+    with pytest.raises(ckptdb.DataLoss, match="hash"):
+        remote.fetch(target, tmp_path / "fetched", step=step)
+
+
+def test_a_remote_that_is_ahead_is_kept(saved, tmp_path):
+    target = MemoryStore()
+    remote.push(saved.path, target)
+    old = str(tmp_path / "old")
+    remote.fetch(target, old, step=1)
+    with pytest.raises(ckptdb.FailedPrecondition, match="take_over=True"):
+        remote.push(old, target)
+    remote.push(old, target, take_over=True)
+    assert [step.step for step in remote.ls(target).steps] == [1]
+
+
+def test_arguments_are_checked(saved, tmp_path):
+    target = MemoryStore()
+    with pytest.raises(ckptdb.InvalidArgument, match="file:///folder"):
+        remote.ls("nowhere")
+    with pytest.raises(ckptdb.InvalidArgument, match="without put_if_absent, put_file"):
+        remote.ls(object())
+    with pytest.raises(ckptdb.NotFound):
+        remote.push(tmp_path / "none", target)
+    remote.push(saved.path, target)
+    with pytest.raises(ckptdb.AlreadyExists, match="exists"):
+        remote.fetch(target, saved.path)
+    with pytest.raises(ckptdb.InvalidArgument, match="keep"):
+        remote.gc(target, keep=0)
+    with pytest.raises(ckptdb.InvalidArgument, match="look"):
+        remote.ship(saved.path, target, look=0)
+
+
+def test_s3_is_there_or_names_obstore():
+    """Whether this package was built with libcurl or without it."""
+    try:
+        remote.ls("s3://bucket/x?endpoint=http://127.0.0.1:1", deadline=0.1)
+    except ckptdb.Unimplemented as error:
+        assert "obstore.store.S3Store" in str(error)
+    except (ckptdb.Unavailable, ckptdb.FailedPrecondition) as error:
+        assert "127.0.0.1" in str(error) or "credentials" in str(error)
+    else:
+        pytest.fail("a service answered on port 1")
+
+
+def test_the_limit_of_bytes_is_kept(saved):
+    begin = time.monotonic()
+    pushed = remote.push(saved.path, MemoryStore(), bytes_per_second=50 << 20)
+    # The last transfer begins when those before it are paid for.
+    largest = 2 * 300_000 * 8
+    assert time.monotonic() - begin > (pushed.data_bytes - largest) / (50 << 20)
+
+
+def test_ships_in_the_background(store, tmp_path):
+    target = MemoryStore()
+    shipped: list[int] = []
+    state = _state(0)
+    with (
+        ckptdb.Manager(store.path, state, save=ckptdb.save_every_n_steps(1)) as manager,
+        remote.ship(
+            store.path,
+            target,
+            look=0.01,
+            on_shipped=lambda pushed: shipped.extend(pushed.shipped),
+        ) as shipper,
+    ):
+        manager.restore_or_start()
+        for step in (1, 2):
+            state["weight"][:] = step
+            manager.step()
+            manager.wait_until_finished()
+            shipper.wait_shipped(step, timeout=60)
+        statistics = shipper.statistics()
+    assert statistics.newest_shipped == 2 and statistics.shipped_steps == 2
+    assert statistics.waiting == [] and statistics.last_error is None
+    assert sorted(set(shipped)) == [1, 2]
+    assert [step.step for step in remote.ls(target).steps] == [1, 2]
+    with pytest.raises(ckptdb.FailedPrecondition, match="closed"):
+        shipper.statistics()
+    shipper.close()
+
+
+def test_a_shipper_tries_again_after_errors(saved):
+    target = MemoryStore()
+    target.error = ConnectionError("no answer")
+    with remote.ship(saved.path, target, look=0.01) as shipper:
+        with pytest.raises(ckptdb.DeadlineExceeded, match="no answer"):
+            shipper.wait_shipped(3, timeout=0.5)
+        statistics = shipper.statistics()
+        assert statistics.failures >= 1 and "no answer" in (statistics.last_error or "")
+        assert statistics.waiting == [1, 2, 3] and statistics.lag > 0
+        target.error = None
+        shipper.wait_shipped(3, timeout=60)
+        shipper.wait_shipped(3, timeout=60)  # ends after another look
+        assert shipper.statistics().failures == 0
+
+
+def test_what_on_shipped_raises_is_logged(saved, caplog):
+    def report(pushed):
+        raise Refusal("never")
+
+    with remote.ship(saved.path, MemoryStore(), on_shipped=report) as shipper:
+        shipper.wait_shipped(3, timeout=60)
+    assert "Refusal: never" in caplog.text
+
+
+def test_a_shipper_ends_with_the_interpreter(python, saved, tmp_path):
+    """Also one that nobody closed, and whose thread is in Python."""
+    result = python(
+        """
+        import sys
+        sys.path.insert(0, tests)
+        from test_remote import MemoryStore
+        from ckptdb import remote
+        kept = remote.ship(path, MemoryStore(), look=0.001)
+        kept.wait_shipped(3, timeout=60)
+        print("done")
+        """,
+        path=saved.path,
+        tests=str(pathlib.Path(__file__).parent),
+    )
+    assert result.stdout == "done\n" and result.stderr == ""
+
+
+def test_a_shipper_is_of_its_process(saved, without_garbage):
+    shipper = remote.ship(saved.path, MemoryStore())
+    child = os.fork()
+    if child == 0:
+        try:
+            shipper.statistics()
+        except ckptdb.FailedPrecondition:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    shipper.close()
+
+
+def test_obstore_memory(saved, tmp_path):
+    stores = pytest.importorskip("obstore.store")
+    check_round_trip(saved, stores.MemoryStore(), tmp_path)
+
+
+def test_obstore_folder_is_that_of_the_url(saved, tmp_path):
+    stores = pytest.importorskip("obstore.store")
+    folder = tmp_path / "remote"
+    target = stores.LocalStore(folder, mkdir=True)
+    check_round_trip(saved, target, tmp_path)
+    assert remote.ls(f"file://{folder}") == remote.ls(target)
+    with pytest.raises(ckptdb.InvalidArgument, match="prefix"):
+        remote.ls(stores.LocalStore())
+
+
+def test_obstore_errors(saved):
+    stores = pytest.importorskip("obstore.store")
+    target = stores.S3Store(
+        "bucket",
+        endpoint="http://127.0.0.1:1",
+        access_key_id="id",
+        secret_access_key="the-secret",
+        region="us-east-1",
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 0},
+    )
+    with pytest.raises(ckptdb.Unavailable) as caught:
+        remote.push(saved.path, target)
+    assert "bucket" in str(caught.value)
+    assert "the-secret" not in str(caught.value)
+
+
+def test_fsspec_memory(saved, tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    files = fsspec.filesystem("memory", skip_instance_cache=True)
+    try:
+        check_round_trip(saved, (files, "models/ctr"), tmp_path)
+        with pytest.raises(ckptdb.InvalidArgument, match="pair"):
+            remote.ls(files)
+    finally:
+        files.store.clear()
+
+
+def test_fsspec_folder_is_that_of_the_url(saved, tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    target = (fsspec.filesystem("file"), str(tmp_path / "remote"))
+    check_round_trip(saved, target, tmp_path)
+    assert remote.ls(f"file://{tmp_path}/remote") == remote.ls(target)
+
+
+def test_fsspec_that_overwrites_is_refused(saved):
+    fsspec = pytest.importorskip("fsspec")
+    memory = type(fsspec.filesystem("memory"))
+
+    class Overwriting(memory):
+        protocol = "careless"
+        store: dict = {}
+        pseudo_dirs = [""]
+
+        def pipe_file(self, path, value, mode="overwrite", **options):
+            super().pipe_file(path, value, **options)
+
+    with pytest.raises(ckptdb.FailedPrecondition, match="If-None-Match"):
+        remote.push(saved.path, (Overwriting(), "models/ctr"))
+
+
+def test_fsspec_of_a_cloud_is_refused(saved):
+    fsspec = pytest.importorskip("fsspec")
+
+    class Cloud(type(fsspec.filesystem("memory"))):
+        protocol = ("s3", "s3a")
+
+    with pytest.raises(ckptdb.InvalidArgument, match=r"obstore\.store\.S3Store"):
+        remote.push(saved.path, (Cloud(), "bucket/ctr"))
+
+
+SERVICES = pathlib.Path(__file__).parents[2] / "build/services/bin"
+
+
+@contextlib.contextmanager
+def service(tmp_path, words):
+    """Starts a service of tests/remote/setup_services.sh, and yields its URL."""
+    if not (SERVICES / words[0]).exists():
+        pytest.skip(f"{words[0]} is not installed: tests/remote/setup_services.sh")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    port = address.partition(":")[2]
+    command = [w.replace("ADDRESS", address).replace("PORT", port) for w in words]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [SERVICES / command[0], *command[1:]], stdout=log, stderr=log, cwd=tmp_path
+        )
+    try:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and process.poll() is None:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", int(port)), 0.05),
+            ):
+                break
+        yield f"http://{address}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def s3_store(stores, url):
+    return stores.S3Store(
+        "bucket",
+        prefix="models/ctr",
+        endpoint=url,
+        access_key_id="test-id",
+        secret_access_key="test-secret",
+        region="us-east-1",
+        client_options={"allow_http": True},
+    )
+
+
+def test_obstore_in_s3_is_that_of_the_url(saved, tmp_path, monkeypatch):
+    stores = pytest.importorskip("obstore.store")
+    with service(tmp_path, ["moto_server", "-H", "127.0.0.1", "-p", "PORT"]) as url:
+        made = urllib.request.Request(f"{url}/bucket", method="PUT")
+        urllib.request.urlopen(made).close()
+        target = s3_store(stores, url)
+        check_round_trip(saved, target, tmp_path)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test-id")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
+        by_url = f"s3://bucket/models/ctr?endpoint={url}"
+        try:
+            assert remote.ls(by_url) == remote.ls(target)
+        except ckptdb.Unimplemented:
+            pytest.skip("this package was built without libcurl")
+        assert remote.verify(by_url, data=True).damage == []
+        remote.fetch(by_url, tmp_path / "by-url")
+        expect_step(str(tmp_path / "by-url"), 3)
+        # A put by the URL is seen by the store.
+        assert remote.push(saved.path, by_url, take_over=True).shipped == []
+        other = f"s3://bucket/models/other?endpoint={url}"
+        assert remote.push(saved.path, other).shipped == [1, 2, 3]
+
+
+def test_obstore_with_a_service_that_overwrites_is_refused(saved, tmp_path):
+    stores = pytest.importorskip("obstore.store")
+    (tmp_path / "data/bucket").mkdir(parents=True)
+    words = ["rclone", "serve", "s3", "--config", "/dev/null", "--addr", "ADDRESS"]
+    words += ["--auth-key", "test-id,test-secret", str(tmp_path / "data")]
+    with service(tmp_path, words) as url:
+        with pytest.raises(ckptdb.FailedPrecondition, match="If-None-Match"):
+            remote.push(saved.path, s3_store(stores, url))
