@@ -102,6 +102,7 @@ const Rules& Rooms() {
       {"remote/probe", {"db/base"}},
       {"remote/s3", {"db/base"}},
       {"remote/open", {"db/base", "remote/folder", "remote/s3"}},
+      {"remote/check", {"db/base", "remote/s3"}},
       {"remote/sync",
        {"db/base", "db/transfer", "manager/policy", "remote/layout",
         "remote/probe"}}};

@@ -4,6 +4,7 @@
 #define CKPTDB_REMOTE_S3_OPEN_S3_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -17,6 +18,11 @@ namespace ckptdb::internal {
 // InvalidArgument for a URL or an option that is not valid.
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenS3(
     absl::string_view url, const RemoteOptions& options);
+
+// Loads the credentials for a URL, and returns where they come from and when
+// they expire, but not the credentials: "the environment".
+absl::StatusOr<std::string> DescribeS3Credentials(absl::string_view url,
+                                                  const RemoteOptions& options);
 
 }  // namespace ckptdb::internal
 

@@ -252,7 +252,7 @@ const SectionCase kSectionCases[] = {
      {"import DIR/npz/step-100.npz --step 1000"},
      {},
      {"export 100 --npz DIR/npz"}},
-    {"doctor", {"doctor --speed-mib 1"}},
+    {"doctor", {"doctor --speed-mib 1"}, {"doctor file://DIR --speed-mib 0"}},
     {"completion", {"completion bash", "completion zsh", "completion fish"}},
     {"man", {"man"}},
     {"backup", {"backup DIR/backups --keep 1", "backup DIR/backups --list"}},

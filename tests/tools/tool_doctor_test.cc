@@ -105,6 +105,37 @@ TEST_F(ToolDoctor, CleansUpAfterASignal) {
   ExpectUntouched();
 }
 
+TEST_F(ToolDoctor, ChecksAFolderAsARemote) {
+  const std::string folder = dir_.path() + "/remote";
+  fs::create_directory(folder);
+  const ToolResult result = RunTool({"doctor", "file://" + folder});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  for (const char* words :
+       {"a second put of the same key is refused", "MB/s",
+        "nothing was shipped here yet", "Steps can be shipped here"}) {
+    EXPECT_THAT(result.out, HasSubstr(words));
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    EXPECT_FALSE(entry.is_regular_file()) << entry.path();
+  }
+}
+
+TEST_F(ToolDoctor, RefusesPlacesThatAreNoRemote) {
+  const std::string none = "file://" + dir_.path() + "/none";
+  const ToolResult missing = RunTool({"doctor", none});
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("create it"));
+  EXPECT_EQ(RunTool({"doctor", "file://" + dir_.path() + "/mine"}).code, 1);
+  const ToolResult hosts =
+      RunTool({"doctor", none, "--hosts", "2", "--session", "x"});
+  EXPECT_EQ(hosts.code, 1);
+  EXPECT_THAT(hosts.err, HasSubstr("is a URL"));
+  const ToolResult other = RunTool({"doctor", "ftp://a/b"});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr("s3://bucket/prefix"));
+  ExpectUntouched();
+}
+
 TEST_F(ToolDoctor, RejectsInvalidArguments) {
   const auto expect_usage = [](const ToolResult& result, const char* message) {
     EXPECT_EQ(result.code, 1);

@@ -103,7 +103,8 @@ const GoldenCase kGoldenCases[] = {
      "remote ls file://$PWD/shipped"},
     // Without the name of the file system, and checks that depend on it.
     {"doctor",
-     {"doctor --speed-mib 0 ctr | sed 1d"},
+     {"doctor file://$PWD --speed-mib 0 | sed 1d",
+      "doctor --speed-mib 0 ctr | sed 1d"},
      "doctor --speed-mib 0 ctr",
      10},
     {"completion", {"completion bash"}, {}, 3},

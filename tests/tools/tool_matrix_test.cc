@@ -123,6 +123,7 @@ const MatrixCase kMatrix[] = {
     // A push that skips a damaged step has shipped the others.
     {"remote push file://DIR/.remote", kReads, "00532505"},
     {"doctor DIR --speed-mib 0", kNoStore, "00000005"},
+    {"doctor file://DIR --speed-mib 0", kNoStore, "00000005"},
     {"completion bash", kNoStore, "00000000"},
     {"man", kNoStore, "00000000"},
 };

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// ckptdb doctor: checks whether a file system meets a store's requirements.
+// ckptdb doctor: checks whether a file system meets a store's requirements, or
+// an object store those of a remote.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "CLI/App.hpp"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "remote/check_remote.h"
 #include "schema/status.h"
 #include "tools/command.h"
 #include "tools/doctor/checks.h"
@@ -32,19 +36,23 @@ constexpr char kDoctorNotes[] =
     "command on all of them with the same --hosts and --session; the\n"
     "first host prints the results.\n"
     "missing: the store works without it. unsafe: a store there may\n"
-    "lose steps, or its saves may fail; the exit code is then 5.\n";
+    "lose steps, or its saves may fail; the exit code is then 5.\n"
+    "With s3://bucket/prefix or file:///folder the command checks\n"
+    "whether steps can be shipped there: credentials, which it never\n"
+    "prints, the service, the bucket, the calls that a push makes, the\n"
+    "clock, the speed of one object, and what was shipped there.\n";
 
 class Doctor : public Command {
  public:
   Doctor()
       : Command({.name = "doctor",
-                 .summary = "Check that a file system meets a store's "
-                            "requirements, and measure "
-                            "its speed",
+                 .summary = "Check that a file system or an object store "
+                            "meets the requirements, and measure its speed",
                  .notes = kDoctorNotes,
                  .examples = "  ckptdb doctor /checkpoints\n"
                              "  ckptdb doctor /checkpoints --hosts 2 --session "
-                             "monday --json\n"}) {}
+                             "monday --json\n"
+                             "  ckptdb doctor s3://models/ctr\n"}) {}
   void AddArguments(CLI::App* app) override;
   absl::Status Run(const Context& context) override;
 
@@ -52,11 +60,12 @@ class Doctor : public Command {
   absl::Status Lead(const Context& context, PrivateFolder* folder,
                     Report* report) const;
   absl::Status Try(FileCalls* files, const Peers& peers, Report* report) const;
+  absl::Status RunOnRemote(const Context& context, Report* report) const;
 
   std::string folder_;
   std::string session_;
   uint32_t hosts_ = 1;
-  uint64_t speed_mib_ = 64;
+  std::optional<uint64_t> speed_mib_;
 };
 
 std::string CheckSession(const std::string& name) {
@@ -69,7 +78,8 @@ void Doctor::AddArguments(CLI::App* app) {
   constexpr uint32_t kMaxHosts = 64;
   constexpr uint64_t kMaxSpeedMib = uint64_t{1} << 20;
   app->add_option("dir", folder_,
-                  "folder on the file system; default: the --store folder")
+                  "folder on the file system, or a remote's URL; default: "
+                  "the --store folder")
       ->type_name("DIR");
   app->add_option("--hosts", hosts_,
                   "number of hosts that run the command; default: 1")
@@ -81,7 +91,8 @@ void Doctor::AddArguments(CLI::App* app) {
       ->check(CheckSession);
   app->add_option(
          "--speed-mib", speed_mib_,
-         "MiB to write and read to measure speed; 0: none; default: 64")
+         "MiB to write and read to measure speed; 0: none; default: 64, and "
+         "1 with a URL")
       ->check(CLI::Range(uint64_t{0}, kMaxSpeedMib));
 }
 
@@ -102,9 +113,11 @@ absl::Status Doctor::Try(FileCalls* files, const Peers& peers,
         RunChecks({.files = files, .peer = peer.get()}, &report->checks));
     others.push_back(peer.get());
   }
-  if (speed_mib_ == 0) return absl::OkStatus();
+  constexpr uint64_t kSpeedMib = 64;
+  const uint64_t speed_mib = speed_mib_.value_or(kSpeedMib);
+  if (speed_mib == 0) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(report->speed,
-                          MeasureSpeed(files, speed_mib_ << 20, others));
+                          MeasureSpeed(files, speed_mib << 20, others));
   return absl::OkStatus();
 }
 
@@ -126,12 +139,21 @@ absl::Status Doctor::Lead(const Context& context, PrivateFolder* folder,
 
 // Returns FailedPrecondition, which is exit code 5, if a check is unsafe. A
 // host that is not the leader has no results, and exits with 0.
-absl::Status Judge(const std::string& folder, const Report& report) {
+absl::Status Judge(const Report& report) {
   const auto unsafe = ChecksOf(report, CheckResult::kUnsafe);
   if (unsafe.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      folder, ": a store is not safe there; ", unsafe.size(), " of ",
-      report.checks.size(), " checks failed: ", absl::StrJoin(unsafe, ", ")));
+  std::string message =
+      absl::StrCat(report.folder,
+                   report.is_remote ? ": steps cannot be shipped there; "
+                                    : ": a store is not safe there; ",
+                   unsafe.size(), " of ", report.checks.size(),
+                   " checks failed: ", absl::StrJoin(unsafe, ", "));
+  for (const CheckOutcome& check : report.checks) {
+    if (!report.is_remote || check.result != CheckResult::kUnsafe) continue;
+    absl::StrAppend(&message, "; the first: ", check.observed);
+    break;
+  }
+  return absl::FailedPreconditionError(message);
 }
 
 // Several hosts need a session to find each other; one host does not.
@@ -152,16 +174,56 @@ absl::Status CheckHosts(uint32_t hosts, const std::string& session) {
   return absl::OkStatus();
 }
 
+// Prints the report, and returns the exit code as a status.
+absl::Status Finish(const Context& context, const Report& report) {
+  if (context.json) {
+    PrintJson(ReportJson(report), context.out);
+  } else if (report.leads) {
+    PrintReport(report, context.out);
+  }
+  return Judge(report);
+}
+
+absl::Status Doctor::RunOnRemote(const Context& context, Report* report) const {
+  if (hosts_ > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--hosts is for folders, and ", report->folder,
+                     " is a URL; run the command on each host"));
+  }
+  const Interrupt interrupt;
+  CheckRemoteOptions options;
+  options.remote.cancelled = [] { return Interrupt::asked(); };
+  if (speed_mib_.has_value()) options.speed_bytes = *speed_mib_ << 20;
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RemoteCheck> checks,
+                          CheckRemote(report->folder, options));
+  for (const RemoteCheck& check : checks) {
+    report->checks.push_back(
+        {.name = check.name,
+         .host = {},
+         .result = check.result == RemoteCheck::Result::kOk ? CheckResult::kOk
+                   : check.result == RemoteCheck::Result::kMissing
+                       ? CheckResult::kMissing
+                       : CheckResult::kUnsafe,
+         .observed = check.observed,
+         .consequence = check.remedy});
+  }
+  report->is_remote = true;
+  return Finish(context, *report);
+}
+
 absl::Status Doctor::Run(const Context& context) {
   CKPTDB_RETURN_IF_ERROR(CheckHosts(hosts_, session_));
-  // From here on a signal stops the checks, and the folder is removed.
-  const Interrupt interrupt;
   Report report;
   report.folder = folder_.empty() ? context.store : folder_;
-  report.mount = MountOf(report.folder);
   CKPTDB_ASSIGN_OR_RETURN(const std::string host,
                           PeerService(nullptr).Do("host"));
   report.hosts.push_back(host);
+  if (absl::StrContains(report.folder, "://")) {
+    return RunOnRemote(context, &report);
+  }
+  // From here on a signal stops the checks, and the folder is removed.
+  const Interrupt interrupt;
+  report.mount = MountOf(report.folder);
   // The host whose mkdir succeeds leads.
   auto folder = PrivateFolder::Make(report.folder,
                                     session_.empty() ? NewSession() : session_);
@@ -178,12 +240,7 @@ absl::Status Doctor::Run(const Context& context) {
     status = ServeAsHost((*folder)->files(), {});
   }
   CKPTDB_RETURN_IF_ERROR(WithPlace(status, report.folder));
-  if (context.json) {
-    PrintJson(ReportJson(report), context.out);
-  } else if (report.leads) {
-    PrintReport(report, context.out);
-  }
-  return Judge(report.folder, report);
+  return Finish(context, report);
 }
 
 }  // namespace

@@ -105,10 +105,35 @@ Json ReportJson(const Report& report) {
   return json;
 }
 
+namespace {
+
+// Says what follows if no check found anything unsafe.
+void PrintVerdict(const Report& report, std::ostream* out) {
+  *out << '\n';
+  if (ChecksOf(report, CheckResult::kUnsafe).empty()) {
+    *out << (report.is_remote
+                 ? "Steps can be shipped here: these checks found nothing "
+                   "unsafe.\n"
+                 : "A store can be put here: these checks found nothing "
+                   "unsafe.\n");
+  }
+  if (report.hosts.size() == 1 && !report.is_remote) {
+    *out << "Checked from one host. If several hosts will use the store, run "
+            "the command on\neach of them with the same --hosts and "
+            "--session.\n";
+  }
+}
+
+}  // namespace
+
 void PrintReport(const Report& report, std::ostream* out) {
-  *out << Printable(report.folder) << ": " << Printable(report.mount.type)
-       << " of " << Printable(report.mount.source) << ", checked from "
-       << Printable(absl::StrJoin(report.hosts, ", ")) << "\n\n";
+  *out << Printable(report.folder) << ": ";
+  if (!report.is_remote) {
+    *out << Printable(report.mount.type) << " of "
+         << Printable(report.mount.source) << ", ";
+  }
+  *out << "checked from " << Printable(absl::StrJoin(report.hosts, ", "))
+       << "\n\n";
   TextTable table({"CHECK", "WITH", "RESULT", "OBSERVED"});
   for (const CheckOutcome& check : report.checks) {
     table.AddRow({check.name, check.host.empty() ? "-" : Printable(check.host),
@@ -117,15 +142,7 @@ void PrintReport(const Report& report, std::ostream* out) {
   *out << table.ToString();
   PrintConsequences(report, out);
   if (report.speed.has_value()) PrintSpeed(*report.speed, out);
-  *out << '\n';
-  if (ChecksOf(report, CheckResult::kUnsafe).empty()) {
-    *out << "A store can be put here: these checks found nothing unsafe.\n";
-  }
-  if (report.hosts.size() == 1) {
-    *out << "Checked from one host. If several hosts will use the store, run "
-            "the command on\neach of them with the same --hosts and "
-            "--session.\n";
-  }
+  PrintVerdict(report, out);
 }
 
 }  // namespace ckptdb::tool

@@ -16,7 +16,8 @@
 namespace ckptdb::tool {
 
 struct Report {
-  std::string folder;  // as given by the user
+  std::string folder;      // as given by the user; of a remote its URL
+  bool is_remote = false;  // then there is no mount and no speed
   Mount mount;
   bool leads = true;               // false: another host has the results
   std::vector<std::string> hosts;  // this one first
