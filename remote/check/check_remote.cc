@@ -304,13 +304,10 @@ Seen RemoteChecker::Content() {
                          static_cast<double>(content->bytes) / 1e6, dropped);
 }
 
-// What a push, a fetch and a collection call, each with the remedy.
+// What a push, a fetch and a collection call, each with the remedy. A second
+// put may replace the object that the checks before it read.
 const std::array<RemoteChecker::Call, 7> RemoteChecker::kCalls = {
-    {{"conditional_put", &RemoteChecker::ConditionalPut,
-      "two trainers would overwrite each other's steps, so a push refuses "
-      "the service; use one with conditional writes, such as Amazon S3, "
-      "MinIO or SeaweedFS"},
-     {"token", &RemoteChecker::Token,
+    {{"token", &RemoteChecker::Token,
       "a push cannot tell its own objects from another's after a lost "
       "answer, so it refuses the service; let it keep metadata"},
      {"range", &RemoteChecker::Range,
@@ -319,6 +316,10 @@ const std::array<RemoteChecker::Call, 7> RemoteChecker::kCalls = {
       "set this machine's clock, for example with NTP: ages are wrong, and "
       "S3 refuses requests that are 15 minutes off",
       Result::kMissing},
+     {"conditional_put", &RemoteChecker::ConditionalPut,
+      "two trainers would overwrite each other's steps, so a push refuses "
+      "the service; use one with conditional writes, such as Amazon S3, "
+      "MinIO or SeaweedFS"},
      {"list_order", &RemoteChecker::ListOrder,
       "the newest steps are not found, so a push refuses the service; use "
       "one with consistent lists in the order of bytes"},

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "remote/s3/open_s3.h"
 #include "tests/remote/fake_s3.h"
 #include "tests/remote/s3/s3_fixture.h"
@@ -56,7 +57,7 @@ class CheckRemoteTest : public S3Fixture {
 };
 
 constexpr char kAll[] =
-    "credentials service bucket access put conditional_put token range clock "
+    "credentials service bucket access put token range clock conditional_put "
     "list_order uploads delete speed content";
 
 TEST_F(CheckRemoteTest, FindsNothingWrong) {
@@ -111,6 +112,9 @@ TEST_F(CheckRemoteTest, FindsAServiceThatOverwrites) {
   FakeS3 service({.ignores_conditions = true});
   Become(&service);
   const std::vector<RemoteCheck> checks = Check();
+  EXPECT_EQ(
+      Names(checks),
+      absl::StrReplaceAll(kAll, {{"conditional_put", "conditional_put!"}}));
   const RemoteCheck found = Find(checks, "conditional_put");
   EXPECT_EQ(found.result, Result::kUnsafe);
   EXPECT_THAT(found.observed, HasSubstr("replaces the object"));
