@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import threading
@@ -17,6 +18,7 @@ import pytest
 
 import ckptdb
 from ckptdb import remote
+from ckptdb._errors import python_names
 from ckptdb._object_stores import open_target
 
 
@@ -244,6 +246,17 @@ def test_ctrl_c_in_a_store_ends_the_call(saved):
         remote.ls(Interrupted())
 
 
+def test_ctrl_c_ends_a_push(saved, tmp_path):
+    target = f"file://{tmp_path}/remote"
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    begin = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):  # of a push that would take a minute
+        remote.push(saved.path, target, bytes_per_second=100_000)
+    assert time.monotonic() - begin < 10
+    assert remote.push(saved.path, target).shipped[-1] == 3  # goes on
+
+
 def test_short_answers_are_damage(saved, tmp_path):
     target = MemoryStore()
     remote.push(saved.path, target)
@@ -299,6 +312,16 @@ def test_s3_is_there_or_names_obstore():
         assert "127.0.0.1" in str(error) or "credentials" in str(error)
     else:
         pytest.fail("a service answered on port 1")
+
+
+def test_errors_have_the_names_of_python():
+    text = python_names(
+        '"s3://a/b": built without libcurl; build it with CKPTDB_REMOTE=ON'
+    )
+    assert text.endswith(
+        "pass a store of obstore instead, such as obstore.store.S3Store"
+    )
+    assert python_names("FetchOptions::connections is 0") == "connections is 0"
 
 
 def test_the_limit_of_bytes_is_kept(saved):
