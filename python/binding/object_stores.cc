@@ -140,8 +140,15 @@ class PyObjectStore : public ObjectStore {
   absl::Status Call(absl::string_view method, absl::string_view key,
                     const Use& use) const {
     CKPTDB_RETURN_IF_ERROR(internal::CheckCancelled(cancelled_));
-    return WithPython(absl::StrCat(name_, ": ", method, " of ", key),
-                      [&] { use(*adapter_); });
+    return WithPython(absl::StrCat(name_, ": ", method, " of ", key), [&] {
+      try {
+        use(*adapter_);
+      } catch (nb::python_error& error) {
+        // The status keeps the exception, whose frames keep what was put.
+        adapter_->attr("clear_frames")(error.value());
+        throw;
+      }
+    });
   }
   absl::Status Exists(absl::string_view key) const {
     return absl::AlreadyExistsError(

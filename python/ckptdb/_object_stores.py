@@ -10,6 +10,7 @@ import os
 import pathlib
 import posixpath
 import struct
+import traceback
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
@@ -192,6 +193,13 @@ class Adapter:
     def delete(self, key: str) -> None:
         with contextlib.suppress(NotFound):
             self._do(f"delete of {key}", self._store.delete, key)
+
+    @staticmethod
+    def clear_frames(error: BaseException | None) -> None:
+        """Drops what the frames of an error refer to, such as the bytes of a put."""
+        while error is not None:
+            traceback.clear_frames(error.__traceback__)
+            error = error.__cause__
 
     def abort_uploads(self, prefix: str, before: float) -> None:
         """Stores with uploads that may remain unfinished have such a method."""

@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 import urllib.request
+import weakref
 
 import numpy as np
 import pytest
@@ -235,6 +236,20 @@ def test_exceptions_become_errors(saved, raised, expected):
     assert chain[-1] is raised or isinstance(raised, ckptdb.Error)
     with pytest.raises(expected):
         remote.ls(target)
+
+
+def test_errors_keep_no_bytes(saved):
+    kept: list[weakref.ref] = []
+
+    class Failing(MemoryStore):
+        def put_if_absent(self, key, data, token):
+            buffer = np.frombuffer(data, np.uint8)
+            kept.append(weakref.ref(buffer))
+            raise ConnectionError("no answer")
+
+    with pytest.raises(ckptdb.Unavailable, match="no answer") as caught:
+        remote.push(saved.path, Failing())
+    assert len(kept) == 1 and kept[0]() is None, caught.value
 
 
 def test_ctrl_c_in_a_store_ends_the_call(saved):
