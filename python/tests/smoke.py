@@ -54,6 +54,12 @@ def main() -> None:
                 found, values = step.table("user").lookup([2**40, 6])
                 assert found.tolist() == [True, False]
                 assert values["embedding"][0].tolist() == [2.0] * 8
+
+        target = f"file://{folder}/remote"
+        assert ckptdb.remote.push(store, target).shipped == [1]
+        ckptdb.remote.fetch(target, pathlib.Path(folder) / "fetched")
+        with ckptdb.Reader(f"{folder}/fetched") as reader, reader.latest() as step:
+            assert step.read("epoch") == 7
     print(f"ckptdb {ckptdb.__version__} works under Python {sys.version.split()[0]}")
 
 
