@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ckptdb export` and `import` against the packages whose files they are: numpy,
-safetensors and torch, both ways and with every dtype; and directories of RecIS."""
+safetensors and torch, both ways and with every dtype."""
 
 from __future__ import annotations
 
@@ -234,129 +234,6 @@ def test_torch_executes_nothing(tmp_path, path):
     torch.save({}, tmp_path / "a.pt", _use_new_zipfile_serialization=False)
     assert "1.6" in run("import", tmp_path / "a.pt", "--step", 1, "-s", path, code=1)
     assert not (tmp_path / "executed").exists() and not os.path.exists(path)
-
-
-def save_recis(torch, folder, tables, dense, world, parallel=2):
-    """Lays out files as the writer of RecIS does."""
-    ckpt = folder / "ckpt_8"
-    ckpt.mkdir(parents=True)
-    keys, blocks, files = {}, {}, collections.defaultdict(dict)
-    bounds = [r * 65536 // world for r in range(world + 1)]
-    for rank in range(world):
-        turn = 0
-        for table, (ids, slots) in tables.items():
-            slices = ids.astype(np.uint64) % 65536
-            mine = (bounds[rank] <= slices) & (slices < bounds[rank + 1])
-            for slot, values in [("id", ids), *slots.items()]:
-                name = f"{table}.{slot}/part_{rank}_{world}"
-                inside = f"{table}@{slot}^{bounds[rank]}@{bounds[rank + 1]}@65536"
-                keys[name] = inside
-                file = rank * parallel + turn % parallel
-                turn += 1
-                files[file][name] = values[mine]
-        if rank == 0:
-            files[0].update({f"{name}^ ": value for name, value in dense.items()})
-    types = {"float32": "F32", "int64": "I64", "bool": "bool", "int32": "I32"}
-    names = {}
-    for file, arrays in files.items():
-        names[file] = f"model-{file:06d}-of-{world * parallel:06d}.safetensors"
-        header, data = {}, b""
-        for name, array in arrays.items():
-            header[name] = {
-                "dtype": types[array.dtype.name],
-                "shape": list(array.shape),
-                "data_offsets": [len(data), len(data) + array.nbytes],
-                "dense": name.endswith("^ "),
-            }
-            data += array.tobytes()
-            blocks[name] = file
-        text = json.dumps(header).encode()
-        text += b" " * (-len(text) % 8)
-        (ckpt / names[file]).write_bytes(len(text).to_bytes(8, "little") + text + data)
-    index = {"file_index": {n: f for f, n in names.items()}, "block_index": blocks}
-    (ckpt / "index").write_text(json.dumps(index))
-    (ckpt / "tensorkey.json").write_text(json.dumps(keys, indent=4))
-    (ckpt / "torch_rank_weights_embs_table_multi_shard.json").write_text("{}")
-    torch.save(collections.OrderedDict(w=torch.arange(6.0)), ckpt / "model.pt")
-    torch.save({"global_step": torch.tensor([8])}, ckpt / "extra.pt")
-    for rank in range(world):
-        torch.save({"reader": {"position": rank}}, ckpt / f"io_state_{rank}.pt")
-    (ckpt / "io_state_count").write_text(str(world))
-    (folder / "checkpoint").write_text("ckpt_4\nckpt_8\n")
-
-
-def load_recis(torch, folder):
-    """(tables, dense, model, others) of the newest checkpoint."""
-    from safetensors.numpy import load_file
-
-    ckpt = folder / (folder / "checkpoint").read_text().split()[-1]
-    keys = json.loads((ckpt / "tensorkey.json").read_text())
-    index = json.loads((ckpt / "index").read_text())
-    by_number = {f: n for n, f in index["file_index"].items()}
-    tables, dense = collections.defaultdict(lambda: collections.defaultdict(list)), {}
-    blocks = {}
-    for name, file in index["block_index"].items():
-        blocks[name] = load_file(ckpt / by_number[file])[name]
-    for name in sorted(keys, key=lambda n: int(n.rsplit("_", 2)[1])):
-        table, slot = keys[name].split("^")[0].split("@")
-        begin, end, _ = map(int, keys[name].split("^")[1].split("@"))
-        if slot == "id":
-            slices = blocks[name].astype(np.uint64) % 65536
-            assert ((begin <= slices) & (slices < end)).all()
-        tables[table][slot].append(blocks[name])
-    for name in blocks.keys() - keys.keys():
-        dense[name.removesuffix("^ ")] = blocks[name]
-    merged = {
-        table: {slot: np.concatenate(parts) for slot, parts in slots.items()}
-        for table, slots in tables.items()
-    }
-    others = {
-        f.name: f.read_bytes()
-        for f in ckpt.iterdir()
-        if f.name.startswith(("extra", "io_state"))
-    }
-    return merged, dense, torch.load(ckpt / "model.pt"), others
-
-
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_recis(tmp_path, path, world):
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("safetensors")
-    rng = np.random.default_rng(3)
-    tables = {}
-    for name, rows in [("user", 1000), ("item.deep", 77), ("none", 0)]:
-        ids = rng.choice(np.iinfo(np.int64).max, rows, replace=False) * rng.choice(
-            [-1, 1], rows
-        )
-        slots = {
-            "embedding": rng.random((rows, 4), np.float32),
-            "sparse_adam_exp_avg": rng.random((rows, 4), np.float32),
-            "sparse_adam_exp_avg_sq": rng.random((rows, 4), np.float32),
-            "step_filter": rng.integers(0, 99, (rows, 1)),
-            "seen": rng.random((rows, 1)) < 0.5,
-        }
-        tables[name] = (ids, slots)
-    dense = {"sparse_adam@step": np.array([5], np.int64)}
-    save_recis(torch, tmp_path / "in", tables, dense, world)
-    run("import", tmp_path / "in", "--step", 8, "-s", path)
-    for other in [1, 2, 5]:
-        out = tmp_path / f"out{other}"
-        run("export", 8, "--recis", out, "--world", other, "-s", path)
-        loaded, loaded_dense, model, others = load_recis(torch, out)
-        assert loaded_dense.keys() == dense.keys()
-        assert (loaded_dense["sparse_adam@step"] == [5]).all()
-        assert torch.equal(model["w"], torch.arange(6.0)) and len(model) == 1
-        source = tmp_path / "in" / "ckpt_8"
-        assert len(others) == world + 2
-        assert all((source / n).read_bytes() == data for n, data in others.items())
-        for name, (ids, slots) in tables.items():
-            order, expected = np.argsort(loaded[name]["id"]), np.argsort(ids)
-            assert (loaded[name]["id"][order] == ids[expected]).all()
-            assert loaded[name].keys() == {"id", *slots}
-            for slot, values in slots.items():
-                got = loaded[name][slot][order]
-                assert got.dtype == values.dtype
-                assert got.tobytes() == values[expected].tobytes()
 
 
 def test_torch_loads_what_is_exported(tmp_path, path):

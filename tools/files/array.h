@@ -22,6 +22,7 @@ struct ArraySpec {
 struct FileArray {
   ArraySpec spec;
   const char* data = nullptr;  // not necessarily aligned
+  bool tensor_only = false;    // never a part of a table
 };
 
 // Returns InvalidArgument naming the array for a shape that has no size in

@@ -70,7 +70,8 @@ std::map<std::string, ArrayTable> Candidates(
   std::map<std::string, ArrayTable> tables;
   for (size_t i = 0; i < arrays.size(); ++i) {
     const ArraySpec& spec = arrays[i].spec;
-    if (!absl::EndsWith(spec.name, kIdsSuffix) || spec.shape.size() != 1) {
+    if (!absl::EndsWith(spec.name, kIdsSuffix) || spec.shape.size() != 1 ||
+        arrays[i].tensor_only) {
       continue;
     }
     const std::string name =
@@ -209,6 +210,7 @@ absl::StatusOr<std::vector<ArrayTable>> FindTables(
     const std::vector<FileArray>& arrays, const std::set<std::string>& forced) {
   std::map<std::string, ArrayTable> tables = Candidates(arrays, forced);
   for (size_t i = 0; i < arrays.size(); ++i) {
+    if (arrays[i].tensor_only) continue;
     ArrayTable* table = TableOf(arrays[i].spec.name, &tables);
     if (table != nullptr && table->ids != i) table->slots.push_back(i);
   }

@@ -50,8 +50,9 @@ struct ArrayTable {
 
 // Finds the tables: arrays "<table>.ids" of int64 [rows] such that every array
 // "<table>.<slot>" has as many rows, and there is one. An array belongs to the
-// table with the longest name. Tables in `forced` also have ids of other
-// integers; returns InvalidArgument if one of these is not a table.
+// table with the longest name; tensor_only arrays belong to none. Tables in
+// `forced` also have ids of other integers; returns InvalidArgument if one of
+// these is not a table.
 absl::StatusOr<std::vector<ArrayTable>> FindTables(
     const std::vector<FileArray>& arrays, const std::set<std::string>& forced);
 

@@ -4,20 +4,21 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "schema/status.h"
 #include "tools/files/inflated.h"
 #include "tools/files/mapped_file.h"
+#include "tools/files/recis_names.h"
 #include "tools/files/safetensors.h"
 #include "tools/files/torch_file.h"
 
@@ -26,18 +27,7 @@ namespace {
 
 using RecisJson = nlohmann::json;
 
-constexpr char kIndex[] = "index";
-constexpr char kTensorKeys[] = "tensorkey.json";
-constexpr char kServing[] = "torch_rank_weights_embs_table_multi_shard.json";
-constexpr char kModel[] = "model.pt";
-constexpr char kNewest[] = "checkpoint";
-constexpr char kDenseSlice[] = " ";
-constexpr uint64_t kMaxJsonBytes = uint64_t{256} << 20;
-
-bool IsDataFile(const std::string& name) {
-  return absl::StartsWith(name, "model-") &&
-         absl::EndsWith(name, ".safetensors");
-}
+constexpr char kUnfinished[] = ".tmp";  // a file that is being written
 
 // Returns the names of the regular files of a folder.
 absl::StatusOr<std::set<std::string>> FileNames(
@@ -57,24 +47,13 @@ absl::StatusOr<std::set<std::string>> FileNames(
       absl::StrCat("cannot list \"", folder.string(), "\": ", error.message()));
 }
 
-absl::StatusOr<std::string> ReadWhole(const std::string& path, uint64_t limit) {
-  CKPTDB_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
-  if (file->bytes().size() > limit) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "has ", file->bytes().size(), " bytes; the limit is ", limit));
-  }
-  return std::string(file->bytes());
-}
-
 absl::StatusOr<RecisJson> ReadObject(const std::string& path) {
-  auto text = ReadWhole(path, kMaxJsonBytes);
+  auto text = ReadWholeFile(path, kMaxRecisJsonBytes);
   if (!text.ok()) return InFile(path, text.status());
   RecisJson json = RecisJson::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (json.is_object()) return json;
   return absl::InvalidArgumentError(path + ": expected a JSON object");
 }
-
-// --- Reading.
 
 class RecisLoader {
  public:
@@ -83,21 +62,26 @@ class RecisLoader {
 
   absl::Status Load() {
     CKPTDB_ASSIGN_OR_RETURN(names_, FileNames(folder_));
-    if (names_.contains(kTensorKeys)) {
-      CKPTDB_ASSIGN_OR_RETURN(keys_, ReadObject(Path(kTensorKeys)));
+    if (names_.contains(kRecisTensorKeys)) {
+      CKPTDB_ASSIGN_OR_RETURN(keys_, ReadObject(Path(kRecisTensorKeys)));
     }
-    if (names_.contains(kIndex)) {
-      CKPTDB_ASSIGN_OR_RETURN(index_, ReadObject(Path(kIndex)));
+    if (names_.contains(kRecisIndex)) {
+      CKPTDB_ASSIGN_OR_RETURN(index_, ReadObject(Path(kRecisIndex)));
     }
+    CKPTDB_RETURN_IF_ERROR(ReadFileIndex());
+    const size_t first = files_->arrays.size();
     for (const std::string& name : names_) {
       CKPTDB_RETURN_IF_ERROR(LoadOne(name));
+    }
+    for (size_t i = first; i < files_->arrays.size(); ++i) {
+      files_->arrays[i].tensor_only = true;
     }
     CKPTDB_RETURN_IF_ERROR(CheckIndex());
     for (auto& [table, parts] : tables_) {
       CKPTDB_RETURN_IF_ERROR(AddTable(table, parts));
     }
-    if (dense_.empty()) return absl::OkStatus();
-    return files_->AddBlob(kRecisTensors, RecisJson(dense_).dump());
+    CKPTDB_RETURN_IF_ERROR(AddNotes());
+    return absl::OkStatus();
   }
 
  private:
@@ -108,25 +92,51 @@ class RecisLoader {
     return (folder_ / name).string();
   }
   absl::Status LoadOne(const std::string& name) {
-    if (IsDataFile(name)) {
+    if (IsRecisDataFile(name)) {
       return IsListed(name) ? InFile(Path(name), LoadBlocks(Path(name)))
                             : absl::OkStatus();
     }
-    if (name == kModel)
+    if (name == kRecisModel)
       return InFile(Path(name), LoadTorch(Path(name), files_));
-    // These follow from the blocks.
-    if (name == kIndex || name == kTensorKeys || name == kServing) {
+    // These follow from the blocks, or are left from a save that was killed.
+    if (name == kRecisIndex || name == kRecisTensorKeys ||
+        name == kRecisServing || absl::EndsWith(name, kUnfinished)) {
       return absl::OkStatus();
     }
-    auto bytes = ReadWhole(Path(name), kMaxBlobBytes);
+    auto bytes = ReadWholeFile(Path(name), kMaxBlobBytes);
     if (!bytes.ok()) return InFile(Path(name), bytes.status());
     return files_->AddBlob(kRecisPrefix + name, *std::move(bytes));
   }
-  // Files that the index does not name are left from another checkpoint.
-  bool IsListed(const std::string& name) const {
+  // Files that the index does not name are left from another checkpoint. RecIS
+  // writes numbers by name; names by number, and a list, are as clear.
+  absl::Status ReadFileIndex() {
     const auto files = index_.find("file_index");
-    return files == index_.end() || !files->is_object() ||
-           files->contains(name);
+    if (files == index_.end()) return absl::OkStatus();
+    listed_.emplace();
+    for (const auto& [key, value] : files->items()) {
+      if (value.is_string()) {
+        listed_->insert(value.get<std::string>());
+      } else if (files->is_object() && value.is_number_unsigned()) {
+        listed_->insert(key);
+      } else {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "index: the number of file \"", Printable(key), "\" is ",
+            Printable(value.dump()), "; expected an unsigned integer"));
+      }
+    }
+    size_t all = 0;
+    for (const std::string& name : names_) all += IsRecisDataFile(name) ? 1 : 0;
+    const bool none =
+        std::none_of(names_.begin(), names_.end(), [&](const auto& name) {
+          return IsRecisDataFile(name) && listed_->contains(name);
+        });
+    if (all == 0 || !none) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("index: \"file_index\" names none of the ", all,
+                     " files model-*.safetensors"));
+  }
+  bool IsListed(const std::string& name) const {
+    return !listed_.has_value() || listed_->contains(name);
   }
   absl::Status LoadBlocks(const std::string& path) {
     CKPTDB_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
@@ -139,13 +149,26 @@ class RecisLoader {
     }
     return absl::OkStatus();
   }
-  // Older checkpoints have the inside names in the files.
+  // Older checkpoints have the inside names in the files. RecIS omits the slice
+  // of a dense tensor whose name contains "/part_".
   absl::StatusOr<std::string> InsideName(const std::string& name) const {
     const auto key = keys_.find(name);
-    if (key == keys_.end()) return name;
-    if (key->is_string()) return key->get<std::string>();
-    return absl::InvalidArgumentError(
-        absl::StrCat(kTensorKeys, " has no text for \"", name, "\""));
+    if (key != keys_.end()) {
+      if (key->is_string()) return key->get<std::string>();
+      return absl::InvalidArgumentError(absl::StrCat(
+          kRecisTensorKeys, " has no text for \"", Printable(name), "\""));
+    }
+    if (absl::StrContains(name, '^')) return name;
+    std::string dense = absl::StrCat(name, "^", kRecisDenseSlice);
+    const auto blocks = index_.find("block_index");
+    if (blocks != index_.end() && blocks->is_object() &&
+        blocks->contains(dense)) {
+      return dense;
+    }
+    if (names_.contains(kRecisTensorKeys)) return name;
+    return absl::DataLossError(
+        absl::StrCat("block \"", Printable(name), "\" has no slices, and \"",
+                     kRecisTensorKeys, "\" is missing: the save did not end"));
   }
   absl::Status AddBlock(FileArray array) {
     CKPTDB_ASSIGN_OR_RETURN(const std::string inside,
@@ -155,7 +178,7 @@ class RecisLoader {
     const std::string name = inside.substr(0, caret);
     const std::string slice =
         caret == std::string::npos ? "" : inside.substr(caret + 1);
-    if (slice == kDenseSlice) {
+    if (slice == kRecisDenseSlice) {
       array.spec.name = name;
       dense_.push_back(name);
       files_->arrays.push_back(std::move(array));
@@ -171,11 +194,12 @@ class RecisLoader {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(
-        absl::StrCat("a second block \"", inside, "\""));
+        absl::StrCat("a second block \"", Printable(inside), "\""));
   }
   static absl::Status BadName(const std::string& inside) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "block \"", inside, "\": expected table@slot^begin@end@65536"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("block \"", Printable(inside),
+                     "\": expected table@slot^begin@end@65536"));
   }
   static absl::StatusOr<Slices> ParseSlices(const std::string& inside,
                                             const std::string& slice) {
@@ -193,7 +217,7 @@ class RecisLoader {
 
   // All blocks that the index names must be in the files.
   absl::Status CheckIndex() const {
-    if (!names_.contains(kIndex)) {
+    if (!names_.contains(kRecisIndex)) {
       if (seen_.empty()) return absl::OkStatus();
       return absl::DataLossError("\"index\" is missing: the save did not end");
     }
@@ -227,7 +251,34 @@ class RecisLoader {
                                             "repeated from ",
                                             next, " on"));
   }
-  absl::Status AddPart(Blocks* blocks, FileTable* table) const {
+  // Slots are stored flat; an export gives them their shapes again.
+  absl::Status NoteShape(const std::string& table, const std::string& slot,
+                         const Shape& shape) {
+    if (shape.empty()) return absl::OkStatus();  // AddArrays returns an error
+    const Shape inner(shape.begin() + 1, shape.end());
+    const auto [noted, added] = shapes_[table].emplace(slot, inner);
+    if (added || noted->second == inner) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table \"", Printable(table), "\": rows of slot \"", Printable(slot),
+        "\" are ", ToString(noted->second), " and ", ToString(inner),
+        "; expected one shape on all ranks"));
+  }
+  // Adds the blobs from which an export restores the directory's layout.
+  absl::Status AddNotes() const {
+    if (!dense_.empty()) {
+      CKPTDB_RETURN_IF_ERROR(
+          files_->AddBlob(kRecisTensors, RecisJson(dense_).dump()));
+    }
+    RecisJson shapes = RecisJson::object();
+    for (const auto& [table, slots] : shapes_) {
+      for (const auto& [slot, inner] : slots) {
+        if (inner.size() != 1) shapes[table][slot] = inner;
+      }
+    }
+    return shapes.empty() ? absl::OkStatus()
+                          : files_->AddBlob(kRecisSlots, shapes.dump());
+  }
+  absl::Status AddPart(Blocks* blocks, FileTable* table) {
     FileTable::Block block;
     std::vector<std::string> slots;
     for (auto& [slot, array] : *blocks) {
@@ -235,13 +286,19 @@ class RecisLoader {
         block.ids = std::move(array);
       } else {
         slots.push_back(slot);
+        CKPTDB_RETURN_IF_ERROR(NoteShape(table->name, slot, array.spec.shape));
         block.slots.push_back(std::move(array));
       }
     }
-    const ArraySpec& ids = block.ids.spec;
-    if (ids.dtype != DType::kI64 || ids.shape.size() != 1) {
+    if (block.ids.data == nullptr) {
       return absl::DataLossError(absl::StrCat(
           "table \"", Printable(table->name), "\": a rank has no ids"));
+    }
+    const ArraySpec& ids = block.ids.spec;
+    if (ids.dtype != DType::kI64 || ids.shape.size() != 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "table \"", Printable(table->name), "\": the ids of a rank are ",
+          DTypeName(ids.dtype), ToString(ids.shape), "; expected i64[rows]"));
     }
     if (table->blocks.empty()) table->slots = slots;
     if (table->slots != slots) {
@@ -256,28 +313,31 @@ class RecisLoader {
 
   const std::filesystem::path folder_;
   LoadedFiles* const files_;
-  std::set<std::string> names_;  // of files
+  std::set<std::string> names_;  // the folder's files
   RecisJson keys_ = RecisJson::object();
   RecisJson index_ = RecisJson::object();
   std::set<std::string> seen_;  // names of blocks, also inside names
   std::map<std::string, std::map<Slices, Blocks>> tables_;
   std::vector<std::string> dense_;
+  std::optional<std::set<std::string>> listed_;  // files that the index names
+  std::map<std::string, std::map<std::string, Shape>> shapes_;
 };
 
 bool IsCheckpoint(const std::set<std::string>& names) {
   return std::any_of(names.begin(), names.end(), [](const std::string& name) {
-    return name == kModel || IsDataFile(name);
+    return name == kRecisModel || IsRecisDataFile(name);
   });
 }
 
 // The last line of the file "checkpoint".
 absl::StatusOr<std::string> NewestId(const std::string& path) {
-  auto text = ReadWhole(path, kMaxJsonBytes);
+  auto text = ReadWholeFile(path, kMaxRecisJsonBytes);
   if (!text.ok()) return InFile(path, text.status());
   std::string id;
   for (const auto line :
        absl::StrSplit(*text, absl::ByAnyChar("\r\n"), absl::SkipEmpty())) {
-    id = std::string(line);
+    const absl::string_view stripped = absl::StripAsciiWhitespace(line);
+    if (!stripped.empty()) id = std::string(stripped);
   }
   if (!id.empty() && id != "." && id != ".." && !absl::StrContains(id, '/') &&
       !absl::StrContains(id, '\0')) {
@@ -287,172 +347,19 @@ absl::StatusOr<std::string> NewestId(const std::string& path) {
       path, ": \"", Printable(id), "\" is not the name of a folder"));
 }
 
-// --- Writing.
-
-// Which file has which block: blocks of a rank go round-robin over its files.
-struct RecisLayout {
-  std::vector<SafetensorsFile> files;
-  std::map<std::string, size_t> file_of;  // by block, a place in `files`
-};
-
-RecisLayout LayOut(const std::string& id, uint32_t world,
-                   const std::vector<ArraySpec>& arrays,
-                   const std::vector<RecisBlock>& blocks) {
-  std::vector<std::vector<size_t>> files(size_t{world} * kRecisParallel);
-  std::vector<uint32_t> next(world, 0);
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    if (blocks[i].in_model) continue;
-    const uint32_t rank = blocks[i].rank;
-    const size_t file = size_t{rank} * kRecisParallel + next[rank];
-    files[file].push_back(i);
-    next[rank] = (next[rank] + 1) % kRecisParallel;
-  }
-  RecisLayout layout;
-  for (size_t i = 0; i < files.size(); ++i) {
-    if (files[i].empty()) continue;
-    for (const size_t array : files[i]) {
-      layout.file_of[arrays[array].name] = layout.files.size();
-    }
-    layout.files.push_back({absl::StrFormat("%s/model-%06d-of-%06d.safetensors",
-                                            id, i, files.size()),
-                            std::move(files[i])});
-  }
-  return layout;
-}
-
-std::string IndexText(const RecisLayout& layout) {
-  RecisJson index = {{"block_index", RecisJson::object()},
-                     {"file_index", RecisJson::object()}};
-  for (size_t i = 0; i < layout.files.size(); ++i) {
-    const std::string& path = layout.files[i].name;
-    index["file_index"][path.substr(path.rfind('/') + 1)] = i;
-  }
-  for (const auto& [block, file] : layout.file_of) {
-    index["block_index"][block] = file;
-  }
-  return index.dump();
-}
-
-std::string InsideNameOf(const RecisBlock& block) {
-  return absl::StrCat(block.table, "@", block.slot, "^", block.slices.begin,
-                      "@", block.slices.end, "@", kSlices);
-}
-
-// "float32", as PyTorch names it.
-std::string ServingDType(DType dtype) {
-  const std::string name(DTypeName(dtype));
-  constexpr std::pair<const char*, const char*> kNames[] = {
-      {"bf16", "bfloat16"},
-      {"f8e4m3", "float8_e4m3fn"},
-      {"f8e5m2", "float8_e5m2"},
-      {"bool", "bool"}};
-  for (const auto& [ours, theirs] : kNames) {
-    if (name == ours) return theirs;
-  }
-  const absl::string_view bits = absl::string_view(name).substr(1);
-  const char* kind = name[0] == 'f' ? "float" : name[0] == 'u' ? "uint" : "int";
-  return absl::StrCat(kind, bits);
-}
-
-// Describes embeddings and dense tensors to a server.
-std::string ServingText(uint32_t world, const std::vector<ArraySpec>& arrays,
-                        const std::vector<RecisBlock>& blocks) {
-  RecisJson serving = RecisJson::object();
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    const RecisBlock& block = blocks[i];
-    const bool dense = block.table.empty();
-    if (block.in_model || (!dense && block.slot != "embedding")) continue;
-    RecisJson entry = {{"name", arrays[i].name},
-                       {"dtype", ServingDType(arrays[i].dtype)},
-                       {"shape", arrays[i].shape},
-                       {"dense", dense},
-                       {"is_hashmap", !dense},
-                       {"dimension", dense ? 0 : arrays[i].shape.back()}};
-    if (!dense) {
-      RecisBlock ids = block;
-      ids.slot = kRecisIds;
-      entry["hashmap_key"] = RecisBlockName(ids, "", world);
-      entry["hashmap_key_dtype"] = "int64";
-      entry["hashmap_value"] = arrays[i].name;
-    }
-    serving[arrays[i].name] = std::move(entry);
-  }
-  return serving.dump(4);
-}
-
-// Writes each array to the files of safetensors or to model.pt.
-class RecisWriter : public ArrayWriter {
- public:
-  RecisWriter(std::unique_ptr<ArrayWriter> blocks,
-              std::unique_ptr<ArrayWriter> model,
-              std::map<size_t, size_t> in_model)
-      : blocks_(std::move(blocks)),
-        model_(std::move(model)),
-        in_model_(std::move(in_model)) {}
-  absl::Status Write(size_t array, uint64_t at,
-                     absl::string_view bytes) override {
-    const auto found = in_model_.find(array);
-    return found == in_model_.end() ? blocks_->Write(array, at, bytes)
-                                    : model_->Write(found->second, at, bytes);
-  }
-  absl::Status Finish() override {
-    CKPTDB_RETURN_IF_ERROR(blocks_->Finish());
-    return model_ == nullptr ? absl::OkStatus() : model_->Finish();
-  }
-
- private:
-  const std::unique_ptr<ArrayWriter> blocks_;
-  const std::unique_ptr<ArrayWriter> model_;  // null if it has no tensor
-  const std::map<size_t, size_t> in_model_;   // arrays by place
-};
-
-absl::Status WriteText(OutputFolder* folder, const std::string& name,
-                       const std::string& text, bool replace) {
-  CKPTDB_ASSIGN_OR_RETURN(OutputFile * file,
-                          folder->Create(name, text.size(), replace));
-  return file->Write(0, text);
-}
-
-// The ids of a folder with this one last.
-absl::StatusOr<std::string> AddedId(const std::string& path,
-                                    const std::string& id) {
-  std::string text;
-  if (std::filesystem::exists(path)) {
-    CKPTDB_ASSIGN_OR_RETURN(const std::string old,
-                            ReadWhole(path, kMaxJsonBytes));
-    for (const auto line : absl::StrSplit(old, '\n', absl::SkipEmpty())) {
-      if (line != id) absl::StrAppend(&text, line, "\n");
-    }
-  }
-  return absl::StrCat(text, id, "\n");
-}
-
-// Writes the small files, and at the end the one that names the checkpoint.
-absl::Status WriteTexts(OutputFolder* folder, const std::string& folder_path,
-                        const std::string& id,
-                        const std::map<std::string, std::string>& texts) {
-  for (const auto& [name, text] : texts) {
-    CKPTDB_RETURN_IF_ERROR(
-        WriteText(folder, absl::StrCat(id, "/", name), text, false));
-  }
-  CKPTDB_ASSIGN_OR_RETURN(const std::string ids,
-                          AddedId(absl::StrCat(folder_path, "/", kNewest), id));
-  return WriteText(folder, kNewest, ids, /*replace=*/true);
-}
-
 }  // namespace
 
 absl::Status LoadRecis(const std::string& path, LoadedFiles* files) {
   std::filesystem::path folder = path;
   CKPTDB_ASSIGN_OR_RETURN(const std::set<std::string> names, FileNames(folder));
   if (!IsCheckpoint(names)) {
-    if (!std::filesystem::exists(folder / kNewest)) {
+    if (!std::filesystem::exists(folder / kRecisNewest)) {
       return absl::InvalidArgumentError(
           "is no checkpoint of RecIS: it has no model-*.safetensors, model.pt "
           "or \"checkpoint\"");
     }
     CKPTDB_ASSIGN_OR_RETURN(const std::string id,
-                            NewestId((folder / kNewest).string()));
+                            NewestId((folder / kRecisNewest).string()));
     folder /= id;
     if (!std::filesystem::is_directory(folder)) {
       return absl::NotFoundError(
@@ -460,50 +367,6 @@ absl::Status LoadRecis(const std::string& path, LoadedFiles* files) {
     }
   }
   return RecisLoader(folder, files).Load();
-}
-
-std::string RecisBlockName(const RecisBlock& block, const std::string& tensor,
-                           uint32_t world) {
-  if (block.table.empty()) return absl::StrCat(tensor, "^", kDenseSlice);
-  return absl::StrCat(block.table, ".", block.slot, "/part_", block.rank, "_",
-                      world);
-}
-
-absl::StatusOr<std::unique_ptr<ArrayWriter>> NewRecisWriter(
-    OutputFolder* folder, const std::string& folder_path, const std::string& id,
-    uint32_t world, std::vector<ArraySpec> arrays,
-    const std::vector<RecisBlock>& blocks,
-    const std::map<std::string, std::string>& extra) {
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    if (blocks[i].in_model) continue;
-    arrays[i].name = RecisBlockName(blocks[i], arrays[i].name, world);
-  }
-  const RecisLayout layout = LayOut(id, world, arrays, blocks);
-  CKPTDB_ASSIGN_OR_RETURN(
-      auto writer, NewSafetensorsFilesWriter(folder, arrays, layout.files, {}));
-  std::unique_ptr<ArrayWriter> model;
-  std::map<size_t, size_t> in_model;
-  std::vector<ArraySpec> tensors;
-  RecisJson keys = RecisJson::object();
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    if (blocks[i].in_model) {
-      in_model[i] = tensors.size();
-      tensors.push_back(arrays[i]);
-    } else if (!blocks[i].table.empty()) {
-      keys[arrays[i].name] = InsideNameOf(blocks[i]);
-    }
-  }
-  if (!tensors.empty()) {
-    CKPTDB_ASSIGN_OR_RETURN(
-        model, NewTorchWriter(folder, absl::StrCat(id, "/", kModel), tensors));
-  }
-  std::map<std::string, std::string> texts = extra;
-  texts[kIndex] = IndexText(layout);
-  texts[kTensorKeys] = keys.dump(4);
-  texts[kServing] = ServingText(world, arrays, blocks);
-  CKPTDB_RETURN_IF_ERROR(WriteTexts(folder, folder_path, id, texts));
-  return std::make_unique<RecisWriter>(std::move(writer), std::move(model),
-                                       std::move(in_model));
 }
 
 }  // namespace ckptdb::tool

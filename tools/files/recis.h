@@ -27,11 +27,15 @@ inline constexpr char kRecisPrefix[] = "recis/";
 // The blob with the names, as a JSON array, of tensors that are in files of
 // safetensors; all others are in model.pt.
 inline constexpr char kRecisTensors[] = "recis/tensors.json";
+// The blob with the shapes of slots that are not [rows, elements], as a JSON
+// object: {"user": {"embedding": [2, 8], "count": []}} for [rows, 2, 8] and
+// [rows].
+inline constexpr char kRecisSlots[] = "recis/slots.json";
 
 // Adds a checkpoint: a directory with files "model-...-of-....safetensors" or
 // "model.pt", or one whose file "checkpoint" names such a directory last.
-// Returns DataLoss for blocks and slices that are missing, and InvalidArgument
-// for those that contradict each other.
+// Its tensors are tensor_only. Returns DataLoss for blocks and slices that are
+// missing, and InvalidArgument for those that contradict each other.
 absl::Status LoadRecis(const std::string& path, LoadedFiles* files);
 
 // A block of a table on a rank, or a dense tensor.
@@ -52,7 +56,7 @@ std::string RecisBlockName(const RecisBlock& block, const std::string& tensor,
 // Writes a checkpoint "<id>/" of `world` ranks, each of which has up to
 // kRecisParallel files, with arrays[i] as blocks[i], and adds it to the file
 // "checkpoint". `extra` are further files. The names of dense tensors become
-// those of blocks.
+// those of blocks. Returns InvalidArgument for two blocks of the same name.
 inline constexpr uint32_t kRecisParallel = 4;
 absl::StatusOr<std::unique_ptr<ArrayWriter>> NewRecisWriter(
     OutputFolder* folder, const std::string& folder_path, const std::string& id,

@@ -10,12 +10,55 @@
 #include "nlohmann/json.hpp"
 #include "schema/status.h"
 #include "tools/files/file_name.h"
+#include "tools/files/recis_names.h"
 
 namespace ckptdb::tool {
 namespace {
 
+// RecIS separates names with these.
+absl::Status CheckName(absl::string_view what, const std::string& name) {
+  if (name.find_first_of("@^") == std::string::npos) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, " \"", Printable(name),
+      "\" contains @ or ^, which RecIS reserves; leave it out by a GLOB or "
+      "--slots, or export another format"));
+}
+
+using RecisJson = nlohmann::json;
+
+// Returns a JSON blob of rank 0; an empty array or object if it is missing.
+absl::StatusOr<RecisJson> ReadNotes(const StepReader& step, const char* blob,
+                                    const ReadOptions& options) {
+  const auto text = step.ReadBlob(0, blob, options);
+  if (absl::IsNotFound(text.status())) return RecisJson::object();
+  CKPTDB_RETURN_IF_ERROR(text.status());
+  return RecisJson::parse(*text, nullptr, /*allow_exceptions=*/false);
+}
+
+// Returns the shape of a slot's array: the noted one if it fits.
+Shape SlotShape(int64_t rows, const std::string& table, const Slot& slot,
+                const RecisJson& shapes) {
+  const auto slots = shapes.find(table);
+  if (slots != shapes.end() && slots->is_object() &&
+      slots->contains(slot.name)) {
+    Shape shape = {rows};
+    uint64_t elements = 1;
+    for (const RecisJson& extent : (*slots)[slot.name]) {
+      if (!extent.is_number_unsigned() ||
+          extent.get<uint64_t>() > slot.elements) {
+        break;
+      }
+      shape.push_back(extent.get<int64_t>());
+      elements *= extent.get<uint64_t>();
+      if (elements > slot.elements) break;
+    }
+    if (elements == slot.elements) return shape;
+  }
+  return {rows, slot.elements};
+}
+
 absl::Status AddPart(StepTable table, uint32_t rank, uint32_t world,
-                     RecisStep* recis) {
+                     const RecisJson& shapes, RecisStep* recis) {
   std::vector<ArraySpec>& arrays = recis->arrays.arrays;
   table.first_array = arrays.size();
   const auto rows = static_cast<int64_t>(table.rows);
@@ -28,6 +71,7 @@ absl::Status AddPart(StepTable table, uint32_t rank, uint32_t world,
                       std::move(shape)));
     return absl::OkStatus();
   };
+  CKPTDB_RETURN_IF_ERROR(CheckName("table", table.name));
   CKPTDB_RETURN_IF_ERROR(add(kRecisIds, DType::kI64, {rows}));
   for (const Slot& slot : table.slots) {
     if (slot.name == kRecisIds) {
@@ -35,7 +79,9 @@ absl::Status AddPart(StepTable table, uint32_t rank, uint32_t world,
           absl::StrCat("table \"", table.name, "\" has a slot \"", kRecisIds,
                        "\", as RecIS names the ids; choose others by --slots"));
     }
-    CKPTDB_RETURN_IF_ERROR(add(slot.name, slot.dtype, {rows, slot.elements}));
+    CKPTDB_RETURN_IF_ERROR(CheckName("slot", slot.name));
+    CKPTDB_RETURN_IF_ERROR(
+        add(slot.name, slot.dtype, SlotShape(rows, table.name, slot, shapes)));
   }
   recis->arrays.tables.push_back(std::move(table));
   return absl::OkStatus();
@@ -46,6 +92,8 @@ absl::Status AddTables(const StepReader& step, const StepSelection& selection,
                        RecisStep* recis) {
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepTable> tables,
                           SelectTables(step, selection));
+  CKPTDB_ASSIGN_OR_RETURN(const RecisJson shapes,
+                          ReadNotes(step, kRecisSlots, options));
   const std::vector<uint32_t> bounds = EvenSliceBounds(world);
   for (uint32_t rank = 0; rank < world; ++rank) {
     for (StepTable part : tables) {
@@ -54,7 +102,8 @@ absl::Status AddTables(const StepReader& step, const StepSelection& selection,
       rows.slices = part.slices;
       CKPTDB_ASSIGN_OR_RETURN(
           part.rows, CountSelectedRows(step, part.name, rows, options));
-      CKPTDB_RETURN_IF_ERROR(AddPart(std::move(part), rank, world, recis));
+      CKPTDB_RETURN_IF_ERROR(
+          AddPart(std::move(part), rank, world, shapes, recis));
     }
   }
   return absl::OkStatus();
@@ -66,13 +115,14 @@ absl::Status AddExtra(const StepReader& step, const StepSelection& selection,
     for (const Item& item : rank.items) {
       absl::string_view name = item.name;
       if (item.kind != Item::Kind::kBlob || name == kRecisTensors ||
-          !absl::ConsumePrefix(&name, kRecisPrefix)) {
+          name == kRecisSlots || !absl::ConsumePrefix(&name, kRecisPrefix)) {
         continue;
       }
       const std::string file(name);
-      if (file.empty() || EscapeFileName(file) != file) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("blob \"", item.name, "\" does not name a file"));
+      if (file.empty() || EscapeFileName(file) != file || IsRecisFile(file)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "blob \"", Printable(item.name),
+            "\" does not name a file that can be added to a checkpoint"));
       }
       CKPTDB_ASSIGN_OR_RETURN(recis->extra[file],
                               step.ReadBlob(rank.rank, item.name, options));
@@ -90,11 +140,8 @@ absl::Status AddExtra(const StepReader& step, const StepSelection& selection,
 absl::StatusOr<std::set<std::string>> TensorsOfBlocks(
     const StepReader& step, const ReadOptions& options) {
   std::set<std::string> names;
-  const auto text = step.ReadBlob(0, kRecisTensors, options);
-  if (absl::IsNotFound(text.status())) return names;
-  CKPTDB_RETURN_IF_ERROR(text.status());
-  const auto json =
-      nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  CKPTDB_ASSIGN_OR_RETURN(const RecisJson json,
+                          ReadNotes(step, kRecisTensors, options));
   for (const auto& name : json) {
     if (name.is_string()) names.insert(name.get<std::string>());
   }

@@ -17,7 +17,7 @@ namespace ckptdb::tool {
 
 struct RecisStep {
   StepArrays arrays;
-  std::vector<RecisBlock> blocks;            // of each array
+  std::vector<RecisBlock> blocks;            // one for each array
   std::map<std::string, std::string> extra;  // files from blobs "recis/..."
 };
 
