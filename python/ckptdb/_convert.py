@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import urllib.parse
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from . import _core
-from ._errors import AlreadyExists, Error, InvalidArgument, NotFound
+from ._errors import (
+    AlreadyExists,
+    DataLoss,
+    Error,
+    InvalidArgument,
+    NotFound,
+    Unavailable,
+)
+from ._output import output_folder, part_of, sync
 from ._reader import Batch, Reader, Step
 from ._save import Save
 from ._tensorboard import to_tensorboard
@@ -35,6 +43,10 @@ Runs the command `ckptdb`, which must be installed, and in addition:
 "python -m ckptdb tensorboard --help" describe them."""
 
 
+# The command's exit codes: docs/tool.md.
+_USAGE_ERROR, _NOT_FOUND, _DAMAGED, _BUSY, _FAILED = 1, 2, 3, 4, 5
+
+
 def main(arguments: list[str]) -> int:
     """Runs a command line, and returns its exit code."""
     try:
@@ -46,9 +58,14 @@ def main(arguments: list[str]) -> int:
             return _run_import(arguments[1:])
         if arguments[:1] == ["tensorboard"]:
             return _run_tensorboard(arguments[1:])
-    except (Error, OSError) as error:
-        print(f"ckptdb: {arguments[0]}: {error}", file=sys.stderr)
-        return 1
+    except (Exception, KeyboardInterrupt) as error:
+        text = str(error) if isinstance(error, (Error, OSError)) else repr(error)
+        if isinstance(error, KeyboardInterrupt):
+            text = "interrupted; nothing was written"
+        elif isinstance(error, ImportError):
+            text = f"{error}; install the package"
+        print(f"ckptdb: {arguments[0]}: {text}", file=sys.stderr)
+        return _exit_code(error)
     if arguments in ([], ["--help"], ["-h"]):
         print(_USAGE)
         return 0
@@ -59,48 +76,94 @@ def main(arguments: list[str]) -> int:
             "the C++ library",
             file=sys.stderr,
         )
-        return 1
-    return subprocess.run([tool, *arguments]).returncode
+        return _FAILED
+    # In this process, so that signals reach the command and not its parent.
+    os.execv(tool, [tool, *arguments])
 
 
-def _add_store(parser: argparse.ArgumentParser) -> None:
-    store = os.environ.get("CKPTDB_STORE")
-    parser.add_argument(
-        "-s", "--store", default=store, required=store is None, metavar="DIR",
-        help="folder of the store; default: CKPTDB_STORE",
-    )  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="replace what exists")
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, InvalidArgument):
+        return _USAGE_ERROR
+    if isinstance(error, (NotFound, FileNotFoundError)):
+        return _NOT_FOUND
+    if isinstance(error, DataLoss):
+        return _DAMAGED
+    if isinstance(error, Unavailable) and error.holder is not None:
+        return _BUSY
+    return _FAILED
+
+
+class _Parser(argparse.ArgumentParser):
+    """Exits as the command does, and shows examples as they are."""
+
+    def __init__(self, command: str, description: str, *examples: str) -> None:
+        super().__init__(
+            prog=f"python -m ckptdb {command}",
+            description=description,
+            epilog="Examples:\n" + "\n".join(f"  {each}" for each in examples),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        store = os.environ.get("CKPTDB_STORE")
+        self.add_argument(
+            "-s", "--store", default=store, required=store is None, metavar="DIR",
+            help="folder of the store; default: CKPTDB_STORE",
+        )  # fmt: skip
+        self.add_argument("--force", action="store_true", help="replace what exists")
+        self.add_argument("--json", action="store_true", help="print one JSON document")
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(_USAGE_ERROR, f"{self.prog}: {message}\nSee {self.prog} --help.\n")
+
+
+def _step_number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a step: 0 to 2^63 - 1')
+    return int(text)
+
+
+def _step(text: str) -> int | None:
+    """A step, or None for the latest."""
+    return None if text == "latest" else _step_number(text)
+
+
+def _print(json_too: bool, document: dict[str, Any], *lines: str) -> int:
+    print(json.dumps(document, indent=2) if json_too else "\n".join(lines))
+    return 0
 
 
 # Parquet.
 
 
 def _run_export(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m ckptdb export",
-        description="Writes the tables of a step as DIR/<table>.parquet.",
+    parser = _Parser(
+        "export",
+        "Writes the tables of a step as DIR/<table>.parquet.",
+        "python -m ckptdb export latest --parquet out -s /checkpoints/ctr",
+        "python -m ckptdb export 1000 'user*' --parquet out --since 900",
     )
-    parser.add_argument("step", metavar="STEP", help='a step, or "latest"')
+    parser.add_argument("step", metavar="STEP", type=_step, help='a step, or "latest"')
     parser.add_argument("glob", metavar="GLOB", nargs="?", default="*")
     parser.add_argument("--parquet", metavar="DIR", required=True)
     parser.add_argument("--slots", metavar="a,b", help="only these slots")
     parser.add_argument(
-        "--since", type=int, metavar="STEP",
+        "--since", type=_step_number, metavar="STEP",
         help="only rows that changed or were erased since that step",
     )  # fmt: skip
-    _add_store(parser)
     args = parser.parse_intermixed_args(arguments)
     slots = args.slots.split(",") if args.slots else None
     with Reader(args.store) as reader:
-        step = reader.latest() if args.step == "latest" else reader.open(int(args.step))
-        with step:
+        with reader.latest() if args.step is None else reader.open(args.step) as step:
+            number = step.record.step
             written = export_parquet(
                 step, args.parquet, glob=args.glob, slots=slots, force=args.force,
                 reader=reader, since=args.since,
             )  # fmt: skip
-    for path, rows in written.items():
-        print(f"{rows} rows: {path}")
-    return 0
+    files = [{"path": path, "rows": rows} for path, rows in written.items()]
+    return _print(
+        args.json,
+        {"store": args.store, "step": number, "since": args.since, "files": files},
+        *[f"{rows} rows: {path}" for path, rows in written.items()],
+    )
 
 
 def export_parquet(
@@ -125,33 +188,33 @@ def export_parquet(
     ]
     if not tables:
         raise NotFound(f'step {step.record.step} has no table that matches "{glob}"')
-    os.makedirs(folder, exist_ok=True)
     written: dict[str, int] = {}
     made: dict[pathlib.Path, pathlib.Path] = {}
-    try:
-        for name in tables:
-            path = pathlib.Path(folder, urllib.parse.quote(name, safe="") + ".parquet")
-            if path.exists() and not force:
-                raise AlreadyExists(f'"{path}" exists; pass --force to replace it')
-            part = path.with_name(f".{path.name}.ckptdb-part")
-            made[part] = path
-            specs, batches = _rows(step, name, slots, reader, since)
-            schema = _schema(specs, since is not None)
-            rows = 0
-            with pq.ParquetWriter(part, schema) as writer:
-                for batch in batches:
-                    table = _arrow(batch, specs, schema)
-                    rows += len(table)
-                    writer.write_table(table)
-            _sync(part)
-            written[str(path)] = rows
-        for part, path in made.items():
-            os.replace(part, path)
-        _sync(pathlib.Path(folder))
-    except BaseException:
-        for part in made:
-            part.unlink(missing_ok=True)
-        raise
+    with output_folder(folder) as target:
+        try:
+            for name in tables:
+                path = target / (urllib.parse.quote(name, safe="") + ".parquet")
+                if path.exists() and not force:
+                    raise AlreadyExists(f'"{path}" exists; pass --force to replace it')
+                part = part_of(path)
+                made[part] = path
+                specs, batches = _rows(step, name, slots, reader, since)
+                schema = _schema(specs, since is not None)
+                rows = 0
+                with pq.ParquetWriter(part, schema) as writer:
+                    for batch in batches:
+                        table = _arrow(batch, specs, schema)
+                        rows += len(table)
+                        writer.write_table(table)
+                sync(part)
+                written[str(path)] = rows
+            for part, path in made.items():
+                os.replace(part, path)
+            sync(target)
+        except BaseException:
+            for part in made:
+                part.unlink(missing_ok=True)
+            raise
     return written
 
 
@@ -178,14 +241,6 @@ def _rows(
         raise InvalidArgument("since needs the reader of the step")
     changes = reader.changes(since, step.record.step)
     return specs, changes.table(name).scan(names)
-
-
-def _sync(path: pathlib.Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 _ARROW_TYPES = {
@@ -250,25 +305,28 @@ def _is_folder_of_others(arguments: list[str]) -> bool:
 
 
 def _run_import(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m ckptdb import",
-        description="Saves a checkpoint of Orbax or torch.distributed.checkpoint as a "
+    parser = _Parser(
+        "import",
+        "Saves a checkpoint of Orbax or torch.distributed.checkpoint as a\n"
         "step. Other files are imported by the command ckptdb.",
+        "python -m ckptdb import orbax/100/default --step 100 -s /checkpoints/new",
     )
     parser.add_argument("source", metavar="DIR")
-    parser.add_argument("--step", type=int, required=True)
-    _add_store(parser)
+    parser.add_argument("--step", type=_step_number, required=True)
     args = parser.parse_args(arguments)
     source = pathlib.Path(args.source)
     if _kind_of(source) == "dcp":
         from .torch._files import import_checkpoint
 
         report = import_checkpoint(source, args.store, args.step, overwrite=args.force)
-        print(f"imported as step {args.step}: {report}")
-        return 0
-    tensors = import_orbax(source, args.store, args.step, overwrite=args.force)
-    print(f"imported as step {args.step}: {tensors} tensors")
-    return 0
+    else:
+        tensors = import_orbax(source, args.store, args.step, overwrite=args.force)
+        report = f"{tensors} tensors"
+    return _print(
+        args.json,
+        {"store": args.store, "step": args.step, "imported": str(report)},
+        f"imported as step {args.step}: {report}",
+    )
 
 
 def import_orbax(
@@ -335,20 +393,23 @@ def _save_step(saved: Save, path: str, step: int, overwrite: bool) -> None:
 
 
 def _run_tensorboard(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m ckptdb tensorboard",
-        description="Writes the metrics, sizes and durations of the steps as an event "
+    parser = _Parser(
+        "tensorboard",
+        "Writes the metrics, sizes and durations of the steps as an event\n"
         "file in LOGDIR, by the package tensorboard.",
+        "python -m ckptdb tensorboard runs -s /checkpoints/ctr",
     )
     parser.add_argument("logdir", metavar="LOGDIR")
     parser.add_argument(
         "--statistics", metavar="FILE",
         help="the manager's statistics_path: also removed steps, and stalls",
     )  # fmt: skip
-    _add_store(parser)
     args = parser.parse_args(arguments)
     count = to_tensorboard(
         args.store, args.logdir, statistics=args.statistics, force=args.force
     )
-    print(f"{count} scalars: {args.logdir}")
-    return 0
+    return _print(
+        args.json,
+        {"store": args.store, "folder": args.logdir, "scalars": count},
+        f"{count} scalars: {args.logdir}",
+    )

@@ -9,6 +9,7 @@ import os
 import pathlib
 
 from ._errors import AlreadyExists, NotFound, Unimplemented
+from ._output import output_folder, part_of, sync
 from ._reader import Reader
 
 # TensorBoard recognizes files by the second part.
@@ -47,23 +48,24 @@ def to_tensorboard(
     path = pathlib.Path(logdir, _NAME)
     if path.exists() and not force:
         raise AlreadyExists(f'"{path}" exists; replace it with force=True, or --force')
-    os.makedirs(logdir, exist_ok=True)
-    part = path.with_name(f".{_NAME}.ckptdb-part")
-    try:
-        with open(part, "wb") as file:
-            writer = RecordWriter(file)
-            writer.write(Event(file_version="brain.Event:2").SerializeToString())
-            for (tag, step), (time, value) in sorted(points.items(), key=_time):
-                scalar = Summary.Value(tag=tag, simple_value=value)
-                event = Event(
-                    wall_time=time, step=step, summary=Summary(value=[scalar])
-                )
-                writer.write(event.SerializeToString())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    part = part_of(path)
+    with output_folder(logdir) as folder:
+        try:
+            with open(part, "wb") as file:
+                writer = RecordWriter(file)
+                writer.write(Event(file_version="brain.Event:2").SerializeToString())
+                for (tag, step), (time, value) in sorted(points.items(), key=_time):
+                    scalar = Summary.Value(tag=tag, simple_value=value)
+                    event = Event(
+                        wall_time=time, step=step, summary=Summary(value=[scalar])
+                    )
+                    writer.write(event.SerializeToString())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+            sync(folder)
+        finally:
+            part.unlink(missing_ok=True)
     return len(points)
 
 

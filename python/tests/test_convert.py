@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import pathlib
 import subprocess
 import sys
 
@@ -55,6 +59,69 @@ def test_help():
     assert "Orbax" in run("import", "--help")
 
 
+def test_exit_codes_are_those_of_the_command(tmp_path, store):
+    save_table(store, [1])
+    out, missing = tmp_path / "out", tmp_path / "none"
+    export = ("export", "--parquet", out, "-s", store.path)
+    dcp = tmp_path / "dcp"
+    dcp.mkdir()
+    (dcp / ".metadata").touch()
+    for code, words in [
+        (1, (*export, "x")),
+        (1, (*export, "-1")),
+        (1, (*export, "1", "--since", "latest")),
+        (1, export),
+        (1, ("import", dcp, "-s", store.path)),
+        (1, ("import", dcp, "--step", 2**63, "-s", store.path)),
+        (1, ("tensorboard", "-s", store.path)),
+        (2, (*export, "99")),
+        (2, ("export", "1", "--parquet", out, "-s", missing)),
+    ]:
+        assert "Traceback" not in run(*words, code=code)
+        assert not out.exists() and not missing.exists()
+
+
+def test_damage_has_its_exit_code(tmp_path, store):
+    pytest.importorskip("pyarrow")
+    save_table(store, np.arange(40_000))
+    words = ("export", "latest", "--parquet", tmp_path / "out", "-s", store.path)
+    files = pathlib.Path(store.path).rglob("*.sst")
+    blocks = max(files, key=lambda file: file.stat().st_size)
+    data = bytearray(blocks.read_bytes())
+    data[len(data) // 2] ^= 1
+    blocks.chmod(0o644)
+    blocks.write_bytes(data)
+    assert blocks.name in run(*words, code=3)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_busy_store_has_its_exit_code(tmp_path, path):
+    torch = pytest.importorskip("torch")
+    from torch.distributed import checkpoint
+
+    checkpoint.save({"w": torch.ones(2)}, checkpoint_id=tmp_path / "dcp", no_dist=True)
+    with ckptdb.Manager(path, {"w": np.ones(2)}, save=ckptdb.save_at_steps([])):
+        error = run("import", tmp_path / "dcp", "--step", 1, "-s", path, code=4)
+    assert str(os.getpid()) in error
+
+
+def test_a_killed_export_is_cleaned_up(tmp_path, store):
+    pytest.importorskip("pyarrow")
+    save_table(store, [1])
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".old.parquet.ckptdb-part").write_bytes(b"half")
+    (out / "mine").touch()
+    words = ("export", "latest", "--parquet", out, "-s", store.path)
+    lock = os.open(out, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    assert "another export" in run(*words, code=5)
+    os.close(lock)
+    document = json.loads(run(*words, "--json"))
+    assert document["files"] == [{"path": str(out / "user.parquet"), "rows": 1}]
+    assert sorted(f.name for f in out.iterdir()) == ["mine", "user.parquet"]
+
+
 def test_parquet(tmp_path, store):
     pq = pytest.importorskip("pyarrow.parquet")
     ids = [5, -3, 2**62]
@@ -69,13 +136,13 @@ def test_parquet(tmp_path, store):
             assert rows[each][name] == values[name][i].tolist()
         assert rows[each]["freq"] == values["freq"][i, 0]
     assert str(table.schema.field("f32").type) == "list<element: float>"
-    assert "--force" in run(*words, code=1)
+    assert "--force" in run(*words, code=5)
     run(*words, "--force", "--slots", "freq")
     assert pq.read_table(tmp_path / "out" / "user.parquet").column_names == [
         "key",
         "freq",
     ]
-    assert "no table" in run(*words, "x*", "--force", code=1)
+    assert "no table" in run(*words, "x*", "--force", code=2)
     assert [f.name for f in (tmp_path / "out").iterdir()] == ["user.parquet"]
 
 
@@ -135,7 +202,7 @@ def test_orbax(tmp_path, path):
         assert (read[1] == np.ones((2, 2), bool)).all()
         assert step.read("step") == 7
     assert "exists" in run(
-        "import", tmp_path / "orbax", "--step", 3, "-s", path, code=1
+        "import", tmp_path / "orbax", "--step", 3, "-s", path, code=5
     )
 
 

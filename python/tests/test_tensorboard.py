@@ -67,7 +67,7 @@ def test_command(path, tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "6 scalars" in done.stdout, done.stderr
     again = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    assert again.returncode == 1 and "--force" in again.stderr
+    assert again.returncode == 5 and "--force" in again.stderr
 
 
 def test_errors(path, tmp_path):
