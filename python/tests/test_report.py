@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -34,3 +38,37 @@ def test_report(path, tmp_path):
     with pytest.raises(ckptdb.NotFound):
         ckptdb.report(tmp_path / "none", tmp_path / "other.html")
     assert not (tmp_path / "other.html").exists()
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_the_page_is_drawn_without_errors(path, tmp_path):
+    name = "</script><b>w"
+    rng = np.random.default_rng(1)
+    table = ckptdb.Table({"embedding": ("f32", 4)})
+    table["embedding"].put(table.insert(np.arange(9)), rng.random((9, 4), "f4"))
+    state = {"user": table, name: rng.random(64, "f4")}
+    with ckptdb.Manager(path, state, save=ckptdb.save_every_n_steps(1)) as manager:
+        for loss in (0.5, float("nan"), 0.25):
+            manager.step(metrics={"loss": loss})
+            manager.wait_until_finished()
+            state[name] += 1
+    page = tmp_path / "page.html"
+    ckptdb.report(path, page)
+    options = [
+        "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+        f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=20000",
+        "--enable-logging=stderr", "--dump-dom",
+    ]  # fmt: skip
+    drawn = subprocess.run(
+        [CHROMIUM, *options, page.as_uri()], capture_output=True, text=True, timeout=60
+    )
+    assert drawn.returncode == 0, drawn.stderr
+    assert "Uncaught" not in drawn.stderr and "CONSOLE" not in drawn.stderr
+    canvases = re.findall(r"<canvas [^>]*>", drawn.stdout)
+    assert len(canvases) > 6
+    # Chart.js has given each its size.
+    assert all("width: " in each and "height: " in each for each in canvases)
+    assert "&lt;/script&gt;&lt;b&gt;w" in drawn.stdout and "<b>w" not in drawn.stdout
