@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "schema/status.h"
 #include "tools/files/file_error.h"
@@ -39,6 +40,27 @@ absl::Status ExistsError(const std::string& path) {
       absl::StrCat("\"", path,
                    "\" exists; choose another folder, or pass --force to "
                    "replace it"));
+}
+
+// Removes the temporary files that a killed export left in a folder. Those that
+// OpenNew would refuse stay.
+void RemoveParts(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator();
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!absl::StartsWith(name, ".") ||
+        !absl::EndsWith(name, kTemporarySuffix)) {
+      continue;
+    }
+    struct stat found {};
+    const std::string path = entry->path().string();
+    if (lstat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode) &&
+        found.st_nlink == 1) {
+      unlink(path.c_str());
+    }
+  }
 }
 
 bool Exists(const std::string& path) {
@@ -67,8 +89,7 @@ OutputFile::~OutputFile() {
   if (file_ >= 0) close(file_);
 }
 
-// A file of an interrupted export is reused; the lock of the folder excludes
-// other exports.
+// Where folders cannot be locked, a file of a killed export is reused.
 absl::Status OutputFile::OpenNew() {
   constexpr mode_t kMode = 0666;  // as other programs' files: see umask
   file_ = open(path_.c_str(),
@@ -154,9 +175,9 @@ absl::StatusOr<std::unique_ptr<OutputFolder>> OutputFolder::Open(
 absl::Status OutputFolder::Lock() {
   lock_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ < 0) return FileError("open", path_);
-  if (flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
-    return absl::OkStatus();
-  }
+  is_locked_ = flock(lock_, LOCK_EX | LOCK_NB) == 0;
+  if (is_locked_) RemoveParts(path_);
+  if (is_locked_ || errno != EWOULDBLOCK) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("another export is writing to \"", path_,
                    "\"; wait until it has ended, or choose another folder"));
@@ -171,6 +192,11 @@ absl::Status OutputFolder::MakeFolder(const std::string& path) {
   if (errno != EEXIST) return FileError("create the folder", path);
   struct stat found {};
   if (stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode)) {
+    const bool is_ours = std::find(made_folders_.begin(), made_folders_.end(),
+                                   path) != made_folders_.end();
+    if (is_locked_ && !is_ours && cleaned_.insert(path).second) {
+      RemoveParts(path);
+    }
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(

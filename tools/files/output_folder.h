@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -64,8 +65,9 @@ class OutputFolder {
   static constexpr uint64_t kUnknownBytes = ~uint64_t{0};
 
   // Creates the folder unless it exists. Without `force`, creating a file whose
-  // name exists returns AlreadyExists. Returns FailedPrecondition while another
-  // OutputFolder writes to the folder.
+  // name exists returns AlreadyExists. Removes temporary files that a killed
+  // export left. Returns FailedPrecondition while another OutputFolder writes
+  // to the folder.
   static absl::StatusOr<std::unique_ptr<OutputFolder>> Open(
       const std::string& path, bool force);
   // Removes the files, unless they were committed, and the folder if it was
@@ -103,6 +105,8 @@ class OutputFolder {
   const std::string path_;
   const bool force_;
   int lock_ = -1;
+  bool is_locked_ = false;         // against other exports
+  std::set<std::string> cleaned_;  // folders without files of killed exports
   bool committed_ = false;
   std::vector<std::string> made_folders_;
   std::vector<std::unique_ptr<OutputFile>> files_;

@@ -2,11 +2,15 @@
 #include "tools/report/page.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -62,27 +66,60 @@ absl::Status WriteError(const std::string& path) {
       absl::StrCat("\"", Printable(path), "\": ", std::strerror(errno)));
 }
 
+// Opens the temporary file of a page, empty. A report that was killed leaves
+// it; the next one with the same page takes it. A lock excludes other reports,
+// where the file system has locks.
+absl::StatusOr<int> OpenPart(const std::string& part) {
+  constexpr mode_t kMode = 0666;  // minus the umask
+  while (true) {
+    const int file =
+        open(part.c_str(),
+             O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, kMode);
+    if (file < 0) return WriteError(part);
+    absl::Cleanup close_file = [file] { close(file); };
+    if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("another report is writing \"", Printable(part),
+                       "\"; wait until it has ended"));
+    }
+    struct stat held {};
+    struct stat named {};
+    if (fstat(file, &held) != 0) return WriteError(part);
+    if (!S_ISREG(held.st_mode) || held.st_nlink > 1) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("\"", Printable(part),
+                       "\", a temporary file of reports, is not a regular "
+                       "file with one link; remove it"));
+    }
+    // Its report may have removed it before this one had the lock.
+    if (lstat(part.c_str(), &named) != 0 || named.st_ino != held.st_ino ||
+        named.st_dev != held.st_dev) {
+      continue;
+    }
+    if (ftruncate(file, 0) != 0) return WriteError(part);
+    std::move(close_file).Cancel();
+    return file;
+  }
+}
+
 // Writes a file that appears under its name when it is whole.
 absl::Status WriteWhole(const std::string& path, const std::string& text,
                         bool replace) {
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  constexpr mode_t kMode = 0666;  // minus the umask
-  const int fd =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
-  if (fd < 0) return WriteError(temporary);
+  const size_t name = path.rfind('/') + 1;  // 0 without a folder
+  const std::string part = absl::StrCat(path.substr(0, name), ".",
+                                        path.substr(name), ".ckptdb-page");
+  CKPTDB_ASSIGN_OR_RETURN(const int file, OpenPart(part));
   absl::Status status;
   for (size_t done = 0; done < text.size() && status.ok();) {
-    const ssize_t written = write(fd, text.data() + done, text.size() - done);
-    if (written < 0) status = WriteError(temporary);
+    const ssize_t written = write(file, text.data() + done, text.size() - done);
+    if (written < 0) status = WriteError(part);
     if (written > 0) done += static_cast<size_t>(written);
   }
-  if (fsync(fd) != 0) status.Update(WriteError(temporary));
-  close(fd);
+  if (fsync(file) != 0) status.Update(WriteError(part));
   // A link fails if the name exists.
-  if (status.ok() && replace && rename(temporary.c_str(), path.c_str()) != 0) {
+  if (status.ok() && replace && rename(part.c_str(), path.c_str()) != 0) {
     status = WriteError(path);
-  } else if (status.ok() && !replace &&
-             link(temporary.c_str(), path.c_str()) != 0) {
+  } else if (status.ok() && !replace && link(part.c_str(), path.c_str()) != 0) {
     status =
         errno == EEXIST
             ? absl::AlreadyExistsError(absl::StrCat(
@@ -90,7 +127,8 @@ absl::Status WriteWhole(const std::string& path, const std::string& text,
                   "\" exists; replace it with --force (force=True in Python)"))
             : WriteError(path);
   }
-  unlink(temporary.c_str());
+  if (!replace || !status.ok()) unlink(part.c_str());
+  close(file);
   return status;
 }
 

@@ -62,6 +62,27 @@ TEST(OutputFolderTest, LeavesNothingUnlessCommitted) {
   EXPECT_THAT(Entries(dir.path() + "/out"), IsEmpty());
 }
 
+TEST(OutputFolderTest, RemovesWhatKilledExportsLeft) {
+  const TempDir dir;
+  const std::string below = dir.path() + "/step";
+  std::filesystem::create_directory(below);
+  for (const std::string& folder : {dir.path(), below}) {
+    std::ofstream(folder + "/.old.npy.ckptdb-part") << "half";
+    std::ofstream(folder + "/.notes") << "mine";
+    std::ofstream(folder + "/x.ckptdb-part") << "mine";
+  }
+  ASSERT_OK_AND_ASSIGN(auto folder, OutputFolder::Open(dir.path(), false));
+  EXPECT_THAT(Entries(dir.path()),
+              ElementsAre(".notes", "step", "x.ckptdb-part"));
+  ASSERT_OK_AND_ASSIGN(OutputFile * a, folder->Create("step/a", 1));
+  ASSERT_OK(a->Write(0, "x"));
+  // The second file of a folder does not remove the first.
+  ASSERT_OK_AND_ASSIGN(OutputFile * b, folder->Create("step/b", 1));
+  ASSERT_OK(b->Write(0, "y"));
+  ASSERT_OK(folder->Commit());
+  EXPECT_THAT(Entries(below), ElementsAre(".notes", "a", "b", "x.ckptdb-part"));
+}
+
 TEST(OutputFolderTest, ReplacesFilesOnlyIfForced) {
   const TempDir dir;
   std::ofstream(dir.path() + "/a") << "old";
