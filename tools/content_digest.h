@@ -35,8 +35,8 @@ namespace ckptdb::tool {
 struct ItemDigest {
   Item::Kind kind = Item::Kind::kBlob;
   std::string name;
-  uint32_t rank = 0;  // of a blob
-  uint64_t rows = 0;  // of a table
+  uint32_t rank = 0;  // only for a blob
+  uint64_t rows = 0;  // only for a table
   uint64_t raw_bytes = 0;
   std::string digest;
 };

@@ -27,7 +27,7 @@ struct NotFiniteRow {
   int64_t id = 0;
   uint64_t nan = 0;
   uint64_t inf = 0;
-  std::vector<std::string> slots;  // that contain them
+  std::vector<std::string> slots;  // slots that contain them
   Onset onset;
 };
 
@@ -45,8 +45,8 @@ struct NotFinite {
 };
 
 struct NotFiniteOptions {
-  std::string glob = {};    // of the names of items; empty: all
-  size_t limit = 100;       // of NotFiniteTable::rows
+  std::string glob = {};    // matches the names of items; empty: all
+  size_t limit = 100;       // the limit of NotFiniteTable::rows
   bool find_onsets = true;  // otherwise they are empty
   ReadOptions read = {};
 };

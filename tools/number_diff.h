@@ -18,7 +18,7 @@ namespace ckptdb::tool {
 struct NumberDiff {
   uint64_t differing = 0;  // pairs
   double max_abs = 0;
-  double squares = 0;  // of differences
+  double squares = 0;  // sum of squared differences
   // Over pairs of finite elements.
   double from_squares = 0;
   double to_squares = 0;

@@ -19,8 +19,8 @@ struct RowDiffOptions {
   // Elements that differ by at most this are equal. Unset: their bytes must be
   // equal.
   std::optional<double> tolerance = std::nullopt;
-  size_t max_ids = 0;     // of each list of ids
-  size_t max_movers = 0;  // of RowDiff::movers
+  size_t max_ids = 0;     // the longest list of ids
+  size_t max_movers = 0;  // the limit of RowDiff::movers
   // A scan holds about so much of the first step's rows at once.
   uint64_t part_bytes = uint64_t{256} << 20;
   ReadOptions read = {};
@@ -36,7 +36,7 @@ struct RowMove {
 struct RowDiff {
   uint64_t added = 0;
   uint64_t erased = 0;
-  uint64_t changed = 0;  // in slots that both steps have, of the same type
+  uint64_t changed = 0;  // counts only slots that both steps have with one type
   // The lowest of them.
   std::vector<int64_t> added_ids;
   std::vector<int64_t> erased_ids;

@@ -31,7 +31,7 @@ struct RowSearch {
   // A value: rows with the largest first, NaN before all. Empty: by id.
   std::string sort = {};
   bool smallest_first = false;
-  size_t limit = 100;  // of FoundRows::rows
+  size_t limit = 100;  // the limit of FoundRows::rows
 };
 
 struct FoundRow {
@@ -43,7 +43,7 @@ struct FoundRow {
 struct FoundRows {
   std::vector<FoundRow> rows;  // the first of those that match, in order
   uint64_t matched_rows = 0;   // all
-  uint64_t read_rows = 0;      // of the table
+  uint64_t read_rows = 0;      // rows of the table that were read
   uint64_t missing_ids = 0;    // ids of the search that the table lacks
 };
 

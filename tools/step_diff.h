@@ -98,8 +98,8 @@ struct StepDiff {
   // Why no delta runs connect the steps. Empty if they do.
   std::string not_incremental_reason;
   uint64_t tensors_read = 0;
-  uint64_t tensors_compared = 0;   // of these, for their values
-  uint64_t tensor_read_bytes = 0;  // of both steps
+  uint64_t tensors_compared = 0;   // tensors whose values were compared
+  uint64_t tensor_read_bytes = 0;  // from both steps
   uint64_t tables_counted = 0;     // tables whose ids were read
 
   // Returns whether the steps are equal, or nullopt if that is unknown.

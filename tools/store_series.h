@@ -29,9 +29,9 @@ struct SavePoint {
 };
 
 struct StoreSeries {
-  std::vector<SavePoint> points;     // by time
-  std::vector<std::string> columns;  // that any point has, metrics last
-  uint64_t skipped_lines = 0;        // of the file, which are no statistics
+  std::vector<SavePoint> points;     // in the order of time
+  std::vector<std::string> columns;  // all that occur; metrics last
+  uint64_t skipped_lines = 0;        // lines of the file without statistics
 
   // Returns the finite values of a column, by time.
   std::vector<double> ValuesOf(const std::string& column) const;

@@ -18,13 +18,13 @@ namespace ckptdb::tool {
 struct TensorStats {
   uint64_t elements = 0;
   uint64_t nan = 0;
-  uint64_t inf = 0;  // of either sign
+  uint64_t inf = 0;  // positive and negative ones
   uint64_t zeros = 0;
   // Over the finite elements, 0 without any. Exact also for 64-bit integers.
   long double min = 0;
   long double max = 0;
   double mean = 0;
-  double std = 0;  // of the population
+  double std = 0;  // the population's
   // The numbers of finite elements in equal intervals from min to max. Empty if
   // they are all equal, or if none was asked for.
   std::vector<uint64_t> histogram;

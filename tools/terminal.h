@@ -11,7 +11,7 @@ namespace ckptdb::tool {
 
 struct TerminalStyle {
   size_t columns = 0;        // lines of tables are cut there; 0: nowhere
-  bool bold_titles = false;  // of tables
+  bool bold_titles = false;  // titles of tables
 };
 
 // The style of all tables, by default for a file. Set before any thread

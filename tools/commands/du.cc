@@ -92,7 +92,7 @@ void PrintNames(const Usage& usage, std::ostream* out) {
 struct NameOfStep {
   Version version;
   Item::Kind kind = Item::Kind::kRows;
-  std::string name;  // of a table
+  std::string name;  // the table's; empty for other kinds
   Totals totals;
 };
 

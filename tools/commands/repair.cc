@@ -50,7 +50,7 @@ struct Examined {
 
 struct Findings {
   absl::Status opened;                  // OK, or why the store cannot be opened
-  std::optional<std::string> manifest;  // that a missing CURRENT should name
+  std::optional<std::string> manifest;  // what a missing CURRENT should name
   std::vector<std::string> bad_files;
   std::vector<Examined> steps;
   std::optional<int64_t> newest_whole;  // the newest step that is whole
@@ -121,7 +121,7 @@ absl::Status NameManifest(const std::string& store, const std::string& name) {
                      static_cast<ssize_t>(line.size()) &&
                  ::fsync(file) == 0;
   written = written && ::rename(temporary.c_str(), path.c_str()) == 0;
-  const absl::Status failed = FileError("write", path);  // by errno
+  const absl::Status failed = FileError("write", path);  // reads errno
   if (file >= 0) ::close(file);
   if (written) return absl::OkStatus();
   ::unlink(temporary.c_str());

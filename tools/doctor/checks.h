@@ -46,7 +46,7 @@ struct Check {
 
 struct CheckOutcome {
   std::string name;
-  std::string host;  // of the peer; empty in a check of one process
+  std::string host;  // the peer's; empty in a check of one process
   CheckResult result = CheckResult::kOk;
   std::string observed;
   std::string consequence;  // empty for kOk

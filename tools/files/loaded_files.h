@@ -34,7 +34,7 @@ struct FileTable {
 
 struct LoadedFiles {
   std::vector<FileArray> arrays;
-  std::vector<FileTable> tables;  // besides those that arrays form
+  std::vector<FileTable> tables;  // more tables, besides those that arrays form
   std::map<std::string, std::string> metadata;
   std::map<std::string, std::string> blobs;
   // Own the bytes of the arrays.

@@ -28,7 +28,7 @@ constexpr size_t kMaxNpyHeaderBytes = 65536;
 struct NpyType {
   DType dtype;
   absl::string_view descr;
-  absl::string_view field = {};  // of a structured dtype
+  absl::string_view field = {};  // the only one of a structured dtype
 };
 constexpr std::array<NpyType, kDTypes> kNpyTypes = {{
     {DType::kF64, "<f8"},

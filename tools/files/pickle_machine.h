@@ -36,8 +36,8 @@ struct PickleValue {
   double number = 0;
   std::string text = {};
   std::vector<PickleValue*> items = {};
-  PickleValue* attributes = nullptr;  // of a dictionary
-  TorchTensor tensor = {};            // of a storage, its dtype and bytes
+  PickleValue* attributes = nullptr;  // only for a dictionary
+  TorchTensor tensor = {};            // for a storage: its dtype and bytes
 };
 using PickleKind = PickleValue::Kind;
 

@@ -52,7 +52,7 @@ class SelectingSink : public RowSink {
   }
 
   const std::optional<RowFilter> filter_;
-  const std::vector<size_t> places_;  // of the wanted slots in a batch
+  const std::vector<size_t> places_;  // where a batch has the wanted slots
   SelectedRowSink* const sink_;
 };
 

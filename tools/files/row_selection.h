@@ -20,7 +20,7 @@ namespace ckptdb::tool {
 struct RowSelection {
   std::optional<IdList> ids;
   std::string where;  // empty: no filter; see tools/row_filter.h
-  SliceRange slices;  // of SliceHash::kModulo, whatever that of the table
+  SliceRange slices;  // by SliceHash::kModulo, whatever the table's hash
   bool all() const {
     return !ids.has_value() && where.empty() && slices == SliceRange();
   }

@@ -114,7 +114,7 @@ struct ArrayPart {
 // Divides a tensor along the first dimension whose elements fit.
 void AddParts(const ArraySpec& spec, size_t array,
               std::vector<ArrayPart>* parts) {
-  uint64_t inner = spec.bytes;  // of one element of dimension `split`
+  uint64_t inner = spec.bytes;  // bytes of an element of dimension `split`
   size_t split = 0;
   for (; split < spec.shape.size(); ++split) {
     inner /= static_cast<uint64_t>(spec.shape[split]);
@@ -295,7 +295,7 @@ class TableCopy : public SelectedRowSink {
   const StepTable& table_;
   ArrayWriter* const writer_;
   Written* const written_;
-  std::vector<uint64_t> widths_;  // of ids and slots, in bytes
+  std::vector<uint64_t> widths_;  // bytes of an id and of each slot
   uint64_t row_bytes_ = 0;
   std::vector<std::vector<std::string>> buffers_;  // by worker and array
   std::atomic<uint64_t> next_ = 0;

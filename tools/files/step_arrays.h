@@ -22,8 +22,8 @@ namespace ckptdb::tool {
 
 // The part of a step that is exported.
 struct StepSelection {
-  std::string glob;                // of items; empty: all
-  std::vector<std::string> slots;  // of each table; empty: all
+  std::string glob;                // matches items; empty: all
+  std::vector<std::string> slots;  // in each table; empty: all
   RowSelection rows;
 };
 
@@ -41,7 +41,7 @@ struct StepArrays {
   std::vector<ArraySpec> arrays;
   std::vector<size_t> tensors;  // which arrays are tensors, by their names
   std::vector<StepTable> tables;
-  uint64_t blobs = 0;  // that the selection names, and arrays leave out
+  uint64_t blobs = 0;  // selected blobs, which are not arrays
 
   uint64_t bytes() const;
   uint64_t rows() const;

@@ -139,7 +139,7 @@ class TextSink : public SelectedRowSink {
   std::vector<std::string> keys_;  // the slots' names in JSON
   const RowText text_;
   OutputFile* const file_;
-  std::vector<std::string> buffers_;  // of whole rows, by worker
+  std::vector<std::string> buffers_;  // each worker's whole rows
   std::atomic<uint64_t> rows_ = 0;
 };
 

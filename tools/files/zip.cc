@@ -108,7 +108,7 @@ struct Directory {
   uint64_t at = 0;
   uint64_t bytes = 0;
   uint64_t members = 0;
-  uint64_t end_at = 0;  // of the record that follows it
+  uint64_t end_at = 0;  // where the record after it begins
 };
 
 absl::StatusOr<uint64_t> FindEnd(absl::string_view file) {

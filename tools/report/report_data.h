@@ -15,9 +15,9 @@ namespace ckptdb::tool {
 
 struct ReportOptions {
   uint64_t max_steps = 1000;         // the newest ones
-  uint64_t tensor_steps = 8;         // of which tensors are read
+  uint64_t tensor_steps = 8;         // how many have their tensors read
   uint64_t tensor_bytes = 1 << 30;   // read for that at most
-  std::string statistics_path;       // of the manager; empty: none
+  std::string statistics_path;       // the manager's; empty: not read
   std::ostream* terminal = nullptr;  // for progress; may be null
 };
 
