@@ -318,9 +318,9 @@ struct Usage {
 //   CKPTDB_RETURN_IF_ERROR(reader->PostMetrics(latest.version.step, metrics));
 class Reader {
  public:
-  // Opens the store at `path`. Returns NotFound if it does not exist; otherwise
-  // the errors of Store::Open; and Unavailable if the owner writes continuously
-  // or the file system keeps showing stale files for seconds.
+  // Opens the store at `path`, or at a URL (remote/urls.h). Returns the errors
+  // of Store::Open, and Unavailable if the owner writes continuously or the
+  // file system shows stale files for seconds.
   static absl::StatusOr<std::unique_ptr<Reader>> Open(
       absl::string_view path, const StoreOptions& options = {});
   ~Reader();
@@ -352,6 +352,8 @@ class Reader {
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   absl::StatusOr<StepRecord> Latest() const;
   UserMetadata user_metadata() const;
+  // Describes the parts that FetchStore was asked for; "" if steps are whole.
+  std::string parts() const;
   // StepReader::ranks without opening the step or taking a lease.
   absl::StatusOr<std::vector<StepRecord::Rank>> FindRanks(int64_t step) const;
   absl::StatusOr<Usage> GetUsage(bool by_name = false) const;

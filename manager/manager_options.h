@@ -152,6 +152,9 @@ struct ManagerOptions {
     SaveSpec::Abandoned abandoned = SaveSpec::Abandoned::kRemove;
     // Default: kError, or kReset for a read-only manager.
     std::optional<IoStateResize> io_state_resize = std::nullopt;
+    // URL of a remote (remote/urls.h) with whose newest step the owner makes a
+    // missing store in Open, if any was shipped. Ignored if read-only.
+    std::string fetch_from = {};
   };
 
   // How a read-only manager follows a store.

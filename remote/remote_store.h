@@ -136,7 +136,13 @@ absl::StatusOr<RemoteContent> ListRemote(ObjectStore* remote);
 struct FetchOptions {
   std::optional<int64_t> step = {};  // Default: the most recently saved.
   bool all = false;                  // fetches all steps instead
-  int connections = 8;               // ranges of 8 MiB read at a time
+  // Leaves out all but these parts, unless both are empty: tables, and tensors
+  // and blobs, by names or patterns such as "mlp.*".
+  std::vector<std::string> tables = {};
+  std::vector<std::string> items = {};
+  std::vector<std::string> slots = {};  // of these tables; empty: all
+  SliceRange slices = {};               // of these tables
+  int connections = 8;                  // ranges of up to 8 MiB read at a time
   std::function<bool()> cancelled = {};
   std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = {};
 };
@@ -153,7 +159,13 @@ struct FetchResult {
 // object was compared. What an interrupted call downloaded stays in
 // TO.unfinished, and the next call continues with it.
 //
-// Returns NotFound if the remote lacks the step, AlreadyExists if `to` exists
+// With parts, downloads data files of which all is wanted, and ranges of the
+// others, whose blocks are compared with their checksums. The new store can
+// only be read: reads of other parts, Verify and OpenChanges of its steps, and
+// Store::Open return FailedPrecondition with the parts.
+//
+// Returns NotFound if the remote lacks the step, InvalidArgument if the step
+// lacks one of the parts, AlreadyExists if `to` exists
 // and is not an empty folder, Unavailable while another process fetches to it,
 // DataLoss naming an object that is missing or damaged, and Aborted if the
 // objects of the step were deleted meanwhile.

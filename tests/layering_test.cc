@@ -103,9 +103,13 @@ const Rules& Rooms() {
       {"remote/s3", {"db/base"}},
       {"remote/open", {"db/base", "remote/folder", "remote/s3"}},
       {"remote/check", {"db/base", "remote/s3"}},
+      {"remote/ranges", {"db/base"}},
       {"remote/sync",
        {"db/base", "db/transfer", "manager/policy", "remote/layout",
-        "remote/probe"}}};
+        "remote/probe", "remote/ranges"}},
+      {"remote/read",
+       {"db/base", "db/transfer", "remote/layout", "remote/ranges",
+        "remote/sync"}}};
   return kRooms;
 }
 

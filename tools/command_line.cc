@@ -34,8 +34,9 @@ std::string CheckStore(const std::string& store) {
 
 void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option("-s,--store", flags->store,
-                  absl::StrCat("folder of the store; default: ", kStoreVariable,
-                               ", or the current folder"))
+                  absl::StrCat("folder of the store, or URL of a remote to "
+                               "read; default: ",
+                               kStoreVariable, ", or the current folder"))
       ->type_name("DIR")
       ->check(CheckStore);
   app->add_flag("--json", flags->json, "print one JSON document");

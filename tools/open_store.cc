@@ -57,6 +57,11 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context) {
   auto reader = Reader::Open(context.store);
   if (!reader.ok()) return OpenError(context, ReadingStatus(reader.status()));
   WarnOf((*reader)->BadFiles(), context);
+  const std::string parts = (*reader)->parts();
+  if (!parts.empty()) {
+    context.PrintError(absl::FailedPreconditionError(
+        absl::StrCat(context.store, " was fetched with only ", parts)));
+  }
   return reader;
 }
 

@@ -11,8 +11,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "db/base/mutex.h"
 
 namespace ckptdb::internal {
+
+class OutsideTables;
 
 // Microseconds since 1970, UTC.
 using Clock = std::function<int64_t()>;
@@ -41,11 +47,25 @@ class Environment {
   }
   void set_max_manifest_bytes(uint64_t bytes) { max_manifest_bytes_ = bytes; }
 
+  // The tables of bulk of a store that lie outside of its folder, in place of
+  // those within: see db/rocks/outside_tables.h. A follower has those of when
+  // it was opened. Default: none.
+  std::shared_ptr<const OutsideTables> outside_tables() const {
+    const MutexLock lock(&mutex_);
+    return outside_tables_;
+  }
+  void set_outside_tables(std::shared_ptr<const OutsideTables> tables) {
+    const MutexLock lock(&mutex_);
+    outside_tables_ = std::move(tables);
+  }
+
  private:
   std::shared_ptr<rocksdb::FileSystem> file_system_;
   Clock clock_;
   bool on_disk_;
   std::optional<uint64_t> max_manifest_bytes_;
+  mutable Mutex mutex_;
+  std::shared_ptr<const OutsideTables> outside_tables_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptdb::internal

@@ -3,6 +3,7 @@
 
 #include "absl/status/status.h"
 #include "db/base/resolve_path.h"
+#include "db/base/url_stores.h"
 #include "db/disk/environment.h"
 #include "schema/status.h"
 
@@ -13,6 +14,7 @@ absl::StatusOr<std::string> ResolveStorePath(
     const std::shared_ptr<internal::Environment>& environment) {
   // Only paths of the machine have links and a current folder to resolve.
   if (environment == nullptr || environment->on_disk()) {
+    if (IsUrl(path)) return NotAFolder(path);
     return ResolvePath(path);
   }
   CKPTDB_RETURN_IF_ERROR(CheckPath(path));

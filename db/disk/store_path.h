@@ -16,8 +16,8 @@ namespace internal {
 class Environment;
 
 // Resolves a path like ResolvePath (db/base/resolve_path.h) if `environment` is
-// the machine's, which is the default. In any other environment, only removes
-// trailing slashes.
+// the machine's, which is the default; returns FailedPrecondition for a URL. In
+// any other environment, only removes trailing slashes.
 absl::StatusOr<std::string> ResolveStorePath(
     absl::string_view path,
     const std::shared_ptr<internal::Environment>& environment = nullptr);

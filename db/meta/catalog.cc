@@ -154,6 +154,13 @@ absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
   return catalog;
 }
 
+absl::StatusOr<std::optional<StoreParts>> LoadParts(const Database& database) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
+                          database.Get(Family::kMeta, RootKey()));
+  CKPTDB_ASSIGN_OR_RETURN(RootRecord root, DecodeRootRecord(bytes));
+  return std::move(root.parts);
+}
+
 absl::StatusOr<StepRecord::Rank> LoadRank(const Database& database,
                                           const StepRecord& step,
                                           uint32_t rank) {

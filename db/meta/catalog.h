@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,9 @@ struct Catalog {
 
 // Reads all records. Returns NotFound if the database has no root record.
 absl::StatusOr<Catalog> LoadCatalog(const Database& database);
+
+// Reads which parts of its steps a store has, if not all: see RootRecord.
+absl::StatusOr<std::optional<StoreParts>> LoadParts(const Database& database);
 
 // Reads the record of one rank of a step. Returns DataLoss if it is missing or
 // does not match the digest in the step record.

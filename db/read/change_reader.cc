@@ -169,6 +169,8 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> ChangeReader::Impl::Load(
   CKPTDB_ASSIGN_OR_RETURN(
       impl->to_, StepReader::Impl::Load(database, std::move(plan.to_chain),
                                         std::move(hold), &impl->to_impl_));
+  CKPTDB_RETURN_IF_ERROR(
+      impl->to_impl_->CheckWhole("reading the changes of a step"));
   return std::make_unique<ChangeReader>(std::move(impl));
 }
 

@@ -275,6 +275,19 @@ size_t IdsPerTask(const std::vector<RankItem>& runs,
   return kIdsPerRun * std::max<size_t>(static_cast<size_t>(count), 1);
 }
 
+// Returns FailedPrecondition if the slices of these ids were not fetched.
+absl::Status CheckFetched(const StepReader::Impl& step, absl::string_view table,
+                          const RankItem& part, absl::Span<const size_t> slots,
+                          absl::Span<const int64_t> ids) {
+  SliceRange slices = {kSlices, 0};
+  for (const int64_t id : ids) {
+    const uint32_t slice = SliceOf(id, part.item->slice_hash);
+    slices.begin = std::min(slices.begin, slice);
+    slices.end = std::max(slices.end, slice + 1);
+  }
+  return step.CheckFetched(table, SlotsAt(part, slots), slices);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> LookupRow(const StepReader::Impl& step,
@@ -290,6 +303,7 @@ absl::StatusOr<std::vector<std::string>> LookupRow(const StepReader::Impl& step,
     row.emplace_back(slot.row_bytes(), '\0');
   }
   for (std::string& values : row) out.push_back(values.data());
+  CKPTDB_RETURN_IF_ERROR(CheckFetched(step, table, runs[0], slots, {&id, 1}));
   bool found = false;
   const BatchLookup batch(step, runs, slots, out, &found, {});
   CKPTDB_RETURN_IF_ERROR(batch.Run(batch.Sort({&id, 1})));
@@ -309,6 +323,7 @@ absl::Status LookupRows(const StepReader::Impl& step, absl::string_view table,
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<size_t> indexes,
                           SlotIndexes(runs[0], slots));
   CKPTDB_RETURN_IF_ERROR(CheckTargets(table, ids, slots.size(), out, found));
+  CKPTDB_RETURN_IF_ERROR(CheckFetched(step, table, runs[0], indexes, ids));
   if (ids.empty()) return absl::OkStatus();
   const BatchLookup batch(step, runs, indexes, out, found, options);
   const std::vector<WantedId> wanted = batch.Sort(ids);

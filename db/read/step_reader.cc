@@ -18,6 +18,7 @@
 #include "db/read/table_scan.h"
 #include "schema/bytes/limits.h"
 #include "schema/bytes/shape.h"
+#include "schema/records/store_parts.h"
 #include "schema/status.h"
 #include "schema/types.h"
 
@@ -36,6 +37,7 @@ absl::StatusOr<std::unique_ptr<StepReader>> StepReader::Impl::Load(
 }
 
 absl::Status StepReader::Impl::LoadAll(std::vector<StepRecord> chain) {
+  CKPTDB_ASSIGN_OR_RETURN(parts_, internal::LoadParts(*database_));
   for (StepRecord& record : chain) {
     CKPTDB_ASSIGN_OR_RETURN(std::vector<StepRecord::Rank> ranks,
                             internal::LoadRanks(*database_, record));
@@ -65,6 +67,48 @@ absl::StatusOr<std::vector<RankItem>> StepReader::Impl::Find(
   return absl::NotFoundError(absl::StrCat("step ", record().version.step,
                                           " has no ", ItemKindName(kind), " \"",
                                           name, "\""));
+}
+
+absl::Status StepReader::Impl::NotFetched(absl::string_view what) const {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "step ", record().version.step, " ", what,
+      " was not fetched: the store has only ", internal::Describe(*parts_),
+      "; fetch it with \"ckptdb remote fetch\" to another store"));
+}
+
+absl::Status StepReader::Impl::CheckFetched(Item::Kind kind,
+                                            absl::string_view name) const {
+  if (!parts_.has_value() || internal::HasItem(*parts_, kind, name)) {
+    return absl::OkStatus();
+  }
+  return NotFetched(absl::StrCat(ItemKindName(kind), " \"", name, "\""));
+}
+
+absl::Status StepReader::Impl::CheckFetched(absl::string_view table,
+                                            absl::Span<const Slot> slots,
+                                            const SliceRange& slices) const {
+  if (!parts_.has_value()) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(CheckFetched(Item::Kind::kRows, table));
+  const std::string what = absl::StrCat("table \"", table, "\"");
+  for (const Slot& slot : slots) {
+    if (internal::HasSlot(*parts_, slot.name)) continue;
+    return NotFetched(absl::StrCat(what, " slot \"", slot.name, "\""));
+  }
+  const SliceRange& own = parts_->slices;
+  if (own.begin <= slices.begin && slices.end <= own.end) {
+    return absl::OkStatus();
+  }
+  return NotFetched(
+      absl::StrCat("slices ", slices.begin, "-", slices.end - 1, " of ", what));
+}
+
+absl::Status StepReader::Impl::CheckWhole(absl::string_view doing) const {
+  if (!parts_.has_value()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "step ", record().version.step,
+      " was fetched without some "
+      "of its parts, which ",
+      doing, " needs: the store has only ", internal::Describe(*parts_)));
 }
 
 namespace internal {
@@ -110,6 +154,7 @@ absl::Status AddRead(const StepReader::Impl& step, absl::string_view name,
   const std::vector<RankItem>* const shards =
       step.FindOrNull(Item::Kind::kTensor, name);
   if (shards == nullptr) return step.Find(Item::Kind::kTensor, name).status();
+  CKPTDB_RETURN_IF_ERROR(step.CheckFetched(Item::Kind::kTensor, name));
   const Item& item = *shards->front().item;
   Box box = part != nullptr
                 ? *part
@@ -234,6 +279,7 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
   CKPTDB_RETURN_IF_ERROR(CheckRead(*impl_, "StepReader::ReadBlob", options));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> all,
                           impl_->Find(Item::Kind::kBlob, name));
+  CKPTDB_RETURN_IF_ERROR(impl_->CheckFetched(Item::Kind::kBlob, name));
   for (const RankItem& blob : all) {
     if (blob.rank != rank) continue;
     std::string bytes;
@@ -319,6 +365,7 @@ absl::Status StepReader::RestoreTable(absl::string_view table,
 absl::Status StepReader::Verify(const ReadOptions& options,
                                 std::set<Version>* verified) const {
   CKPTDB_RETURN_IF_ERROR(CheckRead(*impl_, "StepReader::Verify", options));
+  CKPTDB_RETURN_IF_ERROR(impl_->CheckWhole("verifying it"));
   return internal::CallGuarded("StepReader::Verify", [&] {
     return impl_->hold().Explain(
         internal::VerifyStep(*impl_, options, verified));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "db/reader.h"
 #include "db/rocks/database.h"
 #include "schema/bytes/shape.h"
+#include "schema/records/records.h"
 
 namespace ckptdb {
 
@@ -99,11 +101,21 @@ class StepReader::Impl {
   const std::vector<RankItem>* FindOrNull(Item::Kind kind,
                                           absl::string_view name) const;
 
+  // Return FailedPrecondition for what the store was fetched without: an item,
+  // rows of a table, or anything at all.
+  absl::Status CheckFetched(Item::Kind kind, absl::string_view name) const;
+  absl::Status CheckFetched(absl::string_view table,
+                            absl::Span<const Slot> slots,
+                            const SliceRange& slices) const;
+  absl::Status CheckWhole(absl::string_view doing) const;
+
  private:
   explicit Impl(ReadHold hold) : hold_(std::move(hold)) {}
   absl::Status LoadAll(std::vector<StepRecord> chain);
+  absl::Status NotFetched(absl::string_view what) const;
 
   const internal::Database* database_ = nullptr;
+  std::optional<StoreParts> parts_;  // of the store, unless it is whole
   std::vector<ChainMember> chain_;
   std::map<std::pair<Item::Kind, std::string>, std::vector<RankItem>> items_;
   const internal::HomeProcess home_;

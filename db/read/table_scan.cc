@@ -189,6 +189,13 @@ absl::Status MergeScan::CheckCounts(
   return absl::OkStatus();
 }
 
+std::vector<Slot> SlotsAt(const RankItem& part,
+                          absl::Span<const size_t> indexes) {
+  std::vector<Slot> slots;
+  for (const size_t index : indexes) slots.push_back(part.item->slots[index]);
+  return slots;
+}
+
 absl::Status CheckScan(const StepReader::Impl& step, absl::string_view table,
                        const ScanOptions& options) {
   CKPTDB_RETURN_IF_ERROR(CheckSlices(options.slices));
@@ -196,7 +203,9 @@ absl::Status CheckScan(const StepReader::Impl& step, absl::string_view table,
       CheckThreads("ReadOptions::threads", options.read.threads));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
                           RunsOf(step, table));
-  return SlotIndexes(runs[0], options).status();
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<size_t> slots,
+                          SlotIndexes(runs[0], options));
+  return step.CheckFetched(table, SlotsAt(runs[0], slots), options.slices);
 }
 
 absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
@@ -208,6 +217,8 @@ absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
                           RunsOf(step, table));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<size_t> slots,
                           SlotIndexes(runs[0], options));
+  CKPTDB_RETURN_IF_ERROR(
+      step.CheckFetched(table, SlotsAt(runs[0], slots), options.slices));
   std::vector<uint64_t> row_bytes;
   for (const size_t slot : slots) {
     row_bytes.push_back(runs[0].item->slots[slot].row_bytes());

@@ -27,6 +27,10 @@ absl::StatusOr<std::vector<size_t>> SlotIndexes(
 absl::StatusOr<std::vector<size_t>> SlotIndexes(const RankItem& part,
                                                 const ScanOptions& options);
 
+// Returns the slots at these indexes.
+std::vector<Slot> SlotsAt(const RankItem& part,
+                          absl::Span<const size_t> indexes);
+
 // A part of a scan, for one worker.
 struct ScanTask {
   const RunGroup* group;

@@ -13,6 +13,7 @@
 #include "db/disk/rocks_status.h"
 #include "db/quirks/file_names.h"
 #include "db/rocks/database_listener.h"
+#include "db/rocks/outside_tables.h"
 #include "schema/bytes/keys.h"
 #include "schema/status.h"
 
@@ -79,6 +80,9 @@ std::unique_ptr<rocksdb::Iterator> Database::NewIterator(
     return std::unique_ptr<rocksdb::Iterator>(rocksdb::NewErrorIterator(
         rocksdb::Status::MemoryLimit(ToSlice(status().message()))));
   }
+  if (of == Family::kBulk && outside_ != nullptr) {
+    return Guarded([&] { return outside_->NewIterator(options); });
+  }
   return std::unique_ptr<rocksdb::Iterator>(
       Guarded([&] { return rocks_->NewIterator(options, family(of)); }));
 }
@@ -95,6 +99,7 @@ std::unique_ptr<rocksdb::Iterator> Database::NewIterator(
 std::vector<rocksdb::LiveFileMetaData> Database::FilesOf(Family of) const {
   std::vector<rocksdb::LiveFileMetaData> files;
   if (broken_) return files;
+  if (of == Family::kBulk && outside_ != nullptr) return outside_->Files();
   Guarded([&] { rocks_->GetLiveFilesMetaData(&files); });
   const std::string name = family(of)->GetName();
   std::erase_if(files, [&](const rocksdb::LiveFileMetaData& file) {
@@ -107,6 +112,9 @@ std::vector<rocksdb::LiveFileMetaData> Database::FilesOf(Family of) const {
 // error counts as 0.
 uint64_t Database::ApproximateBytes(Family of, absl::string_view begin,
                                     absl::string_view end) const {
+  if (of == Family::kBulk && outside_ != nullptr) {
+    return outside_->ApproximateBytes(begin, end);
+  }
   const rocksdb::Range range(ToSlice(begin), ToSlice(end));
   uint64_t bytes = 0;
   if (broken_) return bytes;

@@ -36,6 +36,7 @@ namespace ckptdb::internal {
 using KeyRanges = std::vector<std::pair<std::string, std::string>>;
 
 class DatabaseListener;
+class OutsideTables;
 struct OpenDatabase;
 
 // Thread-safe.
@@ -219,6 +220,8 @@ class Database {
   OpenFileShare open_files_;
   std::shared_ptr<const OwnerLock> lock_;  // null for a follower
   FolderState followed_;                   // before a follower was opened
+  // In place of the tables of bulk; null for most followers, and for owners.
+  std::shared_ptr<const OutsideTables> outside_;
   std::shared_ptr<GuardedFileSystem> files_;
   CorruptTables corrupt_tables_;
   std::unique_ptr<rocksdb::Env> env_;

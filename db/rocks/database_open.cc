@@ -199,6 +199,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
   database->files_ =
       std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
   database->files_->set_direct_reads(direct_reads && environment.on_disk());
+  database->outside_ = environment.outside_tables();
   *changed = false;
   CKPTDB_ASSIGN_OR_RETURN(const bool present,
                           FindDatabase(database->files_, store));

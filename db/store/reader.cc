@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "db/reader.h"
+#include "db/store/reader_impl.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "db/base/call_guard.h"
@@ -29,7 +28,6 @@
 #include "db/store/evaluation_records.h"
 #include "db/store/measure_usage.h"
 #include "db/store/post_overlay.h"
-#include "db/store/reader_leases.h"
 #include "schema/bytes/annotate.h"
 #include "schema/records/records.h"
 #include "schema/status.h"
@@ -44,158 +42,8 @@ constexpr int kLeaseTries = 5;
 
 }  // namespace
 
-class Reader::Impl {
- public:
-  static absl::StatusOr<std::unique_ptr<Impl>> Open(
-      absl::string_view path, const StoreOptions& options);
-
-  const std::string& path() const { return path_; }
-  const std::string& uuid() const { return uuid_; }
-  const internal::HomeProcess& home() const { return home_; }
-
-  // Like Refresh, but waits while the store is being created.
-  absl::Status OpenFirst();
-  absl::StatusOr<bool> IsBeingCreated() const;
-  absl::Status Refresh();
-  // Copies the pointer under the lock, for use without the lock: a refresh
-  // replaces the database, and calls that still use the old one keep it open.
-  std::vector<std::string> BadFiles() const {
-    const auto opened = database();
-    return {opened->corrupt_tables().begin(), opened->corrupt_tables().end()};
-  }
-  std::vector<StepRecord> Steps() const {
-    const internal::MutexLock lock(&mutex_);
-    std::vector<StepRecord> steps = catalog_.Steps();
-    for (StepRecord& record : steps) Overlay(&record);
-    return steps;
-  }
-  absl::StatusOr<StepRecord> FindStep(int64_t step) const {
-    const internal::MutexLock lock(&mutex_);
-    return Overlaid(catalog_.FindStep(step));
-  }
-  absl::StatusOr<StepRecord> Latest() const {
-    const internal::MutexLock lock(&mutex_);
-    return Overlaid(catalog_.Latest());
-  }
-  Posted FindPosted(int64_t step) const {
-    const internal::MutexLock lock(&mutex_);
-    const auto found = overlaid_.find(step);
-    return found == overlaid_.end() ? Posted() : found->second.posted;
-  }
-  UserMetadata user_metadata() const {
-    const internal::MutexLock lock(&mutex_);
-    return catalog_.root.user_metadata;
-  }
-  absl::StatusOr<std::vector<StepRecord::Rank>> FindRanks(int64_t step) const {
-    CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
-    return Annotate(internal::LoadRanks(*found.database, found.record), path_);
-  }
-  absl::StatusOr<Usage> GetUsage(bool by_name) const;
-  auto LeaseEnds(const Version& at) const { return leases_.EndsFor(at); }
-  absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
-      int64_t step, absl::string_view evaluation, uint32_t rank) const {
-    CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
-    return internal::LoadEvaluation(*found.database, found.record, evaluation,
-                                    rank);
-  }
-  absl::StatusOr<std::vector<std::pair<std::string, uint32_t>>> ListEvaluations(
-      int64_t step) const {
-    CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
-    return internal::ListEvaluations(*found.database, found.record);
-  }
-  absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
-  absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
-                                                            int64_t to);
-  absl::Status PostMetrics(int64_t step, const Metrics& metrics);
-  absl::Status RequestPin(int64_t step, bool pin);
-  absl::Status RequestEphemeral(int64_t step, bool ephemeral);
-
- private:
-  Impl(absl::string_view path, const StoreOptions& options)
-      : path_(path),
-        options_(options),
-        environment_(options.environment != nullptr
-                         ? options.environment
-                         : internal::Environment::Default()),
-        leases_(path_, options, environment_) {}
-
-  std::shared_ptr<const internal::Database> database() const {
-    const internal::MutexLock lock(&mutex_);
-    return database_;
-  }
-
-  // Applies the waiting posts for a step to its record.
-  void Overlay(StepRecord* record) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto found = overlaid_.find(record->version.step);
-    if (found != overlaid_.end()) *record = found->second.record;
-  }
-  absl::StatusOr<StepRecord> Overlaid(absl::StatusOr<StepRecord> found) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (found.ok()) Overlay(&*found);
-    return Annotate(std::move(found), path_);
-  }
-  absl::StatusOr<std::shared_ptr<const internal::Database>> OpenNewer(
-      const std::shared_ptr<const internal::Database>& before,
-      internal::Catalog* catalog) ABSL_EXCLUSIVE_LOCKS_REQUIRED(refresh_mutex_);
-
-  // A step and the database that contains its record: a refresh replaces both.
-  struct FoundStep {
-    StepRecord record;
-    std::shared_ptr<const internal::Database> database;
-  };
-  // Both are read under one lock, so that the record is from that database.
-  absl::StatusOr<FoundStep> FindWithDatabase(int64_t step) const {
-    const internal::MutexLock lock(&mutex_);
-    CKPTDB_ASSIGN_OR_RETURN(StepRecord record,
-                            Annotate(catalog_.FindStep(step), path_));
-    return FoundStep{std::move(record), database_};
-  }
-
-  int64_t NextPostMicros();
-  absl::Status WritePost(int64_t step, Post post);
-
-  template <typename Plan>
-  struct Planned;
-  template <typename Plan>
-  using MakePlan =
-      std::function<absl::StatusOr<Planned<Plan>>(const internal::Catalog&)>;
-  template <typename Plan>
-  struct Leased;
-  template <typename Plan>
-  absl::StatusOr<Planned<Plan>> PlanNow(const MakePlan<Plan>& make_plan) const;
-  template <typename Plan>
-  absl::StatusOr<Leased<Plan>> PlanWithLease(int64_t step,
-                                             const MakePlan<Plan>& make_plan);
-  template <typename Plan>
-  absl::Status ExplainRemoval(int64_t step, const MakePlan<Plan>& make_plan,
-                              const std::vector<Version>& versions,
-                              const absl::Status& no_lease,
-                              const absl::Status& status);
-
-  const internal::HomeProcess home_;
-  const std::string path_;
-  const StoreOptions options_;
-  const std::shared_ptr<internal::Environment> environment_;
-  std::string uuid_;
-
-  // Held while the next database is opened; acquired before `mutex_`.
-  internal::Mutex refresh_mutex_;
-  internal::WaitingPosts waiting_ ABSL_GUARDED_BY(refresh_mutex_);
-  mutable internal::Mutex mutex_;
-  std::shared_ptr<const internal::Database> database_ ABSL_GUARDED_BY(mutex_);
-  internal::Catalog catalog_ ABSL_GUARDED_BY(mutex_);
-  // The steps that have waiting posts.
-  std::map<int64_t, internal::OverlaidStep> overlaid_ ABSL_GUARDED_BY(mutex_);
-  int64_t last_post_micros_ ABSL_GUARDED_BY(mutex_) = 0;
-
-  internal::ReaderLeases leases_;
-};
-
 absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
     absl::string_view path, const StoreOptions& options) {
-  CKPTDB_ASSIGN_OR_RETURN(
-      const std::string resolved,
-      internal::ResolveStorePath(path, options.environment));
   CKPTDB_RETURN_IF_ERROR(internal::CheckEnumerator(
       "StoreOptions::leases", options.leases, StoreOptions::LeaseMode::kNone));
   if (options.lease_ms <= 0) {
@@ -208,10 +56,47 @@ absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
         absl::StrCat("StoreOptions::lease_ms is ", options.lease_ms,
                      "; the limit is ", kMaxLeaseMs));
   }
-  std::unique_ptr<Impl> impl(new Impl(resolved, options));
+  std::unique_ptr<Impl> impl;
+  if (options.environment == nullptr && internal::IsUrl(path)) {
+    CKPTDB_ASSIGN_OR_RETURN(impl, MakeForUrl(path, options));
+  } else {
+    CKPTDB_ASSIGN_OR_RETURN(
+        const std::string resolved,
+        internal::ResolveStorePath(path, options.environment));
+    impl.reset(new Impl(resolved, options, nullptr));
+  }
   CKPTDB_RETURN_IF_ERROR(impl->OpenFirst());
   impl->leases_.StopAtExit();
   return impl;
+}
+
+// The store of a URL is in memory, where a lease would keep nothing.
+absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::MakeForUrl(
+    absl::string_view path, const StoreOptions& options) {
+  if (options.leases == StoreOptions::LeaseMode::kRequired) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("StoreOptions::leases is kRequired, but \"", path,
+                     "\" is a URL, where steps cannot be leased; use "
+                     "kWherePossible"));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(auto url, internal::OpenUrlStore(path));
+  StoreOptions opening = options;
+  opening.environment = url->environment();
+  opening.leases = StoreOptions::LeaseMode::kNone;
+  const std::string resolved = url->path();
+  return std::unique_ptr<Impl>(new Impl(resolved, opening, std::move(url)));
+}
+
+absl::Status Reader::Impl::CheckFolder(absl::string_view doing,
+                                       absl::string_view remedy) const {
+  if (url_ == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      path_, ": ", doing, " is not possible through a URL; ", remedy));
+}
+
+absl::Status Reader::Impl::CatchUp() {
+  if (url_ != nullptr) CKPTDB_RETURN_IF_ERROR(url_->Refresh());
+  return Refresh();
 }
 
 // Returns whether a store is being created: LOCK is its first file. A RocksDB
@@ -298,6 +183,8 @@ Reader::Impl::OpenNewer(const std::shared_ptr<const internal::Database>& before,
 }
 
 absl::StatusOr<Usage> Reader::Impl::GetUsage(bool by_name) const {
+  CKPTDB_RETURN_IF_ERROR(CheckFolder("measuring disk usage",
+                                     "\"ckptdb remote ls URL\" lists sizes"));
   std::shared_ptr<const internal::Database> database;
   internal::Catalog catalog;
   {
@@ -346,11 +233,11 @@ auto Reader::Impl::PlanWithLease(int64_t step, const MakePlan<Plan>& make_plan)
     -> absl::StatusOr<Leased<Plan>> {
   // A step that is not in the catalog may have been committed since the last
   // refresh.
-  if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
+  if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(CatchUp());
   absl::StatusOr<Planned<Plan>> planned = PlanNow(make_plan);
   if (!planned.ok()) {
     // The error is as of the last refresh; after another one it may be gone.
-    CKPTDB_RETURN_IF_ERROR(Refresh());
+    CKPTDB_RETURN_IF_ERROR(CatchUp());
     planned = PlanNow(make_plan);
   }
   for (int i = 0; i < kLeaseTries; ++i) {
@@ -396,7 +283,7 @@ absl::Status Reader::Impl::ExplainRemoval(int64_t step,
                                           const absl::Status& status) {
   // A removed file shows as a missing entry or file, or as a failed read.
   if (!absl::IsDataLoss(status) && !absl::IsUnavailable(status)) return status;
-  if (!Refresh().ok()) return status;  // the cause remains unknown
+  if (!CatchUp().ok()) return status;  // the cause remains unknown
   const absl::StatusOr<Planned<Plan>> now = PlanNow(make_plan);
   // The step needs the same versions as before, so nothing was removed and the
   // error is genuine.
@@ -476,6 +363,13 @@ int64_t Reader::Impl::NextPostMicros() {
 }
 
 absl::Status Reader::Impl::WritePost(int64_t step, Post post) {
+  CKPTDB_RETURN_IF_ERROR(CheckFolder(
+      "changing a step", "change it in the store that was shipped there"));
+  if (!parts().empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path_, ": no owner takes posts, because it was fetched with only ",
+        parts()));
+  }
   if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
   post.posted_at_micros = NextPostMicros();
@@ -524,7 +418,7 @@ std::vector<std::string> Reader::BadFiles() const {
 }
 absl::Status Reader::Refresh() {
   return CallReader(*impl_, "Reader::Refresh",
-                    [&] { return impl_->Refresh(); });
+                    [&] { return impl_->CatchUp(); });
 }
 Reader::Posted Reader::FindPosted(int64_t step) const {
   if (impl_->home().IsForked()) return {};
@@ -544,6 +438,10 @@ absl::StatusOr<StepRecord> Reader::Latest() const {
 UserMetadata Reader::user_metadata() const {
   if (impl_->home().IsForked()) return {};
   return impl_->user_metadata();
+}
+std::string Reader::parts() const {
+  if (impl_->home().IsForked()) return "";
+  return impl_->parts();
 }
 absl::StatusOr<std::vector<StepRecord::Rank>> Reader::FindRanks(
     int64_t step) const {

@@ -10,6 +10,7 @@
 #include "db/read/change_reader_impl.h"
 #include "db/read/step_reader_impl.h"
 #include "db/store/measure_usage.h"
+#include "schema/records/store_parts.h"
 #include "schema/status.h"
 
 namespace ckptdb {
@@ -37,6 +38,12 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
       "StoreOptions::", options.directory_mode, options.file_mode));
   CKPTDB_ASSIGN_OR_RETURN(internal::StoreFolder::Opened opened,
                           internal::StoreFolder::Open(resolved, options));
+  if (opened.records.root.parts.has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "\"", resolved, "\" was fetched with only ",
+        internal::Describe(*opened.records.root.parts),
+        ", so it can only be read; fetch the whole step to write to it"));
+  }
   std::unique_ptr<Impl> impl(new Impl(std::move(opened)));
   // Failed posts are listed in skipped_posts and tried again.
   impl->posts_.TakePosts().IgnoreError();

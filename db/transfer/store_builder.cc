@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "db/base/cancelled.h"
 #include "db/base/home_process.h"
@@ -20,9 +19,9 @@
 #include "db/rocks/guarded_file_system.h"
 #include "db/store/backup_folder.h"
 #include "db/store/store_folder.h"
+#include "db/transfer/version_records.h"
 #include "schema/bytes/annotate.h"
 #include "schema/bytes/keys.h"
-#include "schema/bytes/page.h"
 #include "schema/status.h"
 
 namespace ckptdb::internal {
@@ -43,43 +42,6 @@ FileModes ModesToBuild() {
   return {options.directory_mode, options.file_mode, /*apply=*/true};
 }
 
-absl::Status Contradiction(const Version& version, absl::string_view what) {
-  return absl::DataLossError(
-      absl::StrCat("the records of ", ToString(version), " ", what));
-}
-
-// Returns DataLoss unless these are the records of this version.
-absl::StatusOr<StepRecord> CheckedRecord(const Version& version,
-                                         const RemoteVersion& records) {
-  CKPTDB_ASSIGN_OR_RETURN(StepRecord record,
-                          DecodeStepRecord(records.step_record));
-  if (record.version != version) {
-    return Contradiction(version,
-                         absl::StrCat("name ", ToString(record.version)));
-  }
-  if (records.rank_records.size() != record.world_size) {
-    return Contradiction(version,
-                         absl::StrCat("have ", records.rank_records.size(),
-                                      " ranks, expected ", record.world_size));
-  }
-  for (uint32_t rank = 0; rank < record.world_size; ++rank) {
-    if (HashBytes(records.rank_records[rank]) == record.rank_digests[rank]) {
-      continue;
-    }
-    return Contradiction(version,
-                         absl::StrCat("have a wrong hash of rank ", rank));
-  }
-  for (const auto& [key, value] : records.inline_entries) {
-    if (absl::StartsWith(key, VersionPrefix(version))) continue;
-    return Contradiction(version, "have an entry of another version");
-  }
-  for (const auto& [key, value] : records.evaluations) {
-    if (absl::StartsWith(key, EvaluationKeyPrefix(version))) continue;
-    return Contradiction(version, "have an evaluation of another version");
-  }
-  return record;
-}
-
 class BuilderInFolder : public StoreBuilder {
  public:
   BuilderInFolder(std::string path, FolderLock lock)
@@ -93,14 +55,12 @@ class BuilderInFolder : public StoreBuilder {
 
   absl::Status Open();
   const std::string& downloads() const override { return downloads_; }
-  absl::Status Add(const Version& version, const BuiltVersion& built) override;
-  absl::Status Finish(const RootRecord& root) override;
+  absl::Status Add(const Version& version, const RemoteVersion& records,
+                   bool is_step) override;
+  absl::Status Finish(const RootRecord& root,
+                      const std::vector<std::string>& tables) override;
 
  private:
-  absl::Status Put(ChangeBatch* batch, Family family, const std::string& key,
-                   absl::string_view value) const;
-  absl::Status PutRecords(const StepRecord& record, const BuiltVersion& built,
-                          ChangeBatch* batch) const;
   absl::Status CheckFiles() const;
   absl::Status WriteRoot(RootRecord root) const;
   absl::Status CheckOpens() const;
@@ -116,7 +76,6 @@ class BuilderInFolder : public StoreBuilder {
   RootRecord root_;
   std::set<Version> versions_;
   size_t steps_ = 0;
-  std::vector<std::string> tables_;
 };
 
 absl::Status BuilderInFolder::Open() {
@@ -130,57 +89,19 @@ absl::Status BuilderInFolder::Open() {
   return absl::OkStatus();
 }
 
-absl::Status BuilderInFolder::Put(ChangeBatch* batch, Family family,
-                                  const std::string& key,
-                                  absl::string_view value) const {
-  return FromRocks(batch->Put(folder_->database().family(family), key,
-                              rocksdb::Slice(value.data(), value.size())),
-                   "adding a record");
-}
-
-absl::Status BuilderInFolder::PutRecords(const StepRecord& record,
-                                         const BuiltVersion& built,
-                                         ChangeBatch* batch) const {
-  const Version& version = record.version;
-  AttemptRecord attempt;
-  attempt.version = version;
-  attempt.state =
-      built.is_step ? AttemptState::kCommitted : AttemptState::kRetired;
-  attempt.begun_at_micros = record.committed_at_micros - record.save_micros;
-  CKPTDB_ASSIGN_OR_RETURN(const std::string attempt_bytes,
-                          EncodeAttemptRecord(attempt));
-  CKPTDB_RETURN_IF_ERROR(
-      Put(batch, Family::kMeta, AttemptKey(version.attempt), attempt_bytes));
-  CKPTDB_RETURN_IF_ERROR(
-      Put(batch, Family::kMeta,
-          built.is_step ? StepKey(version.step) : RetiredKey(version),
-          built.records.step_record));
-  for (uint32_t rank = 0; rank < record.world_size; ++rank) {
-    CKPTDB_RETURN_IF_ERROR(Put(batch, Family::kMeta, RankKey(version, rank),
-                               built.records.rank_records[rank]));
-  }
-  for (const auto& [key, value] : built.records.evaluations) {
-    CKPTDB_RETURN_IF_ERROR(Put(batch, Family::kMeta, key, value));
-  }
-  for (const auto& [key, value] : built.records.inline_entries) {
-    CKPTDB_RETURN_IF_ERROR(Put(batch, Family::kInline, key, value));
-  }
-  return absl::OkStatus();
-}
-
 // Nothing reads the store before Finish, so a version needs no batch of its
 // own that is synced.
 absl::Status BuilderInFolder::Add(const Version& version,
-                                  const BuiltVersion& built) {
+                                  const RemoteVersion& records, bool is_step) {
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
-                          CheckedRecord(version, built.records));
+                          CheckedRecord(version, records));
   ChangeBatch batch;
-  CKPTDB_RETURN_IF_ERROR(PutRecords(record, built, &batch));
+  CKPTDB_RETURN_IF_ERROR(
+      PutVersion(folder_->database(), record, records, is_step, &batch));
   CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch));
   CKPTDB_RETURN_IF_ERROR(folder_->database().Write(&batch, /*sync=*/false));
   versions_.insert(version);
-  if (built.is_step) ++steps_;
-  tables_.insert(tables_.end(), built.paths.begin(), built.paths.end());
+  if (is_step) ++steps_;
   return absl::OkStatus();
 }
 
@@ -203,9 +124,8 @@ absl::Status BuilderInFolder::WriteRoot(RootRecord root) const {
   for (const Version& version : versions_) {
     root.next_attempt = std::max(root.next_attempt, version.attempt + 1);
   }
-  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeRootRecord(root));
   ChangeBatch batch;
-  CKPTDB_RETURN_IF_ERROR(Put(&batch, Family::kMeta, RootKey(), bytes));
+  CKPTDB_RETURN_IF_ERROR(PutRoot(folder_->database(), root, &batch));
   // Flushes the records of all versions, too.
   CKPTDB_RETURN_IF_ERROR(folder_->WriteDurably(&batch));
   return folder_->database().Flush({Family::kInline});
@@ -237,10 +157,10 @@ absl::Status BuilderInFolder::MoveToPath() {
   return RemoveTree(files_.get(), unfinished_);
 }
 
-absl::Status BuilderInFolder::Finish(const RootRecord& root) {
-  if (!tables_.empty()) {
-    CKPTDB_RETURN_IF_ERROR(
-        Annotate(folder_->database().Ingest(tables_), path_));
+absl::Status BuilderInFolder::Finish(const RootRecord& root,
+                                     const std::vector<std::string>& tables) {
+  if (!tables.empty()) {
+    CKPTDB_RETURN_IF_ERROR(Annotate(folder_->database().Ingest(tables), path_));
   }
   CKPTDB_RETURN_IF_ERROR(CheckFiles());
   CKPTDB_RETURN_IF_ERROR(WriteRoot(root));

@@ -34,20 +34,17 @@ class StoreBuilder {
   // A folder for data files, on the file system of the store.
   virtual const std::string& downloads() const = 0;
 
-  struct BuiltVersion {
-    RemoteVersion records;
-    bool is_step = true;             // otherwise, steps only need its data
-    std::vector<std::string> paths;  // of its files, below downloads()
-  };
-  // Adds a version, before Finish. Returns DataLoss if the records contradict
-  // each other, or are not those of `version`.
-  virtual absl::Status Add(const Version& version,
-                           const BuiltVersion& built) = 0;
+  // Adds a version, before Finish. Unless `is_step`, steps only need its data.
+  // Returns DataLoss if the records contradict each other, or are not those of
+  // `version`.
+  virtual absl::Status Add(const Version& version, const RemoteVersion& records,
+                           bool is_step) = 0;
 
-  // Moves all data files into the store, gives it this root, and moves it to
-  // its path. Returns DataLoss if a file has data of other versions, or if the
-  // store does not open with all its steps.
-  virtual absl::Status Finish(const RootRecord& root) = 0;
+  // Moves these data files, which are below downloads(), into the store, gives
+  // it this root, and moves it to its path. Returns DataLoss if a file has data
+  // of other versions, or if the store does not open with all its steps.
+  virtual absl::Status Finish(const RootRecord& root,
+                              const std::vector<std::string>& tables) = 0;
 };
 
 // Returns the XXH3-64 of a file, or NotFound. `cancelled` may be empty.

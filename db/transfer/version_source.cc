@@ -24,6 +24,7 @@
 #include "db/store/reader_leases.h"
 #include "schema/bytes/keys.h"
 #include "schema/bytes/page.h"
+#include "schema/records/store_parts.h"
 #include "schema/status.h"
 
 namespace ckptdb::internal {
@@ -52,6 +53,7 @@ class StoreVersions : public VersionSource {
 
  private:
   absl::StatusOr<bool> Try();
+  absl::Status CheckWhole() const;
   absl::StatusOr<std::vector<std::string>> ReadRanks(
       const StepRecord& record) const;
   absl::StatusOr<std::vector<VersionFile>> FilesOf(
@@ -75,12 +77,19 @@ absl::Status StoreVersions::Open() {
   std::uniform_int_distribution<int> pause_micros(0, kMostPauseMicros);
   for (int i = 0; i < kTries; ++i) {
     CKPTDB_ASSIGN_OR_RETURN(const bool done, Try());
-    if (done) return absl::OkStatus();
+    if (done) return CheckWhole();
     rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros(random));
   }
   return absl::UnavailableError(
       absl::StrCat("\"", store_, "\" could not be read in ", kTries,
                    " tries, because its owner wrote to it during each"));
+}
+
+absl::Status StoreVersions::CheckWhole() const {
+  if (!records_.root.parts.has_value()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "\"", store_, "\" was fetched with only ", Describe(*records_.root.parts),
+      ", so its steps cannot be shipped"));
 }
 
 // The sweep reads leases after the commit that retires a step, so a lease that

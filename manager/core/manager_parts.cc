@@ -12,6 +12,7 @@
 #include "db/base/option_checks.h"
 #include "db/base/resolve_path.h"
 #include "db/base/staging.h"
+#include "db/base/url_stores.h"
 #include "manager/config/statistics.h"
 #include "manager/core/reporter.h"
 #include "manager/policy/policy_checks.h"
@@ -106,8 +107,10 @@ absl::Status CheckOptions(const ManagerOptions& options) {
     return absl::InvalidArgumentError(
         "ManagerOptions: path is empty; set it to the folder of the store");
   }
-  CKPTDB_RETURN_IF_ERROR(
-      Store::ResolvePath(options.path, options.store).status());
+  if (!options.read_only || !IsUrl(options.path)) {
+    CKPTDB_RETURN_IF_ERROR(
+        Store::ResolvePath(options.path, options.store).status());
+  }
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckSchedule(options.schedule), kWhere));
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckRetention(options.retention), kWhere));
   if (options.restore.best.has_value()) {
@@ -182,10 +185,33 @@ ManagerOptions Effective(ManagerOptions options) {
   return options;
 }
 
+// Makes a missing store with the newest step of a remote. A store with steps
+// continues with these.
+absl::Status FetchMissingStore(ManagerParts* parts) {
+  const ManagerOptions& options = parts->options;
+  const std::string& url = options.restore.fetch_from;
+  if (url.empty()) return absl::OkStatus();
+  const auto reader = Reader::Open(options.path, ReaderOptionsOf(options));
+  if (reader.ok() && !(*reader)->Steps().empty()) return absl::OkStatus();
+  if (!reader.ok() && !absl::IsNotFound(reader.status())) {
+    return reader.status();
+  }
+  const absl::Status fetched =
+      FetchUrlStore(url, options.path, options.observers.cancelled);
+  if (absl::IsNotFound(fetched)) {
+    parts->warnings.Warn(
+        absl::StrCat("ManagerOptions::restore.fetch_from: ", fetched.message(),
+                     "; the training begins with an empty store"));
+    return absl::OkStatus();
+  }
+  return Annotate(fetched, "ManagerOptions::restore.fetch_from");
+}
+
 // The first manager with metadata for the store writes it. Later ones keep what
 // they find, as other jobs may rely on it.
 absl::Status OpenStore(ManagerParts* parts) {
   const ManagerOptions& options = parts->options;
+  CKPTDB_RETURN_IF_ERROR(FetchMissingStore(parts));
   CKPTDB_ASSIGN_OR_RETURN(parts->store,
                           Store::Open(options.path, options.store));
   parts->warnings.WarnOfBadFiles(*parts->store);

@@ -16,6 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "db/base/cancelled.h"
 #include "db/base/parallel.h"
+#include "remote/ranges/ranged_objects.h"
 #include "remote/sync/catalog_log.h"
 #include "remote/sync/catalog_steps.h"
 #include "remote/sync/version_object.h"
@@ -27,7 +28,8 @@ namespace {
 
 // Looks at the newest catalog, for objects that a collector has deleted.
 constexpr int kFetchTries = 3;
-constexpr char kPart[] = ".part";  // of a file that is not complete
+constexpr char kPart[] = ".part";      // of a file that is not complete
+constexpr char kSome[] = ".some.sst";  // of a file with some entries of another
 
 absl::Status DownloadError(absl::string_view doing, const std::string& path) {
   const int error = errno;
@@ -62,7 +64,17 @@ absl::Status WriteAt(int fd, const std::string& path, uint64_t offset,
   return absl::OkStatus();
 }
 
+std::optional<StoreParts> PartsOf(const FetchOptions& options) {
+  if (options.tables.empty() && options.items.empty()) return std::nullopt;
+  return StoreParts{options.tables, options.slots, options.slices,
+                    options.items};
+}
+
 }  // namespace
+
+Fetcher::Fetcher(ObjectStore* remote, absl::string_view to,
+                 const FetchOptions* options)
+    : remote_(remote), to_(to), options_(options), parts_(PartsOf(*options)) {}
 
 absl::StatusOr<FetchResult> Fetcher::Fetch() {
   absl::Status status;
@@ -108,67 +120,100 @@ absl::Status Fetcher::TryFetch(const RemoteCatalog& catalog,
                           NeededEntries(catalog, steps));
   result_ = FetchResult();
   result_.store_uuid = catalog.root.uuid;
-  std::vector<Part> parts(entries.size());
   all_bytes_ = 0;
   {
     const MutexLock lock(&mutex_);
     done_bytes_ = 0;
   }
-  for (size_t i = 0; i < entries.size(); ++i) {
-    parts[i].entry = entries[i];
-    all_bytes_ += entries[i].data_bytes;
-  }
+  std::vector<Part> parts(entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) parts[i].entry = entries[i];
   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<StoreBuilder> builder,
                           StoreBuilder::Begin(to_));
-  CKPTDB_RETURN_IF_ERROR(ReadParts(&parts));
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<Download> downloads,
-                          PlanDownloads(builder->downloads(), &parts));
+  CKPTDB_RETURN_IF_ERROR(AddVersions(steps, builder.get(), &parts));
+  std::vector<std::string> tables;
+  const std::vector<Download> downloads =
+      PlanDownloads(builder->downloads(), parts, &tables);
   CKPTDB_RETURN_IF_ERROR(Run(downloads));
-  for (Part& part : parts) {
-    const auto is_it = [&](const RemoteEntry* step) {
-      return step->version == part.entry.version;
-    };
-    StoreBuilder::BuiltVersion built;
-    built.is_step = std::any_of(steps.begin(), steps.end(), is_it);
-    built.records = std::move(part.version);
-    built.paths = std::move(part.paths);
-    CKPTDB_RETURN_IF_ERROR(builder->Add(part.entry.version, built));
-    if (built.is_step) result_.steps.push_back(part.entry.version.step);
-  }
-  return builder->Finish(catalog.root);
+  CKPTDB_RETURN_IF_ERROR(Copy(downloads, &tables));
+  std::sort(result_.steps.begin(), result_.steps.end());
+  RootRecord root = catalog.root;
+  root.parts = parts_;
+  return builder->Finish(root, tables);
 }
 
-absl::Status Fetcher::ReadParts(std::vector<Part>* parts) {
+// Keeps the records of a version no longer than until they are in the store.
+absl::Status Fetcher::AddVersions(const std::vector<const RemoteEntry*>& steps,
+                                  StoreBuilder* builder,
+                                  std::vector<Part>* parts) {
   return ParallelFor(
       options_->connections, parts->size(),
-      [&](int, uint64_t i) -> absl::Status {
-        CKPTDB_RETURN_IF_ERROR(CheckCancelled(options_->cancelled));
-        CKPTDB_ASSIGN_OR_RETURN((*parts)[i].version,
-                                ReadVersionObject(remote_, (*parts)[i].entry));
-        return absl::OkStatus();
+      [&](int, uint64_t i) {
+        Part& part = (*parts)[i];
+        const bool is_step = std::any_of(
+            steps.begin(), steps.end(), [&](const RemoteEntry* step) {
+              return step->version == part.entry.version;
+            });
+        return AddVersion(is_step, builder, &part);
       },
       PollOf(options_->cancelled));
 }
 
-// Leaves out files that an interrupted call has downloaded.
-absl::StatusOr<std::vector<Fetcher::Download>> Fetcher::PlanDownloads(
-    const std::string& folder, std::vector<Part>* parts) {
-  std::vector<Download> downloads;
-  for (Part& part : *parts) {
-    for (const RemoteFile& file : part.version.files) {
-      const std::string key =
-          DataObjectKey({part.entry.epoch, part.entry.version, file.number});
-      const std::string path = absl::StrCat(
-          folder, "/", absl::StrReplaceAll(key, {{"/", "-"}}), ".sst");
-      part.paths.push_back(path);
-      if (HashOfFile(path, options_->cancelled).value_or(~file.hash) ==
-          file.hash) {
-        Report(file.bytes);
-        continue;
-      }
-      downloads.push_back({key, path, file});
+absl::Status Fetcher::AddVersion(bool is_step, StoreBuilder* builder,
+                                 Part* part) {
+  const Version& version = part->entry.version;
+  CKPTDB_RETURN_IF_ERROR(CheckCancelled(options_->cancelled));
+  CKPTDB_ASSIGN_OR_RETURN(RemoteVersion records,
+                          ReadVersionObject(remote_, part->entry));
+  if (parts_.has_value()) {
+    CKPTDB_ASSIGN_OR_RETURN(part->plan,
+                            PartPlan::Make(version, records, *parts_));
+    std::erase_if(records.inline_entries, [&](const auto& entry) {
+      return !part->plan.Wants(entry.first);
+    });
+    if (is_step) {
+      CKPTDB_RETURN_IF_ERROR(
+          Annotate(CheckPartsExist(*parts_, records.rank_records),
+                   absl::StrCat("step ", version.step)));
     }
   }
+  part->files = std::move(records.files);
+  const MutexLock lock(&mutex_);
+  if (is_step) result_.steps.push_back(version.step);
+  return builder->Add(version, records, is_step);
+}
+
+// Leaves out files that an interrupted call has downloaded.
+std::vector<Fetcher::Download> Fetcher::PlanDownloads(
+    const std::string& folder, const std::vector<Part>& parts,
+    std::vector<std::string>* tables) {
+  std::vector<Download> downloads;
+  for (const Part& part : parts) {
+    for (const RemoteFile& file : part.files) {
+      const PartPlan::Share share = part.plan.ShareOf(file);
+      if (share == PartPlan::Share::kNone) continue;
+      const std::string key =
+          DataObjectKey({part.entry.epoch, part.entry.version, file.number});
+      std::string path = absl::StrCat(
+          folder, "/", absl::StrReplaceAll(key, {{"/", "-"}}), ".sst");
+      if (share == PartPlan::Share::kSome) {
+        downloads.push_back(
+            {key, path + kSome, file, part.plan.RangesOf(file)});
+        continue;
+      }
+      all_bytes_ += file.bytes;
+      downloads.push_back({key, path, file, {}});
+      tables->push_back(std::move(path));
+    }
+  }
+  std::erase_if(downloads, [&](const Download& download) {
+    if (!download.ranges.empty() ||
+        HashOfFile(download.path, options_->cancelled)
+                .value_or(~download.file.hash) != download.file.hash) {
+      return false;
+    }
+    Report(download.file.bytes);
+    return true;
+  });
   return downloads;
 }
 
@@ -212,7 +257,10 @@ absl::Status Fetcher::FinishFile(const Download& download) {
 
 absl::Status Fetcher::Run(const std::vector<Download>& downloads) {
   std::vector<std::pair<const Download*, uint64_t>> ranges;
+  std::vector<const Download*> whole;
   for (const Download& download : downloads) {
+    if (!download.ranges.empty()) continue;
+    whole.push_back(&download);
     for (uint64_t at = 0; at < download.file.bytes; at += kReadBytes) {
       ranges.emplace_back(&download, at);
     }
@@ -224,8 +272,37 @@ absl::Status Fetcher::Run(const std::vector<Download>& downloads) {
       },
       PollOf(options_->cancelled)));
   return ParallelFor(
+      options_->connections, whole.size(),
+      [&](int, uint64_t i) { return FinishFile(*whole[i]); },
+      PollOf(options_->cancelled));
+}
+
+// Adds the tables that it makes.
+absl::Status Fetcher::Copy(const std::vector<Download>& downloads,
+                           std::vector<std::string>* tables) {
+  constexpr uint64_t kMemoryBytes = uint64_t{128} << 20;
+  const auto objects = std::make_shared<RangedObjects>(
+      std::shared_ptr<ObjectStore>(remote_, [](ObjectStore*) {}), kMemoryBytes);
+  return ParallelFor(
       options_->connections, downloads.size(),
-      [&](int, uint64_t i) { return FinishFile(downloads[i]); },
+      [&](int, uint64_t i) -> absl::Status {
+        const Download& download = downloads[i];
+        const RemoteFile& file = download.file;
+        if (download.ranges.empty()) return absl::OkStatus();
+        CKPTDB_ASSIGN_OR_RETURN(
+            const CopiedEntries copied,
+            CopyEntries(
+                objects,
+                {download.key, file.bytes, file.first_key, file.last_key},
+                download.ranges, download.path, options_->cancelled));
+        Report(copied.bytes);
+        const MutexLock lock(&mutex_);
+        if (copied.entries == 0) return absl::OkStatus();
+        tables->push_back(download.path);
+        ++result_.data_files;
+        result_.data_bytes += copied.bytes;
+        return absl::OkStatus();
+      },
       PollOf(options_->cancelled));
 }
 

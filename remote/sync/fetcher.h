@@ -4,6 +4,7 @@
 #define CKPTDB_REMOTE_SYNC_FETCHER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "db/base/mutex.h"
+#include "db/transfer/copy_entries.h"
 #include "db/transfer/store_builder.h"
 #include "remote/object_store.h"
 #include "remote/remote_store.h"
+#include "remote/sync/part_plan.h"
+#include "schema/records/records.h"
 #include "schema/records/remote.h"
 
 namespace ckptdb::internal {
@@ -23,40 +27,46 @@ namespace ckptdb::internal {
 class Fetcher {
  public:
   Fetcher(ObjectStore* remote, absl::string_view to,
-          const FetchOptions* options)
-      : remote_(remote), to_(to), options_(options) {}
+          const FetchOptions* options);
 
   absl::StatusOr<FetchResult> Fetch();
 
  private:
-  // A version, its version object, and its files in downloads().
+  // A version and its data files.
   struct Part {
     RemoteEntry entry;
-    RemoteVersion version;
-    std::vector<std::string> paths;
+    PartPlan plan;
+    std::vector<RemoteFile> files;
   };
-  // A data object that is to be downloaded.
+  // A data object, and the file that has what is wanted of it.
   struct Download {
     std::string key;
     std::string path;
     RemoteFile file;
+    std::vector<KeyRange> ranges;  // if not all is wanted
   };
 
   absl::StatusOr<std::vector<const RemoteEntry*>> ChooseSteps(
       const RemoteCatalog& catalog) const;
   absl::Status TryFetch(const RemoteCatalog& catalog,
                         const std::vector<const RemoteEntry*>& steps);
-  absl::Status ReadParts(std::vector<Part>* parts);
-  absl::StatusOr<std::vector<Download>> PlanDownloads(const std::string& folder,
-                                                      std::vector<Part>* parts);
+  absl::Status AddVersions(const std::vector<const RemoteEntry*>& steps,
+                           StoreBuilder* builder, std::vector<Part>* parts);
+  absl::Status AddVersion(bool is_step, StoreBuilder* builder, Part* part);
+  std::vector<Download> PlanDownloads(const std::string& folder,
+                                      const std::vector<Part>& parts,
+                                      std::vector<std::string>* tables);
   absl::Status Run(const std::vector<Download>& downloads);
   absl::Status ReadRange(const Download& download, uint64_t offset);
   absl::Status FinishFile(const Download& download);
+  absl::Status Copy(const std::vector<Download>& downloads,
+                    std::vector<std::string>* tables);
   void Report(uint64_t bytes);
 
   ObjectStore* const remote_;
   const std::string to_;
   const FetchOptions* const options_;
+  const std::optional<StoreParts> parts_;  // none: whole steps
   FetchResult result_;
   uint64_t all_bytes_ = 0;
   Mutex mutex_;

@@ -70,6 +70,20 @@ absl::Status CheckConnections(absl::string_view option, int connections) {
       absl::StrCat(option, " is ", connections, "; it must be at least 1"));
 }
 
+absl::Status CheckParts(const FetchOptions& options) {
+  const SliceRange& slices = options.slices;
+  if (slices.begin >= slices.end || slices.end > kSlices) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "FetchOptions::slices are from ", slices.begin, " to before ",
+        slices.end, "; expected a range within 0 to ", kSlices));
+  }
+  const bool of_tables = !options.slots.empty() || slices != SliceRange();
+  if (!of_tables || !options.tables.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "FetchOptions::slots and FetchOptions::slices need tables; name them in "
+      "FetchOptions::tables");
+}
+
 // Damage of a catalog that was replaced meanwhile may be the work of a
 // collector.
 absl::StatusOr<VerifyRemoteResult> Verify(ObjectStore* remote,
@@ -119,6 +133,7 @@ absl::StatusOr<FetchResult> FetchStore(ObjectStore* remote,
           return absl::InvalidArgumentError(
               "FetchOptions::step and FetchOptions::all are both set");
         }
+        CKPTDB_RETURN_IF_ERROR(internal::CheckParts(options));
         return internal::Fetcher(remote, to, &options).Fetch();
       });
 }

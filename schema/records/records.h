@@ -13,6 +13,7 @@
 #define CKPTDB_SCHEMA_RECORDS_RECORDS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,12 +50,24 @@ struct AttemptRecord {
   bool operator==(const AttemptRecord&) const = default;
 };
 
+// The parts of its steps that a store has, which was fetched with no others.
+// Its records name the rest. schema/records/store_parts.h has the questions.
+struct StoreParts {
+  std::vector<std::string> tables;  // names, or patterns as in a shell
+  std::vector<std::string> slots;   // of these tables; empty: all
+  SliceRange slices;                // of these tables
+  std::vector<std::string> items;   // the same for tensors and blobs
+
+  bool operator==(const StoreParts&) const = default;
+};
+
 struct RootRecord {
   std::string uuid;
   uint32_t next_attempt = 1;
   uint64_t owner_epoch = 0;  // incremented by every open for writing
   int64_t created_at_micros = 0;
   UserMetadata user_metadata;
+  std::optional<StoreParts> parts = {};  // none: its steps are whole
 
   bool operator==(const RootRecord&) const = default;
 };

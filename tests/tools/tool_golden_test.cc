@@ -99,7 +99,9 @@ const GoldenCase kGoldenCases[] = {
      {"remote push file://$PWD/shipped", "remote ls file://$PWD/shipped",
       "remote verify file://$PWD/shipped --data",
       "remote gc file://$PWD/shipped --keep 2",
-      "remote fetch file://$PWD/shipped new"},
+      "remote fetch file://$PWD/shipped new",
+      "remote fetch file://$PWD/shipped some --tables user --slots freq",
+      "row user 7 -s file://$PWD/shipped"},
      "remote ls file://$PWD/shipped"},
     // Without the name of the file system, and checks that depend on it.
     {"doctor",

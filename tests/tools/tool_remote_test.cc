@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 #include "tests/tools/tool_fixture.h"
 
 namespace ckptdb::testing {
@@ -61,6 +62,80 @@ TEST_F(ToolRemote, FetchesTheNewestStepOrTheOneThatIsNamed) {
   ExpectFails("remote fetch " + url() + " " + second, 5, HasSubstr("exists"));
   ExpectFails("remote fetch " + url() + " " + second + "3 --step 7", 2,
               HasSubstr("no step 7"));
+}
+
+TEST_F(ToolRemote, CommandsReadAUrlAsTheyReadTheStore) {
+  RunJson("remote push " + url());
+  for (const std::string line :
+       {"ls", "show 200", "items latest", "chain 300 --tables", "diff 100 200",
+        "plan 300", "row user 7 --step 100", "rows user --limit 5",
+        "cat mlp.weight --step 300", "nan --step 200", "digest 200",
+        "history user 7", "explain 200", "watch --count 1"}) {
+    SCOPED_TRACE(line);
+    const ToolResult there = RunLine(line + " -s " + url());
+    EXPECT_EQ(there.code, 0);
+    EXPECT_EQ(there.err, "");
+    // Other than the name of the store.
+    EXPECT_EQ(absl::StrReplaceAll(there.out, {{url(), path()}}), Run(line).out);
+  }
+  EXPECT_EQ(RunLine("export 200 big --npy " + fetched() + " -s " + url()).code,
+            0);
+  EXPECT_EQ(
+      RunLine("diff 200 " + path() + ":200 --full --exit-code -s " + url())
+          .code,
+      0);
+}
+
+TEST_F(ToolRemote, FetchesParts) {
+  RunJson("remote push " + url());
+  const std::string fetch = "remote fetch " + url() + " " + fetched();
+  ExpectFails(fetch + " --slots embedding", 1, HasSubstr("tables"));
+  ExpectFails(fetch + " --tables user --slices 5", 1, HasSubstr("A-B"));
+  ExpectFails(fetch + " --tables user --slices 7-6", 1, HasSubstr("7-6"));
+  ExpectFails(fetch + " --tables nobody", 1, HasSubstr("\"nobody\""));
+  ExpectFails("remote ls " + url() + " --tables user", 1,
+              HasSubstr("remote fetch"));
+  ExpectPrints(fetch + " --step 200 --tables user --slices 0-999",
+               AllOf(HasSubstr("fetched step 200"), HasSubstr("only")));
+  const auto at = [&](const std::string& line, int code,
+                      const std::string& err) {
+    SCOPED_TRACE(line);
+    const ToolResult result = RunLine(line + " -s " + fetched());
+    EXPECT_EQ(result.code, code);
+    EXPECT_THAT(result.err, HasSubstr(err));
+  };
+  const std::string parts = "only tables \"user\", slices 0-999";
+  at("ls", 0, parts);
+  at("row user 7", 0, parts);
+  at("row user 1100", 5, "slices 1100-1100");
+  at("cat mlp.weight", 5, "tensor \"mlp.weight\" was not fetched");
+  at("verify", 5, "verifying it needs");
+  at("digest 200", 5, "was not fetched");
+  at("pin 200", 5, "can only be read");
+}
+
+TEST_F(ToolRemote, CommandsThatWriteRefuseAUrl) {
+  RunJson("remote push " + url());
+  for (const std::string line :
+       {"rm 100", "gc", "fold 300", "pin 100", "unpin 200", "promote 300",
+        "demote 100", "quarantine 100", "metrics 100 x=1", "repair",
+        "repair --yes", "backup OUT", "copy URL:100 OUT", "copy STORE:100 URL",
+        "remote push URL", "du"}) {
+    SCOPED_TRACE(line);
+    const ToolResult refused =
+        RunLine(absl::StrReplaceAll(line, {{"URL", url()},
+                                           {"STORE", path()},
+                                           {"OUT", dir_.path() + "/out"}}) +
+                " -s " + url());
+    EXPECT_EQ(refused.code, 5);
+    EXPECT_EQ(refused.out, "");
+    EXPECT_THAT(refused.err, HasSubstr("URL"));
+    EXPECT_FALSE(fs::exists(dir_.path() + "/out"));
+  }
+  EXPECT_FALSE(fs::exists("file:"));
+  const ToolResult none = RunLine("ls -s s4://bucket/prefix");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_EQ(RunLine("ls -s " + url() + "-2").code, 2);
 }
 
 TEST_F(ToolRemote, FindsDamage) {

@@ -12,8 +12,10 @@
 
 #include "CLI/App.hpp"
 #include "CLI/Validators.hpp"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "manager/manager_options.h"
 #include "manager/policies.h"
@@ -21,6 +23,7 @@
 #include "remote/remote_store.h"
 #include "remote/step_shipper.h"
 #include "schema/status.h"
+#include "schema/types.h"
 #include "tools/command.h"
 #include "tools/format.h"
 #include "tools/interrupt.h"
@@ -37,7 +40,9 @@ constexpr char kRemoteNotes[] =
     "a\n"
     "        trainer saves\n"
     "ls      lists the steps that can be fetched\n"
-    "fetch   makes a store with a step, by default the newest, or with all\n"
+    "fetch   makes a store with a step, by default the newest, or with all; "
+    "with\n"
+    "        --tables or --items, with only these parts, for reading\n"
     "verify  checks that all objects are there, and with --data their bytes\n"
     "gc      deletes objects that nothing needs; with --keep or "
     "--keep-policy,\n"
@@ -58,6 +63,8 @@ class RemoteCommand : public Command {
                  "--follow\n"
                  "  ckptdb remote ls s3://models/ctr\n"
                  "  ckptdb remote fetch s3://models/ctr /checkpoints/new\n"
+                 "  ckptdb remote fetch s3://models/ctr /tmp/user --tables "
+                 "user --slots embedding\n"
                  "  ckptdb remote verify s3://models/ctr --data\n"
                  "  ckptdb remote gc s3://models/ctr --keep 20\n"}) {}
   void AddArguments(CLI::App* app) override;
@@ -66,7 +73,9 @@ class RemoteCommand : public Command {
  private:
   using Action = absl::Status (RemoteCommand::*)(const Context&, ObjectStore*);
 
+  void AddFetchArguments(CLI::App* app);
   void AddRetentionArguments(CLI::App* app);
+  absl::StatusOr<SliceRange> Slices() const;
   absl::Status CheckOptions() const;
   absl::Status Follow(const Context& context, const RemoteOptions& options);
   void PrintPushed(const Context& context, const PushResult& pushed) const;
@@ -93,11 +102,62 @@ class RemoteCommand : public Command {
   bool all_ = false;
   bool data_ = false;
   std::optional<int64_t> step_;
+  std::vector<std::string> tables_;
+  std::vector<std::string> slots_;
+  std::string slices_;
+  std::vector<std::string> items_;
   std::optional<uint64_t> keep_;
   std::string keep_policy_;
   double grace_hours_ = 24;
   uint64_t limit_mib_ = 0;
 };
+
+void RemoteCommand::AddFetchArguments(CLI::App* app) {
+  const auto own = [this](CLI::Option* option, const char* type) {
+    own_options_.push_back({option->type_name(type), {"fetch"}});
+  };
+  own(app->add_option("target", target_, "fetch: folder of the new store"),
+      "STORE");
+  own(app->add_option("--step", step_, "fetch: this step, not the newest"),
+      "STEP");
+  own_options_.push_back(
+      {app->add_flag("--all", all_, "fetch: all steps"), {"fetch"}});
+  own(app->add_option("--tables", tables_,
+                      "fetch: only these tables: a,b, or * ? [...] as in a "
+                      "shell")
+          ->delimiter(',')
+          ->allow_extra_args(false),
+      "TABLES");
+  own(app->add_option("--slots", slots_,
+                      "fetch: with --tables, only these slots: a,b")
+          ->delimiter(',')
+          ->allow_extra_args(false),
+      "SLOTS");
+  own(app->add_option("--slices", slices_,
+                      "fetch: with --tables, only rows of the slices A to B"),
+      "A-B");
+  own(app->add_option("--items", items_,
+                      "fetch: only these tensors and blobs: 'mlp.*'")
+          ->delimiter(',')
+          ->allow_extra_args(false),
+      "ITEMS");
+}
+
+// Parses "0-127", both of which are part of the range.
+absl::StatusOr<SliceRange> RemoteCommand::Slices() const {
+  SliceRange range;
+  if (slices_.empty()) return range;
+  const std::vector<std::string> ends = absl::StrSplit(slices_, '-');
+  uint32_t last = 0;
+  if (ends.size() == 2 && absl::SimpleAtoi(ends[0], &range.begin) &&
+      absl::SimpleAtoi(ends[1], &last) && range.begin <= last &&
+      last < kSlices) {
+    range.end = last + 1;
+    return range;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "invalid slices \"", slices_, "\"; expected A-B within 0-", kSlices - 1));
+}
 
 void RemoteCommand::AddArguments(CLI::App* app) {
   app->add_option("action", action_, "push, ls, fetch, verify or gc")
@@ -107,14 +167,8 @@ void RemoteCommand::AddArguments(CLI::App* app) {
   app->add_option("url", url_, "s3://bucket/prefix or file:///folder")
       ->required()
       ->type_name("URL");
-  own_options_ = {
-      {app->add_option("target", target_, "fetch: folder of the new store")
-           ->type_name("STORE"),
-       {"fetch"}},
-      {app->add_option("--step", step_, "fetch: this step, not the newest")
-           ->type_name("STEP"),
-       {"fetch"}},
-      {app->add_flag("--all", all_, "fetch: all steps"), {"fetch"}},
+  AddFetchArguments(app);
+  const std::vector<OwnOption> others = {
       {app->add_flag("--take-over", take_over_,
                      "push: replace steps that the store does not have"),
        {"push"}},
@@ -123,6 +177,7 @@ void RemoteCommand::AddArguments(CLI::App* app) {
        {"push"}},
       {app->add_flag("--data", data_, "verify: read all data objects"),
        {"verify"}}};
+  own_options_.insert(own_options_.end(), others.begin(), others.end());
   AddRetentionArguments(app);
   app->add_option("--limit-mib", limit_mib_,
                   "transfer at most this many MiB per second")
@@ -346,6 +401,10 @@ absl::Status RemoteCommand::Fetch(const Context& context, ObjectStore* remote) {
   FetchOptions options;
   options.step = step_;
   options.all = all_;
+  options.tables = tables_;
+  options.slots = slots_;
+  options.items = items_;
+  CKPTDB_ASSIGN_OR_RETURN(options.slices, Slices());
   options.cancelled = [] { return Interrupt::asked(); };
   options.progress = [&](uint64_t done, uint64_t all) {
     progress.Update(done, all);
@@ -357,6 +416,7 @@ absl::Status RemoteCommand::Fetch(const Context& context, ObjectStore* remote) {
     document.update({{"store", target},
                      {"store_uuid", fetched.store_uuid},
                      {"fetched", fetched.steps},
+                     {"parts", !tables_.empty() || !items_.empty()},
                      {"data_files", fetched.data_files},
                      {"data_bytes", fetched.data_bytes}});
     PrintJson(document, context.out);
@@ -368,6 +428,10 @@ absl::Status RemoteCommand::Fetch(const Context& context, ObjectStore* remote) {
                        : absl::StrCat(fetched.steps.size(), " steps"))
                << " to " << Printable(target) << ": " << fetched.data_files
                << " data files, " << FormatBytes(fetched.data_bytes) << '\n';
+  if (!tables_.empty() || !items_.empty()) {
+    *context.out << "the store has only the parts that were named, and can "
+                    "only be read\n";
+  }
   return absl::OkStatus();
 }
 

@@ -291,6 +291,8 @@ absl::Status RepairCommand::Drop(const Context& context,
 
 absl::Status RepairCommand::Run(const Context& context) {
   const Interrupt interrupt;
+  // A URL cannot be repaired.
+  CKPTDB_RETURN_IF_ERROR(Store::ResolvePath(context.store).status());
   Findings findings = Examine(context);
   CKPTDB_RETURN_IF_ERROR(
       Interrupt::Describe(Interrupt::Check(), "nothing was changed"));

@@ -271,5 +271,22 @@ TEST_F(IdRangesTest, ANewStoreIsTheSame) {
   ExpectStep(3);
 }
 
+// See tests/golden/store_parts/README.md.
+TEST_F(IdRangesTest, PartsThatWereFetchedAreStillRead) {
+  std::filesystem::copy(SourcePath("tests/golden/store_parts/store"), path(),
+                        std::filesystem::copy_options::recursive);
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
+  EXPECT_EQ(reader->parts(), "tables \"item\", slots \"v\", slices 0-49");
+  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(3));
+  for (int64_t id = 0; id < 50; ++id) {
+    std::string value;
+    AppendNumber(RangesValueIn(id, 3), &value);
+    EXPECT_EQ(step->LookupRow("item", id).value()[0], value) << id;
+  }
+  EXPECT_THAT(step->LookupRow("item", 50),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("slices 50-50")));
+}
+
 }  // namespace
 }  // namespace ckptdb::testing

@@ -35,6 +35,20 @@ TEST(RootRecord, Rules) {
   rules.Metadata();
   rules.Bad("next attempt 0 is invalid; attempts start at 1",
             [](RootRecord* r) { r->next_attempt = 0; });
+  rules.Good([](RootRecord* r) { r->parts = StoreParts(); });
+  rules.Good([](RootRecord* r) {
+    r->parts = StoreParts{{"user", "it*"}, {"embedding"}, {7, 128}, {"mlp.*"}};
+  });
+  rules.Bad("parts slices from 9 to before 9 are invalid", [](RootRecord* r) {
+    r->parts = StoreParts{{}, {}, {9, 9}, {}};
+  });
+  rules.Bad("parts slices from 0 to before 65537 are invalid",
+            [](RootRecord* r) {
+              r->parts = StoreParts{{}, {}, {0, kSlices + 1}, {}};
+            });
+  rules.Bad("part \"\" is empty", [](RootRecord* r) {
+    r->parts = StoreParts{{""}, {}, {}, {}};
+  });
   rules.Check();
 }
 

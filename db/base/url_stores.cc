@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "db/base/url_stores.h"
+
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "db/base/mutex.h"
+
+namespace ckptdb::internal {
+namespace {
+
+struct UrlFunctions {
+  UrlOpener open;
+  UrlFetcher fetch;
+};
+
+struct SharedFunctions {
+  Mutex mutex;
+  UrlFunctions functions ABSL_GUARDED_BY(mutex);
+};
+
+// Never destroyed, because readers may be opened at exit().
+SharedFunctions& Shared() {
+  static auto* const kShared = new SharedFunctions();
+  return *kShared;
+}
+
+absl::StatusOr<UrlFunctions> FunctionsFor(absl::string_view url) {
+  const MutexLock lock(&Shared().mutex);
+  if (Shared().functions.open) return Shared().functions;
+  return absl::FailedPreconditionError(
+      absl::StrCat("\"", url,
+                   "\" is a URL, which this process does not read; call "
+                   "EnableUrls() of the library ckptdb::remote first"));
+}
+
+}  // namespace
+
+bool IsUrl(absl::string_view path) {
+  return absl::StartsWith(path, "s3://") || absl::StartsWith(path, "file://");
+}
+
+void SetUrlFunctions(UrlOpener opener, UrlFetcher fetcher) {
+  const MutexLock lock(&Shared().mutex);
+  Shared().functions = {std::move(opener), std::move(fetcher)};
+}
+
+absl::StatusOr<std::unique_ptr<UrlStore>> OpenUrlStore(absl::string_view url) {
+  absl::StatusOr<UrlFunctions> functions = FunctionsFor(url);
+  if (!functions.ok()) return functions.status();
+  return functions->open(url);
+}
+
+absl::Status FetchUrlStore(absl::string_view url, absl::string_view to,
+                           const std::function<bool()>& cancelled) {
+  absl::StatusOr<UrlFunctions> functions = FunctionsFor(url);
+  if (!functions.ok()) return functions.status();
+  return functions->fetch(url, to, cancelled);
+}
+
+absl::Status NotAFolder(absl::string_view url) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("\"", url,
+                   "\" is a URL, which can only be read; make a store of it "
+                   "with \"ckptdb remote fetch URL STORE\""));
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stores that are named by a URL instead of a path; internal to the library.
+// db/ opens them without knowing the services that have them.
+#ifndef CKPTDB_DB_BASE_URL_STORES_H_
+#define CKPTDB_DB_BASE_URL_STORES_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ckptdb::internal {
+
+class Environment;
+
+// A store for reading. Thread-safe.
+class UrlStore {
+ public:
+  virtual ~UrlStore() = default;
+
+  // The store's path in its environment, which is the URL without credentials.
+  virtual const std::string& path() const = 0;
+  virtual const std::shared_ptr<Environment>& environment() const = 0;
+  // Brings the records up to date with the service.
+  virtual absl::Status Refresh() = 0;
+};
+
+// Returns whether this names a store by a URL: "s3://..." or "file://...".
+bool IsUrl(absl::string_view path);
+
+using UrlOpener = std::function<absl::StatusOr<std::unique_ptr<UrlStore>>(
+    absl::string_view url)>;
+
+// Makes a store with the newest step at a path that does not exist. Returns
+// NotFound if nothing was shipped to the URL. `cancelled` may be empty.
+using UrlFetcher =
+    std::function<absl::Status(absl::string_view url, absl::string_view to,
+                               const std::function<bool()>& cancelled)>;
+
+// Sets the functions for URLs from now on. Thread-safe.
+void SetUrlFunctions(UrlOpener opener, UrlFetcher fetcher);
+
+// Call these functions. Return FailedPrecondition with the remedy if none are
+// set.
+absl::StatusOr<std::unique_ptr<UrlStore>> OpenUrlStore(absl::string_view url);
+absl::Status FetchUrlStore(absl::string_view url, absl::string_view to,
+                           const std::function<bool()>& cancelled);
+
+// Returns the error of a call that needs a folder and was given a URL.
+absl::Status NotAFolder(absl::string_view url);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_BASE_URL_STORES_H_

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "db/base/url_stores.h"
+#include "remote/object_store.h"
+#include "remote/read/remote_url_store.h"
+#include "remote/remote_store.h"
+#include "remote/urls.h"
+#include "schema/status.h"
+
+namespace ckptdb {
+
+namespace {
+
+absl::StatusOr<std::unique_ptr<internal::UrlStore>> OpenUrl(
+    absl::string_view url, const UrlOptions& options) {
+  CKPTDB_ASSIGN_OR_RETURN(auto remote, OpenObjectStore(url, options.remote));
+  return internal::OpenRemoteUrlStore(std::move(remote), options);
+}
+
+absl::Status FetchUrl(absl::string_view url, absl::string_view to,
+                      const std::function<bool()>& cancelled,
+                      RemoteOptions options) {
+  if (!options.cancelled) options.cancelled = cancelled;
+  CKPTDB_ASSIGN_OR_RETURN(const auto remote, OpenObjectStore(url, options));
+  FetchOptions fetching;
+  fetching.connections = options.connections;
+  fetching.cancelled = cancelled;
+  return FetchStore(remote.get(), to, fetching).status();
+}
+
+}  // namespace
+
+void EnableUrls(const UrlOptions& options) {
+  internal::SetUrlFunctions(
+      [options](absl::string_view url) { return OpenUrl(url, options); },
+      [options](absl::string_view url, absl::string_view to,
+                const std::function<bool()>& cancelled) {
+        return FetchUrl(url, to, cancelled, options.remote);
+      });
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Managers that start from a remote, and that follow one. Ranks are threads.
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "db/base/url_stores.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "manager/checkpoint_manager.h"
+#include "remote/read/remote_url_store.h"
+#include "remote/remote_store.h"
+#include "remote/urls.h"
+#include "tests/manager/run_ranks.h"
+#include "tests/manager/test_model.h"
+#include "tests/manager/test_options.h"
+#include "tests/remote/memory_store.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kModelUrl[] = "s3://models/ctr";
+constexpr uint32_t kWorld = 3;
+constexpr int64_t kIds = 30;
+
+class ManagerUrlTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    internal::SetUrlFunctions(
+        [this](absl::string_view url) {
+          EXPECT_EQ(url, kModelUrl);
+          return internal::OpenRemoteUrlStore(remote_, {});
+        },
+        [this](absl::string_view url, absl::string_view to,
+               const std::function<bool()>& cancelled) {
+          EXPECT_EQ(url, kModelUrl);
+          ++fetches_;
+          FetchOptions options;
+          options.cancelled = cancelled;
+          return FetchStore(remote_.get(), to, options).status();
+        });
+  }
+  void TearDown() override { internal::SetUrlFunctions(nullptr, nullptr); }
+
+  std::string first() const { return dir_.path() + "/first"; }
+  std::string second() const { return dir_.path() + "/second"; }
+  ManagerOptions OptionsAt(const std::string& path) {
+    ManagerOptions options = TestOptions(path);
+    options.observers.on_warning = [this](const std::string& warning) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      warnings_.push_back(warning);
+    };
+    return options;
+  }
+  ManagerOptions FromRemote() {
+    ManagerOptions options = OptionsAt(second());
+    options.restore.fetch_from = kModelUrl;
+    return options;
+  }
+  // Trains so many steps, of which each sets all rows of a rank to its number.
+  static void Train(int steps, uint32_t rank, CheckpointManager* manager,
+                    TestModel* model) {
+    for (int i = 0; i < steps; ++i) {
+      const auto value = static_cast<float>(manager->global_step() + 1);
+      for (int64_t id = rank; id < kIds; id += kWorld) {
+        model->users.Set(id, value);
+      }
+      ASSERT_OK(manager->Step());  // saves it
+      ASSERT_OK(manager->WaitUntilFinished());
+    }
+    ASSERT_OK(manager->Close());
+  }
+  void TrainAndPush(int steps) {
+    const bool again = fs::exists(first());
+    RunModels(kWorld, OptionsAt(first()),
+              [&](uint32_t rank, CheckpointManager* manager, TestModel* model) {
+                if (again) {
+                  ASSERT_OK(manager->Restore());
+                }
+                Train(steps, rank, manager, model);
+              });
+    ASSERT_OK(PushStore(first(), remote_.get()));
+  }
+  static void ExpectRows(const TestModel& model, float value) {
+    EXPECT_EQ(model.users.rows().size(), kIds / kWorld);
+    for (const auto& [id, row] : model.users.rows()) {
+      EXPECT_EQ(row.weights[0], value);
+    }
+  }
+
+  TempDir dir_;
+  const std::shared_ptr<MemoryStore> remote_ = std::make_shared<MemoryStore>();
+  std::atomic<int> fetches_ = 0;
+  std::mutex mutex_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(ManagerUrlTest, AFreshMachineContinuesTheTraining) {
+  TrainAndPush(4);
+  remote_->calls().clear();
+  RunModels(kWorld, FromRemote(),
+            [&](uint32_t rank, CheckpointManager* manager, TestModel* model) {
+              ASSERT_OK_AND_ASSIGN(const RestoreReport report,
+                                   manager->Restore());
+              EXPECT_EQ(report.version.step, 4);
+              ExpectRows(*model, 4);
+              Train(2, rank, manager, model);
+            });
+  // One rank has listed and downloaded.
+  EXPECT_EQ(fetches_, 1);
+  EXPECT_EQ(remote_->calls()["list"], 1);
+  EXPECT_EQ(remote_->calls()["get catalog"], 1);
+  // A restart continues with what the store has.
+  RunModels(kWorld, FromRemote(),
+            [&](uint32_t, CheckpointManager* manager, TestModel* model) {
+              ASSERT_OK(manager->Restore());
+              ExpectRows(*model, 6);
+            });
+  EXPECT_EQ(fetches_, 1);
+  // The remote goes on with the same store.
+  ASSERT_OK_AND_ASSIGN(const PushResult pushed,
+                       PushStore(second(), remote_.get()));
+  EXPECT_THAT(pushed.shipped, ::testing::ElementsAre(5, 6));
+}
+
+TEST_F(ManagerUrlTest, BeginsWithAnEmptyStoreIfNothingWasShipped) {
+  RunModels(kWorld, FromRemote(),
+            [&](uint32_t, CheckpointManager* manager, TestModel*) {
+              EXPECT_THAT(manager->Restore(),
+                          StatusIs(absl::StatusCode::kNotFound, HasSubstr("")));
+            });
+  EXPECT_EQ(fetches_, 1);
+  EXPECT_THAT(warnings_, ::testing::Contains(HasSubstr("nothing was shipped")));
+}
+
+TEST_F(ManagerUrlTest, FailsOnAllRanksIfTheFetchFails) {
+  TrainAndPush(1);
+  remote_->set_before([](absl::string_view call, absl::string_view) {
+    return call == "get" ? absl::UnavailableError("no answer")
+                         : absl::OkStatus();
+  });
+  const auto statuses =
+      OnRanks(kWorld, [&](uint32_t rank, auto ranks) -> absl::Status {
+        TestModel model;
+        model.owns = [=](int64_t id) { return id % kWorld == rank; };
+        ManagerOptions options = FromRemote();
+        options.ranks.sharding = TableSharding::ByModulo();
+        return CheckpointManager::Open(options, &model.state, std::move(ranks))
+            .status();
+      });
+  for (const absl::Status& status : statuses) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                                 AllOf(HasSubstr("fetch_from"),
+                                       HasSubstr("no answer"))));
+  }
+  EXPECT_FALSE(fs::exists(second()));
+}
+
+TEST_F(ManagerUrlTest, KeepsAStoreThatIsInTheWay) {
+  TrainAndPush(1);
+  ASSERT_OK(Store::Open(second()).status());
+  TestModel model;
+  EXPECT_THAT(
+      CheckpointManager::Open(FromRemote(), &model.state, SingleProcess()),
+      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("nothing was")));
+}
+
+// A follower needs no disk.
+TEST_F(ManagerUrlTest, AReadOnlyManagerFollowsTheRemote) {
+  TrainAndPush(2);
+  ManagerOptions options = OptionsAt(kModelUrl);
+  options.read_only = true;
+  options.follow.poll_every = absl::Milliseconds(5);
+  RunModels(kWorld, options,
+            [&](uint32_t rank, CheckpointManager* manager, TestModel* model) {
+              ASSERT_OK(manager->Restore());
+              ExpectRows(*model, 2);
+              if (rank == 0) TrainAndPush(3);
+              ASSERT_OK_AND_ASSIGN(const RestoreReport report,
+                                   manager->WaitForStep(absl::Minutes(1)));
+              EXPECT_EQ(report.version.step, 5);
+              ExpectRows(*model, 5);
+            });
+  EXPECT_EQ(fetches_, 0);
+}
+
+TEST_F(ManagerUrlTest, RestoresAnotherStoreThroughItsUrl) {
+  TrainAndPush(2);
+  RunModels(kWorld, OptionsAt(second()),
+            [&](uint32_t, CheckpointManager* manager, TestModel* model) {
+              RestoreRequest request;
+              request.path = kModelUrl;
+              ASSERT_OK(manager->Restore(request));
+              ExpectRows(*model, 2);
+            });
+}
+
+TEST_F(ManagerUrlTest, RefusesToWriteToAUrl) {
+  TestModel model;
+  EXPECT_THAT(
+      CheckpointManager::Open(OptionsAt(kModelUrl), &model.state,
+                              SingleProcess()),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("URL")));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
