@@ -14,6 +14,7 @@
 #include "schema/records/checks.h"
 #include "schema/records/flat.h"
 #include "schema/records/metrics.h"
+#include "schema/records/parts_codec.h"
 #include "schema/records/record_checks.h"
 #include "schema/status.h"
 #include "schema/types.h"
@@ -493,69 +494,10 @@ absl::StatusOr<AttemptRecord> DecodeAttemptRecord(absl::string_view bytes) {
   return record;
 }
 
-namespace {
-
-absl::Status CheckParts(const StoreParts& parts) {
-  constexpr RecordKind kKind = RecordKind::kRoot;
-  for (const auto* names : {&parts.tables, &parts.slots, &parts.items}) {
-    for (const std::string& name : *names) {
-      CKPTDB_RETURN_IF_ERROR(internal::CheckNameField(kKind, "part", name));
-    }
-  }
-  const SliceRange& slices = parts.slices;
-  if (slices.begin < slices.end && slices.end <= kSlices) {
-    return absl::OkStatus();
-  }
-  return BadField(kKind, "parts",
-                  absl::StrCat("slices from ", slices.begin, " to before ",
-                               slices.end, " are invalid"));
-}
-
-using Strings = Vector<Offset<flatbuffers::String>>;
-
-Offset<Strings> AddStrings(const std::vector<std::string>& strings,
-                           FlatBufferBuilder* builder) {
-  std::vector<Offset<flatbuffers::String>> added;
-  for (const std::string& each : strings) {
-    added.push_back(AddString(each, builder));
-  }
-  return builder->CreateVector(added);
-}
-
-Offset<fbs::StoreParts> AddParts(const std::optional<StoreParts>& parts,
-                                 FlatBufferBuilder* builder) {
-  if (!parts.has_value()) return 0;
-  const auto tables = AddStrings(parts->tables, builder);
-  const auto slots = AddStrings(parts->slots, builder);
-  const auto items = AddStrings(parts->items, builder);
-  return fbs::CreateStoreParts(*builder, tables, slots, parts->slices.begin,
-                               parts->slices.end - 1, items);
-}
-
-std::vector<std::string> ToStrings(const Strings* strings) {
-  std::vector<std::string> out;
-  for (uint32_t i = 0; i < SizeOf(strings); ++i) {
-    out.push_back(ToStd(strings->Get(i)));
-  }
-  return out;
-}
-
-std::optional<StoreParts> ToParts(const fbs::StoreParts* parts) {
-  if (parts == nullptr) return std::nullopt;
-  StoreParts out;
-  out.tables = ToStrings(parts->tables());
-  out.slots = ToStrings(parts->slots());
-  out.slices = {parts->first_slice(), parts->last_slice() + 1};
-  out.items = ToStrings(parts->items());
-  return out;
-}
-
-}  // namespace
-
 absl::Status internal::Check(const RootRecord& record) {
   constexpr RecordKind kKind = RecordKind::kRoot;
   if (record.parts.has_value()) {
-    CKPTDB_RETURN_IF_ERROR(CheckParts(*record.parts));
+    CKPTDB_RETURN_IF_ERROR(internal::CheckParts(*record.parts));
   }
   CKPTDB_RETURN_IF_ERROR(CheckMetadata(kKind, record.user_metadata));
   CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kKind, record.uuid));
@@ -570,7 +512,7 @@ std::string internal::EncodeUnchecked(const RootRecord& record) {
   FlatBufferBuilder builder;
   const auto uuid = AddString(record.uuid, &builder);
   const auto metadata = AddMetadata(record.user_metadata, &builder);
-  const auto parts = AddParts(record.parts, &builder);
+  const auto parts = internal::AddParts(record.parts, &builder);
   builder.Finish(fbs::CreateRootRecord(
       builder, uuid, record.next_attempt, record.owner_epoch,
       record.created_at_micros, metadata, parts));
@@ -592,7 +534,7 @@ absl::StatusOr<RootRecord> DecodeRootRecord(absl::string_view bytes) {
   CKPTDB_ASSIGN_OR_RETURN(
       record.user_metadata,
       ReadMetadata(RecordKind::kRoot, from->user_metadata()));
-  record.parts = ToParts(from->parts());
+  record.parts = internal::ToParts(from->parts());
   CKPTDB_RETURN_IF_ERROR(internal::Check(record));
   return record;
 }

@@ -82,6 +82,8 @@ class RemoteCommand : public Command {
   absl::Status Push(const Context& context, ObjectStore* remote);
   absl::Status List(const Context& context, ObjectStore* remote);
   absl::Status Fetch(const Context& context, ObjectStore* remote);
+  void PrintFetched(const Context& context, const std::string& target,
+                    const FetchResult& fetched) const;
   absl::Status Verify(const Context& context, ObjectStore* remote);
   absl::Status Collect(const Context& context, ObjectStore* remote);
   // The document of an action, with the fields that all have.
@@ -411,16 +413,24 @@ absl::Status RemoteCommand::Fetch(const Context& context, ObjectStore* remote) {
   };
   CKPTDB_ASSIGN_OR_RETURN(const FetchResult fetched,
                           FetchStore(remote, target, options));
+  PrintFetched(context, target, fetched);
+  return absl::OkStatus();
+}
+
+void RemoteCommand::PrintFetched(const Context& context,
+                                 const std::string& target,
+                                 const FetchResult& fetched) const {
+  const bool parts = !tables_.empty() || !items_.empty();
   if (context.json) {
     Json document = Document();
     document.update({{"store", target},
                      {"store_uuid", fetched.store_uuid},
                      {"fetched", fetched.steps},
-                     {"parts", !tables_.empty() || !items_.empty()},
+                     {"parts", parts},
                      {"data_files", fetched.data_files},
                      {"data_bytes", fetched.data_bytes}});
     PrintJson(document, context.out);
-    return absl::OkStatus();
+    return;
   }
   *context.out << "fetched "
                << (fetched.steps.size() == 1
@@ -428,11 +438,10 @@ absl::Status RemoteCommand::Fetch(const Context& context, ObjectStore* remote) {
                        : absl::StrCat(fetched.steps.size(), " steps"))
                << " to " << Printable(target) << ": " << fetched.data_files
                << " data files, " << FormatBytes(fetched.data_bytes) << '\n';
-  if (!tables_.empty() || !items_.empty()) {
+  if (parts) {
     *context.out << "the store has only the parts that were named, and can "
                     "only be read\n";
   }
-  return absl::OkStatus();
 }
 
 absl::Status RemoteCommand::Verify(const Context& context,
