@@ -67,6 +67,24 @@ TEST_F(ToolStats, SummarizesTheStore) {
                            "rows +3 +1,000 +1,200 +1,500 +1,500", "▁.*█"));
 }
 
+TEST_F(ToolStats, ShowsTheLagOfShipping) {
+  SaveReport report;
+  report.step = 100;
+  report.result.version = {100, 1};
+  report.shipping.emplace();
+  report.shipping->lag = absl::Seconds(5);
+  report.shipping->shipped_bytes = 7;
+  ShipReport shipped;
+  shipped.steps = {100};
+  std::ofstream(file()) << internal::StatisticsLine(report) << '\n'
+                        << internal::StatisticsLine(shipped) << '\n';
+  const Json stats = RunJson("stats --file " + file());
+  EXPECT_EQ(stats["skipped_lines"], 0);
+  EXPECT_THAT(Column(stats, "ship_lag_micros"),
+              Includes(R"({"saves": 1, "last": 5000000})"));
+  EXPECT_THAT(Column(stats, "shipped_bytes"), Includes(R"({"last": 7})"));
+}
+
 TEST_F(ToolStats, AddsTheStatisticsFile) {
   WriteStatistics();
   const Json stats = RunJson("stats --file " + file());
