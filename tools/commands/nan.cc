@@ -172,7 +172,15 @@ class Nan : public Command {
     options_.read.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {
       progress.Update(done_bytes, all_bytes);
     };
-    const auto found = FindNotFinite(reader.get(), *step, options_);
+    auto found = FindNotFinite(reader.get(), *step, options_);
+    absl::Status damage;
+    // An earlier step may be damaged, and not this one.
+    if (absl::IsDataLoss(found.status()) && options_.find_onsets) {
+      damage = absl::DataLossError(absl::StrCat("the first steps are unknown: ",
+                                                found.status().message()));
+      options_.find_onsets = false;
+      found = FindNotFinite(reader.get(), *step, options_);
+    }
     if (!found.ok()) return ReadingStatus(found.status());
     const Version& version = step->record().version;
     if (context.json) {
@@ -181,7 +189,7 @@ class Nan : public Command {
     } else {
       PrintNanText(version, *found, options_.find_onsets, context.out);
     }
-    return absl::OkStatus();
+    return damage;
   }
 
  private:
