@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "train_ctr/bytes.h"
@@ -53,6 +54,10 @@ double ClickMetrics::log_loss() const {
 
 double ClickMetrics::auc() const {
   std::vector<std::pair<float, bool>> sorted = predictions_;
+  // NaN has no order.
+  for (const auto& [logit, click] : sorted) {
+    if (std::isnan(logit)) return std::numeric_limits<double>::quiet_NaN();
+  }
   std::sort(sorted.begin(), sorted.end());
   double clicks = 0;
   double others = 0;

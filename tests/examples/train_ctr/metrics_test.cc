@@ -82,5 +82,14 @@ TEST(MetricsTest, AgreesWithCountingPairs) {
   EXPECT_NEAR(metrics.log_loss(), loss / 300, 1e-12);
 }
 
+TEST(MetricsTest, NanHasNoAuc) {
+  ClickMetrics metrics;
+  metrics.Add(0.5f, 1);
+  metrics.Add(std::nanf(""), 0);
+  metrics.Add(0.25f, 0);
+  EXPECT_TRUE(std::isnan(metrics.auc()));
+  EXPECT_TRUE(std::isnan(metrics.log_loss()));
+}
+
 }  // namespace
 }  // namespace train_ctr
