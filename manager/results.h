@@ -78,7 +78,14 @@ struct StepOutcome {
 struct StepExplanation {
   std::string saved;
   std::string kept;
+  std::string removed = {};  // what removes it next, from ForecastRetention
 };
+
+// Explains one of a store's `steps` by the retention recorded with `latest`, if
+// saves continue as before, without better metrics. Returns NotFound if a step
+// is missing or recorded none, and Unimplemented for KeepIf and KeepFunction.
+absl::StatusOr<StepExplanation> ForecastRetention(
+    absl::Span<const StepRecord> steps, const StepRecord& latest, int64_t step);
 
 // The progress of shipping steps to an object store.
 struct ShippingStatistics {
@@ -173,8 +180,7 @@ struct LoadSummary {
     std::vector<std::string> unmatched;
     // Why nothing was loaded, or the ignored error.
     std::string note;
-    // Sums over the loaded items.
-    uint64_t bytes() const;
+    uint64_t bytes() const;  // sums over the loaded items
     uint64_t rows() const;
   };
 
@@ -194,8 +200,7 @@ struct RestoreReport {
   std::string store;  // path of the store
   StepRecord record;
   LoadSummary::LoadedRule loaded;
-  // Damaged steps that were quarantined and skipped.
-  std::vector<int64_t> damaged_steps;
+  std::vector<int64_t> damaged_steps;  // quarantined and skipped
   // Tables that were saved as deltas since the step in memory were updated from
   // these deltas. Other tables were read whole.
   bool incremental = false;

@@ -128,8 +128,16 @@ KeepPolicy BestN(std::string metric, int64_t count) {
 
 KeepPolicy BestN(KeepPolicy::BestOptions options) {
   absl::Status status = internal::CheckBest("BestN", options);
+  const auto yes = [](bool value) { return value ? "true" : "false"; };
+  std::string json = internal::KeyedJson(
+      "best_n",
+      absl::StrCat("{\"metric\": ", internal::TextJson(options.metric),
+                   ", \"count\": ", options.count, ", \"lower_is_better\": ",
+                   yes(options.lower_is_better), ", \"keep_without_metric\": ",
+                   yes(options.keep_without_metric), "}"));
   return internal::MakeKeep(
-      std::move(status), [options = std::move(options)](Steps steps, int64_t) {
+      std::move(status), std::move(json),
+      [options = std::move(options)](Steps steps, int64_t) {
         return KeepBest(steps, options);
       });
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "manager/policies.h"
 #include "manager/policy/keep_rule.h"
 #include "manager/policy/policy_checks.h"
@@ -16,9 +18,17 @@ using internal::Ask;
 using internal::CheckAtLeast;
 using internal::CheckSeconds;
 using internal::KeepAnswer;
+using internal::KeepJson;
+using internal::KeyedJson;
 using internal::MakeKeep;
+using internal::TextJson;
 using internal::Verdict;
 using Steps = absl::Span<const StepInfo>;
+
+// With the digits that distinguish it from all others.
+std::string SecondsJson(double seconds) {
+  return nlohmann::json(seconds).dump();
+}
 
 std::string Returned(const std::string& name, bool yes) {
   return absl::StrCat(name, " returned ", yes ? "true" : "false");
@@ -27,8 +37,9 @@ std::string Returned(const std::string& name, bool yes) {
 // Makes a policy from functions of a single step. Calls `keeps` again for a
 // reason, so a function of KeepIf may be called twice for a step.
 template <typename Keeps, typename Why>
-KeepPolicy MakeOfEach(absl::Status status, Keeps keeps, Why why) {
-  return MakeKeep(std::move(status),
+KeepPolicy MakeOfEach(absl::Status status, std::string json, Keeps keeps,
+                      Why why) {
+  return MakeKeep(std::move(status), std::move(json),
                   [keeps = std::move(keeps), why = std::move(why)](
                       Steps steps, int64_t now) {
                     KeepAnswer answer;
@@ -136,11 +147,14 @@ KeepAnswer CombineAnswers(KeepAnswer left, KeepAnswer right, bool any) {
 // An operand's error becomes the composition's.
 KeepPolicy ComposeKeep(absl::string_view name, const KeepPolicy& left,
                        const KeepPolicy& right, bool any) {
-  return MakeKeep(internal::CheckOperands(name, left, right),
-                  [=](Steps steps, int64_t now_micros) {
-                    return CombineAnswers(Ask(left, steps, now_micros),
-                                          Ask(right, steps, now_micros), any);
-                  });
+  return MakeKeep(
+      internal::CheckOperands(name, left, right),
+      KeyedJson(any ? "any" : "all",
+                absl::StrCat("[", KeepJson(left), ", ", KeepJson(right), "]")),
+      [=](Steps steps, int64_t now_micros) {
+        return CombineAnswers(Ask(left, steps, now_micros),
+                              Ask(right, steps, now_micros), any);
+      });
 }
 
 // Completes the answer of a caller's function: steps without an answer must not
@@ -176,9 +190,27 @@ absl::Status KeepPolicy::status() const {
   return has_value() ? rule_->status : absl::OkStatus();
 }
 
-KeepPolicy internal::MakeKeep(absl::Status status, KeepRule::Answer answer) {
+KeepPolicy internal::MakeKeep(absl::Status status, std::string json,
+                              KeepRule::Answer answer) {
+  constexpr size_t kMaxJsonBytes = 4096;
+  if (json.size() > kMaxJsonBytes) json = TextJson("too_long");
   return KeepPolicy(std::make_shared<const KeepRule>(
-      KeepRule{std::move(status), std::move(answer)}));
+      KeepRule{std::move(status), std::move(json), std::move(answer)}));
+}
+
+std::string internal::KeepJson(const KeepPolicy& policy) {
+  return policy.has_value() ? policy.rule()->json : TextJson("keep_all");
+}
+
+std::string internal::KeyedJson(absl::string_view key,
+                                absl::string_view value) {
+  return absl::StrCat("{", TextJson(key), ": ", value, "}");
+}
+
+std::string internal::TextJson(absl::string_view text) {
+  return nlohmann::json(std::string(text))
+      .dump(-1, ' ', /*ensure_ascii=*/true,
+            nlohmann::json::error_handler_t::replace);
 }
 
 internal::KeepAnswer internal::Ask(const KeepPolicy& policy, Steps steps,
@@ -191,9 +223,10 @@ internal::KeepAnswer internal::Ask(const KeepPolicy& policy, Steps steps,
 }
 
 KeepPolicy KeepAll() {
-  return MakeKeep(absl::OkStatus(), [](Steps steps, int64_t) {
-    return KeepEach(steps, "all steps are kept");
-  });
+  return MakeKeep(absl::OkStatus(), TextJson("keep_all"),
+                  [](Steps steps, int64_t) {
+                    return KeepEach(steps, "all steps are kept");
+                  });
 }
 
 KeepPolicy LatestN(int64_t count) {
@@ -209,13 +242,17 @@ KeepPolicy LatestN(int64_t count) {
     };
     return latest;
   };
-  return MakeKeep(CheckAtLeast("LatestN", "count", count, 0), answer);
+  return MakeKeep(CheckAtLeast("LatestN", "count", count, 0),
+                  KeyedJson("latest_n", absl::StrCat(count)), answer);
 }
 
 KeepPolicy LatestOf(const KeepPolicy& policy, int64_t count) {
   absl::Status status = internal::CheckOperand("LatestOf", policy);
   status.Update(CheckAtLeast("LatestOf", "count", count, 0));
   return MakeKeep(std::move(status),
+                  KeyedJson("latest_of", absl::StrCat("{\"count\": ", count,
+                                                      ", \"policy\": ",
+                                                      KeepJson(policy), "}")),
                   [policy, count](Steps steps, int64_t now_micros) {
                     return KeepLatestOf(Ask(policy, steps, now_micros), count);
                   });
@@ -224,6 +261,8 @@ KeepPolicy LatestOf(const KeepPolicy& policy, int64_t count) {
 KeepPolicy KeepSteps(const std::vector<int64_t>& steps) {
   return MakeOfEach(
       internal::CheckSteps("KeepSteps", steps),
+      KeyedJson("keep_steps",
+                absl::StrCat("[", absl::StrJoin(steps, ", "), "]")),
       [all = std::set<int64_t>(steps.begin(), steps.end())](
           const StepInfo& step, int64_t) { return all.contains(step.step); },
       [](const StepInfo&, int64_t, bool yes) {
@@ -234,6 +273,7 @@ KeepPolicy KeepSteps(const std::vector<int64_t>& steps) {
 KeepPolicy KeepEveryNSteps(int64_t steps) {
   return MakeOfEach(
       CheckAtLeast("KeepEveryNSteps", "interval", steps, 1),
+      KeyedJson("keep_every_n_steps", absl::StrCat(steps)),
       [steps](const StepInfo& step, int64_t) { return step.step % steps == 0; },
       [steps](const StepInfo&, int64_t, bool yes) {
         return absl::StrCat(yes ? "a" : "not a", " multiple of ", steps);
@@ -243,12 +283,14 @@ KeepPolicy KeepEveryNSteps(int64_t steps) {
 KeepPolicy KeepNearestToEveryNSteps(int64_t steps) {
   return MakeKeep(
       CheckAtLeast("KeepNearestToEveryNSteps", "interval", steps, 1),
+      KeyedJson("keep_nearest_to_every_n_steps", absl::StrCat(steps)),
       [steps](Steps all, int64_t) { return KeepNearest(all, steps); });
 }
 
 KeepPolicy KeepEveryNSeconds(double seconds) {
   return MakeKeep(
       CheckSeconds("KeepEveryNSeconds", seconds, /*may_be_zero=*/false),
+      KeyedJson("keep_every_n_seconds", SecondsJson(seconds)),
       [seconds](Steps steps, int64_t) { return KeepSpaced(steps, seconds); });
 }
 
@@ -262,6 +304,7 @@ KeepPolicy KeepForNSeconds(double seconds) {
   };
   return MakeOfEach(
       CheckSeconds("KeepForNSeconds", seconds, /*may_be_zero=*/true),
+      KeyedJson("keep_for_n_seconds", SecondsJson(seconds)),
       [=](const StepInfo& step, int64_t now) {
         return age(step, now) <= seconds;
       },
@@ -274,12 +317,13 @@ KeepPolicy KeepForNSeconds(double seconds) {
 KeepPolicy KeepIf(std::string name,
                   std::function<bool(const StepInfo& step)> function) {
   absl::Status status = internal::CheckFunction("KeepIf", name, function);
+  std::string json = KeyedJson("keep_if", TextJson(name));
   auto keeps = [name, function = std::move(function)](const StepInfo& step,
                                                       int64_t) {
     return internal::CallNamed("KeepIf", name, [&] { return function(step); });
   };
   return MakeOfEach(
-      std::move(status), std::move(keeps),
+      std::move(status), std::move(json), std::move(keeps),
       [name = std::move(name)](const StepInfo&, int64_t, bool yes) {
         return Returned(name, yes);
       });
@@ -291,15 +335,17 @@ KeepPolicy KeepFunction(
                                     int64_t now_micros)>
         function) {
   absl::Status status = internal::CheckFunction("KeepFunction", name, function);
-  return MakeKeep(std::move(status), [name = std::move(name),
-                                      function = std::move(function)](
-                                         Steps steps, int64_t now_micros) {
-    return AnswerOf(
-        name,
-        internal::CallNamed("KeepFunction", name,
-                            [&] { return function(steps, now_micros); }),
-        steps.size());
-  });
+  std::string json = KeyedJson("keep_function", TextJson(name));
+  return MakeKeep(
+      std::move(status), std::move(json),
+      [name = std::move(name), function = std::move(function)](
+          Steps steps, int64_t now_micros) {
+        return AnswerOf(
+            name,
+            internal::CallNamed("KeepFunction", name,
+                                [&] { return function(steps, now_micros); }),
+            steps.size());
+      });
 }
 
 KeepPolicy operator|(const KeepPolicy& left, const KeepPolicy& right) {
@@ -312,6 +358,7 @@ KeepPolicy operator&(const KeepPolicy& left, const KeepPolicy& right) {
 
 KeepPolicy operator!(const KeepPolicy& policy) {
   return MakeKeep(internal::CheckOperand("operator!", policy),
+                  KeyedJson("not", KeepJson(policy)),
                   [policy](Steps steps, int64_t now_micros) {
                     KeepAnswer answer = Ask(policy, steps, now_micros);
                     answer.keep.flip();

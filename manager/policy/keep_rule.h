@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "manager/policies.h"
 
@@ -32,12 +33,24 @@ struct KeepRule {
                                           int64_t now_micros)>;
 
   absl::Status status;
+  // The policy in the manager's JSON configuration. That has no functions, so
+  // {"keep_if": "its name"} cannot be read, nor "too_long", which replaces more
+  // than 4 KiB.
+  std::string json;
   // Called only while the status is OK.
   Answer answer;
 };
 
 // Returns a policy with this rule; `status` is its error unless OK.
-KeepPolicy MakeKeep(absl::Status status, KeepRule::Answer answer);
+KeepPolicy MakeKeep(absl::Status status, std::string json,
+                    KeepRule::Answer answer);
+
+// Returns the policy's JSON; "keep_all" without a policy.
+std::string KeepJson(const KeepPolicy& policy);
+// Returns {"key": value}. `value` is JSON.
+std::string KeyedJson(absl::string_view key, absl::string_view value);
+// Returns the text as JSON.
+std::string TextJson(absl::string_view text);
 
 // Applies the policy to `steps`, which ascend, at a time since 1970, UTC. Keeps
 // all of them without a policy, or with one that has an error, which becomes

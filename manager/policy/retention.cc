@@ -32,6 +32,18 @@ std::string HeldBy(const RetentionOptions& options, const RetentionState& state,
   return "";
 }
 
+absl::string_view RemovalName(RetentionOptions::Removal removal) {
+  switch (removal) {
+    case RetentionOptions::Removal::kNever:
+      return "never";
+    case RetentionOptions::Removal::kEphemeralOnly:
+      return "ephemeral_only";
+    case RetentionOptions::Removal::kAllNonPermanent:
+      break;
+  }
+  return "all_non_permanent";
+}
+
 // Decides about each of `steps`, which are the training's or those of other
 // branches, and outlive the plan. Reasons are formatted on demand.
 class Plan {
@@ -149,6 +161,12 @@ std::vector<RetentionDecision> DecideAll(const RetentionOptions& options,
 }
 
 }  // namespace
+
+std::string RetentionJson(const RetentionOptions& options) {
+  return absl::StrCat("{\"keep\": ", KeepJson(options.keep),
+                      ", \"keep_ephemeral\": ", options.keep_ephemeral,
+                      ", \"removal\": \"", RemovalName(options.removal), "\"}");
+}
 
 absl::Status CheckRetention(const RetentionOptions& options) {
   CKPTDB_RETURN_IF_ERROR(Annotate(options.keep.status(), "retention.keep"));

@@ -23,6 +23,12 @@
 
 namespace ckptdb::internal {
 
+// The key in a step's user metadata with the options that its save used.
+inline constexpr char kRetention[] = "ckptdb.retention";
+
+// Returns the options as a JSON object of the manager's configuration.
+std::string RetentionJson(const RetentionOptions& options);
+
 struct RetentionState {
   // All steps, ascending, including the one to be committed.
   std::vector<StepInfo> steps;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "db/base/call_guard.h"
 #include "manager/policy/now_micros.h"
+#include "manager/policy/retention.h"
 #include "manager/state/micros_since.h"
 #include "schema/status.h"
 
@@ -53,6 +54,7 @@ SaveSpec SavePublisher::SpecOf(const Publication& publication) const {
   }
   // Set last, so that no user metadata replaces the reason.
   spec.user_metadata[kSavedBecause] = publication.announced.decision.reason;
+  spec.user_metadata[kRetention] = RetentionJson(options_.retention);
   spec.ephemeral = request.kind == SavePolicy::Kind::kEphemeral;
   spec.bounds = options_.save.bounds;
   return spec;

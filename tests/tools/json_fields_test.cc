@@ -301,7 +301,9 @@ class JsonFieldsTest : public ToolFixture,
                    &rows);
     Own();
     ASSERT_OK(store_->Save({.step = 800}, state).status());
-    ASSERT_OK(store_->Save({.step = 900}, other).status());
+    SaveSpec spec = {.step = 900};
+    spec.user_metadata["ckptdb.retention"] = R"({"keep": {"latest_n": 2}})";
+    ASSERT_OK(store_->Save(spec, other).status());
     if (GetParam().section == "gc") {
       ASSERT_OK(store_->Delete(300));
     }

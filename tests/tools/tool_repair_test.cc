@@ -215,6 +215,46 @@ TEST_F(ToolExplain, NamesTheLeasesOfReaders) {
   EXPECT_THAT(RunJson("explain 300")["leases"], IsEmpty());
 }
 
+TEST_F(ToolExplain, ForecastsByTheRetentionOfTheLastSave) {
+  Own();
+  const auto save = [&](int64_t step, const std::string& retention) {
+    SaveSpec spec = {.step = step};
+    spec.user_metadata["ckptdb.retention"] = retention;
+    return store_->Save(spec, RankState()).status();
+  };
+  ASSERT_OK(save(400, R"({"keep": {"latest_n": 1}})"));
+  ASSERT_OK(save(500, R"({"keep": {"latest_n": 3}, "keep_ephemeral": 1})"));
+  Disown();
+  EXPECT_THAT(
+      Run("explain 400").out,
+      AllOf(
+          HasSubstr("kept: among the latest 3, at the save of step 500\n"),
+          HasSubstr("removed next by: the save of step 700, the 2nd from now, "
+                    "if they continue as before: not among the latest 3\n"),
+          HasSubstr("retention: {\"keep\": {\"latest_n\": 3}")));
+  // Pins, and the step of the last save itself.
+  EXPECT_THAT(Run("explain 200").out, HasSubstr("nothing: `ckptdb unpin`"));
+  const Json latest = RunJson("explain 500");
+  EXPECT_EQ(latest["kept_reasons"],
+            Json({"it is the latest step, which retention always keeps"}));
+  EXPECT_EQ(latest["removed_by"],
+            "the save of step 800, the 3rd from now, if they continue as "
+            "before: not among the latest 3");
+  EXPECT_THAT(Run("explain 300").out,
+              HasSubstr("ephemeral, among the newest 1, at the save"));
+  Own();
+  ASSERT_OK(save(600, R"({"keep": {"keep_every_n_steps": 100}})"));
+  Disown();
+  EXPECT_THAT(Run("explain 400").out,
+              HasSubstr("removed next by: none of the next 256 saves"));
+  Own();
+  ASSERT_OK(save(700, R"({"keep": {"keep_if": "mine"}})"));
+  Disown();
+  EXPECT_EQ(RunJson("explain 400")["retention"], Json());
+  EXPECT_THAT(Run("explain 400").out,
+              HasSubstr("removed next by: the trainer's policy"));
+}
+
 class ToolDeltaExplain : public DeltaFixture {};
 
 TEST_F(ToolDeltaExplain, NamesTheStepsThatNeedItsData) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "manager/results.h"
 #include "schema/status.h"
 #include "tools/command.h"
 #include "tools/format.h"
@@ -23,7 +24,8 @@ struct Explanation {
   Reader::Posted posted;
   std::string saved;  // the reason; empty if no manager recorded it
   std::vector<std::string> kept;
-  std::string next;  // what removes it next
+  std::string next;       // what removes it next
+  std::string retention;  // as JSON; empty if no manager recorded it
   Needs needs;
   // When the leases of readers on its data end, ascending.
   std::vector<int64_t> lease_ends_micros;
@@ -58,6 +60,17 @@ std::string WhatRemovesIt(const Explanation& found) {
          "steps that each save retired; or `ckptdb rm`";
 }
 
+// What the retention of the latest save, which the manager recorded, decides.
+void ApplyRetention(const StepRecord& latest, const StepExplanation& forecast,
+                    Explanation* found) {
+  found->retention = latest.user_metadata.at("ckptdb.retention");
+  if (found->record.pinned) return;
+  found->next = forecast.removed;
+  if (forecast.kept.empty() || latest.version == found->record.version) return;
+  found->kept.push_back(absl::StrCat(forecast.kept, ", at the save of step ",
+                                     latest.version.step));
+}
+
 absl::StatusOr<Explanation> Explain(const Context& context, Reader* reader,
                                     const std::string& text) {
   Explanation found;
@@ -68,7 +81,14 @@ absl::StatusOr<Explanation> Explain(const Context& context, Reader* reader,
   found.saved = SavedReason(found.record);
   found.kept = WhyKept(found, *reader);
   found.next = WhatRemovesIt(found);
-  found.needs = NeedsOf(found.record.version, reader->Steps());
+  const std::vector<StepRecord> steps = reader->Steps();
+  const auto latest = reader->Latest();
+  if (latest.ok()) {
+    const auto forecast =
+        ForecastRetention(steps, *latest, found.record.version.step);
+    if (forecast.ok()) ApplyRetention(*latest, *forecast, &found);
+  }
+  found.needs = NeedsOf(found.record.version, steps);
   CKPTDB_ASSIGN_OR_RETURN(found.lease_ends_micros,
                           reader->LeaseEnds(found.record.version));
   return found;
@@ -82,6 +102,7 @@ Json ExplanationJson(const std::string& store, const Explanation& found) {
   json["saved_reason"] = ReasonJson(found.saved);
   json["kept_reasons"] = found.kept;
   json["removed_by"] = found.next;
+  json["retention"] = ReasonJson(found.retention);
   json["library_version"] = found.record.library_version;
   json["leases"] = Json::array();
   for (const int64_t end : found.lease_ends_micros) {
@@ -111,6 +132,9 @@ void PrintExplanation(const Explanation& found, std::ostream* out) {
     *out << "quarantined: it was found damaged, and is never the latest\n";
   }
   *out << "removed next by: " << found.next << '\n';
+  if (!found.retention.empty()) {
+    *out << "retention: " << Printable(found.retention) << '\n';
+  }
   if (!found.needs.none()) {
     *out << "its data stays even then for " << NeedsText(found.needs) << '\n';
   }
@@ -126,13 +150,15 @@ void PrintExplanation(const Explanation& found, std::ostream* out) {
 class ExplainCommand : public Command {
  public:
   ExplainCommand()
-      : Command(
-            {.name = "explain",
-             .summary = "Show why a step was saved, and why it is kept",
-             .notes = "A trainer's policies are in its configuration, not in\n"
-                      "the store. A step that is removed keeps its data while\n"
-                      "other steps need it or a reader has it open.\n",
-             .examples = "  ckptdb explain latest -s /checkpoints/ctr\n"}) {}
+      : Command({.name = "explain",
+                 .summary = "Show why a step was saved, and why it is kept",
+                 .notes =
+                     "What removes a step is computed from the retention that\n"
+                     "the manager recorded at its last save. A step that is\n"
+                     "removed keeps its data while other steps need it or a\n"
+                     "reader has it open.\n",
+                 .examples = "  ckptdb explain latest -s /checkpoints/ctr\n"}) {
+  }
   void AddArguments(CLI::App* app) override { AddStep(app, &step_); }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));

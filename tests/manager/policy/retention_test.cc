@@ -6,7 +6,9 @@
 #include <random>
 #include <set>
 
+#include "manager/manager_options.h"
 #include "tests/support/seed.h"
+#include "tests/support/status_matchers.h"
 #include "tests/support/test.h"
 
 namespace ckptdb::testing {
@@ -245,6 +247,41 @@ TEST(RetentionModel, MatchesTheModel) {
           << decisions[i].reason;
     }
   }
+}
+
+TEST(RetentionJsonTest, IsTheManagersConfiguration) {
+  const KeepPolicy policies[] = {
+      KeepPolicy(),
+      KeepAll(),
+      LatestN(3),
+      LatestOf(KeepEveryNSteps(5) | LatestN(9), 2),
+      KeepSteps({}),
+      KeepSteps({1, 1'000'000'000'000}),
+      KeepNearestToEveryNSteps(7),
+      KeepEveryNSeconds(0.1) & !KeepForNSeconds(1e11),
+      BestN("a \"b\"\n\u00e4", 2),
+      BestN({.metric = "loss",
+             .count = 0,
+             .lower_is_better = true,
+             .keep_without_metric = false})};
+  for (const KeepPolicy& policy : policies) {
+    for (const auto removal : {RetentionOptions::Removal::kNever,
+                               RetentionOptions::Removal::kEphemeralOnly,
+                               RetentionOptions::Removal::kAllNonPermanent}) {
+      const RetentionOptions options = {policy, 4, removal};
+      const std::string json = internal::RetentionJson(options);
+      ManagerOptions read;
+      ASSERT_OK(ReadManagerConfig(json, &read)) << json;
+      EXPECT_EQ(internal::RetentionJson(read.retention), json);
+      EXPECT_EQ(read.retention.removal, removal);
+    }
+  }
+  EXPECT_EQ(
+      internal::RetentionJson({LatestN(4) | BestN("auc", 2)}),
+      R"({"keep": {"any": [{"latest_n": 4}, {"best_n": {"metric": "auc", )"
+      R"("count": 2, "lower_is_better": false, )"
+      R"("keep_without_metric": true}}]}, "keep_ephemeral": 1, )"
+      R"("removal": "all_non_permanent"})");
 }
 
 }  // namespace
