@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "db/base/mutex.h"
 #include "db/transfer/version_source.h"
+#include "remote/layout/object_keys.h"
 #include "remote/object_store.h"
 #include "remote/remote_store.h"
 #include "remote/sync/catalog_log.h"

@@ -13,8 +13,8 @@ class ManifestSizeTest : public StoreFixture {
  protected:
   static constexpr uint64_t kMiB = uint64_t{1} << 20;
   ManifestSizeTest()
-      : environment_(std::make_shared<internal::Environment>(
-            *internal::Environment::Default())) {
+      : environment_(
+            EnvironmentOf(internal::Environment::Default()->file_system())) {
     options_.environment = environment_;
   }
   std::string database() const { return path() + "/db"; }
