@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // ckptdb_bench: how far the store is from the raw limit of this machine.
-#include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -9,8 +7,6 @@
 
 #include "CLI/CLI.hpp"
 #include "bench/cases.h"
-#include "bench/measure.h"
-#include "bench/payload.h"
 #include "bench/report.h"
 #include "schema/status.h"
 
@@ -86,12 +82,7 @@ int Run(const BenchOptions& options, bool json,
         const std::vector<const Case*>& chosen) {
   Report report;
   int exit_status = 0;
-  // The data, its copies, and the page cache of both files.
-  constexpr uint64_t kCopies = 5;
-  const uint64_t bytes =
-      std::max(options.rows * Table::kRowBytes, options.dense_bytes);
   for (const Case* one : chosen) {
-    TouchFreeMemory(kCopies * bytes);
     const absl::Status status = one->run(options, &report);
     if (status.ok()) continue;
     std::fprintf(stderr, "ckptdb_bench %s: %s\n", one->name,

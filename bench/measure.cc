@@ -109,7 +109,7 @@ Summary CpuSecondsOf(const Outcome& outcome) {
 }
 
 void TouchFreeMemory(uint64_t bytes) {
-  const uint64_t most = LineBytes("/proc/meminfo", "MemFree:") / 10 * 9;
+  const uint64_t most = LineBytes("/proc/meminfo", "MemFree:") / 2;
   const size_t size = std::min(bytes, most);
   void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);

@@ -57,10 +57,12 @@ Summary Summarize(std::vector<double> values);
 Summary SecondsOf(const Outcome& outcome);
 Summary CpuSecondsOf(const Outcome& outcome);
 
-// Writes to so many bytes of free memory, or to most of it if less is free. A
+// Writes to so many bytes of free memory, or to half of it if less is free. A
 // virtual machine may return free memory to its host, and then the first write
 // to it takes several times longer, whoever writes first.
 void TouchFreeMemory(uint64_t bytes);
+// The data, its copies, and the page cache of the files.
+constexpr uint64_t kTouchedCopies = 5;
 
 // Memory that this process has resident now.
 uint64_t ResidentBytes();

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bench/measure.h"
 #include "db/base/row_block.h"
 #include "schema/bytes/page.h"
 #include "schema/status.h"
@@ -103,6 +104,7 @@ Pages::~Pages() {
 absl::StatusOr<std::unique_ptr<Table>> Table::Make(uint64_t rows,
                                                    uint64_t seed) {
   if (rows == 0) return absl::InvalidArgumentError("a table of 0 rows");
+  TouchFreeMemory(kTouchedCopies * rows * kRowBytes);
   CKPTDB_ASSIGN_OR_RETURN(Pages ids, Pages::Allocate(rows * sizeof(int64_t)));
   CKPTDB_ASSIGN_OR_RETURN(Pages embedding, Pages::Allocate(rows * kSlotBytes));
   CKPTDB_ASSIGN_OR_RETURN(Pages adagrad, Pages::Allocate(rows * kSlotBytes));
@@ -203,6 +205,7 @@ uint64_t Table::Digest() const {
 absl::StatusOr<std::unique_ptr<Tensors>> Tensors::Make(uint64_t bytes,
                                                        uint64_t seed) {
   if (bytes == 0) return absl::InvalidArgumentError("tensors of 0 bytes");
+  TouchFreeMemory(kTouchedCopies * bytes);
   const uint64_t whole = (bytes + kTensorStep - 1) / kTensorStep * kTensorStep;
   CKPTDB_ASSIGN_OR_RETURN(Pages pages, Pages::Allocate(whole));
   FillRandom(pages.memory(), PartSeed(seed, 3));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bench/measure.h"
 #include "manager/map_table.h"
 #include "manager/tables.h"
 #include "schema/status.h"
@@ -216,6 +217,7 @@ void StallTable::CopyChanged(uint64_t first, uint64_t count, char* to) const {
 absl::StatusOr<std::unique_ptr<StallModel>> StallModel::Make(StallRows kind,
                                                              uint64_t rows,
                                                              uint64_t seed) {
+  TouchFreeMemory(kTouchedCopies * rows * Table::kRowBytes);
   CKPTDB_ASSIGN_OR_RETURN(auto table, StallTable::Make(kind, rows, seed));
   constexpr uint64_t kMultiple = kTensors * kAlignBytes;
   const uint64_t bytes =

@@ -318,13 +318,15 @@ def _run_import(arguments: list[str]) -> int:
     if _kind_of(source) == "dcp":
         from .torch._files import import_checkpoint
 
-        report = import_checkpoint(source, args.store, args.step, overwrite=args.force)
+        report = str(
+            import_checkpoint(source, args.store, args.step, overwrite=args.force)
+        )
     else:
         tensors = import_orbax(source, args.store, args.step, overwrite=args.force)
         report = f"{tensors} tensors"
     return _print(
         args.json,
-        {"store": args.store, "step": args.step, "imported": str(report)},
+        {"store": args.store, "step": args.step, "imported": report},
         f"imported as step {args.step}: {report}",
     )
 

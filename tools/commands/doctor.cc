@@ -194,9 +194,11 @@ absl::Status Doctor::RunOnRemote(const Context& context, Report* report) const {
   CheckRemoteOptions options;
   options.remote.cancelled = [] { return Interrupt::asked(); };
   if (speed_mib_.has_value()) options.speed_bytes = *speed_mib_ << 20;
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RemoteCheck> checks,
-                          CheckRemote(report->folder, options));
-  for (const RemoteCheck& check : checks) {
+  const absl::StatusOr<std::vector<RemoteCheck>> checks =
+      CheckRemote(report->folder, options);
+  CKPTDB_RETURN_IF_ERROR(Interrupt::Describe(
+      checks.status(), "\"ckptdb remote gc\" removes what the checks left"));
+  for (const RemoteCheck& check : *checks) {
     report->checks.push_back(
         {.name = check.name,
          .host = {},
