@@ -284,7 +284,7 @@ rocksdb::Status OutsideTables::OpenTable(
     if (opened.reader == nullptr) {
       auto opening = std::make_unique<rocksdb::SstFileReader>(options_);
       const std::string& name = tables_[index].name;
-      const rocksdb::Status status = opening->Open(name);
+      rocksdb::Status status = opening->Open(name);
       // RocksDB names no file for damage that it finds here.
       if (status.IsCorruption()) {
         return rocksdb::Status::Corruption(name, status.ToString());

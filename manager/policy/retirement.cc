@@ -79,11 +79,12 @@ void Retirement::HoldUnshipped(const Store& store,
   if (unshipped.size() > static_cast<uint64_t>(keep_unshipped_)) {
     unshipped.resize(static_cast<size_t>(keep_unshipped_));
   }
+  auto* const held = &state_.held;
   for (const Version& version : unshipped) {
-    state_.held[version.step] = "it is not shipped yet";
+    (*held)[version.step] = "it is not shipped yet";
   }
   std::erase_if(*removed, [&](const RetentionDecision& decision) {
-    return state_.held.contains(decision.step);
+    return held->contains(decision.step);
   });
 }
 

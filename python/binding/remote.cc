@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -225,7 +226,8 @@ class PyShipper {
   ~PyShipper() {
     if (!process_.IsThis()) {
       // The thread is the parent's: what it uses stays.
-      (void)new std::shared_ptr<StepShipper>(std::move(shipper_));
+      (void)new (std::nothrow)
+          std::shared_ptr<StepShipper>(std::move(shipper_));
       return;
     }
     Close();

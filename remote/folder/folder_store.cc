@@ -355,7 +355,8 @@ absl::Status FolderStore::Collect(const std::string& folder,
   }
   ::closedir(opened);
   for (const std::string& name : names) {
-    const std::string key = folder.empty() ? name : folder + "/" + name;
+    const std::string key =
+        folder.empty() ? name : absl::StrCat(folder, "/", name);
     if (!CheckObjectKey(key).ok()) continue;
     struct stat found {};
     if (::lstat(PathOf(key).c_str(), &found) != 0) continue;  // removed

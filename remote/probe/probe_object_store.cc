@@ -26,7 +26,7 @@ absl::Status ProbeRefuses(ObjectStore& store, absl::string_view reason) {
 absl::Status ProbePuts(ObjectStore& store, const std::string& key) {
   const std::string token = NewUuid();
   CKPTDB_RETURN_IF_ERROR(store.PutIfAbsent(key, kProbeBytes, token));
-  const absl::Status second = store.PutIfAbsent(key, kOtherBytes, NewUuid());
+  absl::Status second = store.PutIfAbsent(key, kOtherBytes, NewUuid());
   if (second.ok()) {
     return ProbeRefuses(
         store,

@@ -83,16 +83,16 @@ absl::Status RemoteUrlStore::ReadCatalog(const RemoteCatalog& catalog) {
                           NeededEntries(catalog, StepsByAge(catalog)));
   Entries now;
   for (const RemoteEntry& entry : needed) now[entry.version] = entry;
-  const Entries& before = entries_;
+  const Entries* const before = &entries_;
   std::vector<const RemoteEntry*> added;
   for (const auto& [version, entry] : now) {
-    const auto known = before.find(version);
-    if (known == before.end() || known->second != entry) {
+    const auto known = before->find(version);
+    if (known == before->end() || known->second != entry) {
       added.push_back(&entry);
     }
   }
   const auto make = [&](RecordStore::Change* change) -> absl::Status {
-    for (const auto& [version, entry] : before) {
+    for (const auto& [version, entry] : *before) {
       const auto kept = now.find(version);
       if (kept != now.end() && kept->second == entry) continue;
       CKPTDB_RETURN_IF_ERROR(change->Remove(version, IsStep(entry)));
