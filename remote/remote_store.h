@@ -91,8 +91,8 @@ absl::StatusOr<PushResult> PushStore(absl::string_view store,
                                      ObjectStore* remote,
                                      const PushOptions& options = {});
 
-// What a manager or StepShipper that ships a store has noted in its folder, in
-// the file SHIPPED.
+// The progress of a manager or StepShipper, from the file SHIPPED in the folder
+// of the store that it ships.
 struct ShipNote {
   std::string url;                // of the object store, without credentials
   int64_t written_at_micros = 0;  // when the rest has changed

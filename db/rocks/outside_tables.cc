@@ -179,7 +179,7 @@ class OutsideIterator : public rocksdb::Iterator {
     }
     return status_.ok();
   }
-  // Returns null if the child is at its end.
+  // Returns null if the child has no more entries.
   Child* Least() {
     Child* least = nullptr;
     absl::string_view least_key;

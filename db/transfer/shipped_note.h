@@ -8,8 +8,8 @@
 
 namespace ckptdb::internal {
 
-// Replaces the file atomically, but not durably: what it says can be found out
-// again. It is only for people and for `ckptdb ls`.
+// Replaces the file atomically, but not durably, because the next push writes
+// it again. Only people and `ckptdb ls` read it.
 absl::Status WriteShippedNote(absl::string_view store, absl::string_view bytes);
 
 }  // namespace ckptdb::internal

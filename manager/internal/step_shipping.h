@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ships the steps of a manager's store to an object store. ckptdb::remote
-// implements it: ShipTo of remote/step_shipper.h. Not for users.
+// The interface by which a manager ships its store's steps to an object store.
+// ckptdb::remote implements it: ShipTo of remote/step_shipper.h. Not for users.
 #ifndef CKPTDB_MANAGER_INTERNAL_STEP_SHIPPING_H_
 #define CKPTDB_MANAGER_INTERNAL_STEP_SHIPPING_H_
 

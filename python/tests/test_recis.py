@@ -267,7 +267,7 @@ def simple(folder, **options):
 
 def test_what_a_killed_save_left_is_ignored(tmp_path, path):
     written = simple(tmp_path / "in", world=2)
-    # Of another number of ranks, and of a save that did not end.
+    # Files from another number of ranks, and from an unfinished save.
     old = written.folder / "model-000001-of-000099.safetensors"
     shutil.copy(written.folder / written.name(0), old)
     for name in ("index.tmp", "ckpt-0000000-0000001.data.tmp"):

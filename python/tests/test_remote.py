@@ -52,7 +52,7 @@ class MemoryStore:
             kept = token if self.keeps_tokens else ""
             self.objects[key] = data, time.time(), kept
             if self.loses > 0:
-                # As a client that tries again after it lost the answer.
+                # Like a client that retries after the response was lost.
                 self.loses -= 1
                 raise FileExistsError(key)
 
@@ -269,7 +269,7 @@ def test_ctrl_c_ends_a_push(saved, tmp_path):
     with pytest.raises(KeyboardInterrupt):  # of a push that would take a minute
         remote.push(saved.path, target, bytes_per_second=100_000)
     assert time.monotonic() - begin < 10
-    assert remote.push(saved.path, target).shipped[-1] == 3  # goes on
+    assert remote.push(saved.path, target).shipped[-1] == 3  # the same remote still works
 
 
 def test_short_answers_are_damage(saved, tmp_path):

@@ -131,7 +131,7 @@ absl::StatusOr<bool> RemoteChecker::CheckPlace() {
       "\"", folder, "\" is not a folder; create it, or correct the URL"));
 }
 
-// One list tells whether the service answers, whether the bucket is there, and
+// One list shows whether the service answers, whether the bucket exists, and
 // whether the credentials may read it.
 absl::StatusOr<bool> RemoteChecker::CheckService() {
   const auto begin = std::chrono::steady_clock::now();
@@ -304,8 +304,8 @@ Seen RemoteChecker::Content() {
                          static_cast<double>(content->bytes) / 1e6, dropped);
 }
 
-// What a push, a fetch and a collection call, each with the remedy. A second
-// put may replace the object that the checks before it read.
+// The calls of a push, a fetch and a collection, each with its remedy. The
+// second put comes last: it may replace the object that the others read.
 const std::array<RemoteChecker::Call, 7> RemoteChecker::kCalls = {
     {{"token", &RemoteChecker::Token,
       "a push cannot tell its own objects from another's after a lost "

@@ -30,7 +30,7 @@ RangedObjects::PiecePtr RangedObjects::Plan(const OutsideTable& table,
   auto piece = std::make_shared<Piece>();
   piece->key = table.name;
   piece->first = cell;
-  // What opens a table is at its end, and rarely fits the last cell.
+  // Opening a table reads its last blocks, which rarely fit in the last cell.
   if (cell + 1 == end && cell > 0 && before == nullptr) {
     --piece->first;
     ++wanted;
@@ -57,7 +57,7 @@ void RangedObjects::Forget(const PiecePtr& piece) {
   by_use_.remove(piece);
 }
 
-// Those that are being loaded stay.
+// Keeps cells that are still loading.
 void RangedObjects::FreeMemory() {
   for (auto it = by_use_.end();
        bytes_ > memory_bytes_ && it != by_use_.begin();) {

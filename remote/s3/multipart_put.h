@@ -30,8 +30,8 @@ struct MultipartPut {
 // Uploads the parts, then completes the upload on the condition that the key
 // does not exist. Returns AlreadyExists if it does, and Aborted if the upload
 // no longer exists: either it was aborted, or an earlier attempt completed it
-// and the response was lost; the object's token tells. After other errors,
-// aborts the upload unless it may have completed.
+// and the response was lost; the object's token shows which. After other
+// errors, aborts the upload unless it may have completed.
 absl::Status PutInParts(const MultipartPut& put, S3Client* client);
 
 }  // namespace ckptdb::internal::s3

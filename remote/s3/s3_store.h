@@ -12,8 +12,8 @@
 namespace ckptdb::internal::s3 {
 
 // Stores an object's token as metadata "ckptdb-token". If a put finds that the
-// object exists, the token tells whether this put wrote it and lost the
-// response, or another one did.
+// object exists, the token shows whether this put wrote it and lost the
+// response, or another put wrote it.
 class S3Store : public ObjectStore {
  public:
   S3Store(const S3Location& location, const RemoteOptions& options)

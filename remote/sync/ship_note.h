@@ -15,7 +15,7 @@ namespace ckptdb::internal {
 std::string FormatShipNote(const ShipNote& note);
 
 // Unknown lines, of later versions, are ignored. Returns DataLoss for a text
-// without a URL, or with a number that is none.
+// without a URL, or with an invalid number.
 absl::StatusOr<ShipNote> ParseShipNote(absl::string_view text);
 
 }  // namespace ckptdb::internal

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fetches of some tables, slots, slices and items: the store has these, equal
-// to those of the remote's step, and says so of all others.
+// to those of the remote's step, and refuses reads of all others.
 #include <cstdint>
 #include <filesystem>
 #include <map>

@@ -63,7 +63,8 @@ TEST_F(GoldenRemoteTest, IsStillFetched) {
   }
 }
 
-// The trainer's host was updated: its store, or one that was fetched, goes on.
+// After the trainer's host is updated, its store, or a fetched one, still
+// ships.
 TEST_F(GoldenRemoteTest, AnOwnerGoesOn) {
   ASSERT_OK(FetchStore(remote_.get(), fetched(), {.all = true}).status());
   int64_t next = 1000;

@@ -127,7 +127,7 @@ TEST_F(ManagerUrlTest, AFreshMachineContinuesTheTraining) {
               ExpectRows(*model, 6);
             });
   EXPECT_EQ(fetches_, 1);
-  // The remote goes on with the same store.
+  // Later pushes of the fetched store add steps to the same remote.
   ASSERT_OK_AND_ASSIGN(const PushResult pushed,
                        PushStore(second(), remote_.get()));
   EXPECT_THAT(pushed.shipped, ::testing::ElementsAre(5, 6));

@@ -103,7 +103,7 @@ TEST_F(ProtocolTest, RequestsAreCounted) {
   const PushOptions options;
   internal::Shipper shipper(&remote_, &options);
   ASSERT_OK(shipper.Push(source_));
-  // Of the first push: becoming the owner, and a step.
+  // The first push becomes the owner and ships a step.
   EXPECT_THAT(Totals(),
               ElementsAre(Pair("delete", 1), Pair("get", 2), Pair("head", 3),
                           Pair("list", 3), Pair("put", 7)));
@@ -113,7 +113,7 @@ TEST_F(ProtocolTest, RequestsAreCounted) {
   source_.Save(false, 2);
   source_.Save(false, 3);
   ASSERT_OK(shipper.Push(source_));
-  // Of two steps with a data file each.
+  // Two steps with a data file each.
   EXPECT_THAT(
       remote_.calls(),
       UnorderedElementsAre(Pair("put", 6), Pair("put data", 2),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The remote keeps steps by a policy of its own.
+// The remote has a separate retention policy.
 #include <cstdint>
 #include <memory>
 #include <string>

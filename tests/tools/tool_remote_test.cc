@@ -217,7 +217,7 @@ TEST_F(ToolRemote, FollowsUntilASignal) {
   EXPECT_EQ(followed.code, 0) << followed.err;
   EXPECT_THAT(followed.out, HasSubstr("shipped 3 steps"));
   EXPECT_EQ(followed.err, "");
-  // What was shipped stays known.
+  // The note stays after the push ends.
   ExpectPrints("ls", HasSubstr("shipped to " + url() + "; no step waits"));
   const Json shipping = RunJson("ls")["shipping"];
   EXPECT_EQ(shipping["url"], url());

@@ -60,7 +60,7 @@ std::string WhatRemovesIt(const Explanation& found) {
          "steps that each save retired; or `ckptdb rm`";
 }
 
-// What the retention of the latest save, which the manager recorded, decides.
+// Adds what the retention that the manager recorded at the latest save decides.
 void ApplyRetention(const StepRecord& latest, const StepExplanation& forecast,
                     Explanation* found) {
   found->retention = latest.user_metadata.at("ckptdb.retention");

@@ -63,7 +63,7 @@ class RemoteCommand : public Command {
                  "--follow\n"
                  "  ckptdb remote ls s3://models/ctr\n"
                  "  ckptdb remote fetch s3://models/ctr /checkpoints/new\n"
-                 "  ckptdb remote fetch s3://models/ctr /tmp/user --tables "
+                 "  ckptdb remote fetch s3://models/ctr /models/user --tables "
                  "user --slots embedding\n"
                  "  ckptdb remote verify s3://models/ctr --data\n"
                  "  ckptdb remote gc s3://models/ctr --keep 20\n"}) {}

@@ -31,8 +31,7 @@ class ForecastRetentionTest : public ManagerTest {
   }
 };
 
-// What is forecast after one save happens in those that follow, whose metrics
-// become worse.
+// Later saves, whose metrics become worse, remove steps as the forecast said.
 TEST_F(ForecastRetentionTest, AgreesWithTheSavesThatFollow) {
   options_.retention.keep =
       LatestN(3) | KeepEveryNSteps(10) | BestN("auc", 2) | KeepSteps({6});
