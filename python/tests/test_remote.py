@@ -269,7 +269,8 @@ def test_ctrl_c_ends_a_push(saved, tmp_path):
     with pytest.raises(KeyboardInterrupt):  # of a push that would take a minute
         remote.push(saved.path, target, bytes_per_second=100_000)
     assert time.monotonic() - begin < 10
-    assert remote.push(saved.path, target).shipped[-1] == 3  # the same remote still works
+    # The same remote still works.
+    assert remote.push(saved.path, target).shipped[-1] == 3
 
 
 def test_short_answers_are_damage(saved, tmp_path):

@@ -35,6 +35,8 @@ using Result = RemoteCheck::Result;
 constexpr absl::string_view kFolder = "probe/";
 constexpr absl::string_view kBytes = "0123456789abcdef";
 constexpr absl::Duration kMostSkew = absl::Minutes(1);
+constexpr absl::Duration kDeleteDeadline = absl::Seconds(5);
+constexpr const char* kEnds[] = {"-a", "-b", ".c", "0", "-s"};
 
 absl::Status Wrong(absl::string_view what) { return absl::InternalError(what); }
 
@@ -62,6 +64,10 @@ class RemoteChecker {
   absl::StatusOr<bool> CheckPlace();
   absl::StatusOr<bool> CheckService();
   absl::Status CheckCalls();
+
+  // Deletes what interrupted checks have put, over a connection that is not
+  // interrupted.
+  absl::Status DeleteProbes() const;
 
   Seen Credentials();
   Seen Put();
@@ -230,7 +236,7 @@ Seen RemoteChecker::ListOrder() {
 }
 
 Seen RemoteChecker::Delete() {
-  for (const char* end : {"-a", "-b", ".c", "0"}) {
+  for (const char* end : kEnds) {
     CKPTDB_RETURN_IF_ERROR(store_->Delete(Key(end)));
   }
   const absl::Status gone = store_->Head(Key("-b")).status();
@@ -354,14 +360,33 @@ absl::Status RemoteChecker::CheckCalls() {
       .status();
 }
 
+absl::Status RemoteChecker::DeleteProbes() const {
+  RemoteOptions options = options_.remote;
+  options.cancelled = nullptr;
+  options.deadline = std::min(options.deadline, kDeleteDeadline);
+  CKPTDB_ASSIGN_OR_RETURN(const auto store, OpenObjectStore(url_, options));
+  for (const char* end : kEnds) {
+    CKPTDB_RETURN_IF_ERROR(store->Delete(Key(end)));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<RemoteCheck>> RemoteChecker::Run() {
   CKPTDB_ASSIGN_OR_RETURN(store_, OpenObjectStore(url_, options_.remote));
   CKPTDB_ASSIGN_OR_RETURN(bool good, CheckPlace());
   if (good) {
     CKPTDB_ASSIGN_OR_RETURN(good, CheckService());
   }
-  if (good) CKPTDB_RETURN_IF_ERROR(CheckCalls());
-  return std::move(checks_);
+  if (!good) return std::move(checks_);
+  const absl::Status checked = CheckCalls();
+  if (checked.ok()) return std::move(checks_);
+  const absl::Status deleted = DeleteProbes();
+  if (deleted.ok()) return checked;
+  return absl::Status(
+      checked.code(),
+      absl::StrCat(checked.message(),
+                   "; objects below \"probe/\" stay until a collection: ",
+                   deleted.message()));
 }
 
 }  // namespace

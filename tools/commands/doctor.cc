@@ -197,7 +197,8 @@ absl::Status Doctor::RunOnRemote(const Context& context, Report* report) const {
   const absl::StatusOr<std::vector<RemoteCheck>> checks =
       CheckRemote(report->folder, options);
   CKPTDB_RETURN_IF_ERROR(Interrupt::Describe(
-      checks.status(), "\"ckptdb remote gc\" removes what the checks left"));
+      checks.status(),
+      "\"ckptdb remote gc\" removes what the checks could not delete"));
   for (const RemoteCheck& check : *checks) {
     report->checks.push_back(
         {.name = check.name,

@@ -72,6 +72,25 @@ TEST_F(CheckRemoteTest, FindsNothingWrong) {
   }
 }
 
+TEST_F(CheckRemoteTest, DeletesItsObjectsWhenCancelled) {
+  int calls = 0;
+  CheckRemoteOptions options;
+  options.remote.cancelled = [&] { return ++calls == 0; };
+  ASSERT_OK(CheckRemote("s3://bucket/p", options));
+  const int all = calls;
+  ASSERT_GT(all, 10);
+  for (int last = 1; last < all; ++last) {
+    calls = 0;
+    options.remote.cancelled = [&] { return ++calls > last; };
+    const auto checks = CheckRemote("s3://bucket/p", options);
+    // Polls while a request is waited for are not the same in each run.
+    if (!checks.ok()) {
+      EXPECT_THAT(checks, StatusIs(absl::StatusCode::kCancelled, _));
+    }
+    EXPECT_THAT(Open()->List("probe/", "", 10).value(), IsEmpty()) << last;
+  }
+}
+
 TEST_F(CheckRemoteTest, NamesTheSourceOfCredentials) {
   unsetenv("AWS_ACCESS_KEY_ID");
   unsetenv("AWS_SECRET_ACCESS_KEY");
