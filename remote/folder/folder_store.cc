@@ -10,7 +10,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -421,10 +423,28 @@ absl::Status FolderStore::AbortUploads(absl::string_view prefix,
   return absl::OkStatus();
 }
 
+// Objects are not mixed with the files of a checkpoint store, which removes
+// what it does not know.
+absl::Status CheckOutsideStores(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::path at = std::filesystem::weakly_canonical(folder, error);
+  if (error) at = std::filesystem::path(folder).lexically_normal();
+  for (;;) {
+    if (std::filesystem::exists(at / "db" / "CURRENT", error)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", at.string(), "\" is a checkpoint store, and \"", folder,
+          "\" is in it; give a remote a folder of its own"));
+    }
+    if (!at.has_relative_path()) return absl::OkStatus();
+    at = at.parent_path();
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenFolderStore(
     const std::string& folder, const RemoteOptions& options) {
+  CKPTDB_RETURN_IF_ERROR(CheckOutsideStores(folder));
   constexpr mode_t kModeBits = 0777;
   mode_t mode = 0700;
   struct stat found {};

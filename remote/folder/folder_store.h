@@ -20,7 +20,8 @@ namespace ckptdb::internal {
 // What it creates has the mode of the folder, or 0700 if that is new.
 //
 // The time of an object is that of its last write, by the file system's clock.
-// Uses only bytes_per_second and `cancelled` of the options.
+// Uses only bytes_per_second and `cancelled` of the options. Returns
+// InvalidArgument for a file, and for a folder in a checkpoint store.
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenFolderStore(
     const std::string& folder, const RemoteOptions& options);
 

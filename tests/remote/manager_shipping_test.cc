@@ -13,6 +13,7 @@
 #include "tests/manager/manager_fixture.h"
 #include "tests/manager/run_ranks.h"
 #include "tests/remote/memory_store.h"
+#include "tests/remote/remote_steps.h"
 #include "tests/remote/shared_store.h"
 
 namespace ckptdb::testing {
@@ -63,15 +64,7 @@ class ManagerShippingTest : public ManagerTest {
     EXPECT_OK(save);
     return *std::move(save);
   }
-  std::vector<int64_t> RemoteSteps() {
-    std::vector<int64_t> steps;
-    const auto listed = ListRemote(&remote_);
-    if (!listed.ok()) return steps;
-    for (const RemoteStep& step : listed->steps) {
-      steps.push_back(step.version.step);
-    }
-    return steps;
-  }
+  std::vector<int64_t> RemoteSteps() { return StepsOfRemote(&remote_); }
   // Waits until an attempt to ship `step` has failed.
   void AwaitFailure(int64_t step) {
     const auto has_failed = [&] {

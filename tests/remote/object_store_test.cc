@@ -153,6 +153,19 @@ TEST_P(FolderStoreTest, IsCreatedByTheFirstPut) {
   EXPECT_TRUE(fs::is_empty(folder() + "/~uploads"));
 }
 
+TEST_P(FolderStoreTest, RefusesFoldersInCheckpointStores) {
+  fs::create_directories(folder() + "/db");
+  std::ofstream(folder() + "/db/CURRENT") << "MANIFEST-000001\n";
+  fs::create_directory_symlink(folder(), folder() + "-link");
+  for (const char* end : {"", "/", "/.", "/remote", "/a/b", "-link/remote"}) {
+    EXPECT_THAT(OpenObjectStore(url() + end),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("is a checkpoint store")))
+        << end;
+  }
+  EXPECT_OK(OpenObjectStore(url() + "-beside"));
+}
+
 TEST_P(FolderStoreTest, GivesObjectsTheModeOfTheFolder) {
   const auto mode = [](const std::string& path) {
     return static_cast<int>(fs::status(path).permissions());

@@ -15,6 +15,7 @@
 #include "remote/sync/shipper.h"
 #include "tests/remote/fake_source.h"
 #include "tests/remote/memory_store.h"
+#include "tests/remote/remote_steps.h"
 #include "tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
@@ -28,16 +29,7 @@ class ProtocolTest : public ::testing::Test {
                                   const PushOptions& options = {}) {
     return internal::Shipper(&remote_, &options).Push(source);
   }
-  std::vector<int64_t> Steps() {
-    std::vector<int64_t> steps;
-    const auto listed = ListRemote(&remote_);
-    EXPECT_OK(listed);
-    if (!listed.ok()) return steps;
-    for (const RemoteStep& step : listed->steps) {
-      steps.push_back(step.version.step);
-    }
-    return steps;
-  }
+  std::vector<int64_t> Steps() { return StepsOfRemote(&remote_); }
   void ExpectSound() {
     ASSERT_OK_AND_ASSIGN(const VerifyRemoteResult verified,
                          VerifyRemote(&remote_, {.data = true}));

@@ -22,6 +22,7 @@
 #include "schema/records/records.h"
 #include "schema/records/remote.h"
 #include "tests/remote/memory_store.h"
+#include "tests/remote/remote_steps.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/sample_store.h"
@@ -79,16 +80,7 @@ class PushFetchTest : public ::testing::Test {
       ExpectSameStep(*expected, reader.get(), step);
     }
   }
-  std::vector<int64_t> RemoteSteps() {
-    std::vector<int64_t> steps;
-    const auto listed = ListRemote(&remote_);
-    EXPECT_OK(listed);
-    if (!listed.ok()) return steps;
-    for (const RemoteStep& step : listed->steps) {
-      steps.push_back(step.version.step);
-    }
-    return steps;
-  }
+  std::vector<int64_t> RemoteSteps() { return StepsOfRemote(&remote_); }
   absl::Status SaveSmall(int64_t step) {
     RankState state;
     state.AddTensor("w", TensorView::Of(small_.data(), {2}));

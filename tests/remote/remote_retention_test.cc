@@ -10,6 +10,7 @@
 #include "remote/remote_store.h"
 #include "remote/step_shipper.h"
 #include "tests/remote/memory_store.h"
+#include "tests/remote/remote_steps.h"
 #include "tests/remote/shared_store.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
@@ -42,16 +43,7 @@ class RemoteRetentionTest : public ::testing::Test {
     EXPECT_OK(collected);
     return collected.value_or(CollectResult());
   }
-  std::vector<int64_t> RemoteSteps() {
-    std::vector<int64_t> steps;
-    const auto listed = ListRemote(&remote_);
-    EXPECT_OK(listed);
-    if (!listed.ok()) return steps;
-    for (const RemoteStep& step : listed->steps) {
-      steps.push_back(step.version.step);
-    }
-    return steps;
-  }
+  std::vector<int64_t> RemoteSteps() { return StepsOfRemote(&remote_); }
 
   TempDir dir_;
   const std::vector<float> values_ = {1, 2};

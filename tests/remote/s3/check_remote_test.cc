@@ -85,7 +85,7 @@ TEST_F(CheckRemoteTest, DeletesItsObjectsWhenCancelled) {
     const auto checks = CheckRemote("s3://bucket/p", options);
     // Polls while a request is waited for are not the same in each run.
     if (!checks.ok()) {
-      EXPECT_THAT(checks, StatusIs(absl::StatusCode::kCancelled, _));
+      EXPECT_EQ(checks.status().code(), absl::StatusCode::kCancelled);
     }
     EXPECT_THAT(Open()->List("probe/", "", 10).value(), IsEmpty()) << last;
   }
