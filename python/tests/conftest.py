@@ -13,6 +13,7 @@ import gc
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,9 @@ import textwrap
 import pytest
 
 import ckptdb
+
+# A shell starts commands in the background with it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONG = os.environ.get("CKPTDB_LONG", "") not in ("", "0")
 

@@ -35,6 +35,8 @@ bool BecomeNobody() {
 [[noreturn]] void Become(std::vector<char*> arguments,
                          const ToolSetting& setting, const std::string& out,
                          const std::string& err) {
+  // A shell starts commands in the background with it ignored.
+  std::signal(SIGINT, SIG_DFL);
   const bool ready =
       Redirect(out, STDOUT_FILENO) && Redirect(err, STDERR_FILENO) &&
       (setting.folder.empty() || chdir(setting.folder.c_str()) == 0) &&
