@@ -381,10 +381,11 @@ absl::StatusOr<std::vector<ObjectInfo>> FolderStore::List(
     if (listed.size() >= limit) break;
     struct stat found {};
     if (::lstat(PathOf(key).c_str(), &found) != 0) continue;  // removed
-    const auto bytes = static_cast<uint64_t>(found.st_size);
-    if (bytes < kTrailerBytes) continue;
-    listed.push_back(
-        {key, bytes - kTrailerBytes, ModifiedOf(found), /*token=*/""});
+    // One that was cut to less than a trailer fails when it is read.
+    const uint64_t bytes =
+        std::max(static_cast<uint64_t>(found.st_size), kTrailerBytes) -
+        kTrailerBytes;
+    listed.push_back({key, bytes, ModifiedOf(found), /*token=*/""});
   }
   return listed;
 }

@@ -44,7 +44,9 @@ bool ParseDigits(absl::string_view text, size_t digits, Number* number) {
 
 absl::Status NotOurs(absl::string_view key) {
   return absl::DataLossError(
-      absl::StrCat("\"", key, "\" is not a key that ckptdb writes"));
+      absl::StrCat("\"", key,
+                   "\" is not a key that ckptdb writes; delete that object, or "
+                   "use another URL"));
 }
 
 absl::StatusOr<ObjectName> ParseName(absl::string_view prefix,

@@ -49,6 +49,14 @@ absl::Status CheckNotStale(ObjectStore* store, const RemoteCatalog* before,
   return newest ? absl::OkStatus() : LostRace(next);
 }
 
+absl::Status WithRemedy(const absl::Status& damage) {
+  return absl::Status(
+      damage.code(),
+      absl::StrCat(damage.message(),
+                   "; after this newest catalog is deleted, the steps of the "
+                   "one before can be read, and a push ships the others"));
+}
+
 absl::StatusOr<RemoteCatalog> ReadCatalog(ObjectStore* store,
                                           const ObjectInfo& object) {
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t number, ParseCatalogKey(object.key));
@@ -84,7 +92,7 @@ absl::StatusOr<std::optional<RemoteCatalog>> NewestCatalog(ObjectStore* store) {
     const bool same =
         listed.front().key == before.key && listed.front().size == before.size;
     // After a stall, another process may have put another object of that key.
-    if (same && absl::IsDataLoss(status)) return status;
+    if (same && absl::IsDataLoss(status)) return WithRemedy(status);
     before = listed.front();
     absl::StatusOr<RemoteCatalog> catalog = ReadCatalog(store, listed.front());
     if (catalog.ok()) return *std::move(catalog);

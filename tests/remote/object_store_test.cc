@@ -197,8 +197,11 @@ TEST_P(FolderStoreTest, FindsFilesThatAreNoObjects) {
   ASSERT_OK(store_->PutIfAbsent("data/1/a", std::string(500, 'x'), "t"));
   std::ofstream(folder() + "/data/1/b") << std::string(500, 'y');
   EXPECT_THAT(store_->Head("data/1/b"), DataLoss("data/1/b"));
-  fs::resize_file(folder() + "/data/1/a", 400);
-  EXPECT_THAT(store_->Head("data/1/a"), DataLoss("data/1/a"));
+  for (const uintmax_t bytes : {400, 3, 0}) {
+    fs::resize_file(folder() + "/data/1/a", bytes);
+    EXPECT_THAT(store_->Head("data/1/a"), DataLoss("data/1/a"));
+    EXPECT_THAT(List("data/"), ElementsAre("data/1/a", "data/1/b"));
+  }
 }
 
 TEST_P(FolderStoreTest, RefusesBadKeysTokensAndUrls) {

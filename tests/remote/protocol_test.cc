@@ -89,6 +89,25 @@ TEST_F(ProtocolTest, ANewOwnerFencesTheOneBefore) {
   ExpectSound();
 }
 
+TEST_F(ProtocolTest, TheCatalogBeforeADamagedOneIsUsedOnceThatIsDeleted) {
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  source_.Save(false, 2);
+  ASSERT_OK(Push(source_));
+  const auto newest = remote_.objects().lower_bound("catalog/");
+  for (const size_t bytes : {newest->second.bytes.size() / 2, size_t{0}}) {
+    newest->second.bytes.resize(bytes);
+    EXPECT_THAT(ListRemote(&remote_), DataLoss("catalog/", "is deleted"));
+    EXPECT_THAT(Push(source_), DataLoss("catalog/", "is deleted"));
+  }
+  remote_.objects().erase(newest);
+  EXPECT_THAT(Steps(), ElementsAre(10));
+  ASSERT_OK_AND_ASSIGN(const PushResult pushed, Push(source_));
+  EXPECT_THAT(pushed.shipped, ElementsAre(20));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+  ExpectSound();
+}
+
 // Each request costs money: docs/remote.md, "Requests".
 TEST_F(ProtocolTest, RequestsAreCounted) {
   source_.Save(true, 1);

@@ -2,6 +2,7 @@
 // Readers of a remote: the same contents as in the store, with few requests.
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -281,6 +282,19 @@ TEST_F(UrlReaderTest, OpensAFolder) {
   EXPECT_EQ(reader->path(), url);
   ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(200));
   EXPECT_OK(step->Verify());
+}
+
+TEST_F(UrlReaderTest, AFetchTellsAMissingFolderFromAnEmptyOne) {
+  const std::string folder = dir_.path() + "/mount";
+  EnableUrls();
+  const auto fetch = [&] {
+    return internal::FetchUrlStore("file://" + folder, dir_.path() + "/new",
+                                   nullptr);
+  };
+  EXPECT_THAT(fetch(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                AllOf(HasSubstr(folder), HasSubstr("mount"))));
+  std::filesystem::create_directory(folder);
+  EXPECT_THAT(fetch(), NotFound("nothing was shipped"));
 }
 
 // Reads of any range, on many threads, with memory for a part of the object.
