@@ -245,10 +245,12 @@ class PyManager : private ManagerCalls {
   nb::dict Restore(const nb::dict& request, bool or_start) {
     process_.Check();
     const RestoreRequest restore = RequestOf(request);
-    return ToDict(Check(RunWriting([&] {
+    const RestoreReport report = Check(RunWriting([&] {
       return or_start ? manager_->RestoreOrStart(restore)
                       : manager_->Restore(restore);
-    })));
+    }));
+    if (report.fresh) CheckCanBeSaved();
+    return ToDict(report);
   }
   // Calls `loaded` with the report of each rule, before the next rule provides
   // other memory for the same state.
@@ -373,6 +375,12 @@ class PyManager : private ManagerCalls {
   }
 
  private:
+  // Otherwise a training would fail at its first save, which may be hours away.
+  void CheckCanBeSaved() {
+    Check(Provide(nullptr));
+    model_.RemoveTensorsAndObjects();
+    objects_.clear();
+  }
   absl::Status Provide(const StepReader* step) {
     absl::Status added;
     absl::Status called = WithPython("the state", [&] {

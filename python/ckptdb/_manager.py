@@ -332,7 +332,8 @@ class Manager(StepList):
     ) -> RestoreReport:
         """Begins a training: restores the newest step, or leaves the state as it is
         if the store has no step at all. A damaged step, or one that does not fit the
-        state, is an error, so that no run starts over by mistake."""
+        state, is an error, so that no run starts over by mistake. Raises
+        InvalidArgument for a state that cannot be saved."""
         fields = request(step, best, path, False, verify, fall_back, evolve)
         return self._restore(fields, True)
 

@@ -165,6 +165,24 @@ def test_refuses_arrays_that_cannot_be_stored(path, value, words, nested):
         state["bad"] = 1  # for the save at the end
 
 
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"w": np.zeros(3, complex)}, "complex128 cannot be stored"),
+        ({"x": object()}, "stored only by pickle"),
+        ({"sparse": 1}, "choose another one"),
+    ],
+)
+def test_a_training_does_not_start_with_a_state_that_cannot_be_saved(
+    path, state, words
+):
+    with ckptdb.Manager(path, state, save=ckptdb.save_every_n_steps(100)) as manager:
+        with pytest.raises(ckptdb.InvalidArgument, match=words):
+            manager.restore_or_start()
+        state.clear()
+        assert manager.restore_or_start().fresh
+
+
 # Other values
 
 
