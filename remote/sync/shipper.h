@@ -36,6 +36,10 @@ class Shipper {
   // call begins as a new owner.
   absl::StatusOr<PushResult> Push(const VersionSource& source);
 
+  // The bytes of data objects that this push has uploaded, for
+  // PushOptions::on_step.
+  uint64_t data_bytes() const { return result_.data_bytes; }
+
  private:
   // The remote before this object becomes its owner.
   struct Work {

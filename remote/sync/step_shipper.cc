@@ -106,6 +106,8 @@ class StepShipper::Impl : public internal::StepShipping {
   void Report(const std::vector<StepRecord>& steps,
               const PushResult& pushed) const;
   void Note(const absl::Status& status);
+  void NoteBytes(uint64_t of_the_push) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteSuccess() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteSteps(const std::vector<StepRecord>& steps);
   void NoteShipped(const Version& version);
   void NotePushed(const std::vector<StepRecord>& steps,
@@ -121,6 +123,7 @@ class StepShipper::Impl : public internal::StepShipping {
   std::optional<internal::Shipper> shipper_;
   std::unique_ptr<Reader> reader_;
   std::vector<StepRecord> pushed_;  // the steps of the last push
+  uint64_t noted_bytes_ = 0;        // of the push in progress
   bool again_ = true;               // the last push did not ship all
   // The steps that it could not read, and why.
   std::vector<std::pair<int64_t, std::string>> skipped_;
@@ -208,6 +211,7 @@ absl::Status StepShipper::Impl::Look() {
 absl::Status StepShipper::Impl::Push() {
   CKPTDB_ASSIGN_OR_RETURN(const auto source,
                           internal::OpenVersionSource(store_));
+  noted_bytes_ = 0;
   CKPTDB_ASSIGN_OR_RETURN(const PushResult result, shipper_->Push(*source));
   push_options_.take_over = false;
   pushed_ = reader_->Steps();
@@ -296,6 +300,8 @@ void StepShipper::Impl::NoteShipped(const Version& version) {
   waiting_.erase(version.step);
   ++statistics_.shipped_steps;
   statistics_.newest_shipped = version.step;
+  NoteBytes(shipper_->data_bytes());
+  NoteSuccess();
   changed_.NotifyAll();
 }
 
@@ -317,15 +323,32 @@ void StepShipper::Impl::NotePushed(const std::vector<StepRecord>& steps,
       shipped_[step] = record.version.attempt;
     }
   }
-  statistics_.shipped_bytes += pushed.data_bytes;
+  NoteBytes(pushed.data_bytes);
+  if (pushed.skipped.empty()) NoteSuccess();
   changed_.NotifyAll();
+}
+
+// Adds what the push has uploaded since the last call.
+void StepShipper::Impl::NoteBytes(uint64_t of_the_push) {
+  statistics_.shipped_bytes += of_the_push - noted_bytes_;
+  noted_bytes_ = of_the_push;
+}
+
+// Precedes the end of waits for a step, so that a caller whose wait has
+// succeeded finds no earlier failure in the statistics.
+void StepShipper::Impl::NoteSuccess() {
+  statistics_.last_error = absl::OkStatus();
+  statistics_.failures = 0;
 }
 
 void StepShipper::Impl::Note(const absl::Status& status) {
   const MutexLock lock(&mutex_);
-  statistics_.last_error = status;
-  statistics_.failures = status.ok() ? 0 : statistics_.failures + 1;
-  if (!status.ok()) return;
+  if (!status.ok()) {
+    statistics_.last_error = status;
+    ++statistics_.failures;
+    return;
+  }
+  NoteSuccess();
   done_ = looks_;
   changed_.NotifyAll();
 }

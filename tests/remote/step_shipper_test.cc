@@ -129,6 +129,31 @@ TEST_F(StepShipperTest, OutlastsAServiceThatIsDown) {
   EXPECT_THAT(shipper_->statistics().waiting, IsEmpty());
 }
 
+// A wait may end before on_shipped is called, which precedes the end of a look.
+TEST_F(StepShipperTest, AShippedStepEndsTheFailures) {
+  std::atomic<bool> down = true;
+  remote_.set_before([&](absl::string_view, absl::string_view) {
+    return down ? absl::UnavailableError("down") : absl::OkStatus();
+  });
+  OpenStore();
+  StepShipper::Statistics noted;
+  ShipperOptions options;
+  options.on_shipped = [&](const PushResult& /*pushed*/) {
+    noted = shipper_->statistics();
+  };
+  Start(options);
+  Save(1);
+  while (shipper_->statistics().failures == 0) std::this_thread::yield();
+  down = false;
+  ASSERT_OK(Wait(1));
+  EXPECT_EQ(shipper_->statistics().failures, 0);
+  EXPECT_EQ(shipper_->statistics().shipped_steps, 1);
+  EXPECT_OK(shipper_->statistics().last_error);
+  shipper_->WaitShipped(1, absl::Now() + absl::Minutes(2)).IgnoreError();
+  EXPECT_EQ(noted.failures, 0);
+  EXPECT_OK(noted.last_error);
+}
+
 // Another push of the same store fences it, and it becomes the owner again.
 TEST_F(StepShipperTest, GoesOnAfterAnotherPush) {
   OpenStore();
