@@ -218,6 +218,9 @@ struct CollectResult {
   uint64_t deleted_objects = 0;
   uint64_t deleted_bytes = 0;
   uint64_t waiting_bytes = 0;  // dropped, and not older than the grace
+  // Why uploads that were begun and never completed were left, as on a service
+  // that cannot list them or does not allow it; otherwise OK.
+  absl::Status uploads;
 };
 
 // Drops steps from the remote and deletes the objects that nothing needs. May

@@ -74,10 +74,7 @@ absl::StatusOr<CollectResult> Collector::Collect() {
       kProbePrefix,
       [](absl::string_view) -> absl::StatusOr<bool> { return false; }));
   CKPTDB_RETURN_IF_ERROR(DeleteCatalogs());
-  for (const absl::string_view prefix :
-       {kDataPrefix, kVersionsPrefix, kCatalogPrefix, kProbePrefix}) {
-    CKPTDB_RETURN_IF_ERROR(remote_->AbortUploads(prefix, horizon_));
-  }
+  CKPTDB_RETURN_IF_ERROR(AbortUploads());
   return result_;
 }
 
@@ -207,6 +204,21 @@ absl::Status Collector::DeleteCatalogs() {
     // Those after it stay, too.
     if (object.modified >= horizon_) break;
     CKPTDB_RETURN_IF_ERROR(Delete(object));
+  }
+  return absl::OkStatus();
+}
+
+// All else is done. An error that a later call would return, too, is part of
+// the result, because uploads that stay only cost their bytes.
+absl::Status Collector::AbortUploads() {
+  for (const absl::string_view prefix :
+       {kDataPrefix, kVersionsPrefix, kCatalogPrefix, kProbePrefix}) {
+    const absl::Status aborted = remote_->AbortUploads(prefix, horizon_);
+    if (absl::IsUnavailable(aborted) || absl::IsCancelled(aborted)) {
+      return aborted;
+    }
+    result_.uploads = aborted;
+    if (!aborted.ok()) break;
   }
   return absl::OkStatus();
 }

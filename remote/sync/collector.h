@@ -51,6 +51,7 @@ class Collector {
       absl::string_view prefix,
       const std::function<absl::StatusOr<bool>(absl::string_view)>& is_named);
   absl::Status DeleteCatalogs();
+  absl::Status AbortUploads();
   absl::Status Delete(const ObjectInfo& object);
 
   ObjectStore* const remote_;

@@ -165,16 +165,16 @@ absl::StatusOr<std::vector<StepRecord>> Shipper::StepsToShip(
 
 absl::Status Shipper::CheckStore(
     const std::optional<RemoteCatalog>& base) const {
-  if (!base.has_value()) return CheckFormat();
+  if (!base.has_value()) return absl::OkStatus();  // PutFormat decides
   if (base->root.uuid == source_->root().uuid) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       remote_->Name(), " has store ", base->root.uuid, ", not store ",
       source_->root().uuid, "; ship each store to its own URL"));
 }
 
-// The format is the first object of a remote. Its put decides which of two
-// stores has the URL.
-absl::Status Shipper::CheckFormat() const {
+// The format is the first object that stays in a remote. Its put decides which
+// of two stores has the URL.
+absl::Status Shipper::PutFormat() const {
   const RemoteFormat format{source_->root().uuid,
                             absl::ToUnixMicros(absl::Now())};
   CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeRemoteFormat(format));
@@ -264,6 +264,7 @@ void Shipper::DropUnknown(RemoteCatalog* catalog) const {
 
 absl::Status Shipper::BecomeOwner(const Work& work) {
   CKPTDB_RETURN_IF_ERROR(ProbeObjectStore(*remote_));
+  if (!work.base.has_value()) CKPTDB_RETURN_IF_ERROR(PutFormat());
   RemoteCatalog next = work.base.value_or(RemoteCatalog());
   if (work.base.has_value()) ++next.epoch;
   if (work.take_over) DropUnknown(&next);

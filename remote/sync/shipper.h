@@ -54,7 +54,7 @@ class Shipper {
       const RemoteCatalog& base) const;
   absl::Status ShipSteps(const std::vector<StepRecord>& steps);
   absl::Status CheckStore(const std::optional<RemoteCatalog>& base) const;
-  absl::Status CheckFormat() const;
+  absl::Status PutFormat() const;
   absl::Status CheckNotAhead(const RemoteCatalog& base) const;
   bool IsKnown(const RemoteEntry& entry) const;
   absl::StatusOr<bool> IsShipped(const RemoteCatalog& base,

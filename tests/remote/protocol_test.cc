@@ -388,6 +388,42 @@ TEST_F(ProtocolTest, ACollectionThatIsCutDoesNotHideDeletedCatalogs) {
   }
 }
 
+// As on services without ListMultipartUploads, or without the right to it.
+TEST_F(ProtocolTest, ACollectionReportsThatUploadsCannotBeListed) {
+  source_.Save(true, 1);
+  source_.Save(false, 2);
+  ASSERT_OK(Push(source_));
+  int asked = 0;
+  absl::Status answer = absl::FailedPreconditionError("501 NotImplemented");
+  remote_.set_before([&](absl::string_view call, absl::string_view) {
+    if (call != "abort") return absl::OkStatus();
+    ++asked;
+    return answer;
+  });
+  CollectOptions options;
+  options.keep = 1;
+  ASSERT_OK_AND_ASSIGN(const CollectResult collected,
+                       CollectRemote(&remote_, options));
+  EXPECT_THAT(collected.uploads, FailedPrecondition("501 NotImplemented"));
+  EXPECT_THAT(collected.dropped, ElementsAre(10));
+  EXPECT_EQ(asked, 1);
+  answer = absl::UnavailableError("down");
+  EXPECT_THAT(CollectRemote(&remote_), Unavailable("down"));
+  remote_.set_before(nullptr);
+  ASSERT_OK_AND_ASSIGN(const CollectResult later, CollectRemote(&remote_));
+  EXPECT_OK(later.uploads);
+}
+
+// A refused service keeps nothing.
+TEST_F(ProtocolTest, APushProbesTheServiceBeforeItPutsAnythingElse) {
+  source_.Save(true, 1);
+  remote_.set_overwrites(true);
+  EXPECT_THAT(Push(source_), FailedPrecondition("If-None-Match"));
+  EXPECT_THAT(remote_.objects(), IsEmpty());
+  remote_.set_overwrites(false);
+  EXPECT_OK(Push(source_));
+}
+
 TEST_F(ProtocolTest, CollectionsDeleteOldCatalogsProbesAndObjectsOfNobody) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));

@@ -498,6 +498,9 @@ absl::Status RemoteCommand::Collect(const Context& context,
                      {"deleted_objects", collected.deleted_objects},
                      {"deleted_bytes", collected.deleted_bytes},
                      {"waiting_bytes", collected.waiting_bytes}});
+    if (!collected.uploads.ok()) {
+      document["uploads_error"] = std::string(collected.uploads.message());
+    }
     PrintJson(document, context.out);
     return absl::OkStatus();
   }
@@ -506,6 +509,11 @@ absl::Status RemoteCommand::Collect(const Context& context,
                << FormatBytes(collected.deleted_bytes) << "; "
                << FormatBytes(collected.waiting_bytes)
                << " of dropped steps are deleted later\n";
+  if (!collected.uploads.ok()) {
+    *context.out << "interrupted uploads were left: "
+                 << collected.uploads.message()
+                 << "; let a rule of the bucket abort them\n";
+  }
   return absl::OkStatus();
 }
 
