@@ -2,10 +2,12 @@
 #include "remote/ranges/ranged_objects.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "db/base/cancelled.h"
 #include "schema/bytes/annotate.h"
 #include "schema/status.h"
 
@@ -81,6 +83,16 @@ absl::Status RangedObjects::Load(Piece* piece) {
                   place);
 }
 
+// Waits for other threads' requests, some of the time without the lock.
+absl::Status RangedObjects::Await() {
+  constexpr std::chrono::milliseconds kPollEvery(100);
+  loaded_.WaitUntil(&mutex_, std::chrono::steady_clock::now() + kPollEvery);
+  mutex_.Unlock();
+  const absl::Status polled = CheckCancelled(cancelled_);
+  mutex_.Lock();
+  return polled;
+}
+
 // Returns the piece that has a cell, which this thread or another one loads.
 absl::StatusOr<RangedObjects::PiecePtr> RangedObjects::Get(
     const OutsideTable& table, uint64_t cell, uint64_t last_cell) {
@@ -95,7 +107,7 @@ absl::StatusOr<RangedObjects::PiecePtr> RangedObjects::Get(
         by_use_.splice(by_use_.begin(), by_use_, at);
         return piece;
       }
-      loaded_.Wait(&mutex_);
+      CKPTDB_RETURN_IF_ERROR(Await());
     }
     piece = Plan(table, cell, last_cell);
   }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -30,9 +31,14 @@ class RangedObjects : public OutsideFiles {
   static constexpr uint64_t kCellBytes = uint64_t{128} << 10;
   static constexpr uint64_t kMostCells = 64;  // in a request: 8 MiB
 
-  // Keeps about `memory_bytes` of the cells that were used last.
-  RangedObjects(std::shared_ptr<ObjectStore> store, uint64_t memory_bytes)
-      : store_(std::move(store)), memory_bytes_(memory_bytes) {}
+  // Keeps about `memory_bytes` of the cells that were used last. `cancelled`,
+  // if set, is polled ten times a second while a thread waits for a request of
+  // another one.
+  RangedObjects(std::shared_ptr<ObjectStore> store, uint64_t memory_bytes,
+                std::function<bool()> cancelled = {})
+      : store_(std::move(store)),
+        memory_bytes_(memory_bytes),
+        cancelled_(std::move(cancelled)) {}
 
   // The name of a table is its key.
   absl::Status Read(const OutsideTable& table, uint64_t offset,
@@ -58,11 +64,13 @@ class RangedObjects : public OutsideFiles {
   absl::Status Load(Piece* piece);
   absl::StatusOr<PiecePtr> Get(const OutsideTable& table, uint64_t cell,
                                uint64_t last_cell);
+  absl::Status Await() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(const PiecePtr& piece) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FreeMemory() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<ObjectStore> store_;
   const uint64_t memory_bytes_;
+  const std::function<bool()> cancelled_;
   Mutex mutex_;
   ConditionVariable loaded_;
   std::map<CellKey, PiecePtr> cells_ ABSL_GUARDED_BY(mutex_);

@@ -139,7 +139,8 @@ absl::StatusOr<std::unique_ptr<UrlStore>> OpenRemoteUrlStore(
   CKPTDB_ASSIGN_OR_RETURN(
       auto store,
       RecordStore::Create(remote->Name(), std::make_shared<RangedObjects>(
-                                              remote, options.memory_bytes)));
+                                              remote, options.memory_bytes,
+                                              options.remote.cancelled)));
   auto opened = std::make_unique<RemoteUrlStore>(std::move(remote), options,
                                                  std::move(store));
   CKPTDB_RETURN_IF_ERROR(opened->Refresh());

@@ -282,7 +282,8 @@ absl::Status Fetcher::Copy(const std::vector<Download>& downloads,
                            std::vector<std::string>* tables) {
   constexpr uint64_t kMemoryBytes = uint64_t{128} << 20;
   const auto objects = std::make_shared<RangedObjects>(
-      std::shared_ptr<ObjectStore>(remote_, [](ObjectStore*) {}), kMemoryBytes);
+      std::shared_ptr<ObjectStore>(remote_, [](ObjectStore*) {}), kMemoryBytes,
+      options_->cancelled);
   return ParallelFor(
       options_->connections, downloads.size(),
       [&](int, uint64_t i) -> absl::Status {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -325,6 +326,32 @@ TEST(RangedObjectsTest, ReadsWhatTheObjectHas) {
   for (uint64_t seed = 1; seed <= 4; ++seed) threads.emplace_back(read, seed);
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST(RangedObjectsTest, AWaitForAnotherThreadsRequestCanBeCancelled) {
+  const auto store = std::make_shared<MemoryStore>();
+  ASSERT_OK(store->PutIfAbsent("data/one", "0123456789", "token"));
+  std::promise<void> entered;
+  std::promise<void> released;
+  store->set_before([&](absl::string_view, absl::string_view) {
+    entered.set_value();
+    released.get_future().wait();
+    return absl::OkStatus();
+  });
+  std::atomic<bool> cancelled = false;
+  RangedObjects objects(store, 1 << 20, [&] { return cancelled.load(); });
+  const OutsideTable table{"data/one", 10, "a", "b"};
+  char first = 0;
+  std::thread other(
+      [&] { EXPECT_OK(objects.Read(table, 0, absl::MakeSpan(&first, 1))); });
+  entered.get_future().wait();
+  cancelled = true;
+  char second = 0;
+  EXPECT_THAT(objects.Read(table, 1, absl::MakeSpan(&second, 1)),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("")));
+  released.set_value();
+  other.join();
+  EXPECT_EQ(first, '0');
 }
 
 TEST(RangedObjectsTest, ReadsAheadInScansOnly) {
