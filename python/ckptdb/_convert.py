@@ -14,17 +14,11 @@ import shutil
 import sys
 import urllib.parse
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from . import _core
-from ._errors import (
-    AlreadyExists,
-    DataLoss,
-    Error,
-    InvalidArgument,
-    NotFound,
-    Unavailable,
-)
+from ._errors import AlreadyExists, InvalidArgument, NotFound
+from ._exit_codes import FAILED, Parser, exit_code, step_number, text_of
 from ._output import output_folder, part_of, sync
 from ._reader import Batch, Reader, Step
 from ._save import Save
@@ -43,10 +37,6 @@ Runs the command `ckptdb`, which must be installed, and in addition:
 "python -m ckptdb tensorboard --help" describe them."""
 
 
-# The command's exit codes: docs/tool.md.
-_USAGE_ERROR, _NOT_FOUND, _DAMAGED, _BUSY, _FAILED = 1, 2, 3, 4, 5
-
-
 def main(arguments: list[str]) -> int:
     """Runs a command line, and returns its exit code."""
     try:
@@ -59,13 +49,8 @@ def main(arguments: list[str]) -> int:
         if arguments[:1] == ["tensorboard"]:
             return _run_tensorboard(arguments[1:])
     except (Exception, KeyboardInterrupt) as error:
-        text = str(error) if isinstance(error, (Error, OSError)) else repr(error)
-        if isinstance(error, KeyboardInterrupt):
-            text = "interrupted; nothing was written"
-        elif isinstance(error, ImportError):
-            text = f"{error}; install the package"
-        print(f"ckptdb: {arguments[0]}: {text}", file=sys.stderr)
-        return _exit_code(error)
+        print(f"ckptdb: {arguments[0]}: {text_of(error)}", file=sys.stderr)
+        return exit_code(error)
     if arguments in ([], ["--help"], ["-h"]):
         print(_USAGE)
         return 0
@@ -76,25 +61,13 @@ def main(arguments: list[str]) -> int:
             "the C++ library",
             file=sys.stderr,
         )
-        return _FAILED
+        return FAILED
     # In this process, so that signals reach the command and not its parent.
     os.execv(tool, [tool, *arguments])
 
 
-def _exit_code(error: BaseException) -> int:
-    if isinstance(error, InvalidArgument):
-        return _USAGE_ERROR
-    if isinstance(error, (NotFound, FileNotFoundError)):
-        return _NOT_FOUND
-    if isinstance(error, DataLoss):
-        return _DAMAGED
-    if isinstance(error, Unavailable) and error.holder is not None:
-        return _BUSY
-    return _FAILED
-
-
-class _Parser(argparse.ArgumentParser):
-    """Exits as the command does, and shows examples as they are."""
+class _Parser(Parser):
+    """Shows examples as they are."""
 
     def __init__(self, command: str, description: str, *examples: str) -> None:
         super().__init__(
@@ -111,19 +84,10 @@ class _Parser(argparse.ArgumentParser):
         self.add_argument("--force", action="store_true", help="replace what exists")
         self.add_argument("--json", action="store_true", help="print one JSON document")
 
-    def error(self, message: str) -> NoReturn:
-        self.exit(_USAGE_ERROR, f"{self.prog}: {message}\nSee {self.prog} --help.\n")
-
-
-def _step_number(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a step: 0 to 2^63 - 1')
-    return int(text)
-
 
 def _step(text: str) -> int | None:
     """A step, or None for the latest."""
-    return None if text == "latest" else _step_number(text)
+    return None if text == "latest" else step_number(text)
 
 
 def _print(json_too: bool, document: dict[str, Any], *lines: str) -> int:
@@ -146,7 +110,7 @@ def _run_export(arguments: list[str]) -> int:
     parser.add_argument("--parquet", metavar="DIR", required=True)
     parser.add_argument("--slots", metavar="a,b", help="only these slots")
     parser.add_argument(
-        "--since", type=_step_number, metavar="STEP",
+        "--since", type=step_number, metavar="STEP",
         help="only rows that changed or were erased since that step",
     )  # fmt: skip
     args = parser.parse_intermixed_args(arguments)
@@ -312,7 +276,7 @@ def _run_import(arguments: list[str]) -> int:
         "python -m ckptdb import orbax/100/default --step 100 -s /checkpoints/new",
     )
     parser.add_argument("source", metavar="DIR")
-    parser.add_argument("--step", type=_step_number, required=True)
+    parser.add_argument("--step", type=step_number, required=True)
     args = parser.parse_args(arguments)
     source = pathlib.Path(args.source)
     if _kind_of(source) == "dcp":

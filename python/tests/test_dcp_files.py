@@ -370,11 +370,11 @@ def test_the_commands(tmp_path, path):
     assert back.stdout.partition(": ")[2] == done.stdout.partition(": ")[2]
     assert torch.load(tmp_path / "b.pt", weights_only=True)["epoch"] == 2
     again = command("import", tmp_path / "a.pt", "--store", path, "--step", 5)
-    assert again.returncode == 1
+    assert again.returncode == 5
     assert again.stderr.startswith("error: Checkpoint already exists: step 5")
     assert "pass --overwrite to replace it" in again.stderr
     again = command("export", tmp_path / "b.pt", "--store", path)
-    assert again.returncode == 1 and "pass --overwrite to replace it" in again.stderr
+    assert again.returncode == 5 and "pass --overwrite to replace it" in again.stderr
     table = ckptdb.Table({"v": "f32"})
     table.insert([1])
     with ckptdb.Manager(f"{path}-table", {"user": table}) as manager:
@@ -382,4 +382,29 @@ def test_the_commands(tmp_path, path):
     refused = command("export", tmp_path / "c.pt", "--store", f"{path}-table")
     assert refused.returncode == 1
     assert 'contains the table "user", and a PyTorch checkpoint' in refused.stderr
-    assert command("import", "--store", path).returncode == 2
+    assert command("import", "--store", path).returncode == 1
+
+
+def test_exit_codes_are_those_of_the_command(tmp_path, path):
+    source, out = tmp_path / "a.pt", tmp_path / "b.pt"
+    torch.save({"w": torch.ones(3)}, source)
+    (tmp_path / "c.pt").write_bytes(b"no file of PyTorch")
+    torch.save({"o": object()}, tmp_path / "d.pt")
+    step = ("--store", path, "--step")
+    assert command("import", source, *step, 5).returncode == 0
+    for code, words in [
+        (1, ("import", source, *step, -1)),
+        (1, ("import", source, *step, 2**63)),
+        (1, ("export", out, "--store", path, "--stpe", 5)),
+        (2, ("import", tmp_path / "none.pt", *step, 6)),
+        (2, ("export", out, *step, 6)),
+        (2, ("export", out, "--store", f"{path}-none")),
+        (3, ("import", tmp_path / "c.pt", *step, 6)),
+        (1, ("import", tmp_path / "d.pt", *step, 6)),
+    ]:
+        ended = command(*words)
+        assert ended.returncode == code, (words, ended.stderr)
+        assert "Traceback" not in ended.stderr and not out.exists()
+    with ckptdb.Manager(path, {"w": torch.ones(2)}, save=ckptdb.save_at_steps([])):
+        busy = command("import", source, *step, 6)
+    assert busy.returncode == 4 and str(os.getpid()) in busy.stderr

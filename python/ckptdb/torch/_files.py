@@ -44,6 +44,7 @@ from .._errors import (
     InvalidArgument,
     NotFound,
 )
+from .._exit_codes import Parser, exit_code, step_number, text_of
 from .._reader import Reader, Step
 from .._save import Save
 from .._state import has_state_dict
@@ -512,17 +513,15 @@ _ARGUMENT = re.compile("|".join(_OPTIONS))
 def _run(call: Callable[[], Report], done: str) -> int:
     try:
         print(f"{done}: {call()}")
-    except (Error, OSError) as error:
-        text = _ARGUMENT.sub(lambda name: _OPTIONS[name[0]], str(error))
+    except (Exception, KeyboardInterrupt) as error:
+        text = _ARGUMENT.sub(lambda name: _OPTIONS[name[0]], text_of(error))
         print(f"error: {text}", file=sys.stderr)
-        return 1
+        return exit_code(error)
     return 0
 
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"python -m ckptdb.torch.{name}", description=description
-    )
+    parser = Parser(prog=f"python -m ckptdb.torch.{name}", description=description)
     parser.add_argument("--store", required=True, help="folder of the store")
     parser.add_argument("--overwrite", action="store_true", help="replace what exists")
     parser.add_argument(
@@ -534,7 +533,9 @@ def _parser(name: str, description: str) -> argparse.ArgumentParser:
 def run_import(arguments: list[str] | None = None) -> int:
     parser = _parser("import", "Saves a checkpoint of PyTorch as a step of a store.")
     parser.add_argument("source", help="folder of DCP, FILE.pt or FILE.safetensors")
-    parser.add_argument("--step", type=int, required=True, help="number of the step")
+    parser.add_argument(
+        "--step", type=step_number, required=True, help="number of the step"
+    )
     args = parser.parse_args(arguments)
     return _run(
         lambda: import_checkpoint(
@@ -554,7 +555,7 @@ def run_export(arguments: list[str] | None = None) -> int:
         "target",
         help="folder of DCP (a name without suffix), FILE.pt or FILE.safetensors",
     )
-    parser.add_argument("--step", type=int, help="default: the step saved last")
+    parser.add_argument("--step", type=step_number, help="default: the step saved last")
     args = parser.parse_args(arguments)
     return _run(
         lambda: export_checkpoint(
