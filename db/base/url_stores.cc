@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/base/url_stores.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "db/base/mutex.h"
 
@@ -39,7 +40,12 @@ absl::StatusOr<UrlFunctions> FunctionsFor(absl::string_view url) {
 }  // namespace
 
 bool IsUrl(absl::string_view path) {
-  return absl::StartsWith(path, "s3://") || absl::StartsWith(path, "file://");
+  const absl::string_view scheme = path.substr(0, path.find("://"));
+  return scheme.size() < path.size() && !scheme.empty() &&
+         absl::ascii_isalpha(scheme.front()) &&
+         std::all_of(scheme.begin(), scheme.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '+' || c == '-' || c == '.';
+         });
 }
 
 void SetUrlFunctions(UrlOpener opener, UrlFetcher fetcher) {
@@ -63,8 +69,9 @@ absl::Status FetchUrlStore(absl::string_view url, absl::string_view to,
 absl::Status NotAFolder(absl::string_view url) {
   return absl::FailedPreconditionError(
       absl::StrCat("\"", url,
-                   "\" is a URL, which can only be read; make a store of it "
-                   "with \"ckptdb remote fetch URL STORE\""));
+                   "\" is a URL, which can only be read; give the path of a "
+                   "folder, and ship its steps to the URL, or make a store of "
+                   "the URL with \"ckptdb remote fetch URL STORE\""));
 }
 
 }  // namespace ckptdb::internal

@@ -28,7 +28,8 @@ class UrlStore {
   virtual absl::Status Refresh() = 0;
 };
 
-// Returns whether this names a store by a URL: "s3://..." or "file://...".
+// Returns whether this begins with a scheme and "://": "s3://...". A URL of an
+// unknown scheme is no path either, as it is likely a mistake.
 bool IsUrl(absl::string_view path);
 
 using UrlOpener = std::function<absl::StatusOr<std::unique_ptr<UrlStore>>(

@@ -101,6 +101,15 @@ absl::Status CheckEnumerators(const ManagerOptions& options) {
                          ManagerOptions::IoStateResize::kWrap);
 }
 
+// A mistake must not wait for the day on which the store is missing.
+absl::Status CheckFetchFrom(const std::string& url) {
+  if (url.empty() || IsUrl(url)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("ManagerOptions::restore.fetch_from is \"", url,
+                   "\"; it must be a URL, such as \"s3://bucket/prefix\" or "
+                   "\"file:///folder\""));
+}
+
 // Checks options that Effective has returned.
 absl::Status CheckOptions(const ManagerOptions& options) {
   if (options.path.empty()) {
@@ -111,6 +120,7 @@ absl::Status CheckOptions(const ManagerOptions& options) {
     CKPTDB_RETURN_IF_ERROR(
         Store::ResolvePath(options.path, options.store).status());
   }
+  CKPTDB_RETURN_IF_ERROR(CheckFetchFrom(options.restore.fetch_from));
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckSchedule(options.schedule), kWhere));
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckRetention(options.retention), kWhere));
   if (options.restore.best.has_value()) {

@@ -133,8 +133,8 @@ TEST_F(ToolRemote, CommandsThatWriteRefuseAUrl) {
     EXPECT_FALSE(fs::exists(dir_.path() + "/out"));
   }
   EXPECT_FALSE(fs::exists("file:"));
-  const ToolResult none = RunLine("ls -s s4://bucket/prefix");
-  EXPECT_EQ(none.code, 2);
+  ExpectFails("ls -s s4://bucket/prefix", 1,
+              HasSubstr("\"s4://bucket/prefix\""));
   EXPECT_EQ(RunLine("ls -s " + url() + "-2").code, 2);
 }
 
