@@ -424,11 +424,18 @@ absl::Status CheckpointManager::Impl::AwaitShipping() {
   if (parts_->shipping == nullptr) return absl::OkStatus();
   const absl::StatusOr<StepRecord> latest = parts_->store->Latest();
   if (!latest.ok()) return absl::OkStatus();
-  const std::function<bool()>& cancelled = parts_->options.observers.cancelled;
+  const ManagerOptions& options = parts_->options;
+  const absl::Time begin = absl::Now();
+  bool warned = false;
   absl::Status polled;
   const absl::Status shipped = parts_->shipping->WaitShipped(
-      latest->version, absl::Now() + parts_->options.ship.close_wait, [&] {
-        polled = internal::PollCancelled(cancelled, "steps to be shipped");
+      latest->version, begin + options.ship.close_wait, [&] {
+        if (!warned && absl::Now() - begin >= options.observers.warn_waiting) {
+          warned = true;
+          parts_->warnings.WarnOfUnshipped(latest->version.step);
+        }
+        polled = internal::PollCancelled(options.observers.cancelled,
+                                         "steps to be shipped");
         return polled;
       });
   if (!shipped.ok()) {

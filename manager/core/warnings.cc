@@ -188,6 +188,12 @@ void Warnings::WarnOfShipping(const ShippingStatistics& shipping) {
   warned_of_lag_ = late;
 }
 
+void Warnings::WarnOfUnshipped(int64_t step) {
+  Warn(absl::StrCat(StoreName(), ": closing waits for step ", step,
+                    " to be shipped, up to ManagerOptions::ship.close_wait, ",
+                    absl::FormatDuration(options_.ship.close_wait)));
+}
+
 void Warnings::WarnOfStatistics(const absl::Status& error) {
   if (error.ok() || std::exchange(warned_of_statistics_, true)) return;
   Warn(absl::StrCat(error.message(),

@@ -53,6 +53,8 @@ class Warnings {
   // Warns when shipping begins to fail, and when a step begins to wait for
   // longer than ManagerOptions::ship.warn_lag; once until it is well again.
   void WarnOfShipping(const ShippingStatistics& shipping);
+  // Warns that Close waits for a step to be shipped.
+  void WarnOfUnshipped(int64_t step);
   // Warns that a line of the statistics log could not be written. Only once,
   // because a full disk usually stays full for a while.
   void WarnOfStatistics(const absl::Status& error);

@@ -111,6 +111,7 @@ TEST_F(ManagerShippingTest, ShipsEachStep) {
 
 // The last step was saved just before.
 TEST_F(ManagerShippingTest, CloseWaitsForTheNewestStep) {
+  options_.observers.warn_waiting = absl::InfiniteDuration();
   Start();
   TrainAndClose(4);
   EXPECT_THAT(RemoteSteps(), ElementsAre(2, 4));
@@ -153,6 +154,20 @@ TEST_F(ManagerShippingTest, WarnsOfTheLagOnceUntilItIsWell) {
   EXPECT_THAT(warnings_, Contains(AllOf(HasSubstr("wait to be shipped"),
                                         HasSubstr("ship.warn_lag is 1ns")))
                              .Times(1));
+}
+
+TEST_F(ManagerShippingTest, CloseSaysForWhatItWaits) {
+  options_.observers.warn_waiting = absl::ZeroDuration();
+  options_.ship.close_wait = absl::Milliseconds(300);
+  down_ = true;
+  Start();
+  TrainAndWait(2);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(warnings_,
+              Contains(AllOf(HasSubstr("waits for step 2 to be shipped"),
+                             HasSubstr("close_wait, 300ms")))
+                  .Times(1));
+  EXPECT_THAT(warnings_.back(), HasSubstr("was closed before step 2"));
 }
 
 TEST_F(ManagerShippingTest, CloseCanBeCancelled) {
