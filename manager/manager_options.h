@@ -272,9 +272,9 @@ struct ManagerOptions {
 //
 // Keys are the names of the fields, without nesting, and policies those of
 // manager/policies.h, in lower case: docs/manager.md lists all with types,
-// defaults and bounds. Returns InvalidArgument with the place, line and column
-// of the first mistake, and the nearest key for an unknown one; `options` is
-// then unchanged.
+// defaults and bounds; `ship` and `fetch_from` need remote/urls.h. Returns
+// InvalidArgument with the place, line and column of the first mistake, and the
+// nearest key for an unknown one; `options` is then unchanged.
 absl::Status ReadManagerConfig(absl::string_view json, ManagerOptions* options);
 
 }  // namespace ckptdb

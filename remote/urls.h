@@ -9,7 +9,11 @@
 #define CKPTDB_REMOTE_URLS_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "remote/object_store.h"
 
 namespace ckptdb {
@@ -22,7 +26,8 @@ struct UrlOptions {
 
 // From now on, Reader::Open takes URLs (see OpenObjectStore), and so does what
 // opens readers: RestoreRequest::path, the path of a read-only manager, and
-// ManagerOptions::restore.fetch_from. Thread-safe.
+// ManagerOptions::restore.fetch_from; and managers ship their steps to the URL
+// that a configuration has as `ship`. Thread-safe.
 //
 // A reader downloads the records of all steps when it opens, and then ranges of
 // data files as calls read them: up to 8 MiB at a time, and as many at once as
@@ -32,6 +37,16 @@ struct UrlOptions {
 // returns Aborted, and posts, pins and GetUsage return FailedPrecondition.
 // Refresh and OpenStep look for steps that were shipped meanwhile.
 void EnableUrls(const UrlOptions& options = {});
+
+namespace internal {
+// Opens an object store, as OpenObjectStore does.
+using OpenUrlObjects =
+    std::function<absl::StatusOr<std::unique_ptr<ObjectStore>>(
+        absl::string_view url, const RemoteOptions& options)>;
+
+// The same with URLs that `open` knows.
+void EnableUrlsWith(const OpenUrlObjects& open, const UrlOptions& options);
+}  // namespace internal
 
 }  // namespace ckptdb
 

@@ -9,9 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "db/base/url_stores.h"
 #include "manager/config/json_reader.h"
 #include "manager/config/json_text.h"
 #include "manager/config/load_json.h"
+#include "manager/internal/url_shipping.h"
 #include "schema/bytes/annotate.h"
 #include "schema/status.h"
 
@@ -272,6 +274,77 @@ void ReadSaving(ObjectReader* reader, ManagerOptions* options) {
   reader->Read("preemption_grace", &options->save.preemption_grace);
 }
 
+// Records an error unless the value of `key` fits.
+void Expect(ObjectReader* reader, const char* key, bool fits,
+            absl::string_view what) {
+  const Json* const found = reader->Find(key);
+  if (found == nullptr || fits) return;
+  reader->Update(internal::Unexpected(reader->PlaceOf(key), *found, what));
+}
+
+void ReadAboveZero(ObjectReader* reader, const char* key,
+                   absl::Duration* value) {
+  reader->Read(key, value);
+  Expect(reader, key, *value > absl::ZeroDuration(),
+         "a number of seconds above 0");
+}
+
+void ReadRemote(ObjectReader* reader, internal::UrlShipping* shipping) {
+  ReadAboveZero(reader, "deadline", &shipping->deadline);
+  reader->Read("connections", &shipping->connections);
+  Expect(reader, "connections", shipping->connections > 0,
+         "an integer of at least 1");
+  reader->Read("bytes_per_second", &shipping->bytes_per_second);
+  reader->Read("take_over", &shipping->take_over);
+  ReadAboveZero(reader, "look", &shipping->look);
+  ReadAboveZero(reader, "first_retry", &shipping->first_retry);
+  ReadAboveZero(reader, "most_retry", &shipping->most_retry);
+  RetentionOptions retention;
+  ReadPolicyOf(reader, "keep", KeepPolicies(), &retention.keep);
+  if (retention.keep.has_value()) shipping->retention = std::move(retention);
+  reader->Read("grace", &shipping->grace);
+  reader->Read("collect_every", &shipping->collect_every);
+}
+
+absl::Status ReadShippingObject(const std::string& place, const Json& json,
+                                internal::UrlShipping* shipping,
+                                ManagerOptions* options) {
+  ObjectReader reader(place, json);
+  reader.Require("to");
+  reader.Read("to", &shipping->url);
+  ReadRemote(&reader, shipping);
+  ReadAboveZero(&reader, "warn_lag", &options->ship.warn_lag);
+  reader.Read("keep_unshipped", &options->ship.keep_unshipped);
+  reader.Read("close_wait", &options->ship.close_wait);
+  return reader.Finish();
+}
+
+// Reads a URL, or an object with one.
+absl::Status ReadShipping(const std::string& place, const Json& json,
+                          ManagerOptions* options) {
+  internal::UrlShipping shipping;
+  if (json.is_string()) {
+    shipping.url = json.get<std::string>();
+  } else {
+    CKPTDB_RETURN_IF_ERROR(ReadShippingObject(place, json, &shipping, options));
+  }
+  if (!internal::IsUrl(shipping.url)) {
+    return internal::Unexpected(
+        absl::StrCat(place, ": the URL"),
+        json.is_string() ? json : json.at("to"),
+        "one such as \"s3://bucket/prefix\" or \"file:///folder\"");
+  }
+  options->ship.to = internal::ShipToUrl(std::move(shipping));
+  return absl::OkStatus();
+}
+
+void ReadObjectStores(ObjectReader* reader, ManagerOptions* options) {
+  reader->Read("fetch_from", &options->restore.fetch_from);
+  const Json* const found = reader->Find("ship");
+  if (found == nullptr) return;
+  reader->Update(ReadShipping(reader->PlaceOf("ship"), *found, options));
+}
+
 void ReadRest(ObjectReader* reader, ManagerOptions* options) {
   reader->Read("path", &options->path);
   reader->Read("read_only", &options->read_only);
@@ -315,6 +388,7 @@ absl::Status ReadManagerConfig(absl::string_view json,
   ReadDeciding(&reader, &read);
   ReadSaving(&reader, &read);
   ReadRest(&reader, &read);
+  ReadObjectStores(&reader, &read);
   CKPTDB_RETURN_IF_ERROR(text.Locate(reader.Finish()));
   *options = std::move(read);
   return absl::OkStatus();

@@ -12,9 +12,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "db/base/url_stores.h"
+#include "manager/internal/url_shipping.h"
 #include "remote/object_store.h"
 #include "remote/read/remote_url_store.h"
 #include "remote/remote_store.h"
+#include "remote/step_shipper.h"
 #include "remote/urls.h"
 #include "schema/status.h"
 
@@ -22,9 +24,12 @@ namespace ckptdb {
 
 namespace {
 
+using internal::OpenUrlObjects;
+
 absl::StatusOr<std::unique_ptr<internal::UrlStore>> OpenUrl(
-    absl::string_view url, const UrlOptions& options) {
-  CKPTDB_ASSIGN_OR_RETURN(auto remote, OpenObjectStore(url, options.remote));
+    absl::string_view url, const OpenUrlObjects& open,
+    const UrlOptions& options) {
+  CKPTDB_ASSIGN_OR_RETURN(auto remote, open(url, options.remote));
   return internal::OpenRemoteUrlStore(std::move(remote), options);
 }
 
@@ -44,9 +49,9 @@ absl::Status CheckFolderExists(absl::string_view url) {
 
 absl::Status FetchUrl(absl::string_view url, absl::string_view to,
                       const std::function<bool()>& cancelled,
-                      RemoteOptions options) {
+                      const OpenUrlObjects& open, RemoteOptions options) {
   if (!options.cancelled) options.cancelled = cancelled;
-  CKPTDB_ASSIGN_OR_RETURN(const auto remote, OpenObjectStore(url, options));
+  CKPTDB_ASSIGN_OR_RETURN(const auto remote, open(url, options));
   CKPTDB_RETURN_IF_ERROR(CheckFolderExists(url));
   FetchOptions fetching;
   fetching.connections = options.connections;
@@ -54,15 +59,46 @@ absl::Status FetchUrl(absl::string_view url, absl::string_view to,
   return FetchStore(remote.get(), to, fetching).status();
 }
 
+// Shipping ends with its manager, so that only its own options apply.
+internal::StartShipping ShippingOf(const internal::UrlShipping& shipping,
+                                   const OpenUrlObjects& open) {
+  ShipperOptions options;
+  options.remote.deadline = shipping.deadline;
+  options.remote.connections = shipping.connections;
+  options.remote.bytes_per_second = shipping.bytes_per_second;
+  options.take_over = shipping.take_over;
+  options.look = shipping.look;
+  options.first_retry = shipping.first_retry;
+  options.most_retry = shipping.most_retry;
+  options.retention = shipping.retention;
+  options.grace = shipping.grace;
+  options.collect_every = shipping.collect_every;
+  return internal::ShipWith(
+      [open, url = shipping.url,
+       remote = options.remote](const std::function<bool()>& cancelled) {
+        RemoteOptions cancellable = remote;
+        cancellable.cancelled = cancelled;
+        return open(url, cancellable);
+      },
+      options);
+}
+
 }  // namespace
 
 void EnableUrls(const UrlOptions& options) {
-  internal::SetUrlFunctions(
-      [options](absl::string_view url) { return OpenUrl(url, options); },
-      [options](absl::string_view url, absl::string_view to,
-                const std::function<bool()>& cancelled) {
-        return FetchUrl(url, to, cancelled, options.remote);
+  internal::EnableUrlsWith(OpenObjectStore, options);
+}
+
+void internal::EnableUrlsWith(const OpenUrlObjects& open,
+                              const UrlOptions& options) {
+  SetUrlFunctions(
+      [=](absl::string_view url) { return OpenUrl(url, open, options); },
+      [=](absl::string_view url, absl::string_view to,
+          const std::function<bool()>& cancelled) {
+        return FetchUrl(url, to, cancelled, open, options.remote);
       });
+  SetMakeShipping(
+      [=](const UrlShipping& shipping) { return ShippingOf(shipping, open); });
 }
 
 }  // namespace ckptdb

@@ -9,13 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "db/base/url_stores.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "manager/checkpoint_manager.h"
+#include "manager/internal/url_shipping.h"
 #include "remote/read/remote_url_store.h"
 #include "remote/remote_store.h"
+#include "remote/step_shipper.h"
 #include "remote/urls.h"
 #include "tests/manager/run_ranks.h"
 #include "tests/manager/test_model.h"
@@ -50,7 +53,10 @@ class ManagerUrlTest : public ::testing::Test {
           return FetchStore(remote_.get(), to, options).status();
         });
   }
-  void TearDown() override { internal::SetUrlFunctions(nullptr, nullptr); }
+  void TearDown() override {
+    internal::SetUrlFunctions(nullptr, nullptr);
+    internal::SetMakeShipping(nullptr);
+  }
 
   std::string first() const { return dir_.path() + "/first"; }
   std::string second() const { return dir_.path() + "/second"; }
@@ -203,6 +209,69 @@ TEST_F(ManagerUrlTest, RestoresAnotherStoreThroughItsUrl) {
               ASSERT_OK(manager->Restore(request));
               ExpectRows(*model, 2);
             });
+}
+
+// A trainer and its successor on another machine, by one configuration.
+TEST_F(ManagerUrlTest, AConfigurationShipsAndFetches) {
+  EnableUrls();
+  const std::string url = "file://" + dir_.path() + "/remote";
+  const std::string config = absl::StrCat(
+      R"({"fetch_from": ")", url, R"(", "ship": {"to": ")", url,
+      R"(", "look": 0.01, "connections": 2, "bytes_per_second": 1000000000}})");
+  for (const std::string& path : {first(), second()}) {
+    ManagerOptions options = OptionsAt(path);
+    ASSERT_OK(ReadManagerConfig(config, &options));
+    RunModels(kWorld, options,
+              [&](uint32_t rank, CheckpointManager* manager, TestModel* model) {
+                ASSERT_OK_AND_ASSIGN(const RestoreReport start,
+                                     manager->RestoreOrStart());
+                EXPECT_EQ(start.fresh, path == first());
+                EXPECT_EQ(manager->global_step(), path == first() ? 0 : 4);
+                if (path == second()) ExpectRows(*model, 4);
+                Train(4, rank, manager, model);
+              });
+  }
+  ASSERT_OK_AND_ASSIGN(const auto remote, OpenObjectStore(url));
+  ASSERT_OK_AND_ASSIGN(const RemoteContent content, ListRemote(remote.get()));
+  EXPECT_EQ(content.latest_step, 8);
+  EXPECT_EQ(content.steps.size(), 8);
+}
+
+TEST_F(ManagerUrlTest, ConfigurationsShipWithTheDefaultsOfShipperOptions) {
+  const internal::UrlShipping config;
+  const ShipperOptions options;
+  EXPECT_EQ(config.deadline, options.remote.deadline);
+  EXPECT_EQ(config.connections, options.remote.connections);
+  EXPECT_EQ(config.bytes_per_second, options.remote.bytes_per_second);
+  EXPECT_EQ(config.take_over, options.take_over);
+  EXPECT_EQ(config.look, options.look);
+  EXPECT_EQ(config.first_retry, options.first_retry);
+  EXPECT_EQ(config.most_retry, options.most_retry);
+  EXPECT_EQ(config.retention.has_value(), options.retention.has_value());
+  EXPECT_EQ(config.grace, options.grace);
+  EXPECT_EQ(config.collect_every, options.collect_every);
+}
+
+TEST_F(ManagerUrlTest, OpenRefusesUnknownSchemes) {
+  EnableUrls();
+  TestModel model;
+  ManagerOptions options = FromRemote();
+  options.restore.fetch_from = "s4://models/ctr";
+  EXPECT_THAT(CheckpointManager::Open(options, &model.state),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("fetch_from"), HasSubstr("s4://"))));
+  options = OptionsAt(second());
+  ASSERT_OK(ReadManagerConfig(R"({"ship": "s4://models/ctr"})", &options));
+  EXPECT_THAT(CheckpointManager::Open(options, &model.state),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("ship"), HasSubstr("s4://"))));
+  // Not a folder "gs:".
+  EXPECT_THAT(CheckpointManager::Open(OptionsAt("gs://models"), &model.state),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("gs://models")));
+  EXPECT_THAT(
+      Reader::Open("gs://models"),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("gs://models")));
 }
 
 TEST_F(ManagerUrlTest, RefusesToWriteToAUrl) {

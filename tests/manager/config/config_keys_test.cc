@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "manager/checkpoint_manager.h"
+#include "manager/internal/url_shipping.h"
 #include "schema/status.h"
 #include "tests/support/source_folder.h"
 #include "tests/support/temp_dir.h"
@@ -72,6 +73,7 @@ std::vector<KeyRow> RowsUnder(const std::string& header) {
 
 constexpr char kOptions[] = "| key | type | default | bounds |";
 constexpr char kBest[] = "| key of `best_n` | type | default | bounds |";
+constexpr char kShip[] = "| key of `ship` | type | default | bounds |";
 constexpr char kEvolve[] = "| key of `evolve` | type | default | bounds |";
 constexpr char kEvolvedTable[] = "| key of a table | type | default | bounds |";
 constexpr char kSavePolicies[] = "| policy that saves | value | bounds |";
@@ -112,6 +114,9 @@ Values ValuesOf(const KeyRow& row) {
       {"list of strings", {{"[]", "[\"a\"]"}, {"[1]", "\"a\""}}},
       {"object of numbers", {{R"({"a": 0.5})"}, {R"({"a": "b"})", "1"}}},
       {"object of tables", {{R"({"a": {}})"}, {R"({"a": 1})", "1"}}},
+      {"URL", {{"\"s3://a/b\"", "\"file:///a\""}, {"\"a\"", "\"/a\"", "1"}}},
+      {"URL or object",
+       {{"\"s3://a/b\"", R"({"to": "s3://a/b"})"}, {"\"a\"", "{}", "1"}}},
       {"policy of a restore", {{"{}", R"({"cast": true})"}, {"1"}}},
       {"object of strings", {{R"({"a": "b"})"}, {R"({"a": 1})", "\"a\""}}},
       {"policy that keeps", {{"\"keep_all\""}, {"\"save_initially\""}}},
@@ -162,19 +167,52 @@ std::string Described(const ManagerOptions& options) {
              absl::FormatDuration(options.ranks.notice_interval), ";",
              absl::FormatDuration(options.follow.poll_every), ";",
              absl::FormatDuration(options.follow.await_store), ";") +
-         absl::StrCat(number(options.restore.io_state_resize.value_or(
-                          static_cast<ManagerOptions::IoStateResize>(-1))),
-                      ";", number(options.ranks.sharding.kind()), ";",
-                      number(options.ranks.replicated_saver), ";",
-                      options.ranks.broadcast_replicated, ";",
-                      options.observers.statistics_path, ";",
-                      options.store.background_sweep,
-                      options.store.background_fold, ";",
-                      options.restore.evolve.has_value());
+         absl::StrCat(
+             number(options.restore.io_state_resize.value_or(
+                 static_cast<ManagerOptions::IoStateResize>(-1))),
+             ";", number(options.ranks.sharding.kind()), ";",
+             number(options.ranks.replicated_saver), ";",
+             options.ranks.broadcast_replicated, ";",
+             options.observers.statistics_path, ";",
+             options.store.background_sweep, options.store.background_fold, ";",
+             options.restore.evolve.has_value(), ";",
+             options.restore.fetch_from, ";", options.ship.to != nullptr);
 }
 
 std::string Member(const std::string& key, const std::string& value) {
   return absl::StrCat("{\"", key, "\": ", value, "}");
+}
+
+// A configuration with this key of `ship`.
+std::string Shipping(const std::string& key, const std::string& value) {
+  const std::string to = key == "to" ? "" : R"("to": "s3://a/b", )";
+  return Member("ship", absl::StrCat("{", to, Member(key, value).substr(1)));
+}
+
+// Prints all that the value of `ship` sets.
+std::string DescribedShipping(const std::string& json) {
+  internal::UrlShipping shipping;
+  internal::SetMakeShipping([&](const internal::UrlShipping& made) {
+    shipping = made;
+    return [](const std::string&, const auto&) {
+      return absl::UnavailableError("described");
+    };
+  });
+  ManagerOptions options;
+  EXPECT_OK(ReadManagerConfig(json, &options)) << json;
+  EXPECT_THAT(options.ship.to("store", {}), Unavailable("described"));
+  internal::SetMakeShipping(nullptr);
+  std::string described = absl::StrCat(
+      shipping.url, ";", shipping.connections, ";", shipping.bytes_per_second,
+      ";", shipping.take_over, ";", shipping.retention.has_value(), ";",
+      options.ship.keep_unshipped);
+  for (const absl::Duration duration :
+       {shipping.deadline, shipping.look, shipping.first_retry,
+        shipping.most_retry, shipping.grace, shipping.collect_every,
+        options.ship.warn_lag, options.ship.close_wait}) {
+    absl::StrAppend(&described, ";", absl::FormatDuration(duration));
+  }
+  return described;
 }
 
 class ConfigKeysTest : public ::testing::Test {
@@ -285,6 +323,53 @@ TEST_F(ConfigKeysTest, DefaultsMatchTheDocument) {
   }
 }
 
+TEST_F(ConfigKeysTest, ShippingMatchesTheDocument) {
+  const std::string by_default = DescribedShipping(R"({"ship": "s3://a/b"})");
+  for (const KeyRow& row : RowsUnder(kShip)) {
+    const auto wrap = [&](const std::string& value) {
+      return Shipping(row.name, value);
+    };
+    ExpectAsDocumented(row, wrap);
+    std::set<std::string> described = {by_default};
+    for (const std::string& value : ValuesOf(row).allowed) {
+      described.insert(DescribedShipping(wrap(value)));
+    }
+    EXPECT_GT(described.size(), 1U) << row.name;
+    if (absl::StartsWith(row.default_value, "none")) continue;
+    EXPECT_EQ(DescribedShipping(wrap(row.default_value)), by_default)
+        << row.name;
+  }
+}
+
+TEST_F(ConfigKeysTest, ShippingNeedsItsLibrary) {
+  ManagerOptions options{.path = dir_.path() + "/store"};
+  ASSERT_OK(ReadManagerConfig(R"({"ship": "s3://a/b"})", &options));
+  ModelState model;
+  EXPECT_THAT(CheckpointManager::Open(options, &model),
+              FailedPrecondition("ManagerOptions::ship.to", "s3://a/b",
+                                 "ckptdb::remote", "EnableUrls()"));
+  // A process that only reads ships nothing.
+  options.read_only = true;
+  EXPECT_OK(CheckpointManager::Open(options, &model).status());
+}
+
+TEST_F(ConfigKeysTest, ErrorsOfShippingNameTheKeyAndTheValue) {
+  ManagerOptions options;
+  EXPECT_THAT(Read(R"({"ship": {"to": "s3://a", "conections": 4}})", &options),
+              InvalidArgument("manager.ship", "\"conections\"",
+                              "did you mean \"connections\"", "column 41"));
+  EXPECT_THAT(Read(R"({"ship": {"to": "s3//a"}})", &options),
+              InvalidArgument("manager.ship", "\"s3//a\"", "s3://bucket/prefix",
+                              "column"));
+  EXPECT_THAT(Read(R"({"ship": {"connections": 4}})", &options),
+              InvalidArgument("manager.ship", "\"to\" is missing"));
+  EXPECT_EQ(options.ship.to, nullptr);
+  EXPECT_THAT(Check(R"({"fetch_from": "s3//a"})"),
+              InvalidArgument("fetch_from", "\"s3//a\"", "s3://bucket"));
+  EXPECT_THAT(Check(R"({"fetch_from": "s3://a"})"),
+              FailedPrecondition("fetch_from", "s3://a", "EnableUrls()"));
+}
+
 TEST_F(ConfigKeysTest, SavePoliciesMatchTheDocument) {
   ExpectPolicies("permanent", RowsUnder(kSavePolicies));
   ExpectPolicies("ephemeral", RowsUnder(kSavePolicies));
@@ -337,7 +422,7 @@ TEST_F(ConfigKeysTest, EvolveMatchesTheDocument) {
 // value precede their constructors.
 TEST(ConfigKeys, ReadsOnlyDocumentedKeys) {
   std::set<std::string> documented = {"not", "policy"};
-  for (const char* table : {kOptions, kBest, kEvolve, kEvolvedTable,
+  for (const char* table : {kOptions, kBest, kShip, kEvolve, kEvolvedTable,
                             kSavePolicies, kKeepPolicies}) {
     for (const KeyRow& row : RowsUnder(table)) documented.insert(row.name);
   }
