@@ -128,6 +128,8 @@ void SetObjects(const nb::dict& objects, ManagerOptions* options) {
     } else if (name == "on_restored") {
       options->observers.on_restored =
           ReportCallback<RestoreReport>(name, object);
+    } else if (name == "on_shipped") {
+      options->observers.on_shipped = ReportCallback<ShipReport>(name, object);
     } else if (name == "on_deleted") {
       options->observers.on_deleted = Callback<int64_t>(name, object);
     } else if (name == "store") {

@@ -34,6 +34,11 @@ std::atomic<unsigned long> main_thread = 0;  // NOLINT(google-runtime-int)
 
 bool IsMainThread() { return PyThread_get_thread_ident() == main_thread; }
 
+// The interrupt of the call that this thread waits in; and whether that of the
+// main thread was interrupted.
+thread_local Interrupt* waiting_in = nullptr;
+std::atomic<bool> main_interrupted = false;
+
 std::atomic<bool> ending = false;  // of the interpreter
 std::atomic<int> in_python = 0;    // threads that have the GIL, or wait for it
 
@@ -73,6 +78,11 @@ std::optional<nb::object> CauseOf(const absl::Status& status) {
   return std::nullopt;
 }
 
+// False for KeyboardInterrupt and SystemExit.
+bool IsException(const nb::object& raised) {
+  return PyObject_IsInstance(raised.ptr(), PyExc_Exception) == 1;
+}
+
 void SetError(const nb::object& error) {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())),
                   error.ptr());
@@ -84,8 +94,7 @@ void RaiseStatus(const absl::Status& status) {
     return;
   }
   const std::optional<nb::object> cause = CauseOf(status);
-  if (cause.has_value() &&
-      PyObject_IsInstance(cause->ptr(), PyExc_Exception) != 1) {
+  if (cause.has_value() && !IsException(*cause)) {
     SetError(*cause);  // KeyboardInterrupt and SystemExit end the program
     return;
   }
@@ -112,6 +121,9 @@ absl::StatusCode CodeOf(const nb::object& exception) {
 
 absl::Status FromPython(nb::python_error& error, absl::string_view what) {
   nb::object value = nb::borrow(error.value());
+  // KeyboardInterrupt and SystemExit end the call, also if the library would
+  // go on after an error of what it called, such as a read ahead.
+  if (waiting_in != nullptr && !IsException(value)) waiting_in->End(value);
   const auto message = nb::cast<std::string>(nb::str(value));
   const auto type =
       nb::cast<std::string>(nb::str(nb::handle(value.type()).attr("__name__")));
@@ -171,17 +183,32 @@ bool Interrupt::Poll() {
   if (!gil.taken()) return true;
   if (PyErr_CheckSignals() == 0) return false;
   nb::python_error error;
-  exception_ = Hold(nb::borrow(error.value()));
-  raised_ = true;
+  End(nb::borrow(error.value()));
   return true;
+}
+
+void Interrupt::End(nb::object exception) {
+  exception_ = Hold(std::move(exception));
+  raised_ = true;
+  if (IsMainThread()) main_interrupted = true;
 }
 
 void Interrupt::Raise() {
   if (!raised_.exchange(false)) return;
+  main_interrupted = false;
   const nb::object exception = *std::exchange(exception_, nullptr);
   SetError(exception);
   throw nb::python_error();
 }
+
+bool SignalPending() {
+  return waiting_in != nullptr ? waiting_in->Poll() : main_interrupted.load();
+}
+
+WaitingCall::WaitingCall(Interrupt* interrupt)
+    : before_(std::exchange(waiting_in, interrupt)) {}
+
+WaitingCall::~WaitingCall() { waiting_in = before_; }
 
 void BindErrors(nb::module_& module) {
   main_thread = nb::cast<unsigned long>(  // NOLINT(google-runtime-int)

@@ -117,6 +117,8 @@ class Interrupt {
   // Whether to end the call. Any thread, without the GIL; only Python's main
   // thread looks for signals, about twenty times a second.
   bool Poll();
+  // Ends the call with what Python code that it called has raised.
+  void End(nb::object exception);
   // Raises the exception of the signal's handler, if there was one.
   void Raise();
 
@@ -126,12 +128,30 @@ class Interrupt {
   PyRef exception_;
 };
 
+// Whether a signal interrupts the call that this thread is in, or on another
+// thread than those that wait, such as one that reads for them, the call that
+// Python's main thread is in. Any thread, without the GIL.
+bool SignalPending();
+
+// The interrupt of the call that a thread waits in, while it exists.
+class WaitingCall {
+ public:
+  explicit WaitingCall(Interrupt* interrupt);
+  ~WaitingCall();
+  WaitingCall(const WaitingCall&) = delete;
+  WaitingCall& operator=(const WaitingCall&) = delete;
+
+ private:
+  Interrupt* const before_;
+};
+
 // Runs a call without the GIL. What a signal's handler raised meanwhile takes
 // the place of its result.
 template <typename Call>
 auto Interruptible(Interrupt* interrupt, const Call& call) {
   auto result = [&] {
     const ReleaseGil release;
+    const WaitingCall waiting(interrupt);
     return call();
   }();
   interrupt->Raise();

@@ -332,6 +332,13 @@ class PyManager : private ManagerCalls {
     process_.Check();
     Check(Run([&] { return manager_->WaitUntilFinished(); }));
   }
+  // The progress of shipping, or None if this rank ships nothing.
+  nb::object Shipping() const {
+    process_.Check();
+    const absl::StatusOr<ShippingStatistics> shipping = manager_->Shipping();
+    if (absl::IsFailedPrecondition(shipping.status())) return nb::none();
+    return ToDict(Check(shipping));
+  }
   std::pair<std::string, std::string> Explain(int64_t step) const {
     process_.Check();
     const StepExplanation explanation = Check(manager_->Explain(step));
@@ -460,6 +467,7 @@ void BindManager(nb::module_& module) {
       .def("saving", &PyManager::saving)
       .def("check_for_errors", &PyManager::CheckForErrors)
       .def("wait_until_finished", &PyManager::WaitUntilFinished)
+      .def("shipping", &PyManager::Shipping)
       .def("explain", &PyManager::Explain)
       .def("best_step", &PyManager::BestStep)
       .def("delete", &PyManager::Delete)

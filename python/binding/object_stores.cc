@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "db/base/cancelled.h"
 #include "python/binding/errors.h"
@@ -174,6 +175,18 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> OpenTarget(
   }
   return std::make_unique<PyObjectStore>(
       target, nb::cast<std::string>(target.attr("name")), options);
+}
+
+absl::StatusOr<std::unique_ptr<ObjectStore>> OpenUrlTarget(
+    absl::string_view url, const RemoteOptions& options) {
+  if (!absl::StartsWith(url, "object://")) return OpenObjectStore(url, options);
+  std::unique_ptr<ObjectStore> opened;
+  CKPTDB_RETURN_IF_ERROR(WithPython("an object store", [&] {
+    const nb::object adapter = nb::module_::import_("ckptdb._object_stores")
+                                   .attr("find")(std::string(url));
+    opened = Check(OpenTarget(adapter, options));
+  }));
+  return opened;
 }
 
 }  // namespace ckptdb::python

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "remote/object_store.h"
 
 namespace ckptdb::python {
@@ -17,6 +18,11 @@ namespace ckptdb::python {
 // it raises as a status. Call this with the GIL.
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenTarget(
     const nanobind::object& target, const RemoteOptions& options);
+
+// Opens a URL: one of OpenObjectStore, or one that url_of of
+// ckptdb/_object_stores.py has made of an Adapter. With or without the GIL.
+absl::StatusOr<std::unique_ptr<ObjectStore>> OpenUrlTarget(
+    absl::string_view url, const RemoteOptions& options);
 
 }  // namespace ckptdb::python
 

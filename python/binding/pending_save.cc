@@ -27,6 +27,12 @@ void BindPendingSave(nb::module_& module) {
       .def("wait_committed", &PySave::WaitCommitted, "timeout"_a = nb::none(),
            "Waits until the step is durable, and returns its result or raises "
            "its error. Raises DeadlineExceeded after `timeout` seconds.")
+      .def("wait_shipped", &PySave::WaitShipped, "timeout"_a = nb::none(),
+           "Waits until the step is durable and in the object store of the "
+           "option `ship`. Raises the save's error; DeadlineExceeded with the "
+           "last error of shipping after `timeout` seconds; NotFound if the "
+           "step was removed first; Cancelled if the manager is closed; and "
+           "FailedPrecondition if this rank ships nothing.")
       .def("cancel", &PySave::Cancel,
            "Lets the save fail with Cancelled, unless it is too late.")
       .def("__repr__", [](const PySave& save) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "manager/results.h"
 #include "python/binding/errors.h"
@@ -32,6 +33,12 @@ class PySave {
     process_.Check();
     return Check(Interruptible(interrupt_.get(), [&] {
       return save_.WaitCommitted(DurationOf(timeout));
+    }));
+  }
+  void WaitShipped(std::optional<double> timeout) const {
+    process_.Check();
+    Check(Interruptible(interrupt_.get(), [&] {
+      return save_.WaitShipped(absl::Now() + DurationOf(timeout));
     }));
   }
   void Cancel() {

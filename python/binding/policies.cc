@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "manager/policies.h"
+#include "manager/policy/retention.h"
 #include "python/binding/errors.h"
 
 namespace ckptdb::python {
@@ -140,6 +141,9 @@ void BindKeepPolicies(nb::module_& module) {
       "Decides which steps are kept: an immutable value, composed by `|`, `&` "
       "and `~`.");
   BindOperators(type);
+  module.def("retention_json", [](const KeepPolicy& policy) {
+    return internal::RetentionJson({.keep = policy});
+  });
   module.def("keep_all", &KeepAll, "Keeps all steps.");
   module.def(
       "latest_n", [](int64_t count) { return Valid(LatestN(count)); },

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "python/binding/errors.h"
 
 namespace ckptdb::python {
@@ -101,6 +102,35 @@ nb::dict ToDict(const SaveReport& report) {
   dict["blocking_seconds"] = Seconds(report.blocking_micros);
   dict["stage_seconds"] = Seconds(report.stage_micros);
   dict["total_seconds"] = Seconds(report.total_micros);
+  dict["shipping"] = report.shipping.has_value()
+                         ? nb::object(ToDict(*report.shipping))
+                         : nb::none();
+  return dict;
+}
+
+nb::dict ToDict(const ShippingStatistics& statistics) {
+  nb::dict dict;
+  dict["waiting"] = statistics.waiting;
+  dict["shipped_steps"] = statistics.shipped_steps;
+  dict["shipped_bytes"] = statistics.shipped_bytes;
+  dict["newest_shipped"] = statistics.newest_shipped < 0
+                               ? nb::none()
+                               : nb::cast(statistics.newest_shipped);
+  dict["lag"] = absl::ToDoubleSeconds(statistics.lag);
+  dict["failures"] = statistics.failures;
+  dict["last_error"] =
+      statistics.last_error.ok()
+          ? nb::none()
+          : nb::cast(std::string(statistics.last_error.message()));
+  return dict;
+}
+
+nb::dict ToDict(const ShipReport& report) {
+  nb::dict dict;
+  dict["steps"] = report.steps;
+  dict["data_files"] = report.data_files;
+  dict["data_bytes"] = report.data_bytes;
+  dict["lag"] = absl::ToDoubleSeconds(report.lag);
   return dict;
 }
 

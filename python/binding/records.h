@@ -16,6 +16,8 @@ namespace ckptdb::python {
 
 nanobind::dict ToDict(const StepRecord& record);
 nanobind::dict ToDict(const SaveReport& report);
+nanobind::dict ToDict(const ShippingStatistics& statistics);
+nanobind::dict ToDict(const ShipReport& report);
 nanobind::dict ToDict(const LoadSummary::LoadedRule& rule);
 nanobind::dict ToDict(const RestoreReport& report);
 // Whole tensors and tables, and the blobs of each rank, by kind and name.

@@ -21,8 +21,10 @@
 #include "absl/time/time.h"
 #include "python/binding/errors.h"
 #include "python/binding/object_stores.h"
+#include "python/binding/records.h"
 #include "remote/remote_store.h"
 #include "remote/step_shipper.h"
+#include "remote/urls.h"
 
 namespace ckptdb::python {
 namespace {
@@ -138,6 +140,9 @@ nb::dict ToPython(const CollectResult& result) {
   fields["deleted_objects"] = result.deleted_objects;
   fields["deleted_bytes"] = result.deleted_bytes;
   fields["waiting_bytes"] = result.waiting_bytes;
+  fields["uploads_error"] =
+      result.uploads.ok() ? nb::none()
+                          : nb::cast(std::string(result.uploads.message()));
   return fields;
 }
 
@@ -243,19 +248,7 @@ class PyShipper {
 
   nb::dict Statistics() const {
     const std::shared_ptr<StepShipper> shipper = Get();
-    const StepShipper::Statistics now = shipper->statistics();
-    nb::dict fields;
-    fields["waiting"] = now.waiting;
-    fields["shipped_steps"] = now.shipped_steps;
-    fields["shipped_bytes"] = now.shipped_bytes;
-    fields["newest_shipped"] =
-        now.newest_shipped < 0 ? nb::none() : nb::cast(now.newest_shipped);
-    fields["lag"] = absl::ToDoubleSeconds(now.lag);
-    fields["failures"] = now.failures;
-    fields["last_error"] =
-        now.last_error.ok() ? nb::none()
-                            : nb::cast(std::string(now.last_error.message()));
-    return fields;
+    return ToDict(shipper->statistics());
   }
 
   // Waits in turns, each longer than the one before, to notice signals.
@@ -295,6 +288,9 @@ class PyShipper {
 }  // namespace
 
 void BindRemote(nb::module_& module) {
+  UrlOptions urls;
+  urls.remote.cancelled = &SignalPending;
+  internal::EnableUrlsWith(&OpenUrlTarget, urls);
   module.def("remote_push", &Push);
   module.def("remote_ls", &List);
   module.def("remote_fetch", &Fetch);

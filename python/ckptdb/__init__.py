@@ -69,6 +69,7 @@ from ._records import (
     LoadedRule,
     RestoreReport,
     SaveReport,
+    ShipReport,
     StepRecord,
     Steps,
 )

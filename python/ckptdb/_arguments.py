@@ -6,13 +6,13 @@ from __future__ import annotations
 import difflib
 import json
 import operator
-import os
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from . import _core
 from ._core import KeepPolicy, SavePolicy
 from ._errors import InvalidArgument
+from ._object_stores import path_of, url_of
 from ._options import ManagerOptions
 
 
@@ -62,6 +62,21 @@ def as_policy(name: str, policy: Any) -> SavePolicy | KeepPolicy:
     return made
 
 
+def ship_config(ship: Any, kept: list[Any]) -> dict[str, Any]:
+    """The option `ship` in the configuration's form; `kept` keeps its target."""
+    config = dict(ship) if isinstance(ship, Mapping) else {"to": ship}
+    if "to" in config:
+        config["to"] = url_of(config["to"], kept)
+    keep = config.get("keep")
+    if callable(keep):
+        raise InvalidArgument(
+            "ship: keep is a function; a policy of an object store cannot call one"
+        )
+    if isinstance(keep, KeepPolicy):
+        config["keep"] = json.loads(_core.retention_json(keep))["keep"]
+    return config
+
+
 def check_values(metrics: Any, user_metadata: Any) -> None:
     """Raises InvalidArgument for a metric or an entry of a wrong type."""
     for what, values, kind in (
@@ -109,11 +124,12 @@ def config_text(config: Any) -> str:
 def request(
     step: int | None,
     best: bool,
-    path: str | os.PathLike[str] | None,
+    path: Any,
     merge: bool,
     verify: bool,
     fall_back: bool,
     evolve: Mapping[str, Any] | None,
+    kept: list[Any],
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "best": best,
@@ -127,7 +143,7 @@ def request(
         except TypeError:
             raise InvalidArgument(f"the step is {step!r}; expected an int") from None
     if path is not None:
-        fields["path"] = os.fsdecode(path)
+        fields["path"] = path_of(path, kept)
     if evolve is not None:
         fields["evolve"] = evolve
     return fields

@@ -13,7 +13,7 @@ _OPTION = re.compile(
     r"ReadOptions|TableOptions|EvolvePolicy|RemoteOptions|PushOptions|FetchOptions|"
     r"VerifyRemoteOptions|CollectOptions|ShipperOptions)::(?:\w+(?:::|\.))*(\w+)"
 )
-_OPTIONS = {"schedule": "save"}
+_OPTIONS = {"schedule": "save", "to": "ship"}
 _NAMES = {
     "rows come from Insert and Find": "rows come from insert and find",
     "set evolve, which renames items, fills and converts slots, and leaves new items "
@@ -40,6 +40,8 @@ _NAMES = {
     "replace them",
     "build it with CKPTDB_REMOTE=ON": "pass a store of obstore instead, such as "
     "obstore.store.S3Store",
+    "ckptdb remote push": "ckptdb.remote.push",
+    "ckptdb remote fetch URL STORE": "ckptdb.remote.fetch",
     "MarkUpserted": "mark",
     "EvolvePolicy": "evolve",
     "schedule.permanent": "save",

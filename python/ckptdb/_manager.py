@@ -22,6 +22,7 @@ from ._arguments import (
     config_text,
     dumper,
     request,
+    ship_config,
 )
 from ._core import KeepPolicy, PendingSave, SavePolicy, StepOutcome
 from ._errors import (
@@ -34,9 +35,17 @@ from ._errors import (
 from ._devices import Devices
 from ._evaluation import Evaluation
 from ._evolve import split_functions
+from ._object_stores import Target, path_of, url_of
+from ._options import ShipOptions
 from ._progress import ByteBar
 from ._ranks import Connection, Ranks, check_alone, connect, with_hint
-from ._records import LoadedRule, RestoreReport, SaveReport
+from ._records import (
+    LoadedRule,
+    RestoreReport,
+    SaveReport,
+    ShipperStatistics,
+    ShipReport,
+)
 from ._restore import Restore
 from ._save import Save
 from ._state import Registered
@@ -79,7 +88,20 @@ class Manager(StepList):
     `shard=(rank, world_size)`, with `read_only`, restores the part of one rank.
     Tensors of PyTorch on CUDA devices are copied while the training continues, if
     ckptdb was built with CUDA; `staging_bytes` is the memory for this on each device.
-    `store` has options of the store, such as {"lease_ms": 1000}. `progress=True`
+    `store` has options of the store, such as {"lease_ms": 1000}.
+
+    `ship` is where each committed step is uploaded in the background: a URL such as
+    "s3://models/ctr", another target of `ckptdb.remote`, or a dictionary with it as "to"
+    and options (`ShipOptions`), such as {"to": target, "bytes_per_second": 50_000_000}.
+    It neither fails nor delays a save, and retries while the service does not answer:
+    `shipping` has the progress and the last error. `close` waits up to "close_wait"
+    seconds, by default 60, for the newest step, and warns if it was not shipped.
+    `fetch_from`, a URL or another target, makes a missing store with the newest step
+    that was shipped there; with nothing there it warns and begins with an empty store,
+    and without an answer it raises. A store with steps stays as it is. Both are used on
+    rank 0 only. `path` may be a target, too, with `read_only`.
+
+    `progress=True`
     shows bars on restores, and on saves in the foreground, where tqdm is installed.
     Warnings go to the logger "ckptdb" unless `on_warning` is set. `allow_pickle`
     permits values that are stored only by pickle.
@@ -91,7 +113,7 @@ class Manager(StepList):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Target,
         state: MutableMapping[str, Any],
         *,
         save: SavePolicy | Callable[..., Any] | Mapping[str, Any] | str | None = None,
@@ -105,6 +127,7 @@ class Manager(StepList):
         on_warning: Callable[[str], None] | None = None,
         on_saved: Callable[[SaveReport], None] | None = None,
         on_restored: Callable[[RestoreReport], None] | None = None,
+        on_shipped: Callable[[ShipReport], None] | None = None,
         on_deleted: Callable[[int], None] | None = None,
         veto_ephemeral: Callable[[int], str | None] | None = None,
         now: Callable[[], float] | None = None,
@@ -116,6 +139,8 @@ class Manager(StepList):
         progress: bool = False,
         shard: tuple[int, int] | None = None,
         staging_bytes: int = 256 << 20,
+        ship: Target | ShipOptions | None = None,
+        fetch_from: Target | None = None,
         **options: Any,
     ) -> None:
         self.state = state
@@ -130,12 +155,22 @@ class Manager(StepList):
             on_warning=on_warning,
             on_saved=on_saved,
             on_restored=on_restored,
+            on_shipped=on_shipped,
             on_deleted=on_deleted,
             veto_ephemeral=veto_ephemeral,
             now=now,
         )
         check_names(options, list(inspect.signature(Manager).parameters))
-        config = {**options, "path": os.fsdecode(path), "async": async_}
+        self._targets: list[Any] = []  # object stores that are Python's
+        config = {
+            **options,
+            "path": path_of(path, self._targets),
+            "async": async_,
+        }
+        if ship is not None:
+            config["ship"] = ship_config(ship, self._targets)
+        if fetch_from is not None:
+            config["fetch_from"] = url_of(fetch_from, self._targets)
         self._warn = warn = on_warning or _logger.warning
         self._devices = Devices(
             staging_bytes, options.get("arena_bytes", 1 << 30), warn
@@ -150,6 +185,9 @@ class Manager(StepList):
         if on_saved is not None:
             saved = on_saved
             objects["on_saved"] = lambda fields: saved(SaveReport._of(fields))
+        if on_shipped is not None:
+            shipped = on_shipped
+            objects["on_shipped"] = lambda fields: shipped(ShipReport(**fields))
         self._on_restored = on_restored
         for name, value in (
             ("on_deleted", on_deleted),
@@ -325,7 +363,7 @@ class Manager(StepList):
         step: int | None = None,
         *,
         best: bool = False,
-        path: str | os.PathLike[str] | None = None,
+        path: str | os.PathLike[str] | Target | None = None,
         verify: bool = False,
         fall_back: bool = False,
         evolve: Mapping[str, Any] | None = None,
@@ -334,7 +372,9 @@ class Manager(StepList):
         if the store has no step at all. A damaged step, or one that does not fit the
         state, is an error, so that no run starts over by mistake. Raises
         InvalidArgument for a state that cannot be saved."""
-        fields = request(step, best, path, False, verify, fall_back, evolve)
+        fields = request(
+            step, best, path, False, verify, fall_back, evolve, self._targets
+        )
         return self._restore(fields, True)
 
     def restore(
@@ -342,7 +382,7 @@ class Manager(StepList):
         step: int | None = None,
         *,
         best: bool = False,
-        path: str | os.PathLike[str] | None = None,
+        path: str | os.PathLike[str] | Target | None = None,
         merge: bool = False,
         verify: bool = False,
         fall_back: bool = False,
@@ -351,13 +391,15 @@ class Manager(StepList):
         """Restores a step, by default the newest, from which the training continues.
 
         `best` restores the step that is best by the option `best`; `path` one of
-        another store; `merge` keeps rows that the step lacks; `verify` checks the
+        another store, or of a URL or another target of `ckptdb.remote`; `merge` keeps rows that the step lacks; `verify` checks the
         whole step first; `fall_back` quarantines a damaged step and tries the one
         before it; `evolve` says how to restore a step whose items differ.
 
         Raises NotFound only if the store has no step, FailedPrecondition with the
         names of all items that do not fit, DataLoss for a damaged step."""
-        fields = request(step, best, path, merge, verify, fall_back, evolve)
+        fields = request(
+            step, best, path, merge, verify, fall_back, evolve, self._targets
+        )
         return self._restore(fields, False)
 
     def load(
@@ -505,6 +547,13 @@ class Manager(StepList):
         """Whether a save is in progress."""
         return self._core.saving()
 
+    @property
+    def shipping(self) -> ShipperStatistics | None:
+        """The progress of the option `ship`: the steps that wait, the bytes, and the
+        last error. None if this manager ships nothing, and on other ranks than 0."""
+        fields: dict[str, Any] | None = self._core.shipping()
+        return None if fields is None else ShipperStatistics(**fields)
+
     def wait_until_finished(self) -> None:
         """Waits for the save in progress, and raises its error."""
         self._core.wait_until_finished()
@@ -521,8 +570,9 @@ class Manager(StepList):
     # The end.
 
     def close(self) -> None:
-        """Waits for the save in progress, releases the store, and raises the save's
-        error. Closing twice does nothing."""
+        """Waits for the save in progress, with `ship` also for the newest step to be
+        shipped, releases the store, and raises the save's error. Closing twice does
+        nothing."""
         self._close(None)
 
     def _close(self, cause: BaseException | None) -> None:

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import os
 import pathlib
 import posixpath
 import struct
 import traceback
+import weakref
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ._errors import (
     AlreadyExists,
@@ -24,6 +26,10 @@ from ._errors import (
     ResourceExhausted,
     Unavailable,
 )
+
+
+# A URL, a store of obstore, (a filesystem of fsspec, folder), or an ObjectStore.
+Target: TypeAlias = Any
 
 
 class ObjectInfo(NamedTuple):
@@ -371,3 +377,37 @@ def open_target(target: Any) -> str | Adapter:
         'expected a URL such as "s3://bucket/prefix", a store of obstore, a pair of a '
         "filesystem of fsspec and a folder, or a ckptdb.remote.ObjectStore"
     )
+
+
+# Targets that have a URL in this process, while something keeps them.
+_with_url: weakref.WeakValueDictionary[str, Adapter] = weakref.WeakValueDictionary()
+_numbers = itertools.count(1)
+
+
+def url_of(target: Target, kept: list[Any]) -> str:
+    """The URL of a target: its own, or one that is valid in this process as long as
+    `kept` exists."""
+    opened = open_target(target)
+    if isinstance(opened, str):
+        return opened
+    url = f"object://{next(_numbers)}/{opened.name}"
+    _with_url[url] = opened
+    kept.append(opened)
+    return url
+
+
+def path_of(path: Any, kept: list[Any]) -> str:
+    """A path, or the URL of a target."""
+    if isinstance(path, (str, bytes, os.PathLike)):
+        return os.fsdecode(path)
+    return url_of(path, kept)
+
+
+def find(url: str) -> Adapter:
+    """What the extension calls to open such a URL."""
+    try:
+        return _with_url[url]
+    except KeyError:
+        raise FailedPrecondition(
+            f'the object store of "{url}" no longer exists in this process'
+        ) from None

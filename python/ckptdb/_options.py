@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from ._core import KeepPolicy
+
 
 class BestOptions(TypedDict, total=False):
     """Which step is the best by a metric."""
@@ -77,6 +79,27 @@ class ManagerOptions(TypedDict, total=False):
     statistics_path: str
     background_sweep: bool
     background_fold: bool
+
+
+class ShipOptions(TypedDict, total=False):
+    """Where and how a `Manager` ships its steps: docs/manager.md, "Shipping and
+    fetching". `to` is required: a URL, or another target of `ckptdb.remote`. `keep`
+    says which steps stay there, by default all. Times are in seconds."""
+
+    to: Any
+    deadline: float
+    connections: int
+    bytes_per_second: int
+    take_over: bool
+    look: float
+    first_retry: float
+    most_retry: float
+    keep: KeepPolicy | Mapping[str, Any] | str
+    grace: float
+    collect_every: float
+    warn_lag: float
+    keep_unshipped: int
+    close_wait: float
 
 
 class StoreOptions(TypedDict, total=False):

@@ -11,6 +11,7 @@ from typing import Any
 from . import _arrays, _core, _progress
 from ._closing import Closing
 from ._errors import InvalidArgument, NotFound
+from ._object_stores import Target, path_of
 from ._records import Item, Items, StepRecord, Steps
 from ._restore import read_value
 
@@ -375,18 +376,26 @@ class Reader(Closing):
     It sees the store as of its last `refresh`, which `open` and `latest` call. It
     writes only leases, which keep the data of open steps, and posts. Any thread may
     call its methods. `options` are those of the store, such as leases="none".
+
+    `path` may also be a URL, such as "s3://models/ctr", or another target of
+    `ckptdb.remote`, to which steps were shipped. It then downloads the records of all
+    steps, and of the data what is read, and keeps 256 MiB in memory. It has no leases,
+    so a step that is collected there while it is open raises Aborted; posts and pins
+    raise FailedPrecondition. Raises NotFound if nothing was shipped, and the service's
+    Unavailable and PermissionDenied.
     """
 
-    def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
+    def __init__(self, path: str | os.PathLike[str] | Target, **options: Any) -> None:
         self._allow_pickle = bool(options.pop("allow_pickle", False))
-        self._core = _core.Reader(os.fsdecode(path), options)
+        self._kept: list[Any] = []
+        self._core = _core.Reader(path_of(path, self._kept), options)
 
     def __repr__(self) -> str:
         return f"Reader({self.path!r})"
 
     @property
     def path(self) -> str:
-        """The folder of the store."""
+        """The folder of the store, or the name of the object store."""
         return self._core.path()
 
     def refresh(self) -> None:

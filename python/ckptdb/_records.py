@@ -134,10 +134,37 @@ class Items(list[Item]):
 
 
 @dataclasses.dataclass(frozen=True)
+class ShipperStatistics:
+    """`waiting` are committed steps that were not shipped when the shipper last looked
+    at the store, the oldest for `lag` seconds; `failures` the attempts that failed since
+    the last success, with `last_error`."""
+
+    waiting: list[int]
+    shipped_steps: int
+    shipped_bytes: int
+    newest_shipped: int | None
+    lag: float
+    failures: int
+    last_error: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ShipReport:
+    """Steps that were shipped, for `on_shipped`, in the order of their commits, the
+    first of which was committed `lag` seconds before. `data_bytes` were uploaded, as
+    `data_files`."""
+
+    steps: list[int]
+    data_files: int
+    data_bytes: int
+    lag: float
+
+
+@dataclasses.dataclass(frozen=True)
 class SaveReport:
     """The report of a save, for `on_saved`. `error` is None if it was committed.
     The training waited `blocking_seconds`, of these `wait_seconds` for the save
-    before it."""
+    before it. `shipping` is the progress of the option `ship` when the save ended."""
 
     step: int
     save_kind: str
@@ -151,9 +178,12 @@ class SaveReport:
     blocking_seconds: float
     stage_seconds: float
     total_seconds: float
+    shipping: ShipperStatistics | None = None
 
     @classmethod
     def _of(cls, fields: dict[str, Any]) -> SaveReport:
+        if fields["shipping"] is not None:
+            fields["shipping"] = ShipperStatistics(**fields["shipping"])
         return cls(**fields)
 
 

@@ -25,9 +25,9 @@ from typing import Any, TypeAlias
 
 from . import _core, _open_managers
 from ._closing import Closing
-from ._object_stores import ObjectInfo, ObjectStore, open_target
+from ._object_stores import ObjectInfo, ObjectStore, Target, open_target
 from ._progress import ByteBar
-from ._records import _bytes
+from ._records import ShipperStatistics, _bytes
 
 __all__ = [
     "Damage",
@@ -53,8 +53,6 @@ __all__ = [
 _logger = logging.getLogger("ckptdb")
 
 Path: TypeAlias = "str | os.PathLike[str]"
-# A URL, a store of obstore, (a filesystem of fsspec, folder), or an ObjectStore.
-Target: TypeAlias = Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,27 +140,15 @@ class VerifyResult:
 @dataclasses.dataclass(frozen=True)
 class GcResult:
     """The steps that were dropped, the objects that were deleted, and the bytes of
-    dropped steps that are not older than the grace."""
+    dropped steps that are not older than the grace. `uploads_error` says why uploads
+    that were interrupted were left, as on a service that cannot list them, or is
+    None."""
 
     dropped: list[int]
     deleted_objects: int
     deleted_bytes: int
     waiting_bytes: int
-
-
-@dataclasses.dataclass(frozen=True)
-class ShipperStatistics:
-    """`waiting` are committed steps that were not shipped, the oldest for `lag`
-    seconds; `failures` the attempts that failed since the last success, with
-    `last_error`."""
-
-    waiting: list[int]
-    shipped_steps: int
-    shipped_bytes: int
-    newest_shipped: int | None
-    lag: float
-    failures: int
-    last_error: str | None
+    uploads_error: str | None = None
 
 
 def _options(

@@ -388,19 +388,17 @@ def test_the_commands(tmp_path, path):
 def test_exit_codes_are_those_of_the_command(tmp_path, path):
     source, out = tmp_path / "a.pt", tmp_path / "b.pt"
     torch.save({"w": torch.ones(3)}, source)
-    (tmp_path / "c.pt").write_bytes(b"no file of PyTorch")
+    (tmp_path / "c.pt").write_bytes(b"PK, and nothing else")
     torch.save({"o": object()}, tmp_path / "d.pt")
     step = ("--store", path, "--step")
     assert command("import", source, *step, 5).returncode == 0
     for code, words in [
         (1, ("import", source, *step, -1)),
-        (1, ("import", source, *step, 2**63)),
         (1, ("export", out, "--store", path, "--stpe", 5)),
         (2, ("import", tmp_path / "none.pt", *step, 6)),
         (2, ("export", out, *step, 6)),
-        (2, ("export", out, "--store", f"{path}-none")),
         (3, ("import", tmp_path / "c.pt", *step, 6)),
-        (1, ("import", tmp_path / "d.pt", *step, 6)),
+        (5, ("import", tmp_path / "d.pt", *step, 6)),
     ]:
         ended = command(*words)
         assert ended.returncode == code, (words, ended.stderr)
