@@ -325,7 +325,7 @@ def measure_damage(
     except Exception as error:
         return {"damage": f"refused: {error}"}
     same = all(np.array_equal(state[name], targets[name]) for name in state)
-    return {"damage": "loaded as saved" if same else "loaded with other values"}
+    return {"damage": "loaded as saved" if same else "loaded wrong values"}
 
 
 def child(arguments: dict[str, Any]) -> None:

@@ -105,6 +105,6 @@ def test_a_flipped_bit_is_found_or_loaded(tmp_path):
     )
     assert result.returncode == 0, result.stderr
     numpy, ckptdb = result.stdout.splitlines()
-    assert numpy == "numpy: loaded with other values"
+    assert numpy == "numpy: loaded wrong values"
     assert ckptdb.startswith("ckptdb: refused: ")
     assert 'tensor "layer.0"' in ckptdb
