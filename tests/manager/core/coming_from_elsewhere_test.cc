@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests each row of the table "Coming from elsewhere" in docs/manager.md.
+// Tests each row of the table "Coming from other libraries" in docs/manager.md.
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "tests/manager/manager_fixture.h"
@@ -435,10 +435,10 @@ std::vector<std::string> DocumentedLines() {
   bool in_table = false;
   for (std::string line; std::getline(file, line);) {
     if (absl::StartsWith(line, "## ")) {
-      in_table = line == "## Coming from elsewhere";
+      in_table = line == "## Coming from other libraries";
     }
     if (!in_table || !absl::StartsWith(line, "| ") ||
-        absl::StartsWith(line, "| elsewhere |")) {
+        absl::StartsWith(line, "| other library |")) {
       continue;
     }
     const std::vector<std::string> cells = absl::StrSplit(line, " | ");
