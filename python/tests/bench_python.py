@@ -201,9 +201,9 @@ while True:
 
 
 def spinning(folder: str) -> None:
-    """The rate of a thread that runs Python beside saves and reads. The library's
-    threads take processor time from it, too: a process that spins beside it tells
-    how much, and the thread's share is given relative to it."""
+    """The rate of a thread that runs Python during saves and reads. The library's
+    threads take processor time from it, too: a separate process that spins shows
+    how much, and the thread's share is printed relative to it."""
     state = {"w": np.ones(1 << 26)}  # 512 MiB
     stop = False
     count = 0
@@ -259,7 +259,7 @@ def spinning(folder: str) -> None:
     for what, (own, its) in (("saves", saving), ("reads", reading)):
         thread_keeps, process_keeps = own / alone[0], its / alone[1]
         row(
-            f"beside {what}: a spinning thread keeps, a process keeps",
+            f"during {what}: a spinning thread keeps, a process keeps",
             f"{thread_keeps:.0%}, {process_keeps:.0%}",
         )
         row(
