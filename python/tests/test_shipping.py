@@ -47,6 +47,13 @@ def train(manager: ckptdb.Manager, steps: int) -> ckptdb.PendingSave:
     return save
 
 
+def test_a_folder_that_does_not_exist_is_not_a_first_run(path, tmp_path):
+    target = f"file://{tmp_path}/mount"
+    with pytest.raises(ckptdb.FailedPrecondition, match="mount its disk"):
+        ckptdb.Manager(path, _state(0), save=EACH, fetch_from=target)
+    assert not os.path.exists(path)
+
+
 def targets(tmp_path) -> dict:
     return {"url": f"file://{tmp_path}/remote", "object": MemoryStore()}
 
@@ -54,6 +61,7 @@ def targets(tmp_path) -> dict:
 @pytest.mark.parametrize("kind", ["url", "object"])
 def test_another_machine_resumes_what_was_shipped(path, tmp_path, kind):
     target = targets(tmp_path)[kind]
+    (tmp_path / "remote").mkdir()
     reports: list[ckptdb.ShipReport] = []
     saved: list[ckptdb.SaveReport] = []
     with ckptdb.Manager(
@@ -417,6 +425,8 @@ def test_a_killed_trainer_continues_on_another_machine(tmp_path):
     script = tmp_path / "trainer.py"
     script.write_text(textwrap.dedent(TRAINER))
     urls = {each: f"file://{tmp_path}/{each}" for each in ("killed", "whole")}
+    for each in urls:
+        (tmp_path / each).mkdir()
 
     def run(store, kind, kill):
         words = [sys.executable, script, tmp_path / store, urls[kind], str(kill)]
