@@ -87,6 +87,8 @@ struct RemoteOptions {
   int connections = 8;            // at most, at a time
   uint64_t bytes_per_second = 0;  // all connections together; 0: no limit
   std::function<bool()> cancelled = {};  // polled at least each second
+  // Called before a request is repeated, with the reason, on any thread.
+  std::function<void(const absl::Status& error)> on_retry = {};
 };
 
 // Opens "s3://bucket/prefix" or "file:///folder" (created by the first put).

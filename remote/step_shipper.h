@@ -87,9 +87,10 @@ internal::StartShipping ShipTo(absl::string_view url,
                                const ShipperOptions& options = {});
 
 namespace internal {
-// Opens an object store whose calls end soon after `cancelled` returns true.
+// Opens an object store with options of which the shipper has set the
+// functions.
 using OpenRemote = std::function<absl::StatusOr<std::unique_ptr<ObjectStore>>(
-    const std::function<bool()>& cancelled)>;
+    const RemoteOptions& options)>;
 
 // The same with any object store.
 StartShipping ShipWith(OpenRemote open, const ShipperOptions& options);

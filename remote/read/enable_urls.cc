@@ -74,11 +74,8 @@ internal::StartShipping ShippingOf(const internal::UrlShipping& shipping,
   options.grace = shipping.grace;
   options.collect_every = shipping.collect_every;
   return internal::ShipWith(
-      [open, url = shipping.url,
-       remote = options.remote](const std::function<bool()>& cancelled) {
-        RemoteOptions cancellable = remote;
-        cancellable.cancelled = cancelled;
-        return open(url, cancellable);
+      [open, url = shipping.url](const RemoteOptions& hooked) {
+        return open(url, hooked);
       },
       options);
 }

@@ -133,6 +133,7 @@ absl::StatusCode CodeOf(const S3Answer& answer) {
 
 S3Client::S3Client(S3Location location, const RemoteOptions& options)
     : location_(std::move(location)),
+      on_retry_(options.on_retry),
       http_(options),
       credentials_(location_.region, &http_) {}
 
@@ -205,14 +206,21 @@ absl::StatusOr<S3Answer> S3Client::Send(const S3Request& request,
         expired && tries == 1
             ? SteadyClock::duration::zero()
             : BackoffOf(tries - 1, answer.ok() ? &answer->http : nullptr);
-    if (budget.Left() <= wait) return GaveUp(request, answer, tries);
+    if (budget.Left() <= wait) {
+      return FailureOf(request, answer,
+                       absl::StrCat("no success until the deadline, in ", tries,
+                                    tries == 1 ? " try: " : " tries, ",
+                                    tries == 1 ? "" : "the last: "));
+    }
+    if (on_retry_) on_retry_(FailureOf(request, answer, ""));
     CKPTDB_RETURN_IF_ERROR(Pause(wait, poll()));
   }
 }
 
-absl::Status S3Client::GaveUp(const S3Request& request,
-                              const absl::StatusOr<S3Answer>& answer,
-                              int tries) const {
+// Returns the error of a request that may succeed later.
+absl::Status S3Client::FailureOf(const S3Request& request,
+                                 const absl::StatusOr<S3Answer>& answer,
+                                 absl::string_view about) const {
   std::string last = std::string(answer.status().message());
   absl::StatusCode code = absl::StatusCode::kUnavailable;
   if (answer.ok()) {
@@ -222,9 +230,7 @@ absl::Status S3Client::GaveUp(const S3Request& request,
       absl::StrAppend(&last, "; ", RemedyOf(*answer, location_));
     }
   }
-  return {code, absl::StrCat(
-                    NameOf(request), ": no success until the deadline, in ",
-                    tries, tries == 1 ? " try: " : " tries, the last: ", last)};
+  return {code, absl::StrCat(NameOf(request), ": ", about, last)};
 }
 
 absl::Status S3Client::ErrorOf(const S3Request& request,

@@ -82,12 +82,14 @@ class S3Client {
   absl::StatusOr<S3Answer> Try(const S3Request& request,
                                const Credentials& credentials,
                                SteadyClock::duration stall);
-  absl::Status GaveUp(const S3Request& request,
-                      const absl::StatusOr<S3Answer>& answer, int tries) const;
+  absl::Status FailureOf(const S3Request& request,
+                         const absl::StatusOr<S3Answer>& answer,
+                         absl::string_view about) const;
   std::string UrlOf(const S3Request& request) const;
   std::string NameOf(const S3Request& request) const;
 
   const S3Location location_;
+  const std::function<void(const absl::Status& error)> on_retry_;
   HttpClient http_;
   CredentialSource credentials_;
   std::atomic<bool> knows_bucket_ = false;

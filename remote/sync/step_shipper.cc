@@ -52,7 +52,10 @@ class StepShipper::Impl : public internal::StepShipping {
   }
 
   absl::Status Begin(const internal::OpenRemote& open) {
-    CKPTDB_ASSIGN_OR_RETURN(remote_, open([this] { return IsStopped(); }));
+    RemoteOptions options = options_.remote;
+    options.cancelled = [this] { return IsStopped(); };
+    options.on_retry = [this](const absl::Status& error) { NoteRetry(error); };
+    CKPTDB_ASSIGN_OR_RETURN(remote_, open(options));
     shipper_.emplace(remote_.get(), &push_options_);
     return internal::CallGuarded("StepShipper::Start", [&] {
       const MutexLock lock(&join_mutex_);
@@ -107,6 +110,7 @@ class StepShipper::Impl : public internal::StepShipping {
               const PushResult& pushed) const;
   void Note(const absl::Status& status);
   void NoteBytes(uint64_t of_the_push) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteRetry(const absl::Status& error);
   void NoteSuccess() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteSteps(const std::vector<StepRecord>& steps);
   void NoteShipped(const Version& version);
@@ -328,6 +332,13 @@ void StepShipper::Impl::NotePushed(const std::vector<StepRecord>& steps,
   changed_.NotifyAll();
 }
 
+// Shows why an attempt takes long, before it fails at its deadline.
+void StepShipper::Impl::NoteRetry(const absl::Status& error) {
+  if (options_.remote.on_retry) options_.remote.on_retry(error);
+  const MutexLock lock(&mutex_);
+  statistics_.last_error = error;
+}
+
 // Adds what the push has uploaded since the last call.
 void StepShipper::Impl::NoteBytes(uint64_t of_the_push) {
   statistics_.shipped_bytes += of_the_push - noted_bytes_;
@@ -460,13 +471,9 @@ absl::Status CheckShipperOptions(const ShipperOptions& options) {
                             "ShipperOptions");
 }
 
-internal::OpenRemote OpensUrl(absl::string_view url,
-                              const ShipperOptions& options) {
-  return [url = std::string(url),
-          remote = options.remote](const std::function<bool()>& cancelled) {
-    RemoteOptions cancellable = remote;
-    cancellable.cancelled = cancelled;
-    return OpenObjectStore(url, cancellable);
+internal::OpenRemote OpensUrl(absl::string_view url) {
+  return [url = std::string(url)](const RemoteOptions& options) {
+    return OpenObjectStore(url, options);
   };
 }
 
@@ -488,7 +495,7 @@ absl::StatusOr<std::unique_ptr<StepShipper>> StepShipper::Start(
     const ShipperOptions& options) {
   CKPTDB_RETURN_IF_ERROR(CheckShipperOptions(options));
   auto impl = std::make_unique<Impl>(store, options);
-  CKPTDB_RETURN_IF_ERROR(impl->Begin(OpensUrl(url, options)));
+  CKPTDB_RETURN_IF_ERROR(impl->Begin(OpensUrl(url)));
   return std::make_unique<StepShipper>(std::move(impl));
 }
 
@@ -497,10 +504,9 @@ absl::StatusOr<std::unique_ptr<StepShipper>> internal::StartShipper(
     const ShipperOptions& options) {
   CKPTDB_RETURN_IF_ERROR(CheckShipperOptions(options));
   auto impl = std::make_unique<StepShipper::Impl>(store, options);
-  CKPTDB_RETURN_IF_ERROR(
-      impl->Begin([&](const std::function<bool()>& /*cancelled*/) {
-        return absl::StatusOr<std::unique_ptr<ObjectStore>>(std::move(remote));
-      }));
+  CKPTDB_RETURN_IF_ERROR(impl->Begin([&](const RemoteOptions& /*options*/) {
+    return absl::StatusOr<std::unique_ptr<ObjectStore>>(std::move(remote));
+  }));
   return std::make_unique<StepShipper>(std::move(impl));
 }
 
@@ -520,7 +526,7 @@ internal::StartShipping internal::ShipWith(OpenRemote open,
 
 internal::StartShipping ShipTo(absl::string_view url,
                                const ShipperOptions& options) {
-  return internal::ShipWith(OpensUrl(url, options), options);
+  return internal::ShipWith(OpensUrl(url), options);
 }
 
 }  // namespace ckptdb

@@ -29,7 +29,7 @@ ShipperOptions QuickShipping() {
 
 internal::StartShipping ShipToMemory(MemoryStore* remote) {
   return internal::ShipWith(
-      [remote](const std::function<bool()>& /*cancelled*/) {
+      [remote](const RemoteOptions& /*options*/) {
         return absl::StatusOr<std::unique_ptr<ObjectStore>>(
             std::make_unique<SharedStore>(remote));
       },
@@ -107,6 +107,39 @@ TEST_F(ManagerShippingTest, ShipsEachStep) {
                                     HasSubstr(R"("steps":[3])"))));
   EXPECT_THAT(lines, Contains(AllOf(StartsWith(R"({"event":"save",)"),
                                     HasSubstr(R"("ship_status":"OK")"))));
+}
+
+// As s3:// does before an attempt fails at its deadline.
+TEST_F(ManagerShippingTest, ShowsWhyAnAttemptTakesLong) {
+  RemoteOptions hooked;
+  options_.ship.to = internal::ShipWith(
+      [&](const RemoteOptions& options) {
+        hooked = options;
+        return absl::StatusOr<std::unique_ptr<ObjectStore>>(
+            std::make_unique<SharedStore>(&remote_));
+      },
+      QuickShipping());
+  options_.schedule.permanent = SaveAtSteps({});
+  options_.ship.close_wait = absl::ZeroDuration();
+  std::atomic<bool> answers = false;
+  remote_.set_before([&](absl::string_view, absl::string_view) {
+    while (!answers && !hooked.cancelled()) std::this_thread::yield();
+    return absl::OkStatus();
+  });
+  Start();
+  hooked.on_retry(absl::UnavailableError("no route"));
+  const PendingSave save = SaveStep();
+  EXPECT_THAT(save.WaitShipped(absl::Now() + absl::Milliseconds(50)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("the last error: no route")));
+  ASSERT_OK_AND_ASSIGN(ShippingStatistics shipping, manager_->Shipping());
+  EXPECT_THAT(shipping.last_error, Unavailable("no route"));
+  EXPECT_EQ(shipping.failures, 0);
+  answers = true;
+  ASSERT_OK(save.WaitShipped(Later()));
+  ASSERT_OK_AND_ASSIGN(shipping, manager_->Shipping());
+  EXPECT_OK(shipping.last_error);
+  ASSERT_OK(manager_->Close());
 }
 
 // The last step was saved just before.

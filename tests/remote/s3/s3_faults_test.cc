@@ -58,6 +58,20 @@ TEST_F(S3FaultsTest, RetriesRefusalsThatPass) {
   EXPECT_OK(Read(*store, "a", 0, 4));
 }
 
+TEST_F(S3FaultsTest, ReportsWhyItRepeatsARequest) {
+  std::vector<absl::Status> reasons;
+  RemoteOptions options;
+  options.on_retry = [&](const absl::Status& error) {
+    reasons.push_back(error);
+  };
+  const auto store = Open(options);
+  Fail("GET", 2, S3ErrorAnswer(503, "SlowDown", "the words"));
+  EXPECT_OK(store->List("a/", "", 1));
+  EXPECT_THAT(reasons,
+              ElementsAre(Unavailable("GET", "503 SlowDown: the words"),
+                          Unavailable("503 SlowDown")));
+}
+
 TEST_F(S3FaultsTest, RetriesLostAndCutAnswers) {
   const auto store = Open();
   ASSERT_OK(store->PutIfAbsent("a", "0123", "t1"));
