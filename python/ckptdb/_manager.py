@@ -551,7 +551,7 @@ class Manager(StepList):
     def shipping(self) -> ShipperStatistics | None:
         """The progress of the option `ship`: the steps that wait, the bytes, and the
         last error. None if this manager ships nothing, and on other ranks than 0."""
-        fields: dict[str, Any] | None = self._core.shipping()
+        fields: Any = self._core.shipping()
         return None if fields is None else ShipperStatistics(**fields)
 
     def wait_until_finished(self) -> None:
