@@ -55,6 +55,7 @@ def test_a_folder_that_does_not_exist_is_not_a_first_run(path, tmp_path):
 
 
 def targets(tmp_path) -> dict:
+    (tmp_path / "remote").mkdir()
     return {"url": f"file://{tmp_path}/remote", "object": MemoryStore()}
 
 
@@ -227,6 +228,10 @@ def test_a_start_from_a_service_that_does_not_answer_raises(path):
         assert manager.restore_or_start().fresh
         train(manager, 1)
     assert "nothing was shipped" in warnings[0] and "empty store" in warnings[0]
+    with pytest.raises(
+        ckptdb.FailedPrecondition, match=r"fetch_from: .*mount its disk"
+    ):
+        ckptdb.Manager(f"{path}-2", _state(0), fetch_from=f"file://{path}-none")
 
 
 @pytest.mark.parametrize(

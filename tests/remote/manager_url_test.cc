@@ -215,6 +215,7 @@ TEST_F(ManagerUrlTest, RestoresAnotherStoreThroughItsUrl) {
 TEST_F(ManagerUrlTest, AConfigurationShipsAndFetches) {
   EnableUrls();
   const std::string url = "file://" + dir_.path() + "/remote";
+  fs::create_directory(dir_.path() + "/remote");
   const std::string config = absl::StrCat(
       R"({"fetch_from": ")", url, R"(", "ship": {"to": ")", url,
       R"(", "look": 0.01, "connections": 2, "bytes_per_second": 1000000000}})");
