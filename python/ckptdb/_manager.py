@@ -92,7 +92,7 @@ class Manager(StepList):
 
     `ship` is where each committed step is uploaded in the background: a URL such as
     "s3://models/ctr", another target of `ckptdb.remote`, or a dictionary with it as "to"
-    and options (`ShipOptions`), such as {"to": target, "bytes_per_second": 50_000_000}.
+    and other keys of docs/manager.md, such as {"to": target, "keep": latest_n(20)}.
     It neither fails nor delays a save, and retries while the service does not answer:
     `shipping` has the progress and the last error. `close` waits up to "close_wait"
     seconds, by default 60, for the newest step, and warns if it was not shipped.

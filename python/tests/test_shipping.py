@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import time
+import urllib.request
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ import pytest
 import ckptdb
 from ckptdb import remote
 from ckptdb._object_stores import find, url_of
-from test_remote import MemoryStore
+from test_remote import MemoryStore, service
 
 EACH = ckptdb.save_every_n_steps(1)
 QUICK = {"look": 0.01, "first_retry": 0.01, "most_retry": 0.05}
@@ -146,6 +147,26 @@ def test_obstore_and_fsspec(path, tmp_path):
             assert manager.restore().step == 2
     finally:
         files.store.clear()
+
+
+def test_s3(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test-id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
+    with service(tmp_path, ["moto_server", "-H", "127.0.0.1", "-p", "PORT"]) as server:
+        made = urllib.request.Request(f"{server}/bucket", method="PUT")
+        urllib.request.urlopen(made).close()
+        url = f"s3://bucket/models/ctr?endpoint={server}"
+        try:
+            manager = ckptdb.Manager(path, _state(0), save=EACH, ship=url)
+        except ckptdb.Unimplemented:
+            pytest.skip("this package was built without libcurl")
+        with manager:
+            train(manager, 2).wait_shipped(60)
+        with ckptdb.Reader(url) as reader, reader.latest() as step:
+            assert step.read("weight")[0] == 2
+        second = tmp_path / "second"
+        with ckptdb.Manager(second, _state(0), save=EACH, fetch_from=url) as manager:
+            assert manager.restore_or_start().step == 2
 
 
 def test_a_configuration_ships(path, tmp_path):
