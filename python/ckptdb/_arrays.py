@@ -233,7 +233,7 @@ def _as_numpy(value: Any) -> Any:
             return np.asarray(value)
         except TypeError as error:
             raise InvalidArgument(
-                f"an array of JAX of dtype {value.dtype} cannot be stored: {error}"
+                f"a JAX array of dtype {value.dtype} cannot be stored: {error}"
             ) from error
     return np.from_dlpack(value)
 

@@ -194,11 +194,12 @@ def _rows(
     names = list(table.slots) if slots is None else slots
     for clash in {"key", "erased"} & set(names):
         raise InvalidArgument(
-            f'table "{name}" has a slot "{clash}", as a column is named'
+            f'table "{name}" has a slot "{clash}", the name of another column'
         )
     specs = {each: table.slots[each] for each in names if each in table.slots}
     if len(specs) < len(names):
-        raise NotFound(f'table "{name}" lacks a slot of {", ".join(names)}')
+        missing = [each for each in names if each not in specs]
+        raise NotFound(f'table "{name}" has no slot {", ".join(missing)}')
     if since is None:
         return specs, table.scan(names)
     if reader is None:

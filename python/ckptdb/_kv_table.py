@@ -101,7 +101,7 @@ class KVTable(CustomTable):
         if scores is not None:
             if SCORE in specs:
                 raise InvalidArgument(
-                    f'slot "{SCORE}" is the source\'s scores; name yours otherwise'
+                    f'slot "{SCORE}" is reserved for scores; choose another name'
                 )
             specs[SCORE] = (_dtype_of(scores), 1)
         elif changes == "scores":

@@ -409,7 +409,7 @@ class Manager(StepList):
         [{"path": "base", "load": ["model.*"]}]. The training does not continue from
         these steps: the next save is full."""
         if isinstance(rules, Mapping):
-            raise InvalidArgument("the rules are a dictionary; expected a list of them")
+            raise InvalidArgument("the rules are a dictionary; expected a list")
         text = rules if isinstance(rules, str) else config_text(list(rules))
         report = []
 

@@ -104,8 +104,8 @@ def with_hint(error: Unavailable) -> Unavailable:
 
 
 def check_alone(tables: list[tuple[str, Any]], sharding: Any) -> None:
-    """Refuses a manager of one rank in a job of several whose tables are divided
-    among them: its steps would lack the other ranks' rows."""
+    """Raises if a job of several ranks opens a manager of one rank with a table that
+    is divided among the ranks: its steps would lack the other ranks' rows."""
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return

@@ -250,7 +250,7 @@ class Restore:
             if name in self._puts:
                 return self._puts[name]
             raise FailedPrecondition(
-                f'"{name}" is a tensor in the step, and the state has none there'
+                f'"{name}" is a tensor in the step, but not in the state'
             )
         if _arrays.is_array(live):
             return self._target(name, live)

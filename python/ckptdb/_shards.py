@@ -165,7 +165,7 @@ def _check(value: Any, world_size: int) -> None:
         if placement.is_partial():
             raise InvalidArgument(
                 f"it is a DTensor with the placement {placement!r}, whose values are "
-                "sums to be made; redistribute it to Shard or Replicate"
+                "partial sums; redistribute it to Shard or Replicate"
             )
 
 

@@ -31,7 +31,7 @@ def _slot(name: str, spec: Any) -> tuple[str, str, int, str]:
         )
     if not isinstance(elements, int) or not 1 <= elements < 1 << 32:
         raise InvalidArgument(
-            f'slot "{name}" has {elements!r} elements; expected a number from 1'
+            f'slot "{name}" has {elements!r} elements; expected at least 1'
         )
     return name, dtype, elements, spec[2] if len(spec) == 3 else "none"
 

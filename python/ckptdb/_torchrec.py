@@ -157,9 +157,9 @@ def _add_state(name: str, slot: str, state: Any, parts: list[Part], rank: int) -
         shapes = [(part.rows,), (part.rows, part.columns)]
         if value is None or tuple(value.shape) not in shapes:
             raise Unimplemented(
-                f'the optimizer state "{slot}" of table "{name}" is no value of each '
-                "row; expected (rows,) or (rows, columns), as of SGD, Adagrad and "
-                "rowwise Adagrad"
+                f'the optimizer state "{slot}" of table "{name}" does not have '
+                "values for each row; expected shape (rows,) or (rows, columns), as "
+                "with SGD, Adagrad and rowwise Adagrad"
             )
         part.slots[slot] = value
 

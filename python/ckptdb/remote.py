@@ -212,11 +212,12 @@ def fetch(
     bytes_per_second: int = 0,
     progress: bool = False,
 ) -> FetchResult:
-    """Makes a store in the folder `path`, which must not exist, with the most recently
-    saved step, with `step`, or with all. The store appears whole, after the hash of
-    each object was compared. An interrupted call is continued by the next.
+    """Downloads the most recently saved step, `step`, or all steps into a new store in
+    the folder `path`, which must not exist. The store appears only when it is complete
+    and the hash of each object was compared. If a call is interrupted, the next one
+    continues it.
 
-    Raises NotFound without such a step, AlreadyExists if `path` exists, DataLoss naming
+    Raises NotFound if there is no such step, AlreadyExists if `path` exists, DataLoss naming
     an object that is damaged, and Aborted if the step was dropped meanwhile."""
     bar = ByteBar(f"fetch {os.fspath(path)}") if progress else None
     options = _options(deadline, connections, bytes_per_second, bar)

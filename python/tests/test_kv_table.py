@@ -371,7 +371,7 @@ def test_wrong_sources_are_refused(path):
         ckptdb.KVTable(source, {"embedding": ("f32", 2)})
     with pytest.raises(ckptdb.InvalidArgument, match='"v" has dtype f64; .* are f32'):
         ckptdb.KVTable(source, {"v": ("f64", 3)})
-    with pytest.raises(ckptdb.InvalidArgument, match='slot "score" is the source'):
+    with pytest.raises(ckptdb.InvalidArgument, match='slot "score" is reserved'):
         ckptdb.KVTable(source, {"v": ("f32", 2), "score": ("f32", 1)})
     with pytest.raises(ckptdb.InvalidArgument, match='changes is "scores", but'):
         kv_table(Placed(scores=None))
