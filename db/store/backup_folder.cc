@@ -91,8 +91,9 @@ absl::StatusOr<FolderLock> FolderLock::Take(const std::string& folder) {
           absl::StrCat(folder, "/", kFolderLockName), rocksdb::IOOptions(),
           &lock, nullptr);
   if (status.IsBusy()) {
-    return absl::UnavailableError(absl::StrCat("another process writes to \"",
-                                               folder, "\"; wait for it"));
+    return absl::UnavailableError(
+        absl::StrCat("another process is writing to \"", folder,
+                     "\"; wait until it has finished"));
   }
   CKPTDB_RETURN_IF_ERROR(
       FromRocks(status, absl::StrCat("locking \"", folder, "\"")));

@@ -367,7 +367,8 @@ absl::Status Reader::Impl::WritePost(int64_t step, Post post) {
       "changing a step", "change it in the store that was shipped there"));
   if (!parts().empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        path_, ": no owner takes posts, because it was fetched with only ",
+        path_,
+        ": its steps cannot be changed, because it was fetched with only ",
         parts()));
   }
   if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());

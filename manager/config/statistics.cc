@@ -73,8 +73,8 @@ void AddShipping(const ShippingStatistics& shipping, JsonLine* line) {
 
 }  // namespace
 
-// docs/json.md documents the fields. A failed save lacks those of a committed
-// step.
+// docs/json.md documents the fields. The line of a failed save lacks the fields
+// of a committed step.
 std::string StatisticsLine(const SaveReport& report) {
   const SaveResult& result = report.result;
   JsonLine line = BeginLine("save");
@@ -151,8 +151,8 @@ absl::Status AppendLine(const std::string& path, std::string line) {
   if (fd >= 0) ::close(fd);
   if (complete) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
-      "statistics_path \"", path, "\": cannot append a line: it is lost",
-      ended ? "" : " and joined to the next one", ": ", reason));
+      "statistics_path \"", path, "\": a line is lost",
+      ended ? "" : "; the next one begins on the same line", ": ", reason));
 }
 
 // Creates the file when the manager is opened, so that an unwritable path is an

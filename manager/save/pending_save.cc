@@ -19,8 +19,8 @@ void PendingSave::State::SetStaged(const absl::Status& status) {
   changed_.NotifyAll();
 }
 
-// A save that was never staged failed before, and whoever waits for staging
-// gets the same error.
+// If staging did not finish, the save has failed, and callers that wait for
+// staging get its error.
 void PendingSave::State::Finish(const absl::StatusOr<SaveResult>& result) {
   const MutexLock lock(&mutex_);
   if (!staged_.has_value()) staged_ = result.status();

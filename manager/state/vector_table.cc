@@ -252,8 +252,8 @@ absl::Status VectorTable::SetArrays(std::vector<AnyArray> arrays) {
   CKPTDB_RETURN_IF_ERROR(CheckArrays(rows_, first_id_, arrays));
   if (SlotsOfArrays(arrays) != slots() || !SameColumns(arrays, arrays_)) {
     return absl::InvalidArgumentError(
-        "SetArrays: the arrays have other names, dtypes, elements or codecs "
-        "than those of the VectorTable");
+        "SetArrays: the names, dtypes, elements and codecs of the arrays must "
+        "be those of the VectorTable");
   }
   arrays_ = std::move(arrays);
   return absl::OkStatus();

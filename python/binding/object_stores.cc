@@ -153,7 +153,7 @@ class PyObjectStore : public ObjectStore {
   }
   absl::Status Exists(absl::string_view key) const {
     return absl::AlreadyExistsError(
-        absl::StrCat(name_, ": ", key, " exists, of another put"));
+        absl::StrCat(name_, ": ", key, " exists; another put created it"));
   }
   absl::Status Missing(absl::string_view key) const {
     return absl::NotFoundError(

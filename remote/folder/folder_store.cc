@@ -309,8 +309,8 @@ absl::StatusOr<ObjectInfo> FolderStore::Head(absl::string_view key) {
                                      sizeof(trailer))));
   }
   if (got != sizeof(trailer) || trailer.magic != kTrailerMagic) {
-    return absl::DataLossError(
-        absl::StrCat("\"", path, "\" is not an object of ckptdb, or is cut"));
+    return absl::DataLossError(absl::StrCat(
+        "\"", path, "\" is not an object of ckptdb, or is truncated"));
   }
   const char* const token = trailer.token.data();
   return ObjectInfo{
@@ -337,7 +337,7 @@ absl::Status FolderStore::Get(absl::string_view key, uint64_t offset,
     CKPTDB_ASSIGN_OR_RETURN(const size_t got,
                             ReadSome(file.get(), path, offset + at, piece));
     if (got != piece.size()) {
-      return absl::DataLossError(absl::StrCat("\"", path, "\" was cut"));
+      return absl::DataLossError(absl::StrCat("\"", path, "\" is truncated"));
     }
   }
   return absl::OkStatus();

@@ -53,7 +53,7 @@ absl::StatusOr<absl::Time> ParseExpiry(const std::string& time,
   }
   return absl::FailedPreconditionError(
       absl::StrCat(source,
-                   " returned an expiry that is not a time of RFC "
+                   " returned an expiry that is not a time in RFC "
                    "3339, such as 2026-11-26T12:00:00Z"));
 }
 
@@ -62,7 +62,7 @@ absl::Status NoCredentials(const AwsProfile& profile) {
                           "credential_source"}) {
     if (profile.Value(key).empty()) continue;
     return absl::FailedPreconditionError(absl::StrCat(
-        "profile \"", profile.name, "\" has its credentials by ", key,
+        "profile \"", profile.name, "\" takes its credentials from ", key,
         ", which is not supported; set its credential_process = aws configure "
         "export-credentials --profile ",
         profile.name));

@@ -19,7 +19,7 @@ constexpr absl::Duration kAbortDeadline = absl::Seconds(2);
 
 absl::Status WithoutUpload(const S3Request& request) {
   return absl::AbortedError(
-      absl::StrCat(request.key, ": the upload does not exist any more"));
+      absl::StrCat(request.key, ": the upload no longer exists"));
 }
 
 absl::StatusOr<std::string> BeginUpload(const MultipartPut& put,

@@ -123,8 +123,8 @@ absl::StatusOr<std::string> RunShell(const std::string& command,
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return output;
   return absl::UnavailableError(
       WIFEXITED(status)
-          ? absl::StrCat("its exit code is ", WEXITSTATUS(status))
-          : absl::StrCat("signal ", WTERMSIG(status), " ended it"));
+          ? absl::StrCat("it exited with code ", WEXITSTATUS(status))
+          : absl::StrCat("it was ended by signal ", WTERMSIG(status)));
 }
 
 }  // namespace ckptdb::internal::s3

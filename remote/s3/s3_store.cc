@@ -169,8 +169,8 @@ absl::Status S3Store::CompareToken(absl::string_view key,
                                    const Budget& budget) {
   CKPTDB_ASSIGN_OR_RETURN(const ObjectInfo found, HeadOf(key, budget));
   if (!token.empty() && found.token == token) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrCat(Name(), ": ", PathOf(key), " exists, of another put"));
+  return absl::AlreadyExistsError(absl::StrCat(
+      Name(), ": ", PathOf(key), " exists; another put created it"));
 }
 
 absl::Status S3Store::PutOnce(absl::string_view key, absl::string_view token,
@@ -210,7 +210,7 @@ absl::Status S3Store::PutLarge(absl::string_view key, absl::string_view token,
     if (uploads == kMaxUploads) {
       return absl::UnavailableError(
           absl::StrCat(Name(), ": ", uploads, " uploads of ", put.key,
-                       " were aborted before they were complete"));
+                       " were aborted before they were completed"));
     }
     const absl::Status status = PutInParts(put, &client_);
     if (!absl::IsAborted(status) && !absl::IsAlreadyExists(status)) {

@@ -67,7 +67,7 @@ absl::StatusOr<RemoteCatalog> ReadCatalog(ObjectStore* store,
   CKPTDB_RETURN_IF_ERROR(Annotate(catalog.status(), place));
   if (catalog->number == number) return catalog;
   return absl::DataLossError(absl::StrCat(place, ": the key of catalog ",
-                                          number, " has catalog ",
+                                          number, " holds catalog ",
                                           catalog->number));
 }
 

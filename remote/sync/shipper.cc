@@ -198,7 +198,8 @@ bool Shipper::IsKnown(const RemoteEntry& entry) const {
 }
 
 // A disk that was restored from an older copy must not overwrite the steps that
-// were shipped since, nor a copy that went on by itself those of the other.
+// were shipped since, and a copy that continued on its own must not overwrite
+// the steps of the other copy.
 absl::Status Shipper::CheckNotAhead(const RemoteCatalog& base) const {
   constexpr char kRemedy[] =
       "; fetch them, or push with take_over (--take-over) to replace them";
@@ -206,8 +207,8 @@ absl::Status Shipper::CheckNotAhead(const RemoteCatalog& base) const {
     if (entry.use == RemoteEntry::Use::kDropped || IsKnown(entry)) continue;
     if (source_->FindVersion(entry.version) == nullptr) continue;
     return absl::FailedPreconditionError(absl::StrCat(
-        remote_->Name(), " has another ", ToString(entry.version),
-        " than the store, which another copy of it shipped", kRemedy));
+        remote_->Name(), " has a different ", ToString(entry.version),
+        " than the store: another copy of the store shipped it", kRemedy));
   }
   const std::vector<const RemoteEntry*> steps = StepsByAge(base);
   if (steps.empty() || IsKnown(*steps.front())) return absl::OkStatus();
@@ -532,9 +533,10 @@ absl::Status Shipper::CheckPending(const RemoteCatalog& newest) const {
       CKPTDB_RETURN_IF_ERROR(found.status());
       if (found->modified >= horizon) continue;
     }
-    return absl::AbortedError(absl::StrCat(
-        remote_->Name(), "/", key,
-        " was uploaded longer ago than a collector waits; push again"));
+    return absl::AbortedError(
+        absl::StrCat(remote_->Name(), "/", key,
+                     " was uploaded so long ago that \"gc\" may have deleted "
+                     "it; push again"));
   }
   return absl::OkStatus();
 }

@@ -423,7 +423,7 @@ TEST_F(ToolImport, BadFileImportsNothing) {
               HasSubstr("none.npz"));
   ExpectFails("import " + out() + " --step 900", 1, HasSubstr("RecIS"));
   ExpectFails("import " + path() + "/LOCK --step 900", 1,
-              HasSubstr("the name tells no format"));
+              HasSubstr("the name has no known ending"));
   EXPECT_EQ(Run("import " + file + " --step latest").code, 1);
   EXPECT_EQ(RunTool({"import", file, "--step", "1"}).code, 1);
 }

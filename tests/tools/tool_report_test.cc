@@ -165,7 +165,7 @@ TEST_F(ToolReport, StatisticsOfTheManager) {
   const Json data = RunJson("report --file " + lines);
   ASSERT_EQ(data["saves"].size(), 1);
   EXPECT_EQ(data["saves"][0]["total_micros"], 5);
-  EXPECT_THAT(data["findings"].dump(), HasSubstr("has 1 lines that are no"));
+  EXPECT_THAT(data["findings"].dump(), HasSubstr("has 1 lines that are not"));
   const ToolResult missing = Run("report --json --file /no/such/file");
   EXPECT_EQ(missing.code, 2) << missing.err;
   EXPECT_THAT(missing.err, HasSubstr("/no/such/file"));

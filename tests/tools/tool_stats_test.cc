@@ -94,7 +94,7 @@ TEST_F(ToolStats, AddsTheStatisticsFile) {
               Includes(R"({"saves": 3, "min": 1500, "max": 2500})"));
   ExpectRun("stats --last 2 --file " + file(), 0,
             HasSubstr("2 saves, 0 of them in the store, 1 failed"),
-            HasSubstr("1 lines are no statistics"));
+            HasSubstr("1 lines are not statistics"));
   ExpectFails("stats --file " + file() + "x", 2, HasSubstr("cannot be read"));
 }
 

@@ -219,7 +219,7 @@ absl::Status RemoteCommand::CheckOptions() const {
     }
     if (own.option->count() == 0 || fits) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(own.option->get_name(), " is of \"remote ",
+        absl::StrCat(own.option->get_name(), " is an option of \"remote ",
                      absl::StrJoin(own.actions, "\" and \"remote "),
                      "\", not of \"remote ", action_, "\""));
   }

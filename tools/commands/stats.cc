@@ -154,7 +154,7 @@ absl::Status StatsCommand::Run(const Context& context) {
   if (series.skipped_lines > 0) {
     context.PrintError(absl::DataLossError(
         absl::StrCat(file_, ": ", series.skipped_lines,
-                     " lines are no statistics, and were skipped")));
+                     " lines are not statistics, and were skipped")));
   }
   return absl::OkStatus();
 }

@@ -62,7 +62,7 @@ absl::Status CheckRows(const std::string& table, const FileArray& ids,
   return absl::InvalidArgumentError(absl::StrCat(
       "table \"", table, "\": \"", slot.spec.name, "\" is ",
       ToString(slot.spec.shape), ", but \"", ids.spec.name, "\" is ",
-      ToString(ids.spec.shape), "; all need as many rows"));
+      ToString(ids.spec.shape), "; all need the same number of rows"));
 }
 
 std::map<std::string, ArrayTable> Candidates(

@@ -166,7 +166,7 @@ absl::Status LoadFile(const std::string& path, LoadedFiles* files) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat(path,
-                   ": the name tells no format; expected .safetensors, "
+                   ": the name has no known ending; expected .safetensors, "
                    ".safetensors.index.json, .npy, .npz, .pt, .pth, .bin, "
                    ".ckpt or a folder of RecIS"));
 }

@@ -166,9 +166,9 @@ class RecisLoader {
       return dense;
     }
     if (names_.contains(kRecisTensorKeys)) return name;
-    return absl::DataLossError(
-        absl::StrCat("block \"", Printable(name), "\" has no slices, and \"",
-                     kRecisTensorKeys, "\" is missing: the save did not end"));
+    return absl::DataLossError(absl::StrCat(
+        "block \"", Printable(name), "\" has no slices, and \"",
+        kRecisTensorKeys, "\" is missing: the save did not finish"));
   }
   absl::Status AddBlock(FileArray array) {
     CKPTDB_ASSIGN_OR_RETURN(const std::string inside,
@@ -219,7 +219,8 @@ class RecisLoader {
   absl::Status CheckIndex() const {
     if (!names_.contains(kRecisIndex)) {
       if (seen_.empty()) return absl::OkStatus();
-      return absl::DataLossError("\"index\" is missing: the save did not end");
+      return absl::DataLossError(
+          "\"index\" is missing: the save did not finish");
     }
     const auto blocks = index_.find("block_index");
     if (blocks == index_.end() || !blocks->is_object()) {
@@ -355,7 +356,7 @@ absl::Status LoadRecis(const std::string& path, LoadedFiles* files) {
   if (!IsCheckpoint(names)) {
     if (!std::filesystem::exists(folder / kRecisNewest)) {
       return absl::InvalidArgumentError(
-          "is no checkpoint of RecIS: it has no model-*.safetensors, model.pt "
+          "is not a RecIS checkpoint: it has no model-*.safetensors, model.pt "
           "or \"checkpoint\"");
     }
     CKPTDB_ASSIGN_OR_RETURN(const std::string id,

@@ -20,7 +20,7 @@ absl::Status CheckName(absl::string_view what, const std::string& name) {
   if (name.find_first_of("@^") == std::string::npos) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       what, " \"", Printable(name),
-      "\" contains @ or ^, which RecIS reserves; leave it out by a GLOB or "
+      "\" contains @ or ^, which RecIS reserves; exclude it by a GLOB or "
       "--slots, or export another format"));
 }
 

@@ -116,7 +116,7 @@ class PickleWalk {
       default:
         return absl::InvalidArgumentError(absl::StrCat(
             "\"", Shown(name), "\" of the pickle is ",
-            value.text.empty() ? "no tensor" : absl::CHexEscape(value.text),
+            value.text.empty() ? "not a tensor" : absl::CHexEscape(value.text),
             "; only tensors, numbers and texts can be imported"));
     }
     // NaN and infinities are not JSON.

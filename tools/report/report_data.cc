@@ -278,7 +278,7 @@ class Collector {
     }
     if (invalid > 0) {
       Find(absl::StrCat("\"", options_.statistics_path, "\" has ", invalid,
-                        " lines that are no statistics"));
+                        " lines that are not statistics"));
     }
     return saves;
   }

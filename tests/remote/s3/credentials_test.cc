@@ -131,7 +131,7 @@ TEST_F(CredentialsTest, AreRenewedBeforeTheyExpire) {
   ASSERT_OK_AND_ASSIGN(const Credentials credentials, source.Get());
   EXPECT_EQ(credentials.access_key_id, "a");
   now = expires;
-  EXPECT_THAT(source.Get(), Unavailable("exit code is 1"));
+  EXPECT_THAT(source.Get(), Unavailable("exited with code 1"));
 }
 
 TEST_F(CredentialsTest, AreLoadedAgainAfterARejection) {
@@ -149,7 +149,7 @@ TEST_F(CredentialsTest, AreLoadedAgainAfterARejection) {
 TEST_F(CredentialsTest, RepeatNothingThatAProcessWrote) {
   environment_.Write(".aws/config",
                      "[default]\ncredential_process = echo SECRET; exit 3\n");
-  EXPECT_THAT(Get(), Unavailable("exit code is 3", "\"default\"",
+  EXPECT_THAT(Get(), Unavailable("exited with code 3", "\"default\"",
                                  Not(HasSubstr("SECRET"))));
   for (const char* text : {"SECRET", "[]", R"({"Version": 2, "a": "SECRET"})",
                            R"({"Version": 1, "AccessKeyId": "SECRET"})",
