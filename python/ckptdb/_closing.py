@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is closed at the end of a `with` block."""
+"""Base of the objects that are closed at the end of a `with` block."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ def _arrow(batch: Batch, specs: Mapping[str, Any], schema: Any) -> Any:
 
 
 def _kind_of(path: pathlib.Path) -> str | None:
-    """ "dcp", "orbax", or None for what the command reads."""
+    """ "dcp", "orbax", or None for files that the command `ckptdb` reads."""
     if (path / ".metadata").is_file():
         return "dcp"
     if (path / "_METADATA").is_file() or (path / "_CHECKPOINT_METADATA").is_file():

@@ -123,7 +123,8 @@ class CustomTable(Sharded, abc.ABC):
 
 
 class _Functions:
-    """What the extension calls. It does not keep the table, which keeps it."""
+    """The functions that the extension calls. They refer to the table weakly, because
+    the table owns them."""
 
     def __init__(self, table: weakref.ref[CustomTable]) -> None:
         self._table = table

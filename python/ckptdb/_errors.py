@@ -84,7 +84,7 @@ class InvalidArgument(Error, ValueError):
 
 
 class DeadlineExceeded(Error, TimeoutError):
-    """What was waited for did not happen in time."""
+    """A wait took longer than its timeout or deadline."""
 
     code = "deadline_exceeded"
 
@@ -123,7 +123,7 @@ class FailedPrecondition(Error):
 
 
 class Aborted(Error):
-    """Another process has removed or changed what the call used."""
+    """Another process removed or changed data that the call used."""
 
     code = "aborted"
 

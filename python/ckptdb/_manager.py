@@ -268,7 +268,7 @@ class Manager(StepList):
             raise InvalidArgument('the configuration has no "path"')
         return cls(fields.pop("path"), state, **fields)
 
-    # What the library asks for.
+    # Called by the library.
 
     def _provide(self, step: Any) -> tuple[list[Any], list[Any]]:
         for _, table in self._registered.tables:
@@ -505,7 +505,7 @@ class Manager(StepList):
         self._core.finish_training()
 
     def abandon_steps(self) -> None:
-        """Starts anew in a store that has steps, with the state as it is."""
+        """Starts over in a store that has steps, with the state as it is."""
         self._core.abandon_steps()
 
     # Following another job, with read_only=True.

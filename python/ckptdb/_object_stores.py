@@ -115,8 +115,8 @@ def _class_of(error: Exception) -> type[Error] | None:
 
 
 class Adapter:
-    """What the extension calls. Its errors are those of ckptdb; expected outcomes are
-    values."""
+    """The interface that the extension calls. Its errors are those of ckptdb; expected
+    outcomes are values."""
 
     def __init__(self, store: ObjectStore, name: str) -> None:
         self._store = store
@@ -202,7 +202,7 @@ class Adapter:
 
     @staticmethod
     def clear_frames(error: BaseException | None) -> None:
-        """Drops what the frames of an error refer to, such as the bytes of a put."""
+        """Drops the objects in the frames of an error, such as the bytes of a put."""
         while error is not None:
             traceback.clear_frames(error.__traceback__)
             error = error.__cause__
@@ -354,7 +354,7 @@ _METHODS = ("put_if_absent", "put_file", "get_range", "head", "list_after", "del
 
 
 def open_target(target: Any) -> str | Adapter:
-    """A URL, or what the extension calls instead."""
+    """A URL, or an adapter that the extension calls."""
     if isinstance(target, str):
         return target
     if isinstance(target, tuple) and len(target) == 2:

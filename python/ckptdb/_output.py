@@ -16,8 +16,8 @@ PART = ".ckptdb-part"  # the suffix of files that are being written
 
 @contextlib.contextmanager
 def output_folder(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
-    """Makes a folder, excludes other exports to it, and removes what a killed one left.
-    Raises FailedPrecondition while another one writes to it."""
+    """Makes a folder, excludes other exports to it, and removes the files that a killed
+    one left. Raises FailedPrecondition while another export writes to it."""
     folder = pathlib.Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

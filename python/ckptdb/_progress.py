@@ -24,7 +24,7 @@ class ByteBar:
         self._bar: Any = None
 
     def report(self) -> Callable[[int, int], None] | None:
-        """What the library calls with the bytes done and all bytes."""
+        """The function that the library calls with bytes done and total bytes."""
         make = bar_class()
         if make is None:
             return None

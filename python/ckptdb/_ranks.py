@@ -17,7 +17,7 @@ DEADLINE = 1800.0  # seconds, as in the configuration
 class Ranks(abc.ABC):
     """The ranks of a training job, for `Manager(..., ranks=...)`, from
     `ckptdb.torch.ranks` or `ckptdb.mpi.ranks`. Several managers may use it, one after
-    another: each connects the ranks anew."""
+    another: each connects the ranks again."""
 
     def __init__(self, rank: int, world_size: int, deadline: float | None) -> None:
         self.rank = rank
@@ -45,8 +45,8 @@ class Connection:
         self.coordinator = coordinator
 
     def close(self, why: str) -> None:
-        """Ends it, after the manager was closed; `why` tells the other ranks the
-        reason."""
+        """Ends the connection, after the manager was closed; the other ranks receive
+        `why` as the reason."""
 
 
 def check_deadline(deadline: Any) -> None:

@@ -189,7 +189,8 @@ class SaveReport:
 
 @dataclasses.dataclass(frozen=True)
 class LoadedItem:
-    """What a restore or load did with a registered item, `source` in the step."""
+    """The outcome of a restore or load for one registered item, whose name in the
+    step is `source`."""
 
     category: str
     name: str
@@ -203,8 +204,8 @@ class LoadedItem:
 
 @dataclasses.dataclass(frozen=True)
 class LoadedRule:
-    """What one rule of a load has loaded. `unexpected` are items of the step that
-    are not registered, `unmatched` remarks about patterns."""
+    """The outcome of one rule of a load. `unexpected` are items of the step that are
+    not registered, `unmatched` notes about patterns that match nothing."""
 
     path: str
     step: int | None

@@ -408,7 +408,7 @@ class Restore:
 
 
 def _put_on_device(value: Any, restored: Any) -> Any:
-    """Copies what was restored into memory next to the tensor, if it was."""
+    """Copies `restored` into the tensor, if it was restored into other memory."""
     if restored.data_ptr() != value.data_ptr():
         with sys.modules["torch"].no_grad():
             value.detach().copy_(restored)

@@ -146,7 +146,7 @@ class Slot:
 
     def __getitem__(self, rows: Any) -> Any:
         """The values of these rows: a tensor for row numbers in a tensor, otherwise
-        a NumPy array. Raises OutOfRange for a number that is no row."""
+        a NumPy array. Raises OutOfRange for a number that is not a row."""
         numbers = _arrays.int64s(rows, "row numbers")
         kind = "torch" if _arrays.is_torch(rows) else "numpy"
         values = _arrays.empty(self.dtype, (numbers.shape[0], self.elements), kind)
@@ -374,7 +374,7 @@ class ArrayTable(Sharded):
             raise
 
     def mark(self, ids: Any) -> None:
-        """Marks rows as changed. Raises OutOfRange for an id that is no row."""
+        """Marks rows as changed. Raises OutOfRange for an id that is not a row."""
         memory = _arrays.int64s(ids, "ids")
         self._core.mark(memory.address, memory.shape[0])
 

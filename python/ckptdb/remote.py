@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store's committed steps in an object store: `push` ships what is new, `fetch` makes
-a store of it on a machine that never saw the first one, and `ship` pushes beside
-training.
+"""A store's committed steps in an object store: `push` uploads the new ones, `fetch`
+downloads a store to another machine, and `ship` pushes in the background of a training.
 
     import os
     target = f"file://{os.getcwd()}/remote"  # or "s3://models/ctr"
@@ -57,7 +56,7 @@ Path: TypeAlias = "str | os.PathLike[str]"
 
 @dataclasses.dataclass(frozen=True)
 class PushResult:
-    """What a push shipped: steps in the order of their commits. `skipped` are steps
+    """The result of a push: `shipped` steps in commit order. `skipped` are steps
     that could not be read, each with the reason; the next push tries them again.
     `epoch` increases with each new owner of the remote."""
 
@@ -89,8 +88,8 @@ class RemoteStep:
 
 @dataclasses.dataclass(frozen=True)
 class RemoteContent:
-    """What a remote has: its steps in ascending order, `latest_step`, the one saved
-    most recently, and the bytes that they need. `gc` will delete `dropped_bytes`.
+    """The content of a remote: its steps in ascending order, `latest_step`, the one
+    saved most recently, and the bytes that they need. `gc` will delete `dropped_bytes`.
     `written` is when the newest catalog was written, in seconds since 1970, UTC."""
 
     store_uuid: str
@@ -110,7 +109,7 @@ class RemoteContent:
 
 @dataclasses.dataclass(frozen=True)
 class FetchResult:
-    """The steps of the new store, and what was downloaded for it."""
+    """The steps of the new store, and the data files downloaded for it."""
 
     store_uuid: str
     steps: list[int]
@@ -217,8 +216,8 @@ def fetch(
     and the hash of each object was compared. If a call is interrupted, the next one
     continues it.
 
-    Raises NotFound if there is no such step, AlreadyExists if `path` exists, DataLoss naming
-    an object that is damaged, and Aborted if the step was dropped meanwhile."""
+    Raises NotFound if there is no such step, AlreadyExists if `path` exists, DataLoss
+    naming an object that is damaged, and Aborted if the step was dropped meanwhile."""
     bar = ByteBar(f"fetch {os.fspath(path)}") if progress else None
     options = _options(deadline, connections, bytes_per_second, bar)
     return FetchResult(
@@ -267,7 +266,7 @@ class Shipper(Closing):
         _open_managers.add(self)
 
     def statistics(self) -> ShipperStatistics:
-        """What waits, what was shipped, and the last error."""
+        """The waiting steps, the shipped data, and the last error."""
         return ShipperStatistics(**self._core.statistics())
 
     def wait_shipped(self, step: int, *, timeout: float | None = None) -> None:
@@ -277,8 +276,8 @@ class Shipper(Closing):
         self._core.wait_shipped(step, timeout)
 
     def close(self) -> None:
-        """Ends the thread, and an upload in progress: the next push begins the step
-        anew."""
+        """Ends the thread and interrupts an upload: the next push uploads that step
+        again."""
         _open_managers.discard(self)
         self._core.close()
 

@@ -230,10 +230,10 @@ class EmbeddingTable(CustomTable):
         return f'EmbeddingTable("{self.name}", {own:,} of {self.rows:,} rows{part})'
 
     def mark(self, ids: Any) -> None:
-        """Marks rows of the whole table as changed; ignores those of other ranks. Of
-        a batch, a rank updates its rows that any rank looked up. A row of a table
-        sharded by columns is saved if any of its ranks marks it. Raises OutOfRange
-        for an id that is no row."""
+        """Marks rows of the whole table as changed; ignores those of other ranks. After
+        a batch, mark the rows that any rank looked up, because their ranks update
+        them. A row of a table sharded by columns is saved if any of its ranks marks
+        it. Raises OutOfRange for an id that is not a row."""
         array = torch.as_tensor(ids, dtype=torch.int64).reshape(-1)
         if array.numel() and not 0 <= int(array.min()) <= int(array.max()) < self.rows:
             wrong = array[(array < 0) | (array >= self.rows)]

@@ -54,7 +54,7 @@ from .dcp import StorageReader, StorageWriter
 # The entry of an imported file's step that describes the file: its keys in order,
 # and what its dictionaries have besides their items.
 _FILE = "torch.file"
-_WHOLE = "value"  # the name of a file's content that is no dictionary of names
+_WHOLE = "value"  # the name of a file's content that is not a dictionary of names
 _SAFE_DTYPES = {
     "F64": "f64", "F32": "f32", "F16": "f16", "BF16": "bf16", "F8_E4M3": "f8e4m3",
     "F8_E5M2": "f8e5m2", "I64": "i64", "I32": "i32", "I16": "i16", "I8": "i8",
@@ -65,8 +65,8 @@ _SAFE_NAMES = {ours: theirs for theirs, ours in _SAFE_DTYPES.items()}
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What was imported or exported. The digest is that of the names, dtypes, shapes
-    and bytes of all tensors, and of all objects, in order."""
+    """The result of an import or export. The digest covers the names, dtypes, shapes
+    and bytes of all tensors, and all objects, in order."""
 
     tensors: int
     bytes: int

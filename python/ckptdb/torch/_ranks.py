@@ -110,8 +110,8 @@ class _TorchConnection(Connection):
 
 
 class _Notices:
-    """What ranks tell one another through the store of torch.distributed, which works
-    while collectives do not. Without a failure it is used only to open a manager."""
+    """Messages between ranks through the store of torch.distributed, which works even
+    if collectives do not. Without a failure it is used only to open a manager."""
 
     def __init__(self, store: Any, prefix: str, rank: int, world_size: int) -> None:
         self._store = store
@@ -130,8 +130,8 @@ class _Notices:
         return self._store.get(key).decode() if self._store.check([key]) else None
 
     def _await(self, what: str, seconds: float) -> list[int]:
-        """Tells the others that this rank has come to `what`, and returns the ranks
-        that have not after some seconds."""
+        """Notifies the others that this rank has reached `what`, and returns the ranks
+        that have not reached it after `seconds`."""
         self._set(what, self.rank)
         missing = list(range(self.world_size))
         end = time.monotonic() + seconds

@@ -357,7 +357,8 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
 
 
 def expected_bytes(plans: list[SavePlan]) -> int:
-    """What the pickled `Metadata` of plans takes at most, unless a planner adds to it."""
+    """An upper bound of the bytes of the plans' pickled `Metadata`, unless a planner
+    adds to it."""
     return sum(
         _ITEM_BYTES + _NAME_COPIES * len(item.index.fqn)
         for plan in plans
@@ -373,7 +374,7 @@ def _needs_rank(plans: list[SavePlan]) -> bool:
 
 
 def _tensor_of(item: WriteItem, value: Any) -> tuple[Any, Any]:
-    """The memory of an item, and what the library stages."""
+    """The memory of an item, and the tensor that the library stages."""
     name = item.index.fqn
     chunk, size = item.tensor_data.chunk, list(item.tensor_data.size)
     try:
