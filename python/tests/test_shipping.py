@@ -48,13 +48,6 @@ def train(manager: ckptdb.Manager, steps: int) -> ckptdb.PendingSave:
     return save
 
 
-def test_a_folder_that_does_not_exist_is_not_a_first_run(path, tmp_path):
-    target = f"file://{tmp_path}/mount"
-    with pytest.raises(ckptdb.FailedPrecondition, match="mount its disk"):
-        ckptdb.Manager(path, _state(0), save=EACH, fetch_from=target)
-    assert not os.path.exists(path)
-
-
 def targets(tmp_path) -> dict:
     (tmp_path / "remote").mkdir()
     return {"url": f"file://{tmp_path}/remote", "object": MemoryStore()}
@@ -63,7 +56,6 @@ def targets(tmp_path) -> dict:
 @pytest.mark.parametrize("kind", ["url", "object"])
 def test_another_machine_resumes_what_was_shipped(path, tmp_path, kind):
     target = targets(tmp_path)[kind]
-    (tmp_path / "remote").mkdir()
     reports: list[ckptdb.ShipReport] = []
     saved: list[ckptdb.SaveReport] = []
     with ckptdb.Manager(
