@@ -88,7 +88,7 @@ absl::Status RangedObjects::Await() {
   constexpr std::chrono::milliseconds kPollEvery(100);
   loaded_.WaitUntil(&mutex_, std::chrono::steady_clock::now() + kPollEvery);
   mutex_.Unlock();
-  const absl::Status polled = CheckCancelled(cancelled_);
+  absl::Status polled = CheckCancelled(cancelled_);
   mutex_.Lock();
   return polled;
 }

@@ -16,7 +16,7 @@ namespace ckptdb::internal::s3 {
 namespace {
 
 std::string FileOfProfiles(const char* variable, const char* name) {
-  const std::string given = EnvironmentOf(variable);
+  std::string given = EnvironmentOf(variable);
   if (!given.empty()) return given;
   return absl::StrCat(EnvironmentOf("HOME"), "/.aws/", name);
 }

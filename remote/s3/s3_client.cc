@@ -190,7 +190,7 @@ absl::StatusOr<S3Answer> S3Client::Send(const S3Request& request,
                                         const Budget& budget) {
   for (int tries = 1;; ++tries) {
     const absl::StatusOr<Credentials> credentials = credentials_.Get();
-    const absl::StatusOr<S3Answer> answer =
+    absl::StatusOr<S3Answer> answer =
         credentials.ok() ? Try(request, *credentials, budget.Left())
                          : absl::StatusOr<S3Answer>(credentials.status());
     if (answer.ok() && !MaySucceedLater(*answer)) return answer;

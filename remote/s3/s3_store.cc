@@ -212,7 +212,7 @@ absl::Status S3Store::PutLarge(absl::string_view key, absl::string_view token,
           absl::StrCat(Name(), ": ", uploads, " uploads of ", put.key,
                        " were aborted before they were completed"));
     }
-    const absl::Status status = PutInParts(put, &client_);
+    absl::Status status = PutInParts(put, &client_);
     if (!absl::IsAborted(status) && !absl::IsAlreadyExists(status)) {
       return status;
     }

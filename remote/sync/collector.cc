@@ -213,12 +213,12 @@ absl::Status Collector::DeleteCatalogs() {
 absl::Status Collector::AbortUploads() {
   for (const absl::string_view prefix :
        {kDataPrefix, kVersionsPrefix, kCatalogPrefix, kProbePrefix}) {
-    const absl::Status aborted = remote_->AbortUploads(prefix, horizon_);
+    absl::Status aborted = remote_->AbortUploads(prefix, horizon_);
     if (absl::IsUnavailable(aborted) || absl::IsCancelled(aborted)) {
       return aborted;
     }
-    result_.uploads = aborted;
-    if (!aborted.ok()) break;
+    result_.uploads = std::move(aborted);
+    if (!result_.uploads.ok()) break;
   }
   return absl::OkStatus();
 }

@@ -178,7 +178,7 @@ absl::Status Shipper::PutFormat() const {
   const RemoteFormat format{source_->root().uuid,
                             absl::ToUnixMicros(absl::Now())};
   CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeRemoteFormat(format));
-  const absl::Status put = remote_->PutIfAbsent(kFormatKey, bytes, NewUuid());
+  absl::Status put = remote_->PutIfAbsent(kFormatKey, bytes, NewUuid());
   if (!absl::IsAlreadyExists(put)) return put;
   CKPTDB_ASSIGN_OR_RETURN(const ObjectInfo found, remote_->Head(kFormatKey));
   CKPTDB_ASSIGN_OR_RETURN(const std::string earlier,

@@ -196,7 +196,7 @@ absl::Status StepShipper::Impl::Look() {
       exit_task_ = std::make_unique<internal::ExitTask>([this] { Stop(); });
     }
     TakeNote();
-  } else if (const absl::Status status = reader_->Refresh(); !status.ok()) {
+  } else if (absl::Status status = reader_->Refresh(); !status.ok()) {
     reader_.reset();
     return status;
   }
