@@ -69,8 +69,9 @@ if(TARGET ckptdb_mpi)
 endif()
 
 # Stores in object stores are found by find_package(ckptdb COMPONENTS remote).
-set(CKPTDB_REMOTE_HEADERS remote/check_remote.h remote/object_store.h
-                          remote/remote_store.h remote/step_shipper.h remote/urls.h)
+set(CKPTDB_REMOTE_HEADERS remote/check_remote.h remote/follow_remote.h
+                          remote/object_store.h remote/remote_store.h
+                          remote/step_shipper.h remote/urls.h)
 set_target_properties(
   ckptdb_remote PROPERTIES EXPORT_NAME remote VERSION ${PROJECT_VERSION}
                            SOVERSION ${CKPTDB_SOVERSION})

@@ -136,6 +136,13 @@ absl::StatusOr<RemoteContent> ListRemote(ObjectStore* remote);
 struct FetchOptions {
   std::optional<int64_t> step = {};  // Default: the most recently saved.
   bool all = false;                  // fetches all steps instead
+  // Adds the steps that it lacks to a store that has steps of the same origin,
+  // such as one that was fetched. A missing store is made.
+  bool update = false;
+  // Then removes all but the newest `keep` steps and those that are pinned; of
+  // `all`, fetches only the newest `keep`. Needs `update`. Default: removes
+  // none.
+  std::optional<uint64_t> keep = {};
   // Leaves out all but these parts, unless both are empty: tables, and tensors
   // and blobs, by names or patterns such as "mlp.*".
   std::vector<std::string> tables = {};
@@ -145,12 +152,15 @@ struct FetchOptions {
   int connections = 8;                  // ranges of up to 8 MiB read at a time
   std::function<bool()> cancelled = {};
   std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = {};
+  // Called at each of kFetchPoints of db/internal/crash_points.h, for tests.
+  std::function<void(absl::string_view point)> on_point = {};
 };
 
 struct FetchResult {
   std::string store_uuid;
-  std::vector<int64_t> steps;
-  uint64_t data_files = 0;  // downloaded, without those of an earlier call
+  std::vector<int64_t> steps;    // that were added
+  std::vector<int64_t> removed;  // by FetchOptions::keep
+  uint64_t data_files = 0;       // downloaded, without those of an earlier call
   uint64_t data_bytes = 0;
 };
 
@@ -159,6 +169,14 @@ struct FetchResult {
 // object was compared. What an interrupted call downloaded stays in
 // TO.unfinished, and the next call continues with it.
 //
+// With `update`, downloads only data files of versions that the store lacks.
+// All that is new of a step is committed in one durable batch, oldest step
+// first, so readers of the store see complete steps, and a process that ends
+// anywhere leaves the store as it was or with the step. The call is the store's
+// owner while it adds or removes steps. A step that the remote's owner has
+// folded or overwritten is replaced; other steps of the store stay as they are,
+// with their flags and metrics.
+//
 // With parts, downloads data files of which all is wanted, and ranges of the
 // others, whose blocks are compared with their checksums. The new store can
 // only be read: reads of other parts, Verify and OpenChanges of its steps, and
@@ -166,9 +184,14 @@ struct FetchResult {
 //
 // Returns NotFound if the remote lacks the step, InvalidArgument if the step
 // lacks one of the parts, AlreadyExists if `to` exists
-// and is not an empty folder, Unavailable while another process fetches to it,
-// DataLoss naming an object that is missing or damaged, and Aborted if the
-// objects of the step were deleted meanwhile.
+// and is not an empty folder, or with `update` no store, Unavailable while
+// another process fetches to it, DataLoss naming an object that is missing or
+// damaged, and Aborted if the objects of the step were deleted meanwhile: then
+// another call fetches a newer step. With `update`, returns Unavailable if the
+// store has another owner, and FailedPrecondition, changing nothing, if it has
+// only parts, is another store, is ahead of the remote, or has a step or
+// attempt that differs from the remote's, because copies of the store were
+// trained on separately.
 absl::StatusOr<FetchResult> FetchStore(ObjectStore* remote,
                                        absl::string_view to,
                                        const FetchOptions& options = {});

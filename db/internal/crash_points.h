@@ -36,6 +36,21 @@ inline constexpr std::array<absl::string_view, 10> kCrashPoints = {
     point::kSweepFreed, point::kSweepDone,
 };
 
+namespace point {
+// A fetch into a store that exists, for each step: all files of the step are
+// there; the attempt records are durable; the files are in the database; the
+// batch is durable, the step exists. Then: older steps are deleted.
+inline constexpr absl::string_view kFetchDownloaded = "fetch:downloaded";
+inline constexpr absl::string_view kFetchBegun = "fetch:begun";
+inline constexpr absl::string_view kFetchIngested = "fetch:ingested";
+inline constexpr absl::string_view kFetchCommitted = "fetch:committed";
+inline constexpr absl::string_view kFetchRemoved = "fetch:removed";
+}  // namespace point
+
+inline constexpr std::array<absl::string_view, 5> kFetchPoints = {
+    point::kFetchDownloaded, point::kFetchBegun, point::kFetchIngested,
+    point::kFetchCommitted, point::kFetchRemoved};
+
 }  // namespace ckptdb
 
 #endif  // CKPTDB_DB_INTERNAL_CRASH_POINTS_H_

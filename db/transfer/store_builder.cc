@@ -2,7 +2,6 @@
 #include "db/transfer/store_builder.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -17,8 +16,8 @@
 #include "db/meta/catalog.h"
 #include "db/reader.h"
 #include "db/rocks/guarded_file_system.h"
-#include "db/store/backup_folder.h"
 #include "db/store/store_folder.h"
+#include "db/transfer/unfinished_folder.h"
 #include "db/transfer/version_records.h"
 #include "schema/bytes/annotate.h"
 #include "schema/bytes/keys.h"
@@ -27,9 +26,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// The parts of PATH.unfinished.
-constexpr char kDownloads[] = "/files";
-constexpr char kBuilding[] = "/store";
+constexpr char kBuilding[] = "/store";  // in PATH.unfinished
 
 StoreOptions OptionsToBuild() {
   StoreOptions options;
@@ -37,24 +34,18 @@ StoreOptions OptionsToBuild() {
   return options;
 }
 
-FileModes ModesToBuild() {
-  const StoreOptions options;
-  return {options.directory_mode, options.file_mode, /*apply=*/true};
-}
-
 class BuilderInFolder : public StoreBuilder {
  public:
-  BuilderInFolder(std::string path, FolderLock lock)
+  BuilderInFolder(std::string path,
+                  std::unique_ptr<UnfinishedFolder> unfinished)
       : path_(std::move(path)),
-        unfinished_(path_ + ".unfinished"),
-        building_(unfinished_ + kBuilding),
-        downloads_(unfinished_ + kDownloads),
-        lock_(std::move(lock)),
-        files_(std::make_unique<GuardedFileSystem>(
-            Environment::Default()->file_system(), ModesToBuild())) {}
+        unfinished_(std::move(unfinished)),
+        building_(unfinished_->path() + kBuilding) {}
 
   absl::Status Open();
-  const std::string& downloads() const override { return downloads_; }
+  const std::string& downloads() const override {
+    return unfinished_->downloads();
+  }
   absl::Status Add(const Version& version, const RemoteVersion& records,
                    bool is_step) override;
   absl::Status Finish(const RootRecord& root,
@@ -67,11 +58,8 @@ class BuilderInFolder : public StoreBuilder {
   absl::Status MoveToPath();
 
   const std::string path_;
-  const std::string unfinished_;
+  const std::unique_ptr<UnfinishedFolder> unfinished_;
   const std::string building_;
-  const std::string downloads_;
-  std::optional<FolderLock> lock_;
-  const std::unique_ptr<GuardedFileSystem> files_;
   std::unique_ptr<StoreFolder> folder_;
   RootRecord root_;
   std::set<Version> versions_;
@@ -79,9 +67,8 @@ class BuilderInFolder : public StoreBuilder {
 };
 
 absl::Status BuilderInFolder::Open() {
-  CKPTDB_RETURN_IF_ERROR(MakeFolders(files_.get(), downloads_));
   // What an interrupted call built is built again, from the same downloads.
-  CKPTDB_RETURN_IF_ERROR(RemoveTree(files_.get(), building_));
+  CKPTDB_RETURN_IF_ERROR(RemoveTree(unfinished_->files(), building_));
   CKPTDB_ASSIGN_OR_RETURN(StoreFolder::Opened opened,
                           StoreFolder::Open(building_, OptionsToBuild()));
   folder_ = std::move(opened.folder);
@@ -147,14 +134,13 @@ absl::Status BuilderInFolder::CheckOpens() const {
 }
 
 absl::Status BuilderInFolder::MoveToPath() {
-  CKPTDB_RETURN_IF_ERROR(SyncFolder(files_.get(), building_));
+  GuardedFileSystem* const files = unfinished_->files();
+  CKPTDB_RETURN_IF_ERROR(SyncFolder(files, building_));
   CKPTDB_RETURN_IF_ERROR(FromRocks(
-      files_->RenameFile(building_, path_, rocksdb::IOOptions(), nullptr),
+      files->RenameFile(building_, path_, rocksdb::IOOptions(), nullptr),
       absl::StrCat("naming \"", path_, "\"")));
-  CKPTDB_RETURN_IF_ERROR(SyncFolder(files_.get(), ParentFolder(path_)));
-  CKPTDB_RETURN_IF_ERROR(RemoveTree(files_.get(), downloads_));
-  lock_.reset();
-  return RemoveTree(files_.get(), unfinished_);
+  CKPTDB_RETURN_IF_ERROR(SyncFolder(files, ParentFolder(path_)));
+  return unfinished_->Remove();
 }
 
 absl::Status BuilderInFolder::Finish(const RootRecord& root,
@@ -190,12 +176,9 @@ absl::StatusOr<std::unique_ptr<StoreBuilder>> StoreBuilder::Begin(
   CKPTDB_RETURN_IF_ERROR(EnterLibrary("StoreBuilder::Begin"));
   CKPTDB_ASSIGN_OR_RETURN(const std::string resolved, ResolveStorePath(path));
   CKPTDB_RETURN_IF_ERROR(CheckIsFree(resolved));
-  GuardedFileSystem files(Environment::Default()->file_system(),
-                          ModesToBuild());
-  const std::string unfinished = resolved + ".unfinished";
-  CKPTDB_RETURN_IF_ERROR(MakeFolders(&files, unfinished));
-  CKPTDB_ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(unfinished));
-  auto builder = std::make_unique<BuilderInFolder>(resolved, std::move(lock));
+  CKPTDB_ASSIGN_OR_RETURN(auto unfinished, UnfinishedFolder::Take(resolved));
+  auto builder =
+      std::make_unique<BuilderInFolder>(resolved, std::move(unfinished));
   CKPTDB_RETURN_IF_ERROR(builder->Open());
   return builder;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/transfer/version_records.h"
 
+#include <algorithm>
+
 #include <cstdint>
 
 #include "absl/strings/match.h"
@@ -84,7 +86,9 @@ absl::Status PutVersion(const Database& database, const StepRecord& record,
   AttemptRecord attempt;
   attempt.version = version;
   attempt.state = is_step ? AttemptState::kCommitted : AttemptState::kRetired;
-  attempt.begun_at_micros = record.committed_at_micros - record.save_micros;
+  // Not 0, which an owner's commit writes: see ReadLocalStore.
+  attempt.begun_at_micros =
+      std::max<int64_t>(1, record.committed_at_micros - record.save_micros);
   CKPTDB_ASSIGN_OR_RETURN(const std::string attempt_bytes,
                           EncodeAttemptRecord(attempt));
   CKPTDB_RETURN_IF_ERROR(

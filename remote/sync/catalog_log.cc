@@ -81,6 +81,12 @@ absl::StatusOr<std::string> GetObject(ObjectStore* store, absl::string_view key,
   return object;
 }
 
+absl::StatusOr<std::string> NewestCatalogKey(ObjectStore* store) {
+  CKPTDB_ASSIGN_OR_RETURN(std::vector<ObjectInfo> listed,
+                          store->List(kCatalogPrefix, "", 1));
+  return listed.empty() ? std::string() : std::move(listed.front().key);
+}
+
 absl::StatusOr<std::optional<RemoteCatalog>> NewestCatalog(ObjectStore* store) {
   constexpr int kTries = 10;
   absl::Status status;

@@ -18,6 +18,9 @@ namespace ckptdb::internal {
 absl::StatusOr<std::string> GetObject(ObjectStore* store, absl::string_view key,
                                       uint64_t bytes);
 
+// Returns the key of the newest catalog, by one request; empty without one.
+absl::StatusOr<std::string> NewestCatalogKey(ObjectStore* store);
+
 // Returns the newest catalog, or nothing if the remote has none.
 absl::StatusOr<std::optional<RemoteCatalog>> NewestCatalog(ObjectStore* store);
 

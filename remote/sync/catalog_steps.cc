@@ -120,6 +120,14 @@ void MarkNeeded(RemoteCatalog* catalog) {
   }
 }
 
+bool DescendsFrom(const StepRecord& record, const Version& state) {
+  return std::any_of(record.branches.begin(), record.branches.end(),
+                     [&](const StepRecord::Branch& branch) {
+                       return branch.first <= state.attempt &&
+                              state.attempt <= branch.last;
+                     });
+}
+
 ObjectName NameOfVersionObject(const RemoteEntry& entry) {
   return {entry.epoch, entry.version, entry.revision};
 }

@@ -47,6 +47,9 @@ void PutEntry(RemoteEntry entry, RemoteCatalog* catalog);
 // whether it is dropped.
 void MarkNeeded(RemoteCatalog* catalog);
 
+// Whether a step was saved on top of a state, directly or not.
+bool DescendsFrom(const StepRecord& record, const Version& state);
+
 ObjectName NameOfVersionObject(const RemoteEntry& entry);
 
 // The objects that a catalog names.

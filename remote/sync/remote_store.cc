@@ -70,6 +70,27 @@ absl::Status CheckConnections(absl::string_view option, int connections) {
       absl::StrCat(option, " is ", connections, "; it must be at least 1"));
 }
 
+absl::Status CheckUpdate(const FetchOptions& options) {
+  if (options.keep.has_value() && !options.update) {
+    return absl::InvalidArgumentError(
+        "FetchOptions::keep needs FetchOptions::update");
+  }
+  if (options.keep == uint64_t{0}) {
+    return absl::InvalidArgumentError(
+        "FetchOptions::keep is 0; it must be at least 1");
+  }
+  if (options.keep.has_value() && options.step.has_value()) {
+    return absl::InvalidArgumentError(
+        "FetchOptions::keep and FetchOptions::step are both set");
+  }
+  if (options.update && !(options.tables.empty() && options.items.empty())) {
+    return absl::InvalidArgumentError(
+        "FetchOptions::update adds whole steps; unset FetchOptions::tables and "
+        "FetchOptions::items");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckParts(const FetchOptions& options) {
   const SliceRange& slices = options.slices;
   if (slices.begin >= slices.end || slices.end > kSlices) {
@@ -134,6 +155,7 @@ absl::StatusOr<FetchResult> FetchStore(ObjectStore* remote,
               "FetchOptions::step and FetchOptions::all are both set");
         }
         CKPTDB_RETURN_IF_ERROR(internal::CheckParts(options));
+        CKPTDB_RETURN_IF_ERROR(internal::CheckUpdate(options));
         return internal::Fetcher(remote, to, &options).Fetch();
       });
 }

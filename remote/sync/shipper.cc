@@ -44,14 +44,6 @@ const StepRecord* NewestOf(const std::vector<StepRecord>& steps) {
   return newest;
 }
 
-bool DescendsFrom(const StepRecord& record, const Version& state) {
-  return std::any_of(record.branches.begin(), record.branches.end(),
-                     [&](const StepRecord::Branch& branch) {
-                       return branch.first <= state.attempt &&
-                              state.attempt <= branch.last;
-                     });
-}
-
 bool IsForgotten(const RemoteCatalog& catalog, const StepRecord& record) {
   const auto& forgotten = catalog.forgotten;
   return std::find(forgotten.begin(), forgotten.end(), StateOf(record)) !=
@@ -70,7 +62,7 @@ const RemoteEntry* FindSame(const RemoteCatalog& catalog,
 }
 
 // What a catalog has of a step, without its objects.
-void Describe(const StepRecord& record, RemoteEntry* entry) {
+void FillEntry(const StepRecord& record, RemoteEntry* entry) {
   entry->version = record.version;
   entry->state = StateOf(record);
   entry->lineage = LineageDigest(record);
@@ -366,7 +358,7 @@ absl::Status Shipper::UploadVersion(const StepRecord& record) {
                           UploadFiles(record.version, content.files));
   CKPTDB_RETURN_IF_ERROR(Hit(point::kShipData));
   RemoteEntry entry;
-  Describe(record, &entry);
+  FillEntry(record, &entry);
   entry.epoch = catalog_.epoch;
   entry.use = RemoteEntry::Use::kNeeded;
   for (const Version& version : NeedsOf(record)) {
@@ -418,7 +410,7 @@ absl::Status Shipper::ReviseVersion(const StepRecord& record, RemoteEntry entry,
                           source_->ReadRecords(record));
   version->step_record = now.step_record;
   version->evaluations = now.evaluations;
-  Describe(record, &entry);
+  FillEntry(record, &entry);
   entry.record_hash = record_hash;
   ++entry.revision;
   CKPTDB_RETURN_IF_ERROR(PutVersionObject(*version, &entry));

@@ -24,6 +24,7 @@
 #include "remote/remote_store.h"
 #include "remote/urls.h"
 #include "tests/remote/memory_store.h"
+#include "tests/remote/row_trainer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/sample_store.h"
@@ -149,6 +150,63 @@ class Counter : public RowSink {
  private:
   std::atomic<uint64_t> rows_ = 0;
 };
+
+// Counts changed rows.
+class ChangeCounter : public LiveTable {
+ public:
+  absl::Status Clear() override { return absl::OkStatus(); }
+  absl::Status Consume(int /*worker*/, const Batch& batch) override {
+    changed_ += batch.ids.size();
+    return absl::OkStatus();
+  }
+  absl::Status Erase(int /*worker*/, absl::Span<const int64_t> ids) override {
+    erased_ += ids.size();
+    return absl::OkStatus();
+  }
+  uint64_t changed() const { return changed_; }
+  uint64_t erased() const { return erased_; }
+
+ private:
+  std::atomic<uint64_t> changed_ = 0;
+  std::atomic<uint64_t> erased_ = 0;
+};
+
+// A server that follows a URL reads the delta's own data object, once.
+TEST_F(UrlReaderTest, FollowsByChanges) {
+  ASSERT_OK_AND_ASSIGN(store_, Store::Open(path()));
+  RowTrainer trainer(store_.get());
+  ASSERT_OK(trainer.SaveFull(1));
+  ASSERT_OK(trainer.SaveDelta(2));
+  Push();
+  const auto reader = Open();
+  ASSERT_NE(reader, nullptr);
+  ASSERT_OK_AND_ASSIGN(const StepRecord held, reader->FindStep(2));
+  ASSERT_OK(trainer.SaveDelta(3));
+  Push();
+  std::string own;
+  for (const auto& [key, object] : remote_->objects()) {
+    if (absl::StartsWith(key, "data/") && absl::StrContains(key, "3-")) {
+      own = key;
+    }
+  }
+  remote_->calls().clear();
+  remote_->set_before([&](absl::string_view call, absl::string_view key) {
+    const bool data = call == "get" && absl::StartsWith(key, "data/");
+    EXPECT_TRUE(!data || key == own) << key;
+    return absl::OkStatus();
+  });
+  ASSERT_OK(reader->Refresh());
+  EXPECT_EQ(Gets("versions"), 1);
+  ASSERT_OK_AND_ASSIGN(const auto changes,
+                       reader->OpenChanges(held.version, 3));
+  EXPECT_TRUE(changes->forwards());
+  ChangeCounter counter;
+  ASSERT_OK(changes->ScanTable("t", {}, &counter));
+  EXPECT_EQ(counter.changed(), RowTrainer::kChanged);
+  EXPECT_EQ(counter.erased(), 1);
+  EXPECT_LE(Gets("data"), 8);
+  remote_->set_before(nullptr);
+}
 
 TEST_F(UrlReaderTest, ScansWithLargeRequestsOnManyThreads) {
   Make(MakeBigDeltaStore);
