@@ -28,7 +28,7 @@ struct FollowOptions {
   // Between attempts after an error: doubled each time, with jitter.
   absl::Duration first_retry = absl::Seconds(1);
   absl::Duration most_retry = absl::Minutes(1);
-  // Called after each fetch that added or removed steps.
+  // Called after each fetch that added, revised or removed steps.
   std::function<void(const FetchResult& fetched)> on_fetched = {};
   // Called with each error that differs from the one before, and with OK once
   // a look has succeeded after it.

@@ -159,6 +159,7 @@ struct FetchOptions {
 struct FetchResult {
   std::string store_uuid;
   std::vector<int64_t> steps;    // that were added
+  std::vector<int64_t> revised;  // that got newer metrics or flags
   std::vector<int64_t> removed;  // by FetchOptions::keep
   uint64_t data_files = 0;       // downloaded, without those of an earlier call
   uint64_t data_bytes = 0;
@@ -173,9 +174,10 @@ struct FetchResult {
 // All that is new of a step is committed in one durable batch, oldest step
 // first, so readers of the store see complete steps, and a process that ends
 // anywhere leaves the store as it was or with the step. The call is the store's
-// owner while it adds or removes steps. A step that the remote's owner has
-// folded or overwritten is replaced; other steps of the store stay as they are,
-// with their flags and metrics.
+// owner while it changes the store. A step that the remote's owner has folded
+// or overwritten is replaced. Other steps get metrics, evaluations and flags
+// that were shipped since; the store keeps its own pins and quarantines, and
+// metrics that the remote lacks.
 //
 // With parts, downloads data files of which all is wanted, and ranges of the
 // others, whose blocks are compared with their checksums. The new store can

@@ -57,19 +57,37 @@ bool IsFetched(const Catalog& records, const Version& version) {
          attempt->second.begun_at_micros != 0;
 }
 
-LocalStore StoreOf(const std::string& path, const Catalog& records) {
+absl::StatusOr<std::string> EvaluationsOf(const Database& database,
+                                          const Version& version) {
+  std::string entries;
+  CKPTDB_RETURN_IF_ERROR(
+      database.ForEach(Family::kMeta, EvaluationKeyPrefix(version),
+                       [&](absl::string_view key, absl::string_view value) {
+                         absl::StrAppend(&entries, key, value);
+                         return absl::OkStatus();
+                       }));
+  return entries;
+}
+
+absl::StatusOr<LocalStore> StoreOf(const std::string& path,
+                                   const Catalog& records,
+                                   const Database& database) {
   LocalStore store;
   store.path = path;
   store.root = records.root;
   std::map<Version, LocalVersion> versions;
   for (const auto& [version, record] : records.retired) {
-    versions[version] = {record, false, !IsFetched(records, version)};
+    versions[version].record = record;
   }
   for (const auto& [step, record] : records.steps) {
-    versions[record.version] = {record, true,
-                                !IsFetched(records, record.version)};
+    LocalVersion& local = versions[record.version];
+    local.record = record;
+    local.is_step = true;
+    CKPTDB_ASSIGN_OR_RETURN(local.evaluations,
+                            EvaluationsOf(database, record.version));
   }
   for (auto& [version, local] : versions) {
+    local.saved_here = !IsFetched(records, version);
     store.versions.push_back(std::move(local));
   }
   for (const auto& [number, attempt] : records.attempts) {
@@ -122,6 +140,7 @@ class UpdaterOfFolder : public StoreUpdater {
   bool HasFile(const RemoteFile& file) const override;
   absl::Status Add(const std::vector<AddedVersion>& versions,
                    const RootRecord& root) override;
+  absl::Status Revise(const std::vector<AddedVersion>& versions) override;
   absl::Status Close() override;
 
  private:
@@ -175,7 +194,7 @@ absl::Status UpdaterOfFolder::Open() {
     CKPTDB_RETURN_IF_ERROR(SweepUncommitted());
     CKPTDB_ASSIGN_OR_RETURN(records, OpenFolder());
   }
-  store_ = StoreOf(path_, records);
+  CKPTDB_ASSIGN_OR_RETURN(store_, StoreOf(path_, records, folder_->database()));
   CKPTDB_ASSIGN_OR_RETURN(unfinished_, UnfinishedFolder::Take(path_));
   return RemoveTree(unfinished_->files(), unfinished_->path() + kLinks);
 }
@@ -343,10 +362,35 @@ absl::Status UpdaterOfFolder::Add(const std::vector<AddedVersion>& versions,
   return Reload();
 }
 
+absl::Status UpdaterOfFolder::Revise(
+    const std::vector<AddedVersion>& versions) {
+  rocksdb::ColumnFamilyHandle* const meta =
+      folder_->database().family(Family::kMeta);
+  ChangeBatch batch;
+  rocksdb::Status put;
+  for (const AddedVersion& added : versions) {
+    CKPTDB_ASSIGN_OR_RETURN(StepRecord record,
+                            CheckedRecord(added.version, *added.records));
+    const LocalVersion* const own = store_.Find(added.version);
+    if (own == nullptr || !own->is_step) continue;
+    CKPTDB_ASSIGN_OR_RETURN(
+        const std::string bytes,
+        EncodeStepRecord(RevisedRecord(own->record, std::move(record))));
+    put = batch.Put(meta, StepKey(added.version.step), ToSlice(bytes));
+    for (const auto& [key, value] : added.records->evaluations) {
+      if (put.ok()) put = batch.Put(meta, key, ToSlice(value));
+    }
+    CKPTDB_RETURN_IF_ERROR(FromRocks(put, "step record"));
+  }
+  CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch));
+  CKPTDB_RETURN_IF_ERROR(folder_->WriteDurably(&batch));
+  return Reload();
+}
+
 absl::Status UpdaterOfFolder::Reload() {
   CKPTDB_ASSIGN_OR_RETURN(const Catalog records,
                           LoadCatalog(folder_->database()));
-  store_ = StoreOf(path_, records);
+  CKPTDB_ASSIGN_OR_RETURN(store_, StoreOf(path_, records, folder_->database()));
   return absl::OkStatus();
 }
 
@@ -382,7 +426,7 @@ absl::StatusOr<LocalStore> ReadLocalStore(absl::string_view path) {
       const auto database,
       Database::OpenFollower(resolved, *Environment::Default(), true));
   CKPTDB_ASSIGN_OR_RETURN(const Catalog records, LoadCatalog(*database));
-  return StoreOf(resolved, records);
+  return StoreOf(resolved, records, *database);
 }
 
 absl::StatusOr<std::unique_ptr<StoreUpdater>> StoreUpdater::Open(
@@ -393,6 +437,15 @@ absl::StatusOr<std::unique_ptr<StoreUpdater>> StoreUpdater::Open(
                                                    std::move(on_point));
   CKPTDB_RETURN_IF_ERROR(updater->Open());
   return updater;
+}
+
+StepRecord RevisedRecord(const StepRecord& own, StepRecord newer) {
+  newer.pinned = own.pinned;
+  newer.quarantined = newer.quarantined || own.quarantined;
+  for (const auto& [name, value] : own.metrics) {
+    newer.metrics.emplace(name, value);
+  }
+  return newer;
 }
 
 absl::Status RemoveUnfinished(absl::string_view path) {

@@ -23,7 +23,8 @@ namespace ckptdb::internal {
 // A version of a store.
 struct LocalVersion {
   StepRecord record;
-  bool is_step = false;     // otherwise, steps may need some of its data
+  bool is_step = false;          // otherwise, steps may need some of its data
+  std::string evaluations = {};  // keys and values of a step's entries
   bool saved_here = false;  // by an owner of this folder: it was not fetched
 };
 
@@ -83,9 +84,18 @@ class StoreUpdater {
   virtual absl::Status Add(const std::vector<AddedVersion>& versions,
                            const RootRecord& root) = 0;
 
+  // Replaces the records of steps by those of RevisedRecord, and adds
+  // evaluations, in one durable batch.
+  virtual absl::Status Revise(const std::vector<AddedVersion>& versions) = 0;
+
   // Closes the store and removes the downloads.
   virtual absl::Status Close() = 0;
 };
+
+// Returns the record that a step of the store gets from a newer one of the same
+// version. Pins, quarantines and metrics of the store stay; a metric that both
+// have is that of `newer`.
+StepRecord RevisedRecord(const StepRecord& own, StepRecord newer);
 
 // Removes PATH.unfinished if an earlier call left it.
 absl::Status RemoveUnfinished(absl::string_view path);

@@ -60,7 +60,8 @@ class RemoteFollower {
     CKPTDB_ASSIGN_OR_RETURN(const FetchResult fetched,
                             FetchStore(remote_, to_, options_.fetch));
     seen_ = key;
-    const bool news = !fetched.steps.empty() || !fetched.removed.empty();
+    const bool news = !fetched.steps.empty() || !fetched.revised.empty() ||
+                      !fetched.removed.empty();
     if (news && options_.on_fetched) options_.on_fetched(fetched);
     return absl::OkStatus();
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "db/transfer/version_source.h"
 #include "remote/sync/catalog_steps.h"
+#include "schema/bytes/page.h"
 #include "schema/records/records.h"
 #include "schema/records/store_parts.h"
 #include "schema/status.h"
@@ -177,6 +178,22 @@ absl::StatusOr<std::vector<const RemoteEntry*>> StepsToAdd(
               return a->version.attempt < b->version.attempt;
             });
   return missing;
+}
+
+absl::StatusOr<std::vector<const RemoteEntry*>> StepsToRevise(
+    const LocalStore& store, const RemoteCatalog& catalog) {
+  std::vector<const RemoteEntry*> revised;
+  for (const LocalVersion& local : store.versions) {
+    if (!local.is_step) continue;
+    StepRecord record = local.record;
+    const RemoteEntry* const entry = FindEntry(catalog, record.version);
+    if (entry == nullptr || !IsStep(*entry)) continue;
+    record.pinned = entry->pinned;  // which the store keeps
+    CKPTDB_ASSIGN_OR_RETURN(std::string bytes, EncodeStepRecord(record));
+    absl::StrAppend(&bytes, local.evaluations);
+    if (HashBytes(bytes) != entry->record_hash) revised.push_back(entry);
+  }
+  return revised;
 }
 
 // A step needs of older versions only what its parent needed of them, unless

@@ -33,6 +33,11 @@ absl::StatusOr<std::vector<const RemoteEntry*>> StepsToAdd(
     const LocalStore& store, const std::vector<const RemoteEntry*>& steps,
     const std::string& remote);
 
+// Returns the steps of both whose record the remote has in another revision. It
+// may be an older one, or differ in what the store keeps: see RevisedRecord.
+absl::StatusOr<std::vector<const RemoteEntry*>> StepsToRevise(
+    const LocalStore& store, const RemoteCatalog& catalog);
+
 // Whether the store certainly keeps all that `step`, which it lacks, needs of a
 // version. A version that is no longer a step keeps only what steps need.
 bool KeepsNeeded(const LocalStore& store, const Version& version,

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "db/base/cancelled.h"
 #include "db/base/hit_crash_point.h"
 #include "db/base/parallel.h"
@@ -18,6 +19,26 @@
 #include "schema/status.h"
 
 namespace ckptdb::internal {
+namespace {
+
+// Whether a step has all that its remote record and evaluations would change.
+// Compares bytes, as metrics may be NaN.
+absl::StatusOr<bool> IsRevised(const LocalVersion& own,
+                               const RemoteVersion& remote) {
+  for (const auto& [key, value] : remote.evaluations) {
+    if (!absl::StrContains(own.evaluations, key + value)) return false;
+  }
+  CKPTDB_ASSIGN_OR_RETURN(StepRecord record,
+                          DecodeStepRecord(remote.step_record));
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string after,
+      EncodeStepRecord(RevisedRecord(own.record, std::move(record))));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string before,
+                          EncodeStepRecord(own.record));
+  return before == after;
+}
+
+}  // namespace
 
 absl::StatusOr<bool> Updater::StoreExists() const {
   if (!options_->update) return false;
@@ -35,17 +56,20 @@ absl::Status Updater::Update(const RemoteCatalog& catalog,
   CKPTDB_RETURN_IF_ERROR(CheckSameHistory(store, catalog, remote_->Name()));
   CKPTDB_ASSIGN_OR_RETURN(const auto missing,
                           StepsToAdd(store, steps, remote_->Name()));
-  if (missing.empty()) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<Part> revisions,
+                          ReadRevisions(catalog, store));
+  if (missing.empty() && revisions.empty()) {
     RemoveUnfinished(to_).IgnoreError();  // another call may use it
   } else {
-    CKPTDB_RETURN_IF_ERROR(AddSteps(catalog, steps));
+    CKPTDB_RETURN_IF_ERROR(Change(catalog, steps, revisions));
   }
   return RemoveOlder();
 }
 
 // The store may have changed since it was looked at.
-absl::Status Updater::AddSteps(const RemoteCatalog& catalog,
-                               const std::vector<const RemoteEntry*>& steps) {
+absl::Status Updater::Change(const RemoteCatalog& catalog,
+                             const std::vector<const RemoteEntry*>& steps,
+                             const std::vector<Part>& revisions) {
   CKPTDB_ASSIGN_OR_RETURN(const auto updater,
                           StoreUpdater::Open(to_, options_->on_point));
   CKPTDB_RETURN_IF_ERROR(
@@ -56,7 +80,46 @@ absl::Status Updater::AddSteps(const RemoteCatalog& catalog,
     CKPTDB_RETURN_IF_ERROR(AddStep(catalog, *step, updater.get()));
     result_.steps.push_back(step->version.step);
   }
+  std::vector<AddedVersion> revised;
+  for (const Part& part : revisions) {
+    revised.push_back({part.entry.version, &part.records, /*is_step=*/true});
+  }
+  if (!revised.empty()) CKPTDB_RETURN_IF_ERROR(updater->Revise(revised));
+  for (const AddedVersion& each : revised) {
+    result_.revised.push_back(each.version.step);
+  }
   return updater->Close();
+}
+
+// Returns the steps whose records would change.
+absl::StatusOr<std::vector<Updater::Part>> Updater::ReadRevisions(
+    const RemoteCatalog& catalog, const LocalStore& store) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto steps, StepsToRevise(store, catalog));
+  std::vector<Part> parts;
+  for (const RemoteEntry* const step : steps) parts.push_back({*step});
+  CKPTDB_RETURN_IF_ERROR(ReadRecords(&parts, 0));
+  std::vector<Part> changed;
+  for (Part& part : parts) {
+    const LocalVersion& own = *store.Find(part.entry.version);
+    CKPTDB_ASSIGN_OR_RETURN(const bool same, IsRevised(own, part.records));
+    if (same) continue;
+    part.records.inline_entries.clear();  // the store has them
+    changed.push_back(std::move(part));
+  }
+  return changed;
+}
+
+absl::Status Updater::ReadRecords(std::vector<Part>* parts, size_t first) {
+  return ParallelFor(
+      options_->connections, parts->size() - first,
+      [&](int, uint64_t i) -> absl::Status {
+        CKPTDB_RETURN_IF_ERROR(CheckCancelled(options_->cancelled));
+        Part& part = (*parts)[first + i];
+        CKPTDB_ASSIGN_OR_RETURN(part.records,
+                                ReadVersionObject(remote_, part.entry));
+        return absl::OkStatus();
+      },
+      PollOf(options_->cancelled));
 }
 
 absl::Status Updater::AddStep(const RemoteCatalog& catalog,
@@ -86,15 +149,7 @@ absl::StatusOr<std::vector<Updater::Part>> Updater::ReadParts(
     if (KeepsNeeded(store, entry.version, record)) continue;
     parts.push_back({entry});
   }
-  const auto read = [&](int, uint64_t i) -> absl::Status {
-    CKPTDB_RETURN_IF_ERROR(CheckCancelled(options_->cancelled));
-    Part& part = parts[i + 1];
-    CKPTDB_ASSIGN_OR_RETURN(part.records,
-                            ReadVersionObject(remote_, part.entry));
-    return absl::OkStatus();
-  };
-  CKPTDB_RETURN_IF_ERROR(ParallelFor(options_->connections, parts.size() - 1,
-                                     read, PollOf(options_->cancelled)));
+  CKPTDB_RETURN_IF_ERROR(ReadRecords(&parts, 1));
   return parts;
 }
 
@@ -146,6 +201,7 @@ FetchResult Updater::TakeResult() {
   result_.data_files = downloader_.files();
   result_.data_bytes = downloader_.bytes();
   std::sort(result_.steps.begin(), result_.steps.end());
+  std::sort(result_.revised.begin(), result_.revised.end());
   return std::move(result_);
 }
 

@@ -46,8 +46,13 @@ class Updater {
     RemoteVersion records = {};
   };
 
-  absl::Status AddSteps(const RemoteCatalog& catalog,
-                        const std::vector<const RemoteEntry*>& steps);
+  // Becomes the store's owner, adds steps and revises records.
+  absl::Status Change(const RemoteCatalog& catalog,
+                      const std::vector<const RemoteEntry*>& steps,
+                      const std::vector<Part>& revisions);
+  absl::StatusOr<std::vector<Part>> ReadRevisions(const RemoteCatalog& catalog,
+                                                  const LocalStore& store);
+  absl::Status ReadRecords(std::vector<Part>* parts, size_t first);
   absl::Status AddStep(const RemoteCatalog& catalog, const RemoteEntry& step,
                        StoreUpdater* updater);
   absl::StatusOr<std::vector<Part>> ReadParts(const RemoteCatalog& catalog,

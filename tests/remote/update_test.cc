@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A store that was fetched gets the steps that were shipped since.
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -243,6 +244,36 @@ TEST_F(UpdateTest, KeepsLocalPins) {
   ASSERT_OK(trainer_->Overwrite(3));
   Push();
   EXPECT_THAT(TryUpdate(), FailedPrecondition("step 3", "unpin 3"));
+}
+
+// Metrics and flags that were shipped after the step.
+TEST_F(UpdateTest, RevisesRecords) {
+  SaveAndPush(3);
+  Update({.all = true});
+  {
+    ASSERT_OK_AND_ASSIGN(const auto local, Store::Open(copy()));
+    ASSERT_OK(local->Pin(2));
+    ASSERT_OK(local->AddMetrics(2, {{"here", 1}, {"both", 1}}));
+  }
+  ASSERT_OK(store_->AddMetrics(2, {{"both", 2}, {"nan", std::nan("")}}));
+  ASSERT_OK(store_->Quarantine(1));
+  ASSERT_OK(store_->Pin(3));
+  Push();
+  const FetchResult fetched = Update();
+  EXPECT_THAT(fetched.steps, IsEmpty());
+  EXPECT_THAT(fetched.revised, ElementsAre(1, 2));
+  EXPECT_EQ(fetched.data_bytes, 0);
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(copy()));
+  EXPECT_TRUE(reader->FindStep(1)->quarantined);
+  ASSERT_OK_AND_ASSIGN(const StepRecord second, reader->FindStep(2));
+  EXPECT_TRUE(second.pinned);
+  EXPECT_EQ(second.metrics.at("here"), 1);
+  EXPECT_EQ(second.metrics.at("both"), 2);
+  EXPECT_TRUE(second.metrics.contains("nan"));
+  EXPECT_FALSE(reader->FindStep(3)->pinned);  // the copy's own
+  const auto before = fs::last_write_time(copy() + "/OWNER");
+  EXPECT_THAT(Update().revised, IsEmpty());
+  EXPECT_EQ(fs::last_write_time(copy() + "/OWNER"), before);
 }
 
 TEST_F(UpdateTest, KeepRemovesOlderStepsAndFreesTheirFiles) {
