@@ -70,11 +70,11 @@ enum Situation {
 
 struct MatrixCase {
   // STORE is the store, OUT a new name in DIR, FILE a .npz file, BACKUPS a
-  // folder of backups.
+  // folder of backups, SHIPPED a remote that has one step more.
   std::string line;
   Effect effect;
   // The exit code in each situation; '*': the disk had room for it or not, 0 or
-  // 5.
+  // 5; '+': the store is busy, or has a step that the remote lacks, 4 or 5.
   const char* codes;
 
   std::string command() const { return line.substr(0, line.find(' ')); }
@@ -122,6 +122,7 @@ const MatrixCase kMatrix[] = {
     {"import FILE --step 5000", kOwns, "40500555"},
     // A push that skips a damaged step has shipped the others.
     {"remote push file://DIR/.remote", kReads, "00532505"},
+    {"remote fetch file://SHIPPED --update", kOwns, "+550555*"},
     {"doctor DIR --speed-mib 0", kNoStore, "00000005"},
     {"doctor file://DIR --speed-mib 0", kNoStore, "00000005"},
     {"completion bash", kNoStore, "00000000"},
@@ -145,8 +146,26 @@ class ToolMatrix : public ToolFixture {
     const ToolResult exported =
         Run("export 1000 mlp* --npz " + dir_.path() + "/files");
     ASSERT_EQ(exported.code, 0) << exported.err;
+    ShipMore();
+  }
+  // Ships the steps of a copy, which has one more.
+  void ShipMore() const {
+    const std::string copy = dir_.path() + "/copy";
+    fs::copy(path(), copy, fs::copy_options::recursive);
+    {
+      ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(copy));
+      const std::vector<float> values = {1, 2};
+      RankState state;
+      state.AddTensor("w", TensorView::Of(values.data(), {2}));
+      ASSERT_OK(store->Save({.step = 9000}, state));
+    }
+    const ToolResult pushed =
+        RunLine("remote push file://" + shipped() + " -s " + copy);
+    ASSERT_EQ(pushed.code, 0) << pushed.err;
+    fs::remove_all(copy);
   }
 
+  std::string shipped() const { return dir_.path() + "/shipped"; }
   std::string backups() const { return dir_.path() + "/backups"; }
   std::string outputs() const { return dir_.path() + "/outputs"; }
 
@@ -159,6 +178,7 @@ class ToolMatrix : public ToolFixture {
                              {"OUT", out + "/out"},
                              {"FILE", dir_.path() + "/files/step-1000.npz"},
                              {"BACKUPS", backups()},
+                             {"SHIPPED", shipped()},
                              {"DIR", out}}),
         ' ');
     words.insert(words.end(), {"--store", store});
@@ -185,7 +205,9 @@ class ToolMatrix : public ToolFixture {
                                char code,
                                const std::set<std::string>& outputs) {
     const bool as_expected = code == '*' ? result.code == 0 || result.code == 5
-                                         : result.code == code - '0';
+                             : code == '+'
+                                 ? result.code == 4 || result.code == 5
+                                 : result.code == code - '0';
     std::string wrong;
     if (!as_expected) {
       absl::StrAppend(&wrong, "exit code ", result.code, ", expected ",
@@ -330,14 +352,15 @@ class ToolMatrixPermissions : public ToolMatrix {
     if (RunTool({"--version"}, setting_).code != 0) {
       GTEST_SKIP() << "another user cannot run " << ToolPath();
     }
-    for (const std::string& folder : {backups(), dir_.path() + "/files"}) {
+    for (const std::string& folder :
+         {backups(), shipped(), dir_.path() + "/files"}) {
       Permit(folder, fs::perms(0555), fs::perms(0444));
     }
   }
   // Otherwise only root could remove the folders.
   void TearDown() override {
     for (const std::string& folder :
-         {path(), backups(), dir_.path() + "/files"}) {
+         {path(), backups(), shipped(), dir_.path() + "/files"}) {
       Permit(folder, fs::perms(0755), fs::perms(0644));
     }
   }

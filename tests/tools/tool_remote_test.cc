@@ -64,6 +64,88 @@ TEST_F(ToolRemote, FetchesTheNewestStepOrTheOneThatIsNamed) {
               HasSubstr("no step 7"));
 }
 
+TEST_F(ToolRemote, AddsStepsToAStore) {
+  RunJson("remote push " + url());
+  const std::string fetch = "remote fetch " + url() + " " + fetched();
+  ExpectPrints(fetch + " --step 100 --update", HasSubstr("fetched step 100"));
+  ExpectFails(fetch, 5, AllOf(HasSubstr(fetched()), HasSubstr("--update")));
+  const Json update = RunJson(fetch + " --update");
+  EXPECT_THAT(update, Includes(R"({"fetched": [300], "removed": []})"));
+  ExpectPrints(fetch + " --update",
+               AllOf(HasSubstr("fetched 0 steps"), HasSubstr("0 B")));
+  ExpectPrints(
+      fetch + " --update --all --keep 2",
+      AllOf(HasSubstr("fetched step 200"), HasSubstr("removed step 100")));
+  EXPECT_EQ(RunLine("ls --json -s " + fetched()).Json()["steps"].size(), 2);
+  EXPECT_EQ(RunLine("verify -s " + fetched()).code, 0);
+  EXPECT_EQ(
+      RunLine("diff 300 " + path() + ":300 --full --exit-code -s " + fetched())
+          .code,
+      0);
+}
+
+TEST_F(ToolRemote, RefusesToAddStepsToAStoreThatDiffers) {
+  RunJson("remote push " + url());
+  const std::string update = "remote fetch --update " + url() + " ";
+  RunJson(update + fetched());
+  {
+    ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(fetched()));
+    const std::vector<float> values = {1, 2};
+    RankState state;
+    state.AddTensor("w", TensorView::Of(values.data(), {2}));
+    ASSERT_OK(store->Save({.step = 400}, state));
+  }
+  ExpectFails(update + fetched(), 5, HasSubstr("nothing was changed"));
+  const std::string other = dir_.path() + "/other";
+  ASSERT_OK(MakeSampleStore(other).status());
+  ExpectFails(update + other, 5, HasSubstr("another folder"));
+  const std::string busy = dir_.path() + "/busy";
+  RunJson("remote fetch --step 100 " + url() + " " + busy);
+  ASSERT_OK_AND_ASSIGN(const auto owner, Store::Open(busy));
+  ExpectFails(update + busy, 4, AllOf(HasSubstr(busy), HasSubstr("pid")));
+  fs::create_directories(dir_.path() + "/full/folder");
+  ExpectFails(update + dir_.path() + "/full", 5, HasSubstr("exists"));
+}
+
+TEST_F(ToolRemote, FetchRefusesOptionsThatContradict) {
+  RunJson("remote push " + url());
+  const std::string fetch = "remote fetch " + url() + " " + fetched();
+  const auto refused = [&](const std::string& options, const std::string& one,
+                           const std::string& other) {
+    ExpectFails(fetch + options, 1,
+                AllOf(HasSubstr(one), HasSubstr(other),
+                      Not(HasSubstr("FetchOptions"))));
+  };
+  refused(" --step 100 --all", "--step", "--all");
+  refused(" --slots freq", "--slots", "--tables");
+  refused(" --slices 0-5", "--slices", "--tables");
+  refused(" --update --tables user", "--update", "--tables");
+  refused(" --follow --items mlp.weight", "--follow", "--items");
+  refused(" --follow --step 100", "--follow", "--step");
+  refused(" --keep 1", "--keep", "--update");
+  refused(" --update --keep 1 --step 100", "--keep", "--step");
+  refused(" --interval 5", "--interval", "--follow");
+  refused(" --tables nobody", "nobody", "no");
+  EXPECT_FALSE(fs::exists(fetched()));
+  EXPECT_FALSE(fs::exists(fetched() + ".unfinished"));
+}
+
+// Ends with success at a signal.
+TEST_F(ToolRemote, FetchFollowsUntilASignal) {
+  RunJson("remote push " + url());
+  ToolSetting setting;
+  setting.kill_after = std::chrono::seconds(5);
+  setting.signal = SIGTERM;
+  const ToolResult followed =
+      RunTool({"remote", "fetch", url(), fetched(), "--follow", "--keep", "1",
+               "--interval", "0.1"},
+              setting);
+  EXPECT_EQ(followed.code, 0) << followed.err;
+  EXPECT_THAT(followed.out, HasSubstr("fetched step 300"));
+  EXPECT_EQ(followed.err, "");
+  EXPECT_EQ(RunLine("verify -s " + fetched()).code, 0);
+}
+
 TEST_F(ToolRemote, CommandsReadAUrlAsTheyReadTheStore) {
   RunJson("remote push " + url());
   for (const std::string line :
@@ -89,7 +171,7 @@ TEST_F(ToolRemote, CommandsReadAUrlAsTheyReadTheStore) {
 TEST_F(ToolRemote, FetchesParts) {
   RunJson("remote push " + url());
   const std::string fetch = "remote fetch " + url() + " " + fetched();
-  ExpectFails(fetch + " --slots embedding", 1, HasSubstr("tables"));
+  ExpectFails(fetch + " --slots embedding", 1, HasSubstr("--tables"));
   ExpectFails(fetch + " --tables user --slices 5", 1, HasSubstr("A-B"));
   ExpectFails(fetch + " --tables user --slices 7-6", 1, HasSubstr("7-6"));
   ExpectFails(fetch + " --tables nobody", 1, HasSubstr("\"nobody\""));

@@ -12,11 +12,10 @@
 
 #include "CLI/App.hpp"
 #include "CLI/Validators.hpp"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "db/options.h"
 #include "manager/manager_options.h"
 #include "manager/policies.h"
 #include "remote/object_store.h"
@@ -25,6 +24,7 @@
 #include "schema/status.h"
 #include "schema/types.h"
 #include "tools/command.h"
+#include "tools/commands/remote_fetch.h"
 #include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
@@ -42,7 +42,8 @@ constexpr char kRemoteNotes[] =
     "ls      lists the steps that can be fetched\n"
     "fetch   makes a store with a step, by default the newest, or with all; "
     "with\n"
-    "        --tables or --items, with only these parts, for reading\n"
+    "        --update, adds the steps that a store lacks; with --tables or\n"
+    "        --items, makes one with only these parts, for reading\n"
     "verify  checks that all objects are there, and with --data their bytes\n"
     "gc      deletes objects that nothing needs; with --keep or "
     "--keep-policy,\n"
@@ -63,6 +64,8 @@ class RemoteCommand : public Command {
                  "--follow\n"
                  "  ckptdb remote ls s3://models/ctr\n"
                  "  ckptdb remote fetch s3://models/ctr /checkpoints/new\n"
+                 "  ckptdb remote fetch s3://models/ctr /models/ctr --follow "
+                 "--keep 3\n"
                  "  ckptdb remote fetch s3://models/ctr /models/user --tables "
                  "user --slots embedding\n"
                  "  ckptdb remote verify s3://models/ctr --data\n"
@@ -73,17 +76,13 @@ class RemoteCommand : public Command {
  private:
   using Action = absl::Status (RemoteCommand::*)(const Context&, ObjectStore*);
 
-  void AddFetchArguments(CLI::App* app);
   void AddRetentionArguments(CLI::App* app);
-  absl::StatusOr<SliceRange> Slices() const;
-  absl::Status CheckOptions() const;
+  absl::Status CheckOptions(const Context& context) const;
   absl::Status Follow(const Context& context, const RemoteOptions& options);
   void PrintPushed(const Context& context, const PushResult& pushed) const;
   absl::Status Push(const Context& context, ObjectStore* remote);
   absl::Status List(const Context& context, ObjectStore* remote);
   absl::Status Fetch(const Context& context, ObjectStore* remote);
-  void PrintFetched(const Context& context, const std::string& target,
-                    const FetchResult& fetched) const;
   absl::Status Verify(const Context& context, ObjectStore* remote);
   absl::Status Collect(const Context& context, ObjectStore* remote);
   // The document of an action, with the fields that all have.
@@ -93,73 +92,22 @@ class RemoteCommand : public Command {
   struct OwnOption {
     const CLI::Option* option;
     std::vector<std::string> actions;
+    bool of_follow = false;  // "push" has it only with --follow
   };
+  RemoteFetch::Shared FetchShared() const { return {url_, follow_, keep_}; }
   absl::StatusOr<std::optional<RetentionOptions>> Retention() const;
   std::vector<OwnOption> own_options_;
   std::string action_;
   std::string url_;
-  std::string target_;
+  RemoteFetch fetch_;
   bool take_over_ = false;
   bool follow_ = false;
-  bool all_ = false;
   bool data_ = false;
-  std::optional<int64_t> step_;
-  std::vector<std::string> tables_;
-  std::vector<std::string> slots_;
-  std::string slices_;
-  std::vector<std::string> items_;
   std::optional<uint64_t> keep_;
   std::string keep_policy_;
   double grace_hours_ = 24;
   uint64_t limit_mib_ = 0;
 };
-
-void RemoteCommand::AddFetchArguments(CLI::App* app) {
-  const auto own = [this](CLI::Option* option, const char* type) {
-    own_options_.push_back({option->type_name(type), {"fetch"}});
-  };
-  own(app->add_option("target", target_, "fetch: folder of the new store"),
-      "STORE");
-  own(app->add_option("--step", step_, "fetch: this step, not the newest"),
-      "STEP");
-  own_options_.push_back(
-      {app->add_flag("--all", all_, "fetch: all steps"), {"fetch"}});
-  own(app->add_option("--tables", tables_,
-                      "fetch: only these tables: a,b, or * ? [...] as in a "
-                      "shell")
-          ->delimiter(',')
-          ->allow_extra_args(false),
-      "TABLES");
-  own(app->add_option("--slots", slots_,
-                      "fetch: with --tables, only these slots: a,b")
-          ->delimiter(',')
-          ->allow_extra_args(false),
-      "SLOTS");
-  own(app->add_option("--slices", slices_,
-                      "fetch: with --tables, only rows of the slices A to B"),
-      "A-B");
-  own(app->add_option("--items", items_,
-                      "fetch: only these tensors and blobs: 'mlp.*'")
-          ->delimiter(',')
-          ->allow_extra_args(false),
-      "ITEMS");
-}
-
-// Parses "0-127", both of which are part of the range.
-absl::StatusOr<SliceRange> RemoteCommand::Slices() const {
-  SliceRange range;
-  if (slices_.empty()) return range;
-  const std::vector<std::string> ends = absl::StrSplit(slices_, '-');
-  uint32_t last = 0;
-  if (ends.size() == 2 && absl::SimpleAtoi(ends[0], &range.begin) &&
-      absl::SimpleAtoi(ends[1], &last) && range.begin <= last &&
-      last < kSlices) {
-    range.end = last + 1;
-    return range;
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "invalid slices \"", slices_, "\"; expected A-B within 0-", kSlices - 1));
-}
 
 void RemoteCommand::AddArguments(CLI::App* app) {
   app->add_option("action", action_, "push, ls, fetch, verify or gc")
@@ -169,14 +117,17 @@ void RemoteCommand::AddArguments(CLI::App* app) {
   app->add_option("url", url_, "s3://bucket/prefix or file:///folder")
       ->required()
       ->type_name("URL");
-  AddFetchArguments(app);
+  for (const CLI::Option* const option : fetch_.AddArguments(app)) {
+    own_options_.push_back({option, {"fetch"}});
+  }
   const std::vector<OwnOption> others = {
       {app->add_flag("--take-over", take_over_,
                      "push: replace steps that the store does not have"),
        {"push"}},
       {app->add_flag("--follow", follow_,
-                     "push: ship steps as they are committed, until Ctrl-C"),
-       {"push"}},
+                     "push, fetch: ship steps as they are committed, or fetch "
+                     "them as they are shipped, until Ctrl-C"),
+       {"push", "fetch"}},
       {app->add_flag("--data", data_, "verify: read all data objects"),
        {"verify"}}};
   own_options_.insert(own_options_.end(), others.begin(), others.end());
@@ -190,30 +141,33 @@ void RemoteCommand::AddArguments(CLI::App* app) {
 void RemoteCommand::AddRetentionArguments(CLI::App* app) {
   const std::vector<OwnOption> options = {
       {app->add_option("--keep", keep_,
-                       "gc: drop all but the newest N steps and pinned ones")
+                       "gc: drop all but the newest N steps and pinned ones; "
+                       "fetch --update, --follow: remove them from STORE")
            ->type_name("N")
            ->check(CLI::PositiveNumber),
-       {"gc"}},
+       {"gc", "fetch"}},
       {app->add_option("--keep-policy", keep_policy_,
                        "gc, push --follow: keep the steps of this policy, in "
                        "JSON")
            ->type_name("POLICY"),
-       {"gc", "push"}},
+       {"gc", "push"},
+       /*of_follow=*/true},
       {app->add_option("--grace-hours", grace_hours_,
                        "gc, push --follow: keep dropped objects this long; "
                        "default: 24")
            ->type_name("H")
            ->check(CLI::NonNegativeNumber),
-       {"gc", "push"}}};
+       {"gc", "push"},
+       /*of_follow=*/true}};
   own_options_.insert(own_options_.end(), options.begin(), options.end());
 }
 
-absl::Status RemoteCommand::CheckOptions() const {
+absl::Status RemoteCommand::CheckOptions(const Context& context) const {
   for (const OwnOption& own : own_options_) {
     const bool fits = std::find(own.actions.begin(), own.actions.end(),
                                 action_) != own.actions.end();
-    const bool follows = own.actions.size() > 1 && action_ == "push";
-    if (own.option->count() > 0 && follows && !follow_) {
+    const bool needs_follow = own.of_follow && action_ == "push" && !follow_;
+    if (own.option->count() > 0 && needs_follow) {
       return absl::InvalidArgumentError(absl::StrCat(
           own.option->get_name(), " of \"remote push\" needs --follow"));
     }
@@ -223,7 +177,8 @@ absl::Status RemoteCommand::CheckOptions() const {
                      absl::StrJoin(own.actions, "\" and \"remote "),
                      "\", not of \"remote ", action_, "\""));
   }
-  return absl::OkStatus();
+  return action_ == "fetch" ? fetch_.Check(context, FetchShared())
+                            : absl::OkStatus();
 }
 
 // A policy of docs/manager.md, as in a manager's configuration.
@@ -237,21 +192,24 @@ absl::StatusOr<std::optional<RetentionOptions>> RemoteCommand::Retention()
 }
 
 absl::Status RemoteCommand::Run(const Context& context) {
-  CKPTDB_RETURN_IF_ERROR(CheckOptions());
+  CKPTDB_RETURN_IF_ERROR(CheckOptions(context));
   const Interrupt interrupt;
   RemoteOptions options;
   options.bytes_per_second = limit_mib_ << 20;
   options.cancelled = [] { return Interrupt::asked(); };
-  if (follow_) return Follow(context, options);
+  if (follow_ && action_ == "push") return Follow(context, options);
   CKPTDB_ASSIGN_OR_RETURN(const auto remote, OpenObjectStore(url_, options));
   const Action action = action_ == "push"     ? &RemoteCommand::Push
                         : action_ == "ls"     ? &RemoteCommand::List
                         : action_ == "fetch"  ? &RemoteCommand::Fetch
                         : action_ == "verify" ? &RemoteCommand::Verify
                                               : &RemoteCommand::Collect;
-  // Unavailable is a service that does not answer, not a busy store.
+  const absl::Status status = (this->*action)(context, remote.get());
+  // Unavailable is a service that does not answer, unless it names the process
+  // that owns the store.
+  const bool busy = status.GetPayload(kHolderPayload).has_value();
   return Interrupt::Describe(
-      ReadingStatus((this->*action)(context, remote.get())),
+      busy ? status : ReadingStatus(status),
       "what was done so far is kept, and the same command continues with it");
 }
 
@@ -394,54 +352,7 @@ absl::Status RemoteCommand::List(const Context& context, ObjectStore* remote) {
 }
 
 absl::Status RemoteCommand::Fetch(const Context& context, ObjectStore* remote) {
-  if (target_.empty() && !context.store_given) {
-    return absl::InvalidArgumentError(
-        "name the folder of the new store, or set --store");
-  }
-  const std::string target = target_.empty() ? context.store : target_;
-  ProgressLine progress(context.terminal, "remote fetch");
-  FetchOptions options;
-  options.step = step_;
-  options.all = all_;
-  options.tables = tables_;
-  options.slots = slots_;
-  options.items = items_;
-  CKPTDB_ASSIGN_OR_RETURN(options.slices, Slices());
-  options.cancelled = [] { return Interrupt::asked(); };
-  options.progress = [&](uint64_t done, uint64_t all) {
-    progress.Update(done, all);
-  };
-  CKPTDB_ASSIGN_OR_RETURN(const FetchResult fetched,
-                          FetchStore(remote, target, options));
-  PrintFetched(context, target, fetched);
-  return absl::OkStatus();
-}
-
-void RemoteCommand::PrintFetched(const Context& context,
-                                 const std::string& target,
-                                 const FetchResult& fetched) const {
-  const bool parts = !tables_.empty() || !items_.empty();
-  if (context.json) {
-    Json document = Document();
-    document.update({{"store", target},
-                     {"store_uuid", fetched.store_uuid},
-                     {"fetched", fetched.steps},
-                     {"parts", parts},
-                     {"data_files", fetched.data_files},
-                     {"data_bytes", fetched.data_bytes}});
-    PrintJson(document, context.out);
-    return;
-  }
-  *context.out << "fetched "
-               << (fetched.steps.size() == 1
-                       ? StepName(fetched.steps[0])
-                       : absl::StrCat(fetched.steps.size(), " steps"))
-               << " to " << Printable(target) << ": " << fetched.data_files
-               << " data files, " << FormatBytes(fetched.data_bytes) << '\n';
-  if (parts) {
-    *context.out << "the store has only the parts that were named, and can "
-                    "only be read\n";
-  }
+  return fetch_.Run(context, FetchShared(), remote);
 }
 
 absl::Status RemoteCommand::Verify(const Context& context,
