@@ -112,6 +112,8 @@ nb::dict ToPython(const FetchResult& result) {
   nb::dict fields;
   fields["store_uuid"] = result.store_uuid;
   fields["steps"] = result.steps;
+  fields["revised"] = result.revised;
+  fields["removed"] = result.removed;
   fields["data_files"] = result.data_files;
   fields["data_bytes"] = result.data_bytes;
   return fields;
@@ -166,10 +168,13 @@ nb::dict List(const nb::object& target, const nb::dict& options) {
 }
 
 nb::dict Fetch(const nb::object& target, const std::string& path,
-               std::optional<int64_t> step, bool all, const nb::dict& options) {
+               std::optional<int64_t> step, bool all, bool update,
+               std::optional<uint64_t> keep, const nb::dict& options) {
   FetchOptions fetch;
   fetch.step = step;
   fetch.all = all;
+  fetch.update = update;
+  fetch.keep = keep;
   fetch.progress = ProgressOf(options);
   return ToPython(OnTarget(
       target, options, [&](ObjectStore* remote, const RemoteOptions& chosen) {

@@ -109,10 +109,13 @@ class RemoteContent:
 
 @dataclasses.dataclass(frozen=True)
 class FetchResult:
-    """The steps of the new store, and the data files downloaded for it."""
+    """The steps that were added to the store, those that got newer metrics or flags,
+    those that `keep` removed, and what was downloaded."""
 
     store_uuid: str
     steps: list[int]
+    revised: list[int]
+    removed: list[int]
     data_files: int
     data_bytes: int
 
@@ -206,6 +209,8 @@ def fetch(
     *,
     step: int | None = None,
     all_steps: bool = False,
+    update: bool = False,
+    keep: int | None = None,
     deadline: float = 300,
     connections: int = 8,
     bytes_per_second: int = 0,
@@ -216,13 +221,20 @@ def fetch(
     and the hash of each object was compared. If a call is interrupted, the next one
     continues it.
 
-    Raises NotFound if there is no such step, AlreadyExists if `path` exists, DataLoss
-    naming an object that is damaged, and Aborted if the step was dropped meanwhile."""
+    With `update`, adds the steps that it lacks to a store that was fetched, and
+    downloads only what is new; readers of the store see complete steps. Then, with
+    `keep`, removes all but the newest `keep` steps and pinned ones.
+
+    Raises NotFound without such a step, AlreadyExists if `path` exists, DataLoss naming
+    an object that is damaged, and Aborted if the step was dropped meanwhile. With
+    `update`, raises Unavailable if another process has the store open for writing, and
+    FailedPrecondition, changing nothing, if the store differs from the remote or is
+    ahead of it."""
     bar = ByteBar(f"fetch {os.fspath(path)}") if progress else None
     options = _options(deadline, connections, bytes_per_second, bar)
     return FetchResult(
         **_core.remote_fetch(
-            open_target(target), os.fspath(path), step, all_steps, options
+            open_target(target), os.fspath(path), step, all_steps, update, keep, options
         )
     )
 

@@ -134,6 +134,14 @@ def check_round_trip(saved, target, tmp_path) -> None:
     remote.fetch(target, tmp_path / "second", step=2)
     expect_step(str(tmp_path / "second"), 2)
     assert remote.fetch(target, tmp_path / "all", all_steps=True).steps == [1, 2, 3]
+    updated = remote.fetch(target, tmp_path / "second", update=True, keep=1)
+    assert (updated.steps, updated.removed) == ([3], [2])
+    assert updated.data_files >= 1
+    expect_step(str(tmp_path / "second"), 3)
+    again = remote.fetch(target, tmp_path / "second", update=True)
+    assert again.steps == [] and again.data_bytes == 0
+    with pytest.raises(ckptdb.AlreadyExists, match="update"):
+        remote.fetch(target, tmp_path / "second")
 
     checked = remote.verify(target, data=True)
     assert checked.damage == [] and checked.steps == 3
