@@ -192,8 +192,8 @@ TEST_F(ProtocolTest, ACopyThatWentOnByItselfIsRefused) {
   copy.Save(false, 3);
   copy.Save(false, 4);
   ASSERT_OK(Push(source_));
-  EXPECT_THAT(Push(copy),
-              FailedPrecondition("a different step 20 attempt 2", "--take-over"));
+  EXPECT_THAT(Push(copy), FailedPrecondition("a different step 20 attempt 2",
+                                             "--take-over"));
   PushOptions options;
   options.take_over = true;
   ASSERT_OK_AND_ASSIGN(const PushResult pushed, Push(copy, options));
