@@ -40,7 +40,7 @@ class RemoteFollower {
 
   absl::Status Run() {
     while (!IsStopped()) {
-      const absl::Status status = Look();
+      absl::Status status = Look();
       if (IsStopped()) break;
       if (IsFinal(status)) return status;
       Note(status);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A store that was fetched gets the steps that were shipped since.
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -8,6 +9,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -327,6 +329,37 @@ TEST_F(UpdateTest, ReadersFollow) {
                        reader->OpenChanges(held.version, 6));
   EXPECT_TRUE(changes->forwards());
   EXPECT_OK(opened->Verify());  // leased
+}
+
+// A reader never sees a part of a step, nor an older one than before.
+TEST_F(UpdateTest, AReaderFollowsMeanwhile) {
+  SaveAndPush(1);
+  Update();
+  constexpr int64_t kLast = 12;
+  std::atomic<bool> stopped = false;
+  int64_t seen = 0;
+  std::thread reading([&] {
+    ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(copy()));
+    while (!stopped || seen < kLast) {
+      ASSERT_OK(reader->Refresh());
+      ASSERT_OK_AND_ASSIGN(const StepRecord latest, reader->Latest());
+      ASSERT_GE(latest.version.step, seen);
+      const auto step = reader->OpenStep(latest.version.step);
+      if (absl::IsNotFound(step.status())) continue;  // removed meanwhile
+      ASSERT_OK(step);
+      ASSERT_OK((*step)->Verify());
+      seen = latest.version.step;
+    }
+  });
+  for (int64_t step = 2; step <= kLast; ++step) {
+    const bool full = step % 4 == 0;
+    EXPECT_OK(full ? trainer_->SaveFull(step) : trainer_->SaveDelta(step));
+    Push();
+    EXPECT_THAT(Update({.keep = 1}).steps, ElementsAre(step));
+  }
+  stopped = true;
+  reading.join();
+  EXPECT_EQ(seen, kLast);
 }
 
 TEST_F(UpdateTest, ATrainerGoesOn) {
