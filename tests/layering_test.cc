@@ -44,7 +44,8 @@ const Allowed& Layers() {
       {"mpi", {"schema", "db", "manager", "mpi"}},
       {"remote", {"schema", "db", "manager", "remote"}},
       {"tools", {"schema", "db", "manager", "remote", "tools"}},
-      {"examples", {"schema", "db", "manager", "cuda", "mpi", "examples"}}};
+      {"examples",
+       {"schema", "db", "manager", "cuda", "mpi", "remote", "examples"}}};
   return kLayers;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_ctr/checkpoint.h"
 
+#include <ckptdb/remote/urls.h>
 #include <ckptdb/schema/status.h>
 
 #include <cstdio>
@@ -93,6 +94,7 @@ absl::Status Checkpoints::ReadConfig(ckptdb::ManagerOptions* manager) {
     json.erase("load");
     text = json.dump();
   }
+  ckptdb::EnableUrls();  // of `ship` and `fetch_from`
   return ckptdb::ReadManagerConfig(text, manager);
 }
 

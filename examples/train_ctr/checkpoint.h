@@ -97,6 +97,8 @@ class Checkpoints {
   // Saves the last step if it is not saved, waits until it is durable, and
   // returns the error of the save in progress.
   absl::Status Finish() { return manager_->FinishTraining(); }
+  // Waits for steps that are being shipped. No other call may follow.
+  absl::Status Close() { return manager_->Close(); }
 
   // Evaluates over the held-out tail. The progress of evaluating a saved step
   // is stored with the step, and an interrupted evaluation is resumed.

@@ -90,6 +90,7 @@ absl::StatusOr<Json> Job::Run() {
   if (!preempted_) CKPTDB_RETURN_IF_ERROR(Evaluate());
   CKPTDB_ASSIGN_OR_RETURN(const std::string digest, SharedDigest(*trainer_));
   CKPTDB_RETURN_IF_ERROR(CountRows());
+  CKPTDB_RETURN_IF_ERROR(checkpoints_->Close());
   Print("digest %s\n", digest);
   return Json{{"step", trainer_->step()},
               {"loss", evaluation_.loss},

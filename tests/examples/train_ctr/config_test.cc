@@ -2,6 +2,7 @@
 // The trainer with a configuration of its manager, an evaluation that is cut
 // off, and a signal that ends it.
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -147,6 +148,25 @@ TEST_F(ConfigTest, RejectsWrongOptions) {
   const ProgramResult none = Train("store", 12, {"--config", "/none.json"});
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_THAT(none.errors, HasSubstr("/none.json"));
+}
+
+// The second machine has only the configuration.
+TEST_F(ConfigTest, ResumesOnAnotherMachineWhatWasShipped) {
+  const std::string url = "file://" + dir_.path() + "/remote";
+  std::filesystem::create_directory(dir_.path() + "/remote");
+  const std::string config = R"({"permanent": {"save_every_n_steps": 10},
+      "fetch_from": ")" + url +
+                             R"(", "ship": {"to": ")" + url +
+                             R"(", "look": 0.01}})";
+  const ProgramResult first = TrainWith("first", 20, config);
+  ASSERT_EQ(first.exit_code, 0) << first.errors;
+  std::filesystem::remove_all(StorePath("first"));
+  const ProgramResult resumed = Train(
+      "second", 30, {"--config", dir_.path() + "/config.json", "--resume"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
+  EXPECT_EQ(resumed.json["resumed_from"], 20);
+  const ProgramResult whole = Train("whole", 30, {"--save-every", "10"});
+  EXPECT_EQ(resumed.json["digest"], whole.json["digest"]);
 }
 
 TEST_F(ConfigTest, LoadsAnotherRunsModel) {
