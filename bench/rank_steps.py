@@ -2,10 +2,11 @@
 """What `Manager.step` costs ranks over torch.distributed when no step is due:
 
     PYTHONPATH=build/release/python torchrun --standalone --nproc-per-node 4 \\
-        bench/rank_steps.py FOLDER [STEPS]
+        bench/rank_steps.py FOLDER [STEPS [MILLISECONDS]]
 
-Prints microseconds of a step, of all ranks together, and the collectives that the
-steps without a meeting of the ranks have made, which must be none.
+Prints microseconds of a step, of all ranks together, from the first step on, and how
+often the ranks met. Between two steps each rank sleeps for some milliseconds, by
+default none: then ranks wait for notices that steps of a training would hide.
 """
 
 from __future__ import annotations
@@ -18,28 +19,14 @@ import time
 import ckptdb
 import torch
 import torch.distributed as dist
-from ckptdb.torch import _ranks
-
-
-def count_collectives() -> list[int]:
-    """A list with the number of collectives that are made from now on."""
-    made = [0]
-    run = _ranks._Collectives._run
-
-    def counted(self, start):
-        made[0] += 1
-        run(self, start)
-
-    _ranks._Collectives._run = counted
-    return made
 
 
 def main() -> None:
     folder = sys.argv[1]
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
+    pause = float(sys.argv[3]) / 1000 if len(sys.argv) > 3 else 0
     dist.init_process_group("gloo")
-    made = count_collectives()
-    micros, meetings, silent_collectives = [], 0, 0
+    micros, meetings = [], 0
     with ckptdb.Manager(
         os.path.join(folder, "rank_steps"),
         {"weight": torch.zeros(1)},
@@ -48,22 +35,22 @@ def main() -> None:
     ) as manager:
         manager.restore_or_start()
         for _ in range(steps):
-            before = made[0]
+            if pause:
+                time.sleep(pause)
             begin = time.perf_counter()
             outcome = manager.step()
             micros.append((time.perf_counter() - begin) * 1e6)
-            if outcome.reason.startswith("the ranks did not meet"):
-                silent_collectives += made[0] - before
-            else:
+            if not outcome.reason.startswith("the ranks did not meet"):
                 meetings += 1
     everyone: list = [None] * dist.get_world_size()
-    dist.all_gather_object(everyone, (micros, silent_collectives))
+    dist.all_gather_object(everyone, micros)
     if dist.get_rank() == 0:
-        each = [value for values, _ in everyone for value in values]
+        each = [value for values in everyone for value in values]
+        later = [value for values in everyone for value in values[2:]]
         print(
             f"{len(everyone)} ranks, {steps} steps, {meetings} meetings: a step takes "
             f"{statistics.median(each):.2f} us (median), {statistics.mean(each):.2f} us "
-            f"(mean); collectives of the other steps: {sum(n for _, n in everyone)}; "
+            f"(mean), {statistics.mean(later):.2f} us (mean without the first two); "
             f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
         )
     dist.destroy_process_group()

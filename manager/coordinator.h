@@ -44,6 +44,7 @@ inline constexpr uint32_t kOwnerRank = 0;
 
 class Coordinator {
  public:
+  class AllGather;
   class Transport;
   struct Collectives;
 
@@ -92,6 +93,15 @@ class Coordinator {
   // exchange rows that each rank would otherwise read. The same on all ranks.
   virtual bool HasDirectAllToAll() const { return false; }
 
+  // Begins to send a small value to all ranks, and returns without waiting for
+  // them: AllGather::Finish returns the values of all ranks. No other call of
+  // this coordinator may be made in between; its duplicates may be used, but
+  // only one of them and their original starts all-gathers. The coordinator
+  // outlives the result, which is not null. The default only keeps the value,
+  // and exchanges values by Gather and Tell in Finish.
+  virtual std::unique_ptr<AllGather> StartAllGather(absl::string_view tag,
+                                                    std::string value);
+
   // Returns another coordinator of the same ranks, with independent calls, for
   // another thread. All ranks duplicate in the same order.
   virtual absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() = 0;
@@ -100,6 +110,24 @@ class Coordinator {
   // in progress or follow. CheckpointManager::Close calls it. Where messages
   // may be lost, the owner answers other ranks for up to two seconds.
   virtual void Leave() {}
+};
+
+// An all-gather that this rank has begun. Used by the thread that calls the
+// coordinator. If it is destroyed without Finish, this rank makes no more calls
+// of the coordinator but Leave.
+class Coordinator::AllGather {
+ public:
+  virtual ~AllGather() = default;
+
+  // Sends and receives messages that need this rank, without waiting. Finish
+  // waits less if Poll was called some time before.
+  virtual void Poll() {}
+
+  // Returns the values of all ranks, by rank, on each rank, once all ranks have
+  // begun the all-gather; they need not have called Finish. Called once. The
+  // deadline passes from this call on.
+  virtual absl::StatusOr<std::vector<std::string>> Finish(
+      absl::Duration deadline) = 0;
 };
 
 // The deadline of a Tell after a Gather: three times `deadline` on a follower,
@@ -130,6 +158,7 @@ class ThreadGroup {
  private:
   class Meeting;
   class Member;
+  class Started;
   std::shared_ptr<Meeting> meeting_;
 };
 
@@ -168,7 +197,7 @@ std::unique_ptr<Coordinator> MessageCoordinator(
 // Collectives over byte strings, whose lengths may differ between ranks, on a
 // process group that serves nothing else: in torch.distributed,
 // new_group(backend="gloo"). All ranks call the same ones in the same order,
-// and the threads of a rank take turns.
+// and the threads of a rank take turns; `start_all_gather` is an exception.
 //
 //   Coordinator::Collectives group;
 //   group.rank = torch_rank;
@@ -196,11 +225,20 @@ struct Coordinator::Collectives {
   // possible on others. Called from another thread after a deadline, and after
   // a function failed; no function is called afterwards.
   std::function<void(const absl::Status& why)> abort;
+  // Optional, and null on all ranks or on none: begins an all-gather and
+  // returns without waiting for other ranks. The returned function, which is
+  // not always called, waits for the values of all ranks. One such all-gather
+  // at a time is in progress. Ranks run the other functions meanwhile, and not
+  // in the same order relative to it, so it needs a second process group.
+  // Without it, Coordinator::AllGather begins when it is finished.
+  std::function<std::function<absl::StatusOr<std::vector<std::string>>()>(
+      std::string own)>
+      start_all_gather;
 };
 
 // The coordinator is unusable once a function has failed or exceeded a
 // deadline: later calls return that error. Returns InvalidArgument for a null
-// function, or a rank not below the world size.
+// function that is not optional, or a rank not below the world size.
 absl::StatusOr<std::unique_ptr<Coordinator>> CollectiveCoordinator(
     Coordinator::Collectives collectives);
 

@@ -171,10 +171,11 @@ struct ManagerOptions {
   struct Ranks {
     // How long ranks wait for one another. Above 0.
     absl::Duration deadline = absl::Minutes(30);
-    // About how long ranks train without meeting in Step while no step is due
-    // by its number; at most `deadline` and 1,000 steps. Preemptions, errors
-    // and policies that depend on time wait for the next meeting. If 0, ranks
-    // meet at each step. The owner's value applies.
+    // About how long a preemption, an error or a policy that depends on time
+    // waits in one rank until all act on it, while no step is due by its
+    // number; at most `deadline` and 1,500 steps. Ranks exchange such notices
+    // in Step without waiting for each other. If 0, ranks meet at each step.
+    // The owner's value applies.
     absl::Duration notice_interval = absl::Seconds(2);
     // The sharding of tables that declare none. A save refuses ids of other
     // ranks, and a restore reads only this rank's rows. With several ranks,

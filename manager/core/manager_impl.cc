@@ -127,7 +127,7 @@ absl::Status CheckpointManager::Impl::StartTraining() {
 
 absl::Status CheckpointManager::Impl::FinishTraining() {
   if (!parts_->options.save.enabled) return absl::OkStatus();
-  steps_.MeetNext();
+  steps_.ExchangeNext();
   // An error of the previous save does not prevent saving the last step; it is
   // returned at the end.
   CKPTDB_RETURN_IF_ERROR(saves_.FinishSave(Poll::kAlone));
@@ -158,7 +158,7 @@ absl::Status CheckpointManager::Impl::FinishTraining() {
 absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
     const RestoreRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
-  steps_.MeetNext();
+  steps_.ExchangeNext();
   // An error of the previous save fails the restore on all ranks before any
   // model changes.
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "restore",
@@ -180,7 +180,7 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOrStart(
         "\" is read-only and starts no training; call Restore, or WaitForStep "
         "to follow the store"));
   }
-  steps_.MeetNext();
+  steps_.ExchangeNext();
   CKPTDB_ASSIGN_OR_RETURN(const std::optional<RestoreRequest> first,
                           restorer_.RequestAtStart(request));
   if (first.has_value()) return Restore(*first);
@@ -197,7 +197,7 @@ absl::Status CheckpointManager::Impl::AbandonSteps() {
         absl::StrCat("AbandonSteps: store \"", parts_->options.path,
                      "\": ManagerOptions::save.enabled is false"));
   }
-  steps_.MeetNext();
+  steps_.ExchangeNext();
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "abandon the steps",
                                FinishSaveAndTakeError(Poll::kAlone),
                                parts_->options.ranks.deadline));
@@ -285,7 +285,7 @@ void CheckpointManager::Impl::WarnOfNewerSteps(const RestoreReport& report) {
 
 absl::StatusOr<LoadSummary> CheckpointManager::Impl::Load(
     const std::vector<LoadRule>& rules, bool dry_run) {
-  steps_.MeetNext();
+  steps_.ExchangeNext();
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "load",
                                FinishSaveAndTakeError(Poll::kAlone),
                                parts_->options.ranks.deadline));
@@ -404,6 +404,7 @@ absl::Status CheckpointManager::Impl::Close() {
     return closed;
   }
   if (parts_->shipping != nullptr) parts_->shipping->Stop();
+  steps_.Leave();
   // Ranks that have not received the last save's outcome yet are sent it again.
   // The store is already closed, and may be opened meanwhile.
   parts_->ranks->Leave();

@@ -390,12 +390,13 @@ absl::StatusOr<std::unique_ptr<ManagerParts>> OpenManagerParts(
     std::unique_ptr<Coordinator> ranks) {
   auto parts = std::make_unique<ManagerParts>(options, model, std::move(ranks));
   // Any error so far is the same on all ranks, so either all of them make the
-  // duplicate below or none does, as Coordinator::Duplicate requires.
+  // duplicates below or none does, as Coordinator::Duplicate requires.
   CKPTDB_RETURN_IF_ERROR(Agree(parts->ranks.get(), "open",
                                CheckAndOpen(parts.get()),
                                OpenDeadline(parts->options)));
   CKPTDB_RETURN_IF_ERROR(AgreeOnDeclarations(*parts));
   CKPTDB_ASSIGN_OR_RETURN(parts->background_ranks, parts->ranks->Duplicate());
+  CKPTDB_ASSIGN_OR_RETURN(parts->notice_ranks, parts->ranks->Duplicate());
   return parts;
 }
 

@@ -51,6 +51,7 @@ struct ManagerParts {
 
   std::vector<TableSharding> shardings;           // of the model's tables
   std::unique_ptr<Coordinator> background_ranks;  // for the save thread
+  std::unique_ptr<Coordinator> notice_ranks;      // for a NoticeExchange
   std::unique_ptr<Store> store;  // on the owner, unless read-only
   // Ships the steps of `store` if ManagerOptions::ship.to is set. Shared with
   // PendingSaves, which may be destroyed later.

@@ -37,27 +37,85 @@ std::string WhySilent(int64_t due_step) {
 absl::StatusOr<StepOutcome> StepCoordinator::DecideAndSave(
     const std::optional<SavePolicy::Decision>& wanted,
     const SaveRequest& request) {
-  if (!wanted.has_value()) {
+  if (!wanted.has_value() && parts_.manager->world_size() > 1) {
     pace_.CountStep();
-    std::optional<StepOutcome> alone = StepAlone();
+    CKPTDB_ASSIGN_OR_RETURN(std::optional<StepOutcome> alone,
+                            StepAlone(request.metrics));
     if (alone.has_value()) return *std::move(alone);
   }
-  MeetNext();
+  exchange_.MeetNext();
   absl::StatusOr<StepOutcome> outcome = Meet(wanted, request);
   pace_.OnMeetingEnd(Clock::now());
   return outcome;
 }
 
 // Returns nothing if the ranks meet at the step.
-std::optional<StepOutcome> StepCoordinator::StepAlone() {
+absl::StatusOr<std::optional<StepOutcome>> StepCoordinator::StepAlone(
+    const Metrics& metrics) {
   const int64_t step = parts_.progress->global_step();
-  if (silent_steps_ == 0 || step >= due_step_) return std::nullopt;
-  --silent_steps_;
+  const NoticeExchange::Turn turn = exchange_.Next(step);
+  bool meets = turn.meets;
+  if (turn.begins || turn.ends) {
+    CKPTDB_ASSIGN_OR_RETURN(meets, Exchange(turn, step, metrics));
+  }
+  if (meets) return std::optional<StepOutcome>();
   if (parts_.manager->is_owner()) {
     parts_.history->NoteSaved(step, absl::StrCat("not saved: ", why_silent_));
   }
-  return StepOutcome{
-      step, {SavePolicy::Kind::kNone, why_silent_}, std::nullopt, false};
+  return std::optional<StepOutcome>(StepOutcome{
+      step, {SavePolicy::Kind::kNone, why_silent_}, std::nullopt, false});
+}
+
+absl::StatusOr<bool> StepCoordinator::Exchange(NoticeExchange::Turn turn,
+                                               int64_t step,
+                                               const Metrics& metrics) {
+  if (turn.begins) {
+    CKPTDB_RETURN_IF_ERROR(exchange_.Begin(step, OwnVote(step, metrics)));
+  }
+  if (!turn.ends) return false;
+  CKPTDB_ASSIGN_OR_RETURN(const Vote all, exchange_.End());
+  if (all.meet || step >= all.plan.due_step) return true;
+  exchange_.Follow(all.plan);
+  why_silent_ = WhySilent(all.plan.due_step);
+  return false;
+}
+
+// Errors stay where they are until the ranks meet.
+Vote StepCoordinator::OwnVote(int64_t step, const Metrics& metrics) {
+  const ManagerParts& manager = *parts_.manager;
+  Vote vote;
+  vote.meet =
+      parts_.preemption->pending() || !manager.errors.PeekError().ok() ||
+      (manager.options.save.enabled && !parts_.lineage->CheckWritten().ok());
+  if (!manager.is_owner()) return vote;
+  pace_.OnExchange(Clock::now());
+  // Before the end of an exchange a part of the planned steps is measured.
+  const StepPlan& plan = exchange_.plan();
+  const int64_t planned = plan.begin_in < plan.end_in ? plan.end_in : 0;
+  const absl::StatusOr<bool> must_meet =
+      CallGuarded("deciding on a meeting", [&] {
+        vote.plan = PlanFrom(step, planned);
+        return MustMeet(step, metrics);
+      });
+  // The meeting returns the error, if it occurs again.
+  vote.meet = vote.meet || must_meet.value_or(true);
+  return vote;
+}
+
+// Returns whether a meeting at the step would do anything. Its decision may
+// depend on the time; a save that has ended is applied in a meeting.
+absl::StatusOr<bool> StepCoordinator::MustMeet(int64_t step,
+                                               const Metrics& metrics) const {
+  const ManagerOptions& options = parts_.manager->options;
+  const bool busy = parts_.saves->in_progress();
+  const std::optional<StepInfo> saving = parts_.saves->unfinished();
+  if (options.ranks.notice_interval == absl::ZeroDuration()) return true;
+  if (!busy && saving.has_value()) return true;
+  if (!busy && options.save.enabled) {
+    CKPTDB_RETURN_IF_ERROR(parts_.decisions->CheckAhead(step));
+  }
+  return parts_.decisions->Decide({step, /*preempted=*/false, metrics, saving})
+             .kind != SavePolicy::Kind::kNone;
 }
 
 absl::StatusOr<StepOutcome> StepCoordinator::Meet(
@@ -87,7 +145,7 @@ absl::StatusOr<StepOutcome> StepCoordinator::Meet(
 absl::StatusOr<SavePolicy::Decision> StepCoordinator::WouldSave(
     int64_t step, const Metrics& metrics) {
   ManagerParts& manager = *parts_.manager;
-  MeetNext();
+  exchange_.MeetNext();
   Announcement own;
   own.error = GatherNotices(/*is_step=*/true, &own.preempted);
   if (own.error.ok() && manager.is_owner()) {
@@ -179,7 +237,7 @@ void StepCoordinator::Announce(
   announced->step = parts_.progress->global_step();
   announced->error.Update(CallGuarded("deciding on a save", [&] {
     CKPTDB_RETURN_IF_ERROR(DecideAndBegin(wanted, request, announced));
-    if (!wanted.has_value()) PlanSilence(announced);
+    if (!wanted.has_value()) PlanAfter(announced);
     return absl::OkStatus();
   }));
   // After an error no rank receives a ticket, so the attempt is abandoned
@@ -191,22 +249,36 @@ void StepCoordinator::Announce(
 }
 
 // Ranks meet at the step after a save, which may fail at once, and at each step
-// until a preemption is answered. They also meet for what only one rank knows:
-// the messages that it has lost, which the owner sends again in its calls, a
-// preemption, an error, or that it is time to save.
-void StepCoordinator::PlanSilence(Announcement* announced) const {
+// until a preemption is answered.
+void StepCoordinator::PlanAfter(Announcement* announced) const {
   const ManagerParts& manager = *parts_.manager;
   if (manager.world_size() == 1 || announced->preempted ||
       announced->decision.kind != SavePolicy::Kind::kNone ||
-      parts_.preemption->pending() || parts_.saves->answers_preemption()) {
+      parts_.preemption->pending() || parts_.saves->answers_preemption() ||
+      manager.options.ranks.notice_interval == absl::ZeroDuration()) {
     return;
   }
-  const ManagerOptions::Ranks& ranks = manager.options.ranks;
-  announced->silent_steps =
-      pace_.StepsWithin(std::min(ranks.notice_interval, ranks.deadline)) - 1;
-  announced->due_step =
-      parts_.decisions->NextDue({announced->step, /*preempted=*/false,
-                                 Metrics(), parts_.saves->unfinished()});
+  announced->plan = PlanFrom(announced->step, 0);
+}
+
+// Ranks exchange notices for what only one of them knows: a preemption, an
+// error, that it is time to save, or the messages that it has lost, which the
+// owner sends again in its calls. A notice waits for the next exchange to begin
+// and to end, so these calls divide the interval by three. If fewer steps fit,
+// ranks wait for each other, which takes little of such steps.
+StepPlan StepCoordinator::PlanFrom(int64_t step, int64_t planned) const {
+  const ManagerOptions::Ranks& ranks = parts_.manager->options.ranks;
+  const absl::Duration interval =
+      std::min(ranks.notice_interval, ranks.deadline);
+  StepPlan plan;
+  plan.due_step = parts_.decisions->NextDue(
+      {step, /*preempted=*/false, Metrics(), parts_.saves->unfinished()});
+  plan.end_in = pace_.StepsWithin(2 * interval / 3, planned);
+  plan.begin_in = plan.end_in - plan.end_in / 2;
+  if (plan.end_in == 1) {
+    plan.begin_in = plan.end_in = pace_.StepsWithin(interval, planned);
+  }
+  return plan;
 }
 
 // A later sweep deletes the attempt, whether or not this succeeds.
@@ -315,9 +387,8 @@ void StepCoordinator::NoteDecision(const Announcement& announced) {
 absl::StatusOr<StepOutcome> StepCoordinator::ApplyDecision(
     Announcement announced, const SaveRequest& request) {
   if (announced.error.ok()) {
-    silent_steps_ = announced.silent_steps;
-    due_step_ = announced.due_step;
-    if (silent_steps_ > 0) why_silent_ = WhySilent(due_step_);
+    exchange_.Follow(announced.plan);
+    why_silent_ = WhySilent(announced.plan.due_step);
   }
   if (announced.finish_save) CKPTDB_RETURN_IF_ERROR(FinishSave());
   if (!announced.error.ok()) {

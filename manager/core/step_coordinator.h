@@ -14,6 +14,7 @@
 #include "manager/checkpoint_manager.h"
 #include "manager/core/decision_maker.h"
 #include "manager/core/manager_parts.h"
+#include "manager/core/notice_exchange.h"
 #include "manager/core/preemption.h"
 #include "manager/core/save_runner.h"
 #include "manager/core/step_pace.h"
@@ -27,13 +28,16 @@ namespace ckptdb::internal {
 // Brings all ranks to the same decision about a step. At a meeting they gather
 // whether any rank is preempted or a callback has thrown; the owner decides,
 // begins the save in its store and broadcasts an announcement, which every rank
-// applies. The announcement also names the next steps at which ranks need not
-// meet, because the schedule saves none of them. As all ranks make the same
-// calls, each returns from these steps alone, and all meet at the next one.
+// applies. The announcement also has a plan: the step at which ranks meet next,
+// because the schedule may save it by its number, and the calls at which they
+// exchange notices before. They meet early if any rank has a notice, or if the
+// owner would save a step because of the time; otherwise the owner's new plan
+// replaces the old one. As all ranks make the same calls, each returns from all
+// other steps alone.
 //
-// Every rank that receives an announcement leaves out the same steps, whatever
-// else its call returns. If an announcement has an error or does not arrive,
-// the next step is a meeting.
+// Every rank that receives an announcement follows the same plan, whatever else
+// its call returns. If an announcement has an error or does not arrive, or an
+// exchange fails, the next step is a meeting.
 //
 // It stores the times of the call in progress. Only the training thread uses
 // it.
@@ -50,7 +54,10 @@ class StepCoordinator {
     History* history;
   };
 
-  explicit StepCoordinator(const Parts& parts) : parts_(parts) {}
+  explicit StepCoordinator(const Parts& parts)
+      : parts_(parts),
+        exchange_(parts.manager->notice_ranks.get(),
+                  parts.manager->options.ranks.deadline) {}
   StepCoordinator(const StepCoordinator&) = delete;
   StepCoordinator& operator=(const StepCoordinator&) = delete;
 
@@ -61,12 +68,15 @@ class StepCoordinator {
       const std::optional<SavePolicy::Decision>& wanted,
       const SaveRequest& request);
   // Returns what DecideAndSave would decide for `step`. All ranks finish a save
-  // that has ended, as at a step; nothing else changes.
+  // that has ended, as at a step, and meet at the next step; nothing else
+  // changes.
   absl::StatusOr<SavePolicy::Decision> WouldSave(int64_t step,
                                                  const Metrics& metrics);
-  // Called by every other call that ranks make together: the next step is a
-  // meeting, whatever was announced.
-  void MeetNext() { silent_steps_ = 0; }
+  // Called by every other call that ranks make together: at the next step they
+  // exchange notices, whatever was announced.
+  void ExchangeNext() { exchange_.ExchangeNext(); }
+  // Called when this rank makes no more calls.
+  void Leave() { exchange_.Leave(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -79,7 +89,11 @@ class StepCoordinator {
     int64_t begun_at_micros = 0;
   };
 
-  std::optional<StepOutcome> StepAlone();
+  absl::StatusOr<std::optional<StepOutcome>> StepAlone(const Metrics& metrics);
+  // Returns whether the ranks meet at the step.
+  absl::StatusOr<bool> Exchange(NoticeExchange::Turn turn, int64_t step,
+                                const Metrics& metrics);
+  Vote OwnVote(int64_t step, const Metrics& metrics);
   absl::StatusOr<StepOutcome> Meet(
       const std::optional<SavePolicy::Decision>& wanted,
       const SaveRequest& request);
@@ -96,7 +110,9 @@ class StepCoordinator {
   absl::Status BeginSave(const SaveRequest& request, Announcement* announced);
   absl::Status BeginAttempt(const SaveRequest& request,
                             Announcement* announced);
-  void PlanSilence(Announcement* announced) const;
+  void PlanAfter(Announcement* announced) const;
+  StepPlan PlanFrom(int64_t step, int64_t planned) const;
+  absl::StatusOr<bool> MustMeet(int64_t step, const Metrics& metrics) const;
   void AbandonAttempt(Announcement* announced);
   void NoteDecision(const Announcement& announced);
   Announcement PreviewDecision(int64_t step, const Metrics& metrics,
@@ -116,10 +132,8 @@ class StepCoordinator {
   // ones of the other ranks, by rank.
   Ticket own_ticket_;
   std::vector<std::string> sent_tickets_;
-  // The announced steps at which ranks do not meet.
-  int64_t silent_steps_ = 0;
-  int64_t due_step_ = 0;
-  std::string why_silent_;
+  NoticeExchange exchange_;
+  std::string why_silent_;  // the reason of steps without a meeting
   StepPace pace_;
 };
 

@@ -13,9 +13,9 @@ void StepPace::OnMeeting(Clock::time_point now) {
   before_ = std::exchange(last_, {steps, absl::FromChrono(now - *ended_)});
 }
 
-int64_t StepPace::StepsWithin(absl::Duration interval) const {
-  const int64_t most =
-      std::min(kMaxSteps, kGrowth * std::max(last_.steps, before_.steps));
+int64_t StepPace::StepsWithin(absl::Duration interval, int64_t planned) const {
+  const int64_t measured = std::max({last_.steps, before_.steps, planned});
+  const int64_t most = std::min(kMaxSteps, kGrowth * measured);
   const absl::Duration step = std::max(last_.per_step(), before_.per_step());
   if (step <= absl::ZeroDuration()) return std::max<int64_t>(most, 1);
   const double fits = absl::FDivDuration(interval, step);

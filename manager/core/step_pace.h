@@ -12,8 +12,8 @@
 namespace ckptdb::internal {
 
 // Measures, on the owner, how long a step takes, from one call in which ranks
-// meet to the next; the time of these calls does not count. Only the training
-// thread uses it.
+// meet, or begin to exchange notices, to the next; the time of meetings does
+// not count. Only the training thread uses it.
 class StepPace {
  public:
   using Clock = std::chrono::steady_clock;
@@ -23,12 +23,17 @@ class StepPace {
   // Called when all ranks have arrived at a meeting, and when it has ended.
   void OnMeeting(Clock::time_point now);
   void OnMeetingEnd(Clock::time_point now) { ended_ = now; }
+  // Called when this rank begins to exchange notices.
+  void OnExchange(Clock::time_point now) {
+    OnMeeting(now);
+    OnMeetingEnd(now);
+  }
 
   // Returns how many calls of Step fit in `interval`: at least 1, at most
-  // kMaxSteps, and at most kGrowth times as many as were measured, since a few
-  // steps may not be like the others. Assumes the slower of the last two
-  // measurements.
-  int64_t StepsWithin(absl::Duration interval) const;
+  // kMaxSteps, and at most kGrowth times as many as were measured, or as
+  // `planned` before, since a few steps may not be like the others. Assumes the
+  // slower of the last two measurements.
+  int64_t StepsWithin(absl::Duration interval, int64_t planned = 0) const;
 
   static constexpr int64_t kMaxSteps = 1000;
   static constexpr int64_t kGrowth = 10;

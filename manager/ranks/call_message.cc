@@ -17,7 +17,8 @@ struct Fields<CallMessage> {
 
 std::string DescribeCall(CallKind kind, absl::string_view tag) {
   static constexpr const char* kNames[] = {
-      "barrier", "broadcast", "gather", "tell", "all-to-all", "tell each"};
+      "barrier",    "broadcast", "gather",    "tell",
+      "all-to-all", "tell each", "all-gather"};
   return absl::StrCat(kNames[static_cast<size_t>(kind)], " ", tag);
 }
 
@@ -31,7 +32,7 @@ std::string Encode(const CallMessage& message) {
 absl::Status Decode(absl::string_view bytes, CallMessage* message) {
   CKPTDB_RETURN_IF_ERROR(DecodeMessage(bytes, message));
   if (message->type <= CallMessage::Type::kHeard &&
-      message->kind <= CallKind::kTellEach) {
+      message->kind <= CallKind::kAllGather) {
     return absl::OkStatus();
   }
   return CannotDecode(bytes.size());

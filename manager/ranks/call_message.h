@@ -20,6 +20,7 @@ enum class CallKind : uint8_t {
   kTell,
   kAllToAll,
   kTellEach,
+  kAllGather,
 };
 
 // Returns the name of a call in messages and errors: "gather staged".

@@ -42,6 +42,47 @@ class Alone : public Coordinator {
   }
 };
 
+// Returns the values of all ranks, on each of them.
+absl::StatusOr<std::vector<std::string>> GatherToAll(Coordinator* ranks,
+                                                     absl::string_view tag,
+                                                     std::string value,
+                                                     absl::Duration deadline) {
+  const auto parts = ranks->Gather(tag, std::move(value), deadline);
+  // First the status of the gathering, then the value of each rank.
+  std::vector<std::string> all = {EncodeStatus(parts.status())};
+  if (parts.ok()) all.insert(all.end(), parts->begin(), parts->end());
+  CKPTDB_ASSIGN_OR_RETURN(const std::string packed,
+                          ranks->Tell(tag, internal::PackValues(all),
+                                      AfterGather(*ranks, deadline)));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string status,
+                          internal::UnpackValue(packed, 0));
+  CKPTDB_RETURN_IF_ERROR(DecodeStatus(status));
+  std::vector<std::string> values(ranks->world_size());
+  for (size_t rank = 0; rank < values.size(); ++rank) {
+    CKPTDB_ASSIGN_OR_RETURN(values[rank],
+                            internal::UnpackValue(packed, rank + 1));
+  }
+  return values;
+}
+
+// Begins when it is finished.
+class DeferredAllGather : public Coordinator::AllGather {
+ public:
+  DeferredAllGather(Coordinator* ranks, absl::string_view tag,
+                    std::string value)
+      : ranks_(ranks), tag_(tag), value_(std::move(value)) {}
+
+  absl::StatusOr<std::vector<std::string>> Finish(
+      absl::Duration deadline) override {
+    return GatherToAll(ranks_, tag_, std::move(value_), deadline);
+  }
+
+ private:
+  Coordinator* const ranks_;
+  const std::string tag_;
+  std::string value_;
+};
+
 absl::Status FirstError(const std::vector<std::string>& parts) {
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     const absl::Status status = DecodeStatus(parts[rank]);
@@ -75,22 +116,19 @@ absl::StatusOr<std::vector<std::string>> Coordinator::AllToAll(
     return internal::WrongValueCount("AllToAll", values.size(), world_size(),
                                      tag);
   }
-  const auto parts = Gather(tag, internal::PackValues(values), deadline);
-  // First the status of the gathering, then the packed values of each rank.
-  std::vector<std::string> all = {EncodeStatus(parts.status())};
-  if (parts.ok()) all.insert(all.end(), parts->begin(), parts->end());
   CKPTDB_ASSIGN_OR_RETURN(
-      const std::string packed,
-      Tell(tag, internal::PackValues(all), AfterGather(*this, deadline)));
-  CKPTDB_ASSIGN_OR_RETURN(const std::string status,
-                          internal::UnpackValue(packed, 0));
-  CKPTDB_RETURN_IF_ERROR(DecodeStatus(status));
+      const std::vector<std::string> all,
+      GatherToAll(this, tag, internal::PackValues(values), deadline));
   for (uint32_t from = 0; from < world_size(); ++from) {
-    CKPTDB_ASSIGN_OR_RETURN(const std::string part,
-                            internal::UnpackValue(packed, from + size_t{1}));
-    CKPTDB_ASSIGN_OR_RETURN(values[from], internal::UnpackValue(part, rank()));
+    CKPTDB_ASSIGN_OR_RETURN(values[from],
+                            internal::UnpackValue(all[from], rank()));
   }
   return values;
+}
+
+std::unique_ptr<Coordinator::AllGather> Coordinator::StartAllGather(
+    absl::string_view tag, std::string value) {
+  return std::make_unique<DeferredAllGather>(this, tag, std::move(value));
 }
 
 absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline) {

@@ -50,12 +50,7 @@ class FollowerCalls : public RankCalls {
     name_ = request.call;
     expired_ = false;
     began_ = now_ = request.now;
-    end_ = request.now + request.deadline;
-    grace_ = GraceOf(request.deadline);
-    silence_ = kFirstAsk;
-    max_silence_ = std::clamp(request.deadline / kAsksInDeadline, kFirstAsk,
-                              kMaxAskSilence);
-    ask_at_ = request.now + silence_;
+    SetDeadline(request.deadline);
     over_ = kind_ == CallKind::kGather || outcomes_.contains(number_);
     if (!over_) AskRanksAhead();
     const bool told = kind_ == CallKind::kTell || kind_ == CallKind::kTellEach;
@@ -66,6 +61,11 @@ class FollowerCalls : public RankCalls {
     } else {
       Bring(std::move(request.value));
     }
+  }
+
+  void Wait(absl::Time now, absl::Duration deadline) override {
+    now_ = now;
+    SetDeadline(deadline);
   }
 
   void OnMessage(uint32_t from, CallMessage message) override {
@@ -151,6 +151,15 @@ class FollowerCalls : public RankCalls {
   }
 
  private:
+  void SetDeadline(absl::Duration deadline) {
+    end_ = now_ + deadline;
+    grace_ = GraceOf(deadline);
+    silence_ = kFirstAsk;
+    max_silence_ =
+        std::clamp(deadline / kAsksInDeadline, kFirstAsk, kMaxAskSilence);
+    ask_at_ = now_ + silence_;
+  }
+
   void SendHeard() {
     if (begun_ == 0 || (!over_ && number_ == 0)) return;
     CallMessage heard = NewMessage(CallMessage::Type::kHeard);

@@ -12,6 +12,41 @@
 namespace ckptdb::internal {
 namespace {
 
+// An all-gather of the caller's coordinator.
+class GuardedAllGather : public Coordinator::AllGather {
+ public:
+  GuardedAllGather(absl::StatusOr<std::unique_ptr<AllGather>> started,
+                   uint32_t world_size)
+      : started_(std::move(started)), world_size_(world_size) {
+    if (started_.ok() && *started_ == nullptr) {
+      started_ = absl::InternalError(
+          "Coordinator::StartAllGather returned null, expected an AllGather");
+    }
+  }
+
+  // An error of Poll is the error of Finish.
+  void Poll() override {
+    if (!started_.ok()) return;
+    const absl::Status polled = CallGuarded("Coordinator::AllGather::Poll",
+                                            [&] { (*started_)->Poll(); });
+    if (!polled.ok()) started_ = polled;
+  }
+  absl::StatusOr<std::vector<std::string>> Finish(
+      absl::Duration deadline) override {
+    CKPTDB_RETURN_IF_ERROR(started_.status());
+    auto values = CallGuarded("Coordinator::AllGather::Finish",
+                              [&] { return (*started_)->Finish(deadline); });
+    if (!values.ok() || values->size() == world_size_) return values;
+    return absl::InternalError(absl::StrCat(
+        "Coordinator::AllGather::Finish returned ", values->size(),
+        " values, expected one from each of the ", world_size_, " ranks"));
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<AllGather>> started_;
+  const uint32_t world_size_;
+};
+
 // Returns exceptions of the caller's coordinator as errors, and checks numbers
 // of values. Rank and world size are read once, so that they cannot change.
 class GuardedCoordinator : public Coordinator {
@@ -80,6 +115,13 @@ class GuardedCoordinator : public Coordinator {
         "Coordinator::HasDirectAllToAll",
         [&]() -> absl::StatusOr<bool> { return ranks_->HasDirectAllToAll(); });
     return direct.value_or(false);
+  }
+  std::unique_ptr<AllGather> StartAllGather(absl::string_view tag,
+                                            std::string value) override {
+    return std::make_unique<GuardedAllGather>(
+        CallGuarded("Coordinator::StartAllGather",
+                    [&] { return ranks_->StartAllGather(tag, value); }),
+        world_size_);
   }
   absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
     CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> other,

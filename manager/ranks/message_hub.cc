@@ -67,22 +67,53 @@ CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
   result.status = broken_;
   if (!broken_.ok()) return result;
   request.now = absl::Now();
-  const absl::Duration grace = GraceOf(request.deadline);
-  const absl::Time give_up = request.now + request.deadline + grace;
+  const absl::Duration deadline = request.deadline;
   const bool sends_only =
       request.kind == CallKind::kGather && rank_ != kOwnerRank;
   const std::string call = request.call;
   RankCalls& calls = CallsOf(channel);
+  calls.Begin(std::move(request));
+  return AwaitEnd(&calls, deadline, sends_only ? call : "");
+}
+
+void MessageHub::Begin(const std::string& channel, CallRequest request) {
+  const MutexLock lock(&mutex_);
+  if (!broken_.ok()) return;
+  request.now = absl::Now();
+  request.deadline = absl::InfiniteDuration();
+  CallsOf(channel).Begin(std::move(request));
+  ExchangeOnce();
+}
+
+void MessageHub::Poll() {
+  const MutexLock lock(&mutex_);
+  ExchangeOnce();
+}
+
+CallResult MessageHub::Await(const std::string& channel,
+                             absl::Duration deadline) {
+  const MutexLock lock(&mutex_);
+  CallResult result;
+  result.status = broken_;
+  if (!broken_.ok()) return result;
+  RankCalls& calls = CallsOf(channel);
+  calls.Wait(absl::Now(), deadline);
+  return AwaitEnd(&calls, deadline, "");
+}
+
+CallResult MessageHub::AwaitEnd(RankCalls* calls, absl::Duration deadline,
+                                const std::string& sends_only) {
+  const absl::Time give_up = absl::Now() + deadline + GraceOf(deadline);
   // If the call fails, this shows which ranks sent nothing during it.
   const std::vector<uint64_t> heard = heard_;
-  calls.Begin(std::move(request));
   pause_ = kFirstPause;
-  while (!calls.is_over() && broken_.ok()) Progress(give_up);
-  if (!calls.is_over()) {
+  while (!calls->is_over() && broken_.ok()) Progress(give_up);
+  CallResult result;
+  if (!calls->is_over()) {
     result.status = broken_;
     return result;
   }
-  result = calls.Take();
+  result = calls->Take();
   if (!result.status.ok()) {
     // The others must learn of the error, but a missing rank may receive
     // nothing, so this waits only while messages leave.
@@ -97,9 +128,10 @@ CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
   const bool flushed =
       Flush(give_up, owner ? kMaxStandstill : absl::InfiniteDuration());
   if (!flushed && owner) NoteMissing(heard);
-  if (!flushed && sends_only) {
-    result.status =
-        broken_.ok() ? MissingRanks({kOwnerRank}, world_size_, call) : broken_;
+  if (!flushed && !sends_only.empty()) {
+    result.status = broken_.ok()
+                        ? MissingRanks({kOwnerRank}, world_size_, sends_only)
+                        : broken_;
   }
   return result;
 }
@@ -175,16 +207,34 @@ void MessageHub::Progress(absl::Time give_up) {
     // The other thread notifies `changed_`; the limit is for this call's
     // deadline.
     changed_.WaitUntil(&mutex_, absl::ToChronoTime(absl::Now() + kMaxWait));
+  } else if (Exchange(give_up)) {
+    pause_ = kFirstPause;
   } else {
-    Exchange(give_up);
+    changed_.WaitUntil(&mutex_, absl::ToChronoTime(absl::Now() + pause_));
+    pause_ = std::min(2 * pause_, kMaxPause);
   }
+  AdvanceAll();
+}
+
+// For a thread that does not wait. A thread that exchanges messages now does so
+// for this one, too. Messages that have arrived come before a call that was
+// begun: see RankCalls::OnMessage.
+void MessageHub::ExchangeOnce() {
+  if (exchanging_ || !broken_.ok()) return;
+  Exchange(absl::Now());
+  AdvanceAll();
+  if (exchanging_ || !broken_.ok() || outgoing_.empty()) return;
+  Exchange(absl::Now());
+}
+
+void MessageHub::AdvanceAll() {
   // An error of the transport is the outcome of all calls, not a deadline.
   if (!broken_.ok()) return;
   const absl::Time now = absl::Now();
   for (const auto& [name, channel] : channels_) channel.calls->Advance(now);
 }
 
-void MessageHub::Exchange(absl::Time give_up) {
+bool MessageHub::Exchange(absl::Time give_up) {
   // Messages that are added from here on wait for the next exchange.
   std::vector<Message> outgoing = std::exchange(outgoing_, {});
   size_t to_missing = 0;
@@ -215,12 +265,7 @@ void MessageHub::Exchange(absl::Time give_up) {
   const bool receives = incoming.ok() && !incoming->empty();
   if (incoming.ok()) Dispatch(*std::move(incoming));
   changed_.NotifyAll();
-  if (!broken_.ok() || sends || receives || !outgoing_.empty()) {
-    pause_ = kFirstPause;
-    return;
-  }
-  changed_.WaitUntil(&mutex_, absl::ToChronoTime(absl::Now() + pause_));
-  pause_ = std::min(2 * pause_, kMaxPause);
+  return !broken_.ok() || sends || receives || !outgoing_.empty();
 }
 
 // Frees the bytes of each message once it is decoded, so that not all large

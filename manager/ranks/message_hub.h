@@ -39,6 +39,12 @@ class MessageHub {
   // request's time.
   CallResult Call(const std::string& channel, CallRequest request);
 
+  // The parts of a kAllGather, whose deadline begins with Await. Begin and Poll
+  // exchange messages once, without waiting, unless another thread does so now.
+  void Begin(const std::string& channel, CallRequest request);
+  void Poll();
+  CallResult Await(const std::string& channel, absl::Duration deadline);
+
   // See Coordinator::Leave. No call follows. Calling it again does nothing.
   void Leave();
 
@@ -60,8 +66,16 @@ class MessageHub {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAgain(uint32_t to, Bytes bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits for the end of the call in progress, of which only the sending
+  // matters if `sends_only` has its name.
+  CallResult AwaitEnd(RankCalls* calls, absl::Duration deadline,
+                      const std::string& sends_only)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ExchangeOnce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Progress(absl::Time give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Exchange(absl::Time give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AdvanceAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns whether messages were exchanged or wait to be.
+  bool Exchange(absl::Time give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Dispatch(std::vector<Message> incoming)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Sends the messages so far, and returns whether all but the stuck ones have

@@ -39,12 +39,19 @@ struct Fields<StagedRecord> {
 };
 
 template <>
+struct Fields<StepPlan> {
+  static auto Of(auto& m) { return std::tie(m.begin_in, m.end_in, m.due_step); }
+};
+template <>
+struct Fields<Vote> {
+  static auto Of(auto& m) { return std::tie(m.meet, m.plan); }
+};
+template <>
 struct Fields<Announcement> {
   static auto Of(auto& m) {
     return std::tie(m.error, m.finish_save, m.preempted, m.promoted, m.step,
-                    m.decision.kind, m.decision.reason, m.silent_steps,
-                    m.due_step, m.begin_error, m.version, m.whole,
-                    m.base_reason);
+                    m.decision.kind, m.decision.reason, m.plan, m.begin_error,
+                    m.version, m.whole, m.base_reason);
   }
 };
 template <>
@@ -144,6 +151,7 @@ absl::Status Decode(absl::string_view bytes, Message* message) {
 
 template std::string Encode(const Announcement&);
 template std::string Encode(const Notice&);
+template std::string Encode(const Vote&);
 template std::string Encode(const Outcome&);
 template std::string Encode(const BaseReasons&);
 template std::string Encode(const AgreedBases&);
@@ -152,6 +160,7 @@ template std::string Encode(const EvaluationParts&);
 template std::string Encode(const RestoreTarget&);
 template absl::Status Decode(absl::string_view, Announcement*);
 template absl::Status Decode(absl::string_view, Notice*);
+template absl::Status Decode(absl::string_view, Vote*);
 template absl::Status Decode(absl::string_view, Outcome*);
 template absl::Status Decode(absl::string_view, BaseReasons*);
 template absl::Status Decode(absl::string_view, AgreedBases*);

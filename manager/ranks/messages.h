@@ -18,6 +18,25 @@
 
 namespace ckptdb::internal {
 
+// The next calls of Step in which ranks communicate, counted from the call that
+// announced them. In all others they return alone.
+struct StepPlan {
+  // They begin to exchange notices in one call, and have those of all ranks in
+  // another or the same; 0 if they meet in the next call.
+  int64_t begin_in = 0;
+  int64_t end_in = 0;
+  // They meet in the first call that reaches this step.
+  int64_t due_step = 0;
+};
+
+// What a rank sends to all in an exchange of notices.
+struct Vote {
+  // The rank has a notice, or the owner would save the step: all ranks meet.
+  bool meet = false;
+  // From the owner: the plan if no rank wants to meet.
+  StepPlan plan;
+};
+
 // The owner's announcement, at a step at which ranks meet, of what all ranks
 // do.
 struct Announcement {
@@ -30,10 +49,7 @@ struct Announcement {
   bool promoted = false;
   int64_t step = 0;
   SavePolicy::Decision decision;
-  // All ranks return from that many of the next calls of Step without meeting,
-  // until one reaches `due_step`.
-  int64_t silent_steps = 0;
-  int64_t due_step = 0;
+  StepPlan plan;
   // The error of beginning the save that was decided on. That save has failed
   // on all ranks, as if it had failed later.
   absl::Status begin_error;

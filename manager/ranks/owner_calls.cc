@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "manager/coordinator.h"
 #include "manager/ranks/direct_exchange.h"
+#include "manager/ranks/packed_values.h"
 #include "manager/ranks/rank_calls.h"
 
 namespace ckptdb::internal {
@@ -42,16 +43,21 @@ class OwnerCalls : public RankCalls {
     end_ = request.now + request.deadline;
     const uint64_t number = begun_++;
     result_.reset();
+    waits_ = request.kind != CallKind::kAllGather;
     at_[kOwnerRank] = begun_;
     const bool settled = TakeSettled(number);
     Forget();
     if (settled) return;
     CallAt(number);
     entering_ = std::move(request);
-    silence_ = kFirstResend;
-    max_silence_ = std::clamp(entering_->deadline / kResendsInDeadline,
-                              kFirstResend, kMaxResendSilence);
-    resend_at_ = entering_->now + silence_;
+    ResetSilence(entering_->deadline);
+  }
+
+  void Wait(absl::Time now, absl::Duration deadline) override {
+    now_ = now;
+    end_ = now + deadline;
+    arrives_ = true;
+    ResetSilence(deadline);
   }
 
   void OnMessage(uint32_t from, CallMessage message) override {
@@ -97,6 +103,7 @@ class OwnerCalls : public RankCalls {
   void Advance(absl::Time now) override {
     now_ = now;
     if (entering_.has_value()) EnterOwner();
+    if (std::exchange(arrives_, false)) waits_ = true;
     AdvanceExchange();
     ResendLost(now);
     for (auto next = open_.begin(); next != open_.end();) {
@@ -163,6 +170,13 @@ class OwnerCalls : public RankCalls {
     CallMessage outcome;
     std::vector<std::string> to_each;
   };
+
+  void ResetSilence(absl::Duration deadline) {
+    silence_ = kFirstResend;
+    max_silence_ = std::clamp(deadline / kResendsInDeadline, kFirstResend,
+                              kMaxResendSilence);
+    resend_at_ = now_ + silence_;
+  }
 
   static bool IsTold(CallKind kind) {
     return kind == CallKind::kTell || kind == CallKind::kTellEach;
@@ -275,7 +289,9 @@ class OwnerCalls : public RankCalls {
     Call& call = CallAt(message.number);
     Name(from, message, &call);
     if (!call.expired) {
-      call.owner_was_missing = !call.seen.contains(kOwnerRank);
+      const bool own = message.number + 1 == begun_;
+      call.owner_was_missing =
+          !call.seen.contains(kOwnerRank) || (own && !waits_);
       call.expired_for = DecodeRanks(message.value);
     }
     call.expired = true;
@@ -405,7 +421,9 @@ class OwnerCalls : public RankCalls {
     outcome.call = call.name;
     outcome.status = status;
     const bool gathered = call.kind == CallKind::kGather && status.ok();
-    if (status.ok() && !gathered) {
+    if (status.ok() && call.kind == CallKind::kAllGather) {
+      outcome.value = Packed(std::move(call.values));
+    } else if (status.ok() && !gathered) {
       outcome.value = *std::move(call.values[kOwnerRank]);
     }
     if (status.ok()) ended.to_each = std::move(call.to_each);
@@ -413,6 +431,12 @@ class OwnerCalls : public RankCalls {
     if (!gathered) SendToAll(ended);
     if (number + 1 == begun_) SettleOwn(number, status, std::move(call));
     exchange_.Forget(number);
+  }
+
+  static std::string Packed(std::vector<std::optional<std::string>> values) {
+    std::vector<std::string> all;
+    for (auto& value : values) all.push_back(*std::move(value));
+    return PackValues(all);
   }
 
   void SendToAll(const Ended& ended) {
@@ -426,11 +450,13 @@ class OwnerCalls : public RankCalls {
   }
 
   // Returns whether the rank knows the outcome, or need not: no rank waits for
-  // that of a successful gathering.
+  // that of a successful gathering, nor, if the owner leaves before it waits
+  // for an all-gather, for that.
   bool HasHeard(uint32_t rank, uint64_t number, const Ended& ended) const {
     const bool gathered =
         ended.outcome.kind == CallKind::kGather && ended.outcome.status.ok();
-    return gathered || rank == kOwnerRank || at_[rank] > number;
+    const bool left = number + 1 == begun_ && !waits_;
+    return gathered || left || rank == kOwnerRank || at_[rank] > number;
   }
 
   // Returns the outcome for a rank.
@@ -490,6 +516,11 @@ class OwnerCalls : public RankCalls {
   uint64_t begun_ = 0;  // calls begun by the owner
   absl::Time end_;      // the deadline of the owner's call
   std::optional<CallRequest> entering_;
+  // Whether the owner waits for the end of its call, or has waited, which is
+  // not so at the beginning of a kAllGather. `arrives_` becomes `waits_` after
+  // the messages that were sent before are processed: see EnterOwner.
+  bool waits_ = true;
+  bool arrives_ = false;
   absl::Duration silence_;
   absl::Duration max_silence_;
   absl::Time resend_at_;

@@ -22,6 +22,11 @@
 //      all-to-all it may also name ranks that arrived and fell silent, or that
 //      arrived too late for the others to receive their values.
 //   3. No rank waits longer than its deadline plus GraceOf(its deadline).
+//
+// A kAllGather begins long before its rank waits: its request has an infinite
+// deadline, and Wait sets the deadline. Meanwhile the owner, like the others,
+// advances now and then. For the guarantees it arrives when it waits, except
+// that a call whose values have all arrived may be settled before.
 #ifndef CKPTDB_MANAGER_RANKS_RANK_CALLS_H_
 #define CKPTDB_MANAGER_RANKS_RANK_CALLS_H_
 
@@ -59,7 +64,8 @@ struct CallRequest {
 
 struct CallResult {
   absl::Status status;
-  std::string value;  // of kBroadcast, kTell and kTellEach
+  // Of kBroadcast, kTell and kTellEach; the packed values of a kAllGather.
+  std::string value;
   // By rank. Set on the owner for kGather, on all ranks for kAllToAll.
   std::vector<std::string> values;
 };
@@ -87,6 +93,8 @@ class RankCalls {
 
   // Begins the next call of this rank, after the previous one is over.
   virtual void Begin(CallRequest request) = 0;
+  // Called once for each kAllGather, when the rank begins to wait for its end.
+  virtual void Wait(absl::Time now, absl::Duration deadline) = 0;
   // Records a message. Advance acts on it, so that the order of messages that
   // arrived together does not matter.
   virtual void OnMessage(uint32_t from, CallMessage message) = 0;
@@ -98,7 +106,8 @@ class RankCalls {
   // The following are for a rank that leaves, and makes no more calls.
   //
   // On the owner, returns whether all ranks that are not `missing` have
-  // received the outcomes of its calls; true on other ranks.
+  // received the outcomes of its calls; true on other ranks. No rank waits for
+  // the end of a kAllGather that the owner has not waited for.
   virtual bool HaveAllHeard(const std::vector<bool>& missing) const = 0;
   // On the owner, sends outcomes again to ranks that have not confirmed them.
   // On other ranks, confirms all outcomes to the owner.

@@ -35,8 +35,8 @@ class ThreadGroup::Meeting {
 
   // The values that a call returns to a rank: kAll moves all values to the one
   // rank that asks for them, kOwn returns the values for this rank from all
-  // ranks, and kOwnOfOwner only the owner's.
-  enum class Take { kNone, kOwners, kAll, kOwn, kOwnOfOwner };
+  // ranks, kOwnOfOwner only the owner's, and kCopies copies all values.
+  enum class Take { kNone, kOwners, kAll, kOwn, kOwnOfOwner, kCopies };
 
   // The ranks that a call waits for.
   enum class Wait { kNone, kOwner, kAll };
@@ -50,24 +50,21 @@ class ThreadGroup::Meeting {
     // it.
     const absl::Time end = absl::Now() + deadline;
     const internal::MutexLock lock(&mutex_);
-    const uint64_t number = calls_of_[rank]++;
-    Call& call = calls_[number];
-    if (call.values.empty()) {
-      call.values.resize(calls_of_.size());
-      call.to_each.resize(calls_of_.size());
-    }
-    call.to_each[rank] = std::move(to_each);
-    Enter(rank, tag, std::move(value), &call);
-    while (!IsOver(call, wait)) {
-      if (!call.changed.WaitUntil(&mutex_, absl::ToChronoTime(end)) &&
-          !IsOver(call, wait)) {
-        // The first deadline that passes settles the call for all ranks, late
-        // ones too, so that all return the same error.
-        call.status = Missing(call, wait);
-        call.changed.NotifyAll();
-      }
-    }
-    return Leave(rank, number, take, &call);
+    const uint64_t number =
+        BeginCall(rank, tag, std::move(value), std::move(to_each));
+    return EndCall(rank, number, end, wait, take);
+  }
+
+  // Makes the next call of `rank` in two parts. The first returns its number.
+  uint64_t Begin(uint32_t rank, const std::string& tag, std::string value) {
+    const internal::MutexLock lock(&mutex_);
+    return BeginCall(rank, tag, std::move(value), {});
+  }
+  absl::StatusOr<std::vector<std::string>> End(uint32_t rank, uint64_t number,
+                                               absl::Duration deadline) {
+    const absl::Time end = absl::Now() + deadline;
+    const internal::MutexLock lock(&mutex_);
+    return EndCall(rank, number, end, Wait::kAll, Take::kCopies);
   }
 
  private:
@@ -85,6 +82,38 @@ class ThreadGroup::Meeting {
     // because thousands of threads may wait.
     internal::ConditionVariable changed;
   };
+
+  uint64_t BeginCall(uint32_t rank, const std::string& tag, std::string value,
+                     std::vector<std::string> to_each)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const uint64_t number = calls_of_[rank]++;
+    Call& call = calls_[number];
+    if (call.values.empty()) {
+      call.values.resize(calls_of_.size());
+      call.to_each.resize(calls_of_.size());
+    }
+    call.to_each[rank] = std::move(to_each);
+    Enter(rank, tag, std::move(value), &call);
+    return number;
+  }
+
+  absl::StatusOr<std::vector<std::string>> EndCall(uint32_t rank,
+                                                   uint64_t number,
+                                                   absl::Time end, Wait wait,
+                                                   Take take)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    Call& call = calls_[number];
+    while (!IsOver(call, wait)) {
+      if (!call.changed.WaitUntil(&mutex_, absl::ToChronoTime(end)) &&
+          !IsOver(call, wait)) {
+        // The first deadline that passes settles the call for all ranks, late
+        // ones too, so that all return the same error.
+        call.status = Missing(call, wait);
+        call.changed.NotifyAll();
+      }
+    }
+    return Leave(rank, number, take, &call);
+  }
 
   bool IsOver(const Call& call, Wait wait) const {
     return wait == Wait::kNone || !call.status.ok() ||
@@ -129,6 +158,8 @@ class ThreadGroup::Meeting {
       values = {*call->values[kOwnerRank]};
     } else if (status.ok() && take == Take::kAll) {
       for (auto& value : call->values) values.push_back(*std::move(value));
+    } else if (status.ok() && take == Take::kCopies) {
+      for (const auto& value : call->values) values.push_back(*value);
     } else if (status.ok() && take == Take::kOwnOfOwner) {
       values = {std::move(call->to_each[kOwnerRank][rank])};
     } else if (status.ok() && take == Take::kOwn) {
@@ -150,6 +181,26 @@ class ThreadGroup::Meeting {
   // The calls that some rank has begun and not all have left, by number.
   std::map<uint64_t, Call> calls_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Meeting>> duplicates_ ABSL_GUARDED_BY(mutex_);
+};
+
+class ThreadGroup::Started : public Coordinator::AllGather {
+ public:
+  Started(std::shared_ptr<Meeting> meeting, uint32_t rank,
+          absl::string_view tag, std::string value)
+      : meeting_(std::move(meeting)),
+        rank_(rank),
+        number_(meeting_->Begin(rank, absl::StrCat("all-gather ", tag),
+                                std::move(value))) {}
+
+  absl::StatusOr<std::vector<std::string>> Finish(
+      absl::Duration deadline) override {
+    return meeting_->End(rank_, number_, deadline);
+  }
+
+ private:
+  const std::shared_ptr<Meeting> meeting_;
+  const uint32_t rank_;
+  const uint64_t number_;
 };
 
 class ThreadGroup::Member : public Coordinator {
@@ -220,6 +271,11 @@ class ThreadGroup::Member : public Coordinator {
                            deadline, Wait::kAll, Take::kOwn, std::move(values));
   }
   bool HasDirectAllToAll() const override { return true; }
+
+  std::unique_ptr<AllGather> StartAllGather(absl::string_view tag,
+                                            std::string value) override {
+    return std::make_unique<Started>(meeting_, rank_, tag, std::move(value));
+  }
 
   absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
     return std::make_unique<Member>(meeting_->Duplicate(duplicates_++), rank_);

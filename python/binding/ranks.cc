@@ -4,6 +4,7 @@
 #include <nanobind/stl/unique_ptr.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -41,7 +42,8 @@ std::vector<std::string> StringsOf(const nb::object& values) {
 }
 
 // `functions` has all_gather(bytes) -> [bytes], broadcast(bytes) -> bytes,
-// all_to_all([bytes]) -> [bytes], and abort(reason).
+// all_to_all([bytes]) -> [bytes], start_all_gather(bytes) -> (() -> [bytes]),
+// and abort(reason).
 std::unique_ptr<PyCoordinator> OverCollectives(uint32_t rank,
                                                uint32_t world_size,
                                                nb::object functions) {
@@ -66,6 +68,19 @@ std::unique_ptr<PyCoordinator> OverCollectives(uint32_t rank,
       for (const std::string& value : values) outgoing.append(BytesOf(value));
       return StringsOf(held->attr("all_to_all")(outgoing));
     });
+  };
+  group.start_all_gather =
+      [held](
+          const std::string& own) -> std::function<absl::StatusOr<Strings>()> {
+    PyRef wait;
+    const absl::Status started = WithPython("start_all_gather", [&] {
+      wait = Hold(held->attr("start_all_gather")(BytesOf(own)));
+    });
+    if (!started.ok()) return [started] { return started; };
+    return [wait] {
+      return CallMethod<Strings>("start_all_gather",
+                                 [&] { return StringsOf((*wait)()); });
+    };
   };
   group.abort = [held](const absl::Status& why) {
     WithPython("abort", [&] {

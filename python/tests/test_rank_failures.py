@@ -190,7 +190,7 @@ def test_an_operation_that_ends_when_its_wait_times_out_has_succeeded():
             return self.waits > 0
 
     work = Work()
-    _Collectives(None, notices_of(2)[0], 60)._run(lambda: work)
+    _Collectives([None, None], notices_of(2)[0], 60)._run(lambda: work)
     assert work.waits == 2
 
 
@@ -252,6 +252,93 @@ def test_a_preempted_rank_ends_all(tmp_path, path):
     assert int(steps.pop()) < 1000
     with ckptdb.Reader(path) as reader:
         assert len(reader.steps()) == 1
+
+
+# Ranks exchange notices from step 7 to 12 and from step 62 to 112.
+EXCHANGES = """
+state = {"weight": torch.zeros(3)}
+manager = ckptdb.Manager(path, state, save=ckptdb.save_at_steps([10000]),
+                         ranks=ckptdb.torch.ranks(deadline=deadline))
+manager.restore_or_start()
+begin = time.monotonic()
+def train(last):
+    global begin
+    for step in range(manager.global_step, last):
+        begin = time.monotonic()
+        manager.step()
+"""
+
+
+@pytest.mark.parametrize("at", [50, 70])
+def test_a_rank_that_dies_around_the_beginning_of_an_exchange_is_named(
+    tmp_path, path, at
+):
+    code = """
+    try:
+        train(at)
+        if rank == 1:
+            os.kill(os.getpid(), 9)
+        train(2000)
+    except ckptdb.Error as error:
+        print(f"{type(error).__name__} after {time.monotonic() - begin:.1f} s: {error}")
+        sys.exit(3)
+    """
+    job = Job(
+        tmp_path,
+        3,
+        "import os\n" + EXCHANGES + textwrap.dedent(code),
+        path=path,
+        at=at,
+        deadline=DEADLINE,
+    )
+    assert job.wait() == [3, -signal.SIGKILL, 3]
+    for rank in (0, 2):
+        kind, seconds, text = failed(job.printed(rank))
+        assert kind == "DeadlineExceeded"
+        assert "rank 1 of 3 is missing" in text
+        assert seconds < DEADLINE + LATE
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_ranks_close_at_any_time_while_an_exchange_is_in_progress(tmp_path, path, late):
+    code = """
+    train(6)
+    if rank == late:
+        time.sleep(3)  # the others have ended
+    train(8)
+    begin = time.monotonic()
+    manager.close()
+    assert time.monotonic() - begin < 5
+    print("closed")
+    """
+    for printed in run(
+        tmp_path,
+        3,
+        EXCHANGES + textwrap.dedent(code),
+        path=path,
+        late=late,
+        deadline=60,
+    ):
+        assert "closed" in printed
+
+
+def test_a_preemption_during_an_exchange_reaches_all_ranks_at_the_next(tmp_path, path):
+    code = """
+    train(70)
+    if rank == 1:
+        manager.set_preempted()
+    outcome = manager.step()
+    while not outcome.preempted and manager.global_step < 3000:
+        outcome = manager.step()
+    print("ended", manager.global_step)
+    manager.close()
+    """
+    printed = run(
+        tmp_path, 2, EXCHANGES + textwrap.dedent(code), path=path, deadline=60
+    )
+    ended = [int(re.search(r"ended (\d+)", text)[1]) for text in printed]
+    assert ended[0] == ended[1]
+    assert 112 < ended[0] <= 1112
 
 
 def test_a_manager_outlives_the_groups_of_the_trainer(tmp_path, path):

@@ -12,7 +12,7 @@
 namespace ckptdb::testing {
 
 // Forwards the calls that a coordinator must implement to another one; hides
-// its direct all-to-all.
+// its direct all-to-all and its all-gather.
 class ForwardingCoordinator : public Coordinator {
  public:
   explicit ForwardingCoordinator(std::unique_ptr<Coordinator> ranks)

@@ -22,6 +22,7 @@ _HEADER = struct.Struct("<QQ")
 
 _POLL_S = 0.1  # how often a waiting rank looks whether to give up
 _ASK_S = 0.5  # how often it asks the store whether another rank has failed
+_LAST_WAIT_S = 1.0  # how long closing waits for an all-gather that was started
 _ROLL_CALL_S = 2.5  # how long ranks that failed wait for one another's sign of life
 
 
@@ -29,7 +30,7 @@ def ranks(*, deadline: float | None = None, group: Any = None) -> Ranks:
     """The ranks of torch.distributed, or of one of its process groups, for
     `Manager(..., ranks=...)`. Call `torch.distributed.init_process_group` before.
 
-    A manager makes a separate process group, over gloo. Ranks wait `deadline` seconds
+    A manager makes two separate process groups, over gloo. Ranks wait `deadline` seconds
     for one another, by default the manager's option, or 1800. A few seconds later a
     call raises DeadlineExceeded, which names the missing ranks. The manager is then
     unusable; a later run restores the last committed step."""
@@ -85,15 +86,18 @@ class TorchRanks(Ranks):
         # Not dist.new_group: it gives groups of the same ranks the same keys in the
         # store, one after another, and such a group may connect to its predecessor.
         try:
-            own = dist.ProcessGroupGloo(
-                dist.PrefixStore(f"{prefix}/gloo", store),
-                self.rank,
-                self.world_size,
-                timeout,
-            )
+            groups = [
+                dist.ProcessGroupGloo(
+                    dist.PrefixStore(f"{prefix}/{name}", store),
+                    self.rank,
+                    self.world_size,
+                    timeout,
+                )
+                for name in ("gloo", "started")
+            ]
         except RuntimeError as error:
             raise notices.failure(_reason(error)) from error
-        collectives = _Collectives(own, notices, deadline)
+        collectives = _Collectives(groups, notices, deadline)
         return _TorchConnection(
             _core.over_collectives(self.rank, self.world_size, collectives),
             collectives,
@@ -204,31 +208,59 @@ class _Notices:
 
 
 class _Collectives:
-    """The collectives that the library calls, one at a time, on any thread."""
+    """The collectives that the library calls, one at a time, on any thread. An
+    all-gather that is started early is in progress beside them, in a second group:
+    ranks do not begin it in the same order as the others."""
 
-    def __init__(self, group: Any, notices: _Notices, deadline: float) -> None:
+    def __init__(self, groups: list[Any], notices: _Notices, deadline: float) -> None:
         import torch
 
         self._torch = torch
-        self._group = group
+        self._group, self._second_group = groups
         self._notices: Any = notices
         self._rank = notices.rank
         self._world_size = notices.world_size
         self._deadline = deadline
         self._aborted = False
-        self._pending: Any = None  # an operation that was given up
+        self._gave_up = False  # an operation, which is still in progress
+        self._started: _Started | None = None
         self._closed = False
 
     # Each rank's first part of a value begins with its length, and with that of the
     # longest of its values, so that all ranks know whether a second part follows.
 
     def all_gather(self, own: bytes) -> list[bytes]:
-        heads = self._gather(_head(own, len(own)), _HEADER.size + _SMALL)
+        return self._values(own, self._gather(_head(own, len(own))), self._group)
+
+    def start_all_gather(self, own: bytes) -> Callable[[], list[bytes]]:
+        """Begins an all-gather, and returns the function that waits for it. Another
+        rank may have ended already, at the same step: then it is not waited for, so
+        only waiting raises an error."""
+        head = _head(own, len(own))
+        started = self._started = _Started()
+        try:
+            self._check_open()
+            started.begin(self._second_group, self._tensor, head, self._world_size)
+        except (RuntimeError, ValueError) as error:
+            started.failed = error
+
+        def wait() -> list[bytes]:
+            if started.failed is not None:
+                raise self._notices.failure(_reason(started.failed))
+            self._wait(started.work)
+            self._started = None
+            heads = [_bytes(each) for each in started.values]
+            return self._values(own, heads, self._second_group)
+
+        return wait
+
+    def _values(self, own: bytes, heads: list[bytes], group: Any) -> list[bytes]:
+        """The values of all ranks, from their first parts and, in `group`, the rests."""
         lengths = [_HEADER.unpack_from(head)[0] for head in heads]
         values = [_first(head) for head in heads]
         longest = max(lengths) - _SMALL
         if longest > 0:
-            rests = self._gather(own[_SMALL:], longest)
+            rests = self._gather(own[_SMALL:].ljust(longest, b"\0"), group)
             for rank, rest in enumerate(rests):
                 values[rank] += rest[: max(0, lengths[rank] - _SMALL)]
         return values
@@ -279,25 +311,41 @@ class _Collectives:
             return
         self._closed = True
         self._notices.leave(why)
-        if self._pending is None:
+        if not self._gave_up and self._has_ended_started():
             # The group's end waits for its threads. They free tensors, for which they
             # need the GIL: while the interpreter ends, that would abort the process.
             # The library may keep this object until then.
-            self._group = self._notices = None
+            self._group = self._second_group = self._notices = self._started = None
         else:
             # The end of a group with an operation in progress waits for its timeout.
             # So it never ends: this reference outlives the interpreter.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
+    def _has_ended_started(self) -> bool:
+        """Waits a moment for an all-gather that was started: most often all ranks have
+        begun it, and only a rank that died has not."""
+        started = self._started
+        if started is None or started.work is None:
+            return True
+        end = time.monotonic() + _LAST_WAIT_S
+        while not started.work.is_completed():
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.001)
+        return True
+
     def _tensor(self, size: int) -> Any:
         return self._torch.zeros(size, dtype=self._torch.uint8)
 
-    def _gather(self, data: bytes, size: int) -> list[bytes]:
-        own = self._tensor(size)
-        _fill(own, data)
-        all_ranks = [self._tensor(size) for _ in range(self._world_size)]
-        self._run(lambda: self._group.allgather([all_ranks], [own]))
-        return [_bytes(each) for each in all_ranks]
+    def _gather(self, data: bytes, group: Any = None) -> list[bytes]:
+        gathered = _Started()
+
+        def begin() -> Any:
+            gathered.begin(group or self._group, self._tensor, data, self._world_size)
+            return gathered.work
+
+        self._run(begin)
+        return [_bytes(each) for each in gathered.values]
 
     def _broadcast(self, tensor: Any) -> None:
         self._run(lambda: self._group.broadcast(tensor, 0))
@@ -317,36 +365,58 @@ class _Collectives:
     def _run(self, start: Callable[[], Any]) -> None:
         """Waits for an operation, unless another rank is missing. Gloo ends none
         before the group's timeout, so a wait is many short ones."""
-        if self._closed:
-            raise FailedPrecondition("the manager is closed")
-        notices = self._notices
-        poll = datetime.timedelta(seconds=_POLL_S)
-        asked = time.monotonic()
+        self._check_open()
         try:
             work = start()
         except (RuntimeError, ValueError) as error:
-            raise notices.failure(_reason(error)) from error
+            raise self._notices.failure(_reason(error)) from error
+        self._wait(work)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FailedPrecondition("the manager is closed")
+
+    def _wait(self, work: Any) -> None:
+        self._check_open()
+        notices = self._notices
+        poll = datetime.timedelta(seconds=_POLL_S)
+        asked = time.monotonic()
         while True:
             # An operation may end between a wait that times out and the question
             # whether it has.
             ended = work.is_completed()
             try:
                 work.wait(poll)
-                self._pending = None
                 return
             except RuntimeError as error:
                 if ended:
-                    self._pending = None
                     raise notices.failure(_reason(error)) from error
-            self._pending = work
+            reason = None
             if self._aborted:
-                raise notices.failure(
-                    f"no collective was joined within {self._deadline:g} s"
-                )
-            if time.monotonic() - asked >= _ASK_S:
+                reason = f"no collective was joined within {self._deadline:g} s"
+            elif time.monotonic() - asked < _ASK_S:
+                continue
+            elif not notices.has_failed():
                 asked = time.monotonic()
-                if notices.has_failed():
-                    raise notices.failure(None)
+                continue
+            self._gave_up = True
+            raise notices.failure(reason)
+
+
+class _Started:
+    """An all-gather in progress, with the memory that it uses."""
+
+    def __init__(self) -> None:
+        self.work: Any = None
+        self.values: list[Any] = []
+        self.failed: Exception | None = None
+        self._own: Any = None
+
+    def begin(self, group: Any, tensor: Any, data: bytes, world_size: int) -> None:
+        self._own = tensor(len(data))
+        _fill(self._own, data)
+        self.values = [tensor(len(data)) for _ in range(world_size)]
+        self.work = group.allgather([self.values], [self._own])
 
 
 def _reason(error: Exception) -> str:

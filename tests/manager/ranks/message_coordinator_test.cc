@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests coordinators over messages and over collectives: all their calls, and
 // ranks that are late, gone, or in another call.
+#include <atomic>
+#include <thread>
+
 #include "absl/time/clock.h"
 #include "manager/checkpoint_manager.h"
 #include "tests/manager/ranks/run_ranks.h"
@@ -291,6 +294,101 @@ TEST(CollectiveCoordinator, AllRanksFail_WhenACollectiveFailsOnOne) {
       }
     }
   }
+}
+
+// Each rank ends the all-gather as soon as all have begun it, though the others
+// train on.
+absl::Status EndAlone(Coordinator* ranks, std::atomic<int>* ended) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto votes, ranks->Duplicate());
+  for (int round = 0; round < 20; ++round) {
+    const auto begun = votes->StartAllGather("votes", absl::StrCat(round));
+    CKPTDB_RETURN_IF_ERROR(ranks->Barrier("all have begun", kLong));
+    // The owner gathers the values and sends them.
+    begun->Poll();
+    CKPTDB_RETURN_IF_ERROR(ranks->Barrier("all have polled", kLong));
+    const uint32_t first = static_cast<uint32_t>(round) % ranks->world_size();
+    if (ranks->rank() != first) {
+      while (*ended <= round) std::this_thread::yield();
+    }
+    CKPTDB_ASSIGN_OR_RETURN(const auto values, begun->Finish(kLong));
+    EXPECT_THAT(values, SizeIs(ranks->world_size()));
+    EXPECT_THAT(values, Each(absl::StrCat(round)));
+    if (ranks->rank() == first) ++*ended;
+    CKPTDB_RETURN_IF_ERROR(ranks->Barrier("all have ended", kLong));
+  }
+  return absl::OkStatus();
+}
+
+TEST(AllGather, EndsWithoutTheOtherRanks) {
+  std::atomic<int> ended = 0;
+  const auto end = [&](Coordinator* ranks) { return EndAlone(ranks, &ended); };
+  ThreadGroup threads(3);
+  const auto on_threads = [&](uint32_t rank) { return threads.Join(rank); };
+  EXPECT_THAT(RunRanks(3, on_threads, end), Each(IsOk()));
+  ended = 0;
+  RankNetwork network(3, {});
+  EXPECT_THAT(RunRanks(3, Over(&network), end), Each(IsOk()));
+  ended = 0;
+  CollectiveGroup group(3);
+  EXPECT_THAT(RunRanks(3, Over(&group), end), Each(IsOk()));
+}
+
+// A rank that does not begin it is named by all others at the deadline.
+TEST(AllGather, ErrorNamesTheRankThatHasNotBegunIt) {
+  const auto end = [](Coordinator* ranks) -> absl::Status {
+    if (ranks->rank() == 2) {
+      return absl::DeadlineExceededError("ranks 2 of 3 is this rank");
+    }
+    const auto begun = ranks->StartAllGather("votes", "");
+    begun->Poll();
+    return begun->Finish(kShort).status();
+  };
+  ThreadGroup threads(3);
+  const auto on_threads = [&](uint32_t rank) { return threads.Join(rank); };
+  EXPECT_THAT(RunRanks(3, on_threads, end),
+              Each(DeadlineExceeded("ranks 2 of 3")));
+  RankNetwork network(3, {});
+  EXPECT_THAT(RunRanks(3, Over(&network), end),
+              Each(DeadlineExceeded("ranks 2 of 3")));
+  CollectiveGroup group(3);
+  const Statuses statuses = RunRanks(3, Over(&group), end);
+  EXPECT_THAT(statuses[0], DeadlineExceeded("not there were ranks 2"));
+  EXPECT_THAT(statuses[1], DeadlineExceeded("not there were ranks 2"));
+}
+
+// No rank waits for one that the owner leaves unfinished, as others do.
+TEST(AllGather, LeavingDoesNotWaitForOneThatNoRankEnds) {
+  RankNetwork network(3, {});
+  const auto leave = [](Coordinator* ranks) -> absl::Status {
+    const auto votes = *ranks->Duplicate();
+    const auto begun = votes->StartAllGather("votes", "");
+    CKPTDB_RETURN_IF_ERROR(ranks->Barrier("all have begun", kLong));
+    begun->Poll();
+    CKPTDB_RETURN_IF_ERROR(ranks->Barrier("all have polled", kLong));
+    const absl::Time left = absl::Now();
+    ranks->Leave();
+    EXPECT_LT(absl::Now() - left, absl::Seconds(2));
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(RunRanks(3, Over(&network), leave), Each(IsOk()));
+}
+
+TEST(AllGather, AllRanksFail_WhenTheirTagsDiffer) {
+  const auto end = [](Coordinator* ranks) {
+    const bool owner = ranks->rank() == kOwnerRank;
+    return ranks->StartAllGather(owner ? "step 3" : "step 4", "")
+        ->Finish(kLong)
+        .status();
+  };
+  ThreadGroup threads(2);
+  const auto on_threads = [&](uint32_t rank) { return threads.Join(rank); };
+  EXPECT_THAT(RunRanks(2, on_threads, end), Each(Aborted("step 3", "step 4")));
+  RankNetwork network(2, {});
+  EXPECT_THAT(RunRanks(2, Over(&network), end),
+              Each(Aborted("step 3", "step 4")));
+  CollectiveGroup group(2);
+  EXPECT_THAT(RunRanks(2, Over(&group), end),
+              Each(Aborted("step 3", "step 4")));
 }
 
 // The trainer's functions in the header's example.

@@ -86,8 +86,7 @@ TEST(AnnouncementMessage, RoundTripsAndRejectsEveryCut) {
   sent.finish_save = true;
   sent.step = 300;
   sent.decision = {SavePolicy::Kind::kEphemeral, "every 10 steps"};
-  sent.silent_steps = 99;
-  sent.due_step = 400;
+  sent.plan = {50, 99, 400};
   sent.version = {300, 7};
   sent.whole = false;
   sent.base_reason = std::string("\0x", 2);
@@ -99,8 +98,9 @@ TEST(AnnouncementMessage, RoundTripsAndRejectsEveryCut) {
   EXPECT_FALSE(received.preempted);
   EXPECT_EQ(received.step, 300);
   EXPECT_EQ(received.decision, sent.decision);
-  EXPECT_EQ(received.silent_steps, 99);
-  EXPECT_EQ(received.due_step, 400);
+  EXPECT_EQ(received.plan.begin_in, 50);
+  EXPECT_EQ(received.plan.end_in, 99);
+  EXPECT_EQ(received.plan.due_step, 400);
   EXPECT_EQ(received.version, sent.version);
   EXPECT_FALSE(received.whole);
   EXPECT_EQ(received.base_reason, sent.base_reason);

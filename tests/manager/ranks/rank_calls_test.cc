@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "manager/coordinator.h"
+#include "manager/ranks/packed_values.h"
 #include "tests/support/long_run.h"
 #include "tests/support/seed.h"
 #include "tests/support/test.h"
@@ -43,7 +44,7 @@ class World {
  public:
   World(const Faults& faults, uint64_t seed) : faults_(faults), random_(seed) {
     for (int i = 0; i < kCalls; ++i) {
-      kinds_.push_back(static_cast<CallKind>(Draw(6)));
+      kinds_.push_back(static_cast<CallKind>(Draw(7)));
     }
     ranks_.resize(faults.world_size);
     for (uint32_t r = 0; r < faults.world_size; ++r) {
@@ -89,6 +90,8 @@ class World {
     std::unique_ptr<RankCalls> calls;
     bool dead = false;
     bool in_call = false;
+    bool waits = false;  // in the call
+    absl::Time waits_at;
     absl::Time begun;
     absl::Time begins;  // the next call
     int sent = 0;
@@ -133,6 +136,7 @@ class World {
     const bool done = rank.results.size() == kCalls;
     if (!rank.in_call && !done && now_ >= rank.begins) Begin(r, &rank);
     if (!rank.in_call && !done) return;
+    if (rank.in_call && !rank.waits && !BeginsToWait(r, &rank)) return;
     Receive(&rank);
     rank.calls->Advance(now_);
     if (rank.dead || !rank.in_call || !rank.calls->is_over()) return;
@@ -146,6 +150,20 @@ class World {
         rank.results.size() == static_cast<size_t>(faults_.at_call)) {
       rank.begins = now_ + 2 * kDeadline;
     }
+  }
+
+  // A rank polls sometimes between the two parts of an all-gather.
+  bool BeginsToWait(uint32_t r, Rank* rank) {
+    if (now_ < rank->waits_at) {
+      if (!Happens(0.1)) return false;
+      Receive(rank);
+      rank->calls->Advance(now_);
+      return false;
+    }
+    rank->waits = true;
+    rank->begun = now_;
+    rank->calls->Wait(now_, DeadlineOf(r, rank->results.size()));
+    return true;
   }
 
   // Waits as AfterGather does: the owner may be late, or still in the Gathers
@@ -173,6 +191,15 @@ class World {
     request.deadline = DeadlineOf(r, number);
     rank->in_call = true;
     rank->begun = now_;
+    rank->waits = request.kind != CallKind::kAllGather;
+    if (!rank->waits) {
+      request.deadline = absl::InfiniteDuration();
+      rank->waits_at = now_ + absl::Milliseconds(Draw(100));
+      // The rank that stops may stop here, too.
+      if (faults_.stopped == r && Happens(0.3)) {
+        rank->waits_at = now_ + 2 * kDeadline;
+      }
+    }
     rank->calls->Begin(std::move(request));
   }
 
@@ -240,6 +267,11 @@ class World {
       return;
     }
     const CallKind kind = kinds_[number];
+    for (uint32_t from = 0;
+         kind == CallKind::kAllGather && from < faults_.world_size; ++from) {
+      EXPECT_EQ(internal::UnpackValue(result.value, from).value(),
+                absl::StrCat(from, ".", number));
+    }
     if (kind == CallKind::kBroadcast || kind == CallKind::kTell) {
       EXPECT_EQ(result.value, absl::StrCat("0.", number));
     } else if (kind == CallKind::kTellEach) {

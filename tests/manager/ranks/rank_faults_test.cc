@@ -15,7 +15,8 @@ namespace ckptdb::testing {
 namespace {
 
 // Managers of that many ranks that save every that many steps: every second, so
-// that ranks meet at each step, or every tenth.
+// that ranks meet at each step, every tenth, or so rarely that they exchange
+// notices between.
 class RankFaultsTest
     : public ::testing::TestWithParam<std::tuple<uint32_t, int64_t>> {
  protected:
@@ -176,6 +177,9 @@ INSTANTIATE_TEST_SUITE_P(Worlds, RankFaultsTest,
 INSTANTIATE_TEST_SUITE_P(SilentSteps, RankFaultsTest,
                          ::testing::Combine(::testing::Values(2, 3, 8),
                                             ::testing::Values(10)));
+INSTANTIATE_TEST_SUITE_P(Exchanges, RankFaultsTest,
+                         ::testing::Combine(::testing::Values(2, 3, 8),
+                                            ::testing::Values(60)));
 
 }  // namespace
 }  // namespace ckptdb::testing

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/manager/ranks/rank_network.h"
 
+#include <atomic>
 #include <chrono>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -93,7 +95,10 @@ void RankNetwork::Post(uint32_t from, Message message) {
 }
 
 CollectiveGroup::CollectiveGroup(uint32_t world_size)
-    : world_size_(world_size), rounds_of_(world_size) {}
+    : world_size_(world_size) {
+  collectives_.of_rank.resize(world_size);
+  started_.of_rank.resize(world_size);
+}
 
 Coordinator::Collectives CollectiveGroup::Join(uint32_t rank) {
   Coordinator::Collectives group;
@@ -114,6 +119,16 @@ Coordinator::Collectives CollectiveGroup::Join(uint32_t rank) {
     return Meet(rank, "all_to_all", std::move(values));
   };
   group.abort = [this](const absl::Status& why) { Abort(why); };
+  group.start_all_gather = [this, rank](std::string own) {
+    const internal::MutexLock lock(&mutex_);
+    const auto number =
+        Enter(rank, "start_all_gather",
+              std::vector<std::string>(world_size_, std::move(own)), &started_);
+    return [this, rank, number] {
+      const internal::MutexLock wait_lock(&mutex_);
+      return Await(rank, number, &started_);
+    };
+  };
   return group;
 }
 
@@ -123,14 +138,29 @@ absl::StatusOr<std::vector<std::string>> CollectiveGroup::Meet(
     std::vector<std::string> values) {
   const internal::MutexLock lock(&mutex_);
   if (!aborted_.ok()) return aborted_;
-  Round& round = rounds_[rounds_of_[rank]++];
-  if (round.values.empty()) round.function = function;
-  if (round.function != function) {
-    return absl::InternalError(
-        absl::StrCat(function, " meets ", round.function));
+  const uint64_t number =
+      Enter(rank, function, std::move(values), &collectives_);
+  const std::string& met = collectives_.rounds[number].function;
+  if (met != function) {
+    return absl::InternalError(absl::StrCat(function, " meets ", met));
   }
-  round.values[rank] = std::move(values);
+  return Await(rank, number, &collectives_);
+}
+
+uint64_t CollectiveGroup::Enter(uint32_t rank, const std::string& function,
+                                std::vector<std::string> values,
+                                Rounds* rounds) {
+  const uint64_t number = rounds->of_rank[rank]++;
+  Round& round = rounds->rounds[number];
+  if (round.values.empty()) round.function = function;
+  if (round.function == function) round.values[rank] = std::move(values);
   changed_.NotifyAll();
+  return number;
+}
+
+absl::StatusOr<std::vector<std::string>> CollectiveGroup::Await(
+    uint32_t rank, uint64_t number, Rounds* rounds) {
+  Round& round = rounds->rounds[number];
   while (round.values.size() < world_size_ && aborted_.ok()) {
     changed_.Wait(&mutex_);
   }
@@ -143,12 +173,12 @@ absl::StatusOr<std::vector<std::string>> CollectiveGroup::Meet(
 void CollectiveGroup::Abort(const absl::Status& why) {
   const internal::MutexLock lock(&mutex_);
   if (!aborted_.ok()) return;
-  std::vector<uint32_t> missing;
-  if (!rounds_.empty()) {
+  std::set<uint32_t> missing;
+  for (const Rounds* rounds : {&collectives_, &started_}) {
+    if (rounds->rounds.empty()) continue;
     for (uint32_t rank = 0; rank < world_size_; ++rank) {
-      if (!rounds_.rbegin()->second.values.contains(rank)) {
-        missing.push_back(rank);
-      }
+      const Round& last = rounds->rounds.rbegin()->second;
+      if (!last.values.contains(rank)) missing.insert(rank);
     }
   }
   aborted_ = absl::Status(why.code(),
@@ -159,23 +189,29 @@ void CollectiveGroup::Abort(const absl::Status& why) {
 
 namespace {
 
-// The calls of one rank, counted over all functions.
+// The calls of one rank, counted over all functions and threads.
 struct Disturbance {
   Disturbance(CollectiveFaults given, const Coordinator::Collectives& group)
       : faults(std::move(given)), abort(group.abort), random(faults.seed) {}
 
   CollectiveFaults faults;
   std::function<void(const absl::Status&)> abort;
-  std::mt19937_64 random;
-  uint64_t calls = 0;
-  bool dead = false;
+  internal::Mutex mutex;
+  std::mt19937_64 random ABSL_GUARDED_BY(mutex);
+  uint64_t calls ABSL_GUARDED_BY(mutex) = 0;
+  std::atomic<bool> dead = false;
+
+  bool FailsNext() {
+    const internal::MutexLock lock(&mutex);
+    return calls++ == faults.at_call;
+  }
 
   template <typename Call>
   auto Run(Call call) -> decltype(call()) {
     Delay();
     using Kind = CollectiveFaults::Kind;
     if (dead) return absl::UnavailableError("killed");
-    if (calls++ != faults.at_call) return call();
+    if (!FailsNext()) return call();
     switch (faults.kind) {
       case Kind::kFailBefore:
         return absl::UnavailableError("the network is down");
@@ -197,10 +233,9 @@ struct Disturbance {
 
   void Delay() {
     std::uniform_real_distribution<double> part(0, 1);
-    const absl::Time end = absl::Now() + faults.max_delay * part(random);
-    internal::Mutex mutex;
     internal::ConditionVariable never;
     const internal::MutexLock lock(&mutex);
+    const absl::Time end = absl::Now() + faults.max_delay * part(random);
     while (absl::Now() < end) never.WaitUntil(&mutex, absl::ToChronoTime(end));
   }
 };
@@ -219,6 +254,18 @@ Coordinator::Collectives Disturb(Coordinator::Collectives collectives,
   };
   disturbed.all_to_all = [=](const std::vector<std::string>& values) {
     return state->Run([&] { return collectives.all_to_all(values); });
+  };
+  disturbed.start_all_gather = [=](const std::string& own) {
+    using Values = std::vector<std::string>;
+    std::function<absl::StatusOr<Values>()> wait;
+    const absl::StatusOr<Values> started =
+        state->Run([&]() -> absl::StatusOr<Values> {
+          wait = collectives.start_all_gather(own);
+          return Values(1);
+        });
+    const bool wrong_count = started.ok() && started->empty();
+    if (!started.ok() || wrong_count) wait = [=] { return started; };
+    return wait;
   };
   // A dead rank aborts nothing.
   disturbed.abort = [=](const absl::Status& why) {

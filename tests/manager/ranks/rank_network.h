@@ -86,16 +86,29 @@ class CollectiveGroup {
     std::map<uint32_t, std::vector<std::string>> values;
   };
 
+  // The rounds of collectives, or of all-gathers that were started, with the
+  // number of those that each rank has entered.
+  struct Rounds {
+    std::vector<uint64_t> of_rank;
+    std::map<uint64_t, Round> rounds;
+  };
+
   absl::StatusOr<std::vector<std::string>> Meet(
       uint32_t rank, const std::string& function,
       std::vector<std::string> values);
+  uint64_t Enter(uint32_t rank, const std::string& function,
+                 std::vector<std::string> values, Rounds* rounds)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::vector<std::string>> Await(uint32_t rank, uint64_t number,
+                                                 Rounds* rounds)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Abort(const absl::Status& why);
 
   const uint32_t world_size_;
   internal::Mutex mutex_;
   internal::ConditionVariable changed_;
-  std::vector<uint64_t> rounds_of_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint64_t, Round> rounds_ ABSL_GUARDED_BY(mutex_);
+  Rounds collectives_ ABSL_GUARDED_BY(mutex_);
+  Rounds started_ ABSL_GUARDED_BY(mutex_);
   absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
 };
 

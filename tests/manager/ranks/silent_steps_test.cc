@@ -15,7 +15,8 @@
 namespace ckptdb::testing {
 namespace {
 
-// Counts the calls of one rank's training thread.
+// Counts the calls of one rank's training thread, and the exchanges of notices
+// that it has ended.
 class CountingRanks : public ForwardingCoordinator {
  public:
   CountingRanks(std::unique_ptr<Coordinator> ranks, int* calls)
@@ -35,12 +36,20 @@ class CountingRanks : public ForwardingCoordinator {
     ++calls_;
     return ForwardingCoordinator::Gather(tag, std::move(value), wait);
   }
+  // A manager's second duplicate exchanges notices.
+  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
+    CKPTDB_ASSIGN_OR_RETURN(auto other, ForwardingCoordinator::Duplicate());
+    if (++duplicates_ < 2) return other;
+    return std::make_unique<CountingRanks>(std::move(other), &calls_);
+  }
 
  private:
   int& calls_;
+  int duplicates_ = 0;
 };
 
-// One rank, with the steps at which it met the others.
+// One rank, with the steps at which it met the others or ended an exchange of
+// notices.
 struct MeetingRank {
   absl::StatusOr<StepOutcome> StepTo(int64_t step) {
     model.Train(step);
@@ -218,6 +227,33 @@ TEST_F(SilentStepsTest, PreemptionReachesAllRanksAtTheNextMeeting) {
   });
   EXPECT_THAT(met, ElementsAre(1, 2, 12, 112, 113));
   EXPECT_THAT(Steps(), ElementsAre(112));
+}
+
+// The exchange that ends at step 112 has begun at step 62.
+TEST_F(SilentStepsTest, PreemptionDuringAnExchangeReachesAllRanksAtTheNext) {
+  options_.schedule.permanent = SaveOnPreemption();
+  Run(3, [](MeetingRank* rank) {
+    rank->TrainTo(62);
+    if (rank->rank == 2) rank->manager->SetPreempted();
+    while (!rank->Step().value().preempted) {
+    }
+    EXPECT_EQ(rank->manager->global_step(), 1112);
+    ASSERT_OK(rank->manager->FinishTraining());
+  });
+  EXPECT_THAT(Steps(), ElementsAre(1112));
+}
+
+// Calls that overtake the end of an exchange: its votes are ignored.
+TEST_F(SilentStepsTest, OtherCallsMayOvertakeAnExchange) {
+  const auto met = Run(3, [](MeetingRank* rank) {
+    rank->TrainTo(8);  // an exchange has begun at step 7
+    ASSERT_OK(rank->manager->Save());
+    rank->TrainTo(17);  // and one at step 14
+    ASSERT_OK(rank->manager->Restore());
+    rank->TrainTo(40);
+  });
+  EXPECT_THAT(met, Contains(9));
+  EXPECT_THAT(Steps(), ElementsAre(8));
 }
 
 TEST_F(SilentStepsTest, RanksMeetAtEachStep_UntilAPreemptionIsAnswered) {
@@ -442,7 +478,7 @@ TEST_F(SilentStepsTest, AllRanksFail_AfterOneHasMissedAnAnnouncement) {
     TestModel model;
     model.owns = [=](int64_t id) { return id % 3 == r; };
     if (r == 1) {
-      ranks = std::make_unique<LosesAnnouncement>(std::move(ranks), "step 12");
+      ranks = std::make_unique<LosesAnnouncement>(std::move(ranks), "step 21");
     } else {
       ranks = std::make_unique<ForwardingCoordinator>(std::move(ranks));
     }
@@ -450,8 +486,8 @@ TEST_F(SilentStepsTest, AllRanksFail_AfterOneHasMissedAnAnnouncement) {
         const auto manager,
         CheckpointManager::Open(options_, &model.state, std::move(ranks)));
     std::vector<absl::Status> failed;
-    // Ranks 0 and 2 meet rank 1 at step 20, and it meets them at step 13.
-    for (int64_t step = 1; step <= (r == 1 ? 23 : 30); ++step) {
+    // Ranks 0 and 2 meet rank 1 at step 40, and it meets them at step 22.
+    for (int64_t step = 1; step <= (r == 1 ? 32 : 50); ++step) {
       model.Train(step);
       const absl::Status status = manager->Step().status();
       if (!status.ok()) failed.push_back(status);
@@ -462,11 +498,11 @@ TEST_F(SilentStepsTest, AllRanksFail_AfterOneHasMissedAnAnnouncement) {
       failed.erase(failed.begin());
     }
     EXPECT_THAT(failed, Each(Aborted("the ranks disagree: rank ")));
-    EXPECT_THAT(failed[0], Aborted("step 13", "step 20"));
+    EXPECT_THAT(failed[0], Aborted("step 22", "step 40"));
     return manager->Close();
   };
   EXPECT_THAT(OnRanks(3, run), Each(IsOk()));
-  EXPECT_THAT(Steps(), IsEmpty());
+  EXPECT_THAT(Steps(), ElementsAre(20));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Step costs four ranks when no step is due: it prints the times of a
-// thousand steps over each coordinator.
+// thousand steps over each coordinator. In these the ranks exchange notices
+// four times, at steps that take no time of their own, so that they wait.
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -78,15 +79,11 @@ class StepCostTest : public ::testing::Test {
     return times[0].meetings;
   }
 
-  // The ranks meet at steps 1, 2, 12 and 112, and more often only while the
-  // machine is too busy to train them.
-  void ExpectFewMeetings(const std::string& name,
-                         const std::function<Join()>& make) {
+  void ExpectNoMeeting(const std::string& name,
+                       const std::function<Join()>& make) {
     EXPECT_EQ(TrainAll(name, absl::ZeroDuration(), make()), kCountedSteps);
-    const int64_t meetings =
-        TrainAll(name, ManagerOptions().ranks.notice_interval, make());
-    EXPECT_GE(meetings, 4);
-    EXPECT_LE(meetings, 50);
+    EXPECT_EQ(TrainAll(name, ManagerOptions().ranks.notice_interval, make()),
+              0);
   }
 
  private:
@@ -95,7 +92,7 @@ class StepCostTest : public ::testing::Test {
 };
 
 TEST_F(StepCostTest, OverThreads) {
-  ExpectFewMeetings("ThreadGroup", [] {
+  ExpectNoMeeting("ThreadGroup", [] {
     const auto group = std::make_shared<ThreadGroup>(kStepRanks);
     return [group](uint32_t rank) { return group->Join(rank); };
   });
@@ -103,7 +100,7 @@ TEST_F(StepCostTest, OverThreads) {
 
 TEST_F(StepCostTest, OverMessages) {
   std::vector<std::unique_ptr<RankNetwork>> networks;
-  ExpectFewMeetings("MessageCoordinator", [&] {
+  ExpectNoMeeting("MessageCoordinator", [&] {
     networks.push_back(
         std::make_unique<RankNetwork>(kStepRanks, NetworkFaults()));
     return Over(networks.back().get());
@@ -112,7 +109,7 @@ TEST_F(StepCostTest, OverMessages) {
 
 TEST_F(StepCostTest, OverCollectives) {
   std::vector<std::unique_ptr<CollectiveGroup>> groups;
-  ExpectFewMeetings("CollectiveCoordinator", [&] {
+  ExpectNoMeeting("CollectiveCoordinator", [&] {
     groups.push_back(std::make_unique<CollectiveGroup>(kStepRanks));
     return Over(groups.back().get());
   });
