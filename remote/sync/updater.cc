@@ -40,24 +40,24 @@ absl::StatusOr<bool> IsRevised(const LocalVersion& own,
 
 }  // namespace
 
-absl::StatusOr<bool> Updater::StoreExists() const {
+absl::StatusOr<bool> Updater::StoreExists() {
   if (!options_->update) return false;
-  const absl::Status read = ReadLocalStore(to_).status();
-  if (absl::IsNotFound(read)) return false;
-  CKPTDB_RETURN_IF_ERROR(read);
+  absl::StatusOr<LocalStore> store = ReadLocalStore(to_);
+  if (absl::IsNotFound(store.status())) return false;
+  CKPTDB_RETURN_IF_ERROR(store.status());
+  store_ = *std::move(store);
   return true;
 }
 
 absl::Status Updater::Update(const RemoteCatalog& catalog,
                              const std::vector<const RemoteEntry*>& steps) {
   result_.store_uuid = catalog.root.uuid;
-  // Looks first without becoming the owner, which changes the store.
-  CKPTDB_ASSIGN_OR_RETURN(const LocalStore store, ReadLocalStore(to_));
-  CKPTDB_RETURN_IF_ERROR(CheckSameHistory(store, catalog, remote_->Name()));
+  // Without becoming the owner, which changes the store.
+  CKPTDB_RETURN_IF_ERROR(CheckSameHistory(store_, catalog, remote_->Name()));
   CKPTDB_ASSIGN_OR_RETURN(const auto missing,
-                          StepsToAdd(store, steps, remote_->Name()));
+                          StepsToAdd(store_, steps, remote_->Name()));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<Part> revisions,
-                          ReadRevisions(catalog, store));
+                          ReadRevisions(catalog, store_));
   if (missing.empty() && revisions.empty()) {
     RemoveUnfinished(to_).IgnoreError();  // another call may use it
   } else {

@@ -28,12 +28,12 @@ class Updater {
         options_(options),
         downloader_(remote, options) {}
 
-  // Whether steps are to be added to a store.
-  absl::StatusOr<bool> StoreExists() const;
+  // Whether steps are to be added to a store, which is then looked at.
+  absl::StatusOr<bool> StoreExists();
 
-  // Adds those of `steps` that the store lacks, and removes those beyond
-  // FetchOptions::keep. Returns NotFound if an object is missing; it may be
-  // called again with a newer catalog.
+  // After StoreExists has returned true: adds those of `steps` that the store
+  // lacks, and removes those beyond FetchOptions::keep. Returns NotFound if an
+  // object is missing; it may be called again with a newer catalog.
   absl::Status Update(const RemoteCatalog& catalog,
                       const std::vector<const RemoteEntry*>& steps);
   // Returns what all calls have done.
@@ -67,6 +67,7 @@ class Updater {
   const std::string to_;
   const FetchOptions* const options_;
   Downloader downloader_;
+  LocalStore store_;  // as of StoreExists
   FetchResult result_;
 };
 

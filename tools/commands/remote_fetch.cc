@@ -4,7 +4,6 @@
 #include "CLI/Validators.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "remote/follow_remote.h"
@@ -12,6 +11,7 @@
 #include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
+#include "tools/open_store.h"
 #include "tools/progress_line.h"
 
 namespace ckptdb::tool {
