@@ -158,6 +158,7 @@ class UpdaterOfFolder : public StoreUpdater {
                               ChangeBatch* batch) const;
   bool IsPinned(int64_t step) const;
   absl::Status PutPinned(StepRecord record, ChangeBatch* batch) const;
+  absl::Status Apply(const AddedVersion& added);
   absl::Status Reload();
   absl::Status Hit(absl::string_view point) const {
     return HitCrashPoint(on_point_, "FetchOptions::on_point", point);
@@ -359,7 +360,43 @@ absl::Status UpdaterOfFolder::Add(const std::vector<AddedVersion>& versions,
   CKPTDB_RETURN_IF_ERROR(Ingest(versions));
   CKPTDB_RETURN_IF_ERROR(Hit(point::kFetchIngested));
   CKPTDB_RETURN_IF_ERROR(Commit(versions, own));
-  return Reload();
+  store_.root = own;
+  for (const AddedVersion& added : versions) {
+    CKPTDB_RETURN_IF_ERROR(Apply(added));
+  }
+  return absl::OkStatus();
+}
+
+// What Commit has written. Reading all records again, after each of many steps,
+// would take longer than the steps.
+absl::Status UpdaterOfFolder::Apply(const AddedVersion& added) {
+  LocalVersion local;
+  local.is_step = added.is_step;
+  CKPTDB_ASSIGN_OR_RETURN(local.record,
+                          CheckedRecord(added.version, *added.records));
+  if (added.is_step) {
+    local.record.pinned |= IsPinned(added.version.step);
+    for (const auto& [key, value] : added.records->evaluations) {
+      absl::StrAppend(&local.evaluations, key, value);
+    }
+    for (LocalVersion& other : store_.versions) {
+      if (other.record.version.step == added.version.step) {
+        other.is_step = false;
+      }
+    }
+  }
+  const auto place = std::lower_bound(
+      store_.versions.begin(), store_.versions.end(), added.version,
+      [](const LocalVersion& one, const Version& version) {
+        return one.record.version < version;
+      });
+  if (place != store_.versions.end() &&
+      place->record.version == added.version) {
+    *place = std::move(local);
+  } else {
+    store_.versions.insert(place, std::move(local));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status UpdaterOfFolder::Revise(

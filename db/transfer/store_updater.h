@@ -66,7 +66,7 @@ class StoreUpdater {
       absl::string_view path, OnPoint on_point);
   virtual ~StoreUpdater() = default;
 
-  // As of the last Add.
+  // As of the last Add; `attempts` are those of Open.
   virtual const LocalStore& store() const = 0;
   // A folder for data files, on the file system of the store. They stay there
   // until Close, so that the next updater for the path finds them after an
