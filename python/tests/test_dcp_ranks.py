@@ -542,3 +542,58 @@ def test_ranks_that_save_alone(ranks, path):
         assert state["r"] == rank
         """,
     )
+
+
+def test_fsdp1_sharded_state_and_the_optimizer_by_its_key(ranks, path):
+    """The first FSDP's state is ShardedTensors. Its optimizer state is loaded without
+    a state to load into, in the layout of the model's."""
+    ranks(
+        2,
+        """
+        def trained(seed, steps):
+            torch.manual_seed(seed)
+            layers = nn.Linear(6, 7), nn.ReLU(), nn.Linear(7, 5)
+            model = FSDP(nn.Sequential(*layers), device_id=torch.device("cpu"))
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+            for _ in range(steps):
+                model(torch.ones(4, 6)).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            return model, optimizer
+
+        model, optimizer = trained(1, 2)
+        sharded = StateDictType.SHARDED_STATE_DICT
+        with FSDP.state_dict_type(model, sharded):
+            dcp.save(
+                {"model": model.state_dict(),
+                 "optim": FSDP.optim_state_dict(model, optimizer)},
+                storage_writer=StorageWriter(path), checkpoint_id=1)
+        other, other_optimizer = trained(2, 0)
+        assert not equal(model.parameters(), other.parameters())
+        with FSDP.state_dict_type(other, sharded):
+            state = {"model": other.state_dict()}
+            dcp.load(state, storage_reader=StorageReader(path))
+            other.load_state_dict(state["model"])
+            loaded = load_sharded_optimizer_state_dict(
+                model_state_dict=state["model"], optimizer_key="optim",
+                storage_reader=StorageReader(path))
+            other_optimizer.load_state_dict(FSDP.optim_state_dict_to_load(
+                other, other_optimizer, loaded["optim"]))
+        assert equal(model.parameters(), other.parameters())
+        for name in ("exp_avg", "exp_avg_sq", "step"):
+            moments, loaded = (
+                [each[name] for each in which.state.values()]
+                for which in (optimizer, other_optimizer))
+            assert len(moments) > 0 and equal(moments, loaded), name
+        """,
+        before="""
+        from torch import nn
+        from torch.distributed.checkpoint.optimizer import (
+            load_sharded_optimizer_state_dict)
+        from torch.distributed.fsdp import (
+            FullyShardedDataParallel as FSDP, StateDictType)
+
+        def equal(some, others):
+            return all(torch.equal(a, b) for a, b in zip(some, others, strict=True))
+        """,
+    )
