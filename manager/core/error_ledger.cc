@@ -62,4 +62,9 @@ absl::Status ErrorLedger::PeekError() const {
   return error;
 }
 
+bool ErrorLedger::HasCallbackError() const {
+  const MutexLock lock(&mutex_);
+  return !callback_error_.ok();
+}
+
 }  // namespace ckptdb::internal

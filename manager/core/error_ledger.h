@@ -35,6 +35,7 @@ class ErrorLedger {
 
   // Returns what TakeError would return.
   absl::Status PeekError() const;
+  bool HasCallbackError() const;
 
  private:
   struct SaveError {

@@ -80,7 +80,8 @@ absl::StatusOr<bool> StepCoordinator::Exchange(NoticeExchange::Turn turn,
   return false;
 }
 
-// Errors stay where they are until the ranks meet.
+// Errors stay where they are until the ranks meet. That of a save is announced
+// by the owner, which also has it.
 Vote StepCoordinator::OwnVote(int64_t step, const Metrics& metrics) {
   const ManagerParts& manager = *parts_.manager;
   Vote vote;
@@ -111,6 +112,7 @@ absl::StatusOr<bool> StepCoordinator::MustMeet(int64_t step,
   const std::optional<StepInfo> saving = parts_.saves->unfinished();
   if (options.ranks.notice_interval == absl::ZeroDuration()) return true;
   if (!busy && saving.has_value()) return true;
+  if (!busy && !parts_.manager->errors.PeekError().ok()) return true;
   if (!busy && options.save.enabled) {
     CKPTDB_RETURN_IF_ERROR(parts_.decisions->CheckAhead(step));
   }
