@@ -121,9 +121,6 @@ absl::StatusCode CodeOf(const nb::object& exception) {
 
 absl::Status FromPython(nb::python_error& error, absl::string_view what) {
   nb::object value = nb::borrow(error.value());
-  // KeyboardInterrupt and SystemExit end the call, also if the library would
-  // go on after an error of what it called, such as a read ahead.
-  if (waiting_in != nullptr && !IsException(value)) waiting_in->End(value);
   const auto message = nb::cast<std::string>(nb::str(value));
   const auto type =
       nb::cast<std::string>(nb::str(nb::handle(value.type()).attr("__name__")));
@@ -207,6 +204,12 @@ bool SignalPending() {
 
 WaitingCall::WaitingCall(Interrupt* interrupt)
     : before_(std::exchange(waiting_in, interrupt)) {}
+
+void WaitingCall::EndBy(const nb::object& exception) {
+  if (waiting_in != nullptr && !IsException(exception)) {
+    waiting_in->End(exception);
+  }
+}
 
 WaitingCall::~WaitingCall() { waiting_in = before_; }
 

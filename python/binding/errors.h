@@ -141,6 +141,12 @@ class WaitingCall {
   WaitingCall(const WaitingCall&) = delete;
   WaitingCall& operator=(const WaitingCall&) = delete;
 
+  // Ends the call that this thread waits in, if any, with a KeyboardInterrupt
+  // or SystemExit. For Python code after whose error the library goes on, such
+  // as a read ahead; other errors of it end the call, or a later one, by
+  // themselves.
+  static void EndBy(const nb::object& exception);
+
  private:
   Interrupt* const before_;
 };

@@ -147,6 +147,7 @@ class PyObjectStore : public ObjectStore {
       } catch (nb::python_error& error) {
         // The status keeps the exception, whose frames keep what was put.
         adapter_->attr("clear_frames")(error.value());
+        WaitingCall::EndBy(nb::borrow(error.value()));
         throw;
       }
     });

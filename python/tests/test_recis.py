@@ -397,7 +397,7 @@ BAD_BLOCKS = {
     "same slices": (lambda w: _slices(w, "0@32768@65536", 1), 1, "a second block"),
     "no ids": (lambda w: _drop(w, _part("id")), 3, "in no file"),
     "float ids": (lambda w: _set(w, "id", np.ones(3, np.float32)), 1, "f32"),
-    "many ids": (lambda w: _set(w, "id", np.arange(9)), 1, "as many rows"),
+    "many ids": (lambda w: _set(w, "id", np.arange(9)), 1, "same number of rows"),
     "scalar slot": (
         lambda w: _set(w, "exp_avg", np.array(1, np.float32)), 1, "[rows, ...]",
     ),
