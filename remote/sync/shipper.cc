@@ -2,6 +2,7 @@
 #include "remote/sync/shipper.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,9 @@
 
 namespace ckptdb::internal {
 namespace {
+
+constexpr char kRemedy[] =
+    "; fetch them, or push with take_over (--take-over) to replace them";
 
 constexpr int kFilesAtATime = 4;
 // Attempts to put a catalog beside collectors and other owners.
@@ -189,27 +193,64 @@ bool Shipper::IsKnown(const RemoteEntry& entry) const {
   return record != nullptr && LineageDigest(*record) == entry.lineage;
 }
 
+// Returns FailedPrecondition if copies of the store were trained on separately:
+// the remote has another version than the store for the same attempt.
+absl::Status Shipper::CheckSameAttempts(const RemoteCatalog& base) const {
+  std::map<uint32_t, std::pair<Version, uint64_t>> own;
+  for (const StepRecord& record : source_->Steps()) {
+    if (record.has_parent) {
+      own[record.parent.attempt] = {record.parent, record.parent_digest};
+    }
+  }
+  for (const StepRecord& record : source_->Steps()) {
+    own[record.version.attempt] = {record.version, LineageDigest(record)};
+  }
+  for (const RemoteEntry& entry : base.entries) {
+    if (entry.use == RemoteEntry::Use::kDropped || IsKnown(entry)) continue;
+    const auto found = own.find(entry.version.attempt);
+    const bool same_attempt =
+        found != own.end() &&
+        found->second != std::pair(entry.version, entry.lineage);
+    if (!same_attempt && source_->FindVersion(entry.version) == nullptr) {
+      continue;
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        remote_->Name(), " has a different ", ToString(entry.version),
+        " than the store",
+        same_attempt
+            ? absl::StrCat(", which has ", ToString(found->second.first))
+            : "",
+        ": another copy of the store shipped it", kRemedy));
+  }
+  return absl::OkStatus();
+}
+
+// Whether the newest step of the store was saved on top of this one. Copies of
+// a store have the same attempt numbers, so these prove it only if the store
+// still has the step after it, or if the same copy shipped it.
+bool Shipper::Continues(const RemoteCatalog& base,
+                        const RemoteEntry& last) const {
+  const std::vector<StepRecord> own = source_->Steps();
+  const StepRecord* const newest = NewestOf(own);
+  if (newest == nullptr || !DescendsFrom(*newest, last.state)) return false;
+  if (base.folder.empty() || base.folder == source_->folder()) return true;
+  return std::any_of(own.begin(), own.end(), [&](const StepRecord& record) {
+    return record.has_parent && record.parent == last.version &&
+           record.parent_digest == last.lineage;
+  });
+}
+
 // A disk that was restored from an older copy must not overwrite the steps that
 // were shipped since, and a copy that continued on its own must not overwrite
 // the steps of the other copy.
 absl::Status Shipper::CheckNotAhead(const RemoteCatalog& base) const {
-  constexpr char kRemedy[] =
-      "; fetch them, or push with take_over (--take-over) to replace them";
-  for (const RemoteEntry& entry : base.entries) {
-    if (entry.use == RemoteEntry::Use::kDropped || IsKnown(entry)) continue;
-    if (source_->FindVersion(entry.version) == nullptr) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        remote_->Name(), " has a different ", ToString(entry.version),
-        " than the store: another copy of the store shipped it", kRemedy));
-  }
+  CKPTDB_RETURN_IF_ERROR(CheckSameAttempts(base));
   const std::vector<const RemoteEntry*> steps = StepsByAge(base);
   if (steps.empty() || IsKnown(*steps.front())) return absl::OkStatus();
   const RemoteEntry& last = *steps.front();
+  if (Continues(base, last)) return absl::OkStatus();
   const std::vector<StepRecord> own = source_->Steps();
   const StepRecord* const newest = NewestOf(own);
-  if (newest != nullptr && DescendsFrom(*newest, last.state)) {
-    return absl::OkStatus();
-  }
   return absl::FailedPreconditionError(absl::StrCat(
       remote_->Name(), " is ahead of the store: its newest step is ",
       last.version.step, " (attempt ", last.state.attempt,
@@ -267,6 +308,7 @@ absl::Status Shipper::BecomeOwner(const Work& work) {
   std::erase_if(next.forgotten, [&](const Version& version) {
     return source_->FindVersion(version) == nullptr;
   });
+  next.folder = source_->folder();
   next.owner = NewUuid();
   CKPTDB_RETURN_IF_ERROR(
       AppendCatalog(remote_, work.base.has_value() ? &*work.base : nullptr,

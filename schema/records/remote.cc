@@ -147,7 +147,8 @@ uint64_t LeastBytesOf(const RemoteVersion& version) {
 }
 
 uint64_t LeastBytesOf(const RemoteCatalog& catalog) {
-  uint64_t bytes = catalog.forgotten.size() * sizeof(fbs::Version);
+  uint64_t bytes =
+      catalog.forgotten.size() * sizeof(fbs::Version) + catalog.folder.size();
   for (const RemoteEntry& entry : catalog.entries) {
     bytes += entry.needs.size() * sizeof(fbs::Version);
   }
@@ -285,10 +286,13 @@ absl::StatusOr<std::string> EncodeRemoteCatalog(const RemoteCatalog& catalog) {
   }
   const auto entries = builder.CreateVector(added);
   const auto forgotten = AddVersions(catalog.forgotten, &builder);
+  const auto folder = catalog.folder.empty()
+                          ? Offset<flatbuffers::String>()
+                          : AddString(catalog.folder, &builder);
   builder.Finish(fbs::CreateRemoteCatalog(
       builder, catalog.number, catalog.epoch, owner, token,
       catalog.written_at_micros, catalog.horizon_micros, root_record, entries,
-      forgotten));
+      forgotten, folder));
   return SealChecked(kCatalogKind, builder);
 }
 
@@ -308,6 +312,7 @@ absl::StatusOr<RemoteCatalog> DecodeRemoteCatalog(absl::string_view bytes) {
     catalog.entries.push_back(ReadRemoteEntry(*entry));
   }
   catalog.forgotten = ReadVersions(from->forgotten());
+  if (from->folder() != nullptr) catalog.folder = ToStd(from->folder());
   CKPTDB_RETURN_IF_ERROR(CheckCatalog(catalog));
   return catalog;
 }

@@ -31,8 +31,9 @@ class FakeSource : public internal::VersionSource {
   const StepRecord& Save(bool full, uint64_t content) {
     StepRecord record;
     const StepRecord* const parent = Newest();
-    record.version = {parent == nullptr ? 10 : parent->version.step + 10,
-                      root_.next_attempt++};
+    record.version = {
+        parent == nullptr ? 10 : parent->version.step + steps_apart_,
+        root_.next_attempt++};
     record.store_uuid = root_.uuid;
     record.rank_digests = {content};
     record.committed_at_micros = record.version.attempt;
@@ -53,6 +54,13 @@ class FakeSource : public internal::VersionSource {
   }
   // Removes a step. Its record stays for chains.
   void Retire(int64_t step) { steps_.erase(step); }
+  // Removes all but the newest steps, with their records.
+  void KeepNewest(size_t steps) {
+    while (steps_.size() > steps) steps_.erase(steps_.begin());
+    std::erase_if(known_, [&](const auto& known) {
+      return !steps_.contains(known.first.step);
+    });
+  }
   void SetMetric(int64_t step, double value) {
     steps_.at(step).metrics["auc"] = value;
     known_[steps_.at(step).version] = steps_.at(step);
@@ -61,7 +69,13 @@ class FakeSource : public internal::VersionSource {
     return steps_.empty() ? nullptr : &steps_.rbegin()->second;
   }
 
+  // Changes what distinguishes copies: each has the one that it was copied from
+  // until this is called.
+  void set_folder(std::string folder) { folder_ = std::move(folder); }
+  void set_steps_apart(int64_t steps) { steps_apart_ = steps; }
+
   const RootRecord& root() const override { return root_; }
+  std::string folder() const override { return folder_; }
   std::vector<StepRecord> Steps() const override {
     std::vector<StepRecord> steps;
     for (const auto& [step, record] : steps_) steps.push_back(record);
@@ -99,6 +113,8 @@ class FakeSource : public internal::VersionSource {
 
  private:
   RootRecord root_;
+  std::string folder_ = "first";
+  int64_t steps_apart_ = 10;
   std::map<int64_t, StepRecord> steps_;
   std::map<Version, StepRecord> known_;
 };

@@ -203,6 +203,47 @@ TEST_F(ProtocolTest, ACopyThatWentOnByItselfIsRefused) {
   EXPECT_THAT(Push(source_), FailedPrecondition("--take-over"));
 }
 
+// A trainer moved to a store that was fetched, and the disk that it left came
+// back, where it goes on with the attempt numbers of the other one.
+TEST_F(ProtocolTest, AStaleCopyIsRefusedHoweverFarItGoesOn) {
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  FakeSource moved = source_;
+  moved.set_folder("second");
+  for (const uint64_t content : {2, 3, 4}) moved.Save(false, content);
+  ASSERT_OK(Push(moved));
+  source_.set_steps_apart(5);
+  for (uint64_t content = 5; content < 20; ++content) {
+    source_.Save(true, content);
+    source_.KeepNewest(3);
+    EXPECT_THAT(Push(source_), FailedPrecondition("--take-over"));
+  }
+  EXPECT_THAT(Steps(), ElementsAre(10, 20, 30, 40));
+  moved.Save(false, 20);
+  ASSERT_OK(Push(moved));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20, 30, 40, 50));
+  ExpectSound();
+}
+
+TEST_F(ProtocolTest, AnOwnerGoesOnAfterStepsThatItRemovedUnshipped) {
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  for (uint64_t content = 2; content < 9; ++content) {
+    source_.Save(true, content);
+    source_.KeepNewest(2);
+  }
+  ASSERT_OK(Push(source_));
+  EXPECT_THAT(Steps(), ElementsAre(10, 70, 80));
+  // In another folder only with the step after the remote's newest one.
+  FakeSource moved = source_;
+  moved.set_folder("second");
+  moved.Save(true, 9);
+  moved.KeepNewest(1);
+  ASSERT_OK(Push(moved));
+  EXPECT_THAT(Steps(), ElementsAre(10, 70, 80, 90));
+  ExpectSound();
+}
+
 TEST_F(ProtocolTest, AStoreWithoutStepsDoesNotReplaceSteps) {
   const FakeSource empty = source_;
   source_.Save(true, 1);

@@ -87,6 +87,19 @@ class PushFetchTest : public ::testing::Test {
     return store_->Save({.step = step}, state).status();
   }
 
+  // Saves a step on top of the newest one, and removes the others.
+  static absl::Status SaveOnly(Store* store, int64_t step, float value) {
+    const std::vector<float> values = {value, value};
+    RankState state;
+    state.AddTensor("w", TensorView::Of(values.data(), {2}));
+    const std::vector<StepRecord> before = store->Steps();
+    CKPTDB_RETURN_IF_ERROR(store->Save({.step = step}, state).status());
+    for (const StepRecord& record : before) {
+      CKPTDB_RETURN_IF_ERROR(store->Delete(record.version.step));
+    }
+    return store->Sweep().status();
+  }
+
   void ChangeCatalog(
       const std::function<void(internal::RemoteCatalog*)>& change) {
     const auto newest = remote_.objects().lower_bound("catalog/");
@@ -445,6 +458,35 @@ TEST_F(PushFetchTest, LeavesNoLease) {
   MakeSample();
   Push();
   EXPECT_TRUE(fs::is_empty(path() + "/leases"));
+}
+
+TEST_F(PushFetchTest, ADiskThatComesBackDoesNotReplaceWhatWasShippedSince) {
+  ASSERT_OK_AND_ASSIGN(store_, Store::Open(path()));
+  ASSERT_OK(SaveSmall(10));
+  Push();
+  Fetch();
+  {
+    ASSERT_OK_AND_ASSIGN(const auto moved, Store::Open(fetched()));
+    for (const int64_t step : {20, 30, 40}) {
+      ASSERT_OK(SaveOnly(moved.get(), step, 1));
+      ASSERT_OK(PushStore(fetched(), &remote_));
+    }
+  }
+  for (int64_t step = 15; step < 100; step += 5) {
+    ASSERT_OK(SaveOnly(store_.get(), step, 2));
+    EXPECT_THAT(PushStore(path(), &remote_),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("--take-over")))
+        << step;
+  }
+  EXPECT_THAT(RemoteSteps(), ElementsAre(10, 20, 30, 40));
+  // Without a push of each step, the copy that ships goes on.
+  ASSERT_OK_AND_ASSIGN(const auto moved, Store::Open(fetched()));
+  for (const int64_t step : {50, 60, 70}) {
+    ASSERT_OK(SaveOnly(moved.get(), step, 1));
+  }
+  ASSERT_OK(PushStore(fetched(), &remote_));
+  EXPECT_THAT(RemoteSteps(), ElementsAre(10, 20, 30, 40, 70));
 }
 
 }  // namespace

@@ -233,6 +233,7 @@ inline internal::RemoteCatalog SampleRemoteCatalog() {
   again.use = internal::RemoteEntry::Use::kNeeded;
   catalog.entries = {dropped, again, step};
   catalog.forgotten = {{50, 1}};
+  catalog.folder = "0a1b2c3d-0000-4000-8000-000000000000";
   return catalog;
 }
 
