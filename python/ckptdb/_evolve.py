@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _arrays
@@ -15,6 +15,28 @@ from ._tables import ArrayTable
 # Table, slot, "fill_with" or "convert", the function, and the bytes of a row.
 Function = tuple[str, str, str, Callable[..., bytes], int]
 _KINDS = ("fill_with", "convert")
+
+
+def exclude_parts(
+    evolve: Mapping[str, Any],
+    entries: Iterable[str],
+    names: Callable[[], Iterable[str]],
+) -> Mapping[str, Any]:
+    """The policy, whose `exclude` names the tensors of each of the state's `entries`
+    that it names. `names` returns those of all tensors and objects."""
+    exclude = evolve.get("exclude", ())
+    if isinstance(exclude, str) or not isinstance(exclude, Sequence):
+        return evolve
+    entries = set(entries)
+    wanted = [each for each in exclude if isinstance(each, str) and each in entries]
+    if not wanted:
+        return evolve
+    stored = set(names())
+    patterns = [each for each in exclude if each not in wanted or each in stored]
+    for each in wanted:
+        if any(name.startswith(f"{each}.") for name in stored):
+            patterns.append(f"{each}.*")
+    return {**evolve, "exclude": patterns or exclude}
 
 
 def split_functions(

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import weakref
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -34,7 +34,7 @@ from ._errors import (
 )
 from ._devices import Devices
 from ._evaluation import Evaluation
-from ._evolve import split_functions
+from ._evolve import exclude_parts, split_functions
 from ._object_stores import Target, path_of, url_of
 from ._options import ShipOptions
 from ._progress import ByteBar
@@ -212,7 +212,7 @@ class Manager(StepList):
                 objects[name] = report
         if isinstance(config.get("evolve"), Mapping):
             config["evolve"], functions = split_functions(
-                config["evolve"], self._registered.tables
+                self._exclude_parts(config["evolve"]), self._registered.tables
             )
             if functions:
                 objects["evolve_functions"] = functions
@@ -299,10 +299,20 @@ class Manager(StepList):
         self._restoring = restore
         return restore.tensors, restore.objects
 
+    def _exclude_parts(self, evolve: Mapping[str, Any]) -> Mapping[str, Any]:
+        tables = {name for name, _ in self._registered.tables}
+
+        def names() -> Iterator[str]:
+            save = Save(self._allow_pickle, self._registered, self._devices)
+            save.add_all(self.state)
+            yield from (each[0] for each in (*save.tensors, *save.objects))
+
+        return exclude_parts(evolve, set(self.state) - tables, names)
+
     def _restore(self, fields: dict[str, Any], or_start: bool) -> RestoreReport:
         if "evolve" in fields:
             evolve, functions = split_functions(
-                fields.pop("evolve"), self._registered.tables
+                self._exclude_parts(fields.pop("evolve")), self._registered.tables
             )
             fields["evolve"] = config_text({"evolve": evolve})
             fields["evolve_functions"] = functions

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from . import _arrays, _torchrec
 from ._custom_table import Block, CustomTable
-from ._errors import InvalidArgument, OutOfRange, Unimplemented
+from ._errors import FailedPrecondition, InvalidArgument, OutOfRange, Unimplemented
 
 __all__ = ["EmbeddingTable", "tables"]
 
@@ -396,9 +396,13 @@ class _Dense:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         live = self.state_dict()
         if live.keys() != state.keys():
-            raise InvalidArgument(
-                f"the dense part has the tensors {sorted(live)}; the step has "
-                f"{sorted(state)}"
+            raise FailedPrecondition(
+                "the dense part of the model differs from the step's: added "
+                f"{sorted(live.keys() - state.keys())}, missing "
+                f"{sorted(state.keys() - live.keys())}; to keep its values, exclude "
+                'it: evolve={"exclude": ["model"]}; to restore what both have, put '
+                'the dense modules into the state, as state["model"] = '
+                'torch.nn.ModuleDict({"over": model.over}), and pass evolve={}'
             )
         with torch.no_grad():
             for name, value in state.items():

@@ -117,3 +117,38 @@ def test_a_slot_of_arrays_is_filled(path):
     _restore(path, table, {"fill_with": {"seen": lambda ids: ids + 1}})
     np.testing.assert_array_equal(slots["seen"][IDS], IDS + 1)
     assert slots["seen"].sum() == (IDS + 1).sum()
+
+
+class Momentum:
+    """An optimizer whose state exists from the start, as that of Adagrad."""
+
+    def __init__(self, rate):
+        self.sums = {"a": np.zeros(3), "b": np.zeros(2)}
+        self.rate = rate
+
+    def state_dict(self):
+        return {"sums": self.sums, "rate": self.rate}
+
+    def load_state_dict(self, state):
+        self.sums, self.rate = state["sums"], state["rate"]
+
+
+def test_exclude_of_an_entry_leaves_all_of_it_as_it_is(path):
+    optimizer = Momentum(0.5)
+    optimizer.sums["a"][:] = 7
+    state = {"w": np.ones(2), "optimizer": optimizer, "d": {"x": np.ones(1)}}
+    with ckptdb.Manager(path, state) as manager:
+        manager.save()
+    for given in ("restore", "option"):
+        optimizer = Momentum(0.1)
+        state = {"w": np.zeros(2), "optimizer": optimizer, "d": {"x": np.zeros(1)}}
+        evolve = {"exclude": ["optimizer", "d"]}
+        options = {"evolve": evolve} if given == "option" else {}
+        with ckptdb.Manager(
+            path, state, save=ckptdb.save_at_steps([]), **options
+        ) as manager:
+            manager.restore(**({"evolve": evolve} if given == "restore" else {}))
+            assert state["w"].tolist() == [1, 1]
+            assert state["d"]["x"].tolist() == [0]
+            assert optimizer.sums["a"].tolist() == [0, 0, 0] and optimizer.rate == 0.1
+            manager.abandon_steps()
