@@ -75,6 +75,20 @@ Offset<flatbuffers::String> AddIfAny(absl::string_view text,
   return AddString(text, builder);
 }
 
+bool IsByRange(const Item& item) {
+  return item.sharding == Item::Sharding::kByRange;
+}
+
+void SetSharding(const Item& item, Offset<flatbuffers::String> name,
+                 const fbs::IdRange& id_range, fbs::ItemBuilder* out) {
+  out->add_sharding(static_cast<uint8_t>(
+      IsByRange(item) ? Item::Sharding::kCustom : item.sharding));
+  out->add_sharding_name(name);
+  if (IsByRange(item) || item.first_id != 0 || item.end_id != 0) {
+    out->add_id_range(&id_range);
+  }
+}
+
 // Adds an item. FlatBuffers requires all strings and vectors to be finished
 // before the table that refers to them is begun.
 Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
@@ -86,9 +100,9 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   const auto offset = builder->CreateVector(item.offset);
   const auto slot_vector = builder->CreateVector(slots);
   const auto reason = AddString(item.base_reason, builder);
-  const bool by_range = item.sharding == Item::Sharding::kByRange;
   const auto sharding_name = AddIfAny(
-      by_range && item.sharding_name.empty() ? kRangeName : item.sharding_name,
+      IsByRange(item) && item.sharding_name.empty() ? kRangeName
+                                                    : item.sharding_name,
       builder);
   const fbs::IdRange id_range(item.first_id, item.end_id);
   const auto errors = AddErrors(item.errors, builder);
@@ -114,14 +128,9 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   out.add_erased(item.erased_rows);
   out.add_rows_per_page(item.rows_per_page);
   out.add_base_reason(reason);
-  out.add_sharding(
-      static_cast<uint8_t>(by_range ? Item::Sharding::kCustom : item.sharding));
-  out.add_sharding_name(sharding_name);
+  SetSharding(item, sharding_name, id_range, &out);
   out.add_errors(errors);
   out.add_first_chunk(item.first_chunk);
-  if (by_range || item.first_id != 0 || item.end_id != 0) {
-    out.add_id_range(&id_range);
-  }
   return out.Finish();
 }
 

@@ -81,7 +81,7 @@ class CtrTrainer {
     std::optional<HeldTables::Change> no_change;
     if (save.change.has_value()) no_change.emplace();
     for (int64_t id = 0; id < 500 && !no_change.has_value(); ++id) {
-      items.emplace_back(id, Embedding(id, save.step, kItemWidth, false));
+      items.push_back({id, Embedding(id, save.step, kItemWidth, false)});
     }
     tables->Add("user",
                 {{"embedding", DType::kF32, 16}, {"freq", DType::kU32, 1}},

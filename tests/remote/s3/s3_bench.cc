@@ -344,8 +344,10 @@ int Main(int argc, char** argv) {
     absl::StatusOr<std::unique_ptr<RealService>> started =
         RealService::SeaweedFs();
     status = started.status();
-    if (started.ok()) service = *std::move(started);
-    if (started.ok()) setting.endpoint = service->endpoint();
+    if (started.ok()) {
+      service = *std::move(started);
+      setting.endpoint = service->endpoint();
+    }
   }
   if (status.ok()) status = S3Bench(setting).Run();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
