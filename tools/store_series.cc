@@ -189,7 +189,7 @@ std::string Sparkline(const std::vector<double>& values, size_t width) {
   for (const double mean : means) {
     const double part = range > 0 ? (mean - *low) / range : 0;
     const auto block = static_cast<size_t>(
-        part * static_cast<double>(kBlocks.size() - 1) + 0.5);
+        std::lround(part * static_cast<double>(kBlocks.size() - 1)));
     absl::StrAppend(&line, kBlocks[std::min(block, kBlocks.size() - 1)]);
   }
   return line;

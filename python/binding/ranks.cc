@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -73,10 +74,12 @@ std::unique_ptr<PyCoordinator> OverCollectives(uint32_t rank,
       [held](
           const std::string& own) -> std::function<absl::StatusOr<Strings>()> {
     PyRef wait;
-    const absl::Status started = WithPython("start_all_gather", [&] {
+    absl::Status started = WithPython("start_all_gather", [&] {
       wait = Hold(held->attr("start_all_gather")(BytesOf(own)));
     });
-    if (!started.ok()) return [started] { return started; };
+    if (!started.ok()) {
+      return [started = std::move(started)] { return started; };
+    }
     return [wait] {
       return CallMethod<Strings>("start_all_gather",
                                  [&] { return StringsOf((*wait)()); });

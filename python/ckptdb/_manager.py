@@ -305,7 +305,8 @@ class Manager(StepList):
         def names() -> Iterator[str]:
             save = Save(self._allow_pickle, self._registered, self._devices)
             save.add_all(self.state)
-            yield from (each[0] for each in (*save.tensors, *save.objects))
+            yield from (tensor[0] for tensor in save.tensors)
+            yield from (name for name, _ in save.objects)
 
         return exclude_parts(evolve, set(self.state) - tables, names)
 

@@ -390,7 +390,7 @@ def test_a_shipper_tries_again_after_errors(saved):
     target.error = ConnectionError("no answer")
     with remote.ship(saved.path, target, look=0.01) as shipper:
         with pytest.raises(ckptdb.DeadlineExceeded, match="no answer"):
-            shipper.wait_shipped(3, timeout=0.5)
+            shipper.wait_shipped(3, timeout=5)
         statistics = shipper.statistics()
         assert statistics.failures >= 1 and "no answer" in (statistics.last_error or "")
         assert statistics.waiting == [1, 2, 3] and statistics.lag > 0

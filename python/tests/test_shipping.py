@@ -197,7 +197,7 @@ def test_training_goes_on_while_the_service_does_not_answer(path):
     )
     save = train(manager, 2)
     with pytest.raises(ckptdb.DeadlineExceeded, match="step 2 .*no answer"):
-        save.wait_shipped(timeout=0.5)
+        save.wait_shipped(timeout=5)
     shipping = manager.shipping
     assert shipping is not None and shipping.waiting == [1, 2] and shipping.lag > 0
     assert shipping.failures > 0 and "no answer" in (shipping.last_error or "")
@@ -295,7 +295,7 @@ def test_another_url_gets_all_steps_that_the_store_has(path, tmp_path):
     warnings: list[str] = []
     with ckptdb.Manager(
         tmp_path / "other", _state(0), save=EACH, on_warning=warnings.append,
-        ship={"to": f"file://{tmp_path}/a", **QUICK, "close_wait": 0.5},
+        ship={"to": f"file://{tmp_path}/a", **QUICK, "close_wait": 10},
     ) as manager:  # fmt: skip
         train(manager, 1)
     assert "ship each store to its own URL" in warnings[-1]
@@ -320,7 +320,7 @@ def test_what_on_shipped_raises_is_raised_by_a_later_call(path):
     with pytest.raises(ckptdb.Internal, match="never") as caught:
         end = time.monotonic() + 60
         while time.monotonic() < end:
-            train(manager, 1).wait_committed()
+            train(manager, 1).wait_shipped(60)
     assert isinstance(caught.value.__cause__, ValueError)
     with contextlib.suppress(ckptdb.Internal):
         manager.close()

@@ -121,7 +121,7 @@ absl::Status NameManifest(const std::string& store, const std::string& name) {
                      static_cast<ssize_t>(line.size()) &&
                  ::fsync(file) == 0;
   written = written && ::rename(temporary.c_str(), path.c_str()) == 0;
-  const absl::Status failed = FileError("write", path);  // reads errno
+  absl::Status failed = FileError("write", path);  // reads errno
   if (file >= 0) ::close(file);
   if (written) return absl::OkStatus();
   ::unlink(temporary.c_str());
@@ -289,6 +289,17 @@ absl::Status RepairCommand::Drop(const Context& context,
   return Sweep(context, store.get()).status();
 }
 
+absl::Status Lost(const Context& context, const Findings& after, bool yes) {
+  const auto lost =
+      std::count_if(after.steps.begin(), after.steps.end(),
+                    [](const Examined& step) { return !step.status.ok(); });
+  return absl::DataLossError(
+      absl::StrCat(context.store, " is damaged, and ", lost, " of its ",
+                   after.steps.size(), " steps are lost",
+                   yes ? "; unpin the damaged steps, or restore a backup"
+                       : "; --yes keeps only what is whole"));
+}
+
 absl::Status RepairCommand::Run(const Context& context) {
   const Interrupt interrupt;
   // A URL cannot be repaired.
@@ -325,15 +336,7 @@ absl::Status RepairCommand::Run(const Context& context) {
     }
   }
   CKPTDB_RETURN_IF_ERROR(status);
-  if (!after.damaged()) return absl::OkStatus();
-  const auto lost =
-      std::count_if(after.steps.begin(), after.steps.end(),
-                    [](const Examined& step) { return !step.status.ok(); });
-  return absl::DataLossError(
-      absl::StrCat(context.store, " is damaged, and ", lost, " of its ",
-                   after.steps.size(), " steps are lost",
-                   yes_ ? "; unpin the damaged steps, or restore a backup"
-                        : "; --yes keeps only what is whole"));
+  return after.damaged() ? Lost(context, after, yes_) : absl::OkStatus();
 }
 
 }  // namespace
