@@ -245,7 +245,8 @@ RootRecord UpdaterOfFolder::RootWith(const std::vector<AddedVersion>& versions,
   return own;
 }
 
-// As in a save: data without an attempt record would never be swept.
+// Records the attempts before their data is written, as a save does: a sweep
+// finds data only by an attempt record.
 absl::Status UpdaterOfFolder::BeginAttempts(
     const std::vector<AddedVersion>& versions, const RootRecord& root) {
   Database& database = folder_->database();

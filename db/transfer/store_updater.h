@@ -66,7 +66,8 @@ class StoreUpdater {
       absl::string_view path, OnPoint on_point);
   virtual ~StoreUpdater() = default;
 
-  // As of the last Add; `attempts` are those of Open.
+  // The store's content after the last Add. Only `attempts` stays as it was
+  // when the store was opened.
   virtual const LocalStore& store() const = 0;
   // A folder for data files, on the file system of the store. They stay there
   // until Close, so that the next updater for the path finds them after an

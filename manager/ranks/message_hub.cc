@@ -216,9 +216,9 @@ void MessageHub::Progress(absl::Time give_up) {
   AdvanceAll();
 }
 
-// For a thread that does not wait. A thread that exchanges messages now does so
-// for this one, too. Messages that have arrived come before a call that was
-// begun: see RankCalls::OnMessage.
+// Called by a thread that does not wait. Does nothing while another thread
+// exchanges messages, which serves this thread as well. Messages that have
+// arrived come before a call that was begun: see RankCalls::OnMessage.
 void MessageHub::ExchangeOnce() {
   if (exchanging_ || !broken_.ok()) return;
   Exchange(absl::Now());

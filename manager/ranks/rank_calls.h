@@ -64,7 +64,8 @@ struct CallRequest {
 
 struct CallResult {
   absl::Status status;
-  // Of kBroadcast, kTell and kTellEach; the packed values of a kAllGather.
+  // The result of kBroadcast, kTell and kTellEach; of kAllGather, all values
+  // packed into one string.
   std::string value;
   // By rank. Set on the owner for kGather, on all ranks for kAllToAll.
   std::vector<std::string> values;

@@ -141,10 +141,9 @@ class WaitingCall {
   WaitingCall(const WaitingCall&) = delete;
   WaitingCall& operator=(const WaitingCall&) = delete;
 
-  // Ends the call that this thread waits in, if any, with a KeyboardInterrupt
-  // or SystemExit. For Python code after whose error the library goes on, such
-  // as a read ahead; other errors of it end the call, or a later one, by
-  // themselves.
+  // Ends the call that this thread waits in, if any, if the exception is a
+  // KeyboardInterrupt or SystemExit. Called where the library ignores errors of
+  // Python code, such as in a read ahead. Elsewhere the call returns the error.
   static void EndBy(const nb::object& exception);
 
  private:

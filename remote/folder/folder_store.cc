@@ -434,7 +434,7 @@ absl::Status CheckOutsideStores(const std::string& folder) {
     if (std::filesystem::exists(at / "db" / "CURRENT", error)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "\"", at.string(), "\" is a checkpoint store, and \"", folder,
-          "\" is in it; give a remote a folder of its own"));
+          "\" lies inside it; choose a folder outside of the store"));
     }
     if (!at.has_relative_path()) return absl::OkStatus();
     at = at.parent_path();

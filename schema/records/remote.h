@@ -91,8 +91,8 @@ struct RemoteCatalog {
   std::vector<RemoteEntry> entries;  // by version and epoch
   // Dropped steps that the store may still have: they are not shipped again.
   std::vector<Version> forgotten;
-  // Of the owner: see VersionSource::folder. Empty in catalogs of older
-  // libraries.
+  // The VersionSource::folder of the owner's store. Empty in catalogs that
+  // older libraries wrote.
   std::string folder;
 
   bool operator==(const RemoteCatalog&) const = default;

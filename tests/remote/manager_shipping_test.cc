@@ -109,7 +109,7 @@ TEST_F(ManagerShippingTest, ShipsEachStep) {
                                     HasSubstr(R"("ship_status":"OK")"))));
 }
 
-// As s3:// does before an attempt fails at its deadline.
+// The store reports retries as an s3:// store does, before its deadline.
 TEST_F(ManagerShippingTest, ShowsWhyAnAttemptTakesLong) {
   RemoteOptions hooked;
   options_.ship.to = internal::ShipWith(

@@ -203,8 +203,8 @@ TEST_F(ProtocolTest, ACopyThatWentOnByItselfIsRefused) {
   EXPECT_THAT(Push(source_), FailedPrecondition("--take-over"));
 }
 
-// A trainer moved to a store that was fetched, and the disk that it left came
-// back, where it goes on with the attempt numbers of the other one.
+// A trainer moved to a fetched copy. Then the old disk returned, and training
+// continued on it, with the same attempt numbers as in the copy.
 TEST_F(ProtocolTest, AStaleCopyIsRefusedHoweverFarItGoesOn) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
@@ -429,7 +429,7 @@ TEST_F(ProtocolTest, ACollectionThatIsCutDoesNotHideDeletedCatalogs) {
   }
 }
 
-// As on services without ListMultipartUploads, or without the right to it.
+// Some services lack ListMultipartUploads, or the credentials do not allow it.
 TEST_F(ProtocolTest, ACollectionReportsThatUploadsCannotBeListed) {
   source_.Save(true, 1);
   source_.Save(false, 2);

@@ -40,7 +40,7 @@ class RowTrainer {
     const int64_t first = step * 37 % (kRows - changed);
     return Save(step, first, first + changed, HeldTables::Change{{step % 30}});
   }
-  // As SaveDelta, in place of a step.
+  // Does what SaveDelta does, but replaces an existing step.
   absl::Status Overwrite(int64_t step) {
     overwrite_ = true;
     absl::Status status = SaveDelta(step);
