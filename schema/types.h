@@ -38,6 +38,7 @@ inline constexpr uint64_t kMaxMetadataBytes = uint64_t{1} << 20;  // with names
 inline constexpr uint64_t kMaxPublishedBytes = uint64_t{64} << 20;
 inline constexpr size_t kMaxMetrics = 4096;
 inline constexpr size_t kMaxBranches = 1024;  // that a step descends from
+inline constexpr size_t kMaxOwners = 64;      // whose saves it descends from
 // One rank's meters and loader together.
 inline constexpr uint64_t kMaxEvaluationBytes = uint64_t{8} << 20;
 
@@ -304,6 +305,11 @@ struct StepRecord {
   // the last one ends with the step. A second save on top of a version begins a
   // branch.
   std::vector<Branch> branches;
+  // The newest kMaxOwners owners of the store that saved the step and its
+  // ancestors: a random number for each by the attempt of its first version.
+  // Copies of a store that continue separately use the same attempts, but have
+  // different owners. Older libraries recorded none.
+  std::map<uint32_t, uint64_t> owners;
   std::vector<Version> references;  // others whose items it uses
   uint32_t world_size = 1;
   // Rank r owns slices [slice_bounds[r], slice_bounds[r + 1]); empty if tables

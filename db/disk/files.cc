@@ -145,8 +145,13 @@ absl::StatusOr<bool> Exists(FileSystem* files, const std::string& path) {
   const rocksdb::IOStatus looked =
       files->GetFileSize(path, IOOptions(), &bytes, nullptr);
   if (looked.IsNotFound() || looked.IsPathNotFound()) return false;
-  CKPTDB_RETURN_IF_ERROR(
-      FromRocks(looked, absl::StrCat("looking for \"", path, "\"")));
+  absl::Status failed =
+      FromRocks(looked, absl::StrCat("looking for \"", path, "\""));
+  if (absl::IsFailedPrecondition(failed)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        failed.message(), "; a store is a folder, and so are those above it"));
+  }
+  CKPTDB_RETURN_IF_ERROR(failed);
   return true;  // created between the two calls
 }
 

@@ -213,6 +213,16 @@ std::vector<StepRecord::Branch> BranchesOver(const Catalog& catalog,
   return branches;
 }
 
+std::map<uint32_t, uint64_t> OwnersOver(const StepRecord& parent,
+                                        uint32_t attempt, uint64_t owner) {
+  std::map<uint32_t, uint64_t> owners = parent.owners;
+  if (owners.empty() || owners.rbegin()->second != owner) {
+    owners.emplace(attempt, owner);
+  }
+  if (owners.size() > kMaxOwners) owners.erase(owners.begin());
+  return owners;
+}
+
 std::vector<StepRecord> DescendantsOf(const Catalog& catalog,
                                       const StepRecord& step) {
   std::vector<StepRecord> descendants;

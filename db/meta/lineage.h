@@ -5,6 +5,7 @@
 #define CKPTDB_DB_META_LINEAGE_H_
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +32,10 @@ absl::StatusOr<StepRecord> FindParent(const Catalog& catalog,
 std::vector<StepRecord::Branch> BranchesOver(const Catalog& catalog,
                                              const StepRecord& parent,
                                              uint32_t attempt);
+
+// Returns the owners of a save on top of `parent` by `attempt` of `owner`.
+std::map<uint32_t, uint64_t> OwnersOver(const StepRecord& parent,
+                                        uint32_t attempt, uint64_t owner);
 
 // Returns the direct and indirect descendants of `step`, by number.
 std::vector<StepRecord> DescendantsOf(const Catalog& catalog,

@@ -65,7 +65,8 @@ absl::Status LockError(rocksdb::FileSystem* files, const std::string& store,
       absl::StrCat("\"", store, "\" cannot be locked for writing");
   if (!status.IsBusy()) return FromRocks(status, text);
   absl::Status held = absl::UnavailableError(
-      absl::StrCat(text, "; its owner is ", who, " (", status.ToString(), ")"));
+      absl::StrCat(text, "; its owner is ", who, " (", status.ToString(),
+                   "); close it there first, or read the store with Reader"));
   held.SetPayload(kHolderPayload, absl::Cord(who));
   return held;
 }

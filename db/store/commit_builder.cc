@@ -345,6 +345,8 @@ void CommitBuilder::FillStep(const SaveSpec& spec) {
   step.branches = catalog_.Read([&](const Catalog& records) {
     return BranchesOver(records, commit_.parent, version_.attempt);
   });
+  step.owners =
+      OwnersOver(commit_.parent, version_.attempt, folder_.owner_id());
   step.world_size = save_.spec.world_size;
   step.slice_bounds = save_.spec.slice_bounds;
   step.committed_at_micros =

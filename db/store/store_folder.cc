@@ -15,6 +15,7 @@
 #include "db/store/measure_usage.h"
 #include "schema/bytes/annotate.h"
 #include "schema/bytes/keys.h"
+#include "schema/bytes/page.h"
 #include "schema/records/records.h"
 #include "schema/status.h"
 
@@ -71,6 +72,7 @@ absl::Status StoreFolder::OpenFolder() {
   // written after both because it fences off another owner, which an open that
   // lacks space must not do.
   CKPTDB_ASSIGN_OR_RETURN(lock_, OwnerLock::Acquire(files, path_));
+  owner_id_ = std::max<uint64_t>(1, HashBytes(NewUuid()));
   CKPTDB_RETURN_IF_ERROR(CheckSpaceToOpen(files.get()));
   CKPTDB_RETURN_IF_ERROR(lock_->Announce());
   for (const std::string& folder : {DatabasePath(path_), StagingPath(path_),

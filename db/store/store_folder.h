@@ -61,6 +61,8 @@ class StoreFolder {
 
   const std::string& path() const { return path_; }
   const std::string& uuid() const { return uuid_; }
+  // A random number, new with each Open and not 0: see StepRecord::owners.
+  uint64_t owner_id() const { return owner_id_; }
   const StoreOptions& options() const { return options_; }
   const std::shared_ptr<internal::Environment>& environment() const {
     return environment_;
@@ -113,6 +115,7 @@ class StoreFolder {
   std::shared_ptr<OwnerLock> lock_;     // released after the database
   std::unique_ptr<Database> database_;  // null after Close
   std::string uuid_;
+  uint64_t owner_id_ = 0;
 };
 
 }  // namespace ckptdb::internal

@@ -10,7 +10,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "db/base/cancelled.h"
@@ -41,7 +40,6 @@ class StoreVersions : public VersionSource {
   absl::Status Open();
 
   const RootRecord& root() const override { return records_.root; }
-  std::string folder() const override { return folder_; }
   std::vector<StepRecord> Steps() const override { return records_.Steps(); }
   const StepRecord* FindVersion(const Version& version) const override {
     return records_.FindVersion(version);
@@ -65,7 +63,6 @@ class StoreVersions : public VersionSource {
                                         const std::string& prefix) const;
 
   const std::string store_;
-  std::string folder_;
   ReaderLeases leases_;
   std::unique_ptr<Database> database_;
   Catalog records_;
@@ -75,14 +72,6 @@ class StoreVersions : public VersionSource {
 // An owner that saves many times a second may commit between a look at its
 // records and the lease, so several looks are taken.
 absl::Status StoreVersions::Open() {
-  // RocksDB's own, which is new in each database that is created.
-  absl::StatusOr<std::string> identity =
-      ReadFile(Environment::Default()->file_system().get(),
-               absl::StrCat(DatabasePath(store_), "/IDENTITY"));
-  if (!identity.ok() && !absl::IsNotFound(identity.status())) {
-    return identity.status();
-  }
-  folder_ = std::string(absl::StripAsciiWhitespace(identity.value_or("")));
   constexpr int kTries = 500;
   constexpr int kMostPauseMicros = 20'000;
   std::minstd_rand random(std::random_device{}());

@@ -40,9 +40,6 @@ class VersionSource {
   virtual ~VersionSource() = default;
 
   virtual const RootRecord& root() const = 0;
-  // Distinguishes the store's folder from those of other stores that were
-  // fetched or copied from it step by step. A copy of all files has the same.
-  virtual std::string folder() const = 0;
   // Returns all steps, sorted by step.
   virtual std::vector<StepRecord> Steps() const = 0;
   // Returns the record of a version that is or was a step; null if it is

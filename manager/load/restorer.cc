@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 constexpr char kRestoreRemedy[] =
     "register the items as they are in the step, or set "
     "RestoreRequest::evolve, which renames items, fills and converts slots, "
-    "and leaves new items unchanged";
+    "and leaves unchanged new items and those that it excludes";
 constexpr char kEvolvedRemedy[] =
     "set how to restore them in EvolvePolicy: oname, exclude, cast or tables";
 constexpr char kLoadRemedy[] =

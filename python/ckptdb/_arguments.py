@@ -37,6 +37,17 @@ def check_names(options: Mapping[str, Any], parameters: Sequence[str]) -> None:
         raise InvalidArgument(f'a manager has no option "{name}"{hint}')
 
 
+def as_step(step: Any) -> int:
+    """A step as an int of 64 bits."""
+    try:
+        number = operator.index(step)
+    except TypeError:
+        number = -1
+    if 0 <= number < 1 << 63:
+        return number
+    raise InvalidArgument(f"the step is {step!r}; expected an int from 0 to 2**63 - 1")
+
+
 def check_policy(name: str, policy: Any) -> None:
     """Refuses a number, which is not a policy in the configuration's form either."""
     if isinstance(policy, (int, float)):
@@ -138,10 +149,7 @@ def request(
         "fall_back": fall_back,
     }
     if step is not None:
-        try:
-            fields["step"] = operator.index(step)
-        except TypeError:
-            raise InvalidArgument(f"the step is {step!r}; expected an int") from None
+        fields["step"] = as_step(step)
     if path is not None:
         fields["path"] = path_of(path, kept)
     if evolve is not None:

@@ -16,8 +16,9 @@ _OPTION = re.compile(
 _OPTIONS = {"schedule": "save", "to": "ship"}
 _NAMES = {
     "rows come from Insert and Find": "rows come from insert and find",
-    "set evolve, which renames items, fills and converts slots, and leaves new items "
-    "unchanged": "pass evolve={} to leave new items unchanged, or one that also renames "
+    "set evolve, which renames items, fills and converts slots, and leaves unchanged new "
+    "items and those that it excludes": "pass evolve={} to leave new items unchanged, or "
+    'one that also excludes changed items ({"exclude": [names]}), renames '
     "items and fills slots",
     'a load rule with "cast" converts it': 'evolve={"cast": True} converts it',
     "give ModelState::AddTable or sharding": "give the table or the manager sharding=",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _core
-from ._arguments import dumper
+from ._arguments import as_step, dumper
 from ._errors import InvalidArgument
 from ._state import has_io_state
 
@@ -56,19 +56,22 @@ class Evaluation:
         if processed < 0:
             raise InvalidArgument(f"processed is {processed}; expected at least 0")
         self._core.save_evaluation(
-            step, evaluation, group, dumper(evaluation, loader), processed
+            as_step(step), evaluation, group, dumper(evaluation, loader), processed
         )
 
     def load(self, step: int, evaluation: str, group: str, loader: Any) -> int:
         """Loads the meters, then the loader, and returns the saved `processed`, or 0
         if nothing was saved. Raises FailedPrecondition if another group saved it."""
         _check(loader, "loader")
-        return self._core.load_evaluation(step, evaluation, group, loader.load_io_state)
+        return self._core.load_evaluation(
+            as_step(step), evaluation, group, loader.load_io_state
+        )
 
     def cleanup(self, step: int) -> None:
         """Removes the evaluations of one step."""
-        self._core.cleanup_evaluations(step, False)
+        self._core.cleanup_evaluations(as_step(step), False)
 
     def cleanup_all(self, except_step: int | None = None) -> None:
         """Removes the evaluations of all steps but one."""
-        self._core.cleanup_evaluations(except_step, True)
+        kept = None if except_step is None else as_step(except_step)
+        self._core.cleanup_evaluations(kept, True)

@@ -15,6 +15,7 @@ from typing import Any
 from . import _core, _open_managers
 from ._arguments import (
     as_policy,
+    as_step,
     check_names,
     check_options,
     check_policy,
@@ -25,6 +26,7 @@ from ._arguments import (
     ship_config,
 )
 from ._core import KeepPolicy, PendingSave, SavePolicy, StepOutcome
+from ._devices import Devices
 from ._errors import (
     FailedPrecondition,
     Internal,
@@ -32,7 +34,6 @@ from ._errors import (
     Unavailable,
     python_names,
 )
-from ._devices import Devices
 from ._evaluation import Evaluation
 from ._evolve import exclude_parts, split_functions
 from ._object_stores import Target, path_of, url_of
@@ -470,7 +471,7 @@ class Manager(StepList):
         for lookups in self._lookups:
             lookups.take()
         try:
-            outcome = self._core.step_to(step, metrics, user_metadata)
+            outcome = self._core.step_to(as_step(step), metrics, user_metadata)
         except TypeError:
             check_values(metrics, user_metadata)
             raise
@@ -481,7 +482,7 @@ class Manager(StepList):
         self, step: int, metrics: Mapping[str, float] | None = None
     ) -> tuple[bool, str]:
         """Whether `step_to` would save that step now, and why."""
-        kind, reason = self._core.should_save(step, dict(metrics or {}))
+        kind, reason = self._core.should_save(as_step(step), dict(metrics or {}))
         return kind != "none", reason
 
     def save(

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _arrays, _core, _progress
+from ._arguments import as_step
 from ._closing import Closing
 from ._errors import InvalidArgument, NotFound
 from ._object_stores import Target, path_of
@@ -408,11 +409,11 @@ class Reader(Closing):
 
     def find(self, step: int) -> StepRecord:
         """The record of a step. Raises NotFound."""
-        return StepRecord(**self._core.find_step(step))
+        return StepRecord(**self._core.find_step(as_step(step)))
 
     def open(self, step: int) -> Step:
         """Opens a step. Raises NotFound."""
-        return Step(self._core.open_step(step), self._allow_pickle)
+        return Step(self._core.open_step(as_step(step)), self._allow_pickle)
 
     def latest(self) -> Step:
         """Opens the step saved last. Raises NotFound if the store has none."""
@@ -422,19 +423,19 @@ class Reader(Closing):
     def changes(self, first: int, last: int) -> Changes:
         """The changes from one step to another. Raises FailedPrecondition if a step
         between them was saved in full: then read `last` as a whole."""
-        return Changes(self._core.open_changes(first, last))
+        return Changes(self._core.open_changes(as_step(first), as_step(last)))
 
     def post_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         """Adds metrics to a step, which the trainer records with its next save."""
-        self._core.post_metrics(step, dict(metrics))
+        self._core.post_metrics(as_step(step), dict(metrics))
 
     def request_pin(self, step: int) -> None:
         """Asks the trainer to keep a step."""
-        self._core.request_pin(step, True)
+        self._core.request_pin(as_step(step), True)
 
     def request_unpin(self, step: int) -> None:
         """Asks the trainer to let its policies decide on a step again."""
-        self._core.request_pin(step, False)
+        self._core.request_pin(as_step(step), False)
 
     @property
     def user_metadata(self) -> dict[str, str]:

@@ -9,11 +9,11 @@ from typing import Any
 
 from . import _arrays, _tree
 from ._devices import Devices
-from ._errors import InvalidArgument
 from ._shards import shards_of
 from ._state import (
     Registered,
     TensorTuple,
+    bounded,
     check_name,
     check_unique,
     has_io_state,
@@ -50,12 +50,8 @@ class Save:
     def add_all(self, state: Mapping[str, Any]) -> None:
         for name, value in state.items():
             check_name(name)
-            try:
+            with bounded(name):
                 self.add(name, value)
-            except RecursionError:
-                raise InvalidArgument(
-                    f'state "{name}" contains itself, or is nested too deeply'
-                ) from None
         check_unique(names_of(self.names, self._registered), state)
 
     def add(self, name: str, value: Any) -> None:

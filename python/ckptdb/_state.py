@@ -105,6 +105,17 @@ def named(name: str) -> Iterator[None]:
         raise InvalidArgument(f'state "{name}": {error}') from None
 
 
+@contextlib.contextmanager
+def bounded(name: str) -> Iterator[None]:
+    """Raises InvalidArgument for a value that contains itself."""
+    try:
+        yield
+    except RecursionError:
+        raise InvalidArgument(
+            f'state "{name}" contains itself, or is nested too deeply'
+        ) from None
+
+
 def check_name(name: Any) -> None:
     if not isinstance(name, str):
         raise InvalidArgument(
@@ -161,4 +172,5 @@ def _leaves(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
     for name, value in state.items():
         check_name(name)
-        yield from walk(name, value)
+        with bounded(name):
+            yield from walk(name, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ._arguments import as_step
 from ._core import Manager as CoreManager
 from ._records import StepRecord, Steps
 
@@ -29,24 +30,24 @@ class StepList:
 
     def explain(self, step: int) -> tuple[str, str]:
         """Why a step was saved, and why it is kept."""
-        return self._core.explain(step)
+        return self._core.explain(as_step(step))
 
     def add_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         """Adds metrics to a step."""
-        self._core.add_metrics(step, dict(metrics))
+        self._core.add_metrics(as_step(step), dict(metrics))
 
     def delete(self, step: int) -> None:
         """Removes a step. Raises FailedPrecondition if it is pinned."""
-        self._core.delete(step)
+        self._core.delete(as_step(step))
 
     def pin(self, step: int) -> None:
         """Keeps a step whatever the policies say."""
-        self._core.pin(step, True)
+        self._core.pin(as_step(step), True)
 
     def unpin(self, step: int) -> None:
         """Lets the policies decide on a step again."""
-        self._core.pin(step, False)
+        self._core.pin(as_step(step), False)
 
     def fold(self, step: int) -> dict[str, int]:
         """Merges the chain of a step, so that it is restored from one save."""
-        return self._core.fold(step)
+        return self._core.fold(as_step(step))

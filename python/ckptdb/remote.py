@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from . import _core, _open_managers
+from ._arguments import as_step
 from ._closing import Closing
 from ._object_stores import ObjectInfo, ObjectStore, Target, open_target
 from ._progress import ByteBar
@@ -232,6 +233,7 @@ def fetch(
     ahead of it."""
     bar = ByteBar(f"fetch {os.fspath(path)}") if progress else None
     options = _options(deadline, connections, bytes_per_second, bar)
+    step = None if step is None else as_step(step)
     return FetchResult(
         **_core.remote_fetch(
             open_target(target), os.fspath(path), step, all_steps, update, keep, options
@@ -285,7 +287,7 @@ class Shipper(Closing):
         """Waits until the target has the step as it is committed now. Raises
         DeadlineExceeded after `timeout` seconds, with the last error, and Cancelled
         when the shipper is closed."""
-        self._core.wait_shipped(step, timeout)
+        self._core.wait_shipped(as_step(step), timeout)
 
     def close(self) -> None:
         """Ends the thread and interrupts an upload: the next push uploads that step

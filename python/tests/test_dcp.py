@@ -191,6 +191,15 @@ def test_ids_are_steps(path):
     for bad in ("latest", "", "s3://bucket/a", None, 1.5):
         assert not StorageWriter.validate_checkpoint_id(bad)
         assert not StorageReader.validate_checkpoint_id(bad)
+    for wrong in (-1, 10**19, str(10**19)):
+        with pytest.raises(ckptdb.InvalidArgument, match=r"to 2\*\*63 - 1"):
+            save({"x": torch.tensor(1)}, path, wrong)
+        with pytest.raises(ckptdb.InvalidArgument, match=r"to 2\*\*63 - 1"):
+            StorageReader(path).reset(wrong)
+    with pytest.raises(ckptdb.InvalidArgument, match='"kep"; did you mean "keep"'):
+        StorageWriter(path, kep=3)
+    with pytest.raises(ckptdb.InvalidArgument, match='"stp"; did you mean "step"'):
+        StorageReader(path, stp=3)
     for call in (
         lambda: save({"x": torch.tensor(1)}, path, 1.5),
         lambda: StorageReader(path).reset(1.5),

@@ -51,6 +51,41 @@ def test_classes(error):
     assert type(copied) is error and str(copied) == str(made)
 
 
+@pytest.mark.parametrize("step", [-1, 1 << 63, "7", 1.5, None])
+def test_what_is_not_a_step_is_an_invalid_argument(path, step):
+    with ckptdb.Manager(path, {"n": 1}, save=ckptdb.save_at_steps([])) as manager:
+        manager.restore_or_start()
+        manager.step()
+        manager.save().wait_committed()
+        calls = [
+            manager.step_to,
+            manager.should_save,
+            manager.explain,
+            manager.delete,
+            manager.pin,
+            manager.unpin,
+            manager.fold,
+            lambda s: manager.add_metrics(s, {"auc": 1}),
+            lambda s: manager.evaluation.cleanup(s),
+        ]
+        if step is not None:
+            calls += [manager.restore, manager.evaluation.cleanup_all]
+        with ckptdb.Reader(path) as reader:
+            calls += [
+                reader.open,
+                reader.find,
+                reader.request_pin,
+                reader.request_unpin,
+                lambda s: reader.changes(1, s),
+                lambda s: reader.post_metrics(s, {"auc": 1}),
+            ]
+            for call in calls:
+                with pytest.raises(
+                    ckptdb.InvalidArgument, match=r"expected an int from 0 to 2\*\*63"
+                ):
+                    call(step)
+
+
 def test_errors_of_state_keep_their_class(path):
     """Each class passes through the library as itself, with the original as its
     cause."""

@@ -328,6 +328,9 @@ def test_state_that_contains_itself_is_refused(path):
         with pytest.raises(ckptdb.InvalidArgument, match='"loop" contains itself'):
             save_now(manager)
         state["loop"] = 1
+    state["loop"] = loop
+    with pytest.raises(ckptdb.InvalidArgument, match='"loop" contains itself'):
+        ckptdb.Manager(path, state, save=ckptdb.save_at_steps([]))
 
 
 # Names

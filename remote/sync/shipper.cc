@@ -19,6 +19,7 @@
 #include "remote/sync/version_object.h"
 #include "schema/bytes/annotate.h"
 #include "schema/bytes/page.h"
+#include "schema/records/branches.h"
 #include "schema/records/records.h"
 #include "schema/status.h"
 
@@ -69,6 +70,7 @@ const RemoteEntry* FindSame(const RemoteCatalog& catalog,
 void FillEntry(const StepRecord& record, RemoteEntry* entry) {
   entry->version = record.version;
   entry->state = StateOf(record);
+  entry->owner = OwnerOf(record, entry->state.attempt);
   entry->lineage = LineageDigest(record);
   entry->committed_at_micros = record.committed_at_micros;
   entry->kind = record.kind;
@@ -226,18 +228,13 @@ absl::Status Shipper::CheckSameAttempts(const RemoteCatalog& base) const {
 }
 
 // Whether the newest step of the store was saved on top of this one. Copies of
-// a store have the same attempt numbers, so these prove it only if the store
-// still has the step after it, or if the same copy shipped it.
-bool Shipper::Continues(const RemoteCatalog& base,
-                        const RemoteEntry& last) const {
+// a store that continue separately use the same attempt numbers, so the owner
+// must be the same, too.
+bool Shipper::Continues(const RemoteEntry& last) const {
   const std::vector<StepRecord> own = source_->Steps();
   const StepRecord* const newest = NewestOf(own);
-  if (newest == nullptr || !DescendsFrom(*newest, last.state)) return false;
-  if (base.folder.empty() || base.folder == source_->folder()) return true;
-  return std::any_of(own.begin(), own.end(), [&](const StepRecord& record) {
-    return record.has_parent && record.parent == last.version &&
-           record.parent_digest == last.lineage;
-  });
+  return newest != nullptr && DescendsFrom(*newest, last.state) &&
+         OwnerOf(*newest, last.state.attempt) == last.owner;
 }
 
 // A disk that was restored from an older copy must not overwrite the steps that
@@ -248,7 +245,7 @@ absl::Status Shipper::CheckNotAhead(const RemoteCatalog& base) const {
   const std::vector<const RemoteEntry*> steps = StepsByAge(base);
   if (steps.empty() || IsKnown(*steps.front())) return absl::OkStatus();
   const RemoteEntry& last = *steps.front();
-  if (Continues(base, last)) return absl::OkStatus();
+  if (Continues(last)) return absl::OkStatus();
   const std::vector<StepRecord> own = source_->Steps();
   const StepRecord* const newest = NewestOf(own);
   return absl::FailedPreconditionError(absl::StrCat(
@@ -308,7 +305,6 @@ absl::Status Shipper::BecomeOwner(const Work& work) {
   std::erase_if(next.forgotten, [&](const Version& version) {
     return source_->FindVersion(version) == nullptr;
   });
-  next.folder = source_->folder();
   next.owner = NewUuid();
   CKPTDB_RETURN_IF_ERROR(
       AppendCatalog(remote_, work.base.has_value() ? &*work.base : nullptr,

@@ -56,7 +56,7 @@ class Shipper {
   absl::Status CheckStore(const std::optional<RemoteCatalog>& base) const;
   absl::Status PutFormat() const;
   absl::Status CheckSameAttempts(const RemoteCatalog& base) const;
-  bool Continues(const RemoteCatalog& base, const RemoteEntry& last) const;
+  bool Continues(const RemoteEntry& last) const;
   absl::Status CheckNotAhead(const RemoteCatalog& base) const;
   bool IsKnown(const RemoteEntry& entry) const;
   absl::StatusOr<bool> IsShipped(const RemoteCatalog& base,

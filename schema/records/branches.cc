@@ -2,6 +2,7 @@
 #include "schema/records/branches.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace ckptdb::internal {
 
@@ -21,6 +22,11 @@ bool IsOnLineage(const StepRecord::Branch& own,
 bool DescendsFrom(const StepRecord& step, const StepRecord& ancestor) {
   return step.branches != ancestor.branches &&
          IsOnLineage(ancestor.branches.back(), step.branches);
+}
+
+uint64_t OwnerOf(const StepRecord& step, uint32_t attempt) {
+  const auto after = step.owners.upper_bound(attempt);
+  return after == step.owners.begin() ? 0 : std::prev(after)->second;
 }
 
 }  // namespace ckptdb::internal

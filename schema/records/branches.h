@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which steps a step descends from, using the branches in their
-// records.
+// Decides which steps a step descends from, using the branches and owners in
+// their records.
 #ifndef CKPTDB_SCHEMA_RECORDS_BRANCHES_H_
 #define CKPTDB_SCHEMA_RECORDS_BRANCHES_H_
 
@@ -19,6 +19,10 @@ bool IsOnLineage(const StepRecord::Branch& own,
 // other versions. Returns false for the ancestor itself, and for the version
 // that it was folded into.
 bool DescendsFrom(const StepRecord& step, const StepRecord& ancestor);
+
+// Returns the owner of the store that saved the version of this attempt, from
+// which the step descends, or which is the step; 0 if it is not recorded.
+uint64_t OwnerOf(const StepRecord& step, uint32_t attempt);
 
 }  // namespace ckptdb::internal
 

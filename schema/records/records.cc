@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,32 @@ auto AddStructs(const std::vector<T>& values, FlatBufferBuilder* builder) {
   structs.reserve(values.size());
   for (const T& value : values) structs.push_back(ToFbs(value));
   return builder->CreateVectorOfStructs(structs);
+}
+
+using Owners = std::map<uint32_t, uint64_t>;
+
+Offset<Vector<const fbs::Owner*>> AddOwners(const Owners& owners,
+                                            FlatBufferBuilder* builder) {
+  if (owners.empty()) return {};
+  std::vector<fbs::Owner> structs;
+  for (const auto& [first, id] : owners) structs.emplace_back(id, first);
+  return builder->CreateVectorOfStructs(structs);
+}
+
+absl::StatusOr<Owners> ReadOwners(const Vector<const fbs::Owner*>* from) {
+  Owners owners;
+  for (size_t i = 0; i < SizeOf(from); ++i) {
+    fbs::Owner each;
+    std::memcpy(static_cast<void*>(&each), from->Data() + i * sizeof(each),
+                sizeof(each));
+    if (!owners.empty() && each.first() <= owners.rbegin()->first) {
+      return BadField(RecordKind::kStep, "owners",
+                      absl::StrCat("are out of order: attempt ", each.first(),
+                                   " follows ", owners.rbegin()->first));
+    }
+    owners.emplace(each.first(), each.id());
+  }
+  return owners;
 }
 
 Offset<Vector<Offset<fbs::Metadata>>> AddMetadata(const UserMetadata& metadata,
@@ -240,6 +267,25 @@ absl::Status CheckBranches(const StepRecord& record) {
                                StateOf(record).attempt));
 }
 
+// Older libraries recorded no owners, and may have saved on top of steps that
+// have some.
+absl::Status CheckOwners(const StepRecord& record) {
+  constexpr RecordKind kKind = RecordKind::kStep;
+  if (record.owners.empty()) return absl::OkStatus();
+  if (record.owners.size() > kMaxOwners) {
+    return BadField(kKind, "owners",
+                    absl::StrCat("have ", record.owners.size(),
+                                 " entries; expected at most ", kMaxOwners));
+  }
+  const uint32_t first = record.owners.begin()->first;
+  const uint32_t last = record.owners.rbegin()->first;
+  const uint32_t own = StateOf(record).attempt;
+  if (first > 0 && last <= own) return absl::OkStatus();
+  return BadField(kKind, "owners",
+                  absl::StrCat("have attempts ", first, " to ", last,
+                               "; expected 1 to ", own));
+}
+
 absl::Status CheckKind(StepRecord::Kind kind) {
   if (kind == StepRecord::Kind::kFull || kind == StepRecord::Kind::kDelta) {
     return absl::OkStatus();
@@ -288,6 +334,7 @@ absl::Status internal::Check(const StepRecord& record) {
   CKPTDB_RETURN_IF_ERROR(CheckChain(record));
   CKPTDB_RETURN_IF_ERROR(CheckIncrement(record));
   CKPTDB_RETURN_IF_ERROR(CheckBranches(record));
+  CKPTDB_RETURN_IF_ERROR(CheckOwners(record));
   CKPTDB_RETURN_IF_ERROR(CheckVersions(kKind, "references", record.references));
   if (std::count(record.references.begin(), record.references.end(),
                  record.version) != 0) {
@@ -373,6 +420,7 @@ std::string internal::EncodeUnchecked(const StepRecord& record) {
   const auto library = AddString(record.library_version, &builder);
   const auto uuid = AddString(record.store_uuid, &builder);
   const auto branches = AddStructs(record.branches, &builder);
+  const auto owners = AddOwners(record.owners, &builder);
   const fbs::Version parent = ToFbs(record.parent);
   const fbs::Version increment = ToFbs(record.folded_from);
   fbs::StepRecordBuilder out(builder);
@@ -401,6 +449,7 @@ std::string internal::EncodeUnchecked(const StepRecord& record) {
   out.add_base_bytes(record.base_bytes);
   out.add_delta_bytes(record.delta_bytes);
   out.add_branches(branches);
+  out.add_owners(owners);
   builder.Finish(out.Finish());
   return Seal(RecordKind::kStep, builder);
 }
@@ -442,6 +491,7 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
   record.raw_bytes = from->raw_bytes();
   record.exclusive_bytes = from->stored_bytes();
   record.branches = ToStd(from->branches());
+  CKPTDB_ASSIGN_OR_RETURN(record.owners, ReadOwners(from->owners()));
   record.base_bytes = from->base_bytes();
   record.delta_bytes = from->delta_bytes();
   CKPTDB_RETURN_IF_ERROR(internal::Check(record));

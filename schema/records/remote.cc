@@ -147,8 +147,7 @@ uint64_t LeastBytesOf(const RemoteVersion& version) {
 }
 
 uint64_t LeastBytesOf(const RemoteCatalog& catalog) {
-  uint64_t bytes =
-      catalog.forgotten.size() * sizeof(fbs::Version) + catalog.folder.size();
+  uint64_t bytes = catalog.forgotten.size() * sizeof(fbs::Version);
   for (const RemoteEntry& entry : catalog.entries) {
     bytes += entry.needs.size() * sizeof(fbs::Version);
   }
@@ -175,7 +174,7 @@ Offset<fbs::RemoteEntry> AddRemoteEntry(const RemoteEntry& entry,
       static_cast<uint8_t>(entry.use), entry.object_bytes, entry.object_hash,
       entry.lineage, entry.record_hash, entry.data_bytes, entry.data_files,
       entry.dropped_at_micros, entry.committed_at_micros,
-      static_cast<uint8_t>(entry.kind), flags, needs);
+      static_cast<uint8_t>(entry.kind), flags, needs, entry.owner);
 }
 
 RemoteEntry ReadRemoteEntry(const fbs::RemoteEntry& from) {
@@ -198,6 +197,7 @@ RemoteEntry ReadRemoteEntry(const fbs::RemoteEntry& from) {
   entry.pinned = (from.flags() & kIsPinned) != 0;
   entry.quarantined = (from.flags() & kIsBad) != 0;
   entry.needs = ReadVersions(from.needs());
+  entry.owner = from.owner();
   return entry;
 }
 
@@ -286,13 +286,10 @@ absl::StatusOr<std::string> EncodeRemoteCatalog(const RemoteCatalog& catalog) {
   }
   const auto entries = builder.CreateVector(added);
   const auto forgotten = AddVersions(catalog.forgotten, &builder);
-  const auto folder = catalog.folder.empty()
-                          ? Offset<flatbuffers::String>()
-                          : AddString(catalog.folder, &builder);
   builder.Finish(fbs::CreateRemoteCatalog(
       builder, catalog.number, catalog.epoch, owner, token,
       catalog.written_at_micros, catalog.horizon_micros, root_record, entries,
-      forgotten, folder));
+      forgotten));
   return SealChecked(kCatalogKind, builder);
 }
 
@@ -312,7 +309,6 @@ absl::StatusOr<RemoteCatalog> DecodeRemoteCatalog(absl::string_view bytes) {
     catalog.entries.push_back(ReadRemoteEntry(*entry));
   }
   catalog.forgotten = ReadVersions(from->forgotten());
-  if (from->folder() != nullptr) catalog.folder = ToStd(from->folder());
   CKPTDB_RETURN_IF_ERROR(CheckCatalog(catalog));
   return catalog;
 }

@@ -73,6 +73,7 @@ struct RemoteEntry {
   bool ephemeral = false;
   bool quarantined = false;
   std::vector<Version> needs;  // other versions
+  uint64_t owner = 0;          // OwnerOf the state; 0 if it is not recorded
 
   bool operator==(const RemoteEntry&) const = default;
 };
@@ -91,9 +92,6 @@ struct RemoteCatalog {
   std::vector<RemoteEntry> entries;  // by version and epoch
   // Dropped steps that the store may still have: they are not shipped again.
   std::vector<Version> forgotten;
-  // The VersionSource::folder of the owner's store. Empty in catalogs that
-  // older libraries wrote.
-  std::string folder;
 
   bool operator==(const RemoteCatalog&) const = default;
 };

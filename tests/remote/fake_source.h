@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "db/meta/lineage.h"
 #include "db/transfer/version_source.h"
 #include "schema/bytes/keys.h"
 #include "schema/bytes/page.h"
@@ -38,6 +39,11 @@ class FakeSource : public internal::VersionSource {
     record.rank_digests = {content};
     record.committed_at_micros = record.version.attempt;
     record.branches = {{1, record.version.attempt}};
+    if (owner_ != 0) {
+      record.owners =
+          internal::OwnersOver(parent == nullptr ? StepRecord() : *parent,
+                               record.version.attempt, owner_);
+    }
     if (parent != nullptr) {
       record.has_parent = true;
       record.parent = parent->version;
@@ -69,13 +75,12 @@ class FakeSource : public internal::VersionSource {
     return steps_.empty() ? nullptr : &steps_.rbegin()->second;
   }
 
-  // Changes what distinguishes copies: each has the one that it was copied from
-  // until this is called.
-  void set_folder(std::string folder) { folder_ = std::move(folder); }
+  // The next saves are those of another process; of an older library if it is
+  // 0. Until this is called, a copy has the owner that it was copied from.
+  void set_owner(uint64_t owner) { owner_ = owner; }
   void set_steps_apart(int64_t steps) { steps_apart_ = steps; }
 
   const RootRecord& root() const override { return root_; }
-  std::string folder() const override { return folder_; }
   std::vector<StepRecord> Steps() const override {
     std::vector<StepRecord> steps;
     for (const auto& [step, record] : steps_) steps.push_back(record);
@@ -113,7 +118,7 @@ class FakeSource : public internal::VersionSource {
 
  private:
   RootRecord root_;
-  std::string folder_ = "first";
+  uint64_t owner_ = 1;
   int64_t steps_apart_ = 10;
   std::map<int64_t, StepRecord> steps_;
   std::map<Version, StepRecord> known_;

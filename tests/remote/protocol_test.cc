@@ -203,13 +203,14 @@ TEST_F(ProtocolTest, ACopyThatWentOnByItselfIsRefused) {
   EXPECT_THAT(Push(source_), FailedPrecondition("--take-over"));
 }
 
-// A trainer moved to a fetched copy. Then the old disk returned, and training
-// continued on it, with the same attempt numbers as in the copy.
+// A trainer moved to another disk, such as a fetched copy or a restored snapshot.
+// Then the old disk returned, and training continued on it, with the same
+// attempt numbers.
 TEST_F(ProtocolTest, AStaleCopyIsRefusedHoweverFarItGoesOn) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
   FakeSource moved = source_;
-  moved.set_folder("second");
+  moved.set_owner(2);
   for (const uint64_t content : {2, 3, 4}) moved.Save(false, content);
   ASSERT_OK(Push(moved));
   source_.set_steps_apart(5);
@@ -225,22 +226,54 @@ TEST_F(ProtocolTest, AStaleCopyIsRefusedHoweverFarItGoesOn) {
   ExpectSound();
 }
 
+// All files were copied while the trainer ran, which then shipped more. The
+// copy saves what the trainer does, at other times.
+TEST_F(ProtocolTest, ASnapshotOfTheDiskIsRefusedHoweverFarItGoesOn) {
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  FakeSource snapshot = source_;
+  snapshot.set_owner(2);
+  for (const uint64_t content : {2, 3, 4}) source_.Save(false, content);
+  ASSERT_OK(Push(source_));
+  for (uint64_t content = 2; content < 20; ++content) {
+    snapshot.Save(true, content);
+    snapshot.KeepNewest(2);
+    snapshot.set_owner(content + 1);  // it was restarted
+    EXPECT_THAT(Push(snapshot), FailedPrecondition("--take-over"));
+  }
+  EXPECT_THAT(Steps(), ElementsAre(10, 20, 30, 40));
+  PushOptions options;
+  options.take_over = true;
+  ASSERT_OK(Push(snapshot, options));
+  EXPECT_THAT(Push(source_), FailedPrecondition("--take-over"));
+  ExpectSound();
+}
+
 TEST_F(ProtocolTest, AnOwnerGoesOnAfterStepsThatItRemovedUnshipped) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
+  for (uint64_t content = 2; content < 9; ++content) {
+    source_.set_owner(content);
+    source_.Save(true, content);
+    source_.KeepNewest(2);
+  }
+  ASSERT_OK(Push(source_));
+  EXPECT_THAT(Steps(), ElementsAre(10, 70, 80));
+  ExpectSound();
+}
+
+// Records of older libraries have no owners.
+TEST_F(ProtocolTest, AStoreOfAnOlderLibraryGoesOn) {
+  source_.set_owner(0);
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  source_.set_owner(1);
   for (uint64_t content = 2; content < 9; ++content) {
     source_.Save(true, content);
     source_.KeepNewest(2);
   }
   ASSERT_OK(Push(source_));
   EXPECT_THAT(Steps(), ElementsAre(10, 70, 80));
-  // In another folder only with the step after the remote's newest one.
-  FakeSource moved = source_;
-  moved.set_folder("second");
-  moved.Save(true, 9);
-  moved.KeepNewest(1);
-  ASSERT_OK(Push(moved));
-  EXPECT_THAT(Steps(), ElementsAre(10, 70, 80, 90));
   ExpectSound();
 }
 

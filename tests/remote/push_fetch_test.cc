@@ -489,5 +489,31 @@ TEST_F(PushFetchTest, ADiskThatComesBackDoesNotReplaceWhatWasShippedSince) {
   EXPECT_THAT(RemoteSteps(), ElementsAre(10, 20, 30, 40, 70));
 }
 
+// All files of a store were copied while its owner ran. The copy goes on until
+// it has none of the attempts that were shipped.
+TEST_F(PushFetchTest, ASnapshotOfTheDiskDoesNotReplaceWhatWasShippedSince) {
+  ASSERT_OK_AND_ASSIGN(store_, Store::Open(path()));
+  ASSERT_OK(SaveSmall(10));
+  Push();
+  fs::copy(path(), fetched(), fs::copy_options::recursive);
+  for (const int64_t step : {20, 30, 40}) {
+    ASSERT_OK(SaveSmall(step));
+    Push();
+  }
+  ASSERT_OK_AND_ASSIGN(const auto snapshot, Store::Open(fetched()));
+  for (int64_t step = 20; step < 200; step += 10) {
+    ASSERT_OK(SaveOnly(snapshot.get(), step, 2));
+    EXPECT_THAT(PushStore(fetched(), &remote_),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("--take-over")))
+        << step;
+  }
+  EXPECT_THAT(RemoteSteps(), ElementsAre(10, 20, 30, 40));
+  PushOptions options;
+  options.take_over = true;
+  ASSERT_OK(PushStore(fetched(), &remote_, options));
+  EXPECT_THAT(RemoteSteps(), ElementsAre(190));
+}
+
 }  // namespace
 }  // namespace ckptdb::testing

@@ -37,6 +37,7 @@ inline StepRecord SampleStep() {
   record.parent_digest = 0xabcdef;
   record.chain = {{10, 2}, {20, 5}, {30, 9}};
   record.branches = {{2, 4}, {5, 9}};
+  record.owners = {{2, 0x123456789}, {7, ~uint64_t{0}}};
   record.references = {{5, 1}, {7, 11}};
   record.world_size = 2;
   record.slice_bounds = {0, 30000, kSlices};
@@ -223,6 +224,7 @@ inline internal::RemoteCatalog SampleRemoteCatalog() {
   step.pinned = true;
   step.quarantined = true;
   step.needs = {{100, 2}, {200, 4}};
+  step.owner = 0x123456789;
   internal::RemoteEntry dropped;
   dropped.version = dropped.state = {100, 2};
   dropped.use = internal::RemoteEntry::Use::kDropped;
@@ -233,7 +235,6 @@ inline internal::RemoteCatalog SampleRemoteCatalog() {
   again.use = internal::RemoteEntry::Use::kNeeded;
   catalog.entries = {dropped, again, step};
   catalog.forgotten = {{50, 1}};
-  catalog.folder = "0a1b2c3d-0000-4000-8000-000000000000";
   return catalog;
 }
 

@@ -79,7 +79,7 @@ class CtrTrainer {
     constexpr uint32_t kItemWidth = 8;
     HeldTables::RowList items;
     std::optional<HeldTables::Change> no_change;
-    if (save.change.has_value()) no_change.emplace();
+    if (save.change.has_value()) no_change = HeldTables::Change{};
     for (int64_t id = 0; id < 500 && !no_change.has_value(); ++id) {
       items.push_back({id, Embedding(id, save.step, kItemWidth, false)});
     }

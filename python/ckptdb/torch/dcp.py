@@ -24,6 +24,7 @@ the state contains the name "dcp.metadata", it is a blob of an extra rank.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import io
 import operator
 import os
@@ -50,6 +51,7 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from .. import _arrays, _core
+from .._arguments import as_step
 from .._errors import (
     AlreadyExists,
     FailedPrecondition,
@@ -74,9 +76,11 @@ CheckpointId = str | int | os.PathLike[str]
 def _parse(checkpoint_id: CheckpointId) -> tuple[str | None, int | None]:
     """(path, step): the store that a checkpoint id names, or the step."""
     try:
-        return None, int(operator.index(checkpoint_id))  # type: ignore[arg-type]
+        number = operator.index(checkpoint_id)  # type: ignore[arg-type]
     except TypeError:
         pass
+    else:
+        return None, as_step(number)
     if not isinstance(checkpoint_id, (str, bytes, os.PathLike)):
         raise InvalidArgument(
             f"checkpoint_id is {checkpoint_id!r}; expected the number of a step, such as "
@@ -84,7 +88,7 @@ def _parse(checkpoint_id: CheckpointId) -> tuple[str | None, int | None]:
         )
     text = os.fsdecode(checkpoint_id)
     if text.isdecimal():
-        return None, int(text)
+        return None, as_step(int(text))
     if "://" not in text and (
         os.sep in text or not isinstance(checkpoint_id, (str, bytes))
     ):
@@ -93,6 +97,13 @@ def _parse(checkpoint_id: CheckpointId) -> tuple[str | None, int | None]:
         f'checkpoint_id is "{text}"; expected the number of a step, such as 1000, or '
         "the path of a store, with a slash"
     )
+
+
+def _check_options(options: dict[str, Any], *own: str) -> None:
+    for name in options:
+        for near in difflib.get_close_matches(name, own, 1):
+            raise InvalidArgument(f'no option "{name}"; did you mean "{near}"?')
+    _core.check_store_options(options)
 
 
 def _is_valid(checkpoint_id: Any) -> bool:
@@ -156,7 +167,7 @@ class StorageWriter(dist_checkpoint.StorageWriter):  # type: ignore[misc]
         super().__init__()
         if keep is not None and keep < 1:
             raise InvalidArgument(f"keep is {keep}; expected at least 1, or None")
-        _core.check_store_options(options)
+        _check_options(options, "keep", "overwrite")
         self._path = os.fsdecode(path)
         self._overwrite = overwrite
         self._keep = keep
@@ -414,9 +425,9 @@ class StorageReader(dist_checkpoint.StorageReader):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         super().__init__()
-        _core.check_store_options(options)
+        _check_options(options, "allow_pickle", "step")
         self._path = os.fsdecode(path)
-        self._step = step
+        self._step = None if step is None else as_step(step)
         self._allow_pickle = allow_pickle
         self._options = options
         self.load_id = str(uuid.uuid4())

@@ -189,6 +189,28 @@ TEST(StepRecord, FullStepsFoldsAndBranches) {
   rules.Check();
 }
 
+TEST(StepRecord, Owners) {
+  RecordRules<StepRecord> rules = StepRules();
+  const auto owners = [](const std::map<uint32_t, uint64_t>& all) {
+    return [all](StepRecord* r) { r->owners = all; };
+  };
+  rules.Good(owners({}));
+  rules.Good(owners({{1, 0}, {9, 5}}));
+  rules.Bad("owners have attempts 0 to 1; expected 1 to 9",
+            owners({{0, 5}, {1, 6}}));
+  rules.Bad("owners have attempts 3 to 10; expected 1 to 9",
+            owners({{3, 5}, {10, 6}}));
+  rules.Around(kMaxOwners, "owners have 65 entries; expected at most 64",
+               [](StepRecord* r, uint64_t count) {
+                 r->version.attempt = static_cast<uint32_t>(count);
+                 MakeFull(r);
+                 r->branches = {{1, r->version.attempt}};
+                 r->owners.clear();
+                 for (uint32_t i = 1; i <= count; ++i) r->owners[i] = i;
+               });
+  rules.Check();
+}
+
 TEST(StepRecord, RanksAndSlices) {
   RecordRules<StepRecord> rules = StepRules();
   const auto ranks = [](StepRecord* r, uint64_t world_size) {
@@ -261,6 +283,7 @@ TEST(StepRecord, RandomRoundTrips) {
     record.parent = record.chain[record.chain.size() - 2];
     record.branches = {{1, record.parent.attempt},
                        {record.version.attempt, record.version.attempt}};
+    record.owners = {{1, random()}, {record.version.attempt, random()}};
     record.world_size = 1 + random() % 100;
     record.rank_digests.resize(record.world_size);
     for (uint64_t& digest : record.rank_digests) digest = random();

@@ -52,7 +52,7 @@ TEST(NpyTest, RefusesBadHeaders) {
     std::string file;
     absl::StatusCode code;
     std::string text;
-  } kCases[] = {
+  } cases[] = {
       {"", kInvalid, "at byte 0"},
       {"\x93NUMPY", kInvalid, "at byte 0"},
       {"not an array at all", kInvalid, "at byte 0"},
@@ -83,7 +83,7 @@ TEST(NpyTest, RefusesBadHeaders) {
       {Npy("{'descr': '<f4', 'descr': '<f4'}", ""), kInvalid, "unexpected"},
       {Npy("{'descr': '<f4", ""), kInvalid, "open string"},
       {Npy(good + "x", "12345678"), kInvalid, "after the dictionary"}};
-  for (const auto& [file, code, text] : kCases) {
+  for (const auto& [file, code, text] : cases) {
     ExpectError(ParseNpy(file), code, text);
   }
   std::string deep = "{'descr': '<f4', 'fortran_order': False, 'shape': (";

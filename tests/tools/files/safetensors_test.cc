@@ -39,33 +39,33 @@ TEST(SafetensorsTest, RefusesBadHeaders) {
   const auto one = [](const std::string& fields) {
     return Safe("{\"w\":{" + fields + "}}", "12345678");
   };
-  const std::string kDType = R"("dtype":"F32",)";
+  const std::string dtype = R"("dtype":"F32",)";
   const struct {
     std::string file;
     absl::StatusCode code;
     std::string text;
-  } kCases[] = {
+  } cases[] = {
       {"", kDataLoss, "has 0 bytes"},
       {LittleEndian(~uint64_t{0}) + "{}", kInvalid, "18446744073709551615"},
       {LittleEndian(uint64_t{100}) + "{}", kDataLoss, "longer than the file"},
       {Safe("[]", ""), kInvalid, "JSON object"},
       {Safe("{", ""), kInvalid, "JSON object"},
       {Safe("{}", "x"), kInvalid, "the data has 1 bytes"},
-      {one(kDType + R"("shape":[2],"data_offsets":[0,8])") + "x", kInvalid,
+      {one(dtype + R"("shape":[2],"data_offsets":[0,8])") + "x", kInvalid,
        "has 9 bytes, of which the header names 8"},
-      {one(kDType + R"("shape":[2],"data_offsets":[0,9])"), kInvalid,
+      {one(dtype + R"("shape":[2],"data_offsets":[0,9])"), kInvalid,
        "data_offsets [0, 9]"},
-      {one(kDType + R"("shape":[2],"data_offsets":[8,0])"), kInvalid,
+      {one(dtype + R"("shape":[2],"data_offsets":[8,0])"), kInvalid,
        "data_offsets [8, 0]"},
-      {one(kDType + R"("shape":[4],"data_offsets":[0,16])"), kDataLoss,
+      {one(dtype + R"("shape":[4],"data_offsets":[0,16])"), kDataLoss,
        "truncated"},
-      {one(kDType + R"("shape":[-2],"data_offsets":[0,8])"), kInvalid,
+      {one(dtype + R"("shape":[-2],"data_offsets":[0,8])"), kInvalid,
        "a number of shape"},
-      {one(kDType + R"("shape":[1e3],"data_offsets":[0,8])"), kInvalid,
+      {one(dtype + R"("shape":[1e3],"data_offsets":[0,8])"), kInvalid,
        "a number of shape"},
-      {one(kDType + R"("shape":[4611686018427387904,4],"data_offsets":[0,8])"),
+      {one(dtype + R"("shape":[4611686018427387904,4],"data_offsets":[0,8])"),
        kInvalid, "\"w\""},
-      {one(kDType + R"("shape":[2],"data_offsets":[0,18446744073709551615])"),
+      {one(dtype + R"("shape":[2],"data_offsets":[0,18446744073709551615])"),
        kInvalid, "data_offsets"},
       {one(R"("dtype":"F4","shape":[2],"data_offsets":[0,8])"), kInvalid,
        "dtype \"F4\""},
@@ -79,7 +79,7 @@ TEST(SafetensorsTest, RefusesBadHeaders) {
             "1"),
        kInvalid, "occurs twice"},
       {Safe(R"({"__metadata__":{"a":1}})", ""), kInvalid, "not a string"}};
-  for (const auto& [file, code, text] : kCases) {
+  for (const auto& [file, code, text] : cases) {
     ExpectError(ParseSafetensors(file), code, text);
   }
 }

@@ -75,7 +75,7 @@ TEST(TorchPickleTest, RefusesCodeAndBadPickles) {
   const struct {
     std::string pickle;
     std::string text;
-  } kCases[] = {
+  } cases[] = {
       {"", "cut"},
       {"\x80\x02", "cut"},
       {Pickle("."), "STOP"},
@@ -111,7 +111,7 @@ TEST(TorchPickleTest, RefusesCodeAndBadPickles) {
                      "\x85" + Int(0) + "\x85") +
               "."),
        "a storage of 6"}};
-  for (const auto& [pickle, text] : kCases) {
+  for (const auto& [pickle, text] : cases) {
     ExpectError(ParseTorchPickle(pickle, "root"), kInvalid, text);
   }
 }
