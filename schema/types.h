@@ -37,8 +37,6 @@ inline constexpr uint64_t kMaxBlobBytes = uint64_t{4} << 30;
 inline constexpr uint64_t kMaxMetadataBytes = uint64_t{1} << 20;  // with names
 inline constexpr uint64_t kMaxPublishedBytes = uint64_t{64} << 20;
 inline constexpr size_t kMaxMetrics = 4096;
-inline constexpr size_t kMaxBranches = 1024;  // that a step descends from
-inline constexpr size_t kMaxOwners = 64;      // whose saves it descends from
 // One rank's meters and loader together.
 inline constexpr uint64_t kMaxEvaluationBytes = uint64_t{8} << 20;
 
@@ -301,14 +299,11 @@ struct StepRecord {
   // runs from its parent.
   bool folded = false;
   Version folded_from;
-  // The newest kMaxBranches branches that the step descends from, oldest first;
-  // the last one ends with the step. A second save on top of a version begins a
-  // branch.
+  // The branches that the step descends from, oldest first; the last one ends
+  // with the step. A second save on top of a version begins a branch.
   std::vector<Branch> branches;
-  // The newest kMaxOwners owners of the store that saved the step and its
-  // ancestors: a random number for each by the attempt of its first version.
-  // Copies of a store that continue separately use the same attempts, but have
-  // different owners. Older libraries recorded none.
+  // The processes that saved the step and its ancestors: a random number for
+  // each, by the attempt of its first version.
   std::map<uint32_t, uint64_t> owners;
   std::vector<Version> references;  // others whose items it uses
   uint32_t world_size = 1;

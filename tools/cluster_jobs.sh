@@ -95,14 +95,16 @@ expect_ok() {
 }
 
 # expect_named RANKS STRUCK [LATE]: all other ranks have ended, with OK or an
-# error that names STRUCK, or LATE, a rank that may be late because of it.
+# error that names STRUCK, or LATE, a rank that may be late because of it. LATE
+# may also name ranks that gave up waiting for it.
 expect_named() {
-  local rank text
+  local rank text late="ranks ([0-9]+, )*$2(, [0-9]+)* of $1 did not reach"
   for ((rank = 0; rank < $1; ++rank)); do
     [[ ${rank} -ne $2 ]] || continue
     text=$(cat "${out}/${rank}.end" 2> /dev/null || echo "did not end")
     [[ ${text} == OK || ${text} == *"ranks $2 of $1 did not reach"* ||
-      ${text} == *"ranks ${3:-$2} of $1 did not reach"* ]] ||
+      ${text} == *"ranks ${3:-$2} of $1 did not reach"* ||
+      (${rank} == "${3:-}" && ${text} =~ ${late}) ]] ||
       complain "rank ${rank}: ${text}"
   done
 }

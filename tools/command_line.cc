@@ -17,6 +17,7 @@
 #include "ckptdb/version.h"
 #include "schema/types.h"
 #include "tools/command.h"
+#include "tools/number_checks.h"
 #include "tools/suggestion.h"
 
 namespace ckptdb::tool {
@@ -58,6 +59,7 @@ std::vector<std::unique_ptr<Entry>> AddCommands(CLI::App* app) {
     entry->app =
         app->add_subcommand(entry->command->name(), entry->command->summary());
     entry->command->AddArguments(entry->app);
+    CheckNumbers(entry->app);
     // The flags may be before or after the command, so both parsers have them.
     AddFlags(entry->app, &entry->flags);
     const std::string notes = entry->command->notes();

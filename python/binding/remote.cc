@@ -22,9 +22,11 @@
 #include "python/binding/errors.h"
 #include "python/binding/object_stores.h"
 #include "python/binding/records.h"
+#include "remote/follow_remote.h"
 #include "remote/remote_store.h"
 #include "remote/step_shipper.h"
 #include "remote/urls.h"
+#include "schema/status.h"
 
 namespace ckptdb::python {
 namespace {
@@ -184,6 +186,40 @@ nb::dict Fetch(const nb::object& target, const std::string& path,
       }));
 }
 
+// Returns the first fetch that changed the store.
+nb::dict Follow(const nb::object& target, const std::string& path, bool all,
+                std::optional<uint64_t> keep, double every,
+                const nb::object& on_status, const nb::dict& options) {
+  FollowOptions follow;
+  follow.fetch.all = all;
+  follow.fetch.keep = keep;
+  follow.look = absl::Seconds(every);
+  follow.on_status = [held = Hold(on_status)](const absl::Status& status) {
+    // The function of remote.py only logs.
+    WithPython("on_status", [&] {
+      if (status.ok()) {
+        (*held)(nb::none());
+      } else {
+        (*held)(std::string(status.message()));
+      }
+    }).IgnoreError();
+  };
+  std::optional<FetchResult> found;
+  follow.on_fetched = [&found](const FetchResult& fetched) { found = fetched; };
+  return ToPython(OnTarget(
+      target, options,
+      [&](ObjectStore* remote,
+          const RemoteOptions& chosen) -> absl::StatusOr<FetchResult> {
+        follow.fetch.connections = chosen.connections;
+        follow.fetch.cancelled = [&] {
+          return found.has_value() || chosen.cancelled();
+        };
+        CKPTDB_RETURN_IF_ERROR(FollowRemote(remote, path, follow));
+        if (found.has_value()) return *found;
+        return absl::CancelledError("follow: interrupted");
+      }));
+}
+
 nb::dict Verify(const nb::object& target, bool data, const nb::dict& options) {
   VerifyRemoteOptions verify;
   verify.data = data;
@@ -299,6 +335,7 @@ void BindRemote(nb::module_& module) {
   module.def("remote_push", &Push);
   module.def("remote_ls", &List);
   module.def("remote_fetch", &Fetch);
+  module.def("remote_follow", &Follow);
   module.def("remote_verify", &Verify);
   module.def("remote_gc", &Collect);
   nb::class_<PyShipper>(module, "StepShipper")

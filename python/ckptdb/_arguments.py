@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import operator
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
@@ -46,6 +47,33 @@ def as_step(step: Any) -> int:
     if 0 <= number < 1 << 63:
         return number
     raise InvalidArgument(f"the step is {step!r}; expected an int from 0 to 2**63 - 1")
+
+
+def as_count(name: str, value: Any, least: int = 0) -> int:
+    """A whole number as an int of 64 bits; also a float, such as 50e6."""
+    whole = value
+    if isinstance(value, float) and value.is_integer():
+        whole = int(value)
+    try:
+        number = operator.index(whole)
+    except TypeError:
+        number = least - 1
+    if least <= number < 1 << 63:
+        return number
+    raise InvalidArgument(
+        f"{name} is {value!r}; expected a whole number from {least} to 2**63 - 1"
+    )
+
+
+def as_seconds(name: str, value: Any, *, above_zero: bool = True) -> float:
+    try:
+        seconds = float(value) if not isinstance(value, str) else math.nan
+    except (TypeError, OverflowError):
+        seconds = math.nan
+    if math.isfinite(seconds) and (seconds > 0 or (seconds == 0 and not above_zero)):
+        return seconds
+    limit = "above 0" if above_zero else "from 0"
+    raise InvalidArgument(f"{name} is {value!r}; expected a number of seconds {limit}")
 
 
 def check_policy(name: str, policy: Any) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store's committed steps in an object store: `push` uploads the new ones, `fetch`
-downloads a store to another machine, and `ship` pushes in the background of a training.
+downloads a store to another machine, `follow` keeps such a copy current, and `ship`
+pushes in the background of a training.
 
     import os
     target = f"file://{os.getcwd()}/remote"  # or "s3://models/ctr"
@@ -19,11 +20,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from . import _core, _open_managers
-from ._arguments import as_step
+from ._arguments import as_count, as_seconds, as_step
 from ._closing import Closing
 from ._object_stores import ObjectInfo, ObjectStore, Target, open_target
 from ._progress import ByteBar
@@ -43,6 +44,7 @@ __all__ = [
     "Target",
     "VerifyResult",
     "fetch",
+    "follow",
     "gc",
     "ls",
     "push",
@@ -161,9 +163,9 @@ def _options(
     bar: ByteBar | None = None,
 ) -> dict[str, Any]:
     return {
-        "deadline": deadline,
-        "connections": connections,
-        "bytes_per_second": bytes_per_second,
+        "deadline": as_seconds("deadline", deadline),
+        "connections": as_count("connections", connections, 1),
+        "bytes_per_second": as_count("bytes_per_second", bytes_per_second),
         "progress": bar.report() if bar is not None else None,
     }
 
@@ -234,11 +236,56 @@ def fetch(
     bar = ByteBar(f"fetch {os.fspath(path)}") if progress else None
     options = _options(deadline, connections, bytes_per_second, bar)
     step = None if step is None else as_step(step)
+    keep = None if keep is None else as_count("keep", keep, 1)
     return FetchResult(
         **_core.remote_fetch(
             open_target(target), os.fspath(path), step, all_steps, update, keep, options
         )
     )
+
+
+def follow(
+    target: Target,
+    path: Path,
+    *,
+    all_steps: bool = False,
+    keep: int | None = None,
+    every: float = 1,
+    deadline: float = 300,
+    connections: int = 8,
+    bytes_per_second: int = 0,
+) -> Iterator[FetchResult]:
+    """Keeps a copy of the target's newest step, or of all, in the folder `path`: looks
+    for steps `every` so many seconds, fetches them as `fetch` does with `update`, and
+    yields the result of each fetch that changed the copy:
+
+        for fetched in ckptdb.remote.follow(target, "copy", keep=3):
+            print(fetched.steps)  # a Reader of "copy" sees them now
+
+    Nothing is fetched between a result and the request for the next. It waits while
+    nothing was shipped, and retries, with a warning in the log, after errors of the
+    service, while another process owns the copy, and while the disk is full. Ctrl-C ends
+    it. Raises the other errors of `fetch`."""
+    keep = None if keep is None else as_count("keep", keep, 1)
+    every = as_seconds("every", every)
+    while True:
+        fields = _core.remote_follow(
+            open_target(target),
+            os.fspath(path),
+            all_steps,
+            keep,
+            every,
+            lambda error: _log_status(target, error),
+            _options(deadline, connections, bytes_per_second),
+        )
+        yield FetchResult(**fields)
+
+
+def _log_status(target: Target, error: str | None) -> None:
+    if error is None:
+        _logger.info("follow %s: works again", target)
+    else:
+        _logger.warning("follow %s: %s; it retries", target, error)
 
 
 def verify(
@@ -269,6 +316,8 @@ def gc(
     nothing has needed for `grace` seconds by the service's clock. May run beside pushes
     and fetches."""
     options = _options(deadline, 8, 0)
+    keep = None if keep is None else as_count("keep", keep, 1)
+    grace = as_seconds("grace", grace, above_zero=False)
     return GcResult(**_core.remote_gc(open_target(target), keep, grace, options))
 
 
@@ -326,7 +375,8 @@ def ship(
         except Exception:
             _logger.exception("on_shipped")
 
-    options = {**_options(deadline, connections, bytes_per_second), "look": look}
+    options = _options(deadline, connections, bytes_per_second)
+    options["look"] = as_seconds("look", look)
     return Shipper(
         _core.StepShipper(
             os.fspath(store), open_target(target), take_over, report, options

@@ -143,6 +143,12 @@ def check_round_trip(saved, target, tmp_path) -> None:
     with pytest.raises(ckptdb.AlreadyExists, match="update"):
         remote.fetch(target, tmp_path / "second")
 
+    followed = next(
+        remote.follow(target, tmp_path / "copy", all_steps=True, every=0.05)
+    )
+    assert followed.steps == [1, 2, 3]
+    expect_step(str(tmp_path / "copy"), 3)
+
     checked = remote.verify(target, data=True)
     assert checked.damage == [] and checked.steps == 3
     assert checked.read_bytes > 3 * 300_000
@@ -281,6 +287,47 @@ def test_ctrl_c_ends_a_push(saved, tmp_path):
     assert remote.push(saved.path, target).shipped[-1] == 3
 
 
+def test_a_follower_waits_retries_and_ends_by_ctrl_c(saved, tmp_path, caplog):
+    target = MemoryStore()
+    copy = tmp_path / "copy"
+    following = remote.follow(target, copy, keep=2, every=0.02)
+    late = threading.Timer(0.2, remote.push, (saved.path, target))
+    late.start()
+    assert next(following).steps == [3]
+    late.join()
+    with ckptdb.Manager(
+        saved.path, _state(3), save=ckptdb.save_at_steps([])
+    ) as manager:
+        manager.restore()
+        for step in (4, 5):
+            manager.step()
+            manager.save().wait_committed()
+            remote.push(saved.path, target)
+            target.error = ConnectionError("no answer")
+            works = threading.Timer(0.1, setattr, (target, "error", None))
+            works.start()
+            fetched = next(following)
+            assert fetched.steps == [step]
+            works.join()
+        assert fetched.removed == [3]
+    assert "no answer; it retries" in caplog.text
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        next(following)
+    timer.join()
+    with ckptdb.Reader(copy) as reader:
+        assert [r.step for r in reader.steps()] == [4, 5]
+    with pytest.raises(ckptdb.InvalidArgument, match="every is"):
+        next(remote.follow(target, copy, every=0))
+    with ckptdb.Manager(copy, _state(3), save=ckptdb.save_at_steps([])) as manager:
+        manager.restore()
+        manager.step()
+        manager.save().wait_committed()
+    with pytest.raises(ckptdb.FailedPrecondition, match="fetch to another"):
+        next(remote.follow(target, copy))
+
+
 def test_short_answers_are_damage(saved, tmp_path):
     target = MemoryStore()
     remote.push(saved.path, target)
@@ -322,8 +369,21 @@ def test_arguments_are_checked(saved, tmp_path):
         remote.fetch(target, saved.path)
     with pytest.raises(ckptdb.InvalidArgument, match="keep"):
         remote.gc(target, keep=0)
-    with pytest.raises(ckptdb.InvalidArgument, match="look"):
-        remote.ship(saved.path, target, look=0)
+    for call in (
+        lambda: remote.ship(saved.path, target, look=0),
+        lambda: remote.ship(saved.path, target, look=float("nan")),
+        lambda: remote.gc(target, keep=-1),
+        lambda: remote.gc(target, grace=-1),
+        lambda: remote.fetch(target, tmp_path / "new", step=20.0),
+        lambda: remote.fetch(target, tmp_path / "new", connections=0),
+        lambda: remote.push(saved.path, target, deadline="5"),
+        lambda: remote.push(saved.path, target, deadline=0),
+        lambda: remote.push(saved.path, target, bytes_per_second=2**70),
+        lambda: remote.push(saved.path, target, bytes_per_second=0.5),
+    ):
+        with pytest.raises(ckptdb.InvalidArgument, match=r"is .*; expected a"):
+            call()
+    assert remote.push(saved.path, target, bytes_per_second=50e6).shipped == []
 
 
 def test_s3_is_there_or_names_obstore():

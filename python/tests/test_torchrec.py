@@ -464,6 +464,56 @@ def test_a_killed_job_resumes_to_the_same_digests(
             assert found == last_lines(calm)
 
 
+PIPELINE = (
+    MODEL
+    + """
+from torchrec.distributed.train_pipeline import TrainPipelineSparseDist
+
+def forward(self, features):
+    out = self.over(self.ebc(features).values())
+    return out.square().mean(), out
+Net.forward = forward
+
+def batch(step):
+    g = torch.Generator().manual_seed(step)
+    values = torch.cat([torch.randint(rows, (6,), generator=g) for rows in ROWS])
+    return torchrec.KeyedJaggedTensor.from_lengths_sync(
+        [f"f{i}" for i in range(len(ROWS))], values, torch.ones(18, dtype=torch.int64))
+
+trainer = Trainer(["row", 1, 0], tracker=True)
+trainer.fill()
+with manager_of(trainer, path, max_delta_ratio=1000) as manager:
+    manager.restore_or_start()
+    steps = range(manager.global_step, 6)
+    pipeline = TrainPipelineSparseDist(trainer.dmp, trainer.dense, torch.device("cpu"))
+    batches = (batch(step) for step in steps)
+    for step in steps:
+        if piped:
+            pipeline.progress(batches)
+        else:
+            trainer.dmp(batch(step))[0].backward()
+            trainer.dense.step()
+            trainer.dense.zero_grad()
+        if step == crash_at:
+            os.kill(os.getpid(), 9)
+        manager.step()
+print(trainer.digests())
+dist.destroy_process_group()
+"""
+)
+
+
+def test_a_killed_pipeline_resumes_to_the_digests_of_a_plain_loop(tmp_path, path):
+    """A pipeline distributes the ids of later batches before a save."""
+    calm = run(tmp_path, 2, PIPELINE, path=f"{path}-calm", crash_at=-1, piped=False)
+    killed = Job(tmp_path, 2, PIPELINE, path=path, crash_at=3, piped=True)
+    assert killed.wait() == [-signal.SIGKILL] * 2
+    resumed = run(tmp_path, 2, PIPELINE, path=path, crash_at=-1, piped=True)
+    assert last_lines(resumed) == last_lines(calm)
+    with ckptdb.Reader(path) as reader:
+        assert [r.kind for r in reader.steps()][1:] == ["delta"] * 5
+
+
 def test_marks_of_the_trainer_and_mistakes(tmp_path, path):
     code = """
 def fails(error, words, call):

@@ -68,10 +68,12 @@ absl::Status FileError(absl::string_view doing, const std::string& path) {
   }
 }
 
+// With O_NONBLOCK, a FIFO in the place of an object is opened at once. It has
+// no effect on files.
 class OpenedFile {
  public:
   OpenedFile(const std::string& path, int flags)
-      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0600)) {}
+      : fd_(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0600)) {}
   OpenedFile(const OpenedFile&) = delete;
   OpenedFile& operator=(const OpenedFile&) = delete;
   ~OpenedFile() {
@@ -87,7 +89,7 @@ class OpenedFile {
 absl::Status CheckObjectKey(absl::string_view key) {
   for (const absl::string_view part : absl::StrSplit(key, '/')) {
     const bool valid =
-        !part.empty() && part != "." && part != ".." &&
+        !part.empty() && part[0] != '.' &&
         std::all_of(part.begin(), part.end(), [](char c) {
           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
         });
@@ -95,7 +97,7 @@ absl::Status CheckObjectKey(absl::string_view key) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", key,
                      "\" is not a key; parts have letters, digits, '.', '_' "
-                     "and '-'"));
+                     "and '-', and do not begin with '.'"));
   }
   return absl::OkStatus();
 }
@@ -236,7 +238,10 @@ absl::Status FolderStore::LinkTo(const std::string& upload,
     return SyncFolderAt(ParentOf(path));
   }
   if (errno == EEXIST) return CompareToken(key, token);
-  return FileError("linking", path);
+  if (errno != ENOENT) return FileError("linking", path);
+  return absl::AbortedError(absl::StrCat(
+      "\"", upload, "\" was removed before it was linked to \"", path,
+      "\", as by a collection with a short grace; push again"));
 }
 
 absl::Status FolderStore::Put(absl::string_view key, absl::string_view token,
@@ -362,9 +367,16 @@ absl::Status FolderStore::Collect(const std::string& folder,
     if (!CheckObjectKey(key).ok()) continue;
     struct stat found {};
     if (::lstat(PathOf(key).c_str(), &found) != 0) continue;  // removed
-    if (S_ISREG(found.st_mode)) keys->push_back(key);
-    if (!S_ISDIR(found.st_mode)) continue;
-    CKPTDB_RETURN_IF_ERROR(Collect(key, keys));
+    if (S_ISREG(found.st_mode)) {
+      keys->push_back(key);
+    } else if (S_ISDIR(found.st_mode)) {
+      CKPTDB_RETURN_IF_ERROR(Collect(key, keys));
+    } else {
+      return absl::DataLossError(absl::StrCat(
+          "\"", PathOf(key),
+          "\" is neither a file nor a folder; remove it, or put the object "
+          "back in its place"));
+    }
   }
   return absl::OkStatus();
 }

@@ -33,6 +33,12 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> Open(
   if (absl::ConsumePrefix(&path, "file://") && absl::StartsWith(path, "/")) {
     CKPTDB_ASSIGN_OR_RETURN(const std::string folder,
                             internal::ResolvePath(path));
+    if (folder.find_first_not_of('/') == std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", url,
+          "\" is the root folder; name a folder of its own, such as ",
+          "\"file:///mnt/backup/ctr\""));
+    }
     return internal::OpenFolderStore(folder, options);
   }
   if (absl::StartsWith(url, "s3://")) {

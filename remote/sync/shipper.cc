@@ -189,10 +189,14 @@ absl::Status Shipper::PutFormat() const {
                    ", not store ", format.uuid, "; use another URL"));
 }
 
-// Whether the store has, or had, the version of an entry with the same bytes.
+// Whether the store has, or had, the version of an entry. A copy of the store
+// that repeats a deterministic training makes versions with the same bytes, by
+// another owner. Older libraries shipped no owners.
 bool Shipper::IsKnown(const RemoteEntry& entry) const {
   const StepRecord* const record = source_->FindVersion(entry.version);
-  return record != nullptr && LineageDigest(*record) == entry.lineage;
+  return record != nullptr && LineageDigest(*record) == entry.lineage &&
+         (entry.owner == 0 ||
+          entry.owner == OwnerOf(*record, entry.state.attempt));
 }
 
 // Returns FailedPrecondition if copies of the store were trained on separately:
@@ -436,6 +440,17 @@ absl::Status Shipper::PutVersionObject(const RemoteVersion& version,
   return put;
 }
 
+// Metrics are never removed from a step. So those that the remote has alone, as
+// after the store was restored from an older copy, stay.
+absl::StatusOr<std::string> Shipper::WithMetricsOf(const std::string& shipped,
+                                                   const std::string& record) {
+  CKPTDB_ASSIGN_OR_RETURN(const StepRecord before, DecodeStepRecord(shipped));
+  CKPTDB_ASSIGN_OR_RETURN(StepRecord merged, DecodeStepRecord(record));
+  merged.metrics.insert(before.metrics.begin(), before.metrics.end());
+  return merged.metrics.size() > kMaxMetrics ? record
+                                             : EncodeStepRecord(merged);
+}
+
 // The data stays: only the records are replaced.
 absl::Status Shipper::ReviseVersion(const StepRecord& record, RemoteEntry entry,
                                     uint64_t record_hash) {
@@ -446,7 +461,8 @@ absl::Status Shipper::ReviseVersion(const StepRecord& record, RemoteEntry entry,
   CKPTDB_RETURN_IF_ERROR(version.status());
   CKPTDB_ASSIGN_OR_RETURN(const RemoteVersion now,
                           source_->ReadRecords(record));
-  version->step_record = now.step_record;
+  CKPTDB_ASSIGN_OR_RETURN(version->step_record,
+                          WithMetricsOf(version->step_record, now.step_record));
   version->evaluations = now.evaluations;
   FillEntry(record, &entry);
   entry.record_hash = record_hash;

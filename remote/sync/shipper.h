@@ -74,6 +74,8 @@ class Shipper {
       const Version& version, const std::vector<VersionFile>& files);
   absl::Status UploadFile(const ObjectName& name, const VersionFile& file,
                           RemoteFile* uploaded);
+  static absl::StatusOr<std::string> WithMetricsOf(const std::string& shipped,
+                                                   const std::string& record);
   absl::Status ReviseVersion(const StepRecord& record, RemoteEntry entry,
                              uint64_t record_hash);
   absl::Status PutVersionObject(const RemoteVersion& version,

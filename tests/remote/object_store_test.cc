@@ -2,6 +2,8 @@
 // The contract of ObjectStore, for a folder and for the one of tests.
 #include "remote/object_store.h"
 
+#include <sys/stat.h>
+
 #include <array>
 #include <chrono>
 #include <filesystem>
@@ -166,6 +168,14 @@ TEST_P(FolderStoreTest, RefusesFoldersInCheckpointStores) {
   EXPECT_OK(OpenObjectStore(url() + "-beside"));
 }
 
+TEST_P(FolderStoreTest, RefusesTheRootFolder) {
+  for (const char* const root : {"file:///", "file:////", "file:///tmp/.."}) {
+    EXPECT_THAT(OpenObjectStore(root),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("is the root folder")));
+  }
+}
+
 TEST_P(FolderStoreTest, GivesObjectsTheModeOfTheFolder) {
   const auto mode = [](const std::string& path) {
     return static_cast<int>(fs::status(path).permissions());
@@ -191,6 +201,43 @@ TEST_P(FolderStoreTest, RemovesUploadsThatWereCut) {
   ASSERT_OK(store_->AbortUploads("data/", absl::Now() + absl::Hours(1)));
   EXPECT_FALSE(fs::exists(folder() + "/~uploads/data~1~b~123"));
   EXPECT_TRUE(fs::exists(folder() + "/~uploads/versions~1~b~123"));
+}
+
+// A FIFO would block a reader, and some file systems and tools leave files
+// whose names begin with a dot.
+TEST_P(FolderStoreTest, NamesWhatIsNoFile) {
+  ASSERT_OK(store_->PutIfAbsent("data/1/a", "x", "t"));
+  std::ofstream(folder() + "/data/1/.nfs0001") << "x";
+  fs::create_directory(folder() + "/data/.snapshot");
+  EXPECT_THAT(List("data/"), ElementsAre("data/1/a"));
+  const std::string path = folder() + "/data/1/b";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(store_->Head("data/1/b"), DataLoss("data/1/b"));
+  std::string out(1, ' ');
+  EXPECT_THAT(store_->Get("data/1/b", 0, absl::MakeSpan(out)),
+              DataLoss("data/1/b"));
+  EXPECT_THAT(store_->PutIfAbsent("data/1/b", "x", "t"), DataLoss("data/1/b"));
+  EXPECT_THAT(store_->List("data/", "", 10),
+              DataLoss("data/1/b", "neither a file nor a folder"));
+  fs::remove(path);
+  fs::create_symlink(folder() + "/data/1/a", path);
+  EXPECT_THAT(store_->List("data/", "", 10), DataLoss("data/1/b"));
+}
+
+TEST_P(FolderStoreTest, NamesAnUploadThatWasRemoved) {
+  ASSERT_OK(store_->PutIfAbsent("data/1/a", "x", "t"));
+  RemoteOptions options;
+  options.bytes_per_second = uint64_t{4} << 20;
+  ASSERT_OK_AND_ASSIGN(const auto slow, OpenObjectStore(url(), options));
+  std::thread remover([&] {
+    while (fs::is_empty(folder() + "/~uploads")) std::this_thread::yield();
+    for (const auto& each : fs::directory_iterator(folder() + "/~uploads")) {
+      fs::remove(each.path());
+    }
+  });
+  EXPECT_THAT(slow->PutIfAbsent("data/1/b", std::string(3 << 20, 'x'), "t"),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("push again")));
+  remover.join();
 }
 
 TEST_P(FolderStoreTest, FindsFilesThatAreNoObjects) {

@@ -12,7 +12,10 @@
 #include "remote/layout/object_keys.h"
 #include "remote/remote_store.h"
 #include "remote/sync/catalog_log.h"
+#include "remote/sync/catalog_steps.h"
 #include "remote/sync/shipper.h"
+#include "remote/sync/version_object.h"
+#include "schema/records/records.h"
 #include "tests/remote/fake_source.h"
 #include "tests/remote/memory_store.h"
 #include "tests/remote/remote_steps.h"
@@ -30,6 +33,14 @@ class ProtocolTest : public ::testing::Test {
     return internal::Shipper(&remote_, &options).Push(source);
   }
   std::vector<int64_t> Steps() { return StepsOfRemote(&remote_); }
+  Metrics MetricsOf(int64_t step) {
+    const auto catalog = internal::NewestCatalog(&remote_);
+    if (!catalog.ok() || !catalog->has_value()) return {};
+    const internal::RemoteEntry* const entry =
+        internal::FindStepEntry(**catalog, step);
+    const auto version = internal::ReadVersionObject(&remote_, *entry);
+    return DecodeStepRecord(version.value().step_record).value().metrics;
+  }
   void ExpectSound() {
     ASSERT_OK_AND_ASSIGN(const VerifyRemoteResult verified,
                          VerifyRemote(&remote_, {.data = true}));
@@ -203,9 +214,9 @@ TEST_F(ProtocolTest, ACopyThatWentOnByItselfIsRefused) {
   EXPECT_THAT(Push(source_), FailedPrecondition("--take-over"));
 }
 
-// A trainer moved to another disk, such as a fetched copy or a restored snapshot.
-// Then the old disk returned, and training continued on it, with the same
-// attempt numbers.
+// A trainer moved to another disk, such as a fetched copy or a restored
+// snapshot. Then the old disk returned, and training continued on it, with the
+// same attempt numbers.
 TEST_F(ProtocolTest, AStaleCopyIsRefusedHoweverFarItGoesOn) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
@@ -246,6 +257,43 @@ TEST_F(ProtocolTest, ASnapshotOfTheDiskIsRefusedHoweverFarItGoesOn) {
   options.take_over = true;
   ASSERT_OK(Push(snapshot, options));
   EXPECT_THAT(Push(source_), FailedPrecondition("--take-over"));
+  ExpectSound();
+}
+
+// A deterministic training that is repeated on a copy makes the same bytes.
+TEST_F(ProtocolTest, ACopyThatRepeatsTheTrainingIsRefused) {
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  FakeSource copy = source_;
+  copy.set_owner(2);
+  for (const uint64_t content : {2, 3}) {
+    source_.Save(false, content);
+    copy.Save(false, content);
+  }
+  source_.SetMetric(20, 0.5);
+  ASSERT_OK(Push(source_));
+  copy.Save(false, 4);
+  EXPECT_THAT(Push(copy),
+              FailedPrecondition("another copy of the store", "--take-over"));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20, 30));
+  ExpectSound();
+}
+
+// A store that was restored from an older copy lacks metrics that were added
+// since.
+TEST_F(ProtocolTest, MetricsThatOnlyTheRemoteHasStay) {
+  source_.Save(true, 1);
+  FakeSource older = source_;
+  source_.SetMetric(10, 0.5);
+  ASSERT_OK(Push(source_));
+  EXPECT_THAT(MetricsOf(10), ElementsAre(Pair("auc", 0.5)));
+  ASSERT_OK(Push(older));
+  EXPECT_THAT(MetricsOf(10), ElementsAre(Pair("auc", 0.5)));
+  ASSERT_OK_AND_ASSIGN(const PushResult again, Push(older));
+  EXPECT_THAT(again.shipped, IsEmpty());
+  older.SetMetric(10, 0.75);
+  ASSERT_OK(Push(older));
+  EXPECT_THAT(MetricsOf(10), ElementsAre(Pair("auc", 0.75)));
   ExpectSound();
 }
 

@@ -15,6 +15,7 @@
 #include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
+#include "tools/number_checks.h"
 #include "tools/open_store.h"
 #include "tools/progress_line.h"
 #include "tools/text_table.h"
@@ -52,7 +53,7 @@ class BackupCommand : public Command {
     app->add_option("--keep", keep_,
                     "then remove all but the newest N without a name")
         ->type_name("N")
-        ->check(CLI::PositiveNumber);
+        ->check(AtLeast(1));
     app->add_option("--name", options_.name, "name of the backup")
         ->type_name("NAME");
     app->add_flag("--copy", copy_, "copy data files, never link them");

@@ -16,6 +16,7 @@
 #include "tools/command.h"
 #include "tools/format.h"
 #include "tools/json.h"
+#include "tools/number_checks.h"
 #include "tools/open_store.h"
 #include "tools/progress_line.h"
 #include "tools/step_argument.h"
@@ -464,7 +465,7 @@ void Diff::AddArguments(CLI::App* app) {
   app->add_option("--tolerance", tolerance_,
                   "numbers that differ by at most this are equal")
       ->type_name("X")
-      ->check(CLI::NonNegativeNumber);
+      ->check(AtLeast(0));
   app->add_flag("--exit-code", exit_code_,
                 "exit with 1 if the steps differ, 2 for an error");
 }

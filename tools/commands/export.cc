@@ -23,6 +23,7 @@
 #include "tools/id_list.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
+#include "tools/number_checks.h"
 #include "tools/open_store.h"
 #include "tools/outside_store.h"
 #include "tools/progress_line.h"
@@ -261,7 +262,7 @@ void ExportCommand::AddArguments(CLI::App* app) {
   app->add_option("--shard-bytes", options_.shard_bytes,
                   "the largest file of safetensors; default: 5000000000")
       ->type_name("BYTES")
-      ->check(CLI::PositiveNumber);
+      ->check(AtLeast(1));
   app->add_option("--world", options_.world,
                   "the number of ranks of --recis; default: 1")
       ->type_name("N")

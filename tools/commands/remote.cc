@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "CLI/App.hpp"
 #include "CLI/Validators.hpp"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
@@ -28,6 +30,7 @@
 #include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
+#include "tools/number_checks.h"
 #include "tools/open_store.h"
 #include "tools/progress_line.h"
 #include "tools/text_table.h"
@@ -105,6 +108,7 @@ class RemoteCommand : public Command {
   bool data_ = false;
   std::optional<uint64_t> keep_;
   std::string keep_policy_;
+  const CLI::Option* keep_policy_option_ = nullptr;
   double grace_hours_ = 24;
   uint64_t limit_mib_ = 0;
 };
@@ -135,28 +139,28 @@ void RemoteCommand::AddArguments(CLI::App* app) {
   app->add_option("--limit-mib", limit_mib_,
                   "transfer at most this many MiB per second")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(AtLeast(1));
 }
 
 void RemoteCommand::AddRetentionArguments(CLI::App* app) {
+  keep_policy_option_ =
+      app->add_option("--keep-policy", keep_policy_,
+                      "gc, push --follow: keep the steps of this policy, in "
+                      "JSON")
+          ->type_name("POLICY");
   const std::vector<OwnOption> options = {
       {app->add_option("--keep", keep_,
                        "gc: drop all but the newest N steps and pinned ones; "
                        "fetch --update, --follow: remove them from STORE")
            ->type_name("N")
-           ->check(CLI::PositiveNumber),
+           ->check(AtLeast(1)),
        {"gc", "fetch"}},
-      {app->add_option("--keep-policy", keep_policy_,
-                       "gc, push --follow: keep the steps of this policy, in "
-                       "JSON")
-           ->type_name("POLICY"),
-       {"gc", "push"},
-       /*of_follow=*/true},
+      {keep_policy_option_, {"gc", "push"}, /*of_follow=*/true},
       {app->add_option("--grace-hours", grace_hours_,
                        "gc, push --follow: keep dropped objects this long; "
                        "default: 24")
            ->type_name("H")
-           ->check(CLI::NonNegativeNumber),
+           ->check(AtLeast(0)),
        {"gc", "push"},
        /*of_follow=*/true}};
   own_options_.insert(own_options_.end(), options.begin(), options.end());
@@ -177,6 +181,10 @@ absl::Status RemoteCommand::CheckOptions(const Context& context) const {
                      absl::StrJoin(own.actions, "\" and \"remote "),
                      "\", not of \"remote ", action_, "\""));
   }
+  if (keep_.has_value() && keep_policy_option_->count() > 0) {
+    return absl::InvalidArgumentError(
+        "--keep and --keep-policy are both given");
+  }
   return action_ == "fetch" ? fetch_.Check(context, FetchShared())
                             : absl::OkStatus();
 }
@@ -184,7 +192,12 @@ absl::Status RemoteCommand::CheckOptions(const Context& context) const {
 // A policy of docs/manager.md, as in a manager's configuration.
 absl::StatusOr<std::optional<RetentionOptions>> RemoteCommand::Retention()
     const {
-  if (keep_policy_.empty()) return std::nullopt;
+  if (keep_policy_option_->count() == 0) return std::nullopt;
+  if (absl::StripAsciiWhitespace(keep_policy_).empty()) {
+    return absl::InvalidArgumentError(
+        "--keep-policy is empty; expected a policy in JSON, such as "
+        "'{\"latest_n\": 3}'");
+  }
   ManagerOptions options;
   CKPTDB_RETURN_IF_ERROR(ReadManagerConfig(
       absl::StrCat("{\"keep\": ", keep_policy_, "}"), &options));
@@ -195,7 +208,8 @@ absl::Status RemoteCommand::Run(const Context& context) {
   CKPTDB_RETURN_IF_ERROR(CheckOptions(context));
   const Interrupt interrupt;
   RemoteOptions options;
-  options.bytes_per_second = limit_mib_ << 20;
+  constexpr uint64_t kMostMib = std::numeric_limits<uint64_t>::max() >> 20;
+  options.bytes_per_second = std::min(limit_mib_, kMostMib) << 20;
   options.cancelled = [] { return Interrupt::asked(); };
   if (follow_ && action_ == "push") return Follow(context, options);
   CKPTDB_ASSIGN_OR_RETURN(const auto remote, OpenObjectStore(url_, options));
@@ -391,7 +405,9 @@ absl::Status RemoteCommand::Verify(const Context& context,
   }
   if (verified.damage.empty()) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat(verified.damage.size(), " objects are missing or damaged"));
+      absl::StrCat(verified.damage.size(),
+                   " objects are missing or damaged; restore them from a copy "
+                   "of the service, or push the store to another URL"));
 }
 
 absl::Status RemoteCommand::Collect(const Context& context,

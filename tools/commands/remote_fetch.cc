@@ -2,6 +2,7 @@
 #include "tools/commands/remote_fetch.h"
 
 #include "CLI/Validators.hpp"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -11,6 +12,7 @@
 #include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
+#include "tools/number_checks.h"
 #include "tools/open_store.h"
 #include "tools/progress_line.h"
 
@@ -54,7 +56,7 @@ std::vector<const CLI::Option*> RemoteFetch::AddArguments(CLI::App* app) {
   add(app->add_option("--interval", interval_,
                       "fetch --follow: look for steps this often; default: 1"),
       "SECONDS")
-      ->check(CLI::PositiveNumber)
+      ->check(MoreThanZero())
       ->each([this](const std::string&) { interval_given_ = true; });
   add(app->add_option("--step", step_, "fetch: this step, not the newest"),
       "STEP");
@@ -92,6 +94,10 @@ absl::Status RemoteFetch::Check(const Context& context,
   if (target_.empty() && !context.store_given) {
     return absl::InvalidArgumentError(
         "name the folder of the store, or set --store");
+  }
+  if (absl::StrContains(target_, "://")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", target_, "\" is a URL; expected the folder of the new store"));
   }
   if (all_ && step_.has_value()) return BothGiven("--step", "--all");
   if (tables_.empty() && !slots_.empty())

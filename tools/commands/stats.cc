@@ -13,6 +13,7 @@
 #include "tools/command.h"
 #include "tools/format.h"
 #include "tools/json.h"
+#include "tools/number_checks.h"
 #include "tools/open_store.h"
 #include "tools/store_series.h"
 #include "tools/text_table.h"
@@ -83,7 +84,7 @@ class StatsCommand : public Command {
         ->type_name("FILE");
     app->add_option("--last", last_, "only the last N saves")
         ->type_name("N")
-        ->check(CLI::PositiveNumber);
+        ->check(AtLeast(1));
   }
   absl::Status Run(const Context& context) override;
 

@@ -23,6 +23,7 @@
 #include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
+#include "tools/number_checks.h"
 #include "tools/open_store.h"
 #include "tools/step_totals.h"
 #include "tools/store_series.h"
@@ -90,7 +91,7 @@ class WatchCommand : public Command {
         ->capture_default_str();
     app->add_option("--count", count_, "end after N looks")
         ->type_name("N")
-        ->check(CLI::PositiveNumber);
+        ->check(AtLeast(1));
     app->add_option("--file", file_, "statistics file of the manager")
         ->type_name("FILE");
   }
