@@ -229,7 +229,13 @@ absl::StatusOr<Backup> Make(absl::string_view store_path,
                      "outside of it"));
   }
   // Fails before it creates a folder for a mistyped store.
-  CKPTDB_RETURN_IF_ERROR(Reader::Open(store, SilentReader()).status());
+  CKPTDB_ASSIGN_OR_RETURN(const auto reader,
+                          Reader::Open(store, SilentReader()));
+  if (!reader->parts().empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "\"", store, "\" was fetched with only ", reader->parts(),
+        ", so a backup of it could not be restored; fetch it again instead"));
+  }
   GuardedFileSystem files(Environment::Default()->file_system(),
                           ModesOfStore(store));
   CKPTDB_RETURN_IF_ERROR(MakeFolders(&files, folder));

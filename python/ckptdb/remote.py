@@ -259,8 +259,12 @@ def follow(
     for steps `every` so many seconds, fetches them as `fetch` does with `update`, and
     yields the result of each fetch that changed the copy:
 
+        import os
+        target = f"file://{os.getcwd()}/followed"
+        ckptdb.remote.push("ckpt", target)
         for fetched in ckptdb.remote.follow(target, "copy", keep=3):
             print(fetched.steps)  # a Reader of "copy" sees them now
+            break  # or wait for the next step
 
     Nothing is fetched between a result and the request for the next. It waits while
     nothing was shipped, and retries, with a warning in the log, after errors of the

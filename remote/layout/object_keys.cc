@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -82,6 +83,18 @@ absl::StatusOr<uint64_t> ParseCatalogKey(absl::string_view key) {
     return kLast - left;
   }
   return NotOurs(key);
+}
+
+bool IsProbeKey(absl::string_view key) {
+  constexpr size_t kUuidBytes = 36;
+  constexpr size_t kMostBytes = kUuidBytes + 2;
+  if (!absl::ConsumePrefix(&key, kProbePrefix)) return false;
+  const absl::string_view uuid = key.substr(0, kUuidBytes);
+  return uuid.size() == kUuidBytes && key.size() <= kMostBytes &&
+         std::all_of(
+             uuid.begin(), uuid.end(),
+             [](char c) { return absl::ascii_isxdigit(c) || c == '-'; }) &&
+         !absl::StrContains(key, '/');
 }
 
 std::string VersionObjectKey(const ObjectName& name) {

@@ -6,7 +6,7 @@
 //   catalog/18446744073709551614             number 1
 //   versions/<epoch16>/<step19>-<attempt10>-<revision6>
 //   data/<epoch16>/<step19>-<attempt10>-<number6>
-//   probe/<uuid>
+//   probe/<uuid>                             and endings such as "-a"
 #ifndef CKPTDB_REMOTE_LAYOUT_OBJECT_KEYS_H_
 #define CKPTDB_REMOTE_LAYOUT_OBJECT_KEYS_H_
 
@@ -38,6 +38,9 @@ struct ObjectName {
   Version version;
   uint32_t number = 0;
 };
+
+// Whether a probe or "doctor" writes this key: a uuid and a short ending.
+bool IsProbeKey(absl::string_view key);
 
 std::string VersionObjectKey(const ObjectName& name);
 std::string DataObjectKey(const ObjectName& name);

@@ -260,12 +260,16 @@ absl::StatusOr<ObjectPage> S3Store::ListPage(absl::string_view prefix,
                        .query = {{"list-type", "2"},
                                  {"max-keys", absl::StrCat(limit)},
                                  {"prefix", PathOf(prefix)}}};
-  if (!after.empty()) request.query["start-after"] = PathOf(after);
+  // Consoles create an object "folder/" to show an empty folder. SeaweedFS
+  // lists it alone for one key, without saying that there are more.
+  const std::string start =
+      PathOf(after.empty() && absl::EndsWith(prefix, "/") ? prefix : after);
+  if (!start.empty()) request.query["start-after"] = start;
   CKPTDB_ASSIGN_OR_RETURN(const S3Answer answer, client_.Send(request, budget));
   if (!answer.ok()) return client_.ErrorOf(request, answer);
   CKPTDB_ASSIGN_OR_RETURN(ObjectPage page, ParseObjectPage(answer.http.body));
   const std::string& base = client_.location().prefix;
-  std::string last = PathOf(after);
+  std::string last = start;
   std::vector<ObjectInfo> objects;
   for (ObjectInfo& object : page.objects) {
     if (object.key < last || !absl::StartsWith(object.key, PathOf(prefix))) {
@@ -276,7 +280,6 @@ absl::StatusOr<ObjectPage> S3Store::ListPage(absl::string_view prefix,
     }
     last = object.key;
     object.key.erase(0, base.size());
-    // Consoles create an object "folder/" to show an empty folder.
     if (!absl::EndsWith(last, "/")) objects.push_back(std::move(object));
   }
   page.objects = std::move(objects);

@@ -71,8 +71,9 @@ absl::StatusOr<CollectResult> Collector::Collect() {
         return named.HasData(name);
       }));
   CKPTDB_RETURN_IF_ERROR(DeleteUnnamed(
-      kProbePrefix,
-      [](absl::string_view) -> absl::StatusOr<bool> { return false; }));
+      kProbePrefix, [](absl::string_view key) -> absl::StatusOr<bool> {
+        return !IsProbeKey(key);
+      }));
   CKPTDB_RETURN_IF_ERROR(DeleteCatalogs());
   CKPTDB_RETURN_IF_ERROR(AbortUploads());
   return result_;
@@ -188,14 +189,16 @@ absl::Status Collector::DeleteUnnamed(
 }
 
 // Deletes old catalogs in ascending order, on which CheckNotStale in
-// catalog_log.cc relies. Lists return the newest first.
+// catalog_log.cc relies. Lists return the newest first. Foreign objects stay.
 absl::Status Collector::DeleteCatalogs() {
   std::vector<ObjectInfo> old;
   std::string after = CatalogKey(catalog_.number);
   while (true) {
     CKPTDB_ASSIGN_OR_RETURN(const std::vector<ObjectInfo> page,
                             remote_->List(kCatalogPrefix, after, kPageKeys));
-    old.insert(old.end(), page.begin(), page.end());
+    for (const ObjectInfo& object : page) {
+      if (ParseCatalogKey(object.key).ok()) old.push_back(object);
+    }
     if (page.size() < kPageKeys) break;
     after = page.back().key;
   }

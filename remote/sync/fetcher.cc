@@ -19,6 +19,15 @@
 namespace ckptdb::internal {
 namespace {
 
+absl::Status StoreExists(const LocalStore& found) {
+  return absl::AlreadyExistsError(absl::StrCat(
+      "\"", found.path, "\" exists and is a store; nothing was changed; ",
+      found.root.parts.has_value()
+          ? "it has only parts of steps, to which no step can be added: fetch "
+            "to another folder, or remove it first"
+          : "fetch with update (--update) to add steps to it"));
+}
+
 // Looks at the newest catalog, for objects that a collector has deleted.
 constexpr int kFetchTries = 3;
 std::optional<StoreParts> PartsOf(const FetchOptions& options) {
@@ -102,12 +111,9 @@ absl::Status Fetcher::MakeStore(const RemoteCatalog& catalog,
   }
   CKPTDB_RETURN_IF_ERROR(CheckParts(&parts));
   auto builder = StoreBuilder::Begin(to_);
-  if (absl::IsAlreadyExists(builder.status()) && ReadLocalStore(to_).ok()) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("\"", to_,
-                     "\" exists and is a store; nothing was changed; fetch "
-                     "with update (--update) to add steps "
-                     "to it"));
+  if (absl::IsAlreadyExists(builder.status())) {
+    const absl::StatusOr<LocalStore> found = ReadLocalStore(to_);
+    if (found.ok()) return StoreExists(*found);
   }
   CKPTDB_RETURN_IF_ERROR(builder.status());
   CKPTDB_RETURN_IF_ERROR(AddVersions(builder->get(), &parts));

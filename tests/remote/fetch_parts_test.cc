@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "db/backup.h"
 #include "db/reader.h"
 #include "db/store.h"
 #include "gmock/gmock.h"
@@ -183,6 +184,16 @@ TEST_F(FetchPartsTest, DownloadsAWantedFileWhole) {
   Fetch({.step = 100, .tables = {"*"}});
   EXPECT_LE(remote_.calls()["get data"], 2);  // 10 MB
   ExpectSameRows(100, "t", {});
+}
+
+TEST_F(FetchPartsTest, CannotBeFetchedToAgainOrBackedUp) {
+  Make(MakeBigDeltaStore);
+  const FetchOptions options = {.tables = {"t"}};
+  Fetch(options);
+  EXPECT_THAT(FetchStore(&remote_, fetched(), options),
+              AlreadyExists("only parts of steps"));
+  EXPECT_THAT(MakeBackup(fetched(), fetched() + "-backups"),
+              FailedPrecondition("was fetched with only", "fetch it again"));
 }
 
 // Only a whole store is taken for one.

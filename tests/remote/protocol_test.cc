@@ -377,6 +377,30 @@ TEST_F(ProtocolTest, AServiceThatIgnoresConditionsIsRefused) {
   EXPECT_EQ(CountOf("catalog/") + CountOf("data/") + CountOf("probe/"), 0);
 }
 
+TEST_F(ProtocolTest, ACollectionKeepsForeignObjects) {
+  source_.Save(true, 1);
+  ASSERT_OK(Push(source_));
+  source_.Save(false, 2);
+  ASSERT_OK(Push(source_));
+  const std::vector<std::string> foreign = {
+      "catalog/copy/db/CURRENT",
+      "catalog/notes",
+      "data/notes",
+      "probe/notes",
+      "probe/0a1b2c3d-0000-4000-8000-000000000000/copy",
+      "versions/notes"};
+  for (const std::string& key : foreign) {
+    ASSERT_OK(remote_.PutIfAbsent(key, "x", "t"));
+  }
+  const std::string probe = "probe/0a1b2c3d-0000-4000-8000-000000000000-b";
+  ASSERT_OK(remote_.PutIfAbsent(probe, "x", "t"));
+  remote_.Advance(absl::Hours(48));
+  ASSERT_OK(CollectRemote(&remote_).status());
+  for (const std::string& key : foreign) EXPECT_OK(remote_.Head(key)) << key;
+  EXPECT_THAT(remote_.Head(probe), NotFound(""));
+  EXPECT_THAT(Steps(), ElementsAre(10, 20));
+}
+
 TEST_F(ProtocolTest, ACollectionKeepsTheNewestAndPinnedSteps) {
   for (int i = 0; i < 5; ++i) source_.Save(i % 2 == 0, i);
   ASSERT_OK(Push(source_));
@@ -549,7 +573,8 @@ TEST_F(ProtocolTest, APushProbesTheServiceBeforeItPutsAnythingElse) {
 TEST_F(ProtocolTest, CollectionsDeleteOldCatalogsProbesAndObjectsOfNobody) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
-  ASSERT_OK(remote_.PutIfAbsent("probe/x", "x", "t"));
+  ASSERT_OK(remote_.PutIfAbsent("probe/0a1b2c3d-0000-4000-8000-000000000000",
+                                "x", "t"));
   ASSERT_OK(remote_.PutIfAbsent(internal::DataObjectKey({7, {10, 1}, 0}),
                                 "orphan", "t"));
   ASSERT_OK(remote_.PutIfAbsent("data/notes/mine", "of a user", "t"));

@@ -166,6 +166,12 @@ Findings Examine(const Context& context) {
     findings.manifest = ManifestToName(context.store);
     return findings;
   }
+  if (const std::string parts = (*reader)->parts(); !parts.empty()) {
+    findings.opened = absl::FailedPreconditionError(absl::StrCat(
+        context.store, " was fetched with only ", parts,
+        ", so its steps cannot be checked; fetch it again if it is damaged"));
+    return findings;
+  }
   findings.bad_files = (*reader)->BadFiles();
   ExamineSteps(context, reader->get(), &findings);
   return findings;

@@ -33,9 +33,12 @@ TEST_F(S3FaultsTest, SendsTheFewestRequests) {
   EXPECT_OK(store->Delete("a"));
   EXPECT_THAT(
       server_.Requests(),
-      ElementsAre("PUT /bucket/p/a", "HEAD /bucket/p/a", "GET /bucket/p/a",
-                  "GET /bucket/?list-type=2&max-keys=10&prefix=p%2Fx%2F",
-                  "DELETE /bucket/p/a"));
+      ElementsAre(
+          "PUT /bucket/p/a", "HEAD /bucket/p/a", "GET /bucket/p/a",
+          "GET "
+          "/bucket/"
+          "?list-type=2&max-keys=10&prefix=p%2Fx%2F&start-after=p%2Fx%2F",
+          "DELETE /bucket/p/a"));
   server_.ForgetRequests();
   ASSERT_OK(store->PutFileIfAbsent("b", LargeFile(), "t1"));
   EXPECT_EQ(server_.Requests().size(), 6U);
@@ -406,6 +409,22 @@ TEST_F(S3FaultsTest, RefusesListsInAnotherOrder) {
   // The mark of an empty folder is no object.
   answer = list({"p/a/", "p/a/b"});
   EXPECT_THAT(store->List("a/", "", 10).value(), SizeIs(1));
+}
+
+// SeaweedFS lists the mark of a folder alone, as if there were no more keys.
+TEST_F(S3FaultsTest, ListsBeginAfterTheMarkOfTheFolder) {
+  const auto store = Open();
+  ASSERT_OK(store->PutIfAbsent("a/b", "x", "t1"));
+  server_.Intercept([](const ServerRequest& request) {
+    const bool from_mark = request.Parameter("start-after") < "p/a/";
+    const ServerResponse mark = {
+        .body =
+            "<ListBucketResult><IsTruncated>false</IsTruncated>"
+            "<Contents><Key>p/a/</Key><LastModified>2026-11-26T12:00:00Z"
+            "</LastModified><Size>0</Size></Contents></ListBucketResult>"};
+    return from_mark ? std::optional(mark) : std::nullopt;
+  });
+  EXPECT_THAT(store->List("a/", "", 1).value(), SizeIs(1));
 }
 
 TEST_F(S3FaultsTest, HalvesItsConnectionsWhenToldToSlowDown) {
