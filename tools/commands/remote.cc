@@ -143,18 +143,19 @@ void RemoteCommand::AddArguments(CLI::App* app) {
 }
 
 void RemoteCommand::AddRetentionArguments(CLI::App* app) {
+  const CLI::Option* const keep =
+      app->add_option("--keep", keep_,
+                      "gc: drop all but the newest N steps and pinned ones; "
+                      "fetch --update, --follow: remove them from STORE")
+          ->type_name("N")
+          ->check(AtLeast(1));
   keep_policy_option_ =
       app->add_option("--keep-policy", keep_policy_,
                       "gc, push --follow: keep the steps of this policy, in "
                       "JSON")
           ->type_name("POLICY");
   const std::vector<OwnOption> options = {
-      {app->add_option("--keep", keep_,
-                       "gc: drop all but the newest N steps and pinned ones; "
-                       "fetch --update, --follow: remove them from STORE")
-           ->type_name("N")
-           ->check(AtLeast(1)),
-       {"gc", "fetch"}},
+      {keep, {"gc", "fetch"}},
       {keep_policy_option_, {"gc", "push"}, /*of_follow=*/true},
       {app->add_option("--grace-hours", grace_hours_,
                        "gc, push --follow: keep dropped objects this long; "
