@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/transfer/shipped_note.h"
 
+#include <cstdint>
+
 #include "db/base/paths.h"
+#include "db/disk/environment.h"
 #include "db/disk/files.h"
 #include "rocksdb/file_system.h"
+#include "schema/status.h"
 
 namespace ckptdb::internal {
 
@@ -11,6 +15,17 @@ absl::Status WriteShippedNote(absl::string_view store,
                               absl::string_view bytes) {
   return ReplaceFile(rocksdb::FileSystem::Default().get(),
                      ShippedNotePath(store), bytes, /*sync=*/false);
+}
+
+absl::StatusOr<std::optional<std::string>> ReadShippedNote(
+    absl::string_view store) {
+  constexpr uint64_t kMaxBytes = uint64_t{16} << 20;
+  absl::StatusOr<std::string> text =
+      ReadFile(Environment::Default()->file_system().get(),
+               ShippedNotePath(store), kMaxBytes);
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  CKPTDB_RETURN_IF_ERROR(text.status());
+  return *std::move(text);
 }
 
 }  // namespace ckptdb::internal

@@ -3,7 +3,11 @@
 #ifndef CKPTDB_DB_TRANSFER_SHIPPED_NOTE_H_
 #define CKPTDB_DB_TRANSFER_SHIPPED_NOTE_H_
 
+#include <optional>
+#include <string>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace ckptdb::internal {
@@ -11,6 +15,10 @@ namespace ckptdb::internal {
 // Replaces the file atomically, but not durably, because the next push writes
 // it again. Only people and `ckptdb ls` read it.
 absl::Status WriteShippedNote(absl::string_view store, absl::string_view bytes);
+
+// Returns nothing without the file, and the error of what is no file.
+absl::StatusOr<std::optional<std::string>> ReadShippedNote(
+    absl::string_view store);
 
 }  // namespace ckptdb::internal
 

@@ -26,8 +26,6 @@
 namespace ckptdb::internal {
 namespace {
 
-constexpr char kBuilding[] = "/store";  // in PATH.unfinished
-
 StoreOptions OptionsToBuild() {
   StoreOptions options;
   options.background_sweep = false;
@@ -40,7 +38,7 @@ class BuilderInFolder : public StoreBuilder {
                   std::unique_ptr<UnfinishedFolder> unfinished)
       : path_(std::move(path)),
         unfinished_(std::move(unfinished)),
-        building_(unfinished_->path() + kBuilding) {}
+        building_(absl::StrCat(unfinished_->path(), "/", kBuildingName)) {}
 
   absl::Status Open();
   const std::string& downloads() const override {

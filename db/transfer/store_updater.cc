@@ -32,8 +32,6 @@
 namespace ckptdb::internal {
 namespace {
 
-constexpr char kLinks[] = "/links";  // in PATH.unfinished
-
 // Other users who may read the store may also read what is added.
 StoreOptions OptionsToUpdate(const std::string& store) {
   constexpr mode_t kModeBits = 07777;
@@ -197,7 +195,8 @@ absl::Status UpdaterOfFolder::Open() {
   }
   CKPTDB_ASSIGN_OR_RETURN(store_, StoreOf(path_, records, folder_->database()));
   CKPTDB_ASSIGN_OR_RETURN(unfinished_, UnfinishedFolder::Take(path_));
-  return RemoveTree(unfinished_->files(), unfinished_->path() + kLinks);
+  return RemoveTree(unfinished_->files(),
+                    absl::StrCat(unfinished_->path(), "/", kLinksName));
 }
 
 bool UpdaterOfFolder::HasFile(const RemoteFile& file) const {
@@ -271,7 +270,7 @@ absl::Status UpdaterOfFolder::BeginAttempts(
 absl::Status UpdaterOfFolder::Ingest(
     const std::vector<AddedVersion>& versions) {
   GuardedFileSystem* const files = unfinished_->files();
-  const std::string links = unfinished_->path() + kLinks;
+  const std::string links = absl::StrCat(unfinished_->path(), "/", kLinksName);
   CKPTDB_RETURN_IF_ERROR(MakeFolders(files, links));
   std::vector<std::string> tables;
   for (const AddedVersion& added : versions) {

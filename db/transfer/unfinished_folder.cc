@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/transfer/unfinished_folder.h"
 
+#include <algorithm>
+#include <array>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "db/disk/environment.h"
 #include "db/disk/files.h"
 #include "db/options.h"
@@ -12,6 +16,22 @@ namespace {
 
 constexpr char kSuffix[] = ".unfinished";
 constexpr char kDownloads[] = "/files";
+// All that an interrupted call leaves.
+constexpr std::array<absl::string_view, 4> kNames = {kFolderLockName, "files",
+                                                     kBuildingName, kLinksName};
+
+absl::Status CheckIsRemainder(rocksdb::FileSystem* files,
+                              const std::string& path) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
+  for (const std::string& name : names) {
+    if (std::find(kNames.begin(), kNames.end(), name) != kNames.end()) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("\"", path, "/", name,
+                     "\" is not part of an interrupted fetch; move it away, "
+                     "because files are downloaded to that folder"));
+  }
+  return absl::OkStatus();
+}
 
 FileModes DefaultModes() {
   const StoreOptions options;
@@ -30,6 +50,7 @@ absl::StatusOr<std::unique_ptr<UnfinishedFolder>> UnfinishedFolder::Take(
     const std::string& path) {
   std::unique_ptr<UnfinishedFolder> folder(new UnfinishedFolder(path));
   CKPTDB_RETURN_IF_ERROR(MakeFolders(folder->files(), folder->path_));
+  CKPTDB_RETURN_IF_ERROR(CheckIsRemainder(folder->files(), folder->path_));
   CKPTDB_ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(folder->path_));
   folder->lock_.emplace(std::move(lock));
   CKPTDB_RETURN_IF_ERROR(MakeFolders(folder->files(), folder->downloads_));

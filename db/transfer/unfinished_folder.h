@@ -15,12 +15,17 @@
 
 namespace ckptdb::internal {
 
+// Folders in it, besides that of downloads.
+inline constexpr char kBuildingName[] = "store";
+inline constexpr char kLinksName[] = "links";
+
 // Belongs to one process at a time. It stays if that process ends before
 // Remove, so that the next one finds the files in downloads().
 class UnfinishedFolder {
  public:
   // Makes the folder beside the store at `path`, which is resolved and need not
-  // exist. Returns Unavailable while another process uses it.
+  // exist. Returns Unavailable while another process uses it, and
+  // FailedPrecondition if it has anything else than what a call leaves there.
   static absl::StatusOr<std::unique_ptr<UnfinishedFolder>> Take(
       const std::string& path);
   // Removes the folder if it exists, and if no process uses it.

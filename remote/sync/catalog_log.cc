@@ -9,6 +9,8 @@
 #include "db/base/uuid.h"
 #include "remote/layout/object_keys.h"
 #include "schema/bytes/annotate.h"
+#include "schema/bytes/limits.h"
+#include "schema/records/envelope.h"
 #include "schema/status.h"
 
 namespace ckptdb::internal {
@@ -75,6 +77,12 @@ absl::StatusOr<RemoteCatalog> ReadCatalog(ObjectStore* store,
 
 absl::StatusOr<std::string> GetObject(ObjectStore* store, absl::string_view key,
                                       uint64_t bytes) {
+  constexpr uint64_t kMostBytes = kMaxTransferBytes + kEnvelopeBytes;
+  if (bytes > kMostBytes) {
+    return absl::DataLossError(absl::StrCat(store->Name(), "/", key, " has ",
+                                            bytes, " bytes; the limit is ",
+                                            kMostBytes));
+  }
   std::string object(bytes, '\0');
   CKPTDB_RETURN_IF_ERROR(
       store->Get(key, 0, absl::MakeSpan(object.data(), object.size())));

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "remote/sync/ship_note.h"
 
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -13,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "db/base/paths.h"
+#include "db/transfer/shipped_note.h"
 #include "schema/bytes/annotate.h"
 #include "schema/status.h"
 
@@ -78,10 +77,10 @@ absl::StatusOr<ShipNote> ParseShipNote(absl::string_view text) {
 
 absl::StatusOr<std::optional<ShipNote>> ReadShipNote(absl::string_view store) {
   const std::string path = internal::ShippedNotePath(store);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  absl::StatusOr<ShipNote> note = internal::ParseShipNote(text);
+  CKPTDB_ASSIGN_OR_RETURN(const std::optional<std::string> text,
+                          internal::ReadShippedNote(store));
+  if (!text.has_value()) return std::nullopt;
+  absl::StatusOr<ShipNote> note = internal::ParseShipNote(*text);
   CKPTDB_RETURN_IF_ERROR(internal::Annotate(note.status(), path));
   return *std::move(note);
 }

@@ -97,7 +97,9 @@ absl::StatusOr<std::vector<ObjectInfo>> MemoryStore::List(
     for (const auto& [key, object] : objects_) {
       if (!absl::StartsWith(key, prefix) || key <= std::string(after)) continue;
       if (listed.size() == limit) break;
-      listed.push_back({key, object.bytes.size(), object.modified, ""});
+      const uint64_t bytes =
+          listed_bytes_ > 0 ? listed_bytes_ : object.bytes.size();
+      listed.push_back({key, bytes, object.modified, ""});
     }
   }
   CKPTDB_RETURN_IF_ERROR(After("list", prefix));

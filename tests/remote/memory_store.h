@@ -53,6 +53,8 @@ class MemoryStore : public ObjectStore {
   void set_names_as_files(bool on) { names_as_files_ = on; }
   // Ignores the condition of a put, as some services do.
   void set_overwrites(bool on) { overwrites_ = on; }
+  // Lists tell this size of each object, unless it is 0.
+  void set_listed_bytes(uint64_t bytes) { listed_bytes_ = bytes; }
   // Called before a call takes effect, and after it: an error is returned.
   void set_before(Hook hook) { before_ = std::move(hook); }
   void set_after(Hook hook) { after_ = std::move(hook); }
@@ -69,6 +71,7 @@ class MemoryStore : public ObjectStore {
   Hook after_;
   bool names_as_files_ = false;
   bool overwrites_ = false;
+  uint64_t listed_bytes_ = 0;
   internal::Mutex mutex_;
   absl::Time now_ = absl::FromUnixSeconds(1'000'000'000);
   std::map<std::string, Object> objects_;

@@ -454,6 +454,35 @@ TEST_F(PushFetchTest, NothingIsFetchedFromNothing) {
   EXPECT_THAT(remote_.objects(), IsEmpty());
 }
 
+TEST_F(PushFetchTest, AFolderOfTheUserIsNotTakenForAnInterruptedFetch) {
+  MakeSample();
+  Push();
+  const std::string file = fetched() + ".unfinished/mine";
+  fs::create_directories(fetched() + ".unfinished/files");
+  std::ofstream(file) << "x";
+  for (const bool update : {false, true}) {
+    FetchOptions options;
+    options.update = update;
+    EXPECT_THAT(FetchStore(&remote_, fetched(), options),
+                FailedPrecondition(file, "move it away"));
+  }
+  EXPECT_TRUE(fs::exists(file));
+  fs::remove(file);
+  Fetch();
+}
+
+// An object that was made larger is not read into memory.
+TEST_F(PushFetchTest, NamesACatalogThatIsTooLarge) {
+  MakeSample();
+  Push();
+  remote_.set_before([&](absl::string_view call, absl::string_view key) {
+    EXPECT_FALSE(call == "get" && absl::StartsWith(key, "catalog/")) << key;
+    return absl::OkStatus();
+  });
+  remote_.set_listed_bytes(uint64_t{1} << 40);
+  EXPECT_THAT(ListRemote(&remote_), DataLoss("1099511627776 bytes; the limit"));
+}
+
 TEST_F(PushFetchTest, LeavesNoLease) {
   MakeSample();
   Push();

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps are shipped while a trainer saves, whatever the service does.
+#include <sys/stat.h>
+
 #include "remote/step_shipper.h"
 
 #include <atomic>
@@ -222,6 +224,9 @@ TEST_F(StepShipperTest, ADamagedNoteIsReported) {
   EXPECT_THAT(ReadShipNote(path()), DataLoss("SHIPPED", "\"many\""));
   std::ofstream(path() + "/SHIPPED") << "hello\n";
   EXPECT_THAT(ReadShipNote(path()), DataLoss("SHIPPED", "URL"));
+  std::filesystem::remove(path() + "/SHIPPED");
+  ASSERT_EQ(::mkfifo((path() + "/SHIPPED").c_str(), 0600), 0);
+  EXPECT_THAT(ReadShipNote(path()), FailedPrecondition("SHIPPED", "is a FIFO"));
   // A shipper writes it anew.
   Start();
   Save(1);

@@ -54,6 +54,28 @@ constexpr char kRemoteNotes[] =
     "\n"
     "URL is s3://bucket/prefix or file:///folder. Each store has its own.\n";
 
+// Prints why requests are repeated, so that a command does not seem to hang.
+class RetryPrinter {
+ public:
+  explicit RetryPrinter(const Context& context) : context_(context) {}
+
+  // Any thread.
+  void Print(const absl::Status& error) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (error.message() == last_) return;
+    last_ = std::string(error.message());
+    context_.PrintError(absl::Status(
+        error.code(),
+        absl::StrCat(last_, "; trying again for up to ",
+                     absl::FormatDuration(RemoteOptions().deadline))));
+  }
+
+ private:
+  const Context& context_;
+  std::mutex mutex_;
+  std::string last_;
+};
+
 class RemoteCommand : public Command {
  public:
   RemoteCommand()
@@ -213,6 +235,8 @@ absl::Status RemoteCommand::Run(const Context& context) {
   options.bytes_per_second = std::min(limit_mib_, kMostMib) << 20;
   options.cancelled = [] { return Interrupt::asked(); };
   if (follow_ && action_ == "push") return Follow(context, options);
+  RetryPrinter retries(context);
+  options.on_retry = [&](const absl::Status& error) { retries.Print(error); };
   CKPTDB_ASSIGN_OR_RETURN(const auto remote, OpenObjectStore(url_, options));
   const Action action = action_ == "push"     ? &RemoteCommand::Push
                         : action_ == "ls"     ? &RemoteCommand::List
