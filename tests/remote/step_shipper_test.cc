@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps are shipped while a trainer saves, whatever the service does.
-#include <sys/stat.h>
-
 #include "remote/step_shipper.h"
+
+#include <sys/stat.h>
 
 #include <atomic>
 #include <fstream>
