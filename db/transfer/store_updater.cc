@@ -2,7 +2,6 @@
 #include "db/transfer/store_updater.h"
 
 #include <rocksdb/sst_file_reader.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
@@ -23,6 +22,7 @@
 #include "db/rocks/database.h"
 #include "db/store.h"
 #include "db/store/store_folder.h"
+#include "db/store/store_snapshot.h"
 #include "db/transfer/unfinished_folder.h"
 #include "db/transfer/version_records.h"
 #include "schema/bytes/annotate.h"
@@ -34,17 +34,12 @@ namespace {
 
 // Other users who may read the store may also read what is added.
 StoreOptions OptionsToUpdate(const std::string& store) {
-  constexpr mode_t kModeBits = 07777;
+  const FileModes modes = ModesOfStore(store);
   StoreOptions options;
   options.create_if_missing = false;
   options.background_sweep = false;
-  struct stat found {};
-  if (::stat(DatabasePath(store).c_str(), &found) == 0) {
-    options.directory_mode = (found.st_mode & kModeBits) | S_IRWXU;
-  }
-  if (::stat((DatabasePath(store) + "/CURRENT").c_str(), &found) == 0) {
-    options.file_mode = (found.st_mode & kModeBits) | S_IRUSR | S_IWUSR;
-  }
+  options.directory_mode = modes.directory;
+  options.file_mode = modes.file;
   return options;
 }
 

@@ -19,8 +19,6 @@ namespace {
 
 std::string Text(absl::string_view text) { return std::string(text); }
 
-double Seconds(int64_t micros) { return static_cast<double>(micros) / 1e6; }
-
 nb::object StatusText(const absl::Status& status) {
   if (status.ok()) return nb::none();
   return nb::cast(status.ToString());
@@ -56,6 +54,18 @@ nb::dict TableDict(const std::string& name, const StepReader::TableSpec& spec) {
 
 }  // namespace
 
+double SecondsOf(int64_t micros) { return static_cast<double>(micros) / 1e6; }
+
+nb::object StepOrNone(int64_t step) {
+  if (step < 0) return nb::none();
+  return nb::cast(step);
+}
+
+nb::object MessageOrNone(const absl::Status& status) {
+  if (status.ok()) return nb::none();
+  return nb::cast(Text(status.message()));
+}
+
 nb::list SlotsOf(const std::vector<Slot>& slots) {
   nb::list list;
   for (const Slot& slot : slots) {
@@ -67,14 +77,8 @@ nb::list SlotsOf(const std::vector<Slot>& slots) {
 
 nb::dict ToDict(const StepRecord& record) {
   nb::dict dict;
-  dict["step"] = record.version.step;
-  dict["attempt"] = record.version.attempt;
-  dict["committed"] = Seconds(record.committed_at_micros);
-  dict["kind"] = Text(StepKindName(record.kind));
+  AddStep(record, &dict);
   dict["chain"] = record.chain.size();
-  dict["ephemeral"] = record.ephemeral;
-  dict["pinned"] = record.pinned;
-  dict["quarantined"] = record.quarantined;
   dict["metrics"] = nb::cast(record.metrics);
   dict["user_metadata"] = nb::cast(record.user_metadata);
   dict["parent"] =
@@ -84,7 +88,7 @@ nb::dict ToDict(const StepRecord& record) {
   dict["rows"] = record.rows;
   dict["bytes"] = record.raw_bytes;
   dict["own_bytes"] = record.exclusive_bytes;
-  dict["save_seconds"] = Seconds(record.save_micros);
+  dict["save_seconds"] = SecondsOf(record.save_micros);
   return dict;
 }
 
@@ -98,10 +102,10 @@ nb::dict ToDict(const SaveReport& report) {
   dict["metrics"] = nb::cast(report.metrics);
   dict["retired_steps"] = nb::cast(report.retired_steps);
   dict["copied_bytes"] = report.copied_bytes;
-  dict["wait_seconds"] = Seconds(report.wait_micros);
-  dict["blocking_seconds"] = Seconds(report.blocking_micros);
-  dict["stage_seconds"] = Seconds(report.stage_micros);
-  dict["total_seconds"] = Seconds(report.total_micros);
+  dict["wait_seconds"] = SecondsOf(report.wait_micros);
+  dict["blocking_seconds"] = SecondsOf(report.blocking_micros);
+  dict["stage_seconds"] = SecondsOf(report.stage_micros);
+  dict["total_seconds"] = SecondsOf(report.total_micros);
   dict["shipping"] = report.shipping.has_value()
                          ? nb::object(ToDict(*report.shipping))
                          : nb::none();
@@ -113,15 +117,10 @@ nb::dict ToDict(const ShippingStatistics& statistics) {
   dict["waiting"] = statistics.waiting;
   dict["shipped_steps"] = statistics.shipped_steps;
   dict["shipped_bytes"] = statistics.shipped_bytes;
-  dict["newest_shipped"] = statistics.newest_shipped < 0
-                               ? nb::none()
-                               : nb::cast(statistics.newest_shipped);
+  dict["newest_shipped"] = StepOrNone(statistics.newest_shipped);
   dict["lag"] = absl::ToDoubleSeconds(statistics.lag);
   dict["failures"] = statistics.failures;
-  dict["last_error"] =
-      statistics.last_error.ok()
-          ? nb::none()
-          : nb::cast(std::string(statistics.last_error.message()));
+  dict["last_error"] = MessageOrNone(statistics.last_error);
   return dict;
 }
 
@@ -171,7 +170,7 @@ nb::dict ToDict(const RestoreReport& report) {
   dict["incremental"] = report.incremental;
   dict["loaded_bytes"] = report.loaded_bytes;
   dict["loaded_rows"] = report.loaded_rows;
-  dict["total_seconds"] = Seconds(report.total_micros);
+  dict["total_seconds"] = SecondsOf(report.total_micros);
   dict["text"] = report.ToString();
   return dict;
 }

@@ -5,14 +5,38 @@
 #define CKPTDB_PYTHON_BINDING_RECORDS_H_
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "db/reader.h"
 #include "manager/results.h"
 #include "schema/types.h"
 
 namespace ckptdb::python {
+
+double SecondsOf(int64_t micros);
+// None for a negative number.
+nanobind::object StepOrNone(int64_t step);
+// None if the status is OK.
+nanobind::object MessageOrNone(const absl::Status& status);
+
+// Adds the fields that records of a store and of a remote have in common.
+template <typename Record>
+void AddStep(const Record& record, nanobind::dict* dict) {
+  const absl::string_view kind = StepKindName(record.kind);
+  (*dict)["step"] = record.version.step;
+  (*dict)["attempt"] = record.version.attempt;
+  (*dict)["committed"] = SecondsOf(record.committed_at_micros);
+  (*dict)["kind"] = std::string(kind);
+  (*dict)["ephemeral"] = record.ephemeral;
+  (*dict)["pinned"] = record.pinned;
+  (*dict)["quarantined"] = record.quarantined;
+}
 
 nanobind::dict ToDict(const StepRecord& record);
 nanobind::dict ToDict(const SaveReport& report);

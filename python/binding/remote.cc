@@ -31,8 +31,6 @@
 namespace ckptdb::python {
 namespace {
 
-double SecondsOf(int64_t micros) { return static_cast<double>(micros) / 1e6; }
-
 RemoteOptions RemoteOptionsOf(const nb::dict& options) {
   RemoteOptions chosen;
   chosen.deadline = absl::Seconds(nb::cast<double>(options["deadline"]));
@@ -81,13 +79,7 @@ nb::dict ToPython(const PushResult& result) {
 
 nb::dict ToPython(const RemoteStep& step) {
   nb::dict fields;
-  fields["step"] = step.version.step;
-  fields["attempt"] = step.version.attempt;
-  fields["committed"] = SecondsOf(step.committed_at_micros);
-  fields["kind"] = std::string(StepKindName(step.kind));
-  fields["pinned"] = step.pinned;
-  fields["ephemeral"] = step.ephemeral;
-  fields["quarantined"] = step.quarantined;
+  AddStep(step, &fields);
   fields["versions"] = step.versions;
   fields["own_bytes"] = step.own_bytes;
   fields["fetch_bytes"] = step.fetch_bytes;
@@ -103,8 +95,7 @@ nb::dict ToPython(const RemoteContent& content) {
   nb::list steps;
   for (const RemoteStep& step : content.steps) steps.append(ToPython(step));
   fields["steps"] = steps;
-  fields["latest_step"] =
-      content.latest_step < 0 ? nb::none() : nb::cast(content.latest_step);
+  fields["latest_step"] = StepOrNone(content.latest_step);
   fields["bytes"] = content.bytes;
   fields["dropped_bytes"] = content.dropped_bytes;
   return fields;
@@ -144,9 +135,7 @@ nb::dict ToPython(const CollectResult& result) {
   fields["deleted_objects"] = result.deleted_objects;
   fields["deleted_bytes"] = result.deleted_bytes;
   fields["waiting_bytes"] = result.waiting_bytes;
-  fields["uploads_error"] =
-      result.uploads.ok() ? nb::none()
-                          : nb::cast(std::string(result.uploads.message()));
+  fields["uploads_error"] = MessageOrNone(result.uploads);
   return fields;
 }
 

@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process is killed while it adds steps to a store: the store is as it was or
 // has the step, for readers that had it open, too, and the next call finishes.
-#include <spawn.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "db/internal/crash_points.h"
 #include "db/reader.h"
 #include "db/store.h"
 #include "remote/remote_store.h"
 #include "tests/remote/row_trainer.h"
+#include "tests/remote/run_child.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
@@ -41,18 +38,7 @@ class KillFetchTest : public ::testing::Test {
 
   // Returns how the process ended.
   int RunUpdate(const std::string& point) {
-    std::vector<std::string> arguments = {CKPTDB_FETCH_CHILD, url(), copy(),
-                                          point};
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    pid_t child = 0;
-    EXPECT_EQ(
-        posix_spawn(&child, argv[0], nullptr, nullptr, argv.data(), environ),
-        0);
-    int status = 0;
-    EXPECT_EQ(waitpid(child, &status, 0), child);
-    return status;
+    return RunChild({CKPTDB_FETCH_CHILD, url(), copy(), point});
   }
   void ExpectLatest(Reader* reader, int64_t step) {
     ASSERT_OK(reader->Refresh());

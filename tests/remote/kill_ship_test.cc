@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trainer is killed while it ships: the remote has whole steps, the store is
 // unharmed, and the next push finishes.
-#include <spawn.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "db/reader.h"
 #include "db/store.h"
 #include "remote/remote_store.h"
+#include "tests/remote/remote_steps.h"
+#include "tests/remote/run_child.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 
@@ -28,25 +27,8 @@ class KillShipTest : public ::testing::Test {
 
   // Returns how the trainer ended.
   int RunTrainer(const std::string& point, int nth) {
-    std::vector<std::string> arguments = {CKPTDB_SHIP_CHILD, store(), url(),
-                                          point, absl::StrCat(nth)};
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    pid_t child = 0;
-    EXPECT_EQ(
-        posix_spawn(&child, argv[0], nullptr, nullptr, argv.data(), environ),
-        0);
-    int status = 0;
-    EXPECT_EQ(waitpid(child, &status, 0), child);
-    return status;
-  }
-  static std::vector<int64_t> StepsOf(const RemoteContent& content) {
-    std::vector<int64_t> steps;
-    for (const RemoteStep& step : content.steps) {
-      steps.push_back(step.version.step);
-    }
-    return steps;
+    return RunChild(
+        {CKPTDB_SHIP_CHILD, store(), url(), point, absl::StrCat(nth)});
   }
   static void ExpectWhole(const std::string& path) {
     ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path));
@@ -68,8 +50,7 @@ class KillShipTest : public ::testing::Test {
     ASSERT_OK_AND_ASSIGN(const auto opened, Store::Open(store()));
     ExpectWhole(store());
     ASSERT_OK(PushStore(store(), remote).status());
-    ASSERT_OK_AND_ASSIGN(const RemoteContent content, ListRemote(remote));
-    EXPECT_THAT(StepsOf(content), ElementsAre(1, 2, 3));
+    EXPECT_THAT(StepsOfRemote(remote), ElementsAre(1, 2, 3));
     ExpectSteps(remote, 3);
     ASSERT_OK(FetchStore(remote, fetched(), {.all = true}).status());
     ExpectWhole(fetched());

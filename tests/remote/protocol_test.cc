@@ -64,6 +64,18 @@ class ProtocolTest : public ::testing::Test {
     remote_.set_before(nullptr);
     return cut;
   }
+  // Saves steps 20 to 80, keeps two, and pushes them. With `restarts`, each is
+  // saved by another process.
+  void SkipSteps(bool restarts) {
+    for (uint64_t content = 2; content < 9; ++content) {
+      if (restarts) source_.set_owner(content);
+      source_.Save(true, content);
+      source_.KeepNewest(2);
+    }
+    ASSERT_OK(Push(source_));
+    EXPECT_THAT(Steps(), ElementsAre(10, 70, 80));
+    ExpectSound();
+  }
   // How often each call was made, whatever its key.
   std::map<std::string, int> Totals() {
     std::map<std::string, int> totals;
@@ -300,14 +312,7 @@ TEST_F(ProtocolTest, MetricsThatOnlyTheRemoteHasStay) {
 TEST_F(ProtocolTest, AnOwnerGoesOnAfterStepsThatItRemovedUnshipped) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
-  for (uint64_t content = 2; content < 9; ++content) {
-    source_.set_owner(content);
-    source_.Save(true, content);
-    source_.KeepNewest(2);
-  }
-  ASSERT_OK(Push(source_));
-  EXPECT_THAT(Steps(), ElementsAre(10, 70, 80));
-  ExpectSound();
+  SkipSteps(/*restarts=*/true);
 }
 
 // Records of older libraries have no owners.
@@ -316,13 +321,7 @@ TEST_F(ProtocolTest, AStoreOfAnOlderLibraryGoesOn) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
   source_.set_owner(1);
-  for (uint64_t content = 2; content < 9; ++content) {
-    source_.Save(true, content);
-    source_.KeepNewest(2);
-  }
-  ASSERT_OK(Push(source_));
-  EXPECT_THAT(Steps(), ElementsAre(10, 70, 80));
-  ExpectSound();
+  SkipSteps(/*restarts=*/false);
 }
 
 TEST_F(ProtocolTest, AStoreWithoutStepsDoesNotReplaceSteps) {

@@ -99,6 +99,12 @@ class PushFetchTest : public ::testing::Test {
     }
     return store->Sweep().status();
   }
+  void ExpectRefusedAfterSaving(int64_t step, const std::string& path,
+                                Store* store) {
+    SCOPED_TRACE(step);
+    ASSERT_OK(SaveOnly(store, step, 2));
+    EXPECT_THAT(PushStore(path, &remote_), FailedPrecondition("--take-over"));
+  }
 
   void ChangeCatalog(
       const std::function<void(internal::RemoteCatalog*)>& change) {
@@ -502,11 +508,7 @@ TEST_F(PushFetchTest, ADiskThatComesBackDoesNotReplaceWhatWasShippedSince) {
     }
   }
   for (int64_t step = 15; step < 100; step += 5) {
-    ASSERT_OK(SaveOnly(store_.get(), step, 2));
-    EXPECT_THAT(PushStore(path(), &remote_),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr("--take-over")))
-        << step;
+    ExpectRefusedAfterSaving(step, path(), store_.get());
   }
   EXPECT_THAT(RemoteSteps(), ElementsAre(10, 20, 30, 40));
   // The copy that ships may skip steps: it removed 50 and 60 before this push.
@@ -531,11 +533,7 @@ TEST_F(PushFetchTest, ASnapshotOfTheDiskDoesNotReplaceWhatWasShippedSince) {
   }
   ASSERT_OK_AND_ASSIGN(const auto snapshot, Store::Open(fetched()));
   for (int64_t step = 20; step < 200; step += 10) {
-    ASSERT_OK(SaveOnly(snapshot.get(), step, 2));
-    EXPECT_THAT(PushStore(fetched(), &remote_),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr("--take-over")))
-        << step;
+    ExpectRefusedAfterSaving(step, fetched(), snapshot.get());
   }
   EXPECT_THAT(RemoteSteps(), ElementsAre(10, 20, 30, 40));
   PushOptions options;

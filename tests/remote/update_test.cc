@@ -47,13 +47,46 @@ class UpdateTest : public ::testing::Test {
   void Push(const PushOptions& options = {}) {
     ASSERT_OK(PushStore(path(), &remote_, options));
   }
-  // Saves full steps 1 and deltas up to `last`, and pushes them.
-  void SaveAndPush(int64_t last) {
-    ASSERT_OK(trainer_->SaveFull(1));
-    for (int64_t step = 2; step <= last; ++step) {
+  // Saves these deltas, and pushes them.
+  void PushDeltas(int64_t first, int64_t last) {
+    for (int64_t step = first; step <= last; ++step) {
       ASSERT_OK(trainer_->SaveDelta(step));
     }
     Push();
+  }
+  void PushDelta(int64_t step) { PushDeltas(step, step); }
+  // Saves the full step 1 and deltas up to `last`, and pushes them.
+  void SaveAndPush(int64_t last) {
+    ASSERT_OK(trainer_->SaveFull(1));
+    PushDeltas(2, last);
+  }
+  // The same, and makes the copy with the last of them.
+  void MakeCopy(int64_t last) {
+    SaveAndPush(last);
+    Update();
+  }
+  // Closes the store, copies its folder to `to`, and continues from step 2.
+  void SnapshotStore(const std::string& to) {
+    store_.reset();
+    fs::copy(path(), to, fs::copy_options::recursive);
+    ASSERT_OK_AND_ASSIGN(store_, Store::Open(path()));
+    trainer_.emplace(store_.get());
+    ASSERT_OK(trainer_->Restore(2));
+  }
+  // Continues from step 2 in the copy, with one delta.
+  void SaveInCopy(int64_t step, float salt = 0) {
+    ASSERT_OK_AND_ASSIGN(const auto local, Store::Open(copy()));
+    RowTrainer trainer(local.get());
+    trainer.set_salt(salt);
+    ASSERT_OK(trainer.Restore(2));
+    ASSERT_OK(trainer.SaveDelta(step));
+  }
+  // Removes all but the newest step from the remote, and their objects.
+  void CollectAllButNewest() {
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_OK(CollectRemote(&remote_, {.keep = 1, .grace = absl::Hours(1)}));
+      remote_.Advance(absl::Hours(3));
+    }
   }
   absl::StatusOr<FetchResult> TryUpdate(FetchOptions options = {}) {
     options.update = true;
@@ -133,10 +166,8 @@ TEST_F(UpdateTest, MakesAMissingStore) {
 }
 
 TEST_F(UpdateTest, DownloadsOnlyTheFilesOfTheNewStep) {
-  SaveAndPush(2);
-  Update();
-  ASSERT_OK(trainer_->SaveDelta(3));
-  Push();
+  MakeCopy(2);
+  PushDelta(3);
   ASSERT_GT(DataBytes(3), 550'000);
   remote_.calls().clear();
   const FetchResult fetched = Update();
@@ -152,8 +183,7 @@ TEST_F(UpdateTest, DownloadsOnlyTheFilesOfTheNewStep) {
 }
 
 TEST_F(UpdateTest, WithoutNewsDownloadsNothingAndChangesNothing) {
-  SaveAndPush(2);
-  Update();
+  MakeCopy(2);
   const auto before = fs::last_write_time(copy() + "/OWNER");
   remote_.calls().clear();
   const FetchResult fetched = Update();
@@ -164,12 +194,8 @@ TEST_F(UpdateTest, WithoutNewsDownloadsNothingAndChangesNothing) {
 
 // Versions between are downloaded for the chain.
 TEST_F(UpdateTest, SkipsSteps) {
-  SaveAndPush(2);
-  Update();
-  for (int64_t step = 3; step <= 5; ++step) {
-    ASSERT_OK(trainer_->SaveDelta(step));
-  }
-  Push();
+  MakeCopy(2);
+  PushDeltas(3, 5);
   const FetchResult fetched = Update();
   EXPECT_THAT(fetched.steps, ElementsAre(5));
   EXPECT_EQ(fetched.data_bytes, DataBytes(3) + DataBytes(4) + DataBytes(5));
@@ -185,8 +211,7 @@ TEST_F(UpdateTest, SkipsSteps) {
 }
 
 TEST_F(UpdateTest, AddsStepsThatAreStoredInline) {
-  SaveAndPush(2);
-  Update();
+  MakeCopy(2);
   ASSERT_OK(trainer_->SaveDelta(3, 20));
   ASSERT_OK(trainer_->SaveDelta(4, 20));
   Push();
@@ -195,8 +220,7 @@ TEST_F(UpdateTest, AddsStepsThatAreStoredInline) {
 }
 
 TEST_F(UpdateTest, AddsAFullStepWithoutTheOldChain) {
-  SaveAndPush(3);
-  Update();
+  MakeCopy(3);
   ASSERT_OK(trainer_->SaveFull(4));
   Push();
   EXPECT_EQ(Update().data_bytes, DataBytes(4));
@@ -204,14 +228,12 @@ TEST_F(UpdateTest, AddsAFullStepWithoutTheOldChain) {
 }
 
 TEST_F(UpdateTest, ReplacesFoldedAndOverwrittenSteps) {
-  SaveAndPush(3);
-  Update();
+  MakeCopy(3);
   ASSERT_OK(store_->Fold(3).status());
   Push();
   EXPECT_THAT(Update().steps, ElementsAre(3));
   ExpectSteps({3});
-  ASSERT_OK(trainer_->SaveDelta(4));
-  Push();
+  PushDelta(4);
   Update();
   ExpectSteps({3, 4});
   ASSERT_OK(trainer_->Restore(3));
@@ -223,8 +245,7 @@ TEST_F(UpdateTest, ReplacesFoldedAndOverwrittenSteps) {
 }
 
 TEST_F(UpdateTest, KeepsLocalPins) {
-  SaveAndPush(3);
-  Update();
+  MakeCopy(3);
   {
     ASSERT_OK_AND_ASSIGN(const auto local, Store::Open(copy()));
     ASSERT_OK(local->Pin(3));
@@ -236,9 +257,7 @@ TEST_F(UpdateTest, KeepsLocalPins) {
   ASSERT_OK_AND_ASSIGN(const StepRecord folded, reader->FindStep(3));
   EXPECT_TRUE(folded.folded);
   EXPECT_TRUE(folded.pinned);
-  ASSERT_OK(trainer_->SaveDelta(4));
-  ASSERT_OK(trainer_->SaveDelta(5));
-  Push();
+  PushDeltas(4, 5);
   const FetchResult fetched = Update({.keep = 1});
   EXPECT_THAT(fetched.removed, IsEmpty());
   EXPECT_THAT(StepsOf(copy()), ElementsAre(3, 5));
@@ -313,15 +332,11 @@ TEST_F(UpdateTest, KeepRemovesOlderStepsAndFreesTheirFiles) {
 
 // Readers of the copy have complete steps, and changes between them.
 TEST_F(UpdateTest, ReadersFollow) {
-  SaveAndPush(2);
-  Update();
+  MakeCopy(2);
   ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(copy()));
   ASSERT_OK_AND_ASSIGN(const StepRecord held, reader->FindStep(2));
   ASSERT_OK_AND_ASSIGN(const auto opened, reader->OpenStep(2));
-  for (int64_t step = 3; step <= 6; ++step) {
-    ASSERT_OK(trainer_->SaveDelta(step));
-  }
-  Push();
+  PushDeltas(3, 6);
   Update({.keep = 1});
   ASSERT_OK(reader->Refresh());
   EXPECT_THAT(reader->Steps(), SizeIs(1));
@@ -333,8 +348,7 @@ TEST_F(UpdateTest, ReadersFollow) {
 
 // A reader never sees a part of a step, nor an older one than before.
 TEST_F(UpdateTest, AReaderFollowsMeanwhile) {
-  SaveAndPush(1);
-  Update();
+  MakeCopy(1);
   constexpr int64_t kLast = 12;
   std::atomic<bool> stopped = false;
   int64_t seen = 0;
@@ -363,11 +377,8 @@ TEST_F(UpdateTest, AReaderFollowsMeanwhile) {
 }
 
 TEST_F(UpdateTest, ATrainerGoesOn) {
-  SaveAndPush(2);
-  Update();
-  ASSERT_OK(trainer_->SaveDelta(3));
-  ASSERT_OK(trainer_->SaveDelta(4));
-  Push();
+  MakeCopy(2);
+  PushDeltas(3, 4);
   Update();
   ASSERT_OK_AND_ASSIGN(const StepRecord last, store_->FindStep(4));
   ASSERT_OK_AND_ASSIGN(const auto local, Store::Open(copy()));
@@ -388,13 +399,8 @@ TEST_F(UpdateTest, ATrainerGoesOn) {
 // The disk of the trainer was restored from an old copy.
 TEST_F(UpdateTest, AnOldCopyCatchesUp) {
   SaveAndPush(2);
-  store_.reset();
-  fs::copy(path(), copy(), fs::copy_options::recursive);
-  ASSERT_OK_AND_ASSIGN(store_, Store::Open(path()));
-  trainer_.emplace(store_.get());
-  ASSERT_OK(trainer_->Restore(2));
-  ASSERT_OK(trainer_->SaveDelta(3));
-  Push();
+  SnapshotStore(copy());
+  PushDelta(3);
   EXPECT_EQ(Update().data_bytes, DataBytes(3));
   ExpectSteps({1, 2, 3});
 }
@@ -403,12 +409,8 @@ TEST_F(UpdateTest, StepsThatTheRemoteDroppedStay) {
   SaveAndPush(3);
   Update({.all = true});
   ASSERT_OK(trainer_->SaveFull(4));
-  ASSERT_OK(trainer_->SaveDelta(5));
-  Push();
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_OK(CollectRemote(&remote_, {.keep = 1, .grace = absl::Hours(1)}));
-    remote_.Advance(absl::Hours(3));
-  }
+  PushDelta(5);
+  CollectAllButNewest();
   ASSERT_OK_AND_ASSIGN(const RemoteContent content, ListRemote(&remote_));
   EXPECT_EQ(content.dropped_bytes, 0);  // the remote knows no older step
   EXPECT_THAT(Update().steps, ElementsAre(5));
@@ -430,75 +432,44 @@ TEST_F(UpdateTest, RefusesAFolderThatIsNoStore) {
 TEST_F(UpdateTest, RefusesAStoreOfParts) {
   SaveAndPush(2);
   ASSERT_OK(FetchStore(&remote_, copy(), {.tables = {"t"}}));
-  ASSERT_OK(trainer_->SaveDelta(3));
-  Push();
+  PushDelta(3);
   ExpectRefused({"was fetched with only", "t"});
 }
 
 TEST_F(UpdateTest, RefusesAStoreWithAnotherOwner) {
-  SaveAndPush(2);
-  Update();
+  MakeCopy(2);
   ASSERT_OK_AND_ASSIGN(const auto owner, Store::Open(copy()));
   EXPECT_THAT(Update().steps, IsEmpty());  // nothing is to be added
-  ASSERT_OK(trainer_->SaveDelta(3));
-  Push();
+  PushDelta(3);
   EXPECT_THAT(TryUpdate(), Unavailable(copy(), "pid"));
   EXPECT_THAT(StepsOf(copy()), ElementsAre(2));
 }
 
 TEST_F(UpdateTest, RefusesAStoreThatIsAhead) {
-  SaveAndPush(2);
-  Update();
-  {
-    ASSERT_OK_AND_ASSIGN(const auto local, Store::Open(copy()));
-    RowTrainer trainer(local.get());
-    ASSERT_OK(trainer.Restore(2));
-    ASSERT_OK(trainer.SaveDelta(3));
-  }
+  MakeCopy(2);
+  SaveInCopy(3);
   ExpectRefused({"ahead", "3 (attempt 3)", "2 (attempt 2)"});
 }
 
 // Both went on from step 2: attempts 3 differ.
 TEST_F(UpdateTest, RefusesAStoreThatDiverged) {
-  SaveAndPush(2);
-  Update();
-  {
-    ASSERT_OK_AND_ASSIGN(const auto local, Store::Open(copy()));
-    RowTrainer trainer(local.get());
-    trainer.set_salt(9);
-    ASSERT_OK(trainer.Restore(2));
-    ASSERT_OK(trainer.SaveDelta(3));
-  }
-  ASSERT_OK(trainer_->SaveDelta(3));
-  ASSERT_OK(trainer_->SaveDelta(4));
-  Push();
+  MakeCopy(2);
+  SaveInCopy(3, /*salt=*/9);
+  PushDeltas(3, 4);
   ExpectRefused({"step 3 attempt 3", "another version", "separately"});
 }
 
 TEST_F(UpdateTest, RefusesAnAttemptOfAnotherStep) {
-  SaveAndPush(2);
-  Update();
-  {
-    ASSERT_OK_AND_ASSIGN(const auto local, Store::Open(copy()));
-    RowTrainer trainer(local.get());
-    ASSERT_OK(trainer.Restore(2));
-    ASSERT_OK(trainer.SaveDelta(17));
-  }
-  ASSERT_OK(trainer_->SaveDelta(3));
-  Push();
+  MakeCopy(2);
+  SaveInCopy(17);
+  PushDelta(3);
   ExpectRefused({"step 17 attempt 3", "step 3 attempt 3"});
 }
 
 // The numbers do not meet, as attempt 3 of the remote is gone.
 TEST_F(UpdateTest, RefusesAStepThatWasSavedHere) {
-  SaveAndPush(2);
-  Update();
-  {
-    ASSERT_OK_AND_ASSIGN(const auto local, Store::Open(copy()));
-    RowTrainer trainer(local.get());
-    ASSERT_OK(trainer.Restore(2));
-    ASSERT_OK(trainer.SaveDelta(3));
-  }
+  MakeCopy(2);
+  SaveInCopy(3);
   ASSERT_OK(trainer_->SaveDelta(3));
   ASSERT_OK(store_->Delete(3));
   ASSERT_OK(trainer_->Restore(2));
@@ -509,14 +480,9 @@ TEST_F(UpdateTest, RefusesAStepThatWasSavedHere) {
 
 TEST_F(UpdateTest, RefusesARemoteThatWasTakenOver) {
   SaveAndPush(2);
-  store_.reset();
   const std::string other = dir_.path() + "/other";
-  fs::copy(path(), other, fs::copy_options::recursive);
-  ASSERT_OK_AND_ASSIGN(store_, Store::Open(path()));
-  trainer_.emplace(store_.get());
-  ASSERT_OK(trainer_->Restore(2));
-  ASSERT_OK(trainer_->SaveDelta(3));
-  Push();
+  SnapshotStore(other);
+  PushDelta(3);
   Update();
   ASSERT_OK_AND_ASSIGN(const auto copied, Store::Open(other));
   RowTrainer trainer(copied.get());
@@ -542,10 +508,8 @@ TEST_F(UpdateTest, RefusesOptionsThatContradict) {
 
 // A collector deletes the objects after the catalog was read.
 TEST_F(UpdateTest, AStepThatIsDeletedMeanwhileIsAborted) {
-  SaveAndPush(2);
-  Update();
-  ASSERT_OK(trainer_->SaveDelta(3));
-  Push();
+  MakeCopy(2);
+  PushDelta(3);
   ASSERT_OK(trainer_->SaveFull(4));
   bool collected = false;
   remote_.set_before([&](absl::string_view call, absl::string_view key) {
@@ -554,10 +518,7 @@ TEST_F(UpdateTest, AStepThatIsDeletedMeanwhileIsAborted) {
     }
     collected = true;
     EXPECT_OK(PushStore(path(), &remote_));
-    for (int i = 0; i < 2; ++i) {
-      EXPECT_OK(CollectRemote(&remote_, {.keep = 1, .grace = absl::Hours(1)}));
-      remote_.Advance(absl::Hours(3));
-    }
+    CollectAllButNewest();
     return absl::OkStatus();
   });
   EXPECT_THAT(TryUpdate({.step = 3}), Aborted());
@@ -567,8 +528,7 @@ TEST_F(UpdateTest, AStepThatIsDeletedMeanwhileIsAborted) {
 }
 
 TEST_F(UpdateTest, DamageIsFoundBeforeTheStoreIsChanged) {
-  SaveAndPush(2);
-  Update();
+  MakeCopy(2);
   ASSERT_OK(trainer_->SaveDelta(3));
   const auto before = remote_.objects();
   Push();
@@ -594,14 +554,12 @@ TEST_F(UpdateTest, DamageIsFoundBeforeTheStoreIsChanged) {
 // A process that ends at any point leaves the store as it was or with the step;
 // nothing is downloaded twice.
 TEST_F(UpdateTest, EachPointLeavesWholeSteps) {
-  SaveAndPush(2);
-  Update();
+  MakeCopy(2);
   int64_t step = 2;
   for (const absl::string_view crash : kFetchPoints) {
     SCOPED_TRACE(crash);
     ++step;
-    ASSERT_OK(trainer_->SaveDelta(step));
-    Push();
+    PushDelta(step);
     FetchOptions options;
     options.keep = 1;
     options.on_point = [&](absl::string_view point) {
@@ -619,12 +577,8 @@ TEST_F(UpdateTest, EachPointLeavesWholeSteps) {
 }
 
 TEST_F(UpdateTest, AnInterruptedDownloadIsContinued) {
-  SaveAndPush(1);
-  Update();
-  for (int64_t step = 2; step <= 6; ++step) {
-    ASSERT_OK(trainer_->SaveDelta(step));
-  }
-  Push();
+  MakeCopy(1);
+  PushDeltas(2, 6);
   int reads = 0;
   remote_.set_before([&](absl::string_view call, absl::string_view key) {
     const bool fails =
@@ -640,16 +594,14 @@ TEST_F(UpdateTest, AnInterruptedDownloadIsContinued) {
 }
 
 TEST_F(UpdateTest, KeepsTheModesOfTheStore) {
-  SaveAndPush(1);
-  Update();
+  MakeCopy(1);
   fs::permissions(copy() + "/db", fs::perms(0755));
   fs::permissions(copy() + "/db/CURRENT", fs::perms(0644));
   std::set<std::string> before;
   for (const auto& entry : fs::directory_iterator(copy() + "/db")) {
     before.insert(entry.path().string());
   }
-  ASSERT_OK(trainer_->SaveDelta(2));
-  Push();
+  PushDelta(2);
   Update({.keep = 1});
   for (const auto& entry : fs::directory_iterator(copy() + "/db")) {
     if (before.contains(entry.path().string())) continue;
