@@ -160,6 +160,21 @@ def config_text(config: Any) -> str:
         ) from None
 
 
+def config_options(config: str | Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `Manager` that a configuration sets."""
+    try:
+        fields = json.loads(config) if isinstance(config, str) else dict(config)
+    except ValueError as error:
+        raise InvalidArgument(
+            f"the configuration is not JSON: {error}; pass its text, or a dictionary"
+        ) from None
+    if "permanent" in fields:
+        fields["save"] = fields.pop("permanent")
+    if "async" in fields:
+        fields["async_"] = fields.pop("async")
+    return fields
+
+
 def request(
     step: int | None,
     best: bool,

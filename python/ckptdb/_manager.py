@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 import os
 import weakref
@@ -20,6 +19,7 @@ from ._arguments import (
     check_options,
     check_policy,
     check_values,
+    config_options,
     config_text,
     dumper,
     request,
@@ -34,24 +34,18 @@ from ._errors import (
     Unavailable,
     python_names,
 )
-from ._evaluation import Evaluation
 from ._evolve import exclude_parts, split_functions
 from ._object_stores import Target, path_of, url_of
 from ._options import ShipOptions
 from ._progress import ByteBar
 from ._ranks import Connection, Ranks, check_alone, connect, with_hint
-from ._records import (
-    LoadedRule,
-    RestoreReport,
-    SaveReport,
-    ShipperStatistics,
-    ShipReport,
-)
+from ._records import LoadedRule, RestoreReport, SaveReport, ShipReport
 from ._restore import Restore
 from ._save import Save
 from ._state import Registered
 from ._step_list import StepList
 from ._tables import ArrayTable, as_sharding
+from ._thread_safe_calls import ThreadSafeCalls
 
 _logger = logging.getLogger("ckptdb")
 
@@ -59,7 +53,7 @@ _logger = logging.getLogger("ckptdb")
 _POLICIES = {"save": "permanent", "ephemeral": "ephemeral", "keep": "keep"}
 
 
-class Manager(StepList):
+class Manager(StepList, ThreadSafeCalls):
     """Saves, keeps and restores the state of a training loop.
 
         state = {"model": model, "optimizer": optimizer, "epoch": 0, "user": users}
@@ -254,16 +248,7 @@ class Manager(StepList):
     ) -> Manager:
         """A manager with the options of a configuration, JSON or a dictionary;
         `options` come on top of it."""
-        try:
-            fields = json.loads(config) if isinstance(config, str) else dict(config)
-        except ValueError as error:
-            raise InvalidArgument(
-                f"the configuration is not JSON: {error}; pass its text, or a dictionary"
-            ) from None
-        if "permanent" in fields:
-            fields["save"] = fields.pop("permanent")
-        if "async" in fields:
-            fields["async_"] = fields.pop("async")
+        fields = config_options(config)
         fields.update(options)
         if "path" not in fields:
             raise InvalidArgument('the configuration has no "path"')
@@ -541,43 +526,6 @@ class Manager(StepList):
             return self._finish_restore(self._core.apply_step())
         finally:
             self._close_bars()
-
-    # Any thread may call these.
-
-    def set_preempted(self) -> None:
-        """Announces that this machine will soon be taken away, also from a signal's
-        handler."""
-        self._core.set_preempted()
-
-    @property
-    def preempted(self) -> bool:
-        """Whether `set_preempted` was called."""
-        return self._core.preempted()
-
-    @property
-    def saving(self) -> bool:
-        """Whether a save is in progress."""
-        return self._core.saving()
-
-    @property
-    def shipping(self) -> ShipperStatistics | None:
-        """The progress of the option `ship`: the steps that wait, the bytes, and the
-        last error. None if this manager ships nothing, and on other ranks than 0."""
-        fields: Any = self._core.shipping()
-        return None if fields is None else ShipperStatistics(**fields)
-
-    def wait_until_finished(self) -> None:
-        """Waits for the save in progress, and raises its error."""
-        self._core.wait_until_finished()
-
-    def check_for_errors(self) -> None:
-        """Raises the error of a background save that was not raised yet."""
-        self._core.check_for_errors()
-
-    @property
-    def evaluation(self) -> Evaluation:
-        """The progress of evaluations of steps."""
-        return Evaluation(self._core)
 
     # The end.
 
