@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "schema/bytes/page.h"
 #include "schema/records/checks.h"
 #include "schema/records/flat.h"
+#include "schema/records/metadata.h"
 #include "schema/records/metrics.h"
 #include "schema/records/parts_codec.h"
 #include "schema/records/record_checks.h"
@@ -29,7 +29,6 @@ using flatbuffers::Vector;
 using internal::AddString;
 using internal::BadField;
 using internal::CheckVersion;
-using internal::DuplicateName;
 using internal::FromFbs;
 using internal::Opened;
 using internal::RecordKind;
@@ -37,7 +36,6 @@ using internal::Seal;
 using internal::SizeOf;
 using internal::ToFbs;
 using internal::ToStd;
-using internal::ViewOf;
 
 enum StepFlags : uint32_t {
   kEphemeral = 1,
@@ -101,54 +99,6 @@ absl::StatusOr<Owners> ReadOwners(const Vector<const fbs::Owner*>* from) {
     owners.emplace(each.first(), each.id());
   }
   return owners;
-}
-
-Offset<Vector<Offset<fbs::Metadata>>> AddMetadata(const UserMetadata& metadata,
-                                                  FlatBufferBuilder* builder) {
-  std::vector<Offset<fbs::Metadata>> entries;
-  for (const auto& [name, value] : metadata) {
-    const auto added = AddString(name, builder);
-    entries.push_back(fbs::CreateMetadata(*builder, added,
-                                          internal::AddBytes(value, builder)));
-  }
-  return builder->CreateVector(entries);
-}
-
-// Does not report the size, which is only known up to where it exceeded the
-// limit.
-absl::Status CheckMetadataBytes(RecordKind kind, uint64_t bytes) {
-  if (bytes <= kMaxMetadataBytes) return absl::OkStatus();
-  return BadField(
-      kind, "user metadata",
-      absl::StrCat("exceeds the limit of ", kMaxMetadataBytes, " bytes"));
-}
-
-absl::Status CheckMetadata(RecordKind kind, const UserMetadata& metadata) {
-  uint64_t bytes = 0;
-  for (const auto& [name, value] : metadata) {
-    bytes += name.size() + value.size();
-    CKPTDB_RETURN_IF_ERROR(CheckMetadataBytes(kind, bytes));
-    CKPTDB_RETURN_IF_ERROR(
-        internal::CheckNameField(kind, "name of user metadata", name));
-  }
-  return absl::OkStatus();
-}
-
-// Checks the size before each copy.
-absl::StatusOr<UserMetadata> ReadMetadata(
-    RecordKind kind, const Vector<Offset<fbs::Metadata>>* entries) {
-  UserMetadata metadata;
-  if (entries == nullptr) return metadata;
-  uint64_t bytes = 0;
-  for (const fbs::Metadata* entry : *entries) {
-    bytes += ViewOf(entry->name()).size() + SizeOf(entry->value());
-    CKPTDB_RETURN_IF_ERROR(CheckMetadataBytes(kind, bytes));
-    const std::string name = ToStd(entry->name());
-    if (!metadata.emplace(name, internal::BytesOf(entry->value())).second) {
-      return BadField(kind, "user metadata", DuplicateName(name));
-    }
-  }
-  return metadata;
 }
 
 // Checks that no version appears twice. Sorts a copy; the record keeps its
@@ -328,7 +278,7 @@ absl::Status internal::Check(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
   CKPTDB_RETURN_IF_ERROR(CheckKind(record.kind));
   CKPTDB_RETURN_IF_ERROR(CheckMetrics(RecordKind::kStep, record.metrics));
-  CKPTDB_RETURN_IF_ERROR(CheckMetadata(kKind, record.user_metadata));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckMetadata(kKind, record.user_metadata));
   CKPTDB_RETURN_IF_ERROR(CheckVersion(kKind, "version", record.version));
   CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kKind, record.store_uuid));
   CKPTDB_RETURN_IF_ERROR(CheckChain(record));
@@ -415,7 +365,7 @@ std::string internal::EncodeUnchecked(const StepRecord& record) {
   const auto references = AddStructs(record.references, &builder);
   const auto bounds = builder.CreateVector(record.slice_bounds);
   const auto metrics = internal::AddMetrics(record.metrics, &builder);
-  const auto metadata = AddMetadata(record.user_metadata, &builder);
+  const auto metadata = internal::AddMetadata(record.user_metadata, &builder);
   const auto digests = builder.CreateVector(record.rank_digests);
   const auto library = AddString(record.library_version, &builder);
   const auto uuid = AddString(record.store_uuid, &builder);
@@ -483,7 +433,7 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
       internal::ReadMetrics(RecordKind::kStep, from->metrics()));
   CKPTDB_ASSIGN_OR_RETURN(
       record.user_metadata,
-      ReadMetadata(RecordKind::kStep, from->user_metadata()));
+      internal::ReadMetadata(RecordKind::kStep, from->user_metadata()));
   record.rank_digests = ToStd(from->rank_digests());
   record.library_version = ToStd(from->library_version());
   record.items = from->items();
@@ -549,7 +499,7 @@ absl::Status internal::Check(const RootRecord& record) {
   if (record.parts.has_value()) {
     CKPTDB_RETURN_IF_ERROR(internal::CheckParts(*record.parts));
   }
-  CKPTDB_RETURN_IF_ERROR(CheckMetadata(kKind, record.user_metadata));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckMetadata(kKind, record.user_metadata));
   CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kKind, record.uuid));
   if (record.next_attempt > 0) return absl::OkStatus();
   return BadField(kKind, "next attempt", "0 is invalid; attempts start at 1");
@@ -561,7 +511,7 @@ uint64_t internal::LeastBytes(const RootRecord&) { return 0; }
 std::string internal::EncodeUnchecked(const RootRecord& record) {
   FlatBufferBuilder builder;
   const auto uuid = AddString(record.uuid, &builder);
-  const auto metadata = AddMetadata(record.user_metadata, &builder);
+  const auto metadata = internal::AddMetadata(record.user_metadata, &builder);
   const auto parts = internal::AddParts(record.parts, &builder);
   builder.Finish(fbs::CreateRootRecord(
       builder, uuid, record.next_attempt, record.owner_epoch,
@@ -583,7 +533,7 @@ absl::StatusOr<RootRecord> DecodeRootRecord(absl::string_view bytes) {
   record.created_at_micros = from->created_at_micros();
   CKPTDB_ASSIGN_OR_RETURN(
       record.user_metadata,
-      ReadMetadata(RecordKind::kRoot, from->user_metadata()));
+      internal::ReadMetadata(RecordKind::kRoot, from->user_metadata()));
   record.parts = internal::ToParts(from->parts());
   CKPTDB_RETURN_IF_ERROR(internal::Check(record));
   return record;
