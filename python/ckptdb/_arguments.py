@@ -39,7 +39,7 @@ def check_names(options: Mapping[str, Any], parameters: Sequence[str]) -> None:
 
 
 def as_step(step: Any) -> int:
-    """A step as an int of 64 bits."""
+    """The step as an int. Raises InvalidArgument if it does not fit 64 bits."""
     try:
         number = operator.index(step)
     except TypeError:
@@ -109,7 +109,8 @@ def ship_config(ship: Any, kept: list[Any]) -> dict[str, Any]:
     keep = config.get("keep")
     if callable(keep):
         raise InvalidArgument(
-            "ship: keep is a function; a policy of an object store cannot call one"
+            "ship: keep is a function, which an object store's policy cannot call; "
+            "pass a policy, such as ckptdb.latest_n(20)"
         )
     if isinstance(keep, KeepPolicy):
         config["keep"] = json.loads(_core.retention_json(keep))["keep"]

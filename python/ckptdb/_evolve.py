@@ -22,8 +22,9 @@ def exclude_parts(
     entries: Iterable[str],
     names: Callable[[], Iterable[str]],
 ) -> Mapping[str, Any]:
-    """The policy, whose `exclude` names the tensors of each of the state's `entries`
-    that it names. `names` returns those of all tensors and objects."""
+    """The policy `evolve`, with patterns of tensor names in place of each of the
+    state's `entries` that its `exclude` lists. `names` returns the names of all tensors
+    and objects."""
     exclude = evolve.get("exclude", ())
     if isinstance(exclude, str) or not isinstance(exclude, Sequence):
         return evolve

@@ -12,7 +12,7 @@ USAGE_ERROR, NOT_FOUND, DAMAGED, BUSY, FAILED = 1, 2, 3, 4, 5
 
 
 def exit_code(error: BaseException) -> int:
-    """The code with which a command ends that has failed with `error`."""
+    """The exit code of a command that failed with `error`."""
     if isinstance(error, InvalidArgument):
         return USAGE_ERROR
     if isinstance(error, (NotFound, FileNotFoundError)):
@@ -25,7 +25,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def text_of(error: BaseException) -> str:
-    """The text of an error of a command."""
+    """The text that a command prints for an error."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted; nothing was written"
     if isinstance(error, ImportError):
@@ -34,7 +34,7 @@ def text_of(error: BaseException) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """Exits with the command's code for a wrong argument."""
+    """Exits with `USAGE_ERROR` for a wrong argument."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"{self.prog}: {message}\nSee {self.prog} --help.\n")

@@ -86,19 +86,19 @@ class Manager(StepList, ThreadSafeCalls):
     `store` has options of the store, such as {"lease_ms": 1000}.
 
     `ship` is where each committed step is uploaded in the background: a URL such as
-    "s3://models/ctr", another target of `ckptdb.remote`, or a dictionary with it as "to"
-    and other keys of docs/manager.md, such as {"to": target, "keep": latest_n(20)}.
-    It neither fails nor delays a save, and retries while the service does not answer:
-    `shipping` has the progress and the last error. `close` waits up to "close_wait"
-    seconds, by default 60, for the newest step, and warns if it was not shipped.
-    `fetch_from`, a URL or another target, makes a missing store with the newest step
-    that was shipped there; with nothing there it warns and begins with an empty store,
-    and without an answer it raises. A store with steps stays as it is. Both are used on
-    rank 0 only. `path` may be a target, too, with `read_only`.
+    "s3://models/ctr", another target of `ckptdb.remote`, or a dictionary with the target
+    as "to" and other keys of docs/manager.md, such as {"to": target, "keep": latest_n(20)}.
+    Uploads neither fail nor delay a save, and are retried while the service does not
+    answer; `shipping` returns the progress and the last error. `close` waits up to
+    "close_wait" seconds, by default 60, for the newest step, and warns if it was not
+    shipped. A missing store is created with the newest step that was shipped to
+    `fetch_from`, a URL or another target. If nothing was shipped there, the manager warns
+    and begins with an empty store; if the service does not answer, it raises. A store
+    with steps is left unchanged. Only rank 0 uses `ship` and `fetch_from`. With
+    `read_only`, `path` may be a target, too.
 
-    `progress=True`
-    shows bars on restores, and on saves in the foreground, where tqdm is installed.
-    Warnings go to the logger "ckptdb" unless `on_warning` is set. `allow_pickle`
+    `progress=True` shows bars on restores, and on saves in the foreground, where tqdm is
+    installed. Warnings go to the logger "ckptdb" unless `on_warning` is set. `allow_pickle`
     permits values that are stored only by pickle.
 
     Leaving the `with` block after the loop saves the last step; after an exception
@@ -156,7 +156,7 @@ class Manager(StepList, ThreadSafeCalls):
             now=now,
         )
         check_names(options, list(inspect.signature(Manager).parameters))
-        self._targets: list[Any] = []  # object stores that are Python's
+        self._targets: list[Any] = []  # keeps object stores of Python
         config = {
             **options,
             "path": path_of(path, self._targets),
@@ -388,9 +388,10 @@ class Manager(StepList, ThreadSafeCalls):
         """Restores a step, by default the newest, from which the training continues.
 
         `best` restores the step that is best by the option `best`; `path` one of
-        another store, or of a URL or another target of `ckptdb.remote`; `merge` keeps rows that the step lacks; `verify` checks the
-        whole step first; `fall_back` quarantines a damaged step and tries the one
-        before it; `evolve` says how to restore a step whose items differ.
+        another store, or of a URL or another target of `ckptdb.remote`; `merge` keeps
+        rows that the step lacks; `verify` checks the whole step first; `fall_back`
+        quarantines a damaged step and tries the one before it; `evolve` says how to
+        restore a step whose items differ.
 
         Raises NotFound only if the store has no step, FailedPrecondition with the
         names of all items that do not fit, DataLoss for a damaged step."""

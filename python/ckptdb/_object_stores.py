@@ -379,7 +379,7 @@ def open_target(target: Any) -> str | Adapter:
     )
 
 
-# Targets that have a URL in this process, while something keeps them.
+# Targets by their URL in this process, as long as something keeps them.
 _with_url: weakref.WeakValueDictionary[str, Adapter] = weakref.WeakValueDictionary()
 _numbers = itertools.count(1)
 
@@ -404,7 +404,7 @@ def path_of(path: Any, kept: list[Any]) -> str:
 
 
 def find(url: str) -> Adapter:
-    """What the extension calls to open such a URL."""
+    """The target with such a URL. The extension calls this."""
     try:
         return _with_url[url]
     except KeyError:

@@ -380,8 +380,8 @@ class Reader(Closing):
 
     `path` may also be a URL, such as "s3://models/ctr", or another target of
     `ckptdb.remote`, to which steps were shipped. It then downloads the records of all
-    steps, and of the data what is read, and keeps 256 MiB in memory. It has no leases,
-    so a step that is collected there while it is open raises Aborted; posts and pins
+    steps, and data only as it is read, of which it caches 256 MiB. It has no leases, so
+    reading a step that was collected there meanwhile raises Aborted; posts and pins
     raise FailedPrecondition. Raises NotFound if nothing was shipped, and the service's
     Unavailable and PermissionDenied.
     """

@@ -150,9 +150,8 @@ class ShipperStatistics:
 
 @dataclasses.dataclass(frozen=True)
 class ShipReport:
-    """Steps that were shipped, for `on_shipped`, in the order of their commits, the
-    first of which was committed `lag` seconds before. `data_bytes` were uploaded, as
-    `data_files`."""
+    """The argument of `on_shipped`: the shipped `steps` in commit order, the first of
+    which was committed `lag` seconds earlier, and the uploaded data."""
 
     steps: list[int]
     data_files: int

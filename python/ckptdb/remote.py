@@ -112,8 +112,9 @@ class RemoteContent:
 
 @dataclasses.dataclass(frozen=True)
 class FetchResult:
-    """The steps that were added to the store, those that got newer metrics or flags,
-    those that `keep` removed, and what was downloaded."""
+    """The result of a fetch: `steps` were added to the store, `revised` ones got newer
+    metrics or flags, `keep` removed the `removed` ones, and `data_bytes` were
+    downloaded."""
 
     store_uuid: str
     steps: list[int]
@@ -224,9 +225,9 @@ def fetch(
     and the hash of each object was compared. If a call is interrupted, the next one
     continues it.
 
-    With `update`, adds the steps that it lacks to a store that was fetched, and
-    downloads only what is new; readers of the store see complete steps. Then, with
-    `keep`, removes all but the newest `keep` steps and pinned ones.
+    With `update`, adds missing steps to a store that was fetched, and downloads only new
+    data; readers of the store see complete steps. With `keep`, it then removes all but
+    the newest `keep` steps and the pinned ones.
 
     Raises NotFound without such a step, AlreadyExists if `path` exists, DataLoss naming
     an object that is damaged, and Aborted if the step was dropped meanwhile. With

@@ -23,7 +23,7 @@ import pytest
 
 import ckptdb
 
-# A shell starts commands in the background with it ignored.
+# Background commands of a shell ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONG = os.environ.get("CKPTDB_LONG", "") not in ("", "0")

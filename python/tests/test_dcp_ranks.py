@@ -545,8 +545,8 @@ def test_ranks_that_save_alone(ranks, path):
 
 
 def test_fsdp1_sharded_state_and_the_optimizer_by_its_key(ranks, path):
-    """The first FSDP's state is ShardedTensors. Its optimizer state is loaded without
-    a state to load into, in the layout of the model's."""
+    """The state of the first FSDP consists of ShardedTensors. Its optimizer state is
+    loaded in the layout of the model's state, without a state to load into."""
     ranks(
         2,
         """

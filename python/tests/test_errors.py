@@ -52,7 +52,7 @@ def test_classes(error):
 
 
 @pytest.mark.parametrize("step", [-1, 1 << 63, "7", 1.5, None])
-def test_what_is_not_a_step_is_an_invalid_argument(path, step):
+def test_an_invalid_step_raises_invalid_argument(path, step):
     with ckptdb.Manager(path, {"n": 1}, save=ckptdb.save_at_steps([])) as manager:
         manager.restore_or_start()
         manager.step()

@@ -133,7 +133,7 @@ class Momentum:
         self.sums, self.rate = state["sums"], state["rate"]
 
 
-def test_exclude_of_an_entry_leaves_all_of_it_as_it_is(path):
+def test_excluding_an_entry_leaves_all_of_it_unchanged(path):
     optimizer = Momentum(0.5)
     optimizer.sums["a"][:] = 7
     state = {"w": np.ones(2), "optimizer": optimizer, "d": {"x": np.ones(1)}}

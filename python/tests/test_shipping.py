@@ -54,7 +54,7 @@ def targets(tmp_path) -> dict:
 
 
 @pytest.mark.parametrize("kind", ["url", "object"])
-def test_another_machine_resumes_what_was_shipped(path, tmp_path, kind):
+def test_another_machine_resumes_from_shipped_steps(path, tmp_path, kind):
     target = targets(tmp_path)[kind]
     reports: list[ckptdb.ShipReport] = []
     saved: list[ckptdb.SaveReport] = []
@@ -92,7 +92,7 @@ def test_another_machine_resumes_what_was_shipped(path, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["url", "object"])
-def test_readers_read_what_was_shipped(path, tmp_path, kind):
+def test_readers_read_shipped_steps(path, tmp_path, kind):
     target = targets(tmp_path)[kind]
     with ckptdb.Manager(path, _state(0), save=EACH, ship=target) as manager:
         train(manager, 2)
@@ -268,7 +268,7 @@ def test_mistakes_are_errors_at_once(path, options, words):
     assert words in str(caught.value)
 
 
-def test_a_url_of_an_unknown_scheme_is_no_folder(path):
+def test_a_url_of_an_unknown_scheme_is_not_a_folder(path):
     with pytest.raises(ckptdb.FailedPrecondition, match=r"gs://models.*ckptdb\.remote"):
         ckptdb.Manager("gs://models", _state(0), save=EACH)
     with pytest.raises(ckptdb.InvalidArgument, match="gs://models"):
@@ -279,7 +279,7 @@ def test_a_url_of_an_unknown_scheme_is_no_folder(path):
         ckptdb.Reader(MemoryStore())
 
 
-def test_another_url_gets_all_steps_that_the_store_has(path, tmp_path):
+def test_another_url_receives_all_steps_of_the_store(path, tmp_path):
     for name in ("a", "b"):
         url = f"file://{tmp_path}/{name}"
         with ckptdb.Manager(path, _state(0), save=EACH, ship=url) as manager:
@@ -291,7 +291,7 @@ def test_another_url_gets_all_steps_that_the_store_has(path, tmp_path):
         for name in ("a", "b")
     }
     assert steps == {"a": [1, 2], "b": [1, 2, 3, 4]}
-    # The URL of another store is kept as it is.
+    # A URL with another store's steps is left unchanged.
     warnings: list[str] = []
     with ckptdb.Manager(
         tmp_path / "other", _state(0), save=EACH, on_warning=warnings.append,
@@ -309,7 +309,7 @@ def test_managers_that_ship_nothing(path):
             train(manager, 1).wait_shipped(1)
 
 
-def test_what_on_shipped_raises_is_raised_by_a_later_call(path):
+def test_an_exception_of_on_shipped_is_raised_by_a_later_call(path):
     def refuse(report):
         raise ValueError("never")
 
@@ -339,7 +339,7 @@ def test_a_url_of_an_object_is_valid_while_it_is_kept():
 
 @contextlib.contextmanager
 def interrupted(after: float = 0.5, within: float = 10):
-    """Expects that Ctrl-C ends what the block does."""
+    """Expects that Ctrl-C ends the calls in the block."""
     timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
     begin = time.monotonic()
     timer.start()
@@ -416,7 +416,7 @@ def test_ctrl_c_ends_reads_of_a_url(path):
         assert step.read("weight")[0] == 2  # still works
 
 
-# Ends like a host: at any point, without a word.
+# Is killed at any point, as if its host were lost.
 TRAINER = """
 import os, signal, sys
 import numpy as np

@@ -209,8 +209,8 @@ class _Notices:
 
 class _Collectives:
     """The collectives that the library calls, one at a time, on any thread. An
-    all-gather that is started early is in progress beside them, in a second group:
-    ranks do not begin it in the same order as the others."""
+    all-gather that is started early runs beside them, in a second group, because ranks
+    do not begin it in the same order relative to the others."""
 
     def __init__(self, groups: list[Any], notices: _Notices, deadline: float) -> None:
         import torch
@@ -222,7 +222,7 @@ class _Collectives:
         self._world_size = notices.world_size
         self._deadline = deadline
         self._aborted = False
-        self._gave_up = False  # an operation, which is still in progress
+        self._gave_up = False  # an operation is still in progress, but not waited for
         self._started: _Started | None = None
         self._closed = False
 
@@ -233,9 +233,9 @@ class _Collectives:
         return self._values(own, self._gather(_head(own, len(own))), self._group)
 
     def start_all_gather(self, own: bytes) -> Callable[[], list[bytes]]:
-        """Begins an all-gather, and returns the function that waits for it. Another
-        rank may have ended already, at the same step: then it is not waited for, so
-        only waiting raises an error."""
+        """Begins an all-gather, and returns the function that waits for it. Only that
+        function raises errors: it is not called if another rank has already ended at
+        the same step."""
         head = _head(own, len(own))
         started = self._started = _Started()
         try:
@@ -255,7 +255,8 @@ class _Collectives:
         return wait
 
     def _values(self, own: bytes, heads: list[bytes], group: Any) -> list[bytes]:
-        """The values of all ranks, from their first parts and, in `group`, the rests."""
+        """The values of all ranks: their first parts, `heads`, and the rests, which are
+        gathered in `group`."""
         lengths = [_HEADER.unpack_from(head)[0] for head in heads]
         values = [_first(head) for head in heads]
         longest = max(lengths) - _SMALL
@@ -322,8 +323,8 @@ class _Collectives:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def _has_ended_started(self) -> bool:
-        """Waits a moment for an all-gather that was started: most often all ranks have
-        begun it, and only a rank that died has not."""
+        """Waits briefly for an all-gather that was started. It completes unless a rank
+        died before beginning it."""
         started = self._started
         if started is None or started.work is None:
             return True
