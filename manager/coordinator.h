@@ -93,12 +93,11 @@ class Coordinator {
   // exchange rows that each rank would otherwise read. The same on all ranks.
   virtual bool HasDirectAllToAll() const { return false; }
 
-  // Begins to send a small value to all ranks, and returns without waiting for
-  // them: AllGather::Finish returns the values of all ranks. No other call of
-  // this coordinator may be made in between; its duplicates may be used, but
-  // only one of them and their original starts all-gathers. The coordinator
-  // outlives the result, which is not null. The default only keeps the value,
-  // and exchanges values by Gather and Tell in Finish.
+  // Begins to send a small value to all ranks, and returns without waiting;
+  // AllGather::Finish returns all ranks' values. Until then, calls are made
+  // only on duplicates; only one coordinator among them and the original starts
+  // all-gathers. The result is not null, and the coordinator outlives it. The
+  // default exchanges values in Finish, by Gather and Tell.
   virtual std::unique_ptr<AllGather> StartAllGather(absl::string_view tag,
                                                     std::string value);
 
@@ -112,20 +111,17 @@ class Coordinator {
   virtual void Leave() {}
 };
 
-// An all-gather that this rank has begun. Used by the thread that calls the
-// coordinator. If it is destroyed without Finish, this rank makes no more calls
-// of the coordinator but Leave.
+// An all-gather in progress, used by the thread that calls the coordinator. If
+// it is destroyed without Finish, Leave is the coordinator's only further call.
 class Coordinator::AllGather {
  public:
   virtual ~AllGather() = default;
 
-  // Sends and receives messages that need this rank, without waiting. Finish
-  // waits less if Poll was called some time before.
+  // Exchanges messages without waiting, so that Finish waits less later.
   virtual void Poll() {}
 
-  // Returns the values of all ranks, by rank, on each rank, once all ranks have
-  // begun the all-gather; they need not have called Finish. Called once. The
-  // deadline passes from this call on.
+  // Returns the values of all ranks, by rank, once all have begun it; they need
+  // not have called Finish. Called once. The deadline starts with this call.
   virtual absl::StatusOr<std::vector<std::string>> Finish(
       absl::Duration deadline) = 0;
 };
@@ -225,12 +221,11 @@ struct Coordinator::Collectives {
   // possible on others. Called from another thread after a deadline, and after
   // a function failed; no function is called afterwards.
   std::function<void(const absl::Status& why)> abort;
-  // Optional, and null on all ranks or on none: begins an all-gather and
-  // returns without waiting for other ranks. The returned function, which is
-  // not always called, waits for the values of all ranks. One such all-gather
-  // at a time is in progress. Ranks run the other functions meanwhile, and not
-  // in the same order relative to it, so it needs a second process group.
-  // Without it, Coordinator::AllGather begins when it is finished.
+  // Optional, but set on all ranks or on none: begins an all-gather and returns
+  // a function, not always called, that waits for all values. One at a time is
+  // in progress. It needs a second process group, because ranks run other
+  // functions meanwhile, in any order relative to it. Without it, an AllGather
+  // exchanges its values only in Finish.
   std::function<std::function<absl::StatusOr<std::vector<std::string>>()>(
       std::string own)>
       start_all_gather;

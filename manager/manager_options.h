@@ -171,8 +171,8 @@ struct ManagerOptions {
   struct Ranks {
     // How long ranks wait for one another. Above 0.
     absl::Duration deadline = absl::Minutes(30);
-    // About how long a preemption, an error or a policy that depends on time
-    // waits in one rank until all act on it, while no step is due by its
+    // About how long it may take until all ranks act on a preemption, an error
+    // or a time-dependent policy of one rank while no step is due by its
     // number; at most `deadline` and 1,500 steps. Ranks exchange such notices
     // in Step without waiting for each other. If 0, ranks meet at each step.
     // The owner's value applies.

@@ -95,7 +95,7 @@ struct ShippingStatistics {
   int64_t newest_shipped = -1;   // step; -1 before the first
   absl::Duration lag;            // since the oldest waiting step's commit
   uint64_t failures = 0;         // since the last success
-  absl::Status last_error;       // of the newest attempt, ended or not; or OK
+  absl::Status last_error;       // of the newest attempt, even in progress
 };
 
 // The report of steps that were shipped.

@@ -39,9 +39,8 @@ struct CheckRemoteOptions {
 
 // Checks credentials, which are never returned, the service, the bucket or the
 // folder, the calls of ObjectStore, the service's clock, its speed, and what
-// the remote contains. Puts objects below "probe/" and deletes them, also when
-// it is cancelled. Later checks are left out if an earlier one explains why
-// they fail.
+// the remote contains. Puts objects below "probe/" and deletes them, even when
+// cancelled. Skips checks whose failure an earlier one explains.
 //
 // Returns InvalidArgument for a URL that is not valid, NotFound for a folder
 // that does not exist, Unimplemented for s3:// without libcurl, and Cancelled.

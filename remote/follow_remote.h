@@ -25,23 +25,23 @@ struct FollowOptions {
   // `update` is always set. `cancelled` ends the call.
   FetchOptions fetch = {};
   absl::Duration look = absl::Seconds(1);  // how often it looks for steps
-  // Between attempts after an error: doubled each time, with jitter.
+  // The time between attempts after an error, doubled each time, with jitter.
   absl::Duration first_retry = absl::Seconds(1);
   absl::Duration most_retry = absl::Minutes(1);
   // Called after each fetch that added, revised or removed steps.
   std::function<void(const FetchResult& fetched)> on_fetched = {};
-  // Called with each error that differs from the one before, and with OK once
-  // a look has succeeded after it.
+  // Called with each error that differs from the previous one, and with OK when
+  // a look succeeds after an error.
   std::function<void(const absl::Status& status)> on_status = {};
 };
 
 // Fetches steps to the store at `to` as they are shipped, as FetchStore with
 // FetchOptions::update does, until `fetch.cancelled` returns true; then returns
-// OK. A look without news takes one request. Waits while nothing was shipped.
-// Retries after errors of the service, while the store has another owner, and
-// while the disk is full; returns InvalidArgument, AlreadyExists and
-// FailedPrecondition, which do not pass by themselves, of FetchStore and for
-// durations that are not positive.
+// OK. A look that finds nothing new takes one request. Waits while nothing was
+// shipped. Retries after errors of the service, while the store has another
+// owner, and while the disk is full. Returns FetchStore's InvalidArgument,
+// AlreadyExists and FailedPrecondition, because a retry would fail alike, and
+// InvalidArgument for durations that are not positive.
 absl::Status FollowRemote(ObjectStore* remote, absl::string_view to,
                           const FollowOptions& options);
 

@@ -91,8 +91,8 @@ absl::StatusOr<PushResult> PushStore(absl::string_view store,
                                      ObjectStore* remote,
                                      const PushOptions& options = {});
 
-// The progress of a manager or StepShipper, from the file SHIPPED in the folder
-// of the store that it ships.
+// The progress of the manager or StepShipper that ships a store, from the file
+// SHIPPED in its folder.
 struct ShipNote {
   std::string url;                // of the object store, without credentials
   int64_t written_at_micros = 0;  // when the rest has changed
@@ -136,12 +136,11 @@ absl::StatusOr<RemoteContent> ListRemote(ObjectStore* remote);
 struct FetchOptions {
   std::optional<int64_t> step = {};  // Default: the most recently saved.
   bool all = false;                  // fetches all steps instead
-  // Adds the steps that it lacks to a store that has steps of the same origin,
-  // such as one that was fetched. A missing store is made.
+  // Adds missing steps to a store of the same origin, such as a fetched one.
+  // Creates a missing store.
   bool update = false;
-  // Then removes all but the newest `keep` steps and those that are pinned; of
-  // `all`, fetches only the newest `keep`. Needs `update`. Default: removes
-  // none.
+  // With `update`: then removes all but the newest `keep` steps and the pinned
+  // ones; with `all`, fetches only the newest `keep`. Default: removes none.
   std::optional<uint64_t> keep = {};
   // Leaves out all but these parts, unless both are empty: tables, and tensors
   // and blobs, by names or patterns such as "mlp.*".
@@ -165,35 +164,33 @@ struct FetchResult {
   uint64_t data_bytes = 0;
 };
 
-// Makes a store with a step, or with all, at `to`. It has the uuid of the store
-// that was shipped, and appears complete and at once, after the hash of each
-// object was compared. What an interrupted call downloaded stays in
-// TO.unfinished, and the next call continues with it.
+// Creates a store at `to` with one step, or with all. It has the uuid of the
+// store that was shipped, and appears only when it is complete and the hash of
+// each object was compared. Downloads of an interrupted call stay in
+// TO.unfinished, and the next call continues with them.
 //
-// With `update`, downloads only data files of versions that the store lacks.
-// All that is new of a step is committed in one durable batch, oldest step
-// first, so readers of the store see complete steps, and a process that ends
-// anywhere leaves the store as it was or with the step. The call is the store's
-// owner while it changes the store. A step that the remote's owner has folded
-// or overwritten is replaced. Other steps get metrics, evaluations and flags
-// that were shipped since; the store keeps its own pins and quarantines, and
-// metrics that the remote lacks.
+// With `update`, downloads only data files of versions that the store lacks,
+// and commits each step in one durable batch, oldest first. So readers of the
+// store see complete steps, and a killed process leaves the store as it was or
+// with the step. The call owns the store while it changes it. It replaces steps
+// that the remote's owner folded or overwrote, and adds metrics, evaluations
+// and flags that were shipped later; the store keeps its own pins and
+// quarantines, and metrics that the remote lacks.
 //
-// With parts, downloads data files of which all is wanted, and ranges of the
-// others, whose blocks are compared with their checksums. The new store can
-// only be read: reads of other parts, Verify and OpenChanges of its steps, and
-// Store::Open return FailedPrecondition with the parts.
+// With `tables` or `items`, downloads a data file whole if all of it is needed,
+// and otherwise ranges of it, whose blocks are compared with their checksums.
+// The new store is read-only: reads of other parts, Verify and OpenChanges of
+// its steps, and Store::Open return FailedPrecondition with the parts.
 //
-// Returns NotFound if the remote lacks the step, InvalidArgument if the step
-// lacks one of the parts, AlreadyExists if `to` exists
-// and is not an empty folder, or with `update` no store, Unavailable while
-// another process fetches to it, DataLoss naming an object that is missing or
-// damaged, and Aborted if the objects of the step were deleted meanwhile: then
-// another call fetches a newer step. With `update`, returns Unavailable if the
-// store has another owner, and FailedPrecondition, changing nothing, if it has
-// only parts, is another store, is ahead of the remote, or has a step or
-// attempt that differs from the remote's, because copies of the store were
-// trained on separately.
+// Returns NotFound if the remote lacks the step; InvalidArgument if the step
+// lacks one of the parts; AlreadyExists if `to` is neither missing nor an empty
+// folder nor, with `update`, a store; Unavailable while another process fetches
+// to it; DataLoss naming an object that is missing or damaged; and Aborted if
+// the step's objects were deleted meanwhile: call again for a newer step. With
+// `update`, also returns Unavailable if the store has another owner, and
+// FailedPrecondition, changing nothing, if the store contains only parts, is
+// another store, is ahead of the remote, or has a step or attempt that differs
+// from the remote's because copies of the store were trained on separately.
 absl::StatusOr<FetchResult> FetchStore(ObjectStore* remote,
                                        absl::string_view to,
                                        const FetchOptions& options = {});
@@ -243,8 +240,8 @@ struct CollectResult {
   uint64_t deleted_objects = 0;
   uint64_t deleted_bytes = 0;
   uint64_t waiting_bytes = 0;  // dropped, and not older than the grace
-  // Why uploads that were begun and never completed were left, as on a service
-  // that cannot list them or does not allow it; otherwise OK.
+  // An error if incomplete uploads were left, because the service cannot list
+  // them or does not allow it.
   absl::Status uploads;
 };
 

@@ -33,7 +33,7 @@ struct ShipperOptions {
   RemoteOptions remote = {};
   bool take_over = false;                  // PushOptions::take_over, once
   absl::Duration look = absl::Seconds(1);  // how often it looks for steps
-  // Between attempts after an error: doubled each time, with jitter.
+  // The time between attempts after an error, doubled each time, with jitter.
   absl::Duration first_retry = absl::Seconds(1);
   absl::Duration most_retry = absl::Minutes(1);
   // Which steps the remote keeps, beside the newest, pinned and quarantined
@@ -87,8 +87,7 @@ internal::StartShipping ShipTo(absl::string_view url,
                                const ShipperOptions& options = {});
 
 namespace internal {
-// Opens an object store with options of which the shipper has set the
-// functions.
+// Opens an object store; the shipper has set the functions of `options`.
 using OpenRemote = std::function<absl::StatusOr<std::unique_ptr<ObjectStore>>(
     const RemoteOptions& options)>;
 

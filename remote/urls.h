@@ -44,7 +44,7 @@ using OpenUrlObjects =
     std::function<absl::StatusOr<std::unique_ptr<ObjectStore>>(
         absl::string_view url, const RemoteOptions& options)>;
 
-// The same with URLs that `open` knows.
+// The same, with `open` in place of OpenObjectStore.
 void EnableUrlsWith(const OpenUrlObjects& open, const UrlOptions& options);
 }  // namespace internal
 

@@ -70,8 +70,8 @@ absl::Status NotAFolder(absl::string_view url) {
   return absl::FailedPreconditionError(
       absl::StrCat("\"", url,
                    "\" is a URL, which can only be read; give the path of a "
-                   "folder, and ship its steps to the URL, or make a store of "
-                   "the URL with \"ckptdb remote fetch URL STORE\""));
+                   "folder, and ship its steps to the URL, or create a store "
+                   "from it with \"ckptdb remote fetch URL STORE\""));
 }
 
 }  // namespace ckptdb::internal

@@ -28,8 +28,8 @@ class UrlStore {
   virtual absl::Status Refresh() = 0;
 };
 
-// Returns whether this begins with a scheme and "://": "s3://...". A URL of an
-// unknown scheme is no path either, as it is likely a mistake.
+// Returns whether this begins with a scheme and "://", such as "s3://...". The
+// scheme may be unknown: a path such as "gs://models" is likely a mistake.
 bool IsUrl(absl::string_view path);
 
 using UrlOpener = std::function<absl::StatusOr<std::unique_ptr<UrlStore>>(

@@ -148,8 +148,9 @@ absl::StatusOr<bool> Exists(FileSystem* files, const std::string& path) {
   absl::Status failed =
       FromRocks(looked, absl::StrCat("looking for \"", path, "\""));
   if (absl::IsFailedPrecondition(failed)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        failed.message(), "; a store is a folder, and so are those above it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(failed.message(),
+                     "; a store and the folders above it must not be files"));
   }
   CKPTDB_RETURN_IF_ERROR(failed);
   return true;  // created between the two calls

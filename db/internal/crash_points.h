@@ -37,9 +37,9 @@ inline constexpr std::array<absl::string_view, 10> kCrashPoints = {
 };
 
 namespace point {
-// A fetch into a store that exists, for each step: all files of the step are
-// there; the attempt records are durable; the files are in the database; the
-// batch is durable, the step exists. Then: older steps are deleted.
+// A fetch that updates a store, for each step: its files are downloaded; its
+// attempt records are durable; its files are in the database; the batch is
+// durable, the step exists. At the end: older steps are deleted.
 inline constexpr absl::string_view kFetchDownloaded = "fetch:downloaded";
 inline constexpr absl::string_view kFetchBegun = "fetch:begun";
 inline constexpr absl::string_view kFetchIngested = "fetch:ingested";

@@ -33,7 +33,7 @@ std::vector<StepRecord::Branch> BranchesOver(const Catalog& catalog,
                                              const StepRecord& parent,
                                              uint32_t attempt);
 
-// Returns the owners of a save on top of `parent` by `attempt` of `owner`.
+// Returns StepRecord::owners of a save by `owner`, as `attempt`, on `parent`.
 std::map<uint32_t, uint64_t> OwnersOver(const StepRecord& parent,
                                         uint32_t attempt, uint64_t owner);
 

@@ -65,7 +65,7 @@ class BuilderInFolder : public StoreBuilder {
 };
 
 absl::Status BuilderInFolder::Open() {
-  // What an interrupted call built is built again, from the same downloads.
+  // A store that an interrupted call began is built again, from its downloads.
   CKPTDB_RETURN_IF_ERROR(RemoveTree(unfinished_->files(), building_));
   CKPTDB_ASSIGN_OR_RETURN(StoreFolder::Opened opened,
                           StoreFolder::Open(building_, OptionsToBuild()));

@@ -32,7 +32,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// Other users who may read the store may also read what is added.
+// New files get the modes of the store's files, so that the same users can read
+// them.
 StoreOptions OptionsToUpdate(const std::string& store) {
   const FileModes modes = ModesOfStore(store);
   StoreOptions options;
@@ -43,7 +44,8 @@ StoreOptions OptionsToUpdate(const std::string& store) {
   return options;
 }
 
-// A commit of an owner clears the time at which an attempt has begun.
+// An owner's commit clears the time at which the attempt began; a fetch leaves
+// it set.
 bool IsFetched(const Catalog& records, const Version& version) {
   const auto attempt = records.attempts.find(version.attempt);
   return attempt != records.attempts.end() &&
@@ -171,8 +173,8 @@ absl::StatusOr<Catalog> UpdaterOfFolder::OpenFolder() {
   return std::move(opened.records);
 }
 
-// What an interrupted call, or a trainer, has ingested but not committed would
-// be in the way of the same versions.
+// Removes entries that an interrupted call or a trainer ingested but did not
+// commit, because adding the same versions would collide with them.
 absl::Status UpdaterOfFolder::SweepUncommitted() {
   CKPTDB_RETURN_IF_ERROR(folder_->Close());
   folder_.reset();
@@ -206,7 +208,7 @@ bool UpdaterOfFolder::HasFile(const RemoteFile& file) const {
       });
 }
 
-// Before anything is changed.
+// Checks records, tables and disk space before anything is changed.
 absl::Status UpdaterOfFolder::Check(
     const std::vector<AddedVersion>& versions) const {
   constexpr uint64_t kCopies = 3;  // see Committer::CheckDiskSpace
@@ -261,7 +263,8 @@ absl::Status UpdaterOfFolder::BeginAttempts(
   return database.Write(&batch, /*sync=*/true);
 }
 
-// Ingests other names of the files, because an ingestion removes the name.
+// Ingests hard links to the files, because an ingestion removes the names that
+// it is given.
 absl::Status UpdaterOfFolder::Ingest(
     const std::vector<AddedVersion>& versions) {
   GuardedFileSystem* const files = unfinished_->files();
@@ -270,7 +273,7 @@ absl::Status UpdaterOfFolder::Ingest(
   std::vector<std::string> tables;
   for (const AddedVersion& added : versions) {
     for (const std::string& table : added.tables) {
-      // If it fails, only other users notice.
+      // A failure affects only other users, who then cannot read the file.
       static_cast<void>(::chmod(table.c_str(), folder_->options().file_mode));
       const std::string link = links + table.substr(table.rfind('/'));
       const bool linked = LinkFile(files, table, link).ok();
@@ -362,8 +365,8 @@ absl::Status UpdaterOfFolder::Add(const std::vector<AddedVersion>& versions,
   return absl::OkStatus();
 }
 
-// What Commit has written. Reading all records again, after each of many steps,
-// would take longer than the steps.
+// Applies what Commit has written to `store_`. Reading all records again after
+// each of many steps would take longer than adding them.
 absl::Status UpdaterOfFolder::Apply(const AddedVersion& added) {
   LocalVersion local;
   local.is_step = added.is_step;

@@ -25,7 +25,7 @@ struct LocalVersion {
   StepRecord record;
   bool is_step = false;          // otherwise, steps may need some of its data
   std::string evaluations = {};  // keys and values of a step's entries
-  bool saved_here = false;  // by an owner of this folder: it was not fetched
+  bool saved_here = false;       // by an owner of this folder, not fetched
 };
 
 // The records of a store at one moment.
@@ -49,13 +49,13 @@ struct AddedVersion {
   Version version;
   const RemoteVersion* records = nullptr;
   bool is_step = false;
-  // Complete tables below downloads(), of which the store lacks the entries.
+  // Complete tables below downloads() whose entries the store lacks.
   std::vector<std::string> tables = {};
 };
 
-// The owner of a store, which adds steps. Readers may have the store open. A
-// process that ends anywhere leaves the store as it was, or with all versions
-// of an Add. Used by one thread.
+// Owns a store and adds steps to it, while readers may have it open. A process
+// that is killed leaves the store as it was, or with all versions of an Add.
+// Used by one thread.
 class StoreUpdater {
  public:
   using OnPoint = std::function<void(absl::string_view point)>;
@@ -76,26 +76,26 @@ class StoreUpdater {
   // Whether the store has the entries of a data file.
   virtual bool HasFile(const RemoteFile& file) const = 0;
 
-  // Adds versions in one durable batch, and takes from `root`, of the store
-  // that they come from, the next attempt and the metadata. A version replaces
-  // its record of an earlier Add; a step replaces the version that was the step
-  // of its number, and whose data stays for chains. Returns DataLoss if records
-  // contradict each other, or if a table has data of another version, and
-  // ResourceExhausted without room.
+  // Adds versions in one durable batch, and takes the next attempt and the
+  // metadata from `root`, the root record of the store that they come from. A
+  // version replaces its record of an earlier Add; a step replaces the stored
+  // version of the same step, whose data stays for chains. Returns DataLoss if
+  // records contradict each other, or if a table has data of another version,
+  // and ResourceExhausted if disk space is short.
   virtual absl::Status Add(const std::vector<AddedVersion>& versions,
                            const RootRecord& root) = 0;
 
-  // Replaces the records of steps by those of RevisedRecord, and adds
-  // evaluations, in one durable batch.
+  // Replaces the records of steps with those that RevisedRecord returns, and
+  // adds evaluations, in one durable batch.
   virtual absl::Status Revise(const std::vector<AddedVersion>& versions) = 0;
 
   // Closes the store and removes the downloads.
   virtual absl::Status Close() = 0;
 };
 
-// Returns the record that a step of the store gets from a newer one of the same
-// version. Pins, quarantines and metrics of the store stay; a metric that both
-// have is that of `newer`.
+// Returns a stored step's record `own`, revised from a newer record of the same
+// version. The store's pins, quarantines and metrics stay; a metric in both
+// takes its value from `newer`.
 StepRecord RevisedRecord(const StepRecord& own, StepRecord newer);
 
 // Removes PATH.unfinished if an earlier call left it.

@@ -94,7 +94,7 @@ absl::Status Checkpoints::ReadConfig(ckptdb::ManagerOptions* manager) {
     json.erase("load");
     text = json.dump();
   }
-  ckptdb::EnableUrls();  // of `ship` and `fetch_from`
+  ckptdb::EnableUrls();  // for `ship` and `fetch_from`
   return ckptdb::ReadManagerConfig(text, manager);
 }
 

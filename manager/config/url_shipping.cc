@@ -26,10 +26,9 @@ absl::StatusOr<MakeShipping> MakerFor(const std::string& url) {
   const MutexLock lock(&Maker().mutex);
   if (Maker().make) return Maker().make;
   return absl::FailedPreconditionError(
-      absl::StrCat("\"", url,
-                   "\" is a URL, to which this process ships no steps; link "
-                   "the library ckptdb::remote, and call its EnableUrls() "
-                   "first"));
+      absl::StrCat("this process cannot ship steps to \"", url,
+                   "\"; link the library ckptdb::remote, and call its "
+                   "EnableUrls() first"));
 }
 
 }  // namespace

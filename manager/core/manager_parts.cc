@@ -101,7 +101,8 @@ absl::Status CheckEnumerators(const ManagerOptions& options) {
                          ManagerOptions::IoStateResize::kWrap);
 }
 
-// A mistake must not wait for the day on which the store is missing.
+// Checked at each Open, because a mistake would otherwise show only once the
+// store is missing.
 absl::Status CheckFetchFrom(const std::string& url) {
   if (url.empty() || IsUrl(url)) return absl::OkStatus();
   return absl::InvalidArgumentError(

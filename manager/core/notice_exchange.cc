@@ -11,8 +11,8 @@
 
 namespace ckptdb::internal {
 
-// Steps ascend by at least one, so an exchange that would end at the due step
-// or later is left out.
+// Skips an exchange that would end at the due step or later, given that steps
+// ascend by at least one.
 NoticeExchange::Turn NoticeExchange::Next(int64_t step) {
   Turn turn;
   turn.meets = step >= plan_.due_step || plan_.end_in == 0;

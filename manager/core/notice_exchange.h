@@ -15,39 +15,40 @@
 
 namespace ckptdb::internal {
 
-// Counts the calls of Step, in which a rank follows the plan that was announced
-// last, and exchanges votes with the other ranks at the calls that it names. An
-// exchange begins in one call and ends in a later one, by when the votes have
-// arrived, so that no rank waits; if the two are the same call, ranks wait for
+// Counts a rank's calls of Step since the last announced plan, and exchanges
+// votes with the other ranks in the calls that the plan names. An exchange
+// begins in one call and ends in a later one, by which the votes have arrived,
+// so that no rank waits. If it begins and ends in the same call, ranks wait for
 // each other.
 //
 // All ranks make the same calls and follow the same plans, so they begin and
-// end each exchange at the same steps. An exchange whose end is overtaken by a
-// meeting is ended before the next one begins, and its votes are ignored.
+// end each exchange at the same steps. If a meeting overtakes an exchange, the
+// exchange is ended before the next one begins, and its votes are ignored.
 //
 // Only the training thread uses it.
 class NoticeExchange {
  public:
-  // What a rank does in a call of Step: it returns alone unless `meets`.
+  // What a rank does in a call of Step. It meets the others only if `meets`.
   struct Turn {
     bool meets = false;
     bool begins = false;
     bool ends = false;
   };
 
-  // No other class makes calls of `ranks`, which outlives the exchange.
+  // `ranks` outlives the exchange, and no other class uses it.
   NoticeExchange(Coordinator* ranks, absl::Duration deadline)
       : ranks_(ranks), deadline_(deadline) {}
 
   // Called in each call of Step until the ranks meet.
   Turn Next(int64_t step);
-  // Called as Next says. After an error ranks meet in the next call.
+  // Begin and End are called if Next says so. After an error, ranks meet in the
+  // next call.
   absl::Status Begin(int64_t step, const Vote& own);
-  // Returns the votes together: the owner's plan, and whether any rank wants to
+  // Returns the combined votes: the owner's plan, and whether any rank wants to
   // meet.
   absl::StatusOr<Vote> End();
 
-  // Counts calls anew, by `plan`.
+  // Follows `plan` from the next call on.
   void Follow(const StepPlan& plan);
   void MeetNext() { Follow(StepPlan()); }
   // The ranks exchange votes in the next call, and wait for each other.

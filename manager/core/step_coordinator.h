@@ -30,10 +30,10 @@ namespace ckptdb::internal {
 // begins the save in its store and broadcasts an announcement, which every rank
 // applies. The announcement also has a plan: the step at which ranks meet next,
 // because the schedule may save it by its number, and the calls at which they
-// exchange notices before. They meet early if any rank has a notice, or if the
-// owner would save a step because of the time; otherwise the owner's new plan
-// replaces the old one. As all ranks make the same calls, each returns from all
-// other steps alone.
+// exchange notices until then. They meet early if any rank has a notice, or if
+// the owner would save a step because of the time; otherwise the owner's new
+// plan replaces the old one. At all other steps each rank returns without the
+// others, because all ranks make the same calls.
 //
 // Every rank that receives an announcement follows the same plan, whatever else
 // its call returns. If an announcement has an error or does not arrive, or an

@@ -31,7 +31,7 @@ class StepPace {
 
   // Returns how many calls of Step fit in `interval`: at least 1, at most
   // kMaxSteps, and at most kGrowth times as many as were measured, or as
-  // `planned` before, since a few steps may not be like the others. Assumes the
+  // `planned` before, since a few steps may not be typical. Assumes the
   // slower of the last two measurements.
   int64_t StepsWithin(absl::Duration interval, int64_t planned = 0) const;
 

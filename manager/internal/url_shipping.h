@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The key `ship` of a configuration: where a manager ships its steps, for
-// ckptdb::remote, whose EnableUrls sets the function that begins it. Not for
-// users.
+// The key `ship` of a configuration, with which a manager ships its steps to a
+// URL. EnableUrls of ckptdb::remote sets the function that does. Not for users.
 #ifndef CKPTDB_MANAGER_INTERNAL_URL_SHIPPING_H_
 #define CKPTDB_MANAGER_INTERNAL_URL_SHIPPING_H_
 
@@ -33,11 +32,11 @@ struct UrlShipping {
 
 using MakeShipping = std::function<StartShipping(const UrlShipping& shipping)>;
 
-// Sets the function from now on. Thread-safe.
+// Sets the function that ShipToUrl calls. Thread-safe.
 void SetMakeShipping(MakeShipping make);
 
-// Returns what calls this function when a manager opens, and returns
-// FailedPrecondition with the remedy if none is set by then.
+// Returns a function that calls it when a manager opens, or returns
+// FailedPrecondition with the remedy if it is not set by then.
 StartShipping ShipToUrl(UrlShipping shipping);
 
 }  // namespace ckptdb::internal

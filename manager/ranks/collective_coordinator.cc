@@ -6,8 +6,8 @@
 // all-to-all carries the others, if there are any. A rank takes part while one
 // of its threads waits, so a turn waits for the slowest rank.
 //
-// Coordinator::AllGather is no message, because a turn would wait: it is the
-// trainer's own all-gather on another process group, if there is one.
+// Coordinator::AllGather sends no messages, because a turn would wait: it calls
+// the trainer's own all-gather on another process group, if it has one.
 #include <map>
 #include <set>
 #include <utility>
@@ -72,7 +72,7 @@ absl::Status Unpack(uint32_t rank, absl::string_view packed,
   return absl::OkStatus();
 }
 
-// The trainer's functions, of which none is called after one has failed. Used
+// The trainer's functions, none of which is called after one has failed. Used
 // by two threads: one takes turns, and the training thread gathers.
 class TrainersGroup {
  public:
@@ -147,7 +147,7 @@ absl::Status CheckCount(const Coordinator::Collectives& group,
       " values, expected one from each of the ", group.world_size, " ranks"));
 }
 
-// All messages of a turn have arrived when it is over, so none is ever unsent.
+// All messages of a turn have arrived when it ends, so none is ever unsent.
 class CollectiveTransport : public Coordinator::Transport {
  public:
   explicit CollectiveTransport(std::shared_ptr<TrainersGroup> group)

@@ -65,7 +65,7 @@ absl::StatusOr<std::vector<std::string>> GatherToAll(Coordinator* ranks,
   return values;
 }
 
-// Begins when it is finished.
+// Exchanges its values in Finish.
 class DeferredAllGather : public Coordinator::AllGather {
  public:
   DeferredAllGather(Coordinator* ranks, absl::string_view tag,

@@ -24,7 +24,7 @@ class GuardedAllGather : public Coordinator::AllGather {
     }
   }
 
-  // An error of Poll is the error of Finish.
+  // Finish returns an error of Poll.
   void Poll() override {
     if (!started_.ok()) return;
     const absl::Status polled = CallGuarded("Coordinator::AllGather::Poll",

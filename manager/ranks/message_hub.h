@@ -66,15 +66,15 @@ class MessageHub {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendAgain(uint32_t to, Bytes bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Waits for the end of the call in progress, of which only the sending
-  // matters if `sends_only` has its name.
+  // Waits for the end of the call in progress. `sends_only` is its name if only
+  // the sending has to succeed, and empty otherwise.
   CallResult AwaitEnd(RankCalls* calls, absl::Duration deadline,
                       const std::string& sends_only)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExchangeOnce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Progress(absl::Time give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AdvanceAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns whether messages were exchanged or wait to be.
+  // Returns whether messages were exchanged or are still to be sent.
   bool Exchange(absl::Time give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Dispatch(std::vector<Message> incoming)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

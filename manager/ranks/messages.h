@@ -21,11 +21,11 @@ namespace ckptdb::internal {
 // The next calls of Step in which ranks communicate, counted from the call that
 // announced them. In all others they return alone.
 struct StepPlan {
-  // They begin to exchange notices in one call, and have those of all ranks in
-  // another or the same; 0 if they meet in the next call.
+  // The calls in which an exchange of notices begins and ends, which may be the
+  // same; 0 if ranks meet in the next call.
   int64_t begin_in = 0;
   int64_t end_in = 0;
-  // They meet in the first call that reaches this step.
+  // Ranks meet in the first call that reaches this step.
   int64_t due_step = 0;
 };
 

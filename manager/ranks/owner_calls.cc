@@ -449,9 +449,9 @@ class OwnerCalls : public RankCalls {
     }
   }
 
-  // Returns whether the rank knows the outcome, or need not: no rank waits for
-  // that of a successful gathering, nor, if the owner leaves before it waits
-  // for an all-gather, for that.
+  // Returns whether the rank knows the outcome or does not wait for it. No rank
+  // waits for the outcome of a successful gathering, or of an all-gather that
+  // the owner leaves before waiting for it.
   bool HasHeard(uint32_t rank, uint64_t number, const Ended& ended) const {
     const bool gathered =
         ended.outcome.kind == CallKind::kGather && ended.outcome.status.ok();
@@ -516,9 +516,9 @@ class OwnerCalls : public RankCalls {
   uint64_t begun_ = 0;  // calls begun by the owner
   absl::Time end_;      // the deadline of the owner's call
   std::optional<CallRequest> entering_;
-  // Whether the owner waits for the end of its call, or has waited, which is
-  // not so at the beginning of a kAllGather. `arrives_` becomes `waits_` after
-  // the messages that were sent before are processed: see EnterOwner.
+  // Whether the owner waits for the end of its call, or has waited; false at
+  // the beginning of a kAllGather. `arrives_` becomes `waits_` after the
+  // messages that were sent before are processed: see EnterOwner.
   bool waits_ = true;
   bool arrives_ = false;
   absl::Duration silence_;

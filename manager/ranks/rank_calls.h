@@ -24,9 +24,9 @@
 //   3. No rank waits longer than its deadline plus GraceOf(its deadline).
 //
 // A kAllGather begins long before its rank waits: its request has an infinite
-// deadline, and Wait sets the deadline. Meanwhile the owner, like the others,
-// advances now and then. For the guarantees it arrives when it waits, except
-// that a call whose values have all arrived may be settled before.
+// deadline, and Wait sets the deadline. Until then each rank advances now and
+// then. In these guarantees, a rank arrives at a kAllGather when it waits, but
+// the call may be settled earlier if all values have arrived.
 #ifndef CKPTDB_MANAGER_RANKS_RANK_CALLS_H_
 #define CKPTDB_MANAGER_RANKS_RANK_CALLS_H_
 

@@ -34,8 +34,8 @@ std::atomic<unsigned long> main_thread = 0;  // NOLINT(google-runtime-int)
 
 bool IsMainThread() { return PyThread_get_thread_ident() == main_thread; }
 
-// The interrupt of the call that this thread waits in; and whether that of the
-// main thread was interrupted.
+// The interrupt of the call that this thread waits in, and whether a signal
+// interrupted the call of the main thread.
 thread_local Interrupt* waiting_in = nullptr;
 std::atomic<bool> main_interrupted = false;
 

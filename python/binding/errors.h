@@ -117,7 +117,7 @@ class Interrupt {
   // Whether to end the call. Any thread, without the GIL; only Python's main
   // thread looks for signals, about twenty times a second.
   bool Poll();
-  // Ends the call with what Python code that it called has raised.
+  // Ends the call with an exception that Python code called by it has raised.
   void End(nb::object exception);
   // Raises the exception of the signal's handler, if there was one.
   void Raise();
@@ -128,9 +128,9 @@ class Interrupt {
   PyRef exception_;
 };
 
-// Whether a signal interrupts the call that this thread is in, or on another
-// thread than those that wait, such as one that reads for them, the call that
-// Python's main thread is in. Any thread, without the GIL.
+// Whether a signal interrupts the call that this thread waits in or, on a
+// thread that works for others, such as one that reads ahead, the call of
+// Python's main thread. Any thread, without the GIL.
 bool SignalPending();
 
 // The interrupt of the call that a thread waits in, while it exists.

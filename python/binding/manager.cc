@@ -382,7 +382,8 @@ class PyManager : private ManagerCalls {
   }
 
  private:
-  // Otherwise a training would fail at its first save, which may be hours away.
+  // Without this check, training would fail at its first save, perhaps hours
+  // later.
   void CheckCanBeSaved() {
     Check(Provide(nullptr));
     model_.RemoveTensorsAndObjects();

@@ -19,8 +19,8 @@ namespace ckptdb::python {
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenTarget(
     const nanobind::object& target, const RemoteOptions& options);
 
-// Opens a URL: one of OpenObjectStore, or one that url_of of
-// ckptdb/_object_stores.py has made of an Adapter. With or without the GIL.
+// Opens a URL of OpenObjectStore, or one that url_of in
+// ckptdb/_object_stores.py returned for an Adapter. With or without the GIL.
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenUrlTarget(
     absl::string_view url, const RemoteOptions& options);
 

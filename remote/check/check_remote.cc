@@ -65,8 +65,8 @@ class RemoteChecker {
   absl::StatusOr<bool> CheckService();
   absl::Status CheckCalls();
 
-  // Deletes what interrupted checks have put, over a connection that is not
-  // interrupted.
+  // Deletes objects that interrupted checks have put, over a connection that
+  // cannot be interrupted.
   absl::Status DeleteProbes() const;
 
   Seen Credentials();

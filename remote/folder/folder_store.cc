@@ -393,7 +393,7 @@ absl::StatusOr<std::vector<ObjectInfo>> FolderStore::List(
     if (listed.size() >= limit) break;
     struct stat found {};
     if (::lstat(PathOf(key).c_str(), &found) != 0) continue;  // removed
-    // One that was cut to less than a trailer fails when it is read.
+    // A file shorter than a trailer is truncated, and fails when it is read.
     const uint64_t bytes =
         std::max(static_cast<uint64_t>(found.st_size), kTrailerBytes) -
         kTrailerBytes;
@@ -436,8 +436,8 @@ absl::Status FolderStore::AbortUploads(absl::string_view prefix,
   return absl::OkStatus();
 }
 
-// Objects are not mixed with the files of a checkpoint store, which removes
-// what it does not know.
+// A checkpoint store removes files that it does not know, so objects must not
+// lie in its folder.
 absl::Status CheckOutsideStores(const std::string& folder) {
   std::error_code error;
   std::filesystem::path at = std::filesystem::weakly_canonical(folder, error);

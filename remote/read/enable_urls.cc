@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<internal::UrlStore>> OpenUrl(
   return internal::OpenRemoteUrlStore(std::move(remote), options);
 }
 
-// Otherwise a training would begin anew because a disk is not mounted.
+// Without this check, training would start over if a disk is not mounted.
 absl::Status CheckFolderExists(absl::string_view url) {
   absl::string_view folder = url;
   std::error_code error;
@@ -59,7 +59,8 @@ absl::Status FetchUrl(absl::string_view url, absl::string_view to,
   return FetchStore(remote.get(), to, fetching).status();
 }
 
-// Shipping ends with its manager, so that only its own options apply.
+// A manager's shipping uses only the options of its `ship`, not those of
+// EnableUrls.
 internal::StartShipping ShippingOf(const internal::UrlShipping& shipping,
                                    const OpenUrlObjects& open) {
   ShipperOptions options;

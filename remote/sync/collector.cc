@@ -211,8 +211,9 @@ absl::Status Collector::DeleteCatalogs() {
   return absl::OkStatus();
 }
 
-// All else is done. An error that a later call would return, too, is part of
-// the result, because uploads that stay only cost their bytes.
+// Runs last. An error that a later call would return as well becomes a part of
+// the result instead of failing the call, because uploads that stay only take
+// space.
 absl::Status Collector::AbortUploads() {
   for (const absl::string_view prefix :
        {kDataPrefix, kVersionsPrefix, kCatalogPrefix, kProbePrefix}) {

@@ -27,8 +27,8 @@
 namespace ckptdb::internal {
 namespace {
 
-constexpr char kPart[] = ".part";      // of a file that is not complete
-constexpr char kSome[] = ".some.sst";  // of a file with some entries of another
+constexpr char kPart[] = ".part";      // an incomplete file
+constexpr char kSome[] = ".some.sst";  // some entries of another file
 
 absl::Status DownloadError(absl::string_view doing, const std::string& path) {
   const int error = errno;
@@ -40,7 +40,7 @@ absl::Status DownloadError(absl::string_view doing, const std::string& path) {
   return absl::FailedPreconditionError(text);
 }
 
-// Calls `use` with a descriptor of the file, which is created.
+// Calls `use` with a descriptor of the file, and creates the file if necessary.
 template <typename Use>
 absl::Status WithFile(const std::string& path, const Use& use) {
   const int fd = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
@@ -85,7 +85,7 @@ absl::Status Downloader::Run(std::vector<Download> downloads,
   return CopyRanges(downloads, tables);
 }
 
-// Files that an interrupted call has downloaded.
+// Leaves out files that an interrupted call has downloaded completely.
 void Downloader::LeaveOutComplete(std::vector<Download>* downloads) {
   std::erase_if(*downloads, [&](const Download& download) {
     if (!download.ranges.empty() ||
@@ -136,8 +136,8 @@ absl::Status Downloader::FinishFile(const Download& download) {
   return absl::OkStatus();
 }
 
-// A file is complete with its last range, so that a call that ends before the
-// other files are there leaves it to the next one.
+// Finishes each file with its last range, so that the next call finds it even
+// if this one is interrupted before it has all files.
 absl::Status Downloader::ReadAll(const std::vector<Download>& downloads) {
   struct Range {
     const Download* download;
@@ -165,7 +165,7 @@ absl::Status Downloader::ReadAll(const std::vector<Download>& downloads) {
       PollOf(options_->cancelled));
 }
 
-// Adds the tables that it makes.
+// Adds the paths of the tables that it writes to `tables`.
 absl::Status Downloader::CopyRanges(const std::vector<Download>& downloads,
                                     std::vector<std::string>* tables) {
   constexpr uint64_t kMemoryBytes = uint64_t{128} << 20;

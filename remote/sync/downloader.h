@@ -17,12 +17,12 @@
 
 namespace ckptdb::internal {
 
-// A data object, and the file that has what is wanted of it.
+// A data object, and the file for all of it or for some ranges.
 struct Download {
   std::string key;
   std::string path;
   RemoteFile file;
-  std::vector<KeyRange> ranges = {};  // if not all is wanted
+  std::vector<KeyRange> ranges = {};  // empty: all of it
 };
 
 // Used by one thread.
@@ -34,7 +34,7 @@ class Downloader {
   // Returns the name, in `folder`, of the file of an object.
   static std::string PathOf(const std::string& folder, const std::string& key);
 
-  // Makes the files, unless they are there with the right hash, and adds the
+  // Downloads the files that do not exist with the right hash yet, and adds the
   // paths of those with entries to `tables`.
   absl::Status Run(std::vector<Download> downloads,
                    std::vector<std::string>* tables);

@@ -129,8 +129,8 @@ absl::Status Fetcher::MakeStore(const RemoteCatalog& catalog,
   return (*builder)->Finish(root, tables);
 }
 
-// A mistyped name must leave nothing behind, so it is found before anything is
-// made.
+// Checks the names of parts before anything is created, so that a mistyped one
+// leaves nothing behind.
 absl::Status Fetcher::CheckParts(std::vector<Part>* parts) {
   if (!parts_.has_value()) return absl::OkStatus();
   for (Part& part : *parts) {

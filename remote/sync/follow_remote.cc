@@ -17,7 +17,7 @@ namespace ckptdb {
 namespace internal {
 namespace {
 
-// Waiting does not end these.
+// Returns whether the error would be the same after a wait.
 bool IsFinal(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsAlreadyExists(status) ||
          absl::IsFailedPrecondition(status);
@@ -85,7 +85,7 @@ class RemoteFollower {
     }
     const auto end =
         std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(pause);
-    // Nobody notifies it: `cancelled` is polled.
+    // `never` is not notified: `cancelled` is polled.
     constexpr auto kPoll = std::chrono::milliseconds(20);
     Mutex mutex;
     ConditionVariable never;

@@ -35,7 +35,7 @@ absl::Status CheckOrigin(const LocalStore& store, const RemoteCatalog& catalog,
       ", so no steps can be added to it", kElsewhere));
 }
 
-// What a remote has of the versions of a store.
+// Looks up a store's versions in a remote's catalog.
 class CatalogVersions {
  public:
   explicit CatalogVersions(const RemoteCatalog& catalog) {
@@ -48,8 +48,8 @@ class CatalogVersions {
   bool Has(const StepRecord& record) const {
     return Count(record, /*same=*/true) > 0;
   }
-  // Whether it has another version of the same number: that of another copy of
-  // the store, which went on from an earlier step.
+  // Whether it has a different version with the same step and attempt, saved by
+  // another copy of the store that continued from an earlier step.
   bool Contradicts(const StepRecord& record) const {
     const auto [begin, end] = entries_.equal_range(record.version);
     for (auto it = begin; it != end; ++it) {
@@ -196,8 +196,8 @@ absl::StatusOr<std::vector<const RemoteEntry*>> StepsToRevise(
   return revised;
 }
 
-// A step needs of older versions only what its parent needed of them, unless
-// the parent was folded since.
+// Of older versions, a step needs only data that its parent needed, unless the
+// parent was folded since.
 bool KeepsNeeded(const LocalStore& store, const Version& version,
                  const StepRecord& step) {
   const LocalVersion* const own = store.Find(version);

@@ -14,15 +14,16 @@
 
 namespace ckptdb::internal {
 
-// Returns FailedPrecondition unless the store has the remote's history, and
-// nothing newer: it has whole steps and the same uuid; a version of both has
-// the same lineage digest, which covers every byte; no attempt made another
-// version here; the remote has a step at least as new as the newest one here;
-// and no step was saved here that the remote never had. `remote` names it.
+// Returns FailedPrecondition unless the store contains only the remote's
+// history: it has whole steps and the same uuid; versions in both agree in
+// their lineage digests, which cover every byte; no attempt made different
+// versions in the two; the remote's newest step is at least as new as the
+// store's; and no step was saved here that the remote never had. `remote` is
+// its name for errors.
 //
-// Steps that the remote has dropped are part of its history. It no longer lists
-// old ones, so a step that it does not know may have been one of them if it is
-// older than a version of both, or if it was fetched.
+// Steps that the remote has dropped are part of its history, but after a while
+// it stops listing them. So an unlisted step counts as dropped if it is older
+// than a version in both, or if it was fetched.
 absl::Status CheckSameHistory(const LocalStore& store,
                               const RemoteCatalog& catalog,
                               const std::string& remote);
@@ -33,13 +34,15 @@ absl::StatusOr<std::vector<const RemoteEntry*>> StepsToAdd(
     const LocalStore& store, const std::vector<const RemoteEntry*>& steps,
     const std::string& remote);
 
-// Returns the steps of both whose record the remote has in another revision. It
-// may be an older one, or differ in what the store keeps: see RevisedRecord.
+// Returns the steps in both whose records differ. The remote's record may be
+// the older one, or differ only in fields that the store keeps: see
+// RevisedRecord.
 absl::StatusOr<std::vector<const RemoteEntry*>> StepsToRevise(
     const LocalStore& store, const RemoteCatalog& catalog);
 
-// Whether the store certainly keeps all that `step`, which it lacks, needs of a
-// version. A version that is no longer a step keeps only what steps need.
+// Returns whether the store certainly has all data of `version` that `step`,
+// which the store lacks, needs. A version that is no longer a step keeps only
+// the data that existing steps need.
 bool KeepsNeeded(const LocalStore& store, const Version& version,
                  const StepRecord& step);
 

@@ -21,7 +21,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Whether a step has all that its remote record and evaluations would change.
+// Whether the remote's record and evaluations would change nothing in a step.
 // Compares bytes, as metrics may be NaN.
 absl::StatusOr<bool> IsRevised(const LocalVersion& own,
                                const RemoteVersion& remote) {
@@ -66,7 +66,7 @@ absl::Status Updater::Update(const RemoteCatalog& catalog,
   return RemoveOlder();
 }
 
-// The store may have changed since it was looked at.
+// The store may have changed since its records were read.
 absl::Status Updater::Change(const RemoteCatalog& catalog,
                              const std::vector<const RemoteEntry*>& steps,
                              const std::vector<Part>& revisions) {
@@ -186,7 +186,7 @@ absl::Status Updater::RemoveOlder() {
   for (const LocalVersion& local : store.versions) {
     if (local.is_step) steps.push_back(local.record);
   }
-  // A store of which all steps stay needs no owner.
+  // If all steps stay, the call need not own the store.
   if (StepsBeyond(std::move(steps), *options_->keep).empty()) {
     return absl::OkStatus();
   }

@@ -28,7 +28,8 @@ class Updater {
         options_(options),
         downloader_(remote, options) {}
 
-  // Whether steps are to be added to a store, which is then looked at.
+  // Returns whether a store exists to which steps are added, and reads its
+  // records.
   absl::StatusOr<bool> StoreExists();
 
   // After StoreExists has returned true: adds those of `steps` that the store
@@ -40,7 +41,7 @@ class Updater {
   FetchResult TakeResult();
 
  private:
-  // A version that the store lacks, or of which it may lack a part.
+  // A version that the store lacks, or may have only in part.
   struct Part {
     RemoteEntry entry;
     RemoteVersion records = {};

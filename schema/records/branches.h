@@ -20,8 +20,8 @@ bool IsOnLineage(const StepRecord::Branch& own,
 // that it was folded into.
 bool DescendsFrom(const StepRecord& step, const StepRecord& ancestor);
 
-// Returns the owner of the store that saved the version of this attempt, from
-// which the step descends, or which is the step; 0 if it is not recorded.
+// Returns the owner that saved the version with this attempt, which is the step
+// or one of its ancestors; 0 if it is not recorded.
 uint64_t OwnerOf(const StepRecord& step, uint32_t attempt);
 
 }  // namespace ckptdb::internal

@@ -96,8 +96,8 @@ class TrainCtrMpiTest : public MpirunTest {
     return digest;
   }
 
-  // Waits for an owner that was killed: on a busy machine it may end after
-  // mpirun does.
+  // Waits until a killed owner has ended, which may be after mpirun on a busy
+  // machine.
   static int64_t LatestOf(const std::string& path) {
     const absl::Time deadline = absl::Now() + absl::Minutes(1);
     auto store = ckptdb::Store::Open(path);

@@ -75,8 +75,8 @@ class FakeSource : public internal::VersionSource {
     return steps_.empty() ? nullptr : &steps_.rbegin()->second;
   }
 
-  // The next saves are those of another process; of an older library if it is
-  // 0. Until this is called, a copy has the owner that it was copied from.
+  // Makes another process save from now on, or an older library if it is 0. A
+  // copy of a FakeSource has the same owner until this is called.
   void set_owner(uint64_t owner) { owner_ = owner; }
   void set_steps_apart(int64_t steps) { steps_apart_ = steps; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // fetch_child URL STORE POINT: updates STORE, keeping one step, and is killed
-// at a point of kFetchPoints, or at "download", when the first range is there.
+// at a point of kFetchPoints, or at "download", after the first range arrived.
 #include <csignal>
 #include <cstdio>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy that follows a remote, through outages.
+// A copy follows a remote, through outages of the service.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -21,8 +21,8 @@
 namespace ckptdb::testing {
 namespace {
 
-// Runs FollowRemote on this thread: what happens meanwhile is done by its
-// callbacks.
+// Runs FollowRemote on this thread; its callbacks save, push and stop
+// meanwhile.
 class FollowRemoteTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -76,7 +76,7 @@ TEST_F(FollowRemoteTest, FetchesStepsAsTheyAreShipped) {
   }
 }
 
-TEST_F(FollowRemoteTest, ALookWithoutNewsTakesOneRequest) {
+TEST_F(FollowRemoteTest, ALookThatFindsNothingNewTakesOneRequest) {
   SaveAndPush(1);
   int looks = 0;
   options_.on_fetched = [&](const FetchResult&) {
@@ -105,7 +105,7 @@ TEST_F(FollowRemoteTest, WaitsForTheFirstStepAndForTheService) {
     });
   };
   options_.on_fetched = [&](const FetchResult&) {
-    // Until the end of the look.
+    // Stops at the next request, after this look has ended.
     remote_.set_before([&](absl::string_view, absl::string_view) {
       stopped_ = true;
       return absl::OkStatus();
@@ -140,7 +140,7 @@ TEST_F(FollowRemoteTest, WaitsForAnotherOwner) {
   EXPECT_TRUE(waited);
 }
 
-TEST_F(FollowRemoteTest, ReturnsErrorsThatDoNotPass) {
+TEST_F(FollowRemoteTest, ReturnsErrorsThatWaitingDoesNotResolve) {
   SaveAndPush(1);
   ASSERT_OK(Store::Open(copy()).status());
   EXPECT_THAT(Follow(), FailedPrecondition("another folder"));

@@ -63,8 +63,8 @@ TEST_F(GoldenRemoteTest, IsStillFetched) {
   }
 }
 
-// After the trainer's host is updated, its store, or a fetched one, still
-// ships.
+// After the library is updated, the trainer's store and a fetched one still
+// ship.
 TEST_F(GoldenRemoteTest, AnOwnerGoesOn) {
   ASSERT_OK(FetchStore(remote_.get(), fetched(), {.all = true}).status());
   int64_t next = 1000;

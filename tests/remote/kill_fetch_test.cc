@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process is killed while it adds steps to a store: the store is as it was or
-// has the step, for readers that had it open, too, and the next call finishes.
+// A process that is killed while it adds a step to a store leaves the store as
+// it was or with the step, also for readers that have it open, and the next
+// call finishes.
 #include <sys/wait.h>
 
 #include <csignal>
@@ -90,8 +91,7 @@ TEST_F(KillFetchTest, EachPointLeavesCompleteSteps) {
   ASSERT_OK(PushStore(copy(), remote_.get()));
 }
 
-// A trainer opens the copy that a killed update left, and saves to it.
-TEST_F(KillFetchTest, ATrainerGoesOnFromWhatAKilledUpdateLeft) {
+TEST_F(KillFetchTest, ATrainerContinuesTheCopyThatAKilledUpdateLeft) {
   for (const absl::string_view point :
        {point::kFetchBegun, point::kFetchIngested, point::kFetchCommitted}) {
     SCOPED_TRACE(point);

@@ -189,7 +189,7 @@ TEST_F(ManagerShippingTest, WarnsOfTheLagOnceUntilItIsWell) {
                              .Times(1));
 }
 
-TEST_F(ManagerShippingTest, CloseSaysForWhatItWaits) {
+TEST_F(ManagerShippingTest, CloseWarnsOfTheStepThatItWaitsFor) {
   options_.observers.warn_waiting = absl::ZeroDuration();
   options_.ship.close_wait = absl::Milliseconds(300);
   down_ = true;

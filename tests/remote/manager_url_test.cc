@@ -211,7 +211,7 @@ TEST_F(ManagerUrlTest, RestoresAnotherStoreThroughItsUrl) {
             });
 }
 
-// A trainer and its successor on another machine, by one configuration.
+// A trainer and its successor on another machine use the same configuration.
 TEST_F(ManagerUrlTest, AConfigurationShipsAndFetches) {
   EnableUrls();
   const std::string url = "file://" + dir_.path() + "/remote";
@@ -266,7 +266,7 @@ TEST_F(ManagerUrlTest, OpenRefusesUnknownSchemes) {
   EXPECT_THAT(CheckpointManager::Open(options, &model.state),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("ship"), HasSubstr("s4://"))));
-  // Not a folder "gs:".
+  // No folder "gs:" was created.
   EXPECT_THAT(CheckpointManager::Open(OptionsAt("gs://models"), &model.state),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("gs://models")));

@@ -112,7 +112,7 @@ TEST_F(ProtocolTest, ANewOwnerFencesTheOneBefore) {
   ExpectSound();
 }
 
-TEST_F(ProtocolTest, TheCatalogBeforeADamagedOneIsUsedOnceThatIsDeleted) {
+TEST_F(ProtocolTest, UsesThePreviousCatalog_OnceADamagedOneIsDeleted) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
   source_.Save(false, 2);
@@ -229,7 +229,7 @@ TEST_F(ProtocolTest, ACopyThatWentOnByItselfIsRefused) {
 // A trainer moved to another disk, such as a fetched copy or a restored
 // snapshot. Then the old disk returned, and training continued on it, with the
 // same attempt numbers.
-TEST_F(ProtocolTest, AStaleCopyIsRefusedHoweverFarItGoesOn) {
+TEST_F(ProtocolTest, RefusesAStaleCopy_HoweverManyStepsItSaves) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
   FakeSource moved = source_;
@@ -249,9 +249,9 @@ TEST_F(ProtocolTest, AStaleCopyIsRefusedHoweverFarItGoesOn) {
   ExpectSound();
 }
 
-// All files were copied while the trainer ran, which then shipped more. The
-// copy saves what the trainer does, at other times.
-TEST_F(ProtocolTest, ASnapshotOfTheDiskIsRefusedHoweverFarItGoesOn) {
+// All files were copied while the trainer ran, and the trainer then shipped
+// more steps. The copy saves the same steps as the trainer, at other times.
+TEST_F(ProtocolTest, RefusesASnapshotOfTheDisk_HoweverManyStepsItSaves) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
   FakeSource snapshot = source_;
@@ -273,7 +273,7 @@ TEST_F(ProtocolTest, ASnapshotOfTheDiskIsRefusedHoweverFarItGoesOn) {
 }
 
 // A deterministic training that is repeated on a copy makes the same bytes.
-TEST_F(ProtocolTest, ACopyThatRepeatsTheTrainingIsRefused) {
+TEST_F(ProtocolTest, RefusesACopyThatRepeatsTheTraining) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
   FakeSource copy = source_;
@@ -293,7 +293,7 @@ TEST_F(ProtocolTest, ACopyThatRepeatsTheTrainingIsRefused) {
 
 // A store that was restored from an older copy lacks metrics that were added
 // since.
-TEST_F(ProtocolTest, MetricsThatOnlyTheRemoteHasStay) {
+TEST_F(ProtocolTest, KeepsMetricsThatOnlyTheRemoteHas) {
   source_.Save(true, 1);
   FakeSource older = source_;
   source_.SetMetric(10, 0.5);
@@ -309,14 +309,14 @@ TEST_F(ProtocolTest, MetricsThatOnlyTheRemoteHasStay) {
   ExpectSound();
 }
 
-TEST_F(ProtocolTest, AnOwnerGoesOnAfterStepsThatItRemovedUnshipped) {
+TEST_F(ProtocolTest, AnOwnerContinuesAfterItRemovedUnshippedSteps) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
   SkipSteps(/*restarts=*/true);
 }
 
 // Records of older libraries have no owners.
-TEST_F(ProtocolTest, AStoreOfAnOlderLibraryGoesOn) {
+TEST_F(ProtocolTest, AStoreOfAnOlderLibraryContinues) {
   source_.set_owner(0);
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
@@ -559,7 +559,7 @@ TEST_F(ProtocolTest, ACollectionReportsThatUploadsCannotBeListed) {
   EXPECT_OK(later.uploads);
 }
 
-// A refused service keeps nothing.
+// A service that is refused contains no objects afterwards.
 TEST_F(ProtocolTest, APushProbesTheServiceBeforeItPutsAnythingElse) {
   source_.Save(true, 1);
   remote_.set_overwrites(true);

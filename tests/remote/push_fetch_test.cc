@@ -495,7 +495,7 @@ TEST_F(PushFetchTest, LeavesNoLease) {
   EXPECT_TRUE(fs::is_empty(path() + "/leases"));
 }
 
-TEST_F(PushFetchTest, ADiskThatComesBackDoesNotReplaceWhatWasShippedSince) {
+TEST_F(PushFetchTest, AReturningDiskDoesNotReplaceStepsShippedSince) {
   ASSERT_OK_AND_ASSIGN(store_, Store::Open(path()));
   ASSERT_OK(SaveSmall(10));
   Push();
@@ -520,9 +520,9 @@ TEST_F(PushFetchTest, ADiskThatComesBackDoesNotReplaceWhatWasShippedSince) {
   EXPECT_THAT(RemoteSteps(), ElementsAre(10, 20, 30, 40, 70));
 }
 
-// All files of a store were copied while its owner ran. The copy goes on until
-// it has none of the attempts that were shipped.
-TEST_F(PushFetchTest, ASnapshotOfTheDiskDoesNotReplaceWhatWasShippedSince) {
+// All files of a store were copied while its owner ran. The copy then saves
+// steps until it has none of the shipped attempts.
+TEST_F(PushFetchTest, ASnapshotOfTheDiskDoesNotReplaceStepsShippedSince) {
   ASSERT_OK_AND_ASSIGN(store_, Store::Open(path()));
   ASSERT_OK(SaveSmall(10));
   Push();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trainer saves, folds, overwrites, removes and ships steps in random order;
-// the remote is collected; a copy is updated in all ways, and its updates end
-// anywhere. The copy has only complete steps of the trainer's history, and
-// loses none but those that it removes itself.
+// collections run in the remote; a copy is updated with random options, and
+// updates are killed at random points. The copy contains only complete steps of
+// the trainer's history, and loses only those that it removes itself.
 #include <map>
 #include <memory>
 #include <optional>
@@ -93,7 +93,7 @@ class RandomUpdates {
     } else if (what == 3) {
       ASSERT_OK(store_->AddMetrics(RandomStep(), {{"auc", 0.5}}));
     } else if (what == 4) {
-      // A rollback: the steps after it stay, on another branch.
+      // A rollback. Later steps stay, on another branch.
       ASSERT_OK(trainer_->Restore(RandomStep()));
       Save();
     } else {
@@ -231,7 +231,7 @@ class RandomUpdates {
   int interrupted_ = 0;
 };
 
-// A run is repeated with CKPTDB_SEED.
+// CKPTDB_SEED repeats a run.
 TEST(RandomUpdateTest, CopiesHaveCompleteStepsAndLoseNone) {
   constexpr int kRuns = 6;
   constexpr int kTurns = 12;

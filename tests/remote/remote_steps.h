@@ -11,7 +11,7 @@
 
 namespace ckptdb::testing {
 
-// Returns the numbers of the steps that can be fetched, in their order.
+// Returns the steps that can be fetched, in ascending order.
 inline std::vector<int64_t> StepsOfRemote(ObjectStore* remote) {
   std::vector<int64_t> steps;
   const auto listed = ListRemote(remote);

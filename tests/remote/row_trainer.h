@@ -35,12 +35,12 @@ class RowTrainer {
   absl::Status SaveFull(int64_t step) {
     return Save(step, 0, kRows, std::nullopt);
   }
-  // Changes some rows, beginning with one that depends on the step.
+  // Changes `changed` rows, from one that depends on the step.
   absl::Status SaveDelta(int64_t step, int64_t changed = kChanged) {
     const int64_t first = step * 37 % (kRows - changed);
     return Save(step, first, first + changed, HeldTables::Change{{step % 30}});
   }
-  // Does what SaveDelta does, but replaces an existing step.
+  // Like SaveDelta, but replaces an existing step.
   absl::Status Overwrite(int64_t step) {
     overwrite_ = true;
     absl::Status status = SaveDelta(step);

@@ -132,7 +132,7 @@ TEST_F(StepShipperTest, OutlastsAServiceThatIsDown) {
 }
 
 // A wait may end before on_shipped is called, which precedes the end of a look.
-TEST_F(StepShipperTest, AShippedStepEndsTheFailures) {
+TEST_F(StepShipperTest, AShippedStepClearsTheFailures) {
   std::atomic<bool> down = true;
   remote_.set_before([&](absl::string_view, absl::string_view) {
     return down ? absl::UnavailableError("down") : absl::OkStatus();

@@ -18,8 +18,8 @@ namespace {
 
 class UpdateFaultsTest : public UpdatedCopy {};
 
-// A collector deletes the objects after the catalog was read.
-TEST_F(UpdateFaultsTest, AStepThatIsDeletedMeanwhileIsAborted) {
+// A collection deletes the objects after the catalog was read.
+TEST_F(UpdateFaultsTest, IsAborted_WhenTheStepIsDeletedMeanwhile) {
   MakeCopy(2);
   PushDelta(3);
   ASSERT_OK(trainer_->SaveFull(4));
@@ -39,7 +39,7 @@ TEST_F(UpdateFaultsTest, AStepThatIsDeletedMeanwhileIsAborted) {
   ExpectSteps({2, 4});
 }
 
-TEST_F(UpdateFaultsTest, DamageIsFoundBeforeTheStoreIsChanged) {
+TEST_F(UpdateFaultsTest, DetectsDamageBeforeItChangesTheStore) {
   MakeCopy(2);
   ASSERT_OK(trainer_->SaveDelta(3));
   const auto before = remote_.objects();
@@ -63,9 +63,9 @@ TEST_F(UpdateFaultsTest, DamageIsFoundBeforeTheStoreIsChanged) {
   ExpectSteps({2, 3});
 }
 
-// A process that ends at any point leaves the store as it was or with the step;
-// nothing is downloaded twice.
-TEST_F(UpdateFaultsTest, EachPointLeavesWholeSteps) {
+// A process that is killed at any point leaves the store as it was or with the
+// step; nothing is downloaded twice.
+TEST_F(UpdateFaultsTest, EachPointLeavesCompleteSteps) {
   MakeCopy(2);
   int64_t step = 2;
   for (const absl::string_view crash : kFetchPoints) {
@@ -88,7 +88,7 @@ TEST_F(UpdateFaultsTest, EachPointLeavesWholeSteps) {
   }
 }
 
-TEST_F(UpdateFaultsTest, AnInterruptedDownloadIsContinued) {
+TEST_F(UpdateFaultsTest, ContinuesAnInterruptedDownload) {
   MakeCopy(1);
   PushDeltas(2, 6);
   int reads = 0;

@@ -23,7 +23,7 @@ TEST_F(UpdateRefusalsTest, RefusesAnotherStore) {
   ExpectRefused({copy(), store_->uuid(), "another folder"});
 }
 
-TEST_F(UpdateRefusalsTest, RefusesAFolderThatIsNoStore) {
+TEST_F(UpdateRefusalsTest, RefusesAFolderThatIsNotAStore) {
   SaveAndPush(2);
   fs::create_directories(copy() + "/other");
   EXPECT_THAT(TryUpdate(), AlreadyExists(copy()));
@@ -39,7 +39,7 @@ TEST_F(UpdateRefusalsTest, RefusesAStoreOfParts) {
 TEST_F(UpdateRefusalsTest, RefusesAStoreWithAnotherOwner) {
   MakeCopy(2);
   ASSERT_OK_AND_ASSIGN(const auto owner, Store::Open(copy()));
-  EXPECT_THAT(Update().steps, IsEmpty());  // nothing is to be added
+  EXPECT_THAT(Update().steps, IsEmpty());  // no step is missing
   PushDelta(3);
   EXPECT_THAT(TryUpdate(), Unavailable(copy(), "pid"));
   EXPECT_THAT(StepsOf(copy()), ElementsAre(2));
@@ -51,7 +51,7 @@ TEST_F(UpdateRefusalsTest, RefusesAStoreThatIsAhead) {
   ExpectRefused({"ahead", "3 (attempt 3)", "2 (attempt 2)"});
 }
 
-// Both went on from step 2: attempts 3 differ.
+// Both copies continued from step 2, so their attempts 3 differ.
 TEST_F(UpdateRefusalsTest, RefusesAStoreThatDiverged) {
   MakeCopy(2);
   SaveInCopy(3, /*salt=*/9);
@@ -66,7 +66,7 @@ TEST_F(UpdateRefusalsTest, RefusesAnAttemptOfAnotherStep) {
   ExpectRefused({"step 17 attempt 3", "step 3 attempt 3"});
 }
 
-// The numbers do not meet, as attempt 3 of the remote is gone.
+// The remote no longer has an attempt 3 that would differ from the copy's.
 TEST_F(UpdateRefusalsTest, RefusesAStepThatWasSavedHere) {
   MakeCopy(2);
   SaveInCopy(3);

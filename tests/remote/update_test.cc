@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store that was fetched gets the steps that were shipped since.
+// Updates add the steps that were shipped since a store was fetched.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 class UpdateTest : public UpdatedCopy {};
 
-TEST_F(UpdateTest, MakesAMissingStore) {
+TEST_F(UpdateTest, CreatesAMissingStore) {
   SaveAndPush(2);
   const FetchResult first = Update();
   EXPECT_THAT(first.steps, ElementsAre(2));
@@ -48,7 +48,7 @@ TEST_F(UpdateTest, DownloadsOnlyTheFilesOfTheNewStep) {
   ExpectSteps({2, 3});
 }
 
-TEST_F(UpdateTest, WithoutNewsDownloadsNothingAndChangesNothing) {
+TEST_F(UpdateTest, ChangesNothing_WithoutNewSteps) {
   MakeCopy(2);
   const auto before = fs::last_write_time(copy() + "/OWNER");
   remote_.calls().clear();
@@ -58,7 +58,7 @@ TEST_F(UpdateTest, WithoutNewsDownloadsNothingAndChangesNothing) {
   EXPECT_EQ(fs::last_write_time(copy() + "/OWNER"), before);
 }
 
-// Versions between are downloaded for the chain.
+// Skipped versions are downloaded for the chain.
 TEST_F(UpdateTest, SkipsSteps) {
   MakeCopy(2);
   PushDeltas(3, 5);
@@ -66,7 +66,7 @@ TEST_F(UpdateTest, SkipsSteps) {
   EXPECT_THAT(fetched.steps, ElementsAre(5));
   EXPECT_EQ(fetched.data_bytes, DataBytes(3) + DataBytes(4) + DataBytes(5));
   ExpectSteps({2, 5});
-  // Their data is there already.
+  // The copy already has their data.
   const FetchResult third = Update({.step = 4});
   EXPECT_THAT(third.steps, ElementsAre(4));
   EXPECT_EQ(third.data_bytes, 0);
@@ -133,7 +133,7 @@ TEST_F(UpdateTest, KeepsLocalPins) {
   EXPECT_THAT(TryUpdate(), FailedPrecondition("step 3", "unpin 3"));
 }
 
-// Metrics and flags that were shipped after the step.
+// Metrics and flags may be shipped after the step.
 TEST_F(UpdateTest, RevisesRecords) {
   SaveAndPush(3);
   Update({.all = true});
@@ -196,8 +196,8 @@ TEST_F(UpdateTest, KeepRemovesOlderStepsAndFreesTheirFiles) {
   ExpectSteps({18, 19, 20, 21});
 }
 
-// Readers of the copy have complete steps, and changes between them.
-TEST_F(UpdateTest, ReadersFollow) {
+// Readers of the copy see complete steps, and the changes between them.
+TEST_F(UpdateTest, ReadersOfTheCopySeeNewSteps) {
   MakeCopy(2);
   ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(copy()));
   ASSERT_OK_AND_ASSIGN(const StepRecord held, reader->FindStep(2));
@@ -212,8 +212,8 @@ TEST_F(UpdateTest, ReadersFollow) {
   EXPECT_OK(opened->Verify());  // leased
 }
 
-// A reader never sees a part of a step, nor an older one than before.
-TEST_F(UpdateTest, AReaderFollowsMeanwhile) {
+// A reader never sees an incomplete step, or an older one than before.
+TEST_F(UpdateTest, AReaderRefreshesDuringUpdates) {
   MakeCopy(1);
   constexpr int64_t kLast = 12;
   std::atomic<bool> stopped = false;
@@ -242,7 +242,7 @@ TEST_F(UpdateTest, AReaderFollowsMeanwhile) {
   EXPECT_EQ(seen, kLast);
 }
 
-TEST_F(UpdateTest, ATrainerGoesOn) {
+TEST_F(UpdateTest, ATrainerContinuesTheCopy) {
   MakeCopy(2);
   PushDeltas(3, 4);
   Update();
@@ -262,8 +262,8 @@ TEST_F(UpdateTest, ATrainerGoesOn) {
   EXPECT_THAT(verified.damage, IsEmpty());
 }
 
-// The disk of the trainer was restored from an old copy.
-TEST_F(UpdateTest, AnOldCopyCatchesUp) {
+// The trainer's disk was restored from an old copy.
+TEST_F(UpdateTest, UpdatesAnOldCopyOfTheStore) {
   SaveAndPush(2);
   SnapshotStore(copy());
   PushDelta(3);
@@ -271,14 +271,14 @@ TEST_F(UpdateTest, AnOldCopyCatchesUp) {
   ExpectSteps({1, 2, 3});
 }
 
-TEST_F(UpdateTest, StepsThatTheRemoteDroppedStay) {
+TEST_F(UpdateTest, KeepsStepsThatTheRemoteDropped) {
   SaveAndPush(3);
   Update({.all = true});
   ASSERT_OK(trainer_->SaveFull(4));
   PushDelta(5);
   CollectAllButNewest();
   ASSERT_OK_AND_ASSIGN(const RemoteContent content, ListRemote(&remote_));
-  EXPECT_EQ(content.dropped_bytes, 0);  // the remote knows no older step
+  EXPECT_EQ(content.dropped_bytes, 0);  // no older step is listed
   EXPECT_THAT(Update().steps, ElementsAre(5));
   ExpectSteps({1, 2, 3, 5});
 }

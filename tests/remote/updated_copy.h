@@ -116,7 +116,7 @@ class UpdatedCopy : public ::testing::Test {
                 expected->FindRanks(step).value());
     }
   }
-  // The bytes of the data objects of a step's own version.
+  // Returns the bytes of the data objects of a step's own version.
   uint64_t DataBytes(int64_t step) {
     EXPECT_OK(store_->FindStep(step));
     const std::string name =

@@ -171,7 +171,7 @@ class ChangeCounter : public LiveTable {
   std::atomic<uint64_t> erased_ = 0;
 };
 
-// A server that follows a URL reads the delta's own data object, once.
+// A server that follows a URL reads only the delta's own data object, and once.
 TEST_F(UrlReaderTest, FollowsByChanges) {
   ASSERT_OK_AND_ASSIGN(store_, Store::Open(path()));
   RowTrainer trainer(store_.get());
@@ -343,7 +343,7 @@ TEST_F(UrlReaderTest, OpensAFolder) {
   EXPECT_OK(step->Verify());
 }
 
-TEST_F(UrlReaderTest, AFetchTellsAMissingFolderFromAnEmptyOne) {
+TEST_F(UrlReaderTest, FetchDistinguishesAMissingFolderFromAnEmptyOne) {
   const std::string folder = dir_.path() + "/mount";
   EnableUrls();
   const auto fetch = [&] {

@@ -35,7 +35,7 @@ bool BecomeNobody() {
 [[noreturn]] void Become(std::vector<char*> arguments,
                          const ToolSetting& setting, const std::string& out,
                          const std::string& err) {
-  // A shell starts commands in the background with it ignored.
+  // Background commands of a shell ignore SIGINT.
   std::signal(SIGINT, SIG_DFL);
   const bool ready =
       Redirect(out, STDOUT_FILENO) && Redirect(err, STDERR_FILENO) &&

@@ -148,7 +148,7 @@ class ToolMatrix : public ToolFixture {
     ASSERT_EQ(exported.code, 0) << exported.err;
     ShipMore();
   }
-  // Ships the steps of a copy, which has one more.
+  // Ships the steps of a copy that has one more step.
   void ShipMore() const {
     const std::string copy = dir_.path() + "/copy";
     fs::copy(path(), copy, fs::copy_options::recursive);

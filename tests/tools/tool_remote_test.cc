@@ -130,7 +130,7 @@ TEST_F(ToolRemote, FetchRefusesOptionsThatContradict) {
   EXPECT_FALSE(fs::exists(fetched() + ".unfinished"));
 }
 
-// Ends with success at a signal.
+// A signal ends it with success.
 TEST_F(ToolRemote, FetchFollowsUntilASignal) {
   RunJson("remote push " + url());
   ToolSetting setting;

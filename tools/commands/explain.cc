@@ -60,7 +60,8 @@ std::string WhatRemovesIt(const Explanation& found) {
          "steps that each save retired; or `ckptdb rm`";
 }
 
-// Adds what the retention that the manager recorded at the latest save decides.
+// Adds the decision of the retention that the manager recorded at its last
+// save.
 void ApplyRetention(const StepRecord& latest, const StepExplanation& forecast,
                     Explanation* found) {
   found->retention = latest.user_metadata.at("ckptdb.retention");

@@ -303,7 +303,7 @@ absl::Status Lost(const Context& context, const Findings& after, bool yes) {
       absl::StrCat(context.store, " is damaged, and ", lost, " of its ",
                    after.steps.size(), " steps are lost",
                    yes ? "; unpin the damaged steps, or restore a backup"
-                       : "; --yes keeps only what is whole"));
+                       : "; --yes keeps only undamaged steps"));
 }
 
 absl::Status RepairCommand::Run(const Context& context) {

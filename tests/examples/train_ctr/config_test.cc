@@ -151,7 +151,7 @@ TEST_F(ConfigTest, RejectsWrongOptions) {
 }
 
 // The second machine has only the configuration.
-TEST_F(ConfigTest, ResumesOnAnotherMachineWhatWasShipped) {
+TEST_F(ConfigTest, ResumesFromShippedStepsOnAnotherMachine) {
   const std::string url = "file://" + dir_.path() + "/remote";
   std::filesystem::create_directory(dir_.path() + "/remote");
   const std::string config = R"({"permanent": {"save_every_n_steps": 10},

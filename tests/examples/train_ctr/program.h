@@ -117,7 +117,7 @@ class Program {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, errors, 2);
-    // A shell starts commands in the background with it ignored.
+    // Background commands of a shell ignore SIGINT.
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     sigset_t interrupt;

@@ -189,7 +189,7 @@ std::string Shipping(const std::string& key, const std::string& value) {
   return Member("ship", absl::StrCat("{", to, Member(key, value).substr(1)));
 }
 
-// Prints all that the value of `ship` sets.
+// Prints all options that the value of `ship` sets.
 std::string DescribedShipping(const std::string& json) {
   internal::UrlShipping shipping;
   internal::SetMakeShipping([&](const internal::UrlShipping& made) {

@@ -31,7 +31,7 @@ class ForecastRetentionTest : public ManagerTest {
   }
 };
 
-// Later saves, whose metrics become worse, remove steps as the forecast said.
+// Later saves, whose metrics become worse, remove steps as forecast.
 TEST_F(ForecastRetentionTest, AgreesWithTheSavesThatFollow) {
   options_.retention.keep =
       LatestN(3) | KeepEveryNSteps(10) | BestN("auc", 2) | KeepSteps({6});

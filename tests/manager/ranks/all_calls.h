@@ -15,7 +15,7 @@ namespace ckptdb::testing {
 inline constexpr absl::Duration kLong = absl::Minutes(5);
 
 // Starts an all-gather, by `own`'s implementation or by the default one, makes
-// other calls on `beside`, and checks the values.
+// other calls on its duplicate `beside`, and checks the values.
 inline absl::Status AllGatherBeside(Coordinator* own, Coordinator* beside,
                                     bool by_default = false) {
   const uint32_t rank = own->rank();
@@ -25,8 +25,8 @@ inline absl::Status AllGatherBeside(Coordinator* own, Coordinator* beside,
                            ? own->Coordinator::StartAllGather("votes", value)
                            : own->StartAllGather("votes", value);
     begun->Poll();
-    // Some ranks end it before others have come to the call beside; by default
-    // it begins when it is ended, so there all ranks have the same order.
+    // Some ranks end it before others reach the call on `beside`. The default
+    // exchanges values when it is ended, so there all ranks use the same order.
     const bool ends_first =
         !by_default && (rank + static_cast<uint32_t>(round)) % 2 == 1;
     if (!ends_first) {

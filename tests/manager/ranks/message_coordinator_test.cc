@@ -296,8 +296,8 @@ TEST(CollectiveCoordinator, AllRanksFail_WhenACollectiveFailsOnOne) {
   }
 }
 
-// Each rank ends the all-gather as soon as all have begun it, though the others
-// train on.
+// Each rank ends the all-gather as soon as all have begun it, while the others
+// continue training.
 absl::Status EndAlone(Coordinator* ranks, std::atomic<int>* ended) {
   CKPTDB_ASSIGN_OR_RETURN(const auto votes, ranks->Duplicate());
   for (int round = 0; round < 20; ++round) {
@@ -333,7 +333,7 @@ TEST(AllGather, EndsWithoutTheOtherRanks) {
   EXPECT_THAT(RunRanks(3, Over(&group), end), Each(IsOk()));
 }
 
-// A rank that does not begin it is named by all others at the deadline.
+// All other ranks name it at the deadline.
 TEST(AllGather, ErrorNamesTheRankThatHasNotBegunIt) {
   const auto end = [](Coordinator* ranks) -> absl::Status {
     if (ranks->rank() == 2) {
@@ -356,8 +356,8 @@ TEST(AllGather, ErrorNamesTheRankThatHasNotBegunIt) {
   EXPECT_THAT(statuses[1], DeadlineExceeded("not there were ranks 2"));
 }
 
-// No rank waits for one that the owner leaves unfinished, as others do.
-TEST(AllGather, LeavingDoesNotWaitForOneThatNoRankEnds) {
+// All ranks leave while the all-gather is in progress.
+TEST(AllGather, LeavingDoesNotWaitForAnUnfinishedAllGather) {
   RankNetwork network(3, {});
   const auto leave = [](Coordinator* ranks) -> absl::Status {
     const auto votes = *ranks->Duplicate();

@@ -152,7 +152,7 @@ class World {
     }
   }
 
-  // A rank polls sometimes between the two parts of an all-gather.
+  // A rank sometimes polls between the two parts of an all-gather.
   bool BeginsToWait(uint32_t r, Rank* rank) {
     if (now_ < rank->waits_at) {
       if (!Happens(0.1)) return false;
@@ -195,7 +195,7 @@ class World {
     if (!rank->waits) {
       request.deadline = absl::InfiniteDuration();
       rank->waits_at = now_ + absl::Milliseconds(Draw(100));
-      // The rank that stops may stop here, too.
+      // The stopping rank may also stop here.
       if (faults_.stopped == r && Happens(0.3)) {
         rank->waits_at = now_ + 2 * kDeadline;
       }

@@ -229,7 +229,7 @@ TEST_F(SilentStepsTest, PreemptionReachesAllRanksAtTheNextMeeting) {
   EXPECT_THAT(Steps(), ElementsAre(112));
 }
 
-// The exchange that ends at step 112 has begun at step 62.
+// The exchange that ends at step 112 began at step 62.
 TEST_F(SilentStepsTest, PreemptionDuringAnExchangeReachesAllRanksAtTheNext) {
   options_.schedule.permanent = SaveOnPreemption();
   Run(3, [](MeetingRank* rank) {
@@ -243,7 +243,7 @@ TEST_F(SilentStepsTest, PreemptionDuringAnExchangeReachesAllRanksAtTheNext) {
   EXPECT_THAT(Steps(), ElementsAre(1112));
 }
 
-// Calls that overtake the end of an exchange: its votes are ignored.
+// Its votes are then ignored.
 TEST_F(SilentStepsTest, OtherCallsMayOvertakeAnExchange) {
   const auto met = Run(3, [](MeetingRank* rank) {
     rank->TrainTo(8);  // an exchange has begun at step 7

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Step costs four ranks when no step is due: it prints the times of a
 // thousand steps over each coordinator. In these the ranks exchange notices
-// four times, at steps that take no time of their own, so that they wait.
+// four times, and wait for them because the steps take no other time.
 #include <algorithm>
 #include <chrono>
 #include <iostream>

@@ -83,7 +83,7 @@ TEST_F(CheckRemoteTest, DeletesItsObjectsWhenCancelled) {
     calls = 0;
     options.remote.cancelled = [&] { return ++calls > last; };
     const auto checks = CheckRemote("s3://bucket/p", options);
-    // Polls while a request is waited for are not the same in each run.
+    // The number of polls during a request varies between runs.
     if (!checks.ok()) {
       EXPECT_EQ(checks.status().code(), absl::StatusCode::kCancelled);
     }
