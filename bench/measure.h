@@ -57,7 +57,7 @@ Summary Summarize(std::vector<double> values);
 Summary SecondsOf(const Outcome& outcome);
 Summary CpuSecondsOf(const Outcome& outcome);
 
-// Writes to so many bytes of free memory, or to half of it if less is free. A
+// Writes to this many bytes of free memory, or to half of it if less is free. A
 // virtual machine may return free memory to its host, and then the first write
 // to it takes several times longer, whoever writes first.
 void TouchFreeMemory(uint64_t bytes);

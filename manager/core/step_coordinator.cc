@@ -80,8 +80,8 @@ absl::StatusOr<bool> StepCoordinator::Exchange(NoticeExchange::Turn turn,
   return false;
 }
 
-// Errors stay where they are until the ranks meet. That of a save is announced
-// by the owner, which also has it.
+// Errors stay on their ranks until the ranks meet. The owner, which also has
+// the error of a save, announces it.
 Vote StepCoordinator::OwnVote(int64_t step, const Metrics& metrics) {
   const ManagerParts& manager = *parts_.manager;
   Vote vote;

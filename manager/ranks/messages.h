@@ -29,7 +29,7 @@ struct StepPlan {
   int64_t due_step = 0;
 };
 
-// What a rank sends to all in an exchange of notices.
+// A rank's message to all others in an exchange of notices.
 struct Vote {
   // The rank has a notice, or the owner would save the step: all ranks meet.
   bool meet = false;

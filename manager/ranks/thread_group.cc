@@ -55,7 +55,8 @@ class ThreadGroup::Meeting {
     return EndCall(rank, number, end, wait, take);
   }
 
-  // Makes the next call of `rank` in two parts. The first returns its number.
+  // The next call of `rank` in two parts, the first of which returns its
+  // number.
   uint64_t Begin(uint32_t rank, const std::string& tag, std::string value) {
     const internal::MutexLock lock(&mutex_);
     return BeginCall(rank, tag, std::move(value), {});

@@ -33,8 +33,8 @@ constexpr int kFilesAtATime = 4;
 // Attempts to put a catalog beside collectors and other owners.
 constexpr int kCommitTries = 20;
 
-// The token of an object whose bytes have this hash. The same process that puts
-// it again, after a failure, finds its own object by it.
+// The token of an object whose bytes have this hash. A process that repeats a
+// put after a failure recognizes its own object by it.
 std::string TokenOf(uint64_t hash, uint64_t bytes) {
   return absl::StrFormat("%016x-%d", hash, bytes);
 }
@@ -66,7 +66,7 @@ const RemoteEntry* FindSame(const RemoteCatalog& catalog,
   return found == catalog.entries.end() ? nullptr : &*found;
 }
 
-// What a catalog has of a step, without its objects.
+// Fills the fields of a step's entry in a catalog, except its objects.
 void FillEntry(const StepRecord& record, RemoteEntry* entry) {
   entry->version = record.version;
   entry->state = StateOf(record);
@@ -92,8 +92,8 @@ absl::StatusOr<PushResult> Shipper::Push(const VersionSource& source) {
     status = steps.ok() ? ShipSteps(*steps) : steps.status();
   }
   if (!status.ok()) {
-    // A collector may delete what no catalog names, so nothing of it is used by
-    // a later push, whose epoch gives its objects other keys.
+    // A collector may delete objects that no catalog names. A later push does
+    // not use them, because its epoch gives its objects other keys.
     owned_ = false;
     pending_.clear();
     const MutexLock lock(&mutex_);
@@ -263,8 +263,8 @@ absl::Status Shipper::CheckNotAhead(const RemoteCatalog& base) const {
       kRemedy));
 }
 
-// Whether the remote's records of a step, and of its increment, which has its
-// evaluations, are those of the store.
+// Whether the remote's records of a step equal the store's, including those of
+// its increment, which holds its evaluations.
 absl::StatusOr<bool> Shipper::IsSame(const RemoteCatalog& base,
                                      const StepRecord& record) const {
   std::vector<const StepRecord*> records = {&record};
@@ -559,8 +559,8 @@ absl::Status Shipper::DeletedMeanwhile(const Version& version) const {
 }
 
 // A collector may delete an object that no catalog names and that is older than
-// its horizon. So if this process stalled for longer than the grace, what it
-// uploaded is given up.
+// its horizon. So if this process stalled for longer than the grace, its
+// uploads are abandoned.
 absl::Status Shipper::CheckPending(const RemoteCatalog& newest) const {
   for (const RemoteEntry& entry : pending_) {
     // A revision has the data objects of the entry that it replaces.

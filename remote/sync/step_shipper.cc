@@ -264,7 +264,7 @@ absl::Status StepShipper::Impl::Collect() {
   return absl::OkStatus();
 }
 
-// Continues with what an earlier process noted, in case the service is down.
+// Continues from the note of an earlier process, as the service may be down.
 void StepShipper::Impl::TakeNote() {
   const auto note = ReadShipNote(store_);
   if (!note.ok() || !note->has_value()) return;  // it is written anew
@@ -272,8 +272,8 @@ void StepShipper::Impl::TakeNote() {
   last_attempt_ = std::max(last_attempt_, (*note)->last_attempt);
 }
 
-// Notes in the store's folder what has changed. A process that may not write
-// there, but only leases, ships all the same: only `ckptdb ls` lacks the note.
+// Updates the note in the store's folder. A process that may write only leases
+// there ships as well, but then `ckptdb ls` lacks the note.
 void StepShipper::Impl::WriteNote(const absl::Status& status) {
   if (reader_ == nullptr || absl::IsCancelled(status)) return;
   ShipNote note;

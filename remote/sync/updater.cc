@@ -52,7 +52,7 @@ absl::StatusOr<bool> Updater::StoreExists() {
 absl::Status Updater::Update(const RemoteCatalog& catalog,
                              const std::vector<const RemoteEntry*>& steps) {
   result_.store_uuid = catalog.root.uuid;
-  // Without becoming the owner, which changes the store.
+  // Does not become the owner yet, because that would change the store.
   CKPTDB_RETURN_IF_ERROR(CheckSameHistory(store_, catalog, remote_->Name()));
   CKPTDB_ASSIGN_OR_RETURN(const auto missing,
                           StepsToAdd(store_, steps, remote_->Name()));

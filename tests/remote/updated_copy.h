@@ -51,7 +51,7 @@ class UpdatedCopy : public ::testing::Test {
     ASSERT_OK(trainer_->SaveFull(1));
     PushDeltas(2, last);
   }
-  // The same, and makes the copy with the last of them.
+  // Does the same, and creates the copy with step `last`.
   void MakeCopy(int64_t last) {
     SaveAndPush(last);
     Update();

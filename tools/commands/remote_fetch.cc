@@ -73,7 +73,7 @@ std::vector<const CLI::Option*> RemoteFetch::AddArguments(CLI::App* app) {
   return own;
 }
 
-// Parses "0-127", both of which are part of the range.
+// Parses "0-127", an inclusive range.
 absl::StatusOr<SliceRange> RemoteFetch::Slices() const {
   SliceRange range;
   if (slices_.empty()) return range;
