@@ -259,6 +259,13 @@ uint32_t FlagsOf(const StepRecord& record) {
          (record.quarantined ? kQuarantined : 0u);
 }
 
+void AddTotals(const StepRecord& record, fbs::StepRecordBuilder* out) {
+  out->add_items(record.items);
+  out->add_rows(record.rows);
+  out->add_raw_bytes(record.raw_bytes);
+  out->add_stored_bytes(record.exclusive_bytes);
+}
+
 absl::Status SetFlags(uint32_t flags, StepRecord* record) {
   // A flag from a newer library may change the meaning of a step, so it is not
   // ignored.
@@ -389,10 +396,7 @@ std::string internal::EncodeUnchecked(const StepRecord& record) {
   out.add_user_metadata(metadata);
   out.add_rank_digests(digests);
   out.add_library_version(library);
-  out.add_items(record.items);
-  out.add_rows(record.rows);
-  out.add_raw_bytes(record.raw_bytes);
-  out.add_stored_bytes(record.exclusive_bytes);
+  AddTotals(record, &out);
   out.add_store_uuid(uuid);
   out.add_parent_digest(record.parent_digest);
   if (record.folded) out.add_increment(&increment);
