@@ -23,8 +23,8 @@ inline constexpr char kLinksName[] = "links";
 // Remove, so that the next one finds the files in downloads().
 class UnfinishedFolder {
  public:
-  // Creates the folder beside the store at `path`, which is resolved and need not
-  // exist. Returns Unavailable while another process uses it, and
+  // Creates the folder beside the store at `path`, which is resolved and need
+  // not exist. Returns Unavailable while another process uses it, and
   // FailedPrecondition if it has anything else than what a call leaves there.
   static absl::StatusOr<std::unique_ptr<UnfinishedFolder>> Take(
       const std::string& path);

@@ -112,7 +112,7 @@ TEST_F(ProtocolTest, ANewOwnerFencesTheOneBefore) {
   ExpectSound();
 }
 
-TEST_F(ProtocolTest, UsesThePreviousCatalog_OnceADamagedOneIsDeleted) {
+TEST_F(ProtocolTest, UsesThePreviousCatalogOnceADamagedOneIsDeleted) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
   source_.Save(false, 2);
@@ -229,7 +229,7 @@ TEST_F(ProtocolTest, ACopyThatWentOnByItselfIsRefused) {
 // A trainer moved to another disk, such as a fetched copy or a restored
 // snapshot. Then the old disk returned, and training continued on it, with the
 // same attempt numbers.
-TEST_F(ProtocolTest, RefusesAStaleCopy_HoweverManyStepsItSaves) {
+TEST_F(ProtocolTest, RefusesAStaleCopyHoweverManyStepsItSaves) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
   FakeSource moved = source_;
@@ -251,7 +251,7 @@ TEST_F(ProtocolTest, RefusesAStaleCopy_HoweverManyStepsItSaves) {
 
 // All files were copied while the trainer ran, and the trainer then shipped
 // more steps. The copy saves the same steps as the trainer, at other times.
-TEST_F(ProtocolTest, RefusesASnapshotOfTheDisk_HoweverManyStepsItSaves) {
+TEST_F(ProtocolTest, RefusesASnapshotOfTheDiskHoweverManyStepsItSaves) {
   source_.Save(true, 1);
   ASSERT_OK(Push(source_));
   FakeSource snapshot = source_;

@@ -19,7 +19,7 @@ namespace {
 class UpdateFaultsTest : public UpdatedCopy {};
 
 // A collection deletes the objects after the catalog was read.
-TEST_F(UpdateFaultsTest, IsAborted_WhenTheStepIsDeletedMeanwhile) {
+TEST_F(UpdateFaultsTest, IsAbortedWhenTheStepIsDeletedMeanwhile) {
   MakeCopy(2);
   PushDelta(3);
   ASSERT_OK(trainer_->SaveFull(4));

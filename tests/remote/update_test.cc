@@ -48,7 +48,7 @@ TEST_F(UpdateTest, DownloadsOnlyTheFilesOfTheNewStep) {
   ExpectSteps({2, 3});
 }
 
-TEST_F(UpdateTest, ChangesNothing_WithoutNewSteps) {
+TEST_F(UpdateTest, ChangesNothingWithoutNewSteps) {
   MakeCopy(2);
   const auto before = fs::last_write_time(copy() + "/OWNER");
   remote_.calls().clear();
