@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/transfer/unfinished_folder.h"
 
-#include <algorithm>
-#include <array>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "db/disk/environment.h"
@@ -16,15 +13,17 @@ namespace {
 
 constexpr char kSuffix[] = ".unfinished";
 constexpr char kDownloads[] = "/files";
-// All that an interrupted call leaves.
-constexpr std::array<absl::string_view, 4> kNames = {kFolderLockName, "files",
-                                                     kBuildingName, kLinksName};
+// Whether an interrupted call leaves this.
+bool IsOwnName(absl::string_view name) {
+  return name == kFolderLockName || name == "files" || name == kBuildingName ||
+         name == kLinksName;
+}
 
 absl::Status CheckIsRemainder(rocksdb::FileSystem* files,
                               const std::string& path) {
   CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
   for (const std::string& name : names) {
-    if (std::find(kNames.begin(), kNames.end(), name) != kNames.end()) continue;
+    if (IsOwnName(name)) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("\"", path, "/", name,
                      "\" is not part of an interrupted fetch; move it away, "

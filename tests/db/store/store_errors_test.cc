@@ -198,8 +198,8 @@ TEST_F(StoreErrorsTest, MissingParentFoldersAreMadeButNotInPlaceOfAFile) {
   EXPECT_THAT(Store::Open(path() + "/a/b/c").value()->Steps(), IsEmpty());
   const std::string file = dir_.path() + "/file";
   WriteFile(file, "a file");
-  EXPECT_THAT(Store::Open(file), FailedPrecondition(file, "Not a directory",
-                                                    "a store is a folder"));
+  EXPECT_THAT(Store::Open(file),
+              FailedPrecondition(file, "Not a directory", "must not be files"));
   EXPECT_THAT(Store::Open(file + "/below"), FailedPrecondition(file));
   EXPECT_EQ(ReadFile(file), "a file");
 }
