@@ -195,18 +195,18 @@ nb::dict Follow(const nb::object& target, const std::string& path, bool all,
   };
   std::optional<FetchResult> found;
   follow.on_fetched = [&found](const FetchResult& fetched) { found = fetched; };
-  return ToPython(OnTarget(
-      target, options,
-      [&](ObjectStore* remote,
-          const RemoteOptions& chosen) -> absl::StatusOr<FetchResult> {
-        follow.fetch.connections = chosen.connections;
-        follow.fetch.cancelled = [&] {
-          return found.has_value() || chosen.cancelled();
-        };
-        CKPTDB_RETURN_IF_ERROR(FollowRemote(remote, path, follow));
-        if (found.has_value()) return *found;
-        return absl::CancelledError("follow: interrupted");
-      }));
+  return ToPython(
+      OnTarget(target, options,
+               [&](ObjectStore* remote,
+                   const RemoteOptions& chosen) -> absl::StatusOr<FetchResult> {
+                 follow.fetch.connections = chosen.connections;
+                 follow.fetch.cancelled = [&] {
+                   return found.has_value() || chosen.cancelled();
+                 };
+                 CKPTDB_RETURN_IF_ERROR(FollowRemote(remote, path, follow));
+                 if (found.has_value()) return *found;
+                 return absl::CancelledError("follow: interrupted");
+               }));
 }
 
 nb::dict Verify(const nb::object& target, bool data, const nb::dict& options) {
