@@ -467,8 +467,9 @@ TEST(VectorTableTest, BeginsAtItsFirstId) {
     }
     EXPECT_EQ(count, kRows);
     const int64_t last = first + static_cast<int64_t>(kRows) - 1;
-    ASSERT_OK(table.MarkUpserted({first, last}));
-    ASSERT_OK_AND_ASSIGN(rows, table.RowsOf({first, last}));
+    const std::vector<int64_t> ends = {first, last};  // outlives `rows`
+    ASSERT_OK(table.MarkUpserted(ends));
+    ASSERT_OK_AND_ASSIGN(rows, table.RowsOf(ends));
     ASSERT_EQ(rows->block_count(), 2u);
     EXPECT_THAT(rows->Block(1).value().ids, ElementsAre(last));
     LiveTable* const live = table.Live({"id"});
