@@ -20,9 +20,9 @@
 namespace ckptdb::python {
 
 double SecondsOf(int64_t micros);
-// None for a negative number.
+// Returns the step, or None if the number is negative.
 nanobind::object StepOrNone(int64_t step);
-// None if the status is OK.
+// Returns the message of an error, or None if the status is OK.
 nanobind::object MessageOrNone(const absl::Status& status);
 
 // Adds the fields that records of a store and of a remote have in common.

@@ -225,7 +225,7 @@ class PyTracker : public ChangeTracker {
   const PyRef functions_;
 };
 
-// For each part of the slots that this rank has: slot, first element, elements.
+// The parts of the slots that this rank has: slot, first element, elements.
 using ColumnTuples =
     std::optional<std::vector<std::tuple<uint32_t, uint32_t, uint32_t>>>;
 

@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps in object stores: folders, objects of the protocol, obstore and fsspec."""
+"""Steps in object stores: folders and objects of the protocol."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import signal
-import socket
-import subprocess
 import threading
 import time
-import urllib.request
 import weakref
 
 import numpy as np
@@ -21,148 +17,7 @@ import ckptdb
 from ckptdb import remote
 from ckptdb._errors import python_names
 from ckptdb._object_stores import open_target
-
-
-class MemoryStore:
-    """An object of the protocol, with switches that let it misbehave."""
-
-    name = "memory"
-
-    def __init__(self) -> None:
-        self.objects: dict[str, tuple[bytes, float, str]] = {}
-        self.overwrites = False
-        self.reversed = False
-        self.keeps_tokens = True
-        self.loses = 0  # answers of puts
-        self.error: Exception | None = None
-        self.calls: list[str] = []
-        self._lock = threading.Lock()
-
-    def _begin(self, call: str) -> None:
-        self.calls.append(call)
-        if self.error is not None:
-            raise self.error
-
-    def put_if_absent(self, key: str, data: bytes, token: str) -> None:
-        self._begin("put")
-        assert isinstance(data, bytes)
-        with self._lock:
-            if key in self.objects and not self.overwrites:
-                raise FileExistsError(key)
-            kept = token if self.keeps_tokens else ""
-            self.objects[key] = data, time.time(), kept
-            if self.loses > 0:
-                # Like a client that retries after the response was lost.
-                self.loses -= 1
-                raise FileExistsError(key)
-
-    def put_file(self, key: str, path: str, token: str) -> None:
-        self.put_if_absent(key, pathlib.Path(path).read_bytes(), token)
-
-    def get_range(self, key: str, offset: int, length: int) -> bytes:
-        self._begin("get")
-        if key not in self.objects:
-            raise FileNotFoundError(key)
-        return self.objects[key][0][offset : offset + length]
-
-    def head(self, key: str) -> remote.ObjectInfo:
-        self._begin("head")
-        if key not in self.objects:
-            raise FileNotFoundError(key)
-        data, modified, token = self.objects[key]
-        return remote.ObjectInfo(key, len(data), modified, token)
-
-    def list_after(self, prefix: str, after: str, limit: int):
-        self._begin("list")
-        keys = sorted(k for k in self.objects if k.startswith(prefix) and k > after)
-        if self.reversed:
-            keys.reverse()
-        for key in keys[:limit]:
-            data, modified, _ = self.objects[key]
-            yield remote.ObjectInfo(key, len(data), modified)
-
-    def delete(self, key: str) -> None:
-        self._begin("delete")
-        self.objects.pop(key, None)
-
-
-def _state(step: int) -> dict:
-    return {"weight": np.full(64, step, np.float32), "big": np.arange(300_000.0) + step}
-
-
-@pytest.fixture
-def saved(store):
-    """A store with steps 1, 2 and 3."""
-    state = _state(0)
-    with ckptdb.Manager(
-        store.path, state, save=ckptdb.save_every_n_steps(1)
-    ) as manager:
-        manager.restore_or_start()
-        for step in (1, 2, 3):
-            for name, value in _state(step).items():
-                state[name][:] = value
-            manager.step()
-            manager.wait_until_finished()
-    return store
-
-
-def expect_step(path: str, step: int) -> None:
-    with ckptdb.Reader(path) as reader, reader.latest() as read:
-        assert read.record.step == step
-        for name, value in _state(step).items():
-            np.testing.assert_array_equal(read.read(name), value)
-
-
-def check_round_trip(saved, target, tmp_path) -> None:
-    """What every target must pass."""
-    with pytest.raises(ckptdb.NotFound, match="nothing was shipped"):
-        remote.ls(target)
-    pushed = remote.push(saved.path, target)
-    assert pushed.shipped == [1, 2, 3] and pushed.skipped == []
-    assert pushed.data_files >= 3 and pushed.data_bytes > 3 * 300_000
-    assert remote.push(saved.path, target).shipped == []
-    content = remote.ls(target)
-    assert [step.step for step in content.steps] == [1, 2, 3]
-    assert content.latest_step == 3 and content.store_uuid == pushed.store_uuid
-    assert abs(content.written - time.time()) < 300
-    assert content.steps[0].own_bytes > 0 and content.steps[0].kind == "full"
-    assert "3 steps, latest 3" in str(content)
-
-    fetched = remote.fetch(target, tmp_path / "fetched")
-    assert fetched.steps == [3] and fetched.data_files >= 1
-    expect_step(str(tmp_path / "fetched"), 3)
-    remote.fetch(target, tmp_path / "second", step=2)
-    expect_step(str(tmp_path / "second"), 2)
-    assert remote.fetch(target, tmp_path / "all", all_steps=True).steps == [1, 2, 3]
-    updated = remote.fetch(target, tmp_path / "second", update=True, keep=1)
-    assert (updated.steps, updated.removed) == ([3], [2])
-    assert updated.data_files >= 1
-    expect_step(str(tmp_path / "second"), 3)
-    again = remote.fetch(target, tmp_path / "second", update=True)
-    assert again.steps == [] and again.data_bytes == 0
-    with pytest.raises(ckptdb.AlreadyExists, match="update"):
-        remote.fetch(target, tmp_path / "second")
-
-    followed = next(
-        remote.follow(target, tmp_path / "copy", all_steps=True, every=0.05)
-    )
-    assert followed.steps == [1, 2, 3]
-    expect_step(str(tmp_path / "copy"), 3)
-
-    checked = remote.verify(target, data=True)
-    assert checked.damage == [] and checked.steps == 3
-    assert checked.read_bytes > 3 * 300_000
-    assert remote.gc(target, keep=1).dropped == [1, 2]
-    # S3 has times in seconds, and only what is older than now is deleted.
-    deleted, end = 0, time.monotonic() + 30
-    while deleted < 2 and time.monotonic() < end:
-        collected = remote.gc(target, grace=0)
-        deleted += collected.deleted_objects
-    assert deleted >= 2 and collected.waiting_bytes == 0
-    assert [step.step for step in remote.ls(target).steps] == [3]
-    with pytest.raises(ckptdb.NotFound, match="no step 1"):
-        remote.fetch(target, tmp_path / "none", step=1)
-    assert not (tmp_path / "none").exists()
+from remote_targets import MemoryStore, state_of, check_round_trip, saved
 
 
 def test_folder(saved, tmp_path):
@@ -180,10 +35,10 @@ def test_the_manager_continues_a_fetched_store(saved, tmp_path):
     remote.push(saved.path, target)
     path = str(tmp_path / "fetched")
     remote.fetch(target, path)
-    state = _state(0)
+    state = state_of(0)
     with ckptdb.Manager(path, state, save=ckptdb.save_every_n_steps(1)) as manager:
         assert manager.restore_or_start().step == 3
-        np.testing.assert_array_equal(state["weight"], _state(3)["weight"])
+        np.testing.assert_array_equal(state["weight"], state_of(3)["weight"])
         manager.step()
     assert remote.push(path, target).shipped == [4]
 
@@ -296,7 +151,7 @@ def test_a_follower_waits_retries_and_ends_by_ctrl_c(saved, tmp_path, caplog):
     assert next(following).steps == [3]
     late.join()
     with ckptdb.Manager(
-        saved.path, _state(3), save=ckptdb.save_at_steps([])
+        saved.path, state_of(3), save=ckptdb.save_at_steps([])
     ) as manager:
         manager.restore()
         for step in (4, 5):
@@ -320,7 +175,7 @@ def test_a_follower_waits_retries_and_ends_by_ctrl_c(saved, tmp_path, caplog):
         assert [r.step for r in reader.steps()] == [4, 5]
     with pytest.raises(ckptdb.InvalidArgument, match="every is"):
         next(remote.follow(target, copy, every=0))
-    with ckptdb.Manager(copy, _state(3), save=ckptdb.save_at_steps([])) as manager:
+    with ckptdb.Manager(copy, state_of(3), save=ckptdb.save_at_steps([])) as manager:
         manager.restore()
         manager.step()
         manager.save().wait_committed()
@@ -419,7 +274,7 @@ def test_the_limit_of_bytes_is_kept(saved):
 def test_ships_in_the_background(store, tmp_path):
     target = MemoryStore()
     shipped: list[int] = []
-    state = _state(0)
+    state = state_of(0)
     with (
         ckptdb.Manager(store.path, state, save=ckptdb.save_every_n_steps(1)) as manager,
         remote.ship(
@@ -498,155 +353,3 @@ def test_a_shipper_is_of_its_process(saved, without_garbage):
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
     shipper.close()
-
-
-def test_obstore_memory(saved, tmp_path):
-    stores = pytest.importorskip("obstore.store")
-    check_round_trip(saved, stores.MemoryStore(), tmp_path)
-
-
-def test_obstore_folder_is_that_of_the_url(saved, tmp_path):
-    stores = pytest.importorskip("obstore.store")
-    folder = tmp_path / "remote"
-    target = stores.LocalStore(folder, mkdir=True)
-    check_round_trip(saved, target, tmp_path)
-    assert remote.ls(f"file://{folder}") == remote.ls(target)
-    with pytest.raises(ckptdb.InvalidArgument, match="prefix"):
-        remote.ls(stores.LocalStore())
-
-
-def test_obstore_errors(saved):
-    stores = pytest.importorskip("obstore.store")
-    target = stores.S3Store(
-        "bucket",
-        endpoint="http://127.0.0.1:1",
-        access_key_id="id",
-        secret_access_key="the-secret",
-        region="us-east-1",
-        client_options={"allow_http": True},
-        retry_config={"max_retries": 0},
-    )
-    with pytest.raises(ckptdb.Unavailable) as caught:
-        remote.push(saved.path, target)
-    assert "bucket" in str(caught.value)
-    assert "the-secret" not in str(caught.value)
-
-
-def test_fsspec_memory(saved, tmp_path):
-    fsspec = pytest.importorskip("fsspec")
-    files = fsspec.filesystem("memory", skip_instance_cache=True)
-    try:
-        check_round_trip(saved, (files, "models/ctr"), tmp_path)
-        with pytest.raises(ckptdb.InvalidArgument, match="pair"):
-            remote.ls(files)
-    finally:
-        files.store.clear()
-
-
-def test_fsspec_folder_is_that_of_the_url(saved, tmp_path):
-    fsspec = pytest.importorskip("fsspec")
-    target = (fsspec.filesystem("file"), str(tmp_path / "remote"))
-    check_round_trip(saved, target, tmp_path)
-    assert remote.ls(f"file://{tmp_path}/remote") == remote.ls(target)
-
-
-def test_fsspec_that_overwrites_is_refused(saved):
-    fsspec = pytest.importorskip("fsspec")
-    memory = type(fsspec.filesystem("memory"))
-
-    class Overwriting(memory):
-        protocol = "careless"
-        store: dict = {}
-        pseudo_dirs = [""]
-
-        def pipe_file(self, path, value, mode="overwrite", **options):
-            super().pipe_file(path, value, **options)
-
-    with pytest.raises(ckptdb.FailedPrecondition, match="If-None-Match"):
-        remote.push(saved.path, (Overwriting(), "models/ctr"))
-
-
-def test_fsspec_of_a_cloud_is_refused(saved):
-    fsspec = pytest.importorskip("fsspec")
-
-    class Cloud(type(fsspec.filesystem("memory"))):
-        protocol = ("s3", "s3a")
-
-    with pytest.raises(ckptdb.InvalidArgument, match=r"obstore\.store\.S3Store"):
-        remote.push(saved.path, (Cloud(), "bucket/ctr"))
-
-
-SERVICES = pathlib.Path(__file__).parents[2] / "build/services/bin"
-
-
-@contextlib.contextmanager
-def service(tmp_path, words):
-    """Starts a service of tests/remote/setup_services.sh, and yields its URL."""
-    if not (SERVICES / words[0]).exists():
-        pytest.skip(f"{words[0]} is not installed: tests/remote/setup_services.sh")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    port = address.partition(":")[2]
-    command = [w.replace("ADDRESS", address).replace("PORT", port) for w in words]
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(
-            [SERVICES / command[0], *command[1:]], stdout=log, stderr=log, cwd=tmp_path
-        )
-    try:
-        end = time.monotonic() + 60
-        while time.monotonic() < end and process.poll() is None:
-            with (
-                contextlib.suppress(OSError),
-                socket.create_connection(("127.0.0.1", int(port)), 0.05),
-            ):
-                break
-        yield f"http://{address}"
-    finally:
-        process.kill()
-        process.wait()
-
-
-def s3_store(stores, url):
-    return stores.S3Store(
-        "bucket",
-        prefix="models/ctr",
-        endpoint=url,
-        access_key_id="test-id",
-        secret_access_key="test-secret",
-        region="us-east-1",
-        client_options={"allow_http": True},
-    )
-
-
-def test_obstore_in_s3_is_that_of_the_url(saved, tmp_path, monkeypatch):
-    stores = pytest.importorskip("obstore.store")
-    with service(tmp_path, ["moto_server", "-H", "127.0.0.1", "-p", "PORT"]) as url:
-        made = urllib.request.Request(f"{url}/bucket", method="PUT")
-        urllib.request.urlopen(made).close()
-        target = s3_store(stores, url)
-        check_round_trip(saved, target, tmp_path)
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test-id")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
-        by_url = f"s3://bucket/models/ctr?endpoint={url}"
-        try:
-            assert remote.ls(by_url) == remote.ls(target)
-        except ckptdb.Unimplemented:
-            pytest.skip("this package was built without libcurl")
-        assert remote.verify(by_url, data=True).damage == []
-        remote.fetch(by_url, tmp_path / "by-url")
-        expect_step(str(tmp_path / "by-url"), 3)
-        # A put by the URL is seen by the store.
-        assert remote.push(saved.path, by_url, take_over=True).shipped == []
-        other = f"s3://bucket/models/other?endpoint={url}"
-        assert remote.push(saved.path, other).shipped == [1, 2, 3]
-
-
-def test_obstore_with_a_service_that_overwrites_is_refused(saved, tmp_path):
-    stores = pytest.importorskip("obstore.store")
-    (tmp_path / "data/bucket").mkdir(parents=True)
-    words = ["rclone", "serve", "s3", "--config", "/dev/null", "--addr", "ADDRESS"]
-    words += ["--auth-key", "test-id,test-secret", str(tmp_path / "data")]
-    with service(tmp_path, words) as url:
-        with pytest.raises(ckptdb.FailedPrecondition, match="If-None-Match"):
-            remote.push(saved.path, s3_store(stores, url))

@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> Open(
     if (folder.find_first_not_of('/') == std::string::npos) {
       return absl::InvalidArgumentError(absl::StrCat(
           "\"", url,
-          "\" is the root folder; name a folder of its own, such as ",
+          "\" is the root folder; use a folder for this remote alone, such as ",
           "\"file:///mnt/backup/ctr\""));
     }
     return internal::OpenFolderStore(folder, options);

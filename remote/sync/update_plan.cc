@@ -196,7 +196,7 @@ absl::StatusOr<std::vector<const RemoteEntry*>> StepsToRevise(
   return revised;
 }
 
-// Of older versions, a step needs only data that its parent needed, unless the
+// A step needs data of an older version only if its parent needed it, or if the
 // parent was folded since.
 bool KeepsNeeded(const LocalStore& store, const Version& version,
                  const StepRecord& step) {
