@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store to ship, an object store in memory, and what every target must pass."""
+"""A store to ship, object stores to ship it to, and what each of them must pass."""
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+import socket
+import subprocess
 import threading
 import time
 
@@ -154,3 +157,34 @@ def check_round_trip(saved, target, tmp_path) -> None:
     with pytest.raises(ckptdb.NotFound, match="no step 1"):
         remote.fetch(target, tmp_path / "none", step=1)
     assert not (tmp_path / "none").exists()
+
+
+SERVICES = pathlib.Path(__file__).parents[2] / "build/services/bin"
+
+
+@contextlib.contextmanager
+def service(tmp_path, words):
+    """Starts a service of tests/remote/setup_services.sh, and yields its URL."""
+    if not (SERVICES / words[0]).exists():
+        pytest.skip(f"{words[0]} is not installed: tests/remote/setup_services.sh")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    port = address.partition(":")[2]
+    command = [w.replace("ADDRESS", address).replace("PORT", port) for w in words]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [SERVICES / command[0], *command[1:]], stdout=log, stderr=log, cwd=tmp_path
+        )
+    try:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and process.poll() is None:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", int(port)), 0.05),
+            ):
+                break
+        yield f"http://{address}"
+    finally:
+        process.kill()
+        process.wait()

@@ -330,7 +330,7 @@ def test_a_shipper_ends_with_the_interpreter(python, saved, tmp_path):
         """
         import sys
         sys.path.insert(0, tests)
-        from test_remote import MemoryStore
+        from remote_targets import MemoryStore
         from ckptdb import remote
         kept = remote.ship(path, MemoryStore(), look=0.001)
         kept.wait_shipped(3, timeout=60)

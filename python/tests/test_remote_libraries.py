@@ -3,18 +3,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import pathlib
-import socket
-import subprocess
-import time
 import urllib.request
 
 import pytest
 
 import ckptdb
 from ckptdb import remote
-from remote_targets import MemoryStore, check_round_trip, expect_step, saved
+from remote_targets import MemoryStore, check_round_trip, expect_step, saved, service
 
 
 def test_obstore_memory(saved, tmp_path):
@@ -91,37 +86,6 @@ def test_fsspec_of_a_cloud_is_refused(saved):
 
     with pytest.raises(ckptdb.InvalidArgument, match=r"obstore\.store\.S3Store"):
         remote.push(saved.path, (Cloud(), "bucket/ctr"))
-
-
-SERVICES = pathlib.Path(__file__).parents[2] / "build/services/bin"
-
-
-@contextlib.contextmanager
-def service(tmp_path, words):
-    """Starts a service of tests/remote/setup_services.sh, and yields its URL."""
-    if not (SERVICES / words[0]).exists():
-        pytest.skip(f"{words[0]} is not installed: tests/remote/setup_services.sh")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    port = address.partition(":")[2]
-    command = [w.replace("ADDRESS", address).replace("PORT", port) for w in words]
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(
-            [SERVICES / command[0], *command[1:]], stdout=log, stderr=log, cwd=tmp_path
-        )
-    try:
-        end = time.monotonic() + 60
-        while time.monotonic() < end and process.poll() is None:
-            with (
-                contextlib.suppress(OSError),
-                socket.create_connection(("127.0.0.1", int(port)), 0.05),
-            ):
-                break
-        yield f"http://{address}"
-    finally:
-        process.kill()
-        process.wait()
 
 
 def s3_store(stores, url):

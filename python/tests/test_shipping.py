@@ -20,7 +20,7 @@ import pytest
 import ckptdb
 from ckptdb import remote
 from ckptdb._object_stores import find, url_of
-from test_remote import MemoryStore, service
+from remote_targets import MemoryStore, service
 
 EACH = ckptdb.save_every_n_steps(1)
 QUICK = {"look": 0.01, "first_retry": 0.01, "most_retry": 0.05}
