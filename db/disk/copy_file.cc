@@ -62,7 +62,7 @@ absl::StatusOr<CopiedBytes> ReadParts(
 
 absl::StatusOr<CopiedBytes> CopyFile(FileSystem* files, const std::string& from,
                                      const std::string& to, uint64_t max_bytes,
-                                     const OnBytes& on_bytes) {
+                                     const OnBytes& on_bytes, bool sync) {
   const std::string temporary = to + ".copying";
   const std::string text = absl::StrCat("writing \"", to, "\"");
   std::unique_ptr<rocksdb::FSWritableFile> file;
@@ -73,7 +73,8 @@ absl::StatusOr<CopiedBytes> CopyFile(FileSystem* files, const std::string& from,
       files, from, max_bytes, on_bytes, [&](const rocksdb::Slice& part) {
         return file->Append(part, IOOptions(), nullptr);
       });
-  rocksdb::IOStatus written = file->Fsync(IOOptions(), nullptr);
+  rocksdb::IOStatus written = sync ? file->Fsync(IOOptions(), nullptr)
+                                   : file->Flush(IOOptions(), nullptr);
   const rocksdb::IOStatus closed = file->Close(IOOptions(), nullptr);
   if (written.ok()) written = closed;
   if (written.ok() && copied.ok()) {
@@ -85,6 +86,16 @@ absl::StatusOr<CopiedBytes> CopyFile(FileSystem* files, const std::string& from,
   CKPTDB_RETURN_IF_ERROR(copied.status());
   CKPTDB_RETURN_IF_ERROR(FromRocks(written, text));
   return copied;
+}
+
+absl::Status SyncFile(FileSystem* files, const std::string& path) {
+  const std::string text = absl::StrCat("syncing \"", path, "\"");
+  std::unique_ptr<rocksdb::FSWritableFile> file;
+  CKPTDB_RETURN_IF_ERROR(FromRocks(
+      files->ReopenWritableFile(path, rocksdb::FileOptions(), &file, nullptr),
+      text));
+  CKPTDB_RETURN_IF_ERROR(FromRocks(file->Fsync(IOOptions(), nullptr), text));
+  return FromRocks(file->Close(IOOptions(), nullptr), text);
 }
 
 absl::StatusOr<CopiedBytes> HashFile(FileSystem* files, const std::string& path,

@@ -23,13 +23,17 @@ struct CopiedBytes {
   uint64_t hash = 0;  // XXH3-64
 };
 
-// Copies the first `max_bytes` bytes of a file to a durable file at `to`, which
-// is replaced atomically. Returns NotFound if `from` does not exist.
+// Copies the first `max_bytes` bytes of a file to `to`, which is replaced
+// atomically, and is durable unless `sync` is false. Returns NotFound if `from`
+// does not exist.
 inline constexpr uint64_t kAllBytes = std::numeric_limits<uint64_t>::max();
 absl::StatusOr<CopiedBytes> CopyFile(rocksdb::FileSystem* files,
                                      const std::string& from,
                                      const std::string& to, uint64_t max_bytes,
-                                     const OnBytes& on_bytes);
+                                     const OnBytes& on_bytes, bool sync = true);
+
+// Makes the bytes of a file durable.
+absl::Status SyncFile(rocksdb::FileSystem* files, const std::string& path);
 
 // Returns the size and hash of a file.
 absl::StatusOr<CopiedBytes> HashFile(rocksdb::FileSystem* files,

@@ -94,9 +94,11 @@ absl::Status StoreSnapshot::ProbeLinks() {
 }
 
 // Sets `again` if the owner has changed the store meanwhile. Data files brought
-// by then are kept for the next try.
+// by then are kept for the next try. Nothing is synced while the owner must not
+// write, because a sync may take longer than the pauses between its saves.
 absl::Status StoreSnapshot::Try(bool* again) {
   noted_.clear();
+  unsynced_.clear();
   bad_files_.clear();
   new_bytes_ = done_bytes_ = all_bytes_ = 0;
   const std::string database_path = DatabasePath(store_);
@@ -120,6 +122,9 @@ absl::Status StoreSnapshot::Try(bool* again) {
   *again = absl::IsNotFound(status);
   if (*again) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(status);
+  for (const std::string& path : unsynced_) {
+    CKPTDB_RETURN_IF_ERROR(SyncFile(files_.get(), To(path)));
+  }
   return RemoveOthers();
 }
 
@@ -161,25 +166,29 @@ absl::Status StoreSnapshot::CopyPrefixes(const std::string& names_and_sizes) {
     if (!absl::SimpleAtoi(parts[i + 1], &bytes)) {
       return absl::InternalError(absl::StrCat("no size in ", names_and_sizes));
     }
-    CKPTDB_ASSIGN_OR_RETURN(
-        const CopiedBytes copied,
-        CopyFile(files_.get(), From(path), To(path), bytes,
-                 [&](uint64_t) { return CheckCancelled(options_.cancelled); }));
-    Note(path, copied.bytes, copied.hash);
-    new_bytes_ += copied.bytes;
+    CKPTDB_RETURN_IF_ERROR(CopyUnsynced(path, bytes));
   }
   return absl::OkStatus();
 }
 
-absl::Status StoreSnapshot::CopySmall(const std::string& path, bool required) {
-  const absl::StatusOr<CopiedBytes> copied =
-      CopyFile(files_.get(), From(path), To(path), kAllBytes,
-               [&](uint64_t) { return CheckCancelled(options_.cancelled); });
-  if (absl::IsNotFound(copied.status()) && !required) return absl::OkStatus();
-  CKPTDB_RETURN_IF_ERROR(copied.status());
-  Note(path, copied->bytes, copied->hash);
-  new_bytes_ += copied->bytes;
+absl::Status StoreSnapshot::CopyUnsynced(const std::string& path,
+                                         uint64_t max_bytes) {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const CopiedBytes copied,
+      CopyFile(
+          files_.get(), From(path), To(path), max_bytes,
+          [&](uint64_t) { return CheckCancelled(options_.cancelled); },
+          /*sync=*/false));
+  unsynced_.push_back(path);
+  Note(path, copied.bytes, copied.hash);
+  new_bytes_ += copied.bytes;
   return absl::OkStatus();
+}
+
+absl::Status StoreSnapshot::CopySmall(const std::string& path, bool required) {
+  absl::Status copied = CopyUnsynced(path, kAllBytes);
+  if (absl::IsNotFound(copied) && !required) return absl::OkStatus();
+  return copied;
 }
 
 absl::Status StoreSnapshot::CopyPosts() {

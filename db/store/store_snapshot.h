@@ -61,6 +61,7 @@ class StoreSnapshot {
   absl::Status HoldData();
   absl::Status CopyRecords(const FolderState& state);
   absl::Status CopyPrefixes(const std::string& names_and_sizes);
+  absl::Status CopyUnsynced(const std::string& path, uint64_t max_bytes);
   absl::Status CopySmall(const std::string& path, bool required);
   absl::Status CopyPosts();
   absl::Status BringTables(const Database& database);
@@ -88,6 +89,7 @@ class StoreSnapshot {
   bool links_ = false;  // are possible and wanted
   Catalog records_;
   std::vector<NotedFile> noted_;
+  std::vector<std::string> unsynced_;  // of `noted_`
   std::vector<std::string> bad_files_;
   uint64_t new_bytes_ = 0;
   uint64_t done_bytes_ = 0;

@@ -12,11 +12,12 @@ namespace ckptdb::internal {
 namespace {
 
 constexpr char kSuffix[] = ".unfinished";
-constexpr char kDownloads[] = "/files";
-// Whether an interrupted call leaves this.
+constexpr char kDownloadsName[] = "files";
+
+// Whether an interrupted call may leave this entry.
 bool IsOwnName(absl::string_view name) {
-  return name == kFolderLockName || name == "files" || name == kBuildingName ||
-         name == kLinksName;
+  return name == kFolderLockName || name == kDownloadsName ||
+         name == kBuildingName || name == kLinksName;
 }
 
 absl::Status CheckIsRemainder(rocksdb::FileSystem* files,
@@ -41,7 +42,7 @@ FileModes DefaultModes() {
 
 UnfinishedFolder::UnfinishedFolder(const std::string& path)
     : path_(path + kSuffix),
-      downloads_(path_ + kDownloads),
+      downloads_(absl::StrCat(path_, "/", kDownloadsName)),
       files_(std::make_unique<GuardedFileSystem>(
           Environment::Default()->file_system(), DefaultModes())) {}
 

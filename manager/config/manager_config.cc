@@ -284,9 +284,11 @@ void Expect(ObjectReader* reader, const char* key, bool fits,
 
 void ReadAboveZero(ObjectReader* reader, const char* key,
                    absl::Duration* value) {
-  reader->Read(key, value);
-  Expect(reader, key, *value > absl::ZeroDuration(),
+  const Json* const found = reader->Find(key);
+  Expect(reader, key,
+         found != nullptr && found->is_number() && found->get<double>() > 0,
          "a number of seconds above 0");
+  reader->Read(key, value);
 }
 
 void ReadRemote(ObjectReader* reader, internal::UrlShipping* shipping) {
@@ -325,6 +327,9 @@ absl::Status ReadShipping(const std::string& place, const Json& json,
   internal::UrlShipping shipping;
   if (json.is_string()) {
     shipping.url = json.get<std::string>();
+  } else if (!json.is_object()) {
+    return internal::Unexpected(absl::StrCat(place, ": the value"), json,
+                                "a URL, or an object with one as \"to\"");
   } else {
     CKPTDB_RETURN_IF_ERROR(ReadShippingObject(place, json, &shipping, options));
   }

@@ -56,9 +56,13 @@ _NAMES = {
 }
 _NAME = re.compile(r"\b(?:" + "|".join(re.escape(name) for name in _NAMES) + r")(?!\w)")
 
+# A place in the one line of JSON that Python made of its arguments.
+_PLACE = re.compile(r" \(line 1, column \d+\)$")
+
 
 def python_names(text: str) -> str:
     """A message of the library with the names that Python has."""
+    text = _PLACE.sub("", text)
     text = _OPTION.sub(lambda option: _OPTIONS.get(option[1], option[1]), text)
     return _NAME.sub(lambda name: _NAMES[name[0]], text)
 

@@ -196,6 +196,7 @@ def test_training_goes_on_while_the_service_does_not_answer(path):
         path, _state(0), save=EACH, ship=ship, on_warning=warnings.append
     )
     save = train(manager, 2)
+    save.wait_committed(60)
     with pytest.raises(ckptdb.DeadlineExceeded, match="step 2 .*no answer"):
         save.wait_shipped(timeout=5)
     shipping = manager.shipping
@@ -256,6 +257,7 @@ def test_a_start_from_a_service_that_does_not_answer_raises(path):
         ({"ship": {"to": "file:///x", "conections": 4}}, 'mean "connections"'),
         ({"ship": {"to": "file:///x", "connections": 0}}, "at least 1"),
         ({"ship": {"to": "file:///x", "warn_lag": 0}}, "above 0"),
+        ({"ship": {"to": "file:///x", "warn_lag": -1}}, "is -1; expected a number of "),
         ({"ship": 7}, "the target is a int"),
         ({"fetch_from": "s4://models/ctr"}, 'fetch_from: "s4://models/ctr" is not'),
         ({"fetch_from": "models/ctr"}, 'fetch_from is "models/ctr"; it must be a URL'),
@@ -266,6 +268,7 @@ def test_mistakes_are_errors_at_once(path, options, words):
     with pytest.raises(ckptdb.InvalidArgument) as caught:
         ckptdb.Manager(path, _state(0), save=EACH, **options)
     assert words in str(caught.value)
+    assert "column" not in str(caught.value)
 
 
 def test_a_url_of_an_unknown_scheme_is_not_a_folder(path):

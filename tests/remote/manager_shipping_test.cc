@@ -129,6 +129,7 @@ TEST_F(ManagerShippingTest, ShowsWhyAnAttemptTakesLong) {
   Start();
   hooked.on_retry(absl::UnavailableError("no route"));
   const PendingSave save = SaveStep();
+  ASSERT_OK(save.WaitCommitted().status());
   EXPECT_THAT(save.WaitShipped(absl::Now() + absl::Milliseconds(50)),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("the last error: no route")));
@@ -157,6 +158,7 @@ TEST_F(ManagerShippingTest, SavesGoOnWhileTheServiceIsDown) {
   Start();
   TrainAndWait(4);
   const PendingSave save = SaveStep();
+  ASSERT_OK(save.WaitCommitted().status());
   EXPECT_THAT(save.WaitShipped(absl::Now() + absl::Milliseconds(50)),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("5")));
   AwaitFailure(2);

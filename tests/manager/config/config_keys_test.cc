@@ -8,9 +8,12 @@
 #include <sstream>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "absl/strings/substitute.h"
 #include "manager/checkpoint_manager.h"
 #include "manager/internal/url_shipping.h"
 #include "schema/status.h"
@@ -363,6 +366,20 @@ TEST_F(ConfigKeysTest, ErrorsOfShippingNameTheKeyAndTheValue) {
                               "column"));
   EXPECT_THAT(Read(R"({"ship": {"connections": 4}})", &options),
               InvalidArgument("manager.ship", "\"to\" is missing"));
+  EXPECT_THAT(
+      Read(R"({"ship": 5})", &options),
+      InvalidArgument("manager.ship: the value is 5; expected a URL, or "
+                      "an object with one as \"to\"",
+                      "column 10"));
+  for (const absl::string_view seconds : {"-1", "0", "\"1\""}) {
+    EXPECT_THAT(
+        Read(absl::Substitute(R"({"ship": {"to": "s3://a", "deadline": $0}})",
+                              seconds),
+             &options),
+        InvalidArgument(absl::StrCat("manager.ship.deadline is ", seconds,
+                                     "; expected a number of seconds above 0"),
+                        "column"));
+  }
   EXPECT_EQ(options.ship.to, nullptr);
   EXPECT_THAT(Check(R"({"fetch_from": "s3//a"})"),
               InvalidArgument("fetch_from", "\"s3//a\"", "s3://bucket"));
