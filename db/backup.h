@@ -8,7 +8,8 @@
 //   CKPTDB_RETURN_IF_ERROR(CopyStore(backup.path, "checkpoints-2"));
 //
 // A backup is a folder below a folder of backups. It is a complete store as of
-// one moment, which Reader::Open reads, and a file BACKUP that lists its files.
+// one moment, which Reader::Open reads and Store::Open refuses, and a file
+// BACKUP that lists its files.
 // Data files never change, so backups share them: with the store by hard links
 // where both are on one file system, otherwise with earlier backups. Damage to
 // the disk then damages all of them; CopyOptions::links prevents sharing with
@@ -88,8 +89,9 @@ absl::StatusOr<Backup> FindBackup(absl::string_view path);
 absl::Status VerifyBackup(absl::string_view path,
                           const ReadOptions& options = {});
 
-// Removes all but the newest `keep` backups of the store, not counting those
-// that were given a name, which stay. Returns the removed names.
+// Removes backups of the store that are older than its newest `keep` complete
+// ones, not counting those that were given a name, which stay. A backup is
+// complete if the store lacked no file. Returns the removed names.
 absl::StatusOr<std::vector<std::string>> RemoveOldBackups(
     absl::string_view folder, absl::string_view store_uuid, uint64_t keep);
 

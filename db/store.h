@@ -110,10 +110,10 @@ class Store {
   // once. A store has one owner: a second one, in any process and under any
   // path, gets Unavailable with the holder's pid and host, also as
   // kHolderPayload. Returns DataLoss if files of records or small saves are
-  // damaged or missing, FailedPrecondition for a newer format, NotFound without
-  // create_if_missing, and ResourceExhausted if fewer than 64 more files can be
-  // opened. Raises a soft limit of open files below 16,384 to that or the hard
-  // limit.
+  // damaged or missing, FailedPrecondition for a newer format or a backup,
+  // NotFound without create_if_missing, and ResourceExhausted if fewer than 64
+  // more files can be opened. Raises a soft limit of open files below 16,384 to
+  // that or the hard limit.
   static absl::StatusOr<std::unique_ptr<Store>> Open(
       absl::string_view path, const StoreOptions& options = {});
 

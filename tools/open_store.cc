@@ -138,6 +138,18 @@ absl::Status RetryLatest(bool latest, absl::FunctionRef<absl::Status()> read) {
   return status;
 }
 
+absl::Status CheckBecomesLatest(const Store& store, int64_t step,
+                                absl::string_view flag) {
+  const absl::StatusOr<StepRecord> latest = store.Latest();
+  if (!latest.ok() || latest->version.step <= step) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(store.path(), ": the latest step is ", latest->version.step,
+                   "; ", StepName(step),
+                   " would take its place, and a training would resume from "
+                   "it; ",
+                   flag, " allows that"));
+}
+
 absl::Status WithPlace(const absl::Status& status, absl::string_view place) {
   if (status.ok() || absl::StrContains(status.message(), place)) return status;
   return {status.code(), absl::StrCat(place, ": ", status.message())};

@@ -43,6 +43,11 @@ bool IsGone(const absl::Status& status);
 // number of tries after the last.
 absl::Status RetryLatest(bool latest, absl::FunctionRef<absl::Status()> read);
 
+// Returns FailedPrecondition, naming `flag`, if a save of `step` would replace
+// a later step as the latest, from which a training would then resume.
+absl::Status CheckBecomesLatest(const Store& store, int64_t step,
+                                absl::string_view flag);
+
 // Prepends `place` to the status's message, unless the message contains it.
 absl::Status WithPlace(const absl::Status& status, absl::string_view place);
 

@@ -348,6 +348,8 @@ absl::StatusOr<SaveResult> CopyStep(const StepReader& from, Store* to,
   spec.metrics = record.metrics;
   spec.user_metadata = record.user_metadata;
   spec.committed_at_micros = record.committed_at_micros;
+  spec.begun_at_micros =
+      std::max<int64_t>(0, record.committed_at_micros - record.save_micros);
   CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt attempt, to->Begin(spec));
   auto saved = StageAndPublish(from, to, spec, attempt, cancelled);
   if (!saved.ok()) to->Abandon(attempt.version).IgnoreError();

@@ -289,12 +289,18 @@ absl::StatusOr<std::vector<std::string>> RemoveOld(absl::string_view path,
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<Backup> backups,
                           ListIn(files, folder));
   std::vector<std::string> old;
-  for (const Backup& backup : backups) {
-    if (backup.damage.empty() && !backup.named && backup.store_uuid == uuid) {
-      old.push_back(backup.name);
+  uint64_t complete = 0;  // of those that stay
+  for (auto backup = backups.rbegin(); backup != backups.rend(); ++backup) {
+    if (!backup->damage.empty() || backup->named ||
+        backup->store_uuid != uuid) {
+      continue;
+    }
+    if (complete == keep) {
+      old.insert(old.begin(), backup->name);
+    } else if (backup->bad_files.empty()) {
+      ++complete;
     }
   }
-  old.resize(old.size() - std::min<uint64_t>(keep, old.size()));
   for (const std::string& name : old) {
     CKPTDB_RETURN_IF_ERROR(RemoveBackup(files, folder, name));
   }

@@ -12,6 +12,7 @@
 #include "db/disk/rocks_status.h"
 #include "db/rocks/find_database.h"
 #include "db/rocks/manifest_size.h"
+#include "db/store/backup_note.h"
 #include "db/store/measure_usage.h"
 #include "schema/bytes/annotate.h"
 #include "schema/bytes/keys.h"
@@ -20,6 +21,22 @@
 #include "schema/status.h"
 
 namespace ckptdb::internal {
+namespace {
+
+// An owner would change files that the backup lists.
+absl::Status CheckIsNoBackup(rocksdb::FileSystem* files,
+                             const std::string& path) {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const bool found,
+      Exists(files, absl::StrCat(path, "/", kBackupNoteName)));
+  if (!found) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "\"", path,
+      "\" is a backup, which can only be read; make a store from it with "
+      "\"ckptdb restore-backup\" or CopyStore"));
+}
+
+}  // namespace
 
 StoreFolder::StoreFolder(absl::string_view path, const StoreOptions& options)
     : path_(path),
@@ -67,6 +84,7 @@ absl::Status StoreFolder::OpenFolder() {
         absl::StrCat("no store at \"", path_,
                      "\"; set StoreOptions::create_if_missing to create one"));
   }
+  CKPTDB_RETURN_IF_ERROR(CheckIsNoBackup(files.get(), path_));
   CKPTDB_RETURN_IF_ERROR(MakeFolders(files.get(), path_));
   // The lock precedes the space check, which may free the spare space. OWNER is
   // written after both because it fences off another owner, which an open that

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "db/store/store_identity.h"
 
-#include <algorithm>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "db/base/uuid.h"
@@ -26,23 +26,31 @@ StoreOptions IdentityOptions() {
 
 struct KeyedRecord {
   std::string key;
-  StepRecord* record;
+  StepRecord* record = nullptr;
 };
 
-// Returns the records of all versions in the order in which they were saved, so
-// that each follows its parent.
-std::vector<KeyedRecord> RecordsInOrder(Catalog* catalog) {
-  std::vector<KeyedRecord> records;
+// Returns the records of all versions, each after that of its parent. A parent
+// may have the later attempt: one that was folded while the step on top of it
+// was saved.
+std::vector<KeyedRecord> ParentsFirst(Catalog* catalog) {
+  std::map<Version, KeyedRecord> waiting;
   for (auto& [step, record] : catalog->steps) {
-    records.push_back({StepKey(step), &record});
+    waiting[record.version] = {StepKey(step), &record};
   }
   for (auto& [version, record] : catalog->retired) {
-    records.push_back({RetiredKey(version), &record});
+    waiting[version] = {RetiredKey(version), &record};
   }
-  std::sort(records.begin(), records.end(),
-            [](const KeyedRecord& a, const KeyedRecord& b) {
-              return a.record->version.attempt < b.record->version.attempt;
-            });
+  std::vector<KeyedRecord> records;
+  while (!waiting.empty()) {
+    std::vector<KeyedRecord> line;  // from a record to its oldest ancestor
+    for (auto next = waiting.begin(); next != waiting.end();) {
+      line.push_back(next->second);
+      waiting.erase(next);
+      const StepRecord& record = *line.back().record;
+      next = record.has_parent ? waiting.find(record.parent) : waiting.end();
+    }
+    records.insert(records.end(), line.rbegin(), line.rend());
+  }
   return records;
 }
 
@@ -74,7 +82,7 @@ absl::Status ChangeStoreIdentity(const std::string& path) {
       batch.Put(database.family(Family::kMeta), RootKey(), root_bytes),
       "root record"));
   std::map<Version, uint64_t> digests;
-  for (const KeyedRecord& keyed : RecordsInOrder(&opened.records)) {
+  for (const KeyedRecord& keyed : ParentsFirst(&opened.records)) {
     StepRecord& record = *keyed.record;
     record.store_uuid = root.uuid;
     // The digest of a parent without a record is never compared.

@@ -165,12 +165,49 @@ TEST_F(ToolBackup, FindsDamage) {
               HasSubstr("list of files"));
 }
 
-TEST_F(ToolBackup, CopiesADamagedStoreAndSaysSo) {
+TEST_F(ToolBackup, OfADamagedStoreReplacesNoCompleteOne) {
+  const std::string complete = BackUp(" --copy");
   fs::remove(LargestTable(path()));
-  const ToolResult result = Run("backup " + folder());
-  EXPECT_EQ(result.code, 0);
-  EXPECT_THAT(result.err, HasSubstr("is missing, also from the backup"));
+  for (int i = 0; i < 2; ++i) {
+    const ToolResult result = Run("backup " + folder() + " --copy --keep 1");
+    EXPECT_EQ(result.code, 3);
+    EXPECT_THAT(result.err, HasSubstr("so does the backup"));
+  }
   EXPECT_EQ(Run("backup --list " + folder()).code, 0);
+  EXPECT_EQ(Names().size(), 3);
+  // The newest one is not restored by mistake.
+  const std::string restore = "restore-backup " + folder() + " " + restored();
+  ExpectFails(restore, 3, HasSubstr("choose another backup with --name"));
+  const std::string name = " --name " + fs::path(complete).filename().string();
+  EXPECT_EQ(RunLine(restore + name).code, 0);
+  ExpectVerifies(restored());
+}
+
+TEST_F(ToolBackup, IsChangedByNobody) {
+  const std::string backup = BackUp();
+  const auto before = BytesBelow(backup);
+  EXPECT_EQ(Store::Open(backup).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  for (const char* command : {"pin 100", "gc", "rm 100", "fold 100"}) {
+    const ToolResult result =
+        RunLine(absl::StrCat(command, " --store ", backup));
+    EXPECT_EQ(result.code, 5);
+    EXPECT_THAT(result.err, HasSubstr("restore-backup"));
+  }
+  EXPECT_EQ(BytesBelow(backup), before);
+  EXPECT_EQ(RunLine("backup --list --verify " + folder()).code, 0);
+}
+
+TEST_F(ToolBackup, OfSeveralStoresAreChosenByName) {
+  BackUp();
+  ASSERT_OK(MakeSampleStore(dir_.path() + "/other").status());
+  EXPECT_EQ(
+      RunLine("backup " + folder() + " --name b -s " + dir_.path() + "/other")
+          .code,
+      0);
+  const std::string restore = "restore-backup " + folder() + " " + restored();
+  ExpectFails(restore, 1, HasSubstr("choose one with --name"));
+  EXPECT_EQ(RunLine(restore + " --name b").code, 0);
 }
 
 TEST_F(ToolBackup, RestoredStoreIsAStoreOfItsOwn) {
@@ -238,6 +275,39 @@ TEST_F(ToolDeltaBackup, RestoresChainsThatATrainerContinues) {
   }
   EXPECT_EQ(RunLine("fold 400 -s " + restored).code, 0);
   EXPECT_EQ(RunLine("verify -s " + restored).code, 0);
+}
+
+// The fold gives the parent a later attempt than that of the step.
+TEST_F(ToolBackup, RestoresAStepWhoseParentWasFoldedMeanwhile) {
+  const std::string source = dir_.path() + "/folded";
+  const std::vector<int64_t> ids = {1, 2, 3};
+  const std::vector<float> values = {1, 2, 3};
+  const RowSource::Arrays rows(ids, {{values.data(), sizeof(float)}});
+  RankState state;
+  state.AddTable({.name = "user",
+                  .slots = {{"v", DType::kF32, 1}},
+                  .rows = &rows,
+                  .changes = RankState::Changes{.upserted = &rows}});
+  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(source));
+  ASSERT_OK_AND_ASSIGN(const SaveResult first, store->Save({.step = 1}, state));
+  ASSERT_OK_AND_ASSIGN(
+      const SaveResult second,
+      store->Save({.step = 2, .parent = first.version}, state));
+  const SaveSpec spec{.step = 3, .parent = second.version};
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt attempt, store->Begin(spec));
+  ASSERT_OK_AND_ASSIGN(const StagedRank staged,
+                       Stage(source, attempt.tickets[0], state));
+  ASSERT_OK(store->Fold(2).status());
+  ASSERT_OK(store->Publish(attempt.version, {staged}, spec).status());
+  ASSERT_OK(store->Close());
+  ExpectVerifies(source);
+  ASSERT_OK(CopyStore(source, restored()));
+  ExpectVerifies(restored());
+  ASSERT_OK_AND_ASSIGN(const auto copy, Store::Open(restored()));
+  ASSERT_OK_AND_ASSIGN(const StepRecord third, copy->FindStep(3));
+  EXPECT_EQ(third.chain.size(), 2);
+  EXPECT_OK(copy->Save({.step = 4, .parent = third.version}, state).status());
+  EXPECT_OK(copy->Fold(4).status());
 }
 
 // Saves some ten steps a second, until destroyed.

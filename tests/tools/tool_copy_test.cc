@@ -96,9 +96,20 @@ TEST_F(CopyFixture, ExistingStoreReceivesFullSteps) {
   // Two ranks, divided by slices.
   Copy(path() + ":300", deltas() + "/../deltas2");
   EXPECT_EQ(RunLine("rm 300 -s " + deltas()).code, 0);
-  Copy(path() + ":300", deltas());
+  ExpectFails("copy " + path() + ":300 " + deltas(), 5,
+              AllOf(HasSubstr("the latest step is 400"), HasSubstr("--older")));
+  Copy(path() + ":300", deltas(), " --older");
   ExpectSameStep(path(), deltas(), 300);
-  ExpectFails("copy " + path() + ":100 " + deltas(), 5, HasSubstr("100"));
+  EXPECT_EQ(RunLine("show latest --json -s " + deltas()).Json()["step"], 300);
+  ExpectFails("copy " + path() + ":100 " + deltas() + " --older", 5,
+              HasSubstr("has a step 100 already"));
+  // The times are those of the source.
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
+  ASSERT_OK_AND_ASSIGN(const StepRecord source, reader->FindStep(300));
+  ASSERT_OK_AND_ASSIGN(const auto copied, Reader::Open(deltas()));
+  ASSERT_OK_AND_ASSIGN(const StepRecord copy, copied->FindStep(300));
+  EXPECT_EQ(copy.save_micros, source.save_micros);
+  EXPECT_EQ(copy.committed_at_micros, source.committed_at_micros);
   EXPECT_EQ(Steps(), (std::vector<int64_t>{100, 200, 300, 400}));
 }
 

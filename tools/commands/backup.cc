@@ -51,7 +51,8 @@ class BackupCommand : public Command {
     app->add_flag("--verify", verify_,
                   "read the whole backup and check it; with --list, all");
     app->add_option("--keep", keep_,
-                    "then remove all but the newest N without a name")
+                    "then remove backups older than the newest N complete "
+                    "ones, except those with a name")
         ->type_name("N")
         ->check(AtLeast(1));
     app->add_option("--name", options_.name, "name of the backup")
@@ -117,6 +118,19 @@ absl::Status BackupCommand::List(const Context& context) const {
   return first_damage;
 }
 
+// Returns an error if the backup lacks files, as the store does.
+absl::Status DamageOfStore(const Context& context, const Backup& backup) {
+  if (backup.bad_files.empty()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      context.store, " lacks ", backup.bad_files.front(),
+      backup.bad_files.size() > 1
+          ? absl::StrCat(" and ", backup.bad_files.size() - 1, " more files")
+          : "",
+      ", and so does the backup, which --keep does not count; \"ckptdb repair "
+      "-s ",
+      context.store, "\" says which steps are lost"));
+}
+
 absl::Status BackupCommand::Make(const Context& context) {
   ProgressLine progress(context.terminal, "backup");
   options_.links = !copy_;
@@ -142,16 +156,11 @@ absl::Status BackupCommand::Make(const Context& context) {
     removed = *std::move(old);
   }
   Print(context, *backup, removed);
-  return absl::OkStatus();
+  return DamageOfStore(context, *backup);
 }
 
 void BackupCommand::Print(const Context& context, const Backup& backup,
                           const std::vector<std::string>& removed) const {
-  for (const std::string& bad : backup.bad_files) {
-    context.PrintError(absl::DataLossError(absl::StrCat(
-        context.store, "/", bad,
-        " is missing, also from the backup; run \"ckptdb repair\"")));
-  }
   if (context.json) {
     PrintJson({{"store", context.store},
                {"folder", folder_},

@@ -30,9 +30,11 @@ constexpr char kCopyNotes[] =
     "SRC is a store, followed by \":STEP\" for another step than the latest.\n"
     "A new store DST receives the step with its chain as stored, or with\n"
     "--flatten merged into a full step; data files are linked where possible.\n"
-    "A store that exists receives a full step, written again. Either way it\n"
-    "appears complete and at once, and was read back and compared before the\n"
-    "command ends.\n";
+    "A store that exists receives a full step, written again, which becomes "
+    "its\n"
+    "latest; --older allows that for a step before the latest one. Either way\n"
+    "it appears complete and at once, and was read back and compared before\n"
+    "the command ends.\n";
 
 bool IsNewFolder(const std::string& path) {
   std::error_code error;
@@ -58,6 +60,9 @@ class CopyCommand : public Command {
         ->type_name("DST");
     app->add_flag("--flatten", flatten_, "merge the chain into a full step");
     app->add_flag("--copy", copy_, "copy data files, never link them");
+    app->add_flag("--older", older_,
+                  "copy also before the latest step of DST, in whose place a "
+                  "restore then begins with the copy");
   }
   absl::Status Run(const Context& context) override;
 
@@ -72,6 +77,7 @@ class CopyCommand : public Command {
   std::string step_ = std::string(kLatest);
   bool flatten_ = false;
   bool copy_ = false;
+  bool older_ = false;
 };
 
 // A path may contain colons; only the last one may begin a step.
@@ -93,8 +99,8 @@ StoreOptions Quiet() {
 
 // Removes all other steps, and folds this one if `flatten`. The store is a
 // copy that nobody has seen yet.
-absl::Status Trim(const std::string& path, const StepReader& from,
-                  bool flatten) {
+absl::Status Trim(const std::string& path, const std::string& from_path,
+                  const StepReader& from, bool flatten) {
   const int64_t kept = from.record().version.step;
   CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path, Quiet()));
   for (const StepRecord& record : store->Steps()) {
@@ -102,6 +108,12 @@ absl::Status Trim(const std::string& path, const StepReader& from,
     if (step == kept) continue;
     CKPTDB_RETURN_IF_ERROR(store->Unpin(step));
     CKPTDB_RETURN_IF_ERROR(store->Delete(step));
+  }
+  if (store->Steps().empty()) {
+    return absl::AbortedError(absl::StrCat(
+        from_path, ": ", StepName(kept),
+        " was removed by its trainer before it was copied; copy another step, "
+        "or pin it first"));
   }
   if (flatten) {
     ReadOptions options;
@@ -129,7 +141,7 @@ absl::Status CopyCommand::CopyToNew(const Context& context,
     progress.Update(done, all);
   };
   options.prepare = [&](const std::string& path) {
-    return Trim(path, from, flatten_);
+    return Trim(path, source_, from, flatten_);
   };
   return ReadingStatus(CopyStore(source_, target_, options));
 }
@@ -142,6 +154,9 @@ absl::Status CopyCommand::CopyToExisting(const Context& context,
   CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(target));
   const auto cancelled = [] { return Interrupt::asked(); };
   const int64_t step = from.record().version.step;
+  if (!older_) {
+    CKPTDB_RETURN_IF_ERROR(CheckBecomesLatest(*store, step, "--older"));
+  }
   const auto saved = CopyStep(from, store.get(), cancelled);
   if (absl::IsAlreadyExists(saved.status())) {
     return absl::AlreadyExistsError(
@@ -193,12 +208,17 @@ absl::Status CopyCommand::Run(const Context& context) {
   source.store = source_;
   source.store_given = true;
   const bool created = IsNewFolder(target_);
-  CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(source));
-  CKPTDB_ASSIGN_OR_RETURN(auto from, OpenStep(source, reader.get(), step_));
-  step_ = absl::StrCat(from->record().version.step);
-  CKPTDB_RETURN_IF_ERROR(Interrupt::Describe(
-      created ? CopyToNew(context, *from) : CopyToExisting(context, *from),
-      "nothing was copied"));
+  const std::string wanted = step_;
+  const absl::Status copied =
+      RetryLatest(wanted == kLatest, [&]() -> absl::Status {
+        CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(source));
+        CKPTDB_ASSIGN_OR_RETURN(auto from,
+                                OpenStep(source, reader.get(), wanted));
+        step_ = absl::StrCat(from->record().version.step);
+        return created ? CopyToNew(context, *from)
+                       : CopyToExisting(context, *from);
+      });
+  CKPTDB_RETURN_IF_ERROR(Interrupt::Describe(copied, "nothing was copied"));
   return Print(context, created);
 }
 

@@ -65,6 +65,31 @@ class RestoreBackupCommand : public Command {
   bool copy_ = false;
 };
 
+// Returns the newest of a store's backups, oldest first. Nothing is chosen for
+// the user where that could be a mistake.
+absl::StatusOr<Backup> NewestOf(const std::vector<Backup>& backups) {
+  const Backup& newest = backups.back();
+  if (!newest.damage.empty()) {
+    return absl::DataLossError(
+        absl::StrCat(newest.damage, "; choose another backup with --name"));
+  }
+  if (!newest.bad_files.empty()) {
+    return absl::DataLossError(absl::StrCat(
+        newest.path, " lacks ", newest.bad_files.front(),
+        ", as the store did; choose another backup with --name, or this one "
+        "with --name ",
+        newest.name));
+  }
+  for (const Backup& each : backups) {
+    if (!each.damage.empty() || each.store_uuid == newest.store_uuid) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(each.path, " is of store ", each.store_uuid,
+                     ", and the newest, ", newest.name, ", of store ",
+                     newest.store_uuid, "; choose one with --name"));
+  }
+  return newest;
+}
+
 absl::StatusOr<Backup> RestoreBackupCommand::Find() const {
   if (!name_.empty()) return FindBackup(absl::StrCat(folder_, "/", name_));
   absl::StatusOr<Backup> itself = FindBackup(folder_);
@@ -79,10 +104,7 @@ absl::StatusOr<Backup> RestoreBackupCommand::Find() const {
                      "\" is not a backup and contains none; pass the folder of "
                      "the backups first, then the new store"));
   }
-  const Backup& newest = backups->back();
-  if (newest.damage.empty()) return newest;
-  return absl::DataLossError(
-      absl::StrCat(newest.damage, "; choose another backup with --name"));
+  return NewestOf(*backups);
 }
 
 absl::Status RestoreBackupCommand::Copy(const Context& context,
