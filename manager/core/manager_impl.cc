@@ -125,9 +125,15 @@ absl::Status CheckpointManager::Impl::StartTraining() {
   return Save(request).status();
 }
 
+// An error of an observer is known only on its rank.
 absl::Status CheckpointManager::Impl::FinishTraining() {
   if (!parts_->options.save.enabled) return absl::OkStatus();
   steps_.ExchangeNext();
+  return Agree(parts_->ranks.get(), "finish the training", SaveLastStep(),
+               parts_->options.ranks.deadline);
+}
+
+absl::Status CheckpointManager::Impl::SaveLastStep() {
   // An error of the previous save does not prevent saving the last step; it is
   // returned at the end.
   CKPTDB_RETURN_IF_ERROR(saves_.FinishSave(Poll::kAlone));

@@ -84,6 +84,8 @@ class CheckpointManager::Impl {
   // Returns FailedPrecondition unless the manager is read-only.
   absl::Status CheckReadOnly(absl::string_view what) const;
   absl::StatusOr<StepOutcome> CountStep(int64_t step);
+  // Saves the last step if it is not saved yet, and returns all errors.
+  absl::Status SaveLastStep();
   // Finishes the previous save, and returns the error to report.
   absl::Status FinishSaveAndTakeError(Poll poll);
   // Returns Cancelled if AwaitStep must not wait any longer.

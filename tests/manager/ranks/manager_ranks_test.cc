@@ -100,6 +100,25 @@ TEST_F(ManagerRanksTest, TolerateASaveThatCannotBegin) {
   EXPECT_EQ(steps_, 1U);
 }
 
+// Of the last save, and of one before it.
+TEST_F(ManagerRanksTest, FinishTrainingFailsOnAllRanksAlike) {
+  for (const int64_t throws_at : {3, 4}) {
+    options_.path = absl::StrCat(dir_.path(), "/", throws_at);
+    std::atomic<int> left = 1;
+    options_.observers.on_saved = [&](const SaveReport& report) {
+      if (report.step == throws_at && left-- == 1) {
+        throw std::runtime_error("the observer is broken");
+      }
+    };
+    const auto train = [&](Rank* rank) -> absl::Status {
+      CKPTDB_RETURN_IF_ERROR(TrainTo(3, rank));
+      if (throws_at == 4) rank->manager->Step().IgnoreError();
+      return rank->manager->FinishTraining();
+    };
+    EXPECT_THAT(Run(2, train), Each(Internal("the observer is broken")));
+  }
+}
+
 TEST_F(ManagerRanksTest, SaveAndRestoreTogether) {
   EXPECT_THAT(Run(3, [](Rank* rank) { return TrainTo(5, rank); }),
               Each(IsOk()));
