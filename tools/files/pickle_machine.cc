@@ -6,42 +6,21 @@
 #include <unordered_map>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "schema/status.h"
+#include "tools/files/torch_dtype.h"
 
 namespace ckptdb::tool {
 namespace {
 
-constexpr TorchName kStorageNames[] = {{"DoubleStorage", DType::kF64},
-                                       {"FloatStorage", DType::kF32},
-                                       {"HalfStorage", DType::kF16},
-                                       {"BFloat16Storage", DType::kBf16},
-                                       {"LongStorage", DType::kI64},
-                                       {"IntStorage", DType::kI32},
-                                       {"ShortStorage", DType::kI16},
-                                       {"CharStorage", DType::kI8},
-                                       {"ByteStorage", DType::kU8},
-                                       {"BoolStorage", DType::kBool},
-                                       {"UntypedStorage", DType::kU8},
-                                       {"Float8_e4m3fnStorage", DType::kF8E4M3},
-                                       {"Float8_e5m2Storage", DType::kF8E5M2}};
-std::optional<DType> StorageDType(absl::string_view global) {
-  const size_t dot = global.rfind('.');
-  if (!absl::StartsWith(global, "torch.") || dot == absl::string_view::npos) {
-    return std::nullopt;
-  }
-  for (const TorchName& each : kStorageNames) {
-    if (global.substr(dot + 1) == each.name) return each.dtype;
-  }
-  return std::nullopt;
-}
-
 class PickleMachine {
  public:
-  PickleMachine(absl::string_view pickle, std::deque<PickleValue>* values)
-      : pickle_(pickle), rest_(pickle), values_(*values) {}
+  PickleMachine(absl::string_view pickle, PickleMemory* memory,
+                std::deque<PickleValue>* values)
+      : pickle_(pickle), rest_(pickle), memory_(*memory), values_(*values) {}
 
   // Returns the value that the pickle leaves on the stack.
   absl::StatusOr<PickleValue*> Run() {
@@ -54,6 +33,7 @@ class PickleMachine {
         return stack_.back();
       }
       CKPTDB_RETURN_IF_ERROR(Execute(op));
+      CKPTDB_RETURN_IF_ERROR(memory_.Check());
       if (!ok_) return Bad("the pickle is cut");
     }
     return Bad("the pickle is cut");
@@ -64,9 +44,22 @@ class PickleMachine {
     return absl::InvalidArgumentError(
         absl::StrCat("not a pickle of tensors: ", what, " at byte ", op_at_));
   }
-  absl::Status NeedsCode(const std::string& global) const {
+  static std::string Shown(absl::string_view global) {
+    constexpr size_t kShownBytes = 64;
+    return absl::CHexEscape(global.substr(0, kShownBytes));
+  }
+  absl::Status LacksDType(absl::string_view global) const {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the pickle has a ", absl::CHexEscape(global), " at byte ", op_at_,
+        "the pickle has a ", Shown(global), " at byte ", op_at_,
+        absl::StrContains(absl::AsciiStrToLower(global), "complex")
+            ? "; complex numbers are not supported; save the tensor with "
+              "torch.view_as_real"
+            : "; its dtype is not supported; convert the tensor to another"));
+  }
+  absl::Status NeedsCode(absl::string_view global) const {
+    if (global == "builtins.complex") return LacksDType(global);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the pickle has a ", Shown(global), " at byte ", op_at_,
         ", which only executing code could make; save a state dictionary of "
         "tensors and numbers instead"));
   }
@@ -97,20 +90,36 @@ class PickleMachine {
 
   // --- The stack.
 
+  // A value for which there is no memory is made nevertheless; Run returns the
+  // error after the opcode.
   PickleValue* Make(PickleKind kind) {
+    memory_.Take(sizeof(PickleValue));
     values_.emplace_back();
     values_.back().kind = kind;
     return &values_.back();
   }
+  void PushValue(PickleValue* value) {
+    if (stack_.size() == max_depth_) {
+      ++max_depth_;
+      memory_.Take(PickleMemory::kReferenceBytes);
+    }
+    stack_.push_back(value);
+  }
   PickleValue* Push(PickleKind kind) {
-    stack_.push_back(Make(kind));
+    PushValue(Make(kind));
     return stack_.back();
   }
   void PushInteger(int64_t value) {
     Push(PickleKind::kInteger)->integer = value;
   }
   void PushText(PickleKind kind, absl::string_view text) {
-    Push(kind)->text = std::string(text);
+    PickleValue* value = Push(kind);
+    if (memory_.Take(text.size())) value->text = std::string(text);
+  }
+  void PushGlobal(absl::string_view module, absl::string_view name) {
+    PickleValue* value = Push(PickleKind::kGlobal);
+    if (!memory_.Take(module.size() + name.size())) return;
+    value->text = absl::StrCat(module, ".", name);
   }
   // Null, with ok_ false, if the stack has no value.
   PickleValue* Pop() {
@@ -139,6 +148,7 @@ class PickleMachine {
     return {};
   }
   void PushSequence(std::vector<PickleValue*> items) {
+    memory_.Take(items.size() * PickleMemory::kReferenceBytes);
     Push(PickleKind::kSequence)->items = std::move(items);
   }
   void PushTuple(size_t size) {
@@ -190,14 +200,14 @@ class PickleMachine {
     } else if (op == '1') {
       PopMark();
     } else if (op == '2') {
-      stack_.push_back(Top());
+      PushValue(Top());
     } else if (op == 't' || op == 'l') {
       PushSequence(PopMark());
     } else if (op >= 0x85 && op <= 0x87) {
       PushTuple(op - 0x84);
     } else if (op == 'd') {
-      std::vector<PickleValue*> items = PopMark();
-      Push(PickleKind::kDict)->items = std::move(items);
+      PushSequence(PopMark());
+      Top()->kind = PickleKind::kDict;
     } else {
       return false;
     }
@@ -283,14 +293,13 @@ class PickleMachine {
         return true;
       case 'c': {
         const std::string module = Line();
-        PushText(PickleKind::kGlobal, absl::StrCat(module, ".", Line()));
+        PushGlobal(module, Line());
         return true;
       }
       case 0x93: {
         const PickleValue* name = Pop();
         const PickleValue* module = Pop();
-        PushText(PickleKind::kGlobal,
-                 absl::StrCat(module->text, ".", name->text));
+        PushGlobal(module->text, name->text);
         return true;
       }
       default:
@@ -300,13 +309,13 @@ class PickleMachine {
   bool ExecuteMemo(uint8_t op) {
     switch (op) {
       case 'q':
-        memo_[Number(1)] = Top();
+        Memorize(Number(1));
         return true;
       case 'r':
-        memo_[Number(4)] = Top();
+        Memorize(Number(4));
         return true;
       case 0x94:
-        memo_[memo_.size()] = Top();
+        Memorize(memo_.size());
         return true;
       case 'h':
         PushMemo(Number(1));
@@ -318,10 +327,15 @@ class PickleMachine {
         return false;
     }
   }
+  void Memorize(uint64_t key) {
+    constexpr uint64_t kEntryBytes = 64;
+    const auto [entry, added] = memo_.insert_or_assign(key, Top());
+    if (added) memory_.Take(kEntryBytes);
+  }
   void PushMemo(uint64_t key) {
     const auto found = memo_.find(key);
     ok_ = ok_ && found != memo_.end();
-    stack_.push_back(ok_ ? found->second : Make(PickleKind::kNone));
+    PushValue(ok_ ? found->second : Make(PickleKind::kNone));
   }
 
   absl::Status Append(const std::vector<PickleValue*>& items, PickleKind to) {
@@ -330,8 +344,12 @@ class PickleMachine {
         (to == PickleKind::kDict && items.size() % 2 != 0)) {
       return Bad("items of something that has none");
     }
-    container->items.insert(container->items.end(), items.begin(), items.end());
+    AddItems(items, container);
     return absl::OkStatus();
+  }
+  void AddItems(const std::vector<PickleValue*>& items, PickleValue* to) {
+    if (!memory_.Take(items.size() * PickleMemory::kReferenceBytes)) return;
+    to->items.insert(to->items.end(), items.begin(), items.end());
   }
   // Attributes of an ordered dictionary, such as a state dictionary's
   // _metadata.
@@ -355,16 +373,20 @@ class PickleMachine {
         id->items[4]->kind != PickleKind::kInteger) {
       return Bad("a persistent id that is no storage");
     }
-    const std::optional<DType> dtype = StorageDType(id->items[1]->text);
-    if (!dtype.has_value()) return NeedsCode(id->items[1]->text);
+    const std::optional<DType> dtype = TorchStorageDType(id->items[1]->text);
+    if (!dtype.has_value()) {
+      return IsTorchStorage(id->items[1]->text) ? LacksDType(id->items[1]->text)
+                                                : NeedsCode(id->items[1]->text);
+    }
     const int64_t elements = id->items[4]->integer;
     if (!ElementCount({elements}, DTypeBytes(*dtype)).ok()) {
       return Bad(absl::StrCat("a storage of ", elements, " elements"));
     }
-    PickleValue* storage = Push(PickleKind::kStorage);
-    storage->text = id->items[2]->text;
-    storage->tensor.dtype = *dtype;
-    storage->tensor.storage_bytes =
+    PushText(PickleKind::kStorage, id->items[2]->text);
+    memory_.Take(sizeof(TorchTensor));
+    Top()->tensor = std::make_unique<TorchTensor>();
+    Top()->tensor->dtype = *dtype;
+    Top()->tensor->storage_bytes =
         static_cast<uint64_t>(elements) * DTypeBytes(*dtype);
     return absl::OkStatus();
   }
@@ -389,7 +411,7 @@ class PickleMachine {
         absl::StartsWith(name, "torch._utils._rebuild_parameter") ||
         name == "torch.Size" || name == "torch.device";
     if (!passes_first || items.empty()) return NeedsCode(name);
-    stack_.push_back(items[0]);
+    PushValue(items[0]);
     return absl::OkStatus();
   }
   // OrderedDict([[key, value], ...]), or with no argument that matters.
@@ -402,8 +424,7 @@ class PickleMachine {
       if (pair->kind != PickleKind::kSequence || pair->items.size() != 2) {
         return Bad("a dictionary of something else than pairs");
       }
-      dict->items.insert(dict->items.end(), pair->items.begin(),
-                         pair->items.end());
+      AddItems(pair->items, dict);
     }
     return absl::OkStatus();
   }
@@ -416,6 +437,11 @@ class PickleMachine {
     }
     return numbers;
   }
+  // The arguments are those of MakeTensor.
+  static uint64_t TensorBytes(const std::vector<PickleValue*>& items) {
+    return sizeof(TorchTensor) + items[0]->text.size() +
+           (items[2]->items.size() + items[3]->items.size()) * sizeof(int64_t);
+  }
   // (storage, offset, shape, strides, ...), and for version 3 a dtype.
   absl::Status MakeTensor(const std::string& name,
                           const std::vector<PickleValue*>& items) {
@@ -424,7 +450,8 @@ class PickleMachine {
         items[1]->kind != PickleKind::kInteger) {
       return Bad("a tensor without a storage");
     }
-    TorchTensor tensor = items[0]->tensor;
+    if (!memory_.Take(TensorBytes(items))) return absl::OkStatus();
+    TorchTensor tensor = *items[0]->tensor;
     tensor.storage = items[0]->text;
     tensor.offset = items[1]->integer;
     std::optional<Shape> shape = Integers(*items[2]);
@@ -435,19 +462,19 @@ class PickleMachine {
     if (absl::EndsWith(name, "_v3")) {
       const std::string dtype =
           items.size() > kDTypeAt ? items[kDTypeAt]->text : "";
-      bool known = false;
-      for (const TorchName& each : kTorchDTypes) {
-        if (each.name != dtype) continue;
-        tensor.dtype = each.dtype;
-        known = true;
+      const std::optional<DType> known = TorchDType(dtype);
+      if (!known.has_value()) {
+        return dtype.empty() ? Bad("a tensor without a dtype")
+                             : LacksDType(dtype);
       }
-      if (!known) return NeedsCode(dtype);
+      tensor.dtype = *known;
     } else if (name != "torch._utils._rebuild_tensor_v2" &&
                name != "torch._utils._rebuild_tensor") {
       return NeedsCode(name);
     }
     CKPTDB_RETURN_IF_ERROR(CheckTensor(tensor));
-    Push(PickleKind::kTensor)->tensor = std::move(tensor);
+    Push(PickleKind::kTensor)->tensor =
+        std::make_unique<TorchTensor>(std::move(tensor));
     return absl::OkStatus();
   }
   absl::Status CheckTensor(const TorchTensor& tensor) const {
@@ -476,16 +503,26 @@ class PickleMachine {
   absl::string_view rest_;
   size_t op_at_ = 0;
   bool ok_ = true;
+  PickleMemory& memory_;
   std::deque<PickleValue>& values_;
   std::vector<PickleValue*> stack_;
+  size_t max_depth_ = 0;  // of the stack so far
   std::unordered_map<uint64_t, PickleValue*> memo_;
 };
 
 }  // namespace
 
+absl::Status PickleMemory::Check() const {
+  if (!exhausted_) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the values of the pickle take more than ", kMaxBytes >> 20,
+      " MiB of memory, the limit; save numbers as tensors, not as lists"));
+}
+
 absl::StatusOr<const PickleValue*> RunPickle(absl::string_view pickle,
+                                             PickleMemory* memory,
                                              std::deque<PickleValue>* values) {
-  return PickleMachine(pickle, values).Run();
+  return PickleMachine(pickle, memory, values).Run();
 }
 
 }  // namespace ckptdb::tool

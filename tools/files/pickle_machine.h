@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "schema/types.h"
@@ -37,34 +39,37 @@ struct PickleValue {
   std::string text = {};
   std::vector<PickleValue*> items = {};
   PickleValue* attributes = nullptr;  // only for a dictionary
-  TorchTensor tensor = {};            // for a storage: its dtype and bytes
+  // Not null for a tensor, and for a storage, which has only a dtype and bytes.
+  std::unique_ptr<TorchTensor> tensor = {};
 };
 using PickleKind = PickleValue::Kind;
 
-struct TorchName {
-  absl::string_view name;
-  DType dtype;
+// Counts the memory that a pickle's values take, which may be thousands of
+// times its size.
+class PickleMemory {
+ public:
+  static constexpr uint64_t kMaxBytes = uint64_t{512} << 20;
+  static constexpr uint64_t kReferenceBytes = 2 * sizeof(void*);  // of a vector
+
+  // Returns false, also later, if there is too little left.
+  bool Take(uint64_t bytes) {
+    exhausted_ = exhausted_ || bytes > kMaxBytes - taken_;
+    if (!exhausted_) taken_ += bytes;
+    return !exhausted_;
+  }
+  // Returns InvalidArgument if Take has returned false.
+  absl::Status Check() const;
+
+ private:
+  uint64_t taken_ = 0;
+  bool exhausted_ = false;
 };
-inline constexpr TorchName kTorchDTypes[] = {
-    {"torch.float64", DType::kF64},
-    {"torch.float32", DType::kF32},
-    {"torch.float16", DType::kF16},
-    {"torch.bfloat16", DType::kBf16},
-    {"torch.float8_e4m3fn", DType::kF8E4M3},
-    {"torch.float8_e5m2", DType::kF8E5M2},
-    {"torch.int64", DType::kI64},
-    {"torch.int32", DType::kI32},
-    {"torch.int16", DType::kI16},
-    {"torch.int8", DType::kI8},
-    {"torch.uint64", DType::kU64},
-    {"torch.uint32", DType::kU32},
-    {"torch.uint16", DType::kU16},
-    {"torch.uint8", DType::kU8},
-    {"torch.bool", DType::kBool}};
 
 // Returns the pickle's result. All values are in `values`, and may refer to
-// each other, also in circles.
+// each other, also in circles. Returns InvalidArgument if they take more than
+// `memory`.
 absl::StatusOr<const PickleValue*> RunPickle(absl::string_view pickle,
+                                             PickleMemory* memory,
                                              std::deque<PickleValue>* values);
 
 }  // namespace ckptdb::tool

@@ -25,6 +25,9 @@ constexpr uint64_t kMaxPickleBytes = uint64_t{256} << 20;
 // The limit for a tensor that is larger than its storage: an expanded tensor
 // may have any number of elements.
 constexpr uint64_t kMaxExpandedBytes = uint64_t{64} << 20;
+// The limit for the copies of all tensors that are not contiguous, besides
+// twice the file's size.
+constexpr uint64_t kMaxCopiedBytes = uint64_t{1} << 30;
 
 // The members of an archive, by the names below its only folder.
 class TorchArchive {
@@ -64,6 +67,7 @@ class TorchArchive {
                        " bytes; the limit is ", kMaxPickleBytes));
     }
     std::string text;
+    text.reserve(found->second.bytes);
     CKPTDB_RETURN_IF_ERROR(ReadZipMember(
         file_->bytes(), found->second, [&text](absl::string_view piece) {
           text.append(piece.data(), piece.size());
@@ -95,12 +99,26 @@ class TorchArchive {
     return storage->second;
   }
 
+  // Counts bytes that are copied to memory.
+  absl::Status CheckCopied(uint64_t bytes) {
+    const uint64_t limit = kMaxCopiedBytes + 2 * file_->bytes().size();
+    if (bytes <= limit - copied_bytes_) {
+      copied_bytes_ += bytes;
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "its tensors with gaps, or that are transposed or expanded, take more "
+        "than ",
+        limit, " bytes of memory; save them with contiguous()"));
+  }
+
   std::shared_ptr<const MappedFile> shared_file() const { return file_; }
 
  private:
   std::shared_ptr<const MappedFile> file_;
   std::map<std::string, ZipMember> members_;
   std::map<std::string, absl::string_view> storages_;
+  uint64_t copied_bytes_ = 0;
 };
 
 // Copies elements of any strides to row-major order.
@@ -143,6 +161,7 @@ absl::Status AddTensor(const TorchTensor& tensor, TorchArchive* archive,
           "\"", Printable(tensor.name), "\" expands ", tensor.storage_bytes,
           " bytes to ", array.spec.bytes, "; save it with contiguous()"));
     }
+    CKPTDB_RETURN_IF_ERROR(archive->CheckCopied(array.spec.bytes));
     const auto copy = std::make_shared<std::string>(array.spec.bytes, '\0');
     Gather(tensor, storage.data(), copy->data(), array.spec.bytes);
     array.data = copy->data();

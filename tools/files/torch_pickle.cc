@@ -10,6 +10,7 @@
 #include "nlohmann/json.hpp"
 #include "schema/status.h"
 #include "tools/files/pickle_machine.h"
+#include "tools/files/torch_dtype.h"
 
 namespace ckptdb::tool {
 namespace {
@@ -21,8 +22,8 @@ constexpr int kMaxPickleDepth = 64;
 // places, so that their number is bounded.
 class PickleWalk {
  public:
-  PickleWalk(uint64_t limit, TorchPickle* result)
-      : left_(limit), result_(result) {}
+  PickleWalk(uint64_t limit, PickleMemory* memory, TorchPickle* result)
+      : left_(limit), memory_(*memory), result_(result) {}
 
   absl::Status Visit(const std::string& name, const PickleValue& value,
                      int depth) {
@@ -42,10 +43,14 @@ class PickleWalk {
       case PickleKind::kDict:
         return VisitDict(name, value, depth);
       case PickleKind::kTensor:
-        result_->tensors.push_back(value.tensor);
+        CKPTDB_RETURN_IF_ERROR(
+            Take(name.size() + value.tensor->storage.size() +
+                 2 * sizeof(int64_t) * value.tensor->shape.size()));
+        result_->tensors.push_back(*value.tensor);
         result_->tensors.back().name = name;
         return absl::OkStatus();
       case PickleKind::kBytes:
+        CKPTDB_RETURN_IF_ERROR(Take(name.size() + value.text.size()));
         result_->bytes[name] = value.text;
         return absl::OkStatus();
       default:
@@ -61,7 +66,14 @@ class PickleWalk {
   static std::string Join(const std::string& name, const std::string& key) {
     return name.empty() ? key : absl::StrCat(name, ".", key);
   }
+  // Takes memory for an entry of the result.
+  absl::Status Take(uint64_t bytes) {
+    constexpr uint64_t kEntryBytes = 2 * sizeof(TorchTensor);
+    memory_.Take(kEntryBytes + bytes);
+    return memory_.Check();
+  }
   absl::Status Add(const std::string& name, std::string json) {
+    CKPTDB_RETURN_IF_ERROR(Take(name.size() + json.size()));
     if (result_->values.emplace(name, std::move(json)).second) {
       return absl::OkStatus();
     }
@@ -116,7 +128,7 @@ class PickleWalk {
       default:
         return absl::InvalidArgumentError(absl::StrCat(
             "\"", Shown(name), "\" of the pickle is ",
-            value.text.empty() ? "not a tensor" : absl::CHexEscape(value.text),
+            value.text.empty() ? "not a tensor" : Shown(value.text),
             "; only tensors, numbers and texts can be imported"));
     }
     // NaN and infinities are not JSON.
@@ -129,6 +141,7 @@ class PickleWalk {
   }
 
   uint64_t left_;
+  PickleMemory& memory_;
   TorchPickle* const result_;
 };
 
@@ -167,11 +180,9 @@ void PutTensor(const TorchTensor& tensor, std::string* out) {
   PutTuple(tensor.strides, out);
   // No gradient, and no hooks.
   absl::StrAppend(out, "\x89", "ccollections\nOrderedDict\n)R");
-  for (const TorchName& each : kTorchDTypes) {
-    if (each.dtype != tensor.dtype) continue;
-    absl::StrAppend(out, "ctorch\n", absl::StripPrefix(each.name, "torch."),
-                    "\n");
-  }
+  absl::StrAppend(out, "ctorch\n",
+                  absl::StripPrefix(TorchDTypeName(tensor.dtype), "torch."),
+                  "\n");
   absl::StrAppend(out, "tR");
 }
 
@@ -179,14 +190,17 @@ void PutTensor(const TorchTensor& tensor, std::string* out) {
 
 absl::StatusOr<TorchPickle> ParseTorchPickle(absl::string_view pickle,
                                              const std::string& root) {
+  PickleMemory memory;
   std::deque<PickleValue> values;
-  CKPTDB_ASSIGN_OR_RETURN(const PickleValue* value, RunPickle(pickle, &values));
+  CKPTDB_ASSIGN_OR_RETURN(const PickleValue* value,
+                          RunPickle(pickle, &memory, &values));
   constexpr uint64_t kLeastVisits = 4096;
   TorchPickle result;
   const bool is_container =
       value->kind == PickleKind::kDict || value->kind == PickleKind::kSequence;
-  CKPTDB_RETURN_IF_ERROR(PickleWalk(kLeastVisits + pickle.size(), &result)
-                             .Visit(is_container ? "" : root, *value, 0));
+  CKPTDB_RETURN_IF_ERROR(
+      PickleWalk(kLeastVisits + pickle.size(), &memory, &result)
+          .Visit(is_container ? "" : root, *value, 0));
   return result;
 }
 

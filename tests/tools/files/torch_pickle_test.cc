@@ -92,7 +92,10 @@ TEST(TorchPickleTest, RefusesCodeAndBadPickles) {
       {Pickle("cargparse\nNamespace\n)\x81}b."), "argparse.Namespace"},
       {Pickle("}" + Text("f") + "cbuiltins\neval\ns."), "builtins.eval"},
       {Pickle("S'text'\n."), "opcode 0x53"},
-      {Pickle(Storage("ComplexFloatStorage", 2) + "."), "ComplexFloatStorage"},
+      {Pickle(Storage("ComplexFloatStorage", 2) + "."),
+       "torch.ComplexFloatStorage at byte 59; complex numbers are not "},
+      {Pickle(Storage("QInt8Storage", 2) + "."), "dtype is not supported"},
+      {Pickle("cbuiltins\ncomplex\n(tR."), "complex numbers are not"},
       {Pickle("}" + Int(1) + "Ns" + Text("x") + "a."), "items of something"},
       {Pickle("}NNs."), "neither text nor an integer"},
       {Pickle(Tensor(Int(0) + Int(7) + "\x85" + Int(1) + "\x85") + "."),
@@ -130,6 +133,57 @@ TEST(TorchPickleTest, BoundsWhatAPickleExpandsTo) {
   }
   ExpectError(ParseTorchPickle(Pickle("(" + lists + "t."), "root"), kInvalid,
               "repeats too often");
+}
+
+// Each has a few bytes of pickle for each value, or doubles one with few bytes.
+TEST(TorchPickleTest, BoundsTheMemoryOfValues) {
+  constexpr uint32_t kMany = 9 << 20;
+  std::string doubled = Text(std::string(1024, 'a'));
+  for (int i = 0; i < 40; ++i) doubled += "2\x93";
+  std::string entries;
+  for (uint32_t i = 0; i < kMany; ++i) entries += "r" + LittleEndian(i);
+  std::string copies = Text(std::string(1 << 20, 'k')) + "q";
+  copies += std::string("\x01", 1) + "0";
+  for (int i = 0; i < 2048; ++i) {
+    copies += "(" + Text("storage") + "ctorch\nFloatStorage\nh\x01" +
+              Text("cpu") + "K\x01tQ";
+  }
+  const std::string cases[] = {
+      "](" + std::string(kMany, ']') + "e.",    // objects
+      std::string(kMany, '(') + ".",            // marks
+      "N" + std::string(4 * kMany, '2') + ".",  // the stack
+      "N" + entries + ".",                      // the memo
+      doubled + ".",                            // names of classes
+      copies + "."};                            // keys of storages
+  for (const std::string& each : cases) {
+    ExpectError(ParseTorchPickle(Pickle(each), "root"), kInvalid,
+                "more than 512 MiB of memory, the limit");
+  }
+}
+
+// A list in a dictionary with a long name, many times.
+TEST(TorchPickleTest, BoundsTheMemoryOfNames) {
+  std::string pickle = "](" + std::string(1 << 20, 'N') + "eq\x01";
+  pickle += "0}(";
+  for (int i = 0; i < 8; ++i) {
+    pickle += Text(std::string(500, static_cast<char>('a' + i))) + "h\x01";
+  }
+  ExpectError(ParseTorchPickle(Pickle(pickle + "u."), "root"), kInvalid,
+              "more than 512 MiB of memory, the limit");
+}
+
+TEST(TorchPickleTest, ReadsAStateDictionaryOfManyTensors) {
+  std::vector<TorchTensor> tensors(100'000);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    tensors[i].name = absl::StrCat("model.layers.", i, ".attention.weight");
+    tensors[i].storage = absl::StrCat(i);
+    tensors[i].shape = {2, 3, 1, 1};
+    tensors[i].strides = {3, 1, 1, 1};
+    tensors[i].storage_bytes = 24;
+  }
+  ASSERT_OK_AND_ASSIGN(const TorchPickle parsed,
+                       ParseTorchPickle(MakeTorchPickle(tensors), "root"));
+  EXPECT_EQ(parsed.tensors.size(), tensors.size());
 }
 
 }  // namespace
