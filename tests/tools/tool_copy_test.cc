@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "db/state.h"
+#include "schema/status.h"
 #include "tests/support/seed.h"
 #include "tests/support/source_folder.h"
 #include "tests/tools/store_bytes.h"

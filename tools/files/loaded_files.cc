@@ -10,6 +10,7 @@
 #include "schema/status.h"
 #include "tools/files/file_name.h"
 #include "tools/files/inflated.h"
+#include "tools/files/inside_folder.h"
 #include "tools/files/mapped_file.h"
 #include "tools/files/npy.h"
 #include "tools/files/recis.h"
@@ -97,9 +98,14 @@ absl::Status LoadSafetensorsIndex(const std::string& path, LoadedFiles* files) {
                           ParseSafetensorsIndex(file->bytes()));
   std::map<std::string, size_t> expected;  // arrays by file
   for (const auto& [name, shard] : index.files) ++expected[shard];
+  if (expected.empty()) {
+    return absl::InvalidArgumentError(
+        "\"weight_map\" of the index names no array: nothing to import");
+  }
   const std::filesystem::path folder =
       std::filesystem::path(path).parent_path();
   for (const auto& [shard, count] : expected) {
+    CKPTDB_RETURN_IF_ERROR(CheckInside(folder.string(), shard));
     const size_t first = files->arrays.size();
     const std::string shard_path = (folder / shard).string();
     CKPTDB_RETURN_IF_ERROR(

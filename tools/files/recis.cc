@@ -17,6 +17,7 @@
 #include "nlohmann/json.hpp"
 #include "schema/status.h"
 #include "tools/files/inflated.h"
+#include "tools/files/inside_folder.h"
 #include "tools/files/mapped_file.h"
 #include "tools/files/recis_names.h"
 #include "tools/files/safetensors.h"
@@ -62,6 +63,9 @@ class RecisLoader {
 
   absl::Status Load() {
     CKPTDB_ASSIGN_OR_RETURN(names_, FileNames(folder_));
+    for (const std::string& name : names_) {
+      CKPTDB_RETURN_IF_ERROR(CheckInside(folder_.string(), name));
+    }
     if (names_.contains(kRecisTensorKeys)) {
       CKPTDB_ASSIGN_OR_RETURN(keys_, ReadObject(Path(kRecisTensorKeys)));
     }
@@ -359,6 +363,7 @@ absl::Status LoadRecis(const std::string& path, LoadedFiles* files) {
           "is not a RecIS checkpoint: it has no model-*.safetensors, model.pt "
           "or \"checkpoint\"");
     }
+    CKPTDB_RETURN_IF_ERROR(CheckInside(path, kRecisNewest));
     CKPTDB_ASSIGN_OR_RETURN(const std::string id,
                             NewestId((folder / kRecisNewest).string()));
     folder /= id;
@@ -366,6 +371,7 @@ absl::Status LoadRecis(const std::string& path, LoadedFiles* files) {
       return absl::NotFoundError(
           absl::StrCat("\"", folder.string(), "\" is missing"));
     }
+    CKPTDB_RETURN_IF_ERROR(CheckInside(path, id));
   }
   return RecisLoader(folder, files).Load();
 }
