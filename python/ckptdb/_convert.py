@@ -17,8 +17,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import _core
-from ._errors import AlreadyExists, InvalidArgument, NotFound
+from ._errors import AlreadyExists, DataLoss, InvalidArgument, NotFound
 from ._exit_codes import FAILED, Parser, exit_code, step_number, text_of
+from ._imported import as_damage, check_links
 from ._output import output_folder, part_of, sync
 from ._reader import Batch, Reader, Step
 from ._save import Save
@@ -306,35 +307,50 @@ def import_orbax(
     """Saves a checkpoint of Orbax as a step, and returns the number of its tensors.
     `Step.read_tree` returns each entry of the tree. Arrays are read whole into memory,
     whatever devices they were on."""
-    import jax
-    import numpy as np
-    import orbax.checkpoint as ocp
-
-    checkpointer = ocp.PyTreeCheckpointer()
     path = pathlib.Path(source).resolve()
-    metadata = checkpointer.metadata(path)
-    item = getattr(metadata, "item_metadata", metadata)
-    tree = getattr(item, "tree", item)
-    if tree is None:
-        raise InvalidArgument(
-            f'"{source}" is not a tree of arrays; name the folder of one item, such as '
-            '"default"'
-        )
-    kinds = jax.tree.map(
-        lambda leaf: (
-            ocp.RestoreArgs(restore_type=np.ndarray)
-            if hasattr(leaf, "shape") and "Scalar" not in type(leaf).__name__
-            else ocp.RestoreArgs()
-        ),
-        tree,
-    )
-    state = checkpointer.restore(path, args=ocp.args.PyTreeRestore(restore_args=kinds))
+    check_links(path)
+    state = _read_orbax(path)
     if not isinstance(state, dict):
         state = {"value": state}
     saved = Save(allow_pickle=False)
     saved.add_all(state)
+    if not saved.tensors and not saved.objects:
+        raise InvalidArgument(f'"{source}" has no entry: nothing to import')
     _save_step(saved, os.fspath(store), step, overwrite)
     return len(saved.tensors)
+
+
+def _read_orbax(path: pathlib.Path) -> Any:
+    """A tree of arrays of NumPy, and numbers. Raises DataLoss for a damaged one."""
+    import jax
+    import numpy as np
+    import orbax.checkpoint as ocp
+
+    def of(leaf: Any) -> Any:
+        is_array = hasattr(leaf, "shape") and "Scalar" not in type(leaf).__name__
+        return ocp.RestoreArgs(restore_type=np.ndarray if is_array else None)
+
+    checkpointer = ocp.PyTreeCheckpointer()
+    with as_damage(path, "a valid checkpoint of Orbax"):
+        metadata = checkpointer.metadata(path)
+        item = getattr(metadata, "item_metadata", metadata)
+        tree = getattr(item, "tree", item)
+    if tree is None:
+        for name in ("_METADATA", "manifest.ocdbt"):
+            if (path / name).exists():  # Orbax logs the error
+                raise DataLoss(
+                    f'"{path}" is damaged: Orbax cannot read its metadata, of which '
+                    f'"{name}" exists'
+                )
+        raise InvalidArgument(
+            f'"{path}" is not a tree of arrays; name the folder of one item, such as '
+            '"default"'
+        )
+    kinds = jax.tree.map(of, tree)
+    with as_damage(path, "a valid checkpoint of Orbax"):
+        return checkpointer.restore(
+            path, args=ocp.args.PyTreeRestore(restore_args=kinds)
+        )
 
 
 def _save_step(saved: Save, path: str, step: int, overwrite: bool) -> None:

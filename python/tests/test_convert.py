@@ -206,6 +206,34 @@ def test_orbax(tmp_path, path):
     )
 
 
+def test_damage_and_links_of_orbax(tmp_path, path):
+    pytest.importorskip("jax")
+    ocp = pytest.importorskip("orbax.checkpoint")
+    source = tmp_path / "orbax"
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(source, {"w": np.arange(3.0)})
+    words = ("import", source, "--step", 3, "-s", path)
+    for name in ("_METADATA", "manifest.ocdbt"):
+        whole = (source / name).read_bytes()
+        (source / name).write_bytes(whole[:20])
+        assert "is damaged" in run(*words, code=3)
+        (source / name).write_bytes(whole)
+    (tmp_path / "d").mkdir()
+    for file in [each for each in source.glob("**/d/*") if each.is_file()]:
+        file.rename(tmp_path / "d" / file.name)
+        file.write_bytes(b"xx")
+    assert str(source) in run(*words, code=3)
+    for file in [each for each in source.glob("**/d/*") if each.is_file()]:
+        file.unlink()
+        file.symlink_to(tmp_path / "d" / file.name)
+    assert "out of the folder" in run(*words, code=1)
+    assert not os.path.exists(path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "_CHECKPOINT_METADATA").write_text("{}")
+    words = ("import", tmp_path / "folder", "--step", 3, "-s", path)
+    assert "name the folder of one item" in run(*words, code=1)
+
+
 def test_dcp(tmp_path, path):
     torch = pytest.importorskip("torch")
     from torch.distributed import checkpoint

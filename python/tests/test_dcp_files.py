@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import dataclasses
 import json
 import os
 import pickle
@@ -328,6 +329,65 @@ def test_damaged_and_missing_sources(tmp_path, path):
     assert not os.path.exists(path)
 
 
+def make_folder(path, state=None):
+    """Saves a checkpoint of DCP, and returns the names of its data files."""
+    state = {"w": torch.ones(3), "n": 1} if state is None else state
+    dcp.save(state, checkpoint_id=path, no_dist=True)
+    return [each for each in sorted(path.iterdir()) if each.suffix == ".distcp"]
+
+
+@pytest.mark.parametrize("size", [0, 7, 100, -1])
+def test_damaged_folders_are_named(tmp_path, path, size):
+    for name in (".metadata", "__0_0.distcp"):
+        make_folder(tmp_path / "dcp")
+        file = tmp_path / "dcp" / name
+        content = file.read_bytes()
+        file.write_bytes(bytes(500) if size == -1 else content[:size])
+        with pytest.raises(ckptdb.DataLoss, match=f'{name}" is not '):
+            import_checkpoint(tmp_path / "dcp", path, 1)
+        file.write_bytes(content)
+    (file,) = make_folder(tmp_path / "dcp")
+    file.unlink()
+    with pytest.raises(ckptdb.DataLoss, match=file.name):
+        import_checkpoint(tmp_path / "dcp", path, 1)
+    assert not os.path.exists(path)
+
+
+def test_a_folder_without_entries_is_not_imported(tmp_path, path):
+    make_folder(tmp_path / "dcp", {})
+    with pytest.raises(ckptdb.InvalidArgument, match="nothing to import"):
+        import_checkpoint(tmp_path / "dcp", path, 1)
+    assert not os.path.exists(path)
+
+
+def test_files_of_a_folder_are_not_links_out_of_it(tmp_path, path):
+    source = tmp_path / "dcp"
+    (file,) = make_folder(source)
+    file.rename(source / "near")
+    file.symlink_to("near")
+    import_checkpoint(source, path, 1)
+    file.unlink()
+    (source / "near").rename(tmp_path / "outside")
+    file.symlink_to("../outside")
+    with pytest.raises(ckptdb.InvalidArgument, match='out of the folder.*"cp -rL"'):
+        import_checkpoint(source, path, 2)
+
+
+@pytest.mark.parametrize("place", ["../other/__0_0.distcp", "absolute"])
+def test_paths_in_the_metadata_do_not_lead_out_of_the_folder(tmp_path, path, place):
+    source = tmp_path / "dcp"
+    (file,) = make_folder(source)
+    make_folder(tmp_path / "other")
+    place = str(tmp_path / "other" / file.name) if place == "absolute" else place
+    metadata = pickle.loads((source / ".metadata").read_bytes())
+    for index, each in metadata.storage_data.items():
+        metadata.storage_data[index] = dataclasses.replace(each, relative_path=place)
+    (source / ".metadata").write_bytes(pickle.dumps(metadata))
+    with pytest.raises(ckptdb.InvalidArgument, match="out of the folder"):
+        import_checkpoint(source, path, 1)
+    assert not os.path.exists(path)
+
+
 def test_what_exists_is_not_replaced(tmp_path, path):
     torch.save({"a": torch.ones(1)}, tmp_path / "a.pt")
     import_checkpoint(tmp_path / "a.pt", path, 1)
@@ -389,6 +449,8 @@ def test_exit_codes_are_those_of_the_command(tmp_path, path):
     source, out = tmp_path / "a.pt", tmp_path / "b.pt"
     torch.save({"w": torch.ones(3)}, source)
     (tmp_path / "c.pt").write_bytes(b"PK, and nothing else")
+    make_folder(tmp_path / "dcp")
+    (tmp_path / "dcp" / ".metadata").write_bytes(b"")
     torch.save({"o": object()}, tmp_path / "d.pt")
     step = ("--store", path, "--step")
     assert command("import", source, *step, 5).returncode == 0
@@ -398,6 +460,7 @@ def test_exit_codes_are_those_of_the_command(tmp_path, path):
         (2, ("import", tmp_path / "none.pt", *step, 6)),
         (2, ("export", out, *step, 6)),
         (3, ("import", tmp_path / "c.pt", *step, 6)),
+        (3, ("import", tmp_path / "dcp", *step, 6)),
         (5, ("import", tmp_path / "d.pt", *step, 6)),
     ]:
         ended = command(*words)

@@ -45,6 +45,7 @@ from .._errors import (
     NotFound,
 )
 from .._exit_codes import Parser, exit_code, step_number, text_of
+from .._imported import as_damage, check_inside, check_links
 from .._reader import Reader, Step
 from .._save import Save
 from .._state import has_state_dict
@@ -94,6 +95,8 @@ def import_checkpoint(
     writer = StorageWriter(store, overwrite=overwrite)
     if path.is_dir():
         state, planner_data = _read_flat(_FolderReader(path, allow_pickle))
+        if not state:
+            raise InvalidArgument(f'"{path}" has no entry: nothing to import')
         _save_flat(state, planner_data, writer, step)
         return _report(state)
     if not path.is_file():
@@ -240,7 +243,27 @@ class _FolderReader(dist_checkpoint.FileSystemReader):  # type: ignore[misc]
             raise NotFound(
                 f'"{self.path}" is not a DCP checkpoint: .metadata is missing'
             )
-        return load_metadata(path.read_bytes(), self._allow_pickle)
+        check_links(path.parent)
+        with as_damage(path, "valid metadata of DCP"):
+            metadata = load_metadata(path.read_bytes(), self._allow_pickle)
+            for each in (metadata.storage_data or {}).values():
+                check_inside(path.parent, each.relative_path)
+        return metadata
+
+    def read_data(self, plan: Any, planner: Any) -> Any:
+        # One file at a time, so that an error names it.
+        items: dict[str, list[Any]] = {}
+        for each in plan.items:
+            file = self.storage_data[each.storage_index].relative_path
+            items.setdefault(file, []).append(each)
+        done: Any = torch.futures.Future()
+        done.set_result(None)
+        for file, of_file in items.items():
+            with as_damage(pathlib.Path(self.path) / file, "a valid file of DCP"):
+                part = dataclasses.replace(plan, items=of_file)
+                done = super().read_data(part, planner)
+                done.wait()
+        return done
 
 
 @contextlib.contextmanager

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders that are imported: links and paths must not lead out of them, and damage is
+an error that names the file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Iterator
+
+from ._errors import DataLoss, Error, InvalidArgument
+
+
+def check_inside(folder: pathlib.Path, name: str) -> None:
+    """Raises InvalidArgument unless a file that the content of `folder` names is in
+    the folder, once all links are resolved."""
+    inside, path = folder.resolve(), (folder / name).resolve()
+    if not path.is_relative_to(inside):
+        raise InvalidArgument(
+            f'"{folder / name}" is a path out of the folder, to "{path}"; if you trust '
+            'it, copy the folder with "cp -rL", which replaces links by files, and '
+            "import the copy"
+        )
+
+
+def check_links(folder: pathlib.Path) -> None:
+    """The same for all links that the folder contains."""
+    for path, folders, files in os.walk(folder):
+        for each in folders + files:
+            file = pathlib.Path(path, each)
+            if file.is_symlink():
+                check_inside(folder, str(file.relative_to(folder)))
+
+
+@contextlib.contextmanager
+def as_damage(path: pathlib.Path, kind: str) -> Iterator[None]:
+    """Raises DataLoss for what reading damaged bytes raises, which may be any class."""
+    try:
+        yield
+    except (Error, ImportError, MemoryError, PermissionError):
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise DataLoss(
+            f'"{path}" is not {kind}: {type(error).__name__}: {text}'
+        ) from error
