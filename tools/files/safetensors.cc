@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <set>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -40,28 +41,66 @@ absl::Status Bad(absl::string_view name, absl::string_view what) {
       "not a valid safetensors header: ", Shown(name), ": ", what));
 }
 
+// Finds a key that an object has twice, of which the parser keeps the last, and
+// limits the levels. Parsing with a callback instead takes time in proportion
+// to the square of an object's size.
+class HeaderCheck : public nlohmann::json_sax<FileJson> {
+ public:
+  static constexpr size_t kMaxDepth = 64;
+
+  bool null() override { return true; }
+  bool boolean(bool /*value*/) override { return true; }
+  bool number_integer(int64_t /*value*/) override { return true; }
+  bool number_unsigned(uint64_t /*value*/) override { return true; }
+  bool number_float(double /*value*/, const std::string& /*text*/) override {
+    return true;
+  }
+  bool string(std::string& /*value*/) override { return true; }
+  bool binary(FileJson::binary_t& /*value*/) override { return true; }
+  bool start_object(size_t /*size*/) override { return Enter(); }
+  bool key(std::string& value) override {
+    if (keys_.back().insert(value).second) return true;
+    status_ = Bad(value, "the name occurs twice");
+    return false;
+  }
+  bool end_object() override { return Leave(); }
+  bool start_array(size_t /*size*/) override { return Enter(); }
+  bool end_array() override { return Leave(); }
+  bool parse_error(size_t /*at*/, const std::string& /*token*/,
+                   const nlohmann::detail::exception& /*error*/) override {
+    return false;
+  }
+
+  // OK for text that is not JSON.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  bool Enter() {
+    keys_.emplace_back();
+    if (keys_.size() <= kMaxDepth) return true;
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat("the JSON is nested more than ", kMaxDepth, " levels"));
+    return false;
+  }
+  bool Leave() {
+    keys_.pop_back();
+    return true;
+  }
+
+  std::vector<std::unordered_set<std::string>> keys_;  // of open objects
+  absl::Status status_;
+};
+
 // Parses an object, whose keys must differ at each level.
 absl::StatusOr<FileJson> ParseObject(absl::string_view text, uint64_t at) {
-  std::vector<std::set<std::string>> keys;
-  std::string repeated;
-  const auto note = [&](int /*depth*/, FileJson::parse_event_t event,
-                        FileJson& value) {
-    if (event == FileJson::parse_event_t::object_start) keys.emplace_back();
-    if (event == FileJson::parse_event_t::object_end) keys.pop_back();
-    if (event == FileJson::parse_event_t::key &&
-        !keys.back().insert(value.get<std::string>()).second) {
-      repeated = value.get<std::string>();
-    }
-    return true;
-  };
-  FileJson json = FileJson::parse(text.begin(), text.end(), note,
-                                  /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "expected a JSON object of ", text.size(), " bytes at byte ", at));
-  }
-  if (!repeated.empty()) return Bad(repeated, "the name occurs twice");
-  return json;
+  HeaderCheck check;
+  const bool valid = FileJson::sax_parse(text.begin(), text.end(), &check);
+  CKPTDB_RETURN_IF_ERROR(check.status());
+  FileJson json;
+  if (valid) json = FileJson::parse(text.begin(), text.end());
+  if (json.is_object()) return json;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "expected a JSON object of ", text.size(), " bytes at byte ", at));
 }
 
 absl::StatusOr<DType> SafetensorsDType(const std::string& name,

@@ -99,5 +99,33 @@ TEST(SafetensorsTest, IndexNamesFilesOfItsFolder) {
   ExpectError(ParseSafetensorsIndex("[1"), kInvalid, "JSON object");
 }
 
+// An object of many names takes no more time for each than one of few.
+TEST(SafetensorsTest, ReadsManyArrays) {
+  constexpr size_t kMany = 200'000;
+  std::vector<ArraySpec> arrays(kMany);
+  std::map<std::string, std::string> files;
+  for (size_t i = 0; i < kMany; ++i) {
+    arrays[i] = {absl::StrCat("t", i), DType::kU8, {1}, 1};
+    if (i % 4 == 0) files[arrays[i].name] = "model.safetensors";
+  }
+  ASSERT_OK_AND_ASSIGN(const Safetensors parsed,
+                       ParseSafetensors(SafetensorsHeader(arrays, {}) +
+                                        std::string(kMany, 'x')));
+  EXPECT_EQ(parsed.arrays.size(), kMany);
+  ASSERT_OK_AND_ASSIGN(
+      const SafetensorsIndex index,
+      ParseSafetensorsIndex(SafetensorsIndexJson(files, kMany)));
+  EXPECT_EQ(index.files, files);
+}
+
+TEST(SafetensorsTest, BoundsTheLevelsOfJson) {
+  for (const std::string open : {"[", "{\"a\":"}) {
+    std::string text = "{\"weight_map\":{},\"metadata\":";
+    for (int i = 0; i < 100'000; ++i) text += open;
+    ExpectError(ParseSafetensorsIndex(text), kInvalid,
+                "nested more than 64 levels");
+  }
+}
+
 }  // namespace
 }  // namespace ckptdb::tool
