@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "manager/manager_options.h"
 #include "manager/policies.h"
@@ -59,32 +60,99 @@ RetentionState StateAt(absl::Span<const StepRecord> steps,
   return state;
 }
 
-// The saves that follow: as far apart as the last two, with metrics that are
-// worse than all others.
+// How far apart permanent saves are, where the store shows it.
+struct Pace {
+  std::optional<int64_t> steps;
+  std::optional<int64_t> micros;
+};
+
+// The save before another one. Its record may have been removed since.
+struct EarlierSave {
+  std::optional<int64_t> step;
+  const StepRecord* record = nullptr;
+};
+
+EarlierSave SaveBefore(absl::Span<const StepRecord> steps,
+                       const StepRecord& save) {
+  EarlierSave before;
+  if (save.has_parent) before.step = save.parent.step;
+  for (const StepRecord& record : steps) {
+    // Attempts count the saves of the store.
+    const bool found = save.has_parent
+                           ? record.version.step == save.parent.step
+                           : record.version.attempt + 1 == save.version.attempt;
+    if (!found || record.version.step >= save.version.step) continue;
+    before = {record.version.step, &record};
+  }
+  return before;
+}
+
+// Counts the ephemeral steps of the training after a step.
+int64_t EphemeralAfter(int64_t step, const RetentionState& state) {
+  return std::count_if(state.steps.begin(), state.steps.end(),
+                       [&](const StepInfo& info) {
+                         return info.ephemeral && info.step > step &&
+                                !state.others.contains(info.step);
+                       });
+}
+
+// Returns the distance between the last two permanent saves. Steps that
+// retention removed in between must not be mistaken for longer distances, so
+// this follows the parents, and returns nothing where they end.
+Pace PaceOf(absl::Span<const StepRecord> steps, const RetentionState& state,
+            const RetentionOptions& options) {
+  const StepRecord* last = nullptr;
+  for (const StepRecord& record : steps) {
+    if (record.quarantined || record.ephemeral ||
+        state.others.contains(record.version.step)) {
+      continue;
+    }
+    last = &record;
+  }
+  if (last == nullptr) return {};
+  EarlierSave before = SaveBefore(steps, *last);
+  while (before.record != nullptr && before.record->ephemeral) {
+    before = SaveBefore(steps, *before.record);
+  }
+  if (!before.step.has_value()) return {};
+  // A removed save was permanent if an ephemeral one would have been kept.
+  if (before.record == nullptr &&
+      EphemeralAfter(*before.step, state) >= options.keep_ephemeral) {
+    return {};
+  }
+  Pace pace;
+  if (*before.step < last->version.step) {
+    pace.steps = last->version.step - *before.step;
+  }
+  if (before.record == nullptr) return pace;
+  pace.micros = std::max<int64_t>(
+      0, internal::StepInfoOf(*last).time_micros -
+             internal::StepInfoOf(*before.record).time_micros);
+  return pace;
+}
+
+// The saves that follow, of the kind of the step that is asked about, with
+// metrics that are worse than all others.
 class NextSaves {
  public:
-  explicit NextSaves(const RetentionState& state) {
+  NextSaves(const RetentionState& state, const Pace& pace, bool ephemeral)
+      : steps_(pace.steps.value_or(1)), micros_(pace.micros.value_or(0)) {
     next_.step = state.newest;
     next_.time_micros = state.now_micros;
-    const StepInfo* before = nullptr;
+    next_.ephemeral = ephemeral;
     const StepInfo* last = nullptr;
     for (const StepInfo& info : state.steps) {
       for (const auto& [name, value] : info.metrics) {
         next_.metrics[name] = std::numeric_limits<double>::quiet_NaN();
       }
       if (info.ephemeral || state.others.contains(info.step)) continue;
-      before = std::exchange(last, &info);
+      last = &info;
     }
-    if (before == nullptr) return;
-    has_interval_ = true;
-    steps_ = std::max<int64_t>(1, last->step - before->step);
-    micros_ = std::max<int64_t>(0, last->time_micros - before->time_micros);
-    next_.step = last->step;
+    if (last == nullptr || ephemeral) return;
     // The newest may be ephemeral.
-    while (next_.step + steps_ <= state.newest) next_.step += steps_;
+    next_.step = state.newest - (state.newest - last->step) % steps_;
   }
 
-  bool has_interval() const { return has_interval_; }
   const StepInfo& Next() {
     next_.step += steps_;
     next_.time_micros += micros_;
@@ -93,9 +161,8 @@ class NextSaves {
 
  private:
   StepInfo next_;
-  bool has_interval_ = false;
-  int64_t steps_ = 1;
-  int64_t micros_ = 0;
+  const int64_t steps_;
+  const int64_t micros_;
 };
 
 void Commit(const StepInfo& saved, RetentionState* state) {
@@ -119,27 +186,88 @@ std::string Ordinal(int64_t number) {
   return absl::StrCat(number, kSuffixes[teen || last > 3 ? 0 : last]);
 }
 
+// What a retention's decisions depend on besides the number of saves.
+struct Needed {
+  bool steps = false;
+  bool times = false;
+  bool metrics = false;
+};
+
+Needed NeededBy(const RetentionOptions& options) {
+  const std::string json = internal::RetentionJson(options);
+  Needed needed;
+  needed.times = absl::StrContains(json, "_n_seconds\"");
+  // Whether an existing step is a multiple of a number does not change, but
+  // later steps may be counted with it, or be nearer to a multiple.
+  needed.steps = absl::StrContains(json, "\"keep_nearest_") ||
+                 absl::StrContains(json, "\"latest_of\"");
+  needed.metrics = absl::StrContains(json, "\"best_");
+  return needed;
+}
+
+// Describes the save that removes a step.
+std::string RemovingSave(const StepInfo& removed, const StepInfo& save,
+                         int64_t count, const Pace& pace,
+                         const RetentionOptions& options) {
+  std::string text;
+  if (removed.ephemeral) {
+    text =
+        options.keep_ephemeral == 0
+            ? "the next save"
+            : absl::StrCat("the ", Ordinal(count), " ephemeral save from now");
+  } else if (pace.steps.has_value()) {
+    text = absl::StrCat("the save of step ", save.step, ", the ",
+                        Ordinal(count), " from now");
+  } else {
+    text = absl::StrCat("the ", Ordinal(count), " permanent save from now");
+  }
+  absl::StrAppend(&text, ", if they continue as before");
+  if (!removed.ephemeral && count > 1 && NeededBy(options).metrics) {
+    text += " without better metrics";
+  }
+  return text;
+}
+
+// Returns why even an ephemeral save right now would remove a permanent step,
+// which only the latest step is exempt from; empty if it would not.
+std::string WhyAnySaveRemoves(const StepInfo& step,
+                              const RetentionOptions& options,
+                              RetentionState state) {
+  Commit({state.newest + 1, state.now_micros, /*ephemeral=*/true, {}}, &state);
+  const auto decision = internal::PlanStep(options, state, step.step);
+  return decision.has_value() && !decision->stays ? decision->reason : "";
+}
+
 // Saves until one removes the step, and describes that one.
-std::string WhatRemoves(int64_t step, const RetentionOptions& options,
-                        RetentionState state) {
+std::string WhatRemoves(const StepInfo& step, const RetentionOptions& options,
+                        const Pace& pace, RetentionState state) {
   constexpr int64_t kMaxSaves = 256;
-  NextSaves saves(state);
+  const Needed needed = NeededBy(options);
+  if (!step.ephemeral && ((needed.steps && !pace.steps.has_value()) ||
+                          (needed.times && !pace.micros.has_value()))) {
+    return "a later permanent save, if any: which one depends on the steps and "
+           "times of the next saves";
+  }
+  const bool mixed = EphemeralAfter(-1, state) > 0;
+  if (!step.ephemeral && (mixed || !pace.steps.has_value())) {
+    const std::string reason = WhyAnySaveRemoves(step, options, state);
+    if (!reason.empty()) {
+      return absl::StrCat("the next save",
+                          mixed ? ", permanent or ephemeral" : "", ": ",
+                          reason);
+    }
+  }
+  NextSaves saves(state, pace, step.ephemeral);
   for (int64_t count = 1; count <= kMaxSaves; ++count) {
-    Commit(saves.Next(), &state);
+    const StepInfo& save = saves.Next();
+    Commit(save, &state);
     const std::vector<RetentionDecision> removed =
         internal::PlanRemoval(options, state);
     std::set<int64_t> gone;
     for (const RetentionDecision& decision : removed) {
-      if (decision.step == step) {
-        const std::string save =
-            saves.has_interval()
-                ? absl::StrCat("the save of step ", state.newest, ", the ",
-                               Ordinal(count),
-                               " from now, if they continue as "
-                               "before")
-                : absl::StrCat("the ", Ordinal(count),
-                               " permanent save from now");
-        return absl::StrCat(save, ": ", decision.reason);
+      if (decision.step == step.step) {
+        return absl::StrCat(RemovingSave(step, save, count, pace, options),
+                            ": ", decision.reason);
       }
       gone.insert(decision.step);
     }
@@ -147,8 +275,9 @@ std::string WhatRemoves(int64_t step, const RetentionOptions& options,
       return gone.contains(info.step);
     });
   }
-  return absl::StrCat("none of the next ", kMaxSaves,
-                      " saves, unless their metrics are better");
+  return absl::StrCat(
+      "none of the next ", kMaxSaves, " saves",
+      needed.metrics ? ", unless their metrics are better" : "");
 }
 
 }  // namespace
@@ -165,15 +294,16 @@ absl::StatusOr<StepExplanation> ForecastRetention(
         absl::StrCat("step ", step, " does not exist, or is quarantined"));
   }
   StepExplanation explanation;
+  StepInfo asked;
   for (const StepRecord& record : steps) {
+    if (record.version.step != step) continue;
+    asked = internal::StepInfoOf(record);
     const auto saved = record.user_metadata.find(internal::kSavedBecause);
-    if (record.version.step != step || saved == record.user_metadata.end()) {
-      continue;
-    }
-    explanation.saved = saved->second;
+    if (saved != record.user_metadata.end()) explanation.saved = saved->second;
   }
   if (now->stays) explanation.kept = now->reason;
-  explanation.removed = WhatRemoves(step, options, std::move(state));
+  const Pace pace = PaceOf(steps, state, options);
+  explanation.removed = WhatRemoves(asked, options, pace, std::move(state));
   return explanation;
 }
 
