@@ -72,6 +72,19 @@ absl::Status NoStepLeft(const absl::Status& first_damage, size_t damaged) {
                    damaged));
 }
 
+// Returns the error of restoring a step that is not proven damaged.
+absl::Status NotDamaged(const absl::Status& error, int64_t step,
+                        const absl::Status& verified) {
+  const std::string result =
+      verified.ok()
+          ? "has been verified and is undamaged, so the error is from the "
+            "model's own code (BlobState::Load, LiveTable, a conversion)"
+          : absl::StrCat("cannot be verified (", verified.message(), ")");
+  return Reword(error, error.code(),
+                absl::StrCat(error.message(), "; step ", step, " ", result,
+                             ", and it was not quarantined"));
+}
+
 // A rule ignores errors, but not that its caller wants the load to end.
 bool Ignores(const LoadRule& rule, const absl::Status& status) {
   return rule.ignore_error && !absl::IsCancelled(status);
@@ -155,19 +168,49 @@ absl::StatusOr<RestoreReport> Restorer::RestoreOrFallBack(
         absl::IsDataLoss(report.status())) {
       return NoStepLeft(first_damage, damaged.size());
     }
-    // A step requested by number is never replaced by another, and steps of
-    // another store cannot be quarantined.
-    const bool next = !parts_.options.read_only && request.fall_back &&
-                      !request.step.has_value() &&
-                      opener_.IsOwn(request.path) && picked.has_value() &&
-                      absl::IsDataLoss(report.status());
-    if (!next) return report;
+    if (!MayFallBack(request, report.status())) return report;
+    CKPTDB_RETURN_IF_ERROR(QuarantineIfDamaged(picked->step, report.status()));
     damaged.push_back(picked->step);
     first_damage.Update(report.status());
-    absl::Status marked;
-    if (is_owner()) marked = parts_.store->Quarantine(picked->step);
-    CKPTDB_RETURN_IF_ERROR(AgreeOn("quarantine", marked));
   }
+}
+
+// A step requested by number is never replaced by another, and steps of another
+// store cannot be quarantined.
+bool Restorer::MayFallBack(const RestoreRequest& request,
+                           const absl::Status& error) const {
+  return !parts_.options.read_only && request.fall_back &&
+         !request.step.has_value() && opener_.IsOwn(request.path) &&
+         opener_.picked().has_value() && absl::IsDataLoss(error);
+}
+
+// DataLoss may also come from the trainer's code that loads the model, such as
+// BlobState::Load. A quarantine is for damage in the store, so the owner
+// verifies the step unless it has done so.
+absl::Status Restorer::QuarantineIfDamaged(int64_t step,
+                                           const absl::Status& error) {
+  RestoreTarget verified;
+  absl::Status marked;
+  if (is_owner()) {
+    verified.error = damage_.ok() ? VerifyOwnStep(step) : damage_;
+    if (absl::IsDataLoss(verified.error)) {
+      marked = parts_.store->Quarantine(step);
+    }
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string bytes,
+      parts_.ranks->Broadcast("verified", Encode(verified),
+                              parts_.options.ranks.deadline));
+  CKPTDB_RETURN_IF_ERROR(Decode(bytes, &verified));
+  CKPTDB_RETURN_IF_ERROR(AgreeOn("quarantine", marked));
+  if (absl::IsDataLoss(verified.error)) return absl::OkStatus();
+  return NotDamaged(error, step, verified.error);
+}
+
+absl::Status Restorer::VerifyOwnStep(int64_t step) const {
+  CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<StepReader> reader,
+                          parts_.store->OpenStep(step));
+  return reader->Verify(parts_.options.restore.read);
 }
 
 std::optional<Version> Restorer::HeldVersion() const {
@@ -205,6 +248,7 @@ absl::StatusOr<OpenedStep> Restorer::Open(const RestoreRequest& request,
 absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
     const RestoreRequest& request, const std::optional<Version>& from) {
   RestoreReport report;
+  damage_ = absl::OkStatus();
   Clock::time_point begin = Clock::now();
   const auto lap = [&begin] {
     return MicrosSince(std::exchange(begin, Clock::now()));
@@ -220,6 +264,7 @@ absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
   // Verification reads everything, so only the owner does it.
   if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
     status = step.Verify(parts_.options.restore.read);
+    if (absl::IsDataLoss(status)) damage_ = status;
   }
   // No rank changes its model unless all ranks can load the step.
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));

@@ -90,6 +90,14 @@ class Restorer {
   absl::Status AgreeOn(absl::string_view tag, const absl::Status& status);
   absl::StatusOr<RestoreReport> RestoreOrFallBack(
       const RestoreRequest& request);
+  // Returns whether an older step may be restored instead after this error, if
+  // the picked step is damaged.
+  bool MayFallBack(const RestoreRequest& request,
+                   const absl::Status& error) const;
+  // Quarantines a step whose restore returned DataLoss. Returns that error if
+  // verifying the step finds no damage. The same on all ranks.
+  absl::Status QuarantineIfDamaged(int64_t step, const absl::Status& error);
+  absl::Status VerifyOwnStep(int64_t step) const;
   absl::Status NotFoundOnlyIfEmpty(const absl::Status& status) const;
   absl::StatusOr<RestoreReport> RestoreOnce(const RestoreRequest& request,
                                             const std::optional<Version>& from);
@@ -124,6 +132,8 @@ class Restorer {
   // options.
   bool evolved_by_request_ = false;
   std::optional<Awaited> awaited_;
+  // The damage that the last restore found when it verified its step.
+  absl::Status damage_;
 };
 
 }  // namespace ckptdb::internal
