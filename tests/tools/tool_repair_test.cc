@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ckptdb repair, quarantine, promote, demote and explain.
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "db/reader.h"
@@ -57,6 +58,54 @@ TEST_F(ToolRepair, RemovesDamagedStepsOnlyWithYes) {
                            200}]})"));
   EXPECT_EQ(Run("verify").code, 0);
   EXPECT_EQ(Steps(), (std::vector<int64_t>{100, 300}));
+}
+
+TEST_F(ToolRepair, ListsTheFilesThatErrorsName) {
+  const fs::path table = LargestTable(path());
+  FlipByte(table, fs::file_size(table) / 2);
+  EXPECT_EQ(FindDamage()["bad_files"], Json({table.filename().string()}));
+  EXPECT_THAT(Run("repair").out,
+              HasSubstr("db/" + table.filename().string() + ": damaged"));
+}
+
+// The errors promise of --yes only what it would do.
+TEST_F(ToolRepair, PromisesNothingThatYesCannotDo) {
+  EXPECT_EQ(Run("unpin 200").code, 0);
+  FlipByte(LargestTable(path()), fs::file_size(LargestTable(path())) / 2);
+  EXPECT_THAT(Run("repair").err,
+              HasSubstr(" is damaged, and 1 of its 3 steps are lost; --yes "
+                        "keeps only undamaged steps\n"));
+  EXPECT_EQ(Run("pin 200").code, 0);
+  EXPECT_THAT(Run("repair").err, HasSubstr("lost; unpin the damaged steps "));
+  const fs::path current = path() + "/db/CURRENT";
+  std::ifstream named(current);
+  std::string manifest;
+  std::getline(named, manifest);
+  fs::resize_file(path() + "/db/" + manifest, 100);
+  const ToolResult closed = Run("repair");
+  EXPECT_EQ(closed.code, 3);
+  EXPECT_THAT(closed.err,
+              HasSubstr(" cannot be opened, which repair cannot change; "
+                        "restore a backup\n"));
+  EXPECT_THAT(closed.err, Not(HasSubstr("steps are lost")));
+  EXPECT_EQ(FindDamage()["bad_files"], Json({manifest}));
+  EXPECT_EQ(Run("repair --yes").err, closed.err);
+  fs::remove(current);
+  EXPECT_THAT(Run("repair").err,
+              HasSubstr(" cannot be opened; --yes writes db/CURRENT anew\n"));
+}
+
+class ToolRepairEmpty : public ToolFixture {
+ protected:
+  void SetUp() override {
+    ASSERT_OK(Store::Open(path(), {.create_if_missing = true}).status());
+  }
+};
+
+TEST_F(ToolRepairEmpty, IsReported) {
+  for (const char* command : {"verify", "repair", "repair --yes"}) {
+    EXPECT_EQ(Run(command).out, "the store has no steps\n") << command;
+  }
 }
 
 TEST_F(ToolRepair, NamesMissingAndTruncatedFiles) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "CLI/App.hpp"
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -54,12 +55,57 @@ struct Findings {
   std::vector<std::string> bad_files;
   std::vector<Examined> steps;
   std::optional<int64_t> newest_whole;  // the newest step that is whole
+  // Steps that are damaged, and steps that could not be read for another
+  // reason.
+  int64_t lost() const {
+    return std::count_if(steps.begin(), steps.end(), [](const Examined& step) {
+      return absl::IsDataLoss(step.status);
+    });
+  }
+  int64_t unread() const {
+    return std::count_if(steps.begin(), steps.end(), [](const Examined& step) {
+      return !step.status.ok() && !absl::IsDataLoss(step.status);
+    });
+  }
   bool damaged() const {
-    return !opened.ok() || !bad_files.empty() ||
-           std::any_of(steps.begin(), steps.end(),
-                       [](const Examined& step) { return !step.status.ok(); });
+    return !opened.ok() || !bad_files.empty() || lost() + unread() > 0;
+  }
+  // Whether --yes can change anything.
+  bool repairable() const {
+    if (!opened.ok()) return manifest.has_value();
+    return newest_whole.has_value() &&
+           std::any_of(steps.begin(), steps.end(), [](const Examined& step) {
+             return absl::IsDataLoss(step.status) && !step.record.pinned;
+           });
   }
 };
+
+// Adds the files below db/ that an error about damage names.
+void AddBadFiles(const absl::Status& status, std::set<std::string>* files) {
+  if (!absl::IsDataLoss(status)) return;
+  constexpr absl::string_view kFolder = "/db/";
+  absl::string_view text = status.message();
+  for (size_t at = text.find(kFolder); at != absl::string_view::npos;
+       at = text.find(kFolder)) {
+    text.remove_prefix(at + kFolder.size());
+    size_t end = 0;
+    while (end < text.size() && (absl::ascii_isalnum(text[end]) ||
+                                 text[end] == '.' || text[end] == '-')) {
+      ++end;
+    }
+    if (end > 0) files->emplace(text.substr(0, end));
+  }
+}
+
+void AddBadFiles(Findings* findings) {
+  std::set<std::string> files(findings->bad_files.begin(),
+                              findings->bad_files.end());
+  AddBadFiles(findings->opened, &files);
+  for (const Examined& step : findings->steps) {
+    AddBadFiles(step.status, &files);
+  }
+  findings->bad_files.assign(files.begin(), files.end());
+}
 
 // Returns the name of the MANIFEST with the highest number if CURRENT is
 // missing or names none; RocksDB uses no number twice.
@@ -158,7 +204,7 @@ void ExamineSteps(const Context& context, Reader* reader, Findings* findings) {
   }
 }
 
-Findings Examine(const Context& context) {
+Findings ExamineStore(const Context& context) {
   Findings findings;
   const auto reader = Reader::Open(context.store);
   if (!reader.ok()) {
@@ -174,6 +220,12 @@ Findings Examine(const Context& context) {
   }
   findings.bad_files = (*reader)->BadFiles();
   ExamineSteps(context, reader->get(), &findings);
+  return findings;
+}
+
+Findings Examine(const Context& context) {
+  Findings findings = ExamineStore(context);
+  AddBadFiles(&findings);
   return findings;
 }
 
@@ -198,6 +250,12 @@ Json FindingsJson(const std::string& store, const Findings& findings) {
   return json;
 }
 
+std::string StateText(const absl::Status& status) {
+  if (status.ok()) return "whole";
+  return absl::StrCat(absl::IsDataLoss(status) ? "lost: " : "not read: ",
+                      Printable(status.message()));
+}
+
 void PrintFindings(const Findings& findings, std::ostream* out) {
   if (!findings.opened.ok()) {
     *out << "the store cannot be opened: "
@@ -214,14 +272,15 @@ void PrintFindings(const Findings& findings, std::ostream* out) {
   }
   for (const Examined& step : findings.steps) {
     *out << "step " << step.record.version.step << ": "
-         << (step.status.ok() ? "whole"
-                              : "lost: " + Printable(step.status.message()))
-         << (step.record.pinned ? " (pinned)" : "") << '\n';
+         << StateText(step.status) << (step.record.pinned ? " (pinned)" : "")
+         << '\n';
   }
   if (findings.newest_whole.has_value()) {
     *out << "the newest whole step is " << *findings.newest_whole << '\n';
   } else if (!findings.steps.empty()) {
     *out << "no step is whole\n";
+  } else {
+    *out << "the store has no steps\n";
   }
 }
 
@@ -295,15 +354,43 @@ absl::Status RepairCommand::Drop(const Context& context,
   return Sweep(context, store.get()).status();
 }
 
-absl::Status Lost(const Context& context, const Findings& after, bool yes) {
-  const auto lost =
-      std::count_if(after.steps.begin(), after.steps.end(),
-                    [](const Examined& step) { return !step.status.ok(); });
-  return absl::DataLossError(
-      absl::StrCat(context.store, " is damaged, and ", lost, " of its ",
-                   after.steps.size(), " steps are lost",
-                   yes ? "; unpin the damaged steps, or restore a backup"
-                       : "; --yes keeps only undamaged steps"));
+// What a user can do about the damage that is left.
+std::string Remedy(const Findings& after, bool yes) {
+  if (!after.opened.ok()) {
+    return after.manifest.has_value()
+               ? "; --yes writes db/CURRENT anew"
+               : ", which repair cannot change; restore a backup";
+  }
+  if (after.lost() == 0) return "";
+  if (!after.newest_whole.has_value()) {
+    return "; no step is whole, so --yes would remove nothing; restore a "
+           "backup";
+  }
+  if (after.repairable() && !yes) return "; --yes keeps only undamaged steps";
+  return "; unpin the damaged steps for --yes to remove them, or restore a "
+         "backup";
+}
+
+// The error for the damage that is left.
+absl::Status Damage(const Context& context, const Findings& after, bool yes) {
+  std::string text = context.store;
+  if (!after.opened.ok()) {
+    text += " cannot be opened";
+  } else if (after.lost() > 0) {
+    absl::StrAppend(&text, " is damaged, and ", after.lost(), " of its ",
+                    after.steps.size(), " steps are lost");
+  } else if (after.unread() == 0) {
+    absl::StrAppend(&text, ": ", after.bad_files.size(),
+                    " files are damaged or missing, but none of its ",
+                    after.steps.size(), " steps needs them");
+  }
+  if (after.opened.ok() && after.unread() > 0) {
+    absl::StrAppend(&text, after.lost() > 0 ? "; " : ": ", after.unread(),
+                    " of its ", after.steps.size(),
+                    " steps could not be read, which may be a passing error");
+    if (after.lost() == 0) return absl::InternalError(text);
+  }
+  return absl::DataLossError(text + Remedy(after, yes));
 }
 
 absl::Status RepairCommand::Run(const Context& context) {
@@ -342,7 +429,7 @@ absl::Status RepairCommand::Run(const Context& context) {
     }
   }
   CKPTDB_RETURN_IF_ERROR(status);
-  return after.damaged() ? Lost(context, after, yes_) : absl::OkStatus();
+  return after.damaged() ? Damage(context, after, yes_) : absl::OkStatus();
 }
 
 }  // namespace

@@ -203,6 +203,9 @@ absl::Status Verify::Run(const Context& context) {
                {"steps", std::move(verdicts)}},
               context.out);
   }
+  if (steps.empty() && !context.json) {
+    *context.out << "the store has no steps\n";
+  }
   if (worst.ok() || steps.size() == 1) return worst;
   return {worst.code(),
           absl::StrCat(context.store,
