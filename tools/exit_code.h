@@ -10,7 +10,7 @@ namespace ckptdb::tool {
 enum class ExitCode : int {
   kOk = 0,
   kUsage = 1,     // a flag or an argument is invalid
-  kNotFound = 2,  // no such store, step, rank, table or row
+  kNotFound = 2,  // no such store, step, rank, item, table or row
   kDamaged = 3,   // stored bytes are not what was saved
   kBusy = 4,      // another process has the store open for writing
   kFailed = 5,    // I/O errors, a pinned step, an interrupt, anything else
@@ -27,7 +27,7 @@ inline constexpr char kExitCodeHelp[] =
     "Exit codes:\n"
     "  0  success\n"
     "  1  a flag or an argument is invalid\n"
-    "  2  no such store, step, rank, table or row\n"
+    "  2  no such store, step, rank, item, table or row\n"
     "  3  damage: stored bytes are not what was saved\n"
     "  4  busy: another process has the store open for writing\n"
     "  5  I/O error, full disk, pinned step, interrupt, or any other failure\n";

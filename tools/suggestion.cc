@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/suggestion.h"
 
+#include <fnmatch.h>
+
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "db/base/nearest_name.h"
@@ -23,6 +26,31 @@ std::vector<std::string> ItemNames(const StepReader& step, Item::Kind kind) {
     }
   }
   return {names.begin(), names.end()};
+}
+
+std::vector<std::string> ItemNames(const StepReader& step) {
+  std::vector<std::string> names;
+  for (const Item::Kind kind :
+       {Item::Kind::kTensor, Item::Kind::kBlob, Item::Kind::kRows}) {
+    for (std::string& name : ItemNames(step, kind)) {
+      names.push_back(std::move(name));
+    }
+  }
+  return names;
+}
+
+absl::Status NoMatchError(const StepReader& step, const std::string& glob) {
+  return absl::NotFoundError(absl::StrCat(
+      "step ", step.record().version.step, " has no item that matches \"", glob,
+      "\"", DidYouMean(glob, ItemNames(step))));
+}
+
+absl::Status CheckMatchesAny(const StepReader& step, const std::string& glob) {
+  if (glob.empty()) return absl::OkStatus();
+  for (const std::string& name : ItemNames(step)) {
+    if (fnmatch(glob.c_str(), name.c_str(), 0) == 0) return absl::OkStatus();
+  }
+  return NoMatchError(step, glob);
 }
 
 absl::StatusOr<StepReader::TableSpec> FindTable(const StepReader& step,

@@ -20,6 +20,18 @@ std::string DidYouMean(absl::string_view name,
 // Returns the names of the step's items of this kind, each once, in order.
 std::vector<std::string> ItemNames(const StepReader& step, Item::Kind kind);
 
+// Returns the names of all items, each once, by kind.
+std::vector<std::string> ItemNames(const StepReader& step);
+
+// Returns the error for a pattern that no item's name matches, with a similar
+// name.
+absl::Status NoMatchError(const StepReader& step, const std::string& glob);
+
+// Returns NoMatchError if no item's name matches the pattern, so that nobody
+// mistakes a misspelt name for an item without findings. An empty pattern
+// matches all.
+absl::Status CheckMatchesAny(const StepReader& step, const std::string& glob);
+
 // StepReader::FindTable, whose NotFound suggests a similar table.
 absl::StatusOr<StepReader::TableSpec> FindTable(const StepReader& step,
                                                 const std::string& name);

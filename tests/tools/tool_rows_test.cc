@@ -166,7 +166,9 @@ TEST_F(ToolHistory, FailsIfTheRowOrTableIsMissing) {
   const std::string here = "ckptdb: history: " + path();
   ExpectFails("history user 9999", 2,
               here + ": no step has a row with id 9999 in table \"user\"\n");
-  ExpectFails("history users 1", 2, here + ": no step has a table \"users\"\n");
+  ExpectFails(
+      "history users 1", 2,
+      here + ": no step has a table \"users\"; did you mean \"user\"?\n");
 }
 
 class BigToolRows : public BigDeltaFixture {};

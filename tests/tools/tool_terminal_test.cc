@@ -123,7 +123,10 @@ TEST_F(ToolSuggestions, OfCommandsFlagsAndItems) {
   EXPECT_THAT(RunTool({"zzzzzzzzzz"}).err, Not(HasSubstr("did you mean")));
   ExpectFails("row users 1", 2,
               HasSubstr("no table \"users\"; did you mean \"user\"?\n"));
-  ExpectFails("rows usr", 2, HasSubstr("; did you mean \"user\"?\n"));
+  for (const char* command : {"rows usr", "nan usr", "nan usr*",
+                              "items 100 usr", "cat usr", "history usr 1"}) {
+    ExpectFails(command, 2, HasSubstr("; did you mean \"user\"?\n"));
+  }
   ExpectFails("cat mlp.wieght", 2,
               HasSubstr("; did you mean \"mlp.weight\"?\n"));
   ExpectFails("rows user --where frq<3", 1,

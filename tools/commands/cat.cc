@@ -285,15 +285,9 @@ absl::StatusOr<uint32_t> Cat::FindBlob(const StepReader& step) const {
     return absl::NotFoundError(
         absl::StrCat(place, " has no blob \"", name_, "\" on rank ", *rank_));
   }
-  std::vector<std::string> names = ItemNames(step, Item::Kind::kTensor);
-  for (const Item::Kind kind : {Item::Kind::kBlob, Item::Kind::kRows}) {
-    for (std::string& name : ItemNames(step, kind)) {
-      names.push_back(std::move(name));
-    }
-  }
   return absl::NotFoundError(absl::StrCat(place, " has no tensor or blob \"",
                                           name_, "\"",
-                                          DidYouMean(name_, names)));
+                                          DidYouMean(name_, ItemNames(step))));
 }
 
 absl::Status Cat::RunTensor(const Context& context, const StepReader& step,

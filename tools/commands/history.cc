@@ -14,6 +14,7 @@
 #include "tools/progress_line.h"
 #include "tools/row_argument.h"
 #include "tools/row_history.h"
+#include "tools/suggestion.h"
 #include "tools/text_table.h"
 #include "tools/values.h"
 
@@ -86,7 +87,8 @@ class History : public Command {
   absl::Status Run(const Context& context) override;
 
  private:
-  absl::Status NotFound(const Context& context, bool found_table) const;
+  absl::Status NotFound(const Context& context, Reader* reader,
+                        bool found_table) const;
   RowArgument row_;
 };
 
@@ -101,12 +103,23 @@ absl::Status ReadAll(const Context& context, const Reader& reader,
 
 // Distinguishes a missing row from a missing table, which is usually a misspelt
 // name.
-absl::Status History::NotFound(const Context& context, bool found_table) const {
+absl::Status History::NotFound(const Context& context, Reader* reader,
+                               bool found_table) const {
   const std::string table = absl::StrCat("table \"", row_.table, "\"");
-  return absl::NotFoundError(
-      found_table ? absl::StrCat(context.store, ": no step has a row with id ",
-                                 row_.id(), " in ", table)
-                  : absl::StrCat(context.store, ": no step has a ", table));
+  if (found_table) {
+    return absl::NotFoundError(absl::StrCat(context.store,
+                                            ": no step has a row with id ",
+                                            row_.id(), " in ", table));
+  }
+  const auto latest = reader->Latest();
+  const auto step =
+      latest.ok()
+          ? reader->OpenStep(latest->version.step)
+          : absl::StatusOr<std::unique_ptr<StepReader>>(latest.status());
+  return absl::NotFoundError(absl::StrCat(
+      context.store, ": no step has a ", table,
+      step.ok() ? DidYouMean(row_.table, ItemNames(**step, Item::Kind::kRows))
+                : ""));
 }
 
 absl::Status History::Run(const Context& context) {
@@ -122,7 +135,8 @@ absl::Status History::Run(const Context& context) {
   // Prints the events even after an error: an unreadable step does not hide the
   // earlier ones.
   if (history.events().empty()) {
-    return status.ok() ? NotFound(context, history.found_table()) : status;
+    return status.ok() ? NotFound(context, reader.get(), history.found_table())
+                       : status;
   }
   if (context.json) {
     PrintJson(HistoryJson(context.store, row_, history, status.ok()),

@@ -20,6 +20,7 @@
 #include "tools/json.h"
 #include "tools/open_store.h"
 #include "tools/step_argument.h"
+#include "tools/suggestion.h"
 #include "tools/text_table.h"
 
 namespace ckptdb::tool {
@@ -194,9 +195,7 @@ class Items : public Command {
                        *filter_.rank, ": its world size is ", world_size));
     }
     if (!filter_.glob.empty() && !TakesAny(*step, filter_)) {
-      return absl::NotFoundError(
-          absl::StrCat(StepName(step->record().version.step),
-                       " has no item that matches \"", filter_.glob, "\""));
+      return NoMatchError(*step, filter_.glob);
     }
     if (context.json) {
       PrintJson(ItemsJson(context.store, *step, filter_), context.out);

@@ -16,6 +16,7 @@
 #include "tools/open_store.h"
 #include "tools/progress_line.h"
 #include "tools/step_argument.h"
+#include "tools/suggestion.h"
 #include "tools/text_table.h"
 
 namespace ckptdb::tool {
@@ -90,6 +91,9 @@ void PrintNanText(const Version& version, const NotFinite& found, bool onsets,
        << FormatCount(found.tensors_read) << " tensors, " << FormatCount(rows)
        << " of " << FormatCount(RowsIn(found, &NotFiniteTable::read_rows))
        << " rows\n";
+  if (found.tensors_read == 0 && found.tables.empty()) {
+    *out << "nothing was read: no matching item contains floats\n";
+  }
   if (!found.tensors.empty()) *out << '\n' << NanTensorsText(found, onsets);
   if (rows > 0) *out << '\n' << NanRowsText(found, onsets);
 }
@@ -167,6 +171,7 @@ class Nan : public Command {
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
+    CKPTDB_RETURN_IF_ERROR(CheckMatchesAny(*step, options_.glob));
     ProgressLine progress(context.terminal, "nan: reading");
     options_.find_onsets = !no_onsets_;
     options_.read.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {
