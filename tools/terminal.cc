@@ -28,12 +28,30 @@ std::string Variable(const char* name, const char* missing) {
   return value == nullptr ? missing : value;
 }
 
-// In the child: becomes the pager, or exits like a shell that lacks it.
+// Runs the pager, which is $1. Shows the output without one if the shell cannot
+// parse or find it; a missing pager has read none of the output. The trap makes
+// the shell wait for a pager that handles Ctrl-C.
+constexpr char kRunPager[] =
+    "trap : INT\n"
+    "if sh -n -c \"$1\"; then\n"
+    "  sh -c \"$1\"\n"
+    "  case $? in 126 | 127) ;; *) exit ;; esac\n"
+    "fi\n"
+    "echo 'ckptdb: PAGER cannot be run; showing the output without it' >&2\n"
+    "exec cat\n";
+
+// In the child: becomes the pager, or copies the output without a shell.
 [[noreturn]] void BecomePager(const std::string& command, int input) {
   // Flags for a less that the user's PAGER names without any, as git does.
   setenv("LESS", "FRX", /*overwrite=*/0);
   if (dup2(input, STDIN_FILENO) >= 0) {
-    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    execl("/bin/sh", "sh", "-c", kRunPager, "sh", command.c_str(), nullptr);
+  }
+  std::array<char, 4096> part = {};
+  ssize_t bytes = 0;
+  while ((bytes = read(input, part.data(), part.size())) > 0) {
+    if (write(STDOUT_FILENO, part.data(), static_cast<size_t>(bytes)) < 0)
+      break;
   }
   _exit(127);
 }

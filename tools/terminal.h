@@ -25,7 +25,8 @@ TerminalStyle StandardOutputStyle();
 
 // Shows standard output page by page, if it is a terminal: while a Pager lives,
 // what is written to it goes through the command in PAGER, by default "less
-// -FRX". An empty PAGER or "cat" turns it off.
+// -FRX". An empty PAGER or "cat" turns it off. A PAGER that cannot be run is
+// reported on standard error, and the output is shown without it.
 class Pager {
  public:
   Pager() = default;

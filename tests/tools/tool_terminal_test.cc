@@ -106,10 +106,47 @@ TEST_F(ToolTerminal, PagesLongOutput) {
   // A pager that the user leaves early is no error.
   Show("PAGER=true ckptdb rows user --limit 1000 --json", 200);
   EXPECT_EQ(code_, 0);
-  Show("PAGER=/none/such ckptdb ls 2>/dev/null", 200);
-  EXPECT_EQ(code_, 0);
   EXPECT_THAT(Show("NO_COLOR=1 PAGER=cat ckptdb ls", 200),
               StartsWith("STEP  KIND"));
+}
+
+TEST_F(ToolTerminal, ScalesBarsToTheWidth) {
+  std::vector<float> values(64, 0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = i < 32 ? 0.0F : i < 48 ? 1.0F : i < 56 ? 2.0F : 3.0F;
+  }
+  RankState state;
+  state.AddTensor("t", TensorView::Of(values.data(), {64}));
+  Own();
+  ASSERT_OK(store_->Save({.step = 900}, state).status());
+  Disown();
+  const auto bars = [&](unsigned short columns) {
+    const std::string shown = Show("PAGER= ckptdb cat t", columns);
+    std::vector<size_t> lengths;
+    for (const absl::string_view line : absl::StrSplit(shown, '\n')) {
+      const auto at = line.find(" #");
+      if (at == absl::string_view::npos) continue;
+      lengths.push_back(line.size() - at);
+      EXPECT_LE(line.size(), columns);
+    }
+    EXPECT_THAT(shown.substr(shown.find("histogram")), Not(HasSubstr(">")));
+    return lengths;
+  };
+  EXPECT_EQ(bars(30), (std::vector<size_t>{11, 6, 3, 3}));
+  EXPECT_EQ(bars(200), (std::vector<size_t>{41, 21, 11, 11}));
+}
+
+TEST_F(ToolTerminal, ShowsTheOutputWithoutAPagerThatCannotRun) {
+  for (const std::string pager : {"/none/such", "'lesss -R'", "/etc/passwd",
+                                  "\"less '\"", "'| sed s/^/x/'"}) {
+    const std::string shown =
+        Show("NO_COLOR=1 PAGER=" + pager + " ckptdb ls 2>/dev/null", 200);
+    EXPECT_EQ(code_, 0) << pager;
+    EXPECT_THAT(shown, StartsWith("STEP  KIND")) << pager;
+  }
+  EXPECT_THAT(Show("PAGER=/none/such ckptdb ls 2>&1", 200),
+              HasSubstr("ckptdb: PAGER cannot be run; showing the output "
+                        "without it\n"));
 }
 
 class ToolSuggestions : public ToolFixture {};

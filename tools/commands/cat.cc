@@ -24,6 +24,7 @@
 #include "tools/step_argument.h"
 #include "tools/suggestion.h"
 #include "tools/tensor_stats.h"
+#include "tools/terminal.h"
 #include "tools/text_table.h"
 #include "tools/values.h"
 
@@ -75,6 +76,21 @@ Json ExactJson(DType dtype, long double number) {
   return static_cast<uint64_t>(number);
 }
 
+// Returns the width of the longest bar beside such cells, which must fit the
+// terminal: bars that are cut would look alike.
+size_t BarWidth(const std::vector<std::array<std::string, 2>>& bins,
+                const std::array<absl::string_view, 2>& titles) {
+  const size_t columns = GetTerminalStyle().columns;
+  if (columns == 0) return kBarWidth;
+  size_t used = 2;  // the indent
+  for (size_t i = 0; i < titles.size(); ++i) {
+    size_t width = titles[i].size();
+    for (const auto& cells : bins) width = std::max(width, cells[i].size());
+    used += width + 2;
+  }
+  return std::clamp<size_t>(columns - std::min(columns, used), 1, kBarWidth);
+}
+
 std::string HistogramText(const TensorStats& stats) {
   uint64_t largest = 1;
   for (const uint64_t count : stats.histogram) {
@@ -82,15 +98,20 @@ std::string HistogramText(const TensorStats& stats) {
   }
   const double width = static_cast<double>(stats.max - stats.min) /
                        static_cast<double>(stats.histogram.size());
-  TextTable table({">FROM", ">ELEMENTS", ""}, 2);
+  std::vector<std::array<std::string, 2>> bins;
   for (size_t i = 0; i < stats.histogram.size(); ++i) {
+    bins.push_back({absl::StrFormat("%.5g", static_cast<double>(stats.min) +
+                                                static_cast<double>(i) * width),
+                    FormatCount(stats.histogram[i])});
+  }
+  const size_t bar_width = BarWidth(bins, {"FROM", "ELEMENTS"});
+  TextTable table({">FROM", ">ELEMENTS", ""}, 2);
+  for (size_t i = 0; i < bins.size(); ++i) {
     const uint64_t count = stats.histogram[i];
     // A bin that is not empty has a visible bar.
     const size_t bar =
-        count == 0 ? 0 : std::max<size_t>(1, count * kBarWidth / largest);
-    table.AddRow({absl::StrFormat("%.5g", static_cast<double>(stats.min) +
-                                              static_cast<double>(i) * width),
-                  FormatCount(count), std::string(bar, '#')});
+        count == 0 ? 0 : std::max<size_t>(1, count * bar_width / largest);
+    table.AddRow({bins[i][0], bins[i][1], std::string(bar, '#')});
   }
   return table.ToString();
 }
