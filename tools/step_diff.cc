@@ -376,6 +376,12 @@ absl::Status Comparer::CompareRows(const std::vector<const Item*>& from,
   CKPTDB_RETURN_IF_ERROR(status);
   ++diff_->tables_counted;
   diff->rows = counter.counts();
+  if (!options_.exact || diff->rows->upserted + diff->rows->erased == 0) {
+    return absl::OkStatus();
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      diff->values,
+      DiffRowsByChanges(from_, *changes_, diff->name, options_.rows));
   return absl::OkStatus();
 }
 

@@ -112,6 +112,9 @@ struct DiffOptions {
   // of tensors that differ.
   bool values = false;
   bool scan = false;  // with `values`, never uses the delta runs
+  // Without `values`, compares the values of rows that the delta runs wrote, so
+  // that rows written with equal values are no difference.
+  bool exact = false;
   RowDiffOptions rows = {};
 };
 

@@ -4,10 +4,13 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "db/reader.h"
+#include "tests/tools/held_tables.h"
 #include "tests/tools/tool_fixture.h"
 #include "tools/number_diff.h"
 #include "tools/row_diff.h"
@@ -87,6 +90,39 @@ TEST_F(ToolDiffValues, ExitCodesAreThoseOfDiff) {
   EXPECT_EQ(RunLine("diff --exit-code 300 x", {"-s", path()}).code, 2);
   EXPECT_EQ(Run("diff 300 301").code, 2);
   EXPECT_EQ(Run("diff 300 400").code, 0);
+}
+
+// Like diff(1), which compares contents: a delta run that wrote what was there
+// before is no difference.
+TEST_F(ToolDiffValues, ExitCodeIsZeroForRowsWrittenWithEqualValues) {
+  Own();
+  std::optional<Version> parent;
+  const auto save = [&](int64_t step, const HeldTables::RowList& rows,
+                        std::optional<HeldTables::Change> change) {
+    HeldTables tables;
+    tables.Add("t", {{"v", DType::kF32, 1}}, rows, std::move(change));
+    SaveSpec spec;
+    spec.step = step;
+    spec.parent = parent;
+    ASSERT_OK_AND_ASSIGN(const SaveResult saved,
+                         store_->Save(spec, *tables.state()));
+    parent = saved.version;
+  };
+  save(1000, {{1, Bytes(3.0F)}, {2, Bytes(4.0F)}}, {});
+  save(1001, {{1, Bytes(3.0F)}}, HeldTables::Change{});
+  save(1002, {{3, Bytes(5.0F)}}, HeldTables::Change{});
+  save(1003, {}, HeldTables::Change{{3}});
+  Disown();
+  const auto code = [&](const std::string& command) {
+    return Run(command + " --exit-code").code;
+  };
+  EXPECT_EQ(RunJson("diff 1000 1001")["tables"][0]["upserted_rows"], 1);
+  for (const std::string full : {"", " --full"}) {
+    EXPECT_EQ(code("diff 1000 1001" + full), 0) << full;
+    EXPECT_EQ(code("diff 1000 1003" + full), 0) << full;
+    EXPECT_EQ(code("diff 1000 1002" + full), 1) << full;
+  }
+  EXPECT_TRUE(RunJson("diff 1000 1001 --exit-code")["same"].get<bool>());
 }
 
 // Saves full steps without parents: no delta runs lead from one to another.

@@ -406,7 +406,9 @@ constexpr char kDiffNotes[] =
     "\n"
     "The exit code is 0 whether or not the steps differ. With --exit-code\n"
     "it is that of diff(1): 0 if they are the same, 1 if they differ, 2\n"
-    "for an error, or if it is unknown whether they differ.\n";
+    "for an error, or if it is unknown whether they differ. Then rows\n"
+    "that were written with equal values do not differ: the values of\n"
+    "the rows that delta runs wrote are read in both steps.\n";
 
 class Diff : public Command {
  public:
@@ -467,7 +469,8 @@ void Diff::AddArguments(CLI::App* app) {
       ->type_name("X")
       ->check(AtLeast(0));
   app->add_flag("--exit-code", exit_code_,
-                "exit with 1 if the steps differ, 2 for an error");
+                "exit with 1 if the steps differ, 2 for an error or if it is "
+                "unknown; compares the values of rows that were written");
 }
 
 absl::StatusOr<StepDiff> Diff::Compare(const Context& context, Reader* reader,
@@ -481,6 +484,7 @@ absl::StatusOr<StepDiff> Diff::Compare(const Context& context, Reader* reader,
 
 void Diff::SetOptions() {
   options_.scan = full_;
+  options_.exact = exit_code_;
   options_.rows.tolerance = tolerance_;
   options_.values = full_ || tolerance_.has_value() ||
                     options_.rows.max_ids + options_.rows.max_movers > 0;
