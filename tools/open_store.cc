@@ -10,6 +10,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "tools/progress_line.h"
 #include "tools/step_argument.h"
 
@@ -158,6 +159,18 @@ absl::Status WithPlace(const absl::Status& status, absl::string_view place) {
 absl::Status ReadingStatus(const absl::Status& status) {
   if (!absl::IsUnavailable(status)) return status;
   return absl::InternalError(status.message());
+}
+
+absl::Status WithoutReserveOption(const absl::Status& status) {
+  constexpr absl::string_view kRemedy =
+      ", or lower StoreOptions::reserve_bytes";
+  if (!absl::IsResourceExhausted(status)) return status;
+  absl::Status result(status.code(),
+                      absl::StrReplaceAll(status.message(), {{kRemedy, ""}}));
+  status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) {
+    result.SetPayload(url, payload);
+  });
+  return result;
 }
 
 std::string StepName(int64_t step) { return absl::StrCat("step ", step); }

@@ -55,6 +55,10 @@ absl::Status WithPlace(const absl::Status& status, absl::string_view place);
 // Converts the latter to Internal, so that their exit codes differ.
 absl::Status ReadingStatus(const absl::Status& status);
 
+// Removes from an error about a full disk that an option of C++ could be
+// lowered, which no option of the command does.
+absl::Status WithoutReserveOption(const absl::Status& status);
+
 // Returns "step 1000".
 std::string StepName(int64_t step);
 

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "tests/tools/tool_fixture.h"
+#include "tools/open_store.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -333,6 +334,22 @@ TEST_F(ToolRemote, RefusesBadArguments) {
   ExpectFails("remote steal " + url(), 1, HasSubstr("steal"));
   EXPECT_EQ(RunLine("remote fetch " + url()).code, 1);
   EXPECT_EQ(RunLine("remote push " + url() + " -s " + fetched()).code, 2);
+}
+
+// The command has no option for the reserve that the library's error names.
+TEST(ToolReserve, IsNotNamedAsAnOption) {
+  const TempDir dir;
+  StoreOptions options;
+  options.reserve_bytes = uint64_t{1} << 62;
+  ASSERT_OK_AND_ASSIGN(const auto store,
+                       Store::Open(dir.path() + "/store", options));
+  const absl::Status full = store->Save({.step = 1}, RankState()).status();
+  const std::string text(full.message());
+  EXPECT_THAT(text, HasSubstr("StoreOptions::reserve_bytes"));
+  const absl::Status shown = tool::WithoutReserveOption(full);
+  EXPECT_EQ(shown.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(std::string(shown.message()),
+            text.substr(0, text.find(", or lower StoreOptions")));
 }
 
 }  // namespace

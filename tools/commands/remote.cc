@@ -243,7 +243,8 @@ absl::Status RemoteCommand::Run(const Context& context) {
                         : action_ == "fetch"  ? &RemoteCommand::Fetch
                         : action_ == "verify" ? &RemoteCommand::Verify
                                               : &RemoteCommand::Collect;
-  const absl::Status status = (this->*action)(context, remote.get());
+  const absl::Status status =
+      WithoutReserveOption((this->*action)(context, remote.get()));
   // Unavailable is a service that does not answer, unless it names the process
   // that owns the store.
   const bool busy = status.GetPayload(kHolderPayload).has_value();

@@ -162,8 +162,9 @@ absl::Status RemoteFetch::Follow(const Context& context, const Shared& shared,
     if (status.ok()) {
       *context.err << "ckptdb: remote: following again\n";
     } else {
+      const absl::Status shown = WithoutReserveOption(status);
       context.PrintError(absl::Status(
-          status.code(), absl::StrCat(status.message(), "; trying again")));
+          shown.code(), absl::StrCat(shown.message(), "; trying again")));
     }
   };
   return FollowRemote(remote, TargetOf(context), following);
