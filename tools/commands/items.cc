@@ -46,12 +46,20 @@ bool TakesAny(const StepReader& step, const Filter& filter) {
   return false;
 }
 
-// Returns "embedding:f32x16 freq:u32".
+// Returns "embedding:f32x16 freq:u32", with "... 248 more" after so many slots.
 std::string SlotsText(const std::vector<Slot>& slots) {
-  return absl::StrJoin(slots, " ", [](std::string* out, const Slot& slot) {
-    absl::StrAppend(out, Printable(slot.name), ":", DTypeName(slot.dtype));
-    if (slot.elements != 1) absl::StrAppend(out, "x", slot.elements);
-  });
+  constexpr size_t kMaxSlots = 8;
+  const auto shown = absl::MakeConstSpan(slots).first(
+      slots.size() > kMaxSlots ? kMaxSlots : slots.size());
+  std::string text =
+      absl::StrJoin(shown, " ", [](std::string* out, const Slot& slot) {
+        absl::StrAppend(out, Printable(slot.name), ":", DTypeName(slot.dtype));
+        if (slot.elements != 1) absl::StrAppend(out, "x", slot.elements);
+      });
+  if (shown.size() < slots.size()) {
+    absl::StrAppend(&text, " ... ", slots.size() - shown.size(), " more");
+  }
+  return text;
 }
 
 // Returns the codecs of a table's slots, each once, or the item's codec.
@@ -159,7 +167,8 @@ Json ItemsJson(const std::string& store, const StepReader& step,
 constexpr char kItemsNotes[] =
     "RUN is \"base\" for a table with all its rows, and \"delta\" for\n"
     "changed rows and erased ids. BASE REASON is why all rows were\n"
-    "saved although changed rows were given.\n";
+    "saved although changed rows were given. LAYOUT lists the first 8\n"
+    "slots of a table; --json has all.\n";
 
 class Items : public Command {
  public:
