@@ -99,6 +99,10 @@ class CustomTable(Sharded, abc.ABC):
         """Marks the changes that are not marked yet: it is called before each save,
         and after a restore. By default does nothing."""
 
+    def _mark_lacking(self) -> None:
+        """Marks rows that exist, but that the step just restored lacks. Of other
+        tables all rows come from the step."""
+
     def converts(self, slot: str, dtype: str, elements: int) -> bool:
         """Whether `convert` takes this form of a slot in a step, which is not that of
         the table. By default False."""

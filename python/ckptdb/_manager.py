@@ -26,6 +26,7 @@ from ._arguments import (
     ship_config,
 )
 from ._core import KeepPolicy, PendingSave, SavePolicy, StepOutcome
+from ._custom_table import CustomTable
 from ._devices import Devices
 from ._errors import (
     FailedPrecondition,
@@ -40,7 +41,7 @@ from ._options import ShipOptions
 from ._progress import ByteBar
 from ._ranks import Connection, Ranks, check_alone, connect, with_hint
 from ._records import LoadedRule, RestoreReport, SaveReport, ShipReport
-from ._restore import Restore
+from ._restore import Restore, contents_of
 from ._save import Save
 from ._state import Registered
 from ._step_list import StepList
@@ -265,20 +266,8 @@ class Manager(StepList, ThreadSafeCalls):
             save.add_all(self.state)
             self._kept = save.owners
             return save.tensors, save.objects
-        items = step.items()
-        forms = {
-            item["name"]: (item["dtype"], tuple(item["shape"]))
-            for item in items
-            if item["kind"] == "tensor"
-        }
-        objects = {item["name"] for item in items if item["kind"] == "blob"}
-
-        def read_object(name: str) -> bytes | None:
-            stored = f"extra/{name}"
-            return step.read_blob(0, stored) if stored in objects else None
-
         restore = Restore(
-            read_object, forms, self._allow_pickle, self._registered, self._devices
+            *contents_of(step), self._allow_pickle, self._registered, self._devices
         )
         restore.add_all(self.state)
         self._kept = restore.owners
@@ -334,6 +323,9 @@ class Manager(StepList, ThreadSafeCalls):
         tensors = {item.name for item in loaded.items if item.loaded}
         restore.finish(self.state, self._core.take_loaded(), tensors)
         self._broken = ""
+        for _, table in self._registered.tables:
+            if isinstance(table, CustomTable) and not self._read_only:
+                table._mark_lacking()
         if restore.removed:
             self._warn(
                 f"step {loaded.step} does not have {', '.join(restore.removed)} of the "

@@ -277,6 +277,8 @@ class Restore:
         if self._reading:
             return self._plan(node, _MISSING, name)
         self._need(has_state_dict(live), name, "an object with state_dict")
+        if getattr(live, "restored_in_place", False) and isinstance(node, dict):
+            return self._plan_in_place(node, live, name)
         # The live tensors are used where they fit. Others are made, and
         # load_state_dict takes them: an optimizer has none before its first step.
         fitting = _fitting(live.state_dict(), self._forms, name)
@@ -286,6 +288,23 @@ class Restore:
 
         def finish() -> Any:
             live.load_state_dict(build())
+            return live
+
+        return finish
+
+    def _plan_in_place(self, node: Any, live: Any, name: str) -> Finish:
+        """Restores into the tensors of a state dictionary, so that the library
+        reports those that do not fit. Like of a module, those that the state lacks
+        are left out."""
+        tensors = dict(live.state_dict())
+        build = self._plan(
+            {key: child for key, child in node.items() if key in tensors},
+            tensors,
+            name,
+        )
+
+        def finish() -> Any:
+            build()
             return live
 
         return finish
@@ -396,6 +415,8 @@ class Restore:
                 if _arrays.is_torch(value):
                     self._target(f"{name}.{key}", value)
             return True
+        if getattr(live, "restored_in_place", False):
+            return self._register_rest(live.state_dict(), name)
         if is_table(live) or has_io_state(live) or has_state_dict(live):
             return True
         if isinstance(live, dict):
@@ -450,6 +471,25 @@ def _fitting(live: Any, forms: Mapping[str, Form], name: str) -> Any:
         make: Any = type(live)
         return make._make(made) if is_namedtuple(live) else made
     return _MISSING
+
+
+def contents_of(
+    step: Any,
+) -> tuple[Callable[[str], bytes | None], dict[str, Form]]:
+    """A function that reads an object of the step, and its tensors' forms."""
+    items = step.items()
+    forms = {
+        item["name"]: (item["dtype"], tuple(item["shape"]))
+        for item in items
+        if item["kind"] == "tensor"
+    }
+    objects = {item["name"] for item in items if item["kind"] == "blob"}
+
+    def read_object(name: str) -> bytes | None:
+        stored = f"extra/{name}"
+        return step.read_blob(0, stored) if stored in objects else None
+
+    return read_object, forms
 
 
 def read_value(

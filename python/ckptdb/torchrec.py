@@ -13,6 +13,7 @@ import torch.distributed as dist
 from . import _arrays, _torchrec
 from ._custom_table import Block, CustomTable
 from ._errors import FailedPrecondition, InvalidArgument, OutOfRange, Unimplemented
+from ._shards import form_of
 
 __all__ = ["EmbeddingTable", "tables"]
 
@@ -185,8 +186,9 @@ class EmbeddingTable(CustomTable):
             {n: _bits(tensor) for n, tensor in part.slots.items()}
             for part in self._parts
         ]
+        self._lacking: list[Any] = []  # of each part the rows that a step lacks
         ends = np.array([part.first + part.rows for part in table.parts], np.int64)
-        owners = np.array([part.rank for part in table.parts] + [-1], np.int64)
+        owners = np.array([part.rank for part in table.parts], np.int64)
         world = dist.get_world_size()
 
         def ranks_of(ids: Any, world_size: int) -> Any:
@@ -195,7 +197,8 @@ class EmbeddingTable(CustomTable):
                     f"the sharding plan is for {world} ranks; the manager has "
                     f"{world_size}"
                 )
-            ranks = owners[np.searchsorted(ends, ids, side="right")]
+            # The last rank refuses rows of a step beyond the table.
+            ranks = owners[np.searchsorted(ends[:-1], ids, side="right")]
             return np.where(ids < 0, -1, ranks)
 
         # The name is the same for all plans: a restore finds rows by their ids.
@@ -229,18 +232,27 @@ class EmbeddingTable(CustomTable):
         part = f", {columns} columns" if self._divided else ""
         return f'EmbeddingTable("{self.name}", {own:,} of {self.rows:,} rows{part})'
 
+    def ranks_of(self, ids: Any, world_size: int) -> Any:
+        """The rank that has each of these rows. Raises OutOfRange for an id that is
+        not a row."""
+        self._check_rows(torch.as_tensor(ids, dtype=torch.int64))
+        return super().ranks_of(ids, world_size)
+
     def mark(self, ids: Any) -> None:
         """Marks rows of the whole table as changed; ignores those of other ranks. After
         a batch, mark the rows that any rank looked up, because their ranks update
         them. A row of a table sharded by columns is saved if any of its ranks marks
         it. Raises OutOfRange for an id that is not a row."""
         array = torch.as_tensor(ids, dtype=torch.int64).reshape(-1)
-        if array.numel() and not 0 <= int(array.min()) <= int(array.max()) < self.rows:
-            wrong = array[(array < 0) | (array >= self.rows)]
-            raise self._no_row(int(wrong[0]))
+        self._check_rows(array)
         for part in self._parts:
             end = part.first + part.rows
             super().mark(array[(array >= part.first) & (array < end)])
+
+    def _check_rows(self, ids: Any) -> None:
+        if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < self.rows:
+            wrong = ids[(ids < 0) | (ids >= self.rows)]
+            raise self._no_row(int(wrong[0]))
 
     def mark_erased(self, ids: Any) -> None:
         """Raises Unimplemented: all rows exist always."""
@@ -281,7 +293,11 @@ class EmbeddingTable(CustomTable):
         return values
 
     def restore_rows(self, ids: Any, values: dict[str, Any]) -> None:
+        if len(ids) and int(ids.max()) >= self.rows:
+            raise _cut(self.name, int(ids.max()), self.rows)
         for chosen, number, own in self._split(ids):
+            if self._lacking:
+                self._lacking[number][own] = False
             for name, rows in values.items():
                 bits = self._bits[number][name]
                 mine = rows[chosen]
@@ -308,9 +324,18 @@ class EmbeddingTable(CustomTable):
                 bits[own] = 0
 
     def clear_rows(self) -> None:
+        np = _arrays.numpy()
+        self._lacking = [np.ones(part.rows, bool) for part in self._parts]
         for part in self._bits:
             for bits in part.values():
                 bits[:] = 0
+
+    def _mark_lacking(self) -> None:
+        """Marks the rows that the step lacks, so that the next save has the values
+        that the trainer sets."""
+        lacking, self._lacking = self._lacking, []
+        for part, rows in zip(self._parts, lacking):
+            super().mark(_arrays.numpy().flatnonzero(rows) + part.first)
 
     def _split(self, ids: Any) -> Iterator[tuple[Any, int, Any]]:
         """Which of the ids are in a part, the part, and their rows in it. A divided
@@ -344,6 +369,14 @@ class EmbeddingTable(CustomTable):
                 or "none"
             )
         )
+
+
+def _cut(table: str, row: int, rows: int) -> OutOfRange:
+    return OutOfRange(
+        f'the step has row {row} of table "{table}", which has only rows 0 to '
+        f"{rows - 1} now; make the table with at least {row + 1} rows, or leave it out "
+        f'of the restore: evolve={{"exclude": ["{table}"]}}'
+    )
 
 
 def _means(values: Any, parts: int) -> Any:
@@ -387,6 +420,8 @@ class _Lookups:
 class _Dense:
     """The tensors of a model besides its embedding tables."""
 
+    restored_in_place = True
+
     def __init__(self, dmp: Any) -> None:
         self._dmp = dmp
 
@@ -394,16 +429,22 @@ class _Dense:
         return _torchrec.dense_of(self._dmp)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Does nothing for a restore, which has filled these tensors."""
         live = self.state_dict()
         if live.keys() != state.keys():
             raise FailedPrecondition(
                 "the dense part of the model differs from the step's: added "
                 f"{sorted(live.keys() - state.keys())}, missing "
                 f"{sorted(state.keys() - live.keys())}; to keep its values, exclude "
-                'it: evolve={"exclude": ["model"]}; to restore what both have, put '
-                'the dense modules into the state, as state["model"] = '
-                'torch.nn.ModuleDict({"over": model.over}), and pass evolve={}'
+                'it: evolve={"exclude": ["model"]}'
             )
+        for name, value in state.items():
+            form, given = form_of(live[name]), form_of(value)
+            if form != given:
+                raise FailedPrecondition(
+                    f'tensor "{name}" of the dense part of the model is {form[0]} '
+                    f"{list(form[1])}; the given one is {given[0]} {list(given[1])}"
+                )
         with torch.no_grad():
             for name, value in state.items():
                 live[name].copy_(value)
