@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/command.h"
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "tools/format.h"
 
 namespace ckptdb::tool {
 
-void Context::PrintError(const absl::Status& status) const {
-  *err << "ckptdb: " << command << ": " << Printable(status.message()) << '\n';
-}
-
 namespace {
+
+// Messages of the library escape names, so that their backslashes stay, and
+// name options of C++, which a command's user cannot set.
+std::string ErrorText(absl::string_view message) {
+  const std::string text = absl::StrReplaceAll(
+      message, {{", or lower StoreOptions::reserve_bytes", ""}});
+  return absl::StrJoin(absl::StrSplit(text, '\\'), "\\",
+                       [](std::string* out, absl::string_view part) {
+                         out->append(Printable(part));
+                       });
+}
 
 // A line for each command.
 // clang-format off
@@ -55,6 +65,10 @@ constexpr std::unique_ptr<Command> (*kCommands[])() = {
 // clang-format on
 
 }  // namespace
+
+void Context::PrintError(const absl::Status& status) const {
+  *err << "ckptdb: " << command << ": " << ErrorText(status.message()) << '\n';
+}
 
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;

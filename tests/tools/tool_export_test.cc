@@ -13,6 +13,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <sstream>
 #include <string>
@@ -25,6 +26,7 @@
 #include "tests/support/name_space.h"
 #include "tests/tools/tool_fixture.h"
 #include "tools/command_line.h"
+#include "tools/files/safetensors.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -443,6 +445,118 @@ TEST_F(ToolImport, KeepsMetadataOfSafetensors) {
   ASSERT_EQ(Run("export 100 w --safetensors " + out()).code, 0);
   ASSERT_EQ(Run("import " + out() + "/model.safetensors --step 900").code, 0);
   EXPECT_EQ(RunJson("show 900")["user_metadata"], Json({{"format", "pt"}}));
+}
+
+// Writes a file of safetensors with one tensor of a byte.
+std::string Safetensors(const std::string& path, const std::string& name,
+                        const std::map<std::string, std::string>& metadata) {
+  std::ofstream(path, std::ios::binary)
+      << tool::SafetensorsHeader({{name, DType::kU8, {1}, 1}}, metadata) << 'x';
+  return path;
+}
+
+TEST_F(ToolImport, ManagersKeysOfMetadataAreRenamed) {
+  const std::map<std::string, std::string> metadata = {
+      {"ckptdb.retention", "not JSON"},
+      {"ckptdb.saved_because", "step 50 is a multiple of 10"},
+      {"imported.saved_because", "older"},
+      {"run", "7"}};
+  const std::string file =
+      Safetensors(dir_.path() + "/a.safetensors", "w", metadata);
+  ASSERT_EQ(Run("import " + file + " --step 900").code, 0);
+  EXPECT_EQ(RunJson("show 900")["user_metadata"],
+            Json({{"imported.retention", "not JSON"},
+                  {"imported.saved_because", "older"},
+                  {"imported.saved_because+", "step 50 is a multiple of 10"},
+                  {"run", "7"}}));
+  EXPECT_EQ(RunJson("explain 900")["saved_reason"], Json());
+}
+
+TEST_F(ToolImport, FailuresLeaveNoNewStore) {
+  ASSERT_EQ(Run("export 100 --npz " + out()).code, 0);
+  const std::string npz = out() + "/step-100.npz";
+  std::string bytes = TextOf(npz);
+  bytes[bytes.find("user.embedding.npy") + 300] ^= 1;
+  std::ofstream(npz, std::ios::binary) << bytes;
+  const std::string bad_name =
+      Safetensors(dir_.path() + "/a.safetensors", std::string("a\0b", 3), {});
+  fs::create_directory(dir_.path() + "/empty");
+  for (const std::string& file : {npz, bad_name}) {
+    for (const std::string store : {"/new", "/new/deep/store", "/empty"}) {
+      const ToolResult failed =
+          RunTool({"import", file, "--step", "1", "-s", dir_.path() + store});
+      EXPECT_EQ(failed.code, file == npz ? 3 : 1) << failed.err;
+      EXPECT_FALSE(fs::exists(dir_.path() + "/new"));
+      EXPECT_THAT(NamesIn(dir_.path() + "/empty"), IsEmpty());
+    }
+    EXPECT_EQ(Run("import " + file + " --step 900").code, file == npz ? 3 : 1);
+    EXPECT_THAT(Steps(), ElementsAre(100, 200, 300, 400));
+  }
+  // The message is escaped once.
+  ExpectFails("import " + bad_name + " --step 900", 1,
+              HasSubstr(R"(name "a\x00\x62" has a NUL)"));
+  // A store without steps that existed before.
+  const std::string existing = dir_.path() + "/existing";
+  ASSERT_OK(Store::Open(existing).status());
+  EXPECT_EQ(RunTool({"import", npz, "--step", "1", "-s", existing}).code, 3);
+  EXPECT_OK(Store::Open(existing, {.create_if_missing = false}).status());
+}
+
+TEST_F(ToolImport, NoStoreIsMadeWithinAStore) {
+  const std::string file = Safetensors(dir_.path() + "/a.safetensors", "w", {});
+  fs::create_directory_symlink(path(), dir_.path() + "/link");
+  for (const std::string& store :
+       {path() + "/db", path() + "/db/x/y", path() + "/new",
+        dir_.path() + "/link/staging"}) {
+    const ToolResult failed =
+        RunTool({"import", file, "--step", "1", "-s", store});
+    EXPECT_EQ(failed.code, 1);
+    EXPECT_THAT(failed.err, HasSubstr("lies inside it"));
+    EXPECT_FALSE(fs::exists(store + "/db"));
+  }
+  EXPECT_EQ(RunTool({"import", file, "--step", "9", "-s", other()}).code, 0);
+}
+
+TEST_F(ToolImport, FilesWithoutContentAreErrors) {
+  const std::string folder = dir_.path() + "/files";
+  fs::create_directories(folder + "/recis");
+  std::ofstream(folder + "/a.safetensors.index.json") << R"({"weight_map":{}})";
+  std::ofstream(folder + "/a.npz") << "PK\5\6" << std::string(18, '\0');
+  std::ofstream(folder + "/a.safetensors", std::ios::binary)
+      << tool::SafetensorsHeader({}, {{"k", "v"}});
+  std::ofstream(folder + "/recis/model-000000-of-000001.safetensors",
+                std::ios::binary)
+      << tool::SafetensorsHeader({}, {});
+  std::ofstream(folder + "/recis/index") << R"({"block_index":{}})";
+  std::ofstream(folder + "/recis/extra.txt") << "7";
+  for (const std::string name :
+       {"a.safetensors.index.json", "a.npz", "a.safetensors", "recis"}) {
+    ExpectFails(
+        "import " + folder + "/" + name + " --step 900", 1,
+        AllOf(HasSubstr(folder + "/" + name), HasSubstr("nothing to import")));
+  }
+  ExpectFails("import " + folder + "/none/dir --step 900", 2,
+              HasSubstr("No such file"));
+  EXPECT_THAT(Steps(), ElementsAre(100, 200, 300, 400));
+}
+
+// Errors name what a command's user can change.
+TEST_F(ToolImport, FullDisksAreNamed) {
+  const std::string small = dir_.path() + "/small";
+  fs::create_directory(small);
+  const std::string file = Safetensors(dir_.path() + "/a.safetensors", "w", {});
+  ExpectInChild([&]() -> std::string {
+    if (!EnterNameSpace().ok() ||
+        mount("none", small.c_str(), "tmpfs", 0, "size=20M") != 0) {
+      return "";  // may not mount
+    }
+    const ToolResult failed =
+        RunTool({"import", file, "--step", "1", "-s", small + "/store"});
+    const bool named =
+        failed.code == 5 && NamesIn(small).empty() &&
+        failed.err.find("are free; free some space\n") != std::string::npos;
+    return named ? "" : failed.err;
+  });
 }
 
 }  // namespace

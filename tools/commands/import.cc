@@ -2,6 +2,7 @@
 // ckptdb import: saves files of other systems as a step.
 #include <cstdint>
 #include <future>
+#include <map>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -11,6 +12,7 @@
 
 #include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "schema/status.h"
 #include "tools/command.h"
 #include "tools/files/import_state.h"
@@ -19,6 +21,7 @@
 #include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
+#include "tools/new_store.h"
 #include "tools/open_store.h"
 #include "tools/progress_line.h"
 #include "tools/step_argument.h"
@@ -41,10 +44,34 @@ struct ImportOptions {
   bool force = false;
 };
 
+// Keys that a manager writes describe the step that the file came from, such as
+// why it was saved, and get this name instead.
+constexpr char kManagerPrefix[] = "ckptdb.";
+constexpr char kImportedPrefix[] = "imported.";
+
+void RenameManagerKeys(std::map<std::string, std::string>* metadata) {
+  std::map<std::string, std::string> renamed;
+  for (auto it = metadata->begin(); it != metadata->end();) {
+    absl::string_view key = it->first;
+    if (absl::ConsumePrefix(&key, kManagerPrefix)) {
+      renamed[absl::StrCat(kImportedPrefix, key)] = std::move(it->second);
+      it = metadata->erase(it);
+    } else {
+      ++it;
+    }
+  }
+  // A key of the file that has such a name already stays.
+  for (auto& [key, value] : renamed) {
+    std::string longer = key;
+    while (!metadata->emplace(longer, value).second) longer += '+';
+  }
+}
+
 // Metadata of files that a step cannot have becomes a blob.
 constexpr char kMetadataBlob[] = "file.metadata";
 
 absl::Status KeepMetadata(LoadedFiles* files) {
+  RenameManagerKeys(&files->metadata);
   uint64_t bytes = 0;
   bool fits = true;
   for (const auto& [key, value] : files->metadata) {
@@ -172,6 +199,7 @@ absl::Status ImportCommand::Run(const Context& context) {
     return absl::InvalidArgumentError(
         "the store to import into is not named; set --store or CKPTDB_STORE");
   }
+  CKPTDB_RETURN_IF_ERROR(CheckNotWithinStore(context.store));
   const MappedFileErrors errors;
   LoadedFiles files;
   for (const std::string& path : options_.paths) {
@@ -186,6 +214,11 @@ absl::Status ImportCommand::Run(const Context& context) {
   }
   ImportState state;
   CKPTDB_RETURN_IF_ERROR(AddArrays(files, tables, &state));
+  if (state.tensor_count + state.table_count + files.blobs.size() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options_.paths[0], ": has no arrays or values: nothing to import"));
+  }
+  const NewStore new_store(context.store);
   CKPTDB_ASSIGN_OR_RETURN(const auto store, OpenOwner(context, true));
   const Interrupt interrupt;
   SaveSpec spec;

@@ -17,11 +17,13 @@
 namespace ckptdb::tool {
 namespace {
 
-// Returns a new file without a name.
-absl::StatusOr<int> OpenUnlinked() {
+std::string TemporaryFolder() {
   const char* variable = std::getenv("TMPDIR");
-  const std::string folder =
-      variable == nullptr || *variable == '\0' ? "/var/tmp" : variable;
+  return variable == nullptr || *variable == '\0' ? "/var/tmp" : variable;
+}
+
+// Returns a new file without a name.
+absl::StatusOr<int> OpenUnlinked(const std::string& folder) {
   constexpr mode_t kMode = 0600;
   int file = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kMode);
   if (file >= 0) return file;
@@ -30,6 +32,16 @@ absl::StatusOr<int> OpenUnlinked() {
   if (file < 0) return FileError("create", path);
   unlink(path.c_str());
   return file;
+}
+
+// For the current errno.
+absl::Status WriteError(const std::string& folder, const ZipMember& member) {
+  const absl::Status status = FileError("write to", folder);
+  return {status.code(),
+          absl::StrCat(status.message(), ", while decompressing \"",
+                       member.name, "\" of ", member.bytes,
+                       " bytes into it; set TMPDIR to a folder with more "
+                       "space")};
 }
 
 }  // namespace
@@ -41,13 +53,14 @@ absl::Status InFile(const std::string& path, const absl::Status& status) {
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> Inflated(
     const MappedFile& file, const ZipMember& member) {
-  CKPTDB_ASSIGN_OR_RETURN(const int output, OpenUnlinked());
+  const std::string folder = TemporaryFolder();
+  CKPTDB_ASSIGN_OR_RETURN(const int output, OpenUnlinked(folder));
   absl::Cleanup close_output = [output] { close(output); };
   const auto append = [&](absl::string_view piece) -> absl::Status {
     while (!piece.empty()) {
       const ssize_t written = write(output, piece.data(), piece.size());
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return FileError("write to", "TMPDIR");
+      if (written < 0) return WriteError(folder, member);
       piece.remove_prefix(static_cast<size_t>(written));
     }
     return absl::OkStatus();

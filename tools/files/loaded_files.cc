@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/files/loaded_files.h"
 
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "schema/status.h"
+#include "tools/files/file_error.h"
 #include "tools/files/file_name.h"
 #include "tools/files/inflated.h"
 #include "tools/files/inside_folder.h"
@@ -164,7 +167,12 @@ absl::Status LoadFile(const std::string& path, LoadedFiles* files) {
                    {".pth", LoadTorch},
                    {".bin", LoadTorch},
                    {".ckpt", LoadTorch}};
-  if (std::filesystem::is_directory(path)) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    errno = error ? error.value() : ENOENT;
+    return FileError("open", path);
+  }
+  if (std::filesystem::is_directory(path, error)) {
     return InFile(path, LoadRecis(path, files));
   }
   for (const auto& [suffix, load] : formats) {

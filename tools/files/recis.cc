@@ -84,6 +84,10 @@ class RecisLoader {
     for (auto& [table, parts] : tables_) {
       CKPTDB_RETURN_IF_ERROR(AddTable(table, parts));
     }
+    if (tables_.empty() && files_->arrays.size() == first) {
+      return absl::InvalidArgumentError(
+          "contains neither a table nor a dense tensor: nothing to import");
+    }
     CKPTDB_RETURN_IF_ERROR(AddNotes());
     return absl::OkStatus();
   }

@@ -39,7 +39,8 @@ class PickleWalk {
           CKPTDB_RETURN_IF_ERROR(
               Visit(Join(name, absl::StrCat(i)), *value.items[i], depth + 1));
         }
-        return value.items.empty() ? Add(name, "[]") : absl::OkStatus();
+        return value.items.empty() ? AddEmpty(name, "[]", depth)
+                                   : absl::OkStatus();
       case PickleKind::kDict:
         return VisitDict(name, value, depth);
       case PickleKind::kTensor:
@@ -101,7 +102,11 @@ class PickleWalk {
       CKPTDB_RETURN_IF_ERROR(Visit(name, *value.attributes, depth + 1));
     }
     const bool empty = value.items.empty() && value.attributes == nullptr;
-    return empty ? Add(name, "{}") : absl::OkStatus();
+    return empty ? AddEmpty(name, "{}", depth) : absl::OkStatus();
+  }
+  // A file that consists of an empty container has no value.
+  absl::Status AddEmpty(const std::string& name, std::string json, int depth) {
+    return depth == 0 ? absl::OkStatus() : Add(name, std::move(json));
   }
   static absl::Status TooLong(const std::string& name) {
     return absl::InvalidArgumentError(

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stores that a command creates.
+#ifndef CKPTDB_TOOLS_NEW_STORE_H_
+#define CKPTDB_TOOLS_NEW_STORE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace ckptdb::tool {
+
+// Returns InvalidArgument if `path`, which need not exist, is below the folder
+// of a store, which removes files that it does not know. Follows links.
+absl::Status CheckNotWithinStore(const std::string& path);
+
+// Removes a store that was created after the constructor, with its folders, if
+// it has no steps when this is destroyed. Destroy the Store before. An existing
+// store, and a folder that is not empty, stay as they are.
+class NewStore {
+ public:
+  explicit NewStore(const std::string& path);
+  ~NewStore();
+  NewStore(const NewStore&) = delete;
+  NewStore& operator=(const NewStore&) = delete;
+
+ private:
+  const std::string path_;
+  bool is_new_ = false;
+  std::vector<std::string> folders_;  // those that did not exist, deepest first
+};
+
+}  // namespace ckptdb::tool
+
+#endif  // CKPTDB_TOOLS_NEW_STORE_H_
