@@ -10,9 +10,9 @@ import fnmatch
 import json
 import os
 import pathlib
+import re
 import shutil
 import sys
-import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -115,7 +115,7 @@ def _run_export(arguments: list[str]) -> int:
         help="only rows that changed or were erased since that step",
     )  # fmt: skip
     args = parser.parse_intermixed_args(arguments)
-    slots = args.slots.split(",") if args.slots else None
+    slots = _split(args.slots) if args.slots else None
     with Reader(args.store) as reader:
         with reader.latest() if args.step is None else reader.open(args.step) as step:
             number = step.record.step
@@ -129,6 +129,17 @@ def _run_export(arguments: list[str]) -> int:
         {"store": args.store, "step": number, "since": args.since, "files": files},
         *[f"{rows} rows: {path}" for path, rows in written.items()],
     )
+
+
+def _split(names: str) -> list[str]:
+    """Names between commas; a backslash before a comma makes it part of a name."""
+    parts = re.findall(r"(?:\\[\\,]|[^,])+", names)
+    return [re.sub(r"\\([\\,])", r"\1", each) for each in parts]
+
+
+def _file_name(name: str) -> str:
+    """The name of a table's file, as the command `ckptdb` makes it."""
+    return re.sub(r"^\.|[\x00-\x1f\x7f/\\%]", lambda each: f"%{ord(each[0]):02X}", name)
 
 
 def export_parquet(
@@ -158,7 +169,7 @@ def export_parquet(
     with output_folder(folder) as target:
         try:
             for name in tables:
-                path = target / (urllib.parse.quote(name, safe="") + ".parquet")
+                path = target / f"{_file_name(name)}.parquet"
                 if path.exists() and not force:
                     raise AlreadyExists(f'"{path}" exists; pass --force to replace it')
                 part = part_of(path)
@@ -195,7 +206,8 @@ def _rows(
     names = list(table.slots) if slots is None else slots
     for clash in {"key", "erased"} & set(names):
         raise InvalidArgument(
-            f'table "{name}" has a slot "{clash}", the name of another column'
+            f'table "{name}" has a slot "{clash}", the name of another column; choose '
+            "others by --slots"
         )
     specs = {each: table.slots[each] for each in names if each in table.slots}
     if len(specs) < len(names):

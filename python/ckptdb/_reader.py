@@ -126,6 +126,12 @@ class StepTable:
         """The table as a pyarrow.Table: `id`, and a fixed-size list for each slot."""
         import pyarrow as pa
 
+        names = list(self.slots) if slots is None else list(slots)
+        if "id" in names:
+            raise InvalidArgument(
+                f'table "{self.name}" has a slot "id", the name of the column of ids; '
+                "choose others by slots="
+            )
         batch = self.read(slots)
         columns = {"id": pa.array(batch.ids)}
         for name in batch.slots:

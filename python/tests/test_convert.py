@@ -206,6 +206,28 @@ def test_orbax(tmp_path, path):
     )
 
 
+def test_names_of_columns_and_files(tmp_path, store):
+    pytest.importorskip("pyarrow")
+    tables = {}
+    for name in ("empty table", ".x/%y"):
+        slots = {"id": ("f32", 1), "a,b": ("f32", 1), "v": ("f32", 1)}
+        tables[name] = ckptdb.Table(slots)
+        fill(tables[name], [1, 2], {"v": np.ones((2, 1), np.float32)})
+    store.save(tables)
+    with ckptdb.Reader(store.path) as reader, reader.latest() as step:
+        with pytest.raises(ckptdb.InvalidArgument, match="choose others by slots="):
+            step.table("empty table").to_arrow()
+        arrow = step.table("empty table").to_arrow(["v", "a,b"])
+        assert arrow.column_names == ["id", "v", "a,b"]
+        assert sorted(arrow["id"].to_pylist()) == [1, 2]
+    words = ("export", "latest", "--slots", "a\\,b,v", "-s", store.path)
+    run(*words, "--parquet", tmp_path / "out")
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
+        "%2Ex%2F%25y.parquet",
+        "empty table.parquet",
+    ]
+
+
 def test_damage_and_links_of_orbax(tmp_path, path):
     pytest.importorskip("jax")
     ocp = pytest.importorskip("orbax.checkpoint")

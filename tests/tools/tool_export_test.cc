@@ -27,6 +27,7 @@
 #include "tests/tools/tool_fixture.h"
 #include "tools/command_line.h"
 #include "tools/files/safetensors.h"
+#include "tools/slots_argument.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -352,6 +353,54 @@ TEST(ToolExportFailsTest, WithoutAStoreOrSteps) {
   ASSERT_OK(Store::Open(store).status());
   EXPECT_EQ(RunTool({"export", "latest", "--npz", out, "-s", store}).code, 2);
   EXPECT_FALSE(fs::exists(out));
+}
+
+// Saves a table with slots of these names and elements as step 1 of a new
+// store.
+void SaveSlots(const std::string& store,
+               const std::vector<std::pair<std::string, uint32_t>>& slots) {
+  RankState state;
+  std::vector<Slot> made;
+  const std::vector<int64_t> ids = {7};
+  const std::vector<float> values(8, 0.5F);
+  std::vector<RowBlock::SlotValues> data;
+  for (const auto& [name, elements] : slots) {
+    made.push_back({name, DType::kF32, elements, Codec::kNone});
+    data.push_back({values.data(), elements * sizeof(float)});
+  }
+  RowSource::Arrays rows(ids, data);
+  state.AddTable("t", made, &rows);
+  ASSERT_OK_AND_ASSIGN(const auto owner, Store::Open(store));
+  ASSERT_OK(owner->Save({.step = 1}, state).status());
+}
+
+TEST_F(ToolExport, ColumnsOfTheSameNameAreErrors) {
+  SaveSlots(other(), {{"e", 2}, {"e[0]", 1}, {"id", 1}, {"a,b", 1}});
+  const auto run = [&](const std::string& format, const std::string& slots) {
+    return RunTool({"export", "1", "--" + format, out(), "--slots", slots, "-s",
+                    other(), "--force"});
+  };
+  EXPECT_THAT(run("csv", "e,e[0]").err,
+              AllOf(HasSubstr("\"e[0]\""), HasSubstr("of slot \"e\""),
+                    HasSubstr("choose others by --slots")));
+  EXPECT_EQ(run("jsonl", "e,e[0]").code, 0);
+  for (const std::string format : {"csv", "jsonl"}) {
+    EXPECT_THAT(run(format, "id,e").err, HasSubstr("the column of ids"));
+  }
+  EXPECT_EQ(run("csv", "e,a\\,b").code, 0);
+  EXPECT_EQ(TextOf(out() + "/t.csv"), "id,e[0],e[1],\"a,b\"\n7,0.5,0.5,0.5\n");
+  const ToolResult rows =
+      RunTool({"rows", "t", "--slots", "a\\,b,e[0]", "-s", other(), "--json"});
+  EXPECT_EQ(rows.Json()["rows"][0]["slots"].size(), 2u) << rows.err;
+}
+
+TEST(SplitSlotsTest, BackslashesKeepCommas) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(tool::SplitSlots("a,b"), ElementsAre("a", "b"));
+  EXPECT_THAT(tool::SplitSlots(",a,,"), ElementsAre("a"));
+  EXPECT_THAT(tool::SplitSlots(R"(a\,b,c\\,\d)"),
+              ElementsAre("a,b", R"(c\)", R"(\d)"));
+  EXPECT_THAT(tool::SplitSlots(""), IsEmpty());
 }
 
 class ToolImport : public ToolExport {};

@@ -10,7 +10,6 @@
 
 #include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "schema/status.h"
 #include "tools/command.h"
 #include "tools/files/array_writer.h"
@@ -28,6 +27,7 @@
 #include "tools/outside_store.h"
 #include "tools/progress_line.h"
 #include "tools/row_filter.h"
+#include "tools/slots_argument.h"
 #include "tools/step_argument.h"
 #include "tools/text_table.h"
 
@@ -279,10 +279,7 @@ absl::Status ExportCommand::Run(const Context& context) {
     return absl::InvalidArgumentError(
         "--shard-bytes is only for --safetensors");
   }
-  for (const auto slot :
-       absl::StrSplit(options_.slots, ',', absl::SkipEmpty())) {
-    options_.selection.slots.emplace_back(slot);
-  }
+  options_.selection.slots = SplitSlots(options_.slots);
   if (!options_.ids.empty()) {
     CKPTDB_ASSIGN_OR_RETURN(options_.selection.rows.ids,
                             IdList::ParseOrRead(options_.ids));

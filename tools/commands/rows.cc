@@ -19,6 +19,7 @@
 #include "tools/progress_line.h"
 #include "tools/row_filter.h"
 #include "tools/row_search.h"
+#include "tools/slots_argument.h"
 #include "tools/step_argument.h"
 #include "tools/suggestion.h"
 #include "tools/text_table.h"
@@ -150,7 +151,7 @@ class Rows : public Command {
         ->check(CLI::Range(size_t{0}, kMaxRowLimit));
     app->add_option("--slots", slots_, "print only these slots: a,b")
         ->type_name("SLOTS")
-        ->delimiter(',');
+        ->join(',');
   }
   absl::Status Run(const Context& context) override;
 
@@ -158,7 +159,7 @@ class Rows : public Command {
   RowSearch search_;
   std::string step_ = "latest";
   std::string ids_;
-  std::vector<std::string> slots_;
+  std::string slots_;
 };
 
 absl::Status Rows::Run(const Context& context) {
@@ -169,8 +170,9 @@ absl::Status Rows::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
   CKPTDB_ASSIGN_OR_RETURN(const StepReader::TableSpec table,
                           FindTable(*step, search_.table));
-  CKPTDB_ASSIGN_OR_RETURN(std::vector<Slot> slots,
-                          ChooseSlots(search_.table, table.slots, slots_));
+  CKPTDB_ASSIGN_OR_RETURN(
+      std::vector<Slot> slots,
+      ChooseSlots(search_.table, table.slots, SplitSlots(slots_)));
   ProgressLine progress(context.terminal, "rows: reading");
   ReadOptions options;
   options.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {

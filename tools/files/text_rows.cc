@@ -5,12 +5,14 @@
 #include <atomic>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "schema/status.h"
 #include "tools/files/file_name.h"
@@ -66,16 +68,42 @@ std::string CsvField(const std::string& name) {
   return absl::StrCat("\"", absl::StrReplaceAll(name, {{"\"", "\"\""}}), "\"");
 }
 
-std::string CsvHeader(const std::vector<Slot>& slots) {
-  std::string line = "id";
-  for (const Slot& slot : slots) {
-    for (uint32_t i = 0; i < slot.elements; ++i) {
-      const std::string column =
-          slot.elements == 1 ? slot.name : absl::StrCat(slot.name, "[", i, "]");
-      absl::StrAppend(&line, ",", CsvField(column));
+absl::Status SameColumn(const StepTable& table, const std::string& column,
+                        const std::string& slot, absl::string_view other) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "table \"", table.name, "\": the column \"", column, "\" of slot \"",
+      slot, "\" has the name of ", other, "; choose others by --slots"));
+}
+
+// The names of a row's fields: id, and either each slot's elements or each
+// slot. Returns InvalidArgument for two fields of the same name.
+absl::StatusOr<std::vector<std::string>> FieldNames(const StepTable& table,
+                                                    RowText text) {
+  std::vector<std::string> names = {"id"};
+  std::map<std::string, std::string> slots = {{"id", ""}};
+  for (const Slot& slot : table.slots) {
+    const bool whole = text == RowText::kJsonLines || slot.elements == 1;
+    for (uint32_t i = 0; i < (whole ? 1 : slot.elements); ++i) {
+      names.push_back(whole ? slot.name : absl::StrCat(slot.name, "[", i, "]"));
+      const auto [same, added] = slots.emplace(names.back(), slot.name);
+      if (added) continue;
+      return SameColumn(
+          table, names.back(), slot.name,
+          same->second.empty()
+              ? "the column of ids"
+              : absl::StrCat("one of slot \"", same->second, "\""));
     }
   }
-  return line + "\n";
+  return names;
+}
+
+std::string CsvHeader(const std::vector<std::string>& names) {
+  return absl::StrCat(
+      absl::StrJoin(names, ",",
+                    [](std::string* out, const std::string& name) {
+                      out->append(CsvField(name));
+                    }),
+      "\n");
 }
 
 class TextSink : public SelectedRowSink {
@@ -150,20 +178,15 @@ absl::StatusOr<uint64_t> WriteRowText(const StepReader& step,
                                       const StepTable& table, RowText text,
                                       const ReadOptions& options,
                                       OutputFolder* folder) {
-  for (const Slot& slot : table.slots) {
-    if (slot.name != "id") continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "table \"", table.name,
-        "\" has a slot \"id\", the name of the column of ids; choose others by "
-        "--slots"));
-  }
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                          FieldNames(table, text));
   CKPTDB_ASSIGN_OR_RETURN(
       OutputFile * file,
       folder->Create(absl::StrCat(EscapeFileName(table.name),
                                   text == RowText::kCsv ? ".csv" : ".jsonl"),
                      OutputFolder::kUnknownBytes));
   if (text == RowText::kCsv) {
-    CKPTDB_RETURN_IF_ERROR(file->Append(CsvHeader(table.slots)));
+    CKPTDB_RETURN_IF_ERROR(file->Append(CsvHeader(names)));
   }
   TextSink sink(table.slots, text, options.threads, file);
   CKPTDB_RETURN_IF_ERROR(ScanSelectedRows(step, table.name, selection.rows,
