@@ -19,7 +19,7 @@ from typing import Any
 from . import _core
 from ._errors import AlreadyExists, DataLoss, InvalidArgument, NotFound
 from ._exit_codes import FAILED, Parser, exit_code, step_number, text_of
-from ._imported import as_damage, check_links
+from ._imported import as_damage, check_links, new_store
 from ._output import output_folder, part_of, sync
 from ._reader import Batch, Reader, Step
 from ._save import Save
@@ -328,7 +328,8 @@ def import_orbax(
     saved.add_all(state)
     if not saved.tensors and not saved.objects:
         raise InvalidArgument(f'"{source}" has no entry: nothing to import')
-    _save_step(saved, os.fspath(store), step, overwrite)
+    with new_store(os.fspath(store)):
+        _save_step(saved, os.fspath(store), step, overwrite)
     return len(saved.tensors)
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import shutil
 from collections.abc import Iterator
 
 from ._errors import DataLoss, Error, InvalidArgument
+from ._reader import Reader
 
 
 def check_inside(folder: pathlib.Path, name: str) -> None:
@@ -45,3 +47,42 @@ def as_damage(path: pathlib.Path, kind: str) -> Iterator[None]:
         raise DataLoss(
             f'"{path}" is not {kind}: {type(error).__name__}: {text}'
         ) from error
+
+
+def check_not_within_store(path: str | os.PathLike[str]) -> None:
+    """Raises InvalidArgument for a folder below that of a store, which removes files
+    that it does not know."""
+    for above in pathlib.Path(path).resolve().parents:
+        if (above / "db" / "CURRENT").exists():
+            raise InvalidArgument(
+                f'"{above}" is a store, and "{path}" lies inside it; choose a folder '
+                "outside of it"
+            )
+
+
+@contextlib.contextmanager
+def new_store(path: str) -> Iterator[None]:
+    """Removes a store that the body has created if it raises, having closed it. An
+    existing store, and a folder that is not empty, stay as they are."""
+    check_not_within_store(path)
+    folder = pathlib.Path(path).resolve()
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    is_new = bool(missing) or not any(folder.iterdir())
+    try:
+        yield
+    except BaseException:
+        if is_new and _has_no_steps(path):
+            for each in folder.iterdir():
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+        for each in missing:
+            with contextlib.suppress(OSError):  # not empty
+                each.rmdir()
+        raise
+
+
+def _has_no_steps(path: str) -> bool:
+    try:
+        with Reader(path) as reader:
+            return not reader.steps()
+    except Error:
+        return False

@@ -256,6 +256,35 @@ def test_damage_and_links_of_orbax(tmp_path, path):
     assert "name the folder of one item" in run(*words, code=1)
 
 
+def test_a_failed_import_leaves_no_store(tmp_path, monkeypatch):
+    ocp = pytest.importorskip("orbax.checkpoint")
+    from ckptdb import _convert
+
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "orbax", {"w": np.arange(3.0)})
+    store = tmp_path / "deep" / "store"
+    add_all = _convert.Save.add_all
+
+    def add_bad_name(saved, state):
+        add_all(saved, {"a\0b": np.ones(3)})
+
+    monkeypatch.setattr(_convert.Save, "add_all", add_bad_name)
+    for empty in (False, True):
+        if empty:
+            store.mkdir(parents=True)
+        with pytest.raises(ckptdb.InvalidArgument, match="NUL"):
+            _convert.import_orbax(tmp_path / "orbax", store, 1)
+        assert (tmp_path / "deep").exists() == empty
+        assert not empty or not any(store.iterdir())
+    monkeypatch.setattr(_convert.Save, "add_all", add_all)
+    _convert.import_orbax(tmp_path / "orbax", store, 1)
+    with pytest.raises(ckptdb.InvalidArgument, match="lies inside it"):
+        _convert.import_orbax(tmp_path / "orbax", store / "db", 1)
+    with pytest.raises(ckptdb.AlreadyExists):
+        _convert.import_orbax(tmp_path / "orbax", store, 1)
+    assert [each.step for each in ckptdb.Reader(store).steps()] == [1]
+
+
 def test_dcp(tmp_path, path):
     torch = pytest.importorskip("torch")
     from torch.distributed import checkpoint

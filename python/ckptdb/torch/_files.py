@@ -45,7 +45,12 @@ from .._errors import (
     NotFound,
 )
 from .._exit_codes import Parser, exit_code, step_number, text_of
-from .._imported import as_damage, check_inside, check_links
+from .._imported import (
+    as_damage,
+    check_inside,
+    check_links,
+    check_not_within_store,
+)
 from .._reader import Reader, Step
 from .._save import Save
 from .._state import has_state_dict
@@ -92,6 +97,7 @@ def import_checkpoint(
     InvalidArgument for a dtype that the store lacks, and AlreadyExists for a step
     that exists without `overwrite`."""
     path = pathlib.Path(source)
+    check_not_within_store(store)
     writer = StorageWriter(store, overwrite=overwrite)
     if path.is_dir():
         state, planner_data = _read_flat(_FolderReader(path, allow_pickle))
