@@ -14,6 +14,7 @@
 #include "db/quirks/file_names.h"
 #include "db/rocks/database_listener.h"
 #include "db/rocks/outside_tables.h"
+#include "db/rocks/rocks_options.h"
 #include "schema/bytes/keys.h"
 #include "schema/status.h"
 
@@ -210,6 +211,44 @@ absl::Status Database::Ingest(const std::vector<std::string>& files) {
   options.verify_checksums_before_ingest = false;
   return Change("ingesting files", [&] {
     return rocks_->IngestExternalFile(family(Family::kBulk), files, options);
+  });
+}
+
+// Line 42 of docs/rocksdb.md.
+absl::Status Database::PrepareIngest(absl::string_view version_prefix) {
+  CKPTDB_RETURN_IF_ERROR(CheckOwner());
+  const rocksdb::Slice first = ToSlice(version_prefix);
+  const std::unique_ptr<rocksdb::Iterator> entries =
+      NewIterator(PassOptions(&first, nullptr), Family::kBulk);
+  Guarded([&] { entries->Seek(first); });
+  if (!IsDamage(entries->status())) return absl::OkStatus();
+  std::string next;
+  for (const rocksdb::LiveFileMetaData& file : FilesOf(Family::kBulk)) {
+    if (file.level == 0 || file.smallestkey < version_prefix) continue;
+    if (next.empty() || file.smallestkey < next) next = file.smallestkey;
+  }
+  const std::string key = next.substr(0, kVersionPrefixBytes);
+  if (key == next) return absl::OkStatus();  // there is no damaged one after it
+  return PutAtBottom(key);
+}
+
+// Files in the lowest level have no others below them, so that a compaction of
+// a single file reads only that one.
+absl::Status Database::PutAtBottom(const std::string& key) {
+  rocksdb::ColumnFamilyHandle* const bulk = family(Family::kBulk);
+  ChangeBatch batch;
+  CKPTDB_RETURN_IF_ERROR(FromRocks(batch.Put(bulk, key, ""), "putting a key"));
+  CKPTDB_RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
+  CKPTDB_RETURN_IF_ERROR(Flush({Family::kBulk}));
+  std::vector<std::string> files;
+  for (const rocksdb::LiveFileMetaData& file : FilesOf(Family::kBulk)) {
+    if (file.level == 0 && file.smallestkey == key) files.push_back(file.name);
+  }
+  rocksdb::CompactionOptions options;
+  options.compression = rocksdb::kDisableCompressionOption;  // as the family's
+  return Change("moving a key to the lowest level", [&] {
+    return rocks_->CompactFiles(options, bulk, files,
+                                rocks_->NumberLevels(bulk) - 1);
   });
 }
 

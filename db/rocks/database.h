@@ -141,6 +141,11 @@ class Database {
   absl::Status SyncLog();
   absl::Status Flush(const std::vector<Family>& families);
   absl::Status Ingest(const std::vector<std::string>& files);
+  // Called before ingesting the files of the version with this prefix. An
+  // ingestion also looks into the table after them, and so fails if that is
+  // damaged. Then this adds a table with a single entry between the two, as the
+  // first one of the damaged table's version.
+  absl::Status PrepareIngest(absl::string_view version_prefix);
   // Frees the files of bulk that lie entirely within [begin, end) of each
   // range.
   absl::Status DeleteFiles(const KeyRanges& ranges);
@@ -214,6 +219,7 @@ class Database {
   absl::Status CheckOwner();
   absl::Status SetCompactions(Family family, bool on);
   absl::Status HoldCompactions();
+  absl::Status PutAtBottom(const std::string& key);
   bool HasLeftovers(const std::string& begin, const std::string& end) const;
 
   std::string store_;

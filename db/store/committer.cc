@@ -59,6 +59,8 @@ absl::Status Committer::WriteOut(const Commit& commit) {
     // must be durable before the files are, because data without an attempt
     // record is never swept.
     CKPTDB_RETURN_IF_ERROR(database.SyncLog());
+    CKPTDB_RETURN_IF_ERROR(
+        database.PrepareIngest(VersionPrefix(commit.step.version)));
     CKPTDB_RETURN_IF_ERROR(database.Ingest(commit.files));
   }
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kIngested));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which errors RestoreRequest::fall_back takes for damage of the step.
-#include <atomic>
+#include <algorithm>
+#include <filesystem>
 #include <functional>
-#include <memory>
+#include <set>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "tests/manager/manager_fixture.h"
 #include "tests/manager/run_ranks.h"
@@ -97,6 +98,93 @@ TEST(FallBackOfRanksTest, QuarantinesOnAllRanksOnlyDamage) {
               if (rank != 0) return;
               EXPECT_TRUE(manager->store()->FindStep(4).value().quarantined);
             });
+}
+
+// Saves whose data is in files of their own, before a damaged step's number.
+class SavesBeforeDamageTest : public ManagerTest {
+ protected:
+  enum class Damage { kTruncated, kMissing, kFirstBlock };
+
+  void SetUp() override {
+    ManagerTest::SetUp();
+    options_.schedule.permanent = SaveEveryNSteps(5);
+    ASSERT_OK(big_.AddTensor(
+        "w", TensorState::Of(weights_.data(),
+                             {static_cast<int64_t>(weights_.size())})));
+  }
+  void OpenBig() {
+    manager_.reset();
+    ASSERT_OK_AND_ASSIGN(manager_, CheckpointManager::Open(options_, &big_));
+  }
+  // Trains up to a step, at which the tensor's values are its number.
+  void TrainBigTo(int64_t step) {
+    while (manager_->global_step() < step) {
+      std::fill(weights_.begin(), weights_.end(),
+                static_cast<int32_t>(manager_->global_step() + 1));
+      ASSERT_OK(manager_->Step());
+    }
+    ASSERT_OK(manager_->WaitUntilFinished());
+  }
+  void SaveAt(int64_t step) {
+    ASSERT_NO_FATAL_FAILURE(TrainBigTo(step));
+    ASSERT_OK(manager_->Save());
+    ASSERT_OK(manager_->WaitUntilFinished());
+  }
+  std::set<std::filesystem::path> BigTables() const {
+    std::set<std::filesystem::path> tables;
+    for (const auto& each :
+         std::filesystem::directory_iterator(options_.path + "/db")) {
+      if (each.path().extension() == ".sst" && each.file_size() > 8 << 20) {
+        tables.insert(each.path());
+      }
+    }
+    return tables;
+  }
+  // Saves steps 5 to 20 and damages step 20.
+  void SaveAndDamage(Damage damage) {
+    ASSERT_NO_FATAL_FAILURE(OpenBig());
+    ASSERT_NO_FATAL_FAILURE(TrainBigTo(20));
+    ASSERT_OK(manager_->Close());
+    const std::filesystem::path last = *BigTables().rbegin();
+    if (damage == Damage::kTruncated) std::filesystem::resize_file(last, 1000);
+    if (damage == Damage::kMissing) std::filesystem::remove(last);
+    if (damage == Damage::kFirstBlock) DamageFile(last);
+  }
+  void ExpectRestores(int64_t step) {
+    std::fill(weights_.begin(), weights_.end(), -1);
+    ASSERT_NO_FATAL_FAILURE(OpenBig());
+    EXPECT_EQ(Restored(), step);
+    EXPECT_THAT(weights_, Each(step));
+  }
+
+  std::vector<int32_t> weights_ = std::vector<int32_t>(size_t{3} << 20);
+  ModelState big_;
+};
+
+TEST_F(SavesBeforeDamageTest, TrainingContinues) {
+  for (const Damage damage :
+       {Damage::kTruncated, Damage::kMissing, Damage::kFirstBlock}) {
+    SCOPED_TRACE(static_cast<int>(damage));
+    std::filesystem::remove_all(options_.path);
+    ASSERT_NO_FATAL_FAILURE(SaveAndDamage(damage));
+    ASSERT_NO_FATAL_FAILURE(OpenBig());
+    EXPECT_EQ(Restored({.fall_back = true}), 15);
+    ASSERT_NO_FATAL_FAILURE(SaveAt(17));
+    ASSERT_NO_FATAL_FAILURE(ExpectRestores(17));
+    EXPECT_EQ(Restored({.step = 10}), 10);
+    ASSERT_NO_FATAL_FAILURE(SaveAt(12));
+    ASSERT_NO_FATAL_FAILURE(ExpectRestores(12));
+    // The damaged step's number is saved again, and its data is removed.
+    ASSERT_NO_FATAL_FAILURE(TrainBigTo(25));
+    ASSERT_OK_AND_ASSIGN(const auto swept, manager_->store()->Sweep());
+    EXPECT_THAT(swept.quarantined_versions, ElementsAre());
+    EXPECT_THAT(Steps(), ElementsAre(5, 10, 12, 15, 20, 25));
+    ASSERT_OK_AND_ASSIGN(const Usage usage, manager_->store()->GetUsage());
+    EXPECT_THAT(usage.held_versions, ElementsAre());
+    ASSERT_NO_FATAL_FAILURE(ExpectRestores(25));
+    EXPECT_EQ(Restored({.step = 20}), 20);
+    EXPECT_THAT(weights_, Each(20));
+  }
 }
 
 }  // namespace
