@@ -233,9 +233,7 @@ class ModelState {
  private:
   absl::Status Register(const std::string& name, bool is_null);
   absl::Status CheckShard(const std::string& name, const TensorState& tensor);
-  absl::Status AddExtra(std::string name, bool is_null,
-                        std::function<absl::StatusOr<std::string>()> save,
-                        std::function<absl::Status(absl::string_view)> load);
+  absl::Status AddExtra(internal::RegisteredExtra extra, bool is_null);
 
   std::map<std::string, std::vector<size_t>> names_;  // and tensors' indexes
   std::vector<internal::RegisteredTensor> tensors_;

@@ -19,6 +19,7 @@
 #include "manager/state/categories.h"
 #include "manager/state/model_sharding.h"
 #include "manager/state/registered_state.h"
+#include "manager/state/value_types.h"
 #include "schema/bytes/annotate.h"
 #include "schema/status.h"
 #include "schema/types.h"
@@ -135,7 +136,8 @@ class ItemPlanner {
         read_(read),
         shard_(inputs.shard),
         ranks_(inputs.ranks),
-        rule_(rule) {}
+        rule_(rule),
+        value_types_(ValueTypesOf(step_.record())) {}
 
   // `shards` are those of one tensor.
   absl::Status Add(absl::Span<const RegisteredTensor* const> shards) {
@@ -308,6 +310,8 @@ class ItemPlanner {
     const Item* const found = FindBlob(step_, kOwnerRank, blob);
     if (found == nullptr) return Missing(NoBlob(kOwnerRank, blob), planned);
     planned->item.bytes = found->raw_bytes;
+    std::string misfit = ValueMisfit(extra, planned->item);
+    if (!misfit.empty()) return DoesNotFit(std::move(misfit), planned);
     planned->load = [this_step = &step_, read = read_, blob, load = extra.load,
                      name = extra.name]() -> absl::Status {
       CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
@@ -315,6 +319,22 @@ class ItemPlanner {
       return Annotate(load(bytes), absl::StrCat("\"", name, "\""));
     };
     return absl::OkStatus();
+  }
+
+  // Returns a description if the step stores a value of another type. Steps of
+  // older versions store no types, but a value of fixed size needs as many
+  // bytes.
+  std::string ValueMisfit(const RegisteredExtra& value,
+                          const LoadedItem& item) const {
+    if (value.type.empty()) return "";
+    const auto saved = value_types_.find(item.source);
+    if (saved != value_types_.end()) {
+      return saved->second == value.type ? ""
+                                         : Misfit(value.type, saved->second);
+    }
+    if (value.bytes == 0 || value.bytes == item.bytes) return "";
+    return Misfit(absl::StrCat(value.type, " of ", value.bytes, " bytes"),
+                  absl::StrCat("a value of ", item.bytes, " bytes"));
   }
 
   // Returns the ranks whose io states this rank loads from a step that `saved`
@@ -446,6 +466,7 @@ class ItemPlanner {
   const ModelState::Shard shard_;
   Coordinator* const ranks_;
   const LoadRule& rule_;
+  const ValueTypes value_types_;
   std::vector<PlannedItem> items_;
 };
 

@@ -17,6 +17,7 @@
 #include "manager/state/reader_options.h"
 #include "manager/state/registered_state.h"
 #include "manager/state/replicated_tensors.h"
+#include "manager/state/value_types.h"
 #include "schema/bytes/annotate.h"
 #include "schema/records/staged.h"
 #include "schema/status.h"
@@ -175,6 +176,7 @@ absl::Status SaveOperation::TakeSnapshot(BaseReasons bases) {
   if (environment_.feed != nullptr) spec.changes = &changes_;
   spec.whole_tables = &whole_tables_;
   CKPTDB_ASSIGN_OR_RETURN(snapshot_, Snapshot::Of(environment_.model, spec));
+  value_types_ = EncodeValueTypes(environment_.model);
   Arena* const arena = environment_.arena;
   // Without async the training waits for the whole save, so a copy would only
   // cost time.
@@ -332,7 +334,8 @@ void SaveOperation::CommitWithAll() {
 }
 
 Outcome SaveOperation::Publish(const std::vector<std::string>& parts) {
-  SavePublisher::Publication publication = {announced_, request_, {}};
+  SavePublisher::Publication publication = {
+      announced_, request_, value_types_, {}};
   publication.commit.saved = step_info();
   publication.commit.parent = parent_;
   if (environment_.options.restore.abandoned == SaveSpec::Abandoned::kRemove) {

@@ -132,6 +132,7 @@ class SaveOperation {
   const Announcement announced_;
   const absl::StatusOr<Ticket> ticket_;
   const SaveRequest request_;
+  std::string value_types_;  // of the captured model
   const bool answers_preemption_;
   const int64_t begun_at_micros_;
   const std::chrono::steady_clock::time_point called_at_;

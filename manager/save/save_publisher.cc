@@ -9,6 +9,8 @@
 #include "manager/policy/now_micros.h"
 #include "manager/policy/retention.h"
 #include "manager/state/micros_since.h"
+#include "manager/state/value_types.h"
+#include "schema/bytes/user_metadata.h"
 #include "schema/status.h"
 
 namespace ckptdb::internal {
@@ -55,6 +57,14 @@ SaveSpec SavePublisher::SpecOf(const Publication& publication) const {
   // Set last, so that no user metadata replaces the reason.
   spec.user_metadata[kSavedBecause] = publication.announced.decision.reason;
   spec.user_metadata[kRetention] = RetentionJson(options_.retention);
+  // A model with so many values that their types exceed the limit is saved
+  // without them.
+  if (!publication.value_types.empty()) {
+    spec.user_metadata[kValueTypes] = publication.value_types;
+    if (!CheckUserMetadata(spec.user_metadata).ok()) {
+      spec.user_metadata.erase(kValueTypes);
+    }
+  }
   spec.ephemeral = request.kind == SavePolicy::Kind::kEphemeral;
   spec.bounds = options_.save.bounds;
   return spec;

@@ -4,6 +4,7 @@
 #define CKPTDB_MANAGER_SAVE_SAVE_PUBLISHER_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -35,6 +36,7 @@ class SavePublisher {
   struct Publication {
     const Announcement& announced;
     const SaveRequest& request;
+    const std::string& value_types;  // see EncodeValueTypes
     // The step, and the steps that are removed with it; see Retirement::Commit.
     Retirement::Commit commit;
   };

@@ -24,20 +24,23 @@ namespace {
 constexpr std::array<absl::string_view, 1> kReserved = {"global_step"};
 constexpr absl::string_view kReservedPrefix = "ckptdb.";
 
+// Returns the registration of a value, which is saved as its bytes.
 template <typename T>
-std::string BytesOf(const T& value) {
-  return std::string(reinterpret_cast<const char*>(&value), sizeof(T));
-}
-
-template <typename T>
-// Sets a value from the result of BytesOf.
-absl::Status Assign(absl::string_view bytes, T* value) {
-  if (bytes.size() != sizeof(T)) {
-    return absl::DataLossError(absl::StrCat(
-        "the saved value has ", bytes.size(), " bytes, expected ", sizeof(T)));
-  }
-  std::memcpy(value, bytes.data(), sizeof(T));
-  return absl::OkStatus();
+internal::RegisteredExtra ValueOf(std::string name, std::string type,
+                                  T* value) {
+  const auto load = [value](absl::string_view bytes) {
+    if (bytes.size() != sizeof(T)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the saved value has ", bytes.size(),
+                       " bytes, expected ", sizeof(T)));
+    }
+    std::memcpy(value, bytes.data(), sizeof(T));
+    return absl::OkStatus();
+  };
+  const auto save = [value] {
+    return std::string(reinterpret_cast<const char*>(value), sizeof(T));
+  };
+  return {std::move(name), std::move(type), sizeof(T), save, load};
 }
 
 absl::Status CheckNotNull(const std::string& name, bool is_null) {
@@ -193,40 +196,37 @@ absl::Status ModelState::AddIoState(std::string name, BlobState* io) {
   return absl::OkStatus();
 }
 
-absl::Status ModelState::AddExtra(
-    std::string name, bool is_null,
-    std::function<absl::StatusOr<std::string>()> save,
-    std::function<absl::Status(absl::string_view)> load) {
-  CKPTDB_RETURN_IF_ERROR(Register(name, is_null));
-  extras_.push_back({std::move(name), std::move(save), std::move(load)});
+absl::Status ModelState::AddExtra(internal::RegisteredExtra extra,
+                                  bool is_null) {
+  CKPTDB_RETURN_IF_ERROR(Register(extra.name, is_null));
+  extras_.push_back(std::move(extra));
   return absl::OkStatus();
 }
 
 absl::Status ModelState::AddObject(std::string name, BlobState* object) {
   return AddExtra(
-      std::move(name), object == nullptr, [object] { return object->Dump(); },
-      [object](absl::string_view bytes) { return object->Load(bytes); });
+      {std::move(name), /*type=*/"", /*bytes=*/0,
+       [object] { return object->Dump(); },
+       [object](absl::string_view bytes) { return object->Load(bytes); }},
+      object == nullptr);
 }
 
 absl::Status ModelState::AddValue(std::string name, int64_t* value) {
-  return AddExtra(
-      std::move(name), value == nullptr, [value] { return BytesOf(*value); },
-      [value](absl::string_view bytes) { return Assign(bytes, value); });
+  return AddExtra(ValueOf(std::move(name), "int64", value), value == nullptr);
 }
 
 absl::Status ModelState::AddValue(std::string name, double* value) {
-  return AddExtra(
-      std::move(name), value == nullptr, [value] { return BytesOf(*value); },
-      [value](absl::string_view bytes) { return Assign(bytes, value); });
+  return AddExtra(ValueOf(std::move(name), "double", value), value == nullptr);
 }
 
 absl::Status ModelState::AddValue(std::string name, std::string* value) {
   return AddExtra(
-      std::move(name), value == nullptr, [value] { return *value; },
-      [value](absl::string_view bytes) {
-        *value = std::string(bytes);
-        return absl::OkStatus();
-      });
+      {std::move(name), "string", /*bytes=*/0, [value] { return *value; },
+       [value](absl::string_view bytes) {
+         *value = std::string(bytes);
+         return absl::OkStatus();
+       }},
+      value == nullptr);
 }
 
 void ModelState::SetProvider(

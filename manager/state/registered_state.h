@@ -3,6 +3,7 @@
 #ifndef CKPTDB_MANAGER_STATE_REGISTERED_STATE_H_
 #define CKPTDB_MANAGER_STATE_REGISTERED_STATE_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -33,6 +34,8 @@ struct RegisteredIo {
 // An object or a value.
 struct RegisteredExtra {
   std::string name;
+  std::string type;    // of a value, such as "int64"; empty for an object
+  uint64_t bytes = 0;  // of a value of a type of fixed size
   std::function<absl::StatusOr<std::string>()> save;
   std::function<absl::Status(absl::string_view)> load;
 };

@@ -115,7 +115,7 @@ TEST(ModelStateTest, ValuesRoundTrip) {
   value = 3;
   ASSERT_OK(state.extras()[0].load(bytes));
   EXPECT_TRUE(std::isnan(value));
-  EXPECT_THAT(state.extras()[0].load("short"), DataLoss("5 bytes"));
+  EXPECT_THAT(state.extras()[0].load("short"), FailedPrecondition("5 bytes"));
 }
 
 }  // namespace
