@@ -109,11 +109,11 @@ struct StoreOptions {
 // What a save stores, for Begin and Publish.
 struct SaveSpec {
   // What happens to steps saved after the parent, by a run that was abandoned
-  // when an older step was restored.
+  // when an older step was restored. Steps of other branches always stay.
   enum class Abandoned {
     kRefuse,  // the save returns FailedPrecondition
     kKeep,    // they stay
-    kRemove,  // they are removed in the same write batch, except pinned ones
+    kRemove,  // the parent's descendants are removed at commit, unless pinned
   };
 
   int64_t step = 0;

@@ -153,10 +153,11 @@ class CheckpointManager {
   // Begins a training, once, before the first step: restores the requested
   // step, by default the newest, or leaves the model as it is if the manager's
   // own store has no step. With RestoreRequest::path the first run begins with
-  // that other store's step; later runs continue from their own newest step and
-  // ignore `path`, `step` and `best`. Without `path`, a `step` that does not
-  // exist is an error even in an empty store. Returns the errors of Restore,
-  // but never NotFound, and FailedPrecondition for a read-only manager.
+  // that other store's step, but global_step() is 0; later runs continue from
+  // their own newest step and ignore `path`, `step` and `best`. Without `path`,
+  // a `step` that does not exist is an error even in an empty store. Returns
+  // the errors of Restore, but never NotFound, and FailedPrecondition for a
+  // read-only manager.
   absl::StatusOr<RestoreReport> RestoreOrStart(
       const RestoreRequest& request = {});
 

@@ -146,9 +146,9 @@ struct ManagerOptions {
     // How to restore a step whose items differ from the registered ones. If
     // unset, such a step is an error.
     std::optional<EvolvePolicy> evolve = std::nullopt;
-    // What happens to the steps after a restored one. Pinned steps stay:
-    // Restore warns of them, and Step saves the step after a pinned one
-    // instead.
+    // What happens to the steps after a restored one: see SaveSpec. Pinned
+    // steps stay: Restore warns of them, and Step saves the step after a pinned
+    // one instead.
     SaveSpec::Abandoned abandoned = SaveSpec::Abandoned::kRemove;
     // Default: kError, or kReset for a read-only manager.
     std::optional<IoStateResize> io_state_resize = std::nullopt;
