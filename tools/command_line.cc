@@ -18,6 +18,7 @@
 #include "schema/types.h"
 #include "tools/command.h"
 #include "tools/number_checks.h"
+#include "tools/parser_options.h"
 #include "tools/suggestion.h"
 
 namespace ckptdb::tool {
@@ -118,13 +119,13 @@ std::string SuggestArgument(const CLI::App& app) {
   if (unknown.empty()) return "";
   std::vector<std::string> names;
   if (absl::StartsWith(unknown[0], "-")) {
-    for (const CLI::Option* option : app.get_options()) {
+    for (const CLI::Option* option : NamedOptionsOf(app)) {
       for (const std::string& name : option->get_lnames()) {
         names.push_back("--" + name);
       }
     }
   } else {
-    for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    for (const CLI::App* command : CommandsOf(app)) {
       names.push_back(command->get_name());
     }
   }

@@ -8,35 +8,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "tools/parser_options.h"
 
 namespace ckptdb::tool {
 namespace {
-
-std::vector<const CLI::App*> CommandsOf(const CLI::App& app) {
-  const auto commands =
-      app.get_subcommands([](const CLI::App*) { return true; });
-  return {commands.begin(), commands.end()};
-}
-
-std::vector<const CLI::Option*> OptionsOf(const CLI::App& app) {
-  std::vector<const CLI::Option*> options;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->nonpositional()) options.push_back(option);
-  }
-  return options;
-}
-
-// Returns "-s", "--store".
-std::vector<std::string> WordsOf(const CLI::Option& option) {
-  std::vector<std::string> words;
-  for (const std::string& name : option.get_snames()) {
-    words.push_back("-" + name);
-  }
-  for (const std::string& name : option.get_lnames()) {
-    words.push_back("--" + name);
-  }
-  return words;
-}
 
 bool TakesValue(const CLI::Option& option) {
   return option.get_items_expected_max() > 0;
@@ -48,7 +23,7 @@ bool TakesFolder(const CLI::Option& option) {
 
 std::vector<std::string> AllWords(const CLI::App& app) {
   std::vector<std::string> words;
-  for (const CLI::Option* option : OptionsOf(app)) {
+  for (const CLI::Option* option : NamedOptionsOf(app)) {
     for (std::string& word : WordsOf(*option)) words.push_back(word);
   }
   return words;
@@ -83,7 +58,7 @@ std::string ZshOption(const CLI::Option& option) {
 
 std::string ZshOptions(const CLI::App& app) {
   std::string text;
-  for (const CLI::Option* option : OptionsOf(app)) {
+  for (const CLI::Option* option : NamedOptionsOf(app)) {
     absl::StrAppend(&text, " \\\n        ", ZshOption(*option));
   }
   return text;
@@ -124,7 +99,7 @@ std::string ManText(const std::string& text) {
 
 std::string ManOptions(const CLI::App& app) {
   std::string text;
-  for (const CLI::Option* option : app.get_options()) {
+  for (const CLI::Option* option : OwnOptionsOf(app)) {
     const std::string value = option->get_type_name();
     const std::string name =
         option->nonpositional()
@@ -133,6 +108,11 @@ std::string ManOptions(const CLI::App& app) {
             : option->get_name();
     absl::StrAppend(&text, ".TP\n.B ", ManText(name), "\n",
                     ManText(option->get_description()), "\n");
+  }
+  for (const CLI::App* group : OptionGroupsOf(app)) {
+    absl::StrAppend(&text, ".PP\n", ManText(group->get_group()), ", ",
+                    ManText(group->get_description()), ":\n",
+                    ManOptions(*group));
   }
   return text;
 }
@@ -221,14 +201,14 @@ std::string ZshCompletion(const CLI::App& app) {
 std::string FishCompletion(const CLI::App& app) {
   constexpr char kFirst[] = "__fish_use_subcommand";
   std::string text = "# fish completion of ckptdb\n";
-  for (const CLI::Option* option : OptionsOf(app)) {
+  for (const CLI::Option* option : NamedOptionsOf(app)) {
     text += FishOption(kFirst, *option);
   }
   for (const CLI::App* command : CommandsOf(app)) {
     const std::string& name = command->get_name();
     absl::StrAppend(&text, "complete -c ckptdb -f -n ", kFirst, " -a ", name,
                     " -d ", ShellQuoted(command->get_description()), "\n");
-    for (const CLI::Option* option : OptionsOf(*command)) {
+    for (const CLI::Option* option : NamedOptionsOf(*command)) {
       text += FishOption(absl::StrCat("__fish_seen_subcommand_from ", name),
                          *option);
     }
