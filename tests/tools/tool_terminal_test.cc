@@ -17,6 +17,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -209,6 +210,59 @@ TEST(ToolCompletion, ScriptsNameAllCommandsAndParse) {
         << shell;
   }
   EXPECT_EQ(RunTool({"completion", "tcsh"}).code, 1);
+}
+
+// Returns the long options that the help of a command lists, those of option
+// groups included.
+std::vector<std::string> OptionsInHelp(const std::string& command) {
+  const std::string help = RunTool({command, "--help"}).out;
+  const std::regex option("\n +(?:-[a-z],)?--([a-z0-9-]+)");
+  std::vector<std::string> options;
+  for (std::sregex_iterator at(help.begin(), help.end(), option), end;
+       at != end; ++at) {
+    options.push_back((*at)[1]);
+  }
+  return options;
+}
+
+// Returns the text from `begin` to before `end`.
+std::string Between(const std::string& text, const std::string& begin,
+                    const std::string& end) {
+  const size_t at = text.find(begin);
+  EXPECT_NE(at, std::string::npos) << begin;
+  if (at == std::string::npos) return "";
+  return text.substr(at, text.find(end, at + begin.size()) - at);
+}
+
+TEST(ToolParser, EachOptionIsDescribedCompletedAndSuggested) {
+  const std::string man = RunTool({"man"}).out + ".SS ";
+  const std::string bash = RunTool({"completion", "bash"}).out;
+  const std::string zsh = RunTool({"completion", "zsh"}).out;
+  const std::string fish = RunTool({"completion", "fish"}).out;
+  size_t tried = 0;
+  for (const auto& command : tool::AllCommands()) {
+    const std::string name = command->name();
+    SCOPED_TRACE(name);
+    const std::string page = Between(man, ".SS ckptdb " + name, "\n.SS ");
+    const std::string words = Between(bash, "    " + name + ") words=", ";;");
+    const std::string arguments = Between(zsh, "\n    " + name + ")", ";;");
+    for (const std::string& option : OptionsInHelp(name)) {
+      SCOPED_TRACE(option);
+      ++tried;
+      EXPECT_THAT(
+          page, HasSubstr(absl::StrReplaceAll("--" + option, {{"-", "\\-"}})));
+      EXPECT_THAT(words, ContainsRegex("[' ]--" + option + "[' ]"));
+      EXPECT_THAT(arguments, ContainsRegex("--" + option + "[\\[}',]"));
+      EXPECT_THAT(fish, ContainsRegex("__fish_seen_subcommand_from " + name +
+                                      "'[^\n]* -l " + option + " "));
+      EXPECT_THAT(RunTool({name, "--" + option + "x"}).err,
+                  HasSubstr("; did you mean \"--" + option + "\"?\n"));
+    }
+  }
+  EXPECT_GT(tried, 100U);
+  // Option groups do not repeat --help.
+  const std::string page = Between(man, ".SS ckptdb export", "\n.SS ");
+  EXPECT_EQ(page.find("help"), page.rfind("\\-\\-help") + 4);
 }
 
 TEST(ToolMan, DescribesAllCommands) {
