@@ -18,9 +18,13 @@ namespace ckptdb::tool {
 namespace {
 
 // A user who named no store has probably forgotten to, so the error says how to
-// name one.
+// name one; another one what to do about damage.
 absl::Status OpenError(const Context& context, const absl::Status& status) {
   absl::Status placed = WithPlace(status, context.store);
+  if (absl::IsDataLoss(status)) {
+    return absl::DataLossError(absl::StrCat(
+        placed.message(), "; \"ckptdb repair\" shows what can be saved"));
+  }
   if (context.store_given || !absl::IsNotFound(status)) return placed;
   return absl::NotFoundError(
       absl::StrCat(placed.message(), "; set --store or CKPTDB_STORE"));

@@ -3,6 +3,7 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -57,6 +58,13 @@ absl::StatusOr<StepReader::TableSpec> FindTable(const StepReader& step,
                                                 const std::string& name) {
   auto table = step.FindTable(name);
   if (!absl::IsNotFound(table.status())) return table;
+  for (const Item::Kind kind : {Item::Kind::kTensor, Item::Kind::kBlob}) {
+    const std::vector<std::string> others = ItemNames(step, kind);
+    if (std::find(others.begin(), others.end(), name) == others.end()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", name, "\" is a ", ItemKindName(kind),
+                     "; run \"ckptdb cat ", name, "\""));
+  }
   return absl::NotFoundError(
       absl::StrCat(table.status().message(),
                    DidYouMean(name, ItemNames(step, Item::Kind::kRows))));

@@ -32,7 +32,8 @@ absl::Status NoMatchError(const StepReader& step, const std::string& glob);
 // matches all.
 absl::Status CheckMatchesAny(const StepReader& step, const std::string& glob);
 
-// StepReader::FindTable, whose NotFound suggests a similar table.
+// StepReader::FindTable, whose NotFound suggests a similar table. Returns
+// InvalidArgument for the name of a tensor or blob.
 absl::StatusOr<StepReader::TableSpec> FindTable(const StepReader& step,
                                                 const std::string& name);
 

@@ -160,6 +160,12 @@ TEST_F(ToolCat, NamesWhatIsWrong) {
               HasSubstr("step 100 has no tensor or blob \"mpl\""));
   ExpectFails("cat reader --step 100 --rank 1", 2,
               HasSubstr("step 100 has no blob \"reader\" on rank 1"));
+  ExpectFails("cat mlp.weight --rank 0", 1,
+              HasSubstr("\"mlp.weight\" is a tensor, and --rank is an option "
+                        "for blobs"));
+  ExpectFails("cat reader --step 100 --slice 0", 1,
+              HasSubstr("\"reader\" is a blob, and --slice is an option for "
+                        "tensors"));
   ExpectFails("cat mlp.weight --slice 0,0,0", 1,
               HasSubstr("the slice \"0,0,0\" has 3 dimensions"));
   ExpectFails("cat mlp.weight --slice 6", 1,

@@ -95,6 +95,20 @@ TEST_F(ToolRepair, PromisesNothingThatYesCannotDo) {
               HasSubstr(" cannot be opened; --yes writes db/CURRENT anew\n"));
 }
 
+TEST_F(ToolRepair, SaysThatWholeStepsAreQuarantined) {
+  EXPECT_EQ(Run("quarantine 100 200 300").code, 0);
+  EXPECT_THAT(Run("repair").out,
+              HasSubstr("all whole steps are quarantined, so none is the "
+                        "latest\n"));
+}
+
+TEST_F(ToolRepair, IsTheRemedyOfAStoreThatDoesNotOpen) {
+  fs::remove(path() + "/db/CURRENT");
+  std::ofstream(path() + "/db/CURRENT") << "";
+  ExpectFails("ls", 3,
+              HasSubstr("; \"ckptdb repair\" shows what can be saved\n"));
+}
+
 class ToolRepairEmpty : public ToolFixture {
  protected:
   void SetUp() override {

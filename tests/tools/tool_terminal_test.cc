@@ -165,6 +165,11 @@ TEST_F(ToolSuggestions, OfCommandsFlagsAndItems) {
                               "items 100 usr", "cat usr", "history usr 1"}) {
     ExpectFails(command, 2, HasSubstr("; did you mean \"user\"?\n"));
   }
+  for (const char* command : {"rows mlp.weight", "row mlp.weight 1"}) {
+    ExpectFails(command, 1,
+                HasSubstr("\"mlp.weight\" is a tensor; run \"ckptdb cat "
+                          "mlp.weight\"\n"));
+  }
   ExpectFails("cat mlp.wieght", 2,
               HasSubstr("; did you mean \"mlp.weight\"?\n"));
   ExpectFails("rows user --where frq<3", 1,

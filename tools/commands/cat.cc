@@ -274,6 +274,8 @@ class Cat : public Command {
                          Item spec);
   absl::Status RunBlob(const Context& context, const StepReader& step,
                        uint32_t rank);
+  // Returns InvalidArgument if an option for blobs is given.
+  absl::Status CheckTensorOptions() const;
   // Returns the rank whose blob is shown, or an error that says what the step
   // has.
   absl::StatusOr<uint32_t> FindBlob(const StepReader& step) const;
@@ -286,6 +288,13 @@ class Cat : public Command {
   uint64_t bytes_ = 1024;
   bool hex_ = false;
 };
+
+absl::Status Cat::CheckTensorOptions() const {
+  if (!rank_.has_value() && !hex_) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "\"", name_, "\" is a tensor, and ",
+      rank_.has_value() ? "--rank" : "--hex", " is an option for blobs"));
+}
 
 absl::StatusOr<uint32_t> Cat::FindBlob(const StepReader& step) const {
   const std::string place = StepName(step.record().version.step);
@@ -370,10 +379,15 @@ absl::Status Cat::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
   auto spec = step->FindTensor(name_);
   if (spec.ok()) {
+    CKPTDB_RETURN_IF_ERROR(CheckTensorOptions());
     return ReadingStatus(RunTensor(context, *step, *std::move(spec)));
   }
   if (!absl::IsNotFound(spec.status())) return ReadingStatus(spec.status());
   CKPTDB_ASSIGN_OR_RETURN(const uint32_t rank, FindBlob(*step));
+  if (!slice_.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", name_, "\" is a blob, and --slice is an option for tensors"));
+  }
   return ReadingStatus(RunBlob(context, *step, rank));
 }
 

@@ -278,7 +278,11 @@ void PrintFindings(const Findings& findings, std::ostream* out) {
   if (findings.newest_whole.has_value()) {
     *out << "the newest whole step is " << *findings.newest_whole << '\n';
   } else if (!findings.steps.empty()) {
-    *out << "no step is whole\n";
+    const bool any_whole = findings.lost() + findings.unread() <
+                           static_cast<int64_t>(findings.steps.size());
+    *out << (any_whole ? "all whole steps are quarantined, so none is the "
+                         "latest\n"
+                       : "no step is whole\n");
   } else {
     *out << "the store has no steps\n";
   }
@@ -336,7 +340,8 @@ absl::Status RepairCommand::Drop(const Context& context,
   if (!findings.newest_whole.has_value()) {
     return absl::DataLossError(absl::StrCat(
         context.store,
-        ": no step is whole, so nothing was removed; restore a backup, or "
+        ": no step is whole and not quarantined, so nothing was removed; "
+        "restore a backup, or "
         "export what can still be read and remove the steps with \"ckptdb "
         "rm\""));
   }
@@ -363,8 +368,8 @@ std::string Remedy(const Findings& after, bool yes) {
   }
   if (after.lost() == 0) return "";
   if (!after.newest_whole.has_value()) {
-    return "; no step is whole, so --yes would remove nothing; restore a "
-           "backup";
+    return "; no step is whole and not quarantined, so --yes would remove "
+           "nothing; restore a backup";
   }
   if (after.repairable() && !yes) return "; --yes keeps only undamaged steps";
   return "; unpin the damaged steps for --yes to remove them, or restore a "
