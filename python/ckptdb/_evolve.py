@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import fnmatch
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -38,6 +39,15 @@ def exclude_parts(
         if any(name.startswith(f"{each}.") for name in stored):
             patterns.append(f"{each}.*")
     return {**evolve, "exclude": patterns or exclude}
+
+
+def excluded_by(evolve: Any) -> Callable[[str], bool]:
+    """Whether the policy `evolve`, or None, excludes an object of the state."""
+    exclude = evolve.get("exclude", ()) if isinstance(evolve, Mapping) else ()
+    patterns = [each for each in exclude if isinstance(each, str)]
+    return lambda name: any(
+        pattern == "extra" or fnmatch.fnmatchcase(name, pattern) for pattern in patterns
+    )
 
 
 def split_functions(

@@ -35,7 +35,7 @@ from ._errors import (
     Unavailable,
     python_names,
 )
-from ._evolve import exclude_parts, split_functions
+from ._evolve import exclude_parts, excluded_by, split_functions
 from ._object_stores import Target, path_of, url_of
 from ._options import ShipOptions
 from ._progress import ByteBar
@@ -212,6 +212,7 @@ class Manager(StepList, ThreadSafeCalls):
             )
             if functions:
                 objects["evolve_functions"] = functions
+        self._excluded = self._excluded_always = excluded_by(config.get("evolve"))
         self._read_only = bool(options.get("read_only", False))
         provide = weakref.WeakMethod(self._provide)
         if ranks is not None:
@@ -267,7 +268,11 @@ class Manager(StepList, ThreadSafeCalls):
             self._kept = save.owners
             return save.tensors, save.objects
         restore = Restore(
-            *contents_of(step), self._allow_pickle, self._registered, self._devices
+            *contents_of(step),
+            self._allow_pickle,
+            self._registered,
+            self._devices,
+            self._excluded,
         )
         restore.add_all(self.state)
         self._kept = restore.owners
@@ -286,10 +291,12 @@ class Manager(StepList, ThreadSafeCalls):
         return exclude_parts(evolve, set(self.state) - tables, names)
 
     def _restore(self, fields: dict[str, Any], or_start: bool) -> RestoreReport:
+        self._excluded = self._excluded_always
         if "evolve" in fields:
             evolve, functions = split_functions(
                 self._exclude_parts(fields.pop("evolve")), self._registered.tables
             )
+            self._excluded = excluded_by(evolve)
             fields["evolve"] = config_text({"evolve": evolve})
             fields["evolve_functions"] = functions
         try:
@@ -401,6 +408,7 @@ class Manager(StepList, ThreadSafeCalls):
         if isinstance(rules, Mapping):
             raise InvalidArgument("the rules are a dictionary; expected a list")
         text = rules if isinstance(rules, str) else config_text(list(rules))
+        self._excluded = lambda name: True  # unless the rules load it
         report = []
 
         def finish(fields: dict[str, Any]) -> None:
@@ -515,6 +523,7 @@ class Manager(StepList, ThreadSafeCalls):
     def apply_step(self) -> RestoreReport:
         """The second half: restores the step that was waited for, or the newest. A
         server locks its state only for this call."""
+        self._excluded = self._excluded_always
         try:
             return self._finish_restore(self._core.apply_step())
         finally:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from . import _arrays, _tree
+from . import _arrays, _optimizers, _tree
 from ._devices import Devices, device_memory
 from ._errors import DataLoss, Error, FailedPrecondition, Internal, InvalidArgument
 from ._shards import Shard, form_of, late_state, local_of, shards_of
@@ -43,6 +43,7 @@ class Restore:
         allow_pickle: bool,
         registered: Registered | None = None,
         devices: Devices | None = None,
+        excluded: Callable[[str], bool] = lambda entry: True,
     ) -> None:
         self.tensors: list[TensorTuple] = []  # or one for each shard
         self._names: list[str] = []  # of tensors
@@ -55,6 +56,11 @@ class Restore:
         self._registered = registered
         self._devices = devices
         self._world_size = registered.world_size if registered is not None else 1
+        self._excluded = excluded  # whether an entry may keep its values
+        self._entry = ""
+        self._places: dict[Any, str] = {}  # of memory the first tensor with it
+        self._ties: list[_Tie] = []
+        self._misfits: dict[str, str] = {}  # errors of entries, if they are loaded
         self._reading = False  # a value alone, without one that it replaces
         self._finish: dict[str, Finish] = {}
         self._puts: dict[str, Finish] = {}  # by tensor
@@ -73,6 +79,7 @@ class Restore:
             if self._registered is not None:
                 self._registered.check(name, value)
             return
+        self._entry = name
         if _arrays.is_array(value):
             self._finish[name] = self._target(name, value)
             return
@@ -100,8 +107,16 @@ class Restore:
         values."""
         self._loaded = tensors
         self._registering = False
+        for name, text in self._misfits.items():
+            if name in objects:
+                raise FailedPrecondition(text)
+        for tie in self._ties:
+            if {tie.first, tie.name} <= tensors:
+                self._puts[tie.first]()
+                tie.check()
         for name, live in list(state.items()):
             finish = self._finish.get(name)
+            self._entry = name
             if name in self._with_object:
                 if name not in objects:
                     continue
@@ -124,6 +139,7 @@ class Restore:
                 state[name] = value
         self._finish.clear()  # they refer to this object, and to the state
         self._puts.clear()
+        self._ties.clear()
 
     def _expect_object(self, name: str, data: bytes) -> None:
         self._with_object.add(name)
@@ -134,7 +150,7 @@ class Restore:
         returns the array that replaces it."""
         with named(name):
             shards = shards_of(value, self._world_size)
-            filled = [self._writable(shard.local) for shard in shards]
+            filled = [self._apart(name, shard.local) for shard in shards]
         if shards[0].local is value:
             ((memory, put),) = filled
             return self._register(name, [(memory, shards[0])], put, value)
@@ -146,6 +162,26 @@ class Restore:
 
         parts = [(memory, shard) for (memory, _), shard in zip(filled, shards)]
         return self._register(name, parts, put_shards, value)
+
+    def _apart(self, name: str, value: Any) -> tuple[_arrays.Memory, Finish]:
+        """Memory for a tensor: of its own, if another tensor has the same, because
+        the step may have two values for it."""
+        place = _place(value)
+        first = name if place is None else self._places.setdefault(place, name)
+        if first == name:
+            return self._writable(value)
+        torch = sys.modules["torch"]
+        copy = torch.empty_like(value.detach(), memory_format=torch.contiguous_format)
+        memory, fill = self._writable(copy)
+        self._ties.append(_Tie(first, name, value, fill))
+
+        def put() -> Any:
+            if self._loaded is None or first not in self._loaded:
+                with torch.no_grad():
+                    value.detach().copy_(fill())
+            return value
+
+        return memory, put
 
     def _writable(self, value: Any) -> tuple[_arrays.Memory, Finish]:
         memory = device_memory(value, self._devices)
@@ -281,16 +317,43 @@ class Restore:
             return self._plan_in_place(node, live, name)
         # The live tensors are used where they fit. Others are made, and
         # load_state_dict takes them: an optimizer has none before its first step.
-        fitting = _fitting(live.state_dict(), self._forms, name)
-        for index, late in late_state(live, self._forms, f"{name}.state.").items():
+        state = live.state_dict()
+        stored, groups = _optimizers.groups_of(node), _optimizers.groups_of(state)
+        places: dict[int, int] = {}
+        if stored is not None and groups is not None:
+            if self._fits(stored, groups, name):
+                places = _optimizers.places_of(stored, groups)
+        fitting = _fitting(_moved(state, places), self._forms, name)
+        prefix = f"{name}.state."
+        for index, late in late_state(live, self._forms, prefix, places).items():
             fitting["state"][index] = {**late, **fitting["state"].get(index, {})}
         build = self._plan(node, fitting, name)
 
         def finish() -> Any:
-            live.load_state_dict(build())
+            restored = build()
+            if places and groups is not None:
+                _optimizers.reorder(restored, groups)
+            live.load_state_dict(restored)
             return live
 
         return finish
+
+    def _fits(
+        self, stored: _optimizers.Groups, groups: _optimizers.Groups, name: str
+    ) -> bool:
+        """Raises for the state of another optimizer, unless its entry may be
+        excluded: then only if it is loaded."""
+        why = _optimizers.difference(stored, groups)
+        if not why:
+            return True
+        text = (
+            f'the optimizer "{name}" does not fit the step: {why}; to keep the values '
+            f'that it has, exclude it: evolve={{"exclude": ["{self._entry}"]}}'
+        )
+        if not self._registering or not self._excluded(self._entry):
+            raise FailedPrecondition(text)
+        self._misfits.setdefault(self._entry, text)
+        return False
 
     def _plan_in_place(self, node: Any, live: Any, name: str) -> Finish:
         """Restores into the tensors of a state dictionary, so that the library
@@ -428,6 +491,41 @@ class Restore:
         return any([self._register_rest(each, f"{name}.{key}") for key, each in parts])
 
 
+class _Tie(NamedTuple):
+    """A tensor with the same memory as the one registered first."""
+
+    first: str
+    name: str
+    value: Any
+    fill: Finish
+
+    def check(self) -> None:
+        """Raises if the step has other values for it."""
+        left, right = _bytes_of(self.value), _bytes_of(self.fill())
+        if not sys.modules["torch"].equal(left, right):
+            raise FailedPrecondition(
+                f'"{self.first}" and "{self.name}" have the same memory, and the step '
+                "has different values for them; give them separate memory, or restore "
+                f'only one of them: evolve={{"exclude": ["{self.name}"]}}'
+            )
+
+
+def _bytes_of(tensor: Any) -> Any:
+    uint8 = sys.modules["torch"].uint8
+    return tensor.detach().contiguous().reshape(-1).view(uint8)
+
+
+def _place(value: Any) -> Any:
+    """What is equal for tensors of PyTorch whose elements have the same memory."""
+    if not _arrays.is_torch(value) or value.numel() == 0:
+        return None
+    try:
+        place = value.device, value.data_ptr(), value.dtype
+        return *place, tuple(value.shape), value.stride()
+    except (RuntimeError, NotImplementedError):  # without memory: it is refused later
+        return None
+
+
 def _put_on_device(value: Any, restored: Any) -> Any:
     """Copies `restored` into the tensor, if it was restored into other memory."""
     if restored.data_ptr() != value.data_ptr():
@@ -450,6 +548,16 @@ def _storages(module: Any) -> set[Any]:
     found = {_storage(tensor) for tensor in module.parameters()}
     found.update(_storage(tensor) for tensor in module.buffers())
     return found
+
+
+def _moved(state: Any, places: Mapping[int, int]) -> Any:
+    """An optimizer's state dictionary with the parameters' numbers in the step."""
+    if not places:
+        return state
+    own = state["state"]
+    moved = {n: each for n, each in own.items() if n not in places}
+    moved.update((n, own[place]) for n, place in places.items() if place in own)
+    return {**state, "state": moved}
 
 
 def _fitting(live: Any, forms: Mapping[str, Form], name: str) -> Any:

@@ -179,11 +179,15 @@ def form_of(value: Any) -> tuple[str, tuple[int, ...]]:
 
 
 def late_state(
-    optimizer: Any, forms: Mapping[str, tuple[str, tuple[int, ...]]], prefix: str
+    optimizer: Any,
+    forms: Mapping[str, tuple[str, tuple[int, ...]]],
+    prefix: str,
+    places: Mapping[int, int],
 ) -> dict[int, dict[str, Any]]:
     """DTensors for the state of an optimizer of PyTorch that a step has, and that
     the optimizer makes at its first step: in the form of its parameters, by their
-    number and by key. `prefix` begins the tensors' names."""
+    number in the step and by key. `prefix` begins the tensors' names; `places` are
+    the parameters' numbers in the optimizer."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(optimizer, torch.optim.Optimizer):
         return {}
@@ -196,11 +200,12 @@ def late_state(
         if not name.startswith(prefix) or not number.isdecimal():
             continue
         index = int(number)
-        if index >= len(parameters) or not is_dtensor(parameters[index]):
+        place = places.get(index, index)
+        if place >= len(parameters) or not is_dtensor(parameters[place]):
             continue
-        if tuple(parameters[index].shape) == shape:
+        if tuple(parameters[place].shape) == shape:
             state.setdefault(index, {})[key] = torch.zeros_like(
-                parameters[index],
+                parameters[place],
                 dtype=_arrays.torch_dtype(dtype),
                 requires_grad=False,
             )

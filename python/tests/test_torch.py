@@ -457,21 +457,158 @@ def test_shapes_and_dtypes_that_do_not_fit_are_named(store):
     assert cast.weight.dtype == torch.float64
 
 
-def test_an_optimizer_of_another_model(store):
-    """If load_state_dict raises, step and save raise until a restore succeeds."""
-    model = Net()
-    optimizer = torch.optim.Adam(model.parameters())
-    train(model, optimizer)
+def two_layers(*widths):
+    torch.manual_seed(len(widths))
+    return nn.Sequential(*[nn.Linear(2, width) for width in widths])
+
+
+def step_of(model, optimizer):
+    sum(layer(torch.ones(1, 2)).square().sum() for layer in model).backward()
+    optimizer.step()
+    return optimizer
+
+
+def groups_of(model):
+    return [{"params": layer.parameters()} for layer in model]
+
+
+OTHER_OPTIMIZERS = {
+    "parameters": (
+        lambda m: torch.optim.Adam(m[0].parameters()),
+        "it has 2 parameters, and the step's optimizer had 4",
+    ),
+    "groups": (
+        lambda m: torch.optim.Adam(groups_of(m)),
+        "it has 2 parameter groups, and the step's optimizer had 1",
+    ),
+    "sgd": (
+        lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9),
+        "lacks the options .'dampening', 'momentum', 'nesterov'., and has .'amsgrad'",
+    ),
+    "adamax": (lambda m: torch.optim.Adamax(m.parameters()), "has .'amsgrad'."),
+    "adagrad": (lambda m: torch.optim.Adagrad(m.parameters()), "'lr_decay'"),
+    "rmsprop": (lambda m: torch.optim.RMSprop(m.parameters()), "'centered'"),
+    "adamw": (
+        lambda m: torch.optim.AdamW(m.parameters()),
+        "decoupled_weight_decay=False, as Adam, and the state's has True",
+    ),
+}
+
+
+@pytest.mark.parametrize("other", list(OTHER_OPTIMIZERS))
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_optimizer_that_does_not_fit_is_named_and_nothing_changes(
+    store, other, nested
+):
+    def state_of(model, optimizer):
+        return {"model": model, "optimizer": [optimizer] if nested else optimizer}
+
+    model = two_layers(2, 2)
+    store.save(state_of(model, step_of(model, torch.optim.Adam(model.parameters()))))
+    live = two_layers(2, 2, 2)[:2]
+    before = copy.deepcopy(live.state_dict())
+    make, words = OTHER_OPTIMIZERS[other]
+    optimizer = step_of(live, make(live)) if nested else make(live)
+    kept = copy.deepcopy(optimizer.state_dict())
+    before = copy.deepcopy(live.state_dict())
+    state = state_of(live, optimizer)
+    words += r'.*evolve={"exclude": \["optimizer"\]}'
+    with pytest.raises(ckptdb.FailedPrecondition, match=words):
+        store.restore(state)
+    with pytest.raises(ckptdb.FailedPrecondition, match=words):
+        store.restore(state, restore={"evolve": {"exclude": ["mod*"]}})
+    assert_same(before, live.state_dict())
+    rules = [{"path": store.path, "load": ["model.*"]}]
+    with ckptdb.Manager(store.path, state, read_only=True) as manager:
+        manager.load(rules)
+        assert_same(model.state_dict(), live.state_dict())
+    for evolve in ({"exclude": ["optimizer"]}, {"exclude": ["opt*"]}):
+        live.load_state_dict(before)
+        store.restore(state, restore={"evolve": evolve})
+        assert_same(model.state_dict(), live.state_dict())
+        assert_same(kept, optimizer.state_dict())
+    step_of(live, optimizer)
+    with ckptdb.Manager(store.path, state, read_only=True) as manager:
+        with pytest.raises(ckptdb.FailedPrecondition, match="does not fit"):
+            manager.load([{"path": store.path, "load": ["*"], "strict": False}])
+
+
+@pytest.mark.parametrize("shape", [(2,), (3, 2)])
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_named_parameters_get_their_own_state_in_any_order(store, shape, fresh, groups):
+    def made(names, seed):
+        torch.manual_seed(seed)
+        shapes = {"a": (2,), "b": shape, "c": (2,)}
+        parameters = {n: nn.Parameter(torch.rand(shapes[n])) for n in "abc"}
+        named = [(n, parameters[n]) for n in names]
+        if groups == 2:
+            named = [
+                {"params": [("x", nn.Parameter(torch.ones(1)))]},
+                {"params": named},
+            ]
+        return parameters, torch.optim.SGD(named, lr=0.1, momentum=0.9)
+
+    def train(parameters, optimizer):
+        sum((i * p).sum() for i, p in enumerate(parameters.values(), 2)).backward()
+        optimizer.step()
+
+    parameters, optimizer = made("abc", 0)
+    train(parameters, optimizer)
     store.save({"optimizer": optimizer})
-    other = torch.optim.Adam([{"params": [nn.Parameter(torch.ones(2))]}] * 1)
-    manager = ckptdb.Manager(
-        store.path, {"optimizer": other}, save=ckptdb.save_every_n_steps(1)
-    )
-    with pytest.raises(ckptdb.Internal, match="parameter group"):
-        manager.restore()
-    with pytest.raises(ckptdb.FailedPrecondition, match="restore again"):
+    others, restored = made("cab", 1)
+    if not fresh:
+        train(others, restored)
+    store.restore({"optimizer": restored})
+    assert restored.param_groups[-1]["param_names"] == ["c", "a", "b"]
+    for name in "abc":
+        assert_same(
+            optimizer.state[parameters[name]], restored.state[others[name]], name
+        )
+    _, missing = made("ab", 1)
+    words = r"the step lacks the parameters \[\], and has \['c'\], in parameter group"
+    with pytest.raises(ckptdb.FailedPrecondition, match=words):
+        store.restore({"optimizer": missing})
+
+
+def test_tied_weights_that_were_not_tied_in_the_step_are_named(store):
+    def made(tied):
+        model = nn.ModuleDict(
+            {"e": nn.Embedding(3, 2), "h": nn.Linear(2, 3, bias=False)}
+        )
+        if tied:
+            model["h"].weight = model["e"].weight
+        return model
+
+    saved = made(tied=False)
+    store.save({"model": saved})
+    words = '"model.e.weight" and "model.h.weight" have the same memory'
+    with ckptdb.Manager(store.path, {"model": made(True)}) as manager:
+        with pytest.raises(ckptdb.FailedPrecondition, match=words):
+            manager.restore()
+        with pytest.raises(ckptdb.FailedPrecondition, match="restore again"):
+            manager.step()
+        manager.restore(evolve={"exclude": ["model.h.weight"]})
         manager.step()
-    manager.close()
+    store.save({"model": saved})
+    for name, other in (("e", "h"), ("h", "e")):
+        model = made(tied=True)
+        exclude = {"evolve": {"exclude": [f"model.{other}.weight"]}}
+        store.restore({"model": model}, restore=exclude)
+        assert_same(saved[name].weight, model["e"].weight)
+    # Equal values fit, also with other strides, and other parts of the same memory.
+    with torch.no_grad():
+        saved["h"].weight.copy_(saved["e"].weight)
+    store.save({"model": saved})
+    model = made(tied=True)
+    model["e"].weight.data = torch.zeros(2, 3).t()
+    store.restore({"model": model})
+    assert_same(saved["e"].weight, model["h"].weight)
+    both = torch.arange(4.0)
+    store.save({"a": both[:2], "b": both[2:]})
+    target = torch.zeros(4)
+    store.restore({"a": target[:2], "b": target[2:]})
+    assert_same(both, target)
 
 
 def test_tables_take_and_return_tensors(store):

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the state of an optimizer in a step fits the optimizer: PyTorch's
+`load_state_dict` compares only the sizes of parameter groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# Of PyTorch's optimizers, without flags that some versions lack.
+_HYPERPARAMETERS = frozenset(
+    "alpha amsgrad beta2_decay betas centered d dampening eps etas history_size "
+    "initial_accumulator_value lambd lr_decay max_eval max_iter momentum momentum_decay "
+    "nesterov ns_coefficients ns_steps rho step_sizes t0 tolerance_change "
+    "tolerance_grad weight_decay".split()
+)
+_FLAG = "decoupled_weight_decay"  # by which AdamW differs from Adam
+_SHOWN = 5
+
+Groups = list[dict[str, Any]]
+
+
+def groups_of(state: Any) -> Groups | None:
+    """The parameter groups of an optimizer's state dictionary, or of its description
+    in a step; None for other objects."""
+    groups = state.get("param_groups") if isinstance(state, Mapping) else None
+    if not isinstance(groups, list) or not all(
+        isinstance(group, dict) and isinstance(group.get("params"), list)
+        for group in groups
+    ):
+        return None
+    return groups
+
+
+def difference(stored: Groups, live: Groups) -> str:
+    """Why the stored groups are not those of the optimizer; empty if they fit."""
+    if len(stored) != len(live):
+        return (
+            f"it has {len(live)} parameter groups, and the step's optimizer had "
+            f"{len(stored)}"
+        )
+    for number, (before, now) in enumerate(zip(stored, live)):
+        for compare in (_names, _sizes, _kinds):
+            text = compare(before, now)
+            if text:
+                return f"{text}, in parameter group {number}"
+    return ""
+
+
+def _names(stored: dict[str, Any], live: dict[str, Any]) -> str:
+    before, now = names_of(stored), names_of(live)
+    if before is None or now is None or sorted(before) == sorted(now):
+        return ""
+    lacking = [name for name in now if name not in before]
+    gone = [name for name in before if name not in now]
+    return f"the step lacks the parameters {_listed(lacking)}, and has {_listed(gone)}"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{names[:_SHOWN]}{more}"
+
+
+def _sizes(stored: dict[str, Any], live: dict[str, Any]) -> str:
+    before, now = len(stored["params"]), len(live["params"])
+    if before == now:
+        return ""
+    return f"it has {now} parameters, and the step's optimizer had {before}"
+
+
+def _kinds(stored: dict[str, Any], live: dict[str, Any]) -> str:
+    before, now = stored.keys() & _HYPERPARAMETERS, live.keys() & _HYPERPARAMETERS
+    if before != now:
+        return (
+            f"the step was saved with another optimizer: it lacks the options "
+            f"{sorted(now - before)}, and has {sorted(before - now)}"
+        )
+    flags = [stored.get(_FLAG), live.get(_FLAG)]
+    if None in flags or flags[0] == flags[1]:
+        return ""
+    return (
+        f"the step was saved with another optimizer: it has {_FLAG}={flags[0]}, as "
+        f"{'AdamW' if flags[0] else 'Adam'}, and the state's has {flags[1]}"
+    )
+
+
+def names_of(group: dict[str, Any]) -> list[str] | None:
+    """The names of a group's parameters, in the order of its `params`."""
+    names = group.get("param_names")
+    if not isinstance(names, list) or len(names) != len(group["params"]):
+        return None
+    return names if len(set(names)) == len(names) else None
+
+
+def places_of(stored: Groups, live: Groups) -> dict[int, int]:
+    """The number in the optimizer of each parameter of the step that has another
+    there. The groups fit."""
+    places: dict[int, int] = {}
+    for before, now in zip(stored, live):
+        names, wanted = names_of(before), names_of(now)
+        if names is not None and wanted is not None and names != wanted:
+            numbers = dict(zip(wanted, now["params"]))
+            places.update((n, numbers[k]) for n, k in zip(before["params"], names))
+    return places
+
+
+def reorder(state: dict[str, Any], live: Groups) -> None:
+    """Puts the parameters of a restored state dictionary into the optimizer's order."""
+    for restored, now in zip(state["param_groups"], live):
+        names, wanted = names_of(restored), names_of(now)
+        if names is not None and wanted is not None:
+            numbers = dict(zip(names, restored["params"]))
+            restored["params"] = [numbers[name] for name in wanted]
+            restored["param_names"] = list(wanted)
