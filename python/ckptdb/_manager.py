@@ -39,7 +39,7 @@ from ._evolve import exclude_parts, excluded_by, split_functions
 from ._object_stores import Target, path_of, url_of
 from ._options import ShipOptions
 from ._progress import ByteBar
-from ._ranks import Connection, Ranks, check_alone, connect, with_hint
+from ._ranks import Connection, Ranks, check_alone, connect, ending, with_hint
 from ._records import LoadedRule, RestoreReport, SaveReport, ShipReport
 from ._restore import Restore, contents_of
 from ._save import Save
@@ -539,6 +539,8 @@ class Manager(StepList, ThreadSafeCalls):
 
     def _close(self, cause: BaseException | None) -> None:
         if self._core is not None:
+            if self._connection is not None and cause is not None:
+                self._connection.fail(ending(cause))
             try:
                 self._core.close()
                 _open_managers.discard(self)
@@ -548,7 +550,7 @@ class Manager(StepList, ThreadSafeCalls):
 
     def _disconnect(self, cause: BaseException | None) -> None:
         if self._connection is not None:
-            self._connection.close(_ending(cause))
+            self._connection.close(ending(cause))
             self._connection = None
 
     def __enter__(self) -> Manager:
@@ -583,13 +585,6 @@ class Manager(StepList, ThreadSafeCalls):
             "a ckptdb.Manager cannot be pickled; open the store in the other "
             "process, with read_only=True or a Reader"
         )
-
-
-def _ending(cause: BaseException | None) -> str:
-    """How the manager of this rank ended, for the other ranks."""
-    if cause is None:
-        return "has closed its manager"
-    return f"raised {type(cause).__name__}: {cause}".rstrip(": ")
 
 
 def _call(method: weakref.WeakMethod[Any], *args: Any) -> Any:

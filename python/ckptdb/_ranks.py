@@ -44,9 +44,19 @@ class Connection:
     def __init__(self, coordinator: Any) -> None:
         self.coordinator = coordinator
 
+    def fail(self, why: str) -> None:
+        """Says that this rank ends, and why, before its manager is closed."""
+
     def close(self, why: str) -> None:
         """Ends the connection, after the manager was closed; the other ranks receive
         `why` as the reason."""
+
+
+def ending(cause: BaseException | None) -> str:
+    """How the manager of this rank ended, for the other ranks."""
+    if cause is None:
+        return "has closed its manager"
+    return f"raised {type(cause).__name__}: {cause}".rstrip(": ")
 
 
 def check_deadline(deadline: Any) -> None:

@@ -215,6 +215,59 @@ def test_the_others_learn_why_a_rank_has_ended(tmp_path, path):
     assert expected in job.printed(1)
 
 
+@pytest.mark.parametrize("bad", [0, 1])
+def test_the_others_learn_the_error_of_a_state(tmp_path, path, bad):
+    code = """
+    class Loader:
+        def state_dict(self):
+            if rank == bad:
+                raise ZeroDivisionError("of the loader")
+            return {"n": 1}
+        def load_state_dict(self, state):
+            pass
+    try:
+        with ckptdb.Manager(path, {"loader": Loader()},
+                            save=ckptdb.save_every_n_steps(1),
+                            ranks=ckptdb.torch.ranks(deadline=30)) as manager:
+            manager.restore_or_start()
+            for step in range(4):
+                manager.step()
+    except ckptdb.Error as error:
+        print(type(error).__name__, error)
+    """
+    printed = run(tmp_path, 2, code, path=path, bad=bad)
+    why = "raised ZeroDivisionError: of the loader"
+    assert printed[bad].startswith("Internal") and why in printed[bad]
+    expected = rf"DeadlineExceeded rank {bad} of 2.*: .*raised Internal: .*{why}"
+    assert re.search(expected, printed[1 - bad]), printed
+
+
+def test_an_abort_has_the_reason_of_the_library():
+    from ckptdb.torch._ranks import _Collectives
+
+    class Work:
+        def wait(self, timeout):
+            raise RuntimeError("Operation timed out!")
+
+        def is_completed(self):
+            return False
+
+    for why, expected in (
+        ("rank 0: no space is left", "rank 0 of 2: no space is left"),
+        (
+            "rank 0: a collective was aborted because not all ranks joined it in time",
+            "rank 0 of 2: no collective was joined within 60 s",
+        ),
+    ):
+        notices, other = notices_of(2)
+        other._set("alive", 1)
+        collectives = _Collectives([None, None], notices, 60)
+        collectives.abort(why)
+        with pytest.raises(ckptdb.DeadlineExceeded) as caught:
+            collectives._wait(Work())
+        assert str(caught.value) == expected
+
+
 def test_a_rank_that_does_not_open_the_manager_is_named(tmp_path, path):
     code = """
     if rank == 1:

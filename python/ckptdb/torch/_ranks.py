@@ -20,6 +20,9 @@ from .._ranks import Connection, Ranks, list_ranks
 _SMALL = 496
 _HEADER = struct.Struct("<QQ")
 
+# The end of the library's reason for an abort at the deadline.
+_LATE = "a collective was aborted because not all ranks joined it in time"
+
 _POLL_S = 0.1  # how often a waiting rank looks whether to give up
 _ASK_S = 0.5  # how often it asks the store whether another rank has failed
 _LAST_WAIT_S = 1.0  # how long closing waits for an all-gather that was started
@@ -108,6 +111,9 @@ class _TorchConnection(Connection):
     def __init__(self, coordinator: Any, collectives: _Collectives) -> None:
         super().__init__(coordinator)
         self._collectives = collectives
+
+    def fail(self, why: str) -> None:
+        self._collectives.fail(why)
 
     def close(self, why: str) -> None:
         self._collectives.close(why)
@@ -222,6 +228,7 @@ class _Collectives:
         self._world_size = notices.world_size
         self._deadline = deadline
         self._aborted = False
+        self._failed = ""  # why this rank has failed
         self._gave_up = False  # an operation is still in progress, but not waited for
         self._started: _Started | None = None
         self._closed = False
@@ -303,9 +310,16 @@ class _Collectives:
             at += each
         return received
 
-    def abort(self, _why: str) -> None:
-        """Ends the operation in progress, from another thread, at the deadline."""
+    def abort(self, why: str) -> None:
+        """Ends the operation in progress, from another thread: at the deadline, or
+        because this rank has failed."""
+        if not why.endswith(_LATE):
+            self.fail(why.removeprefix(f"rank {self._rank}: "))
         self._aborted = True
+
+    def fail(self, why: str) -> None:
+        """Sets the reason that the other ranks get if an operation is aborted."""
+        self._failed = self._failed or why
 
     def close(self, why: str) -> None:
         if self._closed:
@@ -394,7 +408,8 @@ class _Collectives:
                     raise notices.failure(_reason(error)) from error
             reason = None
             if self._aborted:
-                reason = f"no collective was joined within {self._deadline:g} s"
+                late = f"no collective was joined within {self._deadline:g} s"
+                reason = self._failed or late
             elif time.monotonic() - asked < _ASK_S:
                 continue
             elif not notices.has_failed():
