@@ -57,7 +57,9 @@ class PickleMachine {
             : "; its dtype is not supported; convert the tensor to another"));
   }
   absl::Status NeedsCode(absl::string_view global) const {
-    if (global == "builtins.complex") return LacksDType(global);
+    if (global == "builtins.complex" || global == "__builtin__.complex") {
+      return LacksDType(global);
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         "the pickle has a ", Shown(global), " at byte ", op_at_,
         ", which only executing code could make; save a state dictionary of "

@@ -96,6 +96,7 @@ TEST(TorchPickleTest, RefusesCodeAndBadPickles) {
        "torch.ComplexFloatStorage at byte 59; complex numbers are not "},
       {Pickle(Storage("QInt8Storage", 2) + "."), "dtype is not supported"},
       {Pickle("cbuiltins\ncomplex\n(tR."), "complex numbers are not"},
+      {Pickle("c__builtin__\ncomplex\n(tR."), "complex numbers are not"},
       {Pickle("}" + Int(1) + "Ns" + Text("x") + "a."), "items of something"},
       {Pickle("}NNs."), "neither text nor an integer"},
       {Pickle(Tensor(Int(0) + Int(7) + "\x85" + Int(1) + "\x85") + "."),
