@@ -198,10 +198,11 @@ class Store {
 
   // A pinned step is never retired, deleted or overwritten, unless it is
   // quarantined: see SaveSpec::overwrite. A quarantined step is never the
-  // latest.
+  // latest. Unquarantine verifies it first, and returns the error if it fails.
   absl::Status Pin(int64_t step);
   absl::Status Unpin(int64_t step);
   absl::Status Quarantine(int64_t step);
+  absl::Status Unquarantine(int64_t step, const ReadOptions& options = {});
 
   // See manager/policies.h.
   absl::Status SetEphemeral(int64_t step, bool ephemeral);

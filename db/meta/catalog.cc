@@ -83,8 +83,9 @@ absl::StatusOr<StepRecord> Catalog::Latest() const {
   // Not NotFound, which a caller may take for an empty store.
   return absl::DataLossError(
       absl::StrCat("all ", steps.size(),
-                   " steps are quarantined, because they were found damaged; "
-                   "\"ckptdb verify STEP\" describes the damage"));
+                   " steps are quarantined; \"ckptdb verify STEP\" describes "
+                   "the damage, and \"ckptdb quarantine --undo STEP\" makes "
+                   "an undamaged step usable again"));
 }
 
 const StepRecord* Catalog::Newest() const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
 #include "db/store/save_checks.h"
 #include "db/store/step_catalog.h"
 #include "db/store/store_folder.h"
@@ -52,6 +53,19 @@ absl::Status SetStepFlag(const StoreParts& store, int64_t step,
         return absl::OkStatus();
       },
       spare);
+}
+
+absl::Status EndQuarantine(const StoreParts& store, const Version& version) {
+  return ChangeRecord(
+      store, version.step, [&](StepRecord* changed) -> absl::Status {
+        if (changed->version != version) {
+          return absl::AbortedError(
+              absl::StrCat("step ", version.step,
+                           " was overwritten while it was being verified"));
+        }
+        changed->quarantined = false;
+        return absl::OkStatus();
+      });
 }
 
 absl::Status AddStepMetrics(const StoreParts& store, int64_t step,

@@ -18,6 +18,8 @@ absl::Status DeleteStep(const StoreParts& store, int64_t step);
 absl::Status SetStepFlag(const StoreParts& store, int64_t step,
                          bool StepRecord::*flag, bool value,
                          Spare spare = Spare::kKeep);
+// Returns Aborted if the step has another version meanwhile.
+absl::Status EndQuarantine(const StoreParts& store, const Version& version);
 absl::Status AddStepMetrics(const StoreParts& store, int64_t step,
                             const Metrics& metrics);
 absl::Status SetStoreMetadata(const StoreParts& store,

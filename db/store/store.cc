@@ -189,6 +189,15 @@ absl::Status Store::Quarantine(int64_t step) {
                                  true);
   });
 }
+absl::Status Store::Unquarantine(int64_t step, const ReadOptions& options) {
+  return EnterStore(impl_.get(), "Store::Unquarantine", [&]() -> absl::Status {
+    CKPTDB_ASSIGN_OR_RETURN(const auto reader, impl_->OpenStep(step));
+    const StepRecord& record = reader->record();
+    if (!record.quarantined) return absl::OkStatus();
+    CKPTDB_RETURN_IF_ERROR(reader->Verify(options));
+    return internal::EndQuarantine(impl_->parts(), record.version);
+  });
+}
 absl::Status Store::SetEphemeral(int64_t step, bool ephemeral) {
   return EnterStore(impl_.get(), "Store::SetEphemeral", [&] {
     return internal::SetStepFlag(impl_->parts(), step, &StepRecord::ephemeral,

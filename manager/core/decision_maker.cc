@@ -39,8 +39,10 @@ absl::Status DecisionMaker::CheckAheadOfQuarantined(int64_t step) const {
   if (step > newest) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "step ", step, " cannot be saved: all steps of store \"", options_.path,
-      "\" are quarantined as damaged, the newest is step ", newest,
-      "; restore a copy of the store, open another folder, or call "
+      "\" are quarantined, the newest is step ", newest,
+      "; run \"ckptdb quarantine --undo STEP\" for an undamaged step, restore "
+      "a "
+      "copy of the store, open another folder, or call "
       "AbandonSteps to discard this store's steps"));
 }
 

@@ -91,8 +91,9 @@ absl::StatusOr<StepRecord> StepOpener::PickNamed(int64_t step,
   if (!record.quarantined) return record;
   return absl::FailedPreconditionError(
       absl::StrCat("step ", step, " of store \"", path,
-                   "\" is quarantined because it is damaged; restore another "
-                   "step"));
+                   "\" is quarantined; restore another step, or run \"ckptdb "
+                   "quarantine --undo ",
+                   step, "\" if it is undamaged"));
 }
 
 // The store's writer may retire or overwrite the picked step before it is open;

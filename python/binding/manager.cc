@@ -364,6 +364,11 @@ class PyManager : private ManagerCalls {
       return pin ? store->Pin(step) : store->Unpin(step);
     }));
   }
+  void Quarantine(int64_t step, bool quarantine) {
+    Check(OnStore([&](Store* store) {
+      return quarantine ? store->Quarantine(step) : store->Unquarantine(step);
+    }));
+  }
   void AddMetrics(int64_t step, const Metrics& metrics) {
     Check(OnStore(
         [&](Store* store) { return store->AddMetrics(step, metrics); }));
@@ -474,6 +479,7 @@ void BindManager(nb::module_& module) {
       .def("delete", &PyManager::Delete)
       .def("steps", &PyManager::Steps)
       .def("pin", &PyManager::Pin)
+      .def("quarantine", &PyManager::Quarantine)
       .def("add_metrics", &PyManager::AddMetrics)
       .def("fold", &PyManager::Fold);
 }

@@ -48,6 +48,14 @@ class StepList:
         """Lets the policies decide on a step again."""
         self._core.pin(as_step(step), False)
 
+    def quarantine(self, step: int) -> None:
+        """Marks a step as damaged: it is no longer the latest."""
+        self._core.quarantine(as_step(step), True)
+
+    def unquarantine(self, step: int) -> None:
+        """Verifies a quarantined step, and removes the mark if it is undamaged."""
+        self._core.quarantine(as_step(step), False)
+
     def fold(self, step: int) -> dict[str, int]:
         """Merges the chain of a step, so that it is restored from one save."""
         return self._core.fold(as_step(step))

@@ -64,6 +64,8 @@ def test_an_invalid_step_raises_invalid_argument(path, step):
             manager.delete,
             manager.pin,
             manager.unpin,
+            manager.quarantine,
+            manager.unquarantine,
             manager.fold,
             lambda s: manager.add_metrics(s, {"auc": 1}),
             lambda s: manager.evaluation.cleanup(s),

@@ -126,6 +126,7 @@ def test_calls_in_a_forked_child_are_refused(path, without_garbage):
         "best_step": manager.best_step,
         "delete": lambda: manager.delete(1),
         "pin": lambda: manager.pin(1),
+        "quarantine": lambda: manager.quarantine(1),
         "add_metrics": lambda: manager.add_metrics(1, {}),
         "fold": lambda: manager.fold(1),
         "close": manager.close,

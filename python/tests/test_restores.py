@@ -44,6 +44,13 @@ def test_fall_back_restores_the_step_before(store, path):
         np.testing.assert_array_equal(state["w"], 1)
         np.testing.assert_array_equal(state["d"]["x"], 1)
         assert [r.step for r in manager.steps() if r.quarantined] == [2]
+        with pytest.raises(ckptdb.DataLoss, match="step 2"):
+            manager.unquarantine(2)
+        manager.quarantine(1)
+        with pytest.raises(ckptdb.DataLoss, match="quarantine --undo"):
+            manager.restore()
+        manager.unquarantine(1)
+        assert manager.latest_step() == 1
         manager.step()
 
 

@@ -265,7 +265,7 @@ const SectionCase kSectionCases[] = {
       "remote gc file://DIR/remote --keep 1"}},
     {"copy", {"copy DIR/store:100 DIR/copy"}},
     {"repair", {"repair"}},
-    {"quarantine", {"quarantine 300"}},
+    {"quarantine", {"quarantine 300", "quarantine --undo 300"}},
     {"promote", {"promote 300"}},
     {"demote", {"demote 100"}},
     {"explain", {"explain 100", "explain latest"}, {"explain 200"}},

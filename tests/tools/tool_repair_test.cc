@@ -220,6 +220,22 @@ TEST_F(ToolLifetime, QuarantinedStepIsNotTheLatest) {
   EXPECT_EQ(RunJson("show latest")["step"], 200);
   EXPECT_EQ(RunJson("quarantine 100 200")["latest_step"], Json());
   ExpectFails("quarantine 999", 2, HasSubstr("999"));
+  ExpectPrints("quarantine --undo 200",
+               "unquarantined step 200\nlatest is step 200\n");
+  EXPECT_EQ(RunJson("quarantine --undo 100 300")["unquarantined_steps"],
+            Json({100, 300}));
+  EXPECT_EQ(RunJson("show latest")["step"], 300);
+}
+
+TEST_F(ToolRepair, KeepsTheQuarantineOfADamagedStep) {
+  FlipByte(LargestTable(path()), fs::file_size(LargestTable(path())) / 2);
+  EXPECT_EQ(Run("quarantine 100 200 300").code, 0);
+  std::vector<int> codes;
+  for (const std::string step : {"100", "200", "300"}) {
+    codes.push_back(Run("quarantine --undo " + step).code);
+    EXPECT_EQ(RunJson("show " + step)["quarantined"], codes.back() != 0);
+  }
+  EXPECT_EQ(codes, (std::vector<int>{0, 3, 0}));
 }
 
 TEST_F(ToolLifetime, PromoteAndDemoteWithAndWithoutAnOwner) {

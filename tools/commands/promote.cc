@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "db/store.h"
 #include "schema/status.h"
 #include "tools/command.h"
+#include "tools/interrupt.h"
 #include "tools/json.h"
 #include "tools/open_store.h"
+#include "tools/progress_line.h"
 #include "tools/step_argument.h"
 #include "tools/step_change.h"
 
@@ -48,15 +51,37 @@ class QuarantineCommand : public Command {
              .notes =
                  "Needs exclusive access, because a running trainer's next\n"
                  "save may build on the step. `show` shows the mark, which\n"
-                 "cannot be removed; saving the step again replaces it.\n",
+                 "saving the step again removes. `--undo` removes it after\n"
+                 "verifying the step, and fails if that finds damage.\n",
              .examples =
-                 "  ckptdb quarantine 1000 --store /checkpoints/ctr\n"}) {}
-  void AddArguments(CLI::App* app) override { AddSteps(app, &steps_); }
+                 "  ckptdb quarantine 1000 --store /checkpoints/ctr\n"
+                 "  ckptdb quarantine --undo 1000 -s /checkpoints/ctr\n"}) {}
+  void AddArguments(CLI::App* app) override {
+    AddSteps(app, &steps_);
+    app->add_flag("--undo", undo_, "verify the steps, and remove the mark");
+  }
   absl::Status Run(const Context& context) override;
 
  private:
+  absl::Status Change(const Context& context, Store* store, int64_t step) const;
+  std::string done() const { return undo_ ? "unquarantined" : "quarantined"; }
+
   std::vector<std::string> steps_;
+  bool undo_ = false;
 };
+
+absl::Status QuarantineCommand::Change(const Context& context, Store* store,
+                                       int64_t step) const {
+  if (!undo_) return store->Quarantine(step);
+  ProgressLine progress(context.terminal, absl::StrCat("verify: step ", step));
+  ReadOptions options;
+  options.threads = 4;
+  options.cancelled = [] { return Interrupt::asked(); };
+  options.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {
+    progress.Update(done_bytes, all_bytes);
+  };
+  return store->Unquarantine(step, options);
+}
 
 absl::Status QuarantineCommand::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
@@ -65,21 +90,21 @@ absl::Status QuarantineCommand::Run(const Context& context) {
   std::vector<int64_t> steps;
   for (const StepRecord& record : *records) {
     const int64_t step = record.version.step;
-    const absl::Status marked = store->Quarantine(step);
-    if (!marked.ok()) return WithPlace(ReadingStatus(marked), StepName(step));
+    const absl::Status changed = Change(context, store.get(), step);
+    if (!changed.ok()) return WithPlace(ReadingStatus(changed), StepName(step));
     steps.push_back(step);
   }
   const auto latest = store->Latest();
   if (context.json) {
     PrintJson(
         {{"store", context.store},
-         {"quarantined_steps", steps},
+         {done() + "_steps", steps},
          {"latest_step", latest.ok() ? Json(latest->version.step) : Json()}},
         context.out);
     return absl::OkStatus();
   }
   for (const int64_t step : steps) {
-    *context.out << "quarantined step " << step << '\n';
+    *context.out << done() << " step " << step << '\n';
   }
   *context.out << (latest.ok()
                        ? absl::StrCat("latest is step ", latest->version.step)

@@ -97,8 +97,7 @@ class Collector {
                         ranks.status().message()));
     }
     if (record.quarantined) {
-      Find(absl::StrCat(StepText(record.version.step),
-                        " is quarantined: it is damaged"));
+      Find(absl::StrCat(StepText(record.version.step), " is quarantined"));
     }
     return json;
   }

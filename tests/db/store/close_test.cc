@@ -35,6 +35,7 @@ TEST_F(CloseTest, AClosedStoreRefusesEveryCall) {
                                      store_->Pin(1),
                                      store_->Unpin(1),
                                      store_->Quarantine(1),
+                                     store_->Unquarantine(1),
                                      store_->SetEphemeral(1, true),
                                      store_->AddMetrics(1, {}),
                                      store_->SetUserMetadata({}),

@@ -188,7 +188,8 @@ TEST_F(StoreChangesTest, ChangesOfUnknownStepsAreNotFound) {
   SaveSmall({1});
   for (const absl::Status& status :
        {store_->Delete(2), store_->Pin(2), store_->Unpin(2),
-        store_->Quarantine(2), store_->AddMetrics(2, {})}) {
+        store_->Quarantine(2), store_->Unquarantine(2),
+        store_->AddMetrics(2, {})}) {
     EXPECT_THAT(status, NotFound("no step 2"));
   }
 }
@@ -205,6 +206,11 @@ TEST_F(StoreChangesTest, LatestSkipsQuarantinedSteps) {
   Reopen();
   EXPECT_THAT(store_->Latest(), DataLoss("quarantined"));
   ASSERT_OK(store_->Delete(3));
+  ASSERT_OK(store_->Unquarantine(1));
+  EXPECT_EQ(LatestStep(), 1);
+  EXPECT_TRUE(Record(2).quarantined);
+  Reopen();
+  EXPECT_EQ(LatestStep(), 1);
 }
 
 TEST_F(StoreChangesTest, MetricsMayComeLate) {

@@ -44,6 +44,22 @@ class FallBackTest : public ManagerTest {
   }
 };
 
+TEST_F(FallBackTest, RestoresAStep_OnceItsQuarantineIsUndone) {
+  ASSERT_OK(manager_->store()->Quarantine(4));
+  EXPECT_EQ(Restored(), 2);
+  EXPECT_THAT(manager_->Restore({.step = 4}),
+              FailedPrecondition("\"ckptdb quarantine --undo 4\""));
+  ASSERT_OK(manager_->store()->Unquarantine(4));
+  ASSERT_OK(manager_->store()->Unquarantine(4));
+  EXPECT_EQ(Restored(), 4);
+  manager_.reset();
+  ASSERT_NO_FATAL_FAILURE(DamageStep(options_.path, 4));
+  Start();
+  EXPECT_EQ(Restored({.fall_back = true}), 2);
+  EXPECT_THAT(manager_->store()->Unquarantine(4), DataLoss("step 4"));
+  EXPECT_THAT(Quarantined(), ElementsAre(4));
+}
+
 const absl::Status& Refusal() {
   static const absl::Status refusal =
       absl::DataLossError("position of an unknown version");
