@@ -107,13 +107,15 @@ class Predictor:
 
 def batch_of(data, step, size):
     """This rank's part of the batch of a step, in an order that depends on the epoch
-    alone: the position in the data is the step."""
+    alone: the position in the data is the step. TorchRec needs parts of the same size,
+    so a few examples are left out if the ranks do not divide the batch."""
     count = len(data[2])
-    size = min(size, count)
+    world = dist.get_world_size()
+    size = max(min(size, count), world)
     epoch, position = divmod(step, count // size)
     order = np.random.default_rng(epoch).permutation(count)
     chosen = order[position * size : (position + 1) * size]
-    own = chosen[dist.get_rank() :: dist.get_world_size()]
+    own = chosen[dist.get_rank() :: world][: size // world]
     dense, ids, labels = (torch.from_numpy(each[own]) for each in data)
     ones = torch.ones(ids.numel(), dtype=torch.int64)
     return (

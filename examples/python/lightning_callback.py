@@ -5,7 +5,8 @@
     Trainer(callbacks=[callback], enable_checkpointing=False).fit(model, loader)
 
 It continues within an epoch if the loader has `state_dict` and `load_state_dict`,
-which Lightning calls.
+which Lightning calls. Give the loader a `generator`, so that it does not draw from
+PyTorch's.
 """
 
 import ckptdb

@@ -49,6 +49,9 @@ def test_the_example_resumes_on_any_number_of_ranks(tmp_path):
         assert digest == calm[-1]
     with ckptdb.Reader(tmp_path / "killed") as reader:
         assert reader.steps()[-1].kind == "delta"
+    # Three ranks do not divide the batch.
+    trained = torchrun(3, *args, "--steps", 17)
+    assert trained[0].startswith("restored step 12 ") and trained[-1] != calm[-1]
 
 
 def test_the_example_is_evaluated_and_served_meanwhile(tmp_path):
