@@ -35,15 +35,19 @@ class CkptdbCallback(TrainerCallback):
         print(self.manager.restore_or_start())
         state.global_step = self.manager.global_step
         batch = args.train_batch_size * args.gradient_accumulation_steps
-        self.seek(state.global_step * batch)
-        control.should_training_stop = state.global_step >= state.max_steps
+        self.finished = state.global_step >= state.max_steps
+        self.seek(0 if self.finished else state.global_step * batch)
 
     def on_step_begin(self, args, state, control, **kwargs):
         self.rng.apply()
         self.rng.restored = None
 
     def on_step_end(self, args, state, control, **kwargs):
-        if self.manager.step_to(state.global_step).preempted:
+        if self.finished:  # the Trainer always trains a step, which is undone here
+            self.manager.restore()
+            state.global_step = self.manager.global_step
+            control.should_training_stop = True
+        elif self.manager.step_to(state.global_step).preempted:
             control.should_training_stop = True
 
     def on_train_end(self, args, state, control, **kwargs):

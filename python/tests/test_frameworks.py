@@ -12,6 +12,8 @@ import sys
 
 import pytest
 
+import ckptdb
+
 FOLDER = pathlib.Path(__file__).resolve().parent
 EXAMPLES = FOLDER.parents[1] / "examples/python"
 CALLBACKS = {
@@ -63,6 +65,11 @@ def test_a_killed_training_ends_as_an_uninterrupted_one(tmp_path, framework):
     printed = train(framework, path, 30)
     assert "restored step 25 " in printed
     assert digest_of(printed) == digest_of(calm)
+    printed = train(framework, path, 30)  # which has ended
+    assert "restored step 30 " in printed
+    assert digest_of(printed) == digest_of(calm)
+    with ckptdb.Reader(path) as reader:
+        assert reader.steps()[-1].step == 30
 
 
 @pytest.mark.parametrize("framework", CALLBACKS)
