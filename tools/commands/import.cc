@@ -42,6 +42,7 @@ struct ImportOptions {
   std::vector<std::string> tables;
   bool no_tables = false;
   bool force = false;
+  bool older = false;
 };
 
 // Keys that a manager writes describe the step that the file came from, such as
@@ -192,6 +193,9 @@ void ImportCommand::AddArguments(CLI::App* app) {
   app->add_flag("--no-tables", options_.no_tables, "import tensors only")
       ->excludes("--table");
   app->add_flag("--force", options_.force, "replace a step that exists");
+  app->add_flag("--older", options_.older,
+                "import also before the latest step of the store, in whose "
+                "place a restore then begins with the import");
 }
 
 absl::Status ImportCommand::Run(const Context& context) {
@@ -225,6 +229,9 @@ absl::Status ImportCommand::Run(const Context& context) {
   spec.step = StepNumber(options_.step);
   spec.overwrite = options_.force;
   spec.user_metadata = files.metadata;
+  if (!options_.older) {
+    CKPTDB_RETURN_IF_ERROR(CheckBecomesLatest(*store, spec.step, "--older"));
+  }
   CKPTDB_ASSIGN_OR_RETURN(const SaveResult saved,
                           SaveFiles(context, files, state, spec, store.get()));
   if (context.json) {
