@@ -207,7 +207,8 @@ TEST_F(ToolCtrRepair, RemovesNothingIfNoStepIsWhole) {
   const ToolResult result = Run("repair --yes");
   EXPECT_EQ(result.code, 3);
   EXPECT_THAT(result.err,
-              HasSubstr("no step is whole, so nothing was removed"));
+              HasSubstr("no step is whole and not quarantined, so nothing was "
+                        "removed"));
   EXPECT_EQ(Steps().size(), 4);
   // What is left can still be taken out.
   EXPECT_EQ(Run("export 1250 mlp* --npz " + dir_.path() + "/out").code, 0);
