@@ -245,6 +245,17 @@ absl::StatusOr<OpenedStep> Restorer::Open(const RestoreRequest& request,
   return opener_.Open(request, from);
 }
 
+// Verification reads everything, so only the owner does it.
+absl::Status Restorer::VerifyIfAsked(const RestoreRequest& request,
+                                     const StepReader& step) {
+  if (!is_owner() || !(request.verify || request.fall_back)) {
+    return absl::OkStatus();
+  }
+  absl::Status status = step.Verify(parts_.options.restore.read);
+  if (absl::IsDataLoss(status)) damage_ = status;
+  return status;
+}
+
 absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
     const RestoreRequest& request, const std::optional<Version>& from) {
   RestoreReport report;
@@ -261,11 +272,7 @@ absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
   CKPTDB_RETURN_IF_ERROR(AgreeOnUnexpected(step, &plan));
   absl::Status status = plan.status();
   if (status.ok()) status = CheckRestore(*plan, request);
-  // Verification reads everything, so only the owner does it.
-  if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
-    status = step.Verify(parts_.options.restore.read);
-    if (absl::IsDataLoss(status)) damage_ = status;
-  }
+  if (status.ok()) status = VerifyIfAsked(request, step);
   // No rank changes its model unless all ranks can load the step.
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
   report.check_micros = lap();

@@ -98,6 +98,8 @@ class Restorer {
   // verifying the step finds no damage. The same on all ranks.
   absl::Status QuarantineIfDamaged(int64_t step, const absl::Status& error);
   absl::Status VerifyOwnStep(int64_t step) const;
+  absl::Status VerifyIfAsked(const RestoreRequest& request,
+                             const StepReader& step);
   absl::Status NotFoundOnlyIfEmpty(const absl::Status& status) const;
   absl::StatusOr<RestoreReport> RestoreOnce(const RestoreRequest& request,
                                             const std::optional<Version>& from);
