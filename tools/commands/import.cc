@@ -171,6 +171,10 @@ class ImportCommand : public Command {
   absl::Status Run(const Context& context) override;
 
  private:
+  absl::StatusOr<SaveResult> Save(const Context& context,
+                                  const LoadedFiles& files,
+                                  const ImportState& state) const;
+
   ImportOptions options_;
 };
 
@@ -198,6 +202,22 @@ void ImportCommand::AddArguments(CLI::App* app) {
                 "place a restore then begins with the import");
 }
 
+absl::StatusOr<SaveResult> ImportCommand::Save(const Context& context,
+                                               const LoadedFiles& files,
+                                               const ImportState& state) const {
+  const NewStore new_store(context.store);
+  CKPTDB_ASSIGN_OR_RETURN(const auto store, OpenOwner(context, true));
+  const Interrupt interrupt;
+  SaveSpec spec;
+  spec.step = StepNumber(options_.step);
+  spec.overwrite = options_.force;
+  spec.user_metadata = files.metadata;
+  if (!options_.older) {
+    CKPTDB_RETURN_IF_ERROR(CheckBecomesLatest(*store, spec.step, "--older"));
+  }
+  return SaveFiles(context, files, state, spec, store.get());
+}
+
 absl::Status ImportCommand::Run(const Context& context) {
   if (!context.store_given) {
     return absl::InvalidArgumentError(
@@ -222,18 +242,7 @@ absl::Status ImportCommand::Run(const Context& context) {
     return absl::InvalidArgumentError(absl::StrCat(
         options_.paths[0], ": has no arrays or values: nothing to import"));
   }
-  const NewStore new_store(context.store);
-  CKPTDB_ASSIGN_OR_RETURN(const auto store, OpenOwner(context, true));
-  const Interrupt interrupt;
-  SaveSpec spec;
-  spec.step = StepNumber(options_.step);
-  spec.overwrite = options_.force;
-  spec.user_metadata = files.metadata;
-  if (!options_.older) {
-    CKPTDB_RETURN_IF_ERROR(CheckBecomesLatest(*store, spec.step, "--older"));
-  }
-  CKPTDB_ASSIGN_OR_RETURN(const SaveResult saved,
-                          SaveFiles(context, files, state, spec, store.get()));
+  CKPTDB_ASSIGN_OR_RETURN(const SaveResult saved, Save(context, files, state));
   if (context.json) {
     PrintJson(ImportJson(context.store, state, files, saved), context.out);
   } else {

@@ -61,9 +61,9 @@ TEST_F(FallBackTest, RestoresAStep_OnceItsQuarantineIsUndone) {
 }
 
 const absl::Status& Refusal() {
-  static const absl::Status refusal =
+  static const absl::Status kRefusal =
       absl::DataLossError("position of an unknown version");
-  return refusal;
+  return kRefusal;
 }
 
 TEST_F(FallBackTest, KeepsSteps_WhenAnIoStateReturnsDataLoss) {
