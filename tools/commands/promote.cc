@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "db/store.h"
 #include "schema/status.h"
