@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import _arrays, _optimizers, _tree
 from ._devices import Devices, device_memory
 from ._errors import DataLoss, Error, FailedPrecondition, Internal, InvalidArgument
-from ._shards import Shard, form_of, late_state, local_of, shards_of
+from ._shards import Shard, form_of, late_state, shards_of
 from ._state import (
     Registered,
     TensorTuple,
@@ -26,6 +26,7 @@ from ._state import (
     names_of,
     tensor_tuple,
 )
+from ._tensor_memory import Tie, place_of, put_on_device, storage_of, storages_of
 
 Finish = Callable[[], Any]
 Form = tuple[str, tuple[int, ...]]  # dtype and shape of a step's tensor
@@ -59,7 +60,7 @@ class Restore:
         self._excluded = excluded  # whether an entry may keep its values
         self._entry = ""
         self._places: dict[Any, str] = {}  # of memory the first tensor with it
-        self._ties: list[_Tie] = []
+        self._ties: list[Tie] = []
         self._misfits: dict[str, str] = {}  # errors of entries, if they are loaded
         self._reading = False  # a value alone, without one that it replaces
         self._finish: dict[str, Finish] = {}
@@ -164,16 +165,16 @@ class Restore:
         return self._register(name, parts, put_shards, value)
 
     def _apart(self, name: str, value: Any) -> tuple[_arrays.Memory, Finish]:
-        """Memory for a tensor: of its own, if another tensor has the same, because
-        the step may have two values for it."""
-        place = _place(value)
+        """Memory for a tensor. If it shares its memory with a registered tensor, it is
+        read into a copy, so that `finish` can compare the two stored values."""
+        place = place_of(value)
         first = name if place is None else self._places.setdefault(place, name)
         if first == name:
             return self._writable(value)
         torch = sys.modules["torch"]
         copy = torch.empty_like(value.detach(), memory_format=torch.contiguous_format)
         memory, fill = self._writable(copy)
-        self._ties.append(_Tie(first, name, value, fill))
+        self._ties.append(Tie(first, name, value, fill))
 
         def put() -> Any:
             if self._loaded is None or first not in self._loaded:
@@ -187,7 +188,7 @@ class Restore:
         memory = device_memory(value, self._devices)
         if memory is None:
             return _arrays.writable(value)
-        return memory, lambda: _put_on_device(value, memory.owner)
+        return memory, lambda: put_on_device(value, memory.owner)
 
     def _register(
         self,
@@ -214,7 +215,7 @@ class Restore:
             self._expect_object(name, data)
             rest = (_tree.tag_of(_tree.loads(data, name)) or ("", {}))[1]
         state = module_tensors(module)
-        in_place = _storages(module)
+        in_place = storages_of(module)
         puts = []
         remade = {}  # values that load_state_dict must take
         for key, value in state.items():
@@ -222,7 +223,7 @@ class Restore:
                 continue
             put = self._target(f"{name}.{key}", value)
             puts.append(put)
-            if _storage(value) not in in_place:
+            if storage_of(value) not in in_place:
                 remade[key] = put
         for key, child in rest.items():
             remade[key] = self._plan(child, _MISSING, f"{name}.{key}")
@@ -489,65 +490,6 @@ class Restore:
         else:
             return False
         return any([self._register_rest(each, f"{name}.{key}") for key, each in parts])
-
-
-class _Tie(NamedTuple):
-    """A tensor with the same memory as the one registered first."""
-
-    first: str
-    name: str
-    value: Any
-    fill: Finish
-
-    def check(self) -> None:
-        """Raises if the step has other values for it."""
-        left, right = _bytes_of(self.value), _bytes_of(self.fill())
-        if not sys.modules["torch"].equal(left, right):
-            raise FailedPrecondition(
-                f'"{self.first}" and "{self.name}" have the same memory, and the step '
-                "has different values for them; give them separate memory, or restore "
-                f'only one of them: evolve={{"exclude": ["{self.name}"]}}'
-            )
-
-
-def _bytes_of(tensor: Any) -> Any:
-    uint8 = sys.modules["torch"].uint8
-    return tensor.detach().contiguous().reshape(-1).view(uint8)
-
-
-def _place(value: Any) -> Any:
-    """What is equal for tensors of PyTorch whose elements have the same memory."""
-    if not _arrays.is_torch(value) or value.numel() == 0:
-        return None
-    try:
-        place = value.device, value.data_ptr(), value.dtype
-        return *place, tuple(value.shape), value.stride()
-    except (RuntimeError, NotImplementedError):  # without memory: it is refused later
-        return None
-
-
-def _put_on_device(value: Any, restored: Any) -> Any:
-    """Copies `restored` into the tensor, if it was restored into other memory."""
-    if restored.data_ptr() != value.data_ptr():
-        with sys.modules["torch"].no_grad():
-            value.detach().copy_(restored)
-    return value
-
-
-def _storage(tensor: Any) -> Any:
-    tensor = local_of(tensor)
-    try:
-        return tensor.untyped_storage().data_ptr() or id(tensor)
-    except (RuntimeError, NotImplementedError):
-        return id(tensor)
-
-
-def _storages(module: Any) -> set[Any]:
-    """Where the parameters and buffers of a module are: values of its state
-    dictionary that lie elsewhere are copies."""
-    found = {_storage(tensor) for tensor in module.parameters()}
-    found.update(_storage(tensor) for tensor in module.buffers())
-    return found
 
 
 def _moved(state: Any, places: Mapping[int, int]) -> Any:

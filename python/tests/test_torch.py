@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules, optimizers, schedulers and tensors of PyTorch."""
+"""Modules, tensors and tables of PyTorch."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ torch = pytest.importorskip("torch")
 nn = torch.nn
 torch.set_num_threads(1)
 
+from torch_training import bits, assert_same, Net  # noqa: E402
+
+
 DTYPES = [
     torch.float64, torch.float32, torch.float16, torch.bfloat16,
     torch.float8_e4m3fn, torch.float8_e5m2, torch.int64, torch.int32, torch.int16,
     torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8, torch.bool,
 ]  # fmt: skip
-
-
-def bits(tensor):
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def random_tensor(dtype, shape, seed=0):
@@ -33,175 +32,6 @@ def random_tensor(dtype, shape, seed=0):
         return torch.rand(shape) < 0.5
     wide = torch.randint(-100, 100, shape)
     return wide.to(dtype)
-
-
-def assert_same(left, right, where="state"):
-    """Compares nested state dictionaries, bit for bit."""
-    if isinstance(left, torch.Tensor):
-        assert isinstance(right, torch.Tensor), where
-        assert (left.dtype, left.shape) == (right.dtype, right.shape), where
-        assert bits(left) == bits(right), where
-    elif isinstance(left, dict):
-        assert list(left) == list(right), where
-        for key in left:
-            assert_same(left[key], right[key], f"{where}[{key!r}]")
-    elif isinstance(left, (list, tuple)):
-        assert type(left) is type(right) and len(left) == len(right), where
-        for i, each in enumerate(left):
-            assert_same(each, right[i], f"{where}[{i}]")
-    else:
-        assert type(left) is type(right) and left == right, where
-
-
-class Net(nn.Module):
-    """Buffers, tied weights, a norm, and extra state."""
-
-    def __init__(self, seed=0, extra=None):
-        super().__init__()
-        torch.manual_seed(seed)
-        self.embed = nn.Embedding(7, 4)
-        self.norm = nn.BatchNorm1d(4)
-        self.body = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
-        self.out = nn.Linear(4, 7, bias=False)
-        self.out.weight = self.embed.weight
-        self.register_buffer("position", torch.arange(3) + seed)
-        self.register_buffer("scratch", torch.ones(2), persistent=False)
-        self.extra = extra
-
-    def forward(self, ids):
-        return self.out(self.body(self.norm(self.embed(ids))))
-
-    def get_extra_state(self):
-        return self.extra
-
-    def set_extra_state(self, extra):
-        self.extra = extra
-
-
-def train(model, optimizer, steps=3, scheduler=None, seed=5):
-    torch.manual_seed(seed)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss = model(torch.randint(0, 7, (16,))).square().mean()
-        loss.backward()
-        optimizer.step()
-        if scheduler is not None:
-            scheduler.step()
-
-
-OPTIMIZERS = {
-    "adam": lambda p: torch.optim.Adam(p, lr=1e-2, betas=(0.8, 0.99)),
-    "adamw": lambda p: torch.optim.AdamW(p, amsgrad=True),
-    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1),
-    "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
-    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
-    "rmsprop": lambda p: torch.optim.RMSprop(p, centered=True),
-    "sparse": lambda p: torch.optim.Adamax(p),
-}
-
-
-@pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
-@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "used"])
-def test_training_continues_bit_for_bit(store, optimizer, fresh):
-    model = Net()
-    optimizer = OPTIMIZERS[optimizer]
-    chosen = optimizer(model.parameters())
-    train(model, chosen)
-    store.save({"model": model, "optimizer": chosen})
-
-    other = Net(seed=3)
-    restored = optimizer(other.parameters())
-    if not fresh:
-        train(other, restored, steps=2, seed=9)
-    weights = {name: p.data_ptr() for name, p in other.named_parameters()}
-    store.restore({"model": other, "optimizer": restored})
-    assert weights == {name: p.data_ptr() for name, p in other.named_parameters()}
-    assert_same(model.state_dict(), other.state_dict())
-    assert_same(chosen.state_dict(), restored.state_dict())
-    assert other.out.weight is other.embed.weight
-    for each, at in [(model, chosen), (other, restored)]:
-        train(each, at, steps=3, seed=17)
-    assert_same(model.state_dict(), other.state_dict())
-    assert_same(chosen.state_dict(), restored.state_dict())
-
-
-def test_optimizer_state_made_between_saves(path):
-    model = Net()
-    optimizer = torch.optim.Adam(model.parameters())
-    state = {"model": model, "optimizer": optimizer}
-    with ckptdb.Manager(path, state, save=ckptdb.save_every_n_steps(1)) as manager:
-        manager.step()
-        train(model, optimizer)
-        manager.step()
-    with ckptdb.Reader(path) as reader:
-        with reader.open(1) as step:
-            assert step.read("optimizer")["state"] == {}
-        with reader.open(2) as step:
-            assert_same(optimizer.state_dict(), step.read("optimizer"))
-            name = "optimizer.state.0.exp_avg"
-            moments = optimizer.state_dict()["state"][0]["exp_avg"]
-            assert_same(step.read(name, kind="torch"), moments)
-
-
-def test_restoring_a_step_before_the_optimizer_had_state(path):
-    model = Net()
-    optimizer = torch.optim.Adam(model.parameters())
-    state = {"model": model, "optimizer": optimizer}
-    with ckptdb.Manager(path, state, save=ckptdb.save_every_n_steps(1)) as manager:
-        manager.step()
-        train(model, optimizer)
-        assert len(optimizer.state) > 0
-        manager.wait_until_finished()
-        manager.restore()
-        assert len(optimizer.state) == 0
-
-
-SCHEDULERS = {
-    "step": lambda o: torch.optim.lr_scheduler.StepLR(o, 2),
-    "cosine": lambda o: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 5),
-    "cycle": lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=20),
-    "lambda": lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: 0.9**step),
-    "sequential": lambda o: torch.optim.lr_scheduler.SequentialLR(
-        o,
-        [
-            torch.optim.lr_scheduler.ConstantLR(o, 0.1),
-            torch.optim.lr_scheduler.ExponentialLR(o, 0.9),
-        ],
-        [2],
-    ),
-}
-
-
-@pytest.mark.parametrize("scheduler", list(SCHEDULERS))
-def test_schedulers(store, scheduler):
-    make = SCHEDULERS[scheduler]
-    model = Net()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
-    schedule = make(optimizer)
-    train(model, optimizer, scheduler=schedule)
-    store.save({"m": model, "o": optimizer, "s": schedule})
-    other = Net(1)
-    restored = torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.5)
-    resumed = make(restored)
-    store.restore({"m": other, "o": restored, "s": resumed})
-    for each, at, s in [(model, optimizer, schedule), (other, restored, resumed)]:
-        train(each, at, scheduler=s)
-    assert schedule.get_last_lr() == resumed.get_last_lr()
-    assert_same(model.state_dict(), other.state_dict())
-
-
-def test_plateau_and_scaler(store):
-    """Infinities in their state."""
-    model = Net()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
-    scaler = torch.amp.GradScaler("cpu")
-    store.save({"plateau": plateau, "scaler": scaler})
-    plateau.step(0.5)
-    scaler.load_state_dict({**scaler.state_dict(), "scale": 4.0})
-    store.restore({"plateau": plateau, "scaler": scaler})
-    assert plateau.best == float("inf") and plateau.last_epoch == 0
-    assert scaler.state_dict()["scale"] == 65536.0
 
 
 @pytest.mark.parametrize(
@@ -268,9 +98,6 @@ def test_a_module_whose_state_dict_makes_tensors(store):
     assert live.value == 7 and live.w.tolist() == [7.0, 7.0]
 
 
-# Where tensors lie
-
-
 def test_memory_that_moves_between_saves(path):
     model = nn.Linear(3, 2)
     state = {"model": model}
@@ -322,9 +149,6 @@ def test_memory_that_moves_between_save_and_restore(path):
         manager.restore()
         assert model.weight.data_ptr() == moved
         assert_same(model.state_dict(), expected)
-
-
-# Tensors
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -455,120 +279,6 @@ def test_shapes_and_dtypes_that_do_not_fit_are_named(store):
     cast = nn.Linear(3, 2).double()
     store.restore({"model": cast}, restore={"evolve": {"cast": True}})
     assert cast.weight.dtype == torch.float64
-
-
-def two_layers(*widths):
-    torch.manual_seed(len(widths))
-    return nn.Sequential(*[nn.Linear(2, width) for width in widths])
-
-
-def step_of(model, optimizer):
-    sum(layer(torch.ones(1, 2)).square().sum() for layer in model).backward()
-    optimizer.step()
-    return optimizer
-
-
-def groups_of(model):
-    return [{"params": layer.parameters()} for layer in model]
-
-
-OTHER_OPTIMIZERS = {
-    "parameters": (
-        lambda m: torch.optim.Adam(m[0].parameters()),
-        "it has 2 parameters, and the step's optimizer had 4",
-    ),
-    "groups": (
-        lambda m: torch.optim.Adam(groups_of(m)),
-        "it has 2 parameter groups, and the step's optimizer had 1",
-    ),
-    "sgd": (
-        lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9),
-        "lacks the options .'dampening', 'momentum', 'nesterov'., and has .'amsgrad'",
-    ),
-    "adamax": (lambda m: torch.optim.Adamax(m.parameters()), "has .'amsgrad'."),
-    "adagrad": (lambda m: torch.optim.Adagrad(m.parameters()), "'lr_decay'"),
-    "rmsprop": (lambda m: torch.optim.RMSprop(m.parameters()), "'centered'"),
-    "adamw": (
-        lambda m: torch.optim.AdamW(m.parameters()),
-        "decoupled_weight_decay=False, as Adam, and the state's has True",
-    ),
-}
-
-
-@pytest.mark.parametrize("other", list(OTHER_OPTIMIZERS))
-@pytest.mark.parametrize("nested", [False, True])
-def test_an_optimizer_that_does_not_fit_is_named_and_nothing_changes(
-    store, other, nested
-):
-    def state_of(model, optimizer):
-        return {"model": model, "optimizer": [optimizer] if nested else optimizer}
-
-    model = two_layers(2, 2)
-    store.save(state_of(model, step_of(model, torch.optim.Adam(model.parameters()))))
-    live = two_layers(2, 2, 2)[:2]
-    before = copy.deepcopy(live.state_dict())
-    make, words = OTHER_OPTIMIZERS[other]
-    optimizer = step_of(live, make(live)) if nested else make(live)
-    kept = copy.deepcopy(optimizer.state_dict())
-    before = copy.deepcopy(live.state_dict())
-    state = state_of(live, optimizer)
-    words += r'.*evolve={"exclude": \["optimizer"\]}'
-    with pytest.raises(ckptdb.FailedPrecondition, match=words):
-        store.restore(state)
-    with pytest.raises(ckptdb.FailedPrecondition, match=words):
-        store.restore(state, restore={"evolve": {"exclude": ["mod*"]}})
-    assert_same(before, live.state_dict())
-    rules = [{"path": store.path, "load": ["model.*"]}]
-    with ckptdb.Manager(store.path, state, read_only=True) as manager:
-        manager.load(rules)
-        assert_same(model.state_dict(), live.state_dict())
-    for evolve in ({"exclude": ["optimizer"]}, {"exclude": ["opt*"]}):
-        live.load_state_dict(before)
-        store.restore(state, restore={"evolve": evolve})
-        assert_same(model.state_dict(), live.state_dict())
-        assert_same(kept, optimizer.state_dict())
-    step_of(live, optimizer)
-    with ckptdb.Manager(store.path, state, read_only=True) as manager:
-        with pytest.raises(ckptdb.FailedPrecondition, match="does not fit"):
-            manager.load([{"path": store.path, "load": ["*"], "strict": False}])
-
-
-@pytest.mark.parametrize("shape", [(2,), (3, 2)])
-@pytest.mark.parametrize("fresh", [True, False])
-@pytest.mark.parametrize("groups", [1, 2])
-def test_named_parameters_get_their_own_state_in_any_order(store, shape, fresh, groups):
-    def made(names, seed):
-        torch.manual_seed(seed)
-        shapes = {"a": (2,), "b": shape, "c": (2,)}
-        parameters = {n: nn.Parameter(torch.rand(shapes[n])) for n in "abc"}
-        named = [(n, parameters[n]) for n in names]
-        if groups == 2:
-            named = [
-                {"params": [("x", nn.Parameter(torch.ones(1)))]},
-                {"params": named},
-            ]
-        return parameters, torch.optim.SGD(named, lr=0.1, momentum=0.9)
-
-    def train(parameters, optimizer):
-        sum((i * p).sum() for i, p in enumerate(parameters.values(), 2)).backward()
-        optimizer.step()
-
-    parameters, optimizer = made("abc", 0)
-    train(parameters, optimizer)
-    store.save({"optimizer": optimizer})
-    others, restored = made("cab", 1)
-    if not fresh:
-        train(others, restored)
-    store.restore({"optimizer": restored})
-    assert restored.param_groups[-1]["param_names"] == ["c", "a", "b"]
-    for name in "abc":
-        assert_same(
-            optimizer.state[parameters[name]], restored.state[others[name]], name
-        )
-    _, missing = made("ab", 1)
-    words = r"the step lacks the parameters \[\], and has \['c'\], in parameter group"
-    with pytest.raises(ckptdb.FailedPrecondition, match=words):
-        store.restore({"optimizer": missing})
 
 
 def test_tied_weights_that_were_not_tied_in_the_step_are_named(store):

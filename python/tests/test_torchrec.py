@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ast
 import signal
 
 import pytest
@@ -11,198 +10,14 @@ import pytest
 import ckptdb
 
 pytest.importorskip("numpy")
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("torchrec")
 
 from job import Job, run  # noqa: E402
-
-# A model of three tables under a plan: by table "row", "data", the rank that has all
-# rows, modulo the number of ranks, the equal widths of column shards, which go to the
-# ranks in turn, or a sharding type of hosts, with the hosts, and the width of column
-# shards. The ranks are divided evenly among `hosts`, by default one. `digests` has a
-# hash of each whole entry, equal on all ranks and plans. Values of weights are drawn
-# again after sharding, from the global rows, because TorchRec draws other ones for each
-# plan.
-MODEL = """
-import hashlib, logging, warnings
-warnings.filterwarnings("ignore")
-logging.disable(logging.WARNING)
-import numpy as np
-import torchrec
-from torch.distributed.optim import _apply_optimizer_in_backward
-from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
-from torchrec.distributed.model_parallel import DistributedModelParallel
-from torchrec.distributed.model_tracker.types import DeltaTrackerConfig
-from torch.distributed._shard.sharding_spec import EnumerableShardingSpec, ShardMetadata
-from torchrec.distributed.sharding_plan import (
-    calculate_shard_sizes_and_offsets, column_wise, construct_module_sharding_plan,
-    data_parallel, row_wise, table_wise)
-from torchrec.distributed.types import ParameterSharding, ShardingPlan
-
-ROWS, DIM = (101, 40, 20), 8
-KEY = "ebc.embedding_bags.t"
-local = world // globals().get("hosts", 1)
-os.environ["LOCAL_WORLD_SIZE"] = str(local)
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.ebc = torchrec.EmbeddingBagCollection(
-            device=torch.device("meta"),
-            tables=[torchrec.EmbeddingBagConfig(
-                name=f"t{i}", embedding_dim=DIM, num_embeddings=rows,
-                feature_names=[f"f{i}"]) for i, rows in enumerate(ROWS)])
-        self.over = torch.nn.Linear(DIM * len(ROWS), 1)
-    def forward(self, features):
-        return self.over(self.ebc(features).values())
-
-def spec(kind):
-    if kind == "row":
-        return row_wise()
-    if isinstance(kind, list):
-        return column_wise(ranks=[n % world for n in range(len(kind))])
-    if isinstance(kind, tuple):
-        return lambda parameter, *_: on_hosts(*kind, parameter)
-    return data_parallel() if kind == "data" else table_wise(rank=kind % world)
-
-# Like the planner's, but with column shards of any width.
-def on_hosts(sharding, on, width, parameter):
-    sizes, offsets = calculate_shard_sizes_and_offsets(
-        parameter, world, local, sharding, col_wise_shard_dim=width)
-    places = [host * local + each for host in on for each in range(local)]
-    ranks = [places[n % len(places)] for n in range(len(sizes))]
-    shards = [ShardMetadata(shard_offsets=offset, shard_sizes=size,
-                            placement=f"rank:{each}/cpu")
-              for size, offset, each in zip(sizes, offsets, ranks)]
-    return ParameterSharding(sharding_type=sharding, compute_kernel="fused", ranks=ranks,
-                             sharding_spec=EnumerableShardingSpec(shards))
-
-class Trainer:
-    def __init__(self, kinds, tracker=False, optimizer="RowWiseAdagrad", **options):
-        torch.manual_seed(1)
-        net = Net()
-        _apply_optimizer_in_backward(
-            getattr(torchrec.optim, optimizer), net.ebc.parameters(), {"lr": 0.1})
-        plan = construct_module_sharding_plan(
-            net.ebc, {f"t{i}": spec(kind) for i, kind in enumerate(kinds)},
-            local_size=local, world_size=world, device_type="cpu")
-        self.dmp = DistributedModelParallel(
-            net, device=torch.device("cpu"), plan=ShardingPlan({"ebc": plan}),
-            sharders=[EmbeddingBagCollectionSharder()])
-        if tracker:
-            options["delta_tracker"] = self.dmp.init_torchrec_delta_tracker(
-                DeltaTrackerConfig())
-        self.state = ckptdb.torchrec.tables(self.dmp, **options)
-        self.dense = torch.optim.SGD(
-            [p for n, p in self.dmp.named_parameters() if n.startswith("over")], lr=0.1)
-        self.state["optimizer"] = self.dense
-
-    def fill(self):
-        for name, table in self.state.items():
-            if isinstance(table, ckptdb.CustomTable):
-                for ids, values in table.all_rows():
-                    for key, value in values.items():
-                        name, first = key if isinstance(key, tuple) else (key, 0)
-                        if name == "weight":
-                            columns = torch.arange(first, first + value.shape[1]) + 1.0
-                            value.data.copy_(torch.sin(ids[:, None] * columns))
-
-    # The same batch on all ranks. Returns by table the ids that were looked up.
-    def train(self, step):
-        g = torch.Generator().manual_seed(step)
-        count = 6
-        values = torch.stack([torch.randint(rows, (count,), generator=g)
-                              for rows in ROWS])
-        label = torch.rand(count, 1, generator=g)
-        features = torchrec.KeyedJaggedTensor.from_lengths_sync(
-            [f"f{i}" for i in range(len(ROWS))], values.reshape(-1),
-            torch.ones(values.numel(), dtype=torch.int64))
-        (self.dmp(features) - label).square().mean().backward()
-        self.dense.step()
-        self.dense.zero_grad()
-        return [set(v.tolist()) for v in values]
-
-    def digests(self):
-        def digest(*arrays):
-            return hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest()[:8]
-        found = {n: digest(t.detach().numpy()) for n, t in
-                 self.state["model"].state_dict().items()}
-        for name, table in self.state.items():
-            if not isinstance(table, ckptdb.CustomTable):
-                continue
-            own = [(ids.numpy(), {n: t.detach().numpy().copy() for n, t in v.items()})
-                   for ids, v in table.all_rows()]
-            parts = [None] * world
-            dist.all_gather_object(parts, own)
-            if table._sharding == "replicated":
-                parts = parts[:1]
-            for slot, (_, elements) in table.slots.items():
-                values = np.full((ROWS[int(name[-1])], elements), np.nan, np.float32)
-                for ids, columns in (block for part in parts for block in part):
-                    for key, some in columns.items():
-                        key, first = key if isinstance(key, tuple) else (key, 0)
-                        some = some.reshape(len(ids), -1)
-                        if key == slot:
-                            assert np.isnan(values[ids, first]).all()
-                            values[ids, first : first + some.shape[1]] = some
-                assert values.any() and not np.isnan(values).any(), (name, slot)
-                found[f"{name}/{slot}"] = digest(values)
-        return found
-
-def manager_of(trainer, path, **options):
-    options.setdefault("save", ckptdb.save_every_n_steps(1))
-    return ckptdb.Manager(path, trainer.state, ranks=ckptdb.torch.ranks(deadline=60),
-                          async_=False, **options)
-"""
-
-SAVE = (
-    MODEL
-    + """
-trainer = Trainer(kinds)
-trainer.fill()
-with manager_of(trainer, path) as manager:
-    for step in range(3):
-        trainer.train(step)
-        manager.step()
-print(trainer.digests())
-dist.destroy_process_group()
-"""
-)
-
-RESTORE = (
-    MODEL
-    + """
-trainer = Trainer(kinds, **options)
-manager = manager_of(trainer, path)
-assert manager.restore().step == last
-print(trainer.digests())
-manager.close()
-dist.destroy_process_group()
-"""
-)
+from torchrec_jobs import MODEL, SAVE, last_line, last_lines, restored, weights  # noqa: E402
 
 
-def last_line(text: str) -> str:
-    return text.strip().splitlines()[-1]
-
-
-def last_lines(printed: list[str]) -> str:
-    (line,) = {last_line(text) for text in printed}
-    return line
-
-
-def restored(
-    folder, world: int, path: str, kinds: list, last: int, hosts: int = 1, **options
-) -> str:
-    """The digests of the newest step, whose number is `last`, under another plan."""
-    variables = {"path": path, "kinds": kinds, "last": last, "options": options}
-    variables["hosts"] = hosts
-    return last_lines(run(folder, world, RESTORE, **variables))
-
-
-def weights(digests: str) -> dict[str, str]:
-    found = ast.literal_eval(digests)
-    return {name: each for name, each in found.items() if "momentum" not in name}
+torch = pytest.importorskip("torch")
 
 
 def test_column_shards_restore_on_any_plan_and_number_of_ranks(tmp_path, path):
@@ -223,7 +38,11 @@ def test_column_shards_restore_on_any_plan_and_number_of_ranks(tmp_path, path):
 
 
 GRID = ("grid_shard", [0, 1], 4)
+
+
 TABLE_ROW = ("table_row_wise", [1], None)
+
+
 TABLE_COLUMN = ("table_column_wise", [0], 4)
 
 
@@ -512,149 +331,3 @@ def test_a_killed_pipeline_resumes_to_the_digests_of_a_plain_loop(tmp_path, path
     assert last_lines(resumed) == last_lines(calm)
     with ckptdb.Reader(path) as reader:
         assert [r.kind for r in reader.steps()][1:] == ["delta"] * 5
-
-
-def test_marks_of_the_trainer_and_mistakes(tmp_path, path):
-    code = """
-def fails(error, words, call):
-    try:
-        call()
-    except error as raised:
-        assert words in str(raised), raised
-    else:
-        raise AssertionError(words)
-
-tables = ckptdb.torchrec.tables
-fails(ckptdb.InvalidArgument, "the model is a Linear",
-      lambda: tables(torch.nn.Linear(1, 1)))
-fails(ckptdb.InvalidArgument, "choose one",
-      lambda: Trainer([0, 0, 0], tracker=True, tracked=True))
-fails(ckptdb.InvalidArgument, 'no consumer "other"',
-      lambda: Trainer([0, 0, 0], tracker=True, consumer="other"))
-trainer = Trainer(["row", 1, 0], tracked=True)
-trainer.fill()
-t0 = trainer.state[f"{KEY}0"]
-fails(ckptdb.OutOfRange, "101 is no row", lambda: t0.mark([3, 101]))
-fails(ckptdb.Unimplemented, "cannot be erased", lambda: t0.mark_erased([3]))
-with manager_of(trainer, path, max_delta_ratio=1000) as manager:
-    trainer.train(0)
-    manager.step()
-    ids = trainer.train(1)
-    for t in range(3):
-        trainer.state[f"{KEY}{t}"].mark(sorted(ids[t]))
-    manager.step()
-dist.barrier()
-with ckptdb.Reader(path) as reader, reader.changes(1, 2) as changes:
-    found = [i for b in changes.table(f"{KEY}0") for i in b.ids.tolist()]
-    assert sorted(found) == sorted(ids[0]), found
-print(trainer.digests())
-dist.destroy_process_group()
-"""
-    saved = last_lines(run(tmp_path, 2, MODEL + code, path=path))
-    assert restored(tmp_path, 1, path, [0, "row", 0], 2) == saved
-
-
-@pytest.mark.parametrize("kinds", [["row"] * 3, [[4, 4], 1, 0]])
-@pytest.mark.parametrize("tracker", [True, False])
-def test_rows_of_a_grown_table_that_the_trainer_sets_are_saved(
-    tmp_path, path, kinds, tracker
-):
-    run(tmp_path, 2, SAVE, path=path, kinds=kinds)
-    grown = MODEL.replace("(101, 40, 20)", "(150, 60, 20)")
-    code = """
-trainer = Trainer(kinds, tracker=tracker, tracked=not tracker)
-def rows_of(table, before):
-    for part in table._parts:
-        new = torch.arange(part.first, part.first + part.rows) >= before
-        yield part.slots["weight"].detach(), new
-tables = [trainer.state[f"{KEY}{t}"] for t in (0, 1)]
-with manager_of(trainer, path, max_delta_ratio=1000) as manager:
-    manager.restore()
-    for table, before in zip(tables, (101, 40)):
-        for weight, new in rows_of(table, before):
-            if last == 3:
-                weight[new] = 7.0
-            assert (weight[new] == 7.0).all()
-    if last == 3:
-        manager.step()
-        manager.step()  # which has no changes
-    if rank == 0:
-        print([record.kind for record in manager.steps()][3:])
-print(trainer.digests())
-dist.destroy_process_group()
-"""
-    more = {"path": path, "kinds": kinds, "tracker": tracker}
-    saved = run(tmp_path, 2, grown + code, last=3, **more)
-    assert saved[0].splitlines()[-2] == "['delta', 'delta']"
-    with ckptdb.Reader(path) as reader, reader.changes(4, 5) as changes:
-        assert not any(len(b.ids) for b in changes.table("ebc.embedding_bags.t0"))
-    restored = run(tmp_path, 2, grown + code, last=5, **more)
-    assert last_lines(restored) == last_lines(saved)
-
-
-@pytest.mark.parametrize("kinds", [["row"] * 3, [1, 0, 0], [[4, 4]] * 3])
-def test_a_table_that_was_cut_is_named(tmp_path, path, kinds):
-    run(tmp_path, 2, SAVE, path=path, kinds=kinds)
-    code = """
-trainer = Trainer(kinds)
-expected = (f'the step has row 100 of table "{KEY}0", which has only rows 0 to 59 now; '
-            'make the table with at least 101 rows, or leave it out of the restore: '
-            f'evolve={{"exclude": ["{KEY}0"]}}')
-manager = manager_of(trainer, path)
-try:
-    manager.restore()
-except ckptdb.OutOfRange as error:
-    assert expected in str(error), error
-    print("raised")
-manager.close()
-manager = manager_of(trainer, path)
-print(manager.restore(evolve={"exclude": [f"{KEY}0"]}).step)
-manager.close()
-table = trainer.state[f"{KEY}1"]
-try:
-    table.ranks_of([40], world)
-except ckptdb.OutOfRange as error:
-    assert "40 is no row" in str(error), error
-    print("no row")
-"""
-    cut = MODEL.replace("(101, 40, 20)", "(60, 40, 20)")
-    for printed in run(tmp_path, 2, cut + code, path=path, kinds=kinds):
-        assert printed.splitlines()[-3:] == ["raised", "3", "no row"]
-
-
-def test_dense_tensors_of_another_form_are_named_and_nothing_changes(tmp_path, path):
-    run(tmp_path, 2, SAVE, path=path, kinds=["row", 1, 0])
-    code = """
-trainer = Trainer(["row", 1, 0])
-def dense():
-    return {n: v.clone() for n, v in trainer.state["model"].state_dict().items()}
-def unchanged():
-    now = dense()
-    return all(torch.equal(now[n], v) for n, v in before.items())
-before = dense()
-weight = trainer.state[f"{KEY}0"]._parts[0].slots["weight"].detach().clone()
-manager = manager_of(trainer, path)
-try:
-    manager.restore(evolve={})
-except ckptdb.FailedPrecondition as error:
-    assert 'dense "model.over.' in str(error) and expected in str(error), error
-    print("raised")
-assert unchanged()
-assert torch.equal(trainer.state[f"{KEY}0"]._parts[0].slots["weight"].detach(), weight)
-manager.restore(evolve=evolve)
-assert unchanged() == ("exclude" in evolve)
-print("restored")
-manager.close()
-"""
-    linear = "torch.nn.Linear(DIM * len(ROWS), 1)"
-    for changed, expected, evolve in (
-        (linear.replace("1)", "3)"), "f32 [3]", {"exclude": ["model"]}),
-        (linear + ".double()", "f64 [1, 24]", {"cast": True}),
-    ):
-        model = MODEL.replace(linear, changed).replace(
-            "self.over(self.ebc(features).values())",
-            "self.over(self.ebc(features).values().to(self.over.weight.dtype))",
-        )
-        evolved = {"path": path, "expected": expected, "evolve": evolve}
-        for printed in run(tmp_path, 2, model + code, **evolved):
-            assert printed.splitlines()[-2:] == ["raised", "restored"]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// export and import: a step as files of other systems, and back.
+// export: a step as files of other systems, and back. Exports and imports that
+// are interrupted.
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -12,8 +12,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
-#include <map>
 #include <mutex>
 #include <sstream>
 #include <string>
@@ -21,89 +19,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "tests/support/forked.h"
 #include "tests/support/name_space.h"
+#include "tests/tools/export_fixture.h"
 #include "tests/tools/tool_fixture.h"
 #include "tools/command_line.h"
-#include "tools/files/safetensors.h"
 #include "tools/slots_argument.h"
 
 namespace ckptdb::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<std::string> NamesIn(const std::string& folder) {
-  std::vector<std::string> names;
-  if (!fs::exists(folder)) return names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-std::string TextOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Lines, sorted, because rows are in no order.
-std::vector<std::string> SortedLines(const std::string& path) {
-  std::vector<std::string> lines =
-      absl::StrSplit(TextOf(path), '\n', absl::SkipEmpty());
-  std::sort(lines.begin(), lines.end());
-  return lines;
-}
-
-// Exports a step of the store and imports the files as step 9 of another.
-class ToolExport : public DeltaFixture {
- protected:
-  std::string out() const { return dir_.path() + "/out"; }
-  std::string other() const { return dir_.path() + "/other"; }
-
-  void ExpectRoundTrip(const std::string& step, const std::string& format,
-                       const std::string& files) const {
-    SCOPED_TRACE(format);
-    ExpectRun(absl::StrCat("export ", step, " --", format, " ", out(), format),
-              0, HasSubstr("3 tables"), "");
-    Words words = {"import", "--step", "9", "-s", other() + format};
-    for (const std::string& name : NamesIn(out() + format)) {
-      if (fs::path(name).extension() == files) {
-        words.push_back(absl::StrCat(out(), format, "/", name));
-      }
-    }
-    const ToolResult imported = RunTool(words);
-    EXPECT_EQ(imported.code, 0) << imported.err;
-    for (const std::string table : {"user", "item", "types"}) {
-      EXPECT_EQ(RowsOf(path(), step, table),
-                RowsOf(other() + format, "9", table));
-    }
-    EXPECT_EQ(TensorOf(path(), step), TensorOf(other() + format, "9"));
-  }
-  // All rows as JSON lines, which have every digit, with sorted names.
-  std::vector<std::string> RowsOf(const std::string& store,
-                                  const std::string& step,
-                                  const std::string& table) const {
-    const ToolResult result =
-        RunTool({"export", step, table, "--jsonl", dir_.path() + "/rows", "-s",
-                 store, "--force"});
-    EXPECT_EQ(result.code, 0) << result.err;
-    std::vector<std::string> rows =
-        SortedLines(absl::StrCat(dir_.path(), "/rows/", table, ".jsonl"));
-    for (std::string& row : rows) row = Json::parse(row).dump();
-    return rows;
-  }
-  std::string TensorOf(const std::string& store,
-                       const std::string& step) const {
-    const ToolResult result =
-        RunTool({"export", step, "w", "--npy", dir_.path() + "/tensor", "-s",
-                 store, "--force"});
-    EXPECT_EQ(result.code, 0) << result.err;
-    return TextOf(dir_.path() + "/tensor/w.npy");
-  }
-};
 
 TEST_F(ToolExport, RoundTripsAreExact) {
   ExpectRoundTrip("100", "npz", ".npz");
@@ -402,211 +328,6 @@ TEST(SplitSlotsTest, BackslashesKeepCommas) {
   EXPECT_THAT(tool::SplitSlots(R"(a\,b,c\\,\d)"),
               ElementsAre("a,b", R"(c\)", R"(\d)"));
   EXPECT_THAT(tool::SplitSlots(""), IsEmpty());
-}
-
-class ToolImport : public ToolExport {};
-
-// Ranks, files and the place of a table's rows in them differ, but not the
-// rows.
-TEST_F(ToolImport, RecisRoundTripsAreExact) {
-  std::string from = path();
-  std::string step = "100";
-  for (const std::string world : {"1", "3", "7"}) {
-    const std::string folder = out() + world;
-    const std::string store = other() + world;
-    const ToolResult exported = RunTool(
-        {"export", step, "--recis", folder, "--world", world, "-s", from});
-    EXPECT_EQ(exported.code, 0) << exported.err;
-    const ToolResult imported =
-        RunTool({"import", folder, "--step", "9", "-s", store, "--json"});
-    EXPECT_EQ(imported.Json()["rows"], 15) << imported.err;
-    for (const std::string table : {"user", "item", "types"}) {
-      EXPECT_EQ(RowsOf(path(), "100", table), RowsOf(store, "9", table));
-    }
-    EXPECT_EQ(TensorOf(path(), "100"), TensorOf(store, "9"));
-    from = store;
-    step = "9";
-  }
-  EXPECT_EQ(TextOf(out() + "7/checkpoint"), "ckpt_9\n");
-}
-
-TEST_F(ToolImport, RecisBlocksMustBeWhole) {
-  ASSERT_EQ(Run("export 400 --recis " + out() + " --world 2").code, 0);
-  const std::string folder = out() + "/ckpt_400";
-  const std::string data = folder + "/model-000001-of-000008.safetensors";
-  ASSERT_TRUE(fs::exists(data));
-  // Files of other checkpoints are ignored.
-  fs::copy_file(data, folder + "/model-000009-of-000010.safetensors");
-  EXPECT_EQ(RunTool({"import", out(), "--step", "1", "-s", other()}).code, 0);
-  fs::rename(data, out() + "/hidden");
-  ExpectFails("import " + out() + " --step 9", 3, HasSubstr("is in no file"));
-  fs::remove(folder + "/index");
-  ExpectFails("import " + folder + " --step 9", 3, HasSubstr("index"));
-  std::ofstream(out() + "/checkpoint") << "../else\n";
-  ExpectFails("import " + out() + " --step 9", 1, HasSubstr("../else"));
-  EXPECT_THAT(Steps(), ElementsAre(100, 200, 300, 400));
-}
-
-TEST_F(ToolImport, CommitsAtOnce) {
-  ASSERT_EQ(Run("export 100 --npz " + out()).code, 0);
-  const std::string file = out() + "/step-100.npz";
-  EXPECT_THAT(RunJson("import " + file + " --step 900"),
-              Includes(R"({"step": 900, "tensors": 1, "tables": 3, "rows": 15,
-                           "blobs": 0})"));
-  EXPECT_THAT(Steps(), ElementsAre(100, 200, 300, 400, 900));
-  EXPECT_EQ(RunJson("diff 100 900")["same"], false);  // the blob
-  ExpectFails("import " + file + " --step 900", 5, HasSubstr("900"));
-  EXPECT_EQ(Run("import " + file + " --step 900 --force").code, 0);
-  EXPECT_EQ(Run("verify").code, 0);
-}
-
-TEST_F(ToolImport, BadFileImportsNothing) {
-  ASSERT_EQ(Run("export 100 --npz " + out()).code, 0);
-  const std::string file = out() + "/step-100.npz";
-  std::string bytes = TextOf(file);
-  // An element of a table, which only the CRC protects.
-  bytes[bytes.find("user.embedding.npy") + 300] ^= 1;
-  std::ofstream(file, std::ios::binary) << bytes;
-  ExpectFails("import " + file + " --step 900", 3,
-              AllOf(HasSubstr(file), HasSubstr("user.embedding.npy")));
-  EXPECT_THAT(Steps(), ElementsAre(100, 200, 300, 400));
-  EXPECT_EQ(RunJson("gc")["swept_versions"].size(), 0u);
-  ExpectFails("import " + out() + "/none.npz --step 900", 2,
-              HasSubstr("none.npz"));
-  ExpectFails("import " + out() + " --step 900", 1, HasSubstr("RecIS"));
-  ExpectFails("import " + path() + "/LOCK --step 900", 1,
-              HasSubstr("the name has no known ending"));
-  EXPECT_EQ(Run("import " + file + " --step latest").code, 1);
-  EXPECT_EQ(RunTool({"import", file, "--step", "1"}).code, 1);
-}
-
-TEST_F(ToolImport, TablesAreTensorsIfAskedFor) {
-  ASSERT_EQ(Run("export 100 user --npz " + out()).code, 0);
-  const std::string file = out() + "/step-100.npz";
-  EXPECT_THAT(RunJson("import " + file + " --step 900 --no-tables"),
-              Includes(R"({"tensors": 3, "tables": 0})"));
-  EXPECT_THAT(RunJson("import " + file + " --step 901 --table user"),
-              Includes(R"({"tensors": 0, "tables": 1})"));
-  ExpectFails("import " + file + " --step 902 --table item", 1,
-              HasSubstr("no table \"item\""));
-}
-
-TEST_F(ToolImport, KeepsMetadataOfSafetensors) {
-  ASSERT_EQ(Run("export 100 w --safetensors " + out()).code, 0);
-  ASSERT_EQ(Run("import " + out() + "/model.safetensors --step 900").code, 0);
-  EXPECT_EQ(RunJson("show 900")["user_metadata"], Json({{"format", "pt"}}));
-}
-
-// Writes a file of safetensors with one tensor of a byte.
-std::string Safetensors(const std::string& path, const std::string& name,
-                        const std::map<std::string, std::string>& metadata) {
-  std::ofstream(path, std::ios::binary)
-      << tool::SafetensorsHeader({{name, DType::kU8, {1}, 1}}, metadata) << 'x';
-  return path;
-}
-
-TEST_F(ToolImport, ManagersKeysOfMetadataAreRenamed) {
-  const std::map<std::string, std::string> metadata = {
-      {"ckptdb.retention", "not JSON"},
-      {"ckptdb.saved_because", "step 50 is a multiple of 10"},
-      {"imported.saved_because", "older"},
-      {"run", "7"}};
-  const std::string file =
-      Safetensors(dir_.path() + "/a.safetensors", "w", metadata);
-  ASSERT_EQ(Run("import " + file + " --step 900").code, 0);
-  EXPECT_EQ(RunJson("show 900")["user_metadata"],
-            Json({{"imported.retention", "not JSON"},
-                  {"imported.saved_because", "older"},
-                  {"imported.saved_because+", "step 50 is a multiple of 10"},
-                  {"run", "7"}}));
-  EXPECT_EQ(RunJson("explain 900")["saved_reason"], Json());
-}
-
-TEST_F(ToolImport, FailuresLeaveNoNewStore) {
-  ASSERT_EQ(Run("export 100 --npz " + out()).code, 0);
-  const std::string npz = out() + "/step-100.npz";
-  std::string bytes = TextOf(npz);
-  bytes[bytes.find("user.embedding.npy") + 300] ^= 1;
-  std::ofstream(npz, std::ios::binary) << bytes;
-  const std::string bad_name =
-      Safetensors(dir_.path() + "/a.safetensors", std::string("a\0b", 3), {});
-  fs::create_directory(dir_.path() + "/empty");
-  for (const std::string& file : {npz, bad_name}) {
-    for (const std::string store : {"/new", "/new/deep/store", "/empty"}) {
-      const ToolResult failed =
-          RunTool({"import", file, "--step", "1", "-s", dir_.path() + store});
-      EXPECT_EQ(failed.code, file == npz ? 3 : 1) << failed.err;
-      EXPECT_FALSE(fs::exists(dir_.path() + "/new"));
-      EXPECT_THAT(NamesIn(dir_.path() + "/empty"), IsEmpty());
-    }
-    EXPECT_EQ(Run("import " + file + " --step 900").code, file == npz ? 3 : 1);
-    EXPECT_THAT(Steps(), ElementsAre(100, 200, 300, 400));
-  }
-  // The message is escaped once.
-  ExpectFails("import " + bad_name + " --step 900", 1,
-              HasSubstr(R"(name "a\x00\x62" has a NUL)"));
-  // A store without steps that existed before.
-  const std::string existing = dir_.path() + "/existing";
-  ASSERT_OK(Store::Open(existing).status());
-  EXPECT_EQ(RunTool({"import", npz, "--step", "1", "-s", existing}).code, 3);
-  EXPECT_OK(Store::Open(existing, {.create_if_missing = false}).status());
-}
-
-TEST_F(ToolImport, NoStoreIsMadeWithinAStore) {
-  const std::string file = Safetensors(dir_.path() + "/a.safetensors", "w", {});
-  fs::create_directory_symlink(path(), dir_.path() + "/link");
-  for (const std::string& store :
-       {path() + "/db", path() + "/db/x/y", path() + "/new",
-        dir_.path() + "/link/staging"}) {
-    const ToolResult failed =
-        RunTool({"import", file, "--step", "1", "-s", store});
-    EXPECT_EQ(failed.code, 1);
-    EXPECT_THAT(failed.err, HasSubstr("lies inside it"));
-    EXPECT_FALSE(fs::exists(store + "/db"));
-  }
-  EXPECT_EQ(RunTool({"import", file, "--step", "9", "-s", other()}).code, 0);
-}
-
-TEST_F(ToolImport, FilesWithoutContentAreErrors) {
-  const std::string folder = dir_.path() + "/files";
-  fs::create_directories(folder + "/recis");
-  std::ofstream(folder + "/a.safetensors.index.json") << R"({"weight_map":{}})";
-  std::ofstream(folder + "/a.npz") << "PK\5\6" << std::string(18, '\0');
-  std::ofstream(folder + "/a.safetensors", std::ios::binary)
-      << tool::SafetensorsHeader({}, {{"k", "v"}});
-  std::ofstream(folder + "/recis/model-000000-of-000001.safetensors",
-                std::ios::binary)
-      << tool::SafetensorsHeader({}, {});
-  std::ofstream(folder + "/recis/index") << R"({"block_index":{}})";
-  std::ofstream(folder + "/recis/extra.txt") << "7";
-  for (const std::string name :
-       {"a.safetensors.index.json", "a.npz", "a.safetensors", "recis"}) {
-    ExpectFails(
-        "import " + folder + "/" + name + " --step 900", 1,
-        AllOf(HasSubstr(folder + "/" + name), HasSubstr("nothing to import")));
-  }
-  ExpectFails("import " + folder + "/none/dir --step 900", 2,
-              HasSubstr("No such file"));
-  EXPECT_THAT(Steps(), ElementsAre(100, 200, 300, 400));
-}
-
-// Errors name what a command's user can change.
-TEST_F(ToolImport, FullDisksAreNamed) {
-  const std::string small = dir_.path() + "/small";
-  fs::create_directory(small);
-  const std::string file = Safetensors(dir_.path() + "/a.safetensors", "w", {});
-  ExpectInChild([&]() -> std::string {
-    if (!EnterNameSpace().ok() ||
-        mount("none", small.c_str(), "tmpfs", 0, "size=20M") != 0) {
-      return "";  // may not mount
-    }
-    const ToolResult failed =
-        RunTool({"import", file, "--step", "1", "-s", small + "/store"});
-    const bool named =
-        failed.code == 5 && NamesIn(small).empty() &&
-        failed.err.find("are free; free some space\n") != std::string::npos;
-    return named ? "" : failed.err;
-  });
 }
 
 }  // namespace
