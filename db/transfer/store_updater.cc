@@ -281,7 +281,13 @@ absl::Status UpdaterOfFolder::Ingest(
     }
   }
   if (tables.empty()) return absl::OkStatus();
-  return Annotate(folder_->database().Ingest(tables), path_);
+  Database& database = folder_->database();
+  for (const AddedVersion& added : versions) {
+    if (added.tables.empty()) continue;
+    CKPTDB_RETURN_IF_ERROR(
+        Annotate(database.PrepareIngest(VersionPrefix(added.version)), path_));
+  }
+  return Annotate(database.Ingest(tables), path_);
 }
 
 // The version that a step replaces is no longer a step.

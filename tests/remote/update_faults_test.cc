@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Updates that are interrupted, or find damaged or deleted objects, leave a
 // copy with complete steps.
+#include <cstdint>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 
@@ -9,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "db/internal/crash_points.h"
+#include "db/reader.h"
 #include "remote/remote_store.h"
 #include "tests/remote/updated_copy.h"
 #include "tests/support/test.h"
@@ -85,6 +88,34 @@ TEST_F(UpdateFaultsTest, EachPointLeavesCompleteSteps) {
     EXPECT_EQ(fetched.data_bytes, 0);
     EXPECT_EQ(fetched.steps.empty(), committed);
     ExpectSteps({step});
+  }
+}
+
+// The damaged step of the copy is after the one that is added.
+TEST_F(UpdateFaultsTest, AddsAStepBeforeADamagedOne) {
+  ASSERT_OK(trainer_->SaveFull(1));
+  ASSERT_OK(trainer_->SaveFull(5));
+  Push();
+  Update({.all = true});
+  std::filesystem::path last;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(copy() + "/db")) {
+    if (entry.path().extension() == ".sst" && entry.file_size() > 100'000 &&
+        entry.path() > last) {
+      last = entry.path();
+    }
+  }
+  ASSERT_FALSE(last.empty());
+  std::filesystem::resize_file(last, 1000);
+  trainer_.emplace(store_.get());  // has no parent
+  ASSERT_OK(trainer_->SaveFull(3));
+  Push();
+  EXPECT_THAT(Update().steps, ElementsAre(3));
+  EXPECT_THAT(StepsOf(copy()), ElementsAre(1, 3, 5));
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(copy()));
+  for (const int64_t step : {1, 3}) {
+    ASSERT_OK_AND_ASSIGN(const auto opened, reader->OpenStep(step));
+    EXPECT_OK(opened->Verify());
   }
 }
 
