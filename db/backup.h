@@ -90,8 +90,8 @@ absl::Status VerifyBackup(absl::string_view path,
                           const ReadOptions& options = {});
 
 // Removes backups of the store that are older than its newest `keep` complete
-// ones, not counting those that were given a name, which stay. A backup is
-// complete if the store lacked no file. Returns the removed names.
+// backups. A backup is complete if no file of the store was missing. Backups
+// that were given a name stay, and do not count. Returns the removed names.
 absl::StatusOr<std::vector<std::string>> RemoveOldBackups(
     absl::string_view folder, absl::string_view store_uuid, uint64_t keep);
 

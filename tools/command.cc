@@ -10,8 +10,8 @@ namespace ckptdb::tool {
 
 namespace {
 
-// Messages of the library escape names, so that their backslashes stay, and
-// name options of C++, which a command's user cannot set.
+// The library's messages contain escaped names, whose backslashes are kept, and
+// options of the C++ API, which are left out because the command lacks them.
 std::string ErrorText(absl::string_view message) {
   const std::string text = absl::StrReplaceAll(
       message, {{", or lower StoreOptions::reserve_bytes", ""}});

@@ -58,7 +58,7 @@ NewStore::~NewStore() {
       fs::remove_all(entry.path(), ignored);
     }
   }
-  // Only those that are empty.
+  // Fails for folders that are not empty, which stay.
   for (const std::string& folder : folders_) fs::remove(folder, ignored);
 }
 

@@ -55,8 +55,8 @@ absl::Status WithPlace(const absl::Status& status, absl::string_view place);
 // Converts the latter to Internal, so that their exit codes differ.
 absl::Status ReadingStatus(const absl::Status& status);
 
-// Removes from an error about a full disk that an option of C++ could be
-// lowered, which no option of the command does.
+// Removes the advice to lower StoreOptions::reserve_bytes from an error about a
+// full disk, because commands have no such option.
 absl::Status WithoutReserveOption(const absl::Status& status);
 
 // Returns "step 1000".

@@ -13,7 +13,7 @@ std::vector<const CLI::App*> ParsersOf(const CLI::App& app, bool named) {
   return {parsers.begin(), parsers.end()};
 }
 
-// Each option group has the option --help of its command again.
+// Skips --help, which each option group repeats.
 bool IsRepeated(const CLI::App& parser, const CLI::Option* option) {
   return parser.get_name().empty() && option == parser.get_help_ptr();
 }

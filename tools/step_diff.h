@@ -112,8 +112,8 @@ struct DiffOptions {
   // of tensors that differ.
   bool values = false;
   bool scan = false;  // with `values`, never uses the delta runs
-  // Without `values`, compares the values of rows that the delta runs wrote, so
-  // that rows written with equal values are no difference.
+  // Compares the values of rows that delta runs wrote, even without `values`,
+  // so that rewritten equal values do not count as differences.
   bool exact = false;
   RowDiffOptions rows = {};
 };

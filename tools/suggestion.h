@@ -27,9 +27,9 @@ std::vector<std::string> ItemNames(const StepReader& step);
 // name.
 absl::Status NoMatchError(const StepReader& step, const std::string& glob);
 
-// Returns NoMatchError if no item's name matches the pattern, so that nobody
-// mistakes a misspelt name for an item without findings. An empty pattern
-// matches all.
+// Returns NoMatchError if no item's name matches the pattern, so that a
+// misspelt name is not mistaken for an item without findings. An empty pattern
+// matches all items.
 absl::Status CheckMatchesAny(const StepReader& step, const std::string& glob);
 
 // StepReader::FindTable, whose NotFound suggests a similar table. Returns

@@ -40,7 +40,8 @@ constexpr char kRunPager[] =
     "echo 'ckptdb: PAGER cannot be run; showing the output without it' >&2\n"
     "exec cat\n";
 
-// In the child: becomes the pager, or copies the output without a shell.
+// Runs in the child process: replaces it with the pager. If the shell cannot be
+// started, copies the output to the terminal.
 [[noreturn]] void BecomePager(const std::string& command, int input) {
   // Flags for a less that the user's PAGER names without any, as git does.
   setenv("LESS", "FRX", /*overwrite=*/0);

@@ -214,7 +214,7 @@ absl::Status Database::Ingest(const std::vector<std::string>& files) {
   });
 }
 
-// Line 42 of docs/rocksdb.md.
+// See line 42 of docs/rocksdb.md.
 absl::Status Database::PrepareIngest(absl::string_view version_prefix) {
   CKPTDB_RETURN_IF_ERROR(CheckOwner());
   const rocksdb::Slice first = ToSlice(version_prefix);
@@ -232,8 +232,8 @@ absl::Status Database::PrepareIngest(absl::string_view version_prefix) {
   return PutAtBottom(key);
 }
 
-// Files in the lowest level have no others below them, so that a compaction of
-// a single file reads only that one.
+// Compacts the key's table to the lowest level. No files lie below that level,
+// so the compaction reads only this table, and not the damaged one.
 absl::Status Database::PutAtBottom(const std::string& key) {
   rocksdb::ColumnFamilyHandle* const bulk = family(Family::kBulk);
   ChangeBatch batch;

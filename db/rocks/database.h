@@ -141,10 +141,10 @@ class Database {
   absl::Status SyncLog();
   absl::Status Flush(const std::vector<Family>& families);
   absl::Status Ingest(const std::vector<std::string>& files);
-  // Called before ingesting the files of the version with this prefix. An
-  // ingestion also looks into the table after them, and so fails if that is
-  // damaged. Then this adds a table with a single entry between the two, as the
-  // first one of the damaged table's version.
+  // Must be called before ingesting the files of the version with this prefix.
+  // RocksDB's ingestion also reads the table that follows them, and fails if
+  // that table is damaged. In this case, adds a table with a single entry
+  // between the two, which belongs to the damaged table's version.
   absl::Status PrepareIngest(absl::string_view version_prefix);
   // Frees the files of bulk that lie entirely within [begin, end) of each
   // range.

@@ -18,7 +18,7 @@ absl::Status DeleteStep(const StoreParts& store, int64_t step);
 absl::Status SetStepFlag(const StoreParts& store, int64_t step,
                          bool StepRecord::*flag, bool value,
                          Spare spare = Spare::kKeep);
-// Returns Aborted if the step has another version meanwhile.
+// Returns Aborted if the step was overwritten in the meantime.
 absl::Status EndQuarantine(const StoreParts& store, const Version& version);
 absl::Status AddStepMetrics(const StoreParts& store, int64_t step,
                             const Metrics& metrics);

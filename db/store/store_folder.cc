@@ -23,7 +23,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// An owner would change files that the backup lists.
+// Refuses to open backups, because an owner would change files that the
+// backup's list describes.
 absl::Status CheckIsNoBackup(rocksdb::FileSystem* files,
                              const std::string& path) {
   CKPTDB_ASSIGN_OR_RETURN(

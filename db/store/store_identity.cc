@@ -29,9 +29,9 @@ struct KeyedRecord {
   StepRecord* record = nullptr;
 };
 
-// Returns the records of all versions, each after that of its parent. A parent
-// may have the later attempt: one that was folded while the step on top of it
-// was saved.
+// Returns the records of all versions, parents first. The attempts do not give
+// this order: a parent that is folded while a step on top of it is being saved
+// gets a later attempt than the step.
 std::vector<KeyedRecord> ParentsFirst(Catalog* catalog) {
   std::map<Version, KeyedRecord> waiting;
   for (auto& [step, record] : catalog->steps) {

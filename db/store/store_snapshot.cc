@@ -94,8 +94,8 @@ absl::Status StoreSnapshot::ProbeLinks() {
 }
 
 // Sets `again` if the owner has changed the store meanwhile. Data files brought
-// by then are kept for the next try. Nothing is synced while the owner must not
-// write, because a sync may take longer than the pauses between its saves.
+// by then are kept for the next try. Files are synced only after the check,
+// since a sync may take longer than the pauses between the owner's saves.
 absl::Status StoreSnapshot::Try(bool* again) {
   noted_.clear();
   unsynced_.clear();

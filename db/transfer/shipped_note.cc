@@ -6,6 +6,7 @@
 #include "db/base/paths.h"
 #include "db/disk/environment.h"
 #include "db/disk/files.h"
+#include "db/disk/store_path.h"
 #include "rocksdb/file_system.h"
 #include "schema/status.h"
 
@@ -20,9 +21,10 @@ absl::Status WriteShippedNote(absl::string_view store,
 absl::StatusOr<std::optional<std::string>> ReadShippedNote(
     absl::string_view store) {
   constexpr uint64_t kMaxBytes = uint64_t{16} << 20;
+  CKPTDB_ASSIGN_OR_RETURN(const std::string path, ResolveStorePath(store));
   absl::StatusOr<std::string> text =
       ReadFile(Environment::Default()->file_system().get(),
-               ShippedNotePath(store), kMaxBytes);
+               ShippedNotePath(path), kMaxBytes);
   if (absl::IsNotFound(text.status())) return std::nullopt;
   CKPTDB_RETURN_IF_ERROR(text.status());
   return *std::move(text);

@@ -60,7 +60,7 @@ RetentionState StateAt(absl::Span<const StepRecord> steps,
   return state;
 }
 
-// How far apart permanent saves are, where the store shows it.
+// The distance between permanent saves, if the store's records show it.
 struct Pace {
   std::optional<int64_t> steps;
   std::optional<int64_t> micros;
@@ -77,7 +77,7 @@ EarlierSave SaveBefore(absl::Span<const StepRecord> steps,
   EarlierSave before;
   if (save.has_parent) before.step = save.parent.step;
   for (const StepRecord& record : steps) {
-    // Attempts count the saves of the store.
+    // The store numbers its saves by attempts.
     const bool found = save.has_parent
                            ? record.version.step == save.parent.step
                            : record.version.attempt + 1 == save.version.attempt;
@@ -97,8 +97,8 @@ int64_t EphemeralAfter(int64_t step, const RetentionState& state) {
 }
 
 // Returns the distance between the last two permanent saves. Steps that
-// retention removed in between must not be mistaken for longer distances, so
-// this follows the parents, and returns nothing where they end.
+// retention removed in between must not make the distance look longer, so this
+// follows the records' parents, and returns nothing if a parent is missing.
 Pace PaceOf(absl::Span<const StepRecord> steps, const RetentionState& state,
             const RetentionOptions& options) {
   const StepRecord* last = nullptr;
@@ -131,8 +131,8 @@ Pace PaceOf(absl::Span<const StepRecord> steps, const RetentionState& state,
   return pace;
 }
 
-// The saves that follow, of the kind of the step that is asked about, with
-// metrics that are worse than all others.
+// Generates the next saves: of the same kind as the step in question, and with
+// worse metrics than all existing steps.
 class NextSaves {
  public:
   NextSaves(const RetentionState& state, const Pace& pace, bool ephemeral)
@@ -197,8 +197,8 @@ Needed NeededBy(const RetentionOptions& options) {
   const std::string json = internal::RetentionJson(options);
   Needed needed;
   needed.times = absl::StrContains(json, "_n_seconds\"");
-  // Whether an existing step is a multiple of a number does not change, but
-  // later steps may be counted with it, or be nearer to a multiple.
+  // Later saves never change whether a step is a multiple of a number. But they
+  // count towards latest_of, and may be nearer to a multiple.
   needed.steps = absl::StrContains(json, "\"keep_nearest_") ||
                  absl::StrContains(json, "\"latest_of\"");
   needed.metrics = absl::StrContains(json, "\"best_");
@@ -228,8 +228,8 @@ std::string RemovingSave(const StepInfo& removed, const StepInfo& save,
   return text;
 }
 
-// Returns why even an ephemeral save right now would remove a permanent step,
-// which only the latest step is exempt from; empty if it would not.
+// Returns why the next save, even an ephemeral one, would remove a permanent
+// step that is kept only because it is the latest; empty if it would not.
 std::string WhyAnySaveRemoves(const StepInfo& step,
                               const RetentionOptions& options,
                               RetentionState state) {

@@ -125,7 +125,7 @@ absl::Status CheckpointManager::Impl::StartTraining() {
   return Save(request).status();
 }
 
-// An error of an observer is known only on its rank.
+// Ranks must agree, because an observer's error is known only on its own rank.
 absl::Status CheckpointManager::Impl::FinishTraining() {
   if (!parts_->options.save.enabled) return absl::OkStatus();
   steps_.ExchangeNext();

@@ -321,9 +321,9 @@ class ItemPlanner {
     return absl::OkStatus();
   }
 
-  // Returns a description if the step stores a value of another type. Steps of
-  // older versions store no types, but a value of fixed size needs as many
-  // bytes.
+  // Returns a description of the mismatch if the step stores a value of another
+  // type, or an empty string. Steps saved by older versions record no types, so
+  // only the size of fixed-size values is compared.
   std::string ValueMisfit(const RegisteredExtra& value,
                           const LoadedItem& item) const {
     if (value.type.empty()) return "";

@@ -72,7 +72,8 @@ absl::Status NoStepLeft(const absl::Status& first_damage, size_t damaged) {
                    damaged));
 }
 
-// Returns the error of restoring a step that is not proven damaged.
+// Returns a restore's error, extended by the reason why the step was not
+// quarantined.
 absl::Status NotDamaged(const absl::Status& error, int64_t step,
                         const absl::Status& verified) {
   const std::string result =
@@ -184,9 +185,9 @@ bool Restorer::MayFallBack(const RestoreRequest& request,
          opener_.picked().has_value() && absl::IsDataLoss(error);
 }
 
-// DataLoss may also come from the trainer's code that loads the model, such as
-// BlobState::Load. A quarantine is for damage in the store, so the owner
-// verifies the step unless it has done so.
+// DataLoss may also be returned by the trainer's own code, such as
+// BlobState::Load. Only damage in the store justifies a quarantine, so the
+// owner verifies the step first, unless the restore already did.
 absl::Status Restorer::QuarantineIfDamaged(int64_t step,
                                            const absl::Status& error) {
   RestoreTarget verified;

@@ -57,8 +57,8 @@ SaveSpec SavePublisher::SpecOf(const Publication& publication) const {
   // Set last, so that no user metadata replaces the reason.
   spec.user_metadata[kSavedBecause] = publication.announced.decision.reason;
   spec.user_metadata[kRetention] = RetentionJson(options_.retention);
-  // A model with so many values that their types exceed the limit is saved
-  // without them.
+  // If the types of very many values exceed the metadata limit, the step is
+  // saved without them.
   if (!publication.value_types.empty()) {
     spec.user_metadata[kValueTypes] = publication.value_types;
     if (!CheckUserMetadata(spec.user_metadata).ok()) {

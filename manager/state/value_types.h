@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The types of values in a step's user metadata; internal to manager/.
 //
-// A blob has no type, so a step records those of its values under kValueTypes:
-// one line for each, "int64 epoch". Steps of older versions lack it.
+// Values are stored as untyped blobs, so a step records their types under
+// kValueTypes: one line for each value, such as "int64 epoch". Steps saved by
+// older versions lack this metadata.
 #ifndef CKPTDB_MANAGER_STATE_VALUE_TYPES_H_
 #define CKPTDB_MANAGER_STATE_VALUE_TYPES_H_
 
@@ -16,7 +17,7 @@ namespace ckptdb::internal {
 
 inline constexpr char kValueTypes[] = "ckptdb.value_types";
 
-// Types by the names of values.
+// Types by value name.
 using ValueTypes = std::map<std::string, std::string>;
 
 // Returns the metadata of the registered values; empty without any.

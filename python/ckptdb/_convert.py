@@ -132,7 +132,7 @@ def _run_export(arguments: list[str]) -> int:
 
 
 def _split(names: str) -> list[str]:
-    """Names between commas; a backslash before a comma makes it part of a name."""
+    """Splits a list at its commas. A comma after a backslash is part of a name."""
     parts = re.findall(r"(?:\\[\\,]|[^,])+", names)
     return [re.sub(r"\\([\\,])", r"\1", each) for each in parts]
 
@@ -334,7 +334,7 @@ def import_orbax(
 
 
 def _read_orbax(path: pathlib.Path) -> Any:
-    """A tree of arrays of NumPy, and numbers. Raises DataLoss for a damaged one."""
+    """Reads a tree of NumPy arrays and numbers. Raises DataLoss if it is damaged."""
     import jax
     import numpy as np
     import orbax.checkpoint as ocp

@@ -100,8 +100,8 @@ class CustomTable(Sharded, abc.ABC):
         and after a restore. By default does nothing."""
 
     def _mark_lacking(self) -> None:
-        """Marks rows that exist, but that the step just restored lacks. Of other
-        tables all rows come from the step."""
+        """Marks rows that are missing from the restored step. Tables whose rows all
+        come from the step have none."""
 
     def converts(self, slot: str, dtype: str, elements: int) -> bool:
         """Whether `convert` takes this form of a slot in a step, which is not that of

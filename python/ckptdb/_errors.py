@@ -56,7 +56,7 @@ _NAMES = {
 }
 _NAME = re.compile(r"\b(?:" + "|".join(re.escape(name) for name in _NAMES) + r")(?!\w)")
 
-# A place in the one line of JSON that Python made of its arguments.
+# A position in the JSON text into which Python converts its arguments.
 _PLACE = re.compile(r" \(line 1, column \d+\)$")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders that are imported: links and paths must not lead out of them, and damage is
+"""Checks of imported folders: links and paths must not lead outside, and damage raises
 an error that names the file."""
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ._reader import Reader
 
 
 def check_inside(folder: pathlib.Path, name: str) -> None:
-    """Raises InvalidArgument unless a file that the content of `folder` names is in
-    the folder, once all links are resolved."""
+    """Raises InvalidArgument if a file that the folder's content names lies outside of
+    the folder after all links are resolved."""
     inside, path = folder.resolve(), (folder / name).resolve()
     if not path.is_relative_to(inside):
         raise InvalidArgument(
@@ -27,7 +27,7 @@ def check_inside(folder: pathlib.Path, name: str) -> None:
 
 
 def check_links(folder: pathlib.Path) -> None:
-    """The same for all links that the folder contains."""
+    """Checks all links in the folder in the same way."""
     for path, folders, files in os.walk(folder):
         for each in folders + files:
             file = pathlib.Path(path, each)
@@ -37,7 +37,7 @@ def check_links(folder: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def as_damage(path: pathlib.Path, kind: str) -> Iterator[None]:
-    """Raises DataLoss for what reading damaged bytes raises, which may be any class."""
+    """Converts any exception, as damaged bytes can cause, to DataLoss."""
     try:
         yield
     except (Error, ImportError, MemoryError, PermissionError):
@@ -62,8 +62,8 @@ def check_not_within_store(path: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def new_store(path: str) -> Iterator[None]:
-    """Removes a store that the body has created if it raises, having closed it. An
-    existing store, and a folder that is not empty, stay as they are."""
+    """If the body raises, removes the store that it created and closed. An existing
+    store and a folder that is not empty stay unchanged."""
     check_not_within_store(path)
     folder = pathlib.Path(path).resolve()
     missing = [each for each in (folder, *folder.parents) if not each.exists()]

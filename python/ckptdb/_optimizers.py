@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the state of an optimizer in a step fits the optimizer: PyTorch's
+"""Checks that an optimizer's state in a step fits the live optimizer. PyTorch's
 `load_state_dict` compares only the sizes of parameter groups."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Of PyTorch's optimizers, without flags that some versions lack.
+# Hyperparameters of PyTorch's optimizers, except flags that some versions lack.
 _HYPERPARAMETERS = frozenset(
     "alpha amsgrad beta2_decay betas centered d dampening eps etas history_size "
     "initial_accumulator_value lambd lr_decay max_eval max_iter momentum momentum_decay "
@@ -93,8 +93,8 @@ def names_of(group: dict[str, Any]) -> list[str] | None:
 
 
 def places_of(stored: Groups, live: Groups) -> dict[int, int]:
-    """The number in the optimizer of each parameter of the step that has another
-    there. The groups fit."""
+    """Maps parameter numbers of the step to those of the optimizer, for parameters
+    whose numbers differ. The groups must fit."""
     places: dict[int, int] = {}
     for before, now in zip(stored, live):
         names, wanted = names_of(before), names_of(now)

@@ -45,7 +45,7 @@ class Connection:
         self.coordinator = coordinator
 
     def fail(self, why: str) -> None:
-        """Says that this rank ends, and why, before its manager is closed."""
+        """Announces, before its manager is closed, that this rank ends and why."""
 
     def close(self, why: str) -> None:
         """Ends the connection, after the manager was closed; the other ranks receive
@@ -53,7 +53,7 @@ class Connection:
 
 
 def ending(cause: BaseException | None) -> str:
-    """How the manager of this rank ended, for the other ranks."""
+    """Describes to the other ranks why this rank's manager was closed."""
     if cause is None:
         return "has closed its manager"
     return f"raised {type(cause).__name__}: {cause}".rstrip(": ")

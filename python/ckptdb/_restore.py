@@ -342,8 +342,8 @@ class Restore:
     def _fits(
         self, stored: _optimizers.Groups, groups: _optimizers.Groups, name: str
     ) -> bool:
-        """Raises for the state of another optimizer, unless its entry may be
-        excluded: then only if it is loaded."""
+        """Raises FailedPrecondition if the state belongs to another optimizer. If a
+        policy may exclude the entry, raises only when it is loaded."""
         why = _optimizers.difference(stored, groups)
         if not why:
             return True
@@ -493,7 +493,7 @@ class Restore:
 
 
 def _moved(state: Any, places: Mapping[int, int]) -> Any:
-    """An optimizer's state dictionary with the parameters' numbers in the step."""
+    """Renumbers the parameters of an optimizer's state dictionary as in the step."""
     if not places:
         return state
     own = state["state"]
@@ -526,7 +526,7 @@ def _fitting(live: Any, forms: Mapping[str, Form], name: str) -> Any:
 def contents_of(
     step: Any,
 ) -> tuple[Callable[[str], bytes | None], dict[str, Form]]:
-    """A function that reads an object of the step, and its tensors' forms."""
+    """Returns a function that reads the step's objects, and the tensors' forms."""
     items = step.items()
     forms = {
         item["name"]: (item["dtype"], tuple(item["shape"]))

@@ -197,7 +197,7 @@ class EmbeddingTable(CustomTable):
                     f"the sharding plan is for {world} ranks; the manager has "
                     f"{world_size}"
                 )
-            # The last rank refuses rows of a step beyond the table.
+            # The last rank owns, and rejects, rows beyond the end of the table.
             ranks = owners[np.searchsorted(ends[:-1], ids, side="right")]
             return np.where(ids < 0, -1, ranks)
 
@@ -233,8 +233,7 @@ class EmbeddingTable(CustomTable):
         return f'EmbeddingTable("{self.name}", {own:,} of {self.rows:,} rows{part})'
 
     def ranks_of(self, ids: Any, world_size: int) -> Any:
-        """The rank that has each of these rows. Raises OutOfRange for an id that is
-        not a row."""
+        """Returns each row's rank. Raises OutOfRange for an id that is not a row."""
         self._check_rows(torch.as_tensor(ids, dtype=torch.int64))
         return super().ranks_of(ids, world_size)
 
@@ -429,7 +428,7 @@ class _Dense:
         return _torchrec.dense_of(self._dmp)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Does nothing for a restore, which has filled these tensors."""
+        """Does nothing after a restore, which has filled these tensors in place."""
         live = self.state_dict()
         if live.keys() != state.keys():
             raise FailedPrecondition(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store to ship, object stores to ship it to, and what each of them must pass."""
+"""A store to ship, object stores to ship it to, and a test for each of them."""
 
 from __future__ import annotations
 

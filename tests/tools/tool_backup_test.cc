@@ -277,7 +277,7 @@ TEST_F(ToolDeltaBackup, RestoresChainsThatATrainerContinues) {
   EXPECT_EQ(RunLine("verify -s " + restored).code, 0);
 }
 
-// The fold gives the parent a later attempt than that of the step.
+// Because of the fold, the parent has a later attempt than the step.
 TEST_F(ToolBackup, RestoresAStepWhoseParentWasFoldedMeanwhile) {
   const std::string source = dir_.path() + "/folded";
   const std::vector<int64_t> ids = {1, 2, 3};

@@ -104,7 +104,7 @@ TEST_F(CopyFixture, ExistingStoreReceivesFullSteps) {
   EXPECT_EQ(RunLine("show latest --json -s " + deltas()).Json()["step"], 300);
   ExpectFails("copy " + path() + ":100 " + deltas() + " --older", 5,
               HasSubstr("has a step 100 already"));
-  // The times are those of the source.
+  // The copy keeps the source's times.
   ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
   ASSERT_OK_AND_ASSIGN(const StepRecord source, reader->FindStep(300));
   ASSERT_OK_AND_ASSIGN(const auto copied, Reader::Open(deltas()));

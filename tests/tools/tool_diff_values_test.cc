@@ -92,8 +92,8 @@ TEST_F(ToolDiffValues, ExitCodesAreThoseOfDiff) {
   EXPECT_EQ(Run("diff 300 400").code, 0);
 }
 
-// Like diff(1), which compares contents: a delta run that wrote what was there
-// before is no difference.
+// diff(1) compares contents, so a delta that rewrote equal values is no
+// difference.
 TEST_F(ToolDiffValues, ExitCodeIsZeroForRowsWrittenWithEqualValues) {
   Own();
   std::optional<Version> parent;

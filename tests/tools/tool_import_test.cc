@@ -158,7 +158,7 @@ TEST_F(ToolImport, FailuresLeaveNoNewStore) {
   // The message is escaped once.
   ExpectFails("import " + bad_name + " --step 900", 1,
               HasSubstr(R"(name "a\x00\x62" has a NUL)"));
-  // A store without steps that existed before.
+  // An existing store stays, although it has no steps.
   const std::string existing = dir_.path() + "/existing";
   ASSERT_OK(Store::Open(existing).status());
   EXPECT_EQ(RunTool({"import", npz, "--step", "1", "-s", existing}).code, 3);
@@ -203,7 +203,7 @@ TEST_F(ToolImport, FilesWithoutContentAreErrors) {
   EXPECT_THAT(Steps(), ElementsAre(100, 200, 300, 400));
 }
 
-// Errors name what a command's user can change.
+// Errors recommend only options that the command has.
 TEST_F(ToolImport, FullDisksAreNamed) {
   const std::string small = dir_.path() + "/small";
   fs::create_directory(small);

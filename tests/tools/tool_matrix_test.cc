@@ -311,6 +311,26 @@ TEST_F(ToolMatrix, HasARowForEachCommand) {
   EXPECT_EQ(rows, commands);
 }
 
+// Reading commands accept a symbolic link to the store, and to a folder above
+// it.
+TEST_F(ToolMatrix, SymbolicLinks) {
+  const std::string link = dir_.path() + "/link";
+  const std::string above = dir_.path() + "/above";
+  fs::create_directory_symlink(path(), link);
+  fs::create_directory_symlink(dir_.path(), above);
+  for (const MatrixCase& row : kMatrix) {
+    if (row.effect != kReads) continue;
+    for (const std::string& store : {link, above + "/store"}) {
+      const std::string out = outputs();
+      fs::remove_all(out);
+      fs::create_directory(out);
+      const ToolResult result = RunTool(WordsOf(row, store, out));
+      EXPECT_EQ(result.code, 0) << row.line << ": " << result.err;
+      EXPECT_EQ(result.err, "") << row.line;
+    }
+  }
+}
+
 TEST_F(ToolMatrix, EmptyStore) {
   fs::remove_all(path());
   ASSERT_OK(Store::Open(path()).status());

@@ -336,7 +336,7 @@ TEST_F(ToolRemote, RefusesBadArguments) {
   EXPECT_EQ(RunLine("remote push " + url() + " -s " + fetched()).code, 2);
 }
 
-// The command has no option for the reserve that the library's error names.
+// The library's error names an option for the reserve, which the command lacks.
 TEST(ToolReserve, IsNotNamedAsAnOption) {
   const TempDir dir;
   StoreOptions options;

@@ -68,7 +68,7 @@ TEST_F(ToolRepair, ListsTheFilesThatErrorsName) {
               HasSubstr("db/" + table.filename().string() + ": damaged"));
 }
 
-// The errors promise of --yes only what it would do.
+// Errors recommend --yes only if it would change something.
 TEST_F(ToolRepair, PromisesNothingThatYesCannotDo) {
   EXPECT_EQ(Run("unpin 200").code, 0);
   FlipByte(LargestTable(path()), fs::file_size(LargestTable(path())) / 2);

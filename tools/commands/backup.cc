@@ -118,7 +118,7 @@ absl::Status BackupCommand::List(const Context& context) const {
   return first_damage;
 }
 
-// Returns an error if the backup lacks files, as the store does.
+// Returns DataLoss if files were missing in the store, and so in the backup.
 absl::Status DamageOfStore(const Context& context, const Backup& backup) {
   if (backup.bad_files.empty()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(

@@ -76,8 +76,8 @@ Json ExactJson(DType dtype, long double number) {
   return static_cast<uint64_t>(number);
 }
 
-// Returns the width of the longest bar beside such cells, which must fit the
-// terminal: bars that are cut would look alike.
+// Returns the longest bar that fits the terminal beside these cells. Truncated
+// bars would all look the same.
 size_t BarWidth(const std::vector<std::array<std::string, 2>>& bins,
                 const std::array<absl::string_view, 2>& titles) {
   const size_t columns = GetTerminalStyle().columns;

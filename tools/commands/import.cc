@@ -45,8 +45,8 @@ struct ImportOptions {
   bool older = false;
 };
 
-// Keys that a manager writes describe the step that the file came from, such as
-// why it was saved, and get this name instead.
+// Replaces the prefix of keys that a manager wrote, which describe the exported
+// step and not the imported one.
 constexpr char kManagerPrefix[] = "ckptdb.";
 constexpr char kImportedPrefix[] = "imported.";
 
@@ -61,7 +61,7 @@ void RenameManagerKeys(std::map<std::string, std::string>* metadata) {
       ++it;
     }
   }
-  // A key of the file that has such a name already stays.
+  // A key of the file that already has this name is kept.
   for (auto& [key, value] : renamed) {
     std::string longer = key;
     while (!metadata->emplace(longer, value).second) longer += '+';

@@ -359,7 +359,7 @@ absl::Status RepairCommand::Drop(const Context& context,
   return Sweep(context, store.get()).status();
 }
 
-// What a user can do about the damage that is left.
+// Recommends a remedy for the remaining damage.
 std::string Remedy(const Findings& after, bool yes) {
   if (!after.opened.ok()) {
     return after.manifest.has_value()
@@ -376,7 +376,7 @@ std::string Remedy(const Findings& after, bool yes) {
          "backup";
 }
 
-// The error for the damage that is left.
+// Returns the error that describes the remaining damage.
 absl::Status Damage(const Context& context, const Findings& after, bool yes) {
   std::string text = context.store;
   if (!after.opened.ok()) {

@@ -65,8 +65,9 @@ class RestoreBackupCommand : public Command {
   bool copy_ = false;
 };
 
-// Returns the newest of a store's backups, oldest first. Nothing is chosen for
-// the user where that could be a mistake.
+// Returns the last of `backups`, which are ordered by age. Returns an error if
+// it is damaged or incomplete, or if the folder has backups of several stores,
+// because the user may not expect this choice.
 absl::StatusOr<Backup> NewestOf(const std::vector<Backup>& backups) {
   const Backup& newest = backups.back();
   if (!newest.damage.empty()) {

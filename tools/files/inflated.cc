@@ -22,7 +22,7 @@ std::string TemporaryFolder() {
   return variable == nullptr || *variable == '\0' ? "/var/tmp" : variable;
 }
 
-// Returns a new file without a name.
+// Creates a file that has no name, and so is deleted when it is closed.
 absl::StatusOr<int> OpenUnlinked(const std::string& folder) {
   constexpr mode_t kMode = 0600;
   int file = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kMode);
@@ -34,7 +34,7 @@ absl::StatusOr<int> OpenUnlinked(const std::string& folder) {
   return file;
 }
 
-// For the current errno.
+// Converts errno.
 absl::Status WriteError(const std::string& folder, const ZipMember& member) {
   const absl::Status status = FileError("write to", folder);
   return {status.code(),

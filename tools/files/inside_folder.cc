@@ -24,8 +24,8 @@ absl::StatusOr<fs::path> Resolved(const fs::path& path) {
   return FileError("open", path.string());
 }
 
-// Returns the folder to which the links of a resolved folder in Hugging Face's
-// cache lead; empty for another folder.
+// Returns the folder "blobs" of a resolved snapshot in Hugging Face's cache, or
+// an empty path for other folders.
 fs::path BlobsOf(const fs::path& folder) {
   for (fs::path at = folder; at.has_relative_path(); at = at.parent_path()) {
     if (at.filename() == "snapshots") return at.parent_path() / "blobs";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that the content of an imported folder names, which must lie in it: a
+// Checks that files named by the content of an imported folder lie in it: a
 // folder from an untrusted source could contain links to any file.
 #ifndef CKPTDB_TOOLS_FILES_INSIDE_FOLDER_H_
 #define CKPTDB_TOOLS_FILES_INSIDE_FOLDER_H_

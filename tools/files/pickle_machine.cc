@@ -92,7 +92,7 @@ class PickleMachine {
 
   // --- The stack.
 
-  // A value for which there is no memory is made nevertheless; Run returns the
+  // Creates the value even if it exceeds the memory limit; Run returns the
   // error after the opcode.
   PickleValue* Make(PickleKind kind) {
     memory_.Take(sizeof(PickleValue));

@@ -44,14 +44,14 @@ struct PickleValue {
 };
 using PickleKind = PickleValue::Kind;
 
-// Counts the memory that a pickle's values take, which may be thousands of
-// times its size.
+// Limits the memory of a pickle's values, which may be thousands of times the
+// pickle's size.
 class PickleMemory {
  public:
   static constexpr uint64_t kMaxBytes = uint64_t{512} << 20;
   static constexpr uint64_t kReferenceBytes = 2 * sizeof(void*);  // of a vector
 
-  // Returns false, also later, if there is too little left.
+  // Returns false if too little memory is left, and then in all later calls.
   bool Take(uint64_t bytes) {
     exhausted_ = exhausted_ || bytes > kMaxBytes - taken_;
     if (!exhausted_) taken_ += bytes;

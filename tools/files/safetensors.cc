@@ -41,9 +41,8 @@ absl::Status Bad(absl::string_view name, absl::string_view what) {
       "not a valid safetensors header: ", Shown(name), ": ", what));
 }
 
-// Finds a key that an object has twice, of which the parser keeps the last, and
-// limits the levels. Parsing with a callback instead takes time in proportion
-// to the square of an object's size.
+// Finds duplicate keys, of which the parser keeps only the last, and limits the
+// nesting. The parser's callback interface would take quadratic time.
 class HeaderCheck : public nlohmann::json_sax<FileJson> {
  public:
   static constexpr size_t kMaxDepth = 64;
@@ -91,7 +90,7 @@ class HeaderCheck : public nlohmann::json_sax<FileJson> {
   absl::Status status_;
 };
 
-// Parses an object, whose keys must differ at each level.
+// Parses an object, and rejects duplicate keys.
 absl::StatusOr<FileJson> ParseObject(absl::string_view text, uint64_t at) {
   HeaderCheck check;
   const bool valid = FileJson::sax_parse(text.begin(), text.end(), &check);

@@ -25,8 +25,8 @@ constexpr uint64_t kMaxPickleBytes = uint64_t{256} << 20;
 // The limit for a tensor that is larger than its storage: an expanded tensor
 // may have any number of elements.
 constexpr uint64_t kMaxExpandedBytes = uint64_t{64} << 20;
-// The limit for the copies of all tensors that are not contiguous, besides
-// twice the file's size.
+// Copies of non-contiguous tensors may take this much in addition to twice the
+// file's size.
 constexpr uint64_t kMaxCopiedBytes = uint64_t{1} << 30;
 
 // The members of an archive, by the names below its only folder.

@@ -67,7 +67,7 @@ class PickleWalk {
   static std::string Join(const std::string& name, const std::string& key) {
     return name.empty() ? key : absl::StrCat(name, ".", key);
   }
-  // Takes memory for an entry of the result.
+  // Counts the memory of a result's entry.
   absl::Status Take(uint64_t bytes) {
     constexpr uint64_t kEntryBytes = 2 * sizeof(TorchTensor);
     memory_.Take(kEntryBytes + bytes);

@@ -20,7 +20,7 @@ from .._ranks import Connection, Ranks, list_ranks
 _SMALL = 496
 _HEADER = struct.Struct("<QQ")
 
-# The end of the library's reason for an abort at the deadline.
+# How the library's reason ends if it aborts an operation at the deadline.
 _LATE = "a collective was aborted because not all ranks joined it in time"
 
 _POLL_S = 0.1  # how often a waiting rank looks whether to give up
@@ -318,7 +318,7 @@ class _Collectives:
         self._aborted = True
 
     def fail(self, why: str) -> None:
-        """Sets the reason that the other ranks get if an operation is aborted."""
+        """Sets the reason that other ranks report if an operation is aborted."""
         self._failed = self._failed or why
 
     def close(self, why: str) -> None:

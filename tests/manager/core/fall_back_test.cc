@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which errors RestoreRequest::fall_back takes for damage of the step.
+// Which errors make RestoreRequest::fall_back quarantine a step.
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -30,8 +30,8 @@ class FallBackTest : public ManagerTest {
     }
     return steps;
   }
-  // Expects that `error` of the model's code is returned and quarantines
-  // nothing, and that step 4 is restored once `mend` was called.
+  // Expects that restores return the model's `error` without a quarantine, and
+  // that step 4 can be restored after `mend`.
   void ExpectKept(absl::string_view error, const std::function<void()>& mend) {
     for (int i = 0; i < 2; ++i) {
       EXPECT_THAT(manager_->RestoreOrStart({.fall_back = true}),
@@ -83,7 +83,7 @@ TEST_F(FallBackTest, KeepsSteps_WhenTheProviderReturnsDataLoss) {
   ExpectKept("unknown version", [&] { status = absl::OkStatus(); });
 }
 
-// The second rank's error is one of its own code, or there is real damage.
+// First an error in rank 1's own code, and then real damage.
 TEST(FallBackOfRanksTest, QuarantinesOnAllRanksOnlyDamage) {
   const TempDir dir;
   const ManagerOptions options = TestOptions(dir.path() + "/store", 2);
@@ -116,7 +116,8 @@ TEST(FallBackOfRanksTest, QuarantinesOnAllRanksOnlyDamage) {
             });
 }
 
-// Saves whose data is in files of their own, before a damaged step's number.
+// Saves steps with data files of their own, whose numbers precede a damaged
+// step.
 class SavesBeforeDamageTest : public ManagerTest {
  protected:
   enum class Damage { kTruncated, kMissing, kFirstBlock };
@@ -132,7 +133,7 @@ class SavesBeforeDamageTest : public ManagerTest {
     manager_.reset();
     ASSERT_OK_AND_ASSIGN(manager_, CheckpointManager::Open(options_, &big_));
   }
-  // Trains up to a step, at which the tensor's values are its number.
+  // Trains up to a step. All values of the tensor then equal the step's number.
   void TrainBigTo(int64_t step) {
     while (manager_->global_step() < step) {
       std::fill(weights_.begin(), weights_.end(),

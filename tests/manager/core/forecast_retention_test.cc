@@ -40,8 +40,7 @@ class ForecastRetentionTest : public ManagerTest {
     std::string removed;
   };
 
-  // Trains, and compares the forecasts after each save with what is removed
-  // later.
+  // Trains, and compares the forecast after each save with the later removals.
   void ExpectUnrefutedForecasts(const std::string& folder) {
     options_.path = dir_.path() + "/" + folder;
     Start();
@@ -152,8 +151,8 @@ TEST_F(ForecastRetentionTest, AgreesWithTheSavesThatFollow) {
   EXPECT_EQ(removed_at.count(6), 0u);
 }
 
-// Metrics become worse with each step, and each save is forecast for each step
-// before it.
+// Metrics worsen with each step. After each save, all earlier steps are
+// forecast.
 TEST_F(ForecastRetentionTest, NoForecastIsRefuted) {
   const std::vector<KeepPolicy> policies = {
       LatestN(1),
@@ -203,7 +202,8 @@ TEST_F(ForecastRetentionTest, CountsEphemeralSavesForEphemeralSteps) {
   EXPECT_THAT(newest.removed, StartsWith("the 2nd ephemeral save from now"));
 }
 
-// Without a pace, only decisions by the number of saves can be forecast.
+// If the distance of saves is unknown, only policies that count saves can be
+// forecast.
 TEST_F(ForecastRetentionTest, NamesNoSaveThatDependsOnAnUnknownPace) {
   options_.retention.keep = LatestN(1) | KeepNearestToEveryNSteps(7);
   Start();

@@ -100,7 +100,8 @@ TEST_F(ManagerRanksTest, TolerateASaveThatCannotBegin) {
   EXPECT_EQ(steps_, 1U);
 }
 
-// Of the last save, and of one before it.
+// One rank's observer throws: for the save that FinishTraining makes, or for
+// the step before it.
 TEST_F(ManagerRanksTest, FinishTrainingFailsOnAllRanksAlike) {
   for (const int64_t throws_at : {3, 4}) {
     options_.path = absl::StrCat(dir_.path(), "/", throws_at);

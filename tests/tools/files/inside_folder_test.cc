@@ -28,7 +28,7 @@ class InsideFolderTest : public ::testing::Test {
     fs::create_directories(fs::path(At(name)).parent_path());
     std::ofstream(At(name), std::ios::binary) << text;
   }
-  // A file with one array of a byte.
+  // Writes a file with one array of one byte.
   void WriteArray(const std::string& name) const {
     Write(name, SafetensorsHeader({{"w", DType::kU8, {1}, 1}}, {}) + "x");
   }
@@ -115,7 +115,7 @@ TEST_F(InsideFolderTest, ReadsTheCacheOfHuggingFace) {
   EXPECT_EQ(Load(index).code(), kInvalid);
 }
 
-// Also what would be a blob, and what would be shown in an error.
+// Links to files that would become a blob, or be quoted in an error.
 TEST_F(InsideFolderTest, FilesOfRecisMayNotBeLinksOutOfItsFolder) {
   Write("secret", "root:x:0:0\n");
   for (const std::string name :

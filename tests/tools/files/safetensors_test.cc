@@ -99,7 +99,7 @@ TEST(SafetensorsTest, IndexNamesFilesOfItsFolder) {
   ExpectError(ParseSafetensorsIndex("[1"), kInvalid, "JSON object");
 }
 
-// An object of many names takes no more time for each than one of few.
+// The parser's time per name must not grow with the number of names.
 TEST(SafetensorsTest, ReadsManyArrays) {
   constexpr size_t kMany = 200'000;
   std::vector<ArraySpec> arrays(kMany);

@@ -136,7 +136,7 @@ TEST(TorchPickleTest, BoundsWhatAPickleExpandsTo) {
               "repeats too often");
 }
 
-// Each has a few bytes of pickle for each value, or doubles one with few bytes.
+// Each pickle makes a value from a few bytes, or doubles one with few bytes.
 TEST(TorchPickleTest, BoundsTheMemoryOfValues) {
   constexpr uint32_t kMany = 9 << 20;
   std::string doubled = Text(std::string(1024, 'a'));
