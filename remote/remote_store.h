@@ -102,8 +102,8 @@ struct ShipNote {
   std::string error = {};  // of the last attempt; empty if it succeeded
 };
 
-// Returns nothing if nobody ships the store in the background, and DataLoss if
-// the note is damaged.
+// Returns nothing if nobody ships the store in the background or `store` is a
+// URL, and DataLoss if the note is damaged.
 absl::StatusOr<std::optional<ShipNote>> ReadShipNote(absl::string_view store);
 
 struct RemoteStep {

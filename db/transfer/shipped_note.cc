@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "db/base/paths.h"
+#include "db/base/url_stores.h"
 #include "db/disk/environment.h"
 #include "db/disk/files.h"
 #include "db/disk/store_path.h"
@@ -21,6 +22,7 @@ absl::Status WriteShippedNote(absl::string_view store,
 absl::StatusOr<std::optional<std::string>> ReadShippedNote(
     absl::string_view store) {
   constexpr uint64_t kMaxBytes = uint64_t{16} << 20;
+  if (IsUrl(store)) return std::nullopt;
   CKPTDB_ASSIGN_OR_RETURN(const std::string path, ResolveStorePath(store));
   absl::StatusOr<std::string> text =
       ReadFile(Environment::Default()->file_system().get(),

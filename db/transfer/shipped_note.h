@@ -16,7 +16,8 @@ namespace ckptdb::internal {
 // it again. Only people and `ckptdb ls` read it.
 absl::Status WriteShippedNote(absl::string_view store, absl::string_view bytes);
 
-// Returns nothing without the file, and an error if it is not a file.
+// Returns nothing for a URL or without the file, and an error if it is not a
+// file.
 absl::StatusOr<std::optional<std::string>> ReadShippedNote(
     absl::string_view store);
 
