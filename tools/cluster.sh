@@ -27,7 +27,8 @@
 # required Debian packages: tools/setup.sh tools/cluster-packages.txt
 #
 # Exit code: COMMAND's, or 0 for success, 1 for an invalid argument or a
-# failure, 77 if namespaces, FUSE or a program are not available.
+# failure, 77 if namespaces, FUSE or a program are not available, or the folder
+# is in /dev/shm.
 set -euo pipefail
 
 readonly state=${CKPTDB_CLUSTER:-${TMPDIR:-/tmp}/ckptdb-cluster}
@@ -68,6 +69,9 @@ check_programs() {
 }
 
 check_machine() {
+  [[ $(realpath -m "${state}")/ != /dev/shm/* ]] ||
+    skip "${state} is in /dev/shm, of which each host has its own; set TMPDIR" \
+      "or CKPTDB_CLUSTER to a folder outside of it"
   [[ ${EUID} -eq 0 ]] || skip "namespaces and FUSE mounts need root"
   unshare --net --mount --uts --pid --fork true 2> /dev/null ||
     skip "this machine does not allow namespaces (unshare --net --mount --uts --pid)"
