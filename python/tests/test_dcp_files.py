@@ -360,6 +360,19 @@ def test_a_folder_without_entries_is_not_imported(tmp_path, path):
     assert not os.path.exists(path)
 
 
+def test_a_failed_import_leaves_no_store(tmp_path, path, monkeypatch):
+    def fail(*arguments, **named):
+        raise OSError("no space left on device")
+
+    make_folder(tmp_path / "dcp")
+    with monkeypatch.context() as patch:
+        patch.setattr(StorageWriter, "finish", fail)
+        with pytest.raises(OSError, match="no space"):
+            import_checkpoint(tmp_path / "dcp", path, 1)
+    assert not os.path.exists(path)
+    import_checkpoint(tmp_path / "dcp", path, 1)
+
+
 def test_files_of_a_folder_are_not_links_out_of_it(tmp_path, path):
     source = tmp_path / "dcp"
     (file,) = make_folder(source)

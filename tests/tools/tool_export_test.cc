@@ -82,6 +82,8 @@ TEST_F(ToolExport, SelectsRowsAndSlots) {
 
 TEST_F(ToolExport, SaysWhatIsMissing) {
   ExpectFails("export 100 nothing --npz " + out(), 2, HasSubstr("nothing"));
+  ExpectFails("export 100 usr --csv " + out(), 2,
+              HasSubstr("did you mean \"user\"?"));
   ExpectFails("export 100 w --csv " + out(), 2, HasSubstr("no table"));
   ExpectFails("export 150 --npz " + out(), 2, HasSubstr("150"));
   EXPECT_EQ(Run("export 100").code, 1);

@@ -29,6 +29,7 @@
 #include "tools/row_filter.h"
 #include "tools/slots_argument.h"
 #include "tools/step_argument.h"
+#include "tools/suggestion.h"
 #include "tools/text_table.h"
 
 namespace ckptdb::tool {
@@ -154,6 +155,7 @@ absl::StatusOr<ExportResult> ExportStep(const Context& context,
     progress.Update(done_bytes, all_bytes);
   };
   ExportResult result = {version, 0, 0, 0, 0, {}};
+  CKPTDB_RETURN_IF_ERROR(CheckMatchesAny(step, options.selection.glob));
   CKPTDB_RETURN_IF_ERROR(CheckOutsideStore(options.folder, context.store));
   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFolder> folder,
                           OutputFolder::Open(options.folder, options.force));

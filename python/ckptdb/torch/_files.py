@@ -49,7 +49,7 @@ from .._imported import (
     as_damage,
     check_inside,
     check_links,
-    check_not_within_store,
+    new_store,
 )
 from .._reader import Reader, Step
 from .._save import Save
@@ -96,9 +96,14 @@ def import_checkpoint(
     executed: raises FailedPrecondition for one that needs it without `allow_pickle`,
     InvalidArgument for a dtype that the store lacks, and AlreadyExists for a step
     that exists without `overwrite`."""
-    path = pathlib.Path(source)
-    check_not_within_store(store)
     writer = StorageWriter(store, overwrite=overwrite)
+    with new_store(os.fspath(store)), contextlib.closing(writer):
+        return _import(pathlib.Path(source), writer, step, allow_pickle)
+
+
+def _import(
+    path: pathlib.Path, writer: StorageWriter, step: int, allow_pickle: bool
+) -> Report:
     if path.is_dir():
         state, planner_data = _read_flat(_FolderReader(path, allow_pickle))
         if not state:
