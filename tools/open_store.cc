@@ -11,21 +11,34 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "db/backup.h"
 #include "tools/progress_line.h"
 #include "tools/step_argument.h"
 
 namespace ckptdb::tool {
 namespace {
 
+// Names the newest of the backups in a folder that is not a store itself.
+std::string BackupHint(const std::string& folder) {
+  const absl::StatusOr<std::vector<Backup>> backups = ListBackups(folder);
+  if (!backups.ok() || backups->empty()) return "";
+  return absl::StrCat("; the newest backup in this folder is \"",
+                      backups->back().path, "\"");
+}
+
 // A user who named no store has probably forgotten to, so the error says how to
-// name one; another one what to do about damage.
+// name one. For a damaged store, it names the command that looks further.
 absl::Status OpenError(const Context& context, const absl::Status& status) {
   absl::Status placed = WithPlace(status, context.store);
   if (absl::IsDataLoss(status)) {
     return absl::DataLossError(absl::StrCat(
         placed.message(), "; \"ckptdb repair\" shows what can be saved"));
   }
-  if (context.store_given || !absl::IsNotFound(status)) return placed;
+  if (!absl::IsNotFound(status)) return placed;
+  if (context.store_given) {
+    return absl::NotFoundError(
+        absl::StrCat(placed.message(), BackupHint(context.store)));
+  }
   return absl::NotFoundError(
       absl::StrCat(placed.message(), "; set --store or CKPTDB_STORE"));
 }

@@ -116,6 +116,18 @@ TEST_F(ToolBackup, KeepRemovesTheOldestWithoutAName) {
   EXPECT_TRUE(Names().contains("first"));
 }
 
+TEST_F(ToolBackup, AFolderOfBackupsIsNotAStore) {
+  BackUp();
+  const std::string newest = BackUp();
+  const ToolResult listed = RunLine("ls -s " + folder());
+  EXPECT_EQ(listed.code, 2);
+  EXPECT_EQ(listed.err,
+            absl::StrCat("ckptdb: ls: no store at \"", folder(),
+                         "\"; the newest backup in this folder is \"", newest,
+                         "\"\n"));
+  EXPECT_EQ(RunLine("ls -s " + newest).code, 0);
+}
+
 // Simulates a clock that was set back after the first backup.
 TEST_F(ToolBackup, KeepsTheNewestWhateverTheClockReads) {
   const std::string first = BackUp() + "/BACKUP";
