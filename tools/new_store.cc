@@ -5,19 +5,29 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "db/reader.h"
+#include "db/options.h"
+#include "db/store.h"
 
 namespace ckptdb::tool {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Returns whether the folder is a store without steps that can be removed.
-bool HasNoSteps(const std::string& path) {
+// Removes a store without steps unless another process owns it. The owner's
+// lock goes last.
+void RemoveEmptyStore(const std::string& path) {
   StoreOptions options;
-  options.leases = StoreOptions::LeaseMode::kNone;
-  const auto reader = Reader::Open(path, options);
-  return reader.ok() && (*reader)->Steps().empty();
+  options.create_if_missing = false;
+  options.background_sweep = false;
+  options.spare_bytes = 0;  // SPARE would be written again
+  const auto store = Store::Open(path, options);
+  if (!store.ok() || !(*store)->Steps().empty()) return;
+  std::error_code ignored;
+  const fs::path lock = fs::path(path) / "LOCK";
+  for (const auto& entry : fs::directory_iterator(path, ignored)) {
+    if (entry.path() != lock) fs::remove_all(entry.path(), ignored);
+  }
+  fs::remove(lock, ignored);
 }
 
 }  // namespace
@@ -52,12 +62,8 @@ NewStore::NewStore(const std::string& path) : path_(path) {
 
 NewStore::~NewStore() {
   if (!is_new_) return;
+  RemoveEmptyStore(path_);
   std::error_code ignored;
-  if (HasNoSteps(path_)) {
-    for (const auto& entry : fs::directory_iterator(path_, ignored)) {
-      fs::remove_all(entry.path(), ignored);
-    }
-  }
   // Fails for folders that are not empty, which stay.
   for (const std::string& folder : folders_) fs::remove(folder, ignored);
 }

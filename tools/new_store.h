@@ -16,7 +16,8 @@ absl::Status CheckNotWithinStore(const std::string& path);
 
 // Removes a store that was created after the constructor, with its folders, if
 // it has no steps when this is destroyed. Destroy the Store before. An existing
-// store, and a folder that is not empty, stay as they are.
+// store, a folder that is not empty, and a store that another process owns stay
+// as they are.
 class NewStore {
  public:
   explicit NewStore(const std::string& path);

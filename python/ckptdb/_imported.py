@@ -5,13 +5,14 @@ an error that names the file."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pathlib
 import shutil
 from collections.abc import Iterator
 
+from . import _core
 from ._errors import DataLoss, Error, InvalidArgument
-from ._reader import Reader
 
 
 def check_inside(folder: pathlib.Path, name: str) -> None:
@@ -35,14 +36,22 @@ def check_links(folder: pathlib.Path) -> None:
                 check_inside(folder, str(file.relative_to(folder)))
 
 
+_OF_THE_MACHINE = frozenset(
+    (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
+)
+
+
 @contextlib.contextmanager
 def as_damage(path: pathlib.Path, kind: str) -> Iterator[None]:
-    """Converts any exception, as damaged bytes can cause, to DataLoss."""
+    """Converts exceptions, which can be of any class for damaged bytes, to DataLoss;
+    not those of the machine."""
     try:
         yield
     except (Error, ImportError, MemoryError, PermissionError):
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+            raise
         text = " ".join(str(error).split())
         raise DataLoss(
             f'"{path}" is not {kind}: {type(error).__name__}: {text}'
@@ -63,7 +72,8 @@ def check_not_within_store(path: str | os.PathLike[str]) -> None:
 @contextlib.contextmanager
 def new_store(path: str) -> Iterator[None]:
     """If the body raises, removes the store that it created and closed. An existing
-    store and a folder that is not empty stay unchanged."""
+    store, a folder that is not empty, and a store that another process owns stay
+    unchanged."""
     check_not_within_store(path)
     folder = pathlib.Path(path).resolve()
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
@@ -71,18 +81,27 @@ def new_store(path: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if is_new and _has_no_steps(path):
-            for each in folder.iterdir():
-                shutil.rmtree(each) if each.is_dir() else each.unlink()
+        if is_new:
+            _remove_empty(folder)
         for each in missing:
             with contextlib.suppress(OSError):  # not empty
                 each.rmdir()
         raise
 
 
-def _has_no_steps(path: str) -> bool:
+def _remove_empty(folder: pathlib.Path) -> None:
+    """Removes a store without steps unless another process owns it. The owner's lock
+    goes last."""
+    # SPARE would be written again.
+    options = {"create_if_missing": False, "spare_bytes": 0}
     try:
-        with Reader(path) as reader:
-            return not reader.steps()
+        store = _core.Store(os.fspath(folder), options)
     except Error:
-        return False
+        return
+    try:
+        if store.steps():
+            return
+        for each in sorted(folder.iterdir(), key=lambda each: each.name == "LOCK"):
+            shutil.rmtree(each, True) if each.is_dir() else each.unlink(missing_ok=True)
+    finally:
+        store.close()

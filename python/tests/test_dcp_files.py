@@ -19,8 +19,10 @@ torch = pytest.importorskip("torch")
 import torch.distributed.checkpoint as dcp
 
 import ckptdb
+from ckptdb.torch import _files
 from ckptdb.torch._files import export_checkpoint, import_checkpoint
 from ckptdb.torch.dcp import StorageReader, StorageWriter
+from conftest import save_now
 from test_dcp import DTYPES, assert_equal, bits, make_state, zeros_like
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is")
@@ -371,6 +373,24 @@ def test_a_failed_import_leaves_no_store(tmp_path, path, monkeypatch):
             import_checkpoint(tmp_path / "dcp", path, 1)
     assert not os.path.exists(path)
     import_checkpoint(tmp_path / "dcp", path, 1)
+
+
+def test_a_failed_import_leaves_a_store_that_another_began(tmp_path, path, monkeypatch):
+    began = []
+
+    def read(*arguments):
+        began.append(ckptdb.Manager(path, state={"a": 1}))
+        raise OSError("cannot read")
+
+    make_folder(tmp_path / "dcp")
+    monkeypatch.setattr(_files, "_read_flat", read)
+    with pytest.raises(OSError, match="cannot read"):
+        import_checkpoint(tmp_path / "dcp", path, 1)
+    with began[0] as manager:
+        manager.step()
+        save_now(manager)
+    with ckptdb.Reader(path) as reader:
+        assert len(reader.steps()) == 1
 
 
 def test_files_of_a_folder_are_not_links_out_of_it(tmp_path, path):

@@ -5,12 +5,15 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <string>
 
+#include "db/store.h"
 #include "tests/support/forked.h"
 #include "tests/support/name_space.h"
 #include "tests/tools/export_fixture.h"
 #include "tools/files/safetensors.h"
+#include "tools/new_store.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -133,6 +136,19 @@ TEST_F(ToolImport, ManagersKeysOfMetadataAreRenamed) {
                   {"imported.saved_because+", "step 50 is a multiple of 10"},
                   {"run", "7"}}));
   EXPECT_EQ(RunJson("explain 900")["saved_reason"], Json());
+}
+
+TEST_F(ToolImport, FailuresLeaveAStoreThatAnotherBegan) {
+  const std::string path = dir_.path() + "/began";
+  std::unique_ptr<Store> began;
+  {
+    const tool::NewStore failed(path);
+    ASSERT_OK_AND_ASSIGN(began, Store::Open(path));
+  }
+  ASSERT_OK(began->Save({.step = 1}, RankState()).status());
+  began.reset();
+  { const tool::NewStore ended(path); }
+  EXPECT_EQ(RunLine("verify -s " + path).code, 0);
 }
 
 TEST_F(ToolImport, FailuresLeaveNoNewStore) {
