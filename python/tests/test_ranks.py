@@ -522,3 +522,15 @@ def test_forked_workers_leave_the_objects_of_a_rank_alone(tmp_path, path):
         assert "closed" in text
     with ckptdb.Reader(path + "open") as reader:
         assert [record.step for record in reader.steps()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("run_number", range(8))
+def test_a_job_that_ends_after_a_collective_is_not_aborted(tmp_path, run_number):
+    # Without the wait at the interpreter's exit, one job of three is aborted.
+    code = """
+group = dist.distributed_c10d._get_default_group()
+for _ in range(20):
+    dist.all_gather_object([None] * world, [b"x" * 200_000] * 3)
+dist.destroy_process_group()
+"""
+    run(tmp_path, 2, code)
