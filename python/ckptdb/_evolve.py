@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-import fnmatch
+import re
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -44,10 +44,16 @@ def exclude_parts(
 def excluded_by(evolve: Any) -> Callable[[str], bool]:
     """Whether the policy `evolve`, or None, excludes an object of the state."""
     exclude = evolve.get("exclude", ()) if isinstance(evolve, Mapping) else ()
-    patterns = [each for each in exclude if isinstance(each, str)]
-    return lambda name: any(
-        pattern == "extra" or fnmatch.fnmatchcase(name, pattern) for pattern in patterns
+    patterns = [_glob(each) for each in exclude if isinstance(each, str)]
+    return lambda name: (
+        "extra" in exclude or any(pattern.fullmatch(name) for pattern in patterns)
     )
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    """A pattern of the library, in which only * and ? are special."""
+    text = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.compile(text, re.DOTALL)
 
 
 def split_functions(

@@ -86,7 +86,9 @@ def _kinds(stored: dict[str, Any], live: dict[str, Any]) -> str:
 
 def names_of(group: dict[str, Any]) -> list[str] | None:
     """The names of a group's parameters, in the order of its `params`."""
-    names = group.get("param_names")
+    names = group["params"]  # of TorchRec's KeyedOptimizer
+    if not all(isinstance(name, str) for name in names):
+        names = group.get("param_names")
     if not isinstance(names, list) or len(names) != len(group["params"]):
         return None
     return names if len(set(names)) == len(names) else None
@@ -111,4 +113,5 @@ def reorder(state: dict[str, Any], live: Groups) -> None:
         if names is not None and wanted is not None:
             numbers = dict(zip(names, restored["params"]))
             restored["params"] = [numbers[name] for name in wanted]
-            restored["param_names"] = list(wanted)
+            if "param_names" in restored:
+                restored["param_names"] = list(wanted)

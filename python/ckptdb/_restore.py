@@ -61,7 +61,9 @@ class Restore:
         self._entry = ""
         self._places: dict[Any, str] = {}  # of memory the first tensor with it
         self._ties: list[Tie] = []
-        self._misfits: dict[str, str] = {}  # errors of entries, if they are loaded
+        # Of optimizers by their entries: how the names of their tensors begin, and the
+        # error if one of these or the object is loaded.
+        self._misfits: dict[str, tuple[str | tuple[()], str]] = {}
         self._reading = False  # a value alone, without one that it replaces
         self._finish: dict[str, Finish] = {}
         self._puts: dict[str, Finish] = {}  # by tensor
@@ -108,13 +110,10 @@ class Restore:
         values."""
         self._loaded = tensors
         self._registering = False
-        for name, text in self._misfits.items():
-            if name in objects:
+        for entry, (prefix, text) in self._misfits.items():
+            if entry in objects or any(key.startswith(prefix) for key in tensors):
                 raise FailedPrecondition(text)
-        for tie in self._ties:
-            if {tie.first, tie.name} <= tensors:
-                self._puts[tie.first]()
-                tie.check()
+        self._check_ties(tensors)
         for name, live in list(state.items()):
             finish = self._finish.get(name)
             self._entry = name
@@ -183,6 +182,18 @@ class Restore:
             return value
 
         return memory, put
+
+    def _check_ties(self, tensors: set[str]) -> None:
+        """Compares the loaded tensors of each memory with the first of them."""
+        firsts: dict[str, str] = {}
+        for tie in self._ties:
+            if tie.name not in tensors:
+                continue
+            own = tie.first if tie.first in tensors else tie.name
+            first = firsts.setdefault(tie.first, own)
+            self._puts[first]()
+            if first != tie.name:
+                tie.check(first)
 
     def _writable(self, value: Any) -> tuple[_arrays.Memory, Finish]:
         memory = device_memory(value, self._devices)
@@ -322,11 +333,13 @@ class Restore:
         stored, groups = _optimizers.groups_of(node), _optimizers.groups_of(state)
         places: dict[int, int] = {}
         if stored is not None and groups is not None:
-            if self._fits(stored, groups, name):
+            # Tensors for one without state are read into memory of their own.
+            prefix = f"{name}." if state.get("state") else ()
+            if self._fits(stored, groups, name, prefix):
                 places = _optimizers.places_of(stored, groups)
         fitting = _fitting(_moved(state, places), self._forms, name)
-        prefix = f"{name}.state."
-        for index, late in late_state(live, self._forms, prefix, places).items():
+        late_states = late_state(live, self._forms, f"{name}.state.", places)
+        for index, late in late_states.items():
             fitting["state"][index] = {**late, **fitting["state"].get(index, {})}
         build = self._plan(node, fitting, name)
 
@@ -340,10 +353,14 @@ class Restore:
         return finish
 
     def _fits(
-        self, stored: _optimizers.Groups, groups: _optimizers.Groups, name: str
+        self,
+        stored: _optimizers.Groups,
+        groups: _optimizers.Groups,
+        name: str,
+        prefix: str | tuple[()],
     ) -> bool:
         """Raises FailedPrecondition if the state belongs to another optimizer. If a
-        policy may exclude the entry, raises only when it is loaded."""
+        policy may exclude the entry, raises only when it or a tensor is loaded."""
         why = _optimizers.difference(stored, groups)
         if not why:
             return True
@@ -353,7 +370,7 @@ class Restore:
         )
         if not self._registering or not self._excluded(self._entry):
             raise FailedPrecondition(text)
-        self._misfits.setdefault(self._entry, text)
+        self._misfits.setdefault(self._entry, (prefix, text))
         return False
 
     def _plan_in_place(self, node: Any, live: Any, name: str) -> Finish:
@@ -369,6 +386,7 @@ class Restore:
 
         def finish() -> Any:
             build()
+            live.load_rest(tensors)
             return live
 
         return finish

@@ -20,12 +20,13 @@ class Tie(NamedTuple):
     value: Any
     fill: Callable[[], Any]
 
-    def check(self) -> None:
-        """Raises FailedPrecondition if the step has different values for the two."""
+    def check(self, first: str) -> None:
+        """Raises FailedPrecondition if the step's value differs from the one that was
+        restored as `first`."""
         left, right = _bytes_of(self.value), _bytes_of(self.fill())
         if not sys.modules["torch"].equal(left, right):
             raise FailedPrecondition(
-                f'"{self.first}" and "{self.name}" have the same memory, and the step '
+                f'"{first}" and "{self.name}" have the same memory, and the step '
                 "has different values for them; give them separate memory, or restore "
                 f'only one of them: evolve={{"exclude": ["{self.name}"]}}'
             )
@@ -42,10 +43,12 @@ def place_of(value: Any) -> Any:
     if not _arrays.is_torch(value) or value.numel() == 0:
         return None
     try:
-        place = value.device, value.data_ptr(), value.dtype
-        return *place, tuple(value.shape), value.stride()
+        address = value.data_ptr()
     except (RuntimeError, NotImplementedError):  # without memory: it is refused later
         return None
+    if address == 0:  # of a device whose addresses PyTorch does not know
+        return None
+    return value.device, address, value.dtype, tuple(value.shape), value.stride()
 
 
 def put_on_device(value: Any, restored: Any) -> Any:

@@ -9,10 +9,13 @@ fused optimizer gives its states, "TABLE.STATE"; and of a delta tracker `store`,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import torch
+
 from ._errors import InvalidArgument, Unimplemented
+from ._tensor_memory import storage_of, storages_of
 
 
 class Part(NamedTuple):
@@ -93,6 +96,18 @@ def dense_of(dmp: Any) -> dict[str, Any]:
         for key, value in dmp.state_dict().items()
         if key not in tables and not _is_sharded(value)
     }
+
+
+def load_rest(dmp: Any, state: Mapping[str, Any]) -> None:
+    """Loads the values of `dense_of` that are not parameters and buffers themselves."""
+    in_place = storages_of(dmp)
+    rest = {
+        name: value
+        for name, value in state.items()
+        if not torch.is_tensor(value) or storage_of(value) not in in_place
+    }
+    if rest:
+        dmp.load_state_dict(rest, strict=False)
 
 
 def _keys(path: str, table: str) -> list[str]:

@@ -438,6 +438,8 @@ class _Dense:
                 'it: evolve={"exclude": ["model"]}'
             )
         for name, value in state.items():
+            if not torch.is_tensor(live[name]) or not torch.is_tensor(value):
+                continue
             form, given = form_of(live[name]), form_of(value)
             if form != given:
                 raise FailedPrecondition(
@@ -446,4 +448,11 @@ class _Dense:
                 )
         with torch.no_grad():
             for name, value in state.items():
-                live[name].copy_(value)
+                if torch.is_tensor(value):
+                    live[name].copy_(value)
+        self.load_rest(state)
+
+    def load_rest(self, state: Mapping[str, Any]) -> None:
+        """Loads the values of a restored state that are not in the model's memory, such
+        as the extra state of a module."""
+        _torchrec.load_rest(self._dmp, state)

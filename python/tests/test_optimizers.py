@@ -207,6 +207,47 @@ def test_an_optimizer_that_does_not_fit_is_named_and_nothing_changes(
             manager.load([{"path": store.path, "load": ["*"], "strict": False}])
 
 
+def test_tensors_of_an_optimizer_that_does_not_fit_are_not_loaded_alone(store):
+    model = two_layers(2, 2)
+    optimizer = step_of(model, torch.optim.Adam(model.parameters()))
+    store.save({"model": model, "opt[0]": optimizer})
+    live = two_layers(2, 2)
+    state = {"model": live, "opt[0]": step_of(live, torch.optim.Adam(groups_of(live)))}
+    with ckptdb.Manager(store.path, state, read_only=True) as manager:
+        with pytest.raises(ckptdb.FailedPrecondition, match="does not fit"):
+            manager.load([{"path": store.path, "load": ["opt*.exp_avg"]}])
+    # Brackets are not special in patterns.
+    store.restore(state, restore={"evolve": {"exclude": ["opt[0]"]}})
+    assert_same(model.state_dict(), live.state_dict())
+
+
+class Keyed:
+    """An optimizer that names its parameters, as TorchRec's KeyedOptimizer does."""
+
+    def __init__(self, **momenta):
+        self.momenta = {name: torch.tensor(value) for name, value in momenta.items()}
+
+    def state_dict(self):
+        return {
+            "state": {name: {"m": value} for name, value in self.momenta.items()},
+            "param_groups": [{"params": list(self.momenta), "lr": 0.1}],
+        }
+
+    def load_state_dict(self, state):
+        assert state["param_groups"] == [{"params": list(self.momenta), "lr": 0.1}]
+        self.momenta = {name: each["m"] for name, each in state["state"].items()}
+
+
+def test_parameters_that_a_group_lists_by_name_are_matched_by_it(store):
+    store.save({"optimizer": Keyed(a=1.0, b=2.0)})
+    reordered = Keyed(b=0.0, a=0.0)
+    store.restore({"optimizer": reordered})
+    assert reordered.momenta == {"a": 1.0, "b": 2.0}
+    words = r"lacks the parameters \['c'\], and has \['b'\]"
+    with pytest.raises(ckptdb.FailedPrecondition, match=words):
+        store.restore({"optimizer": Keyed(a=0.0, c=0.0)})
+
+
 @pytest.mark.parametrize("shape", [(2,), (3, 2)])
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("groups", [1, 2])

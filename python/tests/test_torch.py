@@ -321,6 +321,17 @@ def test_tied_weights_that_were_not_tied_in_the_step_are_named(store):
     assert_same(both, target)
 
 
+def test_ties_are_compared_with_the_first_that_is_loaded(store):
+    store.save({"b": torch.ones(2), "c": torch.full((2,), 3.0)})
+    tied = torch.zeros(2)
+    state = {"a": tied, "b": tied, "c": tied}
+    with pytest.raises(ckptdb.FailedPrecondition, match='"b" and "c" have the same'):
+        store.restore(state, restore={"evolve": {}})
+    for name, other in (("b", "c"), ("c", "b")):
+        store.restore(state, restore={"evolve": {"exclude": ["a", other]}})
+        assert_same(tied, torch.full((2,), {"b": 1.0, "c": 3.0}[name]))
+
+
 def test_tables_take_and_return_tensors(store):
     table = ckptdb.Table({"v": ("f32", 3), "h": ("bf16", 2)})
     ids = torch.tensor([5, -1, 2**62])

@@ -158,3 +158,38 @@ manager.close()
         evolved = {"path": path, "expected": expected, "evolve": evolve}
         for printed in run(tmp_path, 2, model + code, **evolved):
             assert printed.splitlines()[-2:] == ["raised", "restored"]
+
+
+def test_extra_state_of_modules_is_restored(tmp_path, path):
+    model = (
+        MODEL.replace("torch.nn.Linear(DIM", "Counted(DIM")
+        + """
+class Counted(torch.nn.Linear):
+    calls = 0
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x)
+    def get_extra_state(self):
+        return {"calls": self.calls, "bound": torch.full((2,), float(self.calls))}
+    def set_extra_state(self, state):
+        assert state["bound"].tolist() == [state["calls"]] * 2
+        self.calls = state["calls"]
+
+trainer = Trainer(kinds)
+(over,) = (m for m in trainer.dmp.modules() if isinstance(m, Counted))
+with manager_of(trainer, path) as manager:
+    if last:
+        assert manager.restore().step == last
+    else:
+        trainer.fill()
+        for step in range(3):
+            trainer.train(step)
+            manager.step()
+print(over.calls)
+dist.destroy_process_group()
+"""
+    )
+    saved = last_lines(run(tmp_path, 2, model, path=path, kinds=[0, 1, 0], last=0))
+    assert saved == "3"
+    restored = run(tmp_path, 1, model, path=path, kinds=[0, "row", 0], last=3)
+    assert last_lines(restored) == "3"
