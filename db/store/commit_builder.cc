@@ -61,7 +61,7 @@ absl::Status CheckRecord(const StagedRecord& staged,
 class CommitBuilder {
  public:
   // All arguments but `version` must outlive this object.
-  CommitBuilder(const StoreParts& store, const Version& version,
+  CommitBuilder(const StoreComponents& store, const Version& version,
                 const SaveInProgress& save)
       : folder_(*store.folder),
         catalog_(*store.catalog),
@@ -449,7 +449,7 @@ void CommitBuilder::AddReferences(const std::set<Version>& data) {
 
 }  // namespace
 
-absl::StatusOr<Commit> BuildCommit(const StoreParts& store,
+absl::StatusOr<Commit> BuildCommit(const StoreComponents& store,
                                    const Version& version,
                                    const SaveInProgress& save,
                                    absl::Span<const StagedRank> ranks,

@@ -10,7 +10,7 @@
 #include "db/state.h"
 #include "db/store/commit.h"
 #include "db/store/step_catalog.h"
-#include "db/store/store_parts.h"
+#include "db/store/store_components.h"
 #include "schema/types.h"
 
 namespace ckptdb::internal {
@@ -19,7 +19,7 @@ namespace ckptdb::internal {
 // Store::Publish: among them FailedPrecondition naming a table whose changed
 // rows do not fit the parent's table. Writes nothing. The caller holds
 // Committer::changes(), so the catalog does not change until the commit.
-absl::StatusOr<Commit> BuildCommit(const StoreParts& store,
+absl::StatusOr<Commit> BuildCommit(const StoreComponents& store,
                                    const Version& version,
                                    const SaveInProgress& save,
                                    absl::Span<const StagedRank> ranks,

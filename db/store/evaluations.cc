@@ -64,7 +64,7 @@ absl::Status PutRecords(rocksdb::ColumnFamilyHandle* meta,
 
 }  // namespace
 
-absl::Status SaveEvaluation(const StoreParts& store, int64_t step,
+absl::Status SaveEvaluation(const StoreComponents& store, int64_t step,
                             absl::string_view evaluation,
                             absl::string_view group,
                             absl::Span<const StepRecord::Evaluation> ranks) {
@@ -96,7 +96,7 @@ absl::Status SaveEvaluation(const StoreParts& store, int64_t step,
 }
 
 absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
-    const StoreParts& store, int64_t step, absl::string_view evaluation,
+    const StoreComponents& store, int64_t step, absl::string_view evaluation,
     uint32_t rank) {
   // The record is read without a lock; the hold keeps a sweep from removing it.
   CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, store.catalog->HoldStep(step));
@@ -105,12 +105,12 @@ absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
 }
 
 absl::StatusOr<std::vector<std::pair<std::string, uint32_t>>> ListEvaluations(
-    const StoreParts& store, int64_t step) {
+    const StoreComponents& store, int64_t step) {
   CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, store.catalog->HoldStep(step));
   return ListEvaluations(store.folder->database(), held.record);
 }
 
-absl::Status DeleteEvaluations(const StoreParts& store,
+absl::Status DeleteEvaluations(const StoreComponents& store,
                                absl::Span<const int64_t> steps) {
   const MutexLock turn(store.committer->changes());
   Database& database = store.folder->database();

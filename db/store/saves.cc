@@ -89,7 +89,7 @@ uint64_t DenseBytes(const StepRecord::Rank& rank) {
 // Returns the rank's record of a version that the parent borrows from. Sets
 // `kept` if nothing else keeps that version's files: it is not a step any more,
 // and no table is restored from it.
-absl::StatusOr<StepRecord::Rank> LoadLender(const StoreParts& store,
+absl::StatusOr<StepRecord::Rank> LoadLender(const StoreComponents& store,
                                             const StepRecord& parent,
                                             uint32_t rank,
                                             const Version& version,
@@ -111,7 +111,7 @@ absl::StatusOr<StepRecord::Rank> LoadLender(const StoreParts& store,
 // because most of what shares them may have changed since. Files that only
 // borrowing keeps may have as many unused bytes as the step has of tensors and
 // blobs. Files whose records cannot be read are left as they are.
-std::vector<BorrowedFile> FilesToLeave(const StoreParts& store,
+std::vector<BorrowedFile> FilesToLeave(const StoreComponents& store,
                                        const StepRecord& parent,
                                        const StepRecord::Rank& record) {
   std::map<Version, ItemKeys> borrowed;
@@ -143,7 +143,7 @@ std::vector<BorrowedFile> FilesToLeave(const StoreParts& store,
   return leave;
 }
 
-void LeaveOutCostly(const StoreParts& store, const StepRecord& parent,
+void LeaveOutCostly(const StoreComponents& store, const StepRecord& parent,
                     StepRecord::Rank* record) {
   for (const BorrowedFile& file : FilesToLeave(store, parent, *record)) {
     std::erase_if(record->items, [&](const Item& item) {
@@ -155,7 +155,7 @@ void LeaveOutCostly(const StoreParts& store, const StepRecord& parent,
 
 // Small saves share a family with a damaged one, whose tables are never
 // compacted again, and tables written by older versions share blocks.
-bool HasDamagedSteps(const StoreParts& store) {
+bool HasDamagedSteps(const StoreComponents& store) {
   return store.catalog->Read([](const Catalog& records) {
     return std::ranges::any_of(records.steps, [](const auto& step) {
       return step.second.quarantined;
@@ -163,7 +163,7 @@ bool HasDamagedSteps(const StoreParts& store) {
   });
 }
 
-absl::StatusOr<std::vector<Ticket>> MakeTickets(const StoreParts& store,
+absl::StatusOr<std::vector<Ticket>> MakeTickets(const StoreComponents& store,
                                                 const BegunAttempt& begun,
                                                 const SaveSpec& spec) {
   const Version& version = begun.attempt.version;
@@ -209,11 +209,11 @@ absl::StatusOr<std::vector<Ticket>> MakeTickets(const StoreParts& store,
 
 // Writes the attempt's record, and makes the staging folder and the ranks'
 // tickets.
-absl::StatusOr<Store::Attempt> RecordAttempt(const StoreParts& store,
+absl::StatusOr<Store::Attempt> RecordAttempt(const StoreComponents& store,
                                              const BegunAttempt& begun,
                                              const SaveSpec& spec, bool sync)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(store.committer->changes());
-absl::StatusOr<Store::Attempt> RecordAttempt(const StoreParts& store,
+absl::StatusOr<Store::Attempt> RecordAttempt(const StoreComponents& store,
                                              const BegunAttempt& begun,
                                              const SaveSpec& spec, bool sync) {
   CKPTDB_RETURN_IF_ERROR(store.committer->WriteAttempt(begun, sync));
@@ -231,7 +231,7 @@ absl::StatusOr<Store::Attempt> RecordAttempt(const StoreParts& store,
 
 }  // namespace
 
-absl::StatusOr<Store::Attempt> BeginSave(const StoreParts& store,
+absl::StatusOr<Store::Attempt> BeginSave(const StoreComponents& store,
                                          const SaveSpec& spec, bool sync) {
   const MutexLock turn(store.committer->changes());
   CKPTDB_RETURN_IF_ERROR(store.folder->database().status());
@@ -254,7 +254,7 @@ absl::StatusOr<Store::Attempt> BeginSave(const StoreParts& store,
   return status;
 }
 
-absl::Status AbandonSave(const StoreParts& store, const Version& version) {
+absl::Status AbandonSave(const StoreComponents& store, const Version& version) {
   const MutexLock turn(store.committer->changes());
   // Nothing is written: the sweep removes the attempt's record and its files.
   CKPTDB_RETURN_IF_ERROR(store.catalog->EndSave(version));
@@ -262,7 +262,7 @@ absl::Status AbandonSave(const StoreParts& store, const Version& version) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SaveResult> PublishSave(const StoreParts& store,
+absl::StatusOr<SaveResult> PublishSave(const StoreComponents& store,
                                        const Version& version,
                                        absl::Span<const StagedRank> ranks,
                                        const SaveSpec& spec) {
@@ -285,7 +285,7 @@ absl::StatusOr<SaveResult> PublishSave(const StoreParts& store,
   return result;
 }
 
-absl::StatusOr<SaveResult> SaveAlone(const StoreParts& store,
+absl::StatusOr<SaveResult> SaveAlone(const StoreComponents& store,
                                      const SaveSpec& spec,
                                      const RankState& state) {
   if (spec.world_size != 1) {

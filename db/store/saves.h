@@ -10,7 +10,7 @@
 #include "db/options.h"
 #include "db/state.h"
 #include "db/store.h"
-#include "db/store/store_parts.h"
+#include "db/store/store_components.h"
 #include "schema/types.h"
 
 namespace ckptdb::internal {
@@ -19,15 +19,15 @@ namespace ckptdb::internal {
 // progress. Each acquires Committer::changes().
 
 // If `sync` is true, the attempt's record is durable on return.
-absl::StatusOr<Store::Attempt> BeginSave(const StoreParts& store,
+absl::StatusOr<Store::Attempt> BeginSave(const StoreComponents& store,
                                          const SaveSpec& spec, bool sync);
-absl::StatusOr<SaveResult> PublishSave(const StoreParts& store,
+absl::StatusOr<SaveResult> PublishSave(const StoreComponents& store,
                                        const Version& version,
                                        absl::Span<const StagedRank> ranks,
                                        const SaveSpec& spec);
-absl::Status AbandonSave(const StoreParts& store, const Version& version);
+absl::Status AbandonSave(const StoreComponents& store, const Version& version);
 // Implements Store::Save, for a world of one rank.
-absl::StatusOr<SaveResult> SaveAlone(const StoreParts& store,
+absl::StatusOr<SaveResult> SaveAlone(const StoreComponents& store,
                                      const SaveSpec& spec,
                                      const RankState& state);
 

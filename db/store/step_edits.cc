@@ -18,7 +18,7 @@ namespace {
 
 // Applies `change` to the step's record and writes it durably. `change` may
 // return an error, and must not modify the fields that LineageDigest covers.
-absl::Status ChangeRecord(const StoreParts& store, int64_t step,
+absl::Status ChangeRecord(const StoreComponents& store, int64_t step,
                           absl::FunctionRef<absl::Status(StepRecord*)> change,
                           Spare spare = Spare::kKeep) {
   const MutexLock turn(store.committer->changes());
@@ -35,7 +35,7 @@ absl::Status ChangeRecord(const StoreParts& store, int64_t step,
 
 }  // namespace
 
-absl::Status DeleteStep(const StoreParts& store, int64_t step) {
+absl::Status DeleteStep(const StoreComponents& store, int64_t step) {
   const MutexLock turn(store.committer->changes());
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
                           store.catalog->FindStep(step));
@@ -44,7 +44,7 @@ absl::Status DeleteStep(const StoreParts& store, int64_t step) {
   return store.committer->Delete(record);
 }
 
-absl::Status SetStepFlag(const StoreParts& store, int64_t step,
+absl::Status SetStepFlag(const StoreComponents& store, int64_t step,
                          bool StepRecord::*flag, bool value, Spare spare) {
   return ChangeRecord(
       store, step,
@@ -55,7 +55,8 @@ absl::Status SetStepFlag(const StoreParts& store, int64_t step,
       spare);
 }
 
-absl::Status EndQuarantine(const StoreParts& store, const Version& version) {
+absl::Status EndQuarantine(const StoreComponents& store,
+                           const Version& version) {
   return ChangeRecord(
       store, version.step, [&](StepRecord* changed) -> absl::Status {
         if (changed->version != version) {
@@ -68,7 +69,7 @@ absl::Status EndQuarantine(const StoreParts& store, const Version& version) {
       });
 }
 
-absl::Status AddStepMetrics(const StoreParts& store, int64_t step,
+absl::Status AddStepMetrics(const StoreComponents& store, int64_t step,
                             const Metrics& metrics) {
   return ChangeRecord(store, step, [&](StepRecord* changed) {
     for (const auto& [name, value] : metrics) changed->metrics[name] = value;
@@ -76,7 +77,7 @@ absl::Status AddStepMetrics(const StoreParts& store, int64_t step,
   });
 }
 
-absl::Status SetStoreMetadata(const StoreParts& store,
+absl::Status SetStoreMetadata(const StoreComponents& store,
                               const UserMetadata& metadata) {
   CKPTDB_RETURN_IF_ERROR(CheckUserMetadata(metadata));
   const MutexLock turn(store.committer->changes());

@@ -8,21 +8,22 @@
 
 #include "absl/status/status.h"
 #include "db/store/committer.h"
-#include "db/store/store_parts.h"
+#include "db/store/store_components.h"
 #include "schema/types.h"
 
 namespace ckptdb::internal {
 
 // Each acquires Committer::changes(), and is durable on return.
-absl::Status DeleteStep(const StoreParts& store, int64_t step);
-absl::Status SetStepFlag(const StoreParts& store, int64_t step,
+absl::Status DeleteStep(const StoreComponents& store, int64_t step);
+absl::Status SetStepFlag(const StoreComponents& store, int64_t step,
                          bool StepRecord::*flag, bool value,
                          Spare spare = Spare::kKeep);
 // Returns Aborted if the step was overwritten in the meantime.
-absl::Status EndQuarantine(const StoreParts& store, const Version& version);
-absl::Status AddStepMetrics(const StoreParts& store, int64_t step,
+absl::Status EndQuarantine(const StoreComponents& store,
+                           const Version& version);
+absl::Status AddStepMetrics(const StoreComponents& store, int64_t step,
                             const Metrics& metrics);
-absl::Status SetStoreMetadata(const StoreParts& store,
+absl::Status SetStoreMetadata(const StoreComponents& store,
                               const UserMetadata& metadata);
 
 }  // namespace ckptdb::internal

@@ -80,7 +80,7 @@ std::vector<std::string> Store::BadFiles() const {
 
 absl::StatusOr<Store::Attempt> Store::Begin(const SaveSpec& spec) {
   return EnterStore(impl_.get(), "Store::Begin", [&] {
-    return internal::BeginSave(impl_->parts(), spec, /*sync=*/true);
+    return internal::BeginSave(impl_->components(), spec, /*sync=*/true);
   });
 }
 
@@ -88,20 +88,20 @@ absl::StatusOr<SaveResult> Store::Publish(const Version& version,
                                           absl::Span<const StagedRank> ranks,
                                           const SaveSpec& spec) {
   return EnterStore(impl_.get(), "Store::Publish", [&] {
-    return internal::PublishSave(impl_->parts(), version, ranks, spec);
+    return internal::PublishSave(impl_->components(), version, ranks, spec);
   });
 }
 
 absl::Status Store::Abandon(const Version& version) {
   return EnterStore(impl_.get(), "Store::Abandon", [&] {
-    return internal::AbandonSave(impl_->parts(), version);
+    return internal::AbandonSave(impl_->components(), version);
   });
 }
 
 absl::StatusOr<SaveResult> Store::Save(const SaveSpec& spec,
                                        const RankState& state) {
   return EnterStore(impl_.get(), "Store::Save", [&] {
-    return internal::SaveAlone(impl_->parts(), spec, state);
+    return internal::SaveAlone(impl_->components(), spec, state);
   });
 }
 
@@ -167,26 +167,27 @@ absl::StatusOr<Store::FoldResult> Store::Fold(int64_t step,
 }
 
 absl::Status Store::Delete(int64_t step) {
-  return EnterStore(impl_.get(), "Store::Delete",
-                    [&] { return internal::DeleteStep(impl_->parts(), step); });
+  return EnterStore(impl_.get(), "Store::Delete", [&] {
+    return internal::DeleteStep(impl_->components(), step);
+  });
 }
 absl::Status Store::Pin(int64_t step) {
   return EnterStore(impl_.get(), "Store::Pin", [&] {
-    return internal::SetStepFlag(impl_->parts(), step, &StepRecord::pinned,
+    return internal::SetStepFlag(impl_->components(), step, &StepRecord::pinned,
                                  true);
   });
 }
 absl::Status Store::Unpin(int64_t step) {
   // Freeing a pinned step takes two calls.
   return EnterStore(impl_.get(), "Store::Unpin", [&] {
-    return internal::SetStepFlag(impl_->parts(), step, &StepRecord::pinned,
+    return internal::SetStepFlag(impl_->components(), step, &StepRecord::pinned,
                                  false, internal::Spare::kUse);
   });
 }
 absl::Status Store::Quarantine(int64_t step) {
   return EnterStore(impl_.get(), "Store::Quarantine", [&] {
-    return internal::SetStepFlag(impl_->parts(), step, &StepRecord::quarantined,
-                                 true);
+    return internal::SetStepFlag(impl_->components(), step,
+                                 &StepRecord::quarantined, true);
   });
 }
 absl::Status Store::Unquarantine(int64_t step, const ReadOptions& options) {
@@ -195,18 +196,18 @@ absl::Status Store::Unquarantine(int64_t step, const ReadOptions& options) {
     const StepRecord& record = reader->record();
     if (!record.quarantined) return absl::OkStatus();
     CKPTDB_RETURN_IF_ERROR(reader->Verify(options));
-    return internal::EndQuarantine(impl_->parts(), record.version);
+    return internal::EndQuarantine(impl_->components(), record.version);
   });
 }
 absl::Status Store::SetEphemeral(int64_t step, bool ephemeral) {
   return EnterStore(impl_.get(), "Store::SetEphemeral", [&] {
-    return internal::SetStepFlag(impl_->parts(), step, &StepRecord::ephemeral,
-                                 ephemeral);
+    return internal::SetStepFlag(impl_->components(), step,
+                                 &StepRecord::ephemeral, ephemeral);
   });
 }
 absl::Status Store::AddMetrics(int64_t step, const Metrics& metrics) {
   return EnterStore(impl_.get(), "Store::AddMetrics", [&] {
-    return internal::AddStepMetrics(impl_->parts(), step, metrics);
+    return internal::AddStepMetrics(impl_->components(), step, metrics);
   });
 }
 
@@ -221,7 +222,7 @@ std::vector<Usage::SkippedEntry> Store::skipped_posts() const {
 
 absl::Status Store::SetUserMetadata(const UserMetadata& metadata) {
   return EnterStore(impl_.get(), "Store::SetUserMetadata", [&] {
-    return internal::SetStoreMetadata(impl_->parts(), metadata);
+    return internal::SetStoreMetadata(impl_->components(), metadata);
   });
 }
 UserMetadata Store::user_metadata() const {
@@ -236,25 +237,26 @@ absl::Status Store::SaveEvaluation(
     int64_t step, absl::string_view evaluation, absl::string_view group,
     absl::Span<const StepRecord::Evaluation> ranks) {
   return EnterStore(impl_.get(), "Store::SaveEvaluation", [&] {
-    return internal::SaveEvaluation(impl_->parts(), step, evaluation, group,
-                                    ranks);
+    return internal::SaveEvaluation(impl_->components(), step, evaluation,
+                                    group, ranks);
   });
 }
 absl::StatusOr<std::optional<StepRecord::Evaluation>> Store::FindEvaluation(
     int64_t step, absl::string_view evaluation, uint32_t rank) const {
   return EnterStore(impl_.get(), "Store::FindEvaluation", [&] {
-    return internal::FindEvaluation(impl_->parts(), step, evaluation, rank);
+    return internal::FindEvaluation(impl_->components(), step, evaluation,
+                                    rank);
   });
 }
 absl::StatusOr<std::vector<std::pair<std::string, uint32_t>>>
 Store::ListEvaluations(int64_t step) const {
   return EnterStore(impl_.get(), "Store::ListEvaluations", [&] {
-    return internal::ListEvaluations(impl_->parts(), step);
+    return internal::ListEvaluations(impl_->components(), step);
   });
 }
 absl::Status Store::DeleteEvaluations(absl::Span<const int64_t> steps) {
   return EnterStore(impl_.get(), "Store::DeleteEvaluations", [&] {
-    return internal::DeleteEvaluations(impl_->parts(), steps);
+    return internal::DeleteEvaluations(impl_->components(), steps);
   });
 }
 

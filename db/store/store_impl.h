@@ -20,8 +20,8 @@
 #include "db/store/folds.h"
 #include "db/store/post_taker.h"
 #include "db/store/step_catalog.h"
+#include "db/store/store_components.h"
 #include "db/store/store_folder.h"
-#include "db/store/store_parts.h"
 #include "db/store/sweep_requests.h"
 #include "db/store/sweeper.h"
 #include "db/store/table_summaries.h"
@@ -29,8 +29,8 @@
 
 namespace ckptdb {
 
-// Puts the parts together, opens and closes them. A call of Store enters the
-// gate, and then calls a part, or passes parts() to a function.
+// Puts the components together, opens and closes them. A call of Store enters the
+// gate, and then calls a component, or passes components() to a function.
 class Store::Impl {
  public:
   static absl::StatusOr<std::unique_ptr<Impl>> Open(
@@ -43,7 +43,7 @@ class Store::Impl {
   const internal::StoreFolder& folder() const { return *folder_; }
   const internal::StepCatalog& catalog() const { return catalog_; }
   internal::PostTaker& posts() { return posts_; }
-  internal::StoreParts parts() {
+  internal::StoreComponents components() {
     return {folder_.get(), &catalog_, &summaries_,
             &committer_,   &posts_,   &requests_};
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of an open store that its calls use; internal to db/.
-#ifndef CKPTDB_DB_STORE_STORE_PARTS_H_
-#define CKPTDB_DB_STORE_STORE_PARTS_H_
+// The components of an open store that its calls use; internal to db/.
+#ifndef CKPTDB_DB_STORE_STORE_COMPONENTS_H_
+#define CKPTDB_DB_STORE_STORE_COMPONENTS_H_
 
 namespace ckptdb::internal {
 
@@ -14,7 +14,7 @@ class TableSummaryCache;
 
 // Passed to the functions that implement the calls of Store. They have no other
 // state, so any thread may call them.
-struct StoreParts {
+struct StoreComponents {
   StoreFolder* folder;
   StepCatalog* catalog;
   TableSummaryCache* summaries;
@@ -25,4 +25,4 @@ struct StoreParts {
 
 }  // namespace ckptdb::internal
 
-#endif  // CKPTDB_DB_STORE_STORE_PARTS_H_
+#endif  // CKPTDB_DB_STORE_STORE_COMPONENTS_H_
