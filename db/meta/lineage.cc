@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "schema/bytes/limits.h"
 #include "schema/records/branches.h"
 #include "schema/records/records.h"
 #include "schema/status.h"

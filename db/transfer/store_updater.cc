@@ -2,6 +2,7 @@
 #include "db/transfer/store_updater.h"
 
 #include <rocksdb/sst_file_reader.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
