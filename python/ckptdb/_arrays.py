@@ -91,8 +91,9 @@ def kind_of(value: Any) -> str:
     return "jax" if type(value).__module__.startswith("jax") else "other"
 
 
-def torch_dtype_name(dtype: Any) -> str:
-    """The name of a dtype of PyTorch. Raises for one that cannot be stored."""
+def torch_dtype_name(dtype: Any, tensor: str = "") -> str:
+    """The name of a dtype of PyTorch. Raises InvalidArgument, with the tensor's name if
+    it is given, for one that cannot be stored."""
     if not _torch_names:
         torch = _torch()
         for theirs, ours in _NUMPY_NAMES.items():
@@ -101,8 +102,9 @@ def torch_dtype_name(dtype: Any) -> str:
                 _torch_names[known] = ours
     name = _torch_names.get(dtype)
     if name is None:
+        place = f'"{tensor}": ' if tensor else ""
         raise InvalidArgument(
-            f"{dtype} cannot be stored; the dtypes are {', '.join(DTYPE_BYTES)}."
+            f"{place}{dtype} cannot be stored; the dtypes are {', '.join(DTYPE_BYTES)}."
             " Store torch.view_as_real(t) of a complex tensor"
         )
     return name

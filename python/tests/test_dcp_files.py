@@ -383,7 +383,7 @@ def test_a_failed_import_leaves_a_store_that_another_began(tmp_path, path, monke
         raise OSError("cannot read")
 
     make_folder(tmp_path / "dcp")
-    monkeypatch.setattr(_files, "_read_flat", read)
+    monkeypatch.setattr(_files, "read_flat", read)
     with pytest.raises(OSError, match="cannot read"):
         import_checkpoint(tmp_path / "dcp", path, 1)
     with began[0] as manager:

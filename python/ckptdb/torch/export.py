@@ -3,7 +3,7 @@
 
 import sys
 
-from ._files import run_export
+from ._commands import run_export
 
 if __name__ == "__main__":
     sys.exit(run_export())

@@ -3,7 +3,7 @@
 
 import sys
 
-from ._files import run_import
+from ._commands import run_import
 
 if __name__ == "__main__":
     sys.exit(run_import())
