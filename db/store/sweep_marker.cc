@@ -14,11 +14,13 @@
 namespace ckptdb::internal {
 namespace {
 
-// Appends the key ranges of a version between the items that must stay.
+// Appends the key ranges of a version between the items that must stay. The
+// first begins after the version's prefix, the key of the separator that
+// Database::PrepareIngest puts before damaged tables.
 void AppendGaps(const Version& version,
                 const std::map<std::string, std::string>& kept,
                 KeyRanges* gaps) {
-  std::string begin = VersionPrefix(version);
+  std::string begin = VersionPrefix(version) + '\0';
   for (const auto& [first, end] : kept) {
     if (begin < first) gaps->emplace_back(begin, first);
     begin = end;

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors and blobs that did not change since the parent.
 
+#include <filesystem>
+#include <set>
+#include <string>
+
 #include "tests/db/store_fixture.h"
+#include "tests/support/row_files.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -10,6 +15,13 @@ class ReuseTest : public SweptFixture {
  protected:
   Version DataOf(int64_t step, const std::string& name) {
     return FindItem(step, name).data_version;
+  }
+  std::set<std::filesystem::path> Tables() const {
+    std::set<std::filesystem::path> tables;
+    for (const auto& entry : std::filesystem::directory_iterator(In("db"))) {
+      if (entry.path().extension() == ".sst") tables.insert(entry.path());
+    }
+    return tables;
   }
 };
 
@@ -97,6 +109,34 @@ TEST_F(ReuseTest, BytesGoWithTheLastStepThatUsesThem) {
   EXPECT_GE(swept.freed_bytes, kBulkTensorBytes);
   EXPECT_THAT(UsageNow().held_versions, IsEmpty());
   EXPECT_LT(UsageNow().disk_bytes, kBulkTensorBytes);
+}
+
+// A damaged version that is no step any more, but has bytes of one that stays.
+// Saves of earlier steps put a separator before its tables.
+TEST_F(ReuseTest, ASweepKeepsTheSeparatorOfADamagedVersion) {
+  RankContent content;
+  content.tensors["changed"] = BulkTensor(1);
+  content.tensors["kept"] = BulkTensor(2);
+  ASSERT_OK(Save(20, content));
+  const std::set<std::filesystem::path> tables = Tables();
+  content.tensors["changed"] = BulkTensor(3);
+  ASSERT_OK(Save(21, content));
+  ASSERT_OK(store_->Quarantine(21));
+  ASSERT_OK(store_->Delete(20));
+  ASSERT_OK(store_->Sweep());
+  store_.reset();
+  for (const std::filesystem::path& table : tables) {
+    if (!std::filesystem::exists(table)) continue;
+    if (std::filesystem::file_size(table) > kBulkTensorBytes) DamageFile(table);
+  }
+  Reopen();
+  for (const int64_t step : {10, 5}) {
+    ASSERT_OK(Save(step, DenseContent(step)));
+    const std::set<std::filesystem::path> saved = Tables();
+    ASSERT_OK(store_->Sweep());
+    EXPECT_EQ(Tables(), saved);
+    ExpectStep(step, {DenseContent(step)});
+  }
 }
 
 TEST_F(ReuseTest, OverwriteOfTheParentKeepsTheBytes) {
