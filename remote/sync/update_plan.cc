@@ -188,7 +188,9 @@ absl::StatusOr<std::vector<const RemoteEntry*>> StepsToRevise(
     StepRecord record = local.record;
     const RemoteEntry* const entry = FindEntry(catalog, record.version);
     if (entry == nullptr || !IsStep(*entry)) continue;
-    record.pinned = entry->pinned;  // which the store keeps
+    // Differences that RevisedRecord would keep.
+    record.pinned = entry->pinned;
+    record.quarantined = record.quarantined && entry->quarantined;
     CKPTDB_ASSIGN_OR_RETURN(std::string bytes, EncodeStepRecord(record));
     absl::StrAppend(&bytes, local.evaluations);
     if (HashBytes(bytes) != entry->record_hash) revised.push_back(entry);

@@ -163,6 +163,32 @@ TEST_F(UpdateTest, RevisesRecords) {
   EXPECT_EQ(fs::last_write_time(copy() + "/OWNER"), before);
 }
 
+// The copy cannot tell the mark from its own.
+TEST_F(UpdateTest, KeepsAQuarantineThatIsUndoneElsewhere) {
+  SaveAndPush(2);
+  Update({.all = true});
+  ASSERT_OK(store_->Quarantine(2));
+  Push();
+  EXPECT_THAT(Update().revised, ElementsAre(2));
+  ASSERT_OK(store_->Unquarantine(2));
+  Push();
+  // Nothing but the catalog is downloaded.
+  remote_.set_before([](absl::string_view call, absl::string_view key) {
+    return call == "get" && absl::StartsWith(key, "versions/")
+               ? absl::InternalError(key)
+               : absl::OkStatus();
+  });
+  EXPECT_THAT(Update().revised, IsEmpty());
+  remote_.set_before(nullptr);
+  {
+    ASSERT_OK_AND_ASSIGN(const auto local, Store::Open(copy()));
+    EXPECT_TRUE(local->FindStep(2)->quarantined);
+    ASSERT_OK(local->Unquarantine(2));
+  }
+  EXPECT_THAT(Update().revised, IsEmpty());
+  EXPECT_FALSE(Reader::Open(copy()).value()->FindStep(2)->quarantined);
+}
+
 TEST_F(UpdateTest, KeepRemovesOlderStepsAndFreesTheirFiles) {
   SaveAndPush(1);
   const auto bytes = [&] {
