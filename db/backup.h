@@ -90,8 +90,9 @@ absl::Status VerifyBackup(absl::string_view path,
                           const ReadOptions& options = {});
 
 // Removes backups of the store that are older than its newest `keep` complete
-// backups. A backup is complete if no file of the store was missing. Backups
-// that were given a name stay, and do not count. Returns the removed names.
+// backups, and incomplete ones that are older than `keep` others. A backup is
+// complete if no file of the store was missing. Backups that were given a name
+// stay, and do not count. Returns the removed names.
 absl::StatusOr<std::vector<std::string>> RemoveOldBackups(
     absl::string_view folder, absl::string_view store_uuid, uint64_t keep);
 

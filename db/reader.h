@@ -383,8 +383,8 @@ class Reader {
   // its step, and is skipped if the step was removed or overwritten.
   //
   // Returns NotFound for an unknown step, InvalidArgument for more than
-  // kMaxMetrics, 1 MiB or names that cannot be stored, and PermissionDenied if
-  // the folder is not writable.
+  // kMaxMetrics, 1 MiB or names that cannot be stored, FailedPrecondition for a
+  // URL or a backup, and PermissionDenied if the folder is not writable.
   absl::Status PostMetrics(int64_t step, const Metrics& metrics);
   // Ask the owner likewise to pin or unpin a step. Until then, retention may
   // remove the step; hold it by OpenStep.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "db/disk/files.h"
 #include "schema/bytes/page.h"
 #include "schema/status.h"
 
@@ -136,6 +137,18 @@ absl::StatusOr<BackupNote> DecodeBackupNote(absl::string_view bytes) {
   note.backup.files = note.files.size();
   for (const NotedFile& file : note.files) note.backup.bytes += file.bytes;
   return note;
+}
+
+absl::Status CheckIsNoBackup(rocksdb::FileSystem* files,
+                             const std::string& path) {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const bool found,
+      Exists(files, absl::StrCat(path, "/", kBackupNoteName)));
+  if (!found) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "\"", path,
+      "\" is a backup, which can only be read; make a store from it with "
+      "\"ckptdb restore-backup\" or CopyStore"));
 }
 
 }  // namespace ckptdb::internal

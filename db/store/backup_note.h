@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "db/backup.h"
+#include "rocksdb/file_system.h"
 
 namespace ckptdb::internal {
 
@@ -37,6 +38,11 @@ std::string EncodeBackupNote(const BackupNote& note);
 // Returns DataLoss naming the line that is damaged, and FailedPrecondition for
 // a newer format.
 absl::StatusOr<BackupNote> DecodeBackupNote(absl::string_view bytes);
+
+// Returns FailedPrecondition for the folder of a backup. An owner or a post
+// would change what the backup's list describes.
+absl::Status CheckIsNoBackup(rocksdb::FileSystem* files,
+                             const std::string& path);
 
 }  // namespace ckptdb::internal
 

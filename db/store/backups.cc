@@ -290,16 +290,19 @@ absl::StatusOr<std::vector<std::string>> RemoveOld(absl::string_view path,
                           ListIn(files, folder));
   std::vector<std::string> old;
   uint64_t complete = 0;  // of those that stay
+  uint64_t staying = 0;
   for (auto backup = backups.rbegin(); backup != backups.rend(); ++backup) {
     if (!backup->damage.empty() || backup->named ||
         backup->store_uuid != uuid) {
       continue;
     }
-    if (complete == keep) {
+    const bool is_complete = backup->bad_files.empty();
+    if (complete == keep || (!is_complete && staying >= keep)) {
       old.insert(old.begin(), backup->name);
-    } else if (backup->bad_files.empty()) {
-      ++complete;
+      continue;
     }
+    ++staying;
+    if (is_complete) ++complete;
   }
   for (const std::string& name : old) {
     CKPTDB_RETURN_IF_ERROR(RemoveBackup(files, folder, name));

@@ -25,6 +25,7 @@
 #include "db/read/change_reader_impl.h"
 #include "db/read/step_reader_impl.h"
 #include "db/rocks/guarded_file_system.h"
+#include "db/store/backup_note.h"
 #include "db/store/evaluation_records.h"
 #include "db/store/measure_usage.h"
 #include "db/store/post_overlay.h"
@@ -371,6 +372,7 @@ absl::Status Reader::Impl::WritePost(int64_t step, Post post) {
         ": its steps cannot be changed, because it was fetched with only ",
         parts()));
   }
+  CKPTDB_RETURN_IF_ERROR(internal::CheckIsNoBackup(leases_.files(), path_));
   if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
   post.posted_at_micros = NextPostMicros();

@@ -23,20 +23,6 @@
 namespace ckptdb::internal {
 namespace {
 
-// Refuses to open backups, because an owner would change files that the
-// backup's list describes.
-absl::Status CheckIsNoBackup(rocksdb::FileSystem* files,
-                             const std::string& path) {
-  CKPTDB_ASSIGN_OR_RETURN(
-      const bool found,
-      Exists(files, absl::StrCat(path, "/", kBackupNoteName)));
-  if (!found) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "\"", path,
-      "\" is a backup, which can only be read; make a store from it with "
-      "\"ckptdb restore-backup\" or CopyStore"));
-}
-
 }  // namespace
 
 StoreFolder::StoreFolder(absl::string_view path, const StoreOptions& options)

@@ -186,7 +186,9 @@ TEST_F(ToolBackup, OfADamagedStoreReplacesNoCompleteOne) {
     EXPECT_THAT(result.err, HasSubstr("so does the backup"));
   }
   EXPECT_EQ(Run("backup --list " + folder()).code, 0);
-  EXPECT_EQ(Names().size(), 3);
+  // The newest incomplete one replaces the other.
+  EXPECT_EQ(Names().size(), 2);
+  EXPECT_TRUE(fs::exists(complete));
   // The newest one is not restored by mistake.
   const std::string restore = "restore-backup " + folder() + " " + restored();
   ExpectFails(restore, 3, HasSubstr("choose another backup with --name"));
@@ -205,6 +207,12 @@ TEST_F(ToolBackup, IsChangedByNobody) {
         RunLine(absl::StrCat(command, " --store ", backup));
     EXPECT_EQ(result.code, 5);
     EXPECT_THAT(result.err, HasSubstr("restore-backup"));
+  }
+  {
+    ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(backup));
+    EXPECT_THAT(reader->PostMetrics(100, {{"auc", 1}}),
+                FailedPrecondition("restore-backup"));
+    EXPECT_THAT(reader->RequestPin(100), FailedPrecondition("restore-backup"));
   }
   EXPECT_EQ(BytesBelow(backup), before);
   EXPECT_EQ(RunLine("backup --list --verify " + folder()).code, 0);
