@@ -366,7 +366,8 @@ class PyManager : private ManagerCalls {
   }
   void Quarantine(int64_t step, bool quarantine) {
     Check(OnStore([&](Store* store) {
-      return quarantine ? store->Quarantine(step) : store->Unquarantine(step);
+      return quarantine ? store->Quarantine(step)
+                        : store->Unquarantine(step, Reads());
     }));
   }
   void AddMetrics(int64_t step, const Metrics& metrics) {
@@ -375,11 +376,8 @@ class PyManager : private ManagerCalls {
   }
   nb::dict Fold(int64_t step) {
     nb::dict dict;
-    const Store::FoldResult folded = Check(OnStore([&](Store* store) {
-      ReadOptions reads{.threads = 4};
-      reads.cancelled = [this] { return interrupt_->Poll(); };
-      return store->Fold(step, reads);
-    }));
+    const Store::FoldResult folded = Check(
+        OnStore([&](Store* store) { return store->Fold(step, Reads()); }));
     dict["folded"] = folded.folded;
     dict["written_rows"] = folded.written_rows;
     dict["written_bytes"] = folded.written_bytes;
@@ -387,6 +385,11 @@ class PyManager : private ManagerCalls {
   }
 
  private:
+  ReadOptions Reads() {
+    ReadOptions reads{.threads = 4};
+    reads.cancelled = [this] { return interrupt_->Poll(); };
+    return reads;
+  }
   // Without this check, training would fail at its first save, perhaps hours
   // later.
   void CheckCanBeSaved() {
