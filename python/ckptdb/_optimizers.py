@@ -76,8 +76,14 @@ def _kinds(stored: dict[str, Any], live: dict[str, Any]) -> str:
             f"{sorted(now - before)}, and has {sorted(before - now)}"
         )
     flags = [stored.get(_FLAG), live.get(_FLAG)]
-    if None in flags or flags[0] == flags[1]:
+    # Adam of older versions lacks the flag. Adamax, without it, else equals RAdam.
+    if flags[0] == flags[1] or (None in flags and "amsgrad" in before):
         return ""
+    if None in flags:
+        return (
+            "the step was saved with another optimizer: "
+            f"{'the step' if flags[0] is None else 'the state'} lacks the option {_FLAG}"
+        )
     return (
         f"the step was saved with another optimizer: it has {_FLAG}={flags[0]}, as "
         f"{'AdamW' if flags[0] else 'Adam'}, and the state's has {flags[1]}"

@@ -221,6 +221,17 @@ def test_tensors_of_an_optimizer_that_does_not_fit_are_not_loaded_alone(store):
     assert_same(model.state_dict(), live.state_dict())
 
 
+@pytest.mark.parametrize("made", [torch.optim.Adamax, torch.optim.RAdam])
+def test_adamax_and_radam_are_told_apart(store, made):
+    model = two_layers(2, 2)
+    store.save({"optimizer": step_of(model, made(model.parameters()))})
+    same = made(two_layers(2, 2).parameters())
+    store.restore({"optimizer": same})
+    (other,) = {torch.optim.Adamax, torch.optim.RAdam} - {made}
+    with pytest.raises(ckptdb.FailedPrecondition, match="decoupled_weight_decay"):
+        store.restore({"optimizer": other(two_layers(2, 2).parameters())})
+
+
 class Keyed:
     """An optimizer that names its parameters, as TorchRec's KeyedOptimizer does."""
 
