@@ -21,9 +21,7 @@
 #include "schema/status.h"
 
 namespace ckptdb::internal {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 StoreFolder::StoreFolder(absl::string_view path, const StoreOptions& options)
     : path_(path),
