@@ -15,13 +15,14 @@ namespace ckptdb::tool {
 absl::Status CheckNotWithinStore(const std::string& path);
 
 // Removes a store that was created after the constructor, with its folders, if
-// it has no steps when this is destroyed. Destroy the Store before. An existing
-// store, a folder that is not empty, and a store that another process owns stay
-// as they are.
+// it has no steps when this is destroyed without a Keep. Close it before. An
+// existing store, a folder that is not empty, and a store that another process
+// owns stay as they are.
 class NewStore {
  public:
   explicit NewStore(const std::string& path);
   ~NewStore();
+  void Keep() { is_new_ = false; }
   NewStore(const NewStore&) = delete;
   NewStore& operator=(const NewStore&) = delete;
 

@@ -21,7 +21,6 @@
 #include "schema/status.h"
 
 namespace ckptdb::internal {
-namespace {}  // namespace
 
 StoreFolder::StoreFolder(absl::string_view path, const StoreOptions& options)
     : path_(path),

@@ -29,8 +29,8 @@
 
 namespace ckptdb {
 
-// Puts the components together, opens and closes them. A call of Store enters the
-// gate, and then calls a component, or passes components() to a function.
+// Puts the components together, opens and closes them. A call of Store enters
+// the gate, and then calls a component, or passes components() to a function.
 class Store::Impl {
  public:
   static absl::StatusOr<std::unique_ptr<Impl>> Open(

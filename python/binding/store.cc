@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "python/binding/errors.h"
 #include "python/binding/reader.h"
 #include "python/binding/records.h"
+#include "tools/new_store.h"
 
 namespace ckptdb::python {
 namespace {
@@ -136,6 +138,23 @@ nb::bytes StageRank(const std::string& path, const nb::bytes& ticket,
   return ToBytes(Check(staged.Encode()));
 }
 
+// What an import has created so far: see tools/new_store.h.
+class PyNewStore {
+ public:
+  explicit PyNewStore(const std::string& path) {
+    Check(tool::CheckNotWithinStore(path));
+    created_.emplace(path);
+  }
+  void Keep() { created_->Keep(); }
+  void End() {
+    const ReleaseGil release;
+    created_.reset();
+  }
+
+ private:
+  std::optional<tool::NewStore> created_;
+};
+
 }  // namespace
 
 void BindStore(nb::module_& module) {
@@ -147,6 +166,10 @@ void BindStore(nb::module_& module) {
       .def("begin", &PyStore::Begin)
       .def("publish", &PyStore::Publish)
       .def("abandon", &PyStore::Abandon);
+  nb::class_<PyNewStore>(module, "NewStore")
+      .def(nb::init<const std::string&>())
+      .def("keep", &PyNewStore::Keep)
+      .def("end", &PyNewStore::End);
   module.attr("MAX_PUBLISHED_BYTES") = kMaxPublishedBytes;
   module.def("stage", &StageRank);
   module.def("check_store_options",

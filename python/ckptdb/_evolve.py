@@ -44,10 +44,11 @@ def exclude_parts(
 def excluded_by(evolve: Any) -> Callable[[str], bool]:
     """Whether the policy `evolve`, or None, excludes an object of the state."""
     exclude = evolve.get("exclude", ()) if isinstance(evolve, Mapping) else ()
-    patterns = [_glob(each) for each in exclude if isinstance(each, str)]
-    return lambda name: (
-        "extra" in exclude or any(pattern.fullmatch(name) for pattern in patterns)
-    )
+    texts = [each for each in exclude if isinstance(each, str)]
+    if "extra" in texts:
+        return lambda name: True
+    patterns = [_glob(each) for each in texts]
+    return lambda name: any(pattern.fullmatch(name) for pattern in patterns)
 
 
 def _glob(pattern: str) -> re.Pattern[str]:

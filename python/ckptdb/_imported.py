@@ -8,7 +8,6 @@ import contextlib
 import errno
 import os
 import pathlib
-import shutil
 from collections.abc import Iterator
 
 from . import _core
@@ -58,50 +57,15 @@ def as_damage(path: pathlib.Path, kind: str) -> Iterator[None]:
         ) from error
 
 
-def check_not_within_store(path: str | os.PathLike[str]) -> None:
-    """Raises InvalidArgument for a folder below that of a store, which removes files
-    that it does not know."""
-    for above in pathlib.Path(path).resolve().parents:
-        if (above / "db" / "CURRENT").exists():
-            raise InvalidArgument(
-                f'"{above}" is a store, and "{path}" lies inside it; choose a folder '
-                "outside of it"
-            )
-
-
 @contextlib.contextmanager
 def new_store(path: str) -> Iterator[None]:
     """If the body raises, removes the store that it created and closed. An existing
     store, a folder that is not empty, and a store that another process owns stay
-    unchanged."""
-    check_not_within_store(path)
-    folder = pathlib.Path(path).resolve()
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    is_new = bool(missing) or not any(folder.iterdir())
+    unchanged. Raises InvalidArgument for a folder below that of a store, which removes
+    files that it does not know."""
+    created = _core.NewStore(path)
     try:
         yield
-    except BaseException:
-        if is_new:
-            _remove_empty(folder)
-        for each in missing:
-            with contextlib.suppress(OSError):  # not empty
-                each.rmdir()
-        raise
-
-
-def _remove_empty(folder: pathlib.Path) -> None:
-    """Removes a store without steps unless another process owns it. The owner's lock
-    goes last."""
-    # SPARE would be written again.
-    options = {"create_if_missing": False, "spare_bytes": 0}
-    try:
-        store = _core.Store(os.fspath(folder), options)
-    except Error:
-        return
-    try:
-        if store.steps():
-            return
-        for each in sorted(folder.iterdir(), key=lambda each: each.name == "LOCK"):
-            shutil.rmtree(each, True) if each.is_dir() else each.unlink(missing_ok=True)
+        created.keep()
     finally:
-        store.close()
+        created.end()

@@ -189,11 +189,12 @@ class Restore:
         for tie in self._ties:
             if tie.name not in tensors:
                 continue
-            own = tie.first if tie.first in tensors else tie.name
-            first = firsts.setdefault(tie.first, own)
+            loaded = tie.first if tie.first in tensors else tie.name
+            first = firsts.setdefault(tie.first, loaded)
+            if first == tie.name:
+                continue
             self._puts[first]()
-            if first != tie.name:
-                tie.check(first)
+            tie.check(first)
 
     def _writable(self, value: Any) -> tuple[_arrays.Memory, Finish]:
         memory = device_memory(value, self._devices)

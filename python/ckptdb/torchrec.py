@@ -448,9 +448,11 @@ class _Dense:
                 )
         with torch.no_grad():
             for name, value in state.items():
-                if torch.is_tensor(value):
+                if torch.is_tensor(live[name]) and torch.is_tensor(value):
                     live[name].copy_(value)
-        self.load_rest(state)
+                else:
+                    live[name] = value
+        self.load_rest(live)
 
     def load_rest(self, state: Mapping[str, Any]) -> None:
         """Loads the values of a restored state that are not in the model's memory, such

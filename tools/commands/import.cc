@@ -205,7 +205,7 @@ void ImportCommand::AddArguments(CLI::App* app) {
 absl::StatusOr<SaveResult> ImportCommand::Save(const Context& context,
                                                const LoadedFiles& files,
                                                const ImportState& state) const {
-  const NewStore new_store(context.store);
+  NewStore new_store(context.store);
   CKPTDB_ASSIGN_OR_RETURN(const auto store, OpenOwner(context, true));
   const Interrupt interrupt;
   SaveSpec spec;
@@ -215,7 +215,9 @@ absl::StatusOr<SaveResult> ImportCommand::Save(const Context& context,
   if (!options_.older) {
     CKPTDB_RETURN_IF_ERROR(CheckBecomesLatest(*store, spec.step, "--older"));
   }
-  return SaveFiles(context, files, state, spec, store.get());
+  auto saved = SaveFiles(context, files, state, spec, store.get());
+  if (saved.ok()) new_store.Keep();
+  return saved;
 }
 
 absl::Status ImportCommand::Run(const Context& context) {
