@@ -35,12 +35,9 @@ absl::Status OpenError(const Context& context, const absl::Status& status) {
         placed.message(), "; \"ckptdb repair\" shows what can be saved"));
   }
   if (!absl::IsNotFound(status)) return placed;
-  if (context.store_given) {
-    return absl::NotFoundError(
-        absl::StrCat(placed.message(), BackupHint(context.store)));
-  }
   return absl::NotFoundError(
-      absl::StrCat(placed.message(), "; set --store or CKPTDB_STORE"));
+      absl::StrCat(placed.message(), BackupHint(context.store),
+                   context.store_given ? "" : "; set --store or CKPTDB_STORE"));
 }
 
 // Uses the existing modes of the store, which its trainer may have opened to
