@@ -245,7 +245,12 @@ absl::Status RowOrder::Distribute(const OwnRows& own, int threads) {
 absl::Status RowOrder::SortGroup(uint32_t group) {
   RowRef* const begin = refs_.get() + group_begin_[group];
   RowRef* const end = refs_.get() + group_begin_[group + size_t{1}];
-  SortBySlice(begin, end);
+  // Bounds the memory of SortBySlice where most ids are in few slices.
+  if (static_cast<uint64_t>(end - begin) > rows_ / kMinGroups + kSlices) {
+    SortByPosition(begin, end);
+  } else {
+    CKPTDB_RETURN_IF_ERROR(SortBySlice(begin, end));
+  }
   return CheckDuplicates(begin, end);
 }
 
@@ -255,39 +260,39 @@ void RowOrder::SortByPosition(RowRef* begin, RowRef* end) const {
   });
 }
 
-// Sorts the rows of one group in place: by slice with an American flag sort
-// (McIlroy, Bostic and McIlroy 1993), which swaps each row to the next place of
-// its slice, and then each slice by id.
-void RowOrder::SortBySlice(RowRef* begin, RowRef* end) const {
+// Sorts the rows of one group: by slice with a counting sort, and then each
+// slice by id. The counting sort keeps the order of the source, and so does
+// Distribute: the slices of a source with ascending ids need no second sort.
+absl::Status RowOrder::SortBySlice(RowRef* begin, RowRef* end) const {
+  const auto count = static_cast<uint64_t>(end - begin);
+  const LargeArray<RowRef> sorted = AllocateArray<RowRef>(count);
+  if (sorted == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "table \"", table_, "\": cannot allocate ", count * sizeof(RowRef),
+        " bytes to sort ", count, " rows"));
+  }
   const auto slice_of = [this](const RowRef& row) {
     return PositionOf(row).slice % kGroupSlices;
   };
-  std::array<RowRef*, kGroupSlices> next{};
-  std::array<RowRef*, kGroupSlices> slice_end{};
-  std::array<size_t, kGroupSlices> count{};
-  for (const RowRef* row = begin; row != end; ++row) ++count[slice_of(*row)];
-  RowRef* at = begin;
-  for (uint32_t i = 0; i < kGroupSlices; ++i) {
-    next[i] = at;
-    at += count[i];
-    slice_end[i] = at;
+  std::array<RowRef*, kGroupSlices + 1> next{};
+  std::array<size_t, kGroupSlices> counts{};
+  for (const RowRef* row = begin; row != end; ++row) ++counts[slice_of(*row)];
+  next[0] = sorted.get();
+  for (uint32_t i = 0; i < kGroupSlices; ++i) next[i + 1] = next[i] + counts[i];
+  for (const RowRef* row = begin; row != end; ++row) {
+    *next[slice_of(*row)]++ = *row;
   }
-  for (uint32_t i = 0; i < kGroupSlices; ++i) {
-    while (next[i] != slice_end[i]) {
-      const uint32_t slice = slice_of(*next[i]);
-      if (slice == i) {
-        ++next[i];
-      } else {
-        std::swap(*next[i], *next[slice]++);
-      }
-    }
-  }
-  RowRef* from = begin;
-  for (RowRef* const to : slice_end) {
-    std::sort(from, to,
-              [](const RowRef& a, const RowRef& b) { return a.id < b.id; });
+  const auto by_id = [](const RowRef& a, const RowRef& b) {
+    return a.id < b.id;
+  };
+  RowRef* from = sorted.get();
+  for (const size_t rows : counts) {
+    RowRef* const to = from + rows;
+    if (!std::is_sorted(from, to, by_id)) std::sort(from, to, by_id);
     from = to;
   }
+  std::copy_n(sorted.get(), count, begin);
+  return absl::OkStatus();
 }
 
 // The first thread that needs a group sorts it, so sorting overlaps writing.

@@ -33,7 +33,8 @@ struct RowRef {
 };
 
 // Takes 16 bytes for each row: one counting sort by groups of slices, then each
-// group is sorted in place when it is first needed. Thread-safe once built.
+// group is sorted when it is first needed, which takes as many bytes again for
+// the rows of that group. Thread-safe once built.
 class RowOrder {
  public:
   // Reads the ids of `table.rows` twice, on `threads` threads. Keeps the ids
@@ -59,6 +60,9 @@ class RowOrder {
  private:
   static constexpr uint32_t kGroups = 256;
   static constexpr uint32_t kGroupSlices = kSlices / kGroups;
+  // Larger groups than a 64th of the rows, and kSlices rows, are sorted in
+  // place.
+  static constexpr uint64_t kMinGroups = 64;
   using GroupCounts = std::array<uint64_t, kGroups>;
 
   RowOrder(std::string table, SliceHash slice_hash)
@@ -83,7 +87,7 @@ class RowOrder {
                           const std::vector<RowPart>& parts) const;
   absl::Status SortGroup(uint32_t group);
   void SortByPosition(RowRef* begin, RowRef* end) const;
-  void SortBySlice(RowRef* begin, RowRef* end) const;
+  absl::Status SortBySlice(RowRef* begin, RowRef* end) const;
   absl::Status CheckDuplicates(const RowRef* begin, const RowRef* end) const;
 
   const std::string table_;  // its name, for errors
