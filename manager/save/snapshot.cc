@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -61,7 +60,7 @@ struct TableCopy {
 };
 
 // Copies one slot of the rows [first, first + rows) of a block: row by row if
-// each has its own address, with one memcpy if they are contiguous, and
+// each has its own address, with one copy if they are contiguous, and
 // otherwise with row numbers and the stride.
 void CopyRows(const RowBlock& block, size_t slot, uint64_t first, uint64_t rows,
               uint64_t row_bytes, char* to) {
@@ -73,7 +72,7 @@ void CopyRows(const RowBlock& block, size_t slot, uint64_t first, uint64_t rows,
   }
   const char* const data = static_cast<const char*>(from.data);
   if (block.rows.empty() && from.stride_bytes == row_bytes) {
-    std::memcpy(to, data + first * row_bytes, rows * row_bytes);
+    BulkCopy(to, data + first * row_bytes, rows * row_bytes);
     return;
   }
   GatherRows(
@@ -161,7 +160,7 @@ struct Snapshot::Copy {
     for (uint64_t at = 0; at < bytes; at += kTaskBytes) {
       const uint64_t part = std::min(kTaskBytes, bytes - at);
       tasks.emplace_back([=] {
-        std::memcpy(to + at, static_cast<const char*>(from) + at, part);
+        BulkCopy(to + at, static_cast<const char*>(from) + at, part);
         return absl::OkStatus();
       });
     }
