@@ -110,16 +110,30 @@ void GatherRows(uint64_t rows, uint64_t row_bytes, const AddressOf& address_of,
                [&](auto bytes) { GatherRowsOf(rows, bytes, address_of, to); });
 }
 
+// Implements ScatterRows.
+template <typename Bytes, typename AddressOf>
+void ScatterRowsOf(uint64_t rows, Bytes row_bytes, const char* from,
+                   uint64_t stride_bytes, const AddressOf& address_of) {
+  constexpr uint64_t kAhead = 16;
+  for (uint64_t i = 0; i < rows; ++i) {
+    if (i + kAhead < rows && row_bytes > sizeof(uint64_t)) {
+      const char* const ahead = address_of(i + kAhead);
+      __builtin_prefetch(ahead, 1);
+      __builtin_prefetch(ahead + row_bytes - 1, 1);
+    }
+    std::memcpy(address_of(i), from + i * stride_bytes, row_bytes);
+  }
+}
+
 // Copies rows of one slot to address_of(i), row i from `from` + i *
-// `stride_bytes`. Prefetching the places would take longer: stores of whole
+// `stride_bytes`. Prefetches the ends of each place, where a store writes a
+// part of a line: arrays of NumPy begin 16 bytes after a line. Stores of whole
 // lines need not read them.
 template <typename AddressOf>
 void ScatterRows(uint64_t rows, uint64_t row_bytes, const char* from,
                  uint64_t stride_bytes, const AddressOf& address_of) {
   WithRowBytes(row_bytes, [&](auto bytes) {
-    for (uint64_t i = 0; i < rows; ++i) {
-      std::memcpy(address_of(i), from + i * stride_bytes, bytes);
-    }
+    ScatterRowsOf(rows, bytes, from, stride_bytes, address_of);
   });
 }
 
