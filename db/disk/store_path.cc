@@ -21,4 +21,8 @@ absl::StatusOr<std::string> ResolveStorePath(
   return WithoutTrailingSlashes(path);
 }
 
+std::string ReplacedStorePath(const std::string& path) {
+  return path + ".replaced";
+}
+
 }  // namespace ckptdb::internal

@@ -22,6 +22,10 @@ absl::StatusOr<std::string> ResolveStorePath(
     absl::string_view path,
     const std::shared_ptr<internal::Environment>& environment = nullptr);
 
+// Where a copy sets the store at `path` aside while it takes its place, on file
+// systems that cannot exchange folders.
+std::string ReplacedStorePath(const std::string& path);
+
 }  // namespace internal
 }  // namespace ckptdb
 

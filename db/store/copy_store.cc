@@ -71,8 +71,16 @@ absl::StatusOr<Target> CheckTarget(
   const absl::StatusOr<Entry> entry = LookAt(files.get(), to);
   if (absl::IsNotFound(entry.status())) return target;
   CKPTDB_RETURN_IF_ERROR(entry.status());
+  if (entry->kind == EntryKind::kMountPoint) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "\"", to,
+        "\" is a mount point, which cannot be replaced as a whole; "
+        "choose a folder in it, such as \"",
+        to, "/store\""));
+  }
   if (entry->kind != EntryKind::kFolder) {
-    return absl::AlreadyExistsError(absl::StrCat("\"", to, "\" exists"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("\"", to, "\" exists, and is not a folder"));
   }
   CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files.get(), to));
   if (names.empty()) return target;
@@ -141,30 +149,85 @@ absl::Status CopyFiles(rocksdb::FileSystem* files, const std::string& from,
   return CompareWithNote(from, *note, snapshot.files());
 }
 
-// Moves the finished copy to its name. The folder of a replaced store is
-// removed afterwards; if that is interrupted, the next copy to `to` does it.
-absl::Status MoveTo(rocksdb::FileSystem* files, const std::string& unfinished,
-                    const std::string& to, const Target& target) {
-  absl::Status moved = absl::UnimplementedError("");
-  if (target.exists) moved = ExchangeFolders(unfinished, to);
-  const bool exchanged = moved.ok();
-  if (!absl::IsUnimplemented(moved)) CKPTDB_RETURN_IF_ERROR(moved);
-  const std::string old = to + ".replaced";
-  const auto rename = [&](const std::string& from, const std::string& name) {
-    return FromRocks(
-        files->RenameFile(from, name, rocksdb::IOOptions(), nullptr),
-        absl::StrCat("naming \"", name, "\""));
-  };
-  if (!exchanged) {
-    if (target.exists) CKPTDB_RETURN_IF_ERROR(rename(to, old));
-    CKPTDB_RETURN_IF_ERROR(rename(unfinished, to));
+absl::Status Rename(rocksdb::FileSystem* files, const std::string& from,
+                    const std::string& to) {
+  return FromRocks(files->RenameFile(from, to, rocksdb::IOOptions(), nullptr),
+                   absl::StrCat("naming \"", to, "\""));
+}
+
+// Ends what a call that was killed has left at `old`, where folders cannot be
+// exchanged: the replaced store. It gets its name back, or is removed if the
+// copy has the name.
+absl::Status EndReplacement(const std::shared_ptr<rocksdb::FileSystem>& files,
+                            const std::string& old, const std::string& to) {
+  CKPTDB_RETURN_IF_ERROR(CheckIsStore(files, old));
+  const absl::StatusOr<Entry> entry = LookAt(files.get(), to);
+  if (absl::IsNotFound(entry.status())) return Rename(files.get(), old, to);
+  CKPTDB_RETURN_IF_ERROR(entry.status());
+  // The copy has its lock until the replaced store has another name.
+  CKPTDB_ASSIGN_OR_RETURN(
+      const bool copied,
+      Exists(files.get(), absl::StrCat(to, "/", kFolderLockName)));
+  if (copied) return RemoveTree(files.get(), old);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "\"", old,
+      "\" is the store that an interrupted copy was replacing, and \"", to,
+      "\" was made since; move one of them away"));
+}
+
+// Called before a copy is made.
+absl::Status Recover(const std::shared_ptr<rocksdb::FileSystem>& files,
+                     const std::string& to, bool replace, Target* target) {
+  const std::string old = ReplacedStorePath(to);
+  CKPTDB_ASSIGN_OR_RETURN(const bool interrupted, Exists(files.get(), old));
+  if (!interrupted) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(EndReplacement(files, old, to));
+  *target = Target();  // releases the lock
+  CKPTDB_ASSIGN_OR_RETURN(*target, CheckTarget(files, to, replace));
+  return absl::OkStatus();
+}
+
+// Gives the finished copy its name, and the replaced store the copy's. After an
+// error, no folder or the copy has the copy's name.
+absl::Status Exchange(rocksdb::FileSystem* files, const std::string& unfinished,
+                      const std::string& to) {
+  absl::Status exchanged = ExchangeFolders(unfinished, to);
+  if (!absl::IsUnimplemented(exchanged)) return exchanged;
+  const std::string old = ReplacedStorePath(to);
+  CKPTDB_RETURN_IF_ERROR(Rename(files, to, old));
+  const absl::Status named = Rename(files, unfinished, to);
+  if (!named.ok()) {
+    Rename(files, old, to).IgnoreError();
+    return named;
   }
+  CKPTDB_RETURN_IF_ERROR(SyncFolder(files, ParentFolder(to)));
+  return Rename(files, old, unfinished);
+}
+
+absl::Status Name(rocksdb::FileSystem* files, const std::string& unfinished,
+                  const std::string& to, const Target& target) {
+  return target.exists ? Exchange(files, unfinished, to)
+                       : Rename(files, unfinished, to);
+}
+
+// Removes the replaced store; if that is interrupted, the next copy to `to`
+// does it.
+absl::Status Finish(rocksdb::FileSystem* files, const std::string& unfinished,
+                    const std::string& to, const Target& target) {
   // Only now: without it another copy to `to` could clear this one meanwhile.
   CKPTDB_RETURN_IF_ERROR(
       RemoveFile(files, absl::StrCat(to, "/", kFolderLockName)));
   CKPTDB_RETURN_IF_ERROR(SyncFolder(files, ParentFolder(to)));
-  return target.exists ? RemoveTree(files, exchanged ? unfinished : old)
-                       : absl::OkStatus();
+  return target.exists ? RemoveTree(files, unfinished) : absl::OkStatus();
+}
+
+// Makes the copy, to which nobody has access yet.
+absl::Status Make(rocksdb::FileSystem* files, const std::string& from,
+                  const std::string& unfinished, const CopyOptions& options) {
+  CKPTDB_RETURN_IF_ERROR(Clear(files, unfinished));
+  CKPTDB_RETURN_IF_ERROR(CopyFiles(files, from, unfinished, options));
+  CKPTDB_RETURN_IF_ERROR(ChangeStoreIdentity(unfinished));
+  return options.prepare ? options.prepare(unfinished) : absl::OkStatus();
 }
 
 absl::Status Copy(absl::string_view from_path, absl::string_view to_path,
@@ -183,21 +246,20 @@ absl::Status Copy(absl::string_view from_path, absl::string_view to_path,
   CKPTDB_RETURN_IF_ERROR(Reader::Open(from, reading).status());
   const auto files = std::make_shared<GuardedFileSystem>(
       Environment::Default()->file_system(), ModesOfStore(from));
-  CKPTDB_ASSIGN_OR_RETURN(const Target target,
+  CKPTDB_ASSIGN_OR_RETURN(Target target,
                           CheckTarget(files, to, options.replace));
   const std::string unfinished = to + ".unfinished";
   CKPTDB_RETURN_IF_ERROR(MakeFolders(files.get(), unfinished));
   CKPTDB_RETURN_IF_ERROR(CheckIsRemainder(files.get(), unfinished));
   CKPTDB_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(unfinished));
-  CKPTDB_RETURN_IF_ERROR(Clear(files.get(), unfinished));
-  absl::Status status = CopyFiles(files.get(), from, unfinished, options);
-  if (status.ok()) status = ChangeStoreIdentity(unfinished);
-  if (status.ok() && options.prepare) status = options.prepare(unfinished);
+  absl::Status status = Recover(files, to, options.replace, &target);
+  if (status.ok()) status = Make(files.get(), from, unfinished, options);
+  if (status.ok()) status = Name(files.get(), unfinished, to, target);
   if (!status.ok()) {
     RemoveTree(files.get(), unfinished).IgnoreError();
     return status;
   }
-  return MoveTo(files.get(), unfinished, to, target);
+  return Finish(files.get(), unfinished, to, target);
 }
 
 }  // namespace

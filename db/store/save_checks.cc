@@ -44,8 +44,8 @@ absl::Status CheckTime(absl::string_view what, std::optional<int64_t> micros) {
 }  // namespace
 
 absl::Status PinnedError(const StepRecord& record) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      "step ", record.version.step, " is pinned; call Unpin first"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("step ", record.version.step, " is pinned; unpin it first"));
 }
 
 absl::Status CheckMetrics(const Metrics& metrics) {

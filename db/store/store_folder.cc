@@ -10,6 +10,7 @@
 #include "db/base/uuid.h"
 #include "db/disk/files.h"
 #include "db/disk/rocks_status.h"
+#include "db/disk/store_path.h"
 #include "db/rocks/find_database.h"
 #include "db/rocks/manifest_size.h"
 #include "db/store/backup_note.h"
@@ -21,6 +22,20 @@
 #include "schema/status.h"
 
 namespace ckptdb::internal {
+namespace {
+
+// A new store would hide the one that an interrupted copy has set aside.
+absl::Status CheckIsNotReplaced(rocksdb::FileSystem* files,
+                                const std::string& path) {
+  const std::string old = ReplacedStorePath(path);
+  CKPTDB_ASSIGN_OR_RETURN(const bool replaced, Exists(files, old));
+  if (!replaced) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "\"", old, "\" is the store that an interrupted copy was replacing at \"",
+      path, "\"; repeat the copy, or rename it to \"", path, "\""));
+}
+
+}  // namespace
 
 StoreFolder::StoreFolder(absl::string_view path, const StoreOptions& options)
     : path_(path),
@@ -63,6 +78,7 @@ absl::Status StoreFolder::OpenFolder() {
   // Checked before anything is created, so that a mistyped path creates no
   // folders unless a store may be created.
   CKPTDB_ASSIGN_OR_RETURN(const bool found, FindDatabase(files, path_));
+  if (!found) CKPTDB_RETURN_IF_ERROR(CheckIsNotReplaced(files.get(), path_));
   if (!found && !options_.create_if_missing) {
     return absl::NotFoundError(
         absl::StrCat("no store at \"", path_,
