@@ -17,9 +17,9 @@
 #include "ckptdb/version.h"
 #include "schema/types.h"
 #include "tools/command.h"
-#include "tools/number_checks.h"
 #include "tools/parser_options.h"
 #include "tools/suggestion.h"
+#include "tools/value_checks.h"
 
 namespace ckptdb::tool {
 namespace {
@@ -61,6 +61,7 @@ std::vector<std::unique_ptr<Entry>> AddCommands(CLI::App* app) {
         app->add_subcommand(entry->command->name(), entry->command->summary());
     entry->command->AddArguments(entry->app);
     CheckNumbers(entry->app);
+    RefuseEmptyValues(entry->app);
     // The flags may be before or after the command, so both parsers have them.
     AddFlags(entry->app, &entry->flags);
     const std::string notes = entry->command->notes();

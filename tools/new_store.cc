@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include "absl/strings/str_cat.h"
 #include "db/options.h"
 #include "db/store.h"
+#include "tools/outside_store.h"
 
 namespace ckptdb::tool {
 namespace {
@@ -32,32 +32,15 @@ void RemoveEmptyStore(const std::string& path) {
 
 }  // namespace
 
-absl::Status CheckNotWithinStore(const std::string& path) {
-  std::error_code error;
-  fs::path at = fs::weakly_canonical(fs::absolute(path), error);
-  while (!error && at.has_relative_path()) {
-    at = at.parent_path();
-    if (!fs::exists(at / "db" / "CURRENT", error)) {
-      error.clear();  // a folder that cannot be searched is no store of ours
-      continue;
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", at.string(), "\" is a store, and \"", path,
-                     "\" lies inside it; choose a folder outside of it"));
-  }
-  return absl::OkStatus();
-}
-
 NewStore::NewStore(const std::string& path) : path_(path) {
+  const auto folder = ResolveOutput(path);
+  if (!folder.ok()) return;
   std::error_code error;
-  const fs::path folder = fs::weakly_canonical(fs::absolute(path), error);
-  if (error) return;
-  fs::path at = folder;
-  for (; at.has_relative_path() && !fs::exists(at, error);
+  for (fs::path at = *folder; at.has_relative_path() && !fs::exists(at, error);
        at = at.parent_path()) {
     folders_.push_back(at.string());
   }
-  is_new_ = !folders_.empty() || fs::is_empty(folder, error);
+  is_new_ = !folders_.empty() || fs::is_empty(*folder, error);
 }
 
 NewStore::~NewStore() {

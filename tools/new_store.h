@@ -6,13 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-
 namespace ckptdb::tool {
-
-// Returns InvalidArgument if `path`, which need not exist, is below the folder
-// of a store, which removes files that it does not know. Follows links.
-absl::Status CheckNotWithinStore(const std::string& path);
 
 // Removes a store that was created after the constructor, with its folders, if
 // it has no steps when this is destroyed without a Keep. Close it before. An

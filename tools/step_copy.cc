@@ -347,6 +347,8 @@ absl::StatusOr<SaveResult> CopyStep(const StepReader& from, Store* to,
   spec.slice_bounds = record.slice_bounds;
   spec.metrics = record.metrics;
   spec.user_metadata = record.user_metadata;
+  // The other store has a retention of its own.
+  spec.user_metadata.erase("ckptdb.retention");
   spec.committed_at_micros = record.committed_at_micros;
   spec.begun_at_micros =
       std::max<int64_t>(0, record.committed_at_micros - record.save_micros);

@@ -24,6 +24,7 @@
 #include "python/binding/reader.h"
 #include "python/binding/records.h"
 #include "tools/new_store.h"
+#include "tools/outside_store.h"
 
 namespace ckptdb::python {
 namespace {

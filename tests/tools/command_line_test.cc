@@ -62,6 +62,24 @@ TEST(ExitCodes, MatchTheHelpText) {
   EXPECT_EQ(static_cast<int>(ExitCode::kFailed), 5);
 }
 
+// An unset variable of a script must not select everything.
+TEST(Usage, RefusesEmptyValues) {
+  const std::vector<std::vector<const char*>> lines = {
+      {"rows", "1", "user", "--ids", ""},
+      {"rows", "1", "user", "--where", ""},
+      {"rows", "1", "user", "--slots", ""},
+      {"export", "1", "--npz", ""},
+      {"export", "1", "", "--npz", "out"},
+      {"import", "", "--step", "1"},
+      {"copy", "a", ""},
+      {"remote", "push", ""}};
+  for (const auto& line : lines) {
+    const Result result = RunLine(line);
+    EXPECT_EQ(result.code, ExitCode::kUsage) << line[0];
+    EXPECT_THAT(result.err, HasSubstr("empty")) << line[0];
+  }
+}
+
 TEST(ReadingStatus, NeverReportsBusy) {
   EXPECT_THAT(ReadingStatus(absl::UnavailableError("read failed")),
               StatusIs(absl::StatusCode::kInternal, "read failed"));

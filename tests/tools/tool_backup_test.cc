@@ -455,6 +455,62 @@ TEST_F(ToolBackup, KilledRestoreLeavesOldOrNewStore) {
   EXPECT_EQ(RunLine("backup --list --verify " + folder()).code, 0);
 }
 
+// What a restore leaves that is killed where folders cannot be exchanged.
+TEST_F(ToolBackup, ARestoreThatWasKilledBetweenTwoNamesIsUndone) {
+  const std::string backup = BackUp();
+  const std::string old = path() + ".replaced";
+  fs::rename(path(), old);
+  // A trainer does not begin anew beside its store.
+  EXPECT_THAT(Store::Open(path()).status(), FailedPrecondition(old));
+  EXPECT_FALSE(fs::exists(path()));
+  const std::string restore = "restore-backup " + backup + " " + path();
+  EXPECT_EQ(RunLine(restore).code, 5);
+  EXPECT_FALSE(fs::exists(old));
+  ExpectVerifies(path());
+  fs::rename(path(), old);
+  EXPECT_EQ(RunLine(restore + " --force").code, 0);
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_FALSE(fs::exists(path() + ".unfinished"));
+  ExpectVerifies(path());
+  // The copy had its name, but the replaced store another one.
+  fs::copy(path(), old, fs::copy_options::recursive);
+  std::ofstream(path() + "/.lock");
+  EXPECT_EQ(RunLine(restore + " --force").code, 0);
+  EXPECT_FALSE(fs::exists(old));
+  ExpectVerifies(path());
+}
+
+// Each may be the model that counts.
+TEST_F(ToolBackup, NeitherOfTwoStoresWithOneNameIsRemoved) {
+  const std::string backup = BackUp();
+  const std::string old = path() + ".replaced";
+  fs::copy(path(), old, fs::copy_options::recursive);
+  const ToolResult result =
+      RunLine("restore-backup " + backup + " " + path() + " --force");
+  EXPECT_EQ(result.code, 5);
+  EXPECT_THAT(result.err, HasSubstr("move one of them away"));
+  ExpectVerifies(path());
+  ExpectVerifies(old);
+  EXPECT_FALSE(fs::exists(path() + ".unfinished"));
+}
+
+TEST_F(ToolBackup, NothingIsWrittenIntoAnotherStore) {
+  const std::string backup = BackUp();
+  ASSERT_EQ(RunLine("restore-backup " + backup + " " + restored()).code, 0);
+  const std::string inside = restored() + "/staging/x";
+  for (const std::string& line :
+       {"restore-backup " + backup + " " + inside,
+        "backup " + inside + " -s " + path(),
+        "backup " + restored() + " -s " + path(),
+        "export 300 --npz " + inside + " -s " + path(),
+        "report " + inside + " -s " + path()}) {
+    const ToolResult result = RunLine(line);
+    EXPECT_EQ(result.code, 1) << line << ": " << result.err;
+    EXPECT_THAT(result.err, HasSubstr("is a store")) << line;
+    EXPECT_FALSE(fs::exists(inside));
+  }
+}
+
 // The call after a cancelled one copies only the files that are missing.
 TEST_F(ToolBackup, ContinuesWithCopiedFiles) {
   CopyOptions options;

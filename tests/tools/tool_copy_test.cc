@@ -184,6 +184,54 @@ TEST_F(CopyFixture, NamesWhatIsWrong) {
   Disown();
 }
 
+// A remedy that removes the step would remove the only copy.
+TEST_F(CopyFixture, AStoreIsNotCopiedToItself) {
+  const std::string link = dir_.path() + "/link";
+  fs::create_symlink(path(), link);
+  for (const std::string& same : {path(), link, path() + "/"}) {
+    const ToolResult result = RunLine("copy " + path() + ":300 " + same);
+    EXPECT_EQ(result.code, 1);
+    EXPECT_THAT(result.err, HasSubstr("are the same store"));
+  }
+  const ToolResult inside =
+      RunLine("copy " + deltas() + " " + path() + "/staging/copy");
+  EXPECT_EQ(inside.code, 1);
+  EXPECT_THAT(inside.err, HasSubstr("lies inside it"));
+}
+
+TEST_F(CopyFixture, AQuarantinedStepDoesNotBecomeTheLatestOfAnotherStore) {
+  ASSERT_EQ(RunLine("quarantine 400 -s " + deltas()).code, 0);
+  const std::string source = deltas() + ":400";
+  const ToolResult refused = RunLine("copy " + source + " " + path());
+  EXPECT_EQ(refused.code, 5);
+  EXPECT_THAT(refused.err, HasSubstr("quarantine --undo 400 -s " + deltas()));
+  EXPECT_EQ(Steps().size(), 3);
+  // A new store keeps the mark.
+  Copy(source, target());
+  const Json ls = RunLine("ls --json -s " + target()).Json();
+  EXPECT_EQ(ls["steps"][0]["quarantined"], true);
+  ASSERT_EQ(RunLine("quarantine --undo 400 -s " + deltas()).code, 0);
+  Copy(source, path());
+}
+
+// The other store's steps are kept by a retention of its own.
+TEST_F(CopyFixture, TheRetentionOfTheSourceStaysThere) {
+  RankState state;
+  state.AddBlob("b", "bytes");
+  SaveSpec spec = {.step = 900};
+  spec.user_metadata = {{"ckptdb.retention", R"({"latest_n": 20})"},
+                        {"ckptdb.saved_because", "step 900 is the last"}};
+  {
+    ASSERT_OK_AND_ASSIGN(const auto source, Store::Open(target()));
+    ASSERT_OK(source->Save(spec, state));
+  }
+  Copy(target(), path());
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
+  ASSERT_OK_AND_ASSIGN(const StepRecord copy, reader->FindStep(900));
+  spec.user_metadata.erase("ckptdb.retention");
+  EXPECT_EQ(copy.user_metadata, spec.user_metadata);
+}
+
 TEST_F(CopyFixture, KilledLeavesNothing) {
   std::mt19937_64 random(TestSeed());
   for (int i = 0; i < 12; ++i) {

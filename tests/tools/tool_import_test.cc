@@ -220,6 +220,20 @@ TEST_F(ToolImport, FilesWithoutContentAreErrors) {
 }
 
 // Errors recommend only options that the command has.
+TEST_F(ToolImport, StepsThatExistAreNamedWithTheirRemedies) {
+  const std::string file = dir_.path() + "/a.safetensors";
+  const std::string line = "import " + file + " --older --step 300";
+  ASSERT_EQ(Run("export 300 --safetensors " + dir_.path() + "/out").code, 0);
+  for (const auto& each : fs::directory_iterator(dir_.path() + "/out")) {
+    if (each.path().extension() == ".safetensors") fs::copy(each.path(), file);
+  }
+  ExpectFails(line, 5, HasSubstr("--force"));
+  ASSERT_EQ(Run("pin 300").code, 0);
+  ExpectFails(line + " --force", 5, HasSubstr("is pinned; unpin it first"));
+  ASSERT_EQ(Run("unpin 300").code, 0);
+  EXPECT_EQ(Run(line + " --force").code, 0);
+}
+
 TEST_F(ToolImport, FullDisksAreNamed) {
   const std::string small = dir_.path() + "/small";
   fs::create_directory(small);

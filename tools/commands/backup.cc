@@ -15,10 +15,11 @@
 #include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
-#include "tools/number_checks.h"
 #include "tools/open_store.h"
+#include "tools/outside_store.h"
 #include "tools/progress_line.h"
 #include "tools/text_table.h"
+#include "tools/value_checks.h"
 
 namespace ckptdb::tool {
 namespace {
@@ -132,6 +133,7 @@ absl::Status DamageOfStore(const Context& context, const Backup& backup) {
 }
 
 absl::Status BackupCommand::Make(const Context& context) {
+  CKPTDB_RETURN_IF_ERROR(CheckOutsideStore(folder_, context.store));
   ProgressLine progress(context.terminal, "backup");
   options_.links = !copy_;
   options_.cancelled = [] { return Interrupt::asked(); };

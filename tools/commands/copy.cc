@@ -17,6 +17,7 @@
 #include "tools/interrupt.h"
 #include "tools/json.h"
 #include "tools/open_store.h"
+#include "tools/outside_store.h"
 #include "tools/progress_line.h"
 #include "tools/step_argument.h"
 #include "tools/step_copy.h"
@@ -32,9 +33,9 @@ constexpr char kCopyNotes[] =
     "--flatten merged into a full step; data files are linked where possible.\n"
     "A store that exists receives a full step, written again, which becomes "
     "its\n"
-    "latest; --older allows that for a step before the latest one. Either way\n"
-    "it appears complete and at once, and was read back and compared before\n"
-    "the command ends.\n";
+    "latest, permanent and not pinned; --older allows that for a step before\n"
+    "the latest one. Either way it appears complete and at once, and was read\n"
+    "back and compared before the command ends.\n";
 
 bool IsNewFolder(const std::string& path) {
   std::error_code error;
@@ -68,12 +69,14 @@ class CopyCommand : public Command {
 
  private:
   void SplitSource();
+  absl::Status CheckTarget() const;
   absl::Status CopyToNew(const Context& context, const StepReader& from);
   absl::Status CopyToExisting(const Context& context, const StepReader& from);
   absl::Status Print(const Context& context, bool created) const;
 
   std::string source_;
   std::string target_;
+  std::string target_path_;  // resolved
   std::string step_ = std::string(kLatest);
   bool flatten_ = false;
   bool copy_ = false;
@@ -88,6 +91,28 @@ void CopyCommand::SplitSource() {
   if (!CheckStepText(text).ok()) return;
   step_ = text;
   source_.resize(colon);
+}
+
+absl::Status CopyCommand::CheckTarget() const {
+  CKPTDB_RETURN_IF_ERROR(CheckNotWithinStore(target_));
+  std::error_code error;
+  if (!fs::equivalent(source_, target_, error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      source_, " and ", target_, " are the same store; name another one"));
+}
+
+// A store that exists would make the copy its latest step, from which a
+// training resumes.
+absl::Status CheckNotQuarantined(const std::string& store,
+                                 const StepRecord& record) {
+  if (!record.quarantined) return absl::OkStatus();
+  const int64_t step = record.version.step;
+  return absl::FailedPreconditionError(absl::StrCat(
+      store, ": step ", step,
+      " is quarantined, and a training would resume from its copy; copy it to "
+      "a new store, which keeps the mark, or remove the mark first: \"ckptdb "
+      "quarantine --undo ",
+      step, " -s ", store, "\""));
 }
 
 StoreOptions Quiet() {
@@ -143,11 +168,12 @@ absl::Status CopyCommand::CopyToNew(const Context& context,
   options.prepare = [&](const std::string& path) {
     return Trim(path, source_, from, flatten_);
   };
-  return ReadingStatus(CopyStore(source_, target_, options));
+  return ReadingStatus(CopyStore(source_, target_path_, options));
 }
 
 absl::Status CopyCommand::CopyToExisting(const Context& context,
                                          const StepReader& from) {
+  CKPTDB_RETURN_IF_ERROR(CheckNotQuarantined(source_, from.record()));
   Context target = context;
   target.store = target_;
   target.store_given = true;
@@ -178,7 +204,7 @@ absl::Status CopyCommand::CopyToExisting(const Context& context,
 }
 
 absl::Status CopyCommand::Print(const Context& context, bool created) const {
-  CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(target_));
+  CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(target_path_));
   auto record = reader->Latest();
   if (step_ != kLatest) record = reader->FindStep(StepNumber(step_));
   CKPTDB_RETURN_IF_ERROR(record.status());
@@ -204,6 +230,9 @@ absl::Status CopyCommand::Print(const Context& context, bool created) const {
 absl::Status CopyCommand::Run(const Context& context) {
   SplitSource();
   const Interrupt interrupt;
+  CKPTDB_RETURN_IF_ERROR(CheckTarget());
+  // The current folder, as the target, is replaced by a new one.
+  CKPTDB_ASSIGN_OR_RETURN(target_path_, Store::ResolvePath(target_));
   Context source = context;
   source.store = source_;
   source.store_given = true;

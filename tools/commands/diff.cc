@@ -16,12 +16,12 @@
 #include "tools/command.h"
 #include "tools/format.h"
 #include "tools/json.h"
-#include "tools/number_checks.h"
 #include "tools/open_store.h"
 #include "tools/progress_line.h"
 #include "tools/step_argument.h"
 #include "tools/step_diff.h"
 #include "tools/text_table.h"
+#include "tools/value_checks.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -22,7 +22,6 @@
 #include "tools/id_list.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
-#include "tools/number_checks.h"
 #include "tools/open_store.h"
 #include "tools/outside_store.h"
 #include "tools/progress_line.h"
@@ -31,6 +30,7 @@
 #include "tools/step_argument.h"
 #include "tools/suggestion.h"
 #include "tools/text_table.h"
+#include "tools/value_checks.h"
 
 namespace ckptdb::tool {
 namespace {

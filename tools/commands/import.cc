@@ -23,6 +23,7 @@
 #include "tools/json.h"
 #include "tools/new_store.h"
 #include "tools/open_store.h"
+#include "tools/outside_store.h"
 #include "tools/progress_line.h"
 #include "tools/step_argument.h"
 
@@ -102,11 +103,24 @@ absl::StatusOr<StagedRank> StageFiles(const Context& context,
   return Stage(store.path(), ticket, state.state, options);
 }
 
+// Names the command's remedies.
+absl::Status ImportError(const Context& context, int64_t step,
+                         const absl::Status& status) {
+  if (absl::IsAlreadyExists(status)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        context.store, ": step ", step,
+        " exists; choose another with --step, or replace it with --force"));
+  }
+  return WithPlace(ReadingStatus(status), context.store);
+}
+
 absl::StatusOr<SaveResult> SaveFiles(const Context& context,
                                      const LoadedFiles& files,
                                      const ImportState& state,
                                      const SaveSpec& spec, Store* store) {
-  CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt attempt, store->Begin(spec));
+  const auto begun = store->Begin(spec);
+  if (!begun.ok()) return ImportError(context, spec.step, begun.status());
+  const Store::Attempt& attempt = *begun;
   auto checked = std::async(std::launch::async,
                             [&] { return files.Check(Interrupt::Check); });
   auto staged = StageFiles(context, *store, attempt.tickets[0], state);
@@ -125,12 +139,7 @@ absl::StatusOr<SaveResult> SaveFiles(const Context& context,
     return absl::CancelledError(
         "the import was interrupted; nothing was imported");
   }
-  if (absl::IsAlreadyExists(status)) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        context.store, ": step ", spec.step,
-        " exists; choose another with --step, or replace it with --force"));
-  }
-  return ReadingStatus(status);
+  return ImportError(context, spec.step, status);
 }
 
 void PrintImport(const ImportState& state, const LoadedFiles& files,
@@ -205,9 +214,9 @@ void ImportCommand::AddArguments(CLI::App* app) {
 absl::StatusOr<SaveResult> ImportCommand::Save(const Context& context,
                                                const LoadedFiles& files,
                                                const ImportState& state) const {
+  const Interrupt interrupt;
   NewStore new_store(context.store);
   CKPTDB_ASSIGN_OR_RETURN(const auto store, OpenOwner(context, true));
-  const Interrupt interrupt;
   SaveSpec spec;
   spec.step = StepNumber(options_.step);
   spec.overwrite = options_.force;

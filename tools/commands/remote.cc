@@ -30,10 +30,10 @@
 #include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
-#include "tools/number_checks.h"
 #include "tools/open_store.h"
 #include "tools/progress_line.h"
 #include "tools/text_table.h"
+#include "tools/value_checks.h"
 
 namespace ckptdb::tool {
 namespace {

@@ -288,6 +288,24 @@ void PrintFindings(const Findings& findings, std::ostream* out) {
   }
 }
 
+void PrintRepair(const Context& context, const Findings& findings,
+                 const std::vector<Version>& removed, bool repaired) {
+  if (context.json) {
+    Json json = FindingsJson(context.store, findings);
+    json["repaired"] = repaired;
+    json["removed_versions"] = Json::array();
+    for (const Version& version : removed) {
+      json["removed_versions"].push_back(ToJson(version));
+    }
+    PrintJson(json, context.out);
+    return;
+  }
+  PrintFindings(findings, context.out);
+  for (const Version& version : removed) {
+    *context.out << "removed step " << version.step << '\n';
+  }
+}
+
 class RepairCommand : public Command {
  public:
   RepairCommand()
@@ -350,6 +368,9 @@ absl::Status RepairCommand::Drop(const Context& context,
     // Only damage is a reason to remove a step.
     if (!absl::IsDataLoss(step.status) || step.record.pinned) continue;
     const int64_t number = step.record.version.step;
+    // Another process may have saved the step again while it was examined.
+    const auto now = store->FindStep(number);
+    if (!now.ok() || now->version != step.record.version) continue;
     const absl::Status deleted = store->Delete(number);
     if (!deleted.ok()) {
       return WithPlace(ReadingStatus(deleted), StepName(number));
@@ -419,22 +440,15 @@ absl::Status RepairCommand::Run(const Context& context) {
   }
   const bool changed = yes_ && was_damaged && status.ok();
   const Findings after = changed ? Examine(context) : findings;
-  if (context.json) {
-    Json json = FindingsJson(context.store, findings);
-    json["repaired"] = changed && !after.damaged();
-    json["removed_versions"] = Json::array();
-    for (const Version& version : removed) {
-      json["removed_versions"].push_back(ToJson(version));
-    }
-    PrintJson(json, context.out);
-  } else {
-    PrintFindings(findings, context.out);
-    for (const Version& version : removed) {
-      *context.out << "removed step " << version.step << '\n';
-    }
-  }
+  PrintRepair(context, findings, removed, changed && !after.damaged());
   CKPTDB_RETURN_IF_ERROR(status);
-  return after.damaged() ? Damage(context, after, yes_) : absl::OkStatus();
+  if (!after.damaged()) return absl::OkStatus();
+  if (changed) {
+    CKPTDB_RETURN_IF_ERROR(Interrupt::Describe(
+        Interrupt::Check(),
+        "what is damaged was removed, but not all steps were read again"));
+  }
+  return Damage(context, after, yes_);
 }
 
 }  // namespace

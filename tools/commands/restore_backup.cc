@@ -9,12 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "db/backup.h"
 #include "db/reader.h"
+#include "db/store.h"
 #include "schema/status.h"
 #include "tools/backup_fields.h"
 #include "tools/command.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
 #include "tools/open_store.h"
+#include "tools/outside_store.h"
 #include "tools/progress_line.h"
 
 namespace ckptdb::tool {
@@ -120,7 +122,7 @@ absl::Status RestoreBackupCommand::Copy(const Context& context,
     progress.Update(done, all);
   };
   const absl::Status copied = CopyStore(backup.path, target, options);
-  if (absl::IsAlreadyExists(copied)) {
+  if (absl::IsAlreadyExists(copied) && !force_) {
     return absl::AlreadyExistsError(
         absl::StrCat(copied.message(), "; --force replaces a store"));
   }
@@ -134,14 +136,19 @@ absl::Status RestoreBackupCommand::Run(const Context& context) {
         "name the folder of the new store, or set --store");
   }
   const std::string target = target_.empty() ? context.store : target_;
+  CKPTDB_RETURN_IF_ERROR(CheckNotWithinStore(target));
+  // The current folder, as the target, is replaced by a new one.
+  CKPTDB_ASSIGN_OR_RETURN(const std::string path, Store::ResolvePath(target));
   const Interrupt interrupt;
   const auto backup = Find();
   if (!backup.ok()) return ReadingStatus(backup.status());
   absl::Status status;
   if (verify_) status = VerifyWithProgress(context, *backup);
-  if (status.ok()) status = Copy(context, *backup, target);
+  if (status.ok()) status = Copy(context, *backup, path);
   CKPTDB_RETURN_IF_ERROR(Interrupt::Describe(status, "nothing was restored"));
-  CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(target));
+  const auto opened = Reader::Open(path);
+  if (!opened.ok()) return ReadingStatus(opened.status());
+  const Reader* const reader = opened->get();
   if (context.json) {
     PrintJson({{"store", target},
                {"uuid", reader->uuid()},

@@ -13,10 +13,10 @@
 #include "tools/command.h"
 #include "tools/format.h"
 #include "tools/json.h"
-#include "tools/number_checks.h"
 #include "tools/open_store.h"
 #include "tools/store_series.h"
 #include "tools/text_table.h"
+#include "tools/value_checks.h"
 
 namespace ckptdb::tool {
 namespace {

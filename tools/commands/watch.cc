@@ -23,11 +23,11 @@
 #include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
-#include "tools/number_checks.h"
 #include "tools/open_store.h"
 #include "tools/step_totals.h"
 #include "tools/store_series.h"
 #include "tools/text_table.h"
+#include "tools/value_checks.h"
 
 namespace ckptdb::tool {
 namespace {

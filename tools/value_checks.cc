@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/number_checks.h"
+#include "tools/value_checks.h"
 
 #include <algorithm>
 #include <array>
@@ -63,6 +63,20 @@ void CheckNumbers(CLI::App* app) {
          return std::find(kTypes.begin(), kTypes.end(), name) != kTypes.end();
        })) {
     option->check(CheckNumber);
+  }
+}
+
+void RefuseEmptyValues(CLI::App* app) {
+  for (CLI::Option* const option :
+       app->get_options([](CLI::Option*) { return true; })) {
+    if (option->get_expected_max() == 0) continue;  // a flag
+    option->check([](const std::string& text) {
+      return text.empty() ? "the value is empty" : "";
+    });
+  }
+  for (CLI::App* const group : app->get_subcommands(
+           [](CLI::App* each) { return each->get_name().empty(); })) {
+    RefuseEmptyValues(group);
   }
 }
 

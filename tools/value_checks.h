@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of the numbers that options take, with errors that name the limit.
-#ifndef CKPTDB_TOOLS_NUMBER_CHECKS_H_
+// Checks of the values that options take, with errors that name the limit.
+#ifndef CKPTDB_TOOLS_VALUE_CHECKS_H_
 #define CKPTDB_TOOLS_NUMBER_CHECKS_H_
 
 #include "CLI/App.hpp"
@@ -14,6 +14,11 @@ CLI::Validator MoreThanZero();
 // Adds to each option of a number a check that it is one, and fits. By itself,
 // CLI11 takes "nan", and the nearest integer instead of one that does not fit.
 void CheckNumbers(CLI::App* app);
+
+// Adds to each option and argument, also those of groups, a check that its
+// value is not empty: in scripts, that is an unset variable, which must not
+// select everything.
+void RefuseEmptyValues(CLI::App* app);
 
 }  // namespace ckptdb::tool
 
