@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks of the values that options take, with errors that name the limit.
 #ifndef CKPTDB_TOOLS_VALUE_CHECKS_H_
-#define CKPTDB_TOOLS_NUMBER_CHECKS_H_
+#define CKPTDB_TOOLS_VALUE_CHECKS_H_
 
 #include "CLI/App.hpp"
 #include "CLI/Validators.hpp"
@@ -22,4 +22,4 @@ void RefuseEmptyValues(CLI::App* app);
 
 }  // namespace ckptdb::tool
 
-#endif  // CKPTDB_TOOLS_NUMBER_CHECKS_H_
+#endif  // CKPTDB_TOOLS_VALUE_CHECKS_H_

@@ -195,7 +195,7 @@ absl::Status Exchange(rocksdb::FileSystem* files, const std::string& unfinished,
   if (!absl::IsUnimplemented(exchanged)) return exchanged;
   const std::string old = ReplacedStorePath(to);
   CKPTDB_RETURN_IF_ERROR(Rename(files, to, old));
-  const absl::Status named = Rename(files, unfinished, to);
+  absl::Status named = Rename(files, unfinished, to);
   if (!named.ok()) {
     Rename(files, old, to).IgnoreError();
     return named;
