@@ -13,6 +13,16 @@
 #include "schema/status.h"
 
 namespace ckptdb::internal {
+namespace {
+
+// A permanent save also does what an ephemeral one is for.
+bool IsStronger(SavePolicy::Kind kind, SavePolicy::Kind other) {
+  if (kind == other || kind == SavePolicy::Kind::kNone) return false;
+  return kind == SavePolicy::Kind::kPermanent ||
+         other == SavePolicy::Kind::kNone;
+}
+
+}  // namespace
 
 absl::Status DecisionMaker::CheckAhead(int64_t step) const {
   if (lineage_->parent().has_value()) return absl::OkStatus();
@@ -70,12 +80,12 @@ SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
   context.now_micros = NowMicros(options_);
   SavePolicy::Decision decision = internal::Decide(options_.schedule, context);
   // The first step after the save in progress replaces a step that was put off,
-  // whatever the schedule decides for it. With kWait, a save in progress does
-  // not put off others.
+  // unless the schedule saves it with at least that kind. With kWait, a save in
+  // progress does not put off others.
   const bool free = !context.saving ||
                     options_.save.busy == ManagerOptions::BusyPolicy::kWait;
-  if (decision.kind == SavePolicy::Kind::kNone && free &&
-      put_off_.has_value() && question.step >= put_off_->from_step) {
+  if (free && put_off_.has_value() && question.step >= put_off_->from_step &&
+      IsStronger(put_off_->decision.kind, decision.kind)) {
     decision = put_off_->decision;
   }
   return decision;
@@ -173,7 +183,18 @@ bool DecisionMaker::SkipPinned(int64_t step, SavePolicy::Decision* decision) {
 }
 
 void DecisionMaker::PutOff(int64_t from, SavePolicy::Decision decision) {
+  if (put_off_.has_value()) {
+    const SavePolicy::Kind kind = put_off_->decision.kind;
+    if (IsStronger(kind, decision.kind)) return;
+    if (kind == decision.kind && put_off_->from_step <= from) return;
+  }
   put_off_ = {from, std::move(decision)};
+}
+
+void DecisionMaker::OnSaveBegun(SavePolicy::Kind kind) {
+  if (put_off_.has_value() && !IsStronger(put_off_->decision.kind, kind)) {
+    put_off_.reset();
+  }
 }
 
 std::optional<StepInfo> DecisionMaker::Newest() const {

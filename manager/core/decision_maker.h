@@ -66,9 +66,13 @@ class DecisionMaker {
   // of an abandoned branch occupies `step`. Returns whether it did.
   bool SkipPinned(int64_t step, SavePolicy::Decision* decision);
 
-  // Makes `decision` apply from step `from` on, until a save begins.
+  // Makes `decision` apply from step `from` on, until a save of its kind or a
+  // permanent one begins. Of two decisions the permanent one stays, and of the
+  // same kind the one that applies earlier.
   void PutOff(int64_t from, SavePolicy::Decision decision);
-  // Called when a save has begun or a step was restored.
+  // Called when a save has begun.
+  void OnSaveBegun(SavePolicy::Kind kind);
+  // Called when a step was restored, or the steps were abandoned.
   void ForgetPutOff() { put_off_.reset(); }
   void OnSaveEnded(int64_t took_micros) { last_save_micros_ = took_micros; }
 

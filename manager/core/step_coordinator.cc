@@ -336,7 +336,7 @@ absl::Status StepCoordinator::BeginSave(const SaveRequest& request,
                                         Announcement* announced) {
   absl::Status begun = BeginAttempt(request, announced);
   if (IsRefusal(begun)) return begun;
-  parts_.decisions->ForgetPutOff();
+  parts_.decisions->OnSaveBegun(announced->decision.kind);
   if (!begun.ok()) AbandonAttempt(announced);
   announced->begin_error = std::move(begun);
   return absl::OkStatus();

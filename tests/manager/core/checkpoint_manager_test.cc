@@ -185,6 +185,20 @@ TEST_F(RetryTest, RetriesAFailedSave) {
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
 }
 
+TEST_F(RetryTest, RetryOfAPermanentSaveOutlastsAnEphemeralOne) {
+  options_.schedule.ephemeral = SaveAtSteps({5, 7});
+  Start(3);
+  TrainTo(3);
+  FailSaves();
+  TrainTo(4);
+  FailSaves(false);
+  TrainTo(7);
+  EXPECT_THAT(Steps(), ElementsAre(5, 7));
+  EXPECT_TRUE(Record(5).ephemeral);
+  EXPECT_FALSE(Record(7).ephemeral);
+  EXPECT_EQ(WhySaved(7), "the save of step 4 failed and is retried");
+}
+
 TEST_F(RetryTest, RetriesEndWithTheToleratedFailures) {
   Start(3, 100);
   TrainTo(99);

@@ -57,6 +57,53 @@ TEST_F(BusyTest, CoalescePolicySavesALaterStep) {
               HasSubstr("step 4 was not saved, because step 2 is"));
 }
 
+TEST_F(BusyTest, CoalescedPermanentStepStaysPermanentBesideEphemeralOnes) {
+  options_.schedule.permanent = SaveAtSteps({4});
+  options_.schedule.ephemeral = SaveAtSteps({2, 5, 6});
+  EXPECT_FALSE(FourSteps(ManagerOptions::BusyPolicy::kCoalesce)
+                   .value()
+                   .save.has_value());
+  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(5);
+  EXPECT_FALSE(Record(5).ephemeral);
+  EXPECT_THAT(WhySaved(5), HasSubstr("step 4 was not saved"));
+  TrainAndWait(6);
+  EXPECT_TRUE(Record(6).ephemeral);
+}
+
+TEST_F(BusyTest, EphemeralStepDoesNotReplaceACoalescedPermanentOne) {
+  options_.schedule.permanent = SaveAtSteps({3});
+  options_.schedule.ephemeral = SaveAtSteps({2, 4});
+  EXPECT_FALSE(FourSteps(ManagerOptions::BusyPolicy::kCoalesce)
+                   .value()
+                   .save.has_value());
+  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(5);
+  EXPECT_FALSE(Record(5).ephemeral);
+  EXPECT_THAT(WhySaved(5), HasSubstr("step 3 was not saved"));
+}
+
+TEST_F(BusyTest, RetryOfAnEphemeralStepDoesNotReplaceACoalescedPermanentOne) {
+  options_.schedule.permanent = SaveAtSteps({4});
+  options_.schedule.ephemeral = SaveAtSteps({2});
+  options_.save.tolerated_failures = 1;
+  options_.save.retry_after_steps = 3;
+  options_.save.busy = ManagerOptions::BusyPolicy::kCoalesce;
+  Start();
+  gate_.Close();
+  TrainTo(1);
+  ASSERT_OK_AND_ASSIGN(StepOutcome second, TrainStep());
+  TrainTo(4);
+  second.save.value().Cancel();
+  gate_.Open();
+  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAndWait(5);
+  EXPECT_THAT(Steps(), ElementsAre(5));
+  EXPECT_FALSE(Record(5).ephemeral);
+  TrainAndWait(8);
+  EXPECT_THAT(Steps(), ElementsAre(5)) << "the permanent save replaces a retry";
+}
+
 TEST_F(BusyTest, FailPolicyReturnsAnError) {
   EXPECT_THAT(FourSteps(ManagerOptions::BusyPolicy::kFail),
               FailedPrecondition("step 4 cannot be saved: step 2 is being"));

@@ -62,6 +62,14 @@ TEST_F(AbandonedStepsTest, StepAfterAPinnedOneIsSavedInstead) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
+TEST_F(AbandonedStepsTest, StepAfterAPinnedPermanentOneIsPermanent) {
+  options_.schedule.ephemeral = SaveEveryNSteps(1);
+  ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
+  TrainAndWait(7);
+  EXPECT_FALSE(Record(7).ephemeral);
+  EXPECT_THAT(WhySaved(7), HasSubstr("step 6 of an abandoned"));
+}
+
 TEST_F(AbandonedStepsTest, StepAfterAPinnedOneWaitsForTheSaveInProgress) {
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
   options_.schedule.permanent =
