@@ -107,6 +107,12 @@ void SaveLineage::AbandonAll(const Store* store) {
 }
 
 void SaveLineage::ClearParent(std::string reason) {
+  // Only a model that continues from the parent leaves the steps after it.
+  // Without a parent the steps were abandoned by AbandonAll, and stay so.
+  if (parent_.has_value()) {
+    abandoned_.clear();
+    leaving_.clear();
+  }
   parent_.reset();
   source_.reset();
   deltas_ = 0;

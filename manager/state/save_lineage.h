@@ -81,8 +81,8 @@ class SaveLineage {
   // other than the owner.
   void SetParent(const StepRecord& record, BaseReasons differing_tables,
                  const Store* store);
-  // Called when the model was loaded from elsewhere: the next save has no
-  // parent.
+  // Called when the model was restored from elsewhere: the next save has no
+  // parent, and the steps after the previous parent are no longer abandoned.
   void ClearParent(std::string reason);
   // Starts a new lineage with the current model, and abandons all steps of the
   // store. `store` is null on ranks other than the owner.

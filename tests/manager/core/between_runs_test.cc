@@ -194,6 +194,35 @@ TEST_F(BetweenRuns, RestoreFromAnotherStoreWarnsOfNewerSteps) {
   EXPECT_THAT(reports_.back().retired_steps, ElementsAre(4));
 }
 
+// The steps after a restored one are abandoned only for a model that continues
+// from it.
+TEST_F(BetweenRuns, RestoreFromAnotherStoreKeepsStepsAfterARestoredOne) {
+  const std::string base = TrainRun("base", 2);
+  Start();
+  TrainTo(6);
+  Start();
+  ASSERT_OK(manager_->Restore({.step = 2}));
+  ASSERT_OK(manager_->Restore({.path = base}));
+  EXPECT_THAT(warnings_, Contains(HasSubstr("has step 6")));
+  EXPECT_THAT(TrainStep(), IsBehind(6));
+  EXPECT_THAT(manager_->FinishTraining(), IsBehind(6));
+  EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
+  ASSERT_OK(manager_->AbandonSteps());
+  TrainAndClose(4);
+  EXPECT_THAT(Steps(), ElementsAre(4));
+}
+
+TEST_F(BetweenRuns, StepsStayAbandoned_WhenAnotherStoreIsRestoredNext) {
+  const std::string base = TrainRun("base", 2);
+  Start();
+  TrainTo(6);
+  Start();
+  ASSERT_OK(manager_->AbandonSteps());
+  ASSERT_OK(manager_->Restore({.path = base}));
+  TrainAndClose(2);
+  EXPECT_THAT(Steps(), ElementsAre(2));
+}
+
 TEST_F(BetweenRuns, AbandonedStepsAreKeptUntilTheNextSave) {
   Start();
   TrainTo(4);
