@@ -58,6 +58,7 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::StepTo(
     int64_t step, const Metrics& metrics, const UserMetadata& user_metadata) {
   if (read_only()) return CountStep(step);
   CKPTDB_RETURN_IF_ERROR(progress_.Count(step));
+  preemption_.ForgetPromoted();
   last_step_ = SaveRequest();
   last_step_.metrics = metrics;
   last_step_.user_metadata = user_metadata;
@@ -212,6 +213,7 @@ absl::Status CheckpointManager::Impl::AbandonSteps() {
     parts_->warnings.WarnOfAbandonedSteps(lineage_.abandoned());
   }
   decisions_.ForgetPutOff();
+  preemption_.ForgetPromoted();
   return absl::OkStatus();
 }
 
@@ -265,6 +267,7 @@ absl::Status CheckpointManager::Impl::CheckReadOnly(
 
 void CheckpointManager::Impl::NoteRestored(const RestoreReport& report) {
   last_step_ = SaveRequest();
+  preemption_.ForgetPromoted();
   // A step of another store implies nothing about this store's steps: the step
   // count and a save that was put off stay.
   if (report.store != parts_->options.path) {

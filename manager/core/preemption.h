@@ -41,7 +41,10 @@ class Preemption {
     unanswered_ = false;
     promoted_at_ = step;
   }
+  // The step that OnPromoted named, while the model is that step's.
   const std::optional<int64_t>& promoted_at() const { return promoted_at_; }
+  // Called when another step is counted or restored, or a new lineage begins.
+  void ForgetPromoted() { promoted_at_.reset(); }
 
   // Called when a save begins. Returns whether it answers a preemption.
   bool TakeUnanswered() { return std::exchange(unanswered_, false); }

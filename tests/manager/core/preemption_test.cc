@@ -124,6 +124,31 @@ TEST_F(PreemptionTest, NewestEphemeralStepIsPromoted_WhenTimeIsShort) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
 }
 
+TEST_F(PreemptionTest, LastStepIsSaved_WhenTrainingContinuesAfterAPromotion) {
+  options_.schedule.ephemeral = SaveEveryNSteps(2);
+  options_.save.preemption_grace = absl::ZeroDuration();
+  Start();
+  TrainAndWait(2);
+  manager_->SetPreempted();
+  ASSERT_TRUE(StepIsPreempted());
+  ASSERT_EQ(Restored(), 2);
+  ASSERT_OK(manager_->StepTo(3));
+  ASSERT_OK(manager_->FinishTraining());
+  EXPECT_THAT(Steps(), ElementsAre(2, 3));
+}
+
+TEST_F(PreemptionTest, LastStepIsSaved_WhenStepsAreAbandonedAfterAPromotion) {
+  options_.schedule.ephemeral = SaveEveryNSteps(2);
+  options_.save.preemption_grace = absl::ZeroDuration();
+  Start();
+  TrainAndWait(2);
+  manager_->SetPreempted();
+  ASSERT_TRUE(StepIsPreempted());
+  ASSERT_OK(manager_->AbandonSteps());
+  ASSERT_OK(manager_->FinishTraining());
+  EXPECT_THAT(Steps(), ElementsAre(3));
+}
+
 class PreemptionRanksTest : public ManagerTest {
  protected:
   static constexpr uint32_t kRanks = 3;
