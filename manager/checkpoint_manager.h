@@ -112,9 +112,9 @@ class CheckpointManager {
   // restores and before the first step.
   absl::Status StartTraining();
   // Call it after the last step: saves it, with the metrics and metadata given
-  // to its Step, if it is not yet saved, even if an earlier save failed, waits
-  // until it is durable, and returns the errors. Does nothing if no step was
-  // trained, or if Saving::preemption_grace is too short.
+  // to its Step, or makes it permanent if it is saved, even if an earlier save
+  // failed, waits until it is durable, and returns the errors. Does nothing if
+  // no step was trained, or if Saving::preemption_grace is too short.
   absl::Status FinishTraining();
 
   // The step trained last: 0 or the restored one, plus one a Step. Thread-safe.

@@ -139,7 +139,11 @@ absl::Status CheckpointManager::Impl::SaveLastStep() {
   // returned at the end.
   CKPTDB_RETURN_IF_ERROR(saves_.FinishSave(Poll::kAlone));
   absl::Status status = parts_->errors.TakeError();
-  if (!progress_.trained() || lineage_.IsParent(global_step())) return status;
+  if (!progress_.trained()) return status;
+  if (lineage_.IsParent(global_step())) {
+    status.Update(MakeLastStepPermanent());
+    return status;
+  }
   // There was no time to save this step, so the newest one was made permanent
   // instead.
   if (preemption_.promoted_at() == global_step()) return status;
@@ -160,6 +164,20 @@ absl::Status CheckpointManager::Impl::SaveLastStep() {
   if (save.ok()) status.Update(save->WaitCommitted().status());
   status.Update(parts_->errors.TakeError());
   return status;
+}
+
+// Ephemeral saves of the next run would remove the step. A step that was only
+// restored stays as it is.
+absl::Status CheckpointManager::Impl::MakeLastStepPermanent() {
+  if (!parts_->is_owner() || lineage_.source().has_value()) {
+    return absl::OkStatus();
+  }
+  bool ephemeral = false;
+  parts_->store->VisitStep(global_step(), [&](const StepRecord& record) {
+    ephemeral = record.ephemeral;
+  });
+  if (!ephemeral) return absl::OkStatus();
+  return parts_->store->SetEphemeral(global_step(), false);
 }
 
 absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(

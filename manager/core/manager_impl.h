@@ -86,6 +86,8 @@ class CheckpointManager::Impl {
   absl::StatusOr<StepOutcome> CountStep(int64_t step);
   // Saves the last step if it is not saved yet, and returns all errors.
   absl::Status SaveLastStep();
+  // Makes the last step permanent if this run has saved it as ephemeral.
+  absl::Status MakeLastStepPermanent();
   // Finishes the previous save, and returns the error to report.
   absl::Status FinishSaveAndTakeError(Poll poll);
   // Returns Cancelled if AwaitStep must not wait any longer.

@@ -497,8 +497,8 @@ class Manager(StepList, ThreadSafeCalls):
         self._core.start_training()
 
     def finish_training(self) -> None:
-        """Saves the last step if it is not saved yet, and waits until it is
-        durable."""
+        """Saves the last step if it is not saved yet, or makes it permanent,
+        and waits until it is durable."""
         self._check()
         self._core.finish_training()
 

@@ -55,6 +55,26 @@ TEST_F(TrainingTest, LastStepIsSavedOnce) {
   EXPECT_EQ(reports_.size(), 4U);
 }
 
+// Otherwise the next run's ephemeral saves would remove it.
+TEST_F(TrainingTest, LastStepBecomesPermanent) {
+  options_.schedule.permanent = {};
+  options_.schedule.ephemeral = SaveEveryNSteps(2);
+  Start();
+  TrainTo(4);
+  ASSERT_OK(manager_->FinishTraining());
+  ASSERT_OK(manager_->FinishTraining());
+  EXPECT_THAT(Steps(), ElementsAre(4));
+  EXPECT_FALSE(Record(4).ephemeral);
+  Start();
+  ASSERT_OK(manager_->Restore());
+  TrainAndClose(8);
+  EXPECT_THAT(Steps(), ElementsAre(4, 8));
+  Start();
+  ASSERT_OK(manager_->Restore());
+  ASSERT_OK(manager_->FinishTraining());
+  EXPECT_TRUE(Record(8).ephemeral) << "no step was trained";
+}
+
 TEST_F(TrainingTest, LastStepIsSavedWithTheMetricsOfItsStep) {
   Start();
   ASSERT_OK(manager_->StepTo(1, {{"auc", 0.5}}, {{"host", "a"}}));
