@@ -51,7 +51,7 @@ class SavePolicy {
   struct Context {
     int64_t step = 0;        // the step that may be saved
     int64_t now_micros = 0;  // since 1970, UTC
-    // Committed or being saved.
+    // Committed or being saved; permanent for SaveSchedule::permanent.
     std::optional<StepInfo> last = std::nullopt;
     bool saving = false;     // a save is in progress
     bool preempted = false;  // this machine will soon be taken away
@@ -120,7 +120,7 @@ SavePolicy operator!(const SavePolicy& policy);
 // When steps are saved: as permanent or, between permanent steps, as ephemeral.
 // Never saves a step at or before the newest one.
 struct SaveSchedule {
-  // Default: no step is saved.
+  // Counts from permanent steps only. Default: no step is saved.
   SavePolicy permanent = {};
   // A step that both policies save is permanent.
   SavePolicy ephemeral = {};

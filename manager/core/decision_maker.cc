@@ -78,7 +78,8 @@ SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
   }
   SavePolicy::Context context = ContextOf(question);
   context.now_micros = NowMicros(options_);
-  SavePolicy::Decision decision = internal::Decide(options_.schedule, context);
+  SavePolicy::Decision decision = internal::Decide(
+      options_.schedule, context, NewestPermanent(context.last));
   // The first step after the save in progress replaces a step that was put off,
   // unless the schedule saves it with at least that kind. With kWait, a save in
   // progress does not put off others.
@@ -95,7 +96,9 @@ SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
 // time.
 int64_t DecisionMaker::NextDue(const Question& question) const {
   if (!options_.save.enabled) return kNoStep;
-  const int64_t due = internal::NextDue(options_.schedule, ContextOf(question));
+  const SavePolicy::Context context = ContextOf(question);
+  const int64_t due = internal::NextDue(options_.schedule, context,
+                                        NewestPermanent(context.last));
   if (!put_off_.has_value()) return due;
   return std::min(due,
                   std::max(put_off_->from_step, StepsAfter(question.step, 1)));
@@ -210,16 +213,49 @@ std::optional<StepInfo> DecisionMaker::Newest() const {
   return newest;
 }
 
+// Retention may have removed the step saved last as permanent, but the next one
+// is not due before its time.
+std::optional<StepInfo> DecisionMaker::NewestPermanent(
+    const std::optional<StepInfo>& newest) const {
+  if (newest.has_value() && !newest->ephemeral) return newest;
+  if (!options_.schedule.permanent.has_value()) return std::nullopt;
+  std::optional<StepInfo> permanent = last_permanent_;
+  std::optional<int64_t> found;
+  store_->VisitSteps([&](const StepRecord& record) {
+    if (Counts(record) && !record.ephemeral) found = record.version.step;
+    const bool last =
+        permanent.has_value() && permanent->step == record.version.step;
+    if (last && record.quarantined) permanent.reset();
+  });
+  if (found.has_value() &&
+      (!permanent.has_value() || *found > permanent->step)) {
+    store_->VisitStep(*found, [&](const StepRecord& record) {
+      permanent = StepInfoOf(record);
+    });
+  }
+  return permanent;
+}
+
+void DecisionMaker::OnCommitted(StepInfo step) {
+  if (!step.ephemeral) last_permanent_ = std::move(step);
+}
+
+void DecisionMaker::OnNewLineage() {
+  put_off_.reset();
+  last_permanent_.reset();
+}
+
 // Policies must not count damaged steps, nor steps of a branch that the
 // training has left.
+bool DecisionMaker::Counts(const StepRecord& record) const {
+  return !record.quarantined &&
+         !lineage_->abandoned().contains(record.version.step);
+}
+
 std::vector<StepInfo> DecisionMaker::CommittedSteps() const {
   std::vector<StepInfo> steps;
   store_->VisitSteps([&](const StepRecord& record) {
-    if (record.quarantined ||
-        lineage_->abandoned().contains(record.version.step)) {
-      return;
-    }
-    steps.push_back(StepInfoOf(record));
+    if (Counts(record)) steps.push_back(StepInfoOf(record));
   });
   return steps;
 }

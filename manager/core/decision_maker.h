@@ -17,8 +17,9 @@ namespace ckptdb::internal {
 // Decides, on the owner, whether to save: it applies the schedule,
 // ManagerOptions::BusyPolicy while a save is in progress, a decision that was
 // put off, and whether a save can end before the machine is preempted. It
-// stores the decision that was put off and the duration of the last save. Only
-// the training thread uses it; it calls the caller's policies.
+// stores the decision that was put off, the permanent step saved last and the
+// duration of the last save. Only the training thread uses it; it calls the
+// caller's policies.
 class DecisionMaker {
  public:
   // A step, and what is known about it.
@@ -72,8 +73,11 @@ class DecisionMaker {
   void PutOff(int64_t from, SavePolicy::Decision decision);
   // Called when a save has begun.
   void OnSaveBegun(SavePolicy::Kind kind);
-  // Called when a step was restored, or the steps were abandoned.
-  void ForgetPutOff() { put_off_.reset(); }
+  // Called when a step was restored, or the steps were abandoned: forgets what
+  // was put off and saved before.
+  void OnNewLineage();
+  // Called when a save was committed.
+  void OnCommitted(StepInfo step);
   void OnSaveEnded(int64_t took_micros) { last_save_micros_ = took_micros; }
 
  private:
@@ -92,12 +96,18 @@ class DecisionMaker {
   std::optional<SavePolicy::Decision> DecisionIfPromoted(
       bool preempted, const SavePolicy::Decision& decision) const;
   std::optional<StepInfo> Newest() const;
+  // Returns the newest permanent step, given the newest of either kind.
+  std::optional<StepInfo> NewestPermanent(
+      const std::optional<StepInfo>& newest) const;
+  bool Counts(const StepRecord& record) const;
   std::vector<StepInfo> CommittedSteps() const;
 
   const ManagerOptions& options_;
   Store* const store_;
   const SaveLineage* const lineage_;
   std::optional<PutOffSave> put_off_;
+  // Saved by this run; unset after a restore.
+  std::optional<StepInfo> last_permanent_;
   int64_t last_save_micros_ = 0;
 };
 

@@ -230,7 +230,7 @@ absl::Status CheckpointManager::Impl::AbandonSteps() {
   if (parts_->is_owner()) {
     parts_->warnings.WarnOfAbandonedSteps(lineage_.abandoned());
   }
-  decisions_.ForgetPutOff();
+  decisions_.OnNewLineage();
   preemption_.ForgetPromoted();
   return absl::OkStatus();
 }
@@ -292,7 +292,7 @@ void CheckpointManager::Impl::NoteRestored(const RestoreReport& report) {
     return progress_.OnRestored(std::nullopt);
   }
   progress_.OnRestored(report.version.step);
-  decisions_.ForgetPutOff();
+  decisions_.OnNewLineage();
   if (parts_->is_owner() && !read_only() && parts_->options.save.enabled) {
     parts_->warnings.WarnOfChangedModel(report);
     parts_->warnings.WarnOfPins(*parts_->store, report.version.step,

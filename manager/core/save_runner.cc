@@ -207,6 +207,7 @@ void SaveRunner::ApplyOutcome() {
   warnings.WarnOfStatistics(parts_->errors.TakeStatisticsError());
   if (parts_->store != nullptr) warnings.WarnOfPosts(*parts_->store);
   if (operation->status().ok()) {
+    deps_.decisions->OnCommitted(operation->step_info());
     deps_.lineage->OnCommitted(operation->result(), parts_->store.get());
   } else {
     NoteFailure(operation.get());

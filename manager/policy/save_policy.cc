@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "manager/policies.h"
@@ -38,6 +40,15 @@ Outlook FromNextStep(const SavePolicy::Context& context) {
 // The outlook of a policy that saves if no step is saved yet.
 Outlook IfNothingIsSaved(const SavePolicy::Context& context) {
   return context.last.has_value() ? Outlook() : FromNextStep(context);
+}
+
+// Returns the newest step, of either kind even if context.last is the newest
+// permanent one.
+std::optional<int64_t> SavedStep(const SavePolicy::Context& context) {
+  if (context.last.has_value()) return context.last->step;
+  const std::vector<StepInfo> history = context.history();
+  if (history.empty()) return std::nullopt;
+  return history.back().step;
 }
 
 // The outlook of a policy that waits for a time after the newest step.
@@ -170,10 +181,14 @@ SavePolicy SaveInitially() {
   return MakeSave(
       absl::OkStatus(),
       [](const SavePolicy::Context& context) -> Verdict {
-        if (!context.last.has_value()) return {true, "no step is saved yet"};
-        return {false, absl::StrCat("step ", context.last->step, " is saved")};
+        const std::optional<int64_t> saved = SavedStep(context);
+        if (!saved.has_value()) return {true, "no step is saved yet"};
+        return {false, absl::StrCat("step ", *saved, " is saved")};
       },
-      IfNothingIsSaved);
+      [](const SavePolicy::Context& context) -> Outlook {
+        return SavedStep(context).has_value() ? Outlook()
+                                              : FromNextStep(context);
+      });
 }
 
 SavePolicy SaveOnPreemption() {

@@ -15,6 +15,14 @@ namespace ckptdb {
 namespace internal {
 namespace {
 
+// Returns the context of schedule.permanent. Ephemeral steps soon make room for
+// others, so they do not delay a permanent one.
+SavePolicy::Context ForPermanent(SavePolicy::Context context,
+                                 const std::optional<StepInfo>& last) {
+  context.last = last;
+  return context;
+}
+
 // Returns why an ephemeral save that is due does not happen; empty if it does.
 // The veto is the caller's code, and is called only for a save that would be
 // made.
@@ -62,7 +70,8 @@ absl::Status CheckSchedule(const SaveSchedule& schedule) {
 }
 
 SavePolicy::Decision Decide(const SaveSchedule& schedule,
-                            const SavePolicy::Context& context) {
+                            const SavePolicy::Context& context,
+                            const std::optional<StepInfo>& last_permanent) {
   // The schedule never saves a step that is not after the newest; an explicit
   // Save can overwrite it.
   if (context.last.has_value() && context.step <= context.last->step) {
@@ -72,7 +81,8 @@ SavePolicy::Decision Decide(const SaveSchedule& schedule,
   }
   std::string not_permanent = "schedule.permanent is not set";
   if (schedule.permanent.has_value()) {
-    Verdict wanted = Decide(schedule.permanent, context);
+    Verdict wanted =
+        Decide(schedule.permanent, ForPermanent(context, last_permanent));
     if (wanted.yes)
       return {SavePolicy::Kind::kPermanent, std::move(wanted.reason)};
     not_permanent = std::move(wanted.reason);
@@ -82,14 +92,17 @@ SavePolicy::Decision Decide(const SaveSchedule& schedule,
 
 // The cooldown delays ephemeral saves. A veto cannot be foreseen.
 int64_t NextDue(const SaveSchedule& schedule,
-                const SavePolicy::Context& context) {
+                const SavePolicy::Context& context,
+                const std::optional<StepInfo>& last_permanent) {
   int64_t ephemeral = OutlookOf(schedule.ephemeral, context).step;
   if (context.last.has_value()) {
     ephemeral = std::max(
         ephemeral,
         StepsAfter(context.last->step, schedule.ephemeral_cooldown_steps));
   }
-  return std::min(OutlookOf(schedule.permanent, context).step, ephemeral);
+  const Outlook permanent =
+      OutlookOf(schedule.permanent, ForPermanent(context, last_permanent));
+  return std::min(permanent.step, ephemeral);
 }
 
 }  // namespace internal

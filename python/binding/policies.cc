@@ -220,7 +220,8 @@ void BindPolicies(nb::module_& module) {
           },
           "Seconds since 1970, UTC.")
       .def_ro("last", &SavePolicy::Context::last,
-              "The newest step, committed or being saved, or None.")
+              "The newest step, committed or being saved, or None. For the "
+              "policy `save`, the newest permanent one.")
       .def_ro("saving", &SavePolicy::Context::saving)
       .def_ro("preempted", &SavePolicy::Context::preempted)
       .def_ro("metrics", &SavePolicy::Context::metrics)

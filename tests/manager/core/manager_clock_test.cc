@@ -39,6 +39,50 @@ TEST_F(ManagerClockTest, KeepsEveryThirdHourlySave) {
   }
 }
 
+TEST_F(ManagerClockTest, EphemeralSavesDoNotDelayPermanentOnes) {
+  options_.schedule.permanent = SaveEveryNSeconds(4);
+  options_.schedule.ephemeral = SaveEveryNSeconds(2);
+  options_.retention.keep_ephemeral = 100;
+  Start();
+  for (int second = 0; second < 10; ++second) TrainAt(second);
+  std::vector<int64_t> permanent;
+  for (const StepRecord& record : Records()) {
+    if (!record.ephemeral) permanent.push_back(record.version.step);
+  }
+  EXPECT_THAT(Steps(), ElementsAre(1, 3, 5, 7, 9));
+  EXPECT_THAT(permanent, ElementsAre(1, 5, 9));
+}
+
+TEST_F(ManagerClockTest, RemovedPermanentStepStillDelaysTheNextOne) {
+  options_.schedule.permanent = SaveEveryNSeconds(4);
+  options_.schedule.ephemeral = SaveEveryNSeconds(2);
+  options_.retention.keep = LatestN(0);
+  Start();
+  for (int second = 0; second < 8; ++second) {
+    TrainAt(second);
+    const StepRecord newest = Records().back();
+    EXPECT_EQ(newest.ephemeral, second % 4 >= 2) << second;
+  }
+  EXPECT_THAT(Steps(), ElementsAre(7));
+}
+
+TEST_F(ManagerClockTest, PermanentSaveInProgressDelaysTheNextOne) {
+  options_.schedule.permanent = SaveEveryNSeconds(4);
+  options_.schedule.ephemeral = SaveEveryNSeconds(2);
+  options_.save.busy = ManagerOptions::BusyPolicy::kSkip;
+  Start();
+  TrainAt(0);
+  TrainAt(2);
+  gate_.Close();
+  now_micros_ = 4 * kClockSecond;
+  ASSERT_OK(TrainStep());
+  now_micros_ = 5 * kClockSecond;
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  EXPECT_THAT(outcome.decision.reason,
+              HasSubstr("not permanent: not yet 4 seconds after step 3"));
+  gate_.Open();
+}
+
 // Step 1 is begun at second 10 and durable at 11.5.
 TEST_F(ManagerClockTest, SaveDurationDoesNotExtendTheInterval) {
   options_.schedule.permanent = SaveEveryNSeconds(2);

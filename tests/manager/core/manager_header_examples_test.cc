@@ -32,7 +32,7 @@ TEST(HeaderExamples, Policies) {
       .retention = {.keep = LatestN(3) | BestN("auc", 2)}};
   EXPECT_OK(internal::CheckSchedule(options.schedule));
   EXPECT_OK(internal::CheckRetention(options.retention));
-  EXPECT_EQ(internal::Decide(options.schedule, {.step = 2000}).reason,
+  EXPECT_EQ(internal::Decide(options.schedule, {.step = 2000}, {}).reason,
             "step 2000 is a multiple of 1000");
 }
 
@@ -52,7 +52,7 @@ absl::Status ManagerConfigExample(ManagerOptions* made) {
 TEST(HeaderExamples, ManagerConfig) {
   ManagerOptions options;
   ASSERT_OK(ManagerConfigExample(&options));
-  EXPECT_EQ(internal::Decide(options.schedule, {.step = 2000}).kind,
+  EXPECT_EQ(internal::Decide(options.schedule, {.step = 2000}, {}).kind,
             SavePolicy::Kind::kPermanent);
   EXPECT_EQ(options.save.busy, ManagerOptions::BusyPolicy::kCoalesce);
 }

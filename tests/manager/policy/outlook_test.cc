@@ -89,19 +89,34 @@ TEST(Outlook, StopsAtTheHighestStep) {
             (Outlook{kLast}));
 }
 
+int64_t DueOf(const SaveSchedule& schedule, int64_t step,
+              std::optional<int64_t> last = {}) {
+  const SavePolicy::Context context = WithLast(step, last);
+  return internal::NextDue(schedule, context, context.last);
+}
+
+TEST(Outlook, OfAPermanentPolicyCountsFromPermanentSteps) {
+  const SaveSchedule schedule{.permanent = SaveAtOrAfterEveryNSteps(100),
+                              .ephemeral = SaveAtSteps({})};
+  EXPECT_EQ(internal::NextDue(schedule, WithLast(205, 205), {}), 206);
+  EXPECT_EQ(
+      internal::NextDue(schedule, WithLast(205, 205), WithLast(0, 200).last),
+      300);
+}
+
 TEST(Outlook, OfAScheduleIsTheEarlierOfItsPolicies) {
   SaveSchedule schedule{.permanent = SaveEveryNSteps(100),
                         .ephemeral = SaveEveryNSteps(10)};
-  EXPECT_EQ(internal::NextDue(schedule, WithLast(1)), 10);
-  EXPECT_EQ(internal::NextDue(schedule, WithLast(95)), 100);
+  EXPECT_EQ(DueOf(schedule, 1), 10);
+  EXPECT_EQ(DueOf(schedule, 95), 100);
   schedule.ephemeral_cooldown_steps = 25;
-  EXPECT_EQ(internal::NextDue(schedule, WithLast(101, 100)), 125);
-  EXPECT_EQ(internal::NextDue(schedule, WithLast(101)), 110);
-  EXPECT_EQ(internal::NextDue(schedule, WithLast(190, 190)), 200);
+  EXPECT_EQ(DueOf(schedule, 101, 100), 125);
+  EXPECT_EQ(DueOf(schedule, 101), 110);
+  EXPECT_EQ(DueOf(schedule, 190, 190), 200);
   schedule.permanent = {};
   schedule.ephemeral = SaveOnPreemption();
-  EXPECT_EQ(internal::NextDue(schedule, WithLast(101, 100)), kNoStep);
-  EXPECT_EQ(internal::NextDue({}, WithLast(101)), kNoStep);
+  EXPECT_EQ(DueOf(schedule, 101, 100), kNoStep);
+  EXPECT_EQ(DueOf({}, 101), kNoStep);
 }
 
 class OutlookOfRandomPoliciesTest : public ::testing::Test {
@@ -153,6 +168,11 @@ class OutlookOfRandomPoliciesTest : public ::testing::Test {
   SavePolicy::Context Start() {
     const int64_t step = Below(50);
     return Below(4) == 0 ? WithLast(step) : WithLast(step, Below(step + 1));
+  }
+  // Returns a permanent step that may be older than the newest one, or none.
+  std::optional<StepInfo> PermanentUpTo(const SavePolicy::Context& context) {
+    if (!context.last.has_value() || Below(4) == 0) return std::nullopt;
+    return WithLast(context.step, Below(context.last->step + 1)).last;
   }
   // The context of a later step, at any time, if wanted.
   SavePolicy::Context Later(SavePolicy::Context context, int64_t steps,
@@ -213,11 +233,13 @@ TEST_F(OutlookOfRandomPoliciesTest, MissesNoStepOfASchedule) {
     schedule.ephemeral_cooldown_steps = Below(20);
     if (Below(5) == 0) schedule.permanent = {};
     const SavePolicy::Context start = Start();
-    const int64_t due = internal::NextDue(schedule, start);
+    const std::optional<StepInfo> permanent = PermanentUpTo(start);
+    const int64_t due = internal::NextDue(schedule, start, permanent);
     for (int64_t steps = 1; steps <= kSteps; ++steps) {
       const SavePolicy::Context later = Later(start, steps, false);
       if (later.step >= due) break;
-      const SavePolicy::Decision decision = internal::Decide(schedule, later);
+      const SavePolicy::Decision decision =
+          internal::Decide(schedule, later, permanent);
       ASSERT_EQ(decision.kind, SavePolicy::Kind::kNone)
           << "schedule " << i << ": step " << later.step << " after "
           << start.step << ", before " << due << ": " << decision.reason;

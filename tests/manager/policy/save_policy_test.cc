@@ -137,6 +137,9 @@ TEST(SavePolicy, RejectsInvalidSeconds) {
 TEST(SavePolicy, SaveInitially) {
   Expect(SaveInitially(), At(12), true, "no step is saved yet");
   Expect(SaveInitially(), After(1000), false, "step 10 is saved");
+  SavePolicy::Context ephemeral = At(12);
+  ephemeral.history = [] { return std::vector<StepInfo>{{7, 0, true, {}}}; };
+  Expect(SaveInitially(), ephemeral, false, "step 7 is saved");
 }
 
 TEST(SavePolicy, SaveOnPreemption) {

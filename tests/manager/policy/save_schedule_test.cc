@@ -19,12 +19,21 @@ class SaveScheduleTest : public ::testing::Test {
     schedule_.ephemeral = SaveEveryNSteps(10);
   }
 
+  // The newest step is permanent.
   SavePolicy::Decision At(int64_t step,
                           std::optional<int64_t> last = {}) const {
+    return AtAfter(step, last, last);
+  }
+  SavePolicy::Decision AtAfter(int64_t step, std::optional<int64_t> last,
+                               std::optional<int64_t> permanent) const {
     SavePolicy::Context context;
     context.step = step;
-    if (last.has_value()) context.last = StepInfo{*last, 0, false, {}};
-    return internal::Decide(schedule_, context);
+    context.last = Saved(last);
+    return internal::Decide(schedule_, context, Saved(permanent));
+  }
+  static std::optional<StepInfo> Saved(std::optional<int64_t> step) {
+    if (!step.has_value()) return std::nullopt;
+    return StepInfo{*step, 0, false, {}};
   }
 
   SaveSchedule schedule_;
@@ -60,6 +69,16 @@ TEST_F(SaveScheduleTest, NeverSavesTheNewestOrAnOlderStep) {
                               "step 100 is not after step 100, the newest"}));
   EXPECT_EQ(At(100, 200).kind, SavePolicy::Kind::kNone);
   EXPECT_EQ(At(100, 99).kind, SavePolicy::Kind::kPermanent);
+}
+
+TEST_F(SaveScheduleTest, PermanentPolicyCountsFromPermanentSteps) {
+  schedule_.permanent = SaveAtOrAfterEveryNSteps(100);
+  EXPECT_EQ(AtAfter(203, 201, 101).kind, SavePolicy::Kind::kPermanent);
+  EXPECT_EQ(AtAfter(203, 202, 201).kind, SavePolicy::Kind::kNone);
+  EXPECT_EQ(AtAfter(203, 202, {}).kind, SavePolicy::Kind::kPermanent);
+  schedule_.ephemeral = SaveAtOrAfterEveryNSteps(10);
+  EXPECT_EQ(AtAfter(215, 211, 201).kind, SavePolicy::Kind::kNone);
+  EXPECT_EQ(AtAfter(225, 211, 201).kind, SavePolicy::Kind::kEphemeral);
 }
 
 TEST_F(SaveScheduleTest, CooldownAppliesOnlyToEphemeralSaves) {
