@@ -109,11 +109,12 @@ int64_t DecisionMaker::NextDue(const Question& question) const {
 absl::StatusOr<SavePolicy::Decision> DecisionMaker::WouldSave(
     const Question& question) const {
   SavePolicy::Decision decision = Decide(question);
+  decision = DecisionIfPinned(question.step, decision).value_or(decision);
+  if (!question.saving.has_value()) {
+    return DecisionIfPromoted(question.preempted).value_or(decision);
+  }
   if (decision.kind == SavePolicy::Kind::kNone) return decision;
-  const auto pinned = DecisionIfPinned(question.step, decision);
-  if (pinned.has_value()) return *pinned;
-  if (question.saving.has_value()) return ApplyBusyPolicy(question, decision);
-  return DecisionIfPromoted(question.preempted, decision).value_or(decision);
+  return ApplyBusyPolicy(question, decision);
 }
 
 // Keeps the kind of save, with the reason for the delay, so that the step saved
@@ -260,15 +261,15 @@ std::vector<StepInfo> DecisionMaker::CommittedSteps() const {
   return steps;
 }
 
-// Returns the decision to make the newest step permanent if another save would
-// end too late. Returns nothing if the newest step is permanent already: then
-// the save is tried.
+// Returns the decision to make the newest step permanent if another save, which
+// FinishTraining makes if the schedule does not, would end too late. Returns
+// nothing if the newest step is permanent already: then the save is tried.
 std::optional<SavePolicy::Decision> DecisionMaker::DecisionIfPromoted(
-    bool preempted, const SavePolicy::Decision& decision) const {
+    bool preempted) const {
   const absl::Duration last_save = absl::Microseconds(last_save_micros_);
   const std::optional<Version>& parent = lineage_->parent();
-  if (!preempted || decision.kind == SavePolicy::Kind::kNone ||
-      !parent.has_value() || last_save <= options_.save.preemption_grace) {
+  if (!preempted || !parent.has_value() ||
+      last_save <= options_.save.preemption_grace) {
     return std::nullopt;
   }
   const absl::StatusOr<StepRecord> newest = store_->FindStep(parent->step);
@@ -286,8 +287,7 @@ std::optional<SavePolicy::Decision> DecisionMaker::DecisionIfPromoted(
 // ranks, and no rank believes that the newest step is permanent.
 absl::StatusOr<bool> DecisionMaker::PromoteInstead(
     bool preempted, SavePolicy::Decision* decision) {
-  std::optional<SavePolicy::Decision> instead =
-      DecisionIfPromoted(preempted, *decision);
+  std::optional<SavePolicy::Decision> instead = DecisionIfPromoted(preempted);
   if (!instead.has_value()) return false;
   CKPTDB_RETURN_IF_ERROR(store_->SetEphemeral(lineage_->parent()->step, false));
   *decision = *std::move(instead);

@@ -58,8 +58,8 @@ class DecisionMaker {
   absl::StatusOr<SavePolicy::Decision> DecideWhenBusy(
       const Question& question, const SavePolicy::Decision& decision);
   // Makes the newest step permanent instead of saving another, and changes
-  // *decision, if the machine would be gone before that save ends. Returns
-  // whether it did.
+  // *decision, if the machine would be gone before another save ends. Returns
+  // whether it did. No save may be in progress.
   absl::StatusOr<bool> PromoteInstead(bool preempted,
                                       SavePolicy::Decision* decision);
 
@@ -93,8 +93,7 @@ class DecisionMaker {
   // Both return nothing if the save is to be made.
   std::optional<SavePolicy::Decision> DecisionIfPinned(
       int64_t step, const SavePolicy::Decision& decision) const;
-  std::optional<SavePolicy::Decision> DecisionIfPromoted(
-      bool preempted, const SavePolicy::Decision& decision) const;
+  std::optional<SavePolicy::Decision> DecisionIfPromoted(bool preempted) const;
   std::optional<StepInfo> Newest() const;
   // Returns the newest permanent step, given the newest of either kind.
   std::optional<StepInfo> NewestPermanent(

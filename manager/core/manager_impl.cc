@@ -103,8 +103,7 @@ absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
   }
   CKPTDB_ASSIGN_OR_RETURN(
       const StepOutcome outcome,
-      steps_.DecideAndSave(SavePolicy::Decision{request.kind, request.reason},
-                           request));
+      steps_.DecideAndSave(Wanted{{request.kind, request.reason}}, request));
   // The caller has requested this save, so refusing it because of
   // ManagerOptions::save.busy is an error here, not an outcome.
   if (outcome.save.has_value()) return *outcome.save;
@@ -149,19 +148,21 @@ absl::Status CheckpointManager::Impl::SaveLastStep() {
   if (preemption_.promoted_at() == global_step()) return status;
   SaveRequest request = last_step_;
   request.reason = "FinishTraining saves the last step";
-  const absl::StatusOr<PendingSave> save = Save(request);
+  const absl::StatusOr<StepOutcome> outcome = steps_.DecideAndSave(
+      Wanted{{request.kind, request.reason}, /*ends_training=*/true}, request);
+  if (outcome.ok() && !outcome->save.has_value()) return status;  // promoted
   absl::Status cancelled;
-  if (absl::IsCancelled(save.status())) cancelled = save.status();
+  if (absl::IsCancelled(outcome.status())) cancelled = outcome.status();
   // If this is cancelled, the save continues.
   if (cancelled.ok()) cancelled = saves_.FinishSave(Poll::kAlone);
   if (!cancelled.ok()) {
     parts_->errors.NoteCallback(status);  // for the next call
     return cancelled;
   }
-  status.Update(save.status());
+  status.Update(outcome.status());
   // Returns any failure, even one that ManagerOptions::save.tolerated_failures
   // would tolerate.
-  if (save.ok()) status.Update(save->WaitCommitted().status());
+  if (outcome.ok()) status.Update(outcome->save->WaitCommitted().status());
   status.Update(parts_->errors.TakeError());
   return status;
 }

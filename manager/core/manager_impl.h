@@ -75,6 +75,7 @@ class CheckpointManager::Impl {
 
  private:
   using Poll = internal::SaveRunner::Poll;
+  using Wanted = internal::StepCoordinator::Wanted;
 
   bool read_only() const { return parts_->options.read_only; }
   // Returns FailedPrecondition unless this rank owns the store.

@@ -35,8 +35,7 @@ std::string WhySilent(int64_t due_step) {
 }  // namespace
 
 absl::StatusOr<StepOutcome> StepCoordinator::DecideAndSave(
-    const std::optional<SavePolicy::Decision>& wanted,
-    const SaveRequest& request) {
+    const std::optional<Wanted>& wanted, const SaveRequest& request) {
   if (!wanted.has_value() && parts_.manager->world_size() > 1) {
     pace_.CountStep();
     CKPTDB_ASSIGN_OR_RETURN(std::optional<StepOutcome> alone,
@@ -121,8 +120,7 @@ absl::StatusOr<bool> StepCoordinator::MustMeet(int64_t step,
 }
 
 absl::StatusOr<StepOutcome> StepCoordinator::Meet(
-    const std::optional<SavePolicy::Decision>& wanted,
-    const SaveRequest& request) {
+    const std::optional<Wanted>& wanted, const SaveRequest& request) {
   ManagerParts& manager = *parts_.manager;
   times_ = Times();
   times_.called_at = Clock::now();
@@ -233,9 +231,9 @@ absl::Status StepCoordinator::FinishSave() {
                                   &times_.wait_micros);
 }
 
-void StepCoordinator::Announce(
-    const std::optional<SavePolicy::Decision>& wanted,
-    const SaveRequest& request, Announcement* announced) {
+void StepCoordinator::Announce(const std::optional<Wanted>& wanted,
+                               const SaveRequest& request,
+                               Announcement* announced) {
   announced->step = parts_.progress->global_step();
   announced->error.Update(CallGuarded("deciding on a save", [&] {
     CKPTDB_RETURN_IF_ERROR(DecideAndBegin(wanted, request, announced));
@@ -291,8 +289,8 @@ void StepCoordinator::AbandonAttempt(Announcement* announced) {
 }
 
 absl::Status StepCoordinator::DecideAndBegin(
-    const std::optional<SavePolicy::Decision>& wanted,
-    const SaveRequest& request, Announcement* announced) {
+    const std::optional<Wanted>& wanted, const SaveRequest& request,
+    Announcement* announced) {
   bool busy = parts_.saves->in_progress();
   // The decision takes the outcome of a save that has ended into account.
   if (!busy) CKPTDB_RETURN_IF_ERROR(FinishSave());
@@ -305,7 +303,8 @@ absl::Status StepCoordinator::DecideAndBegin(
       announced->step, announced->preempted, request.metrics,
       parts_.saves->unfinished()};
   SavePolicy::Decision& decision = announced->decision;
-  decision = wanted.has_value() ? *wanted : parts_.decisions->Decide(question);
+  decision = wanted.has_value() ? wanted->decision
+                                : parts_.decisions->Decide(question);
   if (!wanted.has_value() &&
       parts_.decisions->SkipPinned(question.step, &decision)) {
     parts_.manager->warnings.Warn(decision.reason);
@@ -320,12 +319,14 @@ absl::Status StepCoordinator::DecideAndBegin(
   // ranks.
   if (!busy) CKPTDB_RETURN_IF_ERROR(FinishSave());
   announced->finish_save = !busy;
-  if (!busy) {
-    CKPTDB_RETURN_IF_ERROR(parts_.manager->errors.TakeSaveError());
-  }
+  if (busy) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(parts_.manager->errors.TakeSaveError());
+  const bool ends_preempted = wanted.has_value() && wanted->ends_training &&
+                              parts_.preemption->pending();
   CKPTDB_ASSIGN_OR_RETURN(
       announced->promoted,
-      parts_.decisions->PromoteInstead(announced->preempted, &decision));
+      parts_.decisions->PromoteInstead(announced->preempted || ends_preempted,
+                                       &decision));
   if (decision.kind == SavePolicy::Kind::kNone) return absl::OkStatus();
   return BeginSave(request, announced);
 }

@@ -61,12 +61,19 @@ class StepCoordinator {
   StepCoordinator(const StepCoordinator&) = delete;
   StepCoordinator& operator=(const StepCoordinator&) = delete;
 
+  // The decision of a caller of DecideAndSave.
+  struct Wanted {
+    SavePolicy::Decision decision;
+    // No step follows. If a preemption is unanswered, the newest step may
+    // become permanent instead, as at a preempted step.
+    bool ends_training = false;
+  };
+
   // Decides, on all ranks together, whether the step that was trained last is
   // saved, and starts the save if so. `wanted` is the caller's decision, if the
   // caller has decided; otherwise ranks may return without meeting.
-  absl::StatusOr<StepOutcome> DecideAndSave(
-      const std::optional<SavePolicy::Decision>& wanted,
-      const SaveRequest& request);
+  absl::StatusOr<StepOutcome> DecideAndSave(const std::optional<Wanted>& wanted,
+                                            const SaveRequest& request);
   // Returns what DecideAndSave would decide for `step`. All ranks finish a save
   // that has ended, as at a step, and meet at the next step; nothing else
   // changes.
@@ -94,17 +101,16 @@ class StepCoordinator {
   absl::StatusOr<bool> Exchange(NoticeExchange::Turn turn, int64_t step,
                                 const Metrics& metrics);
   Vote OwnVote(int64_t step, const Metrics& metrics);
-  absl::StatusOr<StepOutcome> Meet(
-      const std::optional<SavePolicy::Decision>& wanted,
-      const SaveRequest& request);
+  absl::StatusOr<StepOutcome> Meet(const std::optional<Wanted>& wanted,
+                                   const SaveRequest& request);
   absl::Status GatherNotices(bool is_step, bool* preempted);
   absl::StatusOr<std::string> BroadcastAnnouncement(const std::string& tag,
                                                     std::string announced);
   absl::Status FinishSave();
   // The following run on the owner.
-  void Announce(const std::optional<SavePolicy::Decision>& wanted,
-                const SaveRequest& request, Announcement* announced);
-  absl::Status DecideAndBegin(const std::optional<SavePolicy::Decision>& wanted,
+  void Announce(const std::optional<Wanted>& wanted, const SaveRequest& request,
+                Announcement* announced);
+  absl::Status DecideAndBegin(const std::optional<Wanted>& wanted,
                               const SaveRequest& request,
                               Announcement* announced);
   absl::Status BeginSave(const SaveRequest& request, Announcement* announced);

@@ -124,6 +124,45 @@ TEST_F(PreemptionTest, NewestEphemeralStepIsPromoted_WhenTimeIsShort) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
 }
 
+TEST_F(PreemptionTest, NewestStepIsPromoted_WhenNoPolicySavesThePreemptedOne) {
+  options_.schedule.permanent = SaveAtSteps({100});
+  options_.schedule.ephemeral = SaveEveryNSteps(2);
+  options_.save.preemption_grace = absl::ZeroDuration();
+  Start();
+  TrainAndWait(2);
+  manager_->SetPreempted();
+  ASSERT_OK_AND_ASSIGN(const auto asked, manager_->ShouldSave(3));
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  EXPECT_TRUE(outcome.preempted);
+  EXPECT_THAT(outcome.decision.reason, HasSubstr("step 2 becomes permanent"));
+  EXPECT_EQ(asked.reason, outcome.decision.reason);
+  ASSERT_OK(manager_->FinishTraining());
+  EXPECT_THAT(Steps(), ElementsAre(2));
+  EXPECT_FALSE(Record(2).ephemeral);
+}
+
+// The step that becomes permanent is the one being saved.
+TEST_F(PreemptionTest, FinishTrainingPromotesTheStepBeingSaved) {
+  options_.schedule.permanent = SaveAtSteps({100});
+  options_.schedule.ephemeral = SaveEveryNSteps(2);
+  options_.retention.keep_ephemeral = 2;
+  options_.save.preemption_grace = absl::ZeroDuration();
+  Start();
+  TrainAndWait(2);
+  gate_.Close();
+  TrainTo(4);
+  manager_->SetPreempted();
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  EXPECT_TRUE(outcome.preempted);
+  EXPECT_TRUE(Record(2).ephemeral);
+  gate_.Open();
+  ASSERT_OK(manager_->FinishTraining());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4));
+  EXPECT_TRUE(Record(2).ephemeral);
+  EXPECT_FALSE(Record(4).ephemeral);
+  EXPECT_FALSE(StepIsPreempted()) << "step 4 is permanent instead";
+}
+
 TEST_F(PreemptionTest, LastStepIsSaved_WhenTrainingContinuesAfterAPromotion) {
   options_.schedule.ephemeral = SaveEveryNSteps(2);
   options_.save.preemption_grace = absl::ZeroDuration();
