@@ -28,8 +28,11 @@ namespace {
 absl::Status CheckIsNotReplaced(rocksdb::FileSystem* files,
                                 const std::string& path) {
   const std::string old = ReplacedStorePath(path);
-  CKPTDB_ASSIGN_OR_RETURN(const bool replaced, Exists(files, old));
-  if (!replaced) return absl::OkStatus();
+  const absl::StatusOr<bool> replaced = Exists(files, old);
+  // A name that is too long has no such store.
+  if (absl::IsInvalidArgument(replaced.status())) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(replaced.status());
+  if (!*replaced) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "\"", old, "\" is the store that an interrupted copy was replacing at \"",
       path, "\"; repeat the copy, or rename it to \"", path, "\""));
