@@ -317,9 +317,9 @@ absl::Status StepCoordinator::DecideAndBegin(
   }
   // The error of a save in progress is reported once it has ended, on all
   // ranks.
-  if (!busy) CKPTDB_RETURN_IF_ERROR(FinishSave());
-  announced->finish_save = !busy;
   if (busy) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(FinishSave());
+  announced->finish_save = true;
   CKPTDB_RETURN_IF_ERROR(parts_.manager->errors.TakeSaveError());
   const bool ends_preempted = wanted.has_value() && wanted->ends_training &&
                               parts_.preemption->pending();
