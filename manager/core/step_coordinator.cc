@@ -363,9 +363,10 @@ absl::Status StepCoordinator::BeginAttempt(const SaveRequest& request,
   for (size_t rank = kOwnerRank + 1; rank < save.tickets.size(); ++rank) {
     CKPTDB_ASSIGN_OR_RETURN(sent_tickets_[rank], save.tickets[rank].Encode());
   }
-  // All ranks need both, as they choose together between changes and full
-  // tables.
+  // All ranks need these, as they choose together between changes and full
+  // tables, and a rank that missed an outcome has another parent.
   announced->whole = !spec.parent.has_value();
+  announced->parent = spec.parent.value_or(Version());
   announced->base_reason =
       parts_.lineage->BaseReason(manager.options.save.base_every);
   return absl::OkStatus();

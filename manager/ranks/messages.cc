@@ -51,7 +51,7 @@ struct Fields<Announcement> {
   static auto Of(auto& m) {
     return std::tie(m.error, m.finish_save, m.preempted, m.promoted, m.step,
                     m.decision.kind, m.decision.reason, m.plan, m.begin_error,
-                    m.version, m.whole, m.base_reason);
+                    m.version, m.whole, m.parent, m.base_reason);
   }
 };
 template <>

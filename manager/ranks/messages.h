@@ -56,6 +56,7 @@ struct Announcement {
   // The following are set only if the save has begun.
   Version version;
   bool whole = true;  // the save has no parent
+  Version parent;     // of the save, unless it has none
   // The reason why all tables are saved in full; empty if they are not.
   std::string base_reason;
 };

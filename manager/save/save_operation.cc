@@ -93,8 +93,8 @@ absl::Status SaveOperation::CaptureModel(const SaveLineage& lineage) {
   own.Update(provided);
   CKPTDB_ASSIGN_OR_RETURN(BaseReasons bases, ChooseBases(lineage, &own));
   if (own.ok()) {
-    own = CallGuarded("auditing the changes",
-                      [&] { return AuditDeltas(bases, lineage); });
+    own =
+        CallGuarded("auditing the changes", [&] { return AuditDeltas(bases); });
   }
   CKPTDB_ASSIGN_OR_RETURN(
       whole_tables_, CallGuarded("exchanging columns", [&] {
@@ -124,14 +124,13 @@ absl::StatusOr<BaseReasons> SaveOperation::ChooseBases(
 }
 
 // Audits the tables that are saved as changes, each rank its own rows.
-absl::Status SaveOperation::AuditDeltas(const BaseReasons& bases,
-                                        const SaveLineage& lineage) const {
+absl::Status SaveOperation::AuditDeltas(const BaseReasons& bases) const {
   const ManagerOptions& options = environment_.options;
   if (!options.save.audit_deltas || environment_.feed == nullptr ||
       announced_.whole) {
     return absl::OkStatus();
   }
-  const int64_t parent_step = lineage.parent()->step;
+  const int64_t parent_step = announced_.parent.step;
   std::unique_ptr<Reader> reader;  // outlives `parent`
   std::unique_ptr<StepReader> parent;
   if (environment_.is_owner()) {

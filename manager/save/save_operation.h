@@ -110,8 +110,7 @@ class SaveOperation {
   absl::Status CaptureModel(const SaveLineage& lineage);
   absl::StatusOr<BaseReasons> ChooseBases(const SaveLineage& lineage,
                                           absl::Status* own);
-  absl::Status AuditDeltas(const BaseReasons& bases,
-                           const SaveLineage& lineage) const;
+  absl::Status AuditDeltas(const BaseReasons& bases) const;
   absl::Status TakeSnapshot(BaseReasons bases);
   absl::Status PollWhileCopying();
   absl::Status CaptureDeviceTensors();

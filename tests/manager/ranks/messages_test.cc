@@ -89,6 +89,7 @@ TEST(AnnouncementMessage, RoundTripsAndRejectsEveryCut) {
   sent.plan = {50, 99, 400};
   sent.version = {300, 7};
   sent.whole = false;
+  sent.parent = {200, 5};
   sent.base_reason = std::string("\0x", 2);
   const std::string bytes = Encode(sent);
   internal::Announcement received;
@@ -103,6 +104,7 @@ TEST(AnnouncementMessage, RoundTripsAndRejectsEveryCut) {
   EXPECT_EQ(received.plan.due_step, 400);
   EXPECT_EQ(received.version, sent.version);
   EXPECT_FALSE(received.whole);
+  EXPECT_EQ(received.parent, sent.parent);
   EXPECT_EQ(received.base_reason, sent.base_reason);
   for (size_t length = 0; length < bytes.size(); ++length) {
     EXPECT_THAT(

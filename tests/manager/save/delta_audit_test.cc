@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ManagerOptions::save.audit_deltas: a save detects a changed row without a
 // mark.
+#include "tests/manager/forwarding_coordinator.h"
 #include "tests/manager/manager_fixture.h"
 #include "tests/manager/run_ranks.h"
 
@@ -116,6 +117,59 @@ TEST_F(DeltaAuditTest, FailsOnAllRanks_WhenOneRankMissesAMark) {
                   Found("row 33 differs from step 8 in slot \"embedding\""));
               ASSERT_OK(manager->Close());
             });
+}
+
+// Loses the outcome of a save that the other ranks receive.
+class LosesOutcome : public ForwardingCoordinator {
+ public:
+  LosesOutcome(std::unique_ptr<Coordinator> ranks, std::string tag)
+      : ForwardingCoordinator(std::move(ranks)), tag_(std::move(tag)) {}
+  absl::StatusOr<std::string> Broadcast(absl::string_view tag,
+                                        std::string value,
+                                        absl::Duration wait) override {
+    auto received =
+        ForwardingCoordinator::Broadcast(tag, std::move(value), wait);
+    if (tag == tag_) return absl::UnavailableError("the outcome was lost");
+    return received;
+  }
+  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
+    CKPTDB_ASSIGN_OR_RETURN(auto ranks, ForwardingCoordinator::Duplicate());
+    return std::make_unique<LosesOutcome>(std::move(ranks), tag_);
+  }
+
+ private:
+  const std::string tag_;
+};
+
+// That rank does not know the step that the others continue from.
+TEST_F(DeltaAuditTest, ComparesWithTheOwnersParent_WhenARankMissedItsSave) {
+  options_.observers.on_saved = nullptr;
+  options_.ranks.sharding = TableSharding::ByModulo();
+  const auto run = [&](uint32_t rank, auto ranks) -> absl::Status {
+    TestModel model;
+    model.owns = [=](int64_t id) { return id % 2 == rank; };
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto manager,
+        CheckpointManager::Open(
+            options_, &model.state,
+            std::make_unique<LosesOutcome>(std::move(ranks),
+                                           rank == 1 ? "attempt 1" : "none")));
+    for (int64_t step = 1; step <= 4; ++step) {
+      model.Train(step);
+      const absl::Status status = manager->Step().status();
+      if (rank == 1 && step == 2) {
+        EXPECT_THAT(status, Unavailable("the outcome was lost"));
+      } else {
+        EXPECT_OK(status);
+      }
+    }
+    return manager->Close();
+  };
+  EXPECT_THAT(OnRanks(2, run), Each(IsOk()));
+  const std::vector<StepRecord> records = Records();
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[1].version.step, 4);
+  EXPECT_EQ(records[1].parent.step, 2);
 }
 
 }  // namespace
