@@ -18,6 +18,7 @@
 #include "schema/bytes/annotate.h"
 #include "schema/bytes/keys.h"
 #include "schema/bytes/page.h"
+#include "schema/records/branches.h"
 #include "schema/records/records.h"
 #include "schema/status.h"
 
@@ -36,6 +37,21 @@ absl::Status CheckIsNotReplaced(rocksdb::FileSystem* files,
   return absl::FailedPreconditionError(absl::StrCat(
       "\"", old, "\" is the store that an interrupted copy was replacing at \"",
       path, "\"; repeat the copy, or rename it to \"", path, "\""));
+}
+
+// Returns the first attempt of the next owner. The last attempts of an earlier
+// one may not have ended. They never will here, but may in the original if this
+// store is a copy of it that was made meanwhile.
+uint32_t FirstAttemptOf(const Catalog& records) {
+  uint32_t first = records.root.next_attempt;
+  for (; first > 1; --first) {
+    const auto last = records.attempts.find(first - 1);
+    if (last == records.attempts.end() ||
+        last->second.state != AttemptState::kBegun) {
+      break;
+    }
+  }
+  return first;
 }
 
 }  // namespace
@@ -191,6 +207,7 @@ absl::Status StoreFolder::BeginOwnership(Catalog* records) {
     next = std::max(next, version.attempt + 1);
   }
   ++records->root.owner_epoch;
+  AddOwner(FirstAttemptOf(*records), owner_id_, &records->root.owners);
   // Not flushed: if the log loses it, the next open computes the attempt
   // counter again from the records and files.
   return WriteRoot(records->root);

@@ -61,7 +61,8 @@ class StoreFolder {
 
   const std::string& path() const { return path_; }
   const std::string& uuid() const { return uuid_; }
-  // A random number, new with each Open and not 0: see StepRecord::owners.
+  // A random number, new with each Open and not 0: see StepRecord::owners
+  // and RootRecord::owners.
   uint64_t owner_id() const { return owner_id_; }
   const StoreOptions& options() const { return options_; }
   const std::shared_ptr<internal::Environment>& environment() const {

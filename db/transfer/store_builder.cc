@@ -21,6 +21,7 @@
 #include "db/transfer/version_records.h"
 #include "schema/bytes/annotate.h"
 #include "schema/bytes/keys.h"
+#include "schema/records/branches.h"
 #include "schema/status.h"
 
 namespace ckptdb::internal {
@@ -62,6 +63,7 @@ class BuilderInFolder : public StoreBuilder {
   RootRecord root_;
   std::set<Version> versions_;
   size_t steps_ = 0;
+  uint32_t newest_ = 0;  // the last attempt that made a step's state
 };
 
 absl::Status BuilderInFolder::Open() {
@@ -86,7 +88,10 @@ absl::Status BuilderInFolder::Add(const Version& version,
   CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch));
   CKPTDB_RETURN_IF_ERROR(folder_->database().Write(&batch, /*sync=*/false));
   versions_.insert(version);
-  if (is_step) ++steps_;
+  if (is_step) {
+    ++steps_;
+    newest_ = std::max(newest_, StateOf(record).attempt);
+  }
   return absl::OkStatus();
 }
 
@@ -104,7 +109,9 @@ absl::Status BuilderInFolder::CheckFiles() const {
   return absl::OkStatus();
 }
 
+// The remote may have newer steps than the fetched ones.
 absl::Status BuilderInFolder::WriteRoot(RootRecord root) const {
+  AddOwner(newest_ + 1, kForeignOwner, &root.owners);
   root.owner_epoch = root_.owner_epoch;
   for (const Version& version : versions_) {
     root.next_attempt = std::max(root.next_attempt, version.attempt + 1);

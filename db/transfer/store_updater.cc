@@ -28,6 +28,7 @@
 #include "db/transfer/version_records.h"
 #include "schema/bytes/annotate.h"
 #include "schema/bytes/keys.h"
+#include "schema/records/branches.h"
 #include "schema/status.h"
 
 namespace ckptdb::internal {
@@ -145,6 +146,9 @@ class UpdaterOfFolder : public StoreUpdater {
   absl::Status Check(const std::vector<AddedVersion>& versions) const;
   RootRecord RootWith(const std::vector<AddedVersion>& versions,
                       const RootRecord& root) const;
+  absl::StatusOr<std::map<uint32_t, uint64_t>> OwnersWith(
+      const std::vector<AddedVersion>& versions, const RootRecord& root,
+      uint32_t next_attempt) const;
   absl::Status BeginAttempts(const std::vector<AddedVersion>& versions,
                              const RootRecord& root);
   absl::Status Ingest(const std::vector<AddedVersion>& versions);
@@ -231,6 +235,7 @@ absl::Status UpdaterOfFolder::Check(
   return folder_->CheckSaveSpace(bytes);
 }
 
+// The root without the versions' owners: a killed call leaves it.
 RootRecord UpdaterOfFolder::RootWith(const std::vector<AddedVersion>& versions,
                                      const RootRecord& root) const {
   RootRecord own = store_.root;
@@ -240,6 +245,27 @@ RootRecord UpdaterOfFolder::RootWith(const std::vector<AddedVersion>& versions,
     own.next_attempt = std::max(own.next_attempt, added.version.attempt + 1);
   }
   return own;
+}
+
+// All steps are the remote's, so its owners began them and the abandoned ones
+// in between. The store may lack steps of the remote that are newer.
+absl::StatusOr<std::map<uint32_t, uint64_t>> UpdaterOfFolder::OwnersWith(
+    const std::vector<AddedVersion>& versions, const RootRecord& root,
+    uint32_t next_attempt) const {
+  uint32_t newest = 0;
+  for (const LocalVersion& local : store_.versions) {
+    if (local.is_step) newest = std::max(newest, StateOf(local.record).attempt);
+  }
+  for (const AddedVersion& added : versions) {
+    if (!added.is_step) continue;
+    CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
+                            CheckedRecord(added.version, *added.records));
+    newest = std::max(newest, StateOf(record).attempt);
+  }
+  std::map<uint32_t, uint64_t> owners = root.owners;
+  AddOwner(newest + 1, kForeignOwner, &owners);
+  AddOwner(next_attempt, folder_->owner_id(), &owners);
+  return owners;
 }
 
 // Records the attempts before their data is written, as a save does: a sweep
@@ -359,11 +385,13 @@ absl::Status UpdaterOfFolder::Commit(const std::vector<AddedVersion>& versions,
 absl::Status UpdaterOfFolder::Add(const std::vector<AddedVersion>& versions,
                                   const RootRecord& root) {
   CKPTDB_RETURN_IF_ERROR(Check(versions));
-  const RootRecord own = RootWith(versions, root);
+  RootRecord own = RootWith(versions, root);
   CKPTDB_RETURN_IF_ERROR(BeginAttempts(versions, own));
   CKPTDB_RETURN_IF_ERROR(Hit(point::kFetchBegun));
   CKPTDB_RETURN_IF_ERROR(Ingest(versions));
   CKPTDB_RETURN_IF_ERROR(Hit(point::kFetchIngested));
+  CKPTDB_ASSIGN_OR_RETURN(own.owners,
+                          OwnersWith(versions, root, own.next_attempt));
   CKPTDB_RETURN_IF_ERROR(Commit(versions, own));
   store_.root = own;
   for (const AddedVersion& added : versions) {

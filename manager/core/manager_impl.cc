@@ -468,10 +468,14 @@ absl::Status CheckpointManager::Impl::AwaitShipping() {
         return polled;
       });
   if (!shipped.ok()) {
+    // A refusal names its remedies, and the next manager is refused, too.
+    const bool refused =
+        absl::IsFailedPrecondition(parts_->shipping->statistics().last_error);
     parts_->warnings.Warn(absl::StrCat(
         "store \"", parts_->options.path, "\" was closed before step ",
         latest->version.step, " was shipped: ", shipped.ToString(),
-        "; the next manager, or \"ckptdb remote push\", ships it"));
+        refused ? ""
+                : "; the next manager, or \"ckptdb remote push\", ships it"));
   }
   return polled;
 }

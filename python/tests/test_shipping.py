@@ -169,6 +169,34 @@ def test_a_configuration_ships(path, tmp_path):
     assert remote.ls(url).latest_step == 1
 
 
+def test_training_from_an_older_step_is_shipped(path, tmp_path):
+    url = targets(tmp_path)["url"]
+    options = {
+        "save": EACH,
+        "ship": {"to": url, **QUICK},
+        "fetch_from": url,
+        "keep": ckptdb.latest_n(3) | ckptdb.best_n("auc", 1),
+        "best": {"metric": "auc"},
+    }
+    with ckptdb.Manager(path, _state(0), **options) as manager:
+        manager.restore_or_start()
+        for step in range(1, 11):
+            manager.state["weight"][:] = step
+            manager.step(metrics={"auc": 0.9 if step == 6 else 0.5})
+    warnings: list[str] = []
+    for _ in range(2):
+        with ckptdb.Manager(
+            path, _state(0), on_warning=warnings.append, **options
+        ) as manager:
+            assert manager.restore(best=True).step == 6
+            train(manager, 3).wait_shipped(timeout=60)
+            assert manager.shipping.last_error is None
+    assert not [warning for warning in warnings if "ship" in warning]
+    # The disk is lost.
+    with ckptdb.Manager(str(tmp_path / "new"), _state(0), **options) as manager:
+        assert manager.restore_or_start().step == 9
+
+
 def test_the_object_store_has_its_own_retention(path, tmp_path):
     url = f"file://{tmp_path}/remote"
     ship = {

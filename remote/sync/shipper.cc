@@ -27,7 +27,8 @@ namespace ckptdb::internal {
 namespace {
 
 constexpr char kRemedy[] =
-    "; fetch them, or push with take_over (--take-over) to replace them";
+    "; nothing is shipped until you fetch them to another folder and continue "
+    "there, or push with take_over (--take-over) to replace them";
 
 constexpr int kFilesAtATime = 4;
 // Attempts to put a catalog beside collectors and other owners.
@@ -231,14 +232,20 @@ absl::Status Shipper::CheckSameAttempts(const RemoteCatalog& base) const {
   return absl::OkStatus();
 }
 
-// Whether the newest step of the store was saved on top of this one. Copies of
-// a store that continue separately use the same attempt numbers, so the owner
-// must be the same, too.
+// Whether the store saved, or was fetched or updated with, this step before its
+// newest one, even if the step was abandoned since. Copies of a store that
+// continue separately use the same attempt numbers, but with other owners. If
+// the owner of the attempt is unknown, as after an older library opened the
+// store, the newest step must have been saved on top of this one.
 bool Shipper::Continues(const RemoteEntry& last) const {
   const std::vector<StepRecord> own = source_->Steps();
   const StepRecord* const newest = NewestOf(own);
-  return newest != nullptr && DescendsFrom(*newest, last.state) &&
-         OwnerOf(*newest, last.state.attempt) == last.owner;
+  const uint32_t attempt = last.state.attempt;
+  if (newest == nullptr || StateOf(*newest).attempt < attempt) return false;
+  const uint64_t owner = OwnerOf(source_->root().owners, attempt);
+  if (owner != 0) return owner == last.owner;
+  return DescendsFrom(*newest, last.state) &&
+         OwnerOf(*newest, attempt) == last.owner;
 }
 
 // A disk that was restored from an older copy must not overwrite the steps that
@@ -246,9 +253,10 @@ bool Shipper::Continues(const RemoteEntry& last) const {
 // the steps of the other copy.
 absl::Status Shipper::CheckNotAhead(const RemoteCatalog& base) const {
   CKPTDB_RETURN_IF_ERROR(CheckSameAttempts(base));
-  const std::vector<const RemoteEntry*> steps = StepsByAge(base);
-  if (steps.empty() || IsKnown(*steps.front())) return absl::OkStatus();
-  const RemoteEntry& last = *steps.front();
+  // Nothing continues from a quarantined step.
+  const RemoteEntry* const found = NewestStep(base);
+  if (found == nullptr || IsKnown(*found)) return absl::OkStatus();
+  const RemoteEntry& last = *found;
   if (Continues(last)) return absl::OkStatus();
   const std::vector<StepRecord> own = source_->Steps();
   const StepRecord* const newest = NewestOf(own);
@@ -297,15 +305,23 @@ void Shipper::DropUnknown(RemoteCatalog* catalog) const {
   MarkNeeded(catalog);
 }
 
+// The store's root, with `next_attempt` or a later one. Another copy of the
+// store, which this one has replaced, may have begun the attempts in between.
+RootRecord Shipper::RootOver(uint32_t next_attempt) const {
+  RootRecord root = source_->root();
+  if (root.next_attempt >= next_attempt) return root;
+  AddOwner(root.next_attempt, kForeignOwner, &root.owners);
+  root.next_attempt = next_attempt;
+  return root;
+}
+
 absl::Status Shipper::BecomeOwner(const Work& work) {
   CKPTDB_RETURN_IF_ERROR(ProbeObjectStore(*remote_));
   if (!work.base.has_value()) CKPTDB_RETURN_IF_ERROR(PutFormat());
   RemoteCatalog next = work.base.value_or(RemoteCatalog());
   if (work.base.has_value()) ++next.epoch;
   if (work.take_over) DropUnknown(&next);
-  const uint32_t attempts = next.root.next_attempt;
-  next.root = source_->root();
-  next.root.next_attempt = std::max(next.root.next_attempt, attempts);
+  next.root = RootOver(next.root.next_attempt);
   std::erase_if(next.forgotten, [&](const Version& version) {
     return source_->FindVersion(version) == nullptr;
   });
@@ -475,10 +491,8 @@ absl::Status Shipper::ReviseVersion(const StepRecord& record, RemoteEntry entry,
 // The newest catalog, in which this step has its version.
 RemoteCatalog Shipper::WithStep(const StepRecord& record) const {
   RemoteCatalog next = catalog_;
-  next.root = source_->root();
-  next.root.next_attempt =
-      std::max({next.root.next_attempt, catalog_.root.next_attempt,
-                record.version.attempt + 1});
+  next.root = RootOver(
+      std::max(catalog_.root.next_attempt, record.version.attempt + 1));
   for (RemoteEntry entry : pending_) {
     // A commit whose outcome was unknown may have put the entry.
     const RemoteEntry* const committed = FindSame(next, entry);

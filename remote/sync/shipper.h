@@ -19,6 +19,7 @@
 #include "remote/object_store.h"
 #include "remote/remote_store.h"
 #include "remote/sync/catalog_log.h"
+#include "schema/records/records.h"
 #include "schema/records/remote.h"
 #include "schema/types.h"
 
@@ -64,6 +65,7 @@ class Shipper {
   absl::StatusOr<bool> IsSame(const RemoteCatalog& base,
                               const StepRecord& record) const;
 
+  RootRecord RootOver(uint32_t next_attempt) const;
   absl::Status BecomeOwner(const Work& work);
   void DropUnknown(RemoteCatalog* catalog) const;
 

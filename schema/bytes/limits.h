@@ -22,8 +22,8 @@ inline constexpr uint16_t kLossyFormatVersion = 2;
 inline constexpr uint16_t kShardsFormatVersion = 3;
 
 inline constexpr size_t kMaxUuidBytes = 64;
-// Branches that a step record lists, and owners; beyond these, the oldest are
-// left out.
+// Branches that a step record lists, and owners, as the root record does;
+// beyond these, the oldest are left out.
 inline constexpr size_t kMaxBranches = 1024;
 inline constexpr size_t kMaxOwners = 64;
 // Limit of one record without its envelope; FlatBuffers are limited to 2 GiB.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "schema/bytes/limits.h"
+
 namespace ckptdb::internal {
 
 // A descendant has its ancestor's branch among its own, and has continued it at
@@ -25,8 +27,19 @@ bool DescendsFrom(const StepRecord& step, const StepRecord& ancestor) {
 }
 
 uint64_t OwnerOf(const StepRecord& step, uint32_t attempt) {
-  const auto after = step.owners.upper_bound(attempt);
-  return after == step.owners.begin() ? 0 : std::prev(after)->second;
+  return OwnerOf(step.owners, attempt);
+}
+
+uint64_t OwnerOf(const std::map<uint32_t, uint64_t>& owners, uint32_t attempt) {
+  const auto after = owners.upper_bound(attempt);
+  return after == owners.begin() ? 0 : std::prev(after)->second;
+}
+
+void AddOwner(uint32_t first, uint64_t owner,
+              std::map<uint32_t, uint64_t>* owners) {
+  owners->erase(owners->lower_bound(first), owners->end());
+  owners->emplace(first, owner);
+  if (owners->size() > kMaxOwners) owners->erase(owners->begin());
 }
 
 }  // namespace ckptdb::internal

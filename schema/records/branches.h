@@ -4,6 +4,9 @@
 #ifndef CKPTDB_SCHEMA_RECORDS_BRANCHES_H_
 #define CKPTDB_SCHEMA_RECORDS_BRANCHES_H_
 
+#include <cstdint>
+#include <map>
+
 #include "absl/types/span.h"
 #include "schema/types.h"
 
@@ -23,6 +26,19 @@ bool DescendsFrom(const StepRecord& step, const StepRecord& ancestor);
 // Returns the owner that saved the version with this attempt, which is the step
 // or one of its ancestors; 0 if it is not recorded.
 uint64_t OwnerOf(const StepRecord& step, uint32_t attempt);
+
+// Returns the last of `owners`, which are sorted by their first attempts, whose
+// first attempt is at most this one; 0 if there is none.
+uint64_t OwnerOf(const std::map<uint32_t, uint64_t>& owners, uint32_t attempt);
+
+// Stands for the owners of attempts whose steps a store does not have, because
+// another copy of it saved them.
+inline constexpr uint64_t kForeignOwner = ~uint64_t{0};
+
+// Makes `owner` that of all attempts from `first` on. Forgets the oldest owners
+// beyond kMaxOwners.
+void AddOwner(uint32_t first, uint64_t owner,
+              std::map<uint32_t, uint64_t>* owners);
 
 }  // namespace ckptdb::internal
 

@@ -85,14 +85,15 @@ Offset<Vector<const fbs::Owner*>> AddOwners(const Owners& owners,
   return builder->CreateVectorOfStructs(structs);
 }
 
-absl::StatusOr<Owners> ReadOwners(const Vector<const fbs::Owner*>* from) {
+absl::StatusOr<Owners> ReadOwners(RecordKind kind,
+                                  const Vector<const fbs::Owner*>* from) {
   Owners owners;
   for (size_t i = 0; i < SizeOf(from); ++i) {
     fbs::Owner each;
     std::memcpy(static_cast<void*>(&each), from->Data() + i * sizeof(each),
                 sizeof(each));
     if (!owners.empty() && each.first() <= owners.rbegin()->first) {
-      return BadField(RecordKind::kStep, "owners",
+      return BadField(kind, "owners",
                       absl::StrCat("are out of order: attempt ", each.first(),
                                    " follows ", owners.rbegin()->first));
     }
@@ -219,21 +220,19 @@ absl::Status CheckBranches(const StepRecord& record) {
 
 // Older libraries recorded no owners, and may have saved on top of steps that
 // have some.
-absl::Status CheckOwners(const StepRecord& record) {
-  constexpr RecordKind kKind = RecordKind::kStep;
-  if (record.owners.empty()) return absl::OkStatus();
-  if (record.owners.size() > kMaxOwners) {
-    return BadField(kKind, "owners",
-                    absl::StrCat("have ", record.owners.size(),
+absl::Status CheckOwners(RecordKind kind, const Owners& owners, uint32_t most) {
+  if (owners.empty()) return absl::OkStatus();
+  if (owners.size() > kMaxOwners) {
+    return BadField(kind, "owners",
+                    absl::StrCat("have ", owners.size(),
                                  " entries; expected at most ", kMaxOwners));
   }
-  const uint32_t first = record.owners.begin()->first;
-  const uint32_t last = record.owners.rbegin()->first;
-  const uint32_t own = StateOf(record).attempt;
-  if (first > 0 && last <= own) return absl::OkStatus();
-  return BadField(kKind, "owners",
+  const uint32_t first = owners.begin()->first;
+  const uint32_t last = owners.rbegin()->first;
+  if (first > 0 && last <= most) return absl::OkStatus();
+  return BadField(kind, "owners",
                   absl::StrCat("have attempts ", first, " to ", last,
-                               "; expected 1 to ", own));
+                               "; expected 1 to ", most));
 }
 
 absl::Status CheckKind(StepRecord::Kind kind) {
@@ -291,7 +290,8 @@ absl::Status internal::Check(const StepRecord& record) {
   CKPTDB_RETURN_IF_ERROR(CheckChain(record));
   CKPTDB_RETURN_IF_ERROR(CheckIncrement(record));
   CKPTDB_RETURN_IF_ERROR(CheckBranches(record));
-  CKPTDB_RETURN_IF_ERROR(CheckOwners(record));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckOwners(kKind, record.owners, StateOf(record).attempt));
   CKPTDB_RETURN_IF_ERROR(CheckVersions(kKind, "references", record.references));
   if (std::count(record.references.begin(), record.references.end(),
                  record.version) != 0) {
@@ -445,7 +445,8 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
   record.raw_bytes = from->raw_bytes();
   record.exclusive_bytes = from->stored_bytes();
   record.branches = ToStd(from->branches());
-  CKPTDB_ASSIGN_OR_RETURN(record.owners, ReadOwners(from->owners()));
+  CKPTDB_ASSIGN_OR_RETURN(record.owners,
+                          ReadOwners(RecordKind::kStep, from->owners()));
   record.base_bytes = from->base_bytes();
   record.delta_bytes = from->delta_bytes();
   CKPTDB_RETURN_IF_ERROR(internal::Check(record));
@@ -500,6 +501,8 @@ absl::StatusOr<AttemptRecord> DecodeAttemptRecord(absl::string_view bytes) {
 
 absl::Status internal::Check(const RootRecord& record) {
   constexpr RecordKind kKind = RecordKind::kRoot;
+  CKPTDB_RETURN_IF_ERROR(
+      CheckOwners(kKind, record.owners, record.next_attempt));
   if (record.parts.has_value()) {
     CKPTDB_RETURN_IF_ERROR(internal::CheckParts(*record.parts));
   }
@@ -517,9 +520,10 @@ std::string internal::EncodeUnchecked(const RootRecord& record) {
   const auto uuid = AddString(record.uuid, &builder);
   const auto metadata = internal::AddMetadata(record.user_metadata, &builder);
   const auto parts = internal::AddParts(record.parts, &builder);
+  const auto owners = AddOwners(record.owners, &builder);
   builder.Finish(fbs::CreateRootRecord(
       builder, uuid, record.next_attempt, record.owner_epoch,
-      record.created_at_micros, metadata, parts));
+      record.created_at_micros, metadata, parts, owners));
   return Seal(RecordKind::kRoot, builder);
 }
 
@@ -539,6 +543,8 @@ absl::StatusOr<RootRecord> DecodeRootRecord(absl::string_view bytes) {
       record.user_metadata,
       internal::ReadMetadata(RecordKind::kRoot, from->user_metadata()));
   record.parts = internal::ToParts(from->parts());
+  CKPTDB_ASSIGN_OR_RETURN(record.owners,
+                          ReadOwners(RecordKind::kRoot, from->owners()));
   CKPTDB_RETURN_IF_ERROR(internal::Check(record));
   return record;
 }

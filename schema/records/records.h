@@ -13,6 +13,7 @@
 #define CKPTDB_SCHEMA_RECORDS_RECORDS_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -68,6 +69,9 @@ struct RootRecord {
   int64_t created_at_micros = 0;
   UserMetadata user_metadata;
   std::optional<StoreParts> parts = {};  // none: its steps are whole
+  // The owners that began the attempts, by the first attempt of each, or
+  // kForeignOwner. Those before the first entry are unknown.
+  std::map<uint32_t, uint64_t> owners = {};
 
   bool operator==(const RootRecord&) const = default;
 };

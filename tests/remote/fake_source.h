@@ -15,6 +15,7 @@
 #include "db/transfer/version_source.h"
 #include "schema/bytes/keys.h"
 #include "schema/bytes/page.h"
+#include "schema/records/branches.h"
 #include "schema/records/records.h"
 #include "schema/records/remote.h"
 #include "schema/types.h"
@@ -25,7 +26,10 @@ namespace ckptdb::testing {
 // file, whose bytes are its path: see MemoryStore::set_names_as_files.
 class FakeSource : public internal::VersionSource {
  public:
-  explicit FakeSource(std::string uuid) { root_.uuid = std::move(uuid); }
+  explicit FakeSource(std::string uuid) {
+    root_.uuid = std::move(uuid);
+    set_owner(1);
+  }
 
   // Commits a step on top of the newest one: full, or a delta. `content`
   // distinguishes saves of the same attempt by different copies.
@@ -38,7 +42,7 @@ class FakeSource : public internal::VersionSource {
     record.store_uuid = root_.uuid;
     record.rank_digests = {content};
     record.committed_at_micros = record.version.attempt;
-    record.branches = {{1, record.version.attempt}};
+    record.branches = BranchesOf(parent, record.version.attempt);
     if (owner_ != 0) {
       record.owners =
           internal::OwnersOver(parent == nullptr ? StepRecord() : *parent,
@@ -67,6 +71,13 @@ class FakeSource : public internal::VersionSource {
       return !steps_.contains(known.first.step);
     });
   }
+  // Restores an older step: the next save abandons those after it.
+  void RollBack(int64_t step) {
+    steps_.erase(steps_.upper_bound(step), steps_.end());
+    rolled_back_ = true;
+  }
+  // Begins saves that fail.
+  void WasteAttempts(uint32_t attempts) { root_.next_attempt += attempts; }
   void SetMetric(int64_t step, double value) {
     steps_.at(step).metrics["auc"] = value;
     known_[steps_.at(step).version] = steps_.at(step);
@@ -77,7 +88,14 @@ class FakeSource : public internal::VersionSource {
 
   // Makes another process save from now on, or an older library if it is 0. A
   // copy of a FakeSource has the same owner until this is called.
-  void set_owner(uint64_t owner) { owner_ = owner; }
+  void set_owner(uint64_t owner) {
+    owner_ = owner;
+    if (owner == 0) {
+      root_.owners.clear();
+    } else {
+      internal::AddOwner(root_.next_attempt, owner, &root_.owners);
+    }
+  }
   void set_steps_apart(int64_t steps) { steps_apart_ = steps; }
 
   const RootRecord& root() const override { return root_; }
@@ -117,8 +135,22 @@ class FakeSource : public internal::VersionSource {
   }
 
  private:
+  std::vector<StepRecord::Branch> BranchesOf(const StepRecord* parent,
+                                             uint32_t attempt) {
+    std::vector<StepRecord::Branch> branches;
+    if (parent != nullptr) branches = parent->branches;
+    if (branches.empty() || rolled_back_) {
+      branches.push_back({attempt, attempt});
+    } else {
+      branches.back().last = attempt;
+    }
+    rolled_back_ = false;
+    return branches;
+  }
+
   RootRecord root_;
   uint64_t owner_ = 1;
+  bool rolled_back_ = false;
   int64_t steps_apart_ = 10;
   std::map<int64_t, StepRecord> steps_;
   std::map<Version, StepRecord> known_;

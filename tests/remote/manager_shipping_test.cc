@@ -10,6 +10,8 @@
 
 #include "remote/remote_store.h"
 #include "remote/step_shipper.h"
+#include "remote/sync/catalog_log.h"
+#include "remote/sync/catalog_steps.h"
 #include "tests/manager/manager_fixture.h"
 #include "tests/manager/run_ranks.h"
 #include "tests/remote/memory_store.h"
@@ -176,6 +178,39 @@ TEST_F(ManagerShippingTest, SavesGoOnWhileTheServiceIsDown) {
   Start();
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(RemoteSteps(), ElementsAre(2, 4, 5, 6, 8));
+}
+
+// The remote is another store's, so the next manager ships nothing, either.
+TEST_F(ManagerShippingTest, ARefusalNamesRemediesThatWork) {
+  Start();
+  TrainAndClose(2);
+  options_.path += "-other";
+  options_.ship.close_wait = absl::Milliseconds(300);
+  Start();
+  TrainAndWait(2);
+  AwaitFailure(2);
+  EXPECT_THAT(manager_->Shipping()->waiting, ElementsAre(2));
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(warnings_.back(),
+              AllOf(HasSubstr("was closed before step 2"),
+                    HasSubstr("ship each store to its own URL"),
+                    Not(HasSubstr("the next manager"))));
+}
+
+// Training goes back to an older step, in another process.
+TEST_F(ManagerShippingTest, ShipsAfterAnOlderStepWasRestored) {
+  options_.schedule.permanent = SaveEveryNSteps(1);
+  options_.ship.close_wait = absl::Minutes(2);
+  Start();
+  TrainAndClose(6);
+  for (const int64_t step : {4, 2, 3}) {
+    Start();
+    ASSERT_OK(manager_->Restore({.step = step}));
+    TrainAndClose(step + 1);
+    EXPECT_THAT(warnings_, Not(Contains(HasSubstr("shipped"))));
+    ASSERT_OK_AND_ASSIGN(const auto catalog, internal::NewestCatalog(&remote_));
+    EXPECT_EQ(internal::NewestStep(*catalog)->version.step, step + 1);
+  }
 }
 
 TEST_F(ManagerShippingTest, WarnsOfTheLagOnceUntilItIsWell) {

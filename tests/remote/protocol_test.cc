@@ -76,6 +76,12 @@ class ProtocolTest : public ::testing::Test {
     EXPECT_THAT(Steps(), ElementsAre(10, 70, 80));
     ExpectSound();
   }
+  void ExpectNewest(int64_t step) {
+    const auto catalog = internal::NewestCatalog(&remote_);
+    ASSERT_OK(catalog);
+    ASSERT_TRUE(catalog->has_value());
+    EXPECT_EQ(internal::NewestStep(**catalog)->version.step, step);
+  }
   // How often each call was made, whatever its key.
   std::map<std::string, int> Totals() {
     std::map<std::string, int> totals;
@@ -306,6 +312,86 @@ TEST_F(ProtocolTest, KeepsMetricsThatOnlyTheRemoteHas) {
   older.SetMetric(10, 0.75);
   ASSERT_OK(Push(older));
   EXPECT_THAT(MetricsOf(10), ElementsAre(Pair("auc", 0.75)));
+  ExpectSound();
+}
+
+// Training goes back to an older step, in a new process. The remote's newest
+// step was abandoned, and so may be all steps of the process that saved it.
+TEST_F(ProtocolTest, AStoreThatWentBackContinues) {
+  uint64_t content = 1;
+  source_.Save(true, content);
+  for (const uint64_t owner : {2, 3, 4}) {
+    source_.set_owner(owner);
+    source_.RollBack(10);
+    for (int i = 0; i < 3; ++i) source_.Save(i == 1, ++content);
+    ASSERT_OK(Push(source_));
+    EXPECT_THAT(Steps(), ElementsAre(10, 20, 30, 40));
+    ExpectNewest(40);
+  }
+  source_.RollBack(20);
+  source_.KeepNewest(1);
+  EXPECT_THAT(Push(source_), FailedPrecondition("ahead", "step is 20"));
+  source_.Save(true, 100);
+  ASSERT_OK(Push(source_));
+  ExpectNewest(30);
+  ExpectSound();
+}
+
+// Another copy of the disk shipped steps. However this copy goes on, it did not
+// save them: it goes back, it goes back to before other steps of its own, or
+// attempts of it fail.
+TEST_F(ProtocolTest, RefusesAStaleCopyThatWentBack) {
+  for (uint64_t content = 1; content < 4; ++content) {
+    source_.Save(true, content);
+  }
+  ASSERT_OK(Push(source_));
+  const FakeSource stale = source_;
+  for (uint64_t content = 4; content < 7; ++content) {
+    source_.Save(true, content);
+    FakeSource copy = stale;
+    ASSERT_OK(Push(source_));
+    uint64_t owner = 10;
+    for (const int64_t back : {30, 20, 10}) {
+      copy.set_owner(++owner);
+      copy.RollBack(back);
+      copy.Save(true, 20);
+      EXPECT_THAT(Push(copy), FailedPrecondition("--take-over"));
+      copy.WasteAttempts(2);
+      copy.set_owner(++owner);
+      copy.Save(true, 21);
+      EXPECT_THAT(Push(copy), FailedPrecondition("--take-over"));
+    }
+    FakeSource wasteful = stale;
+    wasteful.set_owner(2);
+    wasteful.WasteAttempts(10);
+    wasteful.Save(true, 30);
+    EXPECT_THAT(Push(wasteful), FailedPrecondition("--take-over"));
+  }
+  EXPECT_THAT(Steps(), ElementsAre(10, 20, 30, 40, 50, 60));
+  ExpectSound();
+}
+
+// A copy that was made after the newest step was shipped may go on, once, and
+// fences the original off.
+TEST_F(ProtocolTest, OneOfTwoCopiesThatWentBackContinues) {
+  for (uint64_t content = 1; content < 5; ++content) {
+    source_.Save(true, content);
+  }
+  ASSERT_OK(Push(source_));
+  FakeSource copy = source_;
+  copy.set_owner(2);
+  copy.RollBack(20);
+  copy.Save(true, 5);
+  ASSERT_OK(Push(copy));
+  ExpectNewest(30);
+  for (const int64_t back : {40, 20, 10}) {
+    source_.RollBack(back);
+    source_.Save(true, 6);
+    EXPECT_THAT(Push(source_), FailedPrecondition("--take-over"));
+  }
+  copy.Save(true, 7);
+  ASSERT_OK(Push(copy));
+  ExpectNewest(40);
   ExpectSound();
 }
 

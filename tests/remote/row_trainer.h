@@ -48,6 +48,7 @@ class RowTrainer {
     return status;
   }
   void set_salt(float salt) { salt_ = salt; }
+  void set_abandoned(SaveSpec::Abandoned abandoned) { abandoned_ = abandoned; }
 
  private:
   absl::Status Save(int64_t step, int64_t first, int64_t end,
@@ -70,7 +71,7 @@ class RowTrainer {
     spec.step = step;
     spec.parent = parent_;
     spec.overwrite = overwrite_;
-    spec.abandoned = SaveSpec::Abandoned::kKeep;
+    spec.abandoned = abandoned_;
     CKPTDB_ASSIGN_OR_RETURN(const SaveResult saved,
                             store_->Save(spec, *tables.state()));
     parent_ = saved.version;
@@ -80,6 +81,7 @@ class RowTrainer {
   Store* const store_;
   std::optional<Version> parent_;
   bool overwrite_ = false;
+  SaveSpec::Abandoned abandoned_ = SaveSpec::Abandoned::kKeep;
   float salt_ = 0;
 };
 

@@ -123,7 +123,9 @@ inline AttemptRecord SampleAttempt() {
 }
 
 inline RootRecord SampleRoot() {
-  return {kSampleUuid, 12, 3, 1600000000000000, {{"owner", "ads"}}};
+  RootRecord root = {kSampleUuid, 12, 3, 1600000000000000, {{"owner", "ads"}}};
+  root.owners = {{2, 0x123456789}, {7, 5}, {12, ~uint64_t{0}}};
+  return root;
 }
 
 inline Lease SampleLease() {

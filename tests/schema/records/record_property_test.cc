@@ -34,7 +34,14 @@ TEST(RootRecord, Rules) {
   rules.Uuids(&RootRecord::uuid);
   rules.Metadata();
   rules.Bad("next attempt 0 is invalid; attempts start at 1",
-            [](RootRecord* r) { r->next_attempt = 0; });
+            [](RootRecord* r) {
+              r->next_attempt = 0;
+              r->owners.clear();
+            });
+  rules.Bad("owners have attempts 0 to 12; expected 1 to 12",
+            [](RootRecord* r) { r->owners[0] = 5; });
+  rules.Bad("owners have attempts 2 to 13; expected 1 to 12",
+            [](RootRecord* r) { r->owners[13] = 5; });
   rules.Good([](RootRecord* r) { r->parts = StoreParts(); });
   rules.Good([](RootRecord* r) {
     r->parts = StoreParts{{"user", "it*"}, {"embedding"}, {7, 128}, {"mlp.*"}};
