@@ -206,7 +206,9 @@ absl::Status StepShipper::Impl::Look() {
     again_ = true;
     CKPTDB_RETURN_IF_ERROR(Push());
   }
-  CKPTDB_RETURN_IF_ERROR(Collect());
+  // If it is stopped meanwhile, the steps are shipped nevertheless.
+  absl::Status collected = Collect();
+  if (!absl::IsCancelled(collected)) CKPTDB_RETURN_IF_ERROR(collected);
   if (skipped_.empty()) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("step ", skipped_[0].first, ": ", skipped_[0].second));
@@ -270,6 +272,9 @@ void StepShipper::Impl::TakeNote() {
   if (!note.ok() || !note->has_value()) return;  // it is written anew
   if ((*note)->url != remote_->Name()) return;
   last_attempt_ = std::max(last_attempt_, (*note)->last_attempt);
+  for (const int64_t step : (*note)->skipped) {
+    skipped_.emplace_back(step, "it was skipped by an earlier process");
+  }
 }
 
 // Updates the note in the store's folder. A process that may write only leases
@@ -293,7 +298,11 @@ void StepShipper::Impl::NoteSteps(const std::vector<StepRecord>& steps) {
   const MutexLock lock(&mutex_);
   waiting_.clear();
   for (const StepRecord& record : steps) {
-    if (IsShipped(record.version)) continue;
+    const bool skipped = std::any_of(
+        skipped_.begin(), skipped_.end(),
+        [&](const auto& each) { return each.first == record.version.step; });
+    const bool noted = record.version.attempt <= last_attempt_ && !skipped;
+    if (noted || IsShipped(record.version)) continue;
     waiting_[record.version.step] = record.committed_at_micros;
   }
 }

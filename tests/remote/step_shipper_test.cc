@@ -19,6 +19,7 @@
 #include "db/store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "manager/policies.h"
 #include "remote/remote_store.h"
 #include "tests/remote/memory_store.h"
 #include "tests/remote/shared_store.h"
@@ -216,6 +217,49 @@ TEST_F(StepShipperTest, NotesHowFarItIs) {
   EXPECT_THAT(store_->unswept(), IsEmpty());
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
   EXPECT_EQ(usage.foreign_bytes, 0);
+}
+
+// A manager closes its shipper once the newest step is shipped.
+TEST_F(StepShipperTest, NotesStepsIfItIsStoppedBeforeACollection) {
+  OpenStore();
+  Save(1);
+  std::atomic<bool> stopped = false;
+  ShipperOptions options;
+  options.retention = RetentionOptions{.keep = LatestN(100)};
+  options.remote.cancelled = [&] { return stopped.load(); };
+  options.on_shipped = [&](const PushResult&) { stopped = true; };
+  Start(options);
+  ASSERT_OK(Wait(1));
+  shipper_.reset();
+  ASSERT_OK_AND_ASSIGN(const auto note, ReadShipNote(path()));
+  ASSERT_TRUE(note.has_value());
+  EXPECT_EQ(note->last_attempt, 1);
+  EXPECT_EQ(note->error, "");
+  EXPECT_EQ(remote_.calls()["delete data"], 0);
+}
+
+// The service does not answer yet.
+TEST_F(StepShipperTest, StepsOfAnEarlierShipperDoNotWait) {
+  OpenStore();
+  Save(1);
+  Save(2);
+  Start();
+  ASSERT_OK(Wait(2));
+  ASSERT_OK(Wait(2));
+  shipper_.reset();
+  Save(3);
+  remote_.set_before([](absl::string_view, absl::string_view) {
+    return absl::UnavailableError("down");
+  });
+  Start();
+  while (shipper_->statistics().failures == 0) std::this_thread::yield();
+  EXPECT_THAT(shipper_->statistics().waiting, ElementsAre(3));
+  shipper_.reset();
+  // Another URL lacks them.
+  ASSERT_OK_AND_ASSIGN(shipper_,
+                       StepShipper::Start(path(), "file:///proc/no-remote"));
+  while (shipper_->statistics().failures == 0) std::this_thread::yield();
+  EXPECT_THAT(shipper_->statistics().waiting, ElementsAre(1, 2, 3));
 }
 
 TEST_F(StepShipperTest, ADamagedNoteIsReported) {
