@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/load/step_opener.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -148,21 +150,43 @@ absl::StatusOr<OpenedStep> StepOpener::OpenOnce(
   found_empty_ = absl::IsNotFound(target.error);
   CKPTDB_RETURN_IF_ERROR(target.error);
   picked_ = target.version;
+  if (reader_ != nullptr && *reader == reader_) {
+    CKPTDB_RETURN_IF_ERROR(OpenChanges(from, target.version.step, &opened));
+  }
   CKPTDB_RETURN_IF_ERROR(
-      AgreeOn("open the step", OpenAt(target, *reader, from, &opened)));
+      AgreeOn("open the step", OpenAt(target, *reader, &opened)));
   return opened;
+}
+
+// Ranks may read a whole step together, but read changes alone. The trainer may
+// commit or fold a step between the ranks' calls, so only some may find the
+// changes. All ranks take part, whether or not they know `from`.
+absl::Status StepOpener::OpenChanges(const std::optional<Version>& from,
+                                     int64_t step, OpenedStep* opened) const {
+  if (from.has_value()) {
+    auto changes = reader_->OpenChanges(*from, step);
+    // After an error the whole step is read, which detects its damage.
+    if (changes.ok()) opened->changes = *std::move(changes);
+  }
+  if (ranks_->world_size() == 1) return absl::OkStatus();
+  constexpr absl::string_view kTag = "open the changes";
+  const std::string own = opened->changes != nullptr ? "yes" : "no";
+  const auto answers = ranks_->Gather(kTag, own, options_.ranks.deadline);
+  const bool all =
+      answers.ok() && std::count(answers->begin(), answers->end(), "yes") ==
+                          std::ptrdiff_t{ranks_->world_size()};
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string agreed,
+      ranks_->Tell(kTag, all ? "yes" : "no",
+                   AfterGather(*ranks_, options_.ranks.deadline)));
+  if (agreed != "yes") opened->changes.reset();
+  return absl::OkStatus();
 }
 
 // Opens the version that the owner picked, unless it was overwritten since.
 absl::Status StepOpener::OpenAt(const RestoreTarget& target, Reader* reader,
-                                const std::optional<Version>& from,
                                 OpenedStep* opened) const {
   const int64_t step = target.version.step;
-  if (from.has_value()) {
-    auto changes = reader->OpenChanges(*from, step);
-    // After an error the whole step is read, which detects its damage.
-    if (changes.ok()) opened->changes = *std::move(changes);
-  }
   if (opened->changes == nullptr) {
     CKPTDB_ASSIGN_OR_RETURN(opened->step, reader != nullptr
                                               ? reader->OpenStep(step)

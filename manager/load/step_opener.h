@@ -50,7 +50,7 @@ class StepOpener {
   StepOpener& operator=(const StepOpener&) = delete;
 
   // Opens the requested step. With `from`, which only a read-only manager
-  // passes, opens the changes since that version if the store knows them.
+  // passes, opens the changes since that version if all ranks find them.
   absl::StatusOr<OpenedStep> Open(
       const RestoreRequest& request,
       const std::optional<Version>& from = std::nullopt);
@@ -76,8 +76,10 @@ class StepOpener {
                                       const std::optional<Version>& from);
   absl::StatusOr<Reader*> OpenReader(const RestoreRequest& request,
                                      OpenedStep* opened) const;
+  // Opens the changes that lead from `from` to `step`, if all ranks can.
+  absl::Status OpenChanges(const std::optional<Version>& from, int64_t step,
+                           OpenedStep* opened) const;
   absl::Status OpenAt(const RestoreTarget& target, Reader* reader,
-                      const std::optional<Version>& from,
                       OpenedStep* opened) const;
   absl::StatusOr<StepRecord> PickStep(const RestoreRequest& request,
                                       Reader* other) const;

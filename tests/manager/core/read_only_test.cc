@@ -2,9 +2,11 @@
 // A manager that follows a store while another one trains.
 #include <atomic>
 #include <filesystem>
+#include <future>
 #include <iterator>
 
 #include "absl/strings/match.h"
+#include "tests/manager/forwarding_coordinator.h"
 #include "tests/manager/manager_fixture.h"
 #include "tests/manager/run_ranks.h"
 
@@ -153,6 +155,76 @@ TEST_F(ReadOnlyTest, FollowsByChanges) {
     EXPECT_TRUE(Follows(step).incremental);
   }
   EXPECT_EQ(copy_->users.clears(), 1) << "only changes were read";
+}
+
+// Calls functions when the rank has received the step to open, and when it then
+// meets the others again.
+class OpeningRank : public ForwardingCoordinator {
+ public:
+  OpeningRank(std::unique_ptr<Coordinator> ranks,
+              std::function<void()> on_received,
+              std::function<void()> on_opened)
+      : ForwardingCoordinator(std::move(ranks)),
+        on_received_(std::move(on_received)),
+        on_opened_(std::move(on_opened)) {}
+  absl::StatusOr<std::string> Broadcast(absl::string_view tag,
+                                        std::string value,
+                                        absl::Duration wait) override {
+    auto received =
+        ForwardingCoordinator::Broadcast(tag, std::move(value), wait);
+    opening_ = tag == "step to restore";
+    if (opening_) on_received_();
+    return received;
+  }
+  absl::StatusOr<std::vector<std::string>> Gather(
+      absl::string_view tag, std::string value, absl::Duration wait) override {
+    if (std::exchange(opening_, false)) on_opened_();
+    return ForwardingCoordinator::Gather(tag, std::move(value), wait);
+  }
+
+ private:
+  const std::function<void()> on_received_;
+  const std::function<void()> on_opened_;
+  bool opening_ = false;
+};
+
+// The trainer folds step 8, whose changes the owner has opened already.
+TEST_F(ReadOnlyTest, AllRanksReadTheWholeStep_WhenOneCannotOpenTheChanges) {
+  ManagerOptions options = ReadOnlyOptions();
+  options.ranks.sharding = TableSharding::ByModulo();
+  options.restore.io_state_resize = ManagerOptions::IoStateResize::kReset;
+  std::promise<void> opened;
+  const auto body = [&](uint32_t rank, auto ranks) -> absl::Status {
+    int restores = 0;
+    const auto received = [&] {
+      if (++restores < 2 || rank == 0) return;
+      opened.get_future().wait();
+      EXPECT_OK(manager_->store()->Delete(6));
+      EXPECT_OK(manager_->store()->Fold(8));
+    };
+    const auto on_opened = [&] {
+      if (restores == 2 && rank == 0) opened.set_value();
+    };
+    TestModel copy;
+    copy.owns = [=](int64_t id) { return id % 2 == rank; };
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto follower,
+        CheckpointManager::Open(options, &copy.state,
+                                std::make_unique<OpeningRank>(
+                                    std::move(ranks), received, on_opened)));
+    CKPTDB_RETURN_IF_ERROR(follower->WaitForStep(absl::Minutes(1)).status());
+    if (rank == 0) Train(8);
+    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+                            follower->WaitForStep(absl::Minutes(1)));
+    EXPECT_EQ(report.version.step, 8);
+    EXPECT_FALSE(report.incremental) << rank;
+    TestModel expected;
+    expected.owns = copy.owns;
+    for (int64_t step = 1; step <= 8; ++step) expected.Train(step);
+    EXPECT_EQ(copy.users.rows(), expected.users.rows()) << rank;
+    return follower->Close();
+  };
+  EXPECT_THAT(OnRanks(2, body), Each(IsOk()));
 }
 
 TEST_F(ReadOnlyTest, ReadsTheWholeStep_WhenTheModelHasChanged) {
