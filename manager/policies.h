@@ -210,10 +210,10 @@ absl::StatusOr<StepRecord> BestStep(absl::Span<const StepRecord> steps,
                                     const KeepPolicy::BestOptions& options);
 
 // Which steps the write batch of the next commit removes. The newest step,
-// steps that are pinned, read or needed by others, and the one that the
-// training began from always stay. `keep` decides separately on steps of the
-// training's lineage and on those of other branches, which were kept when an
-// older step was restored.
+// pinned steps, the one that the training began from and, as configured, those
+// not shipped yet always stay, and data that is read or needed. `keep` decides
+// separately on steps of the training's lineage and on those of other branches,
+// which were kept when an older step was restored.
 struct RetentionOptions {
   enum class Removal {
     kNever,            // all steps stay
