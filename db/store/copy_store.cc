@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes a store from a backup or another store.
-#include <algorithm>
-#include <array>
 #include <map>
 #include <memory>
 #include <utility>
@@ -17,45 +15,16 @@
 #include "db/disk/rocks_status.h"
 #include "db/disk/store_path.h"
 #include "db/reader.h"
-#include "db/rocks/find_database.h"
 #include "db/rocks/owner_lock.h"
 #include "db/store/backup_folder.h"
 #include "db/store/store_identity.h"
+#include "db/store/store_names.h"
 #include "db/store/store_snapshot.h"
 #include "schema/status.h"
 
 namespace ckptdb {
 namespace internal {
 namespace {
-
-constexpr std::array<const char*, 10> kStoreNames = {
-    "LOCK",    "OWNER",  "SHIPPED", "WATERMARK", "db",
-    "staging", "leases", "posts",   "SPARE",     kFolderLockName};
-
-bool IsStoreName(const std::string& name) {
-  return std::find(kStoreNames.begin(), kStoreNames.end(), name) !=
-         kStoreNames.end();
-}
-
-// Returns an error unless the folder at `path` contains a store and nothing
-// else.
-absl::Status CheckIsStore(const std::shared_ptr<rocksdb::FileSystem>& files,
-                          const std::string& path) {
-  CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files.get(), path));
-  for (const std::string& name : names) {
-    if (IsStoreName(name)) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "\"", path, "/", name,
-        "\" does not belong to a store; move it away before replacing it"));
-  }
-  const absl::StatusOr<bool> found = FindDatabase(files, path);
-  // A store without its CURRENT is damaged, and may be replaced.
-  if (absl::IsDataLoss(found.status())) return absl::OkStatus();
-  CKPTDB_RETURN_IF_ERROR(found.status());
-  if (*found) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("\"", path, "\" is not a store, and is not replaced"));
-}
 
 // The target of a copy. Its lock prevents an owner from opening the store that
 // is replaced.

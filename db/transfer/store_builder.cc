@@ -2,6 +2,7 @@
 #include "db/transfer/store_builder.h"
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -16,7 +17,9 @@
 #include "db/meta/catalog.h"
 #include "db/reader.h"
 #include "db/rocks/guarded_file_system.h"
+#include "db/rocks/owner_lock.h"
 #include "db/store/store_folder.h"
+#include "db/store/store_names.h"
 #include "db/transfer/unfinished_folder.h"
 #include "db/transfer/version_records.h"
 #include "schema/bytes/annotate.h"
@@ -35,9 +38,11 @@ StoreOptions OptionsToBuild() {
 
 class BuilderInFolder : public StoreBuilder {
  public:
-  BuilderInFolder(std::string path,
+  // `replaced` is the lock of the store at `path`, or null without one.
+  BuilderInFolder(std::string path, std::shared_ptr<OwnerLock> replaced,
                   std::unique_ptr<UnfinishedFolder> unfinished)
       : path_(std::move(path)),
+        replaced_(std::move(replaced)),
         unfinished_(std::move(unfinished)),
         building_(absl::StrCat(unfinished_->path(), "/", kBuildingName)) {}
 
@@ -54,9 +59,11 @@ class BuilderInFolder : public StoreBuilder {
   absl::Status CheckFiles() const;
   absl::Status WriteRoot(RootRecord root) const;
   absl::Status CheckOpens() const;
+  absl::Status Rename(const std::string& from, const std::string& to) const;
   absl::Status MoveToPath();
 
   const std::string path_;
+  const std::shared_ptr<OwnerLock> replaced_;
   const std::unique_ptr<UnfinishedFolder> unfinished_;
   const std::string building_;
   std::unique_ptr<StoreFolder> folder_;
@@ -138,13 +145,25 @@ absl::Status BuilderInFolder::CheckOpens() const {
                                           " steps, expected ", steps_));
 }
 
+absl::Status BuilderInFolder::Rename(const std::string& from,
+                                     const std::string& to) const {
+  return FromRocks(
+      unfinished_->files()->RenameFile(from, to, rocksdb::IOOptions(), nullptr),
+      absl::StrCat("naming \"", to, "\""));
+}
+
+// A replaced store moves into the unfinished folder, and is removed with it.
 absl::Status BuilderInFolder::MoveToPath() {
-  GuardedFileSystem* const files = unfinished_->files();
-  CKPTDB_RETURN_IF_ERROR(SyncFolder(files, building_));
-  CKPTDB_RETURN_IF_ERROR(FromRocks(
-      files->RenameFile(building_, path_, rocksdb::IOOptions(), nullptr),
-      absl::StrCat("naming \"", path_, "\"")));
-  CKPTDB_RETURN_IF_ERROR(SyncFolder(files, ParentFolder(path_)));
+  absl::Status moved = replaced_ == nullptr ? absl::UnimplementedError("")
+                                            : ExchangeFolders(building_, path_);
+  if (absl::IsUnimplemented(moved)) {
+    const std::string aside =
+        absl::StrCat(unfinished_->path(), "/", kLinksName);
+    if (replaced_ != nullptr) CKPTDB_RETURN_IF_ERROR(Rename(path_, aside));
+    moved = Rename(building_, path_);
+  }
+  CKPTDB_RETURN_IF_ERROR(moved);
+  CKPTDB_RETURN_IF_ERROR(SyncFolder(unfinished_->files(), ParentFolder(path_)));
   return unfinished_->Remove();
 }
 
@@ -160,15 +179,34 @@ absl::Status BuilderInFolder::Finish(const RootRecord& root,
   return MoveToPath();
 }
 
-absl::Status CheckIsFree(const std::string& path) {
-  rocksdb::FileSystem* const files =
-      Environment::Default()->file_system().get();
-  const absl::StatusOr<Entry> entry = LookAt(files, path);
-  if (absl::IsNotFound(entry.status())) return absl::OkStatus();
+// Whether this is a store without steps that is not store `uuid`. Its damage is
+// left to the caller.
+bool IsEmptyStore(const std::string& path, absl::string_view uuid) {
+  StoreOptions reading;
+  reading.leases = StoreOptions::LeaseMode::kNone;
+  const auto reader = Reader::Open(path, reading);
+  return reader.ok() && (*reader)->Steps().empty() &&
+         (*reader)->uuid() != uuid && (*reader)->BadFiles().empty();
+}
+
+// Returns the lock of a store that may be replaced, or null if the path is
+// free.
+absl::StatusOr<std::shared_ptr<OwnerLock>> TakePath(const std::string& path,
+                                                    absl::string_view uuid) {
+  const std::shared_ptr<rocksdb::FileSystem>& files =
+      Environment::Default()->file_system();
+  const absl::StatusOr<Entry> entry = LookAt(files.get(), path);
+  if (absl::IsNotFound(entry.status())) return nullptr;
   CKPTDB_RETURN_IF_ERROR(entry.status());
   if (entry->kind == EntryKind::kFolder) {
-    CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
-    if (names.empty()) return absl::OkStatus();
+    CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files.get(), path));
+    if (names.empty()) return nullptr;
+    if (IsEmptyStore(path, uuid)) {
+      CKPTDB_RETURN_IF_ERROR(CheckIsStore(files, path));
+      CKPTDB_ASSIGN_OR_RETURN(auto lock, OwnerLock::Acquire(files, path));
+      // An owner may have saved a step before.
+      if (IsEmptyStore(path, uuid)) return lock;
+    }
   }
   return absl::AlreadyExistsError(absl::StrCat(
       "\"", path, "\" exists and is not an empty folder; nothing was changed"));
@@ -177,13 +215,13 @@ absl::Status CheckIsFree(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StoreBuilder>> StoreBuilder::Begin(
-    absl::string_view path) {
+    absl::string_view path, absl::string_view uuid) {
   CKPTDB_RETURN_IF_ERROR(EnterLibrary("StoreBuilder::Begin"));
   CKPTDB_ASSIGN_OR_RETURN(const std::string resolved, ResolveStorePath(path));
-  CKPTDB_RETURN_IF_ERROR(CheckIsFree(resolved));
+  CKPTDB_ASSIGN_OR_RETURN(auto replaced, TakePath(resolved, uuid));
   CKPTDB_ASSIGN_OR_RETURN(auto unfinished, UnfinishedFolder::Take(resolved));
-  auto builder =
-      std::make_unique<BuilderInFolder>(resolved, std::move(unfinished));
+  auto builder = std::make_unique<BuilderInFolder>(
+      resolved, std::move(replaced), std::move(unfinished));
   CKPTDB_RETURN_IF_ERROR(builder->Open());
   return builder;
 }

@@ -25,10 +25,12 @@ namespace ckptdb::internal {
 // thread at a time.
 class StoreBuilder {
  public:
-  // Returns AlreadyExists if `path` exists and is not an empty folder, and
-  // Unavailable while another process makes a store there.
+  // Returns AlreadyExists if `path` exists, unless it is an empty folder or a
+  // store without steps that is not store `uuid`, which Finish replaces.
+  // Returns Unavailable while another process makes a store there, or has it
+  // open for writing.
   static absl::StatusOr<std::unique_ptr<StoreBuilder>> Begin(
-      absl::string_view path);
+      absl::string_view path, absl::string_view uuid);
   virtual ~StoreBuilder() = default;
 
   // A folder for data files, on the file system of the store.

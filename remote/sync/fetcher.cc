@@ -25,7 +25,8 @@ absl::Status StoreExists(const LocalStore& found) {
       found.root.parts.has_value()
           ? "it has only parts of steps, to which no step can be added: fetch "
             "to another folder, or remove it first"
-          : "fetch with update (--update) to add steps to it"));
+          : "fetch with update (--update) to add steps to it, or to another "
+            "folder if it is another store"));
 }
 
 // Looks at the newest catalog, for objects that a collector has deleted.
@@ -110,7 +111,7 @@ absl::Status Fetcher::MakeStore(const RemoteCatalog& catalog,
         });
   }
   CKPTDB_RETURN_IF_ERROR(CheckParts(&parts));
-  auto builder = StoreBuilder::Begin(to_);
+  auto builder = StoreBuilder::Begin(to_, catalog.root.uuid);
   if (absl::IsAlreadyExists(builder.status())) {
     const absl::StatusOr<LocalStore> found = ReadLocalStore(to_);
     if (found.ok()) return StoreExists(*found);

@@ -172,13 +172,55 @@ TEST_F(ManagerUrlTest, FailsOnAllRanksIfTheFetchFails) {
   EXPECT_FALSE(fs::exists(second()));
 }
 
+// A machine whose training failed before its first save gets the job back from
+// another one.
+TEST_F(ManagerUrlTest, ReplacesAStoreWithoutSteps) {
+  TrainAndPush(3);
+  ASSERT_OK(Store::Open(second()).status());
+  RunModels(kWorld, FromRemote(),
+            [&](uint32_t rank, CheckpointManager* manager, TestModel* model) {
+              ASSERT_OK_AND_ASSIGN(const RestoreReport report,
+                                   manager->Restore());
+              EXPECT_EQ(report.version.step, 3);
+              ExpectRows(*model, 3);
+              Train(1, rank, manager, model);
+            });
+  EXPECT_FALSE(fs::exists(second() + ".unfinished"));
+  ASSERT_OK_AND_ASSIGN(const PushResult pushed,
+                       PushStore(second(), remote_.get()));
+  EXPECT_THAT(pushed.shipped, ::testing::ElementsAre(4));
+}
+
 TEST_F(ManagerUrlTest, KeepsAStoreThatIsInTheWay) {
   TrainAndPush(1);
-  ASSERT_OK(Store::Open(second()).status());
   TestModel model;
-  EXPECT_THAT(
-      CheckpointManager::Open(FromRemote(), &model.state, SingleProcess()),
-      StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("nothing was")));
+  const auto open = [&] {
+    return CheckpointManager::Open(FromRemote(), &model.state, SingleProcess())
+        .status();
+  };
+  {
+    ASSERT_OK_AND_ASSIGN(const auto owner, Store::Open(second()));
+    EXPECT_THAT(open(),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("owner")));
+  }
+  fs::create_directory(second() + "/notes");
+  EXPECT_THAT(open(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("/notes"), HasSubstr("move it away"))));
+  // The store was shipped before its steps were removed.
+  fs::remove_all(second());
+  fs::copy(first(), second(), fs::copy_options::recursive);
+  {
+    ASSERT_OK_AND_ASSIGN(const auto owner, Store::Open(second()));
+    ASSERT_OK(owner->Delete(1));
+  }
+  EXPECT_THAT(open(),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("nothing was"), HasSubstr("--update"))));
+  FetchOptions update;
+  update.update = true;
+  ASSERT_OK(FetchStore(remote_.get(), second(), update));
+  EXPECT_OK(open());
 }
 
 // A follower needs no disk.
