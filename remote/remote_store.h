@@ -187,7 +187,8 @@ struct FetchResult {
 // folder, nor another store without steps, which is replaced, nor, with
 // `update`, a store; Unavailable while another process fetches to it; DataLoss
 // naming an object that is missing or damaged; and Aborted if the step's
-// objects were deleted meanwhile: call again for a newer step. With `update`, also returns Unavailable if the store has another owner, and
+// objects were deleted meanwhile: call again for a newer step. With `update`,
+// also returns Unavailable if the store has another owner, and
 // FailedPrecondition, changing nothing, if the store contains only parts, is
 // another store, is ahead of the remote, or has a step or attempt that differs
 // from the remote's because copies of the store were trained on separately.
