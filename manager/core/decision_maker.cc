@@ -109,7 +109,7 @@ int64_t DecisionMaker::NextDue(const Question& question) const {
 absl::StatusOr<SavePolicy::Decision> DecisionMaker::WouldSave(
     const Question& question) const {
   SavePolicy::Decision decision = Decide(question);
-  decision = DecisionIfPinned(question.step, decision).value_or(decision);
+  decision = DecisionIfTaken(question.step, decision).value_or(decision);
   if (!question.saving.has_value()) {
     return DecisionIfPromoted(question.preempted).value_or(decision);
   }
@@ -156,30 +156,32 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::ApplyBusyPolicy(
                    static_cast<int>(options_.save.busy)));
 }
 
-std::optional<SavePolicy::Decision> DecisionMaker::DecisionIfPinned(
+// A step with the number of the one to save is pinned in an abandoned branch,
+// or was unquarantined after the restore. A quarantined one is overwritten.
+std::optional<SavePolicy::Decision> DecisionMaker::DecisionIfTaken(
     int64_t step, const SavePolicy::Decision& decision) const {
-  if (decision.kind == SavePolicy::Kind::kNone ||
-      !lineage_->abandoned().contains(step)) {
-    return std::nullopt;
-  }
-  bool pinned = false;
-  store_->VisitStep(step,
-                    [&](const StepRecord& record) { pinned = record.pinned; });
-  if (!pinned) return std::nullopt;
+  if (decision.kind == SavePolicy::Kind::kNone) return std::nullopt;
+  const bool abandoned = lineage_->abandoned().contains(step);
+  bool taken = false;
+  store_->VisitStep(step, [&](const StepRecord& record) {
+    taken = abandoned ? record.pinned : !record.quarantined;
+  });
+  if (!taken) return std::nullopt;
   return SavePolicy::Decision{
       SavePolicy::Kind::kNone,
       absl::StrCat("step ", step,
-                   " of an abandoned branch is pinned and is "
-                   "not overwritten; the next step is saved instead (",
-                   decision.reason,
-                   "); to allow overwriting it, run "
-                   "\"ckptdb unpin ",
-                   step, "\"")};
+                   abandoned ? " of an abandoned branch is pinned"
+                             : " exists but is not this training's, such as "
+                               "one unquarantined meanwhile,",
+                   " and is not overwritten; the next step is saved instead (",
+                   decision.reason, "); to allow overwriting it, ",
+                   abandoned ? "run \"ckptdb unpin " : "delete it",
+                   abandoned ? absl::StrCat(step, "\"") : "")};
 }
 
-bool DecisionMaker::SkipPinned(int64_t step, SavePolicy::Decision* decision) {
+bool DecisionMaker::SkipTaken(int64_t step, SavePolicy::Decision* decision) {
   std::optional<SavePolicy::Decision> instead =
-      DecisionIfPinned(step, *decision);
+      DecisionIfTaken(step, *decision);
   if (!instead.has_value()) return false;
   PutOff(step + 1, {decision->kind, instead->reason});
   *decision = *std::move(instead);

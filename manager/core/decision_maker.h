@@ -63,9 +63,9 @@ class DecisionMaker {
   absl::StatusOr<bool> PromoteInstead(bool preempted,
                                       SavePolicy::Decision* decision);
 
-  // Puts the save off to the next step, and changes *decision, if a pinned step
-  // of an abandoned branch occupies `step`. Returns whether it did.
-  bool SkipPinned(int64_t step, SavePolicy::Decision* decision);
+  // Puts the save off to the next step, and changes *decision, if the store has
+  // `step` and the training may not overwrite it. Returns whether it did.
+  bool SkipTaken(int64_t step, SavePolicy::Decision* decision);
 
   // Makes `decision` apply from step `from` on, until a save of its kind or a
   // permanent one begins. Of two decisions the permanent one stays, and of the
@@ -91,7 +91,7 @@ class DecisionMaker {
   absl::StatusOr<SavePolicy::Decision> ApplyBusyPolicy(
       const Question& question, const SavePolicy::Decision& decision) const;
   // Both return nothing if the save is to be made.
-  std::optional<SavePolicy::Decision> DecisionIfPinned(
+  std::optional<SavePolicy::Decision> DecisionIfTaken(
       int64_t step, const SavePolicy::Decision& decision) const;
   std::optional<SavePolicy::Decision> DecisionIfPromoted(bool preempted) const;
   std::optional<StepInfo> Newest() const;

@@ -306,7 +306,7 @@ absl::Status StepCoordinator::DecideAndBegin(
   decision = wanted.has_value() ? wanted->decision
                                 : parts_.decisions->Decide(question);
   if (!wanted.has_value() &&
-      parts_.decisions->SkipPinned(question.step, &decision)) {
+      parts_.decisions->SkipTaken(question.step, &decision)) {
     parts_.manager->warnings.Warn(decision.reason);
   }
   times_.planning_micros = MicrosSince(begin);

@@ -46,7 +46,10 @@ SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,
   spec.overwrite =
       overwrite ||
       (existing.ok() && (existing->quarantined || abandoned_.contains(step)));
-  if (!abandoned_.empty()) spec.abandoned = abandoned;
+  // Without abandoned steps, a step after the parent was unquarantined since.
+  const bool removes = abandoned == SaveSpec::Abandoned::kRemove;
+  spec.abandoned =
+      abandoned_.empty() && removes ? SaveSpec::Abandoned::kKeep : abandoned;
   return spec;
 }
 

@@ -152,6 +152,23 @@ TEST_F(AbandonedStepsTest, QuarantinedStepIsReplacedAndStaysPinned) {
   ASSERT_NO_FATAL_FAILURE(ExpectNextRunRestores(6));
 }
 
+// A quarantined step was not known as abandoned when an older one was restored.
+TEST_F(AbandonedStepsTest, StepUnquarantinedDuringTrainingStays) {
+  Start();
+  TrainAndWait(4);
+  ASSERT_OK(manager_->store()->Quarantine(4));
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  ASSERT_NO_FATAL_FAILURE(RestoreStep(2));
+  TrainTo(3);
+  ASSERT_OK(manager_->store()->Unquarantine(4));
+  TrainTo(8);
+  EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 5, 6, 8));
+  EXPECT_THAT(WhySaved(4), HasSubstr("step 4 exists but is not"));
+  EXPECT_EQ(Record(5).parent.step, 2);
+  for (const int64_t step : {4, 8}) ExpectStepHolds(step);
+  ASSERT_NO_FATAL_FAILURE(ExpectNextRunRestores(8));
+}
+
 TEST_F(AbandonedStepsTest, QuarantineOfTheParentDoesNotBlockSaves) {
   Start();
   TrainAndWait(4);
