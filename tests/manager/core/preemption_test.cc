@@ -250,6 +250,32 @@ TEST_F(PreemptionRanksTest, AllRanksStopAtTheSameStep) {
   }
 }
 
+TEST_F(PreemptionRanksTest, NewestStepBecomesPermanentOnce) {
+  ManagerOptions options = TestOptions(options_.path);
+  options.schedule = {.ephemeral = SaveEveryNSteps(2)};
+  options.save.preemption_grace = absl::ZeroDuration();
+  options.ranks.notice_interval = absl::ZeroDuration();
+  std::vector<int64_t> epochs(kRanks);
+  const auto epoch = [&](uint32_t rank, ModelState* model) {
+    return model->AddValue("epoch", &epochs[rank]);
+  };
+  const auto train = [](uint32_t rank,
+                        CheckpointManager* manager) -> absl::Status {
+    for (int64_t step = 1; step <= 4; ++step) {
+      if (rank == 2 && step == 3) manager->SetPreempted();
+      CKPTDB_ASSIGN_OR_RETURN(const StepOutcome outcome, manager->Step());
+      CKPTDB_RETURN_IF_ERROR(manager->WaitUntilFinished());
+      EXPECT_EQ(outcome.preempted, step == 3);
+      EXPECT_EQ(outcome.save.has_value(), step % 2 == 0);
+      if (step >= 3) CKPTDB_RETURN_IF_ERROR(manager->FinishTraining());
+    }
+    return manager->Close();
+  };
+  EXPECT_THAT(RunManagers(kRanks, options, epoch, train), Each(IsOk()));
+  EXPECT_THAT(Steps(), ElementsAre(2, 4));
+  for (const StepRecord& record : Records()) EXPECT_FALSE(record.ephemeral);
+}
+
 TEST_F(PreemptionRanksTest, MayRepeatOnAnotherRank) {
   options_.ranks.notice_interval = absl::ZeroDuration();
   const auto preempted_at = Run(
