@@ -39,8 +39,9 @@ CheckpointManager::~CheckpointManager() {
 }
 
 absl::Status CheckpointManager::Close() {
-  return impl_->gate().Close("CheckpointManager::Close",
-                             [&] { return impl_->Close(); });
+  CKPTDB_RETURN_IF_ERROR(impl_->gate().Close("CheckpointManager::Close",
+                                             [&] { return impl_->Close(); }));
+  return impl_->StopShipping();  // an earlier call may have been cancelled
 }
 absl::Status CheckpointManager::StartTraining() {
   return impl_->gate().Enter("StartTraining",

@@ -431,7 +431,7 @@ absl::Status CheckpointManager::Impl::Close() {
     gate_.calls().Open();  // the store stays open for its readers
     return closed;
   }
-  if (parts_->shipping != nullptr) parts_->shipping->Stop();
+  const absl::Status shipping = StopShipping();
   steps_.Leave();
   // Ranks that have not received the last save's outcome yet are sent it again.
   // The store is already closed, and may be opened meanwhile.
@@ -444,7 +444,26 @@ absl::Status CheckpointManager::Impl::Close() {
   status.Update(closed);
   status.Update(interrupted);
   status.Update(unshipped);
+  status.Update(shipping);
   return status;
+}
+
+// A request to the object store cannot be abandoned, as it may be code of the
+// user. If the wait for it is cancelled, the next Close or the destructor
+// waits.
+absl::Status CheckpointManager::Impl::StopShipping() {
+  if (parts_->shipping == nullptr) return absl::OkStatus();
+  const ManagerOptions& options = parts_->options;
+  const absl::Time begin = absl::Now();
+  bool warned = false;
+  return parts_->shipping->Stop([&] {
+    if (!warned && absl::Now() - begin >= options.observers.warn_waiting) {
+      warned = true;
+      parts_->warnings.WarnOfRequest();
+    }
+    return internal::PollCancelled(options.observers.cancelled,
+                                   "a request to the object store to return");
+  });
 }
 
 // Steps that are not shipped in time are no error: they are in the store, and

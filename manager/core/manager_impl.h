@@ -55,6 +55,7 @@ class CheckpointManager::Impl {
                                    bool dry_run);
   absl::Status Delete(int64_t step);
   absl::Status Close();
+  absl::Status StopShipping();
 
   // The following may be called by any thread.
   int64_t global_step() const { return progress_.global_step(); }

@@ -194,6 +194,13 @@ void Warnings::WarnOfUnshipped(int64_t step) {
                     absl::FormatDuration(options_.ship.close_wait)));
 }
 
+void Warnings::WarnOfRequest() {
+  Warn(absl::StrCat(StoreName(),
+                    ": closing waits for a request to the object store, which "
+                    "was interrupted and has not returned; a target that you "
+                    "have written must limit the time of its requests"));
+}
+
 void Warnings::WarnOfStatistics(const absl::Status& error) {
   if (error.ok() || std::exchange(warned_of_statistics_, true)) return;
   Warn(absl::StrCat(error.message(),

@@ -55,6 +55,8 @@ class Warnings {
   void WarnOfShipping(const ShippingStatistics& shipping);
   // Warns that Close waits for a step to be shipped.
   void WarnOfUnshipped(int64_t step);
+  // Warns that Close waits for a request to the object store.
+  void WarnOfRequest();
   // Warns that a line of the statistics log could not be written. Only once,
   // because a full disk usually stays full for a while.
   void WarnOfStatistics(const absl::Status& error);

@@ -38,6 +38,11 @@ class StepShipping {
   // Interrupts an upload in progress and joins the thread. Waits return
   // Cancelled. Must not be called by a callback.
   virtual void Stop() = 0;
+
+  // The same, but returns the error of `poll`, which is called ten times a
+  // second, without a lock. The thread then still runs until the object store's
+  // call returns, which may be code of the user, and Stop must be called later.
+  virtual absl::Status Stop(const std::function<absl::Status()>& poll) = 0;
 };
 
 // Begins to ship the steps of the store at `path`, which exists. `on_shipped`

@@ -395,6 +395,38 @@ def test_ctrl_c_ends_waits(path):
         assert reader.steps()[-1].step == 2
 
 
+def test_ctrl_c_ends_the_wait_for_a_target_that_hangs(path):
+    target = MemoryStore()
+    hangs, ends = threading.Event(), threading.Event()
+    warnings: list[str] = []
+    manager = ckptdb.Manager(
+        path,
+        _state(0),
+        save=EACH,
+        ship={"to": target, **QUICK, "close_wait": 0.1},
+        on_warning=warnings.append,
+    )
+    train(manager, 1).wait_shipped(timeout=60)
+    put = target.put_if_absent
+
+    def hang(*arguments):
+        hangs.set()
+        ends.wait(60)
+        return put(*arguments)
+
+    target.put_if_absent = hang
+    train(manager, 1).wait_committed()
+    assert hangs.wait(60)
+    with interrupted(after=2):
+        manager.close()
+    ends.set()
+    manager.close()  # joins the thread
+    assert any("closing waits for a request" in warning for warning in warnings)
+    with ckptdb.Reader(path) as reader:
+        assert reader.steps()[-1].step == 2
+    del manager
+
+
 @pytest.fixture
 def silence():
     """The address of a service that accepts connections and never answers."""

@@ -72,6 +72,7 @@ class StepShipper::Impl : public internal::StepShipping {
     const MutexLock lock(&join_mutex_);
     if (thread_.joinable()) thread_.join();
   }
+  absl::Status Stop(const std::function<absl::Status()>& poll) override;
   Statistics statistics() const override;
   bool HasShipped(const Version& version) const override {
     const MutexLock lock(&mutex_);
@@ -139,6 +140,7 @@ class StepShipper::Impl : public internal::StepShipping {
   std::minstd_rand random_{std::random_device{}()};
 
   std::atomic<bool> stopped_ = false;
+  std::atomic<bool> ended_ = false;  // the thread need only be joined
   mutable internal::Mutex mutex_;
   internal::ConditionVariable changed_;
   bool asked_ ABSL_GUARDED_BY(mutex_) = false;
@@ -182,6 +184,7 @@ void StepShipper::Impl::Run() {
   }
   const MutexLock lock(&mutex_);
   stopped_ = true;
+  ended_ = true;
   changed_.NotifyAll();
 }
 
@@ -452,6 +455,26 @@ absl::Status StepShipper::Impl::WaitShipped(
     mutex_.Lock();
     CKPTDB_RETURN_IF_ERROR(polled);
   }
+  return absl::OkStatus();
+}
+
+absl::Status StepShipper::Impl::Stop(
+    const std::function<absl::Status()>& poll) {
+  constexpr absl::Duration kPollEvery = absl::Milliseconds(100);
+  {
+    const MutexLock lock(&mutex_);
+    stopped_ = true;
+    changed_.NotifyAll();
+    while (!ended_) {
+      changed_.WaitUntil(&mutex_, absl::ToChronoTime(absl::Now() + kPollEvery));
+      if (ended_) break;
+      mutex_.Unlock();
+      const absl::Status polled = poll();
+      mutex_.Lock();
+      CKPTDB_RETURN_IF_ERROR(polled);
+    }
+  }
+  Stop();
   return absl::OkStatus();
 }
 
