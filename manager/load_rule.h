@@ -61,9 +61,9 @@ struct EvolvePolicy {
         convert = {};
   };
 
-  // Maps registered names to names in the step, for items that the step lacks
-  // under their registered name; an item that it has under neither is an error.
-  // To exchange two names, load by rules.
+  // Maps registered names, or parts before a ".", to those in the step, for
+  // items that the step lacks under their registered name; an item that it has
+  // under neither is an error. To exchange two names, load by rules.
   std::map<std::string, std::string> oname = {};
   // Patterns, as in LoadRule, of items that keep their values.
   std::vector<std::string> exclude = {};
@@ -98,7 +98,7 @@ struct LoadRule {
   std::optional<KeepPolicy::BestOptions> best = std::nullopt;
   std::vector<std::string> load = {"*"};
   std::vector<std::string> exclude = {};  // from the items matching `load`
-  // Maps the registered name to the name in the step.
+  // Maps registered names, or parts before a ".", to those in the step.
   std::map<std::string, std::string> oname = {};
   // By registered name.
   std::map<std::string, EvolvePolicy::Table> tables = {};

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "db/base/nearest_name.h"
 #include "manager/state/categories.h"
@@ -27,6 +29,33 @@ std::vector<std::string> SlotNames(const TableState& table) {
   std::vector<std::string> names;
   for (const Slot& slot : table.slots()) names.push_back(slot.name);
   return names;
+}
+
+// Returns the keys of an `oname` of items, but for those below an object: the
+// object, which has parts that are not registered, checks these itself.
+std::map<std::string, std::string> KeysOfItems(
+    const std::map<std::string, std::string>& oname, const ModelState& model) {
+  std::map<std::string, std::string> keys = oname;
+  for (const auto& extra : model.extras()) {
+    const std::string below = extra.name + ".";
+    const auto begin = keys.lower_bound(below);
+    auto end = begin;
+    while (end != keys.end() && absl::StartsWith(end->first, below)) ++end;
+    keys.erase(begin, end);
+  }
+  return keys;
+}
+
+// Returns the names, and their parts before each ".".
+std::vector<std::string> NamesAndParts(const std::vector<std::string>& names) {
+  std::set<std::string> all;
+  for (const std::string& name : names) {
+    for (size_t end = name.size(); end != std::string::npos && end > 0;
+         end = name.rfind('.', end - 1)) {
+      all.insert(name.substr(0, end));
+    }
+  }
+  return {all.begin(), all.end()};
 }
 
 // Collects patterns and keys that match nothing.
@@ -117,7 +146,8 @@ std::vector<UnmatchedPattern> FindUnmatched(const LoadRule& rule,
   Unmatched unmatched(model);
   unmatched.AddPatterns(kLoadPattern, rule.load);
   unmatched.AddPatterns("exclude pattern", rule.exclude);
-  unmatched.AddKeys("oname key", rule.oname, unmatched.names());
+  unmatched.AddKeys("oname key", KeysOfItems(rule.oname, model),
+                    NamesAndParts(unmatched.names()));
   std::vector<std::string> tables;
   for (const RegisteredTable& table : model.tables()) {
     tables.push_back(table.name);

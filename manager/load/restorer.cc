@@ -430,7 +430,8 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
                                 LoadSummary::LoadedRule* loaded) {
   CKPTDB_ASSIGN_OR_RETURN(const RestoreRequest request, SourceOf(rule));
   CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, opener_.Open(request));
-  absl::StatusOr<LoadPlan> plan = PlanFor(opened, [&] { return rule; });
+  absl::StatusOr<LoadPlan> plan = PlanFor(
+      opened, [&] { return RuleFor(rule, opened.get(), parts_.model); });
   CKPTDB_RETURN_IF_ERROR(AgreeOnUnexpected(opened.get(), &plan));
   absl::Status status = plan.status();
   const auto describe = [&] {

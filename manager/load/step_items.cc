@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -45,6 +46,29 @@ std::vector<StepItem> RegisteredItems(const ModelState& model) {
     items.push_back({kIoState, each.name});
   }
   return items;
+}
+
+// Returns the key of `oname` that maps a name, which is the name or the longest
+// part of it before a ".", and the name's source; two empty strings if none
+// does.
+std::pair<std::string, std::string> Mapped(
+    const std::map<std::string, std::string>& oname, const std::string& name) {
+  if (oname.empty()) return {};
+  for (size_t end = name.size(); end != std::string::npos && end > 0;
+       end = name.rfind('.', end - 1)) {
+    const auto found = oname.find(name.substr(0, end));
+    if (found != oname.end()) {
+      return {found->first, found->second + name.substr(end)};
+    }
+  }
+  return {};
+}
+
+// Returns whether a step has an item of this name, or items below it.
+bool Contains(const std::set<StepItem>& items, const std::string& name) {
+  return std::any_of(items.begin(), items.end(), [&](const StepItem& each) {
+    return each.name == name || absl::StartsWith(each.name, name + ".");
+  });
 }
 
 }  // namespace
@@ -100,10 +124,10 @@ absl::StatusOr<std::vector<StepItem>> UnexpectedOnAllRanks(
   return std::move(agreed.second);
 }
 
-const std::string& SourceOf(const std::map<std::string, std::string>& oname,
-                            const std::string& name) {
-  const auto found = oname.find(name);
-  return found == oname.end() ? name : found->second;
+std::string SourceOf(const std::map<std::string, std::string>& oname,
+                     const std::string& name) {
+  const auto [key, source] = Mapped(oname, name);
+  return key.empty() ? name : source;
 }
 
 LoadRule RuleOf(const EvolvePolicy& policy, const StepReader& step,
@@ -116,7 +140,29 @@ LoadRule RuleOf(const EvolvePolicy& policy, const StepReader& step,
   if (rule.oname.empty()) return rule;
   const std::set<StepItem> items = ItemsOf(step);
   for (const StepItem& each : RegisteredItems(model)) {
-    if (items.contains(each)) rule.oname.erase(each.name);
+    const auto [key, source] = Mapped(policy.oname, each.name);
+    if (key.empty()) continue;
+    // An item that is new below a renamed one keeps its values.
+    const bool is_new =
+        key != each.name && !items.contains({each.category, source}) &&
+        (Contains(items, policy.oname.at(key)) || Contains(items, key));
+    if (is_new || items.contains(each)) rule.oname[each.name] = each.name;
+  }
+  return rule;
+}
+
+LoadRule RuleFor(LoadRule rule, const StepReader& step,
+                 const ModelState& model) {
+  if (rule.oname.empty()) return rule;
+  const std::map<std::string, std::string> oname = rule.oname;
+  const std::set<StepItem> items = ItemsOf(step);
+  for (const StepItem& each : RegisteredItems(model)) {
+    const auto [key, source] = Mapped(oname, each.name);
+    const bool below = !key.empty() && key != each.name;
+    if (below && items.contains(each) &&
+        !items.contains({each.category, source})) {
+      rule.oname[each.name] = each.name;
+    }
   }
   return rule;
 }

@@ -47,14 +47,21 @@ std::vector<StepItem> UnexpectedItems(
 absl::StatusOr<std::vector<StepItem>> UnexpectedOnAllRanks(
     std::vector<StepItem> own, Coordinator* ranks, absl::Duration deadline);
 
-// Returns the name in the step that a registered name is mapped to.
-const std::string& SourceOf(const std::map<std::string, std::string>& oname,
-                            const std::string& name);
+// Returns the name in the step that a registered name is mapped to, by its own
+// key or by that of the longest part before a ".".
+std::string SourceOf(const std::map<std::string, std::string>& oname,
+                     const std::string& name);
 
 // Returns the rule with which a policy restores a step. Names that exist in the
-// step are not mapped.
+// step are not mapped. Nor are names that the step lacks, below a key if the
+// step has that key or its old name.
 LoadRule RuleOf(const EvolvePolicy& policy, const StepReader& step,
                 const ModelState& model);
+
+// Returns the rule of a load for a step. A key maps no name below it that the
+// step has as registered, and lacks as mapped.
+LoadRule RuleFor(LoadRule rule, const StepReader& step,
+                 const ModelState& model);
 
 }  // namespace ckptdb::internal
 

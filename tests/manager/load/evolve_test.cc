@@ -461,5 +461,76 @@ TEST_F(EvolveTest, OldNameThatTheStepLacksIsAnError) {
   EXPECT_EQ(next.users.rows().size(), 3U);
 }
 
+// Tensors of one element, with a manager.
+struct Tensors {
+  Tensors(const ManagerOptions& options,
+          const std::map<std::string, float>& tensors)
+      : values(tensors) {
+    for (auto& [name, value] : values) {
+      EXPECT_OK(model.AddTensor(name, TensorState::Of(&value, {1})));
+    }
+    manager = CheckpointManager::Open(options, &model).value();
+  }
+  std::map<std::string, float> values;
+  ModelState model;
+  std::unique_ptr<CheckpointManager> manager;
+};
+
+class RenamedPartTest : public EvolveTest {
+ protected:
+  RenamedPartTest() {
+    Tensors first(options_, {{"model.a", 1.F}, {"model.sub.b", 2.F}});
+    EXPECT_OK(first.manager->Step());
+    EXPECT_OK(first.manager->Close());
+  }
+};
+
+TEST_F(RenamedPartTest, RenamesEverythingBelowIt) {
+  Tensors next(options_, {{"net.a", 0.F}, {"net.lower.b", 0.F}});
+  const EvolvePolicy policy = {
+      .oname = {{"net", "model"}, {"net.lower", "model.sub"}}};
+  ASSERT_OK(next.manager->Restore(By(policy)));
+  EXPECT_THAT(next.values,
+              ElementsAre(Pair("net.a", 1.F), Pair("net.lower.b", 2.F)));
+  ASSERT_OK(next.manager->Step());
+  // The step now has the new names.
+  ASSERT_OK(next.manager->Close());
+  Tensors third(options_,
+                {{"net.a", 0.F}, {"net.c", 8.F}, {"net.lower.b", 0.F}});
+  ASSERT_OK(third.manager->Restore(By(policy)));
+  EXPECT_THAT(third.values, ElementsAre(Pair("net.a", 1.F), Pair("net.c", 8.F),
+                                        Pair("net.lower.b", 2.F)));
+}
+
+TEST_F(RenamedPartTest, NewItemsBelowItKeepTheirValues) {
+  Tensors next(options_, {{"net.a", 0.F}, {"net.added", 7.F}});
+  const EvolvePolicy misspelt = {.oname = {{"net", "modle"}}};
+  EXPECT_THAT(next.manager->Restore(By(misspelt)),
+              FailedPrecondition("dense \"modle.a\" (did you mean dense "
+                                 "\"model.a\"?), dense \"modle.added\""));
+  EXPECT_THAT(next.manager->Restore(By({.oname = {{"nett", "model"}}})),
+              InvalidArgument("oname key \"nett\" matches nothing registered; "
+                              "did you mean \"net\"?"));
+  ASSERT_OK(next.manager->Restore(By({.oname = {{"net", "model"}}})));
+  EXPECT_THAT(next.values,
+              ElementsAre(Pair("net.a", 1.F), Pair("net.added", 7.F)));
+}
+
+TEST_F(RenamedPartTest, LoadExchangesTwoParts) {
+  ManagerOptions other = options_;
+  other.path += "-of-two";
+  {
+    Tensors two(other, {{"l.x", 1.F}, {"l.z", 3.F}, {"r.x", 2.F}});
+    ASSERT_OK(two.manager->Step());
+    ASSERT_OK(two.manager->Close());
+  }
+  Tensors next(options_, {{"l.x", 0.F}, {"l.z", 0.F}, {"r.x", 0.F}});
+  ASSERT_OK(next.manager->Load(
+      {{.path = other.path, .oname = {{"l", "r"}, {"r", "l"}}}}));
+  EXPECT_THAT(next.values,
+              ElementsAre(Pair("l.x", 2.F), Pair("l.z", 3.F), Pair("r.x", 1.F)))
+      << "r.z is not in the step";
+}
+
 }  // namespace
 }  // namespace ckptdb::testing
