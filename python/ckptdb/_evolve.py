@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _arrays
@@ -16,45 +15,6 @@ from ._tables import ArrayTable
 # Table, slot, "fill_with" or "convert", the function, and the bytes of a row.
 Function = tuple[str, str, str, Callable[..., bytes], int]
 _KINDS = ("fill_with", "convert")
-
-
-def exclude_parts(
-    evolve: Mapping[str, Any],
-    entries: Iterable[str],
-    names: Callable[[], Iterable[str]],
-) -> Mapping[str, Any]:
-    """The policy `evolve`, with patterns of tensor names in place of each of the
-    state's `entries` that its `exclude` lists. `names` returns the names of all tensors
-    and objects."""
-    exclude = evolve.get("exclude", ())
-    if isinstance(exclude, str) or not isinstance(exclude, Sequence):
-        return evolve
-    entries = set(entries)
-    wanted = [each for each in exclude if isinstance(each, str) and each in entries]
-    if not wanted:
-        return evolve
-    stored = set(names())
-    patterns = [each for each in exclude if each not in wanted or each in stored]
-    for each in wanted:
-        if any(name.startswith(f"{each}.") for name in stored):
-            patterns.append(f"{each}.*")
-    return {**evolve, "exclude": patterns or exclude}
-
-
-def excluded_by(evolve: Any) -> Callable[[str], bool]:
-    """Whether the policy `evolve`, or None, excludes an object of the state."""
-    exclude = evolve.get("exclude", ()) if isinstance(evolve, Mapping) else ()
-    texts = [each for each in exclude if isinstance(each, str)]
-    if "extra" in texts:
-        return lambda name: True
-    patterns = [_glob(each) for each in texts]
-    return lambda name: any(pattern.fullmatch(name) for pattern in patterns)
-
-
-def _glob(pattern: str) -> re.Pattern[str]:
-    """A pattern of the library, in which only * and ? are special."""
-    text = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-    return re.compile(text, re.DOTALL)
 
 
 def split_functions(

@@ -35,13 +35,14 @@ from ._errors import (
     Unavailable,
     python_names,
 )
-from ._evolve import exclude_parts, excluded_by, split_functions
+from ._evolve import split_functions
 from ._object_stores import Target, path_of, url_of
 from ._options import ShipOptions
 from ._progress import ByteBar
 from ._ranks import Connection, Ranks, check_alone, connect, ending, with_hint
 from ._records import LoadedRule, RestoreReport, SaveReport, ShipReport
 from ._restore import Restore, contents_of
+from ._rules import Rule, exclude_parts, rule_of, rules_of
 from ._save import Save
 from ._state import Registered
 from ._step_list import StepList
@@ -144,6 +145,7 @@ class Manager(StepList, ThreadSafeCalls):
         self._core: _core.Manager = None  # type: ignore[assignment]
         self._kept: list[Any] = []  # memory that a save or a restore uses
         self._restoring: Restore | None = None
+        self._warned: set[str] = set()  # of differences
         self._broken = ""
         self._connection: Connection | None = None
         check_options(
@@ -212,7 +214,9 @@ class Manager(StepList, ThreadSafeCalls):
             )
             if functions:
                 objects["evolve_functions"] = functions
-        self._excluded = self._excluded_always = excluded_by(config.get("evolve"))
+        always = rule_of(config.get("evolve"))
+        self._rule_always: Callable[[], Rule] = lambda: always
+        self._rule = self._rule_always
         self._read_only = bool(options.get("read_only", False))
         provide = weakref.WeakMethod(self._provide)
         if ranks is not None:
@@ -267,12 +271,13 @@ class Manager(StepList, ThreadSafeCalls):
             save.add_all(self.state)
             self._kept = save.owners
             return save.tensors, save.objects
+        rule = self._rule()
         restore = Restore(
-            *contents_of(step),
+            *contents_of(step, rule.names()),
             self._allow_pickle,
             self._registered,
             self._devices,
-            self._excluded,
+            rule,
         )
         restore.add_all(self.state)
         self._kept = restore.owners
@@ -291,12 +296,13 @@ class Manager(StepList, ThreadSafeCalls):
         return exclude_parts(evolve, set(self.state) - tables, names)
 
     def _restore(self, fields: dict[str, Any], or_start: bool) -> RestoreReport:
-        self._excluded = self._excluded_always
+        self._rule = self._rule_always
         if "evolve" in fields:
             evolve, functions = split_functions(
                 self._exclude_parts(fields.pop("evolve")), self._registered.tables
             )
-            self._excluded = excluded_by(evolve)
+            rule = rule_of(evolve)
+            self._rule = lambda: rule
             fields["evolve"] = config_text({"evolve": evolve})
             fields["evolve_functions"] = functions
         try:
@@ -333,11 +339,10 @@ class Manager(StepList, ThreadSafeCalls):
         for _, table in self._registered.tables:
             if isinstance(table, CustomTable) and not self._read_only:
                 table._mark_lacking()
-        if restore.removed:
-            self._warn(
-                f"step {loaded.step} does not have {', '.join(restore.removed)} of the "
-                "state: a restore makes dictionaries as they were saved"
-            )
+        for text in restore.differences():
+            if text not in self._warned:  # at an earlier step of a follower
+                self._warn(f"step {loaded.step} {text}")
+            self._warned.add(text)
         self._kept = []
 
     def _check(self) -> None:
@@ -393,7 +398,10 @@ class Manager(StepList, ThreadSafeCalls):
         restore a step whose items differ.
 
         Raises NotFound only if the store has no step, FailedPrecondition with the
-        names of all items that do not fit, DataLoss for a damaged step."""
+        names of all items that do not fit, DataLoss for a damaged step. These change
+        nothing, except FailedPrecondition for tied weights that the step has with
+        different values: as after a `load_state_dict` that raises, the state is then
+        restored only partly, and another restore must succeed before the next step."""
         fields = request(
             step, best, path, merge, verify, fall_back, evolve, self._targets
         )
@@ -407,9 +415,12 @@ class Manager(StepList, ThreadSafeCalls):
         these steps: the next save is full."""
         if isinstance(rules, Mapping):
             raise InvalidArgument("the rules are a dictionary; expected a list")
-        text = rules if isinstance(rules, str) else config_text(list(rules))
-        self._excluded = lambda name: True  # unless the rules load it
-        report = []
+        rules = rules if isinstance(rules, str) else list(rules)
+        text = rules if isinstance(rules, str) else config_text(rules)
+        parsed = rules_of(rules)
+        report: list[LoadedRule] = []
+        # The library provides the memory of a rule after the reports of those before.
+        self._rule = lambda: parsed[len(report)] if parsed else Rule()
 
         def finish(fields: dict[str, Any]) -> None:
             loaded = LoadedRule._of(fields)
@@ -523,7 +534,7 @@ class Manager(StepList, ThreadSafeCalls):
     def apply_step(self) -> RestoreReport:
         """The second half: restores the step that was waited for, or the newest. A
         server locks its state only for this call."""
-        self._excluded = self._excluded_always
+        self._rule = self._rule_always
         try:
             return self._finish_restore(self._core.apply_step())
         finally:

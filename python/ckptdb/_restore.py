@@ -9,7 +9,10 @@ from typing import Any
 
 from . import _arrays, _optimizers, _tree
 from ._devices import Devices, device_memory
+from ._differences import Differences
 from ._errors import DataLoss, Error, FailedPrecondition, Internal, InvalidArgument
+from ._names import Names, check_keys
+from ._rules import Rule
 from ._shards import Shard, form_of, late_state, shards_of
 from ._state import (
     Registered,
@@ -44,12 +47,11 @@ class Restore:
         allow_pickle: bool,
         registered: Registered | None = None,
         devices: Devices | None = None,
-        excluded: Callable[[str], bool] = lambda entry: True,
+        rule: Rule = Rule(),
     ) -> None:
         self.tensors: list[TensorTuple] = []  # or one for each shard
         self._names: list[str] = []  # of tensors
         self.objects: list[tuple[str, bytes]] = []
-        self.removed: list[str] = []  # values that the step does not have
         self.owners: list[Any] = []
         self._read_object = read_object
         self._forms = forms  # of the step's tensors
@@ -57,25 +59,37 @@ class Restore:
         self._registered = registered
         self._devices = devices
         self._world_size = registered.world_size if registered is not None else 1
-        self._excluded = excluded  # whether an entry may keep its values
+        self._rule = rule
+        self._renames = rule.names()
+        self._loads_object = rule.loads("extra")
+        self._loads_tensor = rule.loads("dense")
         self._entry = ""
+        self._differences = Differences()
         self._places: dict[Any, str] = {}  # of memory the first tensor with it
         self._ties: list[Tie] = []
-        # Of optimizers by their entries: how the names of their tensors begin, and the
-        # error if one of these or the object is loaded.
-        self._misfits: dict[str, tuple[str | tuple[()], str]] = {}
+        # Of optimizers whose objects are not loaded: how the names of their tensors
+        # begin, and the error if one of these is loaded.
+        self._misfits: dict[str, str] = {}
         self._reading = False  # a value alone, without one that it replaces
+        self._remade = False  # values that load_state_dict takes
         self._finish: dict[str, Finish] = {}
         self._puts: dict[str, Finish] = {}  # by tensor
         self._with_object: set[str] = set()
         self._loaded: set[str] | None = None  # tensors; None: all
-        self._registering = True  # tensors; false once they are loaded
 
     def add_all(self, state: Mapping[str, Any]) -> None:
         for name, value in state.items():
             check_name(name)
             self.add(name, value)
-        check_unique(names_of(self._names, self._registered), state)
+        names = names_of(self._names, self._registered)
+        check_unique(names, state)
+        check_keys(self._rule.oname, names, state, dict(self.objects))
+        for prefix, text in self._misfits.items():
+            if any(
+                each.startswith(prefix) and each in self._forms
+                for each in filter(self._loads_tensor, self._names)
+            ):
+                raise FailedPrecondition(text)
 
     def add(self, name: str, value: Any) -> None:
         if is_table(value) or has_io_state(value):
@@ -92,8 +106,7 @@ class Restore:
             return
         self._expect_object(name, data or b"")
         if data is None:
-            # The library reports what the step lacks, unless a policy permits
-            # it, or says under which name to find it.
+            # The library reports what the step lacks, unless a policy permits it.
             self._register_rest(value, name)
             return
         node = _tree.loads(data, name)
@@ -107,23 +120,16 @@ class Restore:
     ) -> None:
         """Puts restored values into the state. `objects` and `tensors` are those
         that the library has loaded: others, which a policy excludes, keep their
-        values."""
+        values.
+
+        The library has written into the state's tensors, so that no error here leaves
+        the state unchanged: `add_all` checks what can be checked before."""
         self._loaded = tensors
-        self._registering = False
-        for entry, (prefix, text) in self._misfits.items():
-            if entry in objects or any(key.startswith(prefix) for key in tensors):
-                raise FailedPrecondition(text)
+        self._differences.drop(self._with_object - objects.keys())
         self._check_ties(tensors)
         for name, live in list(state.items()):
             finish = self._finish.get(name)
-            self._entry = name
-            if name in self._with_object:
-                if name not in objects:
-                    continue
-                if finish is None:  # the step has it under another name
-                    node = _tree.loads(objects[name], name)
-                    finish = self._plan(node, live, name)
-            if finish is None:
+            if finish is None or name in self._with_object - objects.keys():
                 continue
             try:
                 value = finish()
@@ -140,6 +146,10 @@ class Restore:
         self._finish.clear()  # they refer to this object, and to the state
         self._puts.clear()
         self._ties.clear()
+
+    def differences(self) -> list[str]:
+        """Warnings of values that either the state or the step lacks."""
+        return self._differences.texts()
 
     def _expect_object(self, name: str, data: bytes) -> None:
         self._with_object.add(name)
@@ -295,12 +305,6 @@ class Restore:
         return lambda: live
 
     def _plan_tensor(self, kind: str, live: Any, name: str) -> Finish:
-        if not self._registering:
-            if name in self._puts:
-                return self._puts[name]
-            raise FailedPrecondition(
-                f'"{name}" is a tensor in the step, but not in the state'
-            )
         if _arrays.is_array(live):
             return self._target(name, live)
         form = self._forms.get(name)
@@ -335,14 +339,16 @@ class Restore:
         places: dict[int, int] = {}
         if stored is not None and groups is not None:
             # Tensors for one without state are read into memory of their own.
-            prefix = f"{name}." if state.get("state") else ()
+            prefix = f"{name}." if state.get("state") else None
             if self._fits(stored, groups, name, prefix):
                 places = _optimizers.places_of(stored, groups)
         fitting = _fitting(_moved(state, places), self._forms, name)
         late_states = late_state(live, self._forms, f"{name}.state.", places)
         for index, late in late_states.items():
             fitting["state"][index] = {**late, **fitting["state"].get(index, {})}
+        outer, self._remade = self._remade, True
         build = self._plan(node, fitting, name)
+        self._remade = outer
 
         def finish() -> Any:
             restored = build()
@@ -358,10 +364,11 @@ class Restore:
         stored: _optimizers.Groups,
         groups: _optimizers.Groups,
         name: str,
-        prefix: str | tuple[()],
+        prefix: str | None,
     ) -> bool:
-        """Raises FailedPrecondition if the state belongs to another optimizer. If a
-        policy may exclude the entry, raises only when it or a tensor is loaded."""
+        """Raises FailedPrecondition if the state belongs to another optimizer. If the
+        entry is not loaded, `add_all` raises it if a tensor that begins with the
+        prefix is."""
         why = _optimizers.difference(stored, groups)
         if not why:
             return True
@@ -369,9 +376,10 @@ class Restore:
             f'the optimizer "{name}" does not fit the step: {why}; to keep the values '
             f'that it has, exclude it: evolve={{"exclude": ["{self._entry}"]}}'
         )
-        if not self._registering or not self._excluded(self._entry):
+        if self._loads_object(self._entry):
             raise FailedPrecondition(text)
-        self._misfits.setdefault(self._entry, (prefix, text))
+        if prefix is not None:
+            self._misfits.setdefault(prefix, text)
         return False
 
     def _plan_in_place(self, node: Any, live: Any, name: str) -> Finish:
@@ -413,10 +421,11 @@ class Restore:
         self, tag: str | None, nodes: list[Any], live: Any, name: str
     ) -> Finish:
         old = list(live) if isinstance(live, (list, tuple)) else []
-        makes = [
-            self._plan(node, old[i] if i < len(old) else _MISSING, f"{name}.{i}")
-            for i, node in enumerate(nodes)
-        ]
+        moved = self._renames.children(name, dict(enumerate(nodes)), range(len(old)))
+        if sorted(moved) == list(range(len(nodes))):
+            nodes = [moved[i] for i in range(len(nodes))]
+        lives = dict(enumerate(old))
+        makes = self._plan_parts(dict(enumerate(nodes)), lives, name, tensors_only=True)
         # Behaves like a dictionary.
         rest = [
             each
@@ -425,7 +434,7 @@ class Restore:
         ]
 
         def finish() -> Any:
-            values = [make() for make in makes] + rest
+            values = [make() for make in makes.values()] + rest
             if tag == "$set":
                 if not isinstance(live, set):
                     return set(values)
@@ -459,11 +468,9 @@ class Restore:
                 for key, child in pairs
             ]
         old = live if isinstance(live, dict) else {}
-        makes = [
-            (key, self._plan(child, old.get(key, _MISSING), f"{name}.{key}"))
-            for key, child in items
-        ]
-        present = {key for key, _ in items}
+        present = self._renames.children(name, dict(items), old)
+        self._check_renamed(present, old, name)
+        makes = self._plan_parts(present, old, name)
         # Tensors that the step lacks are reported by the library, unless a policy
         # permits it; then they stay.
         rest = []
@@ -472,11 +479,11 @@ class Restore:
                 continue
             if self._register_rest(value, f"{name}.{key}"):
                 rest.append((key, value))
-            elif self._registering:
-                self.removed.append(f"{name}.{key}")
+            else:
+                self._differences.removed.append((self._entry, f"{name}.{key}"))
 
         def finish() -> Any:
-            made = [(key, make()) for key, make in makes]
+            made = [(key, make()) for key, make in makes.items()]
             if not isinstance(live, dict):
                 return _tree.make_mapping(tag or "", made)
             live.clear()
@@ -485,10 +492,73 @@ class Restore:
 
         return finish
 
+    def _plan_parts(
+        self,
+        nodes: Mapping[Any, Any],
+        old: Mapping[Any, Any],
+        name: str,
+        tensors_only: bool = False,
+    ) -> dict[Any, Finish]:
+        """Plans the parts of a container by their keys. `old` are those that the
+        state's container has: an empty one takes all, and what another lacks is
+        reported, or only its tensors and objects."""
+        makes: dict[Any, Finish] = {}
+        for key, node in nodes.items():
+            path = f"{name}.{key}"
+            if key in old or not old or self._remade or self._reading:
+                makes[key] = self._plan(node, old.get(key, _MISSING), path)
+                continue
+            make = self._plan_lacking(node, path, tensors_only)
+            if make is not None:
+                makes[key] = make
+        return makes
+
+    def _check_renamed(
+        self, nodes: Mapping[Any, Any], old: Mapping[Any, Any], name: str
+    ) -> None:
+        """Raises FailedPrecondition without a policy if an object with state_dict was
+        saved in the dictionary `name`, which now has another one."""
+        if not self._rule.strict or self._remade or self._reading:
+            return
+        gone = [
+            key
+            for key, node in nodes.items()
+            if key not in old and _tree.has_tag(node, "$state")
+        ]
+        new = [
+            key
+            for key, value in old.items()
+            if key not in nodes and has_state_dict(value) and not is_module(value)
+        ]
+        if gone and new:
+            raise FailedPrecondition(
+                f'the step has "{name}.{gone[0]}", and the state has "{name}.{new[0]}" '
+                f'instead; if it was renamed, pass evolve={{"oname": {{"{name}.{new[0]}": '
+                f'"{name}.{gone[0]}"}}}}; evolve={{}} leaves it unchanged'
+            )
+
+    def _plan_lacking(self, node: Any, name: str, tensors_only: bool) -> Finish | None:
+        """Plans a part that the state's container lacks. None for one that needs an
+        object of the state, and for one whose tensors are all excluded."""
+        if _tree.has_tag(node, "$module_of", "$table", "$io_state", "$state"):
+            self._differences.left_out.append((self._entry, name))
+            return None
+        first = len(self._names)
+        make = self._plan(node, _MISSING, name)
+        tensors = self._names[first:]
+        if tensors and not any(map(self._loads_tensor, tensors)):
+            return None
+        if tensors:
+            pattern = name if name in tensors else f"{name}.*"
+            self._differences.excludable.append((self._entry, pattern))
+        if tensors or not tensors_only:
+            self._differences.returned.append((self._entry, name))
+        return make
+
     def _register_rest(self, live: Any, name: str) -> bool:
         """Registers tensors of the state that the step lacks, so that the library
         reports them. Returns whether the value has any, or a table."""
-        if live is _MISSING or not self._registering:
+        if live is _MISSING:
             return False
         if _arrays.is_array(live):
             self._target(name, live)
@@ -543,22 +613,28 @@ def _fitting(live: Any, forms: Mapping[str, Form], name: str) -> Any:
 
 
 def contents_of(
-    step: Any,
-) -> tuple[Callable[[str], bytes | None], dict[str, Form]]:
-    """Returns a function that reads the step's objects, and the tensors' forms."""
+    step: Any, names: Names
+) -> tuple[Callable[[str], bytes | None], Mapping[str, Form]]:
+    """Returns a function that reads the step's objects, and the tensors' forms, both
+    by their names in the state."""
     items = step.items()
     forms = {
         item["name"]: (item["dtype"], tuple(item["shape"]))
         for item in items
         if item["kind"] == "tensor"
     }
-    objects = {item["name"] for item in items if item["kind"] == "blob"}
+    objects = names.renamed(
+        {
+            item["name"].removeprefix("extra/"): item["name"]
+            for item in items
+            if item["kind"] == "blob" and item["name"].startswith("extra/")
+        }
+    )
 
     def read_object(name: str) -> bytes | None:
-        stored = f"extra/{name}"
-        return step.read_blob(0, stored) if stored in objects else None
+        return step.read_blob(0, objects[name]) if name in objects else None
 
-    return read_object, forms
+    return read_object, names.renamed(forms)
 
 
 def read_value(

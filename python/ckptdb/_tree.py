@@ -56,6 +56,16 @@ def tag_of(node: Any) -> tuple[str, Any] | None:
     return None
 
 
+def has_tag(node: Any, *tags: str) -> bool:
+    """Whether the node or a part of it has one of these tags."""
+    tagged = tag_of(node)
+    if tagged is not None:
+        return tagged[0] in tags or has_tag(tagged[1], *tags)
+    if isinstance(node, dict):
+        return any(has_tag(each, *tags) for each in node.values())
+    return isinstance(node, list) and any(has_tag(each, *tags) for each in node)
+
+
 def is_plain_mapping(value: dict[Any, Any]) -> bool:
     return all(type(key) is str and not key.startswith("$") for key in value)
 

@@ -189,6 +189,64 @@ def test_values_that_the_step_lacks(path):
         assert len(state["l"]) == 2
 
 
+def _restored(path, state, **options):
+    """The warnings of a restore."""
+    warnings = []
+    with ckptdb.Manager(
+        path, state, saving=False, on_warning=warnings.append
+    ) as manager:
+        manager.restore(**options)
+    return "\n".join(warnings)
+
+
+def _save(path, state):
+    with ckptdb.Manager(path, state) as manager:
+        manager.step()
+
+
+def test_values_that_the_state_lacks_come_back_with_a_warning(path):
+    one, two = np.ones(1), np.full(2, 2.0)
+    _save(path, {"d": {"a": one, "z": two, "n": 3}, "l": [one, two, 7]})
+    state = {"d": {"a": np.zeros(1)}, "l": [np.zeros(1)]}
+    warning = _restored(path, state)
+    assert "has d.z, d.n, l.1, which the state lacked" in warning
+    assert 'exclude tensors: evolve={"exclude": ["d.z", "l.1"]}' in warning
+    assert (list(state["d"]), state["d"]["n"]) == (["a", "z", "n"], 3)
+    assert [np.size(each) for each in state["l"]] == [1, 2, 1]
+    assert state["d"]["z"].tolist() == state["l"][1].tolist() == [2, 2]
+    # As the warning says.
+    state = {"d": {"a": np.zeros(1)}, "l": [np.zeros(1)]}
+    warning = _restored(path, state, evolve={"exclude": ["d.z", "l.1"]})
+    assert state["d"].keys() == {"a", "n"} and state["l"] == [1, 7]
+    assert "has d.n, which the state lacked" in warning and "evolve" not in warning
+
+
+def test_empty_containers_take_all_values_without_a_warning(path):
+    _save(
+        path, {"d": {"a": np.ones(1), "n": 3}, "l": [np.ones(2), 7], "losses": [1, 2]}
+    )
+    state = {"d": {}, "l": [], "losses": [0]}
+    assert _restored(path, state) == ""
+    assert state["d"] == {"a": 1, "n": 3} and state["l"][1] == 7
+    assert state["losses"] == [1, 2]
+
+
+def test_tables_that_a_dictionary_lacks_are_left_out_with_a_warning(path):
+    def table():
+        made = ckptdb.Table({"v": "f32"})
+        made["v"].put(made.insert([1]), np.ones(1, "f4"))
+        return made
+
+    _save(path, {"t": {"a": table(), "b": table(), "in": {"c": table()}, "n": 1}})
+    kept = ckptdb.Table({"v": "f32"})
+    state = {"t": {"a": kept, "n": 0}}
+    warning = _restored(path, state)
+    assert "has t.b, t.in, for which the state has no object" in warning
+    assert state == {"t": {"a": kept, "n": 1}} and len(kept) == 1
+    with pytest.raises(ckptdb.FailedPrecondition, match='"t.a" was saved from a table'):
+        _restored(path, {"t": {}})
+
+
 def test_exceptions_of_load_state_dict_are_causes(path):
     class Loader:
         def __init__(self, fails):
