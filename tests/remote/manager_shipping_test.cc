@@ -170,7 +170,7 @@ TEST_F(ManagerShippingTest, SavesGoOnWhileTheServiceIsDown) {
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(save.WaitShipped(Later()),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("stopped")));
-  EXPECT_THAT(warnings_.back(), HasSubstr("was closed before step 8"));
+  EXPECT_THAT(warnings_, Contains(HasSubstr("was closed before step 8")));
   EXPECT_THAT(remote_.objects(), IsEmpty());
   // The next manager ships them all.
   down_ = false;
@@ -191,10 +191,10 @@ TEST_F(ManagerShippingTest, ARefusalNamesRemediesThatWork) {
   AwaitFailure(2);
   EXPECT_THAT(manager_->Shipping()->waiting, ElementsAre(2));
   ASSERT_OK(manager_->Close());
-  EXPECT_THAT(warnings_.back(),
-              AllOf(HasSubstr("was closed before step 2"),
-                    HasSubstr("ship each store to its own URL"),
-                    Not(HasSubstr("the next manager"))));
+  EXPECT_THAT(warnings_,
+              Contains(AllOf(HasSubstr("was closed before step 2"),
+                             HasSubstr("ship each store to its own URL"),
+                             Not(HasSubstr("the next manager")))));
 }
 
 // Training goes back to an older step, in another process.
@@ -237,7 +237,8 @@ TEST_F(ManagerShippingTest, CloseWarnsOfTheStepThatItWaitsFor) {
               Contains(AllOf(HasSubstr("waits for step 2 to be shipped"),
                              HasSubstr("close_wait, 300ms")))
                   .Times(1));
-  EXPECT_THAT(warnings_.back(), HasSubstr("was closed before step 2"));
+  // A warning of the request that closing waits for may follow.
+  EXPECT_THAT(warnings_, Contains(HasSubstr("was closed before step 2")));
 }
 
 TEST_F(ManagerShippingTest, CloseCanBeCancelled) {
