@@ -474,7 +474,7 @@ TEST_F(ToolBackup, ARestoreThatWasKilledBetweenTwoNamesIsUndone) {
   ExpectVerifies(path());
   // The copy had its name, but the replaced store another one.
   fs::copy(path(), old, fs::copy_options::recursive);
-  std::ofstream(path() + "/.lock");
+  const std::ofstream lock(path() + "/.lock");
   EXPECT_EQ(RunLine(restore + " --force").code, 0);
   EXPECT_FALSE(fs::exists(old));
   ExpectVerifies(path());
