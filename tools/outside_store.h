@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps what a command writes out of the folders of stores, which remove files
-// that they do not know.
+// Prevents commands from writing into stores, which delete unknown files.
 #ifndef CKPTDB_TOOLS_OUTSIDE_STORE_H_
 #define CKPTDB_TOOLS_OUTSIDE_STORE_H_
 
@@ -12,8 +11,9 @@
 
 namespace ckptdb::tool {
 
-// Returns the path, which need not exist, absolute and without links. Returns
-// an error, such as InvalidArgument for an empty path, if it has none.
+// Returns the absolute path without links. The last parts need not exist.
+// Returns an error, such as InvalidArgument for an empty path, if it cannot be
+// resolved.
 absl::StatusOr<std::filesystem::path> ResolveOutput(const std::string& path);
 
 // Returns InvalidArgument if `path`, for a new store, is below the folder of

@@ -347,7 +347,7 @@ absl::StatusOr<SaveResult> CopyStep(const StepReader& from, Store* to,
   spec.slice_bounds = record.slice_bounds;
   spec.metrics = record.metrics;
   spec.user_metadata = record.user_metadata;
-  // The other store has a retention of its own.
+  // The target's manager records its own retention policy.
   spec.user_metadata.erase("ckptdb.retention");
   spec.committed_at_micros = record.committed_at_micros;
   spec.begun_at_micros =

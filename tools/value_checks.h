@@ -15,9 +15,8 @@ CLI::Validator MoreThanZero();
 // CLI11 takes "nan", and the nearest integer instead of one that does not fit.
 void CheckNumbers(CLI::App* app);
 
-// Adds to each option and argument, also those of groups, a check that its
-// value is not empty: in scripts, that is an unset variable, which must not
-// select everything.
+// Rejects empty values of all options and arguments, including those of groups:
+// a script's unset variable must not select all rows.
 void RefuseEmptyValues(CLI::App* app);
 
 }  // namespace ckptdb::tool

@@ -22,7 +22,7 @@ absl::StatusOr<std::string> ResolveStorePath(
     absl::string_view path,
     const std::shared_ptr<internal::Environment>& environment = nullptr);
 
-// Where a copy sets the store at `path` aside while it takes its place, on file
+// The temporary name of the store at `path` while a copy replaces it, on file
 // systems that cannot exchange folders.
 std::string ReplacedStorePath(const std::string& path);
 

@@ -245,7 +245,6 @@ absl::Status RowOrder::Distribute(const OwnRows& own, int threads) {
 absl::Status RowOrder::SortGroup(uint32_t group) {
   RowRef* const begin = refs_.get() + group_begin_[group];
   RowRef* const end = refs_.get() + group_begin_[group + size_t{1}];
-  // Bounds the memory of SortBySlice where most ids are in few slices.
   if (static_cast<uint64_t>(end - begin) > rows_ / kMinGroups + kSlices) {
     SortByPosition(begin, end);
   } else {

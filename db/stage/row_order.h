@@ -60,8 +60,8 @@ class RowOrder {
  private:
   static constexpr uint32_t kGroups = 256;
   static constexpr uint32_t kGroupSlices = kSlices / kGroups;
-  // Larger groups than a 64th of the rows, and kSlices rows, are sorted in
-  // place.
+  // A group larger than rows / kMinGroups + kSlices is sorted in place, to
+  // bound the memory of SortBySlice.
   static constexpr uint64_t kMinGroups = 64;
   using GroupCounts = std::array<uint64_t, kGroups>;
 

@@ -124,16 +124,15 @@ absl::Status Rename(rocksdb::FileSystem* files, const std::string& from,
                    absl::StrCat("naming \"", to, "\""));
 }
 
-// Ends what a call that was killed has left at `old`, where folders cannot be
-// exchanged: the replaced store. It gets its name back, or is removed if the
-// copy has the name.
+// Recovers from a call that was killed while the replaced store was at `old`:
+// removes it if the copy has been renamed to `to`, otherwise renames it back.
 absl::Status EndReplacement(const std::shared_ptr<rocksdb::FileSystem>& files,
                             const std::string& old, const std::string& to) {
   CKPTDB_RETURN_IF_ERROR(CheckIsStore(files, old));
   const absl::StatusOr<Entry> entry = LookAt(files.get(), to);
   if (absl::IsNotFound(entry.status())) return Rename(files.get(), old, to);
   CKPTDB_RETURN_IF_ERROR(entry.status());
-  // The copy has its lock until the replaced store has another name.
+  // A finished copy keeps its lock file until `old` is renamed.
   CKPTDB_ASSIGN_OR_RETURN(
       const bool copied,
       Exists(files.get(), absl::StrCat(to, "/", kFolderLockName)));
@@ -144,7 +143,7 @@ absl::Status EndReplacement(const std::shared_ptr<rocksdb::FileSystem>& files,
       "\" was made since; move one of them away"));
 }
 
-// Called before a copy is made.
+// Recovers from a killed call, if there was one, and checks the target again.
 absl::Status Recover(const std::shared_ptr<rocksdb::FileSystem>& files,
                      const std::string& to, bool replace, Target* target) {
   const std::string old = ReplacedStorePath(to);
@@ -156,8 +155,8 @@ absl::Status Recover(const std::shared_ptr<rocksdb::FileSystem>& files,
   return absl::OkStatus();
 }
 
-// Gives the finished copy its name, and the replaced store the copy's. After an
-// error, no folder or the copy has the copy's name.
+// Renames the finished copy to `to`, and the replaced store to `unfinished`.
+// After an error, `unfinished` is the copy or does not exist.
 absl::Status Exchange(rocksdb::FileSystem* files, const std::string& unfinished,
                       const std::string& to) {
   absl::Status exchanged = ExchangeFolders(unfinished, to);
@@ -179,8 +178,8 @@ absl::Status Name(rocksdb::FileSystem* files, const std::string& unfinished,
                        : Rename(files, unfinished, to);
 }
 
-// Removes the replaced store; if that is interrupted, the next copy to `to`
-// does it.
+// Deletes the replaced store. If this is interrupted, the next copy to `to`
+// deletes the rest.
 absl::Status Finish(rocksdb::FileSystem* files, const std::string& unfinished,
                     const std::string& to, const Target& target) {
   // Only now: without it another copy to `to` could clear this one meanwhile.
@@ -190,7 +189,7 @@ absl::Status Finish(rocksdb::FileSystem* files, const std::string& unfinished,
   return target.exists ? RemoveTree(files, unfinished) : absl::OkStatus();
 }
 
-// Makes the copy, to which nobody has access yet.
+// Writes the copy to `unfinished`.
 absl::Status Make(rocksdb::FileSystem* files, const std::string& from,
                   const std::string& unfinished, const CopyOptions& options) {
   CKPTDB_RETURN_IF_ERROR(Clear(files, unfinished));

@@ -25,12 +25,12 @@
 namespace ckptdb::internal {
 namespace {
 
-// A new store would hide the one that an interrupted copy has set aside.
+// Creating a store here would hide the one that an interrupted copy renamed.
 absl::Status CheckIsNotReplaced(rocksdb::FileSystem* files,
                                 const std::string& path) {
   const std::string old = ReplacedStorePath(path);
   const absl::StatusOr<bool> replaced = Exists(files, old);
-  // A name that is too long has no such store.
+  // The longer name exceeds the file system's limit, so it does not exist.
   if (absl::IsInvalidArgument(replaced.status())) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(replaced.status());
   if (!*replaced) return absl::OkStatus();
@@ -39,9 +39,9 @@ absl::Status CheckIsNotReplaced(rocksdb::FileSystem* files,
       path, "\"; repeat the copy, or rename it to \"", path, "\""));
 }
 
-// Returns the first attempt of the next owner. The last attempts of an earlier
-// one may not have ended. They never will here, but may in the original if this
-// store is a copy of it that was made meanwhile.
+// Returns the first attempt to attribute to the next owner. It includes the
+// previous owner's trailing unfinished attempts: if this store is a copy made
+// during a save, the original may still commit them.
 uint32_t FirstAttemptOf(const Catalog& records) {
   uint32_t first = records.root.next_attempt;
   for (; first > 1; --first) {

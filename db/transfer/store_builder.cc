@@ -152,7 +152,7 @@ absl::Status BuilderInFolder::Rename(const std::string& from,
       absl::StrCat("naming \"", to, "\""));
 }
 
-// A replaced store moves into the unfinished folder, and is removed with it.
+// Moves a replaced store into the unfinished folder, which is deleted.
 absl::Status BuilderInFolder::MoveToPath() {
   absl::Status moved = replaced_ == nullptr ? absl::UnimplementedError("")
                                             : ExchangeFolders(building_, path_);
@@ -179,8 +179,8 @@ absl::Status BuilderInFolder::Finish(const RootRecord& root,
   return MoveToPath();
 }
 
-// Whether this is a store without steps that is not store `uuid`. Its damage is
-// left to the caller.
+// Returns whether `path` is an undamaged store without steps, other than store
+// `uuid`.
 bool IsEmptyStore(const std::string& path, absl::string_view uuid) {
   StoreOptions reading;
   reading.leases = StoreOptions::LeaseMode::kNone;

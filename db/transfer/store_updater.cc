@@ -235,7 +235,7 @@ absl::Status UpdaterOfFolder::Check(
   return folder_->CheckSaveSpace(bytes);
 }
 
-// The root without the versions' owners: a killed call leaves it.
+// Returns the root without the versions' owners, as a killed call leaves it.
 RootRecord UpdaterOfFolder::RootWith(const std::vector<AddedVersion>& versions,
                                      const RootRecord& root) const {
   RootRecord own = store_.root;

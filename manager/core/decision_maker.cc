@@ -15,7 +15,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// A permanent save also does what an ephemeral one is for.
+// Returns whether a save of `kind` can replace one of `other`, but not the
+// reverse.
 bool IsStronger(SavePolicy::Kind kind, SavePolicy::Kind other) {
   if (kind == other || kind == SavePolicy::Kind::kNone) return false;
   return kind == SavePolicy::Kind::kPermanent ||
@@ -156,8 +157,8 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::ApplyBusyPolicy(
                    static_cast<int>(options_.save.busy)));
 }
 
-// A step with the number of the one to save is pinned in an abandoned branch,
-// or was unquarantined after the restore. A quarantined one is overwritten.
+// An existing step with this number must not be overwritten if it is pinned in
+// an abandoned branch, or was unquarantined after the restore.
 std::optional<SavePolicy::Decision> DecisionMaker::DecisionIfTaken(
     int64_t step, const SavePolicy::Decision& decision) const {
   if (decision.kind == SavePolicy::Kind::kNone) return std::nullopt;
@@ -216,8 +217,8 @@ std::optional<StepInfo> DecisionMaker::Newest() const {
   return newest;
 }
 
-// Retention may have removed the step saved last as permanent, but the next one
-// is not due before its time.
+// Remembers the last permanent step of this run even if retention has removed
+// it, so that the next one is not saved early.
 std::optional<StepInfo> DecisionMaker::NewestPermanent(
     const std::optional<StepInfo>& newest) const {
   if (newest.has_value() && !newest->ephemeral) return newest;

@@ -448,9 +448,8 @@ absl::Status CheckpointManager::Impl::Close() {
   return status;
 }
 
-// A request to the object store cannot be abandoned, as it may be code of the
-// user. If the wait for it is cancelled, the next Close or the destructor
-// waits.
+// A request to the object store may run user code, so it cannot be abandoned.
+// If this wait is cancelled, the next Close or the destructor waits instead.
 absl::Status CheckpointManager::Impl::StopShipping() {
   if (parts_->shipping == nullptr) return absl::OkStatus();
   const ManagerOptions& options = parts_->options;
@@ -487,7 +486,7 @@ absl::Status CheckpointManager::Impl::AwaitShipping() {
         return polled;
       });
   if (!shipped.ok()) {
-    // A refusal names its remedies, and the next manager is refused, too.
+    // The error states the remedy; the next manager would be refused as well.
     const bool refused =
         absl::IsFailedPrecondition(parts_->shipping->statistics().last_error);
     parts_->warnings.Warn(absl::StrCat(

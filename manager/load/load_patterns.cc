@@ -31,8 +31,8 @@ std::vector<std::string> SlotNames(const TableState& table) {
   return names;
 }
 
-// Returns the keys of an `oname` of items, but for those below an object: the
-// object, which has parts that are not registered, checks these itself.
+// Returns the keys of `oname` to check against registered names. Keys below an
+// object are left to the object, whose parts are not registered.
 std::map<std::string, std::string> KeysOfItems(
     const std::map<std::string, std::string>& oname, const ModelState& model) {
   std::map<std::string, std::string> keys = oname;

@@ -58,8 +58,8 @@ std::string SourceOf(const std::map<std::string, std::string>& oname,
 LoadRule RuleOf(const EvolvePolicy& policy, const StepReader& step,
                 const ModelState& model);
 
-// Returns the rule of a load for a step. A key maps no name below it that the
-// step has as registered, and lacks as mapped.
+// Adapts a load's rule to a step: a key does not rename an item below it that
+// the step contains only under its registered name.
 LoadRule RuleFor(LoadRule rule, const StepReader& step,
                  const ModelState& model);
 

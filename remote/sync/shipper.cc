@@ -253,7 +253,7 @@ bool Shipper::Continues(const RemoteEntry& last) const {
 // the steps of the other copy.
 absl::Status Shipper::CheckNotAhead(const RemoteCatalog& base) const {
   CKPTDB_RETURN_IF_ERROR(CheckSameAttempts(base));
-  // Nothing continues from a quarantined step.
+  // Quarantined steps have no descendants.
   const RemoteEntry* const found = NewestStep(base);
   if (found == nullptr || IsKnown(*found)) return absl::OkStatus();
   const RemoteEntry& last = *found;
@@ -305,8 +305,8 @@ void Shipper::DropUnknown(RemoteCatalog* catalog) const {
   MarkNeeded(catalog);
 }
 
-// The store's root, with `next_attempt` or a later one. Another copy of the
-// store, which this one has replaced, may have begun the attempts in between.
+// Returns the store's root with at least `next_attempt`. Attempts in between
+// belong to another copy of the store, which this one has replaced.
 RootRecord Shipper::RootOver(uint32_t next_attempt) const {
   RootRecord root = source_->root();
   if (root.next_attempt >= next_attempt) return root;

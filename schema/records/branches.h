@@ -27,16 +27,16 @@ bool DescendsFrom(const StepRecord& step, const StepRecord& ancestor);
 // or one of its ancestors; 0 if it is not recorded.
 uint64_t OwnerOf(const StepRecord& step, uint32_t attempt);
 
-// Returns the last of `owners`, which are sorted by their first attempts, whose
-// first attempt is at most this one; 0 if there is none.
+// Returns the owner that began `attempt`: the last entry of `owners`, which
+// maps first attempts to owners, at or before it. Returns 0 if it is unknown.
 uint64_t OwnerOf(const std::map<uint32_t, uint64_t>& owners, uint32_t attempt);
 
-// Stands for the owners of attempts whose steps a store does not have, because
-// another copy of it saved them.
+// The owner of attempts that another copy of the store began, and whose steps
+// this copy lacks.
 inline constexpr uint64_t kForeignOwner = ~uint64_t{0};
 
-// Makes `owner` that of all attempts from `first` on. Forgets the oldest owners
-// beyond kMaxOwners.
+// Records that `owner` begins all attempts from `first` on. Drops the oldest
+// entries beyond kMaxOwners.
 void AddOwner(uint32_t first, uint64_t owner,
               std::map<uint32_t, uint64_t>* owners);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores whose training went back to an older step, in another process, are
-// shipped; copies of them that lack steps of the remote are not.
+// A store is shipped after a new process restored an older step. A copy of the
+// store that lacks steps of the remote is refused.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -79,7 +79,7 @@ TEST_F(OlderStepTest, IsShippedByTheNextProcesses) {
     GoBack(path(), step);
     ExpectShips(path(), step + 2);
   }
-  // No step of the process that shipped last is left.
+  // Abandons every step of the process that shipped last.
   GoBack(path(), 5);
   ExpectShips(path(), 7);
   GoBack(path(), 3);

@@ -315,8 +315,8 @@ TEST_F(ProtocolTest, KeepsMetricsThatOnlyTheRemoteHas) {
   ExpectSound();
 }
 
-// Training goes back to an older step, in a new process. The remote's newest
-// step was abandoned, and so may be all steps of the process that saved it.
+// A new process restores an older step and continues, which abandons the
+// remote's newest step and possibly every step of the process that saved it.
 TEST_F(ProtocolTest, AStoreThatWentBackContinues) {
   uint64_t content = 1;
   source_.Save(true, content);
@@ -337,9 +337,9 @@ TEST_F(ProtocolTest, AStoreThatWentBackContinues) {
   ExpectSound();
 }
 
-// Another copy of the disk shipped steps. However this copy goes on, it did not
-// save them: it goes back, it goes back to before other steps of its own, or
-// attempts of it fail.
+// Another copy of the disk has shipped newer steps. A push of this copy is
+// refused after it restores an older step, once or repeatedly, and after its
+// saves fail.
 TEST_F(ProtocolTest, RefusesAStaleCopyThatWentBack) {
   for (uint64_t content = 1; content < 4; ++content) {
     source_.Save(true, content);
@@ -371,8 +371,8 @@ TEST_F(ProtocolTest, RefusesAStaleCopyThatWentBack) {
   ExpectSound();
 }
 
-// A copy that was made after the newest step was shipped may go on, once, and
-// fences the original off.
+// A copy made after the newest step was shipped can continue the remote. Its
+// first push fences the original.
 TEST_F(ProtocolTest, OneOfTwoCopiesThatWentBackContinues) {
   for (uint64_t content = 1; content < 5; ++content) {
     source_.Save(true, content);

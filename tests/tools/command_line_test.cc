@@ -62,7 +62,7 @@ TEST(ExitCodes, MatchTheHelpText) {
   EXPECT_EQ(static_cast<int>(ExitCode::kFailed), 5);
 }
 
-// An unset variable of a script must not select everything.
+// A script's unset variable must not select all rows.
 TEST(Usage, RefusesEmptyValues) {
   const std::vector<std::vector<const char*>> lines = {
       {"rows", "1", "user", "--ids", ""},

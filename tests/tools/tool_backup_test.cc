@@ -455,12 +455,13 @@ TEST_F(ToolBackup, KilledRestoreLeavesOldOrNewStore) {
   EXPECT_EQ(RunLine("backup --list --verify " + folder()).code, 0);
 }
 
-// What a restore leaves that is killed where folders cannot be exchanged.
+// A restore that was killed between two renames, on a file system that cannot
+// exchange folders.
 TEST_F(ToolBackup, ARestoreThatWasKilledBetweenTwoNamesIsUndone) {
   const std::string backup = BackUp();
   const std::string old = path() + ".replaced";
   fs::rename(path(), old);
-  // A trainer does not begin anew beside its store.
+  // Opening for writing does not create an empty store.
   EXPECT_THAT(Store::Open(path()).status(), FailedPrecondition(old));
   EXPECT_FALSE(fs::exists(path()));
   const std::string restore = "restore-backup " + backup + " " + path();
@@ -472,7 +473,7 @@ TEST_F(ToolBackup, ARestoreThatWasKilledBetweenTwoNamesIsUndone) {
   EXPECT_FALSE(fs::exists(old));
   EXPECT_FALSE(fs::exists(path() + ".unfinished"));
   ExpectVerifies(path());
-  // The copy had its name, but the replaced store another one.
+  // Killed after the copy was renamed to the target.
   fs::copy(path(), old, fs::copy_options::recursive);
   const std::ofstream lock(path() + "/.lock");
   EXPECT_EQ(RunLine(restore + " --force").code, 0);
@@ -480,7 +481,7 @@ TEST_F(ToolBackup, ARestoreThatWasKilledBetweenTwoNamesIsUndone) {
   ExpectVerifies(path());
 }
 
-// Each may be the model that counts.
+// Either store may hold the current model.
 TEST_F(ToolBackup, NeitherOfTwoStoresWithOneNameIsRemoved) {
   const std::string backup = BackUp();
   const std::string old = path() + ".replaced";

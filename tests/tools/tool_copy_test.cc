@@ -184,7 +184,7 @@ TEST_F(CopyFixture, NamesWhatIsWrong) {
   Disown();
 }
 
-// A remedy that removes the step would remove the only copy.
+// Following the advice to remove the existing step would delete the only copy.
 TEST_F(CopyFixture, AStoreIsNotCopiedToItself) {
   const std::string link = dir_.path() + "/link";
   fs::create_symlink(path(), link);
@@ -214,7 +214,7 @@ TEST_F(CopyFixture, AQuarantinedStepDoesNotBecomeTheLatestOfAnotherStore) {
   Copy(source, path());
 }
 
-// The other store's steps are kept by a retention of its own.
+// The target's manager has its own retention policy.
 TEST_F(CopyFixture, TheRetentionOfTheSourceStaysThere) {
   RankState state;
   state.AddBlob("b", "bytes");

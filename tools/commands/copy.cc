@@ -101,8 +101,8 @@ absl::Status CopyCommand::CheckTarget() const {
       source_, " and ", target_, " are the same store; name another one"));
 }
 
-// A store that exists would make the copy its latest step, from which a
-// training resumes.
+// In an existing store the copy becomes the latest step, from which training
+// resumes.
 absl::Status CheckNotQuarantined(const std::string& store,
                                  const StepRecord& record) {
   if (!record.quarantined) return absl::OkStatus();
@@ -231,7 +231,7 @@ absl::Status CopyCommand::Run(const Context& context) {
   SplitSource();
   const Interrupt interrupt;
   CKPTDB_RETURN_IF_ERROR(CheckTarget());
-  // The current folder, as the target, is replaced by a new one.
+  // A relative path becomes invalid when the copy replaces the current folder.
   CKPTDB_ASSIGN_OR_RETURN(target_path_, Store::ResolvePath(target_));
   Context source = context;
   source.store = source_;

@@ -103,7 +103,7 @@ absl::StatusOr<StagedRank> StageFiles(const Context& context,
   return Stage(store.path(), ticket, state.state, options);
 }
 
-// Names the command's remedies.
+// Replaces remedies of the C++ API by options of the command.
 absl::Status ImportError(const Context& context, int64_t step,
                          const absl::Status& status) {
   if (absl::IsAlreadyExists(status)) {

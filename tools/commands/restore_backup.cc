@@ -137,7 +137,7 @@ absl::Status RestoreBackupCommand::Run(const Context& context) {
   }
   const std::string target = target_.empty() ? context.store : target_;
   CKPTDB_RETURN_IF_ERROR(CheckNotWithinStore(target));
-  // The current folder, as the target, is replaced by a new one.
+  // A relative path becomes invalid when the copy replaces the current folder.
   CKPTDB_ASSIGN_OR_RETURN(const std::string path, Store::ResolvePath(target));
   const Interrupt interrupt;
   const auto backup = Find();

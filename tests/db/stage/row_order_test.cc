@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of a run's rows, for ids of a few slices and of all.
+// RowOrder sorts rows by slice and id, whether ids share few slices or many.
 #include "db/stage/row_order.h"
 
 #include <algorithm>
@@ -24,8 +24,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// More than are sorted by comparison, and than the largest group of rows that
-// is sorted by slice.
+// Exceeds both the number of rows that are sorted by comparison and the size of
+// the largest group that is sorted by slice.
 constexpr size_t kRows = 100'000;
 
 enum class Ids { kAscending, kMixed, kOfOneSlice, kOfOneGroup, kNegative };
@@ -80,7 +80,7 @@ TEST_P(RowOrderTest, RowsAreOrderedBySliceAndId) {
   ASSERT_EQ(order->rows(), kRows);
   std::vector<bool> seen(kRows);
   RowPosition last;
-  // As pages are made: parts of groups, and the last part first.
+  // Threads request pages that cut groups, in any order.
   for (const auto& [begin, end] :
        {std::pair<size_t, size_t>{kRows / 3, kRows}, {0, kRows / 3}}) {
     ASSERT_OK_AND_ASSIGN(const absl::Span<const RowRef> rows,

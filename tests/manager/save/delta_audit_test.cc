@@ -119,7 +119,7 @@ TEST_F(DeltaAuditTest, FailsOnAllRanks_WhenOneRankMissesAMark) {
             });
 }
 
-// Loses the outcome of a save that the other ranks receive.
+// Simulates that one rank misses a save's outcome.
 class LosesOutcome : public ForwardingCoordinator {
  public:
   LosesOutcome(std::unique_ptr<Coordinator> ranks, std::string tag)
@@ -141,7 +141,7 @@ class LosesOutcome : public ForwardingCoordinator {
   const std::string tag_;
 };
 
-// That rank does not know the step that the others continue from.
+// Rank 1 missed the commit of the step that the other ranks use as the parent.
 TEST_F(DeltaAuditTest, ComparesWithTheOwnersParent_WhenARankMissedItsSave) {
   options_.observers.on_saved = nullptr;
   options_.ranks.sharding = TableSharding::ByModulo();
