@@ -147,4 +147,10 @@ bool NamedObjects::HasData(const ObjectName& name) const {
   return data_.contains({name.epoch, name.version});
 }
 
+bool IsForgotten(const RemoteCatalog& catalog, const StepRecord& record) {
+  const auto& forgotten = catalog.forgotten;
+  return std::find(forgotten.begin(), forgotten.end(), StateOf(record)) !=
+         forgotten.end();
+}
+
 }  // namespace ckptdb::internal

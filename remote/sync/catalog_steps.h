@@ -64,6 +64,10 @@ class NamedObjects {
   std::set<std::pair<uint64_t, Version>> data_;
 };
 
+// Returns whether a collection has dropped the step, so that it is not shipped
+// again.
+bool IsForgotten(const RemoteCatalog& catalog, const StepRecord& record);
+
 }  // namespace ckptdb::internal
 
 #endif  // CKPTDB_REMOTE_SYNC_CATALOG_STEPS_H_

@@ -2,7 +2,6 @@
 #include "remote/sync/shipper.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,10 +25,6 @@
 namespace ckptdb::internal {
 namespace {
 
-constexpr char kRemedy[] =
-    "; nothing is shipped until you fetch them to another folder and continue "
-    "there, or push with take_over (--take-over) to replace them";
-
 constexpr int kFilesAtATime = 4;
 // Attempts to put a catalog beside collectors and other owners.
 constexpr int kCommitTries = 20;
@@ -38,22 +33,6 @@ constexpr int kCommitTries = 20;
 // put after a failure recognizes its own object by it.
 std::string TokenOf(uint64_t hash, uint64_t bytes) {
   return absl::StrFormat("%016x-%d", hash, bytes);
-}
-
-const StepRecord* NewestOf(const std::vector<StepRecord>& steps) {
-  const StepRecord* newest = nullptr;
-  for (const StepRecord& step : steps) {
-    if (newest == nullptr || StateOf(*newest).attempt < StateOf(step).attempt) {
-      newest = &step;
-    }
-  }
-  return newest;
-}
-
-bool IsForgotten(const RemoteCatalog& catalog, const StepRecord& record) {
-  const auto& forgotten = catalog.forgotten;
-  return std::find(forgotten.begin(), forgotten.end(), StateOf(record)) !=
-         forgotten.end();
 }
 
 // Returns the entry of the same version and epoch, or null.
@@ -89,7 +68,7 @@ absl::StatusOr<PushResult> Shipper::Push(const VersionSource& source) {
   absl::Status status;
   if (!owned_) status = Attach();
   if (status.ok() && owned_) {
-    const auto steps = StepsToShip(catalog_);
+    const auto steps = compared().StepsToShip(catalog_);
     status = steps.ok() ? ShipSteps(*steps) : steps.status();
   }
   if (!status.ok()) {
@@ -137,38 +116,14 @@ absl::Status Shipper::ShipSteps(const std::vector<StepRecord>& steps) {
 absl::StatusOr<Shipper::Work> Shipper::FindWork() const {
   Work work;
   CKPTDB_ASSIGN_OR_RETURN(work.base, NewestCatalog(remote_));
-  CKPTDB_RETURN_IF_ERROR(CheckStore(work.base));
+  CKPTDB_RETURN_IF_ERROR(compared().CheckSameStore(work.base));
   if (!work.base.has_value()) return work;
-  absl::Status behind = CheckNotAhead(*work.base);
+  absl::Status behind = compared().CheckContinues(*work.base);
   if (!behind.ok() && !options_->take_over) return behind;
   work.take_over = !behind.ok();
-  CKPTDB_ASSIGN_OR_RETURN(const auto steps, StepsToShip(*work.base));
+  CKPTDB_ASSIGN_OR_RETURN(const auto steps, compared().StepsToShip(*work.base));
   work.nothing = steps.empty() && !work.take_over;
   return work;
-}
-
-// Returns the steps to ship, ordered by attempt.
-absl::StatusOr<std::vector<StepRecord>> Shipper::StepsToShip(
-    const RemoteCatalog& base) const {
-  std::vector<StepRecord> steps;
-  for (StepRecord& record : source_->Steps()) {
-    CKPTDB_ASSIGN_OR_RETURN(const bool shipped, IsShipped(base, record));
-    if (!shipped) steps.push_back(std::move(record));
-  }
-  std::sort(steps.begin(), steps.end(),
-            [](const StepRecord& a, const StepRecord& b) {
-              return a.version.attempt < b.version.attempt;
-            });
-  return steps;
-}
-
-absl::Status Shipper::CheckStore(
-    const std::optional<RemoteCatalog>& base) const {
-  if (!base.has_value()) return absl::OkStatus();  // PutFormat decides
-  if (base->root.uuid == source_->root().uuid) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      remote_->Name(), " has store ", base->root.uuid, ", not store ",
-      source_->root().uuid, "; ship each store to its own URL"));
 }
 
 // The format is the first object that stays in a remote. Its put decides which
@@ -190,117 +145,9 @@ absl::Status Shipper::PutFormat() const {
                    ", not store ", format.uuid, "; use another URL"));
 }
 
-// Whether the store has, or had, the version of an entry. A copy of the store
-// that repeats a deterministic training makes versions with the same bytes, by
-// another owner. Older libraries shipped no owners.
-bool Shipper::IsKnown(const RemoteEntry& entry) const {
-  const StepRecord* const record = source_->FindVersion(entry.version);
-  return record != nullptr && LineageDigest(*record) == entry.lineage &&
-         (entry.owner == 0 ||
-          entry.owner == OwnerOf(*record, entry.state.attempt));
-}
-
-// Returns FailedPrecondition if copies of the store were trained on separately:
-// the remote has another version than the store for the same attempt.
-absl::Status Shipper::CheckSameAttempts(const RemoteCatalog& base) const {
-  std::map<uint32_t, std::pair<Version, uint64_t>> own;
-  for (const StepRecord& record : source_->Steps()) {
-    if (record.has_parent) {
-      own[record.parent.attempt] = {record.parent, record.parent_digest};
-    }
-  }
-  for (const StepRecord& record : source_->Steps()) {
-    own[record.version.attempt] = {record.version, LineageDigest(record)};
-  }
-  for (const RemoteEntry& entry : base.entries) {
-    if (entry.use == RemoteEntry::Use::kDropped || IsKnown(entry)) continue;
-    const auto found = own.find(entry.version.attempt);
-    const bool same_attempt =
-        found != own.end() &&
-        found->second != std::pair(entry.version, entry.lineage);
-    if (!same_attempt && source_->FindVersion(entry.version) == nullptr) {
-      continue;
-    }
-    return absl::FailedPreconditionError(absl::StrCat(
-        remote_->Name(), " has a different ", ToString(entry.version),
-        " than the store",
-        same_attempt
-            ? absl::StrCat(", which has ", ToString(found->second.first))
-            : "",
-        ": another copy of the store shipped it", kRemedy));
-  }
-  return absl::OkStatus();
-}
-
-// Whether the store saved, or was fetched or updated with, this step before its
-// newest one, even if the step was abandoned since. Copies of a store that
-// continue separately use the same attempt numbers, but with other owners. If
-// the owner of the attempt is unknown, as after an older library opened the
-// store, the newest step must have been saved on top of this one.
-bool Shipper::Continues(const RemoteEntry& last) const {
-  const std::vector<StepRecord> own = source_->Steps();
-  const StepRecord* const newest = NewestOf(own);
-  const uint32_t attempt = last.state.attempt;
-  if (newest == nullptr || StateOf(*newest).attempt < attempt) return false;
-  const uint64_t owner = OwnerOf(source_->root().owners, attempt);
-  if (owner != 0) return owner == last.owner;
-  return DescendsFrom(*newest, last.state) &&
-         OwnerOf(*newest, attempt) == last.owner;
-}
-
-// A disk that was restored from an older copy must not overwrite the steps that
-// were shipped since, and a copy that continued on its own must not overwrite
-// the steps of the other copy.
-absl::Status Shipper::CheckNotAhead(const RemoteCatalog& base) const {
-  CKPTDB_RETURN_IF_ERROR(CheckSameAttempts(base));
-  // Quarantined steps have no descendants.
-  const RemoteEntry* const found = NewestStep(base);
-  if (found == nullptr || IsKnown(*found)) return absl::OkStatus();
-  const RemoteEntry& last = *found;
-  if (Continues(last)) return absl::OkStatus();
-  const std::vector<StepRecord> own = source_->Steps();
-  const StepRecord* const newest = NewestOf(own);
-  return absl::FailedPreconditionError(absl::StrCat(
-      remote_->Name(), " is ahead of the store: its newest step is ",
-      last.version.step, " (attempt ", last.state.attempt,
-      "), which the store does not have and does not continue",
-      newest == nullptr
-          ? "; the store has no step"
-          : absl::StrCat("; the store's newest step is ", newest->version.step,
-                         " (attempt ", StateOf(*newest).attempt, ")"),
-      kRemedy));
-}
-
-// Whether the remote's records of a step equal the store's, including those of
-// its increment, which holds its evaluations.
-absl::StatusOr<bool> Shipper::IsSame(const RemoteCatalog& base,
-                                     const StepRecord& record) const {
-  std::vector<const StepRecord*> records = {&record};
-  if (record.folded) {
-    records.push_back(source_->FindVersion(record.folded_from));
-  }
-  for (const StepRecord* const each : records) {
-    if (each == nullptr) continue;
-    const RemoteEntry* const entry = FindEntry(base, each->version);
-    if (entry == nullptr || !IsKnown(*entry)) return false;
-    CKPTDB_ASSIGN_OR_RETURN(const uint64_t hash, source_->RecordHash(*each));
-    if (entry->record_hash != hash) return false;
-  }
-  return true;
-}
-
-// Steps that a collector dropped are not shipped again.
-absl::StatusOr<bool> Shipper::IsShipped(const RemoteCatalog& base,
-                                        const StepRecord& record) const {
-  if (IsForgotten(base, record)) return true;
-  const RemoteEntry* const entry = FindStepEntry(base, record.version.step);
-  if (entry == nullptr || entry->version != record.version) return false;
-  return IsSame(base, record);
-}
-
 void Shipper::DropUnknown(RemoteCatalog* catalog) const {
   for (RemoteEntry& entry : catalog->entries) {
-    if (!IsKnown(entry)) entry.use = RemoteEntry::Use::kDropped;
+    if (!compared().IsKnown(entry)) entry.use = RemoteEntry::Use::kDropped;
   }
   MarkNeeded(catalog);
 }
@@ -370,7 +217,8 @@ absl::Status Shipper::BringVersion(const StepRecord& record) {
     return absl::OkStatus();
   }
   const RemoteEntry* const entry = FindEntry(catalog_, record.version);
-  if (entry == nullptr || !IsKnown(*entry)) return UploadVersion(record);
+  if (entry == nullptr || !compared().IsKnown(*entry))
+    return UploadVersion(record);
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t hash, source_->RecordHash(record));
   if (entry->record_hash == hash) return absl::OkStatus();
   return ReviseVersion(record, *entry, hash);

@@ -19,6 +19,7 @@
 #include "remote/object_store.h"
 #include "remote/remote_store.h"
 #include "remote/sync/catalog_log.h"
+#include "remote/sync/continuation.h"
 #include "schema/records/records.h"
 #include "schema/records/remote.h"
 #include "schema/types.h"
@@ -51,20 +52,9 @@ class Shipper {
 
   absl::Status Attach();
   absl::StatusOr<Work> FindWork() const;
-  absl::StatusOr<std::vector<StepRecord>> StepsToShip(
-      const RemoteCatalog& base) const;
   absl::Status ShipSteps(const std::vector<StepRecord>& steps);
-  absl::Status CheckStore(const std::optional<RemoteCatalog>& base) const;
   absl::Status PutFormat() const;
-  absl::Status CheckSameAttempts(const RemoteCatalog& base) const;
-  bool Continues(const RemoteEntry& last) const;
-  absl::Status CheckNotAhead(const RemoteCatalog& base) const;
-  bool IsKnown(const RemoteEntry& entry) const;
-  absl::StatusOr<bool> IsShipped(const RemoteCatalog& base,
-                                 const StepRecord& record) const;
-  absl::StatusOr<bool> IsSame(const RemoteCatalog& base,
-                              const StepRecord& record) const;
-
+  StoreAndRemote compared() const { return {*source_, remote_->Name()}; }
   RootRecord RootOver(uint32_t next_attempt) const;
   absl::Status BecomeOwner(const Work& work);
   void DropUnknown(RemoteCatalog* catalog) const;
