@@ -280,9 +280,9 @@ class Manager(StepList, ThreadSafeCalls):
             rule,
         )
         restore.add_all(self.state)
-        self._kept = restore.owners
+        self._kept = restore.targets.owners
         self._restoring = restore
-        return restore.tensors, restore.objects
+        return restore.targets.tensors, restore.objects
 
     def _exclude_parts(self, evolve: Mapping[str, Any]) -> Mapping[str, Any]:
         tables = {name for name, _ in self._registered.tables}

@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from . import _arrays, _optimizers, _tree
-from ._devices import Devices, device_memory
+from ._devices import Devices
 from ._differences import Differences
 from ._errors import DataLoss, Error, FailedPrecondition, Internal, InvalidArgument
 from ._names import Names, check_keys
 from ._rules import Rule
-from ._shards import Shard, form_of, late_state, shards_of
+from ._shards import Shard, form_of, late_state
 from ._state import (
     Registered,
     TensorTuple,
@@ -25,11 +24,10 @@ from ._state import (
     is_namedtuple,
     is_table,
     module_tensors,
-    named,
     names_of,
-    tensor_tuple,
 )
-from ._tensor_memory import Tie, place_of, put_on_device, storage_of, storages_of
+from ._targets import Targets
+from ._tensor_memory import storage_of, storages_of
 
 Finish = Callable[[], Any]
 Form = tuple[str, tuple[int, ...]]  # dtype and shape of a step's tensor
@@ -49,45 +47,38 @@ class Restore:
         devices: Devices | None = None,
         rule: Rule = Rule(),
     ) -> None:
-        self.tensors: list[TensorTuple] = []  # or one for each shard
-        self._names: list[str] = []  # of tensors
         self.objects: list[tuple[str, bytes]] = []
-        self.owners: list[Any] = []
         self._read_object = read_object
         self._forms = forms  # of the step's tensors
         self._allow_pickle = allow_pickle
         self._registered = registered
-        self._devices = devices
-        self._world_size = registered.world_size if registered is not None else 1
+        world_size = registered.world_size if registered is not None else 1
+        self.targets = Targets(devices, world_size)
         self._rule = rule
         self._renames = rule.names()
         self._loads_object = rule.loads("extra")
         self._loads_tensor = rule.loads("dense")
         self._entry = ""
         self._differences = Differences()
-        self._places: dict[Any, str] = {}  # of memory the first tensor with it
-        self._ties: list[Tie] = []
         # Of optimizers whose objects are not loaded: how the names of their tensors
         # begin, and the error if one of these is loaded.
         self._misfits: dict[str, str] = {}
         self._reading = False  # a value alone, without one that it replaces
         self._remade = False  # values that load_state_dict takes
         self._finish: dict[str, Finish] = {}
-        self._puts: dict[str, Finish] = {}  # by tensor
         self._with_object: set[str] = set()
-        self._loaded: set[str] | None = None  # tensors; None: all
 
     def add_all(self, state: Mapping[str, Any]) -> None:
         for name, value in state.items():
             check_name(name)
             self.add(name, value)
-        names = names_of(self._names, self._registered)
+        names = names_of(self.targets.names, self._registered)
         check_unique(names, state)
         check_keys(self._rule.oname, names, state, dict(self.objects))
         for prefix, text in self._misfits.items():
             if any(
                 each.startswith(prefix) and each in self._forms
-                for each in filter(self._loads_tensor, self._names)
+                for each in filter(self._loads_tensor, self.targets.names)
             ):
                 raise FailedPrecondition(text)
 
@@ -98,7 +89,7 @@ class Restore:
             return
         self._entry = name
         if _arrays.is_array(value):
-            self._finish[name] = self._target(name, value)
+            self._finish[name] = self.targets.add(name, value)
             return
         data = self._read_object(name)
         if is_module(value):
@@ -124,9 +115,9 @@ class Restore:
 
         The library has written into the state's tensors, so that no error here leaves
         the state unchanged: `add_all` checks what can be checked before."""
-        self._loaded = tensors
+        self.targets.loaded = tensors
         self._differences.drop(self._with_object - objects.keys())
-        self._check_ties(tensors)
+        self.targets.check_ties(tensors)
         for name, live in list(state.items()):
             finish = self._finish.get(name)
             if finish is None or name in self._with_object - objects.keys():
@@ -144,8 +135,7 @@ class Restore:
             if value is not live:
                 state[name] = value
         self._finish.clear()  # they refer to this object, and to the state
-        self._puts.clear()
-        self._ties.clear()
+        self.targets.clear()
 
     def differences(self) -> list[str]:
         """Warnings of values that either the state or the step lacks."""
@@ -154,82 +144,6 @@ class Restore:
     def _expect_object(self, name: str, data: bytes) -> None:
         self._with_object.add(name)
         self.objects.append((name, data))
-
-    def _target(self, name: str, value: Any) -> Finish:
-        """Registers memory for a tensor. The result puts it into `value`, or
-        returns the array that replaces it."""
-        with named(name):
-            shards = shards_of(value, self._world_size)
-            filled = [self._apart(name, shard.local) for shard in shards]
-        if shards[0].local is value:
-            ((memory, put),) = filled
-            return self._register(name, [(memory, shards[0])], put, value)
-
-        def put_shards() -> Any:
-            for _, put in filled:
-                put()
-            return value
-
-        parts = [(memory, shard) for (memory, _), shard in zip(filled, shards)]
-        return self._register(name, parts, put_shards, value)
-
-    def _apart(self, name: str, value: Any) -> tuple[_arrays.Memory, Finish]:
-        """Memory for a tensor. If it shares its memory with a registered tensor, it is
-        read into a copy, so that `finish` can compare the two stored values."""
-        place = place_of(value)
-        first = name if place is None else self._places.setdefault(place, name)
-        if first == name:
-            return self._writable(value)
-        torch = sys.modules["torch"]
-        copy = torch.empty_like(value.detach(), memory_format=torch.contiguous_format)
-        memory, fill = self._writable(copy)
-        self._ties.append(Tie(first, name, value, fill))
-
-        def put() -> Any:
-            if self._loaded is None or first not in self._loaded:
-                with torch.no_grad():
-                    value.detach().copy_(fill())
-            return value
-
-        return memory, put
-
-    def _check_ties(self, tensors: set[str]) -> None:
-        """Compares the loaded tensors of each memory with the first of them."""
-        firsts: dict[str, str] = {}
-        for tie in self._ties:
-            if tie.name not in tensors:
-                continue
-            loaded = tie.first if tie.first in tensors else tie.name
-            first = firsts.setdefault(tie.first, loaded)
-            if first == tie.name:
-                continue
-            self._puts[first]()
-            tie.check(first)
-
-    def _writable(self, value: Any) -> tuple[_arrays.Memory, Finish]:
-        memory = device_memory(value, self._devices)
-        if memory is None:
-            return _arrays.writable(value)
-        return memory, lambda: put_on_device(value, memory.owner)
-
-    def _register(
-        self,
-        name: str,
-        parts: Sequence[tuple[_arrays.Memory, Shard]],
-        put: Finish,
-        value: Any,
-    ) -> Finish:
-        self._names.append(name)
-        for memory, shard in parts:
-            self.owners.append(memory.owner)
-            self.tensors.append(tensor_tuple(name, memory, shard))
-
-        def put_if_loaded() -> Any:
-            loaded = self._loaded is None or name in self._loaded
-            return put() if loaded else value
-
-        self._puts[name] = put_if_loaded
-        return put_if_loaded
 
     def _plan_module(self, name: str, module: Any, data: bytes | None) -> Finish:
         rest: dict[str, Any] = {}
@@ -243,7 +157,7 @@ class Restore:
         for key, value in state.items():
             if not _arrays.is_torch(value) or key in rest:
                 continue
-            put = self._target(f"{name}.{key}", value)
+            put = self.targets.add(f"{name}.{key}", value)
             puts.append(put)
             if storage_of(value) not in in_place:
                 remade[key] = put
@@ -306,7 +220,7 @@ class Restore:
 
     def _plan_tensor(self, kind: str, live: Any, name: str) -> Finish:
         if _arrays.is_array(live):
-            return self._target(name, live)
+            return self.targets.add(name, live)
         form = self._forms.get(name)
         if form is None:
             raise DataLoss(f'the step has no tensor "{name}", which its state names')
@@ -323,7 +237,7 @@ class Restore:
 
         if not self._reading:
             value[...] = 0  # for a step that is loaded without this tensor
-        self._register(name, [(memory, Shard(value))], make, value)
+        self.targets.register(name, [(memory, Shard(value))], make, value)
         return make
 
     def _plan_state(self, node: Any, live: Any, name: str) -> Finish:
@@ -543,9 +457,9 @@ class Restore:
         if _tree.has_tag(node, "$module_of", "$table", "$io_state", "$state"):
             self._differences.left_out.append((self._entry, name))
             return None
-        first = len(self._names)
+        first = len(self.targets.names)
         make = self._plan(node, _MISSING, name)
-        tensors = self._names[first:]
+        tensors = self.targets.names[first:]
         if tensors and not any(map(self._loads_tensor, tensors)):
             return None
         if tensors:
@@ -561,12 +475,12 @@ class Restore:
         if live is _MISSING:
             return False
         if _arrays.is_array(live):
-            self._target(name, live)
+            self.targets.add(name, live)
             return True
         if is_module(live):
             for key, value in module_tensors(live).items():
                 if _arrays.is_torch(value):
-                    self._target(f"{name}.{key}", value)
+                    self.targets.add(f"{name}.{key}", value)
             return True
         if getattr(live, "restored_in_place", False):
             return self._register_rest(live.state_dict(), name)
@@ -655,4 +569,4 @@ def read_value(
         finish = restore.plan_module_value(name, data)
     else:
         finish = restore._plan(node, _MISSING, name)
-    return restore.tensors, restore.owners, finish
+    return restore.targets.tensors, restore.targets.owners, finish
