@@ -7,7 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "manager/coordinator.h"
+#include "schema/status.h"
 
 namespace ckptdb::testing {
 
@@ -37,6 +42,28 @@ class ForwardingCoordinator : public Coordinator {
 
  private:
   const std::unique_ptr<Coordinator> ranks_;
+};
+
+// Fails on this rank the broadcasts with a tag, which the other ranks receive.
+class LosesBroadcast : public ForwardingCoordinator {
+ public:
+  LosesBroadcast(std::unique_ptr<Coordinator> ranks, std::string tag)
+      : ForwardingCoordinator(std::move(ranks)), tag_(std::move(tag)) {}
+  absl::StatusOr<std::string> Broadcast(absl::string_view tag,
+                                        std::string value,
+                                        absl::Duration wait) override {
+    auto received =
+        ForwardingCoordinator::Broadcast(tag, std::move(value), wait);
+    if (tag == tag_) return absl::UnavailableError("the message was lost");
+    return received;
+  }
+  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
+    CKPTDB_ASSIGN_OR_RETURN(auto ranks, ForwardingCoordinator::Duplicate());
+    return std::make_unique<LosesBroadcast>(std::move(ranks), tag_);
+  }
+
+ private:
+  const std::string tag_;
 };
 
 }  // namespace ckptdb::testing

@@ -25,6 +25,15 @@ class PreemptionTest : public ManagerTest {
     EXPECT_OK(manager_->WaitUntilFinished());
     return outcome.ok() && outcome->preempted;
   }
+  // Saves ephemeral step 2, which the preempted step 3 makes permanent.
+  void PromoteStep2() {
+    options_.schedule.ephemeral = SaveEveryNSteps(2);
+    options_.save.preemption_grace = absl::ZeroDuration();
+    Start();
+    TrainAndWait(2);
+    manager_->SetPreempted();
+    ASSERT_TRUE(StepIsPreempted());
+  }
 };
 
 TEST_F(PreemptionTest, EndsWithItsSaveAndMayRepeat) {
@@ -164,12 +173,7 @@ TEST_F(PreemptionTest, FinishTrainingPromotesTheStepBeingSaved) {
 }
 
 TEST_F(PreemptionTest, LastStepIsSaved_WhenTrainingContinuesAfterAPromotion) {
-  options_.schedule.ephemeral = SaveEveryNSteps(2);
-  options_.save.preemption_grace = absl::ZeroDuration();
-  Start();
-  TrainAndWait(2);
-  manager_->SetPreempted();
-  ASSERT_TRUE(StepIsPreempted());
+  PromoteStep2();
   ASSERT_EQ(Restored(), 2);
   ASSERT_OK(manager_->StepTo(3));
   ASSERT_OK(manager_->FinishTraining());
@@ -177,12 +181,7 @@ TEST_F(PreemptionTest, LastStepIsSaved_WhenTrainingContinuesAfterAPromotion) {
 }
 
 TEST_F(PreemptionTest, LastStepIsSaved_WhenStepsAreAbandonedAfterAPromotion) {
-  options_.schedule.ephemeral = SaveEveryNSteps(2);
-  options_.save.preemption_grace = absl::ZeroDuration();
-  Start();
-  TrainAndWait(2);
-  manager_->SetPreempted();
-  ASSERT_TRUE(StepIsPreempted());
+  PromoteStep2();
   ASSERT_OK(manager_->AbandonSteps());
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(Steps(), ElementsAre(3));

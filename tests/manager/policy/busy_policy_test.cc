@@ -24,6 +24,14 @@ class BusyTest : public ManagerTest {
     gate_.Open();
     return outcome;
   }
+  // Trains steps 1 to 4, of which step 4 is put off, and step 5.
+  void Coalesce() {
+    EXPECT_FALSE(FourSteps(ManagerOptions::BusyPolicy::kCoalesce)
+                     .value()
+                     .save.has_value());
+    ASSERT_OK(manager_->WaitUntilFinished());
+    TrainAndWait(5);
+  }
 };
 
 TEST_F(BusyTest, WaitPolicyWaits) {
@@ -46,11 +54,7 @@ TEST_F(BusyTest, SkipPolicySkipsTheStep) {
 }
 
 TEST_F(BusyTest, CoalescePolicySavesALaterStep) {
-  EXPECT_FALSE(FourSteps(ManagerOptions::BusyPolicy::kCoalesce)
-                   .value()
-                   .save.has_value());
-  ASSERT_OK(manager_->WaitUntilFinished());
-  TrainAndWait(5);
+  Coalesce();
   EXPECT_THAT(Steps(), ElementsAre(2, 5));
   ExpectStepHolds(5);
   EXPECT_THAT(WhySaved(5),
@@ -60,11 +64,7 @@ TEST_F(BusyTest, CoalescePolicySavesALaterStep) {
 TEST_F(BusyTest, CoalescedPermanentStepStaysPermanentBesideEphemeralOnes) {
   options_.schedule.permanent = SaveAtSteps({4});
   options_.schedule.ephemeral = SaveAtSteps({2, 5, 6});
-  EXPECT_FALSE(FourSteps(ManagerOptions::BusyPolicy::kCoalesce)
-                   .value()
-                   .save.has_value());
-  ASSERT_OK(manager_->WaitUntilFinished());
-  TrainAndWait(5);
+  Coalesce();
   EXPECT_FALSE(Record(5).ephemeral);
   EXPECT_THAT(WhySaved(5), HasSubstr("step 4 was not saved"));
   TrainAndWait(6);
@@ -74,11 +74,7 @@ TEST_F(BusyTest, CoalescedPermanentStepStaysPermanentBesideEphemeralOnes) {
 TEST_F(BusyTest, EphemeralStepDoesNotReplaceACoalescedPermanentOne) {
   options_.schedule.permanent = SaveAtSteps({3});
   options_.schedule.ephemeral = SaveAtSteps({2, 4});
-  EXPECT_FALSE(FourSteps(ManagerOptions::BusyPolicy::kCoalesce)
-                   .value()
-                   .save.has_value());
-  ASSERT_OK(manager_->WaitUntilFinished());
-  TrainAndWait(5);
+  Coalesce();
   EXPECT_FALSE(Record(5).ephemeral);
   EXPECT_THAT(WhySaved(5), HasSubstr("step 3 was not saved"));
 }

@@ -451,24 +451,6 @@ TEST_F(SilentStepsTest, OutcomeAndExplanationSayWhyNothingWasDecided) {
   });
 }
 
-// Loses an announcement that the owner and the other ranks have.
-class LosesAnnouncement : public ForwardingCoordinator {
- public:
-  LosesAnnouncement(std::unique_ptr<Coordinator> ranks, std::string tag)
-      : ForwardingCoordinator(std::move(ranks)), tag_(std::move(tag)) {}
-  absl::StatusOr<std::string> Broadcast(absl::string_view tag,
-                                        std::string value,
-                                        absl::Duration wait) override {
-    auto received =
-        ForwardingCoordinator::Broadcast(tag, std::move(value), wait);
-    if (tag == tag_) return absl::UnavailableError("the message was lost");
-    return received;
-  }
-
- private:
-  const std::string tag_;
-};
-
 // The rank communicates in its next step, but the others only in a later one.
 // All get an error, as whenever ranks make different calls.
 TEST_F(SilentStepsTest, AllRanksFail_AfterOneHasMissedAnAnnouncement) {
@@ -478,7 +460,7 @@ TEST_F(SilentStepsTest, AllRanksFail_AfterOneHasMissedAnAnnouncement) {
     TestModel model;
     model.owns = [=](int64_t id) { return id % 3 == r; };
     if (r == 1) {
-      ranks = std::make_unique<LosesAnnouncement>(std::move(ranks), "step 21");
+      ranks = std::make_unique<LosesBroadcast>(std::move(ranks), "step 21");
     } else {
       ranks = std::make_unique<ForwardingCoordinator>(std::move(ranks));
     }

@@ -119,28 +119,6 @@ TEST_F(DeltaAuditTest, FailsOnAllRanks_WhenOneRankMissesAMark) {
             });
 }
 
-// Simulates that one rank misses a save's outcome.
-class LosesOutcome : public ForwardingCoordinator {
- public:
-  LosesOutcome(std::unique_ptr<Coordinator> ranks, std::string tag)
-      : ForwardingCoordinator(std::move(ranks)), tag_(std::move(tag)) {}
-  absl::StatusOr<std::string> Broadcast(absl::string_view tag,
-                                        std::string value,
-                                        absl::Duration wait) override {
-    auto received =
-        ForwardingCoordinator::Broadcast(tag, std::move(value), wait);
-    if (tag == tag_) return absl::UnavailableError("the outcome was lost");
-    return received;
-  }
-  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
-    CKPTDB_ASSIGN_OR_RETURN(auto ranks, ForwardingCoordinator::Duplicate());
-    return std::make_unique<LosesOutcome>(std::move(ranks), tag_);
-  }
-
- private:
-  const std::string tag_;
-};
-
 // Rank 1 missed the commit of the step that the other ranks use as the parent.
 TEST_F(DeltaAuditTest, ComparesWithTheOwnersParent_WhenARankMissedItsSave) {
   options_.observers.on_saved = nullptr;
@@ -152,13 +130,13 @@ TEST_F(DeltaAuditTest, ComparesWithTheOwnersParent_WhenARankMissedItsSave) {
         const auto manager,
         CheckpointManager::Open(
             options_, &model.state,
-            std::make_unique<LosesOutcome>(std::move(ranks),
-                                           rank == 1 ? "attempt 1" : "none")));
+            std::make_unique<LosesBroadcast>(
+                std::move(ranks), rank == 1 ? "attempt 1" : "none")));
     for (int64_t step = 1; step <= 4; ++step) {
       model.Train(step);
       const absl::Status status = manager->Step().status();
       if (rank == 1 && step == 2) {
-        EXPECT_THAT(status, Unavailable("the outcome was lost"));
+        EXPECT_THAT(status, Unavailable("the message was lost"));
       } else {
         EXPECT_OK(status);
       }
