@@ -168,16 +168,19 @@ std::optional<SavePolicy::Decision> DecisionMaker::DecisionIfTaken(
     taken = abandoned ? record.pinned : !record.quarantined;
   });
   if (!taken) return std::nullopt;
+  const std::string why =
+      abandoned
+          ? "of an abandoned branch is pinned"
+          : "exists and belongs to another branch, such as a step that was "
+            "unquarantined";
+  const std::string remedy =
+      abandoned ? absl::StrCat("run \"ckptdb unpin ", step, "\"")
+                : std::string("delete it");
   return SavePolicy::Decision{
       SavePolicy::Kind::kNone,
-      absl::StrCat("step ", step,
-                   abandoned ? " of an abandoned branch is pinned"
-                             : " exists but is not this training's, such as "
-                               "one unquarantined meanwhile,",
+      absl::StrCat("step ", step, " ", why,
                    " and is not overwritten; the next step is saved instead (",
-                   decision.reason, "); to allow overwriting it, ",
-                   abandoned ? "run \"ckptdb unpin " : "delete it",
-                   abandoned ? absl::StrCat(step, "\"") : "")};
+                   decision.reason, "); to allow overwriting it, ", remedy)};
 }
 
 bool DecisionMaker::SkipTaken(int64_t step, SavePolicy::Decision* decision) {
@@ -218,25 +221,28 @@ std::optional<StepInfo> DecisionMaker::Newest() const {
 }
 
 // Remembers the last permanent step of this run even if retention has removed
-// it, so that the next one is not saved early.
+// it, so that the next one is not saved early. Before this run has saved one,
+// finds it among the store's steps.
 std::optional<StepInfo> DecisionMaker::NewestPermanent(
     const std::optional<StepInfo>& newest) const {
   if (newest.has_value() && !newest->ephemeral) return newest;
   if (!options_.schedule.permanent.has_value()) return std::nullopt;
-  std::optional<StepInfo> permanent = last_permanent_;
+  if (last_permanent_.has_value()) {
+    bool quarantined = false;
+    store_->VisitStep(last_permanent_->step, [&](const StepRecord& record) {
+      quarantined = record.quarantined;
+    });
+    if (!quarantined) return last_permanent_;
+  }
   std::optional<int64_t> found;
   store_->VisitSteps([&](const StepRecord& record) {
     if (Counts(record) && !record.ephemeral) found = record.version.step;
-    const bool last =
-        permanent.has_value() && permanent->step == record.version.step;
-    if (last && record.quarantined) permanent.reset();
   });
-  if (found.has_value() &&
-      (!permanent.has_value() || *found > permanent->step)) {
-    store_->VisitStep(*found, [&](const StepRecord& record) {
-      permanent = StepInfoOf(record);
-    });
-  }
+  std::optional<StepInfo> permanent;
+  if (!found.has_value()) return permanent;
+  store_->VisitStep(*found, [&](const StepRecord& record) {
+    permanent = StepInfoOf(record);
+  });
   return permanent;
 }
 

@@ -3,11 +3,15 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "db/reader.h"
+#include "db/store.h"
 #include "tests/tools/ctr_store.h"
 #include "tests/tools/store_bytes.h"
 #include "tests/tools/tool_fixture.h"
+#include "tools/damaged_steps.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -58,6 +62,31 @@ TEST_F(ToolRepair, RemovesDamagedStepsOnlyWithYes) {
                            200}]})"));
   EXPECT_EQ(Run("verify").code, 0);
   EXPECT_EQ(Steps(), (std::vector<int64_t>{100, 300}));
+}
+
+// Another process may save a step again while repair reads the others.
+TEST_F(ToolRepair, RemovesOnlyTheVersionsThatItExamined) {
+  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(path()));
+  const absl::Status damaged = absl::DataLossError("damaged");
+  std::vector<tool::ExaminedStep> examined;
+  for (StepRecord& record : store->Steps()) {
+    examined.push_back({std::move(record), damaged});
+  }
+  ASSERT_THAT(examined, SizeIs(3));
+  RankState state;
+  state.AddBlob("b", "saved again");
+  ASSERT_OK(store->Save({.step = 100, .overwrite = true}, state));
+  examined[2].status = absl::InternalError("a passing error");
+  examined.push_back({StepRecord(), damaged});  // removed meanwhile
+  std::vector<Version> removed;
+  ASSERT_OK(tool::RemoveDamaged(examined, store.get(), &removed));
+  // Step 200 is pinned.
+  EXPECT_THAT(removed, IsEmpty());
+  EXPECT_THAT(store->Steps(), SizeIs(3));
+  examined[1].record.pinned = false;
+  ASSERT_OK(store->Unpin(200));
+  ASSERT_OK(tool::RemoveDamaged(examined, store.get(), &removed));
+  EXPECT_THAT(removed, ElementsAre(examined[1].record.version));
 }
 
 TEST_F(ToolRepair, ListsTheFilesThatErrorsName) {

@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "schema/status.h"
 #include "tools/command.h"
+#include "tools/damaged_steps.h"
 #include "tools/files/file_error.h"
 #include "tools/format.h"
 #include "tools/interrupt.h"
@@ -44,28 +45,24 @@ constexpr char kRepairNotes[] =
     "latest.\nIf no step is whole, it removes nothing.\n"
     "Make a backup first: \"ckptdb backup DIR\".\n";
 
-struct Examined {
-  StepRecord record;
-  absl::Status status;
-};
-
 struct Findings {
   absl::Status opened;                  // OK, or why the store cannot be opened
   std::optional<std::string> manifest;  // what a missing CURRENT should name
   std::vector<std::string> bad_files;
-  std::vector<Examined> steps;
+  std::vector<ExaminedStep> steps;
   std::optional<int64_t> newest_whole;  // the newest step that is whole
   // Steps that are damaged, and steps that could not be read for another
   // reason.
   int64_t lost() const {
-    return std::count_if(steps.begin(), steps.end(), [](const Examined& step) {
-      return absl::IsDataLoss(step.status);
-    });
+    return std::count_if(
+        steps.begin(), steps.end(),
+        [](const ExaminedStep& step) { return absl::IsDataLoss(step.status); });
   }
   int64_t unread() const {
-    return std::count_if(steps.begin(), steps.end(), [](const Examined& step) {
-      return !step.status.ok() && !absl::IsDataLoss(step.status);
-    });
+    return std::count_if(
+        steps.begin(), steps.end(), [](const ExaminedStep& step) {
+          return !step.status.ok() && !absl::IsDataLoss(step.status);
+        });
   }
   bool damaged() const {
     return !opened.ok() || !bad_files.empty() || lost() + unread() > 0;
@@ -74,9 +71,10 @@ struct Findings {
   bool repairable() const {
     if (!opened.ok()) return manifest.has_value();
     return newest_whole.has_value() &&
-           std::any_of(steps.begin(), steps.end(), [](const Examined& step) {
-             return absl::IsDataLoss(step.status) && !step.record.pinned;
-           });
+           std::any_of(
+               steps.begin(), steps.end(), [](const ExaminedStep& step) {
+                 return absl::IsDataLoss(step.status) && !step.record.pinned;
+               });
   }
 };
 
@@ -101,7 +99,7 @@ void AddBadFiles(Findings* findings) {
   std::set<std::string> files(findings->bad_files.begin(),
                               findings->bad_files.end());
   AddBadFiles(findings->opened, &files);
-  for (const Examined& step : findings->steps) {
+  for (const ExaminedStep& step : findings->steps) {
     AddBadFiles(step.status, &files);
   }
   findings->bad_files.assign(files.begin(), files.end());
@@ -193,7 +191,7 @@ void ExamineSteps(const Context& context, Reader* reader, Findings* findings) {
     findings->steps.push_back({std::move(record), ReadingStatus(status)});
   }
   int64_t newest_micros = -1;
-  for (const Examined& step : findings->steps) {
+  for (const ExaminedStep& step : findings->steps) {
     const int64_t micros = step.record.committed_at_micros;
     if (!step.status.ok() || step.record.quarantined ||
         micros < newest_micros) {
@@ -240,7 +238,7 @@ Json FindingsJson(const std::string& store, const Findings& findings) {
   json["newest_whole_step"] =
       findings.newest_whole.has_value() ? Json(*findings.newest_whole) : Json();
   json["steps"] = Json::array();
-  for (const Examined& step : findings.steps) {
+  for (const ExaminedStep& step : findings.steps) {
     Json one = ToJson(step.record.version);
     one["pinned"] = step.record.pinned;
     one["quarantined"] = step.record.quarantined;
@@ -270,7 +268,7 @@ void PrintFindings(const Findings& findings, std::ostream* out) {
   for (const std::string& file : findings.bad_files) {
     *out << "db/" << file << ": damaged or missing\n";
   }
-  for (const Examined& step : findings.steps) {
+  for (const ExaminedStep& step : findings.steps) {
     *out << "step " << step.record.version.step << ": "
          << StateText(step.status) << (step.record.pinned ? " (pinned)" : "")
          << '\n';
@@ -364,19 +362,7 @@ absl::Status RepairCommand::Drop(const Context& context,
         "rm\""));
   }
   CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
-  for (const Examined& step : findings.steps) {
-    // Only damage is a reason to remove a step.
-    if (!absl::IsDataLoss(step.status) || step.record.pinned) continue;
-    const int64_t number = step.record.version.step;
-    // Another process may have saved the step again while it was examined.
-    const auto now = store->FindStep(number);
-    if (!now.ok() || now->version != step.record.version) continue;
-    const absl::Status deleted = store->Delete(number);
-    if (!deleted.ok()) {
-      return WithPlace(ReadingStatus(deleted), StepName(number));
-    }
-    removed->push_back(step.record.version);
-  }
+  CKPTDB_RETURN_IF_ERROR(RemoveDamaged(findings.steps, store.get(), removed));
   return Sweep(context, store.get()).status();
 }
 
