@@ -47,8 +47,13 @@ class ForwardingCoordinator : public Coordinator {
 // Fails on this rank the broadcasts with a tag, which the other ranks receive.
 class LosesBroadcast : public ForwardingCoordinator {
  public:
-  LosesBroadcast(std::unique_ptr<Coordinator> ranks, std::string tag)
-      : ForwardingCoordinator(std::move(ranks)), tag_(std::move(tag)) {}
+  enum class Where { kThis, kDuplicatesToo };
+
+  LosesBroadcast(std::unique_ptr<Coordinator> ranks, std::string tag,
+                 Where where = Where::kThis)
+      : ForwardingCoordinator(std::move(ranks)),
+        tag_(std::move(tag)),
+        where_(where) {}
   absl::StatusOr<std::string> Broadcast(absl::string_view tag,
                                         std::string value,
                                         absl::Duration wait) override {
@@ -59,11 +64,13 @@ class LosesBroadcast : public ForwardingCoordinator {
   }
   absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
     CKPTDB_ASSIGN_OR_RETURN(auto ranks, ForwardingCoordinator::Duplicate());
-    return std::make_unique<LosesBroadcast>(std::move(ranks), tag_);
+    if (where_ == Where::kThis) return ranks;
+    return std::make_unique<LosesBroadcast>(std::move(ranks), tag_, where_);
   }
 
  private:
   const std::string tag_;
+  const Where where_;
 };
 
 }  // namespace ckptdb::testing

@@ -131,7 +131,8 @@ TEST_F(DeltaAuditTest, ComparesWithTheOwnersParent_WhenARankMissedItsSave) {
         CheckpointManager::Open(
             options_, &model.state,
             std::make_unique<LosesBroadcast>(
-                std::move(ranks), rank == 1 ? "attempt 1" : "none")));
+                std::move(ranks), rank == 1 ? "attempt 1" : "none",
+                LosesBroadcast::Where::kDuplicatesToo)));
     for (int64_t step = 1; step <= 4; ++step) {
       model.Train(step);
       const absl::Status status = manager->Step().status();
