@@ -229,7 +229,7 @@ TEST_F(StepShipperTest, NotesStepsIfItIsStoppedBeforeACollection) {
   options.remote.cancelled = [&] { return stopped.load(); };
   options.on_shipped = [&](const PushResult&) { stopped = true; };
   Start(options);
-  ASSERT_OK(Wait(1));
+  while (!stopped) std::this_thread::yield();
   shipper_.reset();
   ASSERT_OK_AND_ASSIGN(const auto note, ReadShipNote(path()));
   ASSERT_TRUE(note.has_value());

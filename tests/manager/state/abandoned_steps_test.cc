@@ -163,7 +163,8 @@ TEST_F(AbandonedStepsTest, StepUnquarantinedDuringTrainingStays) {
   ASSERT_OK(manager_->store()->Unquarantine(4));
   TrainTo(8);
   EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 5, 6, 8));
-  EXPECT_THAT(WhySaved(4), HasSubstr("step 4 exists and belongs to another branch"));
+  EXPECT_THAT(WhySaved(4),
+              HasSubstr("step 4 exists and belongs to another branch"));
   EXPECT_EQ(Record(5).parent.step, 2);
   for (const int64_t step : {4, 8}) ExpectStepHolds(step);
   ASSERT_NO_FATAL_FAILURE(ExpectNextRunRestores(8));
