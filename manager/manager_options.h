@@ -153,7 +153,8 @@ struct ManagerOptions {
     // Default: kError, or kReset for a read-only manager.
     std::optional<IoStateResize> io_state_resize = std::nullopt;
     // URL of a remote (remote/urls.h) with whose newest step the owner makes a
-    // store in Open unless there is one with steps. Ignored if read-only.
+    // store in Open unless there is one with steps; warns if these are older.
+    // Ignored if read-only.
     std::string fetch_from = {};
   };
 

@@ -12,11 +12,6 @@
 namespace ckptdb::internal {
 namespace {
 
-struct UrlFunctions {
-  UrlOpener open;
-  UrlFetcher fetch;
-};
-
 struct SharedFunctions {
   Mutex mutex;
   UrlFunctions functions ABSL_GUARDED_BY(mutex);
@@ -48,9 +43,9 @@ bool IsUrl(absl::string_view path) {
          });
 }
 
-void SetUrlFunctions(UrlOpener opener, UrlFetcher fetcher) {
+void SetUrlFunctions(UrlFunctions functions) {
   const MutexLock lock(&Shared().mutex);
-  Shared().functions = {std::move(opener), std::move(fetcher)};
+  Shared().functions = std::move(functions);
 }
 
 absl::StatusOr<std::unique_ptr<UrlStore>> OpenUrlStore(absl::string_view url) {
@@ -64,6 +59,13 @@ absl::Status FetchUrlStore(absl::string_view url, absl::string_view to,
   absl::StatusOr<UrlFunctions> functions = FunctionsFor(url);
   if (!functions.ok()) return functions.status();
   return functions->fetch(url, to, cancelled);
+}
+
+absl::StatusOr<UrlStep> NewestUrlStep(absl::string_view url,
+                                      const std::function<bool()>& cancelled) {
+  absl::StatusOr<UrlFunctions> functions = FunctionsFor(url);
+  if (!functions.ok()) return functions.status();
+  return functions->newest(url, cancelled);
 }
 
 absl::Status NotAFolder(absl::string_view url) {

@@ -4,6 +4,7 @@
 #ifndef CKPTDB_DB_BASE_URL_STORES_H_
 #define CKPTDB_DB_BASE_URL_STORES_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -41,14 +43,32 @@ using UrlFetcher =
     std::function<absl::Status(absl::string_view url, absl::string_view to,
                                const std::function<bool()>& cancelled)>;
 
+struct UrlStep {
+  Version version = {};
+  int64_t committed_at_micros = 0;  // since 1970, UTC
+};
+
+// Returns the step that UrlFetcher fetches, without waiting long for a service
+// that is down. Returns NotFound if nothing was shipped to the URL.
+using UrlNewest = std::function<absl::StatusOr<UrlStep>(
+    absl::string_view url, const std::function<bool()>& cancelled)>;
+
+struct UrlFunctions {
+  UrlOpener open = {};
+  UrlFetcher fetch = {};
+  UrlNewest newest = {};
+};
+
 // Sets the functions for URLs from now on. Thread-safe.
-void SetUrlFunctions(UrlOpener opener, UrlFetcher fetcher);
+void SetUrlFunctions(UrlFunctions functions);
 
 // Call these functions. Return FailedPrecondition with the remedy if none are
 // set.
 absl::StatusOr<std::unique_ptr<UrlStore>> OpenUrlStore(absl::string_view url);
 absl::Status FetchUrlStore(absl::string_view url, absl::string_view to,
                            const std::function<bool()>& cancelled);
+absl::StatusOr<UrlStep> NewestUrlStep(absl::string_view url,
+                                      const std::function<bool()>& cancelled);
 
 // Returns the error of a call that needs a folder and was given a URL.
 absl::Status NotAFolder(absl::string_view url);

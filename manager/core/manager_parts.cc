@@ -196,6 +196,34 @@ ManagerOptions Effective(ManagerOptions options) {
   return options;
 }
 
+// Clocks of machines differ, and branches repeat numbers of attempts.
+bool IsBehind(const Reader& reader, const UrlStep& newest) {
+  for (const StepRecord& record : reader.Steps()) {
+    if (record.version == newest.version &&
+        record.committed_at_micros == newest.committed_at_micros) {
+      return false;
+    }
+  }
+  const absl::StatusOr<StepRecord> latest = reader.Latest();
+  return !latest.ok() || latest->version.attempt < newest.version.attempt ||
+         latest->committed_at_micros < newest.committed_at_micros;
+}
+
+// A machine that comes back may have older steps than the remote, to which
+// another one shipped meanwhile.
+void WarnIfRemoteIsNewer(const Reader& reader, ManagerParts* parts) {
+  const ManagerOptions& options = parts->options;
+  const absl::StatusOr<UrlStep> newest =
+      NewestUrlStep(options.restore.fetch_from, options.observers.cancelled);
+  if (absl::IsNotFound(newest.status())) return;
+  if (!newest.ok()) {
+    parts->warnings.WarnOfUnknownRemote(newest.status());
+    return;
+  }
+  if (!IsBehind(reader, *newest)) return;
+  parts->warnings.WarnOfNewerRemote(newest->version.step);
+}
+
 // Makes a missing store with the newest step of a remote. A store with steps
 // continues with these.
 absl::Status FetchMissingStore(ManagerParts* parts) {
@@ -203,7 +231,10 @@ absl::Status FetchMissingStore(ManagerParts* parts) {
   const std::string& url = options.restore.fetch_from;
   if (url.empty()) return absl::OkStatus();
   const auto reader = Reader::Open(options.path, ReaderOptionsOf(options));
-  if (reader.ok() && !(*reader)->Steps().empty()) return absl::OkStatus();
+  if (reader.ok() && !(*reader)->Steps().empty()) {
+    WarnIfRemoteIsNewer(**reader, parts);
+    return absl::OkStatus();
+  }
   if (!reader.ok() && !absl::IsNotFound(reader.status())) {
     return reader.status();
   }

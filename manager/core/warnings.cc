@@ -188,6 +188,21 @@ void Warnings::WarnOfShipping(const ShippingStatistics& shipping) {
   warned_of_lag_ = late;
 }
 
+void Warnings::WarnOfNewerRemote(int64_t step) {
+  Warn(absl::StrCat(
+      StoreName(), " continues from its own steps, but step ", step,
+      " of ManagerOptions::restore.fetch_from was saved later than these; to "
+      "continue from that step, close this manager and move the store away: "
+      "the next one then fetches it"));
+}
+
+void Warnings::WarnOfUnknownRemote(const absl::Status& error) {
+  Warn(absl::StrCat(StoreName(),
+                    " continues from its own steps, without knowing whether "
+                    "ManagerOptions::restore.fetch_from has newer ones: ",
+                    error.ToString()));
+}
+
 void Warnings::WarnOfUnshipped(int64_t step) {
   Warn(absl::StrCat(StoreName(), ": closing waits for step ", step,
                     " to be shipped, up to ManagerOptions::ship.close_wait, ",

@@ -53,6 +53,11 @@ class Warnings {
   // Warns when shipping begins to fail, and when a step begins to wait for
   // longer than ManagerOptions::ship.warn_lag; once until it is well again.
   void WarnOfShipping(const ShippingStatistics& shipping);
+  // Warns that ManagerOptions::restore.fetch_from has `step`, which was saved
+  // later than the steps of the store.
+  void WarnOfNewerRemote(int64_t step);
+  // Warns that it could not be compared with the store.
+  void WarnOfUnknownRemote(const absl::Status& error);
   // Warns that Close waits for a step to be shipped.
   void WarnOfUnshipped(int64_t step);
   // Warns that Close waits for a request to the object store.

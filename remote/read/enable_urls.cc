@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "db/base/url_stores.h"
 #include "manager/internal/url_shipping.h"
 #include "remote/object_store.h"
@@ -59,6 +61,22 @@ absl::Status FetchUrl(absl::string_view url, absl::string_view to,
   return FetchStore(remote.get(), to, fetching).status();
 }
 
+absl::StatusOr<internal::UrlStep> NewestAtUrl(
+    absl::string_view url, const std::function<bool()>& cancelled,
+    const OpenUrlObjects& open, RemoteOptions options) {
+  constexpr absl::Duration kLongest = absl::Seconds(10);
+  options.deadline = std::min(options.deadline, kLongest);
+  if (!options.cancelled) options.cancelled = cancelled;
+  CKPTDB_ASSIGN_OR_RETURN(const auto remote, open(url, options));
+  CKPTDB_ASSIGN_OR_RETURN(const RemoteContent content,
+                          ListRemote(remote.get()));
+  for (const RemoteStep& step : content.steps) {
+    if (step.version.step != content.latest_step) continue;
+    return internal::UrlStep{step.version, step.committed_at_micros};
+  }
+  return absl::NotFoundError(absl::StrCat("\"", url, "\" has no steps"));
+}
+
 // A manager's shipping uses only the options of its `ship`, not those of
 // EnableUrls.
 internal::StartShipping ShippingOf(const internal::UrlShipping& shipping,
@@ -90,11 +108,17 @@ void EnableUrls(const UrlOptions& options) {
 void internal::EnableUrlsWith(const OpenUrlObjects& open,
                               const UrlOptions& options) {
   SetUrlFunctions(
-      [=](absl::string_view url) { return OpenUrl(url, open, options); },
-      [=](absl::string_view url, absl::string_view to,
-          const std::function<bool()>& cancelled) {
-        return FetchUrl(url, to, cancelled, open, options.remote);
-      });
+      {.open =
+           [=](absl::string_view url) { return OpenUrl(url, open, options); },
+       .fetch =
+           [=](absl::string_view url, absl::string_view to,
+               const std::function<bool()>& cancelled) {
+             return FetchUrl(url, to, cancelled, open, options.remote);
+           },
+       .newest =
+           [=](absl::string_view url, const std::function<bool()>& cancelled) {
+             return NewestAtUrl(url, cancelled, open, options.remote);
+           }});
   SetMakeShipping(
       [=](const UrlShipping& shipping) { return ShippingOf(shipping, open); });
 }

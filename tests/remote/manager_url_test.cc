@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Managers that start from a remote, and that follow one. Ranks are threads.
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "db/base/url_stores.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "manager/checkpoint_manager.h"
 #include "manager/internal/url_shipping.h"
-#include "remote/read/remote_url_store.h"
+#include "remote/object_store.h"
 #include "remote/remote_store.h"
 #include "remote/step_shipper.h"
 #include "remote/urls.h"
@@ -24,6 +24,7 @@
 #include "tests/manager/test_model.h"
 #include "tests/manager/test_options.h"
 #include "tests/remote/memory_store.h"
+#include "tests/remote/shared_store.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -39,22 +40,17 @@ constexpr int64_t kIds = 30;
 class ManagerUrlTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    internal::SetUrlFunctions(
-        [this](absl::string_view url) {
+    internal::EnableUrlsWith(
+        [this](absl::string_view url, const RemoteOptions& options)
+            -> absl::StatusOr<std::unique_ptr<ObjectStore>> {
           EXPECT_EQ(url, kModelUrl);
-          return internal::OpenRemoteUrlStore(remote_, {});
+          deadline_ = options.deadline;
+          return std::make_unique<SharedStore>(remote_.get());
         },
-        [this](absl::string_view url, absl::string_view to,
-               const std::function<bool()>& cancelled) {
-          EXPECT_EQ(url, kModelUrl);
-          ++fetches_;
-          FetchOptions options;
-          options.cancelled = cancelled;
-          return FetchStore(remote_.get(), to, options).status();
-        });
+        {});
   }
   void TearDown() override {
-    internal::SetUrlFunctions(nullptr, nullptr);
+    internal::SetUrlFunctions({});
     internal::SetMakeShipping(nullptr);
   }
 
@@ -106,7 +102,7 @@ class ManagerUrlTest : public ::testing::Test {
 
   TempDir dir_;
   const std::shared_ptr<MemoryStore> remote_ = std::make_shared<MemoryStore>();
-  std::atomic<int> fetches_ = 0;
+  absl::Duration deadline_ = absl::ZeroDuration();  // of the last call
   std::mutex mutex_;
   std::vector<std::string> warnings_;
 };
@@ -123,16 +119,19 @@ TEST_F(ManagerUrlTest, AFreshMachineContinuesTheTraining) {
               Train(2, rank, manager, model);
             });
   // One rank has listed and downloaded.
-  EXPECT_EQ(fetches_, 1);
   EXPECT_EQ(remote_->calls()["list"], 1);
   EXPECT_EQ(remote_->calls()["get catalog"], 1);
+  EXPECT_EQ(remote_->calls()["get versions"], 4);  // of the deltas' chain
   // A restart continues with what the store has.
   RunModels(kWorld, FromRemote(),
             [&](uint32_t, CheckpointManager* manager, TestModel* model) {
               ASSERT_OK(manager->Restore());
               ExpectRows(*model, 6);
             });
-  EXPECT_EQ(fetches_, 1);
+  EXPECT_EQ(remote_->calls()["list"], 2);
+  EXPECT_EQ(remote_->calls()["get catalog"], 2);
+  EXPECT_EQ(remote_->calls()["get versions"], 4);
+  EXPECT_THAT(warnings_, ::testing::IsEmpty());
   // Later pushes of the fetched store add steps to the same remote.
   ASSERT_OK_AND_ASSIGN(const PushResult pushed,
                        PushStore(second(), remote_.get()));
@@ -145,7 +144,6 @@ TEST_F(ManagerUrlTest, BeginsWithAnEmptyStoreIfNothingWasShipped) {
               EXPECT_THAT(manager->Restore(),
                           StatusIs(absl::StatusCode::kNotFound, HasSubstr("")));
             });
-  EXPECT_EQ(fetches_, 1);
   EXPECT_THAT(warnings_, ::testing::Contains(HasSubstr("nothing was shipped")));
 }
 
@@ -170,6 +168,61 @@ TEST_F(ManagerUrlTest, FailsOnAllRanksIfTheFetchFails) {
                                        HasSubstr("no answer"))));
   }
   EXPECT_FALSE(fs::exists(second()));
+}
+
+// A machine comes back after another one has continued the training.
+TEST_F(ManagerUrlTest, WarnsIfTheRemoteIsNewerThanTheStore) {
+  TrainAndPush(3);
+  RunModels(kWorld, FromRemote(),
+            [&](uint32_t rank, CheckpointManager* manager, TestModel* model) {
+              ASSERT_OK(manager->Restore());
+              Train(2, rank, manager, model);
+            });
+  ASSERT_OK(PushStore(second(), remote_.get()).status());
+  EXPECT_THAT(warnings_, ::testing::IsEmpty());
+  ManagerOptions options = FromRemote();
+  options.path = first();
+  RunModels(kWorld, options,
+            [&](uint32_t, CheckpointManager* manager, TestModel* model) {
+              ASSERT_OK(manager->Restore());
+              ExpectRows(*model, 3);
+            });
+  EXPECT_THAT(warnings_,
+              ElementsAre(AllOf(HasSubstr(first()), HasSubstr("step 5"),
+                                HasSubstr("move the store away"))));
+  // As the warning says.
+  warnings_.clear();
+  fs::rename(first(), first() + ".old");
+  RunModels(kWorld, options,
+            [&](uint32_t rank, CheckpointManager* manager, TestModel* model) {
+              ASSERT_OK(manager->Restore());
+              ExpectRows(*model, 5);
+              Train(1, rank, manager, model);
+            });
+  // Its own steps are newer than the remote's.
+  RunModels(kWorld, options,
+            [&](uint32_t, CheckpointManager* manager, TestModel* model) {
+              ASSERT_OK(manager->Restore());
+              ExpectRows(*model, 6);
+            });
+  EXPECT_THAT(warnings_, ::testing::IsEmpty());
+}
+
+TEST_F(ManagerUrlTest, AServiceThatIsDownDoesNotStopAStoreWithSteps) {
+  TrainAndPush(2);
+  remote_->set_before([](absl::string_view, absl::string_view) {
+    return absl::UnavailableError("no answer");
+  });
+  ManagerOptions options = FromRemote();
+  options.path = first();
+  RunModels(kWorld, options,
+            [&](uint32_t, CheckpointManager* manager, TestModel* model) {
+              ASSERT_OK(manager->Restore());
+              ExpectRows(*model, 2);
+            });
+  EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("fetch_from"),
+                                           HasSubstr("no answer"))));
+  EXPECT_LE(deadline_, absl::Seconds(10));
 }
 
 // A machine whose training failed before its first save gets the job back from
@@ -239,7 +292,6 @@ TEST_F(ManagerUrlTest, AReadOnlyManagerFollowsTheRemote) {
               EXPECT_EQ(report.version.step, 5);
               ExpectRows(*model, 5);
             });
-  EXPECT_EQ(fetches_, 0);
 }
 
 TEST_F(ManagerUrlTest, RestoresAnotherStoreThroughItsUrl) {

@@ -40,16 +40,14 @@ constexpr char kUrl[] = "s3://bucket/prefix";
 class UrlReaderTest : public ::testing::Test {
  protected:
   void SetUp() override { Enable({}); }
-  void TearDown() override { internal::SetUrlFunctions(nullptr, nullptr); }
+  void TearDown() override { internal::SetUrlFunctions({}); }
 
   // Opens kUrl from memory.
   void Enable(const UrlOptions& options) {
-    internal::SetUrlFunctions(
-        [this, options](absl::string_view url) {
-          EXPECT_EQ(url, kUrl);
-          return internal::OpenRemoteUrlStore(remote_, options);
-        },
-        nullptr);
+    internal::SetUrlFunctions({.open = [this, options](absl::string_view url) {
+      EXPECT_EQ(url, kUrl);
+      return internal::OpenRemoteUrlStore(remote_, options);
+    }});
   }
   std::string path() const { return dir_.path() + "/store"; }
   void Make(
@@ -325,7 +323,7 @@ TEST_F(UrlReaderTest, RefusesWhatWrites) {
 }
 
 TEST_F(UrlReaderTest, NamesTheRemedyUnlessUrlsAreEnabled) {
-  internal::SetUrlFunctions(nullptr, nullptr);
+  internal::SetUrlFunctions({});
   EXPECT_THAT(Reader::Open(kUrl),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr(kUrl), HasSubstr("EnableUrls"))));

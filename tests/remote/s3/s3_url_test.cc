@@ -24,7 +24,7 @@ class S3UrlTest : public S3Fixture {
     ASSERT_OK_AND_ASSIGN(remote_, OpenObjectStore(kBucketUrl));
     ASSERT_OK(PushStore(store_->path(), remote_.get()));
   }
-  void TearDown() override { internal::SetUrlFunctions(nullptr, nullptr); }
+  void TearDown() override { internal::SetUrlFunctions({}); }
 
   std::unique_ptr<Store> store_;
   std::unique_ptr<ObjectStore> remote_;
