@@ -138,6 +138,7 @@ class ManagerCalls {
   uint32_t world_size_ = 1;
   std::vector<TableHandle*> tables_;
   std::map<std::string, std::string> loaded_;  // objects, by name
+  bool written_ = false;  // by the last restore or load
   ModelState model_;
   std::unique_ptr<CheckpointManager> manager_;
 };
@@ -246,8 +247,11 @@ class PyManager : private ManagerCalls {
     process_.Check();
     const RestoreRequest restore = RequestOf(request);
     const RestoreReport report = Check(RunWriting([&] {
-      return or_start ? manager_->RestoreOrStart(restore)
-                      : manager_->Restore(restore);
+      absl::StatusOr<RestoreReport> restored =
+          or_start ? manager_->RestoreOrStart(restore)
+                   : manager_->Restore(restore);
+      written_ = restored.ok() && !restored->fresh;
+      return restored;
     }));
     if (report.fresh) CheckCanBeSaved();
     return ToDict(report);
@@ -259,11 +263,17 @@ class PyManager : private ManagerCalls {
     process_.Check();
     const std::vector<LoadRule> parsed = Check(ParseLoadSpec(rules));
     for (const LoadRule& rule : parsed) {
-      const LoadSummary summary =
-          Check(RunWriting([&] { return manager_->Load({rule}, dry_run); }));
+      const LoadSummary summary = Check(RunWriting([&] {
+        absl::StatusOr<LoadSummary> done = manager_->Load({rule}, dry_run);
+        written_ = done.ok() && !dry_run;
+        return done;
+      }));
       loaded(ToDict(summary.rules.front()));
     }
   }
+  // Whether the model was written since the last call of this: a signal may take
+  // the place of a result.
+  bool TakeWritten() { return std::exchange(written_, false); }
   // The objects that the last restore or load loaded, by name.
   nb::dict TakeLoaded() {
     nb::dict dict;
@@ -285,7 +295,11 @@ class PyManager : private ManagerCalls {
   }
   nb::dict ApplyStep() {
     process_.Check();
-    return ToDict(Check(RunWriting([&] { return manager_->ApplyStep(); })));
+    return ToDict(Check(RunWriting([&] {
+      absl::StatusOr<RestoreReport> restored = manager_->ApplyStep();
+      written_ = restored.ok();
+      return restored;
+    })));
   }
   // Evaluations: the meters of a group, and a loader, are pairs of functions.
   void AddGroup(const std::string& group, nb::object dump, nb::object load) {
@@ -463,6 +477,7 @@ void BindManager(nb::module_& module) {
       .def("restore", &PyManager::Restore)
       .def("load", &PyManager::Load)
       .def("take_loaded", &PyManager::TakeLoaded)
+      .def("take_written", &PyManager::TakeWritten)
       .def("abandon_steps", &PyManager::AbandonSteps)
       .def("await_step", &PyManager::AwaitStep)
       .def("apply_step", &PyManager::ApplyStep)

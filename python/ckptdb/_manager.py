@@ -51,6 +51,7 @@ from ._thread_safe_calls import ThreadSafeCalls
 
 _logger = logging.getLogger("ckptdb")
 
+_INTERRUPTED = "the call was interrupted"
 # Options of the configuration that are not JSON, and their names there.
 _POLICIES = {"save": "permanent", "ephemeral": "ephemeral", "keep": "keep"}
 
@@ -305,18 +306,39 @@ class Manager(StepList, ThreadSafeCalls):
             self._rule = lambda: rule
             fields["evolve"] = config_text({"evolve": evolve})
             fields["evolve_functions"] = functions
+        return self._write(lambda: self._core.restore(fields, or_start))
+
+    def _write(self, call: Callable[[], dict[str, Any]]) -> RestoreReport:
+        """Restores by a call of the library."""
+        before = self._broken
+        self._begin_writing()
         try:
-            return self._finish_restore(self._core.restore(fields, or_start))
+            return self._finish_restore(call(), before)
+        except BaseException:
+            self._end_writing(before)
+            raise
         finally:
             self._close_bars()
+
+    def _begin_writing(self) -> None:
+        """Once the library has written the model, a signal's exception may take the
+        place of its result, or interrupt what follows it."""
+        self._core.take_written()
+        self._broken = _INTERRUPTED
+
+    def _end_writing(self, before: str) -> None:
+        """After an exception: whether the state was written, as `before` if not."""
+        if not self._core.take_written() and self._broken == _INTERRUPTED:
+            self._broken = before
 
     def _close_bars(self) -> None:
         for bar in self._bars:
             bar.close()
 
-    def _finish_restore(self, fields: dict[str, Any]) -> RestoreReport:
+    def _finish_restore(self, fields: dict[str, Any], before: str) -> RestoreReport:
         report = RestoreReport._of(fields)
         if report.fresh:
+            self._broken = before
             return report
         self._put_restored(report.loaded)
         if self._on_restored is not None:
@@ -331,10 +353,15 @@ class Manager(StepList, ThreadSafeCalls):
     def _put_restored(self, loaded: LoadedRule) -> None:
         restore, self._restoring = self._restoring, None
         if restore is None:
+            self._broken = ""
             return
-        self._broken = "the state was restored only partly"
         tensors = {item.name for item in loaded.items if item.loaded}
-        restore.finish(self.state, self._core.take_loaded(), tensors)
+        try:
+            restore.finish(self.state, self._core.take_loaded(), tensors)
+        except Exception:
+            self._broken = "an object of it refused its values"
+            raise
+        self._core.take_written()
         self._broken = ""
         for _, table in self._registered.tables:
             if isinstance(table, CustomTable) and not self._read_only:
@@ -348,7 +375,7 @@ class Manager(StepList, ThreadSafeCalls):
     def _check(self) -> None:
         if self._broken:
             raise FailedPrecondition(
-                f"{self._broken}, because an object of it refused its values; "
+                f"the state was restored only partly, because {self._broken}; "
                 "restore again"
             )
 
@@ -400,8 +427,9 @@ class Manager(StepList, ThreadSafeCalls):
         Raises NotFound only if the store has no step, FailedPrecondition with the
         names of all items that do not fit, DataLoss for a damaged step. These change
         nothing, except FailedPrecondition for tied weights that the step has with
-        different values: as after a `load_state_dict` that raises, the state is then
-        restored only partly, and another restore must succeed before the next step."""
+        different values: as after a `load_state_dict` that raises, or Ctrl-C, the state
+        is then restored only partly, and another restore must succeed before the next
+        step."""
         fields = request(
             step, best, path, merge, verify, fall_back, evolve, self._targets
         )
@@ -429,9 +457,16 @@ class Manager(StepList, ThreadSafeCalls):
                 self._restoring = None
             else:
                 self._put_restored(loaded)
+                self._begin_writing()  # of the next rule
 
+        before = self._broken
+        self._begin_writing()
         try:
             self._core.load(text, dry_run, finish)
+            self._broken = "" if report and not dry_run else before
+        except BaseException:
+            self._end_writing("" if report and not dry_run else before)
+            raise
         finally:
             self._close_bars()
         return report
@@ -535,10 +570,7 @@ class Manager(StepList, ThreadSafeCalls):
         """The second half: restores the step that was waited for, or the newest. A
         server locks its state only for this call."""
         self._rule = self._rule_always
-        try:
-            return self._finish_restore(self._core.apply_step())
-        finally:
-            self._close_bars()
+        return self._write(self._core.apply_step)
 
     # The end.
 
