@@ -19,10 +19,11 @@ class Differences:
         self.returned: Found = []  # values of the step that the state lacked
         self.excludable: Found = []  # patterns of tensors among these
         self.left_out: Found = []  # those that need an object of the state
+        self.kept: Found = []  # values of the state that are unlike those of the step
 
     def drop(self, entries: Collection[str]) -> None:
         """Removes those of entries that were not restored."""
-        for found in (self.removed, self.returned, self.excludable, self.left_out):
+        for found in vars(self).values():
             found[:] = [each for each in found if each[0] not in entries]
 
     def texts(self) -> list[str]:
@@ -43,6 +44,11 @@ class Differences:
                 f"has {_listed(self.left_out)}, for which the state has no object: they "
                 "are not restored, and the next save lacks them; to keep them, put "
                 "objects there before the restore"
+            )
+        if self.kept:
+            texts.append(
+                f"has other kinds of values as {_listed(self.kept)}: the state keeps "
+                "its own"
             )
         return texts
 

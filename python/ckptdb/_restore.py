@@ -9,10 +9,12 @@ from typing import Any
 from . import _arrays, _optimizers, _tree
 from ._devices import Devices
 from ._differences import Differences
-from ._errors import DataLoss, Error, FailedPrecondition, Internal, InvalidArgument
+from ._errors import DataLoss, Error, FailedPrecondition, Internal
+from ._fitting import Form, fitting, moved
+from ._kinds import MISSING, described, has_own_values, has_parts
 from ._names import Names, check_keys
 from ._rules import Rule
-from ._shards import Shard, form_of, late_state
+from ._shards import Shard, late_state
 from ._state import (
     Registered,
     TensorTuple,
@@ -30,8 +32,6 @@ from ._targets import Targets
 from ._tensor_memory import storage_of, storages_of
 
 Finish = Callable[[], Any]
-Form = tuple[str, tuple[int, ...]]  # dtype and shape of a step's tensor
-_MISSING: Any = object()
 
 
 class Restore:
@@ -149,7 +149,31 @@ class Restore:
         rest: dict[str, Any] = {}
         if data is not None:
             self._expect_object(name, data)
-            rest = (_tree.tag_of(_tree.loads(data, name)) or ("", {}))[1]
+            node = _tree.loads(data, name)
+            described = self._module_values(node, name)
+            if described is None:
+                return self._plan_unlike(node, module, name)
+            rest = described
+        return self._plan_module_with(rest, module, name)
+
+    def _module_values(self, node: Any, name: str) -> dict[str, Any] | None:
+        """What the description of a module, or of its state dictionary, has beside
+        tensors. None for that of anything else."""
+        tagged = _tree.tag_of(node)
+        if tagged is not None and tagged[0] == "$module":
+            values: dict[str, Any] = tagged[1]
+            return values
+        if not _tree.is_mapping(node):
+            return None
+        return {
+            key: child
+            for key, child in self._items(node, name)
+            if (_tree.tag_of(child) or ("",))[0] != "$tensor"
+        }
+
+    def _plan_module_with(
+        self, rest: Mapping[str, Any], module: Any, name: str
+    ) -> Finish:
         state = module_tensors(module)
         in_place = storages_of(module)
         puts = []
@@ -162,7 +186,7 @@ class Restore:
             if storage_of(value) not in in_place:
                 remade[key] = put
         for key, child in rest.items():
-            remade[key] = self._plan(child, _MISSING, f"{name}.{key}")
+            remade[key] = self._plan(child, MISSING, f"{name}.{key}")
 
         def finish() -> Any:
             for put in puts:
@@ -188,39 +212,64 @@ class Restore:
             data = self._read_object(name)
             if self._reading:
                 return self.plan_module_value(name, data)
-            self._need(is_module(live), name, "a module")
+            if not is_module(live):
+                return self._plan_unlike(node, live, name)
             return self._plan_module(name, live, data)
         if tag == "$state":
-            return self._plan_state(content, live, name)
+            return self._plan_state(node, content, live, name)
         if tag in ("$tuple", "$set", "$frozenset") or isinstance(node, list):
+            if self._keeps(live) and not isinstance(live, (list, tuple)):
+                return self._plan_unlike(node, live, name)
             nodes = content if tag is not None else node
             return self._plan_sequence(tag, nodes, live, name)
-        if tag in ("$dict", "$ordered") or (tag is None and isinstance(node, dict)):
-            return self._plan_mapping(tag, content, node, live, name)
+        if _tree.is_mapping(node):
+            return self._plan_any_mapping(node, live, name)
+        if self._keeps(live):
+            return self._plan_unlike(node, live, name)
         value = _tree.decode_leaf(node, f'"{name}"', self._allow_pickle)
-        self._register_rest(live, name)
         return lambda: value
 
-    @staticmethod
-    def _need(condition: bool, name: str, what: str) -> None:
-        if not condition:
+    def _plan_any_mapping(self, node: Any, live: Any, name: str) -> Finish:
+        """A mapping may be a state dictionary of what the state has."""
+        if is_module(live):
+            rest = self._module_values(node, name) or {}
+            return self._plan_module_with(rest, live, name)
+        if has_state_dict(live):
+            return self._plan_state(node, node, live, name)
+        if self._keeps(live) and not isinstance(live, dict):
+            return self._plan_unlike(node, live, name)
+        return self._plan_mapping(node, live, name)
+
+    def _keeps(self, live: Any) -> bool:
+        """Whether no other value replaces this one of the state."""
+        return not self._remade and not self._reading and has_parts(live)
+
+    def _plan_unlike(self, node: Any, live: Any, name: str) -> Finish:
+        """The step has a value that does not belong into this one of the state, which
+        a policy keeps. The library reports its tensors."""
+        if self._rule.strict or live is MISSING:
+            has = "nothing" if live is MISSING else described(live)
             raise FailedPrecondition(
-                f'"{name}" was saved from {what}; the state must have one under '
-                "this name"
+                f'"{name}" was saved from {_tree.describe(node)}, and the state has '
+                f"{has} there; restore into what it was saved from, or pass evolve={{}} "
+                "to keep that of the state"
             )
+        self._register_rest(live, name)
+        self._differences.kept.append((self._entry, name))
+        return lambda: live
 
     def _plan_registered(self, tag: str, live: Any, name: str) -> Finish:
         if self._reading:
             return lambda: None
-        if tag == "$table":
-            self._need(is_table(live), name, "a table")
-        else:
-            self._need(has_io_state(live), name, "an object with io_state")
-        return lambda: live
+        if is_table(live) if tag == "$table" else has_io_state(live):
+            return lambda: live
+        return self._plan_unlike({tag: None}, live, name)
 
     def _plan_tensor(self, kind: str, live: Any, name: str) -> Finish:
         if _arrays.is_array(live):
             return self.targets.add(name, live)
+        if self._keeps(live):
+            return self._plan_unlike({"$tensor": kind}, live, name)
         form = self._forms.get(name)
         if form is None:
             raise DataLoss(f'the step has no tensor "{name}", which its state names')
@@ -240,11 +289,12 @@ class Restore:
         self.targets.register(name, [(memory, Shard(value))], make, value)
         return make
 
-    def _plan_state(self, node: Any, live: Any, name: str) -> Finish:
+    def _plan_state(self, tagged: Any, node: Any, live: Any, name: str) -> Finish:
         if self._reading:
-            return self._plan(node, _MISSING, name)
-        self._need(has_state_dict(live), name, "an object with state_dict")
-        if getattr(live, "restored_in_place", False) and isinstance(node, dict):
+            return self._plan(node, MISSING, name)
+        if not has_state_dict(live):
+            return self._plan_unlike(tagged, live, name)
+        if getattr(live, "restored_in_place", False) and _tree.is_mapping(node):
             return self._plan_in_place(node, live, name)
         # The live tensors are used where they fit. Others are made, and
         # load_state_dict takes them: an optimizer has none before its first step.
@@ -256,12 +306,12 @@ class Restore:
             prefix = f"{name}." if state.get("state") else None
             if self._fits(stored, groups, name, prefix):
                 places = _optimizers.places_of(stored, groups)
-        fitting = _fitting(_moved(state, places), self._forms, name)
+        live_state = fitting(moved(state, places), self._forms, name)
         late_states = late_state(live, self._forms, f"{name}.state.", places)
         for index, late in late_states.items():
-            fitting["state"][index] = {**late, **fitting["state"].get(index, {})}
+            live_state["state"][index] = {**late, **live_state["state"].get(index, {})}
         outer, self._remade = self._remade, True
-        build = self._plan(node, fitting, name)
+        build = self._plan(node, live_state, name)
         self._remade = outer
 
         def finish() -> Any:
@@ -302,7 +352,7 @@ class Restore:
         are left out."""
         tensors = dict(live.state_dict())
         build = self._plan(
-            {key: child for key, child in node.items() if key in tensors},
+            {key: child for key, child in self._items(node, name) if key in tensors},
             tensors,
             name,
         )
@@ -318,7 +368,7 @@ class Restore:
         """A module as a dictionary of its values."""
         rest: dict[str, Any] = {}
         if data is not None:
-            rest = (_tree.tag_of(_tree.loads(data, name)) or ("", {}))[1]
+            rest = self._module_values(_tree.loads(data, name), name) or {}
         prefix = f"{name}."
         nodes: dict[str, Any] = {
             stored.removeprefix(prefix): {"$tensor": "torch"}
@@ -329,16 +379,17 @@ class Restore:
         for key in rest:
             for stored in [k for k in nodes if k.startswith(f"{key}.")]:
                 del nodes[stored]
-        return self._plan_mapping(None, None, {**nodes, **rest}, _MISSING, name)
+        return self._plan_mapping({**nodes, **rest}, MISSING, name)
 
     def _plan_sequence(
         self, tag: str | None, nodes: list[Any], live: Any, name: str
     ) -> Finish:
         old = list(live) if isinstance(live, (list, tuple)) else []
-        moved = self._renames.children(name, dict(enumerate(nodes)), range(len(old)))
-        if sorted(moved) == list(range(len(nodes))):
-            nodes = [moved[i] for i in range(len(nodes))]
+        order = self._renames.children(name, dict(enumerate(nodes)), range(len(old)))
+        if sorted(order) == list(range(len(nodes))):
+            nodes = [order[i] for i in range(len(nodes))]
         lives = dict(enumerate(old))
+        self._check_added(dict(enumerate(nodes)), lives, name)
         makes = self._plan_parts(dict(enumerate(nodes)), lives, name, tensors_only=True)
         # Behaves like a dictionary.
         rest = [
@@ -368,22 +419,22 @@ class Restore:
 
         return finish
 
-    def _plan_mapping(
-        self, tag: str | None, pairs: Any, node: Any, live: Any, name: str
-    ) -> Finish:
-        if tag is None:
-            items = list(node.items())
-        else:
-            items = [
-                (
-                    _tree.decode_key(key, f'a key of "{name}"', self._allow_pickle),
-                    child,
-                )
-                for key, child in pairs
-            ]
+    def _items(self, node: Any, name: str) -> list[tuple[Any, Any]]:
+        """The keys of a mapping, and their nodes."""
+        tagged = _tree.tag_of(node)
+        if tagged is None:
+            return list(node.items())
+        return [
+            (_tree.decode_key(key, f'a key of "{name}"', self._allow_pickle), child)
+            for key, child in tagged[1]
+        ]
+
+    def _plan_mapping(self, node: Any, live: Any, name: str) -> Finish:
+        items = self._items(node, name)
+        tag = (_tree.tag_of(node) or ("",))[0]
         old = live if isinstance(live, dict) else {}
         present = self._renames.children(name, dict(items), old)
-        self._check_renamed(present, old, name)
+        self._check_added(present, old, name)
         makes = self._plan_parts(present, old, name)
         # Tensors that the step lacks are reported by the library, unless a policy
         # permits it; then they stay.
@@ -399,9 +450,10 @@ class Restore:
         def finish() -> Any:
             made = [(key, make()) for key, make in makes.items()]
             if not isinstance(live, dict):
-                return _tree.make_mapping(tag or "", made)
+                return _tree.make_mapping(tag, made)
             live.clear()
-            live.update(made + rest)
+            for key, value in made + rest:
+                live[key] = value  # update() of a Counter adds
             return live
 
         return finish
@@ -420,18 +472,18 @@ class Restore:
         for key, node in nodes.items():
             path = f"{name}.{key}"
             if key in old or not old or self._remade or self._reading:
-                makes[key] = self._plan(node, old.get(key, _MISSING), path)
+                makes[key] = self._plan(node, old.get(key, MISSING), path)
                 continue
             make = self._plan_lacking(node, path, tensors_only)
             if make is not None:
                 makes[key] = make
         return makes
 
-    def _check_renamed(
+    def _check_added(
         self, nodes: Mapping[Any, Any], old: Mapping[Any, Any], name: str
     ) -> None:
-        """Raises FailedPrecondition without a policy if an object with state_dict was
-        saved in the dictionary `name`, which now has another one."""
+        """Raises FailedPrecondition without a policy if the dictionary or list `name`
+        has an object with state_dict that it lacked when it was saved."""
         if not self._rule.strict or self._remade or self._reading:
             return
         gone = [
@@ -442,9 +494,14 @@ class Restore:
         new = [
             key
             for key, value in old.items()
-            if key not in nodes and has_state_dict(value) and not is_module(value)
+            if key not in nodes and has_own_values(value)
         ]
-        if gone and new:
+        if new and not gone:
+            raise FailedPrecondition(
+                f'the step lacks "{name}.{new[0]}" of the state; if it was added, '
+                "evolve={} leaves it unchanged"
+            )
+        if new:
             raise FailedPrecondition(
                 f'the step has "{name}.{gone[0]}", and the state has "{name}.{new[0]}" '
                 f'instead; if it was renamed, pass evolve={{"oname": {{"{name}.{new[0]}": '
@@ -458,7 +515,7 @@ class Restore:
             self._differences.left_out.append((self._entry, name))
             return None
         first = len(self.targets.names)
-        make = self._plan(node, _MISSING, name)
+        make = self._plan(node, MISSING, name)
         tensors = self.targets.names[first:]
         if tensors and not any(map(self._loads_tensor, tensors)):
             return None
@@ -472,7 +529,7 @@ class Restore:
     def _register_rest(self, live: Any, name: str) -> bool:
         """Registers tensors of the state that the step lacks, so that the library
         reports them. Returns whether the value has any, or a table."""
-        if live is _MISSING:
+        if live is MISSING:
             return False
         if _arrays.is_array(live):
             self.targets.add(name, live)
@@ -493,37 +550,6 @@ class Restore:
         else:
             return False
         return any([self._register_rest(each, f"{name}.{key}") for key, each in parts])
-
-
-def _moved(state: Any, places: Mapping[int, int]) -> Any:
-    """Renumbers the parameters of an optimizer's state dictionary as in the step."""
-    if not places:
-        return state
-    own = state["state"]
-    moved = {n: each for n, each in own.items() if n not in places}
-    moved.update((n, own[place]) for n, place in places.items() if place in own)
-    return {**state, "state": moved}
-
-
-def _fitting(live: Any, forms: Mapping[str, Form], name: str) -> Any:
-    """A copy of a state dictionary's structure with those of its tensors that
-    have the form of the step's."""
-    if _arrays.is_array(live):
-        try:
-            return live if forms.get(name) == form_of(live) else _MISSING
-        except InvalidArgument:
-            return _MISSING
-    if isinstance(live, dict):
-        return {
-            key: _fitting(value, forms, f"{name}.{key}")
-            for key, value in live.items()
-            if f"{name}.{key}" in forms or isinstance(value, (dict, list, tuple))
-        }
-    if isinstance(live, (list, tuple)):
-        made = [_fitting(value, forms, f"{name}.{i}") for i, value in enumerate(live)]
-        make: Any = type(live)
-        return make._make(made) if is_namedtuple(live) else made
-    return _MISSING
 
 
 def contents_of(
@@ -568,5 +594,5 @@ def read_value(
     if data is None or (tagged is not None and tagged[0] == "$module"):
         finish = restore.plan_module_value(name, data)
     else:
-        finish = restore._plan(node, _MISSING, name)
+        finish = restore._plan(node, MISSING, name)
     return restore.targets.tensors, restore.targets.owners, finish

@@ -66,6 +66,39 @@ def has_tag(node: Any, *tags: str) -> bool:
     return isinstance(node, list) and any(has_tag(each, *tags) for each in node)
 
 
+def is_mapping(node: Any) -> bool:
+    """Whether the node describes a dictionary."""
+    tagged = tag_of(node)
+    if tagged is None:
+        return isinstance(node, dict)
+    return tagged[0] in ("$dict", "$ordered")
+
+
+_DESCRIPTIONS = {
+    "$tensor": "a tensor",
+    "$table": "a table",
+    "$io_state": "an object with io_state",
+    "$module": "a module",
+    "$module_of": "a module",
+    "$state": "an object with state_dict",
+    "$tuple": "a tuple",
+    "$set": "a set",
+    "$frozenset": "a frozenset",
+    "$dict": "a dictionary",
+    "$ordered": "a dictionary",
+}
+
+
+def describe(node: Any) -> str:
+    """What a node was made of, for an error."""
+    tagged = tag_of(node)
+    if tagged is not None:
+        return _DESCRIPTIONS.get(tagged[0], f"a value {tagged[0]}")
+    if isinstance(node, (dict, list)):
+        return "a dictionary" if isinstance(node, dict) else "a list"
+    return "None" if node is None else f"the {type(node).__name__} {node!r}"
+
+
 def is_plain_mapping(value: dict[Any, Any]) -> bool:
     return all(type(key) is str and not key.startswith("$") for key in value)
 

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which values of the state a restore may replace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _arrays
+from ._state import has_io_state, has_state_dict, is_module, is_table
+
+MISSING: Any = object()
+
+
+def has_parts(live: Any) -> bool:
+    """Whether the value is or has tensors or objects."""
+    if isinstance(live, dict):
+        return any(map(has_parts, live.values()))
+    if isinstance(live, (list, tuple)):
+        return any(map(has_parts, live))
+    if live is MISSING:
+        return False
+    return (
+        _arrays.is_array(live)
+        or is_table(live)
+        or has_io_state(live)
+        or has_state_dict(live)
+    )
+
+
+def has_own_values(live: Any) -> bool:
+    """Whether the value has others than tensors and what is registered."""
+    return has_state_dict(live) and not (
+        is_module(live)
+        or is_table(live)
+        or has_io_state(live)
+        or getattr(live, "restored_in_place", False)
+    )
+
+
+def described(live: Any) -> str:
+    """A value of the state, for an error."""
+    if _arrays.is_array(live):
+        return "a tensor"
+    name = type(live).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
