@@ -35,8 +35,8 @@ absl::Status HomeProcess::Check(absl::string_view what) const {
   if (!IsForked()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       what, ": process ", getpid(), " was forked from process ", process_,
-      ", which has opened the store; call exec() in the child, or start it "
-      "before the store is opened"));
+      ", which has used ckptdb; call exec() in the child, start it with spawn, "
+      "or start it before the first store is opened"));
 }
 
 absl::Status HomeProcess::CheckAlive(absl::string_view what) const {

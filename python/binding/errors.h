@@ -172,7 +172,7 @@ class Process {
     throw StatusError(absl::FailedPreconditionError(
         absl::StrCat("the store was opened by process ", pid_,
                      ", and this is its forked child ", ::getpid(),
-                     ": open stores in the child, or start it with spawn")));
+                     "; start processes that use stores with spawn instead")));
   }
 
  private:

@@ -132,7 +132,7 @@ def check_values(metrics: Any, user_metadata: Any) -> None:
                 fits = isinstance(name, str) and (
                     isinstance(value, str) if kind is str else float(value) is not None
                 )
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 fits = False
             if not fits or (kind is float and isinstance(value, str)):
                 raise InvalidArgument(

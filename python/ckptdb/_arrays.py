@@ -254,7 +254,7 @@ def writable(value: Any) -> tuple[Memory, Callable[[], Any]]:
 
         def put_torch() -> Any:
             with torch.no_grad():
-                value.detach().copy_(buffer)
+                _put_once(buffer, value.detach())
             return value
 
         memory = Memory(dtype, tuple(value.shape), buffer.data_ptr(), buffer)
@@ -285,6 +285,23 @@ def writable(value: Any) -> tuple[Memory, Callable[[], Any]]:
 
     address = fresh.__array_interface__["data"][0]
     return Memory(dtype, fresh.shape, address, fresh), make
+
+
+def _put_once(values: Any, target: Any) -> None:
+    """Copies values into a tensor, of which `expand` may have repeated elements."""
+    once = values
+    for dim, size in enumerate(target.shape):
+        if size > 1 and target.stride(dim) == 0:
+            once, target = once.narrow(dim, 0, 1), target.narrow(dim, 0, 1)
+    if once is not values:
+        uint8 = _torch().uint8
+        repeated = once.expand_as(values).contiguous()
+        if not repeated.view(uint8).equal(values.view(uint8)):
+            raise InvalidArgument(
+                f"the step has different values of a tensor {list(values.shape)} whose "
+                "elements share memory, as after expand(); clone() it"
+            )
+    target.copy_(once)
 
 
 def _like(array: Any, value: Any) -> Any:

@@ -50,6 +50,7 @@ _NAMES = {
     "SaveAtSteps({})": "save_at_steps([])",
     "AbandonSteps": "abandon_steps",
     "FinishTraining": "finish_training",
+    "SetPreempted": "set_preempted",
     "RestoreOrStart": "restore_or_start",
     "StartTraining": "start_training",
     "StepTo": "step_to",

@@ -399,7 +399,10 @@ def url_of(target: Target, kept: list[Any]) -> str:
 def path_of(path: Any, kept: list[Any]) -> str:
     """A path, or the URL of a target."""
     if isinstance(path, (str, bytes, os.PathLike)):
-        return os.fsdecode(path)
+        text = os.fsdecode(path)
+        if text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text):
+            return text
+        raise InvalidArgument(f"the path is {path!r}; expected UTF-8")
     return url_of(path, kept)
 
 

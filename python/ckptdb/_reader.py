@@ -198,6 +198,8 @@ class Step(Closing):
         return; `kind` is "numpy" or "torch". Dtypes are exact: NumPy has bf16 and f8
         by the package ml_dtypes, and as unsigned integers without it. Raises
         NotFound."""
+        if not isinstance(name, str):
+            raise InvalidArgument(f"the name is {name!r}; expected a str")
         item = self._find("tensor", name)
         if item is None:
             return self._read_value(name)

@@ -122,6 +122,18 @@ def check_name(name: Any) -> None:
             f"the state has the name {name!r} of type {type(name).__name__}; expected "
             "a str"
         )
+    check_utf8([name])
+
+
+def check_utf8(names: Sequence[str]) -> None:
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError as error:
+        name = next(n for n in names if error.object[error.start] in n)
+        raise InvalidArgument(
+            f"the state has the name {name!r}, which is not UTF-8, as of a file whose "
+            "name is not; rename it"
+        ) from None
 
 
 def names_of(tensors: Sequence[str], registered: Registered | None) -> list[str]:
@@ -132,7 +144,8 @@ def names_of(tensors: Sequence[str], registered: Registered | None) -> list[str]
 
 
 def check_unique(names: list[str], state: Mapping[str, Any]) -> None:
-    """Raises for values whose paths result in the same name."""
+    """Raises for values whose paths result in the same name, or in none."""
+    check_utf8(names)
     if len(set(names)) == len(names):
         return
     ((name, _),) = collections.Counter(names).most_common(1)

@@ -177,7 +177,29 @@ class Slot:
 
 
 def _as_array(values: Any, dtype: str) -> Any:
-    return _arrays.numpy().asarray(values, dtype=_arrays.numpy_dtype(dtype))
+    """Numbers of Python as an array, or for a dtype that NumPy lacks as a tensor."""
+    np = _arrays.numpy()
+    found = np.asarray(values)
+    kinds = "biuf" if dtype[0] in "fb" and dtype != "bool" else "biu"
+    if found.size > 0 and found.dtype.kind not in kinds:
+        raise InvalidArgument(
+            f"values are of dtype {found.dtype}, which {dtype} cannot represent; "
+            f"convert them"
+        )
+    wanted = _arrays.numpy_dtype(dtype)
+    if wanted.kind == "u" and dtype[0] != "u":  # bits, without ml_dtypes
+        try:
+            import torch
+        except ImportError:
+            raise InvalidArgument(
+                f"numbers of Python as {dtype} need the package ml_dtypes; install it, "
+                f"or give an array of the bits, {wanted}"
+            ) from None
+        return torch.from_numpy(found.astype(np.float64)).to(_arrays.torch_dtype(dtype))
+    try:
+        return np.asarray(values, dtype=wanted)
+    except (OverflowError, ValueError, TypeError) as error:
+        raise InvalidArgument(f"values as {dtype}: {error}") from None
 
 
 class Table(Sharded):
