@@ -19,10 +19,10 @@ absl::Status ManagerGate::ClosedError(absl::string_view what) const {
 }
 
 absl::Status ManagerGate::ReentryError(absl::string_view what) const {
-  return absl::FailedPreconditionError(
-      absl::StrCat(what, ": code that the manager of store \"", path_,
-                   "\" calls, such as on_saved, must not call the manager, and a "
-                   "handler of a signal may only call SetPreempted"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      what, ": code that the manager of store \"", path_,
+      "\" calls, such as on_saved, must not call the manager, and a "
+      "handler of a signal may only call SetPreempted"));
 }
 
 }  // namespace ckptdb::internal

@@ -138,7 +138,7 @@ class ManagerCalls {
   uint32_t world_size_ = 1;
   std::vector<TableHandle*> tables_;
   std::map<std::string, std::string> loaded_;  // objects, by name
-  bool written_ = false;  // by the last restore or load
+  bool written_ = false;                       // by the last restore or load
   ModelState model_;
   std::unique_ptr<CheckpointManager> manager_;
 };
@@ -271,8 +271,8 @@ class PyManager : private ManagerCalls {
       loaded(ToDict(summary.rules.front()));
     }
   }
-  // Whether the model was written since the last call of this: a signal may take
-  // the place of a result.
+  // Whether the model was written since the last call of this: a signal may
+  // take the place of a result.
   bool TakeWritten() { return std::exchange(written_, false); }
   // The objects that the last restore or load loaded, by name.
   nb::dict TakeLoaded() {
