@@ -66,7 +66,7 @@ struct ManagerOptions {
     kWait,      // the training waits for that save
     kSkip,      // the step is not saved
     kCoalesce,  // the first step after that save is saved instead
-    kFail,      // FailedPrecondition
+    kFail,      // FailedPrecondition, also from Save, which otherwise waits
   };
 
   // What to do with IO states that were saved with another world size.

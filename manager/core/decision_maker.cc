@@ -131,13 +131,17 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::DecideWhenBusy(
   return now;
 }
 
-// With kWait the decision stands: the caller waits for the save in progress
-// before it begins this one.
+// If the decision stands, the caller waits for the save in progress before it
+// begins this one.
 absl::StatusOr<SavePolicy::Decision> DecisionMaker::ApplyBusyPolicy(
     const Question& question, const SavePolicy::Decision& decision) const {
   const std::string why =
       absl::StrCat("step ", question.saving->step, " is being saved");
-  switch (options_.save.busy) {
+  const ManagerOptions::BusyPolicy busy = options_.save.busy;
+  if (question.requested && busy != ManagerOptions::BusyPolicy::kFail) {
+    return decision;
+  }
+  switch (busy) {
     case ManagerOptions::BusyPolicy::kWait:
       return decision;
     case ManagerOptions::BusyPolicy::kSkip:
@@ -150,11 +154,12 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::ApplyBusyPolicy(
                        ", although ", decision.reason)};
     case ManagerOptions::BusyPolicy::kFail:
       return absl::FailedPreconditionError(
-          absl::StrCat("step ", question.step, " cannot be saved: ", why));
+          absl::StrCat("step ", question.step, " cannot be saved: ", why,
+                       "; call WaitUntilFinished first, or set "
+                       "ManagerOptions::save.busy to kWait"));
   }
-  return absl::InternalError(
-      absl::StrCat("invalid ManagerOptions::BusyPolicy ",
-                   static_cast<int>(options_.save.busy)));
+  return absl::InternalError(absl::StrCat("invalid ManagerOptions::BusyPolicy ",
+                                          static_cast<int>(busy)));
 }
 
 // An existing step with this number must not be overwritten if it is pinned in

@@ -29,6 +29,8 @@ class DecisionMaker {
     const Metrics& metrics;
     // The step of the save in progress, if any.
     std::optional<StepInfo> saving;
+    // Whether the trainer called Save, rather than the schedule being asked.
+    bool requested = false;
   };
 
   // All arguments outlive it; `store` is null on ranks other than the owner.
@@ -54,7 +56,8 @@ class DecisionMaker {
   int64_t NextDue(const Question& question) const;
 
   // Returns what a decision to save becomes while a save is in progress. With
-  // ManagerOptions::BusyPolicy::kCoalesce it is put off until that save ends.
+  // ManagerOptions::BusyPolicy::kCoalesce it is put off until that save ends. A
+  // requested save stands, unless the policy is kFail.
   absl::StatusOr<SavePolicy::Decision> DecideWhenBusy(
       const Question& question, const SavePolicy::Decision& decision);
   // Makes the newest step permanent instead of saving another, and changes

@@ -104,8 +104,7 @@ absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
   CKPTDB_ASSIGN_OR_RETURN(
       const StepOutcome outcome,
       steps_.DecideAndSave(Wanted{{request.kind, request.reason}}, request));
-  // The caller has requested this save, so refusing it because of
-  // ManagerOptions::save.busy is an error here, not an outcome.
+  // The caller has requested this save, so a decision against it is an error.
   if (outcome.save.has_value()) return *outcome.save;
   return absl::FailedPreconditionError(absl::StrCat(
       "step ", outcome.step, " is not saved: ", outcome.decision.reason));

@@ -301,7 +301,7 @@ absl::Status StepCoordinator::DecideAndBegin(
   const Clock::time_point begin = Clock::now();
   const DecisionMaker::Question question = {
       announced->step, announced->preempted, request.metrics,
-      parts_.saves->unfinished()};
+      parts_.saves->unfinished(), wanted.has_value()};
   SavePolicy::Decision& decision = announced->decision;
   decision = wanted.has_value() ? wanted->decision
                                 : parts_.decisions->Decide(question);

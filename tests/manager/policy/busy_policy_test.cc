@@ -108,6 +108,78 @@ TEST_F(BusyTest, FailPolicyReturnsAnError) {
   EXPECT_THAT(Steps(), ElementsAre(2, 6));
 }
 
+class RequestedSaveTest
+    : public BusyTest,
+      public ::testing::WithParamInterface<ManagerOptions::BusyPolicy> {
+ protected:
+  // Trains to `step`; saving step 2 ends when a later call waits for it.
+  void TrainWhileSaving(int64_t step) {
+    options_.save.busy = GetParam();
+    options_.observers.cancelled = [this] {
+      if (waits_) gate_.Open();
+      return false;
+    };
+    Start();
+    gate_.Close();
+    TrainTo(step);
+    ASSERT_TRUE(manager_->IsSavingInProgress());
+    waits_ = true;
+  }
+
+ private:
+  bool waits_ = false;
+};
+
+TEST_P(RequestedSaveTest, SaveWaitsForTheSaveInProgress) {
+  TrainWhileSaving(3);
+  ASSERT_OK_AND_ASSIGN(PendingSave save, manager_->Save());
+  ASSERT_OK(save.WaitCommitted());
+  EXPECT_THAT(Steps(), ElementsAre(2, 3));
+  ExpectStepHolds(3);
+}
+
+TEST_P(RequestedSaveTest, StepThatIsBeingSavedAlreadyExists) {
+  TrainWhileSaving(2);
+  EXPECT_THAT(manager_->Save(), AlreadyExists("step 2"));
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2));
+}
+
+TEST_P(RequestedSaveTest, OtherPoliciesThanWaitPutNothingOff) {
+  TrainWhileSaving(3);
+  ASSERT_OK(manager_->Save());
+  TrainAndWait(5);
+  EXPECT_THAT(Steps(), ElementsAre(2, 3, 4));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Policies, RequestedSaveTest,
+    ::testing::Values(ManagerOptions::BusyPolicy::kWait,
+                      ManagerOptions::BusyPolicy::kSkip,
+                      ManagerOptions::BusyPolicy::kCoalesce));
+
+TEST_F(BusyTest, RequestedSaveReplacesTheCoalescedOne) {
+  EXPECT_OK(FourSteps(ManagerOptions::BusyPolicy::kCoalesce));
+  ASSERT_OK(manager_->Save());
+  TrainAndWait(5);
+  EXPECT_THAT(Steps(), ElementsAre(2, 4));
+}
+
+TEST_F(BusyTest, FailPolicyAppliesToRequestedSavesAndNamesTheRemedy) {
+  options_.save.busy = ManagerOptions::BusyPolicy::kFail;
+  Start();
+  gate_.Close();
+  TrainTo(3);
+  EXPECT_THAT(manager_->Save(),
+              FailedPrecondition("step 3 cannot be saved: step 2 is being "
+                                 "saved; call WaitUntilFinished"));
+  gate_.Open();
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_OK(manager_->Save());
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2, 3));
+}
+
 // The metrics of a save are known even if nobody has waited for it.
 TEST_F(BusyTest, DecisionUsesTheMetricsOfTheSaveInProgress) {
   Metrics last;

@@ -394,6 +394,24 @@ TEST_F(SilentStepsTest, DueStepFails_WhileAnotherIsSaved) {
   EXPECT_THAT(Steps(), ElementsAre(20, 60));
 }
 
+TEST_F(SilentStepsTest, RequestedSaveWaitsOnAllRanks_WhileAnotherIsSaved) {
+  options_.schedule.permanent = SaveEveryNSteps(20);
+  options_.save.busy = ManagerOptions::BusyPolicy::kCoalesce;
+  Run(2, [this](MeetingRank* rank) {
+    rank->TrainTo(12);
+    if (rank->is_owner()) gate_.Close();
+    rank->TrainTo(21);
+    std::future<void> opened;
+    if (rank->is_owner()) {
+      opened = std::async(std::launch::async, [this] { gate_.Open(); });
+    }
+    ASSERT_OK_AND_ASSIGN(PendingSave save, rank->manager->Save());
+    ASSERT_OK(save.WaitCommitted());
+    rank->TrainTo(30);
+  });
+  EXPECT_THAT(Steps(), ElementsAre(20, 21));
+}
+
 TEST_F(SilentStepsTest, NextStepIsAMeeting_AfterAnyOtherCallOfAllRanks) {
   const std::vector<std::function<absl::Status(CheckpointManager*)>> calls = {
       [](auto* manager) { return manager->Save().status(); },
