@@ -100,11 +100,12 @@ void CopyBlock(const RowBlock& block, uint64_t first, uint64_t rows,
   }
 }
 
-// Prefetches the rows of a small block, as they may lie anywhere in memory.
+// Prefetches the rows of a small block, as they may lie anywhere in memory. An
+// empty block may have no slots.
 void Prefetch(const RowBlock& block, const TableCopy& to) {
   constexpr uint64_t kLine = 64;
   constexpr uint64_t kMost = 512;  // the processor prefetches the rest
-  if (!block.rows.empty()) return;
+  if (block.ids.empty() || !block.rows.empty()) return;
   for (size_t s = 0; s < to.values.size(); ++s) {
     if (!block.slots[s].places.empty()) continue;
     const char* const data = static_cast<const char*>(block.slots[s].data);

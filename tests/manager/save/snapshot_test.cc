@@ -13,6 +13,7 @@ namespace {
 
 // Rows in blocks of these sizes: one slot contiguous, and one with a stride of
 // three values. If `scattered`, blocks list their rows from last to first.
+// Empty blocks have no slots.
 class BlockTable : public TableState {
  public:
   static constexpr uint64_t kStride = 3;
@@ -65,10 +66,10 @@ class BlockTable : public TableState {
     }
     uint64_t block_count() const override { return ids_.size(); }
     absl::StatusOr<RowBlock> Block(uint64_t block) const override {
-      return RowBlock{
-          ids_[block],
-          absl::MakeConstSpan(slots_[block]).subspan(0, table_.slots_given),
-          rows_[block]};
+      const size_t slots = ids_[block].empty() ? 0 : table_.slots_given;
+      return RowBlock{ids_[block],
+                      absl::MakeConstSpan(slots_[block]).subspan(0, slots),
+                      rows_[block]};
     }
 
    private:
