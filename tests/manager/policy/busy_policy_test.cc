@@ -148,6 +148,7 @@ TEST_P(RequestedSaveTest, StepThatIsBeingSavedAlreadyExists) {
 TEST_P(RequestedSaveTest, OtherPoliciesThanWaitPutNothingOff) {
   TrainWhileSaving(3);
   ASSERT_OK(manager_->Save());
+  ASSERT_OK(manager_->WaitUntilFinished());
   TrainAndWait(5);
   EXPECT_THAT(Steps(), ElementsAre(2, 3, 4));
 }
