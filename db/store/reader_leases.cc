@@ -100,9 +100,12 @@ void ReaderLeases::Renew() {
   const MutexLock lock(&mutex_);
   while (WaitToRenew(pause)) {
     for (auto& [uuid, lease] : leases_) {
-      lease.expires_at_micros = NextExpiry();
-      // The next iteration tries again, twice before the lease ends.
-      WriteLease(files_.get(), store_, lease).IgnoreError();
+      // After an error or exception the next iteration tries again, twice
+      // before the lease ends.
+      CallGuarded("renewing a lease", [&, &renewed = lease] {
+        renewed.expires_at_micros = NextExpiry();
+        return WriteLease(files_.get(), store_, renewed);
+      }).IgnoreError();
     }
   }
 }

@@ -2,11 +2,17 @@
 // Code of the caller's that throws, and memory that runs out: errors, on
 // whatever thread they happen.
 
+#include <rocksdb/file_system.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <new>
 #include <stdexcept>
 
 #include "db/base/call_guard.h"
 #include "db/base/parallel.h"
+#include "db/reader.h"
 #include "tests/db/delta_fixture.h"
 #include "tests/support/long_run.h"
 
@@ -195,6 +201,36 @@ TEST_F(ThrowingCallerTest, HooksOfVerifyAndFold) {
   fold.progress = [](uint64_t, uint64_t) { Throw(); };
   EXPECT_THAT(store_->Fold(2, fold), Threw("ReadOptions::progress"));
   EXPECT_TRUE(store_->Fold(2).value().folded);
+}
+
+// Runs out of memory in the first renewal of a lease.
+class FailsFirstRenewal : public rocksdb::FileSystemWrapper {
+ public:
+  using FileSystemWrapper::FileSystemWrapper;
+  const char* Name() const override { return "FailsFirstRenewal"; }
+  rocksdb::IOStatus RenameFile(const std::string& from, const std::string& to,
+                               const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override {
+    const int written = to.find("/leases/") == std::string::npos ? 0 : ++leases;
+    if (written == 2) throw std::bad_alloc();
+    rocksdb::IOStatus status =
+        FileSystemWrapper::RenameFile(from, to, options, debug);
+    if (written == 3) renewed.set_value();
+    return status;
+  }
+  std::atomic<int> leases = 0;
+  std::promise<void> renewed;
+};
+
+TEST_F(ThrowingCallerTest, LeaseIsRenewed_AfterARenewalRanOutOfMemory) {
+  SaveTwo();
+  const auto files = OnDisk<FailsFirstRenewal>();
+  StoreOptions options{.lease_ms = 30};
+  options.environment = EnvironmentOf(files);
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path(), options));
+  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(2));
+  EXPECT_EQ(files->renewed.get_future().wait_for(std::chrono::minutes(1)),
+            std::future_status::ready);
 }
 
 // A shape with a mistake in it, of few bytes in truth.
