@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -92,15 +91,14 @@ absl::Status ParallelFor(
   std::vector<std::thread> others;
   others.reserve(static_cast<size_t>(std::max(workers, 1)));
   for (int worker = 1; worker < workers; ++worker) {
-    // If threads cannot be started, fewer do the work.
-    try {
+    // If a thread cannot be started, or its memory runs out, fewer do the work.
+    const absl::Status started = CallGuarded("starting a worker thread", [&] {
       others.emplace_back([&queue, worker] {
         queue.Work(worker);
         queue.Leave();
       });
-    } catch (const std::system_error&) {
-      break;
-    }
+    });
+    if (!started.ok()) break;
   }
   queue.Work(0);
   if (poll) queue.Poll(others.size(), poll);
