@@ -139,8 +139,9 @@ struct FetchOptions {
   // Adds missing steps to a store of the same origin, such as a fetched one.
   // Creates a missing store.
   bool update = false;
-  // With `update`: then removes all but the newest `keep` steps and the pinned
-  // ones; with `all`, fetches only the newest `keep`. Default: removes none.
+  // With `update`: then removes all steps older than the newest `keep` that are
+  // not quarantined, except pinned ones; with `all`, fetches none of the older
+  // ones. Default: removes none.
   std::optional<uint64_t> keep = {};
   // Leaves out all but these parts, unless both are empty: tables, and tensors
   // and blobs, by names or patterns such as "mlp.*".
@@ -223,8 +224,8 @@ absl::StatusOr<VerifyRemoteResult> VerifyRemote(
     ObjectStore* remote, const VerifyRemoteOptions& options = {});
 
 struct CollectOptions {
-  // Drops all steps but the newest `keep` and those that are pinned. Default:
-  // drops none.
+  // Drops the steps older than the newest `keep` that are not quarantined,
+  // except pinned ones. Default: drops none.
   std::optional<uint64_t> keep = {};
   // Drops the steps that a store with this retention would remove, by the
   // metrics and times in their records and this machine's clock. Reads the

@@ -529,8 +529,10 @@ std::vector<int64_t> StepsBeyond(std::vector<StepRecord> steps, uint64_t keep) {
               return StateOf(a).attempt > StateOf(b).attempt;
             });
   std::vector<int64_t> beyond;
-  for (size_t i = keep; i < steps.size(); ++i) {
-    if (!steps[i].pinned) beyond.push_back(steps[i].version.step);
+  uint64_t usable = 0;
+  for (const StepRecord& step : steps) {
+    if (usable == keep && !step.pinned) beyond.push_back(step.version.step);
+    if (usable < keep && !step.quarantined) ++usable;
   }
   std::sort(beyond.begin(), beyond.end());
   return beyond;

@@ -101,12 +101,12 @@ StepRecord RevisedRecord(const StepRecord& own, StepRecord newer);
 // Removes PATH.unfinished if an earlier call left it.
 absl::Status RemoveUnfinished(absl::string_view path);
 
-// Returns the steps beyond the `keep` most recently saved ones, without those
-// that are pinned.
+// Returns the steps that were saved before the `keep` most recently saved ones
+// that are not quarantined, without those that are pinned.
 std::vector<int64_t> StepsBeyond(std::vector<StepRecord> steps, uint64_t keep);
 
-// Deletes all steps but the `keep` most recently saved ones and those that are
-// pinned, and frees their space unless readers use it. Returns the steps.
+// Deletes the steps that StepsBeyond returns, and frees their space unless
+// readers use it. Returns the steps.
 absl::StatusOr<std::vector<int64_t>> KeepNewestSteps(
     absl::string_view path, uint64_t keep,
     const StoreUpdater::OnPoint& on_point);

@@ -226,8 +226,8 @@ def fetch(
     continues it.
 
     With `update`, adds missing steps to a store that was fetched, and downloads only new
-    data; readers of the store see complete steps. With `keep`, it then removes all but
-    the newest `keep` steps and the pinned ones.
+    data; readers of the store see complete steps. With `keep`, it then removes all steps
+    older than the newest `keep` that are not quarantined, except pinned ones.
 
     Raises NotFound without such a step, AlreadyExists if `path` exists, DataLoss naming
     an object that is damaged, and Aborted if the step was dropped meanwhile. With

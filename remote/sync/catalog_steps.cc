@@ -65,6 +65,18 @@ const RemoteEntry* NewestStep(const RemoteCatalog& catalog) {
   return nullptr;
 }
 
+std::vector<const RemoteEntry*> NewestSteps(const RemoteCatalog& catalog,
+                                            uint64_t keep) {
+  std::vector<const RemoteEntry*> newest;
+  uint64_t usable = 0;
+  for (const RemoteEntry* const step : StepsByAge(catalog)) {
+    if (usable == keep) break;
+    if (!step->quarantined) ++usable;
+    newest.push_back(step);
+  }
+  return newest;
+}
+
 absl::StatusOr<std::vector<RemoteEntry>> NeededEntries(
     const RemoteCatalog& catalog,
     const std::vector<const RemoteEntry*>& steps) {

@@ -35,6 +35,11 @@ const RemoteEntry* NewestStep(const RemoteCatalog& catalog);
 // Returns the steps, the most recently saved ones first.
 std::vector<const RemoteEntry*> StepsByAge(const RemoteCatalog& catalog);
 
+// Returns the `keep` most recently saved steps that are not quarantined, and
+// the quarantined ones between them, the most recent first.
+std::vector<const RemoteEntry*> NewestSteps(const RemoteCatalog& catalog,
+                                            uint64_t keep);
+
 // Returns the entries that these steps need, with their own, by version.
 // Returns DataLoss if one is missing.
 absl::StatusOr<std::vector<RemoteEntry>> NeededEntries(

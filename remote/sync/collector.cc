@@ -109,10 +109,11 @@ absl::StatusOr<std::set<Version>> Collector::ChooseSteps(
   }
   std::set<Version> dropped;
   if (!options_->keep.has_value()) return dropped;
-  uint64_t kept = 0;
   for (const RemoteEntry* const step : StepsByAge(catalog)) {
-    if (kept++ < *options_->keep || step->pinned) continue;
-    dropped.insert(step->version);
+    if (!step->pinned) dropped.insert(step->version);
+  }
+  for (const RemoteEntry* const step : NewestSteps(catalog, *options_->keep)) {
+    dropped.erase(step->version);
   }
   return dropped;
 }

@@ -78,11 +78,8 @@ absl::StatusOr<FetchResult> Fetcher::Fetch() {
 absl::StatusOr<std::vector<const RemoteEntry*>> Fetcher::ChooseSteps(
     const RemoteCatalog& catalog) const {
   if (options_->all) {
-    std::vector<const RemoteEntry*> steps = StepsByAge(catalog);
-    if (options_->keep.has_value() && steps.size() > *options_->keep) {
-      steps.resize(*options_->keep);
-    }
-    return steps;
+    return options_->keep.has_value() ? NewestSteps(catalog, *options_->keep)
+                                      : StepsByAge(catalog);
   }
   const RemoteEntry* const step = options_->step.has_value()
                                       ? FindStepEntry(catalog, *options_->step)

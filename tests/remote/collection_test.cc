@@ -92,6 +92,27 @@ TEST_F(CollectionTest, ACollectionKeepsTheNewestAndPinnedSteps) {
   EXPECT_THAT(Steps(), ElementsAre(40, 50, 60));
 }
 
+TEST_F(CollectionTest, KeepCountsOnlyUsableSteps) {
+  for (int i = 0; i < 3; ++i) source_.Save(true, i);
+  source_.Quarantine(30);
+  ASSERT_OK(Push(source_));
+  CollectOptions options;
+  options.keep = 1;
+  ASSERT_OK_AND_ASSIGN(CollectResult collected,
+                       CollectRemote(&remote_, options));
+  EXPECT_THAT(collected.dropped, ElementsAre(10));
+  EXPECT_THAT(Steps(), ElementsAre(20, 30));
+  source_.Save(true, 3);
+  ASSERT_OK(Push(source_));
+  options.keep = 2;
+  ASSERT_OK_AND_ASSIGN(collected, CollectRemote(&remote_, options));
+  EXPECT_THAT(collected.dropped, IsEmpty());
+  options.keep = 1;
+  ASSERT_OK_AND_ASSIGN(collected, CollectRemote(&remote_, options));
+  EXPECT_THAT(collected.dropped, ElementsAre(20, 30));
+  EXPECT_THAT(Steps(), ElementsAre(40));
+}
+
 TEST_F(CollectionTest, CollectionsRefuseBadOptions) {
   CollectOptions options;
   options.keep = 0;

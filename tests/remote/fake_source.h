@@ -82,6 +82,10 @@ class FakeSource : public internal::VersionSource {
     steps_.at(step).metrics["auc"] = value;
     known_[steps_.at(step).version] = steps_.at(step);
   }
+  void Quarantine(int64_t step) {
+    steps_.at(step).quarantined = true;
+    known_[steps_.at(step).version] = steps_.at(step);
+  }
   const StepRecord* Newest() const {
     return steps_.empty() ? nullptr : &steps_.rbegin()->second;
   }

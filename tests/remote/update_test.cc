@@ -222,6 +222,24 @@ TEST_F(UpdateTest, KeepRemovesOlderStepsAndFreesTheirFiles) {
   ExpectSteps({18, 19, 20, 21});
 }
 
+TEST_F(UpdateTest, KeepCountsOnlyUsableSteps) {
+  MakeCopy(2);
+  PushDelta(3);
+  ASSERT_OK(store_->Quarantine(3));
+  Push();
+  const FetchResult fetched = Update({.all = true, .keep = 1});
+  EXPECT_THAT(fetched.steps, ElementsAre(3));
+  EXPECT_THAT(fetched.removed, IsEmpty());
+  ExpectSteps({2, 3});
+  EXPECT_THAT(Update({.keep = 1}).removed, IsEmpty());
+  ASSERT_OK(trainer_->Restore(2));
+  ASSERT_OK(trainer_->SaveFull(4));
+  Push();
+  EXPECT_THAT(Update({.all = true, .keep = 2}).removed, IsEmpty());
+  EXPECT_THAT(Update({.keep = 1}).removed, ElementsAre(2, 3));
+  ExpectSteps({4});
+}
+
 // Readers of the copy see complete steps, and the changes between them.
 TEST_F(UpdateTest, ReadersOfTheCopySeeNewSteps) {
   MakeCopy(2);

@@ -167,7 +167,7 @@ void RemoteCommand::AddArguments(CLI::App* app) {
 void RemoteCommand::AddRetentionArguments(CLI::App* app) {
   const CLI::Option* const keep =
       app->add_option("--keep", keep_,
-                      "gc: drop all but the newest N steps and pinned ones; "
+                      "gc: drop all but the newest N usable and pinned steps; "
                       "fetch --update, --follow: remove them from STORE")
           ->type_name("N")
           ->check(AtLeast(1));
