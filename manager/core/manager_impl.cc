@@ -295,6 +295,8 @@ void CheckpointManager::Impl::NoteRestored(const RestoreReport& report) {
   decisions_.OnNewLineage();
   if (parts_->is_owner() && !read_only() && parts_->options.save.enabled) {
     parts_->warnings.WarnOfChangedModel(report);
+    parts_->warnings.WarnOfExcludedTables(report.version.step,
+                                          restorer_.excluded());
     parts_->warnings.WarnOfPins(*parts_->store, report.version.step,
                                 lineage_.abandoned());
   }

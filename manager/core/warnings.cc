@@ -90,6 +90,16 @@ void Warnings::WarnOfChangedModel(const RestoreReport& report) {
   }
 }
 
+void Warnings::WarnOfExcludedTables(int64_t step,
+                                    const std::vector<std::string>& tables) {
+  if (tables.empty()) return;
+  Warn(absl::StrCat(StoreName(), ": step ", step,
+                    ": EvolvePolicy::exclude leaves out ", Listed(tables),
+                    ", so the next save lacks ",
+                    tables.size() == 1 ? "its" : "their",
+                    " rows; to keep them, restore without it"));
+}
+
 void Warnings::WarnOfBadFiles(const Store& store) {
   for (const std::string& file : store.BadFiles()) {
     Warn(absl::StrCat(StoreName(), ": file ", file,

@@ -5,6 +5,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "db/store.h"
@@ -35,6 +36,9 @@ class Warnings {
   // Warns of items and slots of the restored step that the model lacks, so that
   // the next save drops them, and of items missing in the step.
   void WarnOfChangedModel(const RestoreReport& report);
+  // Warns of tables of the restored step that the policy excluded.
+  void WarnOfExcludedTables(int64_t step,
+                            const std::vector<std::string>& tables);
   // Warns of damaged or missing files of the store.
   void WarnOfBadFiles(const Store& store);
   // Warns of pinned steps of the branch that was abandoned when `restored` was

@@ -56,9 +56,9 @@ absl::Status CheckFit(int64_t step,
         ListSome(unexpected, ", ",
                  [](const StepItem& item) { return item.ToString(); })));
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat("step ", step, " does not fit the model; ",
-                   absl::StrJoin(parts, "; "), "; ", remedy));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "step ", step, " does not fit the model; ", absl::StrJoin(parts, "; "),
+      remedy.empty() ? "" : "; ", remedy));
 }
 
 }  // namespace ckptdb::internal

@@ -17,8 +17,9 @@ namespace ckptdb::internal {
 // Returns FailedPrecondition if the step lacks `missing` items, contains
 // `misfits` of another type, or both, so that a user can fix them all at once.
 // For each missing item, the error names the nearest of the `unexpected` ones,
-// under whose name it may have been saved. It ends with `remedy`. Returns OK if
-// both lists are empty. A list names at most 20 items, and counts the rest.
+// under whose name it may have been saved. It ends with `remedy`, which may be
+// empty. Returns OK if both lists are empty. A list names at most 20 items, and
+// counts the rest.
 absl::Status CheckFit(int64_t step,
                       const std::vector<const LoadedItem*>& missing,
                       const std::vector<const LoadedItem*>& misfits,

@@ -29,6 +29,28 @@ absl::Status WithoutNotFound(absl::string_view what,
                 absl::StrCat(what, ": ", status.message()));
 }
 
+// Returns the tables, with their rows in the step, that the rule leaves out of
+// the planned items.
+std::vector<std::string> ExcludedTables(const LoadInputs& inputs,
+                                        const LoadRule& rule,
+                                        const std::vector<PlannedItem>& items) {
+  std::vector<std::string> excluded;
+  if (rule.exclude.empty()) return excluded;
+  for (const RegisteredTable& table : inputs.model.tables()) {
+    const bool planned =
+        std::any_of(items.begin(), items.end(), [&](const PlannedItem& each) {
+          return each.item.category == kSparse && each.item.name == table.name;
+        });
+    if (planned) continue;
+    const auto found = inputs.step.FindTable(SourceOf(rule.oname, table.name));
+    if (!found.ok() || found->rows == 0) continue;
+    excluded.push_back(absl::StrCat("table \"", table.name, "\" (",
+                                    found->exact ? "" : "at most ", found->rows,
+                                    " rows)"));
+  }
+  return excluded;
+}
+
 }  // namespace
 
 absl::StatusOr<LoadPlan> LoadPlan::Make(const LoadInputs& inputs,
@@ -49,6 +71,7 @@ absl::StatusOr<LoadPlan> LoadPlan::Make(const LoadInputs& inputs,
   plan.step_ = inputs.step.record().version.step;
   plan.unexpected_ = UnexpectedItems(inputs.step, inputs.model, rule.oname);
   plan.unmatched_ = FindUnmatched(rule, inputs.model);
+  plan.excluded_ = ExcludedTables(inputs, rule, plan.items_);
   return plan;
 }
 
@@ -59,6 +82,7 @@ absl::Status LoadPlan::Check(Demand demand, absl::string_view remedy) const {
   }
   std::vector<const LoadedItem*> missing;
   std::vector<const LoadedItem*> misfits;
+  bool remedy_helps = false;
   const bool all_needed =
       demand == Demand::kAll || (demand == Demand::kFit && AllMissing());
   for (const PlannedItem& planned : items_) {
@@ -71,8 +95,10 @@ absl::Status LoadPlan::Check(Demand demand, absl::string_view remedy) const {
     }
     if (item.outcome == ItemOutcome::kMisfit && demand != Demand::kAny) {
       misfits.push_back(&item);
+      remedy_helps = remedy_helps || !planned.names_remedy;
     }
   }
+  if (missing.empty() && !remedy_helps) remedy = "";
   return CheckFit(step_, missing, misfits, unexpected_, remedy);
 }
 

@@ -47,7 +47,7 @@ class LoadPlan {
   // Returns InvalidArgument for a pattern or key that matches nothing
   // registered, except a pattern of LoadRule::load under kAny. Returns
   // FailedPrecondition naming all items that are missing or do not fit, and
-  // ending with `remedy`.
+  // ending with `remedy` unless each of them has another.
   absl::Status Check(Demand demand, absl::string_view remedy) const;
   // Reads the ids of rows for tables of fixed size. Returns the first error of
   // TableState::Capacity; the model is unchanged.
@@ -60,6 +60,9 @@ class LoadPlan {
   absl::Status Run();
 
   LoadedRule Describe() const;
+  // Tables that the rule excludes although the step contains rows of them, such
+  // as `table "user" (3 rows)`.
+  const std::vector<std::string>& excluded() const { return excluded_; }
   // Returns the tables that differ from the step once the plan has run, so that
   // they cannot be saved as changes since that step.
   BaseReasons DifferingTables(const ModelState& model) const;
@@ -80,6 +83,7 @@ class LoadPlan {
   std::vector<PlannedItem> items_;
   std::vector<StepItem> unexpected_;
   std::vector<UnmatchedPattern> unmatched_;
+  std::vector<std::string> excluded_;
 };
 
 }  // namespace ckptdb::internal

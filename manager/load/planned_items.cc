@@ -37,10 +37,11 @@ std::string TypeOf(DType dtype, const Shape& shape) {
 
 // Returns a description if the step was sharded by another function than the
 // model declares, and otherwise an empty string. With any other sharding, ids
-// suffice to find the rows.
+// suffice to find the rows, and a single rank has them all.
 std::string ShardingMismatch(const StepReader::TableSpec& table,
-                             const TableSharding& sharding) {
-  if (table.sharding != Item::Sharding::kCustom ||
+                             const TableSharding& sharding,
+                             uint32_t world_size) {
+  if (world_size == 1 || table.sharding != Item::Sharding::kCustom ||
       sharding.kind() != Item::Sharding::kCustom ||
       table.sharding_name == sharding.name()) {
     return "";
@@ -48,7 +49,10 @@ std::string ShardingMismatch(const StepReader::TableSpec& table,
   return absl::StrCat("its rows were divided among ranks by the function \"",
                       absl::Utf8SafeCHexEscape(table.sharding_name),
                       "\", but the model declares \"",
-                      absl::Utf8SafeCHexEscape(sharding.name()), "\"");
+                      absl::Utf8SafeCHexEscape(sharding.name()),
+                      "\"; declare it under its old name, or restore and save "
+                      "once with another kind of sharding, such as "
+                      "TableSharding::ByModulo(), or on one rank");
 }
 
 void NoteSize(const StepReader::TableSpec& table, const std::vector<Slot>& read,
@@ -136,6 +140,7 @@ class ItemPlanner {
         read_(read),
         shard_(inputs.shard),
         ranks_(inputs.ranks),
+        cast_remedy_(inputs.cast_remedy),
         rule_(rule),
         value_types_(ValueTypesOf(step_.record())) {}
 
@@ -155,9 +160,9 @@ class ItemPlanner {
     const DType to = tensor.state.dtype;
     const bool can_cast = found->shape == shape && CanCast(from, to);
     if (!can_cast || (from != to && !rule_.cast)) {
-      return DoesNotFit(
-          Misfit(TypeOf(to, shape), TypeOf(from, found->shape), can_cast),
-          planned);
+      return DoesNotFit(Misfit(TypeOf(to, shape), TypeOf(from, found->shape),
+                               can_cast ? cast_remedy_ : ""),
+                        planned);
     }
     TensorLoad load = {&step_,
                        read_,
@@ -189,12 +194,14 @@ class ItemPlanner {
     PlannedItem* const planned = Append(kSparse, table.name);
     const auto found = step_.FindTable(planned->item.source);
     if (!found.ok()) return Missing(found.status(), planned);
-    SlotPlan plan =
-        PlanSlots({registered, slots, found->slots,
-                   EvolutionOf(table, registered, found->slots), rule_.cast});
+    SlotPlan plan = PlanSlots({registered, slots, found->slots,
+                               EvolutionOf(table, registered, found->slots),
+                               rule_.cast, cast_remedy_});
     NoteSize(*found, plan.inputs, &planned->item);
     planned->item.slot_changes = plan.changes;
-    const std::string mismatch = ShardingMismatch(*found, sharding);
+    const std::string mismatch =
+        ShardingMismatch(*found, sharding, shard_.world_size);
+    planned->names_remedy = !mismatch.empty();
     if (!mismatch.empty()) return DoesNotFit(mismatch, planned);
     if (!plan.misfit.empty()) return DoesNotFit(plan.misfit, planned);
     // Called last, because it constructs the receiver of the rows.
@@ -362,6 +369,7 @@ class ItemPlanner {
         options_.restore.io_state_resize.value_or(
             ManagerOptions::IoStateResize::kError);
     if (!same_world && resize == ManagerOptions::IoStateResize::kError) {
+      planned->names_remedy = true;
       return DoesNotFit(
           absl::StrCat(Misfit(absl::StrCat("world size ", shard_.world_size),
                               absl::StrCat("world size ", saved)),
@@ -465,6 +473,7 @@ class ItemPlanner {
   const ReadOptions& read_;
   const ModelState::Shard shard_;
   Coordinator* const ranks_;
+  const absl::string_view cast_remedy_;
   const LoadRule& rule_;
   const ValueTypes value_types_;
   std::vector<PlannedItem> items_;

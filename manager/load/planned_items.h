@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "db/options.h"
 #include "db/reader.h"
@@ -31,6 +32,9 @@ struct PlannedItem {
   void* whole = nullptr;
   // All ranks call `load` together, and it returns the same status on each.
   bool together = false;
+  // Whether LoadedItem::detail of an item that does not fit names the only
+  // remedy, so that those of the call do not help.
+  bool names_remedy = false;
   // True for a table that is loaded with all its slots exactly as in the step.
   bool as_in_step = false;
   const ChangeTracker* tracker = nullptr;  // null without one
@@ -47,6 +51,7 @@ struct LoadInputs {
   absl::Span<const TableSharding> shardings;  // from ResolveShardings
   ModelState::Shard shard;
   Coordinator* ranks;
+  absl::string_view cast_remedy;  // how the caller allows casts
 };
 
 // Plans the items of the model that `rule` chooses. Does not touch the model.

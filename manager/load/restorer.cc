@@ -31,6 +31,10 @@ constexpr char kEvolvedRemedy[] =
     "set how to restore them in EvolvePolicy: oname, exclude, cast or tables";
 constexpr char kLoadRemedy[] =
     "map names with \"oname\", or load the rest with \"strict\": false";
+// Remedies for another dtype.
+constexpr char kRestoreCastRemedy[] =
+    "set EvolvePolicy::cast, which converts it";
+constexpr char kLoadCastRemedy[] = "a load rule with \"cast\" converts it";
 
 std::string DescribeLatest(const absl::StatusOr<StepRecord>& latest) {
   if (!latest.ok()) return std::string(latest.status().message());
@@ -268,8 +272,8 @@ absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
   CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, Open(request, from));
   report.open_micros = lap();
   const StepReader& step = opened.get();
-  absl::StatusOr<LoadPlan> plan =
-      PlanFor(opened, [&] { return RuleOf(step, request); });
+  absl::StatusOr<LoadPlan> plan = PlanFor(
+      opened, kRestoreCastRemedy, [&] { return RuleOf(step, request); });
   CKPTDB_RETURN_IF_ERROR(AgreeOnUnexpected(step, &plan));
   absl::Status status = plan.status();
   if (status.ok()) status = CheckRestore(*plan, request);
@@ -287,6 +291,7 @@ absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
       AgreeOn("load the step", Annotate(plan->Run(), restoring)));
   report.load_micros = lap();
   evolved_by_request_ = request.evolve.has_value();
+  excluded_ = plan->excluded();
 
   report.store =
       opener_.IsOwn(request.path) ? parts_.options.path : request.path;
@@ -315,7 +320,7 @@ LoadRule Restorer::RuleOf(const StepReader& step,
 }
 
 absl::StatusOr<LoadPlan> Restorer::PlanFor(
-    const OpenedStep& opened,
+    const OpenedStep& opened, absl::string_view cast_remedy,
     const std::function<LoadRule()>& rule_of_model) const {
   CKPTDB_RETURN_IF_ERROR(CallGuarded("the model's provider", [&] {
     return parts_.model.Provide(&opened.get());
@@ -323,7 +328,7 @@ absl::StatusOr<LoadPlan> Restorer::PlanFor(
   return CallGuarded("ModelState", [&] {
     return LoadPlan::Make(
         {opened.get(), opened.changes.get(), parts_.model, parts_.options,
-         parts_.shardings, parts_.shard, parts_.ranks},
+         parts_.shardings, parts_.shard, parts_.ranks, cast_remedy},
         rule_of_model());
   });
 }
@@ -430,8 +435,9 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
                                 LoadSummary::LoadedRule* loaded) {
   CKPTDB_ASSIGN_OR_RETURN(const RestoreRequest request, SourceOf(rule));
   CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, opener_.Open(request));
-  absl::StatusOr<LoadPlan> plan = PlanFor(
-      opened, [&] { return RuleFor(rule, opened.get(), parts_.model); });
+  absl::StatusOr<LoadPlan> plan = PlanFor(opened, kLoadCastRemedy, [&] {
+    return RuleFor(rule, opened.get(), parts_.model);
+  });
   CKPTDB_RETURN_IF_ERROR(AgreeOnUnexpected(opened.get(), &plan));
   absl::Status status = plan.status();
   const auto describe = [&] {

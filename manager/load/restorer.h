@@ -72,6 +72,8 @@ class Restorer {
   void Close() { awaited_.reset(); }
 
   absl::StatusOr<StepRecord> BestStep() const { return opener_.BestStep(); }
+  // The tables that the last restore excluded: see LoadPlan::excluded.
+  const std::vector<std::string>& excluded() const { return excluded_; }
 
  private:
   bool is_owner() const { return parts_.ranks->rank() == kOwnerRank; }
@@ -110,7 +112,7 @@ class Restorer {
   LoadRule RuleOf(const StepReader& step, const RestoreRequest& request) const;
   // Plans what the rule loads, which is made once the model is provided.
   absl::StatusOr<LoadPlan> PlanFor(
-      const OpenedStep& opened,
+      const OpenedStep& opened, absl::string_view cast_remedy,
       const std::function<LoadRule()>& rule_of_model) const;
   // Takes items that another rank loads out of the plan's unexpected ones. All
   // ranks call it.
@@ -134,6 +136,7 @@ class Restorer {
   // options.
   bool evolved_by_request_ = false;
   std::optional<Awaited> awaited_;
+  std::vector<std::string> excluded_;
   // The damage that the last restore found when it verified its step.
   absl::Status damage_;
 };

@@ -88,8 +88,8 @@ class Planner {
     AddDropped();
     const bool can_cast = wrong_.empty();
     if (!can_cast || (!plan_.casts.empty() && !inputs_.cast)) {
-      plan_.misfit =
-          Misfit(SlotList(inputs_.chosen), SlotList(inputs_.in_step), can_cast);
+      plan_.misfit = Misfit(SlotList(inputs_.chosen), SlotList(inputs_.in_step),
+                            can_cast ? inputs_.cast_remedy : "");
     }
     for (const std::string& each : wrong_) {
       absl::StrAppend(&plan_.misfit, "; ", each);
@@ -203,10 +203,9 @@ bool SlotPlan::direct() const {
 SlotPlan PlanSlots(const SlotInputs& inputs) { return Planner(inputs).Run(); }
 
 std::string Misfit(absl::string_view expected, absl::string_view got,
-                   bool can_cast) {
-  return absl::StrCat(
-      "expected ", expected, ", got ", got,
-      can_cast ? "; a load rule with \"cast\" converts it" : "");
+                   absl::string_view remedy) {
+  return absl::StrCat("expected ", expected, ", got ", got,
+                      remedy.empty() ? "" : "; ", remedy);
 }
 
 std::string SlotList(const std::vector<Slot>& slots) {

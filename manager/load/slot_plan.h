@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "manager/load/loaded_items.h"
 #include "manager/load_rule.h"
 #include "schema/types.h"
@@ -51,14 +52,15 @@ struct SlotInputs {
   const std::vector<Slot>& in_step;
   const EvolvePolicy::Table evolution;
   bool cast = false;  // whether casts are allowed
+  // How to allow casts; outlives the plan.
+  const absl::string_view cast_remedy = {};
 };
 
 SlotPlan PlanSlots(const SlotInputs& inputs);
 
-// Describes a mismatch between the model and the step. With `can_cast`, a rule
-// that casts would load it.
+// Describes a mismatch between the model and the step, with its remedy if any.
 std::string Misfit(absl::string_view expected, absl::string_view got,
-                   bool can_cast = false);
+                   absl::string_view remedy = {});
 
 // Returns "[embedding f32 x 16, last_step i64 x 1]".
 std::string SlotList(const std::vector<Slot>& slots);

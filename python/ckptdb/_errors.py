@@ -20,9 +20,10 @@ _NAMES = {
     "items and those that it excludes": "pass evolve={} to leave new items unchanged, or "
     'one that also excludes changed items ({"exclude": [names]}), renames '
     "items and fills slots",
-    'a load rule with "cast" converts it': 'evolve={"cast": True} converts it',
+    "set cast, which converts it": 'evolve={"cast": True} converts it',
     "give ModelState::AddTable or sharding": "give the table or the manager sharding=",
     "TableSharding::BySlices()": '"slices"',
+    "such as TableSharding::ByModulo()": 'such as "modulo"',
     "ByModulo()": '"modulo"',
     "ByFunction(name, rank_of)": '("function", name, f)',
     "ByRange(rows)": '("range", rows)',
@@ -43,6 +44,8 @@ _NAMES = {
     "obstore.store.S3Store",
     "ckptdb remote push": "ckptdb.remote.push",
     "ckptdb remote fetch URL STORE": "ckptdb.remote.fetch",
+    "set busy to kWait": 'set busy to "wait"',
+    "WaitUntilFinished": "wait_until_finished",
     "MarkUpserted": "mark",
     "EvolvePolicy": "evolve",
     "schedule.permanent": "save",

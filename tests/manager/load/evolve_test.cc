@@ -268,6 +268,11 @@ TEST_F(EvolveTest, ExcludedTableIsSavedInFull) {
   Process next(options_, {kEmbedding, kSum});
   next.users.Set(77, {7, 7, 7});
   ASSERT_OK(next.manager->Restore(By({.exclude = {"user"}})));
+  EXPECT_THAT(
+      next.warnings,
+      Contains(HasSubstr(
+          "step 3: EvolvePolicy::exclude leaves out table \"user\" (at most 3 "
+          "rows), so the next save lacks its rows")));
   EXPECT_EQ(next.users.rows().size(), 1U);
   ASSERT_OK(next.manager->Step());
   ASSERT_OK(next.manager->Close());
@@ -330,8 +335,16 @@ TEST_F(EvolveTest, DtypeIsCastWhenAllowed) {
   Process next(options_, {});
   ASSERT_OK(next.model.AddTensor("w", TensorState::Of(weights.data(), {2})));
   next.Reopen(options_);
+  for (const auto& evolve : {std::optional<EvolvePolicy>(), {EvolvePolicy()}}) {
+    EXPECT_THAT(next.manager->Restore({.evolve = evolve}),
+                FailedPrecondition(
+                    "got f32 [2]; set EvolvePolicy::cast, which converts it",
+                    Not(HasSubstr("load rule"))));
+  }
   ASSERT_OK(next.manager->Restore(By({.cast = true})));
   EXPECT_THAT(weights, ElementsAre(1, 2));
+  ASSERT_OK(next.manager->Step());
+  EXPECT_EQ(next.manager->global_step(), 4);
 }
 
 TEST_F(EvolveTest, ErrorNamesTheNearestNameForAnUnmatchedKey) {
