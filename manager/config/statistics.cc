@@ -2,6 +2,7 @@
 #include "manager/config/statistics.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -60,6 +61,20 @@ int OpenToAppend(const std::string& path) {
   constexpr mode_t kMode = 0666;  // minus the umask
   return ::open(path.c_str(),
                 O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, kMode);
+}
+
+// Returns whether the file, open as `fd`, ends within a line, as after a crash
+// of the machine. Pipes and files that cannot be read do not.
+bool EndsWithinLine(const std::string& path, int fd) {
+  struct stat file = {};
+  if (::fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) return false;
+  if (file.st_size == 0) return false;
+  const int reader = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (reader < 0) return false;
+  char last = '\n';
+  const bool read = ::pread(reader, &last, 1, file.st_size - 1) == 1;
+  ::close(reader);
+  return read && last != '\n';
 }
 
 void AddShipping(const ShippingStatistics& shipping, JsonLine* line) {
@@ -156,7 +171,8 @@ absl::Status AppendLine(const std::string& path, std::string line) {
 }
 
 // Creates the file when the manager is opened, so that an unwritable path is an
-// error then, rather than a warning days later.
+// error then, rather than a warning days later. Without the newline the first
+// line of this run would continue the incomplete one, and both would be lost.
 absl::Status CheckStatisticsPath(const std::string& path) {
   const int fd = OpenToAppend(path);
   if (fd < 0) {
@@ -165,6 +181,9 @@ absl::Status CheckStatisticsPath(const std::string& path) {
                      "\" cannot be written: ", std::strerror(errno),
                      "; name a file in a folder that exists and is writable"));
   }
+  // On a full disk this fails, and so does the next line, which warns.
+  const bool ended = !EndsWithinLine(path, fd) || ::write(fd, "\n", 1) == 1;
+  static_cast<void>(ended);
   ::close(fd);
   return absl::OkStatus();
 }

@@ -17,7 +17,8 @@ std::string StatisticsLine(const SaveReport& report);
 std::string StatisticsLine(const RestoreReport& report);
 std::string StatisticsLine(const ShipReport& report);
 
-// Returns InvalidArgument if the file cannot be appended to.
+// Returns InvalidArgument if the file cannot be appended to. Ends a line that
+// an earlier process has left incomplete.
 absl::Status CheckStatisticsPath(const std::string& path);
 
 // Returns Unavailable, naming the file, if the line could not be written

@@ -349,6 +349,24 @@ TEST_F(ManagerTest, LogsTheCostsOfSaves) {
                                   R"( \"user\": no \"rows\"")"));
 }
 
+// As after a crash of the machine.
+TEST_F(ManagerTest, StatisticsBeginOnANewLine_AfterATornOne) {
+  const std::string path = dir_.path() + "/statistics";
+  options_.observers.statistics_path = path;
+  Start();
+  TrainAndClose(2);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 40);
+  Start();
+  ASSERT_OK(manager_->Restore());
+  TrainAndClose(4);
+  Start();  // adds nothing to complete lines
+  const auto lines = Statistics();
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_THAT(lines[0], StartsWith(R"({"event":"save",)"));
+  EXPECT_THAT(lines[1], StartsWith(R"({"event":"restore",)"));
+  EXPECT_THAT(lines[2], StartsWith(R"({"event":"save",)"));
+}
+
 // A warning about space that cannot be freed is given once.
 TEST_F(ManagerTest, WarnsOfEntriesThatSweepsSkip) {
   options_.observers.statistics_path = dir_.path() + "/statistics";
