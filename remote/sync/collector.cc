@@ -130,6 +130,7 @@ absl::Status Collector::DropSteps(RemoteCatalog* catalog) {
   for (RemoteEntry& entry : catalog->entries) {
     if (IsStep(entry) && dropped.contains(entry.version)) {
       entry.use = RemoteEntry::Use::kNeeded;
+      entry.dropped_at_micros = 0;  // which older libraries leave set
     }
   }
   std::sort(result_.dropped.begin(), result_.dropped.end());

@@ -353,6 +353,7 @@ RemoteCatalog Shipper::WithStep(const StepRecord& record) const {
   for (RemoteEntry& entry : next.entries) {
     if (&entry == own) {
       entry.use = RemoteEntry::Use::kStep;
+      entry.dropped_at_micros = 0;  // by an owner before a take-over
     } else if (IsStep(entry) && entry.version.step == record.version.step) {
       entry.use = RemoteEntry::Use::kNeeded;
     }

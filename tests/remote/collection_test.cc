@@ -113,6 +113,38 @@ TEST_F(CollectionTest, KeepCountsOnlyUsableSteps) {
   EXPECT_THAT(Steps(), ElementsAre(40));
 }
 
+// The steps were dropped before, by a take-over, and became steps again.
+TEST_F(CollectionTest, AStepThatReturnedWaitsItsGrace) {
+  source_.Save(true, 1);
+  FakeSource copy = source_;
+  copy.set_owner(2);
+  copy.set_steps_apart(5);
+  source_.Save(true, 2);
+  ASSERT_OK(Push(source_));
+  PushOptions take_over;
+  take_over.take_over = true;
+  copy.Save(true, 3);
+  ASSERT_OK(Push(copy, take_over));
+  ASSERT_OK(CollectRemote(&remote_).status());
+  ASSERT_OK_AND_ASSIGN(const PushResult back, Push(source_, take_over));
+  EXPECT_THAT(back.shipped, ElementsAre(20));
+  EXPECT_EQ(back.data_bytes, 0);
+  remote_.Advance(absl::Hours(25));
+  source_.Save(true, 4);
+  ASSERT_OK(Push(source_));
+  CollectOptions options;
+  options.keep = 1;
+  ASSERT_OK(CollectRemote(&remote_, options).status());
+  remote_.Advance(absl::Hours(23));
+  ASSERT_OK(CollectRemote(&remote_, options).status());
+  const std::string data = internal::DataObjectKey({1, {20, 2}, 0});
+  EXPECT_OK(remote_.Head(data));
+  remote_.Advance(absl::Hours(2));
+  ASSERT_OK(CollectRemote(&remote_, options).status());
+  EXPECT_THAT(remote_.Head(data), NotFound(""));
+  ExpectSound();
+}
+
 TEST_F(CollectionTest, CollectionsRefuseBadOptions) {
   CollectOptions options;
   options.keep = 0;
