@@ -223,8 +223,8 @@ absl::Status CheckBlocks(const std::string& path) {
   return FromRocksRead(status, path);
 }
 
-absl::StatusOr<uint64_t> StoreVersions::HashOf(
-    const VersionFile& file, const std::function<bool()>& cancelled) const {
+absl::StatusOr<uint64_t> ReadHash(const VersionFile& file,
+                                  const std::function<bool()>& cancelled) {
   absl::StatusOr<CopiedBytes> read =
       HashFile(Environment::Default()->file_system().get(), file.path,
                [&](uint64_t) { return CheckCancelled(cancelled); });
@@ -236,6 +236,21 @@ absl::StatusOr<uint64_t> StoreVersions::HashOf(
   }
   CKPTDB_RETURN_IF_ERROR(CheckBlocks(file.path));
   return read->hash;
+}
+
+// A sweep that had read the leases before this one was written may remove files
+// that no step needs.
+absl::StatusOr<uint64_t> StoreVersions::HashOf(
+    const VersionFile& file, const std::function<bool()>& cancelled) const {
+  absl::StatusOr<uint64_t> hash = ReadHash(file, cancelled);
+  if (hash.ok()) return hash;
+  const absl::StatusOr<bool> exists =
+      Exists(Environment::Default()->file_system().get(), file.path);
+  if (!exists.ok() || *exists) return hash;
+  return absl::UnavailableError(
+      absl::StrCat("\"", file.path,
+                   "\" was removed by a sweep of the store's owner while it "
+                   "was read; push again"));
 }
 
 }  // namespace

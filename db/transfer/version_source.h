@@ -56,7 +56,9 @@ class VersionSource {
   virtual absl::StatusOr<VersionContent> Read(
       const StepRecord& record) const = 0;
   // Returns the XXH3-64 of a file, after comparing the checksums of its blocks;
-  // DataLoss if one is damaged. `cancelled` may be empty.
+  // DataLoss if one is damaged, and Unavailable if the owner's sweep has
+  // removed it; a source that is opened then does not list it. `cancelled` may
+  // be empty.
   virtual absl::StatusOr<uint64_t> HashOf(
       const VersionFile& file,
       const std::function<bool()>& cancelled) const = 0;
