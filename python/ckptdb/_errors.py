@@ -54,7 +54,6 @@ _NAMES = {
     "AbandonSteps": "abandon_steps",
     "FinishTraining": "finish_training",
     "SetPreempted": "set_preempted",
-    "WaitUntilFinished": "wait_until_finished",
     "RestoreOrStart": "restore_or_start",
     "StartTraining": "start_training",
     "StepTo": "step_to",
