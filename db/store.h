@@ -188,7 +188,7 @@ class Store {
   // attempt, while reads and saves continue. The rows stay the same; tensors
   // and blobs are not copied. Delta runs are kept as long as the step, for
   // followers. Returns Aborted if the step is deleted or overwritten meanwhile.
-  // An interrupted fold is resumed, even after a crash.
+  // An interrupted fold is resumed, even after a crash, until a step is saved.
   absl::StatusOr<FoldResult> Fold(int64_t step,
                                   const ReadOptions& options = {.threads = 4});
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "db/base/call_guard.h"
 #include "db/base/cancelled.h"
@@ -395,10 +396,33 @@ absl::Status FoldParts::Run() {
   CKPTDB_RETURN_IF_ERROR(Plan());
   std::vector<size_t> open;
   CKPTDB_RETURN_IF_ERROR(PrepareParts(&open));
-  return ParallelFor(
+  absl::Status status = ParallelFor(
       options_.threads, open.size(),
       [&](int, uint64_t i) { return DoPart(open[i]); },
       [&] { return CheckInterrupted(options_.cancelled); });
+  if (status.ok()) return status;
+  for (const size_t part : open) RemoveUnfinished(part);
+  return status;
+}
+
+// Removes the files of a part without a valid note, which a resumed fold writes
+// again. A file that cannot be removed is left to the sweep.
+void FoldParts::RemoveUnfinished(size_t index) {
+  if (ReadNote(index)) return;
+  const std::string folder =
+      absl::StrCat(target_.store, "/", Folder(parts_[index].rank));
+  const auto names = ListFolder(target_.files.get(), folder);
+  if (!names.ok()) return;
+  const std::string part = absl::StrCat("fold-", index);
+  for (const std::string& name : *names) {
+    // See SharedFile and StreamFiles.
+    if (!absl::StartsWith(name, part + ".") &&
+        !absl::StartsWith(name, part + "-")) {
+      continue;
+    }
+    RemoveFile(target_.files.get(), absl::StrCat(folder, "/", name))
+        .IgnoreError();
+  }
 }
 
 std::vector<std::string> FoldParts::Files() const {

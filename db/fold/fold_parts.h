@@ -43,7 +43,8 @@ class FoldParts {
             const ReadOptions& options);
 
   // Plans the parts, and folds the unfinished ones. Returns Cancelled, or an
-  // error of reading or writing files.
+  // error of reading or writing files; the files of parts that were not
+  // finished are then removed.
   absl::Status Run();
 
   // Return the rank records of the folded step, and the paths of all files.
@@ -86,6 +87,7 @@ class FoldParts {
   bool HasFiles(const internal::StagedRecord& staged) const;
   absl::Status PrepareParts(std::vector<size_t>* open);
   absl::Status DoPart(size_t part);
+  void RemoveUnfinished(size_t part);
   absl::Status WriteStreams(size_t index, Part* part);
   absl::Status WriteShared(size_t index, Part* part);
   absl::Status WriteNote(size_t index, Part* part);

@@ -268,6 +268,21 @@ bool StepCatalog::CanFold(const AttemptRecord& attempt) const {
   return step != records_.steps.end() && IsFoldOf(attempt, step->second);
 }
 
+// The record in memory stops naming the version that it folds, so it counts as
+// any attempt that failed. That on disk stays until a sweep removes it.
+void StepCatalog::AbandonFolds(const std::map<Version, uint64_t>& ingested) {
+  const MutexLock lock(&mutex_);
+  uint32_t newest = 0;
+  for (const auto& [step, record] : records_.steps) {
+    newest = std::max(newest, StateOf(record).attempt);
+  }
+  for (auto& [attempt, record] : records_.attempts) {
+    if (record.state != AttemptState::kBegun) continue;
+    if (folding_ == record.version) continue;
+    if (attempt < newest || ingested.contains(record.version)) record.folds = 0;
+  }
+}
+
 CatalogMarks StepCatalog::Mark() const {
   CatalogMarks marks;
   const MutexLock lock(&mutex_);

@@ -132,6 +132,10 @@ class StepCatalog {
   // flag: the caller must flush, or call GiveBackUnflushed.
   bool TakeUnflushed();
   void GiveBackUnflushed();
+  // Gives up the interrupted folds after which another step was saved, as only
+  // the newest step is folded in the background, and those whose files are in
+  // `ingested`. No later BeginFold resumes them, so a sweep may remove them.
+  void AbandonFolds(const std::map<Version, uint64_t>& ingested);
   CatalogMarks Mark() const;
   // Returns whether a save or fold that is in progress or can be resumed has
   // its files in the staging folder of this attempt.
@@ -144,8 +148,8 @@ class StepCatalog {
   AttemptRecord TakeAttempt(int64_t step, int64_t begun_at_micros,
                             uint32_t folds)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns whether the attempt is a fold that can be resumed, because its step
-  // has not changed.
+  // Returns whether the attempt is a fold that can be resumed: its step has not
+  // changed, and it was not abandoned.
   bool CanFold(const AttemptRecord& attempt) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status NotInProgress(const Version& version) const;

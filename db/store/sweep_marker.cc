@@ -34,6 +34,7 @@ absl::StatusOr<Garbage> SweepMarker::Mark() {
   // The bytes are read before the catalog, so that the catalog has the attempts
   // of all of them.
   const std::map<Version, uint64_t> bulk = BulkBytes(folder_->database());
+  catalog_->AbandonFolds(bulk);
   CatalogMarks marks = catalog_->Mark();
   KeptItems kept;
   MarkBorrowed(&marks, &kept);

@@ -93,10 +93,10 @@ class FoldTest : public StoreFixture {
     }
   }
   // Stops the folding of step 2 when all parts are staged and nothing is
-  // published; then folds it to the end.
-  void StopAFoldOfStep2() {
-    options_.on_point = [](absl::string_view at) {
-      if (at == point::kStaged) throw std::runtime_error("stopped");
+  // published, or at another point.
+  void StopAFoldOfStep2(absl::string_view point = point::kStaged) {
+    options_.on_point = [point](absl::string_view at) {
+      if (at == point) throw std::runtime_error("stopped");
     };
     options_.background_sweep = false;
     Reopen();
@@ -118,6 +118,14 @@ class FoldTest : public StoreFixture {
   int64_t StagingFolders() const {
     return std::distance(std::filesystem::directory_iterator(In("staging")),
                          std::filesystem::directory_iterator());
+  }
+  size_t StagedFiles(const std::string& extension) const {
+    size_t count = 0;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(In("staging"))) {
+      if (entry.path().extension() == extension) ++count;
+    }
+    return count;
   }
   static constexpr std::array<float, 3> kSame = {1, 2, 3};
   std::mt19937_64 random_;
@@ -240,6 +248,79 @@ TEST_F(FoldTest, KeepsFinishedPartsAndRepeatsADamagedOne) {
     EXPECT_EQ(folded.resumed_parts, damaged ? 0u : folded.parts);
     ExpectStates();
   }
+}
+
+// A save on top of step 2 makes step 3 the one to fold.
+TEST_F(FoldTest, InterruptedFoldIsSweptOnceAnotherStepIsSaved) {
+  TestTable table;
+  SaveChain(&table, 2, 3000);
+  StopAFoldOfStep2();
+  ASSERT_OK(store_->Sweep());
+  EXPECT_EQ(StagingFolders(), 1);
+  Change(&table);
+  ASSERT_OK(SaveTable(3, &table));
+  Reopen();
+  EXPECT_THAT(Swept(), SizeIs(1));
+  EXPECT_EQ(StagingFolders(), 0);
+  const Store::FoldResult folded = Fold(2);
+  EXPECT_TRUE(folded.folded);
+  EXPECT_EQ(folded.resumed_parts, 0U);
+  ExpectStates();
+}
+
+// Other steps were saved before the fold began, but none after it.
+TEST_F(FoldTest, InterruptedFoldOfAnOlderStepIsKept) {
+  TestTable table;
+  SaveChain(&table, 4, 3000);
+  StopAFoldOfStep2();
+  ASSERT_OK(store_->Sweep());
+  const Store::FoldResult folded = Fold(2);
+  EXPECT_GT(folded.parts, 0U);
+  EXPECT_EQ(folded.resumed_parts, folded.parts);
+  ExpectStates();
+}
+
+// No fold resumes an attempt whose files were ingested.
+TEST_F(FoldTest, FoldThatStopsBeforeItsCommitIsSwept) {
+  TestTable table;
+  SaveChain(&table, 2, 3000);
+  StopAFoldOfStep2(point::kIngested);
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.swept_versions, SizeIs(1));
+  EXPECT_GT(swept.freed_bytes, 0U);
+  EXPECT_EQ(StagingFolders(), 0);
+  EXPECT_EQ(Fold(2).resumed_parts, 0U);
+  ExpectStates();
+}
+
+// Tables a and b share the first part's file, c is a part with two files, and y
+// and z share a file again.
+TEST_F(FoldTest, CancelledFoldLeavesOnlyFinishedParts) {
+  constexpr uint32_t kLargeRowBytes = uint32_t{1} << 16;
+  RankContent content;
+  for (const auto* name : {"a", "b", "y", "z"}) {
+    content.tables[name] = {kSlots, SliceHash::kModulo,
+                            RandomRows(&random_, kRowBytes, 50)};
+  }
+  content.tables["c"] = {{{"embedding", DType::kU8, kLargeRowBytes}},
+                         SliceHash::kModulo,
+                         RandomRows(&random_, kLargeRowBytes, 300)};
+  SaveTwoSteps(content);
+  // Cancels the fold when so many files are staged.
+  const auto cancel_at = [&](size_t files) {
+    const auto cancelled = [&] { return StagedFiles(".sst") >= files; };
+    EXPECT_THAT(store_->Fold(2, {.threads = 1, .cancelled = cancelled}),
+                Cancelled("interrupted"));
+  };
+  cancel_at(1);
+  EXPECT_EQ(StagedFiles(".sst"), 0U);
+  cancel_at(4);
+  EXPECT_EQ(StagedFiles(".sst"), 3U);
+  EXPECT_EQ(StagedFiles(".note"), 2U);
+  const Store::FoldResult folded = Fold(2);
+  EXPECT_EQ(folded.parts, 3U);
+  EXPECT_EQ(folded.resumed_parts, 2U);
+  ExpectStep(2, {changed_});
 }
 
 // Large tables are between the small ones in the order of keys.

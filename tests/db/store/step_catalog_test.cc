@@ -102,6 +102,30 @@ TEST_F(StepCatalogTest, AFoldWhoseFilesWereIngestedIsNotTakenAgain) {
   EXPECT_EQ(second.attempt.version.attempt, first.attempt + 1);
 }
 
+TEST_F(StepCatalogTest, AbandonsFoldsThatNoCallWouldResume) {
+  const Version step = Save(7);
+  const Version old =
+      catalog_.BeginFold(RecordOf(step), kNow, {}).attempt.version;
+  catalog_.EndFold();
+  catalog_.AbandonFolds({});
+  EXPECT_TRUE(catalog_.MayStage(old.attempt)) << "nothing was saved since";
+  const Version newest = Save(8);
+  EXPECT_TRUE(catalog_.MayStage(old.attempt)) << "no sweep has marked since";
+  catalog_.AbandonFolds({});
+  EXPECT_FALSE(catalog_.MayStage(old.attempt));
+  EXPECT_THAT(catalog_.Mark().whole, UnorderedElementsAre(step, newest));
+  EXPECT_NE(catalog_.BeginFold(RecordOf(step), kNow, {}).attempt.version, old);
+  catalog_.EndFold();
+
+  const Version ingested =
+      catalog_.BeginFold(RecordOf(newest), kNow, {}).attempt.version;
+  catalog_.AbandonFolds({{ingested, 4096}});
+  EXPECT_TRUE(catalog_.MayStage(ingested.attempt)) << "it is in progress";
+  catalog_.EndFold();
+  catalog_.AbandonFolds({{ingested, 4096}});
+  EXPECT_FALSE(catalog_.MayStage(ingested.attempt));
+}
+
 TEST_F(StepCatalogTest, HoldAllHasWhatIsInProgressAndHoldsEachStep) {
   const Version step = Save(7);
   const Version save = Begin(8);
