@@ -123,9 +123,9 @@ class Store {
 
   // Waits for calls and the sweep in progress, and releases the store, which
   // another owner can then open. Unpublished saves are swept at the next open;
-  // everything acknowledged is durable, whatever Close returns. Returns
-  // FailedPrecondition, and closes nothing, while a StepReader or ChangeReader
-  // of this store exists, or from a hook that the store called.
+  // everything acknowledged is durable, unless Close returns DataLoss because
+  // files were removed or replaced. Returns FailedPrecondition, and stays open,
+  // while a StepReader or ChangeReader of it exists, or from one of its hooks.
   //
   // Afterwards calls return FailedPrecondition, lists are empty, path(), uuid()
   // and sweep_status() stay, and Close returns OK. exit() closes an open store;

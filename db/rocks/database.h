@@ -167,6 +167,9 @@ class Database {
   // Returns whether nothing was written since a follower was opened.
   absl::StatusOr<bool> IsCurrent() const;
 
+  // Returns FailedPrecondition once there is another owner, or a file of the
+  // database was removed or replaced, and always afterwards.
+  absl::Status CheckOwner();
   // Returns OK, or the I/O error that made the database unusable.
   absl::Status failure() const;
   // If `status` is an error, makes the database unusable. Returns `status`.
@@ -214,9 +217,6 @@ class Database {
   void Abandon();
   // Prevents its destruction, and that of everything its threads may use.
   void KeepForever();
-  // Returns FailedPrecondition once there is another owner, and always
-  // afterwards.
-  absl::Status CheckOwner();
   absl::Status SetCompactions(Family family, bool on);
   absl::Status HoldCompactions();
   absl::Status PutAtBottom(const std::string& key);

@@ -13,6 +13,10 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
+bool IsManifest(const std::string& path) {
+  return ManifestNumber(FileName(path)).has_value();
+}
+
 // RocksDB expects I/O errors from a file system, and stops using the database
 // after one.
 IOStatus CheckLock(const OwnerLock& lock, const std::string& path) {
@@ -59,10 +63,11 @@ IOStatus FencedFileSystem::NewWritableFile(
   // Only a MANIFEST is checked before each record. The next owner's logs and
   // tables have other names, so writes to this owner's do no harm, and a check
   // of each would cost a read.
-  if (status.ok() && ManifestNumber(FileName(path)).has_value()) {
-    *result = std::make_unique<FencedFile>(std::move(*result), path, lock_);
-  }
-  return status;
+  if (!status.ok() || !IsManifest(path)) return status;
+  *result = std::make_unique<FencedFile>(std::move(*result), path, lock_);
+  const absl::Status created = lock_->manifest()->Created(path);
+  if (created.ok()) return status;
+  return IOStatus::IOError(path, std::string(created.message()));
 }
 
 IOStatus FencedFileSystem::ReopenWritableFile(
@@ -94,7 +99,9 @@ IOStatus FencedFileSystem::DeleteFile(const std::string& path,
                                       const IOOptions& options,
                                       IODebugContext* debug) {
   IOStatus status = CheckLock(*lock_, path);
-  return status.ok() ? target()->DeleteFile(path, options, debug) : status;
+  if (!status.ok()) return status;
+  if (IsManifest(path)) lock_->manifest()->Removing(path);
+  return target()->DeleteFile(path, options, debug);
 }
 
 IOStatus FencedFileSystem::Truncate(const std::string& path, size_t bytes,
@@ -131,7 +138,9 @@ IOStatus FencedFileSystem::RenameFile(const std::string& from,
                                       const IOOptions& options,
                                       IODebugContext* debug) {
   IOStatus status = CheckLock(*lock_, to);
-  return status.ok() ? target()->RenameFile(from, to, options, debug) : status;
+  if (status.ok()) status = target()->RenameFile(from, to, options, debug);
+  if (status.ok() && FileName(to) == "CURRENT") lock_->manifest()->Named();
+  return status;
 }
 
 IOStatus FencedFileSystem::LinkFile(const std::string& from,

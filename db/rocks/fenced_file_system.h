@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file system of an owner, which refuses changes once another owner has
-// taken over; internal to db/.
+// taken over, or the database's files were removed or replaced; internal to
+// db/.
 //
 // RocksDB deletes files when it closes a database, and its compactions write
 // and delete at any time. On a file system that grants every lock, an owner
@@ -18,7 +19,7 @@
 
 namespace ckptdb::internal {
 
-// Once another owner has taken over, each call that creates, removes or renames
+// Once OwnerLock::Check fails, each call that creates, removes or renames
 // anything, and each write to a MANIFEST, returns IOError without effect. Other
 // existing files may still be written to: nobody reads the added data, because
 // the next owner has begun new files.

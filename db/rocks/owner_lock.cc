@@ -98,25 +98,39 @@ OwnerLock::OwnerLock(std::shared_ptr<rocksdb::FileSystem> files,
     : files_(std::move(files)),
       store_(std::move(store)),
       note_(NewNote()),
-      lock_(lock) {}
+      lock_(lock),
+      manifest_(files_, store_) {}
 
 absl::Status OwnerLock::Check() const {
   const MutexLock lock(&mutex_);
   CKPTDB_RETURN_IF_ERROR(lost_);
   if (given_up_) return absl::FailedPreconditionError("the store was closed");
+  // Examined before OWNER, because another owner announces itself before it
+  // removes this one's MANIFEST.
+  absl::Status manifest = manifest_.Check();
   const absl::StatusOr<std::string> note =
       ReadFile(files_.get(), OwnerPath(store_));
-  // It was removed by hand, and no other owner has taken over.
-  if (absl::IsNotFound(note.status())) return absl::OkStatus();
-  CKPTDB_RETURN_IF_ERROR(note.status());
-  if (*note == note_) return absl::OkStatus();
+  // If OWNER was removed by hand, no other owner has taken over.
+  if (!absl::IsNotFound(note.status())) CKPTDB_RETURN_IF_ERROR(note.status());
+  if (!note.ok() || *note == note_) {
+    if (absl::IsFailedPrecondition(manifest)) lost_ = manifest;
+    return manifest;
+  }
   // The error is kept, so that an owner that was superseded never writes again,
   // even if OWNER is removed later.
+  superseded_ = true;
   lost_ = absl::FailedPreconditionError(
       absl::StrCat("\"", store_, "\" was taken over by another owner, ",
                    NameOf(*note), "; this owner, ", NameOf(note_),
                    ", can no longer write; open the store again"));
   return lost_;
+}
+
+absl::Status OwnerLock::CheckFiles() const {
+  const absl::Status status = Check();
+  const MutexLock lock(&mutex_);
+  if (lost_.ok() || superseded_) return absl::OkStatus();
+  return absl::DataLossError(status.message());
 }
 
 void OwnerLock::GiveUp() const {

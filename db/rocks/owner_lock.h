@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "db/base/mutex.h"
+#include "db/rocks/live_manifest.h"
 
 namespace ckptdb::internal {
 
@@ -39,8 +40,16 @@ class OwnerLock {
   absl::Status Announce();
 
   // Returns FailedPrecondition naming another owner that has announced itself
-  // since, and the same from then on. Thread-safe.
+  // since, or a file of the open database that was removed or replaced, and the
+  // same from then on. Thread-safe.
   absl::Status Check() const;
+
+  // Returns DataLoss naming a removed or replaced file if that is Check's
+  // error.
+  absl::Status CheckFiles() const;
+
+  // The MANIFEST of the database that this owner has open.
+  LiveManifest* manifest() const { return &manifest_; }
 
  private:
   OwnerLock(std::shared_ptr<rocksdb::FileSystem> files, std::string store,
@@ -50,9 +59,11 @@ class OwnerLock {
   const std::string store_;
   const std::string note_;   // the bytes of OWNER while this is the owner
   rocksdb::FileLock* lock_;  // null when it was released
+  mutable LiveManifest manifest_;
   mutable Mutex mutex_;
   mutable bool given_up_ ABSL_GUARDED_BY(mutex_) = false;
-  // OK until another owner was seen.
+  mutable bool superseded_ ABSL_GUARDED_BY(mutex_) = false;
+  // OK until another owner, or a removed or replaced file, was seen.
   mutable absl::Status lost_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -76,6 +76,9 @@ absl::Status Committer::WriteOut(const Commit& commit) {
   CKPTDB_RETURN_IF_ERROR(database.Flush(families));
   CKPTDB_RETURN_IF_ERROR(
       database.FailOn(folder_->HitCrashPoint(point::kFlushed)));
+  // Everything is durable only if the files at the store's path are those that
+  // were written.
+  CKPTDB_RETURN_IF_ERROR(database.FailOn(database.CheckOwner()));
   // The note follows the flush because it names the MANIFEST that the flush has
   // extended.
   database.NoteWatermark();

@@ -79,7 +79,10 @@ absl::StatusOr<StoreFolder::Opened> StoreFolder::Open(
 absl::Status StoreFolder::Close() {
   absl::Status closed;
   // The lock is released last, so that the next owner finds a closed database.
-  if (database_ != nullptr) closed = database_->Close();
+  if (database_ != nullptr) {
+    closed = database_->Close();
+    closed.Update(lock_->CheckFiles());
+  }
   database_.reset();
   if (lock_ != nullptr) lock_->Release();
   return closed;
@@ -262,6 +265,7 @@ void StoreFolder::SetSpareAside() const {
 absl::Status StoreFolder::WriteDurably(ChangeBatch* batch) const {
   CKPTDB_RETURN_IF_ERROR(database_->Write(batch, /*sync=*/true));
   CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
+  CKPTDB_RETURN_IF_ERROR(database_->FailOn(database_->CheckOwner()));
   database_->NoteWatermark();
   return absl::OkStatus();
 }
