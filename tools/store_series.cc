@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -31,6 +32,7 @@ SavePoint PointOf(const StepRecord& record) {
   SavePoint point;
   point.step = record.version.step;
   point.attempt = record.version.attempt;
+  point.order = StateOf(record).attempt;
   point.at_micros = record.committed_at_micros;
   point.in_store = true;
   point.kind = std::string(StepKindName(record.kind));
@@ -73,8 +75,9 @@ void ReadValues(const Line& line, SavePoint* point) {
 }
 
 // Returns false for a line that is not about a save, a restore or shipped
-// steps.
-bool AddLine(const std::string& text, size_t number, Points* points) {
+// steps. *order is that of the save in the lines before.
+bool AddLine(const std::string& text, size_t number, uint32_t* order,
+             Points* points) {
   const Line line = Line::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!line.is_object()) return false;
   const std::string event = TextOf(line, "event");
@@ -94,6 +97,8 @@ bool AddLine(const std::string& text, size_t number, Points* points) {
   if (attempt != line.end() && attempt->is_number_unsigned()) {
     point.attempt = attempt->get<uint32_t>();
   }
+  if (!failed) *order = point.attempt;
+  point.order = *order;
   point.at_micros = absl::ToUnixMicros(time);
   point.failed = failed;
   point.kind = TextOf(line, "kind");
@@ -112,8 +117,15 @@ absl::Status ReadStatistics(const std::string& path, Points* points,
         absl::StrCat("the statistics file \"", path, "\" cannot be read"));
   }
   std::string line;
+  uint32_t first = 0;
+  uint32_t order = 0;
   for (size_t number = 1; std::getline(file, line); ++number) {
-    if (!AddLine(line, number, points)) ++series->skipped_lines;
+    if (!AddLine(line, number, &order, points)) ++series->skipped_lines;
+    if (first == 0) first = order;
+  }
+  // Failed saves at the beginning of the file come before its first save.
+  for (auto& [key, point] : *points) {
+    if (point.failed && point.order == 0 && first > 0) point.order = first - 1;
   }
   return absl::OkStatus();
 }
@@ -148,9 +160,12 @@ absl::StatusOr<StoreSeries> LoadSeries(const Reader& reader,
     }
     series.points.push_back(std::move(point));
   }
+  // By attempt, as the latest step is found, because the clock may have been
+  // set back.
   std::stable_sort(series.points.begin(), series.points.end(),
                    [](const SavePoint& a, const SavePoint& b) {
-                     return a.at_micros < b.at_micros;
+                     return std::tie(a.order, a.failed) <
+                            std::tie(b.order, b.failed);
                    });
   for (const auto& [metric, name] : columns) series.columns.push_back(name);
   return series;

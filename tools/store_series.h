@@ -18,6 +18,9 @@ namespace ckptdb::tool {
 struct SavePoint {
   int64_t step = 0;
   uint32_t attempt = 0;  // 0 if the save failed
+  // The attempt, which folding keeps; for a save that failed, that of the one
+  // before it in the file.
+  uint32_t order = 0;
   int64_t at_micros = 0;
   bool in_store = false;
   bool failed = false;
@@ -29,11 +32,11 @@ struct SavePoint {
 };
 
 struct StoreSeries {
-  std::vector<SavePoint> points;     // in the order of time
+  std::vector<SavePoint> points;     // in the order of saves
   std::vector<std::string> columns;  // all that occur; metrics last
   uint64_t skipped_lines = 0;        // lines of the file without statistics
 
-  // Returns the finite values of a column, by time.
+  // Returns the finite values of a column, in the order of saves.
   std::vector<double> ValuesOf(const std::string& column) const;
 };
 

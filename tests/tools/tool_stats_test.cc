@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <regex>
 #include <string>
 #include <thread>
 
@@ -96,6 +97,31 @@ TEST_F(ToolStats, AddsTheStatisticsFile) {
             HasSubstr("2 saves, 0 of them in the store, 1 failed"),
             HasSubstr("1 lines are not statistics"));
   ExpectFails("stats --file " + file() + "x", 2, HasSubstr("cannot be read"));
+}
+
+// The order of saves is that by which a step is the latest.
+TEST_F(ToolStats, OrdersByAttempt_WhenTheClockWasSetBack) {
+  SaveReport report;
+  report.step = 50;
+  report.result.version = {50, 9};
+  const auto before_the_others = [&] {
+    return std::regex_replace(internal::StatisticsLine(report),
+                              std::regex(R"("time":"[^"]*")"),
+                              R"("time":"2001-02-03T04:05:06Z")") +
+           "\n";
+  };
+  const std::string saved = before_the_others();
+  report.status = absl::UnavailableError("no space");
+  const std::string failed = before_the_others();
+  std::ofstream(file()) << failed << saved << failed;
+  const Json stats = RunJson("stats --file " + file());
+  std::vector<std::pair<int64_t, bool>> order;
+  for (const auto& save : stats["saves"]) {
+    order.emplace_back(save["step"], save["failed"]);
+  }
+  EXPECT_THAT(order,
+              ElementsAre(Pair(100, false), Pair(200, false), Pair(300, false),
+                          Pair(50, true), Pair(50, false), Pair(50, true)));
 }
 
 TEST_F(ToolStats, OfAnEmptyStore) {
