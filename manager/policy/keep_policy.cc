@@ -72,8 +72,9 @@ KeepAnswer KeepSpaced(Steps steps, double seconds) {
     if (at == 0) return "the first of all";
     size_t before = at - 1;
     while (!keep[before]) --before;
-    return absl::StrCat(keep[at] ? "" : "not ", seconds, " seconds after step ",
-                        steps[before].step);
+    return internal::PassedReason(keep[at], steps[before].time_micros,
+                                  steps[at].time_micros, seconds, "not ",
+                                  steps[before].step);
   };
   return answer;
 }

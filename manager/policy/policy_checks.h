@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "db/base/call_guard.h"
 #include "db/base/status_exception.h"
 #include "manager/policies.h"
@@ -109,6 +110,22 @@ inline bool HavePassed(int64_t from_micros, int64_t to_micros, double seconds) {
   const double passed =
       static_cast<double>(to_micros) - static_cast<double>(from_micros);
   return passed < 0 || passed >= seconds * kMicrosPerSecond;
+}
+
+// Returns why a policy that calls HavePassed for a time since `step` decided
+// so.
+inline std::string PassedReason(bool passed, int64_t from_micros,
+                                int64_t to_micros, double seconds,
+                                absl::string_view not_passed, int64_t step) {
+  if (to_micros < from_micros) {
+    return absl::StrCat(
+        "the clock was set back after step ", step, ", saved at ",
+        absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMicros(from_micros),
+                         absl::UTCTimeZone()),
+        " UTC");
+  }
+  return absl::StrCat(passed ? "" : not_passed, seconds, " seconds after step ",
+                      step);
 }
 
 }  // namespace ckptdb::internal

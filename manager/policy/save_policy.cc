@@ -62,8 +62,9 @@ Verdict NotSooner(const SavePolicy::Context& context, double seconds) {
   if (!context.last.has_value()) return {true, "no step is saved yet"};
   const bool passed = internal::HavePassed(context.last->time_micros,
                                            context.now_micros, seconds);
-  return {passed, absl::StrCat(passed ? "" : "not yet ", seconds,
-                               " seconds after step ", context.last->step)};
+  return {passed, internal::PassedReason(passed, context.last->time_micros,
+                                         context.now_micros, seconds,
+                                         "not yet ", context.last->step)};
 }
 
 // Evaluates both policies, as either's reason may become the composition's.

@@ -211,6 +211,9 @@ TEST(KeepPolicy, EveryNSecondsKeeps_WhenTheClockWasSetBack) {
   steps[2].time_micros = kStart - 1000 * kSecond;
   // Step 30 counts, and step 40 is long after it.
   EXPECT_THAT(Kept(KeepEveryNSeconds(20), steps), ElementsAre(10, 30, 40));
+  EXPECT_EQ(Why(KeepEveryNSeconds(20), steps, 2),
+            "the clock was set back after step 10, saved at 2023-11-14 "
+            "22:13:30 UTC");
 }
 
 TEST(KeepPolicy, BestN) {

@@ -109,7 +109,9 @@ TEST(SavePolicy, SaveEveryNSeconds) {
   Expect(SaveEveryNSeconds(60), After(61, /*saving=*/true), true,
          "60 seconds after step 10");
   // The clock was set back.
-  Expect(SaveEveryNSeconds(60), After(-1), true, "60 seconds after step 10");
+  Expect(
+      SaveEveryNSeconds(60), After(-1), true,
+      "the clock was set back after step 10, saved at 2023-11-14 22:13:21 UTC");
 }
 
 TEST(SavePolicy, SaveContinuously) {
