@@ -44,6 +44,9 @@ class StoreVersions : public VersionSource {
   const StepRecord* FindVersion(const Version& version) const override {
     return records_.FindVersion(version);
   }
+  bool IsStep(const Version& version) const override;
+  absl::StatusOr<std::vector<VersionFile>> FilesOf(
+      const Version& version) const override;
   absl::StatusOr<uint64_t> RecordHash(const StepRecord& record) const override;
   absl::StatusOr<RemoteVersion> ReadRecords(
       const StepRecord& record) const override;
@@ -57,8 +60,8 @@ class StoreVersions : public VersionSource {
   absl::Status CheckWhole() const;
   absl::StatusOr<std::vector<std::string>> ReadRanks(
       const StepRecord& record) const;
-  absl::StatusOr<std::vector<VersionFile>> FilesOf(
-      const Version& version) const;
+  absl::Status CheckUndamaged(const Version& version,
+                              const std::vector<VersionFile>& files) const;
   absl::StatusOr<KeysAndValues> Entries(Family family,
                                         const std::string& prefix) const;
 
@@ -124,6 +127,11 @@ absl::StatusOr<KeysAndValues> StoreVersions::Entries(
   return entries;
 }
 
+bool StoreVersions::IsStep(const Version& version) const {
+  const auto step = records_.steps.find(version.step);
+  return step != records_.steps.end() && step->second.version == version;
+}
+
 absl::StatusOr<uint64_t> StoreVersions::RecordHash(
     const StepRecord& record) const {
   CKPTDB_ASSIGN_OR_RETURN(const RemoteVersion records, ReadRecords(record));
@@ -175,11 +183,6 @@ absl::StatusOr<std::vector<VersionFile>> StoreVersions::FilesOf(
           absl::StrCat("\"", path, "\" has data of ", ToString(version),
                        " and of another version; it cannot be shipped"));
     }
-    if (database_->corrupt_tables().contains(name)) {
-      return absl::DataLossError(absl::StrCat("\"", path, "\", which ",
-                                              ToString(version),
-                                              " needs, is missing or damaged"));
-    }
     files.push_back({path, file.size, file.smallestkey, file.largestkey});
   }
   std::sort(files.begin(), files.end(),
@@ -187,6 +190,18 @@ absl::StatusOr<std::vector<VersionFile>> StoreVersions::FilesOf(
               return a.first_key < b.first_key;
             });
   return files;
+}
+
+absl::Status StoreVersions::CheckUndamaged(
+    const Version& version, const std::vector<VersionFile>& files) const {
+  for (const VersionFile& file : files) {
+    const std::string name = file.path.substr(file.path.rfind('/') + 1);
+    if (!database_->corrupt_tables().contains(name)) continue;
+    return absl::DataLossError(absl::StrCat("\"", file.path, "\", which ",
+                                            ToString(version),
+                                            " needs, is missing or damaged"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RemoteVersion> StoreVersions::ReadRecords(
@@ -208,6 +223,7 @@ absl::StatusOr<VersionContent> StoreVersions::Read(
       content.records.inline_entries,
       Entries(Family::kInline, VersionPrefix(record.version)));
   CKPTDB_ASSIGN_OR_RETURN(content.files, FilesOf(record.version));
+  CKPTDB_RETURN_IF_ERROR(CheckUndamaged(record.version, content.files));
   return content;
 }
 

@@ -45,6 +45,12 @@ class VersionSource {
   // Returns the record of a version that is or was a step; null if it is
   // unknown.
   virtual const StepRecord* FindVersion(const Version& version) const = 0;
+  // Whether a version is a step. The store then has all of its data; of others
+  // it may have only the files that steps need.
+  virtual bool IsStep(const Version& version) const = 0;
+  // Returns the files that the store has of a version, which may be damaged.
+  virtual absl::StatusOr<std::vector<VersionFile>> FilesOf(
+      const Version& version) const = 0;
   // Returns a hash of what may still change after the commit: the step record
   // and the evaluations.
   virtual absl::StatusOr<uint64_t> RecordHash(

@@ -46,6 +46,20 @@ const RemoteEntry* FindSame(const RemoteCatalog& catalog,
   return found == catalog.entries.end() ? nullptr : &*found;
 }
 
+// Makes a new entry replace the one that has objects of another epoch for the
+// same version.
+void ReplaceOther(RemoteEntry* entry, RemoteCatalog* catalog) {
+  for (RemoteEntry& other : catalog->entries) {
+    if (other.version != entry->version || other.epoch == entry->epoch ||
+        other.use == RemoteEntry::Use::kDropped) {
+      continue;
+    }
+    entry->use = other.use;
+    other.use = RemoteEntry::Use::kDropped;
+    other.dropped_at_micros = 0;
+  }
+}
+
 // Fills the fields of a step's entry in a catalog, except its objects.
 void FillEntry(const StepRecord& record, RemoteEntry* entry) {
   entry->version = record.version;
@@ -178,6 +192,7 @@ absl::Status Shipper::BecomeOwner(const Work& work) {
                     Base::kRead, &next));
   catalog_ = std::move(next);
   base_ = Base::kCommitted;
+  compared_files_.clear();
   return absl::OkStatus();
 }
 
@@ -217,11 +232,57 @@ absl::Status Shipper::BringVersion(const StepRecord& record) {
     return absl::OkStatus();
   }
   const RemoteEntry* const entry = FindEntry(catalog_, record.version);
-  if (entry == nullptr || !compared().IsKnown(*entry))
+  if (entry == nullptr || !compared().IsKnown(*entry)) {
     return UploadVersion(record);
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const bool has_files, HasFiles(*entry));
+  if (!has_files) return UploadVersion(record);
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t hash, source_->RecordHash(record));
   if (entry->record_hash == hash) return absl::OkStatus();
   return ReviseVersion(record, *entry, hash);
+}
+
+// The remote lacks files of a version if they had been removed from the disk
+// from which it was shipped, and this disk is an older copy.
+absl::StatusOr<bool> Shipper::HasFiles(const RemoteEntry& entry) {
+  const std::pair<Version, uint64_t> objects(entry.version, entry.epoch);
+  if (compared_files_.contains(objects)) return true;
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<VersionFile> own,
+                          source_->FilesOf(entry.version));
+  uint64_t bytes = 0;
+  for (const VersionFile& file : own) bytes += file.bytes;
+  bool has = own.size() == entry.data_files && bytes == entry.data_bytes;
+  if (!has && !source_->IsStep(entry.version)) {
+    CKPTDB_ASSIGN_OR_RETURN(has, CompareFiles(own, entry));
+  }
+  if (has) compared_files_.insert(objects);
+  return has;
+}
+
+// Compares the files of a version of which the store may lack some, too.
+absl::StatusOr<bool> Shipper::CompareFiles(const std::vector<VersionFile>& own,
+                                           const RemoteEntry& entry) const {
+  if (IsStep(entry)) return true;
+  const auto version = ReadVersionObject(remote_, entry);
+  if (absl::IsNotFound(version.status())) {
+    return absl::DataLossError(version.status().message());
+  }
+  CKPTDB_RETURN_IF_ERROR(version.status());
+  const auto common = static_cast<size_t>(
+      std::count_if(own.begin(), own.end(), [&](const VersionFile& file) {
+        return std::any_of(version->files.begin(), version->files.end(),
+                           [&](const RemoteFile& shipped) {
+                             return shipped.first_key == file.first_key &&
+                                    shipped.last_key == file.last_key &&
+                                    shipped.bytes == file.bytes;
+                           });
+      }));
+  if (common == own.size()) return true;
+  // An upload replaces the version, also for other steps of the remote.
+  if (common == version->files.size()) return false;
+  return absl::DataLossError(absl::StrCat(
+      remote_->Name(), " and the store have different files of ",
+      ToString(entry.version), "; save a step in full to ship the next ones"));
 }
 
 absl::Status Shipper::UploadFile(const ObjectName& name,
@@ -278,6 +339,7 @@ absl::Status Shipper::UploadVersion(const StepRecord& record) {
   }
   CKPTDB_ASSIGN_OR_RETURN(entry.record_hash, source_->RecordHash(record));
   CKPTDB_RETURN_IF_ERROR(PutVersionObject(content.records, &entry));
+  compared_files_.emplace(entry.version, entry.epoch);
   pending_.push_back(std::move(entry));
   return Hit(point::kShipVersion);
 }
@@ -344,7 +406,11 @@ RemoteCatalog Shipper::WithStep(const StepRecord& record) const {
   for (RemoteEntry entry : pending_) {
     // A commit whose outcome was unknown may have put the entry.
     const RemoteEntry* const committed = FindSame(next, entry);
-    if (committed != nullptr) entry.use = committed->use;
+    if (committed != nullptr) {
+      entry.use = committed->use;
+    } else {
+      ReplaceOther(&entry, &next);
+    }
     if (committed == nullptr || committed->revision < entry.revision) {
       PutEntry(std::move(entry), &next);
     }

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -61,6 +63,9 @@ class Shipper {
 
   absl::Status ShipStep(const StepRecord& record);
   absl::Status BringVersion(const StepRecord& record);
+  absl::StatusOr<bool> HasFiles(const RemoteEntry& entry);
+  absl::StatusOr<bool> CompareFiles(const std::vector<VersionFile>& own,
+                                    const RemoteEntry& entry) const;
   absl::Status UploadVersion(const StepRecord& record);
   absl::StatusOr<std::vector<RemoteFile>> UploadFiles(
       const Version& version, const std::vector<VersionFile>& files);
@@ -87,6 +92,9 @@ class Shipper {
   bool owned_ = false;                     // catalog_ has this owner
   RemoteCatalog catalog_;                  // the newest one known
   Base base_ = Base::kRead;                // of catalog_
+  // Versions with the epochs of their objects, which have at least the data
+  // files that the store has.
+  std::set<std::pair<Version, uint64_t>> compared_files_;
   // Entries and objects that no catalog names yet.
   std::vector<RemoteEntry> pending_;
   mutable Mutex mutex_;  // of the threads that upload files

@@ -112,6 +112,19 @@ class FakeSource : public internal::VersionSource {
     const auto found = known_.find(version);
     return found == known_.end() ? nullptr : &found->second;
   }
+  bool IsStep(const Version& version) const override {
+    const auto step = steps_.find(version.step);
+    return step != steps_.end() && step->second.version == version;
+  }
+  absl::StatusOr<std::vector<internal::VersionFile>> FilesOf(
+      const Version& version) const override {
+    const std::string path =
+        absl::StrCat("data of ", ToString(version), " with ",
+                     known_.at(version).rank_digests[0]);
+    const std::string prefix = VersionPrefix(version);
+    return std::vector<internal::VersionFile>{
+        {path, path.size(), prefix + "a", prefix + "b"}};
+  }
   absl::StatusOr<uint64_t> RecordHash(const StepRecord& record) const override {
     return HashBytes(EncodeStepRecord(record).value());
   }
@@ -126,10 +139,7 @@ class FakeSource : public internal::VersionSource {
     internal::VersionContent content;
     content.records = ReadRecords(record).value();
     content.records.rank_records = {"rank 0"};
-    const std::string path = absl::StrCat("data of ", ToString(record.version),
-                                          " with ", record.rank_digests[0]);
-    const std::string prefix = VersionPrefix(record.version);
-    content.files = {{path, path.size(), prefix + "a", prefix + "b"}};
+    content.files = FilesOf(record.version).value();
     return content;
   }
   absl::StatusOr<uint64_t> HashOf(

@@ -21,6 +21,7 @@
 #include "schema/bytes/page.h"
 #include "schema/records/records.h"
 #include "schema/records/remote.h"
+#include "schema/status.h"
 #include "tests/remote/memory_store.h"
 #include "tests/remote/remote_steps.h"
 #include "tests/support/status_matchers.h"
