@@ -199,21 +199,25 @@ absl::StatusOr<std::vector<const RemoteEntry*>> StepsToRevise(
 }
 
 // A step needs data of an older version only if its parent needed it, or if the
-// parent was folded since.
+// parent was folded since. Each version of its chain but the first is the next
+// one's parent. The branches in its record do not tell: they also contain steps
+// that were saved on top of the same version and removed.
 bool KeepsNeeded(const LocalStore& store, const Version& version,
                  const StepRecord& step) {
   const LocalVersion* const own = store.Find(version);
   if (own == nullptr) return false;
   if (own->is_step) return true;
-  return std::any_of(store.versions.begin(), store.versions.end(),
-                     [&](const LocalVersion& local) {
-                       const StepRecord& record = local.record;
-                       if (!local.is_step || record.folded) return false;
-                       const std::vector<Version> needs = NeedsOf(record);
-                       return DescendsFrom(step, StateOf(record)) &&
-                              std::find(needs.begin(), needs.end(), version) !=
-                                  needs.end();
-                     });
+  std::vector<Version> ancestors = step.chain;
+  if (step.has_parent) ancestors.push_back(step.parent);
+  return std::any_of(
+      ancestors.begin(), ancestors.end(), [&](const Version& ancestor) {
+        const LocalVersion* const local = store.Find(ancestor);
+        if (local == nullptr || !local->is_step || local->record.folded) {
+          return false;
+        }
+        const std::vector<Version> needs = NeedsOf(local->record);
+        return std::find(needs.begin(), needs.end(), version) != needs.end();
+      });
 }
 
 }  // namespace ckptdb::internal

@@ -57,6 +57,13 @@ class PartialVersionTest : public ::testing::Test {
     EXPECT_THAT(result.skipped, IsEmpty());
     return result;
   }
+  FetchResult Update(const FetchOptions& options) {
+    FetchOptions update = options;
+    update.update = true;
+    const auto fetched = FetchStore(&remote_, other(), update);
+    EXPECT_OK(fetched);
+    return fetched.value_or(FetchResult());
+  }
   static void ExpectWhole(const std::string& path,
                           const std::vector<int64_t>& steps) {
     ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path));
@@ -158,6 +165,45 @@ TEST_F(PartialVersionTest, FilesThatTheRemoteHasAreNotShippedAgain) {
   EXPECT_EQ(Push(path()).data_files, 0);
   EXPECT_EQ(remote_.calls()["get versions"], 1);  // that of step 100
   ExpectFetched({200, 300});
+}
+
+// The copy keeps only the tensor of step 100, for step 200. Then training goes
+// back to step 100.
+TEST_F(PartialVersionTest, AnUpdateBringsFilesThatTheCopyRemoved) {
+  const Version first = SaveFull(100, std::nullopt);
+  Push(path());
+  Update({});
+  SaveFull(200, first);
+  Push(path());
+  EXPECT_THAT(Update({.keep = 1}).removed, ElementsAre(100));
+  Remove(200);
+  const Version again = SaveDelta(210, first);
+  Push(path());
+  EXPECT_THAT(Update({.keep = 1}).removed, ElementsAre(200));
+  ExpectWhole(other(), {210});
+  SaveDelta(220, again);
+  Push(path());
+  remote_.calls().clear();
+  EXPECT_THAT(Update({.keep = 1}).removed, ElementsAre(210));
+  EXPECT_EQ(remote_.calls()["get versions"], 1);
+  ExpectWhole(other(), {220});
+}
+
+// Steps 201 and 300 are of two branches, and attempt 3 lies within the branch
+// of step 300.
+TEST_F(PartialVersionTest, AnUpdateTellsBranchesApart) {
+  const Version first = SaveFull(100, std::nullopt);
+  Push(path());
+  Update({});
+  const Version second = SaveDelta(200, first);
+  SaveFull(201, first);
+  Push(path());
+  EXPECT_THAT(Update({.keep = 1}).removed, ElementsAre(100));
+  ExpectWhole(other(), {201});
+  SaveDelta(300, second);
+  Push(path());
+  EXPECT_THAT(Update({.keep = 1}).removed, ElementsAre(201));
+  ExpectWhole(other(), {300});
 }
 
 }  // namespace
