@@ -7,6 +7,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "db/base/call_guard.h"
 #include "db/base/cancelled.h"
 #include "schema/bytes/annotate.h"
 #include "schema/status.h"
@@ -43,18 +44,20 @@ RangedObjects::PiecePtr RangedObjects::Plan(const OutsideTable& table,
   }
   const uint64_t begin_byte = piece->first * kCellBytes;
   piece->bytes = std::min(piece->cells * kCellBytes, table.bytes - begin_byte);
+  // If memory runs out here, no cell refers to a piece that nobody loads.
+  std::map<CellKey, PiecePtr> cells;
   for (uint64_t i = 0; i < piece->cells; ++i) {
-    cells_[{piece->key, piece->first + i}] = piece;
+    cells[{piece->key, piece->first + i}] = piece;
   }
-  bytes_ += piece->bytes;
   by_use_.push_front(piece);
+  cells_.merge(cells);
+  bytes_ += piece->bytes;
   return piece;
 }
 
+// Allocates nothing: memory may have run out.
 void RangedObjects::Forget(const PiecePtr& piece) {
-  for (uint64_t i = 0; i < piece->cells; ++i) {
-    cells_.erase({piece->key, piece->first + i});
-  }
+  std::erase_if(cells_, [&](const auto& cell) { return cell.second == piece; });
   bytes_ -= piece->bytes;
   by_use_.remove(piece);
 }
@@ -111,7 +114,8 @@ absl::StatusOr<RangedObjects::PiecePtr> RangedObjects::Get(
     }
     piece = Plan(table, cell, last_cell);
   }
-  const absl::Status status = Load(piece.get());
+  const absl::Status status =
+      CallGuarded("ObjectStore::Get", [&] { return Load(piece.get()); });
   const MutexLock lock(&mutex_);
   piece->loaded = status.ok();
   if (!status.ok()) Forget(piece);

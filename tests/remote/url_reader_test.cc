@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -408,6 +409,22 @@ TEST(RangedObjectsTest, AWaitForAnotherThreadsRequestCanBeCancelled) {
   released.set_value();
   other.join();
   EXPECT_EQ(first, '0');
+}
+
+TEST(RangedObjectsTest, ReadsARangeAgainAfterAnException) {
+  const auto store = std::make_shared<MemoryStore>();
+  ASSERT_OK(store->PutIfAbsent("data/one", "0123456789", "token"));
+  RangedObjects objects(store, 1 << 20, [] { return true; });  // no wait
+  store->set_before([&](absl::string_view, absl::string_view) -> absl::Status {
+    throw std::bad_alloc();
+  });
+  const OutsideTable table{"data/one", 10, "a", "b"};
+  char out = 0;
+  EXPECT_THAT(objects.Read(table, 0, absl::MakeSpan(&out, 1)),
+              ResourceExhausted("ObjectStore::Get"));
+  store->set_before(nullptr);
+  ASSERT_OK(objects.Read(table, 3, absl::MakeSpan(&out, 1)));
+  EXPECT_EQ(out, '3');
 }
 
 TEST(RangedObjectsTest, ReadsAheadInScansOnly) {
