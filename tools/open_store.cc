@@ -81,7 +81,8 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context) {
 }
 
 absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context,
-                                                 bool create) {
+                                                 bool create,
+                                                 uint64_t reserve_bytes) {
   const ProgressLine progress(context.terminal,
                               absl::StrCat(context.command, ": opening"));
   StoreOptions options;
@@ -89,6 +90,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context,
   // A command that changes one thing must not remove others; commands that free
   // space call Sweep.
   options.background_sweep = false;
+  options.reserve_bytes = reserve_bytes;
   KeepModes(context.store, &options);
   auto store = Store::Open(context.store, options);
   if (!store.ok()) {

@@ -3,6 +3,7 @@
 #ifndef CKPTDB_TOOLS_OPEN_STORE_H_
 #define CKPTDB_TOOLS_OPEN_STORE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -23,9 +24,10 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context);
 // Opens the store for commands that change it. There is no background sweep,
 // and new files get the modes of existing ones. Returns Unavailable, naming the
 // owner, if another process has the store open. Creates a missing store if
-// `create` is true.
-absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context,
-                                                 bool create = false);
+// `create` is true. Saves and folds leave `reserve_bytes` of the disk free.
+absl::StatusOr<std::unique_ptr<Store>> OpenOwner(
+    const Context& context, bool create = false,
+    uint64_t reserve_bytes = StoreOptions().reserve_bytes);
 
 // Opens the step that `text` names: a number, or "latest". `reader` must
 // outlive it.

@@ -20,12 +20,12 @@ double UsedPart(const BorrowedFile& file) {
 }  // namespace
 
 bool BeginsFile(const Item& before, uint64_t file_bytes, const Item& item,
-                uint64_t item_bytes) {
+                uint64_t item_bytes, uint64_t tensor_bytes) {
   constexpr auto kTable = Item::Kind::kRows;
   constexpr uint64_t kLargeTableBytes = uint64_t{16} << 20;
   constexpr uint64_t kLargeDenseBytes = uint64_t{4} << 20;
   const bool mixed = (before.kind == kTable) != (item.kind == kTable);
-  const uint64_t dense_bytes = item.kind == kTable ? file_bytes : item_bytes;
+  const uint64_t dense_bytes = item.kind == kTable ? file_bytes : tensor_bytes;
   if (mixed && dense_bytes >= kLargeDenseBytes) return true;
   return (before.kind == kTable || item.kind == kTable) &&
          std::max(file_bytes, item_bytes) >= kLargeTableBytes;
@@ -38,16 +38,23 @@ bool BorrowedFile::IsCostly() const {
 std::vector<BorrowedFile> BorrowedFiles(
     const StepRecord::Rank& stored,
     const std::function<bool(const Item&)>& borrowed) {
+  const auto is_in_file = [&](const Item& item) {
+    return item.data_version == stored.version &&
+           item.placement == Item::Placement::kBulk;
+  };
+  uint64_t tensor_bytes = 0;
+  for (const Item& item : stored.items) {
+    if (item.kind == Item::Kind::kTensor && is_in_file(item)) {
+      tensor_bytes += item.raw_bytes;
+    }
+  }
   std::vector<BorrowedFile> files;
   const Item* before = nullptr;
   for (const Item& item : stored.items) {
-    if (item.data_version != stored.version ||
-        item.placement != Item::Placement::kBulk) {
-      continue;
-    }
+    if (!is_in_file(item)) continue;
     // Follows CutSegments, which also cuts by size.
-    if (before == nullptr ||
-        BeginsFile(*before, files.back().bytes, item, item.raw_bytes)) {
+    if (before == nullptr || BeginsFile(*before, files.back().bytes, item,
+                                        item.raw_bytes, tensor_bytes)) {
       files.emplace_back().version = stored.version;
     }
     before = &item;

@@ -21,10 +21,11 @@ namespace ckptdb::internal {
 // Returns whether `item` begins a new file, after `before` in a file of
 // `file_bytes`. A table of 16 MiB or more shares no file with its neighbors. A
 // smaller one, which costs more in a separate file than that frees, shares its
-// file with other tables, but with tensors and blobs only if these are below
-// 4 MiB: later steps need its run for longer than them.
+// file with other tables, but with the blobs before it only if their sum is
+// below 4 MiB, and so with the tensors after it, whose sum is `tensor_bytes`:
+// later steps need its run for longer than them.
 bool BeginsFile(const Item& before, uint64_t file_bytes, const Item& item,
-                uint64_t item_bytes);
+                uint64_t item_bytes, uint64_t tensor_bytes);
 
 // Identifies an item that a version stored among those of its rank, by kind,
 // name and first chunk.

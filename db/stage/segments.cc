@@ -48,8 +48,12 @@ class Cutter {
     AddEntries(stream, stream->first_held(), stream->entries());
   }
   // Begins a new segment if `item` should not share a file with those before.
-  void Border(const Item& before, const Item& item, uint64_t item_bytes) {
-    if (bytes_ > 0 && BeginsFile(before, bytes_, item, item_bytes)) Cut();
+  void Border(const Item& before, const Item& item, uint64_t item_bytes,
+              uint64_t tensor_bytes) {
+    if (bytes_ > 0 &&
+        BeginsFile(before, bytes_, item, item_bytes, tensor_bytes)) {
+      Cut();
+    }
   }
   std::vector<Segment> Finish() {
     if (!segment_.empty()) Cut();
@@ -109,8 +113,12 @@ std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
                                  int threads) {
   uint64_t bytes = 0;
   uint64_t held = 0;
+  uint64_t tensor_bytes = 0;
   for (const StagedItem& staged : items) {
     if (staged.reused) continue;
+    if (staged.item.kind == Item::Kind::kTensor) {
+      tensor_bytes += staged.item.raw_bytes;
+    }
     for (const auto& stream : staged.streams) {
       bytes += stream->BytesOf(0, stream->first_held());
       held += stream->BytesOf(stream->first_held(), stream->entries());
@@ -120,7 +128,8 @@ std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
   const Item* before = nullptr;
   for (const StagedItem& staged : items) {
     if (before != nullptr) {
-      cutter.Border(*before, staged.item, staged.raw_bytes_to_write());
+      cutter.Border(*before, staged.item, staged.raw_bytes_to_write(),
+                    tensor_bytes);
     }
     before = &staged.item;
     if (staged.reused) continue;

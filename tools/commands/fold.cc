@@ -141,7 +141,10 @@ void PrintNotFolded(const Context& context, const StepRecord& record) {
 }
 
 absl::Status FoldCommand::Run(const Context& context) {
-  CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
+  // Without a reserve, because a fold is how a full disk is freed if the chain
+  // of the only step keeps the space.
+  CKPTDB_ASSIGN_OR_RETURN(
+      auto store, OpenOwner(context, /*create=*/false, /*reserve_bytes=*/0));
   const auto record = ResolveStep(*store, step_);
   if (!record.ok()) return WithPlace(record.status(), context.store);
   // Catches Ctrl-C from here on. Before the store is open, Ctrl-C ends the

@@ -44,6 +44,44 @@ TEST_F(ChainTest, DeltaRunsKeepNoTensorsOfRetiredSteps) {
   ExpectStep(5, {content_});
 }
 
+// The first one alone is far too small for a file of its own.
+TEST_F(ChainTest, DeltaRunsKeepNoTensors_WhenTheFirstOneIsSmall) {
+  constexpr size_t kBiasBytes = 16;
+  content_ = UserContent({1, 2, 3, 4, 5, 6, 7, 8});
+  for (int64_t step = 1; step < 6; ++step) {
+    rows()[1] = RowOf(1, step);
+    content_.tensors["a.bias"] = BulkTensor(step, kBiasBytes);
+    content_.tensors["w"] = BulkTensor(step);
+    if (step == 1) SaveNext(step);
+    if (step > 1) KeepLatest(step);
+  }
+  ASSERT_OK(store_->Sweep());
+  EXPECT_EQ(Record(5).chain.size(), 5U);
+  EXPECT_LT(TableBytes(), 2 * kBulk);
+  ExpectStep(5, {content_});
+}
+
+// Each is below the limit at which a tensor shares no file with a table, and
+// all together are above it.
+TEST_F(ChainTest, DeltaRunsKeepNoTensors_WhenTheirSumIsLarge) {
+  constexpr int kTensors = 3;
+  constexpr size_t kTensorBytes = size_t{2} << 20;
+  content_ = UserContent({1, 2, 3, 4, 5, 6, 7, 8});
+  for (int64_t step = 1; step < 6; ++step) {
+    rows()[1] = RowOf(1, step);
+    for (int i = 0; i < kTensors; ++i) {
+      content_.tensors[absl::StrCat("w", i)] =
+          BulkTensor(kTensors * step + i, kTensorBytes);
+    }
+    if (step == 1) SaveNext(step);
+    if (step > 1) KeepLatest(step);
+  }
+  ASSERT_OK(store_->Sweep());
+  EXPECT_EQ(Record(5).chain.size(), 5U);
+  EXPECT_LT(TableBytes(), (kTensors + 1) * kTensorBytes);
+  ExpectStep(5, {content_});
+}
+
 TEST_F(ChainTest, BaseIsDueByLength) {
   content_ = UserContent({1, 2, 3, 4, 5, 6, 7, 8});
   SaveNext(1);
