@@ -50,9 +50,16 @@ GuardedFileSystem::GuardedFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
 
 IOStatus GuardedFileSystem::SetMode(const std::string& path,
                                     uint32_t mode) const {
+  if (!modes_.apply) return IOStatus::OK();
+  // Another user of the group may own the file, and only the file's owner may
+  // call chmod, even for the same mode.
+  constexpr mode_t kModeBits = 07777;
+  struct stat found {};
+  const bool known = ::lstat(path.c_str(), &found) == 0;
+  if (known && (found.st_mode & kModeBits) == mode) return IOStatus::OK();
   // The mode is set after the file was created, because the umask reduces the
   // mode of a new file.
-  if (!modes_.apply || ::chmod(path.c_str(), mode) == 0) return IOStatus::OK();
+  if (::chmod(path.c_str(), mode) == 0) return IOStatus::OK();
   return IOStatus::IOError("chmod " + path, std::strerror(errno));
 }
 

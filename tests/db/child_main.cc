@@ -27,7 +27,8 @@
 //   db_child steps STORE           a reader; for each line of input refreshes
 //                                  it, answering the steps
 //
-// Before the command: "--nobody" gives up root's rights, "--grants-locks" has a
+// Before the command: "--nobody" gives up root's rights, "--shared" opens the
+// store to all users, where the command is "own", "--grants-locks" has a
 // file system that grants every lock, and "--mounts FROM TO FROM TO" binds two
 // folders in a name space of its own, Unimplemented where it may not.
 #include <grp.h>
@@ -233,6 +234,11 @@ absl::Status Run(std::vector<std::string> arguments) {
   StoreOptions options;
   if (!arguments.empty() && arguments[0] == "--grants-locks") {
     options.environment = EnvironmentThatGrantsEveryLock();
+    arguments.erase(arguments.begin());
+  }
+  if (!arguments.empty() && arguments[0] == "--shared") {
+    options.directory_mode = 0777;
+    options.file_mode = 0666;
     arguments.erase(arguments.begin());
   }
   if (!arguments.empty() && arguments[0] == "--mounts") {

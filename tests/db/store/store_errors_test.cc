@@ -232,6 +232,27 @@ TEST_F(StoreErrorsTest, AFolderOfAnotherUserIsPermissionDenied) {
   }
 }
 
+TEST_F(StoreErrorsTest, UsersWithWriteAccessShareAStore) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  chmod(dir_.path().c_str(), 0755);
+  options_.directory_mode = 0777;
+  options_.file_mode = 0666;
+  Reopen();
+  SaveSmall({1});
+  store_.reset();
+  Child child({"--shared", "--nobody", "own", path()});
+  const std::string line = child.ReadLine();
+  if (line.find("UNIMPLEMENTED") != std::string::npos) GTEST_SKIP() << line;
+  EXPECT_EQ(line, "ok");
+  child.Write("save 2\n");
+  EXPECT_EQ(child.ReadLine(), "ok");
+  child.CloseInput();
+  EXPECT_EQ(child.Wait(), 0);
+  Reopen();
+  ExpectStep(1, {SmallContent(1)});
+  EXPECT_THAT(ListSteps(), ElementsAre(1, 2));
+}
+
 struct BadState {
   std::function<void(RankState*)> add;
   std::vector<std::string> words;
