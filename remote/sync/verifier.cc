@@ -42,6 +42,38 @@ absl::Status CompareRecords(const RemoteEntry& entry,
   return absl::OkStatus();
 }
 
+// Whether a file may have an entry whose key begins with `prefix`.
+bool ReachesInto(const RemoteFile& file, const std::string& prefix) {
+  return file.last_key >= prefix && file.first_key < PrefixEnd(prefix);
+}
+
+// Returns DataLoss if no data object has an item that a step has stored in
+// bulk. Of a version that is not a step, only some items are needed.
+absl::Status CheckItemsHaveFiles(const RemoteEntry& entry,
+                                 const RemoteVersion& version) {
+  if (!IsStep(entry)) return absl::OkStatus();
+  for (const std::string& bytes : version.rank_records) {
+    CKPTDB_ASSIGN_OR_RETURN(const StepRecord::Rank rank,
+                            DecodeRankRecord(bytes));
+    for (const Item& item : rank.items) {
+      if (item.data_version != entry.version || item.stored_bytes == 0 ||
+          item.placement != Item::Placement::kBulk) {
+        continue;
+      }
+      const std::string prefix =
+          ItemPrefix(entry.version, rank.rank, item.kind, item.name);
+      const bool found = std::any_of(
+          version.files.begin(), version.files.end(),
+          [&](const RemoteFile& file) { return ReachesInto(file, prefix); });
+      if (found) continue;
+      return absl::DataLossError(absl::StrCat("it names no data object with \"",
+                                              item.name, "\" of rank ",
+                                              rank.rank));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<VerifyRemoteResult> Verifier::Verify(
@@ -81,6 +113,7 @@ absl::Status Verifier::CheckVersions(const std::vector<RemoteEntry>& entries,
     auto version = ReadVersionObject(remote_, entry);
     absl::Status status = version.status();
     if (status.ok()) status = CompareRecords(entry, *version);
+    if (status.ok()) status = CheckItemsHaveFiles(entry, *version);
     CKPTDB_RETURN_IF_ERROR(Note(VersionObjectKey(NameOfVersionObject(entry)),
                                 entry.version, status));
     Report(entry.object_bytes);

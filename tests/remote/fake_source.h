@@ -138,7 +138,9 @@ class FakeSource : public internal::VersionSource {
       const StepRecord& record) const override {
     internal::VersionContent content;
     content.records = ReadRecords(record).value();
-    content.records.rank_records = {"rank 0"};
+    StepRecord::Rank rank;
+    rank.version = record.version;
+    content.records.rank_records = {EncodeRankRecord(rank).value()};
     content.files = FilesOf(record.version).value();
     return content;
   }

@@ -116,6 +116,18 @@ class PushFetchTest : public ::testing::Test {
     ASSERT_OK_AND_ASSIGN(newest->second.bytes,
                          internal::EncodeRemoteCatalog(catalog));
   }
+  // Removes the names of all data objects from a version object.
+  void RemoveFiles(internal::RemoteEntry* entry) {
+    std::string& object =
+        remote_
+            .objects()[VersionObjectKey(internal::NameOfVersionObject(*entry))]
+            .bytes;
+    ASSERT_OK_AND_ASSIGN(auto version, internal::DecodeRemoteVersion(object));
+    version.files.clear();
+    ASSERT_OK_AND_ASSIGN(object, internal::EncodeRemoteVersion(version));
+    entry->object_bytes = object.size();
+    entry->object_hash = HashBytes(object);
+  }
   // Replaces the first data object, and its size and hash in the records.
   void ReplaceData(const std::string& bytes, internal::RemoteEntry* entry) {
     std::string& object =
@@ -420,6 +432,22 @@ TEST_F(PushFetchTest, RefusesDataOfAnotherVersion) {
   EXPECT_THAT(FetchStore(&remote_, fetched(), {.all = true}),
               DataLoss("a data file has entries", "step 200"));
   EXPECT_FALSE(fs::exists(fetched()));
+}
+
+// As older libraries shipped it in a take-over.
+TEST_F(PushFetchTest, VerifyFindsAStepWithoutSomeOfItsFiles) {
+  MakeSample();
+  Push();
+  ChangeCatalog([&](internal::RemoteCatalog* catalog) {
+    for (internal::RemoteEntry& entry : catalog->entries) {
+      if (entry.data_files > 0) RemoveFiles(&entry);
+    }
+  });
+  ASSERT_OK_AND_ASSIGN(const VerifyRemoteResult verified,
+                       VerifyRemote(&remote_));
+  ASSERT_THAT(verified.damage, SizeIs(1));
+  EXPECT_THAT(verified.damage[0].key, HasSubstr("versions/"));
+  EXPECT_THAT(verified.damage[0].problem, HasSubstr("no data object with"));
 }
 
 // Other steps are shipped.
