@@ -24,7 +24,10 @@ class IdFinder {
  public:
   IdFinder(const StepReader::Impl& step, const RankItem& run, uint16_t slot,
            const ReadOptions& options)
-      : ids_(step, run, slot, SliceRange(), options),
+      : step_(step),
+        run_(run),
+        slot_(slot),
+        ids_(step, run, slot, SliceRange(), options),
         hash_(run.item->slice_hash) {}
 
   // Returns whether the stream has the id; page() then holds it at index().
@@ -74,9 +77,26 @@ class IdFinder {
     }
     if (ended_ || (loaded_ && !(last_ < position))) return absl::OkStatus();
     ids_.SeekToRow(position);
-    return Load();
+    CKPTDB_RETURN_IF_ERROR(Load());
+    return loaded_ ? absl::OkStatus() : CheckEmpty();
+  }
+  // A seek finds a page of any stream that has one. Returns DataLoss if there
+  // should be one; a store that was fetched in part may lack all of them.
+  absl::Status CheckEmpty() const {
+    const Item& item = *run_.item;
+    const bool erased = slot_ == kErasedSlot;
+    const uint64_t rows = erased ? item.erased_rows : item.rows;
+    if (rows == 0 || !step_.CheckFetched(item.name, {}, SliceRange()).ok()) {
+      return absl::OkStatus();
+    }
+    return absl::DataLossError(absl::StrCat(PlaceOf(run_), " has 0 ",
+                                            erased ? "erased ids" : "rows",
+                                            "; its record has ", rows));
   }
 
+  const StepReader::Impl& step_;
+  const RankItem& run_;
+  const uint16_t slot_;
   StreamCursor ids_;
   const SliceHash hash_;
   bool loaded_ = false;

@@ -2,8 +2,13 @@
 // Many rows looked up in one call. Chains and ranks: ExpectLookups of
 // tests/db/delta_content.h.
 
+#include <rocksdb/convenience.h>
+
+#include "db/rocks/rocks_options.h"
+#include "schema/bytes/keys.h"
 #include "schema/types.h"
 #include "tests/db/delta_fixture.h"
+#include "tests/db/raw_database.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -132,6 +137,38 @@ TEST_F(LookupRowsTest, ChainsOfDeltasWithErasures) {
       ExpectBatch(*reader, table, ids, {1});
     }
   }
+}
+
+// Removes the files of the base run, whose records remain.
+TEST_F(LookupRowsTest, RunWithoutItsPagesIsDamage) {
+  content_.tables["user"] = BulkTable(1);
+  Rows& rows = content_.tables["user"].rows;
+  SaveNext(1);
+  const std::string begin = VersionPrefix(*parent_);
+  const std::string end = VersionEnd(*parent_);
+  rows[31] = std::string(8192, 'x');
+  rows.erase(62);
+  SaveNext(2);
+  store_.reset();
+  {
+    RawDatabase database(path());
+    const rocksdb::Slice first(begin);
+    const rocksdb::Slice last(end);
+    constexpr auto kBulk = static_cast<size_t>(internal::Family::kBulk);
+    ASSERT_TRUE(rocksdb::DeleteFilesInRange(
+                    database.rocks(), database.family(kBulk), &first, &last)
+                    .ok());
+  }
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(2));
+  EXPECT_EQ(step->LookupRow("user", 31).value()[0], rows[31]);
+  EXPECT_THAT(step->LookupRow("user", 62), NotFound("no row with id 62"));
+  const auto damaged = DataLoss("step 1 rank 0 table \"user\" has 0 rows",
+                                "its record has 2200");
+  EXPECT_THAT(step->LookupRow("user", 93), damaged);
+  EXPECT_THAT(step->LookupRow("user", 94), damaged) << "never a row";
+  Batch batch({31, 93});
+  EXPECT_THAT(batch.LookUp(*step, "user", {"embedding"}, {8192}), damaged);
 }
 
 TEST_F(LookupRowsTest, RefusesBadArguments) {
