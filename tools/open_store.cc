@@ -2,6 +2,7 @@
 #include "tools/open_store.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <string>
 #include <utility>
@@ -51,6 +52,23 @@ void KeepModes(const std::string& store, StoreOptions* options) {
   if (stat((store + "/db/CURRENT").c_str(), &found) == 0) {
     options->file_mode = (found.st_mode & kModeBits) | S_IRUSR | S_IWUSR;
   }
+}
+
+// Warns if the user who owns the store's folder cannot read the files that the
+// command writes. In a folder with S_ISGID they have the folder's group.
+void WarnOfUser(const Context& context, const StoreOptions& options) {
+  const bool by_group = (options.file_mode & S_IRGRP) != 0 &&
+                        (options.directory_mode & S_ISGID) != 0;
+  if (by_group || (options.file_mode & S_IROTH) != 0) return;
+  struct stat found {};
+  if (stat(context.store.c_str(), &found) != 0) return;
+  if (found.st_uid == geteuid()) return;
+  context.PrintError(absl::PermissionDeniedError(absl::StrCat(
+      context.store, " belongs to user ", found.st_uid, ", and user ",
+      geteuid(), " now owns the files that this command writes, such as ",
+      "db/CURRENT, so a trainer of user ", found.st_uid,
+      " cannot open the store; run \"chown -R --reference=", context.store, " ",
+      context.store, "\", and the next time the command as that user")));
 }
 
 // Warns about damaged files. The store can be used without them, but the user
@@ -105,6 +123,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context,
     return OpenError(context,
                      held ? store.status() : ReadingStatus(store.status()));
   }
+  WarnOfUser(context, options);
   WarnOf((*store)->BadFiles(), context);
   for (const Usage::SkippedEntry& post : (*store)->skipped_posts()) {
     context.PrintError(absl::NotFoundError(

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -21,6 +22,12 @@ class Environment;
 absl::StatusOr<std::string> ResolveStorePath(
     absl::string_view path,
     const std::shared_ptr<internal::Environment>& environment = nullptr);
+
+// Adds to PermissionDenied the file of the store at `path` that this process
+// may not use because another user owns it, and the remedy; returns other
+// statuses as they are.
+absl::Status NameFileOfAnotherUser(const absl::Status& status,
+                                   const std::string& path);
 
 // The temporary name of the store at `path` while a copy replaces it, on file
 // systems that cannot exchange folders.

@@ -36,8 +36,13 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
   CKPTDB_RETURN_IF_ERROR(internal::CheckChainBounds(options.fold_bounds));
   CKPTDB_RETURN_IF_ERROR(internal::CheckModes(
       "StoreOptions::", options.directory_mode, options.file_mode));
+  absl::StatusOr<internal::StoreFolder::Opened> folder =
+      internal::StoreFolder::Open(resolved, options);
+  if (!folder.ok() && options.environment == nullptr) {
+    return internal::NameFileOfAnotherUser(folder.status(), resolved);
+  }
   CKPTDB_ASSIGN_OR_RETURN(internal::StoreFolder::Opened opened,
-                          internal::StoreFolder::Open(resolved, options));
+                          std::move(folder));
   if (opened.records.root.parts.has_value()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "\"", resolved, "\" was fetched with only ",

@@ -111,6 +111,19 @@ TEST_F(ToolChanges, KeepsTheModesOfTheStore) {
   }
 }
 
+TEST_F(ToolChanges, WarnsIfAnotherUserOwnsTheStore) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  constexpr uid_t kNobody = 65534;
+  ASSERT_EQ(chown(path().c_str(), kNobody, kNobody), 0);
+  const std::string remedy = "chown -R --reference=" + path() + " " + path();
+  ExpectRun("gc", 0, ::testing::_,
+            AllOf(HasSubstr("belongs to user 65534, and user 0 now owns"),
+                  HasSubstr(remedy)));
+  ExpectRun("ls", 0, ::testing::_, "");
+  ASSERT_EQ(chown(path().c_str(), 0, 0), 0);
+  ExpectRun("gc", 0, ::testing::_, "");
+}
+
 class ToolFold : public DeltaFixture {};
 
 TEST_F(ToolFold, MakesAFullStepWithTheSameRows) {

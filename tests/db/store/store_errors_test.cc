@@ -253,6 +253,33 @@ TEST_F(StoreErrorsTest, UsersWithWriteAccessShareAStore) {
   EXPECT_THAT(ListSteps(), ElementsAre(1, 2));
 }
 
+// As after a command that root has run.
+TEST_F(StoreErrorsTest, AFileOfAnotherUserIsNamedWithTheRemedy) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  constexpr uid_t kNobody = 65534;
+  chmod(dir_.path().c_str(), 0755);
+  Reopen();
+  store_.reset();
+  for (const std::string& each : Tree()) {
+    ASSERT_EQ(chown(each.c_str(), kNobody, kNobody), 0);
+  }
+  ASSERT_EQ(chown(path().c_str(), kNobody, kNobody), 0);
+  const std::string current = In("db") + "/CURRENT";
+  ASSERT_EQ(chown(current.c_str(), 0, 0), 0);
+  Child denied({"--nobody", "hold", path()});
+  const std::string line = denied.ReadLine();
+  if (line.find("UNIMPLEMENTED") != std::string::npos) GTEST_SKIP() << line;
+  EXPECT_THAT(line,
+              AllOf(HasSubstr("PERMISSION_DENIED"),
+                    HasSubstr(current +
+                              "\" belongs to user 0, but this process runs as "
+                              "user 65534: run \"chown -R 65534 " +
+                              path() + "\" as root")));
+  ASSERT_EQ(chown(current.c_str(), kNobody, kNobody), 0);
+  Child opened({"--nobody", "hold", path()});
+  EXPECT_THAT(opened.ReadLine(), Not(HasSubstr("PERMISSION_DENIED")));
+}
+
 struct BadState {
   std::function<void(RankState*)> add;
   std::vector<std::string> words;
