@@ -48,10 +48,10 @@ from ._state import Registered
 from ._step_list import StepList
 from ._tables import ArrayTable, as_sharding
 from ._thread_safe_calls import ThreadSafeCalls
+from ._whole_state import WholeState
 
 _logger = logging.getLogger("ckptdb")
 
-_INTERRUPTED = "the call was interrupted"
 # Options of the configuration that are not JSON, and their names there.
 _POLICIES = {"save": "permanent", "ephemeral": "ephemeral", "keep": "keep"}
 
@@ -147,7 +147,7 @@ class Manager(StepList, ThreadSafeCalls):
         self._kept: list[Any] = []  # memory that a save or a restore uses
         self._restoring: Restore | None = None
         self._warned: set[str] = set()  # of differences
-        self._broken = ""
+        self._whole = WholeState()
         self._connection: Connection | None = None
         check_options(
             state,
@@ -310,37 +310,14 @@ class Manager(StepList, ThreadSafeCalls):
 
     def _write(self, call: Callable[[], dict[str, Any]]) -> RestoreReport:
         """Restores by a call of the library."""
-        before = self._broken
-        self._begin_writing()
         try:
-            return self._finish_restore(call(), before)
-        except BaseException:
-            self._end_writing(before)
-            raise
+            with self._whole.restoring(self._core):
+                report = RestoreReport._of(call())
+                if report.fresh:
+                    return report
+                self._put_restored(report.loaded)
         finally:
             self._close_bars()
-
-    def _begin_writing(self) -> None:
-        """Once the library has written the model, a signal's exception may take the
-        place of its result, or interrupt what follows it."""
-        self._core.take_written()
-        self._broken = _INTERRUPTED
-
-    def _end_writing(self, before: str) -> None:
-        """After an exception: whether the state was written, as `before` if not."""
-        if not self._core.take_written() and self._broken == _INTERRUPTED:
-            self._broken = before
-
-    def _close_bars(self) -> None:
-        for bar in self._bars:
-            bar.close()
-
-    def _finish_restore(self, fields: dict[str, Any], before: str) -> RestoreReport:
-        report = RestoreReport._of(fields)
-        if report.fresh:
-            self._broken = before
-            return report
-        self._put_restored(report.loaded)
         if self._on_restored is not None:
             try:
                 self._on_restored(report)
@@ -350,19 +327,19 @@ class Manager(StepList, ThreadSafeCalls):
                 ) from error
         return report
 
+    def _close_bars(self) -> None:
+        for bar in self._bars:
+            bar.close()
+
     def _put_restored(self, loaded: LoadedRule) -> None:
         restore, self._restoring = self._restoring, None
         if restore is None:
-            self._broken = ""
             return
         tensors = {item.name for item in loaded.items if item.loaded}
-        try:
-            restore.finish(self.state, self._core.take_loaded(), tensors)
-        except Exception:
-            self._broken = "an object of it refused its values"
-            raise
-        self._core.take_written()
-        self._broken = ""
+        objects = self._core.take_loaded()
+        self._whole.finish(
+            self._core, lambda: restore.finish(self.state, objects, tensors)
+        )
         for _, table in self._registered.tables:
             if isinstance(table, CustomTable) and not self._read_only:
                 table._mark_lacking()
@@ -371,13 +348,6 @@ class Manager(StepList, ThreadSafeCalls):
                 self._warn(f"step {loaded.step} {text}")
             self._warned.add(text)
         self._kept = []
-
-    def _check(self) -> None:
-        if self._broken:
-            raise FailedPrecondition(
-                f"the state was restored only partly, because {self._broken}; "
-                "restore again"
-            )
 
     # The training loop.
 
@@ -457,16 +427,10 @@ class Manager(StepList, ThreadSafeCalls):
                 self._restoring = None
             else:
                 self._put_restored(loaded)
-                self._begin_writing()  # of the next rule
 
-        before = self._broken
-        self._begin_writing()
         try:
-            self._core.load(text, dry_run, finish)
-            self._broken = "" if report and not dry_run else before
-        except BaseException:
-            self._end_writing("" if report and not dry_run else before)
-            raise
+            with self._whole.restoring(self._core):
+                self._core.load(text, dry_run, finish)
         finally:
             self._close_bars()
         return report
@@ -479,8 +443,7 @@ class Manager(StepList, ThreadSafeCalls):
         """Counts a trained step, and begins to save it if the schedule says so. The
         state may change as soon as the call returns. Raises the error of an earlier
         save once. `outcome.preempted` says to end the training."""
-        if self._broken:
-            self._check()
+        self._whole.check()
         for lookups in self._lookups:
             lookups.take()
         try:
@@ -499,7 +462,7 @@ class Manager(StepList, ThreadSafeCalls):
         user_metadata: Mapping[str, str] | None = None,
     ) -> StepOutcome:
         """The same for a trainer that counts steps itself: `step` was trained last."""
-        self._check()
+        self._whole.check()
         for lookups in self._lookups:
             lookups.take()
         try:
@@ -526,7 +489,7 @@ class Manager(StepList, ThreadSafeCalls):
     ) -> PendingSave:
         """Saves the step trained last, regardless of the schedule. Raises
         AlreadyExists if the step exists, unless `overwrite`."""
-        self._check()
+        self._whole.check()
         try:
             pending = self._core.save(
                 dict(metrics or {}), dict(user_metadata or {}), overwrite
@@ -539,13 +502,13 @@ class Manager(StepList, ThreadSafeCalls):
 
     def start_training(self) -> None:
         """Saves the initial step if the option `first_save` requires it."""
-        self._check()
+        self._whole.check()
         self._core.start_training()
 
     def finish_training(self) -> None:
         """Saves the last step if it is not saved yet, or makes it permanent,
         and waits until it is durable."""
-        self._check()
+        self._whole.check()
         self._core.finish_training()
 
     def abandon_steps(self) -> None:

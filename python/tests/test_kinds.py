@@ -136,7 +136,7 @@ def test_an_added_object_is_refused(path, make):
 
 def test_dictionaries_keep_their_types(path):
     class Attributes(dict):
-        """Like EasyDict: with an update of its own."""
+        """Overrides update, as EasyDict does."""
 
         def update(self, other):
             raise AssertionError("not to be called")
@@ -191,13 +191,20 @@ def check_that_a_partly_restored_state_is_not_saved(manager):
     manager.step()
 
 
-def test_an_interrupt_between_the_library_and_the_state(path):
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda manager, path: manager.restore(),
+        lambda manager, path: manager.load([{"path": path, "load": ["*"]}]),
+    ],
+)
+def test_an_interrupt_between_the_library_and_the_state(path, call):
     state = {"x": np.ones(4), "position": Position(1)}
     save(path, state)
     state["position"] = Slow()
     with ckptdb.Manager(path, state, save=EACH) as manager:
         with pytest.raises(KeyboardInterrupt):
-            manager.restore()
+            call(manager, path)
         state["position"] = Position()
         check_that_a_partly_restored_state_is_not_saved(manager)
         assert state["position"].n == 1
