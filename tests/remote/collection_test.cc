@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collections of a remote, beside pushes.
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,35 @@ class CollectionTest : public ProtocolFixture {
     const bool cut = !CollectRemote(&remote_).ok();
     remote_.set_before(nullptr);
     return cut;
+  }
+  // Saves and ships step 10. Then an owner that has saved another step than
+  // source_ stalls before it puts its catalog, and `meanwhile`, which pushes
+  // source_ and collects, is called with the catalog's key. The put succeeds,
+  // but it is too late.
+  void PutACatalogLate(
+      const std::function<void(const std::string& key)>& meanwhile) {
+    source_.Save(true, 1);
+    ASSERT_OK(Push(source_));
+    FakeSource stalled = source_;
+    source_.Save(false, 2);
+    stalled.Save(false, 3);
+    PushOptions options;
+    options.on_point = [&](absl::string_view point) {
+      if (point != point::kShipOwned) return;
+      remote_.set_before([&](absl::string_view call, absl::string_view key) {
+        if (call == "put" && absl::StartsWith(key, "catalog/")) {
+          remote_.set_before(nullptr);
+          meanwhile(std::string(key));
+        }
+        return absl::OkStatus();
+      });
+    };
+    EXPECT_THAT(Push(stalled, options), Aborted("another process ships"));
+    remote_.set_before(nullptr);
+    EXPECT_THAT(Steps(), ElementsAre(10, 20));
+    ASSERT_OK_AND_ASSIGN(const auto newest, internal::NewestCatalog(&remote_));
+    EXPECT_EQ(newest->entries.back().lineage, LineageDigest(*source_.Newest()));
+    ExpectSound();
   }
 };
 
@@ -187,34 +217,14 @@ TEST_F(CollectionTest, AnOwnerThatStalledGivesUpItsObjects) {
   ExpectSound();
 }
 
-// An owner stalls before it puts a catalog; others commit, and a collector
-// deletes the catalog of that number. The put succeeds, but it is too late.
+// Another owner commits, and a collector deletes the catalog of that number.
 TEST_F(CollectionTest, ACatalogInPlaceOfADeletedOneIsNotACommit) {
-  source_.Save(true, 1);
-  ASSERT_OK(Push(source_));
-  FakeSource stalled = source_;
-  source_.Save(false, 2);
-  stalled.Save(false, 3);
-  PushOptions options;
-  options.on_point = [&](absl::string_view point) {
-    if (point != point::kShipOwned) return;
-    remote_.set_before([&](absl::string_view call, absl::string_view key) {
-      if (call != "put" || !absl::StartsWith(key, "catalog/")) {
-        return absl::OkStatus();
-      }
-      remote_.set_before(nullptr);
-      EXPECT_OK(Push(source_));
-      remote_.Advance(absl::Hours(48));
-      EXPECT_OK(CollectRemote(&remote_));
-      EXPECT_FALSE(remote_.objects().contains(std::string(key)));
-      return absl::OkStatus();
-    });
-  };
-  EXPECT_THAT(Push(stalled, options), Aborted("another process ships"));
-  EXPECT_THAT(Steps(), ElementsAre(10, 20));
-  ASSERT_OK_AND_ASSIGN(const auto newest, internal::NewestCatalog(&remote_));
-  EXPECT_EQ(newest->entries.back().lineage, LineageDigest(*source_.Newest()));
-  ExpectSound();
+  PutACatalogLate([&](const std::string& key) {
+    EXPECT_OK(Push(source_));
+    remote_.Advance(absl::Hours(48));
+    EXPECT_OK(CollectRemote(&remote_));
+    EXPECT_FALSE(remote_.objects().contains(key));
+  });
 }
 
 // The same if the collector ends after any of its deletions.
@@ -222,31 +232,11 @@ TEST_F(CollectionTest, ACollectionThatIsCutDoesNotHideDeletedCatalogs) {
   bool cut = true;
   for (int deletions = 0; cut; ++deletions) {
     SCOPED_TRACE(deletions);
-    cut = false;
     remote_.objects().clear();
     source_ = FakeSource("store-1");
-    source_.Save(true, 1);
-    ASSERT_OK(Push(source_));
-    FakeSource stalled = source_;
-    source_.Save(false, 2);
-    stalled.Save(false, 3);
-    PushOptions options;
-    options.on_point = [&](absl::string_view point) {
-      if (point != point::kShipOwned) return;
-      remote_.set_before([&](absl::string_view call, absl::string_view key) {
-        if (call != "put" || !absl::StartsWith(key, "catalog/")) {
-          return absl::OkStatus();
-        }
-        cut = PushAndCollect(deletions);
-        return absl::OkStatus();
-      });
-    };
-    EXPECT_THAT(Push(stalled, options), Aborted("another process ships"));
-    remote_.set_before(nullptr);
-    EXPECT_THAT(Steps(), ElementsAre(10, 20));
-    ASSERT_OK_AND_ASSIGN(const auto newest, internal::NewestCatalog(&remote_));
-    EXPECT_EQ(newest->entries.back().lineage, LineageDigest(*source_.Newest()));
-    ExpectSound();
+    cut = false;
+    PutACatalogLate(
+        [&](const std::string& /*key*/) { cut = PushAndCollect(deletions); });
   }
 }
 

@@ -93,6 +93,18 @@ class ManagerUrlTest : public ::testing::Test {
               });
     ASSERT_OK(PushStore(first(), remote_.get()));
   }
+  // Opens a manager of the store at `path` that fetches from the remote,
+  // restores rows of this value, and trains so many steps.
+  void Continue(const std::string& path, float value, int steps) {
+    ManagerOptions options = OptionsAt(path);
+    options.restore.fetch_from = kModelUrl;
+    RunModels(kWorld, options,
+              [&](uint32_t rank, CheckpointManager* manager, TestModel* model) {
+                ASSERT_OK(manager->Restore());
+                ExpectRows(*model, value);
+                Train(steps, rank, manager, model);
+              });
+  }
   static void ExpectRows(const TestModel& model, float value) {
     EXPECT_EQ(model.users.rows().size(), kIds / kWorld);
     for (const auto& [id, row] : model.users.rows()) {
@@ -131,7 +143,7 @@ TEST_F(ManagerUrlTest, AFreshMachineContinuesTheTraining) {
   EXPECT_EQ(remote_->calls()["list"], 2);
   EXPECT_EQ(remote_->calls()["get catalog"], 2);
   EXPECT_EQ(remote_->calls()["get versions"], 4);
-  EXPECT_THAT(warnings_, ::testing::IsEmpty());
+  EXPECT_THAT(warnings_, IsEmpty());
   // Later pushes of the fetched store add steps to the same remote.
   ASSERT_OK_AND_ASSIGN(const PushResult pushed,
                        PushStore(second(), remote_.get()));
@@ -173,39 +185,20 @@ TEST_F(ManagerUrlTest, FailsOnAllRanksIfTheFetchFails) {
 // A machine comes back after another one has continued the training.
 TEST_F(ManagerUrlTest, WarnsIfTheRemoteIsNewerThanTheStore) {
   TrainAndPush(3);
-  RunModels(kWorld, FromRemote(),
-            [&](uint32_t rank, CheckpointManager* manager, TestModel* model) {
-              ASSERT_OK(manager->Restore());
-              Train(2, rank, manager, model);
-            });
+  Continue(second(), 3, 2);
   ASSERT_OK(PushStore(second(), remote_.get()).status());
-  EXPECT_THAT(warnings_, ::testing::IsEmpty());
-  ManagerOptions options = FromRemote();
-  options.path = first();
-  RunModels(kWorld, options,
-            [&](uint32_t, CheckpointManager* manager, TestModel* model) {
-              ASSERT_OK(manager->Restore());
-              ExpectRows(*model, 3);
-            });
+  EXPECT_THAT(warnings_, IsEmpty());
+  Continue(first(), 3, 0);
   EXPECT_THAT(warnings_,
               ElementsAre(AllOf(HasSubstr(first()), HasSubstr("step 5"),
                                 HasSubstr("move the store away"))));
-  // As the warning says.
+  // Follows the remedy in the warning.
   warnings_.clear();
   fs::rename(first(), first() + ".old");
-  RunModels(kWorld, options,
-            [&](uint32_t rank, CheckpointManager* manager, TestModel* model) {
-              ASSERT_OK(manager->Restore());
-              ExpectRows(*model, 5);
-              Train(1, rank, manager, model);
-            });
-  // Its own steps are newer than the remote's.
-  RunModels(kWorld, options,
-            [&](uint32_t, CheckpointManager* manager, TestModel* model) {
-              ASSERT_OK(manager->Restore());
-              ExpectRows(*model, 6);
-            });
-  EXPECT_THAT(warnings_, ::testing::IsEmpty());
+  Continue(first(), 5, 1);
+  // The store is newer than the remote now.
+  Continue(first(), 6, 0);
+  EXPECT_THAT(warnings_, IsEmpty());
 }
 
 TEST_F(ManagerUrlTest, AServiceThatIsDownDoesNotStopAStoreWithSteps) {
@@ -213,13 +206,7 @@ TEST_F(ManagerUrlTest, AServiceThatIsDownDoesNotStopAStoreWithSteps) {
   remote_->set_before([](absl::string_view, absl::string_view) {
     return absl::UnavailableError("no answer");
   });
-  ManagerOptions options = FromRemote();
-  options.path = first();
-  RunModels(kWorld, options,
-            [&](uint32_t, CheckpointManager* manager, TestModel* model) {
-              ASSERT_OK(manager->Restore());
-              ExpectRows(*model, 2);
-            });
+  Continue(first(), 2, 0);
   EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("fetch_from"),
                                            HasSubstr("no answer"))));
   EXPECT_LE(deadline_, absl::Seconds(10));

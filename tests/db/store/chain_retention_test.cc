@@ -27,59 +27,54 @@ class ChainTest : public DeltaFixture {
       bytes += std::filesystem::file_size(file);
     return bytes;
   }
+  // Saves a base and four deltas, each with the tensors that `set_tensors`
+  // sets, `tensor_bytes` in all, and keeps only the last step.
+  void ExpectNoTensorsOfRetiredSteps(
+      const std::function<void(int64_t step)>& set_tensors,
+      uint64_t tensor_bytes) {
+    constexpr uint64_t kRest = uint64_t{2} << 20;
+    content_ = UserContent({1, 2, 3, 4, 5, 6, 7, 8});
+    for (int64_t step = 1; step < 6; ++step) {
+      if (step > 1) rows()[1] = RowOf(1, step);
+      set_tensors(step);
+      if (step == 1) SaveNext(step);
+      if (step > 1) KeepLatest(step);
+    }
+    ASSERT_OK(store_->Sweep());
+    EXPECT_EQ(Record(5).chain.size(), 5U);
+    EXPECT_LT(TableBytes(), tensor_bytes + kRest);
+    ExpectStep(5, {content_});
+  }
 };
 
 TEST_F(ChainTest, DeltaRunsKeepNoTensorsOfRetiredSteps) {
-  content_ = UserContent({1, 2, 3, 4, 5, 6, 7, 8});
-  content_.tensors["w"] = BulkTensor(1);
-  SaveNext(1);
-  for (int64_t step = 2; step < 6; ++step) {
-    rows()[1] = RowOf(1, step);
-    content_.tensors["w"] = BulkTensor(step);
-    KeepLatest(step);
-  }
-  ASSERT_OK(store_->Sweep());
-  EXPECT_EQ(Record(5).chain.size(), 5U);
-  EXPECT_LT(TableBytes(), 2 * kBulk);
-  ExpectStep(5, {content_});
+  ExpectNoTensorsOfRetiredSteps(
+      [&](int64_t step) { content_.tensors["w"] = BulkTensor(step); }, kBulk);
 }
 
-// The first one alone is far too small for a file of its own.
+// Only the sum of both tensors is large enough for a file of their own.
 TEST_F(ChainTest, DeltaRunsKeepNoTensors_WhenTheFirstOneIsSmall) {
   constexpr size_t kBiasBytes = 16;
-  content_ = UserContent({1, 2, 3, 4, 5, 6, 7, 8});
-  for (int64_t step = 1; step < 6; ++step) {
-    rows()[1] = RowOf(1, step);
-    content_.tensors["a.bias"] = BulkTensor(step, kBiasBytes);
-    content_.tensors["w"] = BulkTensor(step);
-    if (step == 1) SaveNext(step);
-    if (step > 1) KeepLatest(step);
-  }
-  ASSERT_OK(store_->Sweep());
-  EXPECT_EQ(Record(5).chain.size(), 5U);
-  EXPECT_LT(TableBytes(), 2 * kBulk);
-  ExpectStep(5, {content_});
+  ExpectNoTensorsOfRetiredSteps(
+      [&](int64_t step) {
+        content_.tensors["a.bias"] = BulkTensor(step, kBiasBytes);
+        content_.tensors["w"] = BulkTensor(step);
+      },
+      kBulk);
 }
 
-// Each is below the limit at which a tensor shares no file with a table, and
-// all together are above it.
+// Each tensor alone would share the table's file.
 TEST_F(ChainTest, DeltaRunsKeepNoTensors_WhenTheirSumIsLarge) {
   constexpr int kTensors = 3;
   constexpr size_t kTensorBytes = size_t{2} << 20;
-  content_ = UserContent({1, 2, 3, 4, 5, 6, 7, 8});
-  for (int64_t step = 1; step < 6; ++step) {
-    rows()[1] = RowOf(1, step);
-    for (int i = 0; i < kTensors; ++i) {
-      content_.tensors[absl::StrCat("w", i)] =
-          BulkTensor(kTensors * step + i, kTensorBytes);
-    }
-    if (step == 1) SaveNext(step);
-    if (step > 1) KeepLatest(step);
-  }
-  ASSERT_OK(store_->Sweep());
-  EXPECT_EQ(Record(5).chain.size(), 5U);
-  EXPECT_LT(TableBytes(), (kTensors + 1) * kTensorBytes);
-  ExpectStep(5, {content_});
+  ExpectNoTensorsOfRetiredSteps(
+      [&](int64_t step) {
+        for (int i = 0; i < kTensors; ++i) {
+          content_.tensors[absl::StrCat("w", i)] =
+              BulkTensor(kTensors * step + i, kTensorBytes);
+        }
+      },
+      kTensors * kTensorBytes);
 }
 
 TEST_F(ChainTest, BaseIsDueByLength) {
