@@ -80,8 +80,8 @@ class IdFinder {
     CKPTDB_RETURN_IF_ERROR(Load());
     return loaded_ ? absl::OkStatus() : CheckEmpty();
   }
-  // A seek finds a page of any stream that has one. Returns DataLoss if there
-  // should be one; a store that was fetched in part may lack all of them.
+  // A seek finds a page of any stream that contains one. Returns DataLoss if
+  // pages are missing; a partly fetched store may lack all of them.
   absl::Status CheckEmpty() const {
     const Item& item = *run_.item;
     const bool erased = slot_ == kErasedSlot;

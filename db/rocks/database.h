@@ -167,8 +167,8 @@ class Database {
   // Returns whether nothing was written since a follower was opened.
   absl::StatusOr<bool> IsCurrent() const;
 
-  // Returns FailedPrecondition once there is another owner, or a file of the
-  // database was removed or replaced, and always afterwards.
+  // Returns FailedPrecondition after another owner has taken over, or a file of
+  // the database was removed or replaced, and in all later calls.
   absl::Status CheckOwner();
   // Returns OK, or the I/O error that made the database unusable.
   absl::Status failure() const;

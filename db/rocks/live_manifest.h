@@ -2,9 +2,9 @@
 // Detects that the files of an open database were removed or replaced; internal
 // to db/.
 //
-// A process that has a file open can write to it after somebody has removed it,
-// or has put a copy of its folder in its place. What it writes is then lost, or
-// is divided between two folders of which neither can be opened.
+// A process can write to an open file after the file was removed, or after its
+// folder was replaced by a copy. The data is then lost, or divided between two
+// folders, neither of which can be opened.
 #ifndef CKPTDB_DB_ROCKS_LIVE_MANIFEST_H_
 #define CKPTDB_DB_ROCKS_LIVE_MANIFEST_H_
 

@@ -268,8 +268,8 @@ bool StepCatalog::CanFold(const AttemptRecord& attempt) const {
   return step != records_.steps.end() && IsFoldOf(attempt, step->second);
 }
 
-// The record in memory stops naming the version that it folds, so it counts as
-// any attempt that failed. That on disk stays until a sweep removes it.
+// Clears the folded version in the in-memory record, which makes it an ordinary
+// failed attempt. A sweep later removes the record on disk.
 void StepCatalog::AbandonFolds(const std::map<Version, uint64_t>& ingested) {
   const MutexLock lock(&mutex_);
   uint32_t newest = 0;

@@ -63,8 +63,8 @@ int OpenToAppend(const std::string& path) {
                 O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, kMode);
 }
 
-// Returns whether the file, open as `fd`, ends within a line, as after a crash
-// of the machine. Pipes and files that cannot be read do not.
+// Returns whether the last line of the file, open as `fd`, is incomplete, which
+// a crash can cause. Returns false for pipes and files that cannot be read.
 bool EndsWithinLine(const std::string& path, int fd) {
   struct stat file = {};
   if (::fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) return false;

@@ -196,7 +196,8 @@ ManagerOptions Effective(ManagerOptions options) {
   return options;
 }
 
-// Clocks of machines differ, and branches repeat numbers of attempts.
+// Compares attempts and commit times, because clocks of machines differ and
+// diverged copies use the same attempt numbers.
 bool IsBehind(const Reader& reader, const UrlStep& newest) {
   for (const StepRecord& record : reader.Steps()) {
     if (record.version == newest.version &&
@@ -209,8 +210,8 @@ bool IsBehind(const Reader& reader, const UrlStep& newest) {
          latest->committed_at_micros < newest.committed_at_micros;
 }
 
-// A machine that comes back may have older steps than the remote, to which
-// another one shipped meanwhile.
+// The store may be older than the remote if another machine has continued the
+// training.
 void WarnIfRemoteIsNewer(const Reader& reader, ManagerParts* parts) {
   const ManagerOptions& options = parts->options;
   const absl::StatusOr<UrlStep> newest =

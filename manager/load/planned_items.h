@@ -32,8 +32,8 @@ struct PlannedItem {
   void* whole = nullptr;
   // All ranks call `load` together, and it returns the same status on each.
   bool together = false;
-  // Whether LoadedItem::detail of an item that does not fit names the only
-  // remedy, so that those of the call do not help.
+  // Whether LoadedItem::detail of an item that does not fit contains the only
+  // remedy; the call's general remedies do not apply to it.
   bool names_remedy = false;
   // True for a table that is loaded with all its slots exactly as in the step.
   bool as_in_step = false;

@@ -112,8 +112,8 @@ inline bool HavePassed(int64_t from_micros, int64_t to_micros, double seconds) {
   return passed < 0 || passed >= seconds * kMicrosPerSecond;
 }
 
-// Returns why a policy that calls HavePassed for a time since `step` decided
-// so.
+// Returns the reason for the decision of a policy that calls HavePassed for the
+// time since `step`.
 inline std::string PassedReason(bool passed, int64_t from_micros,
                                 int64_t to_micros, double seconds,
                                 absl::string_view not_passed, int64_t step) {

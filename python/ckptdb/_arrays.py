@@ -288,7 +288,7 @@ def writable(value: Any) -> tuple[Memory, Callable[[], Any]]:
 
 
 def _put_once(values: Any, target: Any) -> None:
-    """Copies values into a tensor, of which `expand` may have repeated elements."""
+    """Copies values into a tensor whose elements `expand` may have repeated."""
     once = values
     for dim, size in enumerate(target.shape):
         if size > 1 and target.stride(dim) == 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State dictionaries of objects, into whose tensors a restore reads where they fit."""
+"""Finds the tensors of an object's state dictionary that a restore can fill."""
 
 from __future__ import annotations
 

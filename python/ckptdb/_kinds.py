@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which values of the state a restore may replace."""
+"""Distinguishes values that a restore may replace from tensors and objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MISSING: Any = object()
 
 
 def has_parts(live: Any) -> bool:
-    """Whether the value is or has tensors or objects."""
+    """Whether the value is, or contains, a tensor or an object with state."""
     if isinstance(live, dict):
         return any(map(has_parts, live.values()))
     if isinstance(live, (list, tuple)):
@@ -28,7 +28,8 @@ def has_parts(live: Any) -> bool:
 
 
 def has_own_values(live: Any) -> bool:
-    """Whether the value has others than tensors and what is registered."""
+    """Whether the value is an object with state_dict that is saved with its entry, and
+    not registered as a module, table or io state is."""
     return has_state_dict(live) and not (
         is_module(live)
         or is_table(live)
@@ -38,7 +39,7 @@ def has_own_values(live: Any) -> bool:
 
 
 def described(live: Any) -> str:
-    """A value of the state, for an error."""
+    """Describes a value of the state in an error."""
     if _arrays.is_array(live):
         return "a tensor"
     name = type(live).__name__

@@ -157,8 +157,8 @@ class Restore:
         return self._plan_module_with(rest, module, name)
 
     def _module_values(self, node: Any, name: str) -> dict[str, Any] | None:
-        """What the description of a module, or of its state dictionary, has beside
-        tensors. None for that of anything else."""
+        """The values other than tensors in the description of a module, or of its
+        state dictionary. None if the step stores another kind of value."""
         tagged = _tree.tag_of(node)
         if tagged is not None and tagged[0] == "$module":
             values: dict[str, Any] = tagged[1]
@@ -230,7 +230,7 @@ class Restore:
         return lambda: value
 
     def _plan_any_mapping(self, node: Any, live: Any, name: str) -> Finish:
-        """A mapping may be a state dictionary of what the state has."""
+        """Plans a dictionary, which may be the state dictionary of a live object."""
         if is_module(live):
             rest = self._module_values(node, name) or {}
             return self._plan_module_with(rest, live, name)
@@ -241,12 +241,12 @@ class Restore:
         return self._plan_mapping(node, live, name)
 
     def _keeps(self, live: Any) -> bool:
-        """Whether no other value replaces this one of the state."""
+        """Whether the live value must not be replaced by another kind of value."""
         return not self._remade and not self._reading and has_parts(live)
 
     def _plan_unlike(self, node: Any, live: Any, name: str) -> Finish:
-        """The step has a value that does not belong into this one of the state, which
-        a policy keeps. The library reports its tensors."""
+        """Plans a value that the step stores as another kind: an error, unless a
+        policy is given, which keeps the live value. The library reports its tensors."""
         if self._rule.strict or live is MISSING:
             has = "nothing" if live is MISSING else described(live)
             raise FailedPrecondition(

@@ -144,7 +144,7 @@ def names_of(tensors: Sequence[str], registered: Registered | None) -> list[str]
 
 
 def check_unique(names: list[str], state: Mapping[str, Any]) -> None:
-    """Raises for values whose paths result in the same name, or in none."""
+    """Raises InvalidArgument for names that are used twice or are not UTF-8."""
     check_utf8(names)
     if len(set(names)) == len(names):
         return

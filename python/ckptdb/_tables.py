@@ -177,7 +177,7 @@ class Slot:
 
 
 def _as_array(values: Any, dtype: str) -> Any:
-    """Numbers of Python as an array, or for a dtype that NumPy lacks as a tensor."""
+    """Python numbers as an array, or as a tensor if NumPy lacks the dtype."""
     np = _arrays.numpy()
     found = np.asarray(values)
     kinds = "biuf" if dtype[0] in "fb" and dtype != "bool" else "biu"

@@ -90,7 +90,7 @@ _DESCRIPTIONS = {
 
 
 def describe(node: Any) -> str:
-    """What a node was made of, for an error."""
+    """Describes the value that a node was made from, in an error."""
     tagged = tag_of(node)
     if tagged is not None:
         return _DESCRIPTIONS.get(tagged[0], f"a value {tagged[0]}")

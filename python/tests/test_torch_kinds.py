@@ -30,7 +30,7 @@ def trained():
 
 
 def check_same(one, other):
-    """Both go on in the same way."""
+    """Trains both once more and compares their values."""
     for model, optimizer in (one, other):
         train(model, optimizer)
     for (name, value), (_, expected) in zip(
@@ -61,7 +61,7 @@ def test_state_dictionaries_are_restored_into_their_objects(path, kind, nested):
         check_same(new, old)
         manager.step()
     assert warnings == []
-    # As objects they are restored again.
+    # The new step was saved from objects, and is restored into objects.
     again = make()
     state = {"model": again[0], "optimizer": again[1]}
     with ckptdb.Manager(

@@ -36,7 +36,7 @@ const RemoteEntry* NewestStep(const RemoteCatalog& catalog);
 std::vector<const RemoteEntry*> StepsByAge(const RemoteCatalog& catalog);
 
 // Returns the `keep` most recently saved steps that are not quarantined, and
-// the quarantined ones between them, the most recent first.
+// the quarantined ones between them, most recent first.
 std::vector<const RemoteEntry*> NewestSteps(const RemoteCatalog& catalog,
                                             uint64_t keep);
 

@@ -46,8 +46,8 @@ const RemoteEntry* FindSame(const RemoteCatalog& catalog,
   return found == catalog.entries.end() ? nullptr : &*found;
 }
 
-// Makes a new entry replace the one that has objects of another epoch for the
-// same version.
+// Drops the entry with another epoch's objects for the same version, and gives
+// its use to the new entry.
 void ReplaceOther(RemoteEntry* entry, RemoteCatalog* catalog) {
   for (RemoteEntry& other : catalog->entries) {
     if (other.version != entry->version || other.epoch == entry->epoch ||
@@ -242,8 +242,8 @@ absl::Status Shipper::BringVersion(const StepRecord& record) {
   return ReviseVersion(record, *entry, hash);
 }
 
-// The remote lacks files of a version if they had been removed from the disk
-// from which it was shipped, and this disk is an older copy.
+// The remote lacks files that this store contains if the store is an older
+// copy, and the version was shipped after its files had been removed elsewhere.
 absl::StatusOr<bool> Shipper::HasFiles(const RemoteEntry& entry) {
   const std::pair<Version, uint64_t> objects(entry.version, entry.epoch);
   if (compared_files_.contains(objects)) return true;
@@ -259,7 +259,7 @@ absl::StatusOr<bool> Shipper::HasFiles(const RemoteEntry& entry) {
   return has;
 }
 
-// Compares the files of a version of which the store may lack some, too.
+// Compares the files of a version that may be incomplete in the store, too.
 absl::StatusOr<bool> Shipper::CompareFiles(const std::vector<VersionFile>& own,
                                            const RemoteEntry& entry) const {
   if (IsStep(entry)) return true;

@@ -200,7 +200,7 @@ absl::StatusOr<std::vector<const RemoteEntry*>> StepsToRevise(
 
 // A step needs data of an older version only if its parent needed it, or if the
 // parent was folded since. Each version of its chain but the first is the next
-// one's parent. The branches in its record do not tell: they also contain steps
+// one's parent. The record's branches do not decide: they also contain steps
 // that were saved on top of the same version and removed.
 bool KeepsNeeded(const LocalStore& store, const Version& version,
                  const StepRecord& step) {

@@ -434,7 +434,7 @@ TEST_F(PushFetchTest, RefusesDataOfAnotherVersion) {
   EXPECT_FALSE(fs::exists(fetched()));
 }
 
-// As older libraries shipped it in a take-over.
+// Older libraries could ship such a step when they took over a remote.
 TEST_F(PushFetchTest, VerifyFindsAStepWithoutSomeOfItsFiles) {
   MakeSample();
   Push();

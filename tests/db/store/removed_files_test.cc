@@ -17,7 +17,7 @@ class RemovedFilesTest : public StoreFixture {
     }
     return "";
   }
-  // As a cleaner of old files does.
+  // Simulates a cleaner that deletes old files.
   void RemoveAllFiles() const {
     std::vector<fs::path> files;
     for (const auto& entry : fs::recursive_directory_iterator(path())) {
@@ -121,7 +121,7 @@ TEST_F(RemovedFilesTest, BothFoldersStayWhole_WhenACopyReplacesTheStore) {
   }
 }
 
-// Whatever part of the save the copy has.
+// The copy may contain any part of the save.
 TEST_F(RemovedFilesTest, AcknowledgedStepsStay_WhenACopyReplacesTheStore) {
   for (const absl::string_view at :
        {point::kBegun, point::kStaged, point::kIngested, point::kCommitted,
@@ -149,8 +149,7 @@ TEST_F(RemovedFilesTest, AcknowledgedStepsStay_WhenACopyReplacesTheStore) {
   }
 }
 
-// An owner that another one has followed finds its MANIFEST removed by that
-// one, and lost nothing.
+// A new owner removes the former one's MANIFEST, which is not a loss.
 TEST_F(RemovedFilesTest, ClosesWithoutAnErrorAfterAnotherOwner) {
   options_.environment = EnvironmentThatGrantsEveryLock();
   Reopen();

@@ -253,7 +253,7 @@ TEST_F(StoreErrorsTest, UsersWithWriteAccessShareAStore) {
   EXPECT_THAT(ListSteps(), ElementsAre(1, 2));
 }
 
-// As after a command that root has run.
+// A command that root runs creates files that belong to root.
 TEST_F(StoreErrorsTest, AFileOfAnotherUserIsNamedWithTheRemedy) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give files away";
   constexpr uid_t kNobody = 65534;

@@ -349,7 +349,7 @@ TEST_F(ManagerTest, LogsTheCostsOfSaves) {
                                   R"( \"user\": no \"rows\"")"));
 }
 
-// As after a crash of the machine.
+// A machine that crashes may leave an incomplete last line.
 TEST_F(ManagerTest, StatisticsBeginOnANewLine_AfterATornOne) {
   const std::string path = dir_.path() + "/statistics";
   options_.observers.statistics_path = path;
