@@ -35,7 +35,8 @@ absl::StatusOr<std::unique_ptr<internal::UrlStore>> OpenUrl(
   return internal::OpenRemoteUrlStore(std::move(remote), options);
 }
 
-// Without this check, training would start over if a disk is not mounted.
+// Without this check, training would start over, or continue from older steps,
+// if a disk is not mounted.
 absl::Status CheckFolderExists(absl::string_view url) {
   absl::string_view folder = url;
   std::error_code error;
@@ -68,6 +69,7 @@ absl::StatusOr<internal::UrlStep> NewestAtUrl(
   options.deadline = std::min(options.deadline, kLongest);
   if (!options.cancelled) options.cancelled = cancelled;
   CKPTDB_ASSIGN_OR_RETURN(const auto remote, open(url, options));
+  CKPTDB_RETURN_IF_ERROR(CheckFolderExists(url));
   CKPTDB_ASSIGN_OR_RETURN(const RemoteContent content,
                           ListRemote(remote.get()));
   for (const RemoteStep& step : content.steps) {

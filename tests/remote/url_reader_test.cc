@@ -349,10 +349,15 @@ TEST_F(UrlReaderTest, FetchDistinguishesAMissingFolderFromAnEmptyOne) {
     return internal::FetchUrlStore("file://" + folder, dir_.path() + "/new",
                                    nullptr);
   };
-  EXPECT_THAT(fetch(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                AllOf(HasSubstr(folder), HasSubstr("mount"))));
+  const auto newest = [&] {
+    return internal::NewestUrlStep("file://" + folder, nullptr).status();
+  };
+  for (const absl::Status& status : {fetch(), newest()}) {
+    EXPECT_THAT(status, FailedPrecondition(folder, "mount"));
+  }
   std::filesystem::create_directory(folder);
   EXPECT_THAT(fetch(), NotFound("nothing was shipped"));
+  EXPECT_THAT(newest(), NotFound("nothing was shipped"));
 }
 
 // Reads of any range, on many threads, with memory for a part of the object.
