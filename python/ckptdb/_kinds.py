@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from . import _arrays
@@ -27,15 +28,22 @@ def has_parts(live: Any) -> bool:
     )
 
 
-def has_own_values(live: Any) -> bool:
-    """Whether the value is an object with state_dict that is saved with its entry, and
-    not registered as a module, table or io state is."""
-    return has_state_dict(live) and not (
+def places_of_objects(live: Any, name: str) -> Iterator[str]:
+    """The places in a value of objects with state_dict that are saved with its entry,
+    and not registered as modules, tables and io states are."""
+    if isinstance(live, dict):
+        for key, each in live.items():
+            yield from places_of_objects(each, f"{name}.{key}")
+    elif isinstance(live, (list, tuple)):
+        for i, each in enumerate(live):
+            yield from places_of_objects(each, f"{name}.{i}")
+    elif has_state_dict(live) and not (
         is_module(live)
         or is_table(live)
         or has_io_state(live)
         or getattr(live, "restored_in_place", False)
-    )
+    ):
+        yield name
 
 
 def described(live: Any) -> str:

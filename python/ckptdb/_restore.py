@@ -11,7 +11,7 @@ from ._devices import Devices
 from ._differences import Differences
 from ._errors import DataLoss, Error, FailedPrecondition, Internal
 from ._fitting import Form, fitting, moved
-from ._kinds import MISSING, described, has_own_values, has_parts
+from ._kinds import MISSING, described, has_parts, places_of_objects
 from ._names import Names, check_keys
 from ._rules import Rule
 from ._shards import Shard, late_state
@@ -150,11 +150,26 @@ class Restore:
         if data is not None:
             self._expect_object(name, data)
             node = _tree.loads(data, name)
-            described = self._module_values(node, name)
-            if described is None:
+            fitting = self._values_for(module, node, name)
+            if fitting is None:
                 return self._plan_unlike(node, module, name)
-            rest = described
+            rest = fitting
         return self._plan_module_with(rest, module, name)
+
+    def _values_for(self, module: Any, node: Any, name: str) -> dict[str, Any] | None:
+        """The values other than tensors that a module takes. None for a dictionary
+        that is not its state dictionary."""
+        values = self._module_values(node, name)
+        if values is None:
+            return None
+        own = module_tensors(module)
+        gone = [key for key in values if key not in own]
+        if gone and _tree.is_mapping(node):
+            return None
+        for key in gone:
+            self._differences.left_out.append((self._entry, f"{name}.{key}"))
+            del values[key]
+        return values
 
     def _module_values(self, node: Any, name: str) -> dict[str, Any] | None:
         """The values other than tensors in the description of a module, or of its
@@ -179,7 +194,10 @@ class Restore:
         puts = []
         remade = {}  # values that load_state_dict must take
         for key, value in state.items():
-            if not _arrays.is_torch(value) or key in rest:
+            if key in rest:
+                continue
+            if not _arrays.is_torch(value):
+                self._check_module_value(f"{name}.{key}")
                 continue
             put = self.targets.add(f"{name}.{key}", value)
             puts.append(put)
@@ -198,6 +216,15 @@ class Restore:
             return module
 
         return finish
+
+    def _check_module_value(self, name: str) -> None:
+        """Raises FailedPrecondition without a policy for a value that a module has and
+        the step lacks."""
+        if self._is_strict():
+            raise FailedPrecondition(
+                f'the step lacks "{name}" of the state; if it was added, evolve={{}} '
+                "leaves it unchanged"
+            )
 
     def _plan(self, node: Any, live: Any, name: str) -> Finish:
         tagged = _tree.tag_of(node)
@@ -232,13 +259,20 @@ class Restore:
     def _plan_any_mapping(self, node: Any, live: Any, name: str) -> Finish:
         """Plans a dictionary, which may be the state dictionary of a live object."""
         if is_module(live):
-            rest = self._module_values(node, name) or {}
+            rest = self._values_for(live, node, name)
+            if rest is None:
+                return self._plan_unlike(node, live, name)
             return self._plan_module_with(rest, live, name)
         if has_state_dict(live):
             return self._plan_state(node, node, live, name)
         if self._keeps(live) and not isinstance(live, dict):
             return self._plan_unlike(node, live, name)
         return self._plan_mapping(node, live, name)
+
+    def _is_strict(self) -> bool:
+        """Whether a difference of the planned entry's values from those of the step is an
+        error."""
+        return self._rule.strict and self._loads_object(self._entry)
 
     def _keeps(self, live: Any) -> bool:
         """Whether the live value must not be replaced by another kind of value."""
@@ -247,7 +281,7 @@ class Restore:
     def _plan_unlike(self, node: Any, live: Any, name: str) -> Finish:
         """Plans a value that the step stores as another kind: an error, unless a
         policy is given, which keeps the live value. The library reports its tensors."""
-        if self._rule.strict or live is MISSING:
+        if self._is_strict() or live is MISSING:
             has = "nothing" if live is MISSING else described(live)
             raise FailedPrecondition(
                 f'"{name}" was saved from {_tree.describe(node)}, and the state has '
@@ -292,7 +326,7 @@ class Restore:
     def _plan_state(self, tagged: Any, node: Any, live: Any, name: str) -> Finish:
         if self._reading:
             return self._plan(node, MISSING, name)
-        if not has_state_dict(live):
+        if is_module(live) or not has_state_dict(live):
             return self._plan_unlike(tagged, live, name)
         if getattr(live, "restored_in_place", False) and _tree.is_mapping(node):
             return self._plan_in_place(node, live, name)
@@ -484,7 +518,7 @@ class Restore:
     ) -> None:
         """Raises FailedPrecondition without a policy if the dictionary or list `name`
         has an object with state_dict that it lacked when it was saved."""
-        if not self._rule.strict or self._remade or self._reading:
+        if not self._is_strict() or self._remade or self._reading:
             return
         gone = [
             key
@@ -492,19 +526,20 @@ class Restore:
             if key not in old and _tree.has_tag(node, "$state")
         ]
         new = [
-            key
+            place
             for key, value in old.items()
-            if key not in nodes and has_own_values(value)
+            if key not in nodes
+            for place in places_of_objects(value, f"{name}.{key}")
         ]
         if new and not gone:
             raise FailedPrecondition(
-                f'the step lacks "{name}.{new[0]}" of the state; if it was added, '
+                f'the step lacks "{new[0]}" of the state; if it was added, '
                 "evolve={} leaves it unchanged"
             )
         if new:
             raise FailedPrecondition(
-                f'the step has "{name}.{gone[0]}", and the state has "{name}.{new[0]}" '
-                f'instead; if it was renamed, pass evolve={{"oname": {{"{name}.{new[0]}": '
+                f'the step has "{name}.{gone[0]}", and the state has "{new[0]}" '
+                f'instead; if it was renamed, pass evolve={{"oname": {{"{new[0]}": '
                 f'"{name}.{gone[0]}"}}}}; evolve={{}} leaves it unchanged'
             )
 

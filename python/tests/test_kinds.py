@@ -134,6 +134,30 @@ def test_an_added_object_is_refused(path, make):
     assert (state["s"]["a"] if make is dict else state["s"][0]).n == 1
 
 
+@pytest.mark.parametrize("wrap", [lambda x: {"deep": x}, lambda x: [x], lambda x: (x,)])
+def test_an_added_object_in_an_added_container_is_refused(path, wrap):
+    save(path, {"s": {"a": Position(1)}})
+    added = Position(8)
+    state = {"s": {"a": Position(), "b": wrap(added)}}
+    with pytest.raises(ckptdb.FailedPrecondition, match=r'lacks "s\.b\.(deep|0)"'):
+        restore(path, state)
+    assert state["s"]["a"].n == 0
+    restore(path, state, evolve={})
+    assert added.n == 8 and state["s"]["a"].n == 1
+
+
+def test_a_load_of_tensors_alone_ignores_other_values(path, tmp_path):
+    save(path, {"x": np.ones(2), "scheduler": None, "s": {"a": 1}})
+    state = {"x": np.zeros(2), "scheduler": Position(5), "s": {"b": Position(6)}}
+    with ckptdb.Manager(str(tmp_path / "other"), state, save=EACH) as manager:
+        manager.load([{"path": path, "load": ["dense"]}])
+        with pytest.raises(ckptdb.FailedPrecondition, match="scheduler"):
+            manager.load([{"path": path, "load": ["dense", "extra"]}])
+        manager.start_training()
+    assert state["x"].tolist() == [1, 1]
+    assert state["scheduler"].n == 5 and state["s"]["b"].n == 6
+
+
 def test_dictionaries_keep_their_types(path):
     class Attributes(dict):
         """Overrides update, as EasyDict does."""

@@ -113,6 +113,78 @@ def test_a_module_is_not_restored_from_another_kind(path):
         assert torch.equal(value, before[name]), name
 
 
+class Wrapper:
+    """An object with a state dictionary that is not a module."""
+
+    def __init__(self):
+        self.state = {"t": torch.ones(1)}
+
+    def state_dict(self):
+        return self.state
+
+    def load_state_dict(self, state):
+        self.state = state
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    "value",
+    [{"steps": 7}, {0: "x"}, {"0.weight": {"a": 1}, "q": None}, "wrapper"],
+    ids=str,
+)
+def test_a_module_is_not_restored_from_a_dictionary_of_other_values(
+    path, store, value, nested
+):
+    def state_of(value):
+        return {"d": {"model": value}} if nested else {"model": value}
+
+    store.save(state_of(Wrapper() if value == "wrapper" else value))
+    model, _ = make()
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    state = state_of(model)
+    with ckptdb.Manager(path, state, save=EACH) as manager:
+        with pytest.raises(ckptdb.FailedPrecondition, match="has a Sequential there"):
+            manager.restore()
+        manager.restore(evolve={})
+    for name, each in model.state_dict().items():
+        assert torch.equal(each, before[name]), name
+
+
+class Counting(torch.nn.Linear):
+    """Has a value other than tensors in its state dictionary."""
+
+    calls = 0
+
+    def get_extra_state(self):
+        return {"calls": self.calls}
+
+    def set_extra_state(self, state):
+        self.calls = state["calls"]
+
+
+def test_a_module_has_another_value_or_lacks_one(store):
+    old = Counting(2, 2)
+    old.calls = 5
+    store.save({"model": old, "n": 1})
+    plain = torch.nn.Linear(2, 2)
+    state = {"model": plain, "n": 0}
+    warnings = []
+    store.restore(state, on_warning=warnings.append)
+    assert any("model._extra_state" in text for text in warnings), warnings
+    assert torch.equal(plain.weight, old.weight) and state["n"] == 1
+    again = Counting(2, 2)
+    store.restore({"model": again, "n": 0})
+    assert again.calls == 5
+    store.save({"model": plain, "n": 1})
+    again.calls = 6
+    before = again.weight.clone()
+    with pytest.raises(ckptdb.FailedPrecondition, match=r'lacks "model\._extra_state"'):
+        store.restore({"model": again, "n": 0})
+    assert torch.equal(again.weight, before)
+    store.restore({"model": again, "n": 0}, restore={"evolve": {}})
+    assert again.calls == 6 and torch.equal(again.weight, plain.weight)
+
+
 def test_an_expanded_tensor(path, store):
     def model(value):
         module = torch.nn.Linear(2, 2)
