@@ -245,7 +245,8 @@ class Restore:
         if tag == "$state":
             return self._plan_state(node, content, live, name)
         if tag in ("$tuple", "$set", "$frozenset") or isinstance(node, list):
-            if self._keeps(live) and not isinstance(live, (list, tuple)):
+            is_set = tag in ("$set", "$frozenset")
+            if self._keeps(live) and (is_set or not isinstance(live, (list, tuple))):
                 return self._plan_unlike(node, live, name)
             nodes = content if tag is not None else node
             return self._plan_sequence(tag, nodes, live, name)

@@ -57,6 +57,7 @@ def table():
 KINDS = {
     "None": lambda: None,
     "number": lambda: 3,
+    "set": lambda: {4, 5},
     "array": lambda: np.ones(2, np.float32),
     "list": lambda: [np.ones(1, np.float32)],
     "dictionary": lambda: {"m": np.ones(1, np.float32)},
