@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import _arrays
@@ -26,23 +26,28 @@ def moved(state: Any, places: Mapping[int, int]) -> Any:
     return {**state, "state": moved}
 
 
-def fitting(live: Any, forms: Mapping[str, Form], name: str) -> Any:
+def fitting(
+    live: Any, forms: Mapping[str, Form], name: str, loads: Callable[[str], bool]
+) -> Any:
     """A copy of a state dictionary's structure with those of its tensors that
-    have the form of the step's."""
+    have the form of the step's, or keep their values because they are not loaded."""
     if _arrays.is_array(live):
         try:
-            return live if forms.get(name) == form_of(live) else MISSING
+            fits = not loads(name) or forms.get(name) == form_of(live)
         except InvalidArgument:
-            return MISSING
+            fits = False
+        return live if fits else MISSING
     if isinstance(live, dict):
         parts = {
-            key: fitting(value, forms, f"{name}.{key}")
+            key: fitting(value, forms, f"{name}.{key}", loads)
             for key, value in live.items()
             if f"{name}.{key}" in forms or isinstance(value, (dict, list, tuple))
         }
         return parts if type(live) is dict else refilled(live, parts)
     if isinstance(live, (list, tuple)):
-        made = [fitting(value, forms, f"{name}.{i}") for i, value in enumerate(live)]
+        made = [
+            fitting(value, forms, f"{name}.{i}", loads) for i, value in enumerate(live)
+        ]
         make: Any = type(live)
         return make._make(made) if is_namedtuple(live) else made
     return MISSING

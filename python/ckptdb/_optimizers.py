@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from . import _arrays
 
 # Hyperparameters of PyTorch's optimizers, except flags that some versions lack.
 _HYPERPARAMETERS = frozenset(
@@ -15,8 +18,14 @@ _HYPERPARAMETERS = frozenset(
     "tolerance_grad weight_decay".split()
 )
 _FLAG = "decoupled_weight_decay"  # by which AdamW differs from Adam
+# State that has the shape of its parameter, in PyTorch's own optimizers.
+_LIKE_PARAMETER = frozenset(
+    "acc_delta ax exp_avg exp_avg_sq exp_inf grad_avg max_exp_avg_sq momentum_buffer "
+    "prev square_avg step_size sum".split()
+)
 _SHOWN = 5
 
+Forms = Mapping[str, tuple[str, tuple[int, ...]]]  # of a step's tensors
 Groups = list[dict[str, Any]]
 
 
@@ -121,3 +130,52 @@ def reorder(state: dict[str, Any], live: Groups) -> None:
             restored["params"] = [numbers[name] for name in wanted]
             if "param_names" in restored:
                 restored["param_names"] = list(wanted)
+
+
+def _torch_optimizer(live: Any) -> Any:
+    """The optimizer of PyTorch that `live` is or wraps, as Accelerate's does; None for
+    other objects."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(live, torch.optim.Optimizer):
+        return None
+    inner = getattr(live, "optimizer", None)
+    return inner if isinstance(inner, torch.optim.Optimizer) else live
+
+
+def _is_of_torch(optimizer: Any) -> bool:
+    """Whether PyTorch defines its class, whose state has the dtype of the parameters."""
+    return type(optimizer).__module__.startswith("torch.optim.")
+
+
+def _parameters(groups: Groups) -> Iterator[Any]:
+    for group in groups:
+        yield from group["params"]
+
+
+def misshapen(
+    live: Any, forms: Forms, prefix: str, places: Mapping[int, int]
+) -> dict[int, dict[str, Any]]:
+    """Tensors in the shapes of the parameters, for state that the step has in another
+    shape: the library then reports both. PyTorch would fail at the next `step`.
+    `prefix` begins the state's names; `places` are the numbers in the optimizer."""
+    optimizer = _torch_optimizer(live)
+    found: dict[int, dict[str, Any]] = {}
+    if optimizer is None or not _is_of_torch(optimizer):
+        return found
+    torch = sys.modules["torch"]
+    parameters = list(_parameters(optimizer.param_groups))
+    for name, (dtype, shape) in forms.items():
+        number, _, key = name.removeprefix(prefix).partition(".")
+        if key not in _LIKE_PARAMETER or not name.startswith(prefix):
+            continue
+        index = int(number) if number.isdecimal() else len(parameters)
+        place = places.get(index, index)
+        if place >= len(parameters) or torch.nn.parameter.is_lazy(parameters[place]):
+            continue
+        if tuple(parameters[place].shape) != shape:
+            found.setdefault(index, {})[key] = torch.zeros_like(
+                parameters[place],
+                dtype=_arrays.torch_dtype(dtype),
+                requires_grad=False,
+            )
+    return found

@@ -334,29 +334,71 @@ class Restore:
         # The live tensors are used where they fit. Others are made, and
         # load_state_dict takes them: an optimizer has none before its first step.
         state = live.state_dict()
-        stored, groups = _optimizers.groups_of(node), _optimizers.groups_of(state)
+        stored = _optimizers.groups_of(node)
+        groups = None if stored is None else _optimizers.groups_of(state)
         places: dict[int, int] = {}
         if stored is not None and groups is not None:
             # Tensors for one without state are read into memory of their own.
             prefix = f"{name}." if state.get("state") else None
             if self._fits(stored, groups, name, prefix):
                 places = _optimizers.places_of(stored, groups)
-        live_state = fitting(moved(state, places), self._forms, name)
-        late_states = late_state(live, self._forms, f"{name}.state.", places)
-        for index, late in late_states.items():
-            live_state["state"][index] = {**late, **live_state["state"].get(index, {})}
+        state = moved(state, places)
+        fresh = set() if groups is None else self._fresh(node, state, name)
+        live_state = fitting(state, self._forms, name, self._loads_tensor)
+        self._add_late_state(live, live_state, f"{name}.state.", places)
         outer, self._remade = self._remade, True
         build = self._plan(node, live_state, name)
         self._remade = outer
 
         def finish() -> Any:
             restored = build()
-            if places and groups is not None:
-                _optimizers.reorder(restored, groups)
+            if groups is not None:
+                for number in fresh:
+                    restored["state"].pop(number, None)
+                if places:
+                    _optimizers.reorder(restored, groups)
             live.load_state_dict(restored)
             return live
 
         return finish
+
+    def _fresh(self, node: Any, state: Mapping[Any, Any], name: str) -> set[Any]:
+        """The parameters without state in a live optimizer that do not get all of the
+        step's, described by `node`: they stay without, because zeros in place of a
+        moment would be wrong."""
+        stored, own = node.get("state"), state.get("state")
+        if not (_tree.is_mapping(stored) and isinstance(own, Mapping)):
+            return set()
+        if not self._rule.is_partial():
+            return set()
+        return {
+            number
+            for number, each in self._items(stored, f"{name}.state")
+            if number not in own and _tree.is_mapping(each)
+            for key, child in self._items(each, f"{name}.state.{number}")
+            if _tree.has_tag(child, "$tensor")
+            and not self._loads_tensor(f"{name}.state.{number}.{key}")
+        }
+
+    def _add_late_state(
+        self,
+        optimizer: Any,
+        live_state: Any,
+        prefix: str,
+        places: Mapping[int, int],
+    ) -> None:
+        """Adds memory for state that an optimizer of PyTorch has not made yet, and of
+        another shape than the step's."""
+        state = live_state.get("state") if isinstance(live_state, dict) else None
+        if not isinstance(state, dict):
+            return
+        late = late_state(optimizer, self._forms, prefix, places)
+        for index, each in late.items():
+            state[index] = {**each, **state.get(index, {})}
+        wrong = _optimizers.misshapen(optimizer, self._forms, prefix, places)
+        for index, each in wrong.items():
+            kept = {k: v for k, v in state.get(index, {}).items() if v is not MISSING}
+            state[index] = {**each, **kept}
 
     def _fits(
         self,

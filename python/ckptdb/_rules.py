@@ -48,6 +48,10 @@ class Rule(NamedTuple):
     def names(self) -> Names:
         return Names(self.oname, self.always)
 
+    def is_partial(self) -> bool:
+        """Whether it may leave out some items."""
+        return bool(self.exclude) or list(self.load) != ["*"]
+
     def loads(self, category: str) -> Callable[[str], bool]:
         """Whether it loads an item of the category."""
         load, exclude = (

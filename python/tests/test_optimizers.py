@@ -393,3 +393,85 @@ def test_renamed_entries_of_several_ranks(tmp_path, path):
     print("restored")
     """
     assert all("restored" in text for text in run(tmp_path, 2, code, path=path))
+
+
+def _resized(width, made, trained=True):
+    torch.manual_seed(width)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, width))
+    optimizer = made(model.parameters())
+    if trained:
+        model(torch.ones(2, 3)).square().sum().backward()
+        optimizer.step()
+    return model, optimizer
+
+
+@pytest.mark.parametrize("made", [torch.optim.Adam, torch.optim.Adagrad])
+@pytest.mark.parametrize("used", [True, False], ids=["used", "fresh"])
+def test_excluded_state_of_a_resized_parameter_keeps_its_values(store, made, used):
+    model, optimizer = _resized(2, made)
+    store.save({"model": model, "optimizer": optimizer})
+    other, restored = _resized(5, made, trained=used)
+    before = copy.deepcopy(restored.state_dict()["state"])
+    excluded = ["model.1.*", "optimizer.state.2.*", "optimizer.state.3.*"]
+    state = {"model": other, "optimizer": restored}
+    store.restore(state, restore={"evolve": {"exclude": excluded}})
+    now, saved = restored.state_dict()["state"], optimizer.state_dict()["state"]
+    for number in range(4):
+        if number < 2:
+            assert_same(saved[number], now[number])
+        elif number in before:  # otherwise the next step makes it
+            assert_same(before[number], now[number])
+        else:
+            assert number not in now
+    other(torch.ones(2, 3)).sum().backward()
+    restored.step()
+
+
+class Buffer:
+    """An object that makes its tensor anew when it is loaded."""
+
+    def __init__(self, values):
+        self.values, self.count = torch.tensor(values), len(values)
+
+    def state_dict(self):
+        return {"values": self.values, "count": self.count}
+
+    def load_state_dict(self, state):
+        self.values, self.count = state["values"].clone(), state["count"]
+
+
+def test_an_excluded_tensor_of_an_object_keeps_its_values(store):
+    store.save({"buffer": Buffer([1.0, 2.0])})
+    buffer = Buffer([3.0, 4.0, 5.0])
+    store.restore(
+        {"buffer": buffer}, restore={"evolve": {"exclude": ["buffer.values"]}}
+    )
+    assert buffer.values.tolist() == [3, 4, 5] and buffer.count == 2
+
+
+@pytest.mark.parametrize("used", [True, False], ids=["used", "fresh"])
+def test_moments_of_other_shapes_are_named_and_nothing_changes(store, used):
+    model, optimizer = _resized(2, torch.optim.Adam)
+    store.save({"model": model, "optimizer": optimizer})
+    other, restored = _resized(5, torch.optim.Adam, trained=used)
+    before = copy.deepcopy([other.state_dict(), restored.state_dict()])
+    state = {"model": other, "optimizer": restored}
+    words = r'"optimizer.state.2.exp_avg": expected f32 \[5, 4\], got f32 \[2, 4\]'
+    with pytest.raises(ckptdb.FailedPrecondition, match=words) as error:
+        store.restore(state)
+    assert 'dense "model.1.weight": expected f32 [5, 4]' in str(error.value)
+    with pytest.raises(ckptdb.FailedPrecondition, match=words):
+        store.restore(state, restore={"evolve": {"exclude": ["model.1.*"]}})
+    assert_same(before, [other.state_dict(), restored.state_dict()])
+
+
+def test_groups_in_another_order_are_named(store):
+    def made(model, order):
+        weights, biases = {"params": [model[0].weight]}, {"params": [model[0].bias]}
+        return torch.optim.SGD([weights, biases][::order], lr=0.1, momentum=0.9)
+
+    model, other = two_layers(3), two_layers(3)
+    store.save({"optimizer": step_of(model, made(model, 1))})
+    words = r'"optimizer.state.0.momentum_buffer": expected f32 \[3\], got f32 \[3, 2\]'
+    with pytest.raises(ckptdb.FailedPrecondition, match=words):
+        store.restore({"optimizer": made(other, -1)})
